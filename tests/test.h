@@ -1,0 +1,123 @@
+/* test.h - what every test file needs: CHECK, RUN and SKIP, the totals line, a host that fails on demand, random numbers.
+
+   A test file defines one function per thing tested, a function test_<section>() that RUNs them, and
+       #ifndef TEST_COMBINED
+       int main(void) { test_<section>(); return test_totals(); }
+       #endif
+   so that it is a program of its own, and also a part of the combined program tests/test_combined.c. */
+#ifndef MEMOPT_TEST_H
+#define MEMOPT_TEST_H
+#ifndef MEMOPT_DEBUG
+#  define MEMOPT_DEBUG 2
+#endif
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include <stdio.h>
+
+static int test_passed, test_failed, test_skipped, test_failures; /* failures: CHECKs that failed */
+
+#define CHECK(x) do { if (!(x)) { ++test_failures; printf("%s:%d: %s\n", __FILE__, __LINE__, #x); } } while (0)
+/* For loops over random or exhaustive inputs: tells the seed or index, and gives up after the first few. */
+#define CHECK_AT(x, at) do { if (!(x) && test_failures++ < 20) \
+    printf("%s:%d: %s (at %llu)\n", __FILE__, __LINE__, #x, (unsigned long long)(at)); } while (0)
+#define RUN(test) test_run(#test, test)
+#define SKIP(why) do { ++test_skipped; --test_passed; printf("skipped %s:%d: %s\n", __FILE__, __LINE__, why); } while (0)
+
+static inline void test_run(const char *name, void (*test)(void)) {
+    const int before = test_failures;
+    test();
+    if (test_failures == before) { ++test_passed; return; }
+    ++test_failed;
+    printf("FAILED %s\n", name);
+    fflush(stdout);
+}
+static inline int test_totals(void) {
+    printf("%d passed, %d failed, %d skipped\n", test_passed, test_failed, test_skipped);
+    return test_failed != 0;
+}
+
+/* splitmix64: every seed is a good seed */
+static inline uint64_t test_random(uint64_t *state) {
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+static inline size_t test_below(uint64_t *state, size_t n) { return (size_t)(test_random(state) % n); }
+
+/* A host whose every door can fail: the fail_on-th call (1 = the first), or every call from fail_from on.
+   It counts what is live and notices a block freed with another size than it was asked with. */
+typedef struct test_faults {
+    size_t calls, fail_on, fail_from;
+    size_t live_blocks, live_bytes, peak_bytes;
+    size_t bad_frees;
+    uint64_t now; /* the clock: advances by a microsecond a call */
+} test_faults;
+static inline int test_fails(test_faults *f) {
+    ++f->calls;
+    return f->calls == f->fail_on || (f->fail_from && f->calls >= f->fail_from);
+}
+static inline void *test_alloc(void *user, size_t bytes, size_t alignment) {
+    test_faults *f = (test_faults *)user; unsigned char *p;
+    if (test_fails(f)) return NULL;
+    p = (unsigned char *)memopt_i_system_alloc(NULL, bytes + 16, alignment); /* 16 more: the size, to compare with at the free */
+    if (!p) return NULL;
+    memcpy(p + bytes, &bytes, sizeof bytes);
+    memset(p, 0xA5, bytes); /* nobody may rely on zeros */
+    ++f->live_blocks; f->live_bytes += bytes;
+    if (f->live_bytes > f->peak_bytes) f->peak_bytes = f->live_bytes;
+    return p;
+}
+static inline void test_free(void *user, void *block, size_t bytes, size_t alignment) {
+    test_faults *f = (test_faults *)user; size_t asked;
+    memcpy(&asked, (unsigned char *)block + bytes, sizeof asked);
+    if (asked != bytes) ++f->bad_frees;
+    --f->live_blocks; f->live_bytes -= bytes;
+    memopt_i_system_free(NULL, block, bytes + 16, alignment);
+}
+static inline memopt_status test_now(void *user, uint64_t *nanoseconds) {
+    test_faults *f = (test_faults *)user;
+    if (test_fails(f)) return MEMOPT_ERR_IO;
+    *nanoseconds = f->now += 1000;
+    return MEMOPT_OK;
+}
+/* Files: the system's, behind the same counter. */
+static inline memopt_status test_open(void *user, const char *path, memopt_open mode, void **file) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_open(NULL, path, mode, file);
+}
+static inline memopt_status test_close(void *user, void *file) {
+    const memopt_status s = memopt_i_system_close(NULL, file); /* closed whatever it returns */
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : s;
+}
+static inline memopt_status test_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_read(NULL, file, offset, bytes, count, done);
+}
+static inline memopt_status test_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_write(NULL, file, offset, bytes, count);
+}
+static inline memopt_status test_size(void *user, void *file, uint64_t *bytes) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_size(NULL, file, bytes);
+}
+static inline memopt_status test_resize(void *user, void *file, uint64_t bytes) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_resize(NULL, file, bytes);
+}
+static inline memopt_status test_sync(void *user, void *file) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_sync(NULL, file);
+}
+static inline memopt_status test_rename(void *user, const char *from, const char *to) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_rename(NULL, from, to);
+}
+static inline memopt_status test_remove(void *user, const char *path) {
+    return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_remove(NULL, path);
+}
+static inline memopt_host test_host(test_faults *f) {
+    memopt_host h;
+    memset(&h, 0, sizeof h);
+    h.allocator.alloc_fn = test_alloc; h.allocator.free_fn = test_free; h.allocator.user = f;
+    h.files.open_fn = test_open; h.files.close_fn = test_close; h.files.read_fn = test_read; h.files.write_fn = test_write;
+    h.files.size_fn = test_size; h.files.resize_fn = test_resize; h.files.sync_fn = test_sync;
+    h.files.rename_fn = test_rename; h.files.remove_fn = test_remove; h.files.user = f;
+    h.clock.now_fn = test_now; h.clock.user = f;
+    return h;
+}
+#endif

@@ -41,6 +41,8 @@
      api_ledger   ledger    who holds which bytes: now, at the peak; table, snapshot, trace
      api_source   source    where bytes come from: your block, an allocator, pages, counting only, your device
      api_arena    arena     lifetimes that nest: two ends, marks
+     api_plan     plan      lifetimes known beforehand, to offsets
+     api_heap     heap      lifetimes in any order; record a step, plan it, replay it
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back,
@@ -231,9 +233,10 @@ MEMOPT_API void          memopt_ledger_label(memopt_ledger *ledger, uint32_t ste
  * Book a block that came or went. For memory of your own; arenas and heaps do it for theirs.
  *
  * ledger  NULL is fine: nothing is booked
- * address of the block, what tells it from others; a block booked out must have been booked in
+ * address of the block, what tells it from others; a block is booked out with the tag and bytes it was booked in with
  * name    static text or NULL; kept as a pointer
- * returns OK, ERR_ARGUMENT (no such tag), ERR_OVERFLOW (the sum would not fit), ERR_STATE (more out than in)
+ * returns OK, ERR_ARGUMENT (no such tag), ERR_OVERFLOW (the sum would not fit), ERR_STATE (more out than in; or all
+ *         blocks are known one by one, and it is none of them)
  */
 MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address, const char *name);
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address);
@@ -412,6 +415,196 @@ MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
 MEMOPT_API const char        *memopt_arena_name_at(const memopt_arena *arena, const void *address);
 /** How far an address is from the arena's beginning: the offset that a dry run tells. */
 MEMOPT_API size_t             memopt_arena_offset(const memopt_arena *arena, const void *address);
+/* @section api_plan : api_host */
+typedef struct memopt_plan_item { /* zero it, then set what you need */
+    size_t first, last; /* lives in [first, last); any unit, only the order counts; first < last */
+    size_t size;        /* bytes; at least 1 */
+    size_t alignment;   /* the offset is a multiple of it; 0 = 1; any positive number */
+    size_t offset;      /* fixed: where it must lie; else receives where it lies */
+    size_t in_place_of; /* 0 = none; else 1 + the index of the item whose bytes this one may take over: both then lie at
+                           the same offset although their lifetimes overlap, or they do not overlap at all */
+    int    fixed;       /* 1: offset is given */
+} memopt_plan_item;
+typedef struct memopt_plan_options { /* all zero = the greedy orders, then a search of a second at the most */
+    uint64_t time_ns;   /* 0 = default: one second, or no limit when `work` is given; else stop soon after so long */
+    uint64_t work;      /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed */
+    size_t   capacity;  /* 0 = as small as possible; else good enough: stop at the first plan that fits */
+    int      no_search; /* 1: greedy orders only */
+} memopt_plan_options;
+typedef struct memopt_plan_result {
+    size_t   peak;        /* bytes from offset 0 to the end of the highest item */
+    size_t   lower_bound; /* largest sum of sizes alive at one moment, what pairs may share taken off: no plan can be smaller */
+    uint64_t work;        /* search steps taken */
+    unsigned orders;      /* bit i: greedy order i was tried; memopt_plan_order_name(i) */
+    int      optimal;     /* 1: proven that no plan is smaller (the peak is the bound, or the search was exhausted) */
+} memopt_plan_result;
+/**
+ * Give every item an offset so that no two items alive together share a byte, and the highest end is low.
+ *
+ * First greedy orders (first fit: long lives first, large first, ...), then, while the peak is above the lower bound
+ * and time and work are left, a search. The best plan so far is kept, so stopping early costs quality, never validity.
+ * A greedy order costs O(n log n) for lifetimes that nest, O(n^2) simple steps at worst; the search starts when it can
+ * hold the instance (up to some thousand items).
+ *
+ * items    each with last > first and size > 0; the offsets are written, nothing else; untouched on failure
+ * count    0 is fine: peak 0; items may then be NULL
+ * options  NULL = all zero
+ * host     its allocator and clock are used; NULL = malloc and the system's clock. A clock that fails counts as time
+ *          being up: the best plan found so far is returned
+ * result   may be NULL; untouched on failure
+ * returns  OK; ERR_ARGUMENT (items NULL, last <= first, size 0, in_place_of out of range or the item itself, a fixed offset
+ *          that its alignment forbids, two fixed items that overlap and are no pair at one offset, bad host);
+ *          ERR_OVERFLOW (more than SIZE_MAX bytes alive at one moment, no plan found below SIZE_MAX, too many items);
+ *          ERR_MEMORY (the search doing without its memory is no failure)
+ * memory   about 150 bytes an item, and while searching about 200 more; all of it returned
+ * threads  any number at once, on different items
+ */
+MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
+                                           const memopt_host *host, memopt_plan_result *result);
+/**
+ * Check a plan, whoever made it: every item ends at `peak` or below, is aligned, and shares no byte with another one
+ * alive at the same moment, except a pair at one offset. Simple on purpose: it compares every two items, O(n^2).
+ *
+ * returns OK; ERR_STATE (the offsets are no valid plan); ERR_ARGUMENT, ERR_OVERFLOW (the items themselves are wrong)
+ */
+MEMOPT_API memopt_status memopt_plan_check(const memopt_plan_item *items, size_t count, size_t peak);
+/** The name of a greedy order (see memopt_plan_result), static text; NULL when there is no such order. */
+MEMOPT_API const char *memopt_plan_order_name(unsigned order);
+/* @section api_heap : api_source api_plan */
+typedef struct memopt_heap memopt_heap;
+typedef struct memopt_heap_desc { /* zero it, then set what you need */
+    memopt_source     *source;    /* NULL = offsets only, from 0 on: manages anything; else outlives the heap */
+    size_t             capacity;  /* most bytes it may ever hold; 0 = all the source has; required without a source */
+    size_t             extent;    /* bytes to grow by at the least; 0 = default: 1 MiB */
+    size_t             alignment; /* of every block: sizes and offsets are multiples of it; 0 = the source's, 64 without */
+    memopt_ledger     *ledger;    /* NULL, or who is told; outlives the heap */
+    const memopt_host *host;      /* memory of the metadata; NULL = malloc */
+} memopt_heap_desc;
+typedef struct memopt_block { /* what an allocation is known by; a value, all zero = none */
+    size_t   offset; /* with a source: the address as a number; without: from 0 on */
+    uint32_t node;   /* private from here on */
+    uint32_t serial;
+} memopt_block;
+/**
+ * Create a heap: lifetimes in any order. It never touches the memory it manages, so that may be a device's, or a file.
+ *
+ * With a source that commits, addresses for `capacity` are reserved now and memory is committed as it is needed; with
+ * another source every growth is a reservation of its own, and neighbours join. A source of one block is taken whole.
+ *
+ * out     receives the heap; untouched on failure
+ * returns OK, ERR_ARGUMENT (NULL, no capacity without a source, alignment no power of two, above 1 GiB or above the
+ *         source's base_alignment, half a host, a source with holes in its table), ERR_MEMORY, and what the source returns
+ * memory  about 16 KiB, and 44 bytes a block, used or free; the table of blocks doubles when it is full
+ * threads one thread at a time per heap
+ */
+MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out);
+MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap); /* books everything out, releases; NULL is fine */
+
+/**
+ * Allocate. Constant time, apart from growth and from what `alignment` says.
+ *
+ * It fails only when no free piece can hold the request, the heap cannot grow, and a plan's region (see below) has no
+ * room either.
+ *
+ * alignment  0 = the heap's; else a power of two. Above the heap's, when no free piece is sure to be large enough, every
+ *            piece that might be is looked at
+ * out        receives the block; untouched on failure
+ * returns    OK, ERR_ARGUMENT (NULL, bytes 0, bad alignment, no such tag in the ledger), ERR_OVERFLOW, ERR_MEMORY, and
+ *            what the source returns. Nothing has changed then
+ */
+MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag, memopt_block *out);
+/**
+ * Give a block back. Constant time.
+ *
+ * returns OK; ERR_STATE (freed before: the handle is stale); ERR_ARGUMENT (NULL, not a block of this heap)
+ */
+MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block);
+/** The address of a live block; NULL when it is none, or when the heap has no source. A device's is not for the CPU. */
+MEMOPT_API void         *memopt_heap_pointer(const memopt_heap *heap, memopt_block block);
+/**
+ * Make sure that the next request of so many bytes, at the heap's alignment, needs no growth.
+ *
+ * returns OK (also when nothing was to be done), ERR_ARGUMENT, ERR_OVERFLOW, ERR_MEMORY, and what the source returns
+ */
+MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes);
+/**
+ * Give back to the source what it can take: free pages, or reservations that are free as a whole. O(blocks).
+ *
+ * released  receives how much, also when a later piece failed; may be NULL
+ * returns   OK, ERR_ARGUMENT, ERR_MEMORY (for the heap's own tables), and what the source returns
+ */
+MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released);
+
+typedef struct memopt_heap_stats {
+    size_t   capacity;
+    size_t   reserved;       /* what it holds of the source's memory: used + free_bytes + idle */
+    size_t   used;           /* in blocks, rounding included */
+    size_t   requested;      /* what was asked for in them */
+    size_t   free_bytes;     /* in pieces that any request may have */
+    size_t   idle;           /* held for the plan and not in use at this moment */
+    size_t   planned;        /* bytes of the plan's region, committed or not; 0 = there is no plan */
+    size_t   largest;        /* memopt_heap_largest() */
+    size_t   peak_used, peak_requested, peak_reserved;
+    size_t   used_blocks, free_blocks;
+    double   external;       /* 1 - largest / free_bytes: how much of what is free is of no use to a large request */
+    double   internal;       /* 1 - requested / used: how much of what is used is rounding */
+    uint64_t served;         /* requests served from the plan, since it was made */
+    uint64_t fell_back;      /* requests within steps that were not */
+} memopt_heap_stats;
+MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap); /* all zero for NULL; constant time */
+/** The largest request that succeeds now, at the heap's alignment, without growth. Exact; 0 = none. Constant time. */
+MEMOPT_API size_t            memopt_heap_largest(const memopt_heap *heap);
+/** The same with growth, as far as the heap's capacity goes; the source may still refuse. */
+MEMOPT_API size_t            memopt_heap_largest_grown(const memopt_heap *heap);
+MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of the last call that failed */
+/** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
+MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
+
+typedef enum memopt_heap_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED, MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_kind;
+typedef struct memopt_heap_entry { /* zero it to begin a walk */
+    memopt_heap_kind kind;
+    size_t       offset, bytes;
+    size_t       requested; /* of a used block */
+    memopt_tag   tag;       /* of a used block */
+    memopt_block block;     /* the handle of a used block; else zero */
+    uint32_t     node, slot; /* private */
+} memopt_heap_entry;
+/** The next block in order of addresses. Returns 0 after the last. Nothing may be allocated or freed during a walk. */
+MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry);
+
+/* Record, plan, replay: training repeats itself. Record one step, plan it, and later steps are served from the plan:
+       memopt_heap_record(heap);  one step  memopt_heap_plan(heap, NULL, NULL, NULL);
+       for (;;) { memopt_heap_step(heap);  one step }
+   The step may be run dry: record it on a heap without a source, and name that as the recorder. Plan the largest step
+   there is; smaller ones fit into its places. Whatever differs from the record is served by the heap as ever. */
+/**
+ * Begin to record. What was recorded before is forgotten. O(blocks).
+ *
+ * returns OK, ERR_ARGUMENT (NULL), ERR_STATE (a plan is being replayed: memopt_heap_unplan() first)
+ */
+MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap);
+/**
+ * End the recording and plan the blocks that were both allocated and freed in it; one region for all of them is set
+ * aside. Where the source commits, the region's memory is committed as it is reached. Replay begins at the next
+ * memopt_heap_step().
+ *
+ * recorder  who recorded; NULL = the heap itself. What it recorded stays, and can be planned again
+ * options   of memopt_plan_solve(); NULL = all zero
+ * result    may be NULL; untouched on failure
+ * returns   OK (nothing to plan: peak 0 and no region), ERR_ARGUMENT, ERR_STATE (nothing was recorded, or there is a plan
+ *           already), ERR_OVERFLOW, ERR_MEMORY (tables, the recording was cut short by a lack of memory, or no room for
+ *           the region), and what the source returns
+ * memory    about 170 bytes a planned block
+ */
+MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *recorder, const memopt_plan_options *options,
+                                          memopt_plan_result *result);
+/** A step begins: the next request is taken for the first of the record. OK, also without a plan; ERR_ARGUMENT (NULL). */
+MEMOPT_API memopt_status memopt_heap_step(memopt_heap *heap);
+/**
+ * Give the region back to the heap; blocks in it live on. The heap does it by itself when a request cannot be met in
+ * any other way. OK, also without a plan; ERR_ARGUMENT (NULL).
+ */
+MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 #ifdef __cplusplus
 }
 #endif
@@ -537,9 +730,9 @@ static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
 }
 static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
-/* The index of the highest and the lowest set bit; x is not 0. */
+/* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
 static unsigned memopt_i_high_bit(uint64_t x) {
-#if defined(__GNUC__) || defined(__clang__)
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
     return 63u - (unsigned)__builtin_clzll(x);
 #else
     unsigned i = 0;
@@ -548,7 +741,7 @@ static unsigned memopt_i_high_bit(uint64_t x) {
 #endif
 }
 static unsigned memopt_i_low_bit(uint64_t x) {
-#if defined(__GNUC__) || defined(__clang__)
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
     return (unsigned)__builtin_ctzll(x);
 #else
     return memopt_i_high_bit(x & (~x + 1));
@@ -563,6 +756,7 @@ static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
     size_t total, skip; unsigned char *raw;
     (void)user;
     if (memopt_i_add(bytes, alignment, &total) || memopt_i_add(total, sizeof raw, &total)) return NULL;
+    if (total > (size_t)PTRDIFF_MAX) return NULL; /* pointers into it could not be subtracted */
     raw = (unsigned char *)malloc(total);
     if (!raw) return NULL;
     skip = alignment - (size_t)((uintptr_t)(raw + sizeof raw) & (alignment - 1));
@@ -666,13 +860,22 @@ static memopt_status memopt_i_system_remove(void *user, const char *path) {
     (void)user;
     return unlink(path) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
+/* -std=c99 hides the steady clock and its struct. With 64-bit longs Linux has but one form of both: declared here. */
+#  if defined(CLOCK_MONOTONIC)
+#    define MEMOPT_I_STEADY CLOCK_MONOTONIC
+typedef struct timespec memopt_i_time;
+#  elif defined(__linux__) && defined(__LP64__)
+#    define MEMOPT_I_STEADY 1
+typedef struct memopt_i_time { long tv_sec, tv_nsec; } memopt_i_time;
+extern int clock_gettime(int clock, memopt_i_time *now);
+#  endif
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     (void)user;
-#  if defined(CLOCK_MONOTONIC)
-    struct timespec t;
-    if (clock_gettime(CLOCK_MONOTONIC, &t)) return MEMOPT_ERR_IO;
+#  if defined(MEMOPT_I_STEADY)
+    memopt_i_time t;
+    if (clock_gettime(MEMOPT_I_STEADY, &t)) return MEMOPT_ERR_IO;
     *nanoseconds = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-#  else /* -std=c99 hides the steady clock; this one is steady unless somebody sets it */
+#  else /* this one is steady unless somebody sets it */
     struct timeval t;
     if (gettimeofday(&t, NULL)) return MEMOPT_ERR_IO;
     *nanoseconds = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
@@ -680,6 +883,9 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     return MEMOPT_OK;
 }
 #elif defined(MEMOPT_I_WINDOWS)
+static int memopt_i_file_too_far(uint64_t offset, size_t count) { /* for a signed position */
+    return offset > (uint64_t)INT64_MAX || count > (uint64_t)INT64_MAX - offset;
+}
 static OVERLAPPED memopt_i_file_position(uint64_t offset) {
     OVERLAPPED at;
     memset(&at, 0, sizeof at);
@@ -704,6 +910,7 @@ static memopt_status memopt_i_system_close(void *user, void *file) {
 static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
     size_t had = 0;
     (void)user;
+    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         OVERLAPPED at = memopt_i_file_position(offset + had); DWORD n = 0;
         if (!ReadFile((HANDLE)file, (char *)bytes + had, (DWORD)memopt_i_min(count - had, (size_t)1 << 30), &n, &at)) {
@@ -719,6 +926,7 @@ static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offse
 static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
     size_t had = 0;
     (void)user;
+    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         OVERLAPPED at = memopt_i_file_position(offset + had); DWORD n = 0;
         if (!WriteFile((HANDLE)file, (const char *)bytes + had, (DWORD)memopt_i_min(count - had, (size_t)1 << 30), &n, &at) || !n)
@@ -737,7 +945,7 @@ static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *byte
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
     LARGE_INTEGER at;
     (void)user;
-    if (bytes > (uint64_t)INT64_MAX) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
     at.QuadPart = (LONGLONG)bytes;
     if (!SetFilePointerEx((HANDLE)file, at, NULL, FILE_BEGIN) || !SetEndOfFile((HANDLE)file)) return MEMOPT_ERR_IO;
     return MEMOPT_OK;
@@ -985,6 +1193,7 @@ typedef struct memopt_i_event {
     memopt_tag tag;
     uint32_t step, layer;
     int action;
+    int alone; /* a known block that lay in no known segment: the snapshot gives it one of its own */
 } memopt_i_event;
 typedef struct memopt_i_known { /* a live block; address NULL = a free place in the table */
     const void *address;
@@ -1084,13 +1293,23 @@ MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32
     if (ledger) { ledger->step = step; ledger->layer = layer; }
 }
 
-/* Events and blocks known one by one. */
-static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, size_t bytes, const void *address, const char *name) {
+/* Segments, events and blocks known one by one. A source may stand on a block of another: the smallest segment counts. */
+static memopt_i_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
+    memopt_i_segment *best = NULL; size_t i;
+    for (i = 0; i < l->segment_count; ++i) {
+        memopt_i_segment *s = &l->segments[i];
+        if ((uintptr_t)address - (uintptr_t)s->base < s->reserved && (!best || s->reserved < best->reserved)) best = s;
+    }
+    return best;
+}
+static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, size_t bytes, const void *address,
+                                  const memopt_i_known *known, const char *name) {
     memopt_i_event e; uint64_t before = 0;
     if (action != MEMOPT_I_FAILED && !l->event_capacity) return;
     e.action = action; e.tag = tag; e.bytes = bytes; e.address = address; e.name = name;
-    e.step = l->step; e.layer = l->layer; e.time = 0;
+    e.step = l->step; e.layer = l->layer; e.time = 0; e.alone = 0;
     if (l->event_capacity) {
+        e.alone = known && !memopt_i_ledger_segment(l, address);
         if (l->event_count) before = l->events[(l->event_count - 1) % l->event_capacity].time;
         if (l->host.clock.now_fn(l->host.clock.user, &e.time)) { ++l->clock_failures; e.time = before; }
         l->events[l->event_count++ % l->event_capacity] = e;
@@ -1105,22 +1324,25 @@ static size_t memopt_i_ledger_place(const memopt_ledger *l, const void *address)
     while (l->blocks[at].address && l->blocks[at].address != address) at = (at + 1) & (l->block_places - 1);
     return at;
 }
-static void memopt_i_ledger_know(memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address, const char *name) {
+static memopt_i_known *memopt_i_ledger_know(memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address, const char *name) {
     memopt_i_known *k;
-    if (!l->block_capacity) return;
+    if (!l->block_capacity) return NULL;
     k = address ? &l->blocks[memopt_i_ledger_place(l, address)] : NULL;
-    if (!k || k->address || l->block_count == l->block_capacity) { ++l->unknown_blocks; return; }
+    if (!k || k->address || l->block_count == l->block_capacity) { ++l->unknown_blocks; return NULL; }
     ++l->block_count;
     k->address = address; k->name = name; k->bytes = bytes; k->tag = tag;
     k->step = l->step; k->layer = l->layer;
+    return k;
+}
+static memopt_i_known *memopt_i_ledger_find(const memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address) {
+    memopt_i_known *k;
+    if (!l->block_capacity || !address) return NULL;
+    k = &l->blocks[memopt_i_ledger_place(l, address)];
+    return k->address && k->tag == tag && k->bytes == bytes ? k : NULL; /* else: one that shares its address, unknown */
 }
 /* Take a block out and close the gap: what comes behind and began its search at or before the gap moves into it. */
-static const char *memopt_i_ledger_forget(memopt_ledger *l, const void *address) {
-    size_t gap, at; const char *name; const size_t mask = l->block_places - 1;
-    if (!l->block_capacity) return NULL;
-    gap = address ? memopt_i_ledger_place(l, address) : 0;
-    if (!address || !l->blocks[gap].address) { if (l->unknown_blocks) --l->unknown_blocks; return NULL; }
-    name = l->blocks[gap].name;
+static void memopt_i_ledger_forget(memopt_ledger *l, const memopt_i_known *known) {
+    size_t gap = (size_t)(known - l->blocks), at; const size_t mask = l->block_places - 1;
     for (at = (gap + 1) & mask; l->blocks[at].address; at = (at + 1) & mask) {
         const size_t home = memopt_i_ledger_home(l, l->blocks[at].address);
         if (((at - home) & mask) < ((at - gap) & mask)) continue;
@@ -1129,7 +1351,6 @@ static const char *memopt_i_ledger_forget(memopt_ledger *l, const void *address)
     }
     l->blocks[gap].address = NULL;
     --l->block_count;
-    return name;
 }
 
 /* The books. */
@@ -1137,7 +1358,6 @@ static void memopt_i_ledger_close_peak(memopt_ledger *l) {
     size_t i;
     if (!l->rising) return;
     for (i = 0; i < l->tag_count; ++i) l->tags[i].at_peak = l->tags[i].now;
-    l->total.at_peak = l->total.now;
     l->rising = 0;
 }
 MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address, const char *name) {
@@ -1150,35 +1370,36 @@ MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag
     if (u->now > u->peak) u->peak = u->now;
     ledger->total.now += bytes; ++ledger->total.blocks; ++ledger->total.allocs;
     if (ledger->total.now > ledger->total.peak) { ledger->total.peak = ledger->total.now; ledger->rising = 1; }
-    memopt_i_ledger_know(ledger, tag, bytes, address, name);
-    memopt_i_ledger_event(ledger, MEMOPT_I_ALLOC, tag, bytes, address, name);
+    memopt_i_ledger_event(ledger, MEMOPT_I_ALLOC, tag, bytes, address, memopt_i_ledger_know(ledger, tag, bytes, address, name), name);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address) {
-    memopt_usage *u; const char *name;
+    memopt_usage *u; const memopt_i_known *known;
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     u = &ledger->tags[tag];
     if (bytes > u->now || !u->blocks) return MEMOPT_ERR_STATE;
+    known = memopt_i_ledger_find(ledger, tag, bytes, address);
+    if (ledger->block_capacity && !known && !ledger->unknown_blocks) return MEMOPT_ERR_STATE; /* all are known, and it is none */
     memopt_i_ledger_close_peak(ledger);
     u->now -= bytes; --u->blocks; ++u->frees;
     ledger->total.now -= bytes; --ledger->total.blocks; ++ledger->total.frees;
-    name = memopt_i_ledger_forget(ledger, address);
-    memopt_i_ledger_event(ledger, MEMOPT_I_FREE, tag, bytes, address, name);
+    memopt_i_ledger_event(ledger, MEMOPT_I_FREE, tag, bytes, address, known, known ? known->name : NULL);
+    if (known) memopt_i_ledger_forget(ledger, known); else if (ledger->block_capacity) --ledger->unknown_blocks;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     ++ledger->tags[tag].failed; ++ledger->total.failed;
-    memopt_i_ledger_event(ledger, MEMOPT_I_FAILED, tag, bytes, NULL, NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_I_FAILED, tag, bytes, NULL, NULL, NULL);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     ++ledger->tags[tag].retried; ++ledger->total.retried;
-    memopt_i_ledger_event(ledger, MEMOPT_I_RETRIED, tag, bytes, NULL, NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_I_RETRIED, tag, bytes, NULL, NULL, NULL);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_tag tag) {
@@ -1204,12 +1425,6 @@ MEMOPT_API memopt_held memopt_ledger_held(const memopt_ledger *ledger) {
 }
 
 /* What the sources report. A segment that found no place in the table is in the sums all the same. */
-static memopt_i_segment *memopt_i_ledger_segment(memopt_ledger *l, const void *address) {
-    size_t i;
-    for (i = 0; i < l->segment_count; ++i)
-        if ((uintptr_t)address - (uintptr_t)l->segments[i].base < l->segments[i].reserved) return &l->segments[i];
-    return NULL;
-}
 static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_t more, size_t less) {
     memopt_i_segment *s = memopt_i_ledger_segment(l, start);
     if (s) s->committed += more - less;
@@ -1222,19 +1437,24 @@ static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t 
     memopt_i_segment s;
     if (!l) return;
     s.base = base; s.reserved = bytes; s.committed = 0;
-    if (l->segment_count < l->segment_capacity) l->segments[l->segment_count++] = s; else ++l->unknown_segments;
     l->held.reserved += bytes; ++l->held.segments;
+    if (l->segment_count == l->segment_capacity) ++l->unknown_segments;
+    else {
+        l->segments[l->segment_count++] = s;
+        memopt_i_ledger_event(l, MEMOPT_I_RESERVE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
+    }
     memopt_i_ledger_commit_by(l, base, committed, 0);
-    memopt_i_ledger_event(l, MEMOPT_I_RESERVE, MEMOPT_TAG_OTHER, bytes, base, NULL);
 }
 /* `committed`: what of it was, for a segment that is not in the table. */
 static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
     memopt_i_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
     if (!l) return;
+    if (s && (s->base != base || s->reserved != bytes)) s = NULL; /* the one it stands on */
     l->held.reserved -= bytes; --l->held.segments;
     l->held.committed -= s ? s->committed : committed;
-    if (s) *s = l->segments[--l->segment_count]; else --l->unknown_segments;
-    memopt_i_ledger_event(l, MEMOPT_I_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL);
+    if (!s) { --l->unknown_segments; return; }
+    *s = l->segments[--l->segment_count];
+    memopt_i_ledger_event(l, MEMOPT_I_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
 /* Writing. Everything below appends to a buffer and counts on when it is full, so that one pass without a buffer tells
@@ -1324,6 +1544,11 @@ static void memopt_i_report_failures(memopt_i_out *o, const memopt_ledger *l) {
         memopt_i_put_text(o, " blocks, "); memopt_i_put_number(o, l->unknown_segments);
         memopt_i_put_text(o, " reservations\n");
     }
+    if (l->clock_failures) {
+        memopt_i_put_text(o, "events with the time of the one before, because the clock failed: ");
+        memopt_i_put_number(o, l->clock_failures);
+        memopt_i_put_text(o, "\n");
+    }
 }
 static void memopt_i_report(memopt_i_out *o, const memopt_ledger *l) {
     const memopt_usage all = memopt_ledger_total(l);
@@ -1353,7 +1578,7 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
         memopt_i_put_text(&o, ", free ");           memopt_i_put_bytes(&o, error->free_bytes);
         memopt_i_put_text(&o, ", largest piece ");  memopt_i_put_bytes(&o, error->largest);
         memopt_i_put_text(&o, ", fragmentation ");
-        memopt_i_put_number(&o, error->free_bytes ? (uint64_t)(100.0 - 100.0 * (double)error->largest / (double)error->free_bytes) : 0);
+        memopt_i_put_number(&o, error->largest < error->free_bytes ? (uint64_t)(100.0 - 100.0 * (double)error->largest / (double)error->free_bytes) : 0);
         memopt_i_put_text(&o, "%");
     }
     for (place = 0; ledger && place < 3; ++place) { /* the three tags that hold most */
@@ -1406,12 +1631,14 @@ static void memopt_i_document_text(memopt_i_document *d, const char *text) {
     if (!d->pickle) memopt_i_put_text(&d->out, "\"");
 }
 static void memopt_i_document_number(memopt_i_document *d, uint64_t n) {
+    int bytes;
     memopt_i_document_item(d);
     if (!d->pickle) { memopt_i_put_number(&d->out, n); return; }
     if (n <= 0x7fffffff) { memopt_i_put_text(&d->out, "J"); memopt_i_little_endian(&d->out, n, 4); return; }
-    memopt_i_put(&d->out, "\x8a\x09", 2); /* a long integer of 9 bytes: the ninth is its sign */
-    memopt_i_little_endian(&d->out, n, 8);
-    memopt_i_little_endian(&d->out, 0, 1);
+    bytes = (int)(memopt_i_high_bit(n) + 9) / 8; /* with a sign bit. No more than it needs: the viewer cannot */
+    memopt_i_put_text(&d->out, "\x8a");        /* add numbers of 9 bytes to numbers of 8 */
+    memopt_i_little_endian(&d->out, (uint64_t)bytes, 1);
+    memopt_i_little_endian(&d->out, n, bytes);
 }
 static void memopt_i_document_key(memopt_i_document *d, const char *key) {
     memopt_i_document_text(d, key);
@@ -1423,8 +1650,20 @@ static void memopt_i_document_field(memopt_i_document *d, const char *key, uint6
     memopt_i_document_number(d, n);
 }
 
+/* The two zeros of the pool that everything is in: a tuple, because scripts compare it with one. */
+static void memopt_i_document_pool(memopt_i_document *d, const char *key) {
+    memopt_i_document_key(d, key);
+    if (d->pickle) { memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_put_text(&d->out, "\x86"); return; }
+    memopt_i_document_begin(d, 0); memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_document_end(d, 0);
+}
+/* A long list is filled a thousand items at a time, as Python does: the viewer takes each filling as arguments of a call. */
+static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
+    if (d->pickle && done % 1000 == 999) memopt_i_put_text(&d->out, "e(");
+}
+
 /* The snapshot. A "stack frame" is where a block comes from: tag and name, step, layer. Blocks that lie in a segment
-   tile it together with the free bytes between them; a block of yours that lies in none is a segment of its own. */
+   tile it together with the free bytes between them; a block of yours that lies in none is a segment of its own.
+   A block that overlaps the one before it, or the segment's end, is left out: a segment is never more than full. */
 static int memopt_i_known_below(const memopt_ledger *l, uint32_t a, uint32_t b) {
     return (uintptr_t)l->blocks[a].address < (uintptr_t)l->blocks[b].address;
 }
@@ -1478,36 +1717,55 @@ static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l
     else { memopt_i_document_key(d, "frames"); memopt_i_document_begin(d, 0); memopt_i_document_end(d, 0); }
     memopt_i_document_end(d, 1);
 }
-/* The segment [base, base + bytes) and the blocks order[first..last) that lie in it. */
-static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, uintptr_t base, size_t bytes, size_t first, size_t last) {
-    size_t i, active = 0; uintptr_t at = base;
-    for (i = first; i < last; ++i) active += l->blocks[l->order[i]].bytes;
+/* The first of the blocks order[i..last) that lies in `s` (NULL: in none) and in its bytes from `at` on; or last. */
+static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_segment *s, size_t at, size_t i, size_t last) {
+    for (; s && i < last; ++i) {
+        const memopt_i_known *k = &l->blocks[l->order[i]];
+        const size_t offset = (size_t)((uintptr_t)k->address - (uintptr_t)s->base);
+        if (offset >= at && k->bytes <= s->reserved - offset && memopt_i_ledger_segment(l, k->address) == s) return i;
+    }
+    return i;
+}
+static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s, size_t first, size_t last) {
+    const uintptr_t base = (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address);
+    size_t i, at = 0; uint64_t done = 0;
+    memopt_i_document_begin(d, 0);
+    for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
+        const memopt_i_known *k = &l->blocks[l->order[i]];
+        const size_t offset = (size_t)((uintptr_t)k->address - base);
+        if (offset > at) memopt_i_snapshot_block(d, l, base + at, offset - at, NULL);
+        memopt_i_snapshot_block(d, l, base + offset, k->bytes, k);
+        at = offset + k->bytes;
+        memopt_i_document_pause(d, done++);
+    }
+    if (s && s->reserved > at) memopt_i_snapshot_block(d, l, base + at, s->reserved - at, NULL);
+    memopt_i_document_end(d, 0);
+}
+/* The segment `s` with the blocks order[first..last); NULL: the block order[first] alone. */
+static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s, size_t first, size_t last) {
+    size_t i, at = 0, active = 0;
+    for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
+        const memopt_i_known *k = &l->blocks[l->order[i]];
+        active += k->bytes;
+        if (s) at = (size_t)((uintptr_t)k->address - (uintptr_t)s->base) + k->bytes;
+    }
     memopt_i_document_begin(d, 1);
     memopt_i_document_field(d, "device", 0);
-    memopt_i_document_field(d, "address", base);
-    memopt_i_document_field(d, "total_size", bytes);
+    memopt_i_document_field(d, "address", (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address));
+    memopt_i_document_field(d, "total_size", s ? s->reserved : active);
     memopt_i_document_field(d, "allocated_size", active);
     memopt_i_document_field(d, "active_size", active);
     memopt_i_document_field(d, "requested_size", active);
     memopt_i_document_field(d, "stream", 0);
     memopt_i_document_key(d, "segment_type"); memopt_i_document_text(d, "large");
-    memopt_i_document_key(d, "segment_pool_id");
-    memopt_i_document_begin(d, 0); memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_document_end(d, 0);
+    memopt_i_document_pool(d, "segment_pool_id");
     memopt_i_document_key(d, "frames"); memopt_i_document_begin(d, 0); memopt_i_document_end(d, 0);
     memopt_i_document_key(d, "blocks");
-    memopt_i_document_begin(d, 0);
-    for (i = first; i < last; ++i) {
-        const memopt_i_known *k = &l->blocks[l->order[i]];
-        if ((uintptr_t)k->address > at) memopt_i_snapshot_block(d, l, at, (uintptr_t)k->address - at, NULL);
-        memopt_i_snapshot_block(d, l, (uintptr_t)k->address, k->bytes, k);
-        at = (uintptr_t)k->address + k->bytes;
-    }
-    if (base + bytes > at) memopt_i_snapshot_block(d, l, at, base + bytes - at, NULL);
-    memopt_i_document_end(d, 0);
+    memopt_i_snapshot_blocks(d, l, s, first, last);
     memopt_i_document_end(d, 1);
 }
 static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger *l) {
-    size_t i, first, last;
+    size_t i, first, last; uint64_t done = 0;
     memopt_i_ledger_sort(l);
     memopt_i_document_begin(d, 0);
     for (i = 0; i < l->segment_count; ++i) {
@@ -1515,13 +1773,13 @@ static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger
         for (first = 0; first < l->block_count && (uintptr_t)l->blocks[l->order[first]].address < base; ++first) {}
         for (last = first; last < l->block_count; ++last)
             if ((uintptr_t)l->blocks[l->order[last]].address - base >= l->segments[i].reserved) break;
-        memopt_i_snapshot_segment(d, l, base, l->segments[i].reserved, first, last);
+        memopt_i_snapshot_segment(d, l, &l->segments[i], first, last);
+        memopt_i_document_pause(d, done++);
     }
     for (i = 0; i < l->block_count; ++i) {
-        const memopt_i_known *k = &l->blocks[l->order[i]]; size_t s;
-        for (s = 0; s < l->segment_count; ++s)
-            if ((uintptr_t)k->address - (uintptr_t)l->segments[s].base < l->segments[s].reserved) break;
-        if (s == l->segment_count) memopt_i_snapshot_segment(d, l, (uintptr_t)k->address, k->bytes, i, i + 1);
+        if (memopt_i_ledger_segment(l, l->blocks[l->order[i]].address)) continue;
+        memopt_i_snapshot_segment(d, l, NULL, i, i + 1);
+        memopt_i_document_pause(d, done++);
     }
     memopt_i_document_end(d, 0);
 }
@@ -1533,10 +1791,23 @@ static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l
     memopt_i_document_field(d, "stream", 0);
     memopt_i_document_field(d, "time_us", e->time / 1000);
     if (e->action == MEMOPT_I_FAILED) memopt_i_document_field(d, "device_free", l->held.committed > l->total.now ? l->held.committed - l->total.now : 0);
-    memopt_i_document_key(d, "pool_id");
-    memopt_i_document_begin(d, 0); memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_document_end(d, 0);
+    memopt_i_document_pool(d, "pool_id");
     memopt_i_snapshot_frames(d, l, e->tag, e->name, e->step, e->layer);
     memopt_i_document_end(d, 1);
+}
+static void memopt_i_snapshot_events(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e) {
+    switch (e->action) {
+    case MEMOPT_I_ALLOC:   if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_alloc");
+                           memopt_i_snapshot_event(d, l, e, "alloc"); break;
+    case MEMOPT_I_FREE:    memopt_i_snapshot_event(d, l, e, "free_requested");
+                           memopt_i_snapshot_event(d, l, e, "free_completed");
+                           if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_free");
+                           break;
+    case MEMOPT_I_FAILED:  memopt_i_snapshot_event(d, l, e, "oom"); break;
+    case MEMOPT_I_RESERVE: memopt_i_snapshot_event(d, l, e, "segment_alloc"); break;
+    case MEMOPT_I_RELEASE: memopt_i_snapshot_event(d, l, e, "segment_free"); break;
+    default: break; /* a retry has no name there */
+    }
 }
 static uint64_t memopt_i_oldest_event(const memopt_ledger *l) {
     return l->event_count > l->event_capacity ? l->event_count - l->event_capacity : 0;
@@ -1551,16 +1822,8 @@ static void memopt_i_snapshot(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_begin(d, 0);
     memopt_i_document_begin(d, 0);
     for (i = memopt_i_oldest_event(l); i < l->event_count; ++i) {
-        const memopt_i_event *e = &l->events[i % l->event_capacity];
-        switch (e->action) {
-        case MEMOPT_I_ALLOC:   memopt_i_snapshot_event(d, l, e, "alloc"); break;
-        case MEMOPT_I_FREE:    memopt_i_snapshot_event(d, l, e, "free_requested");
-                               memopt_i_snapshot_event(d, l, e, "free_completed"); break;
-        case MEMOPT_I_FAILED:  memopt_i_snapshot_event(d, l, e, "oom"); break;
-        case MEMOPT_I_RESERVE: memopt_i_snapshot_event(d, l, e, "segment_alloc"); break;
-        case MEMOPT_I_RELEASE: memopt_i_snapshot_event(d, l, e, "segment_free"); break;
-        default: break; /* a retry has no name there */
-        }
+        memopt_i_snapshot_events(d, l, &l->events[i % l->event_capacity]);
+        memopt_i_document_pause(d, i);
     }
     memopt_i_document_end(d, 0);
     memopt_i_document_end(d, 0);
@@ -1649,7 +1912,7 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
 static memopt_status memopt_i_source_reserve(memopt_source *s, size_t bytes, void **base) {
     const memopt_status status = s->reserve_fn(s, bytes, base);
     if (!status) memopt_i_ledger_reserved(s->ledger, *base, bytes, s->commit_fn ? 0 : bytes);
-    else if (status == MEMOPT_ERR_MEMORY) memopt_ledger_failed(s->ledger, MEMOPT_TAG_OTHER, bytes);
+    else memopt_ledger_failed(s->ledger, MEMOPT_TAG_OTHER, bytes);
     return status;
 }
 static memopt_status memopt_i_source_commit(memopt_source *s, void *start, size_t bytes) {
@@ -1773,7 +2036,7 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
     s.commit_fn = s.decommit_fn = s.zero_fn = memopt_i_counting_commit;
     s.copy_in_fn = s.copy_out_fn = s.copy_fn = memopt_i_counting_copy;
     s.base_alignment = MEMOPT_I_COUNTING_BASE;
-    s.capacity = SIZE_MAX / 4; /* room for a few reservations side by side */
+    s.capacity = memopt_i_align_down(SIZE_MAX / 4, MEMOPT_I_COUNTING_BASE); /* room for a few; whole for every alignment */
     s.host_visible = 0;
     s.user = (void *)(uintptr_t)MEMOPT_I_COUNTING_BASE;
     *out = s;
@@ -1783,6 +2046,7 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
 /* Memory really available. Linux keeps the truth in text files: /proc/meminfo for the machine, and for every cgroup we
    are in, and every one above it, a limit, a usage, and how much of the usage is file cache that would make room. */
 #define MEMOPT_I_TEXT 4096 /* longest file or path we look at; what is beyond it is not read */
+#if defined(__linux__)
 /* The number after `key` at the beginning of a line. Returns 0 when there is none, or none that fits. */
 static int memopt_i_text_number(const char *text, const char *key, uint64_t *out) {
     const size_t length = strlen(key);
@@ -1799,7 +2063,6 @@ static int memopt_i_text_number(const char *text, const char *key, uint64_t *out
     }
     return 0;
 }
-#if defined(__linux__)
 static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT]) {
     void *file = NULL; size_t done = 0; memopt_status s, closed;
     if ((s = host->files.open_fn(host->files.user, path, MEMOPT_OPEN_READ, &file)) != MEMOPT_OK) return s;
@@ -1838,6 +2101,15 @@ static void memopt_i_cgroup_climb(const memopt_host *host, char *path, size_t ro
         while (n > root && path[n - 1] != '/') path[--n] = 0;
     }
 }
+static int memopt_i_cgroup_names_memory(const char *name, const char *end) { /* names with commas between them */
+    for (; name < end; ++name) {
+        const char *comma = (const char *)memchr(name, ',', (size_t)(end - name));
+        const char *stop = comma ? comma : end;
+        if (stop - name == 6 && !memcmp(name, "memory", 6)) return 1;
+        name = stop;
+    }
+    return 0;
+}
 /* One line of /proc/self/cgroup, "0::/path" (version 2) or "4:memory:/path" (version 1; several names with commas). */
 static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size_t length, uint64_t *available) {
     static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/memory" };
@@ -1848,7 +2120,7 @@ static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size
     below = (const char *)memchr(names, ':', (size_t)(end - names));
     if (!below) return;
     version = below == names ? 2 : 1;
-    if (version == 1 && !((below - names) == 6 && !memcmp(names, "memory", 6))) return;
+    if (version == 1 && !memopt_i_cgroup_names_memory(names, below)) return;
     ++below;
     for (i = version == 2 ? 0 : 2; i < (version == 2 ? 2u : 3u); ++i) {
         char path[MEMOPT_I_TEXT]; const size_t root = strlen(roots[i]), rest = (size_t)(end - below);
@@ -1934,7 +2206,9 @@ static int memopt_i_pages_open(void *start, size_t bytes) { return mprotect(star
 /* Linux drops the pages and keeps the wish for huge ones; elsewhere only mapping afresh is sure to give memory back. */
 static int memopt_i_pages_close(void *start, size_t bytes) {
 #  if defined(__linux__)
-    return madvise(start, bytes, 4 /* MADV_DONTNEED */) || mprotect(start, bytes, PROT_NONE);
+    if (madvise(start, bytes, 4 /* MADV_DONTNEED */)) return 1;
+    (void)mprotect(start, bytes, PROT_NONE); /* the memory is back; without it the addresses stay usable, nothing else */
+    return 0;
 #  else
     return mmap(start, bytes, PROT_NONE, MAP_PRIVATE | MAP_FIXED | MEMOPT_I_MAP_ANONYMOUS | MEMOPT_I_MAP_NORESERVE, -1, 0) != start;
 #  endif
@@ -2475,6 +2749,1830 @@ MEMOPT_API const char *memopt_arena_name_at(const memopt_arena *arena, const voi
 }
 MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *address) {
     return arena ? (size_t)((uintptr_t)address - (uintptr_t)arena->base) : 0;
+}
+/* @section plan : base host api_plan
+   ESSAY TO COME */
+#define MEMOPT_I_PLAN_NONE UINT32_MAX
+#define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
+
+typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie at one offset */
+    size_t size, alignment, offset;
+    uint32_t start, end; /* alive in sections [start, end) */
+    uint32_t item;       /* its only item, or NONE when it is a chain */
+    uint32_t tail, busy; /* of a chain: the item that lives longest, and the section before which others live too */
+    uint32_t next;       /* the placed box above this one, in order of offsets */
+    int fixed, placed;
+} memopt_i_box;
+typedef struct memopt_i_plan {
+    memopt_host host;
+    const memopt_plan_item *items;
+    size_t count;
+    memopt_i_box *boxes;
+    uint32_t *start, *end;  /* of each item, in sections */
+    uint32_t *box_of;       /* of each item */
+    uint32_t *taker;        /* of each item: one that may take over its bytes */
+    uint32_t *order, *spare;
+    uint32_t *births, *deaths; /* [s]: boxes born before section s, boxes dead when it begins */
+    uint64_t *key;
+    size_t *best;           /* the offset of each item in the best plan so far */
+    size_t box_count, section_count;
+    size_t peak;            /* of the best plan so far; SIZE_MAX + have_plan 0 before the first */
+    size_t bound, goal;     /* goal: stop at a peak of this or less */
+    uint64_t started, time_ns;
+    uint32_t bottom;        /* the lowest placed box */
+    int have_plan, timed, late;
+} memopt_i_plan;
+
+/* -- items and sections -- */
+
+static int memopt_i_plan_overlap(const memopt_plan_item *a, const memopt_plan_item *b) {
+    return a->first < b->last && b->first < a->last;
+}
+static int memopt_i_plan_pair(const memopt_plan_item *items, size_t a, size_t b) {
+    return items[a].in_place_of == b + 1 || items[b].in_place_of == a + 1;
+}
+static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, size_t count, size_t i) {
+    const memopt_plan_item *t = &items[i]; size_t end;
+    if (t->first >= t->last || !t->size || t->in_place_of > count || t->in_place_of == i + 1) return MEMOPT_ERR_ARGUMENT;
+    if (!t->fixed) return MEMOPT_OK;
+    if (t->alignment && t->offset % t->alignment) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_add(t->offset, t->size, &end) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_plan_check(const memopt_plan_item *items, size_t count, size_t peak) {
+    size_t i, k;
+    if (count && !items) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < count; ++i) {
+        const memopt_status s = memopt_i_plan_item_check(items, count, i);
+        if (s) return s;
+    }
+    for (i = 0; i < count; ++i) {
+        const memopt_plan_item *a = &items[i];
+        if (a->size > peak || a->offset > peak - a->size) return MEMOPT_ERR_STATE;
+        if (a->alignment && a->offset % a->alignment) return MEMOPT_ERR_STATE;
+        for (k = 0; k < i; ++k) {
+            const memopt_plan_item *b = &items[k];
+            if (!memopt_i_plan_overlap(a, b)) continue;
+            if (a->offset >= b->offset + b->size || b->offset >= a->offset + a->size) continue;
+            if (a->offset != b->offset || !memopt_i_plan_pair(items, i, k)) return MEMOPT_ERR_STATE;
+        }
+    }
+    return MEMOPT_OK;
+}
+/* Sort `order` by ascending key; equal keys stay as they are. The C library's qsort may allocate, and is not stable. */
+static void memopt_i_plan_sort(const uint64_t *key, uint32_t *order, uint32_t *spare, size_t count) {
+    uint32_t *from = order, *to = spare, *swap; size_t width, low, middle, high, a, b, at;
+    for (width = 1; width < count; width *= 2) {
+        for (low = 0; low < count; low = high) {
+            middle = memopt_i_min(low + width, count); high = memopt_i_min(middle + width, count);
+            for (a = low, b = middle, at = low; at < high; ++at)
+                to[at] = b == high || (a < middle && key[from[a]] <= key[from[b]]) ? from[a++] : from[b++];
+        }
+        swap = from; from = to; to = swap;
+    }
+    if (from != order) memcpy(order, from, count * sizeof *order);
+}
+/* Time in sections. Walk the births and deaths in order of time, deaths first at the same moment; a new section begins
+   where a birth follows a death. Two items overlap in sections exactly when they overlap in time. */
+static void memopt_i_plan_sections(memopt_i_plan *p) {
+    uint32_t *births = p->order, *deaths = p->box_of; size_t i, b = 0, d = 0; uint32_t section = 0; int died = 0;
+    for (i = 0; i < p->count; ++i) { births[i] = (uint32_t)i; p->key[i] = p->items[i].first; }
+    memopt_i_plan_sort(p->key, births, p->spare, p->count);
+    for (i = 0; i < p->count; ++i) { deaths[i] = (uint32_t)i; p->key[i] = p->items[i].last; }
+    memopt_i_plan_sort(p->key, deaths, p->spare, p->count);
+    while (d < p->count) {
+        if (b < p->count && p->items[births[b]].first < p->items[deaths[d]].last) {
+            section += (uint32_t)died; died = 0;
+            p->start[births[b++]] = section;
+        } else {
+            died = 1;
+            p->end[deaths[d++]] = section + 1;
+        }
+    }
+    p->section_count = section + 1;
+}
+/* Add `size` bytes to the sections [start, end): plus[s] is born, minus[s] dies there. 1 on overflow. */
+static int memopt_i_plan_charge(size_t *plus, size_t *minus, uint32_t start, uint32_t end, size_t size) {
+    if (start >= end) return 0;
+    minus[end] += size; /* cannot overflow where plus did not: all of it was alive in the section before */
+    return memopt_i_add(plus[start], size, &plus[start]);
+}
+/* The lower bound. A pair may share the smaller size while both live; the taker is charged less for that time. */
+static memopt_status memopt_i_plan_bound(memopt_i_plan *p, size_t *plus, size_t *minus) {
+    size_t i, s, live = 0;
+    memset(plus, 0, (p->section_count + 1) * sizeof *plus);
+    memset(minus, 0, (p->section_count + 1) * sizeof *minus);
+    for (i = 0; i < p->count; ++i) {
+        const memopt_plan_item *t = &p->items[i]; const size_t j = t->in_place_of - 1;
+        uint32_t from = p->end[i], to = p->end[i]; size_t less = 0; /* shared in [from, to) */
+        if (t->in_place_of && memopt_i_plan_overlap(t, &p->items[j]) && !(p->items[j].in_place_of == i + 1 && j < i)) {
+            from = p->start[j] > p->start[i] ? p->start[j] : p->start[i];
+            to = p->end[j] < p->end[i] ? p->end[j] : p->end[i];
+            less = memopt_i_min(t->size, p->items[j].size);
+        }
+        if (memopt_i_plan_charge(plus, minus, p->start[i], from, t->size)
+            || memopt_i_plan_charge(plus, minus, from, to, t->size - less)
+            || memopt_i_plan_charge(plus, minus, to, p->end[i], t->size)) return MEMOPT_ERR_OVERFLOW;
+    }
+    for (s = 0; s < p->section_count; ++s) {
+        if (memopt_i_add(live - minus[s], plus[s], &live)) return MEMOPT_ERR_OVERFLOW;
+        p->bound = memopt_i_max(p->bound, live);
+    }
+    return MEMOPT_OK;
+}
+
+/* -- boxes -- */
+
+/* May item i join the chain of the item it takes over? Only when nobody but that item of the chain is alive with it,
+   and the box around all of them is no larger than the boxes apart. Fixed items stay alone. */
+static int memopt_i_plan_joins(const memopt_i_plan *p, size_t i, const memopt_i_box *chain) {
+    const memopt_plan_item *t = &p->items[i]; const size_t j = t->in_place_of - 1; size_t a, b, all;
+    const size_t align = t->alignment ? t->alignment : 1;
+    if (t->fixed || chain->fixed || chain->tail != j || p->start[i] < chain->busy) return 0;
+    if (!memopt_i_plan_overlap(t, &p->items[j]) || (align % chain->alignment && chain->alignment % align)) return 0;
+    if (memopt_i_mul(chain->size, chain->end - chain->start, &a) || memopt_i_mul(t->size, p->end[i] - p->start[i], &b)
+        || memopt_i_add(a, b, &a)) return t->size == chain->size; /* too large to compare: equal sizes never lose */
+    all = p->end[i] > chain->end ? p->end[i] - chain->start : chain->end - chain->start;
+    return !memopt_i_mul(memopt_i_max(t->size, chain->size), all, &all) && all <= a;
+}
+static void memopt_i_plan_join(const memopt_i_plan *p, size_t i, memopt_i_box *chain) {
+    const memopt_plan_item *t = &p->items[i];
+    chain->size = memopt_i_max(chain->size, t->size);
+    chain->alignment = memopt_i_max(chain->alignment, t->alignment);
+    chain->item = MEMOPT_I_PLAN_NONE;
+    if (p->end[i] > chain->end) { chain->busy = chain->end; chain->end = p->end[i]; chain->tail = (uint32_t)i; }
+    else chain->busy = p->end[i];
+}
+/* One box an item, or with `chains` one for every chain of in-place items, which are built in order of birth. */
+static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
+    size_t i, n; uint32_t k;
+    for (i = 0; i < p->count; ++i) { p->order[i] = (uint32_t)i; p->key[i] = p->start[i]; p->box_of[i] = MEMOPT_I_PLAN_NONE; }
+    memopt_i_plan_sort(p->key, p->order, p->spare, p->count);
+    p->box_count = 0;
+    for (n = 0; n < p->count; ++n) {
+        const memopt_plan_item *t = &p->items[i = p->order[n]]; memopt_i_box *box;
+        k = t->in_place_of ? p->box_of[t->in_place_of - 1] : MEMOPT_I_PLAN_NONE;
+        if (chains && k != MEMOPT_I_PLAN_NONE && memopt_i_plan_joins(p, i, &p->boxes[k])) {
+            memopt_i_plan_join(p, i, &p->boxes[k]);
+            p->box_of[i] = k;
+            continue;
+        }
+        p->box_of[i] = (uint32_t)p->box_count;
+        box = &p->boxes[p->box_count++];
+        box->size = t->size; box->alignment = t->alignment ? t->alignment : 1; box->offset = t->offset;
+        box->start = box->busy = p->start[i]; box->end = p->end[i];
+        box->item = box->tail = (uint32_t)i; box->fixed = t->fixed; box->next = MEMOPT_I_PLAN_NONE;
+    }
+}
+
+/* -- greedy: first fit -- */
+
+static int memopt_i_plan_round(size_t x, size_t align, size_t *out) {
+    const size_t over = x % align;
+    return over ? memopt_i_add(x, align - over, out) : (*out = x, 0);
+}
+static int memopt_i_plan_late(memopt_i_plan *p) {
+    uint64_t now;
+    if (p->timed && !p->late)
+        p->late = p->host.clock.now_fn(p->host.clock.user, &now) != MEMOPT_OK || now - p->started >= p->time_ns;
+    return p->late;
+}
+static void memopt_i_plan_link(memopt_i_plan *p, uint32_t after, uint32_t k) { /* `after`: NONE, or a box not above it */
+    uint32_t *at = after == MEMOPT_I_PLAN_NONE ? &p->bottom : &p->boxes[after].next;
+    while (*at != MEMOPT_I_PLAN_NONE && p->boxes[*at].offset <= p->boxes[k].offset) at = &p->boxes[*at].next;
+    p->boxes[k].next = *at;
+    *at = k;
+}
+/* Can box k lie at the very offset of box `other`, with which it is a pair, and clash with nothing else? */
+static int memopt_i_plan_shares(const memopt_i_plan *p, uint32_t k, uint32_t other) {
+    const memopt_i_box *b = &p->boxes[k]; const size_t at = p->boxes[other].offset; size_t end; uint32_t q;
+    if (at % b->alignment || memopt_i_add(at, b->size, &end)) return 0;
+    for (q = p->bottom; q != MEMOPT_I_PLAN_NONE && p->boxes[q].offset < end; q = p->boxes[q].next) {
+        const memopt_i_box *c = &p->boxes[q];
+        if (q != other && c->start < b->end && b->start < c->end && c->offset + c->size > at) return 0;
+    }
+    return 1;
+}
+/* The box that box k may share with, if it is placed, alive with it and the place is free; else NONE. */
+static uint32_t memopt_i_plan_partner(const memopt_i_plan *p, uint32_t k) {
+    const memopt_i_box *b = &p->boxes[k]; int side;
+    if (b->item == MEMOPT_I_PLAN_NONE) return MEMOPT_I_PLAN_NONE;
+    for (side = 0; side < 2; ++side) {
+        const uint32_t i = side ? p->taker[b->item] : (uint32_t)(p->items[b->item].in_place_of - 1); /* 0 - 1: NONE */
+        const uint32_t other = i == MEMOPT_I_PLAN_NONE ? i : p->box_of[i]; const memopt_i_box *c = &p->boxes[other];
+        if (other == MEMOPT_I_PLAN_NONE || !c->placed || c->item != i || c->start >= b->end || b->start >= c->end) continue;
+        if (memopt_i_plan_shares(p, k, other)) return other;
+    }
+    return MEMOPT_I_PLAN_NONE;
+}
+/* Give box k the lowest offset where it clashes with no placed box. 1 when it would end above SIZE_MAX. */
+static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
+    memopt_i_box *b = &p->boxes[k]; uint32_t q, after = MEMOPT_I_PLAN_NONE; size_t at = 0, end;
+    for (q = p->bottom; q != MEMOPT_I_PLAN_NONE; q = p->boxes[q].next) {
+        const memopt_i_box *c = &p->boxes[q];
+        if (c->start >= b->end || b->start >= c->end) continue;
+        if (c->offset >= at && c->offset - at >= b->size) break;
+        if (c->offset + c->size <= at) continue;
+        if (memopt_i_plan_round(c->offset + c->size, b->alignment, &at)) return 1;
+        after = q;
+    }
+    q = memopt_i_plan_partner(p, k);
+    if (q != MEMOPT_I_PLAN_NONE) { after = q; at = p->boxes[q].offset; }
+    if (memopt_i_add(at, b->size, &end)) return 1;
+    b->offset = at; b->placed = 1;
+    memopt_i_plan_link(p, after, k);
+    return 0;
+}
+/* Start over: only the fixed boxes lie where they must. */
+static void memopt_i_plan_clear(memopt_i_plan *p) {
+    uint32_t k, fixed = 0, last = MEMOPT_I_PLAN_NONE;
+    p->bottom = MEMOPT_I_PLAN_NONE;
+    for (k = 0; k < p->box_count; ++k) {
+        p->boxes[k].placed = p->boxes[k].fixed;
+        if (p->boxes[k].fixed) { p->order[fixed++] = k; p->key[k] = p->boxes[k].offset; }
+    }
+    memopt_i_plan_sort(p->key, p->order, p->spare, fixed);
+    for (k = 0; k < fixed; ++k) { memopt_i_plan_link(p, last, p->order[k]); last = p->order[k]; }
+}
+static void memopt_i_plan_keep(memopt_i_plan *p, size_t peak) { /* the boxes hold a better plan */
+    size_t i;
+    for (i = 0; i < p->count; ++i) p->best[i] = p->boxes[p->box_of[i]].offset;
+    p->peak = peak; p->have_plan = 1;
+}
+/* The orders: two keys each, both from high to low; the second decides between equals of the first. */
+enum { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_RIVALS, MEMOPT_I_PLAN_EARLY,
+       MEMOPT_I_PLAN_LATE };
+static const unsigned char memopt_i_plan_orders[][2] = {
+    { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_LIFE },
+    { MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_RIVALS, MEMOPT_I_PLAN_SIZE },
+    { MEMOPT_I_PLAN_EARLY, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_LATE, MEMOPT_I_PLAN_SIZE }
+};
+#define MEMOPT_I_PLAN_ORDERS (sizeof memopt_i_plan_orders / sizeof memopt_i_plan_orders[0])
+MEMOPT_API const char *memopt_plan_order_name(unsigned order) {
+    switch (order) {
+    case 0: return "life, size";
+    case 1: return "size, life";
+    case 2: return "area, size";
+    case 3: return "conflicts, size";
+    case 4: return "early, size";
+    case 5: return "late, size";
+    }
+    return NULL;
+}
+/* Sort p->order by one key, high to low. Rivals: born before the box dies, less those dead when it is born. */
+static void memopt_i_plan_by(memopt_i_plan *p, int what) {
+    size_t k;
+    for (k = 0; k < p->box_count; ++k) {
+        const memopt_i_box *b = &p->boxes[k]; const size_t life = b->end - b->start; size_t area;
+        switch (what) {
+        case MEMOPT_I_PLAN_LIFE:   p->key[k] = ~(uint64_t)life; break;
+        case MEMOPT_I_PLAN_SIZE:   p->key[k] = ~(uint64_t)b->size; break;
+        case MEMOPT_I_PLAN_AREA:   p->key[k] = memopt_i_mul(life, b->size, &area) ? 0 : ~(uint64_t)area; break;
+        case MEMOPT_I_PLAN_RIVALS: p->key[k] = ~(uint64_t)(p->births[b->end] - p->deaths[b->start]); break;
+        case MEMOPT_I_PLAN_EARLY:  p->key[k] = b->start; break;
+        default:                   p->key[k] = ~(uint64_t)b->end; break;
+        }
+    }
+    memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
+}
+static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
+    size_t n, peak = 0; uint32_t k;
+    memopt_i_plan_clear(p);
+    for (k = 0; k < p->box_count; ++k) p->order[k] = k;
+    memopt_i_plan_by(p, memopt_i_plan_orders[order][1]);
+    memopt_i_plan_by(p, memopt_i_plan_orders[order][0]);
+    for (n = 0; n < p->box_count; ++n) {
+        k = p->order[n];
+        if (!p->boxes[k].fixed && memopt_i_plan_first_fit(p, k)) return MEMOPT_ERR_OVERFLOW;
+        peak = memopt_i_max(peak, p->boxes[k].offset + p->boxes[k].size);
+        if (p->have_plan && (peak >= p->peak || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
+    }
+    memopt_i_plan_keep(p, peak);
+    return MEMOPT_OK;
+}
+/* How many boxes are born before each section, and how many are dead when it begins. */
+static void memopt_i_plan_census(memopt_i_plan *p) {
+    size_t k, s;
+    memset(p->births, 0, (p->section_count + 2) * sizeof *p->births);
+    memset(p->deaths, 0, (p->section_count + 2) * sizeof *p->deaths);
+    for (k = 0; k < p->box_count; ++k) { ++p->births[p->boxes[k].start + 1]; ++p->deaths[p->boxes[k].end]; }
+    for (s = 1; s <= p->section_count; ++s) { p->births[s] += p->births[s - 1]; p->deaths[s] += p->deaths[s - 1]; }
+}
+/* Do two fixed items overlap that are no pair at one offset? The list holds the fixed boxes by offset, one an item. */
+static int memopt_i_plan_fixed_clash(const memopt_i_plan *p) {
+    uint32_t q, r;
+    for (q = p->bottom; q != MEMOPT_I_PLAN_NONE; q = p->boxes[q].next) {
+        const memopt_i_box *a = &p->boxes[q];
+        for (r = a->next; r != MEMOPT_I_PLAN_NONE && p->boxes[r].offset - a->offset < a->size; r = p->boxes[r].next) {
+            const memopt_i_box *b = &p->boxes[r];
+            if (a->start >= b->end || b->start >= a->end) continue;
+            if (a->offset != b->offset || !memopt_i_plan_pair(p->items, a->item, b->item)) return 1;
+        }
+    }
+    return 0;
+}
+static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
+    unsigned order;
+    memopt_i_plan_census(p);
+    for (order = 0; order < MEMOPT_I_PLAN_ORDERS; ++order) {
+        if (p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p))) return;
+        *orders |= 1u << order;
+        memopt_i_plan_greedy(p, order);
+    }
+}
+
+/* -- the search -- */
+
+typedef struct memopt_i_slab { /* a box of the search */
+    size_t size, alignment;
+    size_t floor;         /* the first offset above the placed boxes below it */
+    size_t low;           /* it lies at this offset or above; above its floor it floats: it must rest on an unplaced box */
+    uint32_t start, end, box;
+    uint32_t liking, noise; /* liking: size in 20 bits; noise: 256 to 511 */
+    int fixed, placed;
+} memopt_i_slab;
+typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part; /* unplaced boxes that share no section with others */
+typedef struct memopt_i_level { /* one decision: which box of a part lies lowest */
+    uint32_t begin, end, owner; /* the part, and the level whose box split it off */
+    uint32_t chosen, at;        /* the box, and where it stood in `line` */
+    uint32_t part_count;
+    size_t trail_count;
+} memopt_i_level;
+typedef struct memopt_i_change { uint32_t slab; size_t floor, low; } memopt_i_change;
+typedef struct memopt_i_search {
+    memopt_i_plan *p;
+    memopt_i_slab *slabs;   /* by start */
+    uint32_t *line;         /* slabs in the order of their start, part by part; the placed one of a level in front of its part */
+    uint32_t *ranked;       /* all slabs by low, roughly, sorted when needed */
+    size_t *sum;            /* [section]: see memopt_i_search_bound */
+    uint32_t *weight;       /* [section]: how often it proved a dead end */
+    memopt_i_level *levels;
+    memopt_i_part *parts;   /* still to be solved below the current level */
+    memopt_i_change *trail; /* what to restore */
+    size_t count, trail_count, trail_room, capacity, unit;
+    uint32_t depth, part_count;
+    uint32_t from, to;      /* sections in which something changed since the last bound */
+    uint64_t work, work_limit, random;
+    int taste, stopped;
+} memopt_i_search;
+enum { MEMOPT_I_SEARCH_FOUND, MEMOPT_I_SEARCH_NONE, MEMOPT_I_SEARCH_STOPPED };
+
+/* Slab k lies at `low` or above, and its floor is at `floor` or above. 1: it cannot. */
+static int memopt_i_search_raise(memopt_i_search *s, uint32_t k, size_t low, size_t floor) {
+    memopt_i_slab *b = &s->slabs[k]; memopt_i_change *c;
+    if (b->fixed) return floor > b->low;
+    if (memopt_i_plan_round(low, b->alignment, &low) || low > s->capacity - b->size) return 1;
+    if (floor) floor = low;
+    if (low <= b->low && floor <= b->floor) return 0;
+    if (s->trail_count == s->trail_room) { s->stopped = 1; return 1; }
+    c = &s->trail[s->trail_count++];
+    c->slab = k; c->floor = b->floor; c->low = b->low;
+    b->low = memopt_i_max(low, b->low); b->floor = memopt_i_max(floor, b->floor);
+    if (b->start < s->from) s->from = b->start;
+    if (b->end > s->to) s->to = b->end;
+    return 0;
+}
+static void memopt_i_search_undo(memopt_i_search *s, size_t trail_count) {
+    while (s->trail_count > trail_count) {
+        const memopt_i_change *c = &s->trail[--s->trail_count];
+        s->slabs[c->slab].floor = c->floor; s->slabs[c->slab].low = c->low;
+    }
+}
+/* Slab k of a part does not rest on what is placed: so it lies on another unplaced one. 1: there is none low enough. */
+static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t k) {
+    const memopt_i_slab *b = &s->slabs[k]; size_t least = SIZE_MAX; uint32_t i;
+    for (i = begin; i < end; ++i) {
+        const memopt_i_slab *c = &s->slabs[s->line[i]];
+        if (c->start < b->end && b->start < c->end && c != b && c->low + c->size < least) least = c->low + c->size;
+    }
+    return least == SIZE_MAX || memopt_i_search_raise(s, k, least, 0);
+}
+/* In every section, over the unplaced boxes from the highest `low` down: those from this one up must fit between its
+   `low` and the capacity. Only sections that changed are looked at. 1: they do not fit. */
+static int memopt_i_search_bound(memopt_i_search *s) {
+    size_t i, room; uint32_t k, from, to, t;
+    for (i = 1; i < s->count; ++i) { /* nearly sorted since the last time */
+        size_t at = i;
+        for (k = s->ranked[i]; at && s->slabs[s->ranked[at - 1]].low < s->slabs[k].low; --at) s->ranked[at] = s->ranked[at - 1];
+        s->ranked[at] = k;
+    }
+    for (t = s->from; t < s->to; ++t) s->sum[t] = 0;
+    for (i = 0; i < s->count; ++i) {
+        const memopt_i_slab *b = &s->slabs[s->ranked[i]];
+        if (b->placed || b->start >= s->to || s->from >= b->end) continue;
+        from = b->start > s->from ? b->start : s->from; to = b->end < s->to ? b->end : s->to;
+        room = s->capacity - b->low - b->size;
+        for (t = from; t < to; ++t) {
+            if (s->sum[t] > room) { s->weight[t] += s->weight[t] < 65535; return 1; }
+            s->sum[t] += b->size;
+        }
+    }
+    return 0;
+}
+/* After a change in a part: floating boxes rise with what could carry them, then the bound. 1: a dead end. */
+static int memopt_i_search_settle(memopt_i_search *s, uint32_t begin, uint32_t end) {
+    uint32_t i;
+    for (i = begin; i < end; ++i) {
+        const memopt_i_slab *b = &s->slabs[s->line[i]];
+        if (b->low > b->floor && !b->fixed && memopt_i_search_lift(s, begin, end, s->line[i])) return 1;
+    }
+    return memopt_i_search_bound(s);
+}
+/* How much a box is preferred among those with the lowest offset: long lives, large areas, or large and in the
+   sections that failed most. Whole numbers, so that every machine finds the same plan. */
+static uint64_t memopt_i_search_liking(const memopt_i_search *s, const memopt_i_slab *b) {
+    const uint64_t life = b->end - b->start; uint64_t weight = 0; uint32_t t;
+    switch (s->taste) {
+    case 0: return ((life << 20) + b->liking) * b->noise;
+    case 1: break;
+    default: return life * b->liking * b->noise;
+    }
+    for (t = b->start; t < b->end; ++t) weight += s->weight[t];
+    return weight * b->liking * b->noise;
+}
+/* The lowest box of the part; at one offset first fixed ones, then those on their floor, then the preferred one. */
+static void memopt_i_search_choose(const memopt_i_search *s, memopt_i_level *l) {
+    uint64_t best = 0; uint32_t i;
+    l->at = l->begin;
+    for (i = l->begin; i < l->end; ++i) {
+        const memopt_i_slab *b = &s->slabs[s->line[i]], *a = &s->slabs[s->line[l->at]]; uint64_t liking;
+        if (i > l->begin && b->low > a->low) continue;
+        liking = b->fixed ? UINT64_MAX : b->low > b->floor ? 0 : 1 + memopt_i_search_liking(s, b);
+        if (i > l->begin && b->low == a->low && liking <= best) continue;
+        l->at = i; best = liking;
+    }
+    l->chosen = s->line[l->at];
+}
+/* The box of a level leaves the part, or comes back to where it was. */
+static void memopt_i_search_remove(memopt_i_search *s, const memopt_i_level *l) {
+    memmove(s->line + l->begin + 1, s->line + l->begin, (l->at - l->begin) * sizeof *s->line);
+    s->line[l->begin] = l->chosen;
+    s->slabs[l->chosen].placed = 1;
+}
+static void memopt_i_search_return(memopt_i_search *s, const memopt_i_level *l) {
+    memmove(s->line + l->begin, s->line + l->begin + 1, (l->at - l->begin) * sizeof *s->line);
+    s->line[l->at] = l->chosen;
+    s->slabs[l->chosen].placed = 0;
+}
+/* Cut line [begin, end) into parts, where no box crosses from one into the other. */
+static void memopt_i_search_split(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t owner) {
+    while (begin < end) {
+        memopt_i_part *part = &s->parts[s->part_count++]; uint32_t last = s->slabs[s->line[begin]].end;
+        part->begin = begin; part->owner = owner;
+        while (++begin < end && s->slabs[s->line[begin]].start < last)
+            if (s->slabs[s->line[begin]].end > last) last = s->slabs[s->line[begin]].end;
+        part->end = begin;
+    }
+}
+static void memopt_i_search_open(memopt_i_search *s) { /* a new level for the last of the parts */
+    const memopt_i_part part = s->parts[--s->part_count]; memopt_i_level *l = &s->levels[s->depth];
+    l->begin = part.begin; l->end = part.end; l->owner = part.owner;
+    l->part_count = s->part_count; l->trail_count = s->trail_count;
+}
+/* Place the chosen box of a level on its floor; all others of the part then lie at that offset or above. 1: a dead end. */
+static int memopt_i_search_place(memopt_i_search *s, memopt_i_level *l) {
+    const memopt_i_slab *b = &s->slabs[l->chosen]; const size_t top = b->low + b->size; uint32_t i;
+    if (!b->fixed && b->low > b->floor) return 1;
+    memopt_i_search_remove(s, l);
+    s->from = b->start; s->to = b->end;
+    for (i = l->begin + 1; i < l->end; ++i) {
+        const memopt_i_slab *c = &s->slabs[s->line[i]];
+        if (c->start < b->end && b->start < c->end && memopt_i_search_raise(s, s->line[i], top, top)) break;
+    }
+    if (i == l->end && !memopt_i_search_settle(s, l->begin + 1, l->end)) return 0;
+    memopt_i_search_return(s, l);
+    memopt_i_search_undo(s, l->trail_count);
+    return 1;
+}
+/* The chosen box does not rest on what is placed, nor does a twin of it: lift them. 1: the level is a dead end. */
+static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_level *l) {
+    const memopt_i_slab b = s->slabs[l->chosen]; uint32_t i;
+    if (b.fixed) return 1;
+    s->from = b.start; s->to = b.end;
+    for (i = l->begin; i < l->end; ++i) {
+        const memopt_i_slab *c = &s->slabs[s->line[i]];
+        if (c->start == b.start && c->end == b.end && c->size == b.size && c->alignment == b.alignment && c->low == b.low
+            && !c->fixed && memopt_i_search_lift(s, l->begin, l->end, s->line[i])) return 1;
+    }
+    if (memopt_i_search_settle(s, l->begin, l->end)) return 1;
+    l->trail_count = s->trail_count;
+    return 0;
+}
+static void memopt_i_search_unwind(memopt_i_search *s, uint32_t depth) {
+    while (s->depth > depth) memopt_i_search_return(s, &s->levels[--s->depth]);
+    memopt_i_search_undo(s, s->levels[depth].trail_count);
+    s->part_count = s->levels[depth].part_count;
+}
+/* Nothing is placed. 1: the boxes do not fit the capacity at first sight. */
+static int memopt_i_search_begin(memopt_i_search *s, size_t capacity) {
+    size_t k;
+    s->capacity = capacity; s->depth = s->part_count = 0; s->trail_count = 0; s->stopped = 0;
+    for (k = 0; k < s->count; ++k) {
+        memopt_i_slab *b = &s->slabs[k];
+        if (b->size > capacity) return 1;
+        b->floor = 0; b->low = b->fixed ? s->p->boxes[b->box].offset : 0; b->placed = 0;
+        s->line[k] = (uint32_t)k;
+    }
+    s->from = 0; s->to = (uint32_t)s->p->section_count;
+    memopt_i_search_split(s, 0, (uint32_t)s->count, MEMOPT_I_PLAN_NONE);
+    memopt_i_search_open(s);
+    return memopt_i_search_bound(s);
+}
+/* Look for a plan within the capacity, `limit` steps at the most. */
+static int memopt_i_search_run(memopt_i_search *s, size_t capacity, uint64_t limit) {
+    if (memopt_i_search_begin(s, capacity)) return MEMOPT_I_SEARCH_NONE;
+    for (;;) {
+        memopt_i_level *l = &s->levels[s->depth];
+        if (!limit-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_late(s->p))) return MEMOPT_I_SEARCH_STOPPED;
+        ++s->work;
+        memopt_i_search_choose(s, l);
+        if (!memopt_i_search_place(s, l)) {
+            memopt_i_search_split(s, l->begin + 1, l->end, s->depth);
+            if (!s->part_count) return MEMOPT_I_SEARCH_FOUND;
+            ++s->depth;
+            memopt_i_search_open(s);
+            continue;
+        }
+        while (s->stopped || memopt_i_search_refuse(s, l)) {
+            if (s->stopped) return MEMOPT_I_SEARCH_STOPPED;
+            if (l->owner == MEMOPT_I_PLAN_NONE) return MEMOPT_I_SEARCH_NONE;
+            memopt_i_search_unwind(s, l->owner);
+            l = &s->levels[s->depth];
+        }
+    }
+}
+/* 1, 1, 2, 1, 1, 2, 4, ...: restarts short most of the time, long now and then [Luby 1993]. */
+static uint64_t memopt_i_search_luby(uint64_t i) {
+    uint64_t power = 1;
+    while (power < i + 2) power *= 2; /* i counts from 0; ends of runs are at 2^k - 2 */
+    while (power != i + 2) {
+        if (power > i + 2) { power /= 2; continue; }
+        i -= power - 1;
+        while (power < i + 2) power *= 2;
+    }
+    return power / 2;
+}
+static void memopt_i_search_set_up(memopt_i_search *s) {
+    const memopt_i_plan *p = s->p; size_t k, largest = 1; unsigned shift = 0;
+    for (k = 0; k < p->box_count; ++k) { p->order[k] = (uint32_t)k; p->key[k] = p->boxes[k].start; }
+    memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
+    for (k = 0; k < p->box_count; ++k) largest = memopt_i_max(largest, p->boxes[k].size);
+    while (largest >> shift >= (size_t)1 << 20) ++shift;
+    for (k = 0; k < s->count; ++k) {
+        const memopt_i_box *box = &p->boxes[p->order[k]]; memopt_i_slab *b = &s->slabs[k];
+        memset(b, 0, sizeof *b);
+        b->size = box->size; b->alignment = box->alignment; b->start = box->start; b->end = box->end;
+        b->box = p->order[k]; b->fixed = box->fixed; b->liking = 1 + (uint32_t)(box->size >> shift); b->noise = 256;
+        s->ranked[k] = (uint32_t)k;
+    }
+    for (k = 0; k < p->section_count; ++k) s->weight[k] = 1;
+}
+/* Try and try again. The capacity tried is the goal itself most of the time, else between it and the best plan. */
+static void memopt_i_search_improve(memopt_i_search *s) {
+    memopt_i_plan *p = s->p; uint64_t attempt; size_t k, peak, target, gap; int found;
+    for (attempt = 0; p->peak > p->goal; ++attempt) {
+        static const unsigned char shares[] = { 0, 4, 0, 2, 0, 6, 0, 1 }; /* eighths of the gap */
+        gap = p->peak - p->goal;
+        target = p->goal + gap / 8 * shares[attempt % 8];
+        s->taste = (int)(attempt / 2 % 3);
+        for (k = 0; k < s->count; ++k) {
+            s->random += UINT64_C(0x9e3779b97f4a7c15);
+            s->slabs[k].noise = 256 + (attempt < 6 ? 0 : (uint32_t)(((s->random ^ (s->random >> 29)) * UINT64_C(0xbf58476d1ce4e5b9)) >> 56));
+        }
+        found = memopt_i_search_run(s, target, 500 * memopt_i_search_luby(attempt / 6));
+        if (getenv("PLANV")) fprintf(stderr,"attempt %d target %zu taste %d -> %d work %llu depth %u/%zu\n",(int)attempt,target,s->taste,found,(unsigned long long)s->work,s->depth,s->count);
+        if (found == MEMOPT_I_SEARCH_FOUND) {
+            for (k = peak = 0; k < s->count; ++k) {
+                p->boxes[s->slabs[k].box].offset = s->slabs[k].low;
+                peak = memopt_i_max(peak, s->slabs[k].low + s->slabs[k].size);
+            }
+            memopt_i_plan_keep(p, peak);
+        }
+        if (found == MEMOPT_I_SEARCH_NONE) p->goal = target + 1;
+        if (p->late || s->work == s->work_limit) return;
+    }
+}
+static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
+    memopt_i_search s; size_t n = p->box_count, bytes, sections = p->section_count; unsigned char *block, *at;
+    memset(&s, 0, sizeof s);
+    s.p = p; s.count = n; s.trail_room = 64 * n; s.work_limit = work_limit ? work_limit : UINT64_MAX;
+    bytes = n * (sizeof *s.slabs + sizeof *s.levels + sizeof *s.parts + 2 * sizeof(uint32_t)) + s.trail_room * sizeof *s.trail
+          + sections * (sizeof(size_t) + sizeof(uint32_t));
+    block = at = (unsigned char *)memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!block) return;
+    s.slabs = (memopt_i_slab *)(void *)at; at += n * sizeof *s.slabs;
+    s.levels = (memopt_i_level *)(void *)at; at += n * sizeof *s.levels;
+    s.trail = (memopt_i_change *)(void *)at; at += s.trail_room * sizeof *s.trail;
+    s.sum = (size_t *)(void *)at; at += sections * sizeof *s.sum;
+    s.parts = (memopt_i_part *)(void *)at; at += n * sizeof *s.parts;
+    s.line = (uint32_t *)(void *)at; at += n * sizeof *s.line;
+    s.ranked = (uint32_t *)(void *)at; at += n * sizeof *s.ranked;
+    s.weight = (uint32_t *)(void *)at;
+    memopt_i_search_set_up(&s);
+    memopt_i_search_improve(&s);
+    *work = s.work;
+    memopt_i_free(&p->host, block, bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+/* -- the call -- */
+
+static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count) {
+    size_t i;
+    if (count && !items) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < count; ++i) {
+        const memopt_status s = memopt_i_plan_item_check(items, count, i);
+        if (s) return s;
+    }
+    return count > UINT32_MAX / 4 ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+/* One block holds all arrays, each with room for two more than there are items. */
+#define MEMOPT_I_PLAN_ITEM_BYTES (sizeof(memopt_i_box) + sizeof(uint64_t) + sizeof(size_t) + 8 * sizeof(uint32_t))
+static void memopt_i_plan_layout(memopt_i_plan *p, void *block) {
+    const size_t n = p->count + 2; uint32_t *small; size_t i;
+    p->key = (uint64_t *)block;
+    p->boxes = (memopt_i_box *)(void *)(p->key + n);
+    p->best = (size_t *)(void *)(p->boxes + n);
+    small = (uint32_t *)(void *)(p->best + n);
+    p->start = small;           p->end = small + n;
+    p->box_of = small + 2 * n;  p->taker = small + 3 * n;
+    p->order = small + 4 * n;   p->spare = small + 5 * n;
+    p->births = small + 6 * n;  p->deaths = small + 7 * n;
+    for (i = 0; i < p->count; ++i) p->taker[i] = MEMOPT_I_PLAN_NONE;
+    for (i = 0; i < p->count; ++i)
+        if (p->items[i].in_place_of) p->taker[p->items[i].in_place_of - 1] = (uint32_t)i;
+}
+static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
+    size_t i, boxes; memopt_status s;
+    memopt_i_plan_sections(p);
+    s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2); /* boxes come later */
+    if (s) return s;
+    p->goal = memopt_i_max(p->bound, options->capacity);
+    for (i = 0; i < p->count; ++i)
+        if (p->items[i].fixed) p->goal = memopt_i_max(p->goal, p->items[i].offset + p->items[i].size);
+    memopt_i_plan_boxes(p, 0);
+    memopt_i_plan_clear(p);
+    if (memopt_i_plan_fixed_clash(p)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_plan_boxes(p, 1);
+    memopt_i_plan_orders_try(p, &r->orders);
+    boxes = p->box_count;
+    if (boxes < p->count && (!p->have_plan || p->peak > p->goal)) { /* chains may be clumsy: try without */
+        memopt_i_plan_boxes(p, 0);
+        memopt_i_plan_orders_try(p, &r->orders);
+    }
+    if (!p->have_plan) return MEMOPT_ERR_OVERFLOW;
+    if (!options->no_search && p->peak > p->goal && p->box_count <= 4096) memopt_i_plan_search(p, options->work, &r->work);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
+                                           const memopt_host *host, memopt_plan_result *result) {
+    memopt_i_plan p; memopt_plan_options o; memopt_plan_result r; memopt_status s; size_t i, bytes; void *block;
+    s = memopt_i_plan_items_check(items, count);
+    if (s) return s;
+    memset(&p, 0, sizeof p); memset(&o, 0, sizeof o); memset(&r, 0, sizeof r);
+    if (memopt_host_resolve(host, &p.host)) return MEMOPT_ERR_ARGUMENT;
+    if (options) o = *options;
+    p.items = items; p.count = count;
+    p.timed = o.time_ns || !o.work;
+    p.time_ns = o.time_ns ? o.time_ns : MEMOPT_I_PLAN_SECOND;
+    if (p.timed && p.host.clock.now_fn(p.host.clock.user, &p.started)) p.late = 1;
+    if (count) {
+        if (memopt_i_mul(count + 2, MEMOPT_I_PLAN_ITEM_BYTES, &bytes)) return MEMOPT_ERR_OVERFLOW;
+        block = memopt_i_alloc(&p.host, bytes, MEMOPT_I_HOST_ALIGN);
+        if (!block) return MEMOPT_ERR_MEMORY;
+        memopt_i_plan_layout(&p, block);
+        s = memopt_i_plan_run(&p, &o, &r);
+        for (i = 0; i < count && !s; ++i) items[i].offset = p.best[i];
+        memopt_i_free(&p.host, block, bytes, MEMOPT_I_HOST_ALIGN);
+        if (s) return s;
+    }
+    r.peak = p.peak; r.lower_bound = p.bound;
+    r.optimal = p.peak == p.bound;
+    if (result) *result = r;
+    return MEMOPT_OK;
+}
+/* @section heap : source plan api_heap
+   ESSAY TO COME */
+#define MEMOPT_I_HEAP_FINE   64                         /* bins to each power of two */
+#define MEMOPT_I_HEAP_LEVELS (sizeof(size_t) * 8 - 5)   /* level 0 is exact, each further one is a power of two */
+#define MEMOPT_I_HEAP_BINS   ((MEMOPT_I_HEAP_LEVELS * MEMOPT_I_HEAP_FINE))
+#define MEMOPT_I_HEAP_NODES  (((size_t)1 << 31) - MEMOPT_I_HEAP_BINS) /* at the most: every cell has a number */
+#define MEMOPT_I_HEAP_OPEN   ((uint32_t)1 << 31)        /* in a link: the neighbour is free, and nothing lies between */
+#define MEMOPT_I_HEAP_CELL   ((size_t)64 << 10)         /* a region is committed in pieces of so many bytes at the least */
+#define MEMOPT_I_HEAP_SERVED UINT32_MAX                 /* as `before` of a node: it lies in the region, `after` is its slot */
+#define MEMOPT_I_HEAP_AHEAD  8                          /* slots looked at for a request */
+#define MEMOPT_I_HEAP_LATE   16                         /* blocks that outstay their record, compared one by one */
+
+#if defined(__GNUC__) || defined(__clang__)
+#  define MEMOPT_I_HEAP_INLINE static inline __attribute__((always_inline)) /* the usual way through alloc and free */
+#else
+#  define MEMOPT_I_HEAP_INLINE static
+#endif
+
+typedef struct memopt_i_node { /* a block, free or used */
+    size_t offset, size;
+    uint32_t before, after; /* links to the neighbours in order of addresses; node 0 stands before the first and after the last */
+    uint32_t serial;        /* odd: in use. A handle is good as long as it knows the number */
+    uint32_t up;            /* free: the cell that leads to it. Used: 1 + its place in the record, or 0 */
+} memopt_i_node;
+/* Cells: the first block of each bin, then two for each node. Free: its next sibling, its first child. Used: tag, slack. */
+#define MEMOPT_I_NEXT(i)  (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i))
+#define MEMOPT_I_CHILD(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i) + 1)
+#define MEMOPT_I_TAG(i)   MEMOPT_I_NEXT(i)
+#define MEMOPT_I_SLACK(i) MEMOPT_I_CHILD(i) /* size - requested */
+typedef struct memopt_i_extent { size_t base, bytes; } memopt_i_extent;
+typedef struct memopt_i_noted { size_t bytes, alignment, first, last; memopt_tag tag; } memopt_i_noted; /* last 0: not freed */
+typedef struct memopt_i_slot { /* one planned block */
+    size_t offset, size;  /* offset: from the region's start */
+    memopt_tag tag;
+    uint32_t node;
+    uint32_t dies;        /* it was freed before this slot was allocated */
+    uint32_t due, due_next; /* 1 + the first slot that dies here; 1 + the next one that dies where this one does */
+    uint32_t late;        /* live longer than its record: 0 no, 1 in the list, 2 not in the list */
+} memopt_i_slot;
+enum memopt_i_recording { MEMOPT_I_RECORD_NONE, MEMOPT_I_RECORD_ON, MEMOPT_I_RECORD_DONE, MEMOPT_I_RECORD_LOST };
+typedef struct memopt_i_replay {
+    uint32_t region;        /* its node; 0 = no plan */
+    uint32_t count, cursor, passed; /* slots; the next one; those up to `passed` have been checked for deaths */
+    size_t start;           /* of slot offsets */
+    size_t grid, cell;      /* below the grid the region is committed; above it, `cell` bytes by `cell` bytes as the map says */
+    size_t missing;         /* bytes of the region that are not committed */
+    size_t in_use;          /* bytes served and not freed */
+    uint32_t live, late_count, late_more;
+    uint32_t late[MEMOPT_I_HEAP_LATE];
+    uint64_t served, fell_back;
+    int stepping;
+    memopt_i_slot *slots;   /* one allocation: slots, map, order */
+    uint32_t *order;        /* slots by offset */
+    uint64_t *map;
+    size_t memory;
+} memopt_i_replay;
+struct memopt_heap {
+    memopt_i_node *nodes;     /* one allocation: nodes, cells, unused */
+    uint32_t *cells;
+    uint32_t *unused;         /* a stack of nodes */
+    uint32_t unused_count, pledged; /* pledged: unused nodes that giving the region back will need */
+    uint32_t top;             /* the highest bin that is not empty; 0 = to be found again */
+    unsigned shift;
+    size_t unit;              /* 1 << shift */
+    size_t used, requested, held; /* held: all blocks together */
+    size_t peak_used, peak_requested, peak_reserved;
+    size_t used_blocks;
+    memopt_ledger *ledger;
+    int watched;              /* a ledger, a record or a plan wants to know of every call */
+    int recording;            /* enum memopt_i_recording */
+    int ranged;               /* one range of addresses; else extents */
+    uint32_t node_count;
+    size_t base, capacity;    /* of the range; base 0 with extents */
+    size_t step, extent;      /* what growth counts in */
+    memopt_source *source;
+    memopt_i_extent *extents; /* in order of addresses */
+    size_t extent_count, extent_room;
+    memopt_i_noted *noted;
+    size_t noted_count, noted_room, time;
+    memopt_i_replay replay;
+    memopt_error error;
+    memopt_host host;
+    uint64_t levels;          /* which levels have blocks */
+    uint64_t bins[MEMOPT_I_HEAP_LEVELS]; /* which bins of each */
+};
+
+/* -- bins -- */
+
+MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_bin(const memopt_heap *h, size_t size) {
+    const uint64_t units = size >> h->shift;
+    const unsigned high = memopt_i_high_bit(units | MEMOPT_I_HEAP_FINE) - 6;
+    return high * MEMOPT_I_HEAP_FINE + (uint32_t)(units >> high);
+}
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_point(memopt_heap *h, size_t cell, uint32_t i) { /* i may be 0: node 0 takes what nobody reads */
+    h->cells[cell] = i;
+    h->nodes[i].up = (uint32_t)cell;
+}
+static uint32_t memopt_i_heap_meld(memopt_heap *h, uint32_t a, uint32_t b) { /* two trees into one */
+    uint32_t t;
+    if (h->nodes[b].size > h->nodes[a].size) { t = a; a = b; b = t; }
+    memopt_i_heap_point(h, MEMOPT_I_NEXT(b), h->cells[MEMOPT_I_CHILD(a)]);
+    memopt_i_heap_point(h, MEMOPT_I_CHILD(a), b);
+    return a;
+}
+/* A list of trees, not empty, becomes one: melded in pairs, then all into the last. Its own place is the caller's to set. */
+static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_meld_all(memopt_heap *h, uint32_t first) {
+    uint32_t *cells = h->cells, done = 0, a, b;
+    while (first) {
+        a = first;
+        b = cells[MEMOPT_I_NEXT(a)];
+        first = b ? cells[MEMOPT_I_NEXT(b)] : 0;
+        if (b) a = memopt_i_heap_meld(h, a, b);
+        cells[MEMOPT_I_NEXT(a)] = done;
+        done = a;
+    }
+    for (a = done, b = cells[MEMOPT_I_NEXT(a)]; b; b = done) {
+        done = cells[MEMOPT_I_NEXT(b)];
+        a = memopt_i_heap_meld(h, a, b);
+    }
+    return a;
+}
+/* The highest bin has changed: find it, and make one tree of it. */
+static MEMOPT_I_NOINLINE void memopt_i_heap_find_top(memopt_heap *h) {
+    uint32_t level, root;
+    if (!h->levels) return;
+    level = memopt_i_high_bit(h->levels);
+    h->top = level * MEMOPT_I_HEAP_FINE + memopt_i_high_bit(h->bins[level]);
+    root = h->cells[h->top];
+    if (!h->cells[MEMOPT_I_NEXT(root)]) return;
+    root = memopt_i_heap_meld_all(h, root);
+    memopt_i_heap_point(h, h->top, root);
+    memopt_i_heap_point(h, MEMOPT_I_NEXT(root), 0);
+}
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_settle(memopt_heap *h) { /* the last thing that every call does which moved free blocks */
+    if (MEMOPT_I_UNLIKELY(!h->top)) memopt_i_heap_find_top(h);
+}
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_insert(memopt_heap *h, uint32_t i) {
+    const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size);
+    memopt_i_heap_point(h, MEMOPT_I_NEXT(i), h->cells[bin]);
+    memopt_i_heap_point(h, bin, i);
+    h->cells[MEMOPT_I_CHILD(i)] = 0;
+    h->bins[bin / MEMOPT_I_HEAP_FINE] |= (uint64_t)1 << bin % MEMOPT_I_HEAP_FINE;
+    h->levels |= (uint64_t)1 << bin / MEMOPT_I_HEAP_FINE;
+    if (MEMOPT_I_UNLIKELY(bin >= h->top)) h->top = 0;
+}
+/* No branch asks whether the bin is empty now: in a heap with a hundred free blocks nobody could guess the answer. */
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_remove(memopt_heap *h, uint32_t i) {
+    const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size), level = bin / MEMOPT_I_HEAP_FINE, cell = h->nodes[i].up;
+    uint32_t heir = h->cells[MEMOPT_I_NEXT(i)];
+    if (MEMOPT_I_UNLIKELY(h->cells[MEMOPT_I_CHILD(i)])) { /* its children, as one tree, take its place */
+        heir = memopt_i_heap_meld_all(h, h->cells[MEMOPT_I_CHILD(i)]);
+        memopt_i_heap_point(h, MEMOPT_I_NEXT(heir), h->cells[MEMOPT_I_NEXT(i)]);
+    }
+    memopt_i_heap_point(h, cell, heir);
+    h->bins[level] &= ~((uint64_t)((cell == bin) & !heir) << bin % MEMOPT_I_HEAP_FINE);
+    h->levels &= ~((uint64_t)!h->bins[level] << level);
+    if (MEMOPT_I_UNLIKELY(bin == h->top)) h->top = 0;
+}
+/* A block of at least `size` bytes, or 0 when there is none. The bin where it would be is asked for its first block only,
+   which in the highest bin is the largest; any block of a higher bin will do. */
+MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_search(const memopt_heap *h, size_t size) {
+    const uint32_t bin = memopt_i_heap_bin(h, size), first = h->cells[bin];
+    uint32_t level = bin / MEMOPT_I_HEAP_FINE; uint64_t mask;
+    if (first && h->nodes[first].size >= size) return first;
+    mask = h->bins[level] & (~(uint64_t)1 << bin % MEMOPT_I_HEAP_FINE);
+    if (!mask) {
+        mask = h->levels & (~(uint64_t)1 << level);
+        if (!mask) return 0;
+        level = memopt_i_low_bit(mask);
+        mask = h->bins[level];
+    }
+    return h->cells[level * MEMOPT_I_HEAP_FINE + memopt_i_low_bit(mask)];
+}
+static uint32_t memopt_i_heap_next_in_bin(const memopt_heap *h, uint32_t i) { /* each block once; 0 after the last */
+    size_t cell;
+    if (h->cells[MEMOPT_I_CHILD(i)]) return h->cells[MEMOPT_I_CHILD(i)];
+    while (!h->cells[MEMOPT_I_NEXT(i)]) { /* back over the siblings, up to the parent */
+        do {
+            cell = h->nodes[i].up;
+            if (cell < MEMOPT_I_HEAP_BINS) return 0;
+            i = (uint32_t)((cell - MEMOPT_I_HEAP_BINS) / 2);
+        } while (cell == MEMOPT_I_NEXT(i));
+    }
+    return h->cells[MEMOPT_I_NEXT(i)];
+}
+static int memopt_i_heap_fits(size_t start, size_t end, size_t size, size_t alignment, size_t *at) {
+    return !memopt_i_align_up(start, alignment, at) && *at <= end && end - *at >= size;
+}
+/* The same for an alignment above the heap's: first a block that is large enough wherever it begins, then every one
+   that may happen to begin well. */
+static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_search_aligned(const memopt_heap *h, size_t size, size_t alignment) {
+    size_t padded, at; uint32_t bin, i;
+    if (!memopt_i_add(size, alignment - h->unit, &padded) && (i = memopt_i_heap_search(h, padded)) != 0) return i;
+    for (bin = memopt_i_heap_bin(h, size); bin < MEMOPT_I_HEAP_BINS; ++bin)
+        for (i = h->cells[bin]; i; i = memopt_i_heap_next_in_bin(h, i))
+            if (memopt_i_heap_fits(h->nodes[i].offset, h->nodes[i].offset + h->nodes[i].size, size, alignment, &at)) return i;
+    return 0;
+}
+static uint32_t memopt_i_heap_find(const memopt_heap *h, size_t size, size_t alignment) {
+    return alignment <= h->unit ? memopt_i_heap_search(h, size) : memopt_i_heap_search_aligned(h, size, alignment);
+}
+
+/* -- nodes and blocks -- */
+
+static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); } /* node 0 is not */
+static size_t memopt_i_heap_end(const memopt_heap *h, uint32_t i) { return h->nodes[i].offset + h->nodes[i].size; }
+static uint32_t memopt_i_heap_pop(memopt_heap *h) { return h->unused[--h->unused_count]; }
+static void memopt_i_heap_push(memopt_heap *h, uint32_t i) { h->unused[h->unused_count++] = i; }
+static uint32_t memopt_i_heap_before(const memopt_heap *h, uint32_t i) { return h->nodes[i].before & ~MEMOPT_I_HEAP_OPEN; }
+static uint32_t memopt_i_heap_after(const memopt_heap *h, uint32_t i)  { return h->nodes[i].after & ~MEMOPT_I_HEAP_OPEN; }
+static void memopt_i_heap_link(memopt_heap *h, uint32_t before, uint32_t i) { /* i comes behind `before`; its own links are open or not */
+    const uint32_t after = memopt_i_heap_after(h, before);
+    const int low  = memopt_i_heap_is_free(h, before) && memopt_i_heap_end(h, before) == h->nodes[i].offset;
+    const int high = memopt_i_heap_is_free(h, after) && memopt_i_heap_end(h, i) == h->nodes[after].offset;
+    h->nodes[i].before = low ? before | MEMOPT_I_HEAP_OPEN : before;
+    h->nodes[i].after = high ? after | MEMOPT_I_HEAP_OPEN : after;
+    h->nodes[before].after = h->nodes[after].before = i;
+}
+static void memopt_i_heap_unlink(memopt_heap *h, uint32_t i) { /* and a gap is left */
+    const uint32_t before = memopt_i_heap_before(h, i), after = memopt_i_heap_after(h, i);
+    h->nodes[before].after = after;
+    h->nodes[after].before = before;
+}
+/* Tell the neighbours that i is free. Theirs are the links that say so: whoever is freed next finds in its own node
+   whether to join, and need not load its neighbours to decide. */
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_open(memopt_heap *h, uint32_t i) {
+    const memopt_i_node *n = &h->nodes[i]; memopt_i_node *low = &h->nodes[n->before], *high = &h->nodes[n->after];
+    low->after   = i | (uint32_t)(low->offset + low->size == n->offset) << 31;
+    high->before = i | (uint32_t)(n->offset + n->size == high->offset) << 31;
+}
+/* A table that grows by doubling. Untouched on failure. */
+static memopt_status memopt_i_heap_table(memopt_heap *h, void **table, size_t size, size_t *room) {
+    size_t more = *room ? *room : 8, bytes; void *p;
+    if (memopt_i_mul(more, 2 * size, &bytes)) return MEMOPT_ERR_MEMORY;
+    p = memopt_i_alloc(&h->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!p) return MEMOPT_ERR_MEMORY;
+    if (*room) memcpy(p, *table, *room * size);
+    memopt_i_free(&h->host, *table, *room * size, MEMOPT_I_HOST_ALIGN);
+    *table = p;
+    *room = more * 2;
+    return MEMOPT_OK;
+}
+static size_t memopt_i_heap_nodes_bytes(size_t count) {
+    return count * sizeof(memopt_i_node) + (MEMOPT_I_HEAP_BINS + 3 * count) * sizeof(uint32_t);
+}
+/* The three tables of the nodes grow together. Serials begin where the heap's address says, so that handles of another
+   heap are hardly ever taken for ours. */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_more_nodes(memopt_heap *h, size_t count) {
+    const uint32_t salt = (uint32_t)(((uintptr_t)h >> 6) * 2654435761u) & ~(uint32_t)1, old = h->node_count;
+    const size_t most = memopt_i_min(MEMOPT_I_HEAP_NODES, (SIZE_MAX / 2 - 4 * MEMOPT_I_HEAP_BINS) / (sizeof *h->nodes + 12));
+    size_t room = old + (h->pledged - memopt_i_min(h->unused_count, h->pledged)); memopt_i_node *nodes; uint32_t *cells, *unused, i;
+    if (room > most || count > most - room) return MEMOPT_ERR_MEMORY;
+    room = memopt_i_max(room + count, memopt_i_min(2 * (size_t)old, most));
+    nodes = (memopt_i_node *)memopt_i_alloc(&h->host, memopt_i_heap_nodes_bytes(room), MEMOPT_I_HOST_ALIGN);
+    if (!nodes) return MEMOPT_ERR_MEMORY;
+    cells = (uint32_t *)(void *)(nodes + room);
+    unused = cells + MEMOPT_I_HEAP_BINS + 2 * room;
+    memset(nodes, 0, memopt_i_heap_nodes_bytes(room));
+    for (i = (uint32_t)room; i-- > old; unused[room - 1 - i] = i) nodes[i].serial = salt; /* below those that are unused already */
+    if (old) {
+        memcpy(nodes, h->nodes, old * sizeof *nodes);
+        memcpy(cells, h->cells, (MEMOPT_I_HEAP_BINS + 2 * (size_t)old) * sizeof *cells);
+        memcpy(unused + room - old, h->unused, h->unused_count * sizeof *unused);
+        memopt_i_free(&h->host, h->nodes, memopt_i_heap_nodes_bytes(old), MEMOPT_I_HOST_ALIGN);
+    }
+    nodes[0].serial = 1;
+    h->nodes = nodes; h->cells = cells; h->unused = unused;
+    h->unused_count += (uint32_t)room - old - !old; /* node 0, on top of the first stack, is not for use */
+    h->node_count = (uint32_t)room;
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_heap_need(memopt_heap *h, size_t count) { /* so many nodes, beside the pledged ones */
+    if (MEMOPT_I_LIKELY(h->unused_count >= h->pledged + count)) return MEMOPT_OK;
+    return memopt_i_heap_more_nodes(h, count);
+}
+/* A block that belongs to nobody takes its free neighbours in. Theirs are plain links: two free blocks never touch. */
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_join(memopt_heap *h, uint32_t i) {
+    memopt_i_node *n = &h->nodes[i]; const uint32_t low = n->before, high = n->after;
+    if (low & MEMOPT_I_HEAP_OPEN) {
+        const uint32_t gone = low ^ MEMOPT_I_HEAP_OPEN;
+        memopt_i_heap_remove(h, gone);
+        memopt_i_heap_push(h, gone);
+        n->offset = h->nodes[gone].offset;
+        n->size += h->nodes[gone].size;
+        n->before = h->nodes[gone].before;
+    }
+    if (high & MEMOPT_I_HEAP_OPEN) {
+        const uint32_t gone = high ^ MEMOPT_I_HEAP_OPEN;
+        memopt_i_heap_remove(h, gone);
+        memopt_i_heap_push(h, gone);
+        n->size += h->nodes[gone].size;
+        n->after = h->nodes[gone].after;
+    }
+    memopt_i_heap_open(h, i);
+    memopt_i_heap_insert(h, i);
+}
+static uint32_t memopt_i_heap_add(memopt_heap *h, uint32_t before, size_t offset, size_t size) { /* new free memory */
+    const uint32_t i = memopt_i_heap_pop(h);
+    h->nodes[i].offset = offset; h->nodes[i].size = size;
+    memopt_i_heap_link(h, before, i);
+    h->held += size;
+    memopt_i_heap_join(h, i);
+    return i;
+}
+static MEMOPT_I_NOINLINE void memopt_i_heap_move(memopt_heap *h, uint32_t i, size_t offset, size_t size) { /* a free block changes */
+    memopt_i_heap_remove(h, i);
+    h->nodes[i].offset = offset; h->nodes[i].size = size;
+    memopt_i_heap_insert(h, i);
+}
+/* The first bytes of a free block become a node of their own, in no bin. A leaf that stays in its bin need not move. */
+MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_split(memopt_heap *h, uint32_t i, size_t size) {
+    const uint32_t first = memopt_i_heap_pop(h); memopt_i_node *n = &h->nodes[i], *f = &h->nodes[first];
+    const size_t rest = n->size - size, offset = n->offset + size;
+    const unsigned fine = h->shift + memopt_i_high_bit(n->size >> h->shift | MEMOPT_I_HEAP_FINE) - 6; /* what its bin leaves out */
+    f->offset = n->offset; f->size = size;
+    f->before = n->before; f->after = i | MEMOPT_I_HEAP_OPEN;
+    h->nodes[n->before].after = first;
+    n->before = first;
+    if (n->size >> fine != rest >> fine || h->cells[MEMOPT_I_CHILD(i)]) memopt_i_heap_move(h, i, offset, rest);
+    else { n->offset = offset; n->size = rest; }
+    return first;
+}
+static MEMOPT_I_NOINLINE void memopt_i_heap_take_whole(memopt_heap *h, uint32_t i) {
+    memopt_i_heap_remove(h, i);
+    h->nodes[h->nodes[i].before].after = h->nodes[h->nodes[i].after].before = i;
+}
+MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_take(memopt_heap *h, uint32_t i, size_t size) { /* the front of a free block, into no bin */
+    if (h->nodes[i].size != size) return memopt_i_heap_split(h, i, size);
+    memopt_i_heap_take_whole(h, i);
+    return i;
+}
+/* Memory goes out of free block i: [from, end). What is left on either side becomes new blocks: up to one node more. */
+static void memopt_i_heap_punch(memopt_heap *h, uint32_t i, size_t from, size_t end) {
+    const size_t start = h->nodes[i].offset, stop = memopt_i_heap_end(h, i); uint32_t before = h->nodes[i].before;
+    memopt_i_heap_remove(h, i);
+    memopt_i_heap_unlink(h, i);
+    memopt_i_heap_push(h, i);
+    h->held -= stop - start;
+    if (from > start) before = memopt_i_heap_add(h, before, start, from - start);
+    if (stop > end) (void)memopt_i_heap_add(h, before, end, stop - end);
+}
+
+/* -- growth and trimming -- */
+
+static size_t memopt_i_heap_reserved(const memopt_heap *h) { return h->held - h->replay.missing; }
+static size_t memopt_i_heap_free_blocks(const memopt_heap *h) { /* nodes that are neither unused, nor a slot's, nor in use */
+    return h->node_count - 1 - h->unused_count - h->replay.count - (h->replay.region != 0) - (h->used_blocks - h->replay.live);
+}
+static void *memopt_i_heap_address(size_t offset) { return (void *)(uintptr_t)offset; }
+static memopt_status memopt_i_heap_commit(memopt_heap *h, size_t start, size_t bytes) {
+    return h->source ? memopt_i_source_commit(h->source, memopt_i_heap_address(start), bytes) : MEMOPT_OK;
+}
+/* A range grows where blocks leave a gap, or behind the last one. Gaps begin and end at multiples of the step; the
+   request may begin in the free block before one and end in the free block behind it. */
+static memopt_status memopt_i_heap_grow_range(memopt_heap *h, size_t size, size_t alignment) {
+    const size_t stop = h->base + h->capacity;
+    uint32_t p = 0, next; size_t end = h->base, gap, limit, at, least, more; memopt_status s;
+    if (memopt_i_heap_end(h, memopt_i_heap_before(h, 0)) - h->base == h->held) p = memopt_i_heap_before(h, 0); /* no gap but the last */
+    for (;;) {
+        if (p) end = memopt_i_heap_end(h, p);
+        next = memopt_i_heap_after(h, p);
+        gap = limit = next ? h->nodes[next].offset : stop;
+        if (next && memopt_i_heap_is_free(h, next)) limit = memopt_i_heap_end(h, next);
+        if (gap > end && memopt_i_heap_fits(p && memopt_i_heap_is_free(h, p) ? h->nodes[p].offset : end, limit, size, alignment, &at))
+            break;
+        if (!next) return MEMOPT_ERR_MEMORY;
+        p = next;
+    }
+    least = at + size - end; /* not above gap - base, a multiple of the step, when it is below gap - end */
+    least = least >= gap - end ? gap - end : memopt_i_align_down(least + h->step - 1, h->step);
+    more = memopt_i_min(memopt_i_max(least, h->extent), gap - end);
+    s = memopt_i_heap_commit(h, end, more);
+    if (s && more > least) {
+        (void)memopt_ledger_retried(h->ledger, MEMOPT_TAG_OTHER, least);
+        s = memopt_i_heap_commit(h, end, more = least);
+    }
+    if (!s) (void)memopt_i_heap_add(h, p, end, more);
+    return s;
+}
+static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size_t alignment) {
+    const size_t most = memopt_i_align_down(memopt_i_min(h->capacity - h->held, h->source->capacity), h->step);
+    size_t least = size, more, i; void *base = NULL, *extents = h->extents; uint32_t p; memopt_status s;
+    if (alignment > h->source->base_alignment && memopt_i_add(size, alignment - h->source->base_alignment, &least)) return MEMOPT_ERR_MEMORY;
+    if (memopt_i_align_up(least, h->step, &least) || least > most) return MEMOPT_ERR_MEMORY;
+    if (h->extent_count == h->extent_room) {
+        if (memopt_i_heap_table(h, &extents, sizeof *h->extents, &h->extent_room)) return MEMOPT_ERR_MEMORY;
+        h->extents = (memopt_i_extent *)extents;
+    }
+    more = memopt_i_min(memopt_i_max(least, h->extent), most);
+    s = memopt_i_source_reserve(h->source, more, &base);
+    if (s && more > least) {
+        (void)memopt_ledger_retried(h->ledger, MEMOPT_TAG_OTHER, least);
+        s = memopt_i_source_reserve(h->source, more = least, &base);
+    }
+    if (s) return s;
+    for (i = h->extent_count++; i && h->extents[i - 1].base > (uintptr_t)base; --i) h->extents[i] = h->extents[i - 1];
+    h->extents[i].base = (uintptr_t)base; h->extents[i].bytes = more;
+    for (p = memopt_i_heap_before(h, 0); p && h->nodes[p].offset > (uintptr_t)base; ) p = memopt_i_heap_before(h, p);
+    (void)memopt_i_heap_add(h, p, (uintptr_t)base, more);
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_heap_more(memopt_heap *h, size_t size, size_t alignment) { /* so that the request fits; takes a node */
+    const memopt_status s = h->ranged ? memopt_i_heap_grow_range(h, size, alignment) : memopt_i_heap_grow_extent(h, size, alignment);
+    memopt_i_heap_settle(h);
+    return s;
+}
+static memopt_status memopt_i_heap_trim_range(memopt_heap *h, size_t *released) {
+    uint32_t i, next; size_t from, end; memopt_status s;
+    for (i = memopt_i_heap_after(h, 0); i; i = next) {
+        next = memopt_i_heap_after(h, i);
+        if (!memopt_i_heap_is_free(h, i)) continue;
+        from = h->nodes[i].offset - h->base + h->step - 1;
+        from = h->base + memopt_i_align_down(from, h->step);
+        end  = h->base + memopt_i_align_down(memopt_i_heap_end(h, i) - h->base, h->step);
+        if (from >= end) continue;
+        s = h->source ? memopt_i_source_decommit(h->source, memopt_i_heap_address(from), end - from) : MEMOPT_OK;
+        if (s) return s;
+        memopt_i_heap_punch(h, i, from, end);
+        *released += end - from;
+    }
+    return MEMOPT_OK;
+}
+static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
+    size_t e, kept = 0; uint32_t i = memopt_i_heap_after(h, 0), before;
+    for (e = 0; e < h->extent_count; ++e) {
+        const memopt_i_extent x = h->extents[e];
+        while (memopt_i_heap_end(h, i) < x.base + x.bytes) i = memopt_i_heap_after(h, i); /* the block that holds its last byte */
+        if (!memopt_i_heap_is_free(h, i) || h->nodes[i].offset > x.base) { h->extents[kept++] = x; continue; }
+        before = h->nodes[i].before;
+        memopt_i_heap_punch(h, i, x.base, x.base + x.bytes);
+        i = memopt_i_heap_after(h, before); /* what is left in front, or what comes behind */
+        memopt_i_source_release(h->source, memopt_i_heap_address(x.base), x.bytes, x.bytes);
+        *released += x.bytes;
+    }
+    h->extent_count = kept;
+}
+
+/* -- the plan's region -- */
+
+static void memopt_i_heap_watch(memopt_heap *h) { h->watched = h->ledger || h->recording == MEMOPT_I_RECORD_ON || h->replay.stepping; }
+static int memopt_i_replay_committed(const memopt_i_replay *r, size_t cell) { return (int)(r->map[cell / 64] >> cell % 64 & 1); }
+/* From `start`: the end, at most `stop`, of the piece that is committed, or not, as *committed tells. */
+static size_t memopt_i_replay_piece(const memopt_i_replay *r, size_t start, size_t stop, int *committed) {
+    size_t cell, end;
+    if (start < r->grid) { *committed = 1; return memopt_i_min(stop, r->grid); }
+    cell = (start - r->grid) / r->cell;
+    *committed = memopt_i_replay_committed(r, cell);
+    do end = r->grid + ++cell * r->cell; while (end < stop && memopt_i_replay_committed(r, cell) == *committed);
+    return memopt_i_min(stop, end);
+}
+/* Commit what a slot reaches. A piece more may mean a node more when the region is given back, so one is pledged. */
+static memopt_status memopt_i_replay_commit(memopt_heap *h, size_t start, size_t size) {
+    memopt_i_replay *r = &h->replay; const size_t region_end = memopt_i_heap_end(h, r->region), stop = start + size;
+    size_t at, end, cell; int committed; memopt_status s;
+    for (at = start; at < stop; at = end) {
+        end = memopt_i_replay_piece(r, at, stop, &committed);
+        if (committed) continue;
+        at -= (at - r->grid) % r->cell;
+        end += r->cell - 1 - (end - r->grid + r->cell - 1) % r->cell; /* up to the end of its cell */
+        end = memopt_i_min(end, region_end);
+        s = memopt_i_heap_need(h, 1);
+        if (!s) s = memopt_i_heap_commit(h, at, end - at);
+        if (s) return s;
+        ++h->pledged;
+        r->missing -= end - at;
+        for (cell = (at - r->grid) / r->cell; r->grid + cell * r->cell < end; ++cell) r->map[cell / 64] |= (uint64_t)1 << cell % 64;
+    }
+    return MEMOPT_OK;
+}
+/* The first slot from the cursor on that is exactly like the request; else the one at the cursor if the request fits. */
+static uint32_t memopt_i_replay_match(const memopt_i_replay *r, size_t size, size_t alignment, memopt_tag tag) {
+    const uint32_t stop = r->cursor + (uint32_t)memopt_i_min(MEMOPT_I_HEAP_AHEAD, r->count - r->cursor);
+    uint32_t k, fits = r->count;
+    for (k = r->cursor; k < stop; ++k) {
+        const memopt_i_slot *s = &r->slots[k];
+        if (s->tag != tag || s->size < size || ((r->start + s->offset) & (alignment - 1))) continue;
+        if (s->size == size) return k;
+        if (k == r->cursor) fits = k;
+    }
+    return fits;
+}
+static void memopt_i_replay_outstays(memopt_i_replay *r, uint32_t k) { /* slot k is live and its record says nothing of it any more */
+    memopt_i_slot *s = &r->slots[k];
+    if (s->late) return;
+    s->late = r->late_count < MEMOPT_I_HEAP_LATE ? 1 : 2;
+    if (s->late == 1) r->late[r->late_count++] = k; else ++r->late_more;
+}
+static int memopt_i_replay_live(const memopt_heap *h, const memopt_i_slot *s) { return (int)(h->nodes[s->node].serial & 1); }
+/* The cursor passes slot k. Returns whether bytes [start, start + size) of the slot are nobody's. */
+static int memopt_i_replay_pass(memopt_heap *h, uint32_t k, size_t start, size_t size) {
+    memopt_i_replay *r = &h->replay; uint32_t i;
+    while (r->passed < k) {
+        for (i = r->slots[++r->passed].due; i; i = r->slots[i - 1].due_next)
+            if (memopt_i_replay_live(h, &r->slots[i - 1])) memopt_i_replay_outstays(r, i - 1);
+    }
+    r->cursor = k + 1;
+    for (i = 0; i < r->late_count; ++i) {
+        const memopt_i_node *n = &h->nodes[r->slots[r->late[i]].node];
+        if (n->offset < start + size && start < n->offset + n->size) return 0;
+    }
+    return !r->late_more;
+}
+static uint32_t memopt_i_replay_serve(memopt_heap *h, size_t size, size_t alignment, memopt_tag tag) { /* a node, or 0 */
+    memopt_i_replay *r = &h->replay; const uint32_t k = memopt_i_replay_match(r, size, alignment, tag);
+    size_t start; uint32_t i;
+    if (k < r->count) {
+        start = r->start + r->slots[k].offset;
+        if (memopt_i_replay_pass(h, k, start, size) && (!r->missing || !memopt_i_replay_commit(h, start, size))) {
+            i = r->slots[k].node;
+            h->nodes[i].offset = start; h->nodes[i].size = size;
+            h->nodes[i].before = MEMOPT_I_HEAP_SERVED; h->nodes[i].after = k;
+            r->in_use += size; ++r->live; ++r->served;
+            return i;
+        }
+    }
+    ++r->fell_back;
+    (void)memopt_ledger_retried(h->ledger, tag, size);
+    return 0;
+}
+static void memopt_i_replay_free(memopt_heap *h, uint32_t k) { /* the node's serial says already that it is not live */
+    memopt_i_replay *r = &h->replay; memopt_i_slot *s = &r->slots[k]; uint32_t i = 0;
+    r->in_use -= h->nodes[s->node].size; --r->live;
+    if (s->late == 2) --r->late_more;
+    if (s->late == 1) {
+        while (r->late[i] != k) ++i;
+        r->late[i] = r->late[--r->late_count];
+    }
+    s->late = 0;
+}
+/* Free bytes of a region that is going: its committed pieces become blocks, the others gaps. Returns the last block. */
+static uint32_t memopt_i_replay_give(memopt_heap *h, uint32_t after, size_t start, size_t stop) {
+    size_t end; int committed;
+    for (; start < stop; start = end) {
+        end = memopt_i_replay_piece(&h->replay, start, stop, &committed);
+        if (committed) after = memopt_i_heap_add(h, after, start, end - start);
+    }
+    return after;
+}
+/* The region becomes ordinary blocks and gaps. The nodes it takes are pledged, so this cannot fail. */
+static void memopt_i_replay_dissolve(memopt_heap *h) {
+    memopt_i_replay *r = &h->replay; const uint32_t region = r->region; uint32_t i, k, at = memopt_i_heap_before(h, region);
+    size_t start = h->nodes[region].offset; const size_t stop = memopt_i_heap_end(h, region);
+    h->peak_reserved = memopt_i_max(h->peak_reserved, memopt_i_heap_reserved(h));
+    h->held -= h->nodes[region].size;
+    ++h->nodes[region].serial;
+    memopt_i_heap_unlink(h, region);
+    memopt_i_heap_push(h, region);
+    for (k = 0; k < r->count; ++k) {
+        i = r->slots[r->order[k]].node;
+        if (!(h->nodes[i].serial & 1)) { memopt_i_heap_push(h, i); continue; }
+        at = memopt_i_replay_give(h, at, start, h->nodes[i].offset);
+        memopt_i_heap_link(h, at, i);
+        h->nodes[i].up = 0;
+        h->held += h->nodes[i].size;
+        at = i;
+        start = memopt_i_heap_end(h, i);
+    }
+    (void)memopt_i_replay_give(h, at, start, stop);
+    memopt_i_free(&h->host, r->slots, r->memory, MEMOPT_I_HOST_ALIGN);
+    memset(r, 0, sizeof *r);
+    h->pledged = 0;
+    memopt_i_heap_watch(h);
+    memopt_i_heap_settle(h);
+}
+/* Whether the request would fit if the region were given back: between two blocks in use, wherever there are addresses. */
+static int memopt_i_replay_would_fit(const memopt_heap *h, size_t size, size_t alignment) {
+    memopt_heap_entry e; size_t start = h->base, end = h->base, at;
+    memset(&e, 0, sizeof e);
+    while (memopt_heap_walk(h, &e)) {
+        const int gap = !h->ranged && e.offset != end;
+        if (gap || e.kind == MEMOPT_HEAP_USED) {
+            if (memopt_i_heap_fits(start, gap ? end : e.offset, size, alignment, &at)) return 1;
+            start = gap && e.kind != MEMOPT_HEAP_USED ? e.offset : e.offset + e.bytes;
+        }
+        end = e.offset + e.bytes;
+    }
+    return memopt_i_heap_fits(start, h->ranged ? h->base + h->capacity : end, size, alignment, &at);
+}
+
+/* -- allocating and freeing -- */
+
+/* The long way to a free block that fits: growing, and then giving the region back. */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_search_hard(memopt_heap *h, size_t size, size_t alignment, uint32_t *out) {
+    memopt_status s = memopt_i_heap_more(h, size, alignment);
+    if (s && h->replay.region && memopt_i_replay_would_fit(h, size, alignment)) {
+        memopt_i_replay_dissolve(h);
+        *out = memopt_i_heap_find(h, size, alignment);
+        if (*out) return MEMOPT_OK;
+        s = memopt_i_heap_need(h, 3);
+        if (!s) s = memopt_i_heap_more(h, size, alignment);
+    }
+    if (!s) *out = memopt_i_heap_find(h, size, alignment);
+    return s;
+}
+/* A used block for any request, by whatever way there is. */
+static memopt_status memopt_i_heap_place(memopt_heap *h, size_t size, size_t alignment, uint32_t *out) {
+    uint32_t i, front = 0; size_t at; memopt_status s = memopt_i_heap_need(h, 3); /* growth, what lies before the alignment, the block */
+    if (s) return s;
+    i = memopt_i_heap_find(h, size, alignment);
+    if (!i && (s = memopt_i_heap_search_hard(h, size, alignment, &i)) != MEMOPT_OK) return s;
+    (void)memopt_i_align_up(h->nodes[i].offset, alignment, &at);
+    if (at != h->nodes[i].offset) front = memopt_i_heap_split(h, i, at - h->nodes[i].offset);
+    *out = memopt_i_heap_take(h, i, size);
+    if (front) { memopt_i_heap_insert(h, front); memopt_i_heap_open(h, front); }
+    memopt_i_heap_settle(h);
+    return MEMOPT_OK;
+}
+static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_fail(memopt_heap *h, memopt_status status, const char *reason, size_t asked) {
+    h->error.free_bytes = memopt_heap_get_stats(h).free_bytes;
+    h->error.largest = memopt_heap_largest(h);
+    return memopt_i_fail(&h->error, status, reason, asked);
+}
+static memopt_status memopt_i_heap_out(memopt_heap *h, memopt_status s, size_t bytes) {
+    return memopt_i_heap_fail(h, s, s == MEMOPT_ERR_MEMORY ? "no free piece is large enough, and the heap cannot grow"
+                                                           : "the heap could not grow: its source refused", bytes);
+}
+/* Whether the ledger will take a block, asked before anything is done. */
+static memopt_status memopt_i_heap_bookable(const memopt_heap *h, size_t size, memopt_tag tag) {
+    if (!h->ledger) return MEMOPT_OK;
+    if (tag >= h->ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
+    return size > SIZE_MAX - h->ledger->total.now ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+static void memopt_i_heap_note(memopt_heap *h, uint32_t i, size_t bytes, size_t alignment, memopt_tag tag) {
+    memopt_i_noted *n; void *noted = h->noted;
+    if (h->noted_count == h->noted_room) {
+        if (h->noted_count >= UINT32_MAX - 1 || memopt_i_heap_table(h, &noted, sizeof *n, &h->noted_room)) {
+            h->recording = MEMOPT_I_RECORD_LOST; /* the block is good; only the plan will not be made */
+            memopt_i_heap_watch(h);
+            return;
+        }
+        h->noted = (memopt_i_noted *)noted;
+    }
+    n = &h->noted[h->noted_count];
+    n->bytes = bytes; n->alignment = alignment; n->tag = tag; n->first = h->time++; n->last = 0;
+    h->nodes[i].up = (uint32_t)++h->noted_count;
+}
+static void memopt_i_heap_debug(const memopt_heap *h) {
+    if (MEMOPT_DEBUG >= 3) MEMOPT_ASSERT(memopt_heap_check(h) == MEMOPT_OK);
+    (void)h;
+}
+MEMOPT_I_HEAP_INLINE void memopt_i_heap_hand_out(memopt_heap *h, uint32_t i, size_t size, size_t bytes, memopt_tag tag, memopt_block *out) {
+    memopt_i_node *n = &h->nodes[i];
+    h->used += size; h->requested += bytes; ++h->used_blocks;
+    n->up = 0;
+    h->cells[MEMOPT_I_TAG(i)] = tag; h->cells[MEMOPT_I_SLACK(i)] = (uint32_t)(size - bytes);
+    out->offset = n->offset; out->node = i; out->serial = n->serial = n->serial + 1;
+}
+/* An allocation with all that may happen: bad arguments, plan, growth, ledger, record. */
+static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, size_t bytes, size_t alignment, memopt_tag tag, memopt_block *out) {
+    size_t size; uint32_t i = 0; memopt_status s;
+    if (!out || !bytes || (alignment && !memopt_i_power_of_two(alignment)))
+        return memopt_i_heap_fail(h, MEMOPT_ERR_ARGUMENT, "zero bytes, nowhere to put the block, or a bad alignment", bytes);
+    if (memopt_i_align_up(bytes, h->unit, &size)) return memopt_i_heap_fail(h, MEMOPT_ERR_OVERFLOW, "the size wraps around", bytes);
+    if ((s = memopt_i_heap_bookable(h, size, tag)) != MEMOPT_OK)
+        return memopt_i_heap_fail(h, s, "no such tag in the ledger, or its sum would not fit", bytes);
+    alignment = memopt_i_max(alignment, h->unit);
+    if (h->replay.stepping) i = memopt_i_replay_serve(h, size, alignment, tag);
+    if (!i && (s = memopt_i_heap_place(h, size, alignment, &i)) != MEMOPT_OK) {
+        (void)memopt_ledger_failed(h->ledger, tag, size);
+        return memopt_i_heap_out(h, s, bytes);
+    }
+    memopt_i_heap_hand_out(h, i, size, bytes, tag, out);
+    if (h->recording == MEMOPT_I_RECORD_ON) memopt_i_heap_note(h, i, bytes, alignment, tag);
+    (void)memopt_ledger_add(h->ledger, tag, size, memopt_i_heap_address(out->offset), NULL);
+    memopt_i_heap_debug(h);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag, memopt_block *out) {
+    size_t size; uint32_t i;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if (heap->watched || alignment > heap->unit || (alignment & (alignment - 1)) || !bytes || !out || memopt_i_align_up(bytes, heap->unit, &size)
+        || heap->unused_count <= heap->pledged || (i = memopt_i_heap_search(heap, size)) == 0)
+        return memopt_i_heap_alloc_full(heap, bytes, alignment, tag, out);
+    i = memopt_i_heap_take(heap, i, size); /* nothing special, as nearly always */
+    memopt_i_heap_hand_out(heap, i, size, bytes, tag, out);
+    memopt_i_heap_settle(heap);
+    memopt_i_heap_debug(heap);
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_heap_known(const memopt_heap *h, memopt_block b) {
+    const memopt_i_node *n;
+    if (!b.node || b.node >= h->node_count || b.node == h->replay.region || !(b.serial & 1)) return MEMOPT_ERR_ARGUMENT;
+    n = &h->nodes[b.node];
+    if (n->serial != b.serial) return MEMOPT_ERR_STATE;
+    return n->offset == b.offset ? MEMOPT_OK : MEMOPT_ERR_ARGUMENT;
+}
+static MEMOPT_I_NOINLINE void memopt_i_heap_free_watched(memopt_heap *h, uint32_t i) { /* what ledger and record want to know */
+    const memopt_i_node *n = &h->nodes[i];
+    if (h->recording == MEMOPT_I_RECORD_ON && n->up) h->noted[n->up - 1].last = h->time++;
+    (void)memopt_ledger_remove(h->ledger, h->cells[MEMOPT_I_TAG(i)], n->size, memopt_i_heap_address(n->offset));
+}
+MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block) {
+    memopt_i_node *n; memopt_status s;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_heap_known(heap, block)) != MEMOPT_OK)
+        return memopt_i_heap_fail(heap, s, s == MEMOPT_ERR_STATE ? "the block was freed before" : "not a block of this heap", 0);
+    n = &heap->nodes[block.node];
+    if (heap->watched) memopt_i_heap_free_watched(heap, block.node);
+    if (MEMOPT_I_UNLIKELY(heap->used > heap->peak_used)) heap->peak_used = heap->used; /* as late as can be: before it falls */
+    if (MEMOPT_I_UNLIKELY(heap->requested > heap->peak_requested)) heap->peak_requested = heap->requested;
+    heap->used -= n->size; heap->requested -= n->size - heap->cells[MEMOPT_I_SLACK(block.node)]; --heap->used_blocks;
+    ++n->serial;
+    if (MEMOPT_I_UNLIKELY(n->before == MEMOPT_I_HEAP_SERVED)) memopt_i_replay_free(heap, n->after);
+    else {
+        memopt_i_heap_join(heap, block.node);
+        memopt_i_heap_settle(heap);
+    }
+    memopt_i_heap_debug(heap);
+    return MEMOPT_OK;
+}
+MEMOPT_API void *memopt_heap_pointer(const memopt_heap *heap, memopt_block block) {
+    return heap && heap->source && !memopt_i_heap_known(heap, block) ? memopt_i_heap_address(block.offset) : NULL;
+}
+MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes) {
+    size_t size; memopt_status s;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if (!bytes) return memopt_i_heap_fail(heap, MEMOPT_ERR_ARGUMENT, "zero bytes", 0);
+    if (memopt_i_align_up(bytes, heap->unit, &size)) return memopt_i_heap_fail(heap, MEMOPT_ERR_OVERFLOW, "the size wraps around", bytes);
+    if (size <= memopt_heap_largest(heap)) return MEMOPT_OK;
+    s = memopt_i_heap_need(heap, 1);
+    if (!s) s = memopt_i_heap_more(heap, size, heap->unit);
+    if (s) return memopt_i_heap_out(heap, s, bytes);
+    memopt_i_heap_debug(heap);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
+    size_t bytes = 0; memopt_status s;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    heap->peak_reserved = memopt_i_max(heap->peak_reserved, memopt_i_heap_reserved(heap));
+    s = memopt_i_heap_need(heap, heap->ranged ? memopt_i_heap_free_blocks(heap) : heap->extent_count);
+    if (!s && heap->ranged) s = memopt_i_heap_trim_range(heap, &bytes);
+    else if (!s) memopt_i_heap_trim_extents(heap, &bytes);
+    memopt_i_heap_settle(heap);
+    if (released) *released = bytes;
+    memopt_i_heap_debug(heap);
+    return s ? memopt_i_heap_fail(heap, s, "trimming: no memory for the tables, or the source refused", 0) : MEMOPT_OK;
+}
+
+/* -- create and destroy -- */
+
+static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_desc *d) { /* all but memory */
+    const memopt_source *s = d->source; size_t capacity = d->capacity;
+    if (memopt_host_resolve(d->host, &h->host) || (s && !memopt_i_source_valid(s))) return MEMOPT_ERR_ARGUMENT;
+    h->unit = d->alignment ? d->alignment : s ? s->alignment : 64;
+    if (!memopt_i_power_of_two(h->unit) || h->unit > ((size_t)1 << 30) || (s && h->unit > s->base_alignment)) return MEMOPT_ERR_ARGUMENT;
+    h->shift = memopt_i_low_bit(h->unit);
+    h->source = d->source; h->ledger = d->ledger;
+    h->ranged = !s || s->commit_fn;
+    h->step = s ? memopt_i_max(h->unit, s->granularity) : h->unit;
+    if (s && (!capacity || h->ranged)) capacity = capacity ? memopt_i_min(capacity, s->capacity) : h->ranged ? s->capacity : SIZE_MAX;
+    h->capacity = memopt_i_align_down(capacity, h->step);
+    if (!h->capacity) return MEMOPT_ERR_ARGUMENT;
+    h->extent = d->extent ? d->extent : (size_t)1 << 20;
+    if (s && s->kind == MEMOPT_SOURCE_BLOCK) h->extent = SIZE_MAX; /* it can be reserved once */
+    if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
+    h->error.reason = "no error";
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
+    memopt_heap *h; memopt_heap settings; void *base = NULL; memopt_status s;
+    if (!desc || !out) return MEMOPT_ERR_ARGUMENT;
+    memset(&settings, 0, sizeof settings);
+    if ((s = memopt_i_heap_settings(&settings, desc)) != MEMOPT_OK) return s;
+    h = (memopt_heap *)memopt_i_alloc(&settings.host, sizeof *h, MEMOPT_I_HOST_ALIGN);
+    if (!h) return MEMOPT_ERR_MEMORY;
+    *h = settings;
+    s = memopt_i_heap_more_nodes(h, 64);
+    if (!s && h->ranged && h->source) s = memopt_i_source_reserve(h->source, h->capacity, &base);
+    if (s) {
+        memopt_i_free(&settings.host, h->nodes, memopt_i_heap_nodes_bytes(h->node_count), MEMOPT_I_HOST_ALIGN);
+        memopt_i_free(&settings.host, h, sizeof *h, MEMOPT_I_HOST_ALIGN);
+        return s;
+    }
+    h->base = (uintptr_t)base;
+    memopt_i_heap_watch(h);
+    *out = h;
+    return MEMOPT_OK;
+}
+MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
+    memopt_heap_entry e; memopt_host host; size_t i;
+    if (!heap) return;
+    memset(&e, 0, sizeof e);
+    while (heap->ledger && memopt_heap_walk(heap, &e))
+        if (e.kind == MEMOPT_HEAP_USED) (void)memopt_ledger_remove(heap->ledger, e.tag, e.bytes, memopt_i_heap_address(e.offset));
+    if (heap->ranged && heap->source)
+        memopt_i_source_release(heap->source, memopt_i_heap_address(heap->base), heap->capacity, memopt_i_heap_reserved(heap));
+    for (i = 0; i < heap->extent_count; ++i)
+        memopt_i_source_release(heap->source, memopt_i_heap_address(heap->extents[i].base), heap->extents[i].bytes, heap->extents[i].bytes);
+    host = heap->host; /* copied: the struct goes last */
+    memopt_i_free(&host, heap->replay.slots, heap->replay.memory, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&host, heap->noted, heap->noted_room * sizeof *heap->noted, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&host, heap->extents, heap->extent_room * sizeof *heap->extents, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&host, heap->nodes, memopt_i_heap_nodes_bytes(heap->node_count), MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&host, heap, sizeof *heap, MEMOPT_I_HOST_ALIGN);
+}
+
+/* -- questions -- */
+
+MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
+    return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's only tree */
+}
+MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
+    size_t more; uint32_t last;
+    if (!heap) return 0;
+    if (!heap->ranged) more = memopt_i_align_down(memopt_i_min(heap->capacity - heap->held, heap->source->capacity), heap->step);
+    else {
+        last = memopt_i_heap_before(heap, 0);
+        more = heap->base + heap->capacity - (last ? memopt_i_heap_end(heap, last) : heap->base);
+        if (last && memopt_i_heap_is_free(heap, last)) more += heap->nodes[last].size;
+    }
+    return memopt_i_max(more, memopt_heap_largest(heap));
+}
+MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
+    memopt_heap_stats s; const memopt_i_replay *r;
+    memset(&s, 0, sizeof s);
+    if (!heap) return s;
+    r = &heap->replay;
+    s.capacity = heap->capacity;
+    s.reserved = memopt_i_heap_reserved(heap);
+    s.used = heap->used; s.requested = heap->requested;
+    if (r->region) { s.planned = heap->nodes[r->region].size; s.idle = s.planned - r->missing - r->in_use; }
+    s.free_bytes = s.reserved - s.used - s.idle;
+    s.largest = memopt_heap_largest(heap);
+    s.peak_used      = memopt_i_max(heap->peak_used, s.used);
+    s.peak_requested = memopt_i_max(heap->peak_requested, s.requested);
+    s.peak_reserved  = memopt_i_max(heap->peak_reserved, s.reserved);
+    s.used_blocks = heap->used_blocks; s.free_blocks = memopt_i_heap_free_blocks(heap);
+    if (s.free_bytes) s.external = 1.0 - (double)s.largest / (double)s.free_bytes;
+    if (s.used) s.internal = 1.0 - (double)s.requested / (double)s.used;
+    s.served = r->served; s.fell_back = r->fell_back;
+    return s;
+}
+MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
+    memopt_error e;
+    memset(&e, 0, sizeof e);
+    e.reason = "no heap";
+    return heap ? heap->error : e;
+}
+static void memopt_i_heap_entry(const memopt_heap *h, uint32_t i, memopt_heap_entry *e) {
+    const memopt_i_node *n = &h->nodes[i];
+    e->kind = n->serial & 1 ? MEMOPT_HEAP_USED : MEMOPT_HEAP_FREE;
+    e->offset = n->offset; e->bytes = n->size;
+    e->requested = 0; e->tag = 0;
+    memset(&e->block, 0, sizeof e->block);
+    if (e->kind == MEMOPT_HEAP_FREE) return;
+    e->requested = n->size - h->cells[MEMOPT_I_SLACK(i)]; e->tag = h->cells[MEMOPT_I_TAG(i)];
+    e->block.offset = n->offset; e->block.node = i; e->block.serial = n->serial;
+}
+/* Inside the region: the next live slot, or the idle bytes before it. Returns 0 at the region's end. */
+static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_heap_entry *e) {
+    const memopt_i_replay *r = &h->replay; const size_t region_end = memopt_i_heap_end(h, r->region);
+    const size_t start = e->node == r->region ? e->offset + e->bytes : h->nodes[r->region].offset;
+    size_t end = region_end;
+    if (e->node != r->region) e->slot = 0;
+    if (start == region_end) return 0;
+    for (; e->slot < r->count; ++e->slot) {
+        const memopt_i_slot *s = &r->slots[r->order[e->slot]];
+        if (!memopt_i_replay_live(h, s)) continue;
+        end = h->nodes[s->node].offset;
+        if (end > start) break;
+        memopt_i_heap_entry(h, s->node, e);
+        e->node = r->region;
+        ++e->slot;
+        return 1;
+    }
+    memset(&e->block, 0, sizeof e->block);
+    e->kind = MEMOPT_HEAP_IDLE; e->offset = start; e->bytes = end - start;
+    e->requested = 0; e->tag = 0; e->node = r->region;
+    return 1;
+}
+MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry) {
+    uint32_t i;
+    if (!heap || !entry || entry->node >= heap->node_count) return 0;
+    if (entry->node && entry->node == heap->replay.region && memopt_i_heap_walk_region(heap, entry)) return 1;
+    i = memopt_i_heap_after(heap, entry->node);
+    if (!i || i >= heap->node_count) return 0;
+    if (i == heap->replay.region) return memopt_i_heap_walk_region(heap, entry);
+    memopt_i_heap_entry(heap, i, entry);
+    entry->node = i;
+    return 1;
+}
+
+/* -- record, plan, replay -- */
+
+MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap) {
+    uint32_t i;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if (heap->replay.region) return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "a plan is being replayed", 0);
+    for (i = memopt_i_heap_after(heap, 0); i; i = memopt_i_heap_after(heap, i))
+        if (!memopt_i_heap_is_free(heap, i)) heap->nodes[i].up = 0;
+    heap->noted_count = heap->time = 0;
+    heap->recording = MEMOPT_I_RECORD_ON;
+    memopt_i_heap_watch(heap);
+    return MEMOPT_OK;
+}
+static size_t memopt_i_noted_planned(const memopt_heap *recorder) {
+    size_t i, count = 0;
+    for (i = 0; i < recorder->noted_count; ++i) count += recorder->noted[i].last != 0;
+    return count;
+}
+static memopt_status memopt_i_noted_items(const memopt_heap *h, const memopt_heap *recorder, memopt_plan_item *items) {
+    size_t i, k = 0;
+    for (i = 0; i < recorder->noted_count; ++i) {
+        const memopt_i_noted *n = &recorder->noted[i];
+        if (!n->last) continue;
+        memset(&items[k], 0, sizeof *items);
+        items[k].first = n->first; items[k].last = n->last;
+        if (memopt_i_align_up(n->bytes, h->unit, &items[k].size)) return MEMOPT_ERR_OVERFLOW;
+        items[k++].alignment = memopt_i_max(n->alignment, h->unit);
+    }
+    return MEMOPT_OK;
+}
+static void memopt_i_replay_sift(const memopt_i_slot *slots, uint32_t *order, size_t root, size_t count) {
+    size_t child; uint32_t t;
+    for (; (child = 2 * root + 1) < count; root = child) {
+        if (child + 1 < count && slots[order[child]].offset < slots[order[child + 1]].offset) ++child;
+        if (slots[order[root]].offset >= slots[order[child]].offset) return;
+        t = order[root]; order[root] = order[child]; order[child] = t;
+    }
+}
+static void memopt_i_replay_sort(const memopt_i_slot *slots, uint32_t *order, size_t count) { /* by offset */
+    size_t i; uint32_t t;
+    for (i = count / 2; i-- > 0; ) memopt_i_replay_sift(slots, order, i, count);
+    for (i = count; i-- > 1; ) {
+        t = order[0]; order[0] = order[i]; order[i] = t;
+        memopt_i_replay_sift(slots, order, 0, i);
+    }
+}
+/* Slots from items, which stand in the order of their allocation. */
+static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorder, const memopt_plan_item *items) {
+    uint32_t k = 0, low, high, middle; size_t i;
+    for (i = 0; i < recorder->noted_count; ++i) {
+        memopt_i_slot *s = &r->slots[k];
+        if (!recorder->noted[i].last) continue;
+        s->offset = items[k].offset; s->size = items[k].size; s->tag = recorder->noted[i].tag;
+        for (low = k + 1, high = r->count; low < high; ) { /* the first slot allocated after this one was freed */
+            middle = low + (high - low) / 2;
+            if (items[middle].first < items[k].last) low = middle + 1; else high = middle;
+        }
+        s->dies = low;
+        r->order[k] = k;
+        if (low < r->count) { s->due_next = r->slots[low].due; r->slots[low].due = k + 1; }
+        ++k;
+    }
+    memopt_i_replay_sort(r->slots, r->order, r->count);
+}
+/* The region behind the last block: its memory is committed when it is reached. The range has the addresses. */
+static int memopt_i_replay_behind(memopt_heap *h, memopt_i_replay *r, size_t peak, size_t alignment) {
+    uint32_t p = memopt_i_heap_before(h, 0); const size_t end = p ? memopt_i_heap_end(h, p) : h->base; size_t first = end, at, stop;
+    if (p && memopt_i_heap_is_free(h, p)) first = h->nodes[p].offset; else p = 0;
+    if (!memopt_i_heap_fits(first, h->base + h->capacity, peak, alignment, &at)) return 0;
+    stop = h->base + memopt_i_align_down(at + peak - h->base + h->step - 1, h->step);
+    if (p) memopt_i_heap_take_whole(h, p);
+    else {
+        p = memopt_i_heap_pop(h);
+        h->nodes[p].offset = first; h->nodes[p].size = 0;
+        memopt_i_heap_link(h, memopt_i_heap_before(h, 0), p);
+    }
+    ++h->nodes[p].serial;
+    h->nodes[p].size = stop - first;
+    h->held += stop - end;
+    r->region = p; r->start = at; r->grid = end; r->missing = stop - end;
+    memopt_i_heap_settle(h);
+    return 1;
+}
+static memopt_status memopt_i_replay_region(memopt_heap *h, memopt_i_replay *r, size_t peak, size_t alignment) {
+    uint32_t i; memopt_status s = memopt_i_heap_need(h, (size_t)2 * r->count + 4); /* a slot each, what lies between, place() */
+    if (s) return s;
+    i = memopt_i_heap_find(h, peak, alignment);
+    if (i || !h->ranged || !h->source || !memopt_i_replay_behind(h, r, peak, alignment)) {
+        if ((s = memopt_i_heap_place(h, peak, alignment, &r->region)) != MEMOPT_OK) return s;
+        ++h->nodes[r->region].serial;
+        r->start = h->nodes[r->region].offset;
+        r->grid = memopt_i_heap_end(h, r->region);
+    }
+    for (i = 0; i < r->count; ++i) r->slots[i].node = memopt_i_heap_pop(h);
+    h->pledged = r->count + 1;
+    return MEMOPT_OK;
+}
+/* From a solved plan to a replay: tables first, then the region, which is the last that can fail. */
+static memopt_status memopt_i_replay_make(memopt_heap *h, const memopt_heap *recorder, const memopt_plan_item *items, size_t count, size_t peak) {
+    memopt_i_replay r; memopt_status s; size_t bytes, words, i, alignment = h->unit;
+    memset(&r, 0, sizeof r);
+    for (i = 0; i < count; ++i) alignment = memopt_i_max(alignment, items[i].alignment);
+    r.count = (uint32_t)count;
+    r.cell = memopt_i_max(h->step, MEMOPT_I_HEAP_CELL);
+    words = peak / r.cell / 64 + 2; /* grid to end: peak, and less than two steps */
+    if (memopt_i_mul(count, sizeof *r.slots + sizeof *r.order, &bytes) || memopt_i_add(bytes, words * 8, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    r.slots = (memopt_i_slot *)memopt_i_alloc(&h->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!r.slots) return MEMOPT_ERR_MEMORY;
+    memset(r.slots, 0, bytes);
+    r.memory = bytes;
+    r.map = (uint64_t *)(void *)(r.slots + count);
+    r.order = (uint32_t *)(void *)(r.map + words);
+    memopt_i_replay_slots(&r, recorder, items);
+    s = memopt_i_replay_region(h, &r, peak, alignment);
+    if (s) { memopt_i_free(&h->host, r.slots, bytes, MEMOPT_I_HOST_ALIGN); return s; }
+    h->replay = r;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *recorder, const memopt_plan_options *options,
+                                          memopt_plan_result *result) {
+    memopt_plan_item *items = NULL; memopt_plan_result plan; size_t count, bytes; memopt_status s = MEMOPT_OK;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if (!recorder) recorder = heap;
+    if (heap->replay.region || recorder->recording == MEMOPT_I_RECORD_NONE)
+        return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "nothing was recorded, or there is a plan already", 0);
+    if (recorder->recording == MEMOPT_I_RECORD_LOST)
+        return memopt_i_heap_fail(heap, MEMOPT_ERR_MEMORY, "the recording was cut short by a lack of memory", 0);
+    memset(&plan, 0, sizeof plan);
+    count = memopt_i_noted_planned(recorder);
+    bytes = count * sizeof *items;
+    if (count) {
+        items = count <= SIZE_MAX / sizeof *items ? (memopt_plan_item *)memopt_i_alloc(&heap->host, bytes, MEMOPT_I_HOST_ALIGN) : NULL;
+        if (!items) return memopt_i_heap_fail(heap, MEMOPT_ERR_MEMORY, "no memory to plan in", 0);
+        s = memopt_i_noted_items(heap, recorder, items);
+        if (!s) s = memopt_plan_solve(items, count, options, &heap->host, &plan);
+        if (!s) s = memopt_i_replay_make(heap, recorder, items, count, plan.peak);
+        memopt_i_free(&heap->host, items, bytes, MEMOPT_I_HOST_ALIGN);
+        if (s) return memopt_i_heap_fail(heap, s, "the plan could not be made, or its region has no room", plan.peak);
+    }
+    recorder->recording = MEMOPT_I_RECORD_DONE;
+    memopt_i_heap_watch(recorder);
+    if (result) *result = plan;
+    memopt_i_heap_debug(heap);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_heap_step(memopt_heap *heap) {
+    memopt_i_replay *r; uint32_t k, live;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    r = &heap->replay;
+    for (k = 0, live = r->live; live; ++k) /* who lives on from one step into the next is not in the record */
+        if (memopt_i_replay_live(heap, &r->slots[k])) { memopt_i_replay_outstays(r, k); --live; }
+    r->cursor = r->passed = 0;
+    r->stepping = r->region != 0;
+    memopt_i_heap_watch(heap);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if (heap->replay.region) memopt_i_replay_dissolve(heap);
+    memopt_i_heap_debug(heap);
+    return MEMOPT_OK;
+}
+
+/* -- all invariants -- */
+
+static int memopt_i_check_bin(const memopt_heap *h, uint32_t bin, size_t *count) {
+    uint32_t i, child, cell;
+    if ((h->cells[bin] != 0) != (int)(h->bins[bin / MEMOPT_I_HEAP_FINE] >> bin % MEMOPT_I_HEAP_FINE & 1)) return 0;
+    for (i = h->cells[bin], cell = bin; i; cell = MEMOPT_I_NEXT(i), i = h->cells[cell])
+        if (h->nodes[i].up != cell) return 0;
+    for (i = h->cells[bin]; i; i = memopt_i_heap_next_in_bin(h, i)) {
+        if (++*count > h->node_count || !memopt_i_heap_is_free(h, i) || memopt_i_heap_bin(h, h->nodes[i].size) != bin) return 0;
+        for (cell = MEMOPT_I_CHILD(i); (child = h->cells[cell]) != 0; cell = MEMOPT_I_NEXT(child))
+            if (h->nodes[child].up != cell || h->nodes[child].size > h->nodes[i].size) return 0;
+    }
+    return 1;
+}
+static int memopt_i_check_bins(const memopt_heap *h) {
+    size_t count = 0; uint32_t bin, level, top = 0;
+    for (bin = 0; bin < MEMOPT_I_HEAP_BINS; ++bin) {
+        level = bin / MEMOPT_I_HEAP_FINE;
+        if (!memopt_i_check_bin(h, bin, &count) || (h->bins[level] != 0) != (int)(h->levels >> level & 1)) return 0;
+        if (h->cells[bin]) top = bin;
+    }
+    return count == memopt_i_heap_free_blocks(h) && (!top || (h->top == top && !h->cells[MEMOPT_I_NEXT(h->cells[top])]));
+}
+/* The blocks in order: aligned, apart, inside, free ones joined; their sums. */
+static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
+    size_t held = 0, used = h->replay.in_use, free_blocks = 0, used_blocks = h->replay.live, end = h->base, e = 0, i; uint32_t p = 0, n;
+    for (n = memopt_i_heap_after(h, 0); n; p = n, n = memopt_i_heap_after(h, n)) {
+        const memopt_i_node *b = &h->nodes[n]; const int is_free = memopt_i_heap_is_free(h, n);
+        if (++*count > h->node_count || memopt_i_heap_before(h, n) != p || !b->size || (b->offset | b->size) & (h->unit - 1) || b->offset < end) return 0;
+        if (is_free && p && memopt_i_heap_is_free(h, p) && b->offset == end) return 0;
+        if (p && (b->before != p) != (memopt_i_heap_is_free(h, p) && b->offset == end)) return 0;
+        if (p && (h->nodes[p].after != n) != (is_free && b->offset == end)) return 0;
+        if (h->ranged && b->offset != end && ((b->offset - h->base) % h->step || (end - h->base) % h->step)) return 0;
+        for (end = b->offset; !h->ranged && end < b->offset + b->size; ) { /* each byte lies in an extent */
+            while (e < h->extent_count && h->extents[e].base + h->extents[e].bytes <= end) ++e;
+            if (e == h->extent_count || h->extents[e].base > end) return 0;
+            end = memopt_i_min(b->offset + b->size, h->extents[e].base + h->extents[e].bytes);
+        }
+        end = b->offset + b->size;
+        held += b->size;
+        if (is_free) ++free_blocks;
+        else if (n != h->replay.region) { used += b->size; ++used_blocks; }
+    }
+    for (i = 0, e = 0; i < h->extent_count; ++i) e += h->extents[i].bytes;
+    return memopt_i_heap_before(h, 0) == p && held == h->held && used == h->used && free_blocks == memopt_i_heap_free_blocks(h) && used_blocks == h->used_blocks
+        && (h->ranged ? end <= h->base + h->capacity : e == held);
+}
+/* Live slots lie in their places, apart, in committed cells, and either their record or the late list accounts for them. */
+static int memopt_i_check_replay(const memopt_heap *h) {
+    const memopt_i_replay *r = &h->replay; size_t in_use = 0, missing = 0, at, next; uint32_t k, i, live = 0, late = 0, more = 0; int committed;
+    if (!r->region) return !r->live && !h->pledged;
+    at = h->nodes[r->region].offset;
+    for (k = 0; k < r->count; ++k) {
+        const memopt_i_slot *s = &r->slots[r->order[k]]; const memopt_i_node *n = &h->nodes[s->node];
+        if (!memopt_i_replay_live(h, s)) { if (s->late) return 0; continue; }
+        if (n->before != MEMOPT_I_HEAP_SERVED || n->after != r->order[k] || n->offset < at) return 0;
+        if (n->offset != r->start + s->offset || n->size > s->size) return 0;
+        at = n->offset + n->size;
+        if (memopt_i_replay_piece(r, n->offset, at, &committed) != at || !committed) return 0;
+        if (!s->late && (r->order[k] >= r->cursor || s->dies <= r->passed)) return 0;
+        in_use += n->size; ++live; late += s->late == 1; more += s->late == 2;
+    }
+    for (i = 0; i < r->late_count; ++i) if (r->slots[r->late[i]].late != 1) return 0;
+    if (at > memopt_i_heap_end(h, r->region)) return 0;
+    for (at = r->grid; at < memopt_i_heap_end(h, r->region); at = next) {
+        next = memopt_i_replay_piece(r, at, memopt_i_heap_end(h, r->region), &committed);
+        if (!committed) missing += next - at;
+    }
+    return live == r->live && in_use == r->in_use && missing == r->missing && late == r->late_count && more == r->late_more;
+}
+MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
+    size_t count = 1; uint32_t i;
+    if (!heap) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_heap_is_free(heap, 0) || !memopt_i_check_blocks(heap, &count) || !memopt_i_check_bins(heap)) return MEMOPT_ERR_CORRUPT;
+    for (i = 0; i < heap->unused_count; ++i)
+        if (!heap->unused[i] || heap->unused[i] >= heap->node_count || !memopt_i_heap_is_free(heap, heap->unused[i])) return MEMOPT_ERR_CORRUPT;
+    if (heap->unused_count < heap->pledged || count + heap->unused_count + heap->replay.count != heap->node_count
+        || !memopt_i_check_replay(heap)) return MEMOPT_ERR_CORRUPT;
+    return MEMOPT_OK;
 }
 #endif /* MEMOPT_I_IMPLEMENTED */
 #endif /* MEMOPT_IMPLEMENTATION */

@@ -1,0 +1,118 @@
+# memopt: one header. Nothing has to be built to use it; this file builds the examples, tests and benches into build/.
+# GNU make 4. Honours CC (may have arguments: CC="ccache gcc"), CXX, CFLAGS, LDFLAGS, PREFIX, DESTDIR, JOBS.
+ifeq ($(origin CC),default)
+CC := cc
+endif
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
+CFLAGS  ?=
+LDFLAGS ?=
+PREFIX  ?= /usr/local
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
+WERROR  ?= -Werror
+BENCH   ?=
+FUZZ_SECONDS ?= 60
+BUILD   := build
+LDLIBS  := -lm
+
+WARN_C := -Wstrict-prototypes -Wmissing-prototypes
+WARN := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef \
+        -Wdouble-promotion -Wwrite-strings -Wpointer-arith
+
+VERSION_NUMBER = $(shell sed -n 's/^\#define MEMOPT_VERSION \([0-9]*\).*/\1/p' memopt.h)
+VERSION = $(shell expr $(VERSION_NUMBER) / 10000).$(shell expr $(VERSION_NUMBER) / 100 % 100).$(shell expr $(VERSION_NUMBER) % 100)
+
+TESTS    := $(filter-out test_combined,$(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
+TOOLS    := $(patsubst tests/%.c,%,$(wildcard tests/*_tool.c))
+BENCHES  := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
+
+export CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
+
+.DELETE_ON_ERROR:
+.PHONY: help all demo examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json deps install uninstall clean FORCE
+
+help: ## list the targets (this)
+	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
+	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
+
+all: $(patsubst %,$(BUILD)/%,$(EXAMPLES) $(TOOLS) $(TESTS) $(BENCHES)) ## build every example, tool, test and bench into build/
+
+demo: $(BUILD)/quickstart ## train a small network in an arena and show who held which bytes
+	@$(BUILD)/quickstart
+
+test: $(BUILD)/flags ## run the tests; what this machine cannot run is skipped, with the reason
+	@sh tests/suite.sh test > $(BUILD)/test.table
+	@LIMIT=300 sh tests/run.sh $(BUILD)/log/test < $(BUILD)/test.table
+
+test-ci: $(BUILD)/flags ## the part of the matrix that fits into 12 minutes on two cores
+	@sh tests/suite.sh ci > $(BUILD)/test-ci.table
+	@LIMIT=600 sh tests/run.sh $(BUILD)/log/test-ci < $(BUILD)/test-ci.table
+
+test-all: $(BUILD)/flags ## the whole matrix: compilers, standards, processors, sanitizers, analysers, fuzzers
+	@sh tests/suite.sh all > $(BUILD)/test-all.table
+	@LIMIT=7200 sh tests/run.sh $(BUILD)/log/test-all < $(BUILD)/test-all.table
+
+examples: $(patsubst %,$(BUILD)/%,$(EXAMPLES)) ## build the examples
+
+layers symbols macros: ## one check of `make test` by itself: who uses whom; what is exported; which macros stay
+	@sh tests/check.sh $@
+
+fuzz: ## let every fuzzer search for FUZZ_SECONDS (default 60), with clang's libFuzzer
+	@for fuzzer in $(FUZZERS); do echo "$$fuzzer"; sh tests/check.sh fuzz $$fuzzer $(FUZZ_SECONDS) || exit 1; done
+
+coverage: ## line and branch coverage of memopt.h, with a page in build/coverage/index.html
+	@python3 tests/coverage.py
+
+bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) ## measure every section against the machine's own limits (BENCH=--json for scripts)
+	@for bench in $(BENCHES); do $(BUILD)/$$bench $(BENCH) || exit 1; done
+	@sh tests/bench/bench_include.sh $(BENCH)
+
+bench-json: ## the same, one JSON object a line
+	@$(MAKE) -s bench BENCH=--json
+
+deps: ## install the Debian packages that the matrix can use (as root or with sudo)
+	@sh tests/deps.sh
+
+install: ## install memopt.h and memopt.pc under PREFIX (default /usr/local), below DESTDIR
+	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig"
+	install -m 644 memopt.h "$(DESTDIR)$(PREFIX)/include/memopt.h"
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: memopt' \
+	  'Description: train the same network in less memory (one header)' 'Version: $(VERSION)' \
+	  'Cflags: -I$${includedir}' 'Libs: -lm' > "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
+	chmod 644 "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
+
+uninstall: ## remove them
+	rm -f "$(DESTDIR)$(PREFIX)/include/memopt.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
+
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+# Whatever changes the result of a build is written here, and everything depends on it.
+export BUILD_FLAGS := $(CC) | $(CFLAGS) | $(LDFLAGS) | $(WERROR)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(BUILD)
+	@printf '%s\n' "$$BUILD_FLAGS" | cmp -s - $@ || printf '%s\n' "$$BUILD_FLAGS" > $@
+
+COMMON := memopt.h Makefile $(BUILD)/flags
+# Every program is one source file. The tests as C99, with errors for warnings, and with MEMOPT_STATIC, because the
+# compiler then skips what a section's test does not use; examples, tools and benches as a user would compile them.
+$(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
+	$(CC) -std=c99 -O1 -g -DMEMOPT_STATIC $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+$(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
+	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+$(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(COMMON)
+	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+$(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
+	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+# The same tests once more for `make test`: under sanitizers, with the pool, and by the compiler's own standard.
+$(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread \
+	  $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

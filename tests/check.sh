@@ -1,0 +1,225 @@
+#!/bin/sh
+# check.sh ACTION ARGUMENT... - one check of the tables in suite.sh; run from the root of the project.
+# Exit status 0: passed. 77: cannot be done here, the last line says why and what installs it. Else: failed.
+set -u
+CC=${CC:-cc} CXX=${CXX:-c++} MAKE=${MAKE:-make} WARN=${WARN:-} WARN_C=${WARN_C:-} WERROR=${WERROR-}
+work=$(mktemp -d "${TMPDIR:-/tmp}/memopt.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+
+skip() { echo "$*"; exit 77; }
+fail() { echo "$*"; exit 1; }
+need() { command -v "${1%% *}" >/dev/null 2>&1 || skip "no ${1%% *} here: make deps"; }
+printf 'int main(void) { return 0; }\n' >"$work/empty.c"
+printf 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { return d && n ? 0 : 0; }\n' >"$work/entry.c"
+printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt.h"\n' >"$work/impl.c"
+printf '#define MEMOPT_STATIC\n#define MEMOPT_IMPLEMENTATION\n#include "memopt.h"\n' >"$work/static.c"
+
+# can "compiler" "flags" ["runner"]: builds and runs an empty program, or skips
+can() {
+    need "$1"
+    # shellcheck disable=SC2086
+    $1 $2 "$work/empty.c" -o "$work/empty.exe" 2>"$work/why" ||
+        skip "'$1 $2' does not work here ($(grep -m 1 -i -E 'error|cannot|unrecog' "$work/why" | cut -c 1-120)): make deps"
+    [ -z "${3:-}" ] || need "$3"
+    ${3:-} "$work/empty.exe" >/dev/null 2>"$work/why" || skip "'$1 $2' makes programs that do not run here: make deps"
+}
+
+# A language by what the compiler is called with: warnings that only C knows are left out for C++.
+warnings_for() { case "$1 $2" in *++*) echo "$WARN $WERROR" ;; *) echo "$WARN $WARN_C $WERROR" ;; esac; }
+
+# ---- the tests in one program, one configuration of the matrix ----
+combined() { # compiler flags [runner]
+    case $1 in *++*) language="-x c++" ;; *) language= ;; esac
+    can "$1" "$language $2" "${3:-}"
+    # shellcheck disable=SC2046,SC2086
+    $1 $language $2 $(warnings_for "$1" "$2") -I. -Itests tests/test_combined.c -o "$work/test.exe" -lm || fail "does not compile"
+    ${3:-} "$work/test.exe"
+}
+windows() { # a runner: a Windows program under wine, its line ends as ours
+    WINEDEBUG=-all WINEPREFIX="$PWD/build/wine" /usr/lib/wine/wine64 "$@" >"$work/windows.out"; status=$?
+    tr -d '\r' <"$work/windows.out"
+    return $status
+}
+analysed() { # compiler flags: the implementation with a compiler that looks harder; nothing is linked or run
+    can "$1" "$2"
+    printf '#include <stdlib.h>\nvoid f(void *p);\nvoid f(void *p) { free(p); free(p); }\n' >"$work/planted.c"
+    # shellcheck disable=SC2086
+    $1 $2 -Werror -c "$work/planted.c" -o "$work/planted.o" 2>/dev/null && fail "misses a planted bug"
+    # shellcheck disable=SC2046,SC2086
+    $1 $2 $(warnings_for "$1" "$2") -I. -c "$work/impl.c" -o "$work/impl.o"
+}
+everything() { # compiler flags: every example, tool and bench compiles without a warning
+    can "$1" "$2"
+    for source in examples/*.c tests/*_tool.c tests/bench/bench_*.c; do
+        [ -f "$source" ] || continue
+        # shellcheck disable=SC2046,SC2086
+        $1 $2 $(warnings_for "$1" "$2") -I. -c "$source" -o "$work/x.o" || fail "$source does not compile"
+    done
+}
+
+# ---- `make test` ----
+sanitized() { # test
+    can "$CC" "-fsanitize=address,undefined"
+    $MAKE -s "build/sanitized/$1" && "build/sanitized/$1"
+}
+threads() { # test: with the pool, under the thread sanitizer where it works
+    can "$CC" "-pthread"
+    sanitizer=-fsanitize=thread run=
+    # Old sanitizers cannot live with the address layout of new kernels; setarch -R gives them the one they know.
+    # shellcheck disable=SC2086
+    if ! $CC $sanitizer "$work/empty.c" -o "$work/x" 2>/dev/null; then sanitizer=
+    elif "$work/x" 2>/dev/null; then :
+    elif setarch -R "$work/x" 2>/dev/null; then run="setarch -R"
+    else sanitizer=
+    fi
+    [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
+    # shellcheck disable=SC2046,SC2086
+    $CC -O1 -g $sanitizer -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
+    $run "$work/test"
+}
+example() { # name
+    $MAKE -s "build/$1" && "build/$1"
+}
+plan_tool() {
+    $MAKE -s build/plan_tool || exit 1
+    # b lives with a and with c, which never meet: the peak is the larger of (a + b) and (b + c).
+    printf 'id,lower,upper,size\na,0,10,4096\nb,5,20,1024\nc,10,20,2048\n' >"$work/in.csv"
+    build/plan_tool "$work/in.csv" --ms 100 --out "$work/out.csv" >"$work/said" || fail "exit status"
+    cat "$work/said" "$work/out.csv"
+    for want in '"buffers": *3' '"lower_bound": *5120' '"peak": *5120' '"valid": *true'; do
+        grep -q "$want" "$work/said" || fail "not printed: $want"
+    done
+    [ "$(head -n 1 "$work/out.csv")" = id,lower,upper,size,offset ] || fail "the first line of --out"
+    [ "$(wc -l <"$work/out.csv")" = 4 ] || fail "the number of lines of --out"
+    printf 'id,lower,upper,size\na,0,ten,4096\n' >"$work/bad.csv"
+    if build/plan_tool "$work/bad.csv" --ms 100; then fail "accepted a number that is none"; fi
+}
+bench() { # name: it starts and prints rows; the figures are for `make bench`
+    need timeout
+    $MAKE -s "build/$1" || exit 1
+    timeout 3 "build/$1" --json >"$work/rows"; status=$?
+    cat "$work/rows"
+    [ $status = 0 ] || [ $status = 124 ] || fail "exit status $status"
+    grep -v '^{"name": ".*", "threads": .*, "value": .*, "of_limit": .*}$' "$work/rows" && fail "not a row"
+    [ $status = 124 ] || [ -s "$work/rows" ] || fail "no rows"
+}
+combined_is_complete() {
+    for test in $TESTS; do
+        grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"
+        grep -q -E " $test(_section)?\(\)" tests/test_combined.c || fail "tests/test_combined.c does not run $test()"
+    done
+}
+
+# ---- the header as a neighbour ----
+symbols() { # nothing exported but memopt_*; no writable data; neither printing nor ending the program
+    can "$CC" "-O2 -fno-pic -no-pie"; need nm; need size
+    # Not position-independent: in such code even a constant table of pointers must be written to once, by the loader.
+    for source in impl static; do $CC -O2 -fno-pic -I. -c "$work/$source.c" -o "$work/$source.o" || exit 1; done
+    nm -g "$work/impl.o" | sed -n 's/^.* [A-TV-Za-z] _*//p' | grep -v '^memopt_' && fail "exported, and not memopt_*"
+    nm -g "$work/impl.o" | grep -q ' T _*memopt_status_text' || fail "the check itself sees no symbols"
+    nm -g "$work/static.o" | grep ' [A-TV-Z] ' && fail "exported in spite of MEMOPT_STATIC"
+    nm "$work/impl.o" | grep -i ' [bdgs] ' && fail "writable data"
+    size "$work/impl.o" | awk 'NR == 2 && $2 + $3 != 0 { print "writable data: " $2 + $3 " bytes"; exit 1 }' || exit 1
+    nm -u "$work/impl.o" | grep -w -E 'abort|_?exit|_Exit|raise|v?f?printf|puts|fputs|putchar|perror|std(out|err)|__assert_fail' &&
+        fail "prints or ends the program"
+    return 0
+}
+macros() { # the implementation leaves no macro behind but MEMOPT_* and those of the system headers it includes
+    can "$CC" ""
+    printf '\n' >"$work/nothing.c"
+    $CC -I. -E -dM "$work/nothing.c" 2>/dev/null | grep -q '#define __STDC__' || skip "$CC does not list macros (-dM)"
+    $CC -I. -E -dI "$work/impl.c" | awk '
+        /^# [0-9]+ "/ { inside = $3 ~ /memopt\.h"$/ }
+        inside && /^#include *</ { print $1, $2 }' >"$work/system.c"
+    grep -q '<stddef.h>' "$work/system.c" || fail "the check itself sees no #include"
+    for source in impl system; do
+        $CC -I. -E -dM "$work/$source.c" | awk '{ sub(/\(.*/, "", $2); print $2 }' | sort -u >"$work/$source.macros"
+    done
+    grep -q '^MEMOPT_VERSION$' "$work/impl.macros" || fail "the check itself sees no macros"
+    comm -23 "$work/impl.macros" "$work/system.macros" | grep -v '^MEMOPT_' && fail "macros left behind"
+    return 0
+}
+late_static() { # MEMOPT_STATIC defined after the first include would give two kinds of linkage: refused, in words
+    printf '#include "memopt.h"\n#define MEMOPT_STATIC\n#define MEMOPT_IMPLEMENTATION\n#include "memopt.h"\n' >"$work/late.c"
+    $CC -I. -c "$work/late.c" -o "$work/late.o" >"$work/said" 2>&1 && fail "was accepted"
+    grep 'define it before the first #include' "$work/said" || fail "was refused with other words: $(cat "$work/said")"
+}
+two_copies() { # two private copies and a public one in one program
+    # shellcheck disable=SC2046
+    $CC $(warnings_for "$CC" "") -I. tests/two.c tests/two_a.c tests/two_b.c -o "$work/two" -lm && "$work/two"
+}
+declarations() { # compiler standard language
+    can "$1" "-std=$2 -x $3"
+    # shellcheck disable=SC2046
+    $1 -x "$3" -std="$2" $(warnings_for "$1" "") -I. -c tests/decl.c -o "$work/decl.o"
+}
+cplusplus() { # the implementation in C++
+    can "$CXX" "-std=$1 -x c++"
+    # shellcheck disable=SC2086
+    $CXX -x c++ -std="$1" $WARN $WERROR -I. -c "$work/impl.c" -o "$work/impl.o"
+}
+readme() { # its code stands in examples that are compiled and run
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/check_readme.py README.md examples/*.c
+}
+layers() {
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/check_layers.py --selftest && python3 tests/check_layers.py --prefix 'memopt|MEMOPT' memopt.h
+}
+
+# ---- tools of the matrix ----
+memcheck() {
+    need valgrind
+    $CC -O1 -g -I. tests/test_combined.c -o "$work/test" -lm || fail "does not compile"
+    valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=all --errors-for-leak-kinds=all "$work/test"
+}
+# The analysers get the header itself as their main file, because they look at included files less. Each must first
+# find a bug that was planted: a tool that reads its settings wrongly finds nothing, and would pass.
+tidy() { # macros
+    need clang-tidy
+    printf 'int f(int *p);\nint f(int *p) { if (p) return 1; return *p; }\n' >"$work/planted.c"
+    clang-tidy --config-file=.clang-tidy --quiet "$work/planted.c" -- 2>/dev/null | grep -q NullDereference || fail "misses a planted bug"
+    # shellcheck disable=SC2086
+    clang-tidy --config-file=.clang-tidy --quiet --warnings-as-errors='*' memopt.h -- -x c -std=c99 -DMEMOPT_IMPLEMENTATION $1
+}
+check_cpp() { # macros
+    need cppcheck
+    printf 'int f(void);\nint f(void) { int a[2]; a[0] = 1; return a[2]; }\n' >"$work/planted.c"
+    cppcheck --quiet --error-exitcode=1 "$work/planted.c" 2>/dev/null && fail "misses a planted bug"
+    # Off: pointerSize, which takes the pointer that is stored below a block for a mistake; two that judge style.
+    # shellcheck disable=SC2086
+    cppcheck --quiet --error-exitcode=1 --language=c --std=c99 --enable=warning,portability --suppress=missingIncludeSystem \
+        --suppress=pointerSize --suppress=arrayIndexThenCheck --suppress=duplicateAssignExpression \
+        -D__GNUC__ -D__unix__ -D__linux__ -DMEMOPT_IMPLEMENTATION $1 memopt.h
+}
+cuda() {
+    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+    [ -x "$nvcc" ] || skip "no nvcc here: install the CUDA Toolkit"
+    cp "$work/impl.c" "$work/impl.cu"
+    "$nvcc" -I. -Xcompiler -Wall,-Wextra,-Werror -c "$work/impl.cu" -o "$work/impl.o"
+}
+fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs
+    $CC -g -O1 -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"
+}
+fuzz() { # entry seconds
+    need clang
+    clang -fsanitize=fuzzer "$work/entry.c" -o "$work/entry" 2>/dev/null || skip "no libFuzzer here: make deps"
+    clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. "tests/fuzz/$1.c" -o "$work/fuzz" -lm ||
+        fail "does not compile"
+    mkdir "$work/corpus"
+    "$work/fuzz" -max_total_time="$2" -max_len=4096 -timeout=25 -artifact_prefix="$work/" "$work/corpus" >"$work/said" 2>&1 && {
+        tail -n 1 "$work/said"; return 0; }
+    tail -n 60 "$work/said"
+    for input in "$work"/crash-* "$work"/timeout-* "$work"/leak-* "$work"/oom-*; do
+        [ ! -f "$input" ] || { echo "$input:"; od -A x -t x1z "$input"; }
+    done
+    return 1
+}
+measured() { # lines branches: the coverage is at least this many percent
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    need gcc; need gcov
+    python3 tests/coverage.py --build "$work" --lines "$1" --branches "$2"
+}
+
+"$@"

@@ -1,0 +1,126 @@
+#!/bin/sh
+# suite.sh test|ci|all - print the table of checks for run.sh: `name | command` a line.
+# test: what `make test` runs, with CC and CXX. ci: a part of the matrix. all: the whole of it.
+set -u
+check="sh tests/check.sh"
+header_checks() {
+    row "layers: a section uses only what it declares" "$check layers"
+    row "README.md: every block of code is from an example" "$check readme"
+    row "symbols: memopt_ only, no writable data, no output" "$check symbols"
+    row "macros: MEMOPT_ only" "$check macros"
+    row "MEMOPT_STATIC too late is refused" "$check late_static"
+    row "three copies in one program" "$check two_copies"
+    row "declarations as C89" "$check declarations '$CC' c89 c"
+    row "declarations as C++98" "$check declarations '$CXX' c++98 c++"
+    row "declarations as C++11" "$check declarations '$CXX' c++11 c++"
+}
+
+# What takes longest comes first, so that it does not stand alone at the end.
+tests() {
+    for test in $TESTS; do row "$test, address and undefined behaviour sanitizer" "$check sanitized $test"; done
+    for test in $TESTS; do
+        row "$test" "$MAKE -s build/$test && build/$test"
+        if grep -q memopt_pool_create "tests/$test.c"; then row "$test, threads" "$check threads $test"; fi
+    done
+    row "test_combined has every test" "$check combined_is_complete"
+    row "implementation as C++11" "$check cplusplus c++11"
+    header_checks
+    for bench in $BENCHES; do row "$bench starts" "$check bench $bench"; done
+    for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
+    for example in $EXAMPLES; do row "example $example" "$check example $example"; done
+    for tool in $TOOLS; do row "$tool" "$check $tool"; done
+}
+
+# A row of the matrix: all tests in one program.
+configuration() { # name, compiler, flags, [runner]
+    row "$1" "$check combined '$2' '$3' '${4:-}'"
+}
+matrix() { # prints the rows of ci; of all, when that is wanted
+    tier=all # what takes longest comes first
+    configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
+    configuration "long random tests, clang, address and undefined" clang "$address_clang -DTEST_LONG"
+    row "valgrind" "CC=gcc $check memcheck"
+    tier=ci
+    configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
+    configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
+    configuration "gcc, address and undefined" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
+    configuration "clang, address and undefined, threads" clang "$address_clang -DMEMOPT_PTHREADS -pthread"
+    configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
+    for test in $(grep -l memopt_pool_create tests/test_*.c); do
+        test=$(basename "$test" .c)
+        for cc in gcc clang; do row "$cc, thread, $test" "CC=$cc $check threads $test"; done
+    done
+    for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
+    row "coverage: 97% of lines, 90% of branches" "$check measured 97 90"
+    row "gcc -fanalyzer" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_PTHREADS -pthread'"
+    tier=all
+    row "gcc -fanalyzer, MEMOPT_DEBUG 3" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_DEBUG=3'"
+    row "clang-tidy, MEMOPT_DEBUG 0" "$check tidy -DMEMOPT_DEBUG=0"
+    row "cppcheck, MEMOPT_DEBUG 0" "$check check_cpp -DMEMOPT_DEBUG=0"
+    tier=ci
+    row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
+    row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
+    row "nvcc" "$check cuda"
+    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static" windows
+    configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O2"
+    for cc in gcc clang; do row "$cc, examples, tools and benches without warnings" "$check everything $cc -O2"; done
+
+    # Every compiler, standard and level of optimisation; in ci each of them at least once.
+    for cc in gcc clang; do
+        for standard in c99 c11 c17; do
+            for level in 0 2 3; do
+                tier=all
+                case "$cc $standard $level" in "gcc c99 0" | "gcc c11 2" | "gcc c17 3" | "clang c99 3" | "clang c11 0" | "clang c17 2") tier=ci ;; esac
+                configuration "$cc $standard -O$level" $cc "-std=$standard -O$level"
+            done
+        done
+    done
+    for cc in g++ clang++; do
+        for standard in c++11 c++17 c++20; do
+            for level in 0 2 3; do
+                tier=all
+                case "$cc $standard $level" in "g++ c++11 2" | "g++ c++20 0" | "clang++ c++17 2" | "clang++ c++20 3") tier=ci ;; esac
+                configuration "$cc $standard -O$level" $cc "-std=$standard -O$level"
+            done
+        done
+    done
+    for cc in gcc clang; do
+        [ $cc = gcc ] && tier=ci || tier=all
+        configuration "$cc -ffast-math" $cc "-O3 -ffast-math"
+        for level in 0 1 3; do configuration "$cc MEMOPT_DEBUG $level" $cc "-O1 -DMEMOPT_DEBUG=$level"; done
+        configuration "$cc MEMOPT_STATIC" $cc "-O1 -DMEMOPT_STATIC"
+    done
+    tier=ci
+    configuration "gcc OpenMP and MEMOPT_PTHREADS" gcc "-std=c99 -O2 -fopenmp -DMEMOPT_PTHREADS -pthread"
+    configuration "clang OpenMP and MEMOPT_PTHREADS" clang "-O2 -fopenmp -DMEMOPT_PTHREADS -pthread"
+    configuration "g++, 32 bit, threads" g++ "-m32 $multilib -std=c++17 -O1 -DMEMOPT_PTHREADS -pthread"
+    tier=all
+    configuration "gcc, char unsigned, enums short" gcc "-O2 -funsigned-char -fshort-enums"
+    configuration "clang, 32 bit" clang "-m32 $multilib -O2"
+    configuration "g++ MEMOPT_STATIC" g++ "-O1 -DMEMOPT_STATIC"
+    configuration "s390x, MEMOPT_DEBUG 3, threads" s390x-linux-gnu-gcc "-O1 -static -DMEMOPT_DEBUG=3 -DMEMOPT_PTHREADS -pthread" qemu-s390x
+    configuration "aarch64 MEMOPT_DEBUG 3, threads" aarch64-linux-gnu-gcc "-O1 -static -DMEMOPT_DEBUG=3 -DMEMOPT_PTHREADS -pthread" qemu-aarch64
+
+    tier=ci
+    CC=clang CXX=clang++
+    for standard in c++98 c++11 c++17 c++20; do row "clang++ declarations as $standard" "$check declarations clang++ $standard c++"; done
+    for standard in c89 c99 c17; do row "clang declarations as $standard" "$check declarations clang $standard c"; done
+    row "clang symbols" "CC=clang $check symbols"
+    row "clang macros" "CC=clang $check macros"
+    row "clang three copies in one program" "CC=clang $check two_copies"
+}
+
+case $1 in
+test)
+    row() { printf '%s | %s\n' "$1" "$2"; }
+    tests ;;
+ci | all)
+    wanted=$1
+    row() { if [ "$wanted" = all ] || [ "$tier" = ci ]; then printf '%s | %s\n' "$1" "$2"; fi; }
+    [ "$wanted" = all ] && fuzz_seconds=120 || fuzz_seconds=10
+    # gcc-multilib would give -m32 the path of asm/errno.h; it cannot be installed beside the cross compilers.
+    multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"
+    address_clang="-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    matrix ;;
+*) echo "suite.sh test|ci|all" >&2; exit 1 ;;
+esac

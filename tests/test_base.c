@@ -1,0 +1,96 @@
+/* test_base.c - sums and products that may not fit, rounding, bits. Expected values from their definitions:
+   a + b fits when b <= SIZE_MAX - a, a * b when b <= SIZE_MAX / a, and a number is rounded by division. */
+#include "test.h"
+
+#define BASE_BITS ((unsigned)sizeof(size_t) * 8)
+enum { BASE_MOST = 1024 };
+static size_t base_planted[BASE_MOST];
+static size_t base_plant(void) { /* around every power of two, around the root of SIZE_MAX, and at both ends */
+    size_t n = 0, d; unsigned k;
+    for (k = 0; k < BASE_BITS; ++k)
+        for (d = 0; d < 5; ++d) base_planted[n++] = ((size_t)1 << k) + d - 2;
+    for (d = 0; d < 9; ++d) {
+        base_planted[n++] = SIZE_MAX - d;
+        base_planted[n++] = SIZE_MAX / 3 + d - 4;
+        base_planted[n++] = SIZE_MAX / 10 + d - 4;
+    }
+    return n;
+}
+static void base_add_and_mul(void) {
+    const size_t n = base_plant(); size_t i, k;
+    for (i = 0; i < n; ++i)
+        for (k = 0; k < n; ++k) {
+            const size_t a = base_planted[i], b = base_planted[k]; size_t sum = 1, product = 1;
+            const int sum_fits = b <= SIZE_MAX - a, product_fits = a == 0 || b <= SIZE_MAX / a;
+            CHECK_AT(memopt_i_add(a, b, &sum) == !sum_fits, i * n + k);
+            if (sum_fits) CHECK_AT(sum >= a && sum - a == b, i * n + k);
+            CHECK_AT(memopt_i_mul(a, b, &product) == !product_fits, i * n + k);
+            if (product_fits) CHECK_AT(a == 0 ? product == 0 : product / a == b && product % a == 0, i * n + k);
+        }
+}
+static void base_random_products(void) { /* factors whose product lies near SIZE_MAX, where a wrong test for overflow is wrong */
+    uint64_t seed = 1; int i;
+    for (i = 0; i < 200000; ++i) {
+        const size_t a = (size_t)(test_random(&seed) >> test_below(&seed, 64)) | 1;
+        const size_t b = SIZE_MAX / a + test_below(&seed, 3) - 1; size_t product = 1;
+        const int fits = b <= SIZE_MAX / a;
+        CHECK_AT(memopt_i_mul(a, b, &product) == !fits && memopt_i_mul(b, a, &product) == !fits, i);
+        if (fits) CHECK_AT(product / a == b && product % a == 0, i);
+    }
+}
+static void base_align(void) {
+    const size_t n = base_plant(); size_t i, x; unsigned k;
+    for (k = 0; k < BASE_BITS; ++k) {
+        const size_t align = (size_t)1 << k, most = SIZE_MAX / align * align; /* the largest multiple there is */
+        for (i = 0; i < n + 300; ++i) {
+            size_t up = 1;
+            x = i < n ? base_planted[i] : i - n;
+            CHECK_AT(memopt_i_align_down(x, align) == x / align * align, i);
+            if (x > most) { CHECK_AT(memopt_i_align_up(x, align, &up) == 1, i); continue; }
+            CHECK_AT(memopt_i_align_up(x, align, &up) == 0, i);
+            CHECK_AT(up == (x / align + (x % align != 0)) * align, i);
+        }
+    }
+}
+static void base_power_of_two(void) {
+    size_t x, i; unsigned k; const size_t n = base_plant();
+    for (x = 0; x < 70000; ++x) { /* by counting divisions */
+        size_t y = x;
+        while (y && y % 2 == 0) y /= 2;
+        CHECK_AT(memopt_i_power_of_two(x) == (y == 1), x);
+    }
+    for (i = 0; i < n; ++i) {
+        int is = 0;
+        for (k = 0; k < BASE_BITS; ++k) is |= base_planted[i] == (size_t)1 << k;
+        CHECK_AT(memopt_i_power_of_two(base_planted[i]) == is, i);
+    }
+}
+static void base_min_max(void) {
+    CHECK(memopt_i_min(2, 3) == 2 && memopt_i_min(3, 2) == 2 && memopt_i_min(5, 5) == 5);
+    CHECK(memopt_i_max(2, 3) == 3 && memopt_i_max(3, 2) == 3 && memopt_i_max(5, 5) == 5);
+    CHECK(memopt_i_min(SIZE_MAX, 0) == 0 && memopt_i_max(0, SIZE_MAX) == SIZE_MAX);
+    CHECK(memopt_i_min(SIZE_MAX, SIZE_MAX / 2) == SIZE_MAX / 2 && memopt_i_max(SIZE_MAX, 1) == SIZE_MAX);
+}
+static void base_bits(void) {
+    uint64_t seed = 2; unsigned high, low; int i;
+    for (high = 0; high < 64; ++high)
+        for (low = 0; low <= high; ++low)
+            for (i = 0; i < 8; ++i) { /* both ends set, what lies between random, all clear or all set */
+                const uint64_t between = high - low < 2 ? 0 : (UINT64_C(1) << high) - (UINT64_C(2) << low);
+                const uint64_t fill = i == 0 ? 0 : i == 1 ? between : test_random(&seed) & between;
+                const uint64_t x = fill | UINT64_C(1) << high | UINT64_C(1) << low;
+                CHECK_AT(memopt_i_high_bit(x) == high, high);
+                CHECK_AT(memopt_i_low_bit(x) == low, low);
+            }
+}
+static void test_base(void) {
+    RUN(base_add_and_mul);
+    RUN(base_random_products);
+    RUN(base_align);
+    RUN(base_power_of_two);
+    RUN(base_min_max);
+    RUN(base_bits);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_base(); return test_totals(); }
+#endif

@@ -1,0 +1,24 @@
+/* Every section's tests in one program: what the matrix compiles once per configuration. */
+#define TEST_COMBINED
+#include "test_config.c"
+#include "test_status.c"
+#include "test_host.c"
+#include "test_base.c"
+#include "test_ledger.c"
+#include "test_source.c"
+#include "test_arena.c"
+#include "test_heap.c"
+#include "test_plan.c"
+
+int main(void) {
+    test_config();
+    test_status();
+    test_host_section(); /* test_host() makes the host that fails on demand */
+    test_base();
+    test_ledger();
+    test_source();
+    test_arena();
+    test_heap();
+    test_plan();
+    return test_totals();
+}

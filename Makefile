@@ -26,6 +26,8 @@ VERSION = $(shell expr $(VERSION_NUMBER) / 10000).$(shell expr $(VERSION_NUMBER)
 TESTS    := $(filter-out test_combined,$(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 TOOLS    := $(patsubst tests/%.c,%,$(wildcard tests/*_tool.c))
 BENCHES  := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+PEERS    := $(patsubst tests/bench/peer_%.c,$(BUILD)/peer_%,$(wildcard tests/bench/peer_*.c)) \
+            $(if $(wildcard tests/bench/peer_malloc.c),$(BUILD)/peer_mimalloc)
 FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 
@@ -38,7 +40,7 @@ help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
-all: $(patsubst %,$(BUILD)/%,$(EXAMPLES) $(TOOLS) $(TESTS) $(BENCHES)) ## build every example, tool, test and bench into build/
+all: $(patsubst %,$(BUILD)/%,$(EXAMPLES) $(TOOLS) $(TESTS) $(BENCHES)) $(PEERS) ## build every example, tool, test and bench into build/
 
 demo: $(BUILD)/quickstart ## train a small network in an arena and show who held which bytes
 	@$(BUILD)/quickstart
@@ -66,7 +68,7 @@ fuzz: ## let every fuzzer search for FUZZ_SECONDS (default 60), with clang's lib
 coverage: ## line and branch coverage of memopt.h, with a page in build/coverage/index.html
 	@python3 tests/coverage.py
 
-bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) ## measure every section against the machine's own limits (BENCH=--json for scripts)
+bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) $(PEERS) ## measure every section against the machine's own limits (BENCH=--json for scripts)
 	@for bench in $(BENCHES); do $(BUILD)/$$bench $(BENCH) || exit 1; done
 	@sh tests/bench/bench_include.sh $(BENCH)
 
@@ -106,6 +108,14 @@ $(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(COMMON)
+	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+# What a bench compares with: a program of its own, beside it. One more is the same on another allocator.
+$(BUILD)/peer_mimalloc: tests/bench/peer_malloc.c $(wildcard tests/bench/*.h) $(COMMON)
+	@$(CC) -O2 -I. $(CFLAGS) $< -o $@ $(LDFLAGS) -lmimalloc $(LDLIBS) 2>/dev/null || \
+	  echo "no mimalloc here, so it is not compared with: make deps"
+
+$(BUILD)/peer_%: tests/bench/peer_%.c $(wildcard tests/bench/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)

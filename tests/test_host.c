@@ -369,7 +369,7 @@ static int host_together(const memopt_threads *t) {
     host_meeting m; uint64_t begin = 0, end = 0;
 #  if defined(MEMOPT_I_POOL)
     pthread_mutex_t lock;
-    (pthread_mutex_init)(&lock, NULL);
+    pthread_mutex_init(&lock, NULL);
 #  else
     int lock;
 #  endif
@@ -454,7 +454,7 @@ static void host_pool_shared(void) {
     CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
     if (!pool) return;
     for (i = 0; i < 4; ++i) { callers[i].threads = memopt_pool_threads(pool); callers[i].bad = 0; }
-    for (; started < 3; ++started) if ((pthread_create)(&ids[started], NULL, host_call, &callers[started])) break;
+    for (; started < 3; ++started) if (pthread_create(&ids[started], NULL, host_call, &callers[started])) break;
     CHECK(started == 3);
     host_call(&callers[3]);
     for (i = 0; i < started; ++i) pthread_join(ids[i], NULL);
@@ -482,10 +482,10 @@ static void host_pool_turns(void) { /* one worker, so that chunks also end in or
     CHECK(memopt_pool_create(NULL, 1, &pool) == MEMOPT_OK);
     if (!pool) return;
     t = memopt_pool_threads(pool);
-    (pthread_mutex_init)(&turn.lock, NULL);
+    pthread_mutex_init(&turn.lock, NULL);
     turn.active = turn.mixed = 0; turn.threads = &t;
     mine[0].turn = mine[1].turn = &turn; mine[0].id = 1; mine[1].id = 2;
-    refused = (pthread_create)(&id, NULL, host_turns_call, &mine[0]);
+    refused = pthread_create(&id, NULL, host_turns_call, &mine[0]);
     CHECK(!refused);
     host_turns_call(&mine[1]);
     if (!refused) pthread_join(id, NULL);

@@ -32,6 +32,6 @@ int main(int argc, char **argv) {
             bytes[k] = i % 2 ? (uint8_t)random_bits() : (uint8_t)text[random_bits() % (sizeof text - 1)];
         (void)LLVMFuzzerTestOneInput(bytes, size);
     }
-    printf("%d inputs\n", i - (argc > 1));
+    printf("%d inputs\n", argc > 1 ? argc - 1 : i);
     return 0;
 }

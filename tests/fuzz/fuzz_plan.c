@@ -1,0 +1,35 @@
+/* fuzz_plan.c - whatever the items, a plan is valid or there is a status and nothing has changed. */
+#define MEMOPT_DEBUG 3
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static size_t take(const uint8_t **data, size_t *left) { /* small numbers mostly, sometimes huge ones */
+    size_t value;
+    if (!*left) return 0;
+    --*left;
+    value = *(*data)++;
+    return value < 224 ? value % 32 : value < 240 ? SIZE_MAX >> (value - 224) : ((size_t)1 << (value - 240)) * 1000;
+}
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    memopt_plan_item items[48], before[48]; memopt_plan_options options; memopt_plan_result r; size_t count = 0; memopt_status s;
+    memset(items, 0, sizeof items); memset(&options, 0, sizeof options); memset(&r, 0, sizeof r);
+    options.work = 1 + take(&data, &size) * 16;
+    options.capacity = take(&data, &size);
+    for (; size && count < 48; ++count) {
+        memopt_plan_item *t = &items[count]; const size_t kind = take(&data, &size);
+        t->first = take(&data, &size);
+        t->last = t->first + take(&data, &size);
+        t->size = take(&data, &size);
+        if (kind & 1) t->alignment = take(&data, &size);
+        if (kind & 2) t->in_place_of = take(&data, &size);
+        if (kind & 4) { t->fixed = 1; t->offset = take(&data, &size); }
+    }
+    memcpy(before, items, sizeof items);
+    s = memopt_plan_solve(items, count, &options, NULL, &r);
+    if (s) {
+        if (memcmp(before, items, sizeof items)) abort();
+    } else if (memopt_plan_check(items, count, r.peak) || r.peak < r.lower_bound) abort();
+    return 0;
+}

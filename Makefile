@@ -99,16 +99,21 @@ $(BUILD)/flags: FORCE
 	@printf '%s\n' "$$BUILD_FLAGS" | cmp -s - $@ || printf '%s\n' "$$BUILD_FLAGS" > $@
 
 COMMON := memopt.h Makefile $(BUILD)/flags
-# Every program is one source file. The tests as C99, with errors for warnings, and with MEMOPT_STATIC, because the
-# compiler then skips what a section's test does not use; examples, tools and benches as a user would compile them.
+# Every program is one source file. The tests as C99, with errors for warnings, at MEMOPT_DEBUG 0 (the fast paths; below
+# under sanitizers at 2), and with MEMOPT_STATIC, because the compiler then skips what a section's test does not use;
+# examples, tools and benches as a user would compile them.
 $(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
-	$(CC) -std=c99 -O1 -g -DMEMOPT_STATIC $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) -std=c99 -O1 -g -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+# The pool, and OpenMP where the compiler has it.
+$(BUILD)/bench_host: CFLAGS += -DMEMOPT_PTHREADS -pthread \
+  $(shell echo 'int main(void) { return 0; }' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 
 # What a bench compares with: a program of its own, beside it. One more is the same on another allocator.
 $(BUILD)/peer_mimalloc: tests/bench/peer_malloc.c $(wildcard tests/bench/*.h) $(COMMON)

@@ -1463,7 +1463,7 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
         --l->unknown_segments;
         return;
     }
-    l->held.committed -= s->committed;
+    l->held.committed -= committed;
     *s = l->segments[--l->segment_count];
     memopt_i_ledger_event(l, MEMOPT_I_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }

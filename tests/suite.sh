@@ -95,6 +95,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "clang OpenMP and MEMOPT_PTHREADS" clang "-O2 -fopenmp -DMEMOPT_PTHREADS -pthread"
     configuration "g++, 32 bit, threads" g++ "-m32 $multilib -std=c++17 -O1 -DMEMOPT_PTHREADS -pthread"
     tier=all
+    configuration "gcc, portable bit functions" gcc "-O2 -DMEMOPT_I_PORTABLE"
     configuration "gcc, char unsigned, enums short" gcc "-O2 -funsigned-char -fshort-enums"
     configuration "clang, 32 bit" clang "-m32 $multilib -O2"
     configuration "g++ MEMOPT_STATIC" g++ "-O1 -DMEMOPT_STATIC"

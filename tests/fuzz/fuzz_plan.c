@@ -15,7 +15,7 @@ static size_t take(const uint8_t **data, size_t *left) { /* small numbers mostly
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memopt_plan_item items[48], before[48]; memopt_plan_options options; memopt_plan_result r; size_t count = 0; memopt_status s;
     memset(items, 0, sizeof items); memset(&options, 0, sizeof options); memset(&r, 0, sizeof r);
-    options.work = 1 + take(&data, &size) * 16;
+    options.work = 1 + take(&data, &size) % 256 * 16;
     options.capacity = take(&data, &size);
     for (; size && count < 48; ++count) {
         memopt_plan_item *t = &items[count]; const size_t kind = take(&data, &size);

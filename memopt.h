@@ -2828,9 +2828,11 @@ typedef struct memopt_i_plan {
     size_t *best;           /* the offset of each item in the best plan so far */
     size_t box_count, section_count;
     size_t peak;            /* of the best plan so far; SIZE_MAX + have_plan 0 before the first */
-    size_t bound, goal;     /* goal: stop at a peak of this or less */
+    size_t bound;           /* the largest sum of sizes alive at one moment */
+    size_t proven, goal;    /* no plan is smaller; stop at a peak of this or less */
     uint64_t started, time_ns;
     int have_plan, timed, late;
+    int exact;              /* no pair could share: boxes are items, and what the search proves holds */
 } memopt_i_plan;
 
 /* -- items and sections -- */
@@ -3148,52 +3150,62 @@ static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
 
 /* -- the search -- */
 
-typedef struct memopt_i_slab { /* a box of the search */
-    size_t size, alignment;
-    size_t floor;         /* the first offset above the placed boxes below it */
-    size_t low;           /* it lies at this offset or above; above its floor it floats: it must rest on an unplaced box */
-    uint32_t start, end, box;
-    uint32_t liking, noise; /* liking: size in 20 bits; noise: 256 to 511 */
-    int fixed, placed;
-} memopt_i_slab;
-typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part; /* unplaced boxes that share no section with others */
-typedef struct memopt_i_level { /* one decision: which box of a part lies lowest */
-    uint32_t begin, end, owner; /* the part, and the level whose box split it off */
-    uint32_t chosen, at;        /* the box, and where it stood in `line` */
-    uint32_t part_count;
-    size_t trail_count;
-} memopt_i_level;
-typedef struct memopt_i_change { uint32_t slab; size_t floor, low; } memopt_i_change;
-typedef struct memopt_i_search {
-    memopt_i_plan *p;
-    memopt_i_slab *slabs;   /* by start */
-    uint32_t *line;         /* slabs in the order of their start, part by part; the placed one of a level in front of its part */
-    uint32_t *ranked;       /* all slabs from high to low, roughly: sorted where it matters */
-    uint32_t *slots;        /* places in it */
-    size_t *sum;            /* [section]: see memopt_i_search_bound */
-    uint32_t *weight;       /* [section]: how often it proved a dead end */
-    memopt_i_level *levels;
-    memopt_i_part *parts;   /* still to be solved below the current level */
-    memopt_i_change *trail; /* what to restore */
-    size_t count, trail_count, trail_room, capacity, unit;
-    uint32_t depth, part_count;
-    uint32_t from, to;      /* sections in which something changed since the last bound */
-    uint64_t work, work_limit, random;
-    int taste, stopped;
-} memopt_i_search;
+#define MEMOPT_I_SEARCH_MOST 4096 /* boxes; larger plans stay greedy */
+#define MEMOPT_I_SEARCH_TRAIL 64  /* changes that can be undone, for each box */
+#define MEMOPT_I_SEARCH_START 500 /* steps of the shortest attempt */
 enum { MEMOPT_I_SEARCH_FOUND, MEMOPT_I_SEARCH_NONE, MEMOPT_I_SEARCH_STOPPED };
 
-/* Slab k lies at `low` or above, and its floor is at `floor` or above. 1: it cannot. */
-static int memopt_i_search_raise(memopt_i_search *s, uint32_t k, size_t low, size_t floor) {
+typedef struct memopt_i_slab { /* a box of the search */
+    size_t size, alignment;
+    size_t floor;           /* the lowest offset above the placed boxes */
+    size_t low;             /* it lies here or above; more than floor: it floats, and must rest on a box not placed yet */
+    uint32_t start, end;
+    uint32_t bulk, noise;   /* what decides between boxes: its size in 20 bits; 256 to 511 */
+    int fixed, placed;
+} memopt_i_slab;
+typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part; /* of the line: shares no section with the rest */
+typedef struct memopt_i_key { uint64_t a, b; } memopt_i_key; /* of a part that cannot be solved */
+typedef struct memopt_i_level { /* a decision: the lowest box of a part */
+    memopt_i_key key;
+    size_t trail_count;
+    uint32_t begin, end;    /* the part */
+    uint32_t owner;         /* the level whose box split it off, or NONE */
+    uint32_t chosen, at;    /* the box, and where it stood in the line */
+    uint32_t part_count;
+} memopt_i_level;
+typedef struct memopt_i_change { size_t floor, low; uint32_t slab; } memopt_i_change;
+typedef struct memopt_i_search {
+    memopt_i_plan *p;
+    memopt_i_slab *slabs;   /* one a box, by birth */
+    memopt_i_level *levels;
+    memopt_i_part *parts;   /* a stack: still to be solved */
+    memopt_i_change *trail; /* what to restore */
+    memopt_i_key *dead;     /* parts that failed, by the low bits of a; a power of two of them */
+    uint32_t *line;         /* boxes by birth, part by part; the box of a level stands in front of its part */
+    uint32_t *ranked;       /* boxes from the highest `low` down, sorted only where it matters */
+    uint32_t *places;       /* places in it */
+    uint32_t *trouble;      /* [section]: how often it proved a dead end */
+    size_t *sum;            /* [section]: see memopt_i_search_bound */
+    size_t count, trail_count, dead_count;
+    size_t capacity;        /* what is tried */
+    size_t unit;            /* all offsets and ends are multiples of it */
+    uint64_t work, work_limit, seed;
+    uint32_t depth, part_count;
+    uint32_t from, to;      /* sections in which something changed since the last bound */
+    int by_trouble, full;   /* full: the trail is */
+} memopt_i_search;
+
+/* Box k lies at `low` or above; with `rests`, because placed boxes fill what is below. 1: it cannot. */
+static int memopt_i_search_raise(memopt_i_search *s, uint32_t k, size_t low, int rests) {
     memopt_i_slab *b = &s->slabs[k]; memopt_i_change *c;
-    if (b->fixed) return floor > b->low;
+    if (b->fixed) return rests && low > b->low;
     if (memopt_i_plan_round(low, b->alignment, &low) || low > s->capacity - b->size) return 1;
-    if (floor) floor = low;
-    if (low <= b->low && floor <= b->floor) return 0;
-    if (s->trail_count == s->trail_room) { s->stopped = 1; return 1; }
+    if (low <= b->low && (!rests || low <= b->floor)) return 0;
+    if (s->trail_count == MEMOPT_I_SEARCH_TRAIL * s->count) { s->full = 1; return 1; }
     c = &s->trail[s->trail_count++];
     c->slab = k; c->floor = b->floor; c->low = b->low;
-    b->low = memopt_i_max(low, b->low); b->floor = memopt_i_max(floor, b->floor);
+    if (low > b->low) b->low = low;
+    if (rests && low > b->floor) b->floor = low;
     if (b->start < s->from) s->from = b->start;
     if (b->end > s->to) s->to = b->end;
     return 0;
@@ -3204,35 +3216,35 @@ static void memopt_i_search_undo(memopt_i_search *s, size_t trail_count) {
         s->slabs[c->slab].floor = c->floor; s->slabs[c->slab].low = c->low;
     }
 }
-/* Slab k of a part does not rest on what is placed: so it lies on another unplaced one. 1: there is none low enough. */
+/* Box k of the part [begin, end) does not rest on what is placed: so it rests on another one of the part. 1: on none. */
 static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t k) {
     const memopt_i_slab *b = &s->slabs[k]; size_t least = SIZE_MAX; uint32_t i;
     for (i = begin; i < end; ++i) {
         const memopt_i_slab *c = &s->slabs[s->line[i]];
-        if (c->start >= b->end) break; /* the line is sorted by start */
+        if (c->start >= b->end) break;
         if (b->start < c->end && c != b && c->low + c->size < least) least = c->low + c->size;
     }
     return least == SIZE_MAX || memopt_i_search_raise(s, k, least, 0);
 }
-/* In every section, over the unplaced boxes from the highest `low` down: those from this one up must fit between its
-   `low` and the capacity. Only sections that changed are looked at. 1: they do not fit. */
+/* In every changed section, over its unplaced boxes from the highest `low` down: this one and those before it must fit
+   between its `low` and the capacity. 1: they do not. */
 static int memopt_i_search_bound(memopt_i_search *s) {
-    size_t i, at, count = 0, room; uint32_t k, from, to, t;
-    for (i = 0; i < s->count; ++i) { /* sort those that matter into the places they have; few are out of order */
+    size_t i, at, count = 0, room; uint32_t k, t, from, to;
+    for (i = 0; i < s->count; ++i) { /* sort them into the places they have; few are out of order */
         const memopt_i_slab *b = &s->slabs[k = s->ranked[i]];
         if (b->placed || b->start >= s->to || s->from >= b->end) continue;
-        s->slots[count] = (uint32_t)i;
-        for (at = count++; at && s->slabs[s->ranked[s->slots[at - 1]]].low < b->low; --at)
-            s->ranked[s->slots[at]] = s->ranked[s->slots[at - 1]];
-        s->ranked[s->slots[at]] = k;
+        s->places[count] = (uint32_t)i;
+        for (at = count++; at && s->slabs[s->ranked[s->places[at - 1]]].low < b->low; --at)
+            s->ranked[s->places[at]] = s->ranked[s->places[at - 1]];
+        s->ranked[s->places[at]] = k;
     }
     for (t = s->from; t < s->to; ++t) s->sum[t] = 0;
     for (i = 0; i < count; ++i) {
-        const memopt_i_slab *b = &s->slabs[s->ranked[s->slots[i]]];
+        const memopt_i_slab *b = &s->slabs[s->ranked[s->places[i]]];
         from = b->start > s->from ? b->start : s->from; to = b->end < s->to ? b->end : s->to;
         room = s->capacity - b->low - b->size;
         for (t = from; t < to; ++t) {
-            if (s->sum[t] > room) { s->weight[t] += s->weight[t] < 65535; return 1; }
+            if (s->sum[t] > room) { s->trouble[t] += s->trouble[t] < UINT16_MAX; return 1; }
             s->sum[t] += b->size;
         }
     }
@@ -3243,79 +3255,60 @@ static int memopt_i_search_settle(memopt_i_search *s, uint32_t begin, uint32_t e
     uint32_t i;
     for (i = begin; i < end; ++i) {
         const memopt_i_slab *b = &s->slabs[s->line[i]];
-        if (b->low <= b->floor || b->fixed || b->start >= s->to || s->from >= b->end) continue;
-        if (memopt_i_search_lift(s, begin, end, s->line[i])) return 1;
+        if (b->low > b->floor && !b->fixed && b->start < s->to && s->from < b->end
+            && memopt_i_search_lift(s, begin, end, s->line[i])) return 1;
     }
     return memopt_i_search_bound(s);
 }
-/* How much a box is preferred among those with the lowest offset: long lives, large areas, or large and in the
-   sections that failed most. Whole numbers, so that every machine finds the same plan. */
-static uint64_t memopt_i_search_liking(const memopt_i_search *s, const memopt_i_slab *b) {
-    const uint64_t life = b->end - b->start; uint64_t weight = 0; uint32_t t;
-    switch (s->taste) {
-    case 0: return ((life << 20) + b->liking) * b->noise;
-    case 1: break;
-    default: return life * b->liking * b->noise;
-    }
-    for (t = b->start; t < b->end; ++t) weight += s->weight[t];
-    return weight * b->liking * b->noise;
+/* Who goes first among boxes at one offset: fixed ones, then those on their floor, and of these the long ones, or
+   those that live through the most troubled sections. Whole numbers, so that every machine finds the same plan. */
+static uint64_t memopt_i_search_rank(const memopt_i_search *s, const memopt_i_slab *b) {
+    uint64_t weight = b->end - b->start; uint32_t t;
+    if (b->fixed) return UINT64_MAX;
+    if (b->low > b->floor) return 0;
+    if (s->by_trouble)
+        for (t = b->start, weight = 0; t < b->end; ++t) weight += s->trouble[t];
+    return ((weight << 20) + b->bulk) * b->noise; /* below 2^12 sections * 2^16 * 2^20 * 2^9 */
 }
-/* The lowest box of the part; at one offset first fixed ones, then those on their floor, then the preferred one. */
 static void memopt_i_search_choose(const memopt_i_search *s, memopt_i_level *l) {
-    uint64_t best = 0; uint32_t i;
-    l->at = l->begin;
+    uint64_t rank, best = 0; size_t low = SIZE_MAX; uint32_t i;
     for (i = l->begin; i < l->end; ++i) {
-        const memopt_i_slab *b = &s->slabs[s->line[i]], *a = &s->slabs[s->line[l->at]]; uint64_t liking;
-        if (i > l->begin && b->low > a->low) continue;
-        liking = b->fixed ? UINT64_MAX : b->low > b->floor ? 0 : 1 + memopt_i_search_liking(s, b);
-        if (i > l->begin && b->low == a->low && liking <= best) continue;
-        l->at = i; best = liking;
+        const memopt_i_slab *b = &s->slabs[s->line[i]];
+        if (b->low > low) continue;
+        rank = memopt_i_search_rank(s, b);
+        if (b->low == low && rank <= best) continue;
+        l->at = i; low = b->low; best = rank;
     }
     l->chosen = s->line[l->at];
 }
-/* The box of a level leaves the part, or comes back to where it was. */
-static void memopt_i_search_remove(memopt_i_search *s, const memopt_i_level *l) {
+/* The chosen box leaves its part, or comes back to where it was. */
+static void memopt_i_search_take(memopt_i_search *s, const memopt_i_level *l) {
     memmove(s->line + l->begin + 1, s->line + l->begin, (l->at - l->begin) * sizeof *s->line);
     s->line[l->begin] = l->chosen;
     s->slabs[l->chosen].placed = 1;
 }
-static void memopt_i_search_return(memopt_i_search *s, const memopt_i_level *l) {
+static void memopt_i_search_give(memopt_i_search *s, const memopt_i_level *l) {
     memmove(s->line + l->begin, s->line + l->begin + 1, (l->at - l->begin) * sizeof *s->line);
     s->line[l->at] = l->chosen;
     s->slabs[l->chosen].placed = 0;
 }
-/* Cut line [begin, end) into parts, where no box crosses from one into the other. */
-static void memopt_i_search_split(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t owner) {
-    while (begin < end) {
-        memopt_i_part *part = &s->parts[s->part_count++]; uint32_t last = s->slabs[s->line[begin]].end;
-        part->begin = begin; part->owner = owner;
-        while (++begin < end && s->slabs[s->line[begin]].start < last)
-            if (s->slabs[s->line[begin]].end > last) last = s->slabs[s->line[begin]].end;
-        part->end = begin;
-    }
-}
-static void memopt_i_search_open(memopt_i_search *s) { /* a new level for the last of the parts */
-    const memopt_i_part part = s->parts[--s->part_count]; memopt_i_level *l = &s->levels[s->depth];
-    l->begin = part.begin; l->end = part.end; l->owner = part.owner;
-    l->part_count = s->part_count; l->trail_count = s->trail_count;
-}
-/* Place the chosen box of a level on its floor; all others of the part then lie at that offset or above. 1: a dead end. */
-static int memopt_i_search_place(memopt_i_search *s, memopt_i_level *l) {
-    const memopt_i_slab *b = &s->slabs[l->chosen]; const size_t top = b->low + b->size; uint32_t i;
+/* Place the chosen box on its floor: all others of the part then lie at its offset or above. 1: a dead end. */
+static int memopt_i_search_place(memopt_i_search *s, const memopt_i_level *l) {
+    const memopt_i_slab *b = &s->slabs[l->chosen]; uint32_t i; int dead = 0;
     if (!b->fixed && b->low > b->floor) return 1;
-    memopt_i_search_remove(s, l);
+    memopt_i_search_take(s, l);
     s->from = b->start; s->to = b->end;
-    for (i = l->begin + 1; i < l->end; ++i) {
+    for (i = l->begin + 1; i < l->end && !dead; ++i) {
         const memopt_i_slab *c = &s->slabs[s->line[i]];
-        if (c->start >= b->end) { i = l->end; break; }
-        if (b->start < c->end && memopt_i_search_raise(s, s->line[i], top, top)) break;
+        if (c->start >= b->end) break;
+        dead = b->start < c->end && memopt_i_search_raise(s, s->line[i], b->low + b->size, 1);
     }
-    if (i == l->end && !memopt_i_search_settle(s, l->begin + 1, l->end)) return 0;
-    memopt_i_search_return(s, l);
+    if (!dead && !memopt_i_search_settle(s, l->begin + 1, l->end)) return 0;
+    memopt_i_search_give(s, l);
     memopt_i_search_undo(s, l->trail_count);
     return 1;
 }
-/* The chosen box does not rest on what is placed, nor does a twin of it: lift them. 1: the level is a dead end. */
+/* The chosen box does not lie on its floor, nor does a twin of it. 1: the level is a dead end. */
 static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_level *l) {
     const memopt_i_slab b = s->slabs[l->chosen]; uint32_t i;
     if (b.fixed) return 1;
@@ -3329,114 +3322,165 @@ static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_level *l) {
     l->trail_count = s->trail_count;
     return 0;
 }
+/* Cut the line from `begin` to `end` where no box crosses, and push the pieces. */
+static void memopt_i_search_split(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t owner) {
+    while (begin < end) {
+        memopt_i_part *part = &s->parts[s->part_count++]; uint32_t last = s->slabs[s->line[begin]].end;
+        part->begin = begin; part->owner = owner;
+        while (++begin < end && s->slabs[s->line[begin]].start < last)
+            if (s->slabs[s->line[begin]].end > last) last = s->slabs[s->line[begin]].end;
+        part->end = begin;
+    }
+}
+static uint64_t memopt_i_search_mix(uint64_t x) { /* the finalizer of splitmix64 */
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+/* Whether a part can be solved depends on which boxes it has, how low each can go, and the capacity, not on what lies
+   below: all else that is known of it was proved by failing. 128 bits of hash stand for it. */
+static memopt_i_key memopt_i_search_key(const memopt_i_search *s, const memopt_i_level *l) {
+    memopt_i_key key; size_t least = SIZE_MAX; uint32_t i;
+    key.a = memopt_i_search_mix(s->capacity); key.b = ~key.a;
+    for (i = l->begin; i < l->end; ++i) least = memopt_i_min(least, s->slabs[s->line[i]].low);
+    for (i = l->begin; i < l->end; ++i) {
+        const uint64_t k = s->line[i], low = memopt_i_max(s->slabs[k].floor, least);
+        const uint64_t x = memopt_i_search_mix(low * UINT64_C(0x9e3779b97f4a7c15) + k * UINT64_C(0xd1b54a32d192ed03) + 1);
+        key.a += x; key.b += memopt_i_search_mix(x + k);
+    }
+    return key;
+}
+/* A new level for the last part on the stack. 1: it has failed before. */
+static int memopt_i_search_open(memopt_i_search *s) {
+    const memopt_i_part part = s->parts[--s->part_count]; memopt_i_level *l = &s->levels[s->depth]; const memopt_i_key *dead;
+    l->begin = part.begin; l->end = part.end; l->owner = part.owner;
+    l->part_count = s->part_count; l->trail_count = s->trail_count;
+    l->key = memopt_i_search_key(s, l);
+    dead = &s->dead[l->key.a & (s->dead_count - 1)];
+    return dead->a == l->key.a && dead->b == l->key.b;
+}
+/* Back to where the box of level `depth` was placed, and take it away. */
 static void memopt_i_search_unwind(memopt_i_search *s, uint32_t depth) {
-    while (s->depth > depth) memopt_i_search_return(s, &s->levels[--s->depth]);
+    while (s->depth > depth) memopt_i_search_give(s, &s->levels[--s->depth]);
     memopt_i_search_undo(s, s->levels[depth].trail_count);
     s->part_count = s->levels[depth].part_count;
 }
-/* Nothing is placed. 1: the boxes do not fit the capacity at first sight. */
-static int memopt_i_search_begin(memopt_i_search *s, size_t capacity) {
+static void memopt_i_search_begin(memopt_i_search *s) { /* nothing is placed */
     size_t k;
-    s->capacity = capacity; s->depth = s->part_count = 0; s->trail_count = 0; s->stopped = 0;
     for (k = 0; k < s->count; ++k) {
         memopt_i_slab *b = &s->slabs[k];
-        if (b->size > capacity) return 1;
-        b->floor = 0; b->low = b->fixed ? s->p->boxes[b->box].offset : 0; b->placed = 0;
+        b->placed = 0; b->floor = 0; b->low = b->fixed ? s->p->boxes[k].offset : 0;
         s->line[k] = (uint32_t)k;
     }
+    s->depth = s->part_count = 0; s->trail_count = 0; s->full = 0;
     s->from = 0; s->to = (uint32_t)s->p->section_count;
     memopt_i_search_split(s, 0, (uint32_t)s->count, MEMOPT_I_PLAN_NONE);
-    memopt_i_search_open(s);
-    return memopt_i_search_bound(s);
 }
-/* Look for a plan within the capacity, `limit` steps at the most. */
-static int memopt_i_search_run(memopt_i_search *s, size_t capacity, uint64_t limit) {
-    if (memopt_i_search_begin(s, capacity)) return MEMOPT_I_SEARCH_NONE;
-    for (;;) {
+/* Look for a plan within the capacity, in `steps` steps at the most. */
+static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
+    int dead;
+    memopt_i_search_begin(s);
+    if (memopt_i_search_bound(s)) return MEMOPT_I_SEARCH_NONE;
+    dead = memopt_i_search_open(s);
+    for (;; ++s->work) {
         memopt_i_level *l = &s->levels[s->depth];
-        if (!limit-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_late(s->p))) return MEMOPT_I_SEARCH_STOPPED;
-        ++s->work;
-        memopt_i_search_choose(s, l);
-        if (!memopt_i_search_place(s, l)) {
-            memopt_i_search_split(s, l->begin + 1, l->end, s->depth);
-            if (!s->part_count) return MEMOPT_I_SEARCH_FOUND;
-            ++s->depth;
-            memopt_i_search_open(s);
-            continue;
+        if (!steps-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_late(s->p))) return MEMOPT_I_SEARCH_STOPPED;
+        if (!dead) {
+            memopt_i_search_choose(s, l);
+            if (!memopt_i_search_place(s, l)) {
+                memopt_i_search_split(s, l->begin + 1, l->end, s->depth);
+                if (!s->part_count) return MEMOPT_I_SEARCH_FOUND;
+                ++s->depth;
+                dead = memopt_i_search_open(s);
+                continue;
+            }
         }
-        while (s->stopped || memopt_i_search_refuse(s, l)) {
-            if (s->stopped) return MEMOPT_I_SEARCH_STOPPED;
+        while (dead || s->full || memopt_i_search_refuse(s, l)) {
+            if (s->full) return MEMOPT_I_SEARCH_STOPPED;
+            s->dead[l->key.a & (s->dead_count - 1)] = l->key;
             if (l->owner == MEMOPT_I_PLAN_NONE) return MEMOPT_I_SEARCH_NONE;
-            memopt_i_search_unwind(s, l->owner);
+            memopt_i_search_unwind(s, l->owner); /* the parts beside it may be solved: it is the owner that was wrong */
             l = &s->levels[s->depth];
+            dead = 0;
         }
     }
 }
-/* 1, 1, 2, 1, 1, 2, 4, ...: restarts short most of the time, long now and then [Luby 1993]. */
-static uint64_t memopt_i_search_luby(uint64_t i) {
-    uint64_t power = 1;
-    while (power < i + 2) power *= 2; /* i counts from 0; ends of runs are at 2^k - 2 */
-    while (power != i + 2) {
-        if (power > i + 2) { power /= 2; continue; }
-        i -= power - 1;
-        while (power < i + 2) power *= 2;
-    }
-    return power / 2;
+static size_t memopt_i_search_gcd(size_t a, size_t b) {
+    while (b) { const size_t c = a % b; a = b; b = c; }
+    return a;
+}
+/* Without alignments every end is a sum of sizes; an alignment that is no divisor of the unit makes it finer. */
+static size_t memopt_i_search_unit(const memopt_i_plan *p) {
+    size_t k, unit = 0, before;
+    for (k = 0; k < p->box_count; ++k)
+        unit = memopt_i_search_gcd(memopt_i_search_gcd(p->boxes[k].size, unit), p->boxes[k].fixed ? p->boxes[k].offset : 0);
+    do {
+        before = unit;
+        for (k = 0; k < p->box_count; ++k)
+            if (unit % p->boxes[k].alignment) unit = memopt_i_search_gcd(unit, p->boxes[k].alignment);
+    } while (unit != before);
+    return unit;
 }
 static void memopt_i_search_set_up(memopt_i_search *s) {
-    const memopt_i_plan *p = s->p; size_t k, largest = 1; unsigned shift = 0;
-    for (k = 0; k < p->box_count; ++k) largest = memopt_i_max(largest, p->boxes[k].size);
+    const memopt_i_plan *p = s->p; size_t k, largest = 0; unsigned shift = 0;
+    for (k = 0; k < s->count; ++k) largest = memopt_i_max(largest, p->boxes[k].size);
     while (largest >> shift >= (size_t)1 << 20) ++shift;
     for (k = 0; k < s->count; ++k) {
         const memopt_i_box *box = &p->boxes[k]; memopt_i_slab *b = &s->slabs[k];
-        memset(b, 0, sizeof *b);
         b->size = box->size; b->alignment = box->alignment; b->start = box->start; b->end = box->end;
-        b->box = (uint32_t)k; b->fixed = box->fixed; b->liking = 1 + (uint32_t)(box->size >> shift); b->noise = 256;
+        b->fixed = box->fixed; b->bulk = (uint32_t)(box->size >> shift); b->noise = 256;
         s->ranked[k] = (uint32_t)k;
     }
-    for (k = 0; k < p->section_count; ++k) s->weight[k] = 1;
+    for (k = 0; k < p->section_count; ++k) s->trouble[k] = 1;
+    memset(s->dead, 0, s->dead_count * sizeof *s->dead);
+    s->unit = memopt_i_search_unit(p);
 }
-/* Try and try again. The capacity tried is the goal itself most of the time, else between it and the best plan. */
+static void memopt_i_search_keep(memopt_i_search *s) {
+    memopt_i_plan *p = s->p; size_t k, peak = 0;
+    for (k = 0; k < s->count; ++k) {
+        p->boxes[k].offset = s->slabs[k].low;
+        peak = memopt_i_max(peak, s->slabs[k].low + s->slabs[k].size);
+    }
+    memopt_i_plan_keep(p, peak);
+}
+/* Attempt after attempt: by long lives and by trouble, at the goal and at a share of the way from there to the best plan,
+   short ones most of the time and long ones now and then: 1 1 2 1 1 2 4 ... [Luby 1993, as in Knuth 4A 7.2.2.2]. */
 static void memopt_i_search_improve(memopt_i_search *s) {
-    memopt_i_plan *p = s->p; uint64_t attempt; size_t k, peak, target, gap; int found;
-    for (attempt = 0; p->peak > p->goal; ++attempt) {
-        static const unsigned char shares[] = { 0, 4, 0, 2, 0, 6, 0, 1 }; /* eighths of the gap */
-        gap = p->peak - p->goal;
-        target = p->goal + gap / 8 * shares[attempt % 8];
-        s->taste = (int)(attempt / 2 % 3);
-        for (k = 0; k < s->count; ++k) {
-            s->random += UINT64_C(0x9e3779b97f4a7c15);
-            s->slabs[k].noise = 256 + (attempt < 6 ? 0 : (uint32_t)(((s->random ^ (s->random >> 29)) * UINT64_C(0xbf58476d1ce4e5b9)) >> 56));
+    static const unsigned char eighths[8] = { 0, 4, 0, 2, 0, 6, 0, 1 };
+    memopt_i_plan *p = s->p; uint64_t attempt, u = 1, v = 1; size_t k, over; int found;
+    for (attempt = 0; p->peak > p->goal && !p->late && s->work != s->work_limit; ++attempt) {
+        s->by_trouble = attempt / 2 % 2 == 1;
+        for (k = 0; k < s->count && attempt > 3; ++k)
+            s->slabs[k].noise = 256 + (uint32_t)(memopt_i_search_mix(s->seed += UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+        s->capacity = p->goal + (p->peak - p->goal) / 8 * eighths[attempt % 8];
+        s->capacity -= s->capacity % s->unit;
+        found = memopt_i_search_run(s, MEMOPT_I_SEARCH_START * v);
+        if (found == MEMOPT_I_SEARCH_FOUND) memopt_i_search_keep(s);
+        if (found == MEMOPT_I_SEARCH_NONE && !memopt_i_add(s->capacity, s->unit, &over)) {
+            p->goal = memopt_i_max(p->goal, over);
+            if (p->exact) p->proven = memopt_i_max(p->proven, over);
         }
-        found = memopt_i_search_run(s, target, 500 * memopt_i_search_luby(attempt / 6));
-        if (found == MEMOPT_I_SEARCH_FOUND) {
-            for (k = peak = 0; k < s->count; ++k) {
-                p->boxes[s->slabs[k].box].offset = s->slabs[k].low;
-                peak = memopt_i_max(peak, s->slabs[k].low + s->slabs[k].size);
-            }
-            memopt_i_plan_keep(p, peak);
-        }
-        if (found == MEMOPT_I_SEARCH_NONE) p->goal = target + 1;
-        if (p->late || s->work == s->work_limit) return;
+        if (attempt % 4 != 3) continue;
+        if ((u & (~u + 1)) == v) { ++u; v = 1; } else v *= 2;
     }
 }
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
-    memopt_i_search s; size_t n = p->box_count, bytes, sections = p->section_count; unsigned char *block, *at;
+    const size_t n = p->box_count, sections = p->section_count; memopt_i_search s; size_t bytes; void *block;
     memset(&s, 0, sizeof s);
-    s.p = p; s.count = n; s.trail_room = 64 * n; s.work_limit = work_limit ? work_limit : UINT64_MAX;
-    bytes = n * (sizeof *s.slabs + sizeof *s.levels + sizeof *s.parts + 3 * sizeof(uint32_t)) + s.trail_room * sizeof *s.trail
-          + sections * (sizeof(size_t) + sizeof(uint32_t));
-    block = at = (unsigned char *)memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!block) return;
-    s.slabs = (memopt_i_slab *)(void *)at; at += n * sizeof *s.slabs;
-    s.levels = (memopt_i_level *)(void *)at; at += n * sizeof *s.levels;
-    s.trail = (memopt_i_change *)(void *)at; at += s.trail_room * sizeof *s.trail;
-    s.sum = (size_t *)(void *)at; at += sections * sizeof *s.sum;
-    s.parts = (memopt_i_part *)(void *)at; at += n * sizeof *s.parts;
-    s.line = (uint32_t *)(void *)at; at += n * sizeof *s.line;
-    s.ranked = (uint32_t *)(void *)at; at += n * sizeof *s.ranked;
-    s.slots = (uint32_t *)(void *)at; at += n * sizeof *s.slots;
-    s.weight = (uint32_t *)(void *)at;
+    s.p = p; s.count = n; s.work_limit = work_limit ? work_limit : UINT64_MAX;
+    for (s.dead_count = 64; s.dead_count < 64 * n;) s.dead_count *= 2;
+    bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 3 * sizeof *s.line)
+          + MEMOPT_I_SEARCH_TRAIL * n * sizeof *s.trail + sections * (sizeof *s.sum + sizeof *s.trouble);
+    block = memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!block) return; /* the greedy plan stands */
+    s.dead = (memopt_i_key *)block;
+    s.levels = (memopt_i_level *)(void *)(s.dead + s.dead_count);
+    s.slabs = (memopt_i_slab *)(void *)(s.levels + n);
+    s.trail = (memopt_i_change *)(void *)(s.slabs + n);
+    s.sum = (size_t *)(void *)(s.trail + MEMOPT_I_SEARCH_TRAIL * n);
+    s.parts = (memopt_i_part *)(void *)(s.sum + sections);
+    s.line = (uint32_t *)(void *)(s.parts + n);
+    s.ranked = s.line + n; s.places = s.ranked + n; s.trouble = s.places + n;
     memopt_i_search_set_up(&s);
     memopt_i_search_improve(&s);
     *work = s.work;
@@ -3473,25 +3517,36 @@ static void memopt_i_plan_layout(memopt_i_plan *p, void *block) {
     for (i = 0; i < p->count; ++i)
         if (p->items[i].in_place_of) p->taker[p->items[i].in_place_of - 1] = (uint32_t)i;
 }
+/* What no plan can go below, and where to stop. */
+static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
+    size_t i;
+    p->proven = p->bound; p->exact = 1;
+    for (i = 0; i < p->count; ++i) {
+        const memopt_plan_item *t = &p->items[i];
+        p->proven = memopt_i_max(p->proven, t->fixed ? t->offset + t->size : t->size);
+        if (t->in_place_of && memopt_i_plan_overlap(t, &p->items[t->in_place_of - 1])) p->exact = 0;
+    }
+    p->goal = memopt_i_max(p->proven, capacity);
+}
 static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
-    size_t i, boxes; memopt_status s;
+    memopt_status s; size_t peak;
     memopt_i_plan_sections(p);
     s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2); /* boxes come later */
     if (s) return s;
-    p->goal = memopt_i_max(p->bound, options->capacity);
-    for (i = 0; i < p->count; ++i)
-        if (p->items[i].fixed) p->goal = memopt_i_max(p->goal, p->items[i].offset + p->items[i].size);
+    memopt_i_plan_goal(p, options->capacity);
     memopt_i_plan_boxes(p, 0);
     if (memopt_i_plan_clear(p)) return MEMOPT_ERR_ARGUMENT;
     memopt_i_plan_boxes(p, 1);
     memopt_i_plan_orders_try(p, &r->orders);
-    boxes = p->box_count;
-    if (boxes < p->count && (!p->have_plan || p->peak > p->goal)) { /* chains may be clumsy: try without */
+    if (!p->exact) { /* chains can be clumsy: try without, and go on with what was better */
+        peak = p->have_plan ? p->peak : SIZE_MAX;
         memopt_i_plan_boxes(p, 0);
         memopt_i_plan_orders_try(p, &r->orders);
+        if (p->have_plan && p->peak == peak) memopt_i_plan_boxes(p, 1);
     }
     if (!p->have_plan) return MEMOPT_ERR_OVERFLOW;
-    if (!options->no_search && p->peak > p->goal && p->box_count <= 4096) memopt_i_plan_search(p, options->work, &r->work);
+    if (!options->no_search && p->peak > p->goal && !p->late && p->box_count <= MEMOPT_I_SEARCH_MOST)
+        memopt_i_plan_search(p, options->work, &r->work);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
@@ -3517,7 +3572,7 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
         if (s) return s;
     }
     r.peak = p.peak; r.lower_bound = p.bound;
-    r.optimal = p.peak == p.bound;
+    r.optimal = p.peak <= p.proven;
     if (result) *result = r;
     return MEMOPT_OK;
 }

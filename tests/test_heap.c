@@ -14,7 +14,7 @@
 #define HEAP_MOCK_CELLS 4096
 typedef struct heap_mock {
     memopt_source source;
-    size_t cell;                   /* what it is asked in: its granularity */
+    size_t cell, base;             /* what it is asked in: its granularity; its lowest address */
     unsigned char reserved[HEAP_MOCK_CELLS], committed[HEAP_MOCK_CELLS];
     size_t calls, fail_on, fail_from; /* 1 = the first call */
     size_t live, wrong;            /* cells reserved; calls that broke the rules */
@@ -23,7 +23,7 @@ typedef struct heap_mock {
 } heap_mock;
 static int heap_mock_fails(heap_mock *m) { ++m->calls; return m->calls == m->fail_on || (m->fail_from && m->calls >= m->fail_from); }
 static size_t heap_mock_index(heap_mock *m, const void *start, size_t bytes) { /* the first cell; counts what is out of place */
-    const size_t at = (size_t)(uintptr_t)start - HEAP_MOCK_BASE;
+    const size_t at = (size_t)(uintptr_t)start - m->base;
     if (at % m->cell || bytes % m->cell || !bytes || at / m->cell + bytes / m->cell > HEAP_MOCK_CELLS) { ++m->wrong; return 0; }
     return at / m->cell;
 }
@@ -33,12 +33,11 @@ static memopt_status heap_mock_reserve(memopt_source *s, size_t bytes, void **ba
     if (heap_mock_fails(m)) return MEMOPT_ERR_DEVICE;
     for (tries = 0; tries < HEAP_MOCK_CELLS; ++tries) {
         first = m->seed ? test_below(&m->seed, HEAP_MOCK_CELLS) : tries;
-        first -= first % (s->base_alignment / m->cell ? s->base_alignment / m->cell : 1);
         for (i = 0; i < count && first + i < HEAP_MOCK_CELLS && !m->reserved[first + i]; ++i) {}
         if (i < count) continue;
         memset(m->reserved + first, 1, count);
         m->live += count;
-        *base = (void *)(uintptr_t)(HEAP_MOCK_BASE + first * m->cell);
+        *base = (void *)(uintptr_t)(m->base + first * m->cell);
         return MEMOPT_OK;
     }
     return MEMOPT_ERR_MEMORY;
@@ -65,7 +64,8 @@ static void heap_mock_init(heap_mock *m, size_t cell, int committing, uint64_t s
     m->cell = cell; m->seed = seed; m->committing = committing;
     m->source.reserve_fn = heap_mock_reserve; m->source.release_fn = heap_mock_release; m->source.zero_fn = heap_mock_nothing;
     if (committing) { m->source.commit_fn = heap_mock_commit; m->source.decommit_fn = heap_mock_decommit; }
-    m->source.granularity = cell; m->source.base_alignment = cell > 64 ? cell : 64; m->source.alignment = 64;
+    m->source.granularity = cell; m->source.base_alignment = m->source.alignment = 64;
+    m->base = HEAP_MOCK_BASE + (cell > 64 ? 192 : 0); /* a base need not be a multiple of what is committed */
     m->source.capacity = HEAP_MOCK_CELLS * cell;
     m->source.kind = MEMOPT_SOURCE_USER; m->source.user = m;
 }
@@ -94,7 +94,7 @@ typedef struct heap_model {
 static void heap_model_init(heap_model *m, memopt_heap *heap, heap_mock *source, size_t unit, size_t capacity, uint64_t seed) {
     memset(m, 0, sizeof *m);
     m->heap = heap; m->source = source; m->unit = unit; m->capacity = capacity; m->seed = seed;
-    m->base = source ? HEAP_MOCK_BASE : 0;
+    m->base = source ? source->base : 0;
     m->ranged = !source || source->committing;
 }
 static void heap_model_mark(heap_model *m, const heap_model_block *b, unsigned char what) {
@@ -102,7 +102,7 @@ static void heap_model_mark(heap_model *m, const heap_model_block *b, unsigned c
     CHECK_AT(b->block.offset >= m->base && first + count <= HEAP_MODEL_UNITS, m->at);
     for (i = first; i < first + count && i < HEAP_MODEL_UNITS; ++i) { CHECK_AT(m->used[i] != what, m->at); m->used[i] = what; }
     if (!m->source || !what) return;
-    for (i = (b->block.offset - HEAP_MOCK_BASE) / m->source->cell; i <= (b->block.offset - HEAP_MOCK_BASE + b->size - 1) / m->source->cell; ++i)
+    for (i = (b->block.offset - m->base) / m->source->cell; i <= (b->block.offset - m->base + b->size - 1) / m->source->cell; ++i)
         CHECK_AT(m->source->committing ? m->source->committed[i] : m->source->reserved[i], m->at);
 }
 /* Whether a range heap must be able to serve the request: some aligned run of its addresses is nobody's. */
@@ -541,6 +541,37 @@ static void test_heap_real_memory(void) {
     }
 }
 
+/* A root that shrinks below its child is the largest no more. 259 and 258 units share a bin. */
+static void test_heap_root_shrinks(void) {
+    memopt_heap *h = heap_new(NULL, 600 * 64, 600 * 64, NULL); memopt_block a = heap_get(h, 258 * 64, 0, 0), b, c, d;
+    b = heap_get(h, 64, 0, 0); c = heap_get(h, 259 * 64, 0, 0); d = heap_get(h, (600 - 258 - 1 - 259) * 64, 0, 0);
+    CHECK(memopt_heap_free(h, a) == MEMOPT_OK && memopt_heap_free(h, c) == MEMOPT_OK && memopt_heap_largest(h) == 259 * 64);
+    a = heap_get(h, 128, 0, 0);
+    CHECK(a.offset == 259 * 64 && memopt_heap_largest(h) == 258 * 64 && memopt_heap_check(h) == MEMOPT_OK);
+    CHECK(heap_get(h, 258 * 64, 0, 0).offset == 0 && memopt_heap_largest(h) == 257 * 64 && memopt_heap_check(h) == MEMOPT_OK);
+    (void)b; (void)d;
+    memopt_heap_destroy(h);
+}
+/* A record that could not grow: the blocks are good, the plan is not made, and the next record is a new chance. */
+static void test_heap_record_cut_short(void) {
+    test_faults f; memopt_host host; memopt_heap_desc d; memopt_heap *h = NULL; memopt_block b[40]; size_t i;
+    memset(&f, 0, sizeof f); memset(&d, 0, sizeof d);
+    host = test_host(&f);
+    d.capacity = 1 << 20; d.host = &host;
+    CHECK(memopt_heap_create(&d, &h) == MEMOPT_OK && memopt_heap_record(h) == MEMOPT_OK);
+    for (i = 0; i < 40; ++i) {
+        if (i == 20) f.fail_from = 1;
+        b[i] = heap_get(h, 64, 0, 0);
+    }
+    f.fail_from = 0;
+    for (i = 0; i < 40; ++i) CHECK(memopt_heap_free(h, b[i]) == MEMOPT_OK);
+    CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_ERR_MEMORY && memopt_heap_error(h).status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_heap_record(h) == MEMOPT_OK && memopt_heap_free(h, heap_get(h, 64, 0, 0)) == MEMOPT_OK);
+    CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_OK && memopt_heap_get_stats(h).planned == 64);
+    memopt_heap_destroy(h);
+    CHECK(f.live_blocks == 0 && f.bad_frees == 0);
+}
+
 /* -- record, plan, replay, by hand -- */
 
 static const memopt_plan_options heap_quick = { 0, 0, 0, 1 };
@@ -636,8 +667,10 @@ static void test_heap_replay_late(void) {
         CHECK(heap_served(h) == 39u * (unsigned)(k + 1) + (unsigned)k);
         CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_count == MEMOPT_I_HEAP_LATE && h->replay.late_more == 39 - MEMOPT_I_HEAP_LATE);
         CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_more == 39 - MEMOPT_I_HEAP_LATE && memopt_heap_check(h) == MEMOPT_OK);
-        c = heap_get(h, 64 + 64 * 39, 0, 0);
-        CHECK(!heap_in_region(h, c) && memopt_heap_free(h, c) == MEMOPT_OK); /* its place is free, but that is not known */
+        for (i = 0; i < 40; ++i) { /* some places are known to be taken, of the last nobody knows that it is free */
+            c = heap_get(h, 64 + 64 * i, 0, 0);
+            CHECK(!heap_in_region(h, c) && memopt_heap_free(h, c) == MEMOPT_OK && h->replay.cursor == i + 1);
+        }
         for (i = 0; i < 39; ++i) CHECK(memopt_heap_free(h, b[k ? i : 38 - i]) == MEMOPT_OK);
         CHECK(h->replay.late_count == 0 && h->replay.late_more == 0);
         CHECK(memopt_heap_step(h) == MEMOPT_OK);
@@ -834,6 +867,8 @@ static void test_heap(void) {
     RUN(test_heap_extents_join);
     RUN(test_heap_growth_fails);
     RUN(test_heap_real_memory);
+    RUN(test_heap_root_shrinks);
+    RUN(test_heap_record_cut_short);
     RUN(test_heap_replay);
     RUN(test_heap_replay_differs);
     RUN(test_heap_replay_late);

@@ -3182,10 +3182,9 @@ typedef struct memopt_i_search {
     memopt_i_change *trail; /* what to restore */
     memopt_i_key *dead;     /* parts that failed, by the low bits of a; a power of two of them */
     uint32_t *line;         /* boxes by birth, part by part; the box of a level stands in front of its part */
-    uint32_t *ranked;       /* boxes from the highest `low` down, sorted only where it matters */
-    uint32_t *places;       /* places in it */
+    uint32_t *ranked;       /* room for memopt_i_search_bound */
     uint32_t *trouble;      /* [section]: how often it proved a dead end */
-    size_t *sum;            /* [section]: see memopt_i_search_bound */
+    size_t *sum;            /* [section]: the same */
     size_t count, trail_count, dead_count;
     size_t capacity;        /* what is tried */
     size_t unit;            /* all offsets and ends are multiples of it */
@@ -3228,19 +3227,18 @@ static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end
 }
 /* In every changed section, over its unplaced boxes from the highest `low` down: this one and those before it must fit
    between its `low` and the capacity. 1: they do not. */
-static int memopt_i_search_bound(memopt_i_search *s) {
-    size_t i, at, count = 0, room; uint32_t k, t, from, to;
-    for (i = 0; i < s->count; ++i) { /* sort them into the places they have; few are out of order */
-        const memopt_i_slab *b = &s->slabs[k = s->ranked[i]];
-        if (b->placed || b->start >= s->to || s->from >= b->end) continue;
-        s->places[count] = (uint32_t)i;
-        for (at = count++; at && s->slabs[s->ranked[s->places[at - 1]]].low < b->low; --at)
-            s->ranked[s->places[at]] = s->ranked[s->places[at - 1]];
-        s->ranked[s->places[at]] = k;
+static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t end) {
+    size_t at, count = 0, room; uint32_t i, k, t, from, to;
+    for (i = begin; i < end; ++i) {
+        const memopt_i_slab *b = &s->slabs[k = s->line[i]];
+        if (b->start >= s->to) break;
+        if (s->from >= b->end) continue;
+        for (at = count++; at && s->slabs[s->ranked[at - 1]].low < b->low; --at) s->ranked[at] = s->ranked[at - 1];
+        s->ranked[at] = k;
     }
     for (t = s->from; t < s->to; ++t) s->sum[t] = 0;
     for (i = 0; i < count; ++i) {
-        const memopt_i_slab *b = &s->slabs[s->ranked[s->places[i]]];
+        const memopt_i_slab *b = &s->slabs[s->ranked[i]];
         from = b->start > s->from ? b->start : s->from; to = b->end < s->to ? b->end : s->to;
         room = s->capacity - b->low - b->size;
         for (t = from; t < to; ++t) {
@@ -3258,7 +3256,7 @@ static int memopt_i_search_settle(memopt_i_search *s, uint32_t begin, uint32_t e
         if (b->low > b->floor && !b->fixed && b->start < s->to && s->from < b->end
             && memopt_i_search_lift(s, begin, end, s->line[i])) return 1;
     }
-    return memopt_i_search_bound(s);
+    return memopt_i_search_bound(s, begin, end);
 }
 /* Who goes first among boxes at one offset: fixed ones, then those on their floor, and of these the long ones, or
    those that live through the most troubled sections. Whole numbers, so that every machine finds the same plan. */
@@ -3380,7 +3378,7 @@ static void memopt_i_search_begin(memopt_i_search *s) { /* nothing is placed */
 static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
     int dead;
     memopt_i_search_begin(s);
-    if (memopt_i_search_bound(s)) return MEMOPT_I_SEARCH_NONE;
+    if (memopt_i_search_bound(s, 0, (uint32_t)s->count)) return MEMOPT_I_SEARCH_NONE;
     dead = memopt_i_search_open(s);
     for (;; ++s->work) {
         memopt_i_level *l = &s->levels[s->depth];
@@ -3429,7 +3427,6 @@ static void memopt_i_search_set_up(memopt_i_search *s) {
         const memopt_i_box *box = &p->boxes[k]; memopt_i_slab *b = &s->slabs[k];
         b->size = box->size; b->alignment = box->alignment; b->start = box->start; b->end = box->end;
         b->fixed = box->fixed; b->bulk = (uint32_t)(box->size >> shift); b->noise = 256;
-        s->ranked[k] = (uint32_t)k;
     }
     for (k = 0; k < p->section_count; ++k) s->trouble[k] = 1;
     memset(s->dead, 0, s->dead_count * sizeof *s->dead);
@@ -3469,7 +3466,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     memset(&s, 0, sizeof s);
     s.p = p; s.count = n; s.work_limit = work_limit ? work_limit : UINT64_MAX;
     for (s.dead_count = 64; s.dead_count < 64 * n;) s.dead_count *= 2;
-    bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 3 * sizeof *s.line)
+    bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 2 * sizeof *s.line)
           + MEMOPT_I_SEARCH_TRAIL * n * sizeof *s.trail + sections * (sizeof *s.sum + sizeof *s.trouble);
     block = memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!block) return; /* the greedy plan stands */
@@ -3480,7 +3477,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     s.sum = (size_t *)(void *)(s.trail + MEMOPT_I_SEARCH_TRAIL * n);
     s.parts = (memopt_i_part *)(void *)(s.sum + sections);
     s.line = (uint32_t *)(void *)(s.parts + n);
-    s.ranked = s.line + n; s.places = s.ranked + n; s.trouble = s.places + n;
+    s.ranked = s.line + n; s.trouble = s.ranked + n;
     memopt_i_search_set_up(&s);
     memopt_i_search_improve(&s);
     *work = s.work;
@@ -3652,8 +3649,7 @@ typedef struct memopt_i_slot { /* one planned block */
     size_t offset, size;  /* offset: from the region's start */
     memopt_tag tag;
     uint32_t node;
-    uint32_t dies;        /* it was freed before this slot was allocated */
-    uint32_t due, due_next; /* 1 + the first slot that dies here; 1 + the next one that dies where this one does */
+    uint32_t due, due_next; /* 1 + the first slot freed just before this one came; 1 + the next one freed then too */
     uint32_t turned;      /* 1: a smaller request lies at its high end */
     uint32_t late;        /* live longer than its record: 0 no, 1 in the list, 2 not in the list */
 } memopt_i_slot;
@@ -3833,7 +3829,10 @@ static uint32_t memopt_i_heap_find(const memopt_heap *h, size_t size, size_t ali
 
 /* -- nodes and blocks -- */
 
-static uint32_t memopt_i_heap_pop(memopt_heap *h) { return h->unused[--h->unused_count]; }
+static uint32_t memopt_i_heap_pop(memopt_heap *h) {
+    MEMOPT_ASSERT(h->unused_count);
+    return h->unused[--h->unused_count];
+}
 static void memopt_i_heap_push(memopt_heap *h, uint32_t i) { h->unused[h->unused_count++] = i; }
 static uint32_t memopt_i_heap_before(const memopt_heap *h, uint32_t i) {
     return h->nodes[i].before & ~MEMOPT_I_HEAP_OPEN;
@@ -4207,7 +4206,6 @@ static void memopt_i_replay_dissolve(memopt_heap *h) {
     memopt_i_replay *r = &h->replay; const uint32_t region = r->region;
     uint32_t i, k, at = memopt_i_heap_before(h, region);
     size_t start = h->nodes[region].offset; const size_t stop = memopt_i_heap_end(h, region);
-    h->peak_reserved = memopt_i_max(h->peak_reserved, memopt_i_heap_reserved(h));
     h->held -= h->nodes[region].size;
     ++h->nodes[region].serial;
     memopt_i_heap_unlink(h, region);
@@ -4351,12 +4349,11 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, 
 }
 MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag,
                                            memopt_block *out) {
-    const size_t below = bytes - 1; size_t units; uint32_t i;
+    size_t units; uint32_t i;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
-    units = (below >> heap->shift) + 1;
-    if (heap->watched || alignment > heap->unit || (alignment & (alignment - 1)) || !out || tag > MEMOPT_I_HEAP_TAGS
-        || below > ~heap->unit /* too large, or 0 bytes */ || heap->unused_count <= heap->pledged
-        || (i = memopt_i_heap_search(heap, units)) == 0)
+    units = ((bytes - 1) >> heap->shift) + 1; /* a size that would wrap is more than there is */
+    if (heap->watched || alignment > heap->unit || (alignment & (alignment - 1)) || !bytes || !out
+        || tag > MEMOPT_I_HEAP_TAGS || !heap->unused_count || (i = memopt_i_heap_search(heap, units)) == 0)
         return memopt_i_heap_alloc_full(heap, bytes, alignment, tag, out);
     i = memopt_i_heap_take(heap, i, units << heap->shift); /* nothing special, as nearly always */
     memopt_i_heap_hand_out(heap, i, units << heap->shift, bytes, tag, out);
@@ -4481,7 +4478,7 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
     if (heap->ranged && heap->source)
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->base), heap->capacity,
                                 memopt_i_heap_reserved(heap));
-    for (i = 0; i < heap->extent_count; ++i)
+    for (i = 0; heap->source && i < heap->extent_count; ++i)
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->extents[i].base), heap->extents[i].bytes,
                                 heap->extents[i].bytes);
     host = heap->host; /* copied: the struct goes last */
@@ -4638,7 +4635,6 @@ static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorde
             middle = low + (high - low) / 2;
             if (items[middle].first < items[k].last) low = middle + 1; else high = middle;
         }
-        s->dies = low;
         r->order[k] = k;
         if (low < r->count) { s->due_next = r->slots[low].due; r->slots[low].due = k + 1; }
         ++k;
@@ -4802,9 +4798,17 @@ static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
     return free_blocks == memopt_i_heap_free_blocks(h) && used_blocks == h->used_blocks
         && (h->ranged ? end <= h->base + h->capacity : e == held);
 }
+static size_t memopt_i_check_pieces(const memopt_i_replay *r, size_t start, size_t stop) { /* committed ones */
+    size_t count = 0; int committed;
+    while (start < stop) {
+        start = memopt_i_replay_piece(r, start, stop, &committed);
+        count += committed != 0;
+    }
+    return count;
+}
 /* Live slots lie in their places, apart, in committed cells; either their record or the late list accounts for them. */
 static int memopt_i_check_replay(const memopt_heap *h) {
-    const memopt_i_replay *r = &h->replay; size_t in_use = 0, missing = 0, at, next;
+    const memopt_i_replay *r = &h->replay; size_t in_use = 0, missing = 0, pieces = 0, at, next;
     uint32_t k, i, live = 0, late = 0, more = 0; int committed;
     if (!r->region) return !r->live && !h->pledged;
     at = h->nodes[r->region].offset;
@@ -4812,16 +4816,21 @@ static int memopt_i_check_replay(const memopt_heap *h) {
         const memopt_i_slot *s = &r->slots[r->order[k]]; const memopt_i_node *n = &h->nodes[s->node];
         if (!memopt_i_replay_live(h, s)) { if (s->late) return 0; continue; }
         if (n->before != MEMOPT_I_HEAP_SERVED || n->after != r->order[k] || n->offset < at) return 0;
+        pieces += memopt_i_check_pieces(r, at, n->offset);
         if (n->offset < r->start + s->offset || n->offset + n->size > r->start + s->offset + s->size) return 0;
         for (at = n->offset; at < n->offset + n->size; ) {
             at = memopt_i_replay_piece(r, at, n->offset + n->size, &committed);
             if (!committed) return 0;
         }
-        if (!s->late && (r->order[k] >= r->cursor || s->dies <= r->passed)) return 0;
+        if (!s->late && r->order[k] >= r->cursor) return 0;
         in_use += n->size; ++live; late += s->late == 1; more += s->late == 2;
     }
+    for (k = 1; k <= r->passed; ++k) /* whose death the cursor has passed is late, or dead */
+        for (i = r->slots[k].due; i; i = r->slots[i - 1].due_next)
+            if (!r->slots[i - 1].late && memopt_i_replay_live(h, &r->slots[i - 1])) return 0;
     for (i = 0; i < r->late_count; ++i) if (r->slots[r->late[i]].late != 1) return 0;
-    if (at > memopt_i_heap_end(h, r->region)) return 0;
+    pieces += memopt_i_check_pieces(r, at, memopt_i_heap_end(h, r->region));
+    if (at > memopt_i_heap_end(h, r->region) || pieces > h->pledged) return 0; /* a node each when the region goes */
     for (at = r->grid; at < memopt_i_heap_end(h, r->region); at = next) {
         next = memopt_i_replay_piece(r, at, memopt_i_heap_end(h, r->region), &committed);
         if (!committed) missing += next - at;

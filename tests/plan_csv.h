@@ -118,8 +118,11 @@ static inline int plan_csv_row(plan_csv *csv, plan_csv_text row, memopt_plan_ite
     if (plan_csv_number(field[PLAN_CSV_LOWER], &item->first) || plan_csv_number(field[PLAN_CSV_UPPER], &item->last)
         || plan_csv_number(field[PLAN_CSV_SIZE], &item->size))
         return plan_csv_fail(csv, "lower, upper or size is no number from 0 to 2^63 - 1");
-    if (csv->inclusive && (item->last == SIZE_MAX || item->last++ >= (uint64_t)INT64_MAX))
-        return plan_csv_fail(csv, "end is too large");
+    if (csv->inclusive) {
+        const uint64_t upper = (uint64_t)item->last + 1;
+        item->last = (size_t)upper;
+        if (item->last != upper || upper > (uint64_t)INT64_MAX) return plan_csv_fail(csv, "end is too large");
+    }
     if (item->first >= item->last) return plan_csv_fail(csv, "the lifetime is empty");
     if (!item->size) return plan_csv_fail(csv, "the size is 0");
     if (field[PLAN_CSV_ALIGNMENT].at && (plan_csv_number(field[PLAN_CSV_ALIGNMENT], &item->alignment) || !item->alignment))

@@ -552,6 +552,25 @@ static void test_heap_root_shrinks(void) {
     (void)b; (void)d;
     memopt_heap_destroy(h);
 }
+/* Trimming cuts each free block in three while the table of nodes is nearly full: it grows, or trimming is refused. */
+static void test_heap_trim_needs_nodes(void) {
+    static heap_mock m; test_faults f; memopt_host host; memopt_heap_desc d; memopt_heap *h; memopt_block big[30]; size_t i, released; int failing;
+    for (failing = 0; failing < 2; ++failing) {
+        memset(&f, 0, sizeof f); memset(&d, 0, sizeof d);
+        host = test_host(&f);
+        heap_mock_init(&m, 1024, 1, 0);
+        d.source = &m.source; d.host = &host;
+        h = NULL;
+        CHECK(memopt_heap_create(&d, &h) == MEMOPT_OK);
+        for (i = 0; i < 30; ++i) { big[i] = heap_get(h, 64 * 45, 0, 0); (void)heap_get(h, 64, 0, 0); }
+        for (i = 0; i < 30; ++i) CHECK(memopt_heap_free(h, big[i]) == MEMOPT_OK);
+        f.fail_from = failing ? 1 : 0;
+        CHECK(h->node_count == 64 && memopt_heap_trim(h, &released) == (failing ? MEMOPT_ERR_MEMORY : MEMOPT_OK));
+        CHECK((failing ? released == 0 : released >= 30 * 1024) && memopt_heap_check(h) == MEMOPT_OK);
+        memopt_heap_destroy(h);
+        CHECK(f.live_blocks == 0 && m.live == 0 && m.wrong == 0);
+    }
+}
 /* A record that could not grow: the blocks are good, the plan is not made, and the next record is a new chance. */
 static void test_heap_record_cut_short(void) {
     test_faults f; memopt_host host; memopt_heap_desc d; memopt_heap *h = NULL; memopt_block b[40]; size_t i;
@@ -869,6 +888,7 @@ static void test_heap(void) {
     RUN(test_heap_real_memory);
     RUN(test_heap_root_shrinks);
     RUN(test_heap_record_cut_short);
+    RUN(test_heap_trim_needs_nodes);
     RUN(test_heap_replay);
     RUN(test_heap_replay_differs);
     RUN(test_heap_replay_late);

@@ -2799,7 +2799,31 @@ MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *add
     return arena ? (size_t)((uintptr_t)address - (uintptr_t)arena->base) : 0;
 }
 /* @section plan : base host api_plan
-   ESSAY TO COME */
+   Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
+   Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
+              on hard instances, twice and more where they only stack; on training graphs execution order costs 5 to 29%.
+   Idea       Two steps. First greedy: boxes in a fixed order, each at the first offset where it fits. Lifetimes of
+              forward and backward nest, and for those "long lives first" is optimal nearly always. The lower bound, the
+              largest sum of sizes alive at one moment, proves it, and then nothing else is tried.
+              Else a search. Any plan can be pushed down until every box rests on offset 0 or on a box below it, so it is
+              enough to decide, again and again, which box lies lowest. A box that was tried on its floor and failed
+              floats: it must rest on one not placed yet, which raises how low it can go. A branch is dead as soon as,
+              in some section of time, the boxes from some height up no longer fit below the capacity.
+              Boxes that share no moment with the rest are parts, solved one by one; a part that failed is remembered by
+              what it depends on (its boxes, their floors, the capacity), and never tried again.
+   Targets    The search asks "is there a plan within this capacity?", most of the time for the bound itself, in between
+              for a share of the way up to the best plan. Attempts are short, now and then long, by two tastes (long
+              lives; sections that caused failures) and with noise, because run times of such a search vary by orders
+              of magnitude, and a fresh start is cheaper than bad luck. An attempt that exhausts its capacity raises the goal.
+   Pairs      In-place items that overlap form chains, one box at one offset; the greedy orders also try without chains. The
+              search keeps the boxes that were better: valid, but with pairs it proves nothing, and says so in `optimal`.
+   Invariant  `best` holds a valid plan from the first greedy order on; stopping at any moment costs quality, never
+              validity. Only whole numbers decide, so the same work gives the same plan on every machine.
+   Cost       Greedy: two trees, over the placed boxes and over the ground below which all is taken, so that a first fit
+              costs O(log n) for lifetimes that nest. Search: a step is linear in the boxes of its part.
+   Trap       A failed part is known by 128 bits of hash, so `optimal` is as certain as that.
+   Source     Canonical plans, sections and parts: Moffitt, MiniMalloc, ASPLOS 2023. Restarts: Luby, Sinclair,
+              Zuckerman 1993. Orders: TFLite, XLA, TVM (their figures were measured again, code is not theirs). */
 #define MEMOPT_I_PLAN_NONE UINT32_MAX
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
 

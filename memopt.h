@@ -114,8 +114,10 @@ typedef struct memopt_error {
 } memopt_error;
 /* @section api_host : api_status */
 typedef struct memopt_allocator { /* all zero = malloc and free; else set both functions */
-    void *(*alloc_fn)(void *user, size_t bytes, size_t alignment); /* NULL when there is none; alignment: a power of two */
-    void  (*free_fn)(void *user, void *block, size_t bytes, size_t alignment); /* what alloc_fn was asked for; never NULL */
+    /* NULL when there is none; alignment: a power of two */
+    void *(*alloc_fn)(void *user, size_t bytes, size_t alignment);
+    /* what alloc_fn was asked for; never NULL */
+    void  (*free_fn)(void *user, void *block, size_t bytes, size_t alignment);
     void  *user;
 } memopt_allocator;
 
@@ -128,12 +130,15 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 } memopt_threads;
 #define MEMOPT_SIMD_SCALAR 1 /* the definition of every result; wider levels give its bits */
 
-typedef enum memopt_open { MEMOPT_OPEN_READ, MEMOPT_OPEN_WRITE /* read and write, made when missing, kept as it is */ } memopt_open;
+typedef enum memopt_open { MEMOPT_OPEN_READ,
+    MEMOPT_OPEN_WRITE /* read and write, made when missing, kept as it is */ } memopt_open;
 typedef struct memopt_files { /* all zero = the system's files; else set every function */
     memopt_status (*open_fn)(void *user, const char *path, memopt_open mode, void **file);
     memopt_status (*close_fn)(void *user, void *file); /* the file is gone whatever it returns */
-    memopt_status (*read_fn)(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done); /* done < count: the end */
-    memopt_status (*write_fn)(void *user, void *file, uint64_t offset, const void *bytes, size_t count); /* all of them, or an error */
+    /* done < count: the end */
+    memopt_status (*read_fn)(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done);
+    /* all of them, or an error */
+    memopt_status (*write_fn)(void *user, void *file, uint64_t offset, const void *bytes, size_t count);
     memopt_status (*size_fn)(void *user, void *file, uint64_t *bytes);
     memopt_status (*resize_fn)(void *user, void *file, uint64_t bytes);
     memopt_status (*sync_fn)(void *user, void *file); /* returns when the bytes would outlive a power cut */
@@ -147,7 +152,8 @@ typedef struct memopt_clock { /* all zero = the system's steady clock */
     void *user;
 } memopt_clock;
 
-typedef struct memopt_host { /* the only doors outside; zero it (or pass NULL) for the C library and the calling thread */
+/* the only doors outside; zero it (or pass NULL) for the C library and the calling thread */
+typedef struct memopt_host {
     memopt_allocator allocator;
     memopt_threads   threads;
     memopt_files     files;
@@ -184,7 +190,8 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
 typedef struct memopt_pool memopt_pool;
 MEMOPT_API memopt_status  memopt_pool_create(const memopt_host *host, int worker_count, memopt_pool **out);
 MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool); /* all zero for NULL: the calling thread */
-MEMOPT_API void           memopt_pool_destroy(memopt_pool *pool); /* joins the threads; NULL is fine; never during a run */
+/* joins the threads; NULL is fine; never during a run */
+MEMOPT_API void           memopt_pool_destroy(memopt_pool *pool);
 /* @section api_ledger : api_host */
 typedef unsigned memopt_tag; /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
 enum {
@@ -223,7 +230,7 @@ typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = a
 MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out);
 MEMOPT_API void          memopt_ledger_destroy(memopt_ledger *ledger); /* NULL is fine */
 
-/** A tag of your own. The name is copied, at most 31 bytes of it. OK, ERR_ARGUMENT (NULL, empty), ERR_MEMORY (all tags taken). */
+/** A tag of your own. At most 31 bytes of the name are copied. OK, ERR_ARGUMENT (NULL, empty), ERR_MEMORY (no tag left). */
 MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char *name, memopt_tag *out);
 MEMOPT_API const char   *memopt_ledger_tag_name(const memopt_ledger *ledger, memopt_tag tag); /* "?" for no tag of it */
 /** What the events from here on belong to: the training step and the layer. */
@@ -238,12 +245,15 @@ MEMOPT_API void          memopt_ledger_label(memopt_ledger *ledger, uint32_t ste
  * returns OK, ERR_ARGUMENT (no such tag), ERR_OVERFLOW (the sum would not fit), ERR_STATE (more out than in; or all
  *         blocks are known one by one, and it is none of them)
  */
-MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address, const char *name);
+MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address,
+                                           const char *name);
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address);
 MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag tag, size_t bytes);  /* asked in vain */
-MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag tag, size_t bytes); /* served another way */
+/* served another way */
+MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag tag, size_t bytes);
 
-MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_tag tag); /* all zero for no tag of it */
+/* all zero for no tag of it */
+MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_tag tag);
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger);
 MEMOPT_API memopt_held  memopt_ledger_held(const memopt_ledger *ledger);
 
@@ -260,11 +270,14 @@ typedef enum memopt_export {
  * length   receives the bytes it takes, without the 0, also when the buffer is too small; may be NULL
  * returns  OK, ERR_ARGUMENT (NULL, no such format), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
  */
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export format, char *buffer, size_t capacity, size_t *length);
+MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export format, char *buffer,
+                                              size_t capacity, size_t *length);
 /** The table for people: memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, ...). */
-MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity, size_t *length);
-/** One line of text for an error of an arena or heap: what was asked, what is free, who holds most. ledger may be NULL. */
-MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer, size_t capacity, size_t *length);
+MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
+                                              size_t *length);
+/** One line of text for an error of an arena or heap: what was asked, is free, who holds most. ledger may be NULL. */
+MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
+                                               size_t capacity, size_t *length);
 /* @section api_source : api_ledger */
 typedef enum memopt_source_kind {
     MEMOPT_SOURCE_BLOCK, MEMOPT_SOURCE_ALLOCATOR, MEMOPT_SOURCE_PAGES, MEMOPT_SOURCE_COUNTING,
@@ -298,7 +311,7 @@ struct memopt_source { /* where bytes come from; fill one in to add a device. It
 };
 
 /**
- * A block of yours, for one arena or heap at a time. Up to 63 bytes at its front are skipped to align it: bring 63 more.
+ * A block of yours, for one arena or heap at a time. Up to 63 bytes at its front are skipped to align it.
  *
  * out     receives the source; untouched on failure
  * returns OK, ERR_ARGUMENT (NULL, fewer than 64 bytes left after aligning, a block that wraps around)
@@ -337,7 +350,8 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
 typedef struct memopt_arena memopt_arena;
 typedef struct memopt_arena_desc { /* zero it, then set what you need */
     memopt_source     *source;      /* required; outlives the arena */
-    size_t             capacity;    /* bytes, rounded up to the source's granularity and to alignment; 0 = all that the source has */
+    /* bytes, rounded up to the source's granularity and to alignment; 0 = all that the source has */
+    size_t             capacity;
     size_t             alignment;   /* of pushes that name none; 0 = the source's: 64, 256 for a device */
     memopt_ledger     *ledger;      /* NULL, or who is told of every push and rewind; outlives the arena */
     size_t             log_entries; /* pushes kept apart for the ledger; 0 = default: 4096. More are booked as OTHER */
@@ -366,7 +380,8 @@ MEMOPT_API void          memopt_arena_destroy(memopt_arena *arena); /* books eve
  */
 MEMOPT_API void *memopt_arena_push(memopt_arena *arena, size_t bytes, memopt_tag tag);
 MEMOPT_API void *memopt_arena_push_top(memopt_arena *arena, size_t bytes, memopt_tag tag);
-MEMOPT_API void *memopt_arena_push_zero(memopt_arena *arena, size_t bytes, memopt_tag tag); /* low end, all bytes zero */
+/* low end, all bytes zero */
+MEMOPT_API void *memopt_arena_push_zero(memopt_arena *arena, size_t bytes, memopt_tag tag);
 /** count elements of `size` bytes at the low end; ERR_OVERFLOW when the product does not fit. */
 MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size_t size, memopt_tag tag);
 /* float *x = MEMOPT_PUSH(arena, float, n, MEMOPT_TAG_ACTIVATIONS); */
@@ -402,8 +417,9 @@ typedef struct memopt_arena_stats {
     size_t capacity;
     size_t used_low, used_top; /* bytes of each end, alignment included */
     size_t free_bytes;         /* between the ends */
-    size_t peak;               /* the capacity with which the same pushes would just have fitted, in multiples of the largest
-                                  alignment asked for at the top; exact when the capacity here is one, as in a dry run */
+    size_t peak;               /* the capacity with which the same pushes would just have fitted, in multiples of the
+                                  largest alignment asked for at the top; exact when the capacity here is one too, as
+                                  in a dry run */
     size_t committed;
 } memopt_arena_stats;
 MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena); /* all zero for NULL */
@@ -428,13 +444,15 @@ typedef struct memopt_plan_item { /* zero it, then set what you need */
 } memopt_plan_item;
 typedef struct memopt_plan_options { /* all zero = the greedy orders, then a search of a second at the most */
     uint64_t time_ns;   /* 0 = default: one second, or no limit when `work` is given; else stop soon after so long */
-    uint64_t work;      /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed */
+    /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed */
+    uint64_t work;
     size_t   capacity;  /* 0 = as small as possible; else good enough: stop at the first plan that fits */
     int      no_search; /* 1: greedy orders only */
 } memopt_plan_options;
 typedef struct memopt_plan_result {
     size_t   peak;        /* bytes from offset 0 to the end of the highest item */
-    size_t   lower_bound; /* largest sum of sizes alive at one moment, what pairs may share taken off: no plan can be smaller */
+    /* largest sum of sizes alive at one moment, what pairs may share taken off: no plan can be smaller */
+    size_t   lower_bound;
     uint64_t work;        /* search steps taken */
     unsigned orders;      /* bit i: greedy order i was tried; memopt_plan_order_name(i) */
     int      optimal;     /* 1: proven that no plan is smaller (the peak is the bound, or the search was exhausted) */
@@ -477,7 +495,8 @@ typedef struct memopt_heap_desc { /* zero it, then set what you need */
     memopt_source     *source;    /* NULL = offsets only, from 0 on: manages anything; else outlives the heap */
     size_t             capacity;  /* most bytes it may ever hold; 0 = all the source has; required without a source */
     size_t             extent;    /* bytes to grow by at the least; 0 = default: 1 MiB */
-    size_t             alignment; /* of every block: sizes and offsets are multiples of it; 0 = the source's, 64 without */
+    /* of every block: sizes and offsets are multiples of it; 0 = the source's, 64 without */
+    size_t             alignment;
     memopt_ledger     *ledger;    /* NULL, or who is told; outlives the heap */
     const memopt_host *host;      /* memory of the metadata; NULL = malloc */
 } memopt_heap_desc;
@@ -513,7 +532,8 @@ MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap); /* books everyt
  * returns    OK, ERR_ARGUMENT (NULL, bytes 0, bad alignment, a tag above 4095 or not in the ledger), ERR_OVERFLOW, ERR_MEMORY, and
  *            what the source returns. Nothing has changed then
  */
-MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag, memopt_block *out);
+MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag,
+                                           memopt_block *out);
 /**
  * Give a block back. Constant time.
  *
@@ -561,7 +581,8 @@ MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of t
 /** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
 MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
 
-typedef enum memopt_heap_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED, MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_kind;
+typedef enum memopt_heap_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED,
+    MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_kind;
 typedef struct memopt_heap_entry { /* zero it to begin a walk */
     memopt_heap_kind kind;
     size_t       offset, bytes;
@@ -810,7 +831,8 @@ static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
-static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
+static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
+                                          size_t *done) {
     size_t had = 0; off_t at;
     (void)user;
     if (memopt_i_file_offset(offset, count, &at)) return MEMOPT_ERR_OVERFLOW;
@@ -902,7 +924,8 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
     HANDLE h;
     (void)user;
     if (mode == MEMOPT_OPEN_READ)
-        h = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+        h = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+            OPEN_EXISTING, 0, NULL);
     else
         h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_ALWAYS, 0, NULL);
     if (h == INVALID_HANDLE_VALUE) return MEMOPT_ERR_IO;
@@ -913,7 +936,8 @@ static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     return CloseHandle((HANDLE)file) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
-static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
+static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
+                                          size_t *done) {
     size_t had = 0;
     (void)user;
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
@@ -935,7 +959,8 @@ static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offs
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         OVERLAPPED at = memopt_i_file_position(offset + had); DWORD n = 0;
-        if (!WriteFile((HANDLE)file, (const char *)bytes + had, (DWORD)memopt_i_min(count - had, (size_t)1 << 30), &n, &at) || !n)
+        if (!WriteFile((HANDLE)file, (const char *)bytes + had, (DWORD)memopt_i_min(count - had, (size_t)1 << 30), &n,
+            &at) || !n)
             return MEMOPT_ERR_IO;
         had += n;
     }
@@ -981,8 +1006,13 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
     (void)user; (void)path; (void)mode; (void)file;
     return MEMOPT_ERR_UNSUPPORTED; /* no file is ever open, so the rest is never reached */
 }
-static memopt_status memopt_i_system_close(void *user, void *file) { (void)user; (void)file; return MEMOPT_ERR_UNSUPPORTED; }
-static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done) {
+static memopt_status memopt_i_system_close(void *user, void *file) {
+    (void)user;
+    (void)file;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
+                                          size_t *done) {
     (void)user; (void)file; (void)offset; (void)bytes; (void)count; (void)done;
     return MEMOPT_ERR_UNSUPPORTED;
 }
@@ -990,12 +1020,39 @@ static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offs
     (void)user; (void)file; (void)offset; (void)bytes; (void)count;
     return MEMOPT_ERR_UNSUPPORTED;
 }
-static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) { (void)user; (void)file; (void)bytes; return MEMOPT_ERR_UNSUPPORTED; }
-static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) { (void)user; (void)file; (void)bytes; return MEMOPT_ERR_UNSUPPORTED; }
-static memopt_status memopt_i_system_sync(void *user, void *file) { (void)user; (void)file; return MEMOPT_ERR_UNSUPPORTED; }
-static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) { (void)user; (void)from; (void)to; return MEMOPT_ERR_UNSUPPORTED; }
-static memopt_status memopt_i_system_remove(void *user, const char *path) { (void)user; (void)path; return MEMOPT_ERR_UNSUPPORTED; }
-static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) { (void)user; (void)nanoseconds; return MEMOPT_ERR_UNSUPPORTED; }
+static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
+    (void)user;
+    (void)file;
+    (void)bytes;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
+    (void)user;
+    (void)file;
+    (void)bytes;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+static memopt_status memopt_i_system_sync(void *user, void *file) {
+    (void)user;
+    (void)file;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
+    (void)user;
+    (void)from;
+    (void)to;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+static memopt_status memopt_i_system_remove(void *user, const char *path) {
+    (void)user;
+    (void)path;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
+static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
+    (void)user;
+    (void)nanoseconds;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
 #endif
 
 /* A table is all there or not at all: half of one is a mistake of the caller that would show up months later. */
@@ -1020,7 +1077,10 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
     if (!h.allocator.alloc_fn != !h.allocator.free_fn || (files != 0 && files != 9)) return MEMOPT_ERR_ARGUMENT;
     if (h.threads.worker_count < 0 || h.threads.simd_level < 0) return MEMOPT_ERR_ARGUMENT;
     if (!h.threads.run_fn != !h.threads.worker_count) return MEMOPT_ERR_ARGUMENT;
-    if (!h.allocator.alloc_fn) { h.allocator.alloc_fn = memopt_i_system_alloc; h.allocator.free_fn = memopt_i_system_free; }
+    if (!h.allocator.alloc_fn) {
+        h.allocator.alloc_fn = memopt_i_system_alloc;
+        h.allocator.free_fn = memopt_i_system_free;
+    }
     if (!h.threads.run_fn) { h.threads.run_fn = memopt_i_calling_thread_run; h.threads.worker_count = 1; }
     if (!files) h.files = memopt_i_system_files();
     if (!h.clock.now_fn) h.clock.now_fn = memopt_i_system_now;
@@ -1063,7 +1123,8 @@ typedef struct memopt_i_pool_thread { struct memopt_pool *pool; pthread_t id; in
 struct memopt_pool {
     memopt_host host;
     pthread_mutex_t lock;
-    pthread_cond_t work, done;  /* work: a new run or the end; done: a run is over, for its owner and for who waits a turn */
+    /* work: a new run or the end; done: a run is over, for its owner and for who waits a turn */
+    pthread_cond_t work, done;
     memopt_task_fn *fn;
     void *task;
     size_t chunk_count, next, running; /* running: chunks taken and not finished */
@@ -1190,7 +1251,8 @@ MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) { (void)pool; }
    Cost       a handful of additions a block; with blocks or events known one by one, a hash and a ring entry more.
    Bounded    All tables are made at creation. A table that is full leaves things out and counts what it left out: the
               sums stay exact, and report and snapshot say that they do not show everything. */
-enum memopt_i_action { MEMOPT_I_ALLOC, MEMOPT_I_FREE, MEMOPT_I_FAILED, MEMOPT_I_RETRIED, MEMOPT_I_RESERVE, MEMOPT_I_RELEASE };
+enum memopt_i_action { MEMOPT_I_ALLOC, MEMOPT_I_FREE, MEMOPT_I_FAILED, MEMOPT_I_RETRIED, MEMOPT_I_RESERVE,
+    MEMOPT_I_RELEASE };
 typedef struct memopt_i_event {
     uint64_t time; /* nanoseconds */
     const void *address; /* of a failed attempt: how many bytes were free */
@@ -1221,7 +1283,8 @@ struct memopt_ledger {
     uint64_t event_count; /* ever; the ring holds the last of them */
     size_t unknown_blocks, unknown_segments; /* live, but not in the tables */
     size_t clock_failures;
-    size_t tag_count, tag_capacity, block_count, block_places, block_capacity, event_capacity, segment_count, segment_capacity;
+    size_t tag_count, tag_capacity, block_count, block_places, block_capacity, event_capacity, segment_count,
+        segment_capacity;
     memopt_usage      *tags;
     memopt_i_tag_name *names;
     memopt_i_segment  *segments;
@@ -1299,7 +1362,7 @@ MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32
     if (ledger) { ledger->step = step; ledger->layer = layer; }
 }
 
-/* Segments, events and blocks known one by one. A source may stand on a block of another: the smallest segment counts. */
+/* Segments, events and blocks known one by one. A source may stand on a block of another: the smallest one counts. */
 static memopt_i_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
     memopt_i_segment *best = NULL; size_t i;
     for (i = 0; i < l->segment_count; ++i) {
@@ -1322,15 +1385,18 @@ static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, 
     }
     if (action == MEMOPT_I_FAILED) l->last_failed = e;
 }
-static size_t memopt_i_ledger_home(const memopt_ledger *l, const void *address) { /* where the search for a block begins */
+/* where the search for a block begins */
+static size_t memopt_i_ledger_home(const memopt_ledger *l, const void *address) {
     return (size_t)((((uint64_t)(uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (l->block_places - 1);
 }
-static size_t memopt_i_ledger_place(const memopt_ledger *l, const void *address) { /* of the block, or the free one for it */
+/* of the block, or the free one for it */
+static size_t memopt_i_ledger_place(const memopt_ledger *l, const void *address) {
     size_t at = memopt_i_ledger_home(l, address);
     while (l->blocks[at].address && l->blocks[at].address != address) at = (at + 1) & (l->block_places - 1);
     return at;
 }
-static memopt_i_known *memopt_i_ledger_know(memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address, const char *name) {
+static memopt_i_known *memopt_i_ledger_know(memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address,
+                                            const char *name) {
     memopt_i_known *k;
     if (!l->block_capacity) return NULL;
     k = address ? &l->blocks[memopt_i_ledger_place(l, address)] : NULL;
@@ -1366,7 +1432,8 @@ static void memopt_i_ledger_close_peak(memopt_ledger *l) {
     for (i = 0; i < l->tag_count; ++i) l->tags[i].at_peak = l->tags[i].now;
     l->rising = 0;
 }
-MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address, const char *name) {
+MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address,
+                                           const char *name) {
     memopt_usage *u;
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
@@ -1376,17 +1443,20 @@ MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag
     if (u->now > u->peak) u->peak = u->now;
     ledger->total.now += bytes; ++ledger->total.blocks; ++ledger->total.allocs;
     if (ledger->total.now > ledger->total.peak) { ledger->total.peak = ledger->total.now; ledger->rising = 1; }
-    memopt_i_ledger_event(ledger, MEMOPT_I_ALLOC, tag, bytes, address, memopt_i_ledger_know(ledger, tag, bytes, address, name), name);
+    memopt_i_ledger_event(ledger, MEMOPT_I_ALLOC, tag, bytes, address, memopt_i_ledger_know(ledger, tag, bytes,
+        address, name), name);
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address) {
+MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes,
+                                              const void *address) {
     memopt_usage *u; const memopt_i_known *known;
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     u = &ledger->tags[tag];
     if (bytes > u->now || !u->blocks) return MEMOPT_ERR_STATE;
     known = memopt_i_ledger_find(ledger, tag, bytes, address);
-    if (ledger->block_capacity && !known && !ledger->unknown_blocks) return MEMOPT_ERR_STATE; /* all are known, and it is none */
+    /* all are known, and it is none */
+    if (ledger->block_capacity && !known && !ledger->unknown_blocks) return MEMOPT_ERR_STATE;
     memopt_i_ledger_close_peak(ledger);
     u->now -= bytes; --u->blocks; ++u->frees;
     ledger->total.now -= bytes; --ledger->total.blocks; ++ledger->total.frees;
@@ -1439,8 +1509,12 @@ static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_
     l->held.committed += more - less;
     if (l->held.committed > l->held.committed_peak) l->held.committed_peak = l->held.committed;
 }
-static void memopt_i_ledger_committed(memopt_ledger *l, const void *start, size_t bytes) { if (l) memopt_i_ledger_commit_by(l, start, bytes, 0); }
-static void memopt_i_ledger_decommitted(memopt_ledger *l, const void *start, size_t bytes) { if (l) memopt_i_ledger_commit_by(l, start, 0, bytes); }
+static void memopt_i_ledger_committed(memopt_ledger *l, const void *start, size_t bytes) {
+    if (l) memopt_i_ledger_commit_by(l, start, bytes, 0);
+}
+static void memopt_i_ledger_decommitted(memopt_ledger *l, const void *start, size_t bytes) {
+    if (l) memopt_i_ledger_commit_by(l, start, 0, bytes);
+}
 static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
     memopt_i_segment s;
     if (!l) return;
@@ -1453,7 +1527,7 @@ static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t 
     }
     memopt_i_ledger_commit_by(l, base, committed, 0);
 }
-/* `committed`: what of it was, for a segment that is not in the table; it was booked to the one it stands on, if any. */
+/* `committed`: what of it was; for one that is not in the table, that was booked to the segment it stands on, if any. */
 static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
     memopt_i_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
     if (!l) return;
@@ -1472,7 +1546,8 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
    the size. Sizes are written with integers only: printf's %f asks the locale for the decimal point. */
 typedef struct memopt_i_out { char *buffer; size_t capacity, length; } memopt_i_out;
 static void memopt_i_put(memopt_i_out *o, const void *bytes, size_t count) {
-    if (o->length < o->capacity && count) memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
+    if (o->length < o->capacity && count)
+        memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
     o->length += count;
 }
 static void memopt_i_put_text(memopt_i_out *o, const char *text) { memopt_i_put(o, text, strlen(text)); }
@@ -1486,11 +1561,14 @@ static void memopt_i_put_bytes(memopt_i_out *o, size_t bytes) { /* 12.3 MiB */
     const unsigned unit = bytes ? memopt_i_high_bit(bytes) / 10 : 0;
     const size_t one = (size_t)1 << (10 * unit);
     memopt_i_put_number(o, bytes / one);
-    if (unit) { memopt_i_put_text(o, "."); memopt_i_put_number(o, ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024); }
+    if (unit) { memopt_i_put_text(o, "."); memopt_i_put_number(o,
+        ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024); }
     memopt_i_put_text(o, units[unit]);
 }
 /* Fill up with blanks: what was written since `start` becomes `width` wide, flush left; or right, by moving it. */
-static void memopt_i_put_left(memopt_i_out *o, size_t start, size_t width) { while (o->length - start < width) memopt_i_put(o, " ", 1); }
+static void memopt_i_put_left(memopt_i_out *o, size_t start, size_t width) {
+    while (o->length - start < width) memopt_i_put(o, " ", 1);
+}
 static void memopt_i_put_right_number(memopt_i_out *o, uint64_t n, size_t width) {
     uint64_t limit = 10; size_t digits = 1;
     while (digits < 20 && n >= limit) { ++digits; limit *= 10; }
@@ -1564,7 +1642,8 @@ static void memopt_i_report_failures(memopt_i_out *o, const memopt_ledger *l) {
 static void memopt_i_report(memopt_i_out *o, const memopt_ledger *l) {
     const memopt_usage all = memopt_ledger_total(l);
     size_t i;
-    memopt_i_put_text(o, "memory                   now        peak at the peak  share at the peak      blocks     allocs  failed\n");
+    memopt_i_put_text(o,
+        "memory                   now        peak at the peak  share at the peak      blocks     allocs  failed\n");
     for (i = 1; i <= l->tag_count; ++i) { /* `other`, the first, is told last */
         const memopt_tag tag = (memopt_tag)(i % l->tag_count);
         const memopt_usage u = memopt_ledger_usage(l, tag);
@@ -1579,7 +1658,8 @@ static void memopt_i_report(memopt_i_out *o, const memopt_ledger *l) {
     }
     memopt_i_report_failures(o, l);
 }
-MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer, size_t capacity, size_t *length) {
+MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
+                                               size_t capacity, size_t *length) {
     memopt_i_out o; memopt_tag done[3]; size_t place, used = 0;
     if (!error || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     o = memopt_i_out_begin(buffer, capacity);
@@ -1589,7 +1669,8 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
         memopt_i_put_text(&o, ", free ");           memopt_i_put_bytes(&o, error->free_bytes);
         memopt_i_put_text(&o, ", largest piece ");  memopt_i_put_bytes(&o, error->largest);
         memopt_i_put_text(&o, ", fragmentation ");
-        memopt_i_put_number(&o, error->largest < error->free_bytes ? (uint64_t)(100.0 - 100.0 * (double)error->largest / (double)error->free_bytes) : 0);
+        memopt_i_put_number(&o, error->largest < error->free_bytes
+            ? (uint64_t)(100.0 - 100.0 * (double)error->largest / (double)error->free_bytes) : 0);
         memopt_i_put_text(&o, "%");
     }
     for (place = 0; ledger && place < 3; ++place) { /* the three tags that hold most */
@@ -1609,7 +1690,11 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
 
 /* One walk writes the snapshot twice: as JSON, and as a pickle of protocol 2 (Python's own format, read back with
    pickle.load). A document is made of dicts, lists, texts and numbers; what differs is how each begins and ends. */
-typedef struct memopt_i_document { memopt_i_out out; int pickle; int comma; /* JSON: one is due before the next item */ } memopt_i_document;
+typedef struct memopt_i_document {
+    memopt_i_out out;
+    int pickle;
+    int comma; /* JSON: one is due before the next item */
+} memopt_i_document;
 static void memopt_i_little_endian(memopt_i_out *o, uint64_t n, int count) {
     for (; count > 0; --count, n >>= 8) { const char byte = (char)(n & 0xff); memopt_i_put(o, &byte, 1); }
 }
@@ -1664,10 +1749,12 @@ static void memopt_i_document_field(memopt_i_document *d, const char *key, uint6
 /* The two zeros of the pool that everything is in: a tuple, because scripts compare it with one. */
 static void memopt_i_document_pool(memopt_i_document *d, const char *key) {
     memopt_i_document_key(d, key);
-    if (d->pickle) { memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_put_text(&d->out, "\x86"); return; }
-    memopt_i_document_begin(d, 0); memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_document_end(d, 0);
+    if (d->pickle) { memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_put_text(&d->out,
+        "\x86"); return; }
+    memopt_i_document_begin(d, 0); memopt_i_document_number(d, 0); memopt_i_document_number(d, 0);
+    memopt_i_document_end(d, 0);
 }
-/* A long list is filled a thousand items at a time, as Python does: the viewer takes each filling as arguments of a call. */
+/* A long list is filled a thousand items at a time, as Python does: the viewer takes each as arguments of a call. */
 static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
     if (d->pickle && done % 1000 == 999) memopt_i_put_text(&d->out, "e(");
 }
@@ -1699,7 +1786,8 @@ static void memopt_i_ledger_sort(const memopt_ledger *l) {
         memopt_i_sift(l, order, 0, i);
     }
 }
-static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag, const char *name, uint32_t step, uint32_t layer) {
+static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag, const char *name,
+                                     uint32_t step, uint32_t layer) {
     char where[32]; memopt_i_out o = memopt_i_out_begin(where, sizeof where - 1);
     memopt_i_put_text(&o, "step ");
     memopt_i_put_number(&o, step);
@@ -1718,7 +1806,8 @@ static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *
     memopt_i_document_end(d, 1);
     memopt_i_document_end(d, 0);
 }
-static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l, uintptr_t address, size_t bytes, const memopt_i_known *k) {
+static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l, uintptr_t address, size_t bytes,
+                                    const memopt_i_known *k) {
     memopt_i_document_begin(d, 1);
     memopt_i_document_field(d, "address", address);
     memopt_i_document_field(d, "size", bytes);
@@ -1729,7 +1818,8 @@ static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l
     memopt_i_document_end(d, 1);
 }
 /* The first of the blocks order[i..last) that lies in `s` (NULL: in none) and in its bytes from `at` on; or last. */
-static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_segment *s, size_t at, size_t i, size_t last) {
+static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_segment *s, size_t at, size_t i,
+                                     size_t last) {
     for (; s && i < last; ++i) {
         const memopt_i_known *k = &l->blocks[l->order[i]];
         const size_t offset = (size_t)((uintptr_t)k->address - (uintptr_t)s->base);
@@ -1737,7 +1827,8 @@ static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_segm
     }
     return i;
 }
-static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s, size_t first, size_t last) {
+static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s,
+                                     size_t first, size_t last) {
     const uintptr_t base = (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address);
     size_t i, at = 0; uint64_t done = 0;
     memopt_i_document_begin(d, 0);
@@ -1753,7 +1844,8 @@ static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *
     memopt_i_document_end(d, 0);
 }
 /* The segment `s` with the blocks order[first..last); NULL: the block order[first] alone. */
-static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s, size_t first, size_t last) {
+static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s,
+                                      size_t first, size_t last) {
     size_t i, at = 0, active = 0;
     for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
         const memopt_i_known *k = &l->blocks[l->order[i]];
@@ -1794,7 +1886,8 @@ static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger
     }
     memopt_i_document_end(d, 0);
 }
-static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e, const char *action) {
+static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e,
+                                    const char *action) {
     const int failed = e->action == MEMOPT_I_FAILED;
     memopt_i_document_begin(d, 1);
     memopt_i_document_key(d, "action"); memopt_i_document_text(d, action);
@@ -1845,7 +1938,8 @@ static void memopt_i_snapshot(memopt_i_document *d, const memopt_ledger *l) {
 
 /* The trace: the running sum of each tag as a counter, failures as instants. The ring may have lost its beginning, so
    the sums begin with what is live now less what the ring says came and went. */
-static void memopt_i_trace_event(memopt_i_document *d, const char *name, const char *phase, uint64_t time, const char *key, uint64_t value) {
+static void memopt_i_trace_event(memopt_i_document *d, const char *name, const char *phase, uint64_t time,
+                                 const char *key, uint64_t value) {
     memopt_i_document_begin(d, 1);
     memopt_i_document_key(d, "name"); memopt_i_document_text(d, name);
     memopt_i_document_key(d, "ph");   memopt_i_document_text(d, phase);
@@ -1893,7 +1987,8 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_end(d, 0);
     memopt_i_document_end(d, 1);
 }
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export format, char *buffer, size_t capacity, size_t *length) {
+MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export format, char *buffer,
+                                              size_t capacity, size_t *length) {
     memopt_i_document d;
     if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     d.out = memopt_i_out_begin(buffer, capacity); d.comma = 0;
@@ -1907,7 +2002,8 @@ MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memop
     }
     return memopt_i_out_end(&d.out, !d.pickle, length);
 }
-MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity, size_t *length) {
+MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
+                                              size_t *length) {
     return memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, buffer, capacity, length);
 }
 /* @section source : ledger host api_source
@@ -1994,7 +2090,8 @@ MEMOPT_API memopt_status memopt_source_block(void *block, size_t bytes, memopt_s
     s.reserve_fn = memopt_i_block_reserve; s.release_fn = memopt_i_block_release;
     s.user = (unsigned char *)block + skip;
     s.capacity = bytes - skip;
-    s.base_alignment = (size_t)1 << memopt_i_low_bit((uint64_t)(uintptr_t)s.user); /* as it happens to lie, at least 64 */
+    /* as it happens to lie, at least 64 */
+    s.base_alignment = (size_t)1 << memopt_i_low_bit((uint64_t)(uintptr_t)s.user);
     *out = s;
     return MEMOPT_OK;
 }
@@ -2048,7 +2145,8 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
     s.commit_fn = s.decommit_fn = s.zero_fn = memopt_i_counting_commit;
     s.copy_in_fn = s.copy_out_fn = s.copy_fn = memopt_i_counting_copy;
     s.base_alignment = MEMOPT_I_COUNTING_BASE;
-    s.capacity = memopt_i_align_down(SIZE_MAX / 4, MEMOPT_I_COUNTING_BASE); /* room for a few; whole for every alignment */
+    /* room for a few; whole for every alignment */
+    s.capacity = memopt_i_align_down(SIZE_MAX / 4, MEMOPT_I_COUNTING_BASE);
     s.host_visible = 0;
     s.user = (void *)(uintptr_t)MEMOPT_I_COUNTING_BASE;
     *out = s;
@@ -2085,7 +2183,8 @@ static memopt_status memopt_i_text_file(const memopt_host *host, const char *pat
     return MEMOPT_OK;
 }
 /* directory/name as a number; no file, or the word "max", is no limit. */
-static int memopt_i_cgroup_number(const memopt_host *host, const char *directory, const char *name, const char *key, uint64_t *out) {
+static int memopt_i_cgroup_number(const memopt_host *host, const char *directory, const char *name, const char *key,
+                                  uint64_t *out) {
     char path[MEMOPT_I_TEXT], text[MEMOPT_I_TEXT];
     const size_t a = strlen(directory), b = strlen(name);
     if (a + b + 2 > sizeof path) return 0;
@@ -2103,7 +2202,8 @@ static void memopt_i_cgroup_climb(const memopt_host *host, char *path, size_t ro
     for (;;) {
         uint64_t limit, usage, cache = 0, left;
         while (n > root && path[n - 1] == '/') path[--n] = 0;
-        if (memopt_i_cgroup_number(host, path, limit_name, "", &limit) && memopt_i_cgroup_number(host, path, usage_name, "", &usage)) {
+        if (memopt_i_cgroup_number(host, path, limit_name, "", &limit)
+            && memopt_i_cgroup_number(host, path, usage_name, "", &usage)) {
             (void)memopt_i_cgroup_number(host, path, "memory.stat", cache_key, &cache);
             usage = usage > cache ? usage - cache : 0;
             left = limit > usage ? limit - usage : 0;
@@ -2162,7 +2262,8 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
     vm_statistics64_data_t vm; mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
     (void)host;
-    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&vm, &count) != KERN_SUCCESS) return MEMOPT_ERR_IO;
+    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&vm, &count) != KERN_SUCCESS)
+        return MEMOPT_ERR_IO;
     *bytes = ((uint64_t)vm.free_count + vm.inactive_count + vm.purgeable_count) * (uint64_t)sysconf(_SC_PAGESIZE);
     return MEMOPT_OK;
 }
@@ -2176,7 +2277,11 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
     return MEMOPT_OK;
 }
 #else
-static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) { (void)host; (void)bytes; return MEMOPT_ERR_UNSUPPORTED; }
+static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
+    (void)host;
+    (void)bytes;
+    return MEMOPT_ERR_UNSUPPORTED;
+}
 #endif
 MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes) {
     memopt_host h;
@@ -2219,10 +2324,12 @@ static int memopt_i_pages_open(void *start, size_t bytes) { return mprotect(star
 static int memopt_i_pages_close(void *start, size_t bytes) {
 #  if defined(__linux__)
     if (madvise(start, bytes, 4 /* MADV_DONTNEED */)) return 1;
-    (void)mprotect(start, bytes, PROT_NONE); /* the memory is back; without it the addresses stay usable, nothing else */
+    /* the memory is back; without it the addresses stay usable, nothing else */
+    (void)mprotect(start, bytes, PROT_NONE);
     return 0;
 #  else
-    return mmap(start, bytes, PROT_NONE, MAP_PRIVATE | MAP_FIXED | MEMOPT_I_MAP_ANONYMOUS | MEMOPT_I_MAP_NORESERVE, -1, 0) != start;
+    return mmap(start, bytes, PROT_NONE, MAP_PRIVATE | MAP_FIXED | MEMOPT_I_MAP_ANONYMOUS | MEMOPT_I_MAP_NORESERVE, -1,
+        0) != start;
 #  endif
 }
 /* 1 when the system refused; the pages then stay small, which is slower and nothing else. */
@@ -2248,7 +2355,9 @@ static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
 static size_t memopt_i_page_size(void) { SYSTEM_INFO info; GetSystemInfo(&info); return info.dwPageSize; }
 static void *memopt_i_pages_map(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS); }
 static void memopt_i_pages_unmap(void *base, size_t bytes) { (void)bytes; VirtualFree(base, 0, MEM_RELEASE); }
-static int memopt_i_pages_open(void *start, size_t bytes) { return !VirtualAlloc(start, bytes, MEM_COMMIT, PAGE_READWRITE); }
+static int memopt_i_pages_open(void *start, size_t bytes) {
+    return !VirtualAlloc(start, bytes, MEM_COMMIT, PAGE_READWRITE);
+}
 static int memopt_i_pages_close(void *start, size_t bytes) { return !VirtualFree(start, bytes, MEM_DECOMMIT); }
 static int memopt_i_pages_advise_huge(void *start, size_t bytes) { (void)start; (void)bytes; return 1; }
 static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
@@ -2374,7 +2483,8 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
 #define MEMOPT_I_REWINDS  16
 #define MEMOPT_I_RELEASED 0xDD
 typedef struct memopt_i_rewind { uint64_t epoch; size_t used; } memopt_i_rewind;
-typedef struct memopt_i_pushed { size_t before, bytes; const char *name; memopt_tag tag; } memopt_i_pushed; /* before: used then */
+/* before: used then */
+typedef struct memopt_i_pushed { size_t before, bytes; const char *name; memopt_tag tag; } memopt_i_pushed;
 typedef struct memopt_i_end { /* bytes are counted from the end's own side of the range */
     size_t used, limit, committed;
     size_t highest; /* the most it ever used, as of the last rewind */
@@ -2397,7 +2507,7 @@ struct memopt_arena {
 };
 static size_t memopt_i_arena_middle(const memopt_arena *a) { return a->capacity - a->ends[0].used - a->ends[1].used; }
 
-/* Debug: bytes in the middle are poisoned for ASan, and 0xDD where they have been used before. Offsets are from the base. */
+/* Debug: bytes in the middle are poisoned for ASan, and 0xDD where they were used before. Offsets are from the base. */
 static void memopt_i_arena_hide(memopt_arena *a, size_t start, size_t bytes) {
 #if defined(MEMOPT_I_ASAN)
     if (a->source->host_visible) __asan_poison_memory_region(a->base + start, bytes);
@@ -2442,7 +2552,8 @@ static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t en
 static memopt_i_pushed *memopt_i_arena_entry(const memopt_arena *a, int top, size_t i) {
     return &a->log[top ? a->log_capacity - 1 - i : i];
 }
-static const void *memopt_i_arena_block(const memopt_arena *a, int top, const memopt_i_pushed *e) { /* where it begins */
+/* where it begins */
+static const void *memopt_i_arena_block(const memopt_arena *a, int top, const memopt_i_pushed *e) {
     return a->base + (top ? a->capacity - e->before - e->bytes : e->before);
 }
 static void memopt_i_arena_join(memopt_arena *a, int top, const memopt_i_pushed *e) {
@@ -2497,7 +2608,8 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     if (memopt_host_resolve(desc->host, &a.host)) return MEMOPT_ERR_ARGUMENT;
     a.source = desc->source; a.ledger = desc->ledger;
     a.alignment = desc->alignment ? desc->alignment : a.source->alignment;
-    if (!memopt_i_power_of_two(a.alignment) || a.alignment < 16 || a.alignment > a.source->base_alignment) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_power_of_two(a.alignment) || a.alignment < 16 || a.alignment > a.source->base_alignment)
+        return MEMOPT_ERR_ARGUMENT;
     unit = memopt_i_max(a.source->granularity, a.alignment);
     capacity = desc->capacity ? desc->capacity : memopt_i_align_down(a.source->capacity, unit);
     if (memopt_i_align_up(capacity, unit, &a.capacity)) return MEMOPT_ERR_OVERFLOW;
@@ -2529,7 +2641,8 @@ MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
     memopt_i_arena_unlog(arena, 0, 0);
     memopt_i_arena_show(arena, 0, arena->ends[0].committed);
     memopt_i_arena_show(arena, arena->capacity - arena->ends[1].committed, arena->ends[1].committed);
-    memopt_i_source_release(arena->source, arena->base, arena->capacity, arena->ends[0].committed + arena->ends[1].committed);
+    memopt_i_source_release(arena->source, arena->base, arena->capacity,
+        arena->ends[0].committed + arena->ends[1].committed);
     host = arena->host; /* copied: the struct lies inside what is freed */
     memopt_i_free(&host, arena, arena->memory, MEMOPT_I_HOST_ALIGN);
 }
@@ -2554,7 +2667,8 @@ MEMOPT_API void *memopt_arena_push(memopt_arena *arena, size_t bytes, memopt_tag
     if (!arena) return NULL;
     start = (arena->ends[0].used + arena->alignment - 1) & ~(arena->alignment - 1);
     room = memopt_i_min(arena->ends[0].limit, arena->capacity - arena->ends[1].used);
-    if (MEMOPT_I_UNLIKELY(start >= room || bytes - 1 >= room - start)) return memopt_i_arena_push_slow(arena, bytes, tag, 0);
+    if (MEMOPT_I_UNLIKELY(start >= room || bytes - 1 >= room - start))
+        return memopt_i_arena_push_slow(arena, bytes, tag, 0);
     arena->ends[0].used = start + bytes;
     return arena->base + start;
 }
@@ -2563,7 +2677,8 @@ MEMOPT_API void *memopt_arena_push_top(memopt_arena *arena, size_t bytes, memopt
     if (!arena) return NULL;
     start = arena->capacity - arena->ends[1].used;
     floor = memopt_i_max(arena->capacity - arena->ends[1].limit, arena->ends[0].used);
-    if (MEMOPT_I_UNLIKELY(start <= floor || bytes - 1 >= start - floor)) return memopt_i_arena_push_slow(arena, bytes, tag, 1);
+    if (MEMOPT_I_UNLIKELY(start <= floor || bytes - 1 >= start - floor))
+        return memopt_i_arena_push_slow(arena, bytes, tag, 1);
     start = (start - bytes) & ~(arena->alignment - 1);
     if (MEMOPT_I_UNLIKELY(start < floor)) return memopt_i_arena_push_slow(arena, bytes, tag, 1);
     arena->ends[1].used = arena->capacity - start;
@@ -2579,7 +2694,8 @@ MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size
     if (!arena) return NULL;
     if (memopt_i_mul(count, size, &bytes)) {
         const memopt_push_options plain = memopt_i_push_plain(tag);
-        return memopt_i_arena_refuse(arena, MEMOPT_ERR_OVERFLOW, "count times size does not fit size_t", SIZE_MAX, &plain);
+        return memopt_i_arena_refuse(arena, MEMOPT_ERR_OVERFLOW, "count times size does not fit size_t", SIZE_MAX,
+            &plain);
     }
     return memopt_arena_push(arena, bytes, tag);
 }
@@ -2602,7 +2718,8 @@ static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const 
     (void)memopt_i_fail(&a->error, status, reason, bytes);
     a->error.free_bytes = memopt_i_arena_middle(a);
     a->error.largest = memopt_i_arena_largest(a, aligned ? o->alignment : a->alignment, 0, a->capacity);
-    if (status == MEMOPT_ERR_MEMORY && (!a->ledger || o->tag < a->ledger->tag_count)) (void)memopt_ledger_failed(a->ledger, o->tag, bytes);
+    if (status == MEMOPT_ERR_MEMORY && (!a->ledger || o->tag < a->ledger->tag_count))
+        (void)memopt_ledger_failed(a->ledger, o->tag, bytes);
     return NULL;
 }
 /* The offset of the bytes from the base, or 1 when they do not fit between the ends. */
@@ -2642,7 +2759,8 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     size_t start, used; memopt_status s;
     if (!bytes) return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT, "a push of no bytes", bytes, o);
     if (!memopt_i_power_of_two(alignment) || alignment > a->source->base_alignment)
-        return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT, "the alignment is no power of two, or more than the source has", bytes, o);
+        return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT,
+            "the alignment is no power of two, or more than the source has", bytes, o);
     if (memopt_i_arena_place(a, bytes, alignment, top, &start))
         return memopt_i_arena_refuse(a, MEMOPT_ERR_MEMORY, "the arena is full", bytes, o);
     used = top ? a->capacity - start : start + bytes;
@@ -2658,7 +2776,8 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
         memopt_i_arena_unpush(a, start, start + bytes); /* as it was before the write: the next push goes through */
         return memopt_i_arena_refuse(a, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound", bytes, o);
     }
-    s = o->zero && !memopt_i_arena_is_fresh(a, start, bytes) ? a->source->zero_fn(a->source, a->base + start, bytes) : MEMOPT_OK;
+    s = o->zero && !memopt_i_arena_is_fresh(a, start, bytes) ? a->source->zero_fn(a->source, a->base + start, bytes)
+        : MEMOPT_OK;
     if (!s) s = memopt_i_arena_log(a, top, used, o->tag, o->name);
     if (s) {
         memopt_i_arena_unpush(a, start, start + bytes);
@@ -2691,7 +2810,9 @@ static void memopt_i_arena_note_rewind(memopt_arena *a, memopt_i_end *end, size_
     end->rewinds[end->rewind_count].epoch = ++a->epoch;
     end->rewinds[end->rewind_count++].used = used;
 }
-static size_t memopt_i_arena_now(const memopt_arena *a) { return memopt_i_max(a->peak, a->ends[0].used + a->ends[1].used); }
+static size_t memopt_i_arena_now(const memopt_arena *a) {
+    return memopt_i_max(a->peak, a->ends[0].used + a->ends[1].used);
+}
 MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark mark) {
     memopt_i_end *end; size_t released;
     if (!arena) return MEMOPT_ERR_ARGUMENT;
@@ -2699,9 +2820,11 @@ MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark ma
         return memopt_i_fail(&arena->error, MEMOPT_ERR_ARGUMENT, "a mark of another arena", 0);
     end = &arena->ends[mark.top];
     if (mark.used > end->used || mark.epoch > arena->epoch)
-        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a mark from the future: the arena was rewound below it", 0);
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a mark from the future: the arena was rewound below it",
+            0);
     if (memopt_i_mark_is_stale(end, &mark))
-        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a stale mark: its bytes were rewound and pushed anew", 0);
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a stale mark: its bytes were rewound and pushed anew",
+            0);
     released = end->used - mark.used;
     if (!released) return MEMOPT_OK;
     arena->peak = memopt_i_arena_now(arena);
@@ -2783,7 +2906,8 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
         written |= memopt_i_arena_written(arena, start, start + bytes);
         memopt_i_arena_hide(arena, start, bytes);
     }
-    if (written) return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound", 0);
+    if (written)
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound", 0);
     return MEMOPT_OK;
 }
 MEMOPT_API const char *memopt_arena_name_at(const memopt_arena *arena, const void *address) {
@@ -2834,8 +2958,10 @@ typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie
     uint32_t tail, busy; /* of a chain: the item that lives longest, and the section before which others live too */
     int fixed, placed;
 } memopt_i_box;
-typedef struct memopt_i_reach { size_t low, high; uint32_t end; } memopt_i_reach; /* of placed boxes: lowest byte, highest end, last section */
-typedef struct memopt_i_ground { size_t low, high; } memopt_i_ground; /* of some sections: how far they are full from offset 0 up */
+/* of placed boxes: lowest byte, highest end, last section */
+typedef struct memopt_i_reach { size_t low, high; uint32_t end; } memopt_i_reach;
+/* of some sections: how far they are full from offset 0 up */
+typedef struct memopt_i_ground { size_t low, high; } memopt_i_ground;
 typedef struct memopt_i_plan {
     memopt_host host;
     const memopt_plan_item *items;
@@ -2869,7 +2995,8 @@ static int memopt_i_plan_pair(const memopt_plan_item *items, size_t a, size_t b)
 }
 static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, size_t count, size_t i) {
     const memopt_plan_item *t = &items[i]; size_t end;
-    if (t->first >= t->last || !t->size || t->in_place_of > count || t->in_place_of == i + 1) return MEMOPT_ERR_ARGUMENT;
+    if (t->first >= t->last || !t->size || t->in_place_of > count || t->in_place_of == i + 1)
+        return MEMOPT_ERR_ARGUMENT;
     if (!t->fixed) return MEMOPT_OK;
     if (t->alignment && t->offset % t->alignment) return MEMOPT_ERR_ARGUMENT;
     return memopt_i_add(t->offset, t->size, &end) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
@@ -2981,7 +3108,10 @@ static void memopt_i_plan_join(const memopt_i_plan *p, size_t i, memopt_i_box *c
 /* One box an item, or with `chains` one for every chain of in-place items, which are built in order of birth. */
 static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
     size_t i, n; uint32_t k;
-    for (i = 0; i < p->count; ++i) { p->order[i] = (uint32_t)i; p->key[i] = p->start[i]; p->box_of[i] = MEMOPT_I_PLAN_NONE; }
+    for (i = 0; i < p->count; ++i) {
+        p->order[i] = (uint32_t)i; p->key[i] = p->start[i];
+        p->box_of[i] = MEMOPT_I_PLAN_NONE;
+    }
     memopt_i_plan_sort(p->key, p->order, p->spare, p->count);
     p->box_count = 0;
     for (n = 0; n < p->count; ++n) {
@@ -3014,11 +3144,14 @@ static int memopt_i_plan_late(memopt_i_plan *p) {
 }
 /* Two items that may lie at one offset. A chain is as good as its only item, or no pair at all. */
 static int memopt_i_plan_boxes_pair(const memopt_i_plan *p, const memopt_i_box *a, const memopt_i_box *b) {
-    return a->item != MEMOPT_I_PLAN_NONE && b->item != MEMOPT_I_PLAN_NONE && memopt_i_plan_pair(p->items, a->item, b->item);
+    return a->item != MEMOPT_I_PLAN_NONE && b->item != MEMOPT_I_PLAN_NONE
+        && memopt_i_plan_pair(p->items, a->item, b->item);
 }
 /* The ground: below it every byte of a section is taken. Sections whose ground is `from` are full up to `to` now. */
-static void memopt_i_plan_fill(memopt_i_plan *p, size_t node, size_t begin, size_t end, const memopt_i_box *b, size_t to) {
-    memopt_i_ground *g = &p->ground[node], *half = &p->ground[2 * node]; const size_t middle = begin + (end - begin) / 2;
+static void memopt_i_plan_fill(memopt_i_plan *p, size_t node, size_t begin, size_t end, const memopt_i_box *b,
+                               size_t to) {
+    memopt_i_ground *g = &p->ground[node], *half = &p->ground[2 * node];
+    const size_t middle = begin + (end - begin) / 2;
     if (b->start >= end || begin >= b->end || g->low > b->offset || g->high < b->offset) return;
     if (g->low == g->high) {
         if (b->start <= begin && end <= b->end) { g->low = g->high = to; return; }
@@ -3028,7 +3161,8 @@ static void memopt_i_plan_fill(memopt_i_plan *p, size_t node, size_t begin, size
     memopt_i_plan_fill(p, 2 * node + 1, middle, end, b, to);
     g->low = memopt_i_min(half[0].low, half[1].low); g->high = memopt_i_max(half[0].high, half[1].high);
 }
-static size_t memopt_i_plan_ground(const memopt_i_plan *p, size_t node, size_t begin, size_t end, const memopt_i_box *b) {
+static size_t memopt_i_plan_ground(const memopt_i_plan *p, size_t node, size_t begin, size_t end,
+                                   const memopt_i_box *b) {
     const memopt_i_ground *g = &p->ground[node]; const size_t middle = begin + (end - begin) / 2;
     if (b->start >= end || begin >= b->end) return 0;
     if (g->low == g->high || (b->start <= begin && end <= b->end)) return g->high;
@@ -3043,7 +3177,8 @@ static size_t memopt_i_plan_above(const memopt_i_plan *p, size_t begin, size_t e
     if (r->end <= b->start || r->low >= top || r->high <= at) return at;
     at = memopt_i_plan_above(p, begin, middle, b, at);
     if (at > SIZE_MAX - b->size) return SIZE_MAX;
-    if (c->placed && c != b && c->start < b->end && b->start < c->end && c->offset < at + b->size && c->offset + c->size > at
+    if (c->placed && c != b && c->start < b->end && b->start < c->end && c->offset < at + b->size
+        && c->offset + c->size > at
         && !(c->offset == at && memopt_i_plan_boxes_pair(p, b, c))
         && memopt_i_plan_round(c->offset + c->size, b->alignment, &at)) return SIZE_MAX;
     return memopt_i_plan_above(p, middle + 1, end, b, at);
@@ -3065,8 +3200,10 @@ static size_t memopt_i_plan_shared(const memopt_i_plan *p, const memopt_i_box *b
     for (side = 0; side < 2 && b->item != MEMOPT_I_PLAN_NONE; ++side) {
         const uint32_t i = side ? p->taker[b->item] : (uint32_t)(p->items[b->item].in_place_of - 1); /* 0 - 1: NONE */
         const memopt_i_box *c = i == MEMOPT_I_PLAN_NONE ? NULL : &p->boxes[p->box_of[i]];
-        if (!c || !c->placed || c->item != i || c->start >= b->end || b->start >= c->end || c->offset % b->alignment) continue;
-        if (memopt_i_plan_above(p, 0, p->box_count, b, c->offset) == c->offset && c->offset <= SIZE_MAX - b->size) return c->offset;
+        if (!c || !c->placed || c->item != i || c->start >= b->end || b->start >= c->end || c->offset % b->alignment)
+            continue;
+        if (memopt_i_plan_above(p, 0, p->box_count, b, c->offset) == c->offset && c->offset <= SIZE_MAX - b->size)
+            return c->offset;
     }
     return SIZE_MAX;
 }
@@ -3182,12 +3319,14 @@ enum { MEMOPT_I_SEARCH_FOUND, MEMOPT_I_SEARCH_NONE, MEMOPT_I_SEARCH_STOPPED };
 typedef struct memopt_i_slab { /* a box of the search */
     size_t size, alignment;
     size_t floor;           /* the lowest offset above the placed boxes */
-    size_t low;             /* it lies here or above; more than floor: it floats, and must rest on a box not placed yet */
+    /* it lies here or above; more than floor: it floats, and must rest on a box not placed yet */
+    size_t low;
     uint32_t start, end;
     uint32_t bulk, noise;   /* what decides between boxes: its size in 20 bits; 256 to 511 */
     int fixed, placed;
 } memopt_i_slab;
-typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part; /* of the line: shares no section with the rest */
+/* of the line: shares no section with the rest */
+typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part;
 typedef struct memopt_i_key { uint64_t a, b; } memopt_i_key; /* of a part that cannot be solved */
 typedef struct memopt_i_level { /* a decision: the lowest box of a part */
     memopt_i_key key;
@@ -3337,7 +3476,8 @@ static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_level *l) {
     s->from = b.start; s->to = b.end;
     for (i = l->begin; i < l->end; ++i) {
         const memopt_i_slab *c = &s->slabs[s->line[i]];
-        if (c->start == b.start && c->end == b.end && c->size == b.size && c->alignment == b.alignment && c->low == b.low
+        if (c->start == b.start && c->end == b.end && c->size == b.size && c->alignment == b.alignment
+            && c->low == b.low
             && !c->fixed && memopt_i_search_lift(s, l->begin, l->end, s->line[i])) return 1;
     }
     if (memopt_i_search_settle(s, l->begin, l->end)) return 1;
@@ -3374,7 +3514,8 @@ static memopt_i_key memopt_i_search_key(const memopt_i_search *s, const memopt_i
 }
 /* A new level for the last part on the stack. 1: it has failed before. */
 static int memopt_i_search_open(memopt_i_search *s) {
-    const memopt_i_part part = s->parts[--s->part_count]; memopt_i_level *l = &s->levels[s->depth]; const memopt_i_key *dead;
+    const memopt_i_part part = s->parts[--s->part_count]; memopt_i_level *l = &s->levels[s->depth];
+    const memopt_i_key *dead;
     l->begin = part.begin; l->end = part.end; l->owner = part.owner;
     l->part_count = s->part_count; l->trail_count = s->trail_count;
     l->key = memopt_i_search_key(s, l);
@@ -3406,7 +3547,8 @@ static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
     dead = memopt_i_search_open(s);
     for (;; ++s->work) {
         memopt_i_level *l = &s->levels[s->depth];
-        if (!steps-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_late(s->p))) return MEMOPT_I_SEARCH_STOPPED;
+        if (!steps-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_late(s->p)))
+            return MEMOPT_I_SEARCH_STOPPED;
         if (!dead) {
             memopt_i_search_choose(s, l);
             if (!memopt_i_search_place(s, l)) {
@@ -3435,7 +3577,8 @@ static size_t memopt_i_search_gcd(size_t a, size_t b) {
 static size_t memopt_i_search_unit(const memopt_i_plan *p) {
     size_t k, unit = 0, before;
     for (k = 0; k < p->box_count; ++k)
-        unit = memopt_i_search_gcd(memopt_i_search_gcd(p->boxes[k].size, unit), p->boxes[k].fixed ? p->boxes[k].offset : 0);
+        unit = memopt_i_search_gcd(memopt_i_search_gcd(p->boxes[k].size, unit), p->boxes[k].fixed ? p->boxes[k].offset
+            : 0);
     do {
         before = unit;
         for (k = 0; k < p->box_count; ++k)
@@ -3552,7 +3695,8 @@ static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
 static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
     memopt_status s; size_t peak;
     memopt_i_plan_sections(p);
-    s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2); /* boxes come later */
+    /* boxes come later */
+    s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2);
     if (s) return s;
     memopt_i_plan_goal(p, options->capacity);
     memopt_i_plan_boxes(p, 0);
@@ -3727,7 +3871,8 @@ struct memopt_heap {
 
 /* -- bins -- */
 
-static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); } /* 0: ask not */
+/* 0: ask not */
+static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); }
 static size_t memopt_i_heap_end(const memopt_heap *h, uint32_t i) { return h->nodes[i].offset + h->nodes[i].size; }
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_bin_of(uint64_t units) {
     const unsigned high = memopt_i_high_bit(units | MEMOPT_I_HEAP_FINE) - 6;
@@ -3975,7 +4120,8 @@ MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_split(memopt_heap *h, uint32_t i, si
     if (n->size >> fine != rest >> fine /* another bin */ || h->cells[MEMOPT_I_CHILD(i)])
         memopt_i_heap_move(h, i, offset, rest);
     else { n->offset = offset; n->size = rest; }
-    f->size = size; f->before = before; /* here, and not above: gcc would pair the fields up in a vector by way of the stack */
+    /* here, and not above: gcc would pair the fields up in a vector by way of the stack */
+    f->size = size; f->before = before;
     return first;
 }
 static MEMOPT_I_NOINLINE void memopt_i_heap_take_whole(memopt_heap *h, uint32_t i) {

@@ -758,6 +758,25 @@ static void test_heap_replay_commits(void) {
     memopt_heap_destroy(dry); memopt_heap_destroy(h);
     CHECK(m.live == 0 && m.wrong == 0);
 }
+/* A place that is reached at many points leaves many pieces when the region goes; the nodes for them are kept ready. */
+static void test_heap_replay_pieces(void) {
+    static heap_mock m; memopt_heap *dry = heap_new(NULL, 1 << 24, 64, NULL), *h; memopt_block a, b; const size_t cell = MEMOPT_I_HEAP_CELL; size_t i;
+    heap_mock_init(&m, 1024, 1, 0);
+    h = heap_new(&m.source, 0, 1024, NULL);
+    CHECK(memopt_heap_record(dry) == MEMOPT_OK);
+    a = heap_get(dry, 16 * cell, 8 * cell, 0); b = heap_get(dry, 16 * cell, 8 * cell, 0);
+    CHECK(memopt_heap_free(dry, b) == MEMOPT_OK && memopt_heap_free(dry, a) == MEMOPT_OK);
+    CHECK(memopt_heap_plan(h, dry, &heap_quick, NULL) == MEMOPT_OK);
+    for (i = 0; i < 4; ++i) {
+        CHECK(memopt_heap_step(h) == MEMOPT_OK);
+        a = heap_get(h, 64, 0, 0); b = heap_get(h, 64, cell << i, 0);
+        CHECK(heap_in_region(h, a) && heap_in_region(h, b) && memopt_heap_check(h) == MEMOPT_OK);
+        CHECK(memopt_heap_free(h, a) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK);
+    }
+    CHECK(memopt_heap_unplan(h) == MEMOPT_OK && memopt_heap_check(h) == MEMOPT_OK && memopt_heap_get_stats(h).reserved == heap_mock_held(&m));
+    memopt_heap_destroy(dry); memopt_heap_destroy(h);
+    CHECK(m.live == 0 && m.wrong == 0);
+}
 /* Random steps on a plain heap and on one that replays, in the same capacity. Steps as recorded never fail. Where they
    differ, luck decides who can place what; it must not favour the plain heap. */
 typedef struct heap_event { int is_alloc; size_t id; } heap_event;
@@ -894,6 +913,7 @@ static void test_heap(void) {
     RUN(test_heap_replay_late);
     RUN(test_heap_replay_gives_back);
     RUN(test_heap_replay_commits);
+    RUN(test_heap_replay_pieces);
     RUN(test_heap_replay_and_plain);
     RUN(test_heap_failures);
     RUN(test_heap_model_offsets);

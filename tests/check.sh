@@ -83,7 +83,9 @@ threads() { # test: with the pool, under the thread sanitizer where it works
     $run "$work/test"
 }
 example() { # name
-    $MAKE -s "build/$1" && "build/$1"
+    $MAKE -s "build/$1" || exit 1
+    program=$PWD/build/$1
+    cd "$work" && "$program" # some write files
 }
 plan_tool() {
     $MAKE -s build/plan_tool || exit 1

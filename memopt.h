@@ -2950,6 +2950,7 @@ MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *add
               Zuckerman 1993. Orders: TFLite, XLA, TVM (their figures were measured again, code is not theirs). */
 #define MEMOPT_I_PLAN_NONE UINT32_MAX
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
+#define MEMOPT_I_PLAN_VISITS 1024 /* looks at placed boxes, for each box of an order: more than orders need that go well */
 
 typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie at one offset */
     size_t size, alignment, offset;
@@ -2981,6 +2982,7 @@ typedef struct memopt_i_plan {
     size_t bound;           /* the largest sum of sizes alive at one moment */
     size_t proven, goal;    /* no plan is smaller; stop at a peak of this or less */
     uint64_t started, time_ns;
+    uint64_t visits;        /* looks at placed boxes left to the order; 0: what is left is stacked on top */
     int have_plan, timed, late;
     int exact;              /* no pair could share: boxes are items, and what the search proves holds */
 } memopt_i_plan;
@@ -3170,9 +3172,10 @@ static size_t memopt_i_plan_ground(const memopt_i_plan *p, size_t node, size_t b
                         memopt_i_plan_ground(p, 2 * node + 1, middle, end, b));
 }
 /* Push offset `at` of box b above whatever placed box of the range it meets on the way; SIZE_MAX: out of bytes. */
-static size_t memopt_i_plan_above(const memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at) {
+static size_t memopt_i_plan_above(memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at) {
     const size_t middle = begin + (end - begin) / 2; const memopt_i_box *c; const memopt_i_reach *r; size_t top;
-    if (begin == end || at > SIZE_MAX - b->size || p->boxes[begin].start >= b->end) return at;
+    if (begin == end || at > SIZE_MAX - b->size || p->boxes[begin].start >= b->end || !p->visits) return at;
+    --p->visits;
     c = &p->boxes[middle]; r = &p->reach[middle]; top = at + b->size;
     if (r->end <= b->start || r->low >= top || r->high <= at) return at;
     at = memopt_i_plan_above(p, begin, middle, b, at);
@@ -3195,7 +3198,7 @@ static void memopt_i_plan_put(memopt_i_plan *p, uint32_t k, size_t at) { /* `at`
     memopt_i_plan_fill(p, 1, 0, p->section_count, b, at + b->size);
 }
 /* The offset of a placed item that box b may share, if it is alive with b and all is free there; else SIZE_MAX. */
-static size_t memopt_i_plan_shared(const memopt_i_plan *p, const memopt_i_box *b) {
+static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
     int side;
     for (side = 0; side < 2 && b->item != MEMOPT_I_PLAN_NONE; ++side) {
         const uint32_t i = side ? p->taker[b->item] : (uint32_t)(p->items[b->item].in_place_of - 1); /* 0 - 1: NONE */
@@ -3215,6 +3218,7 @@ static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
         do at = memopt_i_plan_above(p, 0, p->box_count, b, before = at);
         while (at != before && at != SIZE_MAX);
     }
+    if (!p->visits && memopt_i_plan_round(p->reach[p->box_count / 2].high, b->alignment, &at)) return 1;
     if (at > SIZE_MAX - b->size) return 1;
     memopt_i_plan_put(p, k, at);
     return 0;
@@ -3227,6 +3231,7 @@ static int memopt_i_plan_clear(memopt_i_plan *p) {
         p->reach[k].low = SIZE_MAX; p->reach[k].high = 0; p->reach[k].end = 0;
     }
     p->ground[1].low = p->ground[1].high = 0;
+    p->visits = UINT64_MAX;
     for (k = 0; k < p->box_count; ++k) {
         const memopt_i_box *b = &p->boxes[k];
         if (!b->fixed) continue;
@@ -3280,13 +3285,14 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
     size_t n, peak = 0; uint32_t k;
     memopt_i_plan_clear(p);
     for (k = 0; k < p->box_count; ++k) p->order[k] = k;
+    p->visits = MEMOPT_I_PLAN_VISITS * (uint64_t)p->box_count;
     memopt_i_plan_by(p, memopt_i_plan_orders[order][1]);
     memopt_i_plan_by(p, memopt_i_plan_orders[order][0]);
     for (n = 0; n < p->box_count; ++n) {
         k = p->order[n];
         if (!p->boxes[k].fixed && memopt_i_plan_first_fit(p, k)) return MEMOPT_ERR_OVERFLOW;
         peak = memopt_i_max(peak, p->boxes[k].offset + p->boxes[k].size);
-        if (p->have_plan && (peak >= p->peak || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
+        if (p->have_plan && (peak >= p->peak || !p->visits || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
     }
     memopt_i_plan_keep(p, peak);
     return MEMOPT_OK;
@@ -4986,8 +4992,8 @@ static int memopt_i_check_replay(const memopt_heap *h) {
         const memopt_i_slot *s = &r->slots[r->order[k]]; const memopt_i_node *n = &h->nodes[s->node];
         if (!memopt_i_replay_live(h, s)) { if (s->late) return 0; continue; }
         if (n->before != MEMOPT_I_HEAP_SERVED || n->after != r->order[k] || n->offset < at) return 0;
-        pieces += memopt_i_check_pieces(r, at, n->offset);
         if (n->offset < r->start + s->offset || n->offset + n->size > r->start + s->offset + s->size) return 0;
+        pieces += memopt_i_check_pieces(r, at, n->offset);
         for (at = n->offset; at < n->offset + n->size; ) {
             at = memopt_i_replay_piece(r, at, n->offset + n->size, &committed);
             if (!committed) return 0;

@@ -777,6 +777,62 @@ static void test_heap_replay_pieces(void) {
     memopt_heap_destroy(dry); memopt_heap_destroy(h);
     CHECK(m.live == 0 && m.wrong == 0);
 }
+/* Each invariant, broken once: the check sees it, and sees that it is mended. */
+#define HEAP_BREAK(h, lvalue, change) do { unsigned char saved[8]; memcpy(saved, &(lvalue), sizeof(lvalue)); \
+    CHECK(memopt_heap_check(h) == MEMOPT_OK); lvalue ^= (change); CHECK(memopt_heap_check(h) == MEMOPT_ERR_CORRUPT); \
+    memcpy(&(lvalue), saved, sizeof(lvalue)); } while (0)
+static void test_heap_check_sees(void) {
+    memopt_heap *h = heap_planned(8192), *x; static heap_mock m; memopt_block a = heap_get(h, 640, 0, 0), b = heap_get(h, 64, 0, 0), c = heap_get(h, 640, 0, 0), s;
+    CHECK(memopt_heap_grow(h, 640) == MEMOPT_OK && memopt_heap_free(h, a) == MEMOPT_OK);
+    HEAP_BREAK(h, h->nodes[0].serial, 1u);
+    HEAP_BREAK(h, h->nodes[b.node].serial, 1u);
+    HEAP_BREAK(h, h->nodes[b.node].size, 64u);
+    HEAP_BREAK(h, h->nodes[b.node].size, 1u);
+    HEAP_BREAK(h, h->nodes[b.node].offset, 64u);
+    HEAP_BREAK(h, h->nodes[b.node].before, MEMOPT_I_HEAP_OPEN);
+    HEAP_BREAK(h, h->nodes[b.node].after, MEMOPT_I_HEAP_OPEN);
+    HEAP_BREAK(h, h->nodes[a.node].up, 1u);
+    HEAP_BREAK(h, h->cells[MEMOPT_I_CHILD(a.node)], b.node);
+    HEAP_BREAK(h, h->cells[MEMOPT_I_CHILD(a.node)], h->unused[0]);
+    HEAP_BREAK(h, h->bins[0], (uint64_t)1 << 63);
+    HEAP_BREAK(h, h->bins[3], (uint64_t)1);
+    HEAP_BREAK(h, h->levels, (uint64_t)8);
+    HEAP_BREAK(h, h->top, 1u);
+    HEAP_BREAK(h, h->held, 64u);
+    HEAP_BREAK(h, h->used, 64u);
+    HEAP_BREAK(h, h->used_blocks, 1u);
+    HEAP_BREAK(h, h->unused_count, 1u);
+    HEAP_BREAK(h, h->unused[0], h->unused[0] ^ c.node);
+    HEAP_BREAK(h, h->unused[0], h->unused[0]);
+    HEAP_BREAK(h, h->unused[0], h->unused[0] ^ UINT32_MAX);
+    HEAP_BREAK(h, h->pledged, 1u << 30);
+    HEAP_BREAK(h, h->capacity, (size_t)8192 | 64);
+    HEAP_BREAK(h, h->replay.live, 1u);
+    HEAP_BREAK(h, h->replay.in_use, (size_t)64);
+    HEAP_BREAK(h, h->replay.missing, (size_t)64);
+    CHECK(memopt_heap_step(h) == MEMOPT_OK);
+    s = heap_get(h, 640, 0, heap_kept);
+    CHECK(heap_in_region(h, s));
+    HEAP_BREAK(h, h->nodes[s.node].before, 1u);
+    HEAP_BREAK(h, h->nodes[s.node].after, 1u);
+    HEAP_BREAK(h, h->nodes[s.node].offset, (size_t)1 << 20);
+    HEAP_BREAK(h, h->replay.cursor, 1u);
+    HEAP_BREAK(h, h->replay.slots[0].late, 1u);
+    HEAP_BREAK(h, h->replay.slots[0].late, 2u);
+    CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_count == 1);
+    HEAP_BREAK(h, h->replay.late[0], 1u);
+    HEAP_BREAK(h, h->replay.late_count, 1u);
+    HEAP_BREAK(h, h->replay.late_more, 1u);
+    memopt_heap_destroy(h);
+    heap_mock_init(&m, 1024, 0, 0);
+    x = heap_new(&m.source, 0, 1024, NULL);
+    a = heap_get(x, 1024, 0, 0); b = heap_get(x, 1024, 0, 0);
+    HEAP_BREAK(x, x->extents[1].base, (size_t)1 << 20);
+    HEAP_BREAK(x, x->extents[1].bytes, (size_t)1 << 20);
+    HEAP_BREAK(x, x->extents[0].bytes, (size_t)1024);
+    HEAP_BREAK(x, x->nodes[a.node].size, (size_t)64);
+    memopt_heap_destroy(x);
+}
 /* Random steps on a plain heap and on one that replays, in the same capacity. Steps as recorded never fail. Where they
    differ, luck decides who can place what; it must not favour the plain heap. */
 typedef struct heap_event { int is_alloc; size_t id; } heap_event;
@@ -907,6 +963,7 @@ static void test_heap(void) {
     RUN(test_heap_real_memory);
     RUN(test_heap_root_shrinks);
     RUN(test_heap_record_cut_short);
+    RUN(test_heap_check_sees);
     RUN(test_heap_trim_needs_nodes);
     RUN(test_heap_replay);
     RUN(test_heap_replay_differs);

@@ -1,111 +1,114 @@
-/* bench_plan.c - the planner on training graphs, on many items, and on instances made to be hard.
-   Limit of a time: sorting the same items by size with the C library's qsort, once, which any planner must do at the
-   least. Limit of a ratio (peak / lower bound): 1. */
+/* bench_plan.c - what a plan costs, and how good it is.
+   Limit of a time: one sort of the items by size and one pass over them in that order, which every planner needs.
+   Limit of a quality (peak / lower bound after 100 ms): 1, for the instance is cut out of a full rectangle. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
 
-enum { BENCH_MOST = 100000 };
-static memopt_plan_item items[BENCH_MOST], copy[BENCH_MOST];
+enum { MOST = 100000, ROUNDS = 9 };
+static memopt_plan_item *items, *copy;
 
-static size_t bench_below(uint64_t *state, size_t n) {
+static uint64_t bits(uint64_t *state) { /* splitmix64 */
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (size_t)((z ^ (z >> 31)) % n);
+    return z ^ (z >> 31);
 }
-static void bench_item(size_t n, size_t first, size_t last, size_t size) {
-    memset(&items[n], 0, sizeof items[n]);
-    items[n].first = first; items[n].last = last; items[n].size = size;
+static size_t below(uint64_t *state, size_t n) { return (size_t)(bits(state) % n); }
+static void set(size_t i, size_t first, size_t last, size_t size) {
+    memset(&items[i], 0, sizeof *items);
+    items[i].first = first; items[i].last = last; items[i].size = size;
 }
-/* A training step as an engine makes it: each layer keeps eight outputs for its backward, and has four temporaries on
-   the way there and four on the way back. */
-static size_t bench_training(size_t layers) {
-    static const size_t width[8] = { 1, 3, 12, 1, 1, 4, 4, 1 };
-    const size_t end = layers * 16; size_t layer, k, n = 0;
-    for (layer = 0; layer < layers; ++layer) {
-        const size_t forward = layer * 8, backward = end - layer * 8;
-        for (k = 0; k < 8; ++k) bench_item(n++, forward + k, backward - k, width[k] << 20);
-        for (k = 0; k < 4; ++k) {
-            bench_item(n++, forward + 2 * k, forward + 2 * k + 2, width[k] << 20);
-            bench_item(n++, backward - 8 + 2 * k, backward - 6 + 2 * k, width[7 - k] << 20);
-        }
+/* Layers forward and backward: an output that waits for the backward pass, and scratch on both ways. */
+static void training(size_t count) {
+    const size_t layers = count / 4; uint64_t seed = 1; size_t i, n = 0;
+    for (i = 0; i < layers; ++i) {
+        const size_t back = 2 * (2 * layers - 1 - i);
+        set(n++, 2 * i, back + 2, 512 * (1 + below(&seed, 64)));
+        set(n++, 2 * i, 2 * i + 2, 512 * (1 + below(&seed, 200)));
+        set(n++, back, back + 2, 512 * (1 + below(&seed, 200)));
+        set(n++, back + 1, back + 2, 512 * (1 + below(&seed, 64)));
     }
-    return n;
+    while (n < count) set(n++, 0, 1, 512);
 }
-/* A rectangle cut in two again and again: its pieces fit exactly, and no greedy order finds out how. */
-static size_t bench_cut(size_t count, uint64_t seed) {
-    size_t n = 1;
-    bench_item(0, 0, 4096, (size_t)1 << 20);
+static void local(size_t count) { /* births anywhere, short lives and a few long ones */
+    uint64_t seed = 2; size_t i;
+    for (i = 0; i < count; ++i) {
+        const size_t first = below(&seed, 2 * count), life = 1 + below(&seed, 16) * below(&seed, 16);
+        set(i, first, first + (below(&seed, 50) ? life : 50 * life), 512 * (1 + below(&seed, 200)));
+    }
+}
+static void hard(size_t count) { /* cut a full rectangle, straight through one of its larger pieces each time */
+    static size_t t0[1024], t1[1024], m0[1024], m1[1024]; uint64_t seed = 3; size_t n = 1, i, k, tries;
+    t0[0] = m0[0] = 0; t1[0] = m1[0] = 1000;
     while (n < count) {
-        const size_t i = bench_below(&seed, n); memopt_plan_item *a = &items[i], *b = &items[n];
-        *b = *a;
-        if (bench_below(&seed, 2)) {
-            if (a->last - a->first < 16) continue;
-            a->last = b->first = a->first + 1 + bench_below(&seed, a->last - a->first - 1);
-        } else {
-            if (a->size < 4096) continue;
-            a->size = 1024 * (1 + bench_below(&seed, a->size / 1024 - 1));
-            b->size -= a->size;
+        for (i = below(&seed, n), tries = 0; tries < 3; ++tries) {
+            k = below(&seed, n);
+            if ((t1[k] - t0[k]) * (m1[k] - m0[k]) > (t1[i] - t0[i]) * (m1[i] - m0[i])) i = k;
         }
+        if (t1[i] - t0[i] < 2 || m1[i] - m0[i] < 2) continue;
+        t0[n] = t0[i]; t1[n] = t1[i]; m0[n] = m0[i]; m1[n] = m1[i];
+        if (bits(&seed) & 1) t1[i] = t0[n] = t0[i] + 1 + below(&seed, t1[i] - t0[i] - 1);
+        else m1[i] = m0[n] = m0[i] + 1 + below(&seed, m1[i] - m0[i] - 1);
         ++n;
     }
-    return n;
+    for (i = 0; i < count; ++i) set(i, t0[i], t1[i], 1024 * (m1[i] - m0[i]));
 }
-static int bench_by_size(const void *a, const void *b) {
+static int by_size(const void *a, const void *b) {
     const size_t x = ((const memopt_plan_item *)a)->size, y = ((const memopt_plan_item *)b)->size;
     return (x < y) - (x > y);
 }
-static double bench_sort(size_t n, int repeats) { /* median us */
-    double times[31]; int i;
-    for (i = 0; i < repeats; ++i) {
-        uint64_t start;
-        memcpy(copy, items, n * sizeof *items);
+static double sort_and_pass(size_t count) { /* microseconds */
+    double t[ROUNDS]; int round; size_t i;
+    for (round = 0; round < ROUNDS; ++round) {
+        uint64_t start; size_t top = 0;
+        memcpy(copy, items, count * sizeof *items);
         start = bench_now();
-        qsort(copy, n, sizeof *copy, bench_by_size);
-        times[i] = (double)(bench_now() - start) / 1000;
+        qsort(copy, count, sizeof *copy, by_size);
+        for (i = 0; i < count; ++i) { copy[i].offset = top; top += copy[i].size; }
+        t[round] = (double)(bench_now() - start) * 1e-3;
+        if (top == 1) printf("never\n"); /* the pass has a use */
     }
-    return bench_median(times, (size_t)repeats);
+    return bench_median(t, ROUNDS);
 }
-static double bench_solve(size_t n, const memopt_plan_options *o, int repeats, memopt_plan_result *r) { /* median us */
-    double times[31]; int i;
-    for (i = 0; i < repeats; ++i) {
-        uint64_t start;
-        memcpy(copy, items, n * sizeof *items);
-        start = bench_now();
-        if (memopt_plan_solve(copy, n, o, NULL, r)) { fprintf(stderr, "bench_plan: no plan\n"); exit(1); }
-        times[i] = (double)(bench_now() - start) / 1000;
+static double solve(size_t count, const memopt_plan_options *options, memopt_plan_result *r) { /* microseconds */
+    double t[ROUNDS]; int round;
+    for (round = 0; round < ROUNDS; ++round) {
+        const uint64_t start = bench_now();
+        if (memopt_plan_solve(items, count, options, NULL, r)) exit(1);
+        t[round] = (double)(bench_now() - start) * 1e-3;
+        if (t[round] > 90e3) return t[round]; /* a long one is measured once */
     }
-    return bench_median(times, (size_t)repeats);
+    return bench_median(t, ROUNDS);
 }
-
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "plan"); memopt_plan_options o; memopt_plan_result r; size_t n, size;
-    memset(&o, 0, sizeof o);
-    n = bench_training(48);
-    bench_row(&b, "plan_training", 1, n, bench_solve(n, &o, 31, &r), "us", bench_sort(n, 31), 0);
-    bench_row(&b, "plan_training_ratio", 1, n, (double)r.peak / (double)r.lower_bound, "ratio", 1, 0);
-    o.no_search = 1;
-    for (size = 10000; size <= 100000; size *= 10) {
-        n = bench_training(size / 16);
-        bench_row(&b, size == 10000 ? "plan_training_10k" : "plan_training_100k", 1, n, bench_solve(n, &o, 5, &r), "us", bench_sort(n, 5), 0);
+    const bench b = bench_begin(argc, argv, "plan: lifetimes to offsets");
+    static const size_t counts[] = { 1000, 10000, 100000 }, hard_counts[] = { 100, 300, 600 };
+    memopt_plan_options greedy, search; memopt_plan_result r; double us; size_t i; char name[32];
+    items = (memopt_plan_item *)calloc(MOST, sizeof *items); copy = (memopt_plan_item *)calloc(MOST, sizeof *copy);
+    if (!items || !copy) return 1;
+    memset(&greedy, 0, sizeof greedy); memset(&search, 0, sizeof search);
+    greedy.no_search = 1; greedy.time_ns = UINT64_C(10000000000); search.time_ns = 100000000;
+    for (i = 0; i < 3; ++i) { /* reaches the bound with the first order */
+        training(counts[i]);
+        us = solve(counts[i], &greedy, &r);
+        snprintf(name, sizeof name, "plan_training_%uk", (unsigned)(counts[i] / 1000));
+        bench_row(&b, name, 1, counts[i], us, "us", sort_and_pass(counts[i]), 0);
+        snprintf(name, sizeof name, "plan_training_%uk_peak", (unsigned)(counts[i] / 1000));
+        bench_row(&b, name, 1, counts[i], (double)r.peak / (double)r.lower_bound, "x bound", 1, 0);
     }
-    n = bench_cut(1000, 1); /* all orders are tried */
-    bench_row(&b, "plan_greedy_hard_1k", 1, n, bench_solve(n, &o, 15, &r), "us", bench_sort(n, 15), 0);
-    n = bench_cut(10000, 1);
-    bench_row(&b, "plan_greedy_hard_10k", 1, n, bench_solve(n, &o, 3, &r), "us", bench_sort(n, 3), 0);
-    o.no_search = 0;
-    for (n = 50; n <= 400; n *= 2) {
-        char name[40];
-        (void)bench_cut(n, n);
-        o.time_ns = 100000000;
-        (void)bench_solve(n, &o, 1, &r);
-        snprintf(name, sizeof name, "plan_hard_%u_100ms", (unsigned)n);
-        bench_row(&b, name, 1, n, (double)r.peak / (double)r.lower_bound, "ratio", 1, 0);
-        o.time_ns = 1000000000;
-        (void)bench_solve(n, &o, 1, &r);
-        snprintf(name, sizeof name, "plan_hard_%u_1s", (unsigned)n);
-        bench_row(&b, name, 1, n, (double)r.peak / (double)r.lower_bound, "ratio", 1, 0);
+    for (i = 0; i < 3; ++i) { /* tries every order */
+        local(counts[i]);
+        us = solve(counts[i], &greedy, &r);
+        snprintf(name, sizeof name, "plan_greedy_%uk", (unsigned)(counts[i] / 1000));
+        bench_row(&b, name, 1, counts[i], us, "us", sort_and_pass(counts[i]), 0);
     }
+    for (i = 0; i < 3; ++i) {
+        hard(hard_counts[i]);
+        solve(hard_counts[i], &search, &r);
+        snprintf(name, sizeof name, "plan_hard_%u_100ms", (unsigned)hard_counts[i]);
+        bench_row(&b, name, 1, hard_counts[i], (double)r.peak / (double)r.lower_bound, "x bound", 1, 0);
+    }
+    free(items); free(copy);
     return 0;
 }

@@ -110,7 +110,7 @@ typedef struct memopt_error {
     const char   *reason;     /* what was wrong with this call; static text, never NULL */
     size_t        asked;      /* bytes the call asked for, 0 if it asked for none */
     size_t        free_bytes; /* bytes free at that moment, in one piece or not */
-    size_t        largest;    /* the largest request that would have succeeded instead */
+    size_t        largest;    /* the largest request that succeeds instead, without the heap growing */
 } memopt_error;
 /* @section api_host : api_status */
 typedef struct memopt_allocator { /* all zero = malloc and free; else set both functions */
@@ -284,7 +284,8 @@ typedef enum memopt_source_kind {
     MEMOPT_SOURCE_DEVICE, MEMOPT_SOURCE_PINNED, MEMOPT_SOURCE_FILE, MEMOPT_SOURCE_USER
 } memopt_source_kind;
 typedef struct memopt_source memopt_source;
-struct memopt_source { /* where bytes come from; fill one in to add a device. It must outlive what is built on it */
+struct memopt_source { /* where bytes come from; zero one and fill it in to add a device. Required: reserve, release, zero,
+                          granularity, both alignments, capacity. It must outlive what is built on it */
     /* Address space of `bytes` bytes, a multiple of granularity; *base is a multiple of base_alignment. */
     memopt_status (*reserve_fn)(memopt_source *source, size_t bytes, void **base);
     /* Make a part usable, or give its memory back and keep the addresses. Both NULL: usable from reserve to release.
@@ -302,7 +303,7 @@ struct memopt_source { /* where bytes come from; fill one in to add a device. It
     size_t alignment;      /* what arenas and heaps align to unless told: 64, 256 for a device */
     size_t capacity;       /* the most bytes one reserve can get */
     int    host_visible;   /* 1: the CPU may read and write the bytes */
-    int    fresh_is_zero;  /* 1: bytes read as zero after commit, also after decommit and commit */
+    int    fresh_is_zero;  /* 1: bytes read as zero after each commit; without commit, after reserve */
     memopt_source_kind kind;
     void          *user;
     memopt_ledger *ledger; /* NULL, or who is told of reservations and commits; set it before the first use */
@@ -350,11 +351,13 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
 typedef struct memopt_arena memopt_arena;
 typedef struct memopt_arena_desc { /* zero it, then set what you need */
     memopt_source     *source;      /* required; outlives the arena */
-    /* bytes, rounded up to the source's granularity and to alignment; 0 = all that the source has */
+    /* bytes, rounded up to the source's granularity and to alignment; 0 = all that a block has, or counting. Pages and
+       allocators have more addresses than anybody: say how much */
     size_t             capacity;
     size_t             alignment;   /* of pushes that name none; 0 = the source's: 64, 256 for a device */
     memopt_ledger     *ledger;      /* NULL, or who is told of every push and rewind; outlives the arena */
-    size_t             log_entries; /* pushes kept apart for the ledger; 0 = default: 4096. More are booked as OTHER */
+    size_t             log_entries; /* pushes kept apart for the ledger; 0 = default: 4096. More are booked together, as
+                                       OTHER when their tags differ: bytes stay exact, counts of blocks do not */
     const memopt_host *host;        /* memory of the arena itself; NULL = malloc */
 } memopt_arena_desc;
 /**
@@ -362,8 +365,8 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
  * by rewinding that end to a mark. Nothing moves; memory is committed as it is reached.
  *
  * out     receives the arena; untouched on failure
- * returns OK, ERR_ARGUMENT (NULL, alignment no power of two, below 16 or above the source's base_alignment, half a
- *         host), ERR_OVERFLOW, ERR_MEMORY (for the arena itself, or the source has less), and what the source returns
+ * returns OK, ERR_ARGUMENT (NULL, a source with holes in its table, alignment no power of two, below 16 or above the
+ *         source's base_alignment, half a host), ERR_OVERFLOW, ERR_MEMORY (for the arena itself, or the source has less), and what the source returns
  * memory  the arena itself, and 32 bytes a log entry when there is a ledger or at MEMOPT_DEBUG 2
  * threads one thread at a time per arena
  */
@@ -397,7 +400,7 @@ typedef struct memopt_push_options { /* zero it, then set what you need */
 /** A push with everything that can be said. ERR_ARGUMENT also for a bad alignment; options NULL = all zero. */
 MEMOPT_API void *memopt_arena_push_with(memopt_arena *arena, size_t bytes, const memopt_push_options *options);
 
-typedef struct memopt_mark { /* where an end was; a value, nothing to close */
+typedef struct memopt_mark { /* where an end was; a value, nothing to close. It dies with its arena */
     const memopt_arena *arena;
     size_t   used;  /* bytes of that end */
     uint64_t epoch; /* the arena's count of rewinds when it was taken */
@@ -409,7 +412,7 @@ MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena); /* of t
  * Give back everything pushed at the mark's end since the mark. A mark can be rewound to many times.
  *
  * returns OK, ERR_ARGUMENT (NULL, a mark of another arena), ERR_STATE (a mark from the future, or one that an earlier
- *         rewind went below: its bytes belong to somebody else now)
+ *         rewind went below: its bytes belong to somebody else now; known for the last 16 levels of nesting)
  */
 MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark mark);
 
@@ -424,7 +427,8 @@ typedef struct memopt_arena_stats {
 } memopt_arena_stats;
 MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena); /* all zero for NULL */
 MEMOPT_API memopt_error       memopt_arena_error(const memopt_arena *arena); /* of the last call that failed */
-/** Give committed memory between the ends back to the source. What the source returns; OK when it has no commit. */
+/** Give committed memory between the ends back to the source, one end after the other. OK, also when the source has no
+    commit; ERR_ARGUMENT; what the source returns, and then an end may have been given back. */
 MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
 /** At MEMOPT_DEBUG 2: ERR_CORRUPT when bytes between the ends were written after they had been rewound. Else OK. */
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
@@ -529,8 +533,9 @@ MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap); /* books everyt
  * alignment  0 = the heap's; else a power of two. Above the heap's, when no free piece is sure to be large enough, every
  *            piece that might be is looked at
  * out        receives the block; untouched on failure
- * returns    OK, ERR_ARGUMENT (NULL, bytes 0, bad alignment, a tag above 4095 or not in the ledger), ERR_OVERFLOW, ERR_MEMORY, and
- *            what the source returns. Nothing has changed then
+ * returns    OK, ERR_ARGUMENT (NULL, bytes 0, bad alignment, a tag above 4095 or not in the ledger), ERR_OVERFLOW,
+ *            ERR_MEMORY, and what the source returns. No block has changed then; growth over several gaps that fails
+ *            in a later one keeps what it has got as free bytes
  */
 MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag,
                                            memopt_block *out);
@@ -575,7 +580,8 @@ typedef struct memopt_heap_stats {
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap); /* all zero for NULL; constant time */
 /** The largest request that succeeds now, at the heap's alignment, without growth. Exact; 0 = none. Constant time. */
 MEMOPT_API size_t            memopt_heap_largest(const memopt_heap *heap);
-/** The same with growth, as far as the heap's capacity goes; the source may still refuse. */
+/** The same with growth at the end, as far as the capacity goes: at least so much, gaps that a trim left may hold more;
+    the source may still refuse. */
 MEMOPT_API size_t            memopt_heap_largest_grown(const memopt_heap *heap);
 MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of the last call that failed */
 /** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
@@ -2781,7 +2787,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     if (!s) s = memopt_i_arena_log(a, top, used, o->tag, o->name);
     if (s) {
         memopt_i_arena_unpush(a, start, start + bytes);
-        return memopt_i_arena_refuse(a, s, "the source could not zero, or the ledger has no such tag", bytes, o);
+        return memopt_i_arena_refuse(a, s, "the source could not zero the bytes, or the ledger has no such tag", bytes, o);
     }
     a->ends[top].used = used;
     if (top) a->top_alignment = memopt_i_max(a->top_alignment, alignment);

@@ -3773,8 +3773,8 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
    Growth     A source that commits is one range of addresses: memory is committed where the request then fits, lowest
               place first, also into gaps. Any other source gives extents; neighbours join, and trimming gives back
               whole ones, also out of the middle of a joined block. No source: a range that nobody commits.
-   Replay     A record is the blocks of one step and the order of calls. The plan gives each a place in one region; later
-              a request that comes where the record had one like it, or larger, gets the place in constant time.
+   Replay     A record is the blocks of one step and the order of calls. The plan gives each a place in one region;
+              later a request that comes where the record had one like it, or larger, gets the place in constant time.
               Two live places never overlap: either the record says that both live now, then the plan kept them apart;
               or one has outstayed its record (the cursor has passed its death, or a new step began): it is on a list of
               a few and compared. When the list is full, nothing is served until it empties.
@@ -3782,12 +3782,13 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
               steps leave over lies together in pairs, and whole pages of it are never reached. Worst of 40 runs of 12
               steps with lengths from 128 to 1024, planned for 1024: 1.9 % above what was asked for with 2 MiB pages,
               0.1 % with 64 KiB. The plain heap needs up to 2.4 and 8.4 % (layers recomputed).
-   Promise    A request fails only when no run of bytes between blocks in use can hold it, the plan's idle ones included,
-              and nothing can be grown: before it fails, the region becomes ordinary blocks. A step as recorded never
-              fails. Two heaps that place differently can each be lucky where the other is not, so a replay may fail
-              where the plain heap happens not to. Random steps, capacity 0 to 40 % above the peak: in at most 0.5 % of
-              runs with requests missing or all smaller, where the plain heap alone fails far more often; with new
-              requests in 22 % when there is no byte to spare, 1 % with 5 % to spare, none with 20 %.
+   Promise    A request fails only when no run of bytes between blocks in use can hold it, the plan's idle ones
+              included, and nothing can be grown: before it fails, the region becomes ordinary blocks. A step as
+              recorded never fails. Two heaps that place differently can each be lucky where the other is not, so a
+              replay may fail where the plain heap happens not to. Random steps, capacity 0 to 40 % above the peak: in
+              at most 0.5 % of runs with requests missing or all smaller, where the plain heap alone fails far more
+              often; with new requests in 22 % when there is no byte to spare, 1 % with 5 % to spare, none with 20 %;
+              with steps 10 % longer than the planned one in up to a third. So plan the largest step there is.
    Source     Bins with two levels of bits: Masmano et al. 2004 (TLSF). Pairing heaps: Fredman et al. 1986. Plan for the
               step with a fallback for the rest: STAlloc, arXiv:2507.16274. */
 #define MEMOPT_I_HEAP_FINE   64u                        /* bins to each power of two */
@@ -3815,8 +3816,8 @@ typedef struct memopt_i_node { /* a block, free or used */
     uint32_t serial;        /* odd: in use. A handle is good as long as it knows the number */
     uint32_t up;            /* free: the cell that leads to it. Used: its tag, and size - requested in the lower bits */
 } memopt_i_node;
-/* Cells: the first block of each bin, then two a node. Free: its next sibling and its first child. Used: 1 + its place in
-   the record, or 0; it means something only while that goes on. */
+/* Cells: the first block of each bin, then two a node. Free: its next sibling and its first child. Used: 1 + its place
+   in the record, or 0; it means something only while that goes on. */
 #define MEMOPT_I_NEXT(i)  (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i))
 #define MEMOPT_I_CHILD(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i) + 1)
 #define MEMOPT_I_NOTE(i)  MEMOPT_I_NEXT(i)
@@ -3863,6 +3864,7 @@ struct memopt_heap {
     size_t peak_used, peak_requested, peak_reserved;
     size_t used_blocks;
     memopt_ledger *ledger;
+    int solid;                /* 1: there is no gap between two blocks */
     int watched;              /* a ledger, a record or a plan wants to know of every call */
     int recording;            /* enum memopt_i_recording */
     int ranged;               /* one range of addresses; else extents */
@@ -3883,15 +3885,16 @@ struct memopt_heap {
 
 /* -- bins -- */
 
-/* 0: ask not */
-static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); }
+static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); } /* not for 0 */
 static size_t memopt_i_heap_end(const memopt_heap *h, uint32_t i) { return h->nodes[i].offset + h->nodes[i].size; }
-MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_bin_of(uint64_t units) {
-    const unsigned high = memopt_i_high_bit(units | MEMOPT_I_HEAP_FINE) - 6;
-    return (uint32_t)(high * MEMOPT_I_HEAP_FINE + (units >> high));
+/* A bin is what the seven highest bits of a size say, or all down to the unit's if those are fewer: how many bits are
+   left out, and the bin. Shifts by a variable are slow, so there is one. */
+MEMOPT_I_HEAP_INLINE unsigned memopt_i_heap_fine(const memopt_heap *h, size_t size) {
+    return memopt_i_high_bit(size | (uint64_t)h->unit * MEMOPT_I_HEAP_FINE) - 6;
 }
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_bin(const memopt_heap *h, size_t size) {
-    return memopt_i_heap_bin_of(size >> h->shift);
+    const unsigned fine = memopt_i_heap_fine(h, size);
+    return (fine - h->shift) * MEMOPT_I_HEAP_FINE + (uint32_t)(size >> fine);
 }
 /* i may be 0: node 0 takes what nobody reads, so that nobody has to ask. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_point(memopt_heap *h, size_t cell, uint32_t i) {
@@ -3960,12 +3963,12 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_remove(memopt_heap *h, uint32_t i) {
     h->levels &= ~((uint64_t)!h->bins[level] << level);
     if (MEMOPT_I_UNLIKELY(bin == h->top)) h->top = 0;
 }
-/* A block of at least so many units, or 0 when there is none. The bin where it would be is asked for its first block
+/* A block of at least so many bytes, or 0 when there is none. The bin where it would be is asked for its first block
    only, which in the highest bin is the largest; any block of a higher bin will do. */
-MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_search(const memopt_heap *h, size_t units) {
-    const uint32_t bin = memopt_i_heap_bin_of(units), first = h->cells[bin];
+MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_search(const memopt_heap *h, size_t size) {
+    const uint32_t bin = memopt_i_heap_bin(h, size), first = h->cells[bin];
     uint32_t level = bin / MEMOPT_I_HEAP_FINE; uint64_t mask;
-    if (first && h->nodes[first].size >> h->shift >= units) return first;
+    if (first && h->nodes[first].size >= size) return first;
     mask = h->bins[level] & (~(uint64_t)1 << bin % MEMOPT_I_HEAP_FINE);
     if (!mask) {
         mask = h->levels & (~(uint64_t)1 << level);
@@ -3995,7 +3998,7 @@ static int memopt_i_heap_fits(size_t start, size_t end, size_t size, size_t alig
 static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_search_aligned(const memopt_heap *h, size_t size, size_t alignment) {
     size_t padded, at; uint32_t bin, i;
     if (!memopt_i_add(size, alignment - h->unit, &padded)) {
-        i = memopt_i_heap_search(h, padded >> h->shift);
+        i = memopt_i_heap_search(h, padded);
         if (i) return i;
     }
     for (bin = memopt_i_heap_bin(h, size); bin < MEMOPT_I_HEAP_BINS; ++bin)
@@ -4005,7 +4008,7 @@ static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_search_aligned(const memopt_heap
 }
 static uint32_t memopt_i_heap_find(const memopt_heap *h, size_t size, size_t alignment) {
     if (alignment > h->unit) return memopt_i_heap_search_aligned(h, size, alignment);
-    return memopt_i_heap_search(h, size >> h->shift);
+    return memopt_i_heap_search(h, size);
 }
 
 /* -- nodes and blocks -- */
@@ -4024,23 +4027,27 @@ static uint32_t memopt_i_heap_after(const memopt_heap *h, uint32_t i) {
 /* i comes behind `before`. Its own links tell what they lead to; the links to it stay closed. */
 static void memopt_i_heap_link(memopt_heap *h, uint32_t before, uint32_t i) {
     const uint32_t after = memopt_i_heap_after(h, before);
-    const int low  = before && memopt_i_heap_is_free(h, before) && memopt_i_heap_end(h, before) == h->nodes[i].offset;
-    const int high = after && memopt_i_heap_is_free(h, after) && memopt_i_heap_end(h, i) == h->nodes[after].offset;
-    h->nodes[i].before = low ? before | MEMOPT_I_HEAP_OPEN : before;
-    h->nodes[i].after = high ? after | MEMOPT_I_HEAP_OPEN : after;
+    const int low = !before || memopt_i_heap_end(h, before) == h->nodes[i].offset; /* whether they touch */
+    const int high = !after || memopt_i_heap_end(h, i) == h->nodes[after].offset;
+    h->nodes[i].before = before && low && memopt_i_heap_is_free(h, before) ? before | MEMOPT_I_HEAP_OPEN : before;
+    h->nodes[i].after = after && high && memopt_i_heap_is_free(h, after) ? after | MEMOPT_I_HEAP_OPEN : after;
     h->nodes[before].after = h->nodes[after].before = i;
+    if (!low || !high) h->solid = 0;
 }
 static void memopt_i_heap_unlink(memopt_heap *h, uint32_t i) { /* and a gap is left */
     const uint32_t before = memopt_i_heap_before(h, i), after = memopt_i_heap_after(h, i);
     h->nodes[before].after = after;
     h->nodes[after].before = before;
+    h->solid = !before && !after;
 }
 /* Tell the neighbours that i is free. Theirs are the links that say so: whoever is freed next finds in its own node
-   whether to join, and need not load its neighbours to decide. */
+   whether to join, and need not load its neighbours to decide. Where there are no gaps, all neighbours touch. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_open(memopt_heap *h, uint32_t i) {
     const memopt_i_node *n = &h->nodes[i]; memopt_i_node *low = &h->nodes[n->before], *high = &h->nodes[n->after];
-    low->after   = i | (uint32_t)(low->offset + low->size == n->offset) << 31;
-    high->before = i | (uint32_t)(n->offset + n->size == high->offset) << 31;
+    low->after = high->before = i | MEMOPT_I_HEAP_OPEN;
+    if (MEMOPT_I_LIKELY(h->solid)) return;
+    if (low->offset + low->size != n->offset) low->after = i;
+    if (n->offset + n->size != high->offset) high->before = i;
 }
 /* A table that grows by doubling. Untouched on failure. */
 static memopt_status memopt_i_heap_table(memopt_heap *h, void **table, size_t size, size_t *room) {
@@ -4121,24 +4128,24 @@ static MEMOPT_I_NOINLINE void memopt_i_heap_move(memopt_heap *h, uint32_t i, siz
     memopt_i_heap_remove(h, i);
     h->nodes[i].offset = offset; h->nodes[i].size = size;
     memopt_i_heap_insert(h, i);
+    memopt_i_heap_settle(h);
 }
 /* The first bytes of a free block become a node of their own, in no bin. A leaf that stays in its bin need not move. */
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_split(memopt_heap *h, uint32_t i, size_t size) {
     const uint32_t first = memopt_i_heap_pop(h); memopt_i_node *n = &h->nodes[i], *f = &h->nodes[first];
     const size_t rest = n->size - size, offset = n->offset + size; const uint32_t before = n->before;
-    const unsigned fine = h->shift + memopt_i_high_bit(n->size >> h->shift | MEMOPT_I_HEAP_FINE) - 6;
     f->offset = n->offset; f->after = i | MEMOPT_I_HEAP_OPEN;
     h->nodes[before].after = n->before = first;
-    if (n->size >> fine != rest >> fine /* another bin */ || h->cells[MEMOPT_I_CHILD(i)])
+    if ((n->size ^ rest) >> memopt_i_heap_fine(h, n->size) /* another bin */ || h->cells[MEMOPT_I_CHILD(i)])
         memopt_i_heap_move(h, i, offset, rest);
     else { n->offset = offset; n->size = rest; }
-    /* here, and not above: gcc would pair the fields up in a vector by way of the stack */
-    f->size = size; f->before = before;
+    f->size = size; f->before = before; /* not above: gcc would pair fields up in a vector by way of the stack */
     return first;
 }
 static MEMOPT_I_NOINLINE void memopt_i_heap_take_whole(memopt_heap *h, uint32_t i) {
     memopt_i_heap_remove(h, i);
     h->nodes[h->nodes[i].before].after = h->nodes[h->nodes[i].after].before = i;
+    memopt_i_heap_settle(h);
 }
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_take(memopt_heap *h, uint32_t i, size_t size) { /* a free block's front */
     if (h->nodes[i].size != size) return memopt_i_heap_split(h, i, size);
@@ -4531,15 +4538,14 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, 
 }
 MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag,
                                            memopt_block *out) {
-    size_t units; uint32_t i;
+    size_t size; uint32_t i;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
-    units = ((bytes - 1) >> heap->shift) + 1; /* a size that would wrap is more than there is */
-    if (heap->watched || alignment > heap->unit || (alignment & (alignment - 1)) || !bytes || !out
-        || tag > MEMOPT_I_HEAP_TAGS || !heap->unused_count || (i = memopt_i_heap_search(heap, units)) == 0)
+    size = ((bytes - 1) | (heap->unit - 1)) + 1; /* rounded up; 0 for 0 bytes and when it wraps around */
+    if (heap->watched || alignment > heap->unit || (alignment & (alignment - 1)) || !size || !out
+        || tag > MEMOPT_I_HEAP_TAGS || !heap->unused_count || (i = memopt_i_heap_search(heap, size)) == 0)
         return memopt_i_heap_alloc_full(heap, bytes, alignment, tag, out);
-    i = memopt_i_heap_take(heap, i, units << heap->shift); /* nothing special, as nearly always */
-    memopt_i_heap_hand_out(heap, i, units << heap->shift, bytes, tag, out);
-    memopt_i_heap_settle(heap);
+    i = memopt_i_heap_take(heap, i, size); /* nothing special, as nearly always */
+    memopt_i_heap_hand_out(heap, i, size, bytes, tag, out);
     memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
@@ -4628,6 +4634,7 @@ static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_de
     if (s && s->kind == MEMOPT_SOURCE_BLOCK) h->extent = SIZE_MAX; /* it can be reserved once */
     if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
     h->error.reason = "no error";
+    h->solid = 1;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
@@ -4962,6 +4969,7 @@ static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
         if (++*count > h->node_count || memopt_i_heap_before(h, n) != p) return 0;
         if (!b->size || (b->offset | b->size) & (h->unit - 1) || b->offset < end) return 0;
         if (is_free && p && memopt_i_heap_is_free(h, p) && b->offset == end) return 0;
+        if (h->solid && p && b->offset != end) return 0;
         if (p && (b->before != p) != (memopt_i_heap_is_free(h, p) && b->offset == end)) return 0;
         if (p && (h->nodes[p].after != n) != (is_free && b->offset == end)) return 0;
         if (h->ranged && b->offset != end && ((b->offset - h->base) % h->step || (end - h->base) % h->step)) return 0;

@@ -34,7 +34,7 @@ EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 export CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: help all demo examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json deps install uninstall clean FORCE
+.PHONY: help all demo examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -72,6 +72,9 @@ bench: $(patsubst %,$(BUILD)/%,$(BENCHES)) $(PEERS) ## measure every section aga
 	@for bench in $(BENCHES); do $(BUILD)/$$bench $(BENCH) || exit 1; done
 	@sh tests/bench/bench_include.sh $(BENCH)
 
+peers: $(BUILD)/bench_optim $(BUILD)/bench_number $(BUILD)/quant_tool ## time torch and bitsandbytes beside memopt, in a throw-away environment (needs PyPI)
+	@sh tests/bench/peers/run.sh
+
 bench-json: ## the same, one JSON object a line
 	@$(MAKE) -s bench BENCH=--json
 
@@ -102,8 +105,14 @@ COMMON := memopt.h Makefile $(BUILD)/flags
 # Every program is one source file. The tests as C99, with errors for warnings, at MEMOPT_DEBUG 0 (the fast paths; below
 # under sanitizers at 2), and with MEMOPT_STATIC, because the compiler then skips what a section's test does not use;
 # examples, tools and benches as a user would compile them.
+# gcc at -O1 forgets vzeroupper without -fexpensive-optimizations, and all that follows a wide function crawls.
+EXPENSIVE := $(shell echo 'int x;' | $(CC) -Werror -fexpensive-optimizations -x c -c - -o /dev/null 2>/dev/null && echo -fexpensive-optimizations)
 $(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
-	$(CC) -std=c99 -O1 -g -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) -std=c99 -O1 $(EXPENSIVE) -g -DMEMOPT_STATIC -DMEMOPT_DEBUG=0 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+# Every one of 2^32 inputs; minutes, so with the pool.
+$(BUILD)/exhaustive_%: tests/exhaustive_%.c $(wildcard tests/*.h) $(COMMON)
+	$(CC) -O2 -DMEMOPT_PTHREADS -pthread $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
@@ -111,7 +120,8 @@ $(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
 $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
-# The pool, and OpenMP where the compiler has it.
+# The pool; and OpenMP where the compiler has it.
+$(BUILD)/bench_number $(BUILD)/bench_scale $(BUILD)/bench_optim: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/bench_host: CFLAGS += -DMEMOPT_PTHREADS -pthread \
   $(shell echo 'int main(void) { return 0; }' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 
@@ -129,5 +139,5 @@ $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
 # The same tests once more for `make test`: under sanitizers, with the pool, and by the compiler's own standard.
 $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
 	@mkdir -p $(@D)
-	$(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread \
+	$(CC) -O1 $(EXPENSIVE) -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread \
 	  $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

@@ -2,11 +2,14 @@
 
    WHAT IT IS  Memory for people who write their own training engines. Three words pick the tool: lifetimes that NEST go
                into an arena, lifetimes in ANY ORDER into a heap, lifetimes KNOWN BEFOREHAND through the planner; a
-               ledger knows at any moment who holds what. Each can be used alone.
+               ledger knows at any moment who holds what. Numbers in 16 and 8 bits, and the optimizers that step them,
+               give the same bits on every processor and for any number of workers, in a fraction of the bytes. Each
+               can be used alone.
 
    DO THIS     in exactly one .c or .cpp file:      #define MEMOPT_IMPLEMENTATION
                                                     #include "memopt.h"
                and everywhere else, plainly:        #include "memopt.h"
+               and link with -lm.
 
    QUICK START a training step whose buffers cost nothing to free (examples/quickstart.c is the whole program)
 
@@ -27,6 +30,7 @@
      MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads; link with -pthread)
+     MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits
      MEMOPT_ASSERT(x)  [impl] default: assert(x) when MEMOPT_DEBUG > 0, else nothing
      MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
                        at when it is handed out again; 3 whole structures at every call, slow
@@ -43,12 +47,23 @@
      api_arena    arena     lifetimes that nest: two ends, marks
      api_plan     plan      lifetimes known beforehand, to offsets
      api_heap     heap      lifetimes in any order; record a step, plan it, replay it
+     api_simd     simd      levels found at run time; the scalar code is the definition, the wide ones give its bits
+     api_random   random    random numbers by seed, stream and index; noise for rounding
+     api_number   number    float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
+     api_quant    quant     8-bit blocks: signed and unsigned dynamic maps, linear
+                  taper     the 8-bit codes of optimizer states
+                  lanes     the arithmetic of a step, written once for every width
+                  state     a tensor's state, byte by byte
+                  walk      a step over a tensor: decode, step, encode, a block behind
+                  factor    Adafactor's rows and columns
+     api_optim    optim     AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor; 32, 16, 8 bits; sliced or whole
+     api_scale    scale     loss scaling, clipping, accumulation; which numbers have which type
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back,
-                  with the reason in memopt_arena_error() or memopt_heap_error(). A failed call has changed nothing,
-                  leaks nothing and can be repeated; what it would have written, `out`, is untouched. Nothing aborts
-                  or prints.
+                  with the reason in memopt_arena_error(), memopt_heap_error() or memopt_optim_error(). A failed call
+                  has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
+                  untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
@@ -59,6 +74,13 @@
      Exact bytes  Whatever allocates can be run over memopt_source_counting() first, and tells the byte.
      Determinism  Same calls, same offsets, on every machine. The planner depends on the clock only when it is given
                   time to search; give it `work` instead, or `no_search`, and it does not.
+                  Numbers, codes and optimizer steps are the same bits at every SIMD level, for any workers, however
+                  tensors are cut into slices: work is cut by the data, sums are joined in a fixed order, and betas are
+                  raised to integer powers by multiplication, not by pow(). Random bits are a function of seed, stream
+                  and place. Outside the promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without
+                  -msse2).
+     Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. NaN stays NaN with its
+                  sign, denormals are kept. Products go into sums through fmaf; the C library's math (-lm) is needed.
      Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names
                   with memopt_i_ are private. CHANGELOG.md tells what is new.
 
@@ -128,7 +150,11 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
     int    worker_count; /* `worker` stays below this; one worker never runs two chunks at once */
     int    simd_level;   /* 0 = best found; else MEMOPT_SIMD_SCALAR and up, never above what the machine has */
 } memopt_threads;
-#define MEMOPT_SIMD_SCALAR 1 /* the definition of every result; wider levels give its bits */
+#define MEMOPT_SIMD_SCALAR      1 /* the definition of every result; wider levels give its bits */
+#define MEMOPT_SIMD_NEON        2 /* aarch64 */
+#define MEMOPT_SIMD_AVX2        3 /* with FMA and F16C */
+#define MEMOPT_SIMD_AVX512      4 /* F, BW, DQ, VL, VBMI, VBMI2: Ice Lake, Zen 4 and later */
+#define MEMOPT_SIMD_AVX512_BF16 5
 
 typedef enum memopt_open { MEMOPT_OPEN_READ,
     MEMOPT_OPEN_WRITE /* read and write, made when missing, kept as it is */ } memopt_open;
@@ -633,6 +659,651 @@ MEMOPT_API memopt_status memopt_heap_step(memopt_heap *heap);
  * any other way. OK, also without a plan; ERR_ARGUMENT (NULL).
  */
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
+/* @section api_simd : api_host */
+/** The widest level this machine has: MEMOPT_SIMD_SCALAR and up. */
+MEMOPT_API int memopt_simd_best(void);
+/** The name of a level, for people; static text, never NULL, also for numbers that are no level. */
+MEMOPT_API const char *memopt_simd_text(int level);
+/* @section api_random : api_host
+   Small functions of the declarations are `static`, so that they can be inlined, and run on a CUDA device as well. */
+#if defined(__CUDACC__)
+#  define MEMOPT_I_INLINE static __host__ __device__ __forceinline__
+#elif defined(__GNUC__) || defined(__clang__)
+#  define MEMOPT_I_INLINE static __attribute__((unused))
+#elif defined(_MSC_VER)
+#  define MEMOPT_I_INLINE static __inline
+#else
+#  define MEMOPT_I_INLINE static
+#endif
+/* Rounding bits, as cheap as they can be: 16 for each index. Not for initial weights or sampling: that is
+   memopt_random_*. Make one for every tensor and step; it holds nothing else, so there is nothing to save. */
+typedef struct memopt_noise { uint32_t key[2]; } memopt_noise;
+/**
+ * The noise of a seed and a stream. Any two streams are unrelated, also 0 and 1: number them as it suits you, such as
+ * step * tensors + tensor. About 20 ns.
+ */
+MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream);
+
+/* 32 bits, of which 16 are good: see the essay at `random`. Lane index % 16 of group index / 32; the upper 16 of a
+   group's 32 indices get the lane's two halves the other way round. */
+MEMOPT_I_INLINE uint32_t memopt_i_noise32(memopt_noise noise, uint64_t index) {
+    const uint32_t counter = (uint32_t)(index >> 5) << 4 | ((uint32_t)index & 15), high = (uint32_t)(index >> 33);
+    uint32_t x = counter * 0x9e3779b9u + noise.key[0] + high * 0x85ebca6bu;
+    x = (x ^ x >> 16) * 0x21f0aaadu;
+    x = (x ^ x >> 15 ^ noise.key[1] ^ high * 0xc2b2ae35u) * 0xd35a2d97u;
+    x ^= x >> 15;
+    return index & 16 ? x : x << 16 | x >> 16;
+}
+MEMOPT_I_INLINE uint32_t memopt_i_noise16(memopt_noise noise, uint64_t index) {
+    return memopt_i_noise32(noise, index) >> 16;
+}
+
+/**
+ * Random numbers by place: dst[i] is value first + i of a stream of a seed. Nothing is kept between calls, any part of
+ * a stream can be had alone, by any number of threads, and is the same bits on every machine. Philox 4x32-10, as
+ * published: word k of block b is value 4 b + k, with the counter (b, stream) and the key (seed), low words first.
+ *
+ * _bits     32 random bits each
+ * _uniform  floats in [0, 1): the upper 24 bits * 2^-24, each multiple equally likely
+ * _normal   mean 0, deviation 1, by Box and Muller from values 2k and 2k + 1 of the stream; never beyond 6.8
+ *
+ * dst     n elements, aligned as their type; may be NULL when n is 0
+ * first   any; a stream has 2^66 values, of which this reaches 2^64, and then starts again
+ * threads NULL = the calling thread
+ * returns OK, ERR_ARGUMENT (NULL, bad alignment, half a thread table), ERR_OVERFLOW (n elements do not fit size_t)
+ */
+MEMOPT_API memopt_status memopt_random_bits(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                            const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                               const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                              const memopt_threads *threads);
+/* @section api_number : api_random
+   Formats: bf16 (8 bits of exponent, 7 of mantissa), f16 (IEEE half: 5, 10), e4m3 and e5m2 (OCP 8-bit; e4m3 has no
+   infinity, its largest is 448). All as plain integers, in the machine's byte order.
+
+   Rounding    Nearest, ties to even; or stochastic: up with the probability that lies between, so that the mean is
+               the value; values that are exact stay. Denormals are kept everywhere.
+   NaN         stays NaN with its sign and becomes quiet; the upper bits of its payload are kept where they fit (e4m3
+               has one NaN of each sign). Only bf16 to float32 changes nothing at all (but the x87 makes NaN quiet
+               where it returns one).
+   Too large   What rounds beyond the largest finite number becomes infinity, in e4m3 NaN; with `saturate` the largest
+               finite number, as infinities then do. Stochastic rounding treats what is beyond the largest finite
+               number as nearest does: it makes no infinity where nearest makes none.
+
+   Single values first; the arrays below give the same bits. */
+MEMOPT_I_INLINE uint32_t memopt_i_bits_of(float x) {
+    union { float f; uint32_t u; } both;
+    both.f = x;
+    return both.u;
+}
+MEMOPT_I_INLINE float memopt_i_float_of(uint32_t u) {
+    union { float f; uint32_t u; } both;
+    both.u = u;
+    return both.f;
+}
+/* A magnitude (no sign, no NaN) as a code with `bits` of mantissa whose smallest normal number has the float32 exponent
+   `lowest`. What is too large gives a code that is too large. */
+MEMOPT_I_INLINE uint32_t memopt_i_narrow(uint32_t magnitude, unsigned bits, unsigned lowest, int stochastic,
+                                         uint32_t random) {
+    unsigned exponent = magnitude >> 23, drop = 23 - bits;
+    uint32_t mantissa = magnitude & 0x7fffff, code = 0;
+    if (exponent) mantissa |= 0x800000;
+    else exponent = 1;
+    if (exponent >= lowest) code = (exponent - lowest) << bits;
+    else drop += lowest - exponent;
+    if (stochastic) { /* 31 bits take part: where more are dropped, the lowest of them are cut off */
+        if (drop > 31) {
+            mantissa = drop > 31 + 24 ? 0 : mantissa >> (drop - 31);
+            drop = 31;
+        }
+        return code + ((mantissa + (random >> (32 - drop))) >> drop);
+    }
+    if (drop > 25) drop = 25; /* less than half of the smallest, however much less */
+    return code + ((mantissa + ((uint32_t)1 << (drop - 1)) - 1 + (mantissa >> drop & 1)) >> drop);
+}
+/* The other way, for codes that are finite; exact. */
+MEMOPT_I_INLINE uint32_t memopt_i_widen(uint32_t code, unsigned bits, unsigned lowest) {
+    unsigned exponent = code >> bits;
+    uint32_t mantissa = code & (((uint32_t)1 << bits) - 1);
+    if (exponent) return (exponent - 1 + lowest) << 23 | mantissa << (23 - bits);
+    if (!mantissa) return 0;
+    for (exponent = lowest; !(mantissa >> bits); --exponent) mantissa <<= 1;
+    return exponent << 23 | (mantissa << (23 - bits) & 0x7fffff);
+}
+MEMOPT_I_INLINE uint32_t memopt_i_bf16_code(uint32_t u, int stochastic, uint32_t random) {
+    const uint32_t magnitude = u & 0x7fffffff;
+    if (magnitude > 0x7f800000) return u >> 16 | 0x40;
+    if (stochastic && magnitude <= 0x7f7f0000) return (u + (random >> 16)) >> 16;
+    return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+MEMOPT_I_INLINE uint32_t memopt_i_f16_code(uint32_t u, int stochastic, uint32_t random) {
+    const uint32_t magnitude = u & 0x7fffffff, sign = u >> 16 & 0x8000; uint32_t code;
+    if (magnitude > 0x7f800000) return sign | 0x7e00 | (u >> 13 & 0x3ff);
+    code = memopt_i_narrow(magnitude, 10, 113, stochastic && magnitude <= 0x477fe000, random);
+    return sign | (code < 0x7c00 ? code : 0x7c00);
+}
+MEMOPT_I_INLINE uint32_t memopt_i_e4m3_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
+    const uint32_t magnitude = u & 0x7fffffff, sign = u >> 24 & 0x80; uint32_t code;
+    if (magnitude > 0x7f800000) return sign | 0x7f;
+    code = memopt_i_narrow(magnitude, 3, 121, stochastic && magnitude <= 0x43e00000, random);
+    return sign | (code < 0x7f ? code : saturate ? 0x7eu : 0x7fu);
+}
+MEMOPT_I_INLINE uint32_t memopt_i_e5m2_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
+    const uint32_t magnitude = u & 0x7fffffff, sign = u >> 24 & 0x80; uint32_t code;
+    if (magnitude > 0x7f800000) return sign | 0x7e | (u >> 21 & 1);
+    code = memopt_i_narrow(magnitude, 2, 113, stochastic && magnitude <= 0x47600000, random);
+    return sign | (code < 0x7c ? code : saturate ? 0x7bu : 0x7cu);
+}
+MEMOPT_I_INLINE uint32_t memopt_i_f16_bits(uint32_t code) { /* as float32 */
+    const uint32_t sign = (code & 0x8000) << 16, magnitude = code & 0x7fff;
+    if (magnitude > 0x7c00) return sign | 0x7fc00000 | (magnitude & 0x3ff) << 13;
+    return sign | (magnitude == 0x7c00 ? 0x7f800000 : memopt_i_widen(magnitude, 10, 113));
+}
+MEMOPT_I_INLINE uint32_t memopt_i_e4m3_bits(uint32_t code) {
+    const uint32_t sign = (code & 0x80) << 24, magnitude = code & 0x7f;
+    return sign | (magnitude == 0x7f ? 0x7fc00000 : memopt_i_widen(magnitude, 3, 121));
+}
+
+/* A float to a code and back. random: 32 random bits; bf16 uses the upper 16. saturate: 0 or 1. */
+MEMOPT_I_INLINE uint16_t memopt_to_bf16(float x) { return (uint16_t)memopt_i_bf16_code(memopt_i_bits_of(x), 0, 0); }
+MEMOPT_I_INLINE uint16_t memopt_to_f16(float x) { return (uint16_t)memopt_i_f16_code(memopt_i_bits_of(x), 0, 0); }
+MEMOPT_I_INLINE uint8_t memopt_to_e4m3(float x, int saturate) {
+    return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 0, 0);
+}
+MEMOPT_I_INLINE uint8_t memopt_to_e5m2(float x, int saturate) {
+    return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 0, 0);
+}
+MEMOPT_I_INLINE uint16_t memopt_to_bf16_stochastic(float x, uint32_t random) {
+    return (uint16_t)memopt_i_bf16_code(memopt_i_bits_of(x), 1, random);
+}
+MEMOPT_I_INLINE uint16_t memopt_to_f16_stochastic(float x, uint32_t random) {
+    return (uint16_t)memopt_i_f16_code(memopt_i_bits_of(x), 1, random);
+}
+MEMOPT_I_INLINE uint8_t memopt_to_e4m3_stochastic(float x, int saturate, uint32_t random) {
+    return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 1, random);
+}
+MEMOPT_I_INLINE uint8_t memopt_to_e5m2_stochastic(float x, int saturate, uint32_t random) {
+    return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 1, random);
+}
+MEMOPT_I_INLINE float memopt_from_bf16(uint16_t code) { return memopt_i_float_of((uint32_t)code << 16); }
+MEMOPT_I_INLINE float memopt_from_f16(uint16_t code) { return memopt_i_float_of(memopt_i_f16_bits(code)); }
+MEMOPT_I_INLINE float memopt_from_e4m3(uint8_t code) { return memopt_i_float_of(memopt_i_e4m3_bits(code)); }
+MEMOPT_I_INLINE float memopt_from_e5m2(uint8_t code) { /* the upper half of an f16 */
+    return memopt_i_float_of(memopt_i_f16_bits((uint32_t)code << 8));
+}
+/* A float as its nearest bf16 and 16 bits more, and back. Here ties go away from zero: ties to even would give some
+   bf16 65,537 floats. */
+MEMOPT_I_INLINE uint32_t memopt_i_split_high(uint32_t u) {
+    const uint32_t magnitude = u & 0x7fffffff;
+    if (magnitude <= 0x7f800000) return (u + 0x8000) >> 16 & 0xffff;
+    if (magnitude >= 0x7f810000 || !(u & 0x8000)) return u >> 16;
+    return ~u >> 16 & 0x8000; /* the one place that is free: what 0x7fff8000 and up would round to */
+}
+MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
+    if ((high & 0x7fff) <= 0x7f80) high = (high - (low >> 15)) & 0xffff;
+    else return high << 16 | low;
+    if ((high & 0x7fff) == 0x7fff) high ^= 0x7f;
+    return high << 16 | low;
+}
+
+/**
+ * Arrays of n elements. The longest take the memory's own time: results that no cache will hold are streamed past it.
+ *
+ * dst, src  aligned as their types, and without a byte in common; may be NULL when n is 0
+ * saturate  0 or 1, see above
+ * noise     from memopt_noise_make; element i uses its bits number first + i, so that parts give the bits of the whole
+ * threads   NULL = the calling thread; the result does not depend on it
+ * returns   OK, ERR_ARGUMENT (NULL, bad alignment, overlap, half a thread table, saturate not 0 or 1),
+ *           ERR_OVERFLOW (n elements do not fit size_t)
+ */
+MEMOPT_API memopt_status memopt_bf16_from_f32(uint16_t *dst, const float *src, size_t n, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f16_from_f32(uint16_t *dst, const float *src, size_t n, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_e4m3_from_f32(uint8_t *dst, const float *src, size_t n, int saturate,
+                                              const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_e5m2_from_f32(uint8_t *dst, const float *src, size_t n, int saturate,
+                                              const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_bf16_from_f32_stochastic(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                                         uint64_t first, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f16_from_f32_stochastic(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                                        uint64_t first, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_e4m3_from_f32_stochastic(uint8_t *dst, const float *src, size_t n, int saturate,
+                                                         memopt_noise noise, uint64_t first,
+                                                         const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_e5m2_from_f32_stochastic(uint8_t *dst, const float *src, size_t n, int saturate,
+                                                         memopt_noise noise, uint64_t first,
+                                                         const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f32_from_bf16(float *dst, const uint16_t *src, size_t n, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f32_from_f16(float *dst, const uint16_t *src, size_t n, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f32_from_e4m3(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f32_from_e5m2(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads);
+/**
+ * A float32 as a bf16 to compute with (the nearest; ties away from zero, so that 16 bits more suffice) and the 16 bits
+ * that were lost; join gives back the same bits, for every float. A NaN is a NaN in `high`; but one with nothing in the
+ * upper 7 bits of its mantissa (signalling; arithmetic makes none) looks like an infinity or a zero there.
+ */
+MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const float *src, size_t n,
+                                          const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
+                                         const memopt_threads *threads);
+/* @section api_quant : api_number
+   Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
+
+   Blocks      `block` elements each, the first at the first element of the tensor, the last may be short; quantise each
+               tensor by itself. A multiple of 32 from 32 to 4096; 0 = default: 256. Bytes: 1 + 4 / block an element.
+   Maps        256 levels from -1 or 0 to 1, in the order of their codes. Signed and unsigned are bitsandbytes' dynamic
+               maps: seven decades, each cut evenly into twice as many levels as the one below, so that small values
+               keep their relative precision down to 1e-6 (signed) of the largest. Linear is (code - 127) / 128.
+   Code of x   the level nearest to fl(x * fl(1 / absmax)), exactly; of two that are equally near the lower. Zero has a
+               level of its own (code 127; unsigned 0), and nothing takes a level of the other sign. A negative number
+               takes code 0 in the unsigned map.
+   Absmax      the largest magnitude of the block's finite elements. NaN takes the code of zero, an infinity the
+               outermost level of its sign; neither changes what another element gets. (A block of infinities and zeros
+               has absmax 0 and the codes of zero.) From 2^-128 down 1 / absmax does not fit a float and is FLT_MAX:
+               such blocks lose precision. */
+typedef enum memopt_map { MEMOPT_MAP_SIGNED, MEMOPT_MAP_UNSIGNED, MEMOPT_MAP_LINEAR } memopt_map;
+/**
+ * The levels of a map, smallest first: levels[code]; for export, and for decoding elsewhere.
+ *
+ * returns OK, ERR_ARGUMENT (levels NULL, no such map; nothing is written)
+ */
+MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]);
+/** Number of blocks, hence of floats in absmax, for n elements; 0 for n = 0 and for a block that is not allowed. */
+MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block);
+/**
+ * Quantise: codes and absmax from float32 or bf16. One pass over memory; the same bytes for any workers and level.
+ *
+ * codes   receives n bytes
+ * absmax  receives memopt_quantize_blocks(n, block) floats
+ * src     n elements; any values, NaN and infinities as said above
+ * n       any; 0: nothing is done, and the pointers may be NULL
+ * block   a multiple of 32 from 32 to 4096; 0 = default: 256
+ * returns OK, ERR_ARGUMENT (NULL, map, block, arrays that overlap, half a thread table), ERR_OVERFLOW (n elements do
+ *         not fit the address space); on failure nothing is written
+ * memory  no allocation; up to 25 KiB of stack a worker
+ * threads NULL = the calling thread; chunks of whole blocks, about 64 Ki elements each
+ */
+MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
+                                             size_t block, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
+                                              memopt_map map, size_t block, const memopt_threads *threads);
+/**
+ * Dequantise: dst[i] = fl(level[codes[i]] * absmax[i / block]), as float32, or that rounded to the nearest bf16.
+ * Any codes and any absmax are fine. Arguments and statuses as for memopt_quantize_f32.
+ */
+MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes, const float *absmax, size_t n,
+                                               memopt_map map, size_t block, const memopt_threads *threads);
+MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
+                                                memopt_map map, size_t block, const memopt_threads *threads);
+/* @section api_optim : api_host api_random
+   One optimizer object steps all tensors of a model. Its memory and every tensor's state are asked for first, and
+   brought by you: from an arena, a heap, a file. A step is begin, for kinds that need whole-tensor numbers measure,
+   apply, end; memopt_optim_step() does all of it for all tensors in parallel passes. */
+typedef enum memopt_optim_kind {
+    MEMOPT_ADAMW,     /* decoupled weight decay; torch.optim.AdamW's rule */
+    MEMOPT_ADAM,      /* the decay is added to the gradient; torch.optim.Adam's rule */
+    MEMOPT_SGD,       /* with momentum, dampening, Nesterov; torch.optim.SGD's rule */
+    MEMOPT_LION,      /* google/automl's rule */
+    MEMOPT_LARS,      /* the paper's rule (1708.03888): the rate goes into the momentum; eta is `trust` */
+    MEMOPT_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself */
+    MEMOPT_ADAFACTOR  /* the author's rule (mesh-tensorflow's optimize.py), rows and columns of a matrix */
+} memopt_optim_kind;
+typedef enum memopt_state_format {
+    MEMOPT_STATE_F32,  /* 4 bytes a moment */
+    MEMOPT_STATE_BF16, /* 2 bytes, stochastically rounded */
+    MEMOPT_STATE_8BIT, /* 1 byte and 4 / block; the second moment as its root, never zero */
+    MEMOPT_STATE_BNB   /* 1 byte and 4 / block, as bitsandbytes holds them: for import and export; ADAMW and ADAM only */
+} memopt_state_format;
+typedef enum memopt_weight_format {
+    MEMOPT_WEIGHTS_F32,      /* `weights` is float */
+    MEMOPT_WEIGHTS_BF16,     /* `weights` is bfloat16, stochastically rounded */
+    MEMOPT_WEIGHTS_SPLIT,    /* `weights` is bfloat16, `extra` the 16 bits that make it an exact float */
+    MEMOPT_WEIGHTS_F32_BF16  /* `weights` is float, `extra` a bfloat16 copy of it, written only */
+} memopt_weight_format;
+typedef enum memopt_gradient_format { MEMOPT_GRADIENTS_F32, MEMOPT_GRADIENTS_BF16 } memopt_gradient_format;
+
+/* A tensor of the model, or the part of it that this process holds. The pointers may change between steps. */
+typedef struct memopt_optim_tensor {
+    void       *weights;
+    void       *extra;     /* see memopt_weight_format; NULL where it has none */
+    const void *gradients;
+    void       *state;     /* memopt_optim_state_bytes() of memory, aligned to 64; NULL where that is 0 */
+    size_t      count;     /* elements of the whole tensor */
+    size_t      first;     /* the part held here starts at this element (see memopt_optim_grain()) ... */
+    size_t      held;      /* ... and has so many elements: 0 = all that follow */
+    size_t      columns;   /* Adafactor: elements of a row; 0 = a vector, whose second moment is not factored */
+    size_t      group;     /* index of its memopt_optim_group */
+} memopt_optim_tensor;
+
+/* What a group of tensors is stepped with. Start from memopt_optim_group_default(). */
+typedef struct memopt_optim_group {
+    double rate;         /* learning rate of this step, with its warm-up and schedule; Adafactor: the cap of 1/sqrt(t) */
+    double beta1;        /* decay of the first moment; SGD and LARS: the momentum; Adafactor: 0 = no first moment */
+    double beta2;        /* decay of the second; Adafactor: the power, b2 = 1 - t^-beta2 */
+    double eps;
+    double weight_decay;
+    double dampening;    /* SGD */
+    double trust;        /* LARS: eta. LAMB: 0 */
+    double clip;         /* Adafactor: the RMS that an update is clipped to */
+    double least_scale;  /* Adafactor: the RMS of the weights counts as at least this */
+    int    nesterov;     /* SGD */
+    int    always_adapt; /* LAMB: the trust ratio also where weight_decay is 0 */
+} memopt_optim_group;
+MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
+
+typedef struct memopt_optim_desc { /* zero it, then set what you need */
+    memopt_optim_kind          kind;
+    memopt_state_format        state;
+    memopt_weight_format       weights;
+    memopt_gradient_format     gradients;
+    int                        first_moment; /* Adafactor: keep one (then beta1 may be above 0) */
+    size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
+    size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
+    uint64_t                   seed;         /* of stochastic rounding */
+    memopt_threads             threads;      /* all zero = the calling thread */
+    const memopt_optim_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
+    size_t                     tensor_count;
+} memopt_optim_desc;
+typedef struct memopt_optim memopt_optim;
+
+/* What a step is combined with; begin refuses what cannot work. */
+typedef struct memopt_optim_run {
+    uint64_t                  step;            /* t: 1 is the first */
+    const memopt_optim_group *groups;          /* read at begin */
+    size_t                    group_count;
+    double                    gradient_factor; /* clipping, mean, unscaling in one; 0 = 1; from 2^-48 to 2^48 */
+    int                       fused;           /* applied inside backward, tensor by tensor, each once its gradient is there */
+    int                       clips_norm;      /* the loop clips by the global norm */
+    int                       accumulates;     /* the loop accumulates gradients over micro-batches */
+    int                       scales_loss;     /* the loop scales its loss dynamically */
+} memopt_optim_run;
+/**
+ * How many bytes the optimizer object takes: tables, sums of measured kinds, and 4 KiB of scratch a worker for 8-bit
+ * states in blocks of 256 (2 * block * 8 bytes for other blocks).
+ *
+ * desc    the tensors' pointers are not looked at; their counts are
+ * bytes   receives the size; untouched on failure
+ * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not on the grain, a block that is not
+ *         allowed, a combination of kind and formats that does not exist, bad threads), ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
+/** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any. The same errors. */
+MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes);
+/**
+ * Make an optimizer in memory that you bring. There is nothing to destroy.
+ *
+ * memory  bytes of it, aligned to 64; the object lives in it and moves nowhere
+ * out     receives the object; untouched on failure
+ * returns OK, the errors of memopt_optim_bytes(), ERR_BUFFER (bytes are fewer than it said)
+ * threads one thread at a time for each object; the workers of desc->threads share a call
+ */
+MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes, memopt_optim **out);
+/** Begin the state of a tensor: header, and zero moments. returns OK, ERR_ARGUMENT (no such tensor, misaligned state) */
+MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *optim, size_t tensor);
+/**
+ * Is this a state of this tensor in this format? Ask it of bytes that come from outside, before the first step.
+ *
+ * bytes   how many there are
+ * returns OK, ERR_ARGUMENT, ERR_BUFFER (truncated), ERR_FORMAT (of another kind, format, block, tensor, version, or
+ *         byte order; or its scales are not finite); the reason in memopt_optim_error()
+ */
+MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes);
+/* Where the parts of a state are: to import, export, or look at it. */
+typedef struct memopt_optim_view {
+    size_t held;      /* elements */
+    size_t blocks;    /* scales of each moment; 0 where the moments are not in 8 bits */
+    int    bits;      /* of an element of a moment: 32, 16, 8 */
+    int    moments;   /* 0 to 2 */
+    void  *moment[2]; /* float, bfloat16 bits, or codes */
+    float *scale[2];  /* the largest magnitude of each block */
+    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. A vector has its second moment in rows */
+} memopt_optim_view;
+MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
+/** Parts and slices of a tensor begin at multiples of this many elements, counted in all of it; 0: no such tensor. */
+MEMOPT_API size_t memopt_optim_grain(const memopt_optim *optim, size_t tensor);
+
+/**
+ * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
+ * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them); every other element
+ * is stepped as if they were not there. To leave the whole step out instead, look before: see memopt_scaler_measure().
+ *
+ * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
+ *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or is another's), ERR_STATE
+ *         (a step has begun already); nothing has changed then
+ */
+MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
+/**
+ * The same in parts: for sharding, and for a step inside backward (run->fused), where gradients live only for a moment.
+ * Begin; for kinds that measure: measure every slice of a tensor, join it, as often as join says `again`; then apply
+ * every slice; end. How a tensor is cut into slices, and their order, changes no bit.
+ *
+ * begin   refuses what cannot work, with a reason: a fused step whose loop clips by the global norm, accumulates, or
+ *         scales its loss dynamically. Those need all gradients before the first weight changes: step after backward
+ * measure reads only. ERR_STATE in the wrong order, ERR_ARGUMENT (slice off the grain or outside the part)
+ * join    ends a pass over a tensor; again: 1 = measure all of it once more. Where ranks share a tensor, add up
+ *         memopt_optim_sums() over them before
+ * apply   ERR_STATE before the tensor was joined. A fused apply that meets a gradient that is not finite changes nothing
+ *         and returns ERR_STATE; all later ones do too, until end. What was applied before stays: memopt_optim_applied()
+ * end     ERR_STATE (no step has begun, or the fused step was stopped: it is ended nevertheless)
+ */
+MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *optim, const memopt_optim_run *run);
+MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *optim, size_t tensor, size_t first, size_t count);
+MEMOPT_API memopt_status memopt_optim_join(memopt_optim *optim, size_t tensor, int *again);
+MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *optim, size_t tensor, size_t first, size_t count);
+MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
+/** The sums of a tensor's slices measured here; those of other ranks are 0. returns OK, ERR_ARGUMENT, ERR_STATE */
+MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, double **sums, size_t *count);
+/** Does this kind measure before it applies? */
+MEMOPT_API int           memopt_optim_measures(const memopt_optim *optim);
+MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor); /* elements, in this step */
+MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim); /* elements left alone in this step */
+/** Why the last call that failed did; MEMOPT_OK when none has. Never NULL for an optimizer; NULL for NULL. */
+MEMOPT_API const memopt_error *memopt_optim_error(const memopt_optim *optim);
+/* @section api_scale : api_number */
+/* One step with fp16 gradients, micro-batches and clipping; the gradients are read once here and once by the optimizer:
+
+     memopt_scaler_default(&scaler);                                (once; later restored from a save)
+     memopt_gradients_scratch(&gradients, &bytes);                  (once: the scratch that the list brings along)
+     ...
+     for (each micro-batch)                                         (its loss was multiplied by scaler.scale)
+         memopt_gradients_accumulate(&sums, &gradients, &batch, &accumulation, threads);
+     memopt_scaler_measure(&scaler, &sums, &total, threads);        (reads only; memopt_scaler_unscale() writes, too)
+     overflow = largest total.overflow of all ranks;
+     if (!overflow) {
+         memopt_accumulation_mean(&accumulation, &mean);            (1 / tokens)
+         memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm, &clip);
+         the optimizer's step, its gradient_factor being total.factor * mean * clip
+     }
+     memopt_scaler_update(&scaler, overflow);
+
+   A step that met a NaN or an infinity calls no optimizer, so weights and state keep every bit. Measuring first is also
+   why a step fused into backward cannot be combined with any of this: it has changed the first weights by then. */
+typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
+/** Bytes of an element; 0 for numbers that are no type. */
+MEMOPT_API size_t memopt_type_bytes(memopt_type type);
+/** The name of a type, for people; static text, never NULL, also for numbers that are no type. */
+MEMOPT_API const char *memopt_type_text(memopt_type type);
+
+#define MEMOPT_KEEP_NORMS      1u /* scales and biases of norms, and their running statistics */
+#define MEMOPT_KEEP_BIASES     2u
+#define MEMOPT_KEEP_EMBEDDINGS 4u
+#define MEMOPT_KEEP_HEAD       8u /* logits, softmax and loss */
+typedef struct memopt_precision { /* which numbers of a training run have which type; all zero = everything fp32 */
+    memopt_type weights;      /* that forward and backward read */
+    memopt_type master;       /* that the optimizer steps: F32; or BF16, in place and rounded stochastically */
+    memopt_type gradients;    /* that backward writes for weights */
+    memopt_type reduction;    /* sums of them, over micro-batches and over ranks */
+    memopt_type buffers;      /* norm statistics, position tables: what is neither trained nor recomputed */
+    unsigned    keep_f32;     /* MEMOPT_KEEP_..., or'ed: stays fp32 whatever is said above */
+    int         loss_scaling; /* 1: the loss is multiplied by a memopt_scaler's scale */
+} memopt_precision;
+MEMOPT_API memopt_precision memopt_precision_f32(void);
+/** bf16 weights and gradients; fp32 master, sums and buffers; norms and head stay fp32. */
+MEMOPT_API memopt_precision memopt_precision_bf16(void);
+/** The same without a master: 4 bytes for a weight and its gradient, sums in bf16. Needs stochastic rounding. */
+MEMOPT_API memopt_precision memopt_precision_bf16_lean(void);
+/** fp16 weights and gradients with loss scaling; fp32 master, sums and buffers; norms and head stay fp32. */
+MEMOPT_API memopt_precision memopt_precision_f16(void);
+/**
+ * Does a policy go together?
+ *
+ * reason  may be NULL; receives one static lower-case line: what does not fit, and why; "" when all is well
+ * returns OK, ERR_ARGUMENT (policy NULL, a value that is none, or what the reason says)
+ */
+MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, const char **reason);
+/** The type of weights of a kind (MEMOPT_KEEP_..., or'ed; 0 = of none of these kinds); F32 for NULL. */
+MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, unsigned kinds);
+
+typedef struct memopt_gradient { /* one tensor; zero it, then set what you need */
+    void       *values;    /* count elements of the type, aligned as the type is; NULL only when count is 0 */
+    size_t      count;     /* 0 is fine: a tensor whose part on this rank is empty */
+    memopt_type type;
+    uint16_t   *rest;      /* sums in BF16 only: count more bf16, for Kahan's sum; NULL = stochastic rounding */
+    uint64_t    first;     /* sums without rest: the place of element 0 among all weights, which picks random bits */
+    double      squares;   /* written by measure, scale and unscale: the sum of the squares; infinite if nonfinite */
+    size_t      nonfinite; /* likewise: how many values are NaN or infinite */
+} memopt_gradient;
+typedef struct memopt_gradients { /* what one call works on, in one parallel pass */
+    memopt_gradient *tensors;
+    size_t           count;         /* 0 is fine */
+    void            *scratch;       /* as memopt_gradients_scratch() says; aligned to 8; not kept between calls */
+    size_t           scratch_bytes;
+} memopt_gradients;
+typedef struct memopt_gradient_total {
+    double squares;   /* sum of the squares of all values as they lie in memory now; infinite if one is not finite */
+    double factor;    /* what they still have to be multiplied by: the norm is sqrt(squares) * factor */
+    size_t nonfinite; /* how many are NaN or infinite; memopt_gradient.nonfinite says in which tensor */
+    int    overflow;  /* nonfinite != 0. The largest of all ranks (or'ed, MPI_MAX) decides for all of them */
+} memopt_gradient_total;
+/**
+ * Bytes of scratch for a list: 32 (less on small machines) for each tensor and each 64 Ki elements begun.
+ *
+ * bytes   untouched on failure; 0 when there is no element
+ * returns OK, ERR_ARGUMENT (NULL, a tensor that is wrong), ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, size_t *bytes);
+/**
+ * Norm and finite check of many tensors in one pass that reads only. Writes squares and nonfinite of each tensor.
+ *
+ * The sum is the same bits at every SIMD level and for any workers, because its order is fixed: a tensor is cut every
+ * 65536 elements; in a piece, element i goes to sum i % 16 of 16 (in double), these are joined 0 + 8, 1 + 9, ..., then
+ * 0 + 4, ..., 0 + 1; pieces are added in order to their tensor's, tensors in order to the total. So ranks that hold
+ * whole tensors can put their tensors' sums together, add them in order, and have the bits of one rank.
+ *
+ * total   factor is 1
+ * returns OK, also when it found NaN or infinities (total->overflow); ERR_ARGUMENT (NULL, no type, bad alignment, bad
+ *         threads); ERR_OVERFLOW; ERR_BUFFER (scratch too small). A failed call has read and written nothing.
+ * threads NULL = the calling thread; one call at a time for each list
+ */
+MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, memopt_gradient_total *total,
+                                                  const memopt_threads *threads);
+/**
+ * Multiply in place, and measure the products, in one pass.
+ *
+ * factor  rounded to float first; finite. 1: nothing is written to the values. A product that is NaN is the quiet NaN
+ *         0x7FC00000; a 16-bit one is rounded to nearest even, and overflows to infinity, which counts as nonfinite
+ * total   may be NULL; factor is 1
+ * returns as memopt_gradients_measure(); ERR_ARGUMENT for a factor that is not finite
+ */
+MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, double factor,
+                                                memopt_gradient_total *total, const memopt_threads *threads);
+/**
+ * Bring every value into [-limit, limit], as torch.nn.utils.clip_grad_value_ does: NaN stays NaN, bit for bit,
+ * infinities become the limit. Nothing is written where nothing is too large.
+ *
+ * limit   0 and up, infinity allowed; rounded to nearest in the tensor's type first
+ * returns as memopt_gradients_measure(); ERR_ARGUMENT for a limit that is negative or NaN
+ */
+MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
+                                                     const memopt_threads *threads);
+/**
+ * The factor that brings a norm down to max_norm: max_norm / (norm + 1e-6), at most 1, as in
+ * torch.nn.utils.clip_grad_norm_ (here in double). Give it to the optimizer as gradient_factor; or, for one pass more,
+ * to memopt_gradients_scale().
+ *
+ * norm     finite: a step whose norm is not must be skipped
+ * max_norm 0 and up; infinity: never clips
+ * factor   untouched on failure
+ * returns  OK, ERR_ARGUMENT
+ */
+MEMOPT_API memopt_status memopt_clip_norm(double norm, double max_norm, double *factor);
+
+/* Dynamic loss scaling by the rules of PyTorch's GradScaler. Plain values, 40 bytes without padding: saving them all
+   and setting them again resumes exactly. Fields stay as they are within a major version. */
+typedef struct memopt_scaler {
+    float    scale;           /* multiply the loss by it */
+    float    floor;           /* below it the scale never falls: memopt_scaler_update() fails instead */
+    double   growth_factor;   /* above 1 */
+    double   backoff_factor;  /* above 0, below 1 */
+    uint32_t growth_interval; /* so many steps in a row without overflow, then the scale grows; at least 1 */
+    uint32_t growth_tracker;  /* steps in a row so far; below growth_interval */
+    uint32_t unscaled;        /* 1: this step's gradients have been unscaled or measured, update is due */
+    uint32_t found;           /* 1: and were not all finite, on this rank */
+} memopt_scaler;
+/** 65536, floor 1, growth 2 after 2000 steps, backoff 0.5. NULL is ERR_ARGUMENT. */
+MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler);
+/** Is every field what its comment says, the scale finite and not below the floor, the inverse of the floor finite?
+    Else ERR_ARGUMENT, here and in every call below. For values set by hand, and after a restore. */
+MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *scaler);
+/** 1 / scale, computed in double and rounded to float, as GradScaler does; 0 for what memopt_scaler_check() refuses. */
+MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler);
+/**
+ * Divide the gradients by the scale, in place; check and measure them, in the same pass; remember what was found.
+ *
+ * Values count as not finite before or after: where the scale is below 1, a quotient that overflows is found as well.
+ *
+ * total   total->overflow, the largest of all ranks, decides whether the optimizer may run
+ * returns as memopt_gradients_scale(); ERR_STATE (already unscaled or measured, and not yet updated: unscaled twice,
+ *         gradients would be too small). A failed call has changed nothing.
+ */
+MEMOPT_API memopt_status memopt_scaler_unscale(memopt_scaler *scaler, const memopt_gradients *list,
+                                               memopt_gradient_total *total, const memopt_threads *threads);
+/** The same without writing to the gradients: total->factor is 1 / scale, for the optimizer's gradient_factor. */
+MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memopt_gradients *list,
+                                               memopt_gradient_total *total, const memopt_threads *threads);
+/**
+ * The end of a step: after an overflow scale *= backoff_factor; after growth_interval steps in a row without one
+ * scale *= growth_factor, unless that is infinite.
+ *
+ * overflow  what all ranks found, or'ed; all ranks pass the same, so their scales stay the same
+ * returns   OK; ERR_STATE (nothing has been unscaled or measured since the last update); ERR_ARGUMENT (bad scaler, or
+ *           overflow 0 although this rank has found one: the flag was not combined); ERR_OVERFLOW (the scale would fall
+ *           below the floor: the gradients are not finite at any scale, the loss itself is broken). A failed call has
+ *           changed nothing; to train on at the floor nevertheless, memopt_scaler_cancel().
+ */
+MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow);
+/** Drop a step that has been unscaled or measured: scale and tracker stay. ERR_STATE when there is none to drop. */
+MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler);
+
+typedef struct memopt_accumulation { /* of one step; zero it before the first micro-batch. Plain values */
+    uint64_t tokens;        /* counted so far; ranks add theirs up and put the sum here before they ask for the mean */
+    uint64_t micro_batches; /* that had tokens */
+} memopt_accumulation;
+typedef struct memopt_micro_batch {
+    uint64_t            tokens;  /* that count in its loss, not padding; 0: its gradients are neither read nor added */
+    int                 is_mean; /* 0: gradients of a loss summed over tokens; 1: of its mean, to be weighted */
+    const memopt_noise *noise;   /* for BF16 sums without rest; another one for every micro-batch of every step */
+} memopt_micro_batch;
+/**
+ * Add a micro-batch's gradients to the sums, so that each token weighs the same however tokens fall into batches.
+ *
+ * The first micro-batch overwrites the sums; nothing has to be zeroed. sum = fma(weight, gradient, sum) in float, the
+ * weight being 1, or float(tokens); a NaN is 0x7FC00000. F32 sums keep that. BF16 sums with `rest` are the nearest bf16
+ * of it, and rest the nearest bf16 of what is left: 16 bits of precision in 4 bytes. BF16 sums without rest are rounded
+ * stochastically: no bias, 8 bits of precision, 2 bytes; element i of a tensor takes the random bits first + i.
+ *
+ * sums         F32 or BF16; its scratch is used
+ * gradients    as many tensors, each of the same count as its sum, of any type; never the memory of the sums
+ * accumulation counts on; untouched on failure
+ * returns      OK; ERR_ARGUMENT (NULL, counts that differ, F16 sums, rest beside F32, BF16 without rest and without
+ *              noise, bad threads); ERR_OVERFLOW (tokens, or a size); ERR_BUFFER. A failed call has changed nothing.
+ * threads      one call at a time for each list
+ */
+MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
+                                                     const memopt_micro_batch *batch, memopt_accumulation *accumulation,
+                                                     const memopt_threads *threads);
+/** 1 / tokens, which makes the sums a mean: a factor for the optimizer. ERR_STATE, factor untouched, without tokens. */
+MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor);
 #ifdef __cplusplus
 }
 #endif
@@ -650,6 +1321,7 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 #  error "memopt.h was included before without the same MEMOPT_STATIC: define it before the first #include"
 #endif
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #ifndef MEMOPT_DEBUG
@@ -763,6 +1435,18 @@ static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
 }
 static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
+static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+static float memopt_i_bits_float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+/* A sum or product as a float: where the processor computes wider (x87), storing it rounds it. Twice rounded is once
+   rounded here, because 64 bits are more than 2 * 24 + 2. */
+static float memopt_i_round(float x) {
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+    volatile float stored = x;
+    return stored;
+#else
+    return x;
+#endif
+}
 /* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
 static unsigned memopt_i_high_bit(uint64_t x) {
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
@@ -1066,6 +1750,17 @@ static int memopt_i_files_set(const memopt_files *f) {
     return !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
          + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
 }
+static int memopt_i_threads_valid(const memopt_threads *t) {
+    return t->worker_count >= 0 && t->simd_level >= 0 && !t->run_fn == !t->worker_count;
+}
+/* Work in chunks, by whatever workers there are; valid threads, or NULL for the calling thread. */
+static void memopt_i_run(const memopt_threads *threads, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
+    else memopt_i_calling_thread_run(NULL, chunk_count, fn, task);
+}
+static int memopt_i_workers(const memopt_threads *threads) {
+    return threads && threads->run_fn ? threads->worker_count : 1;
+}
 static memopt_files memopt_i_system_files(void) {
     memopt_files f;
     f.open_fn = memopt_i_system_open; f.close_fn = memopt_i_system_close;
@@ -1081,8 +1776,7 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
     if (host) h = *host; else memset(&h, 0, sizeof h);
     files = memopt_i_files_set(&h.files);
     if (!h.allocator.alloc_fn != !h.allocator.free_fn || (files != 0 && files != 9)) return MEMOPT_ERR_ARGUMENT;
-    if (h.threads.worker_count < 0 || h.threads.simd_level < 0) return MEMOPT_ERR_ARGUMENT;
-    if (!h.threads.run_fn != !h.threads.worker_count) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_threads_valid(&h.threads)) return MEMOPT_ERR_ARGUMENT;
     if (!h.allocator.alloc_fn) {
         h.allocator.alloc_fn = memopt_i_system_alloc;
         h.allocator.free_fn = memopt_i_system_free;
@@ -5040,6 +5734,5243 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
         || !memopt_i_check_replay(heap)) return MEMOPT_ERR_CORRUPT;
     return MEMOPT_OK;
 }
+/* @section simd : host api_simd
+   Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
+   Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
+              at run time. The scalar function beside it is the definition; the wide ones give its bits, tails included.
+   Invariant  A level is only ever lowered: to what the caller asks for, to what the machine has, to what was compiled
+              in. MEMOPT_SIMD_AVX512 is Ice Lake, Zen 4 and later: it needs VBMI and VBMI2, whose byte permutations are the
+              tables of the 8-bit codes. Earlier AVX-512 machines take the AVX2 path.
+   Trap       A compiler may fuse a * b + c written with intrinsics into one rounding, where it is allowed to (gcc by
+              default). So no product here is an operand of a plain sum: it is memopt_i_fma, and _mm256_fmadd_ps.
+              -ffast-math replaces divisions and is outside the promise of equal bits.
+   Cost       A look at a word that the compiler's runtime filled in at start. */
+#if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
+    && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug 54412) */
+#  if defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
+#    include <immintrin.h>
+#    define MEMOPT_I_X86 1
+#    define MEMOPT_I_AVX2        __attribute__((target("avx2,fma,f16c")))
+#    define MEMOPT_I_AVX512_SET  "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2"
+#    define MEMOPT_I_AVX512      __attribute__((target(MEMOPT_I_AVX512_SET)))
+#    define MEMOPT_I_AVX512_BF16 __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16")))
+#  elif defined(__aarch64__) && !defined(__AARCH64EB__)
+#    include <arm_neon.h>
+#    define MEMOPT_I_NEON 1
+#  endif
+#endif
+#if defined(MEMOPT_I_X86) && !defined(__clang__) /* g++ 12 warns of its own intrinsics; popped at the end of the file */
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wuninitialized"
+#  pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#  if !defined(__OPTIMIZE__)
+#    pragma GCC diagnostic ignored "-Wsign-conversion" /* at -O0 they are macros */
+#  endif
+#endif
+#if defined(__clang__)
+#  define MEMOPT_I_UNROLL _Pragma("clang loop unroll_count(4)")
+#elif defined(__GNUC__)
+#  define MEMOPT_I_UNROLL _Pragma("GCC unroll 4")
+#else
+#  define MEMOPT_I_UNROLL
+#endif
+#if defined(__GNUC__) || defined(__clang__)
+#  define MEMOPT_I_FLATTEN __attribute__((flatten)) /* everything that is called in it becomes a part of it */
+#else
+#  define MEMOPT_I_FLATTEN
+#endif
+#if defined(MEMOPT_I_X86)
+__attribute__((target("avx"), noinline)) static void memopt_i_zeroupper(void) { _mm256_zeroupper(); }
+#endif
+MEMOPT_API int memopt_simd_best(void) {
+#if defined(MEMOPT_I_X86)
+    __builtin_cpu_init(); /* for callers that run before main */
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
+    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
+        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
+        || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
+    return __builtin_cpu_supports("avx512bf16") ? MEMOPT_SIMD_AVX512_BF16 : MEMOPT_SIMD_AVX512;
+#elif defined(MEMOPT_I_NEON)
+    return MEMOPT_SIMD_NEON;
+#else
+    return MEMOPT_SIMD_SCALAR;
+#endif
+}
+/* The end of wide work. gcc forgets to clear the upper halves of the registers at -O1, at -Os and before some tail
+   calls, and then every float instruction that follows takes fifty times as long. */
+static void memopt_i_wide_end(int level) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX2) memopt_i_zeroupper();
+#else
+    (void)level;
+#endif
+}
+/* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
+static int memopt_i_simd_level(const memopt_threads *threads) {
+    const int best = memopt_simd_best(), asked = threads ? threads->simd_level : 0;
+    return asked && asked < best ? asked : best;
+}
+MEMOPT_API const char *memopt_simd_text(int level) {
+    switch (level) {
+    case MEMOPT_SIMD_SCALAR:      return "scalar";
+    case MEMOPT_SIMD_NEON:        return "NEON";
+    case MEMOPT_SIMD_AVX2:        return "AVX2";
+    case MEMOPT_SIMD_AVX512:      return "AVX-512";
+    case MEMOPT_SIMD_AVX512_BF16: return "AVX-512 with BF16";
+    }
+    return "not a level of memopt";
+}
+/* @section random : simd api_random
+   Problem    Random numbers that depend on who asked first cannot be repeated: not with more workers, not for a part of
+              a tensor, not after a crash. And rounding at random needs 16 bits for every weight at every step.
+   Idea       Numbers by place. The counter (seed, stream, index) goes through a function that scrambles it; there is no
+              state. Two functions: Philox for what must be beyond doubt, and noise, 6 instructions for 16 values.
+   Philox     4x32-10: ten rounds of two 32 x 32 -> 64 products; passes TestU01's BigCrush.
+   Noise      A 32-bit counter times the golden ratio (that is, one addition from lane to lane), key 0 added, through a
+              finaliser of two multiplications, with key 1 between them, so that two streams are not the same walk
+              begun elsewhere. One result serves two indices, the lower half one and the upper half the one 16
+              further. The two keys are words of Philox. Multipliers and shifts of the finaliser were found by a
+              search for the least bias. Without the golden ratio pairs of neighbours fail a chi-square test of 2^20;
+              with it all of 1,638 such tests pass (steps 1 to 4096, lags 1 to 64, three places in the word), as
+              Philox does. Of 32 bits a caller may ask for, the lower 16 are those of the index 16 away.
+   Invariant  A group of 32 indices is one counter of each lane, whatever index a call starts at. Above 2^33 indices the
+              counter is full: the index's upper bits then change both keys.
+   Normal     Box and Muller: sqrt(-2 ln u) times cosine and sine of a random angle. Logarithm, sine and cosine are
+              polynomials in fused multiply-adds (minimax fits, errors below half a unit in the last place of their
+              terms), not the C library's, whose bits differ from machine to machine.
+   Source     Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC11). Wellons: hash-prospector
+              (multipliers 21f0aaad and d35a2d97, shifts 16, 15, 15). */
+static void memopt_i_philox(uint32_t *out, uint64_t seed, uint64_t stream, uint64_t block) {
+    uint32_t a = (uint32_t)block, b = (uint32_t)(block >> 32), c = (uint32_t)stream, d = (uint32_t)(stream >> 32);
+    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32); int round;
+    for (round = 0; round < 10; ++round) {
+        const uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
+        a = (uint32_t)(y >> 32) ^ b ^ key0; b = (uint32_t)y;
+        c = (uint32_t)(x >> 32) ^ d ^ key1; d = (uint32_t)x;
+        key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
+    }
+    out[0] = a; out[1] = b; out[2] = c; out[3] = d;
+}
+MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
+    memopt_noise noise; uint32_t words[4];
+    memopt_i_philox(words, seed, stream, ~(uint64_t)0); /* a block that no index reaches */
+    noise.key[0] = words[0]; noise.key[1] = words[1];
+    return noise;
+}
+/* The kernels below take multiples of 64 values; index is a multiple of 4. */
+static void memopt_i_philox_words(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index) {
+    size_t i;
+    for (i = 0; i < n; i += 4) memopt_i_philox(dst + i, seed, stream, (index + i) >> 2);
+}
+static void memopt_i_uniform(float *dst, const uint32_t *words, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) dst[i] = (float)(words[i] >> 8) * (1.0f / 16777216.0f);
+}
+#define MEMOPT_I_LOG_0 0.333339095f
+#define MEMOPT_I_LOG_1 -0.250013381f
+#define MEMOPT_I_LOG_2 0.199630633f
+#define MEMOPT_I_LOG_3 -0.16577585f
+#define MEMOPT_I_LOG_4 0.149147674f
+#define MEMOPT_I_LOG_5 -0.142674863f
+#define MEMOPT_I_LOG_6 0.0870043635f
+#define MEMOPT_I_LN_2  0.693147182f
+#define MEMOPT_I_SIN_0 6.28318548f
+#define MEMOPT_I_SIN_1 -41.3416634f
+#define MEMOPT_I_SIN_2 81.5925522f
+#define MEMOPT_I_SIN_3 -75.4020691f
+#define MEMOPT_I_COS_0 -19.7392082f
+#define MEMOPT_I_COS_1 64.9393234f
+#define MEMOPT_I_COS_2 -85.4437408f
+#define MEMOPT_I_COS_3 59.246f
+#define MEMOPT_I_TWO_32 (1.0f / 4294967296.0f)
+#if defined(__i386__) && !defined(__SSE2_MATH__)
+#  define MEMOPT_I_X87 1 /* goes on with more bits than a float has, unless the float has been in memory */
+#endif
+static float memopt_i_rounded(float x) {
+#if defined(MEMOPT_I_X87)
+    volatile float stored = x;
+    return stored;
+#else
+    return x;
+#endif
+}
+/* sqrt(-2 ln((word + 1/2) / 2^32)) */
+static float memopt_i_normal_radius(uint32_t word) {
+    const uint32_t u = memopt_i_float_bits(fmaf((float)word, MEMOPT_I_TWO_32, 0.5f * MEMOPT_I_TWO_32));
+    const uint32_t above = u - 0x3f3504f3; /* from sqrt(1/2): the mantissa then lies around 1 */
+    const float exponent = (float)((int)((above + 0x20000000) >> 23) - 64);
+    const float f = memopt_i_bits_float((above & 0x7fffff) + 0x3f3504f3) - 1.0f; float p = MEMOPT_I_LOG_6;
+    p = fmaf(p, f, MEMOPT_I_LOG_5); p = fmaf(p, f, MEMOPT_I_LOG_4); p = fmaf(p, f, MEMOPT_I_LOG_3);
+    p = fmaf(p, f, MEMOPT_I_LOG_2); p = fmaf(p, f, MEMOPT_I_LOG_1); p = fmaf(p, f, MEMOPT_I_LOG_0);
+    p = fmaf(p, f, -0.5f);
+    p = fmaf(f * f, p, f);
+    p = fmaf(exponent, MEMOPT_I_LN_2, p);
+    return memopt_i_rounded(sqrtf(-2.0f * p));
+}
+static void memopt_i_normal(float *dst, const uint32_t *words, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i += 2) {
+        const float r = memopt_i_normal_radius(words[i]);
+        const uint32_t quarter = (words[i + 1] + 0x20000000) >> 30; /* the nearest multiple of a right angle */
+        const float t = memopt_i_rounded((float)(int32_t)(words[i + 1] - (quarter << 30))) * MEMOPT_I_TWO_32, z = t * t;
+        float s = MEMOPT_I_SIN_3, c = MEMOPT_I_COS_3; uint32_t x, y;
+        s = fmaf(s, z, MEMOPT_I_SIN_2); s = fmaf(s, z, MEMOPT_I_SIN_1); s = fmaf(s, z, MEMOPT_I_SIN_0);
+        c = fmaf(c, z, MEMOPT_I_COS_2); c = fmaf(c, z, MEMOPT_I_COS_1); c = fmaf(c, z, MEMOPT_I_COS_0);
+        c = fmaf(c, z, 1.0f);
+        s = memopt_i_rounded(s * t);
+        x = memopt_i_float_bits(quarter & 1 ? s : c) ^ ((quarter + 1) & 2) << 30;
+        y = memopt_i_float_bits(quarter & 1 ? c : s) ^ (quarter & 2) << 30;
+        dst[i] = memopt_i_bits_float(x) * r;
+        dst[i + 1] = memopt_i_bits_float(y) * r;
+    }
+}
+#if defined(MEMOPT_I_X86)
+#define MEMOPT_I_LAST_BLOCK 0x3fffffffffffffff /* after it comes block 0, as the index starts again */
+/* Philox with a word in the lower half of each 64 bits: the product is where the next round wants it, and what is left
+   in the upper half is never looked at. Blocks are dealt to the lanes so that unpacking puts them in order. */
+MEMOPT_I_AVX512 static void memopt_i_philox_words_avx512(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream,
+                                                         uint64_t index) {
+    const __m512i by_a = _mm512_set1_epi64(0xd2511f53), by_c = _mm512_set1_epi64(0xcd9e8d57);
+    const __m512i lanes = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), last = _mm512_set1_epi64(MEMOPT_I_LAST_BLOCK);
+    size_t i; int round;
+    for (i = 0; i < n; i += 32) { /* counters of 64 bits are added as such */
+        const __m512i sum = _mm512_add_epi64(_mm512_set1_epi64((long long)((index + i) >> 2)), lanes);
+        __m512i a = _mm512_and_si512(sum, last), b = _mm512_srli_epi64(a, 32);
+        __m512i c = _mm512_set1_epi64((long long)stream), d = _mm512_srli_epi64(c, 32);
+        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+        for (round = 0; round < 10; ++round) {
+            const __m512i x = _mm512_mul_epu32(a, by_a), y = _mm512_mul_epu32(c, by_c);
+            a = _mm512_ternarylogic_epi64(_mm512_srli_epi64(y, 32), b, _mm512_set1_epi64(key0), 0x96); b = y;
+            c = _mm512_ternarylogic_epi64(_mm512_srli_epi64(x, 32), d, _mm512_set1_epi64(key1), 0x96); d = x;
+            key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
+        }
+        a = _mm512_mask_shuffle_epi32(a, 0xaaaa, b, (_MM_PERM_ENUM)0xa0);
+        c = _mm512_mask_shuffle_epi32(c, 0xaaaa, d, (_MM_PERM_ENUM)0xa0);
+        _mm512_storeu_si512(dst + i, _mm512_unpacklo_epi64(a, c));
+        _mm512_storeu_si512(dst + i + 16, _mm512_unpackhi_epi64(a, c));
+    }
+}
+MEMOPT_I_AVX512 static void memopt_i_uniform_avx512(float *dst, const uint32_t *words, size_t n) {
+    const __m512 unit = _mm512_set1_ps(1.0f / 16777216.0f); size_t i;
+    for (i = 0; i < n; i += 16)
+        _mm512_storeu_ps(dst + i, _mm512_mul_ps(unit,
+            _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_loadu_si512(words + i), 8))));
+}
+MEMOPT_I_AVX512 static inline __m512 memopt_i_step512(__m512 p, __m512 x, float c) {
+    return _mm512_fmadd_ps(p, x, _mm512_set1_ps(c));
+}
+MEMOPT_I_AVX512 static inline __m512 memopt_i_normal_radius512(__m512i word) {
+    const __m512i root = _mm512_set1_epi32(0x3f3504f3);
+    const __m512 whole = _mm512_cvtepu32_ps(word);
+    const __m512 u = memopt_i_step512(whole, _mm512_set1_ps(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
+    const __m512i above = _mm512_sub_epi32(_mm512_castps_si512(u), root);
+    const __m512 exponent = _mm512_cvtepi32_ps(_mm512_srai_epi32(above, 23));
+    const __m512i near_one = _mm512_add_epi32(_mm512_and_si512(above, _mm512_set1_epi32(0x7fffff)), root);
+    const __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(near_one), _mm512_set1_ps(1.0f));
+    __m512 p = memopt_i_step512(_mm512_set1_ps(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
+    p = memopt_i_step512(p, f, MEMOPT_I_LOG_4); p = memopt_i_step512(p, f, MEMOPT_I_LOG_3);
+    p = memopt_i_step512(p, f, MEMOPT_I_LOG_2); p = memopt_i_step512(p, f, MEMOPT_I_LOG_1);
+    p = memopt_i_step512(p, f, MEMOPT_I_LOG_0); p = memopt_i_step512(p, f, -0.5f);
+    p = _mm512_fmadd_ps(_mm512_mul_ps(f, f), p, f);
+    p = _mm512_fmadd_ps(exponent, _mm512_set1_ps(MEMOPT_I_LN_2), p);
+    return _mm512_sqrt_ps(_mm512_mul_ps(p, _mm512_set1_ps(-2.0f)));
+}
+MEMOPT_I_AVX512 static void memopt_i_normal_avx512(float *dst, const uint32_t *words, size_t n) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i lower = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i one = _mm512_set1_epi32(1), two = _mm512_set1_epi32(2), odd = _mm512_or_si512(even, one);
+    const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8)); size_t i;
+    for (i = 0; i < n; i += 32) {
+        const __m512i first = _mm512_loadu_si512(words + i), second = _mm512_loadu_si512(words + i + 16);
+        const __m512i angle = _mm512_permutex2var_epi32(first, odd, second);
+        const __m512 r = memopt_i_normal_radius512(_mm512_permutex2var_epi32(first, even, second));
+        const __m512i quarter = _mm512_srli_epi32(_mm512_add_epi32(angle, _mm512_set1_epi32(0x20000000)), 30);
+        const __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(angle, _mm512_slli_epi32(quarter, 30))),
+                                       _mm512_set1_ps(MEMOPT_I_TWO_32)), z = _mm512_mul_ps(t, t);
+        const __mmask16 turned = _mm512_test_epi32_mask(quarter, one);
+        __m512 s = memopt_i_step512(_mm512_set1_ps(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2);
+        __m512 c = memopt_i_step512(_mm512_set1_ps(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2);
+        __m512i x, y;
+        s = memopt_i_step512(s, z, MEMOPT_I_SIN_1); s = memopt_i_step512(s, z, MEMOPT_I_SIN_0);
+        c = memopt_i_step512(c, z, MEMOPT_I_COS_1); c = memopt_i_step512(c, z, MEMOPT_I_COS_0);
+        c = memopt_i_step512(c, z, 1.0f);
+        s = _mm512_mul_ps(s, t);
+        x = _mm512_xor_si512(_mm512_castps_si512(_mm512_mask_blend_ps(turned, c, s)),
+                             _mm512_slli_epi32(_mm512_and_si512(_mm512_add_epi32(quarter, one), two), 30));
+        y = _mm512_xor_si512(_mm512_castps_si512(_mm512_mask_blend_ps(turned, s, c)),
+                             _mm512_slli_epi32(_mm512_and_si512(quarter, two), 30));
+        c = _mm512_mul_ps(_mm512_castsi512_ps(x), r); s = _mm512_mul_ps(_mm512_castsi512_ps(y), r);
+        _mm512_storeu_ps(dst + i, _mm512_permutex2var_ps(c, lower, s));
+        _mm512_storeu_ps(dst + i + 16, _mm512_permutex2var_ps(c, upper, s));
+    }
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_load256(const uint32_t *src) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+MEMOPT_I_AVX2 static void memopt_i_philox_words_avx2(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream,
+                                                     uint64_t index) {
+    const __m256i by_a = _mm256_set1_epi64x(0xd2511f53), by_c = _mm256_set1_epi64x(0xcd9e8d57);
+    const __m256i lanes = _mm256_set_epi64x(3, 1, 2, 0), last = _mm256_set1_epi64x(MEMOPT_I_LAST_BLOCK);
+    size_t i; int round;
+    for (i = 0; i < n; i += 16) {
+        const __m256i sum = _mm256_add_epi64(_mm256_set1_epi64x((long long)((index + i) >> 2)), lanes);
+        __m256i a = _mm256_and_si256(sum, last), b = _mm256_srli_epi64(a, 32);
+        __m256i c = _mm256_set1_epi64x((long long)stream), d = _mm256_srli_epi64(c, 32);
+        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+        for (round = 0; round < 10; ++round) {
+            const __m256i x = _mm256_mul_epu32(a, by_a), y = _mm256_mul_epu32(c, by_c);
+            a = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(y, 32), b), _mm256_set1_epi64x(key0)); b = y;
+            c = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(x, 32), d), _mm256_set1_epi64x(key1)); d = x;
+            key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
+        }
+        a = _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
+        c = _mm256_blend_epi32(c, _mm256_slli_epi64(d, 32), 0xaa);
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i), _mm256_unpacklo_epi64(a, c));
+        _mm256_storeu_si256((__m256i *)(void *)(dst + i + 8), _mm256_unpackhi_epi64(a, c));
+    }
+}
+MEMOPT_I_AVX2 static void memopt_i_uniform_avx2(float *dst, const uint32_t *words, size_t n) {
+    const __m256 unit = _mm256_set1_ps(1.0f / 16777216.0f); size_t i;
+    for (i = 0; i < n; i += 8)
+        _mm256_storeu_ps(dst + i, _mm256_mul_ps(unit,
+            _mm256_cvtepi32_ps(_mm256_srli_epi32(memopt_i_load256(words + i), 8))));
+}
+MEMOPT_I_AVX2 static inline __m256 memopt_i_step256(__m256 p, __m256 x, float c) {
+    return _mm256_fmadd_ps(p, x, _mm256_set1_ps(c));
+}
+MEMOPT_I_AVX2 static inline __m256 memopt_i_normal_radius256(__m256i word) {
+    const __m256i root = _mm256_set1_epi32(0x3f3504f3);
+    const __m256 high = _mm256_cvtepi32_ps(_mm256_srli_epi32(word, 16)); /* exact halves: their sum rounds once */
+    const __m256 low = _mm256_cvtepi32_ps(_mm256_and_si256(word, _mm256_set1_epi32(0xffff)));
+    const __m256 whole = _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0f), low);
+    const __m256 u = memopt_i_step256(whole, _mm256_set1_ps(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
+    const __m256i above = _mm256_sub_epi32(_mm256_castps_si256(u), root);
+    const __m256 exponent = _mm256_cvtepi32_ps(_mm256_srai_epi32(above, 23));
+    const __m256i near_one = _mm256_add_epi32(_mm256_and_si256(above, _mm256_set1_epi32(0x7fffff)), root);
+    const __m256 f = _mm256_sub_ps(_mm256_castsi256_ps(near_one), _mm256_set1_ps(1.0f));
+    __m256 p = memopt_i_step256(_mm256_set1_ps(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
+    p = memopt_i_step256(p, f, MEMOPT_I_LOG_4); p = memopt_i_step256(p, f, MEMOPT_I_LOG_3);
+    p = memopt_i_step256(p, f, MEMOPT_I_LOG_2); p = memopt_i_step256(p, f, MEMOPT_I_LOG_1);
+    p = memopt_i_step256(p, f, MEMOPT_I_LOG_0); p = memopt_i_step256(p, f, -0.5f);
+    p = _mm256_fmadd_ps(_mm256_mul_ps(f, f), p, f);
+    p = _mm256_fmadd_ps(exponent, _mm256_set1_ps(MEMOPT_I_LN_2), p);
+    return _mm256_sqrt_ps(_mm256_mul_ps(p, _mm256_set1_ps(-2.0f)));
+}
+MEMOPT_I_AVX2 static void memopt_i_normal_avx2(float *dst, const uint32_t *words, size_t n) {
+    const __m256i one = _mm256_set1_epi32(1), two = _mm256_set1_epi32(2); size_t i;
+    for (i = 0; i < n; i += 16) { /* shuffled out of order by halves, and unpacked back into it */
+        const __m256 first = _mm256_castsi256_ps(memopt_i_load256(words + i));
+        const __m256 second = _mm256_castsi256_ps(memopt_i_load256(words + i + 8));
+        const __m256i angle = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd));
+        const __m256 r = memopt_i_normal_radius256(_mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88)));
+        const __m256i quarter = _mm256_srli_epi32(_mm256_add_epi32(angle, _mm256_set1_epi32(0x20000000)), 30);
+        const __m256 t = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(angle, _mm256_slli_epi32(quarter, 30))),
+                                       _mm256_set1_ps(MEMOPT_I_TWO_32)), z = _mm256_mul_ps(t, t);
+        const __m256 turned = _mm256_castsi256_ps(_mm256_slli_epi32(quarter, 31));
+        __m256 s = memopt_i_step256(_mm256_set1_ps(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2);
+        __m256 c = memopt_i_step256(_mm256_set1_ps(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2), x, y;
+        s = memopt_i_step256(s, z, MEMOPT_I_SIN_1); s = memopt_i_step256(s, z, MEMOPT_I_SIN_0);
+        c = memopt_i_step256(c, z, MEMOPT_I_COS_1); c = memopt_i_step256(c, z, MEMOPT_I_COS_0);
+        c = memopt_i_step256(c, z, 1.0f);
+        s = _mm256_mul_ps(s, t);
+        x = _mm256_xor_ps(_mm256_blendv_ps(c, s, turned), _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_and_si256(_mm256_add_epi32(quarter, one), two), 30)));
+        y = _mm256_xor_ps(_mm256_blendv_ps(s, c, turned),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(quarter, two), 30)));
+        x = _mm256_mul_ps(x, r); y = _mm256_mul_ps(y, r);
+        _mm256_storeu_ps(dst + i, _mm256_unpacklo_ps(x, y));
+        _mm256_storeu_ps(dst + i + 8, _mm256_unpackhi_ps(x, y));
+    }
+}
+#endif
+#if defined(MEMOPT_I_NEON)
+static void memopt_i_philox_words_neon(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index) {
+    size_t i; int round;
+    for (i = 0; i < n; i += 8) { /* two blocks */
+        const uint64x2_t block = vcombine_u64(vcreate_u64((index + i) >> 2), vcreate_u64((index + i + 4) >> 2));
+        uint32x2_t a = vmovn_u64(block), b = vshrn_n_u64(block, 32);
+        uint32x2_t c = vdup_n_u32((uint32_t)stream), d = vdup_n_u32((uint32_t)(stream >> 32));
+        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32); uint32x2x2_t ab, cd;
+        for (round = 0; round < 10; ++round) {
+            const uint64x2_t x = vmull_u32(a, vdup_n_u32(0xd2511f53u)), y = vmull_u32(c, vdup_n_u32(0xcd9e8d57u));
+            a = veor_u32(veor_u32(vshrn_n_u64(y, 32), b), vdup_n_u32(key0)); b = vmovn_u64(y);
+            c = veor_u32(veor_u32(vshrn_n_u64(x, 32), d), vdup_n_u32(key1)); d = vmovn_u64(x);
+            key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
+        }
+        ab = vzip_u32(a, b); cd = vzip_u32(c, d);
+        vst1q_u32(dst + i, vcombine_u32(ab.val[0], cd.val[0]));
+        vst1q_u32(dst + i + 4, vcombine_u32(ab.val[1], cd.val[1]));
+    }
+}
+static void memopt_i_uniform_neon(float *dst, const uint32_t *words, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i += 4)
+        vst1q_f32(dst + i, vmulq_n_f32(vcvtq_f32_u32(vshrq_n_u32(vld1q_u32(words + i), 8)), 1.0f / 16777216.0f));
+}
+static float32x4_t memopt_i_step_neon(float32x4_t p, float32x4_t x, float c) { return vfmaq_f32(vdupq_n_f32(c), p, x); }
+static float32x4_t memopt_i_normal_radius_neon(uint32x4_t word) {
+    const uint32x4_t root = vdupq_n_u32(0x3f3504f3);
+    const float32x4_t u = memopt_i_step_neon(vcvtq_f32_u32(word), vdupq_n_f32(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
+    const uint32x4_t above = vsubq_u32(vreinterpretq_u32_f32(u), root);
+    const float32x4_t exponent = vcvtq_f32_s32(vshrq_n_s32(vreinterpretq_s32_u32(above), 23));
+    const uint32x4_t near_one = vaddq_u32(vandq_u32(above, vdupq_n_u32(0x7fffff)), root);
+    const float32x4_t f = vsubq_f32(vreinterpretq_f32_u32(near_one), vdupq_n_f32(1.0f));
+    float32x4_t p = memopt_i_step_neon(vdupq_n_f32(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
+    p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_4); p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_3);
+    p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_2); p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_1);
+    p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_0); p = memopt_i_step_neon(p, f, -0.5f);
+    p = vfmaq_f32(f, vmulq_f32(f, f), p);
+    p = vfmaq_f32(p, exponent, vdupq_n_f32(MEMOPT_I_LN_2));
+    return vsqrtq_f32(vmulq_n_f32(p, -2.0f));
+}
+static void memopt_i_normal_neon(float *dst, const uint32_t *words, size_t n) {
+    const uint32x4_t one = vdupq_n_u32(1), two = vdupq_n_u32(2); size_t i;
+    for (i = 0; i < n; i += 8) {
+        const uint32x4x2_t pair = vld2q_u32(words + i);
+        const float32x4_t r = memopt_i_normal_radius_neon(pair.val[0]);
+        const uint32x4_t quarter = vshrq_n_u32(vaddq_u32(pair.val[1], vdupq_n_u32(0x20000000)), 30);
+        const int32x4_t rest = vreinterpretq_s32_u32(vsubq_u32(pair.val[1], vshlq_n_u32(quarter, 30)));
+        const float32x4_t t = vmulq_n_f32(vcvtq_f32_s32(rest), MEMOPT_I_TWO_32), z = vmulq_f32(t, t);
+        const uint32x4_t turned = vtstq_u32(quarter, one);
+        float32x4_t s = memopt_i_step_neon(vdupq_n_f32(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2);
+        float32x4_t c = memopt_i_step_neon(vdupq_n_f32(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2); float32x4x2_t out;
+        uint32x4_t x, y;
+        s = memopt_i_step_neon(s, z, MEMOPT_I_SIN_1); s = memopt_i_step_neon(s, z, MEMOPT_I_SIN_0);
+        c = memopt_i_step_neon(c, z, MEMOPT_I_COS_1); c = memopt_i_step_neon(c, z, MEMOPT_I_COS_0);
+        c = memopt_i_step_neon(c, z, 1.0f);
+        s = vmulq_f32(s, t);
+        x = veorq_u32(vreinterpretq_u32_f32(vbslq_f32(turned, s, c)),
+                      vshlq_n_u32(vandq_u32(vaddq_u32(quarter, one), two), 30));
+        y = veorq_u32(vreinterpretq_u32_f32(vbslq_f32(turned, c, s)), vshlq_n_u32(vandq_u32(quarter, two), 30));
+        out.val[0] = vmulq_f32(vreinterpretq_f32_u32(x), r);
+        out.val[1] = vmulq_f32(vreinterpretq_f32_u32(y), r);
+        vst2q_f32(dst + i, out);
+    }
+}
+#endif
+static void memopt_i_philox_words_at(int level, uint32_t *dst, size_t n, uint64_t seed, uint64_t stream,
+                                     uint64_t index) {
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_philox_words_avx512(dst, n, seed, stream, index); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_philox_words_avx2(dst, n, seed, stream, index); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_philox_words_neon(dst, n, seed, stream, index); return; }
+#endif
+    memopt_i_philox_words(dst, n, seed, stream, index);
+}
+static void memopt_i_uniform_at(int level, float *dst, const uint32_t *words, size_t n) {
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_uniform_avx512(dst, words, n); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_uniform_avx2(dst, words, n); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_uniform_neon(dst, words, n); return; }
+#endif
+    memopt_i_uniform(dst, words, n);
+}
+static void memopt_i_normal_at(int level, float *dst, const uint32_t *words, size_t n) {
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_normal_avx512(dst, words, n); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_normal_avx2(dst, words, n); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_normal_neon(dst, words, n); return; }
+#endif
+    memopt_i_normal(dst, words, n);
+}
+
+#define MEMOPT_I_RANDOM_CHUNK ((size_t)1 << 16) /* values: fixed, so that the data alone decides how work is cut */
+enum { MEMOPT_I_RANDOM_BITS, MEMOPT_I_RANDOM_UNIFORM, MEMOPT_I_RANDOM_NORMAL };
+typedef struct memopt_i_random_task {
+    unsigned char *dst; /* of 4-byte elements */
+    size_t n;
+    uint64_t seed, stream, first;
+    int level, kind;
+} memopt_i_random_task;
+/* Pieces of at most 256 values: the words of whole blocks, then made into floats; the ends of a stream's part are
+   inside a block, so all of it goes through the stack. */
+static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_random_task *t = (const memopt_i_random_task *)task;
+    const size_t begin = chunk * MEMOPT_I_RANDOM_CHUNK, end = begin + memopt_i_min(t->n - begin, MEMOPT_I_RANDOM_CHUNK);
+    size_t i = begin;
+    uint32_t words[256]; float values[256];
+    (void)worker;
+    while (i < end) {
+        const uint64_t index = t->first + i; const size_t skip = (size_t)(index & 3);
+        const size_t count = memopt_i_min(end - i, 256 - skip), whole = (skip + count + 63) & ~(size_t)63;
+        const void *bits = words + skip, *floats = values + skip;
+        memopt_i_philox_words_at(t->level, words, whole, t->seed, t->stream, index - skip);
+        if (t->kind == MEMOPT_I_RANDOM_UNIFORM) memopt_i_uniform_at(t->level, values, words, whole);
+        if (t->kind == MEMOPT_I_RANDOM_NORMAL) memopt_i_normal_at(t->level, values, words, whole);
+        memcpy(t->dst + i * 4, t->kind == MEMOPT_I_RANDOM_BITS ? bits : floats, count * 4);
+        i += count;
+    }
+    memopt_i_wide_end(t->level);
+}
+static memopt_status memopt_i_random(void *dst, int kind, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                     const memopt_threads *threads) {
+    memopt_i_random_task t;
+    if ((!dst && n) || ((uintptr_t)dst & 3)) return MEMOPT_ERR_ARGUMENT;
+    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
+    if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
+    t.dst = (unsigned char *)dst; t.n = n; t.seed = seed; t.stream = stream; t.first = first;
+    t.level = memopt_i_simd_level(threads); t.kind = kind;
+    memopt_i_run(threads, n / MEMOPT_I_RANDOM_CHUNK + (n % MEMOPT_I_RANDOM_CHUNK != 0), memopt_i_random_chunk, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_random_bits(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                            const memopt_threads *threads) {
+    return memopt_i_random(dst, MEMOPT_I_RANDOM_BITS, n, seed, stream, first, threads);
+}
+MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                               const memopt_threads *threads) {
+    return memopt_i_random(dst, MEMOPT_I_RANDOM_UNIFORM, n, seed, stream, first, threads);
+}
+MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
+                                              const memopt_threads *threads) {
+    return memopt_i_random(dst, MEMOPT_I_RANDOM_NORMAL, n, seed, stream, first, threads);
+}
+/* @section number : simd random api_number
+   Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
+              lose NaN, or flush denormals, or give other bits in the last seven elements than in the rest.
+   Idea       The scalar functions of the declarations are the definition, in plain integers. Wide ones treat a group of
+              32 or 64 without a branch, and look once whether it holds what they cannot do; if so, the definition
+              (or a slower wide form) does that group.
+   Invariant  Whatever is wide is told by a level, and has the bits of the definition, ends included.
+   Trap       vcvtne2ps2bf16 takes denormals for zero, so one test for 64 elements finds them (zeros get a second one).
+              A magic float addition would depend on the rounding mode; shifts do not. gcc 12 forgets to clear the
+              upper halves before a call that ends a function, and then whatever comes next is slow: done by hand.
+   Cost       Stores past the cache spare the memory reading what is overwritten, a fifth to a half of the traffic; they
+              lose where the result is soon read again, so only MEMOPT_I_NUMBER_STREAM bytes and more are streamed.
+              Streaming alone waits for its loads: the lines that come are asked for 8 KiB ahead, into the second
+              level. That takes bf16 from 0.79 of memcpy's speed to 0.94.
+   Split      An even bf16 is the nearest (ties to even) of 65,537 floats, so 16 bits more cannot tell them apart: here
+              ties go away from zero. The NaN with nothing in their upper mantissa have to live where no float
+              rounds to: the signalling 0x7f80xxxx show as infinity, or (xxxx from 8000 on) as zero.
+   Stochastic (bits + 16 random bits) >> 16 for bf16: exact values stay, and what is added carries with the probability
+              that lies between. The small formats drop up to 31 bits, compared with as many random ones, of which the
+              upper 16 are the index's own and the lower 15 are lent by its neighbour in the noise's lane. */
+#define MEMOPT_I_NUMBER_CHUNK  ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
+#define MEMOPT_I_NUMBER_STREAM ((size_t)8 << 20) /* bytes of the result */
+enum { MEMOPT_I_BF16, MEMOPT_I_F16, MEMOPT_I_E4M3, MEMOPT_I_E5M2, MEMOPT_I_SPLIT };
+/* What the wide code has to know of a format. */
+typedef struct memopt_i_format {
+    uint32_t bits, lowest;    /* of the mantissa; float32's exponent of the smallest normal number */
+    uint32_t sign_shift;      /* the sign, from bit 31 */
+    uint32_t largest, beyond; /* as float32: the largest, and the first that nearest takes beyond it */
+    uint32_t over, nan;       /* codes: of what is beyond, of a NaN */
+    uint32_t payload;         /* bits of it that a NaN keeps */
+} memopt_i_format;
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+static memopt_i_format memopt_i_format_of(int kind, int saturate) {
+    static const memopt_i_format formats[3] = {
+        { 10, 113, 16, 0x477fe000, 0x477ff000, 0x7c00, 0x7e00, 0x3ff },
+        { 3, 121, 24, 0x43e00000, 0x43e80001, 0x7f, 0x7f, 0 },
+        { 2, 113, 24, 0x47600000, 0x47700000, 0x7c, 0x7e, 3 } };
+    memopt_i_format f = formats[kind - MEMOPT_I_F16];
+    if (saturate) --f.over; /* the code before infinity, or before e4m3's NaN, is the largest */
+    return f;
+}
+#endif
+
+/* The definition, for arrays. Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
+static uint32_t memopt_i_get_bits(const float *src) { uint32_t u; memcpy(&u, src, 4); return u; }
+static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
+static void memopt_i_bf16_from_f32(uint16_t *dst, const float *src, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 0, 0);
+}
+static void memopt_i_bf16_noise(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first) {
+    size_t i;
+    for (i = 0; i < n; ++i)
+        dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 1, memopt_i_noise32(noise, first + i));
+}
+static void memopt_i_f32_from_bf16(float *dst, const uint16_t *src, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, (uint32_t)src[i] << 16);
+}
+static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stochastic, uint32_t random) {
+    if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);
+    if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
+    return memopt_i_e5m2_code(u, saturate, stochastic, random);
+}
+/* From i to n, what a wide loop has left. noise NULL: to nearest */
+static void memopt_i_small_from_f32(void *dst, const float *src, size_t i, size_t n, int kind, int saturate,
+                                    const memopt_noise *noise, uint64_t first) {
+    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst;
+    for (; i < n; ++i) {
+        const uint32_t code = memopt_i_small_code(kind, saturate, memopt_i_get_bits(src + i), noise != NULL,
+                                                  noise ? memopt_i_noise32(*noise, first + i) : 0);
+        if (kind == MEMOPT_I_F16) two[i] = (uint16_t)code;
+        else one[i] = (uint8_t)code;
+    }
+}
+static void memopt_i_f32_from_small(float *dst, const void *src, size_t i, size_t n, int kind) {
+    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src;
+    for (; i < n; ++i)
+        memopt_i_put_bits(dst + i, kind == MEMOPT_I_F16 ? memopt_i_f16_bits(two[i])
+                                 : kind == MEMOPT_I_E4M3 ? memopt_i_e4m3_bits(one[i])
+                                 : memopt_i_f16_bits((uint32_t)one[i] << 8));
+}
+static void memopt_i_split(uint16_t *high, uint16_t *low, const float *src, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const uint32_t u = memopt_i_get_bits(src + i);
+        high[i] = (uint16_t)memopt_i_split_high(u);
+        low[i] = (uint16_t)(u & 0xffff);
+    }
+}
+static void memopt_i_join_halves(float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_join(high[i], low[i]));
+}
+/* a * b + c where a * b is exact, as squares of floats are in doubles: one rounding, fused or not. The x87 would round
+   twice, to its own format and to a double. */
+static double memopt_i_plus(double a, double b, double c) {
+#if defined(MEMOPT_I_X87)
+    return fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+/* The 16 sums of squares: element i in sum i % 16. */
+static void memopt_i_squares(double *sums, const float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) sums[i & 15] = memopt_i_plus((double)x[i], (double)x[i], sums[i & 15]);
+}
+#define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
+/* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
+typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
+    const uint32_t high = (uint32_t)(first >> 33); memopt_i_noise_run run;
+    run.counter = ((uint32_t)(first >> 5) << 4) * MEMOPT_I_NOISE_STEP + noise.key[0] + high * 0x85ebca6bu;
+    run.key = noise.key[1] ^ high * 0xc2b2ae35u;
+    return run;
+}
+#endif
+
+#if defined(MEMOPT_I_X86)
+/* AVX-512. With `stream`, stores go past the cache (dst is then aligned) and loads are asked for in advance. */
+MEMOPT_I_AVX512 static inline void memopt_i_put512(void *dst, __m512i v, int stream) {
+    if (stream) _mm512_stream_si512((__m512i *)dst, v);
+    else _mm512_storeu_si512(dst, v);
+}
+MEMOPT_I_AVX512 static inline void memopt_i_put256(void *dst, __m256i v, int stream) {
+    if (stream) _mm256_stream_si256((__m256i *)dst, v);
+    else _mm256_storeu_si256((__m256i *)dst, v);
+}
+/* The cache line 8 KiB further; beyond an array it does no harm. Macros: gcc takes a function that only does this for
+   one that does nothing. */
+#define MEMOPT_I_AHEAD(src) __builtin_prefetch((const void *)((uintptr_t)(src) + 8192), 0, 2)
+#define MEMOPT_I_AHEAD_32(src) do { MEMOPT_I_AHEAD(src); MEMOPT_I_AHEAD((src) + 16); } while (0) /* of 32 floats */
+MEMOPT_I_AVX512 static inline __m512i memopt_i_words512(__m512i a, __m512i b) { /* the upper halves of 32 */
+    const __m512i order = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
+                                           31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(a, order, b);
+}
+MEMOPT_I_AVX512 static inline __m512i memopt_i_bf16_512(__m512 x) { /* in the upper halves; NaN included */
+    const __m512i u = _mm512_castps_si512(x), lsb = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), lsb);
+    return _mm512_mask_or_epi32(r, _mm512_fpclass_ps_mask(x, 0x81), u, _mm512_set1_epi32(0x400000));
+}
+MEMOPT_I_AVX512 static inline __m512i memopt_i_bf16_pair512(const float *src) {
+    return memopt_i_words512(memopt_i_bf16_512(_mm512_loadu_ps(src)), memopt_i_bf16_512(_mm512_loadu_ps(src + 16)));
+}
+MEMOPT_I_AVX512 static void memopt_i_bf16_from_f32_avx512(uint16_t *dst, const float *src, size_t n, int stream) {
+    size_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        if (stream) { MEMOPT_I_AHEAD_32(src + i); MEMOPT_I_AHEAD_32(src + i + 32); }
+        memopt_i_put512(dst + i, memopt_i_bf16_pair512(src + i), stream);
+        memopt_i_put512(dst + i + 32, memopt_i_bf16_pair512(src + i + 32), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
+}
+/* Zeros and denormals; then denormals alone. By bits: vfpclassps sees none where a program has told the processor to
+   take denormals for zeros, as one linked with -ffast-math does. */
+MEMOPT_I_AVX512 static inline __mmask16 memopt_i_tiny512(__m512 x) {
+    return _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(0x7f800000));
+}
+MEMOPT_I_AVX512 static inline int memopt_i_denormal512(__m512 a, __m512 b, __m512 c, __m512 d) {
+    const __m512i mantissa = _mm512_set1_epi32(0x7fffff);
+    return (_mm512_mask_test_epi32_mask(memopt_i_tiny512(a), _mm512_castps_si512(a), mantissa)
+          | _mm512_mask_test_epi32_mask(memopt_i_tiny512(b), _mm512_castps_si512(b), mantissa)
+          | _mm512_mask_test_epi32_mask(memopt_i_tiny512(c), _mm512_castps_si512(c), mantissa)
+          | _mm512_mask_test_epi32_mask(memopt_i_tiny512(d), _mm512_castps_si512(d), mantissa)) != 0;
+}
+MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_avx512_bf16(uint16_t *dst, const float *src, size_t n,
+                                                                    int stream) {
+    size_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        const __m512 a = _mm512_loadu_ps(src + i), b = _mm512_loadu_ps(src + i + 16);
+        const __m512 c = _mm512_loadu_ps(src + i + 32), d = _mm512_loadu_ps(src + i + 48);
+        const unsigned tiny = (unsigned)memopt_i_tiny512(a) | (unsigned)memopt_i_tiny512(b)
+                            | (unsigned)memopt_i_tiny512(c) | (unsigned)memopt_i_tiny512(d);
+        __m512i low = (__m512i)_mm512_cvtne2ps_pbh(b, a), high = (__m512i)_mm512_cvtne2ps_pbh(d, c);
+        if (stream) { MEMOPT_I_AHEAD_32(src + i); MEMOPT_I_AHEAD_32(src + i + 32); }
+        if (MEMOPT_I_UNLIKELY(tiny) && memopt_i_denormal512(a, b, c, d)) {
+            low = memopt_i_words512(memopt_i_bf16_512(a), memopt_i_bf16_512(b));
+            high = memopt_i_words512(memopt_i_bf16_512(c), memopt_i_bf16_512(d));
+        }
+        memopt_i_put512(dst + i, low, stream);
+        memopt_i_put512(dst + i + 32, high, stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
+}
+MEMOPT_I_AVX512 static void memopt_i_f32_from_bf16_avx512(float *dst, const uint16_t *src, size_t n, int stream) {
+    size_t i = 0, k;
+    for (; i + 64 <= n; i += 64) {
+        if (stream) { MEMOPT_I_AHEAD(src + i); MEMOPT_I_AHEAD(src + i + 32); }
+        for (k = 0; k < 64; k += 16) {
+            const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(src + i + k));
+            memopt_i_put512(dst + i + k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16), stream);
+        }
+    }
+    _mm256_zeroupper();
+    memopt_i_f32_from_bf16(dst + i, src + i, n - i);
+}
+MEMOPT_I_AVX512 static inline __m512i memopt_i_hash512(__m512i x, __m512i key) {
+    x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 16)), _mm512_set1_epi32(0x21f0aaad));
+    x = _mm512_ternarylogic_epi32(x, _mm512_srli_epi32(x, 15), key, 0x96);
+    x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)0xd35a2d97u));
+    return _mm512_xor_si512(x, _mm512_srli_epi32(x, 15));
+}
+MEMOPT_I_AVX512 static inline __m512i memopt_i_counter512(memopt_i_noise_run run) {
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_add_epi32(_mm512_set1_epi32((int)run.counter),
+                            _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)MEMOPT_I_NOISE_STEP)));
+}
+/* n is a multiple of 32, first as well */
+MEMOPT_I_AVX512 static void memopt_i_bf16_noise_avx512(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                                       uint64_t first, int stream) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i;
+    const __m512i key = _mm512_set1_epi32((int)run.key), step = _mm512_set1_epi32((int)(16 * MEMOPT_I_NOISE_STEP));
+    const __m512i most = _mm512_set1_epi32((int)0xfefe0000u); __m512i counter = memopt_i_counter512(run);
+    for (i = 0; i < n; i += 32) {
+        const __m512i a = _mm512_loadu_si512(src + i), b = _mm512_loadu_si512(src + i + 16);
+        const __m512i h = memopt_i_hash512(counter, key);
+        const __m512i top = _mm512_max_epu32(_mm512_add_epi32(a, a), _mm512_add_epi32(b, b));
+        const __m512i low = _mm512_add_epi32(a, _mm512_and_si512(h, _mm512_set1_epi32(0xffff)));
+        const __m512i high = _mm512_add_epi32(b, _mm512_srli_epi32(h, 16));
+        counter = _mm512_add_epi32(counter, step);
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        if (MEMOPT_I_UNLIKELY(_mm512_cmpgt_epu32_mask(top, most))) /* beyond the largest bf16, infinity, NaN */
+            memopt_i_bf16_noise(dst + i, src + i, 32, noise, first + i);
+        else memopt_i_put512(dst + i, memopt_i_words512(low, high), stream);
+    }
+}
+MEMOPT_I_AVX512 static void memopt_i_split_avx512(uint16_t *high, uint16_t *low, const float *src, size_t n,
+                                                  int stream) {
+    const __m512i order = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
+                                           30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i half = _mm512_set1_epi32(0x8000); size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const __m512i a = _mm512_loadu_si512(src + i), b = _mm512_loadu_si512(src + i + 16);
+        const unsigned nan = (unsigned)_mm512_fpclass_ps_mask(_mm512_castsi512_ps(a), 0x81)
+                           | (unsigned)_mm512_fpclass_ps_mask(_mm512_castsi512_ps(b), 0x81);
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        if (MEMOPT_I_UNLIKELY(nan)) { memopt_i_split(high + i, low + i, src + i, 32); continue; }
+        memopt_i_put512(high + i, memopt_i_words512(_mm512_add_epi32(a, half), _mm512_add_epi32(b, half)), stream);
+        memopt_i_put512(low + i, _mm512_permutex2var_epi16(a, order, b), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_split(high + i, low + i, src + i, n - i);
+}
+MEMOPT_I_AVX512 static void memopt_i_join_avx512(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
+                                                 int stream) {
+    const __m512i lows = _mm512_set1_epi32(0xffff), infinity = _mm512_set1_epi32(0x7f800000); size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m512i h = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(high + i)));
+        const __m512i l = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(low + i)));
+        /* high << 16, less 65536 where the low half made it round up: that is less low's own top bit, doubled */
+        const __m512i u = _mm512_or_si512(l, _mm512_sub_epi32(_mm512_slli_epi32(h, 16),
+                          _mm512_andnot_si512(lows, _mm512_add_epi32(l, l))));
+        if (stream && !(i & 16)) { MEMOPT_I_AHEAD(high + i); MEMOPT_I_AHEAD(low + i); }
+        if (MEMOPT_I_UNLIKELY(_mm512_cmpge_epu32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), infinity)))
+            memopt_i_join_halves(dst + i, high + i, low + i, 16);
+        else memopt_i_put512(dst + i, u, stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_join_halves(dst + i, high + i, low + i, n - i);
+}
+/* memopt_i_narrow and what stands around it, for any of the small formats; the mantissa of a float32 denormal is wrong
+   here, but it is dropped all the same. random: for nearest, 31 ones, so that it is just below half. */
+MEMOPT_I_AVX512 static inline __m512i memopt_i_narrow512(__m512i u, const memopt_i_format *f, int stochastic,
+                                                         __m512i random) {
+    const __m512i zero = _mm512_setzero_si512(), all = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
+    const __m512i magnitude = stochastic ? _mm512_min_epu32(all, _mm512_set1_epi32((int)f->largest)) : all;
+    const __m512i exponent = _mm512_srli_epi32(magnitude, 23), bits = _mm512_set1_epi32((int)f->bits);
+    const __m512i above = _mm512_sub_epi32(exponent, _mm512_set1_epi32((int)f->lowest));
+    const __m512i usual = _mm512_set1_epi32(23 - (int)f->bits), over = _mm512_set1_epi32((int)f->over);
+    const __m512i drop = _mm512_sub_epi32(usual, _mm512_min_epi32(above, zero));
+    const __m512i capped = _mm512_min_epi32(drop, _mm512_set1_epi32(stochastic ? 31 : 25));
+    const __m512i payload = _mm512_and_si512(_mm512_srlv_epi32(u, usual), _mm512_set1_epi32((int)f->payload));
+    __m512i mantissa = _mm512_ternarylogic_epi32(magnitude, _mm512_set1_epi32(0x7fffff), _mm512_set1_epi32(0x800000),
+                                                 0xEA); /* (magnitude and ...) or ... */
+    __m512i code = _mm512_sllv_epi32(_mm512_max_epi32(above, zero), bits), sum;
+    if (stochastic) mantissa = _mm512_srlv_epi32(mantissa, _mm512_sub_epi32(drop, capped));
+    sum = _mm512_add_epi32(mantissa, _mm512_srlv_epi32(random, _mm512_sub_epi32(_mm512_set1_epi32(32), capped)));
+    if (!stochastic)
+        sum = _mm512_add_epi32(sum, _mm512_and_si512(_mm512_srlv_epi32(mantissa, capped), _mm512_set1_epi32(1)));
+    code = _mm512_min_epu32(_mm512_add_epi32(code, _mm512_srlv_epi32(sum, capped)), over);
+    if (stochastic)
+        code = _mm512_mask_mov_epi32(code, _mm512_cmpge_epu32_mask(all, _mm512_set1_epi32((int)f->beyond)), over);
+    code = _mm512_mask_or_epi32(code, _mm512_cmpgt_epu32_mask(all, _mm512_set1_epi32(0x7f800000)), payload,
+                                _mm512_set1_epi32((int)f->nan));
+    return _mm512_or_si512(code, _mm512_srlv_epi32(_mm512_andnot_si512(_mm512_set1_epi32(0x7fffffff), u),
+                                                   _mm512_set1_epi32((int)f->sign_shift)));
+}
+MEMOPT_I_AVX512 static void memopt_i_small_noise_avx512(void *dst, const float *src, size_t n, int kind, int saturate,
+                                                        memopt_noise noise, uint64_t first, int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate);
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i;
+    const __m512i key = _mm512_set1_epi32((int)run.key); __m512i counter = memopt_i_counter512(run);
+    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst;
+    for (i = 0; i < n; i += 32) {
+        const __m512i h = memopt_i_hash512(counter, key);
+        const __m512i a = memopt_i_narrow512(_mm512_loadu_si512(src + i), &f, 1, _mm512_rol_epi32(h, 16));
+        const __m512i b = memopt_i_narrow512(_mm512_loadu_si512(src + i + 16), &f, 1, h);
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        if (kind == MEMOPT_I_F16)
+            memopt_i_put512(two + i, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(a)),
+                                                        _mm512_cvtepi32_epi16(b), 1), stream);
+        else memopt_i_put256(one + i, _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
+                                                              _mm512_cvtepi32_epi8(b), 1), stream);
+        counter = _mm512_add_epi32(counter, _mm512_set1_epi32((int)(16 * MEMOPT_I_NOISE_STEP)));
+    }
+}
+MEMOPT_I_AVX512 static void memopt_i_small_from_f32_avx512(void *dst, const float *src, size_t n, int kind,
+                                                           int saturate, int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate); const __m512i below = _mm512_set1_epi32(0x7fffffff);
+    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst; size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        if (kind == MEMOPT_I_F16) {
+            const __m256i a = _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(src + i), 0);
+            const __m256i b = _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(src + i + 16), 0);
+            memopt_i_put512(two + i, _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1), stream);
+        } else {
+            const __m512i a = memopt_i_narrow512(_mm512_loadu_si512(src + i), &f, 0, below);
+            const __m512i b = memopt_i_narrow512(_mm512_loadu_si512(src + i + 16), &f, 0, below);
+            memopt_i_put256(one + i, _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
+                                                             _mm512_cvtepi32_epi8(b), 1), stream);
+        }
+    }
+    _mm256_zeroupper();
+    memopt_i_small_from_f32(dst, src, i, n, kind, saturate, NULL, 0);
+}
+/* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */
+MEMOPT_I_AVX512 static inline __m512i memopt_i_f16_of_small512(const uint8_t *src, int kind) {
+    const __m512i words = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)src));
+    const __m512i magnitude = _mm512_and_si512(words, _mm512_set1_epi16(0x7f));
+    const __m512i sign = _mm512_and_si512(words, _mm512_set1_epi16((short)-0x8000));
+    if (kind == MEMOPT_I_E5M2) return _mm512_slli_epi16(words, 8);
+    return _mm512_or_si512(sign, _mm512_mask_mov_epi16(_mm512_slli_epi16(magnitude, 7),
+        _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7e00)));
+}
+MEMOPT_I_AVX512 static void memopt_i_f32_from_small_avx512(float *dst, const void *src, size_t n, int kind,
+                                                           int stream) {
+    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src; size_t i = 0;
+    const __m512 scale = _mm512_set1_ps(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
+    for (; i + 32 <= n; i += 32) {
+        const __m512i f16 = kind == MEMOPT_I_F16 ? _mm512_loadu_si512(two + i)
+                                                 : memopt_i_f16_of_small512(one + i, kind);
+        const __m512 a = _mm512_cvtph_ps(_mm512_castsi512_si256(f16));
+        const __m512 b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(f16, 1));
+        if (stream) MEMOPT_I_AHEAD(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i));
+        memopt_i_put512(dst + i, _mm512_castps_si512(_mm512_mul_ps(a, scale)), stream);
+        memopt_i_put512(dst + i + 16, _mm512_castps_si512(_mm512_mul_ps(b, scale)), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_f32_from_small(dst, src, i, n, kind);
+}
+MEMOPT_I_AVX512 static void memopt_i_squares_avx512(double *sums, const float *x, size_t n) {
+    __m512d a = _mm512_loadu_pd(sums), b = _mm512_loadu_pd(sums + 8); size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m512d c = _mm512_cvtps_pd(_mm256_loadu_ps(x + i)), d = _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8));
+        a = _mm512_fmadd_pd(c, c, a); b = _mm512_fmadd_pd(d, d, b);
+    }
+    _mm512_storeu_pd(sums, a); _mm512_storeu_pd(sums + 8, b);
+    _mm256_zeroupper();
+    memopt_i_squares(sums, x + i, n - i);
+}
+
+/* AVX2 with FMA and F16C: groups of 16 or 32. Packing works on halves of a register, so they are put in order after. */
+MEMOPT_I_AVX2 static inline __m256i memopt_i_get256(const void *src) {
+    return _mm256_loadu_si256((const __m256i *)src);
+}
+MEMOPT_I_AVX2 static inline void memopt_i_store256(void *dst, __m256i v, int stream) {
+    if (stream) _mm256_stream_si256((__m256i *)dst, v);
+    else _mm256_storeu_si256((__m256i *)dst, v);
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_words256(__m256i a, __m256i b) { /* of 16 numbers below 65536 */
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_bf16_256(const float *src) { /* NaN included */
+    const __m256i u = memopt_i_get256(src), one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff);
+    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff)),
+                                           _mm256_set1_epi32(0x7f800000));
+    const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(u, 16), one);
+    const __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, half), lsb);
+    return _mm256_srli_epi32(_mm256_blendv_epi8(r, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan), 16);
+}
+MEMOPT_I_AVX2 static void memopt_i_bf16_from_f32_avx2(uint16_t *dst, const float *src, size_t n, int stream) {
+    size_t i = 0, k;
+    for (; i + 32 <= n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        for (k = 0; k < 32; k += 16)
+            memopt_i_store256(dst + i + k, memopt_i_words256(memopt_i_bf16_256(src + i + k),
+                                                             memopt_i_bf16_256(src + i + k + 8)), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_dwords256(const uint16_t *src) { /* 8, extended with zeros */
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)src));
+}
+MEMOPT_I_AVX2 static void memopt_i_f32_from_bf16_avx2(float *dst, const uint16_t *src, size_t n, int stream) {
+    size_t i = 0, k;
+    for (; i + 32 <= n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD(src + i);
+        for (k = 0; k < 32; k += 8)
+            memopt_i_store256(dst + i + k, _mm256_slli_epi32(memopt_i_dwords256(src + i + k), 16), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_f32_from_bf16(dst + i, src + i, n - i);
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_hash256(__m256i x, __m256i key) {
+    x = _mm256_mullo_epi32(_mm256_xor_si256(x, _mm256_srli_epi32(x, 16)), _mm256_set1_epi32(0x21f0aaad));
+    x = _mm256_xor_si256(_mm256_xor_si256(x, _mm256_srli_epi32(x, 15)), key);
+    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)0xd35a2d97u));
+    return _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_counter256(memopt_i_noise_run run) {
+    const __m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm256_add_epi32(_mm256_set1_epi32((int)run.counter),
+                            _mm256_mullo_epi32(lanes, _mm256_set1_epi32((int)MEMOPT_I_NOISE_STEP)));
+}
+MEMOPT_I_AVX2 static void memopt_i_bf16_noise_avx2(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                                   uint64_t first, int stream) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
+    const __m256i key = _mm256_set1_epi32((int)run.key), step = _mm256_set1_epi32((int)(8 * MEMOPT_I_NOISE_STEP));
+    const __m256i low = _mm256_set1_epi32(0xffff), magnitude = _mm256_set1_epi32(0x7fffffff);
+    const __m256i most = _mm256_set1_epi32(0x7f7f0000);
+    __m256i counter = memopt_i_counter256(run);
+    for (i = 0; i < n; i += 32) {
+        __m256i u[4], beyond = _mm256_setzero_si256();
+        for (k = 0; k < 2; ++k) {
+            const __m256i h = memopt_i_hash256(counter, key);
+            const __m256i a = memopt_i_get256(src + i + 8 * k), b = memopt_i_get256(src + i + 16 + 8 * k);
+            const __m256i top = _mm256_max_epi32(_mm256_and_si256(a, magnitude), _mm256_and_si256(b, magnitude));
+            beyond = _mm256_or_si256(beyond, _mm256_cmpgt_epi32(top, most));
+            u[k] = _mm256_srli_epi32(_mm256_add_epi32(a, _mm256_and_si256(h, low)), 16);
+            u[k + 2] = _mm256_srli_epi32(_mm256_add_epi32(b, _mm256_srli_epi32(h, 16)), 16);
+            counter = _mm256_add_epi32(counter, step);
+        }
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(beyond, beyond))) {
+            memopt_i_bf16_noise(dst + i, src + i, 32, noise, first + i);
+            continue;
+        }
+        memopt_i_store256(dst + i, memopt_i_words256(u[0], u[1]), stream);
+        memopt_i_store256(dst + i + 16, memopt_i_words256(u[2], u[3]), stream);
+    }
+}
+MEMOPT_I_AVX2 static void memopt_i_split_avx2(uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
+    const __m256i half = _mm256_set1_epi32(0x8000), words = _mm256_set1_epi32(0xffff);
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff), infinity = _mm256_set1_epi32(0x7f800000); size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m256i a = memopt_i_get256(src + i), b = memopt_i_get256(src + i + 8);
+        const __m256i nan = _mm256_cmpgt_epi32(_mm256_max_epi32(_mm256_and_si256(a, magnitude),
+                                                                _mm256_and_si256(b, magnitude)), infinity);
+        if (stream) MEMOPT_I_AHEAD(src + i);
+        if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(nan, nan))) {
+            memopt_i_split(high + i, low + i, src + i, 16);
+            continue;
+        }
+        memopt_i_store256(high + i, memopt_i_words256(_mm256_srli_epi32(_mm256_add_epi32(a, half), 16),
+                                                      _mm256_srli_epi32(_mm256_add_epi32(b, half), 16)), stream);
+        memopt_i_store256(low + i, memopt_i_words256(_mm256_and_si256(a, words), _mm256_and_si256(b, words)), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_split(high + i, low + i, src + i, n - i);
+}
+MEMOPT_I_AVX2 static void memopt_i_join_avx2(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
+                                             int stream) {
+    const __m256i lows = _mm256_set1_epi32(0xffff), magnitude = _mm256_set1_epi32(0x7fffffff); size_t i = 0;
+    const __m256i most = _mm256_set1_epi32(0x7f7fffff);
+    for (; i + 8 <= n; i += 8) {
+        const __m256i h = memopt_i_dwords256(high + i), l = memopt_i_dwords256(low + i);
+        const __m256i u = _mm256_or_si256(l, _mm256_sub_epi32(_mm256_slli_epi32(h, 16),
+                          _mm256_andnot_si256(lows, _mm256_add_epi32(l, l))));
+        const __m256i odd = _mm256_cmpgt_epi32(_mm256_and_si256(u, magnitude), most);
+        if (stream && !(i & 24)) { MEMOPT_I_AHEAD(high + i); MEMOPT_I_AHEAD(low + i); }
+        if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(odd, odd))) memopt_i_join_halves(dst + i, high + i, low + i, 8);
+        else memopt_i_store256(dst + i, u, stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_join_halves(dst + i, high + i, low + i, n - i);
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_narrow256(__m256i u, const memopt_i_format *f, int stochastic,
+                                                       __m256i random) { /* as memopt_i_narrow512 */
+    const __m256i zero = _mm256_setzero_si256(), all = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
+    const __m256i magnitude = stochastic ? _mm256_min_epu32(all, _mm256_set1_epi32((int)f->largest)) : all;
+    const __m256i exponent = _mm256_srli_epi32(magnitude, 23), bits = _mm256_set1_epi32((int)f->bits);
+    const __m256i above = _mm256_sub_epi32(exponent, _mm256_set1_epi32((int)f->lowest));
+    const __m256i usual = _mm256_set1_epi32(23 - (int)f->bits), over = _mm256_set1_epi32((int)f->over);
+    const __m256i drop = _mm256_sub_epi32(usual, _mm256_min_epi32(above, zero));
+    const __m256i capped = _mm256_min_epi32(drop, _mm256_set1_epi32(stochastic ? 31 : 25));
+    const __m256i payload = _mm256_and_si256(_mm256_srlv_epi32(u, usual), _mm256_set1_epi32((int)f->payload));
+    const __m256i nan = _mm256_or_si256(payload, _mm256_set1_epi32((int)f->nan));
+    __m256i mantissa = _mm256_or_si256(_mm256_and_si256(magnitude, _mm256_set1_epi32(0x7fffff)),
+                                       _mm256_set1_epi32(0x800000));
+    __m256i code = _mm256_sllv_epi32(_mm256_max_epi32(above, zero), bits), sum;
+    if (stochastic) mantissa = _mm256_srlv_epi32(mantissa, _mm256_sub_epi32(drop, capped));
+    sum = _mm256_add_epi32(mantissa, _mm256_srlv_epi32(random, _mm256_sub_epi32(_mm256_set1_epi32(32), capped)));
+    if (!stochastic)
+        sum = _mm256_add_epi32(sum, _mm256_and_si256(_mm256_srlv_epi32(mantissa, capped), _mm256_set1_epi32(1)));
+    code = _mm256_min_epu32(_mm256_add_epi32(code, _mm256_srlv_epi32(sum, capped)), over);
+    if (stochastic)
+        code = _mm256_blendv_epi8(code, over, _mm256_cmpgt_epi32(all, _mm256_set1_epi32((int)f->beyond - 1)));
+    code = _mm256_blendv_epi8(code, nan, _mm256_cmpgt_epi32(all, _mm256_set1_epi32(0x7f800000)));
+    return _mm256_or_si256(code, _mm256_srlv_epi32(_mm256_andnot_si256(_mm256_set1_epi32(0x7fffffff), u),
+                                                   _mm256_set1_epi32((int)f->sign_shift)));
+}
+/* 32 codes of a 2-byte or 1-byte format */
+MEMOPT_I_AVX2 static inline void memopt_i_small_store256(void *dst, size_t i, int kind, const __m256i *code,
+                                                         int stream) {
+    const __m256i a = memopt_i_words256(code[0], code[1]), b = memopt_i_words256(code[2], code[3]);
+    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst;
+    if (kind == MEMOPT_I_F16) {
+        memopt_i_store256(two + i, a, stream);
+        memopt_i_store256(two + i + 16, b, stream);
+    } else memopt_i_store256(one + i, _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xd8), stream);
+}
+MEMOPT_I_AVX2 static void memopt_i_small_noise_avx2(void *dst, const float *src, size_t n, int kind, int saturate,
+                                                    memopt_noise noise, uint64_t first, int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate);
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
+    const __m256i key = _mm256_set1_epi32((int)run.key); __m256i counter = memopt_i_counter256(run), code[4];
+    for (i = 0; i < n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        for (k = 0; k < 2; ++k) {
+            const __m256i h = memopt_i_hash256(counter, key);
+            const __m256i turned = _mm256_or_si256(_mm256_slli_epi32(h, 16), _mm256_srli_epi32(h, 16));
+            code[k] = memopt_i_narrow256(memopt_i_get256(src + i + 8 * k), &f, 1, turned);
+            code[k + 2] = memopt_i_narrow256(memopt_i_get256(src + i + 16 + 8 * k), &f, 1, h);
+            counter = _mm256_add_epi32(counter, _mm256_set1_epi32((int)(8 * MEMOPT_I_NOISE_STEP)));
+        }
+        memopt_i_small_store256(dst, i, kind, code, stream);
+    }
+}
+MEMOPT_I_AVX2 static void memopt_i_small_from_f32_avx2(void *dst, const float *src, size_t n, int kind, int saturate,
+                                                       int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate); const __m256i below = _mm256_set1_epi32(0x7fffffff);
+    size_t i = 0; int k; __m256i code[4];
+    for (; i + 32 <= n; i += 32) {
+        if (stream) MEMOPT_I_AHEAD_32(src + i);
+        for (k = 0; k < 4; ++k)
+            code[k] = kind == MEMOPT_I_F16 ? _mm256_cvtepu16_epi32(_mm256_cvtps_ph(_mm256_loadu_ps(src + i + 8 * k), 0))
+                                           : memopt_i_narrow256(memopt_i_get256(src + i + 8 * k), &f, 0, below);
+        memopt_i_small_store256(dst, i, kind, code, stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_small_from_f32(dst, src, i, n, kind, saturate, NULL, 0);
+}
+MEMOPT_I_AVX2 static inline __m256i memopt_i_f16_of_small256(const uint8_t *src, int kind) {
+    const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)src));
+    const __m256i magnitude = _mm256_and_si256(words, _mm256_set1_epi16(0x7f));
+    const __m256i sign = _mm256_and_si256(words, _mm256_set1_epi16((short)-0x8000));
+    if (kind == MEMOPT_I_E5M2) return _mm256_slli_epi16(words, 8);
+    return _mm256_or_si256(sign, _mm256_blendv_epi8(_mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(0x7e00),
+                                                    _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f))));
+}
+MEMOPT_I_AVX2 static void memopt_i_f32_from_small_avx2(float *dst, const void *src, size_t n, int kind, int stream) {
+    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src; size_t i = 0;
+    const __m256 scale = _mm256_set1_ps(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
+    for (; i + 16 <= n; i += 16) {
+        const __m256i f16 = kind == MEMOPT_I_F16 ? memopt_i_get256(two + i) : memopt_i_f16_of_small256(one + i, kind);
+        const __m256 a = _mm256_cvtph_ps(_mm256_castsi256_si128(f16));
+        const __m256 b = _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1));
+        if (stream) MEMOPT_I_AHEAD(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i));
+        memopt_i_store256(dst + i, _mm256_castps_si256(_mm256_mul_ps(a, scale)), stream);
+        memopt_i_store256(dst + i + 8, _mm256_castps_si256(_mm256_mul_ps(b, scale)), stream);
+    }
+    _mm256_zeroupper();
+    memopt_i_f32_from_small(dst, src, i, n, kind);
+}
+MEMOPT_I_AVX2 static void memopt_i_squares_avx2(double *sums, const float *x, size_t n) {
+    __m256d s[4]; size_t i = 0; int k;
+    for (k = 0; k < 4; ++k) s[k] = _mm256_loadu_pd(sums + 4 * k);
+    for (; i + 16 <= n; i += 16)
+        for (k = 0; k < 4; ++k) {
+            const __m256d d = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * k));
+            s[k] = _mm256_fmadd_pd(d, d, s[k]);
+        }
+    for (k = 0; k < 4; ++k) _mm256_storeu_pd(sums + 4 * k, s[k]);
+    _mm256_zeroupper();
+    memopt_i_squares(sums, x + i, n - i);
+}
+#endif
+#if defined(MEMOPT_I_NEON)
+/* NEON: groups of 8, 16 or 32. It has no stores past the cache. A shift to the right is one to the left by less. */
+static uint32x4_t memopt_i_get_neon(const float *src) { return vreinterpretq_u32_f32(vld1q_f32(src)); }
+static uint32x4_t memopt_i_bf16_neon(uint32x4_t u) { /* in the lower halves; NaN included */
+    const uint32x4_t nan = vcgtq_u32(vandq_u32(u, vdupq_n_u32(0x7fffffff)), vdupq_n_u32(0x7f800000));
+    const uint32x4_t lsb = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    const uint32x4_t r = vaddq_u32(vaddq_u32(u, vdupq_n_u32(0x7fff)), lsb);
+    return vshrq_n_u32(vbslq_u32(nan, vorrq_u32(u, vdupq_n_u32(0x400000)), r), 16);
+}
+static uint16x8_t memopt_i_words_neon(uint32x4_t a, uint32x4_t b) { return vcombine_u16(vmovn_u32(a), vmovn_u32(b)); }
+static void memopt_i_bf16_from_f32_neon(uint16_t *dst, const float *src, size_t n) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        vst1q_u16(dst + i, memopt_i_words_neon(memopt_i_bf16_neon(memopt_i_get_neon(src + i)),
+                                               memopt_i_bf16_neon(memopt_i_get_neon(src + i + 4))));
+    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
+}
+static void memopt_i_f32_from_bf16_neon(float *dst, const uint16_t *src, size_t n) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const uint16x8_t h = vld1q_u16(src + i);
+        vst1q_f32(dst + i, vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(h), 16)));
+        vst1q_f32(dst + i + 4, vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(h), 16)));
+    }
+    memopt_i_f32_from_bf16(dst + i, src + i, n - i);
+}
+static uint32x4_t memopt_i_hash_neon(uint32x4_t x, uint32x4_t key) {
+    x = vmulq_u32(veorq_u32(x, vshrq_n_u32(x, 16)), vdupq_n_u32(0x21f0aaadu));
+    x = vmulq_u32(veorq_u32(veorq_u32(x, vshrq_n_u32(x, 15)), key), vdupq_n_u32(0xd35a2d97u));
+    return veorq_u32(x, vshrq_n_u32(x, 15));
+}
+static uint32x4_t memopt_i_counter_neon(memopt_i_noise_run run) {
+    static const uint32_t lanes[4] = { 0, 1, 2, 3 };
+    return vmlaq_n_u32(vdupq_n_u32(run.counter), vld1q_u32(lanes), MEMOPT_I_NOISE_STEP);
+}
+static void memopt_i_bf16_noise_neon(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
+    const uint32x4_t key = vdupq_n_u32(run.key), magnitude = vdupq_n_u32(0x7fffffff);
+    uint32x4_t counter = memopt_i_counter_neon(run);
+    for (i = 0; i < n; i += 32) {
+        uint32x4_t u[8], top = vdupq_n_u32(0);
+        for (k = 0; k < 4; ++k) {
+            const uint32x4_t h = memopt_i_hash_neon(counter, key);
+            const uint32x4_t a = memopt_i_get_neon(src + i + 4 * k), b = memopt_i_get_neon(src + i + 16 + 4 * k);
+            top = vmaxq_u32(top, vmaxq_u32(vandq_u32(a, magnitude), vandq_u32(b, magnitude)));
+            u[k] = vshrq_n_u32(vaddq_u32(a, vandq_u32(h, vdupq_n_u32(0xffff))), 16);
+            u[k + 4] = vshrq_n_u32(vaddq_u32(b, vshrq_n_u32(h, 16)), 16);
+            counter = vaddq_u32(counter, vdupq_n_u32(4 * MEMOPT_I_NOISE_STEP));
+        }
+        if (MEMOPT_I_UNLIKELY(vmaxvq_u32(top) > 0x7f7f0000)) {
+            memopt_i_bf16_noise(dst + i, src + i, 32, noise, first + i);
+            continue;
+        }
+        for (k = 0; k < 8; k += 2) vst1q_u16(dst + i + 4 * k, memopt_i_words_neon(u[k], u[k + 1]));
+    }
+}
+static void memopt_i_split_neon(uint16_t *high, uint16_t *low, const float *src, size_t n) {
+    const uint32x4_t magnitude = vdupq_n_u32(0x7fffffff), half = vdupq_n_u32(0x8000); size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const uint32x4_t a = memopt_i_get_neon(src + i), b = memopt_i_get_neon(src + i + 4);
+        const uint32x4_t top = vmaxq_u32(vandq_u32(a, magnitude), vandq_u32(b, magnitude));
+        if (MEMOPT_I_UNLIKELY(vmaxvq_u32(top) > 0x7f800000)) {
+            memopt_i_split(high + i, low + i, src + i, 8);
+            continue;
+        }
+        vst1q_u16(high + i, memopt_i_words_neon(vshrq_n_u32(vaddq_u32(a, half), 16),
+                                                vshrq_n_u32(vaddq_u32(b, half), 16)));
+        vst1q_u16(low + i, memopt_i_words_neon(a, b));
+    }
+    memopt_i_split(high + i, low + i, src + i, n - i);
+}
+static void memopt_i_join_neon(float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const uint16x4_t l = vld1_u16(low + i), h = vsub_u16(vld1_u16(high + i), vshr_n_u16(l, 15));
+        const uint32x4_t u = vorrq_u32(vshll_n_u16(h, 16), vmovl_u16(l));
+        if (MEMOPT_I_UNLIKELY(vmaxvq_u32(vandq_u32(u, vdupq_n_u32(0x7fffffff))) >= 0x7f800000))
+            memopt_i_join_halves(dst + i, high + i, low + i, 4);
+        else vst1q_f32(dst + i, vreinterpretq_f32_u32(u));
+    }
+    memopt_i_join_halves(dst + i, high + i, low + i, n - i);
+}
+static uint32x4_t memopt_i_right_neon(uint32x4_t x, int32x4_t by) { return vshlq_u32(x, vnegq_s32(by)); }
+static uint32x4_t memopt_i_narrow_neon(uint32x4_t u, const memopt_i_format *f, int stochastic, uint32x4_t random) {
+    const uint32x4_t all = vandq_u32(u, vdupq_n_u32(0x7fffffff)), over = vdupq_n_u32(f->over);
+    const uint32x4_t magnitude = stochastic ? vminq_u32(all, vdupq_n_u32(f->largest)) : all;
+    const int32x4_t above = vsubq_s32(vreinterpretq_s32_u32(vshrq_n_u32(magnitude, 23)), vdupq_n_s32((int)f->lowest));
+    const int32x4_t zero = vdupq_n_s32(0), usual = vdupq_n_s32(23 - (int)f->bits);
+    const int32x4_t drop = vsubq_s32(usual, vminq_s32(above, zero));
+    const int32x4_t capped = vminq_s32(drop, vdupq_n_s32(stochastic ? 31 : 25));
+    const uint32x4_t payload = vandq_u32(memopt_i_right_neon(u, usual), vdupq_n_u32(f->payload));
+    const uint32x4_t sign = memopt_i_right_neon(vandq_u32(u, vdupq_n_u32(0x80000000u)),
+                                                vdupq_n_s32((int)f->sign_shift));
+    uint32x4_t mantissa = vorrq_u32(vandq_u32(magnitude, vdupq_n_u32(0x7fffff)), vdupq_n_u32(0x800000)), sum, code;
+    code = vshlq_u32(vreinterpretq_u32_s32(vmaxq_s32(above, zero)), vdupq_n_s32((int)f->bits));
+    if (stochastic) mantissa = memopt_i_right_neon(mantissa, vsubq_s32(drop, capped));
+    sum = vaddq_u32(mantissa, memopt_i_right_neon(random, vsubq_s32(vdupq_n_s32(32), capped)));
+    if (!stochastic) sum = vaddq_u32(sum, vandq_u32(memopt_i_right_neon(mantissa, capped), vdupq_n_u32(1)));
+    code = vminq_u32(vaddq_u32(code, memopt_i_right_neon(sum, capped)), over);
+    if (stochastic) code = vbslq_u32(vcgeq_u32(all, vdupq_n_u32(f->beyond)), over, code);
+    code = vbslq_u32(vcgtq_u32(all, vdupq_n_u32(0x7f800000)), vorrq_u32(payload, vdupq_n_u32(f->nan)), code);
+    return vorrq_u32(code, sign);
+}
+/* 8 codes */
+static void memopt_i_small_store_neon(void *dst, size_t i, int kind, uint32x4_t a, uint32x4_t b) {
+    const uint16x8_t words = memopt_i_words_neon(a, b);
+    if (kind == MEMOPT_I_F16) vst1q_u16((uint16_t *)dst + i, words);
+    else vst1_u8((uint8_t *)dst + i, vmovn_u16(words));
+}
+static void memopt_i_small_noise_neon(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                                      uint64_t first) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate);
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
+    uint32x4_t counter = memopt_i_counter_neon(run), code[8];
+    for (i = 0; i < n; i += 32) {
+        for (k = 0; k < 4; ++k) {
+            const uint32x4_t h = memopt_i_hash_neon(counter, vdupq_n_u32(run.key));
+            const uint32x4_t turned = vorrq_u32(vshlq_n_u32(h, 16), vshrq_n_u32(h, 16));
+            code[k] = memopt_i_narrow_neon(memopt_i_get_neon(src + i + 4 * k), &f, 1, turned);
+            code[k + 4] = memopt_i_narrow_neon(memopt_i_get_neon(src + i + 16 + 4 * k), &f, 1, h);
+            counter = vaddq_u32(counter, vdupq_n_u32(4 * MEMOPT_I_NOISE_STEP));
+        }
+        for (k = 0; k < 8; k += 2) memopt_i_small_store_neon(dst, i + 4 * (size_t)k, kind, code[k], code[k + 1]);
+    }
+}
+static void memopt_i_small_from_f32_neon(void *dst, const float *src, size_t n, int kind, int saturate) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate); const uint32x4_t below = vdupq_n_u32(0x7fffffff);
+    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst; size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        if (kind == MEMOPT_I_F16) {
+            vst1_u16(two + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i))));
+            vst1_u16(two + i + 4, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i + 4))));
+        } else memopt_i_small_store_neon(one, i, kind, memopt_i_narrow_neon(memopt_i_get_neon(src + i), &f, 0, below),
+                                         memopt_i_narrow_neon(memopt_i_get_neon(src + i + 4), &f, 0, below));
+    }
+    memopt_i_small_from_f32(dst, src, i, n, kind, saturate, NULL, 0);
+}
+static uint16x8_t memopt_i_f16_of_small_neon(const uint8_t *src, int kind) {
+    const uint16x8_t words = vshll_n_u8(vld1_u8(src), 8), sign = vandq_u16(words, vdupq_n_u16(0x8000));
+    const uint16x8_t magnitude = vandq_u16(words, vdupq_n_u16(0x7f00));
+    if (kind == MEMOPT_I_E5M2) return words;
+    return vorrq_u16(sign, vbslq_u16(vceqq_u16(magnitude, vdupq_n_u16(0x7f00)), vdupq_n_u16(0x7e00),
+                                     vshrq_n_u16(magnitude, 1)));
+}
+static void memopt_i_f32_from_small_neon(float *dst, const void *src, size_t n, int kind) {
+    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src; size_t i = 0;
+    const float scale = kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f;
+    for (; i + 8 <= n; i += 8) {
+        const uint16x8_t f16 = kind == MEMOPT_I_F16 ? vld1q_u16(two + i) : memopt_i_f16_of_small_neon(one + i, kind);
+        vst1q_f32(dst + i, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(f16))), scale));
+        vst1q_f32(dst + i + 4, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(f16))), scale));
+    }
+    memopt_i_f32_from_small(dst, src, i, n, kind);
+}
+static void memopt_i_squares_neon(double *sums, const float *x, size_t n) {
+    float64x2_t s[8]; size_t i = 0; int k;
+    for (k = 0; k < 8; ++k) s[k] = vld1q_f64(sums + 2 * k);
+    for (; i + 16 <= n; i += 16)
+        for (k = 0; k < 8; ++k) {
+            const float64x2_t d = vcvt_f64_f32(vld1_f32(x + i + 2 * k));
+            s[k] = vfmaq_f64(s[k], d, d);
+        }
+    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, s[k]);
+    memopt_i_squares(sums, x + i, n - i);
+}
+#endif
+
+/* By level. Streaming ones get 64-byte aligned results, whole groups, and a level that can stream. */
+static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src, size_t n, int stream) {
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512_BF16) { memopt_i_bf16_from_f32_avx512_bf16(dst, src, n, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_bf16_from_f32_avx512(dst, src, n, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_bf16_from_f32_avx2(dst, src, n, stream); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_bf16_from_f32_neon(dst, src, n); return; }
+#endif
+    memopt_i_bf16_from_f32(dst, src, n);
+}
+static void memopt_i_f32_from_bf16_to(int level, float *dst, const uint16_t *src, size_t n, int stream) {
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_f32_from_bf16_avx512(dst, src, n, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_f32_from_bf16_avx2(dst, src, n, stream); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_f32_from_bf16_neon(dst, src, n); return; }
+#endif
+    memopt_i_f32_from_bf16(dst, src, n);
+}
+static void memopt_i_small_from_f32_to(int level, void *dst, const float *src, size_t n, int kind, int saturate,
+                                       int stream) {
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_small_from_f32_avx512(dst, src, n, kind, saturate, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_small_from_f32_avx2(dst, src, n, kind, saturate, stream); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_small_from_f32_neon(dst, src, n, kind, saturate); return; }
+#endif
+    memopt_i_small_from_f32(dst, src, 0, n, kind, saturate, NULL, 0);
+}
+static void memopt_i_f32_from_small_to(int level, float *dst, const void *src, size_t n, int kind, int stream) {
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_f32_from_small_avx512(dst, src, n, kind, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_f32_from_small_avx2(dst, src, n, kind, stream); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_f32_from_small_neon(dst, src, n, kind); return; }
+#endif
+    memopt_i_f32_from_small(dst, src, 0, n, kind);
+}
+static void memopt_i_split_to(int level, uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_split_avx512(high, low, src, n, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_split_avx2(high, low, src, n, stream); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_split_neon(high, low, src, n); return; }
+#endif
+    memopt_i_split(high, low, src, n);
+}
+static void memopt_i_join_to(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream) {
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_join_avx512(dst, high, low, n, stream); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_join_avx2(dst, high, low, n, stream); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_join_neon(dst, high, low, n); return; }
+#endif
+    memopt_i_join_halves(dst, high, low, n);
+}
+/* Whole groups of 32, none of them across a multiple of 2^33. */
+static void memopt_i_noise_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                  memopt_noise noise, uint64_t first, int stream) {
+    const int bf16 = kind == MEMOPT_I_BF16; uint16_t *two = (uint16_t *)dst;
+    (void)level; (void)stream;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) {
+        if (bf16) memopt_i_bf16_noise_avx512(two, src, n, noise, first, stream);
+        else memopt_i_small_noise_avx512(dst, src, n, kind, saturate, noise, first, stream);
+        return;
+    }
+    if (level >= MEMOPT_SIMD_AVX2) {
+        if (bf16) memopt_i_bf16_noise_avx2(two, src, n, noise, first, stream);
+        else memopt_i_small_noise_avx2(dst, src, n, kind, saturate, noise, first, stream);
+        return;
+    }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) {
+        if (bf16) memopt_i_bf16_noise_neon(two, src, n, noise, first);
+        else memopt_i_small_noise_neon(dst, src, n, kind, saturate, noise, first);
+        return;
+    }
+#endif
+    if (bf16) memopt_i_bf16_noise(two, src, n, noise, first);
+    else memopt_i_small_from_f32(dst, src, 0, n, kind, saturate, &noise, first);
+}
+/* Any n and first: what is less than a group goes through one on the stack. */
+static void memopt_i_noise_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                              memopt_noise noise, uint64_t first, int stream) {
+    const size_t bytes = kind <= MEMOPT_I_F16 ? 2 : 1; size_t i = 0;
+    while (i < n) {
+        const uint64_t index = first + i, left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const size_t skip = (size_t)(index & 31);
+        size_t count = memopt_i_min(n - i, 32 - skip);
+        if (count == 32) {
+            count = (n - i) & ~(size_t)31;
+            if (count > left) count = (size_t)left;
+            memopt_i_noise_groups(level, kind, saturate, (unsigned char *)dst + i * bytes, src + i, count, noise, index,
+                                  stream);
+        } else {
+            float from[32] = { 0 }; uint16_t to[32];
+            memcpy(from + skip, src + i, count * sizeof *from);
+            memopt_i_noise_groups(level, kind, saturate, to, from, 32, noise, index - skip, 0);
+            memcpy((unsigned char *)dst + i * bytes, (unsigned char *)to + skip * bytes, count * bytes);
+        }
+        i += count;
+    }
+}
+/* For other sections: pieces that stay in the cache. */
+static void memopt_i_bf16_from_f32_at(int level, uint16_t *dst, const float *src, size_t n) {
+    memopt_i_bf16_from_f32_to(level, dst, src, n, 0);
+}
+static void memopt_i_f32_from_bf16_at(int level, float *dst, const uint16_t *src, size_t n) {
+    memopt_i_f32_from_bf16_to(level, dst, src, n, 0);
+}
+static void memopt_i_bf16_noise_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                   uint64_t first) {
+    memopt_i_noise_to(level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
+}
+static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const float *src, size_t n) {
+    memopt_i_split_to(level, high, low, src, n, 0);
+}
+static void memopt_i_join_at(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
+    memopt_i_join_to(level, dst, high, low, n, 0);
+}
+static double memopt_i_squares_at(int level, const float *x, size_t n) {
+    const volatile double one = 1.0; /* clang would make a plain sum of fma(a, 1, b), which rounds twice on the x87 */
+    double sums[16] = { 0 }; int i, half;
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) memopt_i_squares_avx512(sums, x, n);
+    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_squares_avx2(sums, x, n);
+    else memopt_i_squares(sums, x, n);
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_squares_neon(sums, x, n);
+    else memopt_i_squares(sums, x, n);
+#else
+    memopt_i_squares(sums, x, n);
+#endif
+    for (half = 8; half; half /= 2)
+        for (i = 0; i < half; ++i) sums[i] = memopt_i_plus(sums[i], one, sums[i + half]);
+    return sums[0];
+}
+
+typedef struct memopt_i_number_task {
+    void *dst, *dst2; const void *src, *src2; /* the second ones: split and join */
+    size_t n, dst_size, src_size;             /* elements; bytes of one */
+    uint64_t first; memopt_noise noise;
+    int kind, widen, stochastic, saturate, level, stream;
+} memopt_i_number_task;
+static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_t n, int stream) {
+    void *dst = (unsigned char *)t->dst + i * t->dst_size;
+    const void *src = (const unsigned char *)t->src + i * t->src_size;
+    uint16_t *dst16 = (uint16_t *)dst; float *dst32 = (float *)dst;
+    const uint16_t *src16 = (const uint16_t *)src; const float *src32 = (const float *)src;
+    if (t->kind == MEMOPT_I_SPLIT && t->widen)
+        memopt_i_join_to(t->level, dst32, src16, (const uint16_t *)t->src2 + i, n, stream);
+    else if (t->kind == MEMOPT_I_SPLIT)
+        memopt_i_split_to(t->level, dst16, (uint16_t *)t->dst2 + i, src32, n, stream);
+    else if (t->stochastic)
+        memopt_i_noise_to(t->level, t->kind, t->saturate, dst, src32, n, t->noise, t->first + i, stream);
+    else if (t->kind == MEMOPT_I_BF16 && t->widen) memopt_i_f32_from_bf16_to(t->level, dst32, src16, n, stream);
+    else if (t->kind == MEMOPT_I_BF16) memopt_i_bf16_from_f32_to(t->level, dst16, src32, n, stream);
+    else if (t->widen) memopt_i_f32_from_small_to(t->level, dst32, src, n, t->kind, stream);
+    else memopt_i_small_from_f32_to(t->level, dst, src32, n, t->kind, t->saturate, stream);
+}
+#if defined(MEMOPT_I_X86)
+/* What was streamed is seen by other threads in order only behind a fence. */
+MEMOPT_I_AVX2 static void memopt_i_number_fence(void) { _mm_sfence(); }
+static int memopt_i_number_streams(const memopt_i_number_task *t) {
+    return t->level >= MEMOPT_SIMD_AVX2 && t->n >= MEMOPT_I_NUMBER_STREAM / t->dst_size
+        && (!t->dst2 || !(((uintptr_t)t->dst ^ (uintptr_t)t->dst2) & 63));
+}
+#else
+static void memopt_i_number_fence(void) { }
+static int memopt_i_number_streams(const memopt_i_number_task *t) { (void)t; return 0; }
+#endif
+static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_number_task *t = (const memopt_i_number_task *)task;
+    const size_t begin = chunk * MEMOPT_I_NUMBER_CHUNK, n = memopt_i_min(t->n - begin, MEMOPT_I_NUMBER_CHUNK);
+    const size_t over = ((uintptr_t)t->dst + begin * t->dst_size) & 63, head = over ? (64 - over) / t->dst_size : 0;
+    const size_t body = n > head ? (n - head) & ~(size_t)63 : 0;
+    (void)worker;
+    if (!t->stream || !body || (t->stochastic && ((t->first + begin + head) & 31))) {
+        memopt_i_number_piece(t, begin, n, 0);
+        return;
+    }
+    memopt_i_number_piece(t, begin, head, 0);
+    memopt_i_number_piece(t, begin + head, body, 1);
+    memopt_i_number_piece(t, begin + head + body, n - head - body, 0);
+    memopt_i_number_fence();
+    memopt_i_wide_end(t->level);
+}
+static int memopt_i_number_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return a && b && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
+}
+static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_threads *threads) {
+    const uintptr_t misaligned = (((uintptr_t)t->dst | (uintptr_t)t->dst2) & (t->dst_size - 1))
+                               | (((uintptr_t)t->src | (uintptr_t)t->src2) & (t->src_size - 1));
+    const size_t n = t->n, dst_bytes = n * t->dst_size, src_bytes = n * t->src_size;
+    if ((!t->dst || !t->src) && n) return MEMOPT_ERR_ARGUMENT;
+    if (t->kind == MEMOPT_I_SPLIT && n && !(t->widen ? t->src2 != NULL : t->dst2 != NULL)) return MEMOPT_ERR_ARGUMENT;
+    if (misaligned || (t->saturate & ~1) || (threads && !memopt_i_threads_valid(threads))) return MEMOPT_ERR_ARGUMENT;
+    if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_i_number_overlap(t->dst, dst_bytes, t->src, src_bytes)
+        || memopt_i_number_overlap(t->dst, dst_bytes, t->src2, src_bytes)
+        || memopt_i_number_overlap(t->dst2, dst_bytes, t->src, src_bytes)
+        || memopt_i_number_overlap(t->dst, dst_bytes, t->dst2, dst_bytes)) return MEMOPT_ERR_ARGUMENT;
+    t->level = memopt_i_simd_level(threads);
+    t->stream = memopt_i_number_streams(t);
+    memopt_i_run(threads, n / MEMOPT_I_NUMBER_CHUNK + (n % MEMOPT_I_NUMBER_CHUNK != 0), memopt_i_number_chunk, t);
+    return MEMOPT_OK;
+}
+static memopt_i_number_task memopt_i_number_task_of(int kind, int widen, void *dst, const void *src, size_t n) {
+    const size_t bytes = kind == MEMOPT_I_E4M3 || kind == MEMOPT_I_E5M2 ? 1 : 2; memopt_i_number_task t;
+    memset(&t, 0, sizeof t);
+    t.kind = kind; t.widen = widen; t.dst = dst; t.src = src; t.n = n;
+    t.dst_size = widen ? 4 : bytes; t.src_size = widen ? bytes : 4;
+    return t;
+}
+static memopt_status memopt_i_number_narrow(int kind, void *dst, const float *src, size_t n, int saturate,
+                                            const memopt_noise *noise, uint64_t first, const memopt_threads *threads) {
+    memopt_i_number_task t = memopt_i_number_task_of(kind, 0, dst, src, n);
+    t.saturate = saturate; t.stochastic = noise != NULL; t.first = first;
+    if (noise) t.noise = *noise;
+    return memopt_i_number_run(&t, threads);
+}
+static memopt_status memopt_i_number_widen(int kind, float *dst, const void *src, size_t n,
+                                           const memopt_threads *threads) {
+    memopt_i_number_task t = memopt_i_number_task_of(kind, 1, dst, src, n);
+    return memopt_i_number_run(&t, threads);
+}
+MEMOPT_API memopt_status memopt_bf16_from_f32(uint16_t *dst, const float *src, size_t n,
+                                              const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_BF16, dst, src, n, 0, NULL, 0, threads);
+}
+MEMOPT_API memopt_status memopt_f16_from_f32(uint16_t *dst, const float *src, size_t n, const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_F16, dst, src, n, 0, NULL, 0, threads);
+}
+MEMOPT_API memopt_status memopt_e4m3_from_f32(uint8_t *dst, const float *src, size_t n, int saturate,
+                                              const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_E4M3, dst, src, n, saturate, NULL, 0, threads);
+}
+MEMOPT_API memopt_status memopt_e5m2_from_f32(uint8_t *dst, const float *src, size_t n, int saturate,
+                                              const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_E5M2, dst, src, n, saturate, NULL, 0, threads);
+}
+MEMOPT_API memopt_status memopt_bf16_from_f32_stochastic(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                                         uint64_t first, const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_BF16, dst, src, n, 0, &noise, first, threads);
+}
+MEMOPT_API memopt_status memopt_f16_from_f32_stochastic(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                                        uint64_t first, const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_F16, dst, src, n, 0, &noise, first, threads);
+}
+MEMOPT_API memopt_status memopt_e4m3_from_f32_stochastic(uint8_t *dst, const float *src, size_t n, int saturate,
+                                                         memopt_noise noise, uint64_t first,
+                                                         const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_E4M3, dst, src, n, saturate, &noise, first, threads);
+}
+MEMOPT_API memopt_status memopt_e5m2_from_f32_stochastic(uint8_t *dst, const float *src, size_t n, int saturate,
+                                                         memopt_noise noise, uint64_t first,
+                                                         const memopt_threads *threads) {
+    return memopt_i_number_narrow(MEMOPT_I_E5M2, dst, src, n, saturate, &noise, first, threads);
+}
+MEMOPT_API memopt_status memopt_f32_from_bf16(float *dst, const uint16_t *src, size_t n,
+                                              const memopt_threads *threads) {
+    return memopt_i_number_widen(MEMOPT_I_BF16, dst, src, n, threads);
+}
+MEMOPT_API memopt_status memopt_f32_from_f16(float *dst, const uint16_t *src, size_t n, const memopt_threads *threads) {
+    return memopt_i_number_widen(MEMOPT_I_F16, dst, src, n, threads);
+}
+MEMOPT_API memopt_status memopt_f32_from_e4m3(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads) {
+    return memopt_i_number_widen(MEMOPT_I_E4M3, dst, src, n, threads);
+}
+MEMOPT_API memopt_status memopt_f32_from_e5m2(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads) {
+    return memopt_i_number_widen(MEMOPT_I_E5M2, dst, src, n, threads);
+}
+MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const float *src, size_t n,
+                                          const memopt_threads *threads) {
+    memopt_i_number_task t = memopt_i_number_task_of(MEMOPT_I_SPLIT, 0, high, src, n);
+    t.dst2 = low;
+    return memopt_i_number_run(&t, threads);
+}
+MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
+                                         const memopt_threads *threads) {
+    memopt_i_number_task t = memopt_i_number_task_of(MEMOPT_I_SPLIT, 1, dst, high, n);
+    t.src2 = low;
+    return memopt_i_number_run(&t, threads);
+}
+/* @section quant : number api_quant
+   Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
+                                                                                  [Dettmers 2021, arXiv:2110.02861]
+   Problem    Optimizer states span many decades within one tensor; levels at equal distances turn the small ones into
+              0. And bitsandbytes' own CPU code finds the code through 65,536 equal bins: 9 to 11 of the 256 codes are
+              never reached, and 0 comes back as something else.
+   Idea       A dynamic map is a little decimal float: decade d (0 to 6) has 2^d levels (unsigned 2^(d+1)) in the
+              middles of equal intervals of [0.1, 1) * 10^(d-6). So the index of y is a line, slope[d] * y +
+              offset[d], cut off at the decade's last index. What decade is a question of the exponent and one
+              comparison, as no octave holds more than one junction between decades.
+   Exact      The levels below are, to the last bit, those of bitsandbytes' create_dynamic_map() under torch 2.15 on a
+              processor with AVX2 or AVX-512, where torch.linspace is start + i * step with one rounding from the
+              front, and end - i * step from the back. Older torch (1.13), or one without fused multiply-add, puts
+              about a sixth of them one or two units of the last place elsewhere: no build of it is the norm, this one
+              is the newest.
+              tests/test_quant.c holds torch's own output; tests/exhaustive_quant.c builds them from the formula.
+              The code of y is the number of middles between neighbouring levels that lie below y. A middle is exact
+              in a double, and the scalar code compares with that. (bitsandbytes compares with a rounded middle, lets
+              ties go to the even code, and moves small negative values from 0 to the level below it; here ties go to
+              the lower code, and what is nearest to 0 is 0.)
+              The vector code leaves the line's value as a float from 256 up, with 15 bits below the code, and a few
+              units too high. Whatever then lies within 8 / 2^15 above an integer has that code or the one before, and
+              is compared exactly: about one value in 4,000. Junctions are compared exactly as they are; the signed
+              map compares 2 |y| + sign with twice the junction, which makes a tie of a negative value go down, too.
+   Wide       AVX-512: the junction, slope, offset and last index of 16 octaves each are permuted out of two
+              registers; 64 codes are gathered by multishifts. Decoding looks up one byte of each level at a time, as
+              vpermb finds 64 bytes in 64 for one operation: 8 lookups (unsigned 16) and 8 interleavings make 64
+              floats, no gather.
+              AVX2: the piece is found by halving; decoding gathers. Elsewhere, NEON too, the scalar code runs.
+   Invariant  A block's codes depend on its own elements only; chunks hold whole blocks; every level gives the same
+              bytes. The vector paths want |y| < 2 or not finite, which x * memopt_i_inverse(absmax of it) always is.
+   Cost       One read of the floats (the block is in the first-level cache when it is encoded). AVX-512, 256 elements
+              there: absmax 0.04, encode 0.19 to 0.24, decode 0.11 to 0.14 ns an element; AVX2 3 to 5 times that.
+              From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8 KiB
+              ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
+   Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
+              levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding up to
+              five times slower, in such blocks only. memopt_i_encode_unsure must get codes that are right or one too
+              high.
+   Four bits  For the first moment alone (blocks of 128, the second moment as 8 bits of its root) they were measured,
+              as the relative error of Adam's update after 600 steps, one gradient of a block `ratio` times the
+              others:
+                                        ratio 1   1e-2   1e-4          allowed   0.04   0.13   0.35
+                8 bits, dynamic           0.028  0.097  0.304          4 bits, NF4                 0.196  1.230  0.884
+                4 bits, dynamic           0.298  0.680  0.883          4 bits, powers of two       0.385  0.665  0.883
+                4 bits, linear            0.210  1.032  0.884          5, 6, 7 bits, linear, at 1  0.109  0.059  0.034
+              Stochastic rounding makes each worse (NF4 0.30 at 1). It cannot work: with beta1 0.9 rounding errors add
+              up to twice that of one step, and the best 16 levels for a normal distribution err by a tenth of its
+              spread. 0.2 is five times what is allowed, so there are no 4-bit codes. tests/test_quant.c computes the
+              table. */
+#define MEMOPT_I_SIGNED_LEVELS(X) \
+    X(0x00000000) X(0x3513a3b7) X(0x365a1a94) X(0x370205ff) X(0x37b24206) X(0x38378034) X(0x388aefb3) \
+    X(0x38ba1f4b) X(0x3923d70b) X(0x398ce705) X(0x39c7e283) X(0x3a016f01) X(0x3a1eecc1) X(0x3a3c6a80) \
+    X(0x3a59e83e) X(0x3a7765ff) X(0x3aa7ef9d) X(0x3af1a9fc) X(0x3b1db22d) X(0x3b428f5c) X(0x3b676c8a) \
+    X(0x3b8624dd) X(0x3b989374) X(0x3bab020d) X(0x3bbd70a4) X(0x3bcfdf3b) X(0x3be24dd3) X(0x3bf4bc6a) \
+    X(0x3c039581) X(0x3c0ccccd) X(0x3c160418) X(0x3c1f3b64) X(0x3c3ae148) X(0x3c68f5c3) X(0x3c8b851f) \
+    X(0x3ca28f5d) X(0x3cb9999a) X(0x3cd0a3d7) X(0x3ce7ae15) X(0x3cfeb852) X(0x3d0ae148) X(0x3d166667) \
+    X(0x3d21eb85) X(0x3d2d70a3) X(0x3d38f5c3) X(0x3d447ae1) X(0x3d500000) X(0x3d5b851f) X(0x3d670a3d) \
+    X(0x3d728f5d) X(0x3d7e147b) X(0x3d84cccd) X(0x3d8a8f5d) X(0x3d9051eb) X(0x3d96147b) X(0x3d9bd70a) \
+    X(0x3da1999a) X(0x3da75c2a) X(0x3dad1eb8) X(0x3db2e148) X(0x3db8a3d7) X(0x3dbe6667) X(0x3dc428f7) \
+    X(0x3dc9eb85) X(0x3ddb3334) X(0x3df80000) X(0x3e0a6666) X(0x3e18cccd) X(0x3e273333) X(0x3e35999a) \
+    X(0x3e440000) X(0x3e526666) X(0x3e60cccd) X(0x3e6f3333) X(0x3e7d9999) X(0x3e860000) X(0x3e8d3334) \
+    X(0x3e946666) X(0x3e9b999a) X(0x3ea2cccc) X(0x3eaa0000) X(0x3eb13333) X(0x3eb86666) X(0x3ebf999a) \
+    X(0x3ec6cccc) X(0x3ece0000) X(0x3ed53333) X(0x3edc6666) X(0x3ee3999a) X(0x3eeacccc) X(0x3ef20000) \
+    X(0x3ef93332) X(0x3f003333) X(0x3f03cccc) X(0x3f076666) X(0x3f0b0000) X(0x3f0e999a) X(0x3f123334) \
+    X(0x3f15cccd) X(0x3f196666) X(0x3f1d0000) X(0x3f20999a) X(0x3f243334) X(0x3f27cccd) X(0x3f2b6666) \
+    X(0x3f2f0000) X(0x3f32999a) X(0x3f363334) X(0x3f39cccd) X(0x3f3d6666) X(0x3f410000) X(0x3f44999a) \
+    X(0x3f483333) X(0x3f4bcccd) X(0x3f4f6666) X(0x3f530000) X(0x3f56999a) X(0x3f5a3333) X(0x3f5dcccd) \
+    X(0x3f616666) X(0x3f650000) X(0x3f68999a) X(0x3f6c3333) X(0x3f6fcccd) X(0x3f736666) X(0x3f770000) \
+    X(0x3f7a999a) X(0x3f7e3333)
+
+#define MEMOPT_I_UNSIGNED_LEVELS(X) \
+    X(0x00000000) X(0x34ae7baa) X(0x35500998) X(0x360e9b38) X(0x3692ccf6) X(0x36de4c51) X(0x3714e5d5) \
+    X(0x3783126e) X(0x37e171a0) X(0x381fe868) X(0x384f1800) X(0x387e479a) X(0x3896bb99) X(0x38ae5364) \
+    X(0x38c5eb31) X(0x3906594b) X(0x394154ca) X(0x397c5049) X(0x399ba5e4) X(0x39b923a2) X(0x39d6a163) \
+    X(0x39f41f22) X(0x3a08ce71) X(0x3a178d50) X(0x3a264c30) X(0x3a350b10) X(0x3a43c9ef) X(0x3a5288d0) \
+    X(0x3a6147af) X(0x3a70068e) X(0x3a7ec56e) X(0x3a958106) X(0x3aba5e35) X(0x3adf3b64) X(0x3b020c4a) \
+    X(0x3b147ae1) X(0x3b26e978) X(0x3b395810) X(0x3b4bc6a7) X(0x3b5e3540) X(0x3b70a3d7) X(0x3b818937) \
+    X(0x3b8ac082) X(0x3b93f7cf) X(0x3b9d2f1a) X(0x3ba66666) X(0x3baf9db2) X(0x3bb8d4fd) X(0x3bc20c4a) \
+    X(0x3bcb4395) X(0x3bd47ae1) X(0x3bddb22e) X(0x3be6e978) X(0x3bf020c5) X(0x3bf9580f) X(0x3c0147ae) \
+    X(0x3c05e354) X(0x3c0a7ef9) X(0x3c0f1aa0) X(0x3c13b645) X(0x3c1851eb) X(0x3c1ced92) X(0x3c218937) \
+    X(0x3c2f5c2a) X(0x3c466667) X(0x3c5d70a3) X(0x3c747ae2) X(0x3c85c28f) X(0x3c9147af) X(0x3c9ccccd) \
+    X(0x3ca851eb) X(0x3cb3d70b) X(0x3cbf5c29) X(0x3ccae147) X(0x3cd66667) X(0x3ce1eb87) X(0x3ced70a3) \
+    X(0x3cf8f5c3) X(0x3d023d70) X(0x3d080000) X(0x3d0dc28f) X(0x3d13851f) X(0x3d1947af) X(0x3d1f0a3d) \
+    X(0x3d24cccd) X(0x3d2a8f5c) X(0x3d3051eb) X(0x3d36147b) X(0x3d3bd70a) X(0x3d41999a) X(0x3d475c28) \
+    X(0x3d4d1eb8) X(0x3d52e147) X(0x3d58a3d7) X(0x3d5e6667) X(0x3d6428f7) X(0x3d69eb87) X(0x3d6fae15) \
+    X(0x3d7570a3) X(0x3d7b3333) X(0x3d807ae2) X(0x3d835c2a) X(0x3d863d71) X(0x3d891eb8) X(0x3d8c0000) \
+    X(0x3d8ee148) X(0x3d91c290) X(0x3d94a3d7) X(0x3d97851f) X(0x3d9a6667) X(0x3d9d47af) X(0x3da028f6) \
+    X(0x3da30a3e) X(0x3da5eb85) X(0x3da8cccd) X(0x3dabae15) X(0x3dae8f5c) X(0x3db170a4) X(0x3db451eb) \
+    X(0x3db73333) X(0x3dba147b) X(0x3dbcf5c3) X(0x3dbfd70b) X(0x3dc2b852) X(0x3dc5999a) X(0x3dc87ae2) \
+    X(0x3dcb5c29) X(0x3dd40000) X(0x3de26666) X(0x3df0cccd) X(0x3dff3333) X(0x3e06cccc) X(0x3e0e0000) \
+    X(0x3e153334) X(0x3e1c6666) X(0x3e23999a) X(0x3e2acccc) X(0x3e320000) X(0x3e393334) X(0x3e406666) \
+    X(0x3e47999a) X(0x3e4ecccc) X(0x3e560000) X(0x3e5d3334) X(0x3e646666) X(0x3e6b999a) X(0x3e72cccc) \
+    X(0x3e7a0000) X(0x3e809999) X(0x3e843333) X(0x3e87cccd) X(0x3e8b6666) X(0x3e8f0000) X(0x3e92999a) \
+    X(0x3e963333) X(0x3e99cccc) X(0x3e9d6666) X(0x3ea10000) X(0x3ea4999a) X(0x3ea83333) X(0x3eabcccc) \
+    X(0x3eaf6666) X(0x3eb30000) X(0x3eb6999a) X(0x3eba3333) X(0x3ebdcccc) X(0x3ec16666) X(0x3ec50000) \
+    X(0x3ec8999a) X(0x3ecc3333) X(0x3ecfcccc) X(0x3ed36666) X(0x3ed70000) X(0x3eda999a) X(0x3ede3333) \
+    X(0x3ee1cccc) X(0x3ee56666) X(0x3ee90000) X(0x3eec999a) X(0x3ef03333) X(0x3ef3cccc) X(0x3ef76666) \
+    X(0x3efb0000) X(0x3efe9999) X(0x3f01199a) X(0x3f02e666) X(0x3f04b333) X(0x3f068000) X(0x3f084ccc) \
+    X(0x3f0a199a) X(0x3f0be666) X(0x3f0db334) X(0x3f0f8000) X(0x3f114ccd) X(0x3f13199a) X(0x3f14e666) \
+    X(0x3f16b334) X(0x3f188000) X(0x3f1a4ccd) X(0x3f1c199a) X(0x3f1de666) X(0x3f1fb334) X(0x3f218000) \
+    X(0x3f234ccd) X(0x3f25199a) X(0x3f26e666) X(0x3f28b334) X(0x3f2a8000) X(0x3f2c4ccd) X(0x3f2e199a) \
+    X(0x3f2fe666) X(0x3f31b334) X(0x3f338000) X(0x3f354ccd) X(0x3f37199a) X(0x3f38e666) X(0x3f3ab334) \
+    X(0x3f3c8000) X(0x3f3e4ccd) X(0x3f40199a) X(0x3f41e666) X(0x3f43b334) X(0x3f458000) X(0x3f474ccc) \
+    X(0x3f49199a) X(0x3f4ae666) X(0x3f4cb334) X(0x3f4e8000) X(0x3f504ccc) X(0x3f52199a) X(0x3f53e666) \
+    X(0x3f55b334) X(0x3f578000) X(0x3f594ccc) X(0x3f5b199a) X(0x3f5ce666) X(0x3f5eb334) X(0x3f608000) \
+    X(0x3f624ccc) X(0x3f64199a) X(0x3f65e666) X(0x3f67b334) X(0x3f698000) X(0x3f6b4ccc) X(0x3f6d199a) \
+    X(0x3f6ee666) X(0x3f70b334) X(0x3f728000) X(0x3f744ccc) X(0x3f76199a) X(0x3f77e666) X(0x3f79b334) \
+    X(0x3f7b8000) X(0x3f7d4ccc) X(0x3f7f199a) X(0x3f800000)
+
+#define MEMOPT_I_MAP_BITS(u) u,
+static const uint32_t memopt_i_signed_levels[129] = { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
+static const uint32_t memopt_i_unsigned_levels[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
+static float memopt_i_map_level(memopt_map map, unsigned code) {
+    const unsigned magnitude = code < 127 ? 127 - code : code - 127;
+    if (map == MEMOPT_MAP_UNSIGNED) return memopt_i_bits_float(memopt_i_unsigned_levels[code]);
+    if (map == MEMOPT_MAP_LINEAR) return (float)((int)code - 127) * 0.0078125f;
+    return memopt_i_bits_float(memopt_i_signed_levels[magnitude] | (uint32_t)(code < 127) << 31);
+}
+static unsigned memopt_i_map_zero(memopt_map map) { return map == MEMOPT_MAP_UNSIGNED ? 0 : 127; }
+/* Is y above the middle between this level and the next? Sums of two neighbours are exact in a double. */
+static int memopt_i_map_above(memopt_map map, double y, unsigned code) {
+    return y + y > (double)memopt_i_map_level(map, code) + (double)memopt_i_map_level(map, code + 1);
+}
+/* About the code of y, by the formula of the map. */
+static unsigned memopt_i_map_guess(memopt_map map, double y) {
+    const double magnitude = y < 0 ? -y : y; double ten = 1.0, index; unsigned decade = 6, count;
+    if (map == MEMOPT_MAP_UNSIGNED && y <= 0) return 0;
+    if (magnitude >= 1) return y < 0 ? 0 : 255;
+    if (map == MEMOPT_MAP_LINEAR) return (unsigned)(y * 128 + 127.5);
+    for (; decade > 0 && magnitude * ten < 0.1; --decade) ten *= 10;
+    count = (map == MEMOPT_MAP_UNSIGNED ? 2u : 1u) << decade;
+    index = (magnitude * ten - 0.1) / 0.9;
+    index = (double)count * (index > 0 ? 1 + index : 1);
+    if (map == MEMOPT_MAP_UNSIGNED) return (unsigned)index - 1;
+    return y < 0 ? 127 - (unsigned)index : 127 + (unsigned)index;
+}
+/* The definition: the number of middles between neighbours that y is above. */
+static uint8_t memopt_i_encode_one(memopt_map map, float y) {
+    unsigned code;
+    if ((memopt_i_float_bits(y) & 0x7fffffff) > 0x7f800000) return (uint8_t)memopt_i_map_zero(map);
+    code = memopt_i_map_guess(map, (double)y);
+    while (code < 255 && memopt_i_map_above(map, (double)y, code)) ++code;
+    while (code > 0 && !memopt_i_map_above(map, (double)y, code - 1)) --code;
+    return (uint8_t)code;
+}
+/* fl(x * inverse) as a float also where the processor computes wider */
+static float memopt_i_scaled(float x, float inverse) {
+    volatile float y = x * inverse;
+    return y;
+}
+static float memopt_i_absmax_scalar(const float *x, size_t n) {
+    uint32_t most = 0, u; size_t i;
+    for (i = 0; i < n; ++i) {
+        u = memopt_i_float_bits(x[i]) & 0x7fffffff;
+        if (u > most && u < 0x7f800000) most = u;
+    }
+    return memopt_i_bits_float(most);
+}
+static float memopt_i_inverse(float absmax) {
+    const uint32_t largest = 0x7f7fffff; float inverse;
+    if (memopt_i_float_bits(absmax) << 1 == 0) return 0;
+    inverse = 1.0f / absmax;
+    return memopt_i_float_bits(inverse) > largest ? memopt_i_bits_float(largest) : inverse;
+}
+static void memopt_i_encode_scalar(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+    size_t i;
+    for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_scaled(x[i], inverse));
+}
+static void memopt_i_decode_scalar(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+    size_t i;
+    for (i = 0; i < n; ++i) x[i] = memopt_i_map_level(map, codes[i]) * absmax;
+}
+/* For the wide paths: codes that are exact, or one too high; the bits of `unsure` tell which to compare exactly. */
+#if defined(MEMOPT_I_X86)
+static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *codes, const float *x, float inverse,
+                                                     uint64_t unsure) {
+    for (; unsure; unsure &= unsure - 1) {
+        const unsigned i = memopt_i_low_bit(unsure), code = codes[i];
+        const float y = memopt_i_scaled(x[i], inverse);
+        const unsigned below = code ? code - 1 : 0; /* the choice without a branch: it goes either way */
+        codes[i] = (uint8_t)(below + (unsigned)memopt_i_map_above(map, (double)y, below));
+    }
+}
+#endif
+#if defined(MEMOPT_I_X86)
+/* Each octave from 2^-31 to 1 lies in one piece of a map, or in two, with a junction: below the first level (none), the
+   decades 0 to 6, and the last level (one). A piece is a line, index = slope * |y| + offset, up to its last index;
+   those of the unsigned map are twice as dense. A junction is the largest float that still belongs to the lower piece;
+   in the signed map it is shifted left, and odd where the middle itself is no float. */
+#define MEMOPT_I_NONE 0xffffffff
+#define MEMOPT_I_SIGNED_OCTAVES(X) \
+    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) \
+    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, 0x6927476e) \
+    X(0, MEMOPT_I_NONE) X(0, 0x6bfe0703) X(1, MEMOPT_I_NONE) X(1, MEMOPT_I_NONE) X(1, 0x6ee68a0b) \
+    X(2, MEMOPT_I_NONE) X(2, MEMOPT_I_NONE) X(2, MEMOPT_I_NONE) X(2, 0x7200e6b1) \
+    X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, 0x7523a29d) X(4, MEMOPT_I_NONE) X(4, MEMOPT_I_NONE) X(4, 0x785a1cac) \
+    X(5, MEMOPT_I_NONE) X(5, MEMOPT_I_NONE) X(5, 0x7ba51eb9) X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x7efe3333) \
+    X(one, MEMOPT_I_NONE)
+#define MEMOPT_I_UNSIGNED_OCTAVES(X) \
+    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) \
+    X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, 0x342e7baa) \
+    X(0, MEMOPT_I_NONE) X(0, MEMOPT_I_NONE) X(0, 0x35c29d9e) X(1, MEMOPT_I_NONE) X(1, MEMOPT_I_NONE) X(1, 0x374d8558) \
+    X(2, MEMOPT_I_NONE) X(2, MEMOPT_I_NONE) X(2, 0x38e94ee3) \
+    X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, 0x3a8a71de) \
+    X(4, MEMOPT_I_NONE) X(4, MEMOPT_I_NONE) X(4, 0x3c2872b0) X(5, MEMOPT_I_NONE) X(5, MEMOPT_I_NONE) X(5, 0x3dcfae14) \
+    X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x3f7f8ccd) X(one, MEMOPT_I_NONE)
+#define MEMOPT_I_SLOPE_none  0.0
+#define MEMOPT_I_SLOPE_0     (1e6 / 0.9)
+#define MEMOPT_I_SLOPE_1     (2e5 / 0.9)
+#define MEMOPT_I_SLOPE_2     (4e4 / 0.9)
+#define MEMOPT_I_SLOPE_3     (8e3 / 0.9)
+#define MEMOPT_I_SLOPE_4     (16e2 / 0.9)
+#define MEMOPT_I_SLOPE_5     (32e1 / 0.9)
+#define MEMOPT_I_SLOPE_6     (64 / 0.9)
+#define MEMOPT_I_SLOPE_one   1e6
+#define MEMOPT_I_OFFSET_none 0.75
+#define MEMOPT_I_OFFSET_0    (8 / 9.0)
+#define MEMOPT_I_OFFSET_1    (16 / 9.0)
+#define MEMOPT_I_OFFSET_2    (32 / 9.0)
+#define MEMOPT_I_OFFSET_3    (64 / 9.0)
+#define MEMOPT_I_OFFSET_4    (128 / 9.0)
+#define MEMOPT_I_OFFSET_5    (256 / 9.0)
+#define MEMOPT_I_OFFSET_6    (512 / 9.0)
+#define MEMOPT_I_OFFSET_one  0.0
+#define MEMOPT_I_LAST_none   0
+#define MEMOPT_I_LAST_0      1
+#define MEMOPT_I_LAST_1      3
+#define MEMOPT_I_LAST_2      7
+#define MEMOPT_I_LAST_3      15
+#define MEMOPT_I_LAST_4      31
+#define MEMOPT_I_LAST_5      63
+#define MEMOPT_I_LAST_6      127
+#define MEMOPT_I_LAST_one    127.6
+#define MEMOPT_I_UNSURE      (4 / 32768.0) /* how far from a boundary the lines are trusted, in codes */
+#define MEMOPT_I_SIGNED_SLOPE(p, j)    (float)MEMOPT_I_SLOPE_##p,
+#define MEMOPT_I_SIGNED_OFFSET(p, j)   (float)(MEMOPT_I_OFFSET_##p - 0.5),
+#define MEMOPT_I_SIGNED_LAST(p, j)     (float)MEMOPT_I_LAST_##p,
+#define MEMOPT_I_UNSIGNED_SLOPE(p, j)  (float)(2 * MEMOPT_I_SLOPE_##p),
+#define MEMOPT_I_UNSIGNED_OFFSET(p, j) (float)(2 * MEMOPT_I_OFFSET_##p + 255 + MEMOPT_I_UNSURE),
+#define MEMOPT_I_UNSIGNED_LAST(p, j)   (float)(2 * MEMOPT_I_LAST_##p + 256.5),
+#define MEMOPT_I_JUNCTION(p, j) j,
+static const uint32_t memopt_i_signed_junctions[32]   = { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_JUNCTION) };
+static const float    memopt_i_signed_lines[3][32]    = { { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_SIGNED_SLOPE) },
+    { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_SIGNED_OFFSET) }, { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_SIGNED_LAST) } };
+static const uint32_t memopt_i_unsigned_junctions[32] = { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_JUNCTION) };
+static const float    memopt_i_unsigned_lines[3][32]  = { { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_SLOPE) },
+    { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_LAST) } };
+#define MEMOPT_I_PIECES(X) X(0, 0) X(1, 0) X(2, 0) X(3, 0) X(4, 0) X(5, 0) X(6, 0) X(one, 0)
+static const float    memopt_i_signed_pieces[3][8]    = { { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_SLOPE) },
+    { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_OFFSET) }, { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_LAST) } };
+static const float    memopt_i_unsigned_pieces[3][8]  = { { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_SLOPE) },
+    { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_LAST) } };
+/* the junctions below pieces 1 to 6 and one, then that below piece 0 */
+static const uint32_t memopt_i_piece_junctions[2][8]  = {
+    { 0x6bfe0703, 0x6ee68a0b, 0x7200e6b1, 0x7523a29d, 0x785a1cac, 0x7ba51eb9, 0x7efe3333, 0x6927476e },
+    { 0x35c29d9e, 0x374d8558, 0x38e94ee3, 0x3a8a71de, 0x3c2872b0, 0x3dcfae14, 0x3f7f8ccd, 0x342e7baa } };
+#define MEMOPT_I_BYTE_0(u) (uint8_t)((u) & 0xff),
+#define MEMOPT_I_BYTE_1(u) (uint8_t)((u) >> 8 & 0xff),
+#define MEMOPT_I_BYTE_2(u) (uint8_t)((u) >> 16 & 0xff),
+#define MEMOPT_I_BYTE_3(u) (uint8_t)((u) >> 24),
+static const uint8_t memopt_i_signed_planes[4][128] = {
+    { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_1) },
+    { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_2) }, { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_3) } };
+static const uint8_t memopt_i_unsigned_planes[4][256] = {
+    { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_1) },
+    { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_2) }, { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_3) } };
+
+static uint32_t memopt_i_quant_larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static inline void memopt_i_quant_ahead(const void *x) { /* the four cache lines that are 8 KiB further on */
+    __builtin_prefetch((const void *)((uintptr_t)x + 8192)); __builtin_prefetch((const void *)((uintptr_t)x + 8256));
+    __builtin_prefetch((const void *)((uintptr_t)x + 8320)); __builtin_prefetch((const void *)((uintptr_t)x + 8384));
+}
+/* ---- AVX-512 ---- */
+#if defined(__clang__) /* gcc -O2 keeps arrays of vectors in memory unless the loop over them is unrolled */
+#  define MEMOPT_I_QUANT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#  define MEMOPT_I_QUANT_UNROLL _Pragma("GCC unroll 16")
+#endif
+#define MEMOPT_I_AVX512_PART MEMOPT_I_AVX512 static inline __attribute__((always_inline))
+MEMOPT_I_AVX512_PART float memopt_i_absmax_avx512_as(const float *x, size_t n, int ahead) {
+    const __m512i sign = _mm512_set1_epi32((int)0x80000000); size_t i; uint32_t most;
+    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+    for (i = 0; i + 64 <= n; i += 64) {
+        if (ahead) memopt_i_quant_ahead(x + i);
+        a = _mm512_max_epu32(a, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i)));
+        b = _mm512_max_epu32(b, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i + 16)));
+        c = _mm512_max_epu32(c, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i + 32)));
+        d = _mm512_max_epu32(d, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i + 48)));
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 k = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xffff);
+        a = _mm512_max_epu32(a, _mm512_andnot_si512(sign, _mm512_maskz_loadu_epi32(k, x + i)));
+    }
+    most = _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d)));
+    if (MEMOPT_I_LIKELY(most < 0x7f800000)) return memopt_i_bits_float(most);
+    _mm256_zeroupper(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
+    return memopt_i_absmax_scalar(x, n);
+}
+MEMOPT_I_AVX512 static float memopt_i_absmax_avx512(const float *x, size_t n, int ahead) {
+    return ahead ? memopt_i_absmax_avx512_as(x, n, 1) : memopt_i_absmax_avx512_as(x, n, 0);
+}
+typedef struct memopt_i_lines512 { __m512i junctions[2]; __m512 slopes[2], offsets[2], lasts[2]; } memopt_i_lines512;
+MEMOPT_I_AVX512_PART memopt_i_lines512 memopt_i_lines_avx512(memopt_map map) {
+    const uint32_t *junctions = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
+    const float (*lines)[32] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_lines : memopt_i_signed_lines;
+    memopt_i_lines512 t; int i;
+    MEMOPT_I_QUANT_UNROLL
+    for (i = 0; i < 2; ++i) {
+        t.junctions[i] = _mm512_loadu_si512(junctions + 16 * i);
+        t.slopes[i] = _mm512_loadu_ps(lines[0] + 16 * i);
+        t.offsets[i] = _mm512_loadu_ps(lines[1] + 16 * i);
+        t.lasts[i] = _mm512_loadu_ps(lines[2] + 16 * i);
+    }
+    return t;
+}
+/* 16 codes, each as a float from 256 up: bits 15 to 22 are the code, below them is where in its interval y lies. */
+MEMOPT_I_AVX512_PART __m512 memopt_i_place_avx512(memopt_map map, const memopt_i_lines512 *t, __m512 y) {
+    const __m512i one = _mm512_set1_epi32(1); const __m512 tiny = _mm512_set1_ps(4.656612873077393e-10f); /* 2^-31 */
+    __m512i key, octave; __m512 slope, offset, last;
+    if (map == MEMOPT_MAP_UNSIGNED) y = _mm512_max_ps(y, tiny); /* NaN: the second */
+    else y = _mm512_max_ps(_mm512_range_ps(y, tiny, 3), _mm512_set1_ps(-0.9921875f));
+    if (map == MEMOPT_MAP_LINEAR) {
+        slope = _mm512_set1_ps(128);
+        offset = _mm512_setzero_ps();
+        last = _mm512_set1_ps(127.9f);
+    } else {
+        key = _mm512_castps_si512(y);
+        if (map == MEMOPT_MAP_SIGNED) key = _mm512_rol_epi32(key, 1);
+        octave = _mm512_srli_epi32(key, map == MEMOPT_MAP_SIGNED ? 24 : 23);
+        octave = _mm512_mask_add_epi32(octave, _mm512_cmpgt_epu32_mask(key, _mm512_permutex2var_epi32(t->junctions[0],
+                                       octave, t->junctions[1])), octave, one);
+        slope = _mm512_permutex2var_ps(t->slopes[0], octave, t->slopes[1]);
+        offset = _mm512_permutex2var_ps(t->offsets[0], octave, t->offsets[1]);
+        last = _mm512_permutex2var_ps(t->lasts[0], octave, t->lasts[1]);
+    }
+    if (map == MEMOPT_MAP_UNSIGNED) return _mm512_min_ps(_mm512_fmadd_ps(y, slope, offset), last);
+    offset = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(offset), _mm512_castps_si512(y),
+                                 _mm512_set1_epi32((int)0x80000000), 0x78)); /* offset ^ (y & sign) */
+    y = _mm512_range_ps(_mm512_fmadd_ps(y, slope, offset), last, 2);
+    return _mm512_add_ps(y, _mm512_set1_ps((float)(383.5 + MEMOPT_I_UNSURE)));
+}
+/* Bytes of 64 codes lie interleaved after the multishifts: in each 8 bytes two of each vector. */
+MEMOPT_I_AVX512_PART __m512i memopt_i_pack_avx512(const __m512 *v) {
+    const __m512i at = _mm512_set1_epi16(15 | 47 << 8);
+    const __m512i order = _mm512_set_epi16(31, 27, 23, 19, 15, 11, 7, 3, 30, 26, 22, 18, 14, 10, 6, 2,
+                                           29, 25, 21, 17, 13, 9, 5, 1, 28, 24, 20, 16, 12, 8, 4, 0);
+    __m512i b = _mm512_multishift_epi64_epi8(at, _mm512_castps_si512(v[0]));
+    b = _mm512_mask_multishift_epi64_epi8(b, 0x0c0c0c0c0c0c0c0c, at, _mm512_castps_si512(v[1]));
+    b = _mm512_mask_multishift_epi64_epi8(b, 0x3030303030303030, at, _mm512_castps_si512(v[2]));
+    b = _mm512_mask_multishift_epi64_epi8(b, 0xc0c0c0c0c0c0c0c0, at, _mm512_castps_si512(v[3]));
+    return _mm512_permutexvar_epi16(order, b);
+}
+
+MEMOPT_I_AVX512_PART void memopt_i_encode_avx512_as(memopt_map map, uint8_t *codes, const float *x, size_t n,
+                                                    float inverse) {
+    const memopt_i_lines512 t = memopt_i_lines_avx512(map); const __m512 scale = _mm512_set1_ps(inverse);
+    const __m512i fraction = _mm512_set1_epi32(0x7ff8); float rest[64]; uint8_t rest_codes[64]; size_t i;
+    for (i = 0; i < n; i += 64) {
+        const float *from = x + i; uint8_t *to = codes + i; __m512 v[4]; __mmask16 k0, k1, k2, k3;
+        if (MEMOPT_I_UNLIKELY(n - i < 64)) {
+            memset(rest, 0, sizeof rest);
+            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x); to = rest_codes;
+        }
+        v[0] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from), scale));
+        v[1] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 16), scale));
+        v[2] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 32), scale));
+        v[3] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 48), scale));
+        k0 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[0]), fraction);
+        k1 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[1]), fraction);
+        k2 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[2]), fraction);
+        k3 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[3]), fraction);
+        _mm512_storeu_si512(to, memopt_i_pack_avx512(v));
+        if (MEMOPT_I_UNLIKELY(!_kortestz_mask16_u8(_kor_mask16(k0, k1), _kor_mask16(k2, k3))))
+            memopt_i_encode_unsure(map, to, from, inverse,
+                                   (uint64_t)k0 | (uint64_t)k1 << 16 | (uint64_t)k2 << 32 | (uint64_t)k3 << 48);
+        if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
+    }
+}
+MEMOPT_I_AVX512 static void memopt_i_encode_avx512(memopt_map map, uint8_t *codes, const float *x, size_t n,
+                                                   float inverse) {
+    if (map == MEMOPT_MAP_SIGNED) memopt_i_encode_avx512_as(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    else if (map == MEMOPT_MAP_UNSIGNED) memopt_i_encode_avx512_as(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
+    else memopt_i_encode_avx512_as(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
+}
+typedef struct memopt_i_planes512 { __m512i at[16]; } memopt_i_planes512;
+MEMOPT_I_AVX512_PART memopt_i_planes512 memopt_i_planes_avx512(memopt_map map) {
+    memopt_i_planes512 t; int i;
+    if (map == MEMOPT_MAP_SIGNED) {
+        MEMOPT_I_QUANT_UNROLL
+        for (i = 0; i < 8; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_signed_planes[i / 2] + 64 * (i % 2));
+    } else {
+        MEMOPT_I_QUANT_UNROLL
+        for (i = 0; i < 16; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_unsigned_planes[i / 4] + 64 * (i % 4));
+    }
+    return t;
+}
+MEMOPT_I_AVX512_PART void memopt_i_signed_bytes_avx512(const memopt_i_planes512 *t, __m512i codes, __m512i *p) {
+    const __m512i positive = _mm512_adds_epu8(codes, _mm512_set1_epi8(1)); /* the highest bit: from code 127 up */
+    const __m512i index = _mm512_abs_epi8(_mm512_sub_epi8(codes, _mm512_set1_epi8(127)));
+    const __mmask64 high = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64)), one = _mm512_movepi8_mask(index);
+    int i;
+    MEMOPT_I_QUANT_UNROLL
+    for (i = 0; i < 4; ++i)
+        p[i] = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(index, t->at[2 * i]), high, index,
+                                            t->at[2 * i + 1]);
+    p[2] = _mm512_mask_mov_epi8(p[2], one, _mm512_set1_epi8((char)0x80)); /* index 128 found that of 0: all bits zero */
+    p[3] = _mm512_mask_mov_epi8(p[3], one, _mm512_set1_epi8(0x3f));
+    p[3] = _mm512_ternarylogic_epi32(p[3], positive, _mm512_set1_epi8((char)0x80), 0xf2); /* p | (~positive & 0x80) */
+}
+MEMOPT_I_AVX512_PART void memopt_i_unsigned_bytes_avx512(const memopt_i_planes512 *t, __m512i codes, __m512i *p) {
+    const __mmask64 high = _mm512_movepi8_mask(codes), odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
+    const __mmask64 q1 = _kandn_mask64(high, odd), q2 = _kandn_mask64(odd, high), q3 = _kand_mask64(high, odd);
+    int i;
+    MEMOPT_I_QUANT_UNROLL
+    for (i = 0; i < 4; ++i) {
+        p[i] = _mm512_permutexvar_epi8(codes, t->at[4 * i]);
+        p[i] = _mm512_mask_permutexvar_epi8(p[i], q1, codes, t->at[4 * i + 1]);
+        p[i] = _mm512_mask_permutexvar_epi8(p[i], q2, codes, t->at[4 * i + 2]);
+        p[i] = _mm512_mask_permutexvar_epi8(p[i], q3, codes, t->at[4 * i + 3]);
+    }
+}
+MEMOPT_I_AVX512_PART __m512 memopt_i_linear_avx512(__m128i codes, __m512 scale) {
+    const __m512i steps = _mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127));
+    return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(steps), _mm512_set1_ps(0.0078125f)), scale);
+}
+/* 64 levels times scale: a byte of each level at a time, looked up for 64 codes; then bytes to floats. The codes are
+   put in such an order first that the interleavings, which work within 16 bytes, come out in order. */
+MEMOPT_I_AVX512_PART void memopt_i_level64_avx512(memopt_map map, const memopt_i_planes512 *t, __m512i codes,
+                                                  __m512 scale, __m512 *v) {
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    __m512i p[4], q[4]; int i;
+    if (map == MEMOPT_MAP_LINEAR) {
+        v[0] = memopt_i_linear_avx512(_mm512_castsi512_si128(codes), scale);
+        v[1] = memopt_i_linear_avx512(_mm512_extracti32x4_epi32(codes, 1), scale);
+        v[2] = memopt_i_linear_avx512(_mm512_extracti32x4_epi32(codes, 2), scale);
+        v[3] = memopt_i_linear_avx512(_mm512_extracti32x4_epi32(codes, 3), scale);
+        return;
+    }
+    codes = _mm512_permutexvar_epi32(order, codes);
+    if (map == MEMOPT_MAP_SIGNED) memopt_i_signed_bytes_avx512(t, codes, p);
+    else memopt_i_unsigned_bytes_avx512(t, codes, p);
+    q[0] = _mm512_unpacklo_epi8(p[0], p[1]); q[1] = _mm512_unpackhi_epi8(p[0], p[1]);
+    q[2] = _mm512_unpacklo_epi8(p[2], p[3]); q[3] = _mm512_unpackhi_epi8(p[2], p[3]);
+    p[0] = _mm512_unpacklo_epi16(q[0], q[2]); p[1] = _mm512_unpackhi_epi16(q[0], q[2]);
+    p[2] = _mm512_unpacklo_epi16(q[1], q[3]); p[3] = _mm512_unpackhi_epi16(q[1], q[3]);
+    MEMOPT_I_QUANT_UNROLL
+    for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
+}
+/* Fewer than 64: what is whole may still be streamed. */
+MEMOPT_I_AVX512 static void memopt_i_store_some_avx512(float *x, const __m512 *v, size_t n, int stream) {
+    size_t i;
+    for (i = 0; i < n; i += 16)
+        if (n - i < 16) _mm512_mask_storeu_ps(x + i, (__mmask16)((1u << (n - i)) - 1), v[i / 16]);
+        else if (stream) _mm512_stream_ps(x + i, v[i / 16]);
+        else _mm512_storeu_ps(x + i, v[i / 16]);
+}
+MEMOPT_I_AVX512_PART void memopt_i_decode_avx512_as(memopt_map map, float *x, const uint8_t *codes, size_t n,
+                                                    float absmax, int stream) {
+    const memopt_i_planes512 t = memopt_i_planes_avx512(map); const __m512 scale = _mm512_set1_ps(absmax); __m512 v[4];
+    size_t i = 0, some = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0; /* up to a cache line */
+    for (;;) {
+        if (some) {
+            memopt_i_level64_avx512(map, &t, _mm512_maskz_loadu_epi8(((__mmask64)1 << some) - 1, codes + i), scale, v);
+            memopt_i_store_some_avx512(x + i, v, some, stream);
+            i += some;
+        }
+        for (; n - i >= 64; i += 64) {
+            memopt_i_level64_avx512(map, &t, _mm512_loadu_si512(codes + i), scale, v);
+            if (stream) {
+                _mm512_stream_ps(x + i, v[0]); _mm512_stream_ps(x + i + 16, v[1]);
+                _mm512_stream_ps(x + i + 32, v[2]); _mm512_stream_ps(x + i + 48, v[3]);
+            } else {
+                _mm512_storeu_ps(x + i, v[0]); _mm512_storeu_ps(x + i + 16, v[1]);
+                _mm512_storeu_ps(x + i + 32, v[2]); _mm512_storeu_ps(x + i + 48, v[3]);
+            }
+        }
+        if (i == n) return;
+        some = n - i;
+    }
+}
+MEMOPT_I_AVX512 static void memopt_i_decode_avx512(memopt_map map, float *x, const uint8_t *codes, size_t n,
+                                                   float absmax, int stream) {
+    if (map == MEMOPT_MAP_LINEAR) memopt_i_decode_avx512_as(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
+    else if (map == MEMOPT_MAP_SIGNED && stream) memopt_i_decode_avx512_as(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 1);
+    else if (map == MEMOPT_MAP_SIGNED) memopt_i_decode_avx512_as(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 0);
+    else if (stream) memopt_i_decode_avx512_as(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 1);
+    else memopt_i_decode_avx512_as(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 0);
+}
+/* ---- AVX2 ---- */
+#define MEMOPT_I_AVX2_PART MEMOPT_I_AVX2 static inline __attribute__((always_inline))
+MEMOPT_I_AVX2 static void memopt_i_quant_copy_avx2(uint8_t *to, const uint8_t *from, size_t n) {
+    const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n); size_t i;
+    memcpy(to, from, head);
+    for (i = head; i + 64 <= n; i += 64) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 32));
+        _mm256_stream_si256((__m256i *)(void *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 32), b);
+    }
+    memcpy(to + i, from + i, n - i);
+}
+MEMOPT_I_AVX2 static void memopt_i_quant_fence_avx2(void) { _mm_sfence(); }
+MEMOPT_I_AVX2 static void memopt_i_quant_clean_avx2(void) { _mm256_zeroupper(); }
+MEMOPT_I_AVX2 static float memopt_i_absmax_avx2(const float *x, size_t n, int ahead) {
+    const __m256i most = _mm256_set1_epi32(0x7fffffff); uint32_t lanes[8], all = 0; size_t i;
+    __m256i a = _mm256_setzero_si256(), b = a;
+    for (i = 0; i + 16 <= n; i += 16) {
+        if (ahead && i % 64 == 0) memopt_i_quant_ahead(x + i);
+        a = _mm256_max_epu32(a, _mm256_and_si256(most, _mm256_castps_si256(_mm256_loadu_ps(x + i))));
+        b = _mm256_max_epu32(b, _mm256_and_si256(most, _mm256_castps_si256(_mm256_loadu_ps(x + i + 8))));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)lanes, _mm256_max_epu32(a, b));
+    for (; i < n; ++i) lanes[i % 8] = memopt_i_quant_larger(lanes[i % 8], memopt_i_float_bits(x[i]) & 0x7fffffff);
+    for (i = 0; i < 8; ++i) all = memopt_i_quant_larger(all, lanes[i]);
+    if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
+    _mm256_zeroupper();
+    return memopt_i_absmax_scalar(x, n);
+}
+typedef struct memopt_i_lines256 { __m256i junctions, next, first; __m256 slopes, offsets, lasts; } memopt_i_lines256;
+MEMOPT_I_AVX2_PART memopt_i_lines256 memopt_i_lines_avx2(memopt_map map) {
+    const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_MAP_UNSIGNED];
+    const float (*lines)[8] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_pieces : memopt_i_signed_pieces;
+    memopt_i_lines256 t;
+    t.junctions = _mm256_loadu_si256((const __m256i *)(const void *)junctions);
+    t.next = _mm256_permutevar8x32_epi32(t.junctions, _mm256_set_epi32(0, 7, 6, 5, 4, 3, 2, 1));
+    t.first = _mm256_set1_epi32((int)junctions[7]);
+    t.slopes = _mm256_loadu_ps(lines[0]); t.offsets = _mm256_loadu_ps(lines[1]); t.lasts = _mm256_loadu_ps(lines[2]);
+    return t;
+}
+/* As memopt_i_place_avx512; the piece is found by halving, as eight of them fit a register. */
+MEMOPT_I_AVX2_PART __m256 memopt_i_place_avx2(memopt_map map, const memopt_i_lines256 *t, __m256 y) {
+    const __m256 tiny = _mm256_set1_ps(4.656612873077393e-10f), sign = _mm256_and_ps(y, _mm256_set1_ps(-0.0f));
+    __m256i key, piece; __m256 v, none = _mm256_setzero_ps();
+    if (map == MEMOPT_MAP_UNSIGNED) y = _mm256_min_ps(_mm256_max_ps(y, tiny), _mm256_set1_ps(1.5f));
+    else y = _mm256_min_ps(_mm256_max_ps(_mm256_xor_ps(y, sign), tiny),
+                           _mm256_blendv_ps(_mm256_set1_ps(1.5f), _mm256_set1_ps(0.9921875f), sign));
+    if (map == MEMOPT_MAP_LINEAR) v = _mm256_min_ps(_mm256_mul_ps(y, _mm256_set1_ps(128)), _mm256_set1_ps(127.9f));
+    else {
+        key = _mm256_castps_si256(y);
+        if (map == MEMOPT_MAP_SIGNED)
+            key = _mm256_or_si256(_mm256_add_epi32(key, key), _mm256_srli_epi32(_mm256_castps_si256(sign), 31));
+        piece = _mm256_and_si256(_mm256_set1_epi32(4),
+                    _mm256_cmpgt_epi32(key, _mm256_permute4x64_epi64(_mm256_shuffle_epi32(t->junctions, 0xff), 0)));
+        piece = _mm256_add_epi32(piece, _mm256_and_si256(_mm256_set1_epi32(2),
+                    _mm256_cmpgt_epi32(key, _mm256_permutevar8x32_epi32(t->next, piece))));
+        piece = _mm256_sub_epi32(piece, _mm256_cmpgt_epi32(key, _mm256_permutevar8x32_epi32(t->junctions, piece)));
+        v = _mm256_fmadd_ps(y, _mm256_permutevar8x32_ps(t->slopes, piece), _mm256_permutevar8x32_ps(t->offsets, piece));
+        v = _mm256_min_ps(v, _mm256_permutevar8x32_ps(t->lasts, piece));
+        none = _mm256_castsi256_ps(_mm256_cmpgt_epi32(key, t->first)); /* all bits: not below the first level */
+    }
+    if (map == MEMOPT_MAP_UNSIGNED) return _mm256_blendv_ps(_mm256_set1_ps(256.5f), v, none);
+    if (map == MEMOPT_MAP_SIGNED) v = _mm256_and_ps(v, none);
+    return _mm256_add_ps(_mm256_xor_ps(v, sign), _mm256_set1_ps((float)(383.5 + MEMOPT_I_UNSURE)));
+}
+MEMOPT_I_AVX2_PART __m256i memopt_i_pack_avx2(__m256 a, __m256 b, __m256 c, __m256 d) {
+    const __m256i low = _mm256_set1_epi32(255);
+    const __m256i ab = _mm256_packus_epi32(_mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(a), 15)),
+                                           _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(b), 15)));
+    const __m256i cd = _mm256_packus_epi32(_mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(c), 15)),
+                                           _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(d), 15)));
+    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+}
+MEMOPT_I_AVX2_PART unsigned memopt_i_near_avx2(__m256 v) { /* a bit for each that is too near a boundary */
+    const __m256i fraction = _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7ff8));
+    return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(fraction, _mm256_setzero_si256())));
+}
+MEMOPT_I_AVX2_PART void memopt_i_encode_avx2_as(memopt_map map, uint8_t *codes, const float *x, size_t n,
+                                                float inverse) {
+    const memopt_i_lines256 t = memopt_i_lines_avx2(map); const __m256 scale = _mm256_set1_ps(inverse);
+    float rest[32]; uint8_t rest_codes[32]; size_t i; uint32_t unsure;
+    for (i = 0; i < n; i += 32) {
+        const float *from = x + i; uint8_t *to = codes + i; __m256 a, b, c, d;
+        if (MEMOPT_I_UNLIKELY(n - i < 32)) {
+            memset(rest, 0, sizeof rest);
+            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x); to = rest_codes;
+        }
+        a = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from), scale));
+        b = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 8), scale));
+        c = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 16), scale));
+        d = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 24), scale));
+        _mm256_storeu_si256((__m256i *)(void *)to, memopt_i_pack_avx2(a, b, c, d));
+        unsure = memopt_i_near_avx2(a) | memopt_i_near_avx2(b) << 8 | memopt_i_near_avx2(c) << 16
+               | memopt_i_near_avx2(d) << 24;
+        if (MEMOPT_I_UNLIKELY(unsure)) memopt_i_encode_unsure(map, to, from, inverse, unsure);
+        if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
+    }
+}
+MEMOPT_I_AVX2 static void memopt_i_encode_avx2(memopt_map map, uint8_t *codes, const float *x, size_t n,
+                                               float inverse) {
+    if (map == MEMOPT_MAP_SIGNED) memopt_i_encode_avx2_as(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    else if (map == MEMOPT_MAP_UNSIGNED) memopt_i_encode_avx2_as(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
+    else memopt_i_encode_avx2_as(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
+}
+MEMOPT_I_AVX2_PART __m256 memopt_i_level_avx2(memopt_map map, const uint8_t *codes) {
+    const int *signed_levels = (const int *)(const void *)memopt_i_signed_levels;
+    const int *unsigned_levels = (const int *)(const void *)memopt_i_unsigned_levels;
+    const __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
+    const __m256i steps = _mm256_sub_epi32(code, _mm256_set1_epi32(127));
+    const __m256i sign = _mm256_and_si256(steps, _mm256_set1_epi32((int)0x80000000));
+    if (map == MEMOPT_MAP_LINEAR) return _mm256_mul_ps(_mm256_cvtepi32_ps(steps), _mm256_set1_ps(0.0078125f));
+    if (map == MEMOPT_MAP_UNSIGNED) return _mm256_castsi256_ps(_mm256_i32gather_epi32(unsigned_levels, code, 4));
+    return _mm256_castsi256_ps(_mm256_or_si256(sign,
+                                               _mm256_i32gather_epi32(signed_levels, _mm256_abs_epi32(steps), 4)));
+}
+MEMOPT_I_AVX2_PART void memopt_i_decode_avx2_as(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                                                int stream) {
+    const __m256 scale = _mm256_set1_ps(absmax);
+    size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
+    if (i) memopt_i_decode_scalar(map, x, codes, i, absmax);
+    for (; n - i >= 8; i += 8) {
+        const __m256 v = _mm256_mul_ps(memopt_i_level_avx2(map, codes + i), scale);
+        if (stream) _mm256_stream_ps(x + i, v);
+        else _mm256_storeu_ps(x + i, v);
+    }
+    if (i < n) memopt_i_decode_scalar(map, x + i, codes + i, n - i, absmax);
+    _mm256_zeroupper(); /* gcc 12 leaves it out before a call at the end */
+}
+MEMOPT_I_AVX2 static void memopt_i_decode_avx2(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                                               int stream) {
+    if (map == MEMOPT_MAP_SIGNED) memopt_i_decode_avx2_as(MEMOPT_MAP_SIGNED, x, codes, n, absmax, stream);
+    else if (map == MEMOPT_MAP_UNSIGNED) memopt_i_decode_avx2_as(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, stream);
+    else memopt_i_decode_avx2_as(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
+}
+#endif
+#define MEMOPT_I_QUANT_MOST 4096 /* elements of a block */
+static float memopt_i_absmax_at(int level, const float *x, size_t n) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) return memopt_i_absmax_avx512(x, n, 0);
+    if (level >= MEMOPT_SIMD_AVX2) return memopt_i_absmax_avx2(x, n, 0);
+#endif
+    (void)level;
+    return memopt_i_absmax_scalar(x, n);
+}
+static void memopt_i_encode_at(int level, memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_encode_avx512(map, codes, x, n, inverse); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_encode_avx2(map, codes, x, n, inverse); return; }
+#endif
+    (void)level;
+    memopt_i_encode_scalar(map, codes, x, n, inverse);
+}
+static void memopt_i_decode_at(int level, memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_decode_avx512(map, x, codes, n, absmax, 0); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_decode_avx2(map, x, codes, n, absmax, 0); return; }
+#endif
+    (void)level;
+    memopt_i_decode_scalar(map, x, codes, n, absmax);
+}
+/* For long arrays: the next lines are asked for in advance, and what is written goes past the cache. */
+static float memopt_i_absmax_ahead(int level, const float *x, size_t n) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) return memopt_i_absmax_avx512(x, n, 1);
+    if (level >= MEMOPT_SIMD_AVX2) return memopt_i_absmax_avx2(x, n, 1);
+#endif
+    return memopt_i_absmax_at(level, x, n);
+}
+static void memopt_i_decode_stream(int level, memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_decode_avx512(map, x, codes, n, absmax, 1); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_decode_avx2(map, x, codes, n, absmax, 1); return; }
+#endif
+    memopt_i_decode_at(level, map, x, codes, n, absmax);
+}
+static void memopt_i_quant_copy(int level, uint8_t *to, const uint8_t *from, size_t n) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_quant_copy_avx2(to, from, n); return; }
+#endif
+    (void)level;
+    memcpy(to, from, n);
+}
+static void memopt_i_quant_fence(int level) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX2) memopt_i_quant_fence_avx2();
+#endif
+    (void)level;
+}
+/* A block of bf16 as floats, and back; n elements. gcc 12 leaves the upper halves of the registers dirty where a vector
+   function ends in a call of a plain one, and whoever comes next pays 160 ns: hence the cleaning. */
+static void memopt_i_quant_clean(int level) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX2) memopt_i_quant_clean_avx2();
+#endif
+    (void)level;
+}
+static void memopt_i_quant_widen(int level, float *wide, const uint16_t *from, size_t n, int stream) {
+#if defined(MEMOPT_I_X86)
+    size_t i;
+    for (i = 0; stream && i < n; i += 128) memopt_i_quant_ahead(from + i);
+#endif
+    (void)stream;
+    memopt_i_f32_from_bf16_at(level, wide, from, n);
+    memopt_i_quant_clean(level);
+}
+static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, size_t n, int stream) {
+    uint16_t narrow[MEMOPT_I_QUANT_MOST];
+    memopt_i_bf16_from_f32_at(level, stream ? narrow : to, wide, n);
+    memopt_i_quant_clean(level);
+    if (stream) memopt_i_quant_copy(level, (uint8_t *)to, (const uint8_t *)narrow, n * sizeof *to);
+}
+/* Arrays, in chunks of whole blocks. */
+#define MEMOPT_I_QUANT_BLOCK 256
+#define MEMOPT_I_QUANT_STREAM ((size_t)8 << 20) /* elements: then floats and codes no longer fit the caches of a core */
+#define MEMOPT_I_QUANT_CHUNK ((size_t)1 << 16)
+typedef struct memopt_i_quant {
+    memopt_map map;
+    int level, stream;
+    size_t n, block, chunk; /* elements; chunk: a multiple of block */
+    const float *from_f32, *from_absmax; const uint16_t *from_bf16; const uint8_t *from_codes;
+    float *to_f32, *to_absmax; uint16_t *to_bf16; uint8_t *to_codes;
+} memopt_i_quant;
+static float memopt_i_quant_absmax(const memopt_i_quant *q, const float *x, size_t n) {
+    return q->stream ? memopt_i_absmax_ahead(q->level, x, n) : memopt_i_absmax_at(q->level, x, n);
+}
+/* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. The next block's
+   absmax is asked for before this block is encoded: neither waits for the other, and memory is read meanwhile. */
+static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_quant *q = (const memopt_i_quant *)task;
+    float wide[MEMOPT_I_QUANT_MOST], next = 0; uint8_t codes[MEMOPT_I_QUANT_MOST];
+    size_t i = chunk * q->chunk, first = i; const size_t end = memopt_i_min(i + q->chunk, q->n);
+    float *absmax = q->to_absmax + i / q->block;
+    (void)worker;
+    if (q->from_f32) next = memopt_i_quant_absmax(q, q->from_f32 + i, memopt_i_min(q->block, end - i));
+    while (i < end) {
+        const size_t n = memopt_i_min(q->block, end - i); const float *x = q->from_f32 ? q->from_f32 + i : wide;
+        uint8_t *to = q->stream ? codes + (i - first) : q->to_codes + i;
+        *absmax = next;
+        if (!q->from_f32) {
+            memopt_i_quant_widen(q->level, wide, q->from_bf16 + i, n, q->stream);
+            *absmax = memopt_i_absmax_at(q->level, x, n);
+        } else if (i + n < end) next = memopt_i_quant_absmax(q, x + n, memopt_i_min(q->block, end - i - n));
+        memopt_i_encode_at(q->level, q->map, to, x, n, memopt_i_inverse(*absmax++));
+        i += n;
+        if (q->stream && (i == end || i - first + q->block > sizeof codes)) {
+            memopt_i_quant_copy(q->level, q->to_codes + first, codes, i - first);
+            first = i;
+        }
+    }
+    if (q->stream) memopt_i_quant_fence(q->level);
+    memopt_i_wide_end(q->level);
+}
+static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_quant *q = (const memopt_i_quant *)task; float wide[MEMOPT_I_QUANT_MOST];
+    size_t i = chunk * q->chunk; const size_t end = memopt_i_min(i + q->chunk, q->n);
+    (void)worker;
+    for (; i < end; i += q->block) {
+        const size_t n = memopt_i_min(q->block, end - i); float *x = q->to_f32 ? q->to_f32 + i : wide;
+        const float absmax = q->from_absmax[i / q->block];
+        if (q->stream && q->to_f32) memopt_i_decode_stream(q->level, q->map, x, q->from_codes + i, n, absmax);
+        else memopt_i_decode_at(q->level, q->map, x, q->from_codes + i, n, absmax);
+        if (!q->to_f32) memopt_i_quant_narrow(q->level, q->to_bf16 + i, wide, n, q->stream);
+    }
+    if (q->stream) memopt_i_quant_fence(q->level);
+    memopt_i_wide_end(q->level);
+}
+static int memopt_i_quant_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    const uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
+    return first < second ? second - first >= a_bytes : first - second >= b_bytes;
+}
+/* Everything that can be wrong; the arrays are told by their starts, floats are `width` bytes an element. */
+static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats, size_t width, const void *codes,
+                                          const void *absmax, const memopt_threads *threads) {
+    size_t bytes, blocks;
+    if (!q->block) q->block = MEMOPT_I_QUANT_BLOCK;
+    if (q->map != MEMOPT_MAP_SIGNED && q->map != MEMOPT_MAP_UNSIGNED && q->map != MEMOPT_MAP_LINEAR)
+        return MEMOPT_ERR_ARGUMENT;
+    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
+    if (q->block % 32 || q->block > MEMOPT_I_QUANT_MOST) return MEMOPT_ERR_ARGUMENT;
+    q->chunk = MEMOPT_I_QUANT_CHUNK / q->block * q->block;
+    q->level = memopt_i_simd_level(threads);
+    q->stream = q->n >= MEMOPT_I_QUANT_STREAM;
+    if (!q->n) return MEMOPT_OK;
+    if (!floats || !codes || !absmax) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(q->n, width, &bytes) || bytes > (size_t)PTRDIFF_MAX) return MEMOPT_ERR_OVERFLOW;
+    blocks = memopt_quantize_blocks(q->n, q->block) * sizeof(float);
+    if (!memopt_i_quant_apart(floats, bytes, codes, q->n) || !memopt_i_quant_apart(floats, bytes, absmax, blocks) ||
+        !memopt_i_quant_apart(codes, q->n, absmax, blocks)) return MEMOPT_ERR_ARGUMENT;
+    return MEMOPT_OK;
+}
+static memopt_i_quant memopt_i_quant_task(size_t n, memopt_map map, size_t block) {
+    memopt_i_quant q;
+    memset(&q, 0, sizeof q);
+    q.n = n; q.map = map; q.block = block;
+    return q;
+}
+static void memopt_i_quant_run(memopt_i_quant *q, memopt_task_fn *fn, const memopt_threads *threads) {
+    if (q->n) memopt_i_run(threads, (q->n - 1) / q->chunk + 1, fn, q);
+}
+MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]) {
+    unsigned code;
+    if (!levels || (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR))
+        return MEMOPT_ERR_ARGUMENT;
+    for (code = 0; code < 256; ++code) levels[code] = memopt_i_map_level(map, code);
+    return MEMOPT_OK;
+}
+MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block) {
+    if (!block) block = MEMOPT_I_QUANT_BLOCK;
+    return n && block % 32 == 0 && block <= MEMOPT_I_QUANT_MOST ? (n - 1) / block + 1 : 0;
+}
+MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
+                                             size_t block, const memopt_threads *threads) {
+    memopt_i_quant q = memopt_i_quant_task(n, map, block);
+    const memopt_status s = memopt_i_quant_check(&q, src, sizeof *src, codes, absmax, threads);
+    if (s) return s;
+    q.to_codes = codes; q.to_absmax = absmax; q.from_f32 = src;
+    memopt_i_quant_run(&q, memopt_i_quantize_chunk, threads);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
+                                              memopt_map map, size_t block, const memopt_threads *threads) {
+    memopt_i_quant q = memopt_i_quant_task(n, map, block);
+    const memopt_status s = memopt_i_quant_check(&q, src, sizeof *src, codes, absmax, threads);
+    if (s) return s;
+    q.to_codes = codes; q.to_absmax = absmax; q.from_bf16 = src;
+    memopt_i_quant_run(&q, memopt_i_quantize_chunk, threads);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes, const float *absmax, size_t n,
+                                               memopt_map map, size_t block, const memopt_threads *threads) {
+    memopt_i_quant q = memopt_i_quant_task(n, map, block);
+    const memopt_status s = memopt_i_quant_check(&q, dst, sizeof *dst, codes, absmax, threads);
+    if (s) return s;
+    q.to_f32 = dst; q.from_codes = codes; q.from_absmax = absmax;
+    memopt_i_quant_run(&q, memopt_i_dequantize_chunk, threads);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
+                                                memopt_map map, size_t block, const memopt_threads *threads) {
+    memopt_i_quant q = memopt_i_quant_task(n, map, block);
+    const memopt_status s = memopt_i_quant_check(&q, dst, sizeof *dst, codes, absmax, threads);
+    if (s) return s;
+    q.to_bf16 = dst; q.from_codes = codes; q.from_absmax = absmax;
+    memopt_i_quant_run(&q, memopt_i_dequantize_chunk, threads);
+    return MEMOPT_OK;
+}
+/* @section taper : simd
+   The 8-bit codes of optimizer states.
+   Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
+              search, which costs more than the whole of Adam. Worse, it rounds to the nearest where its levels lie far
+              apart: a moment that only decays, 10 % a step, is rounded back up to its level and never gets smaller. A
+              row of an embedding that was touched once then drifts on for ever, 40 times as far as it should.
+   Idea       Levels are binary: in the octave [2^-(k+1), 2^-k) there are 2^width[k] of them, evenly spaced, many near 1
+              and few near 0. The sum x + C of two floats then *is* the rounding, when C is chosen for the octave of x
+              so that its last place is the spacing; and C's own low bits are chosen so that the code stands in the low
+              byte of the sum. C comes from a table of 32 floats by the exponent of x. Where only one level is left to
+              an octave (below 2^-15, for the signed codes), C is so large that every x of the octave gets that level:
+              rounding down. So what decays goes on decaying.
+   Codes      Signed: the low bit is the sign, above it 7 bits of magnitude; magnitude 0 is zero, 127 is 1.0.
+              Unsigned: 0 is 2^-25, 255 is 1.0; there is no zero, because a second moment that is lost makes the next
+              step explode. Where a block is all zero its scale is 0, and so is everything in it.
+   Error      Of the update against 32-bit Adam, 600 steps of normal gradients, one entry of a block 1, 100, 10^4 times
+              as large as the others: 0.03, 0.11, 0.24 (decades: 0.03, 0.10, 0.27). tests/test_taper.c computes it.
+   Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
+   Cost       About 8 instructions for 16 codes either way with AVX-512: 128 codes are looked up by one byte permutation. */
+#define MEMOPT_I_TAPER_TINY   4.656612873077392578125e-10f /* 2^-31: the smallest magnitude the table of octaves knows */
+#define MEMOPT_I_TAPER_LIFT   1.490116119384765625e-8f     /* 2^-26: lifts zero into the octave below the lowest level */
+typedef struct memopt_i_taper {
+    float   grid[32];            /* C for the exponents 96 to 127, indexed by the exponent's low 5 bits */
+    float   value[256];          /* the level of each code */
+    uint8_t high[256], low[256]; /* the same as bfloat16 in two planes; signed: 128 magnitudes */
+    int     is_signed;
+} memopt_i_taper;
+
+/* first: the code of the lowest level. Levels are numbered upward from it; the one after the last octave is 1.0. */
+static void memopt_i_taper_fill(memopt_i_taper *t, const uint8_t *width, int octaves, int nearest_octaves, uint32_t first) {
+    uint32_t code = first; int k;
+    for (k = 0; k < 32; ++k) t->grid[k] = memopt_i_bits_float((uint32_t)(k + 96 + 25) << 23); /* all of it gets code 0 */
+    for (k = octaves - 1; k >= 0; --k) {
+        const uint32_t exponent = (uint32_t)(126 - k), w = width[k], count = 1u << w; uint32_t j;
+        t->grid[exponent & 31] = k < nearest_octaves
+            ? memopt_i_bits_float((exponent - w + 23) << 23 | ((code - count) & 255))
+            : memopt_i_bits_float((exponent + 25) << 23 | code);
+        for (j = 0; j < count; ++j, ++code) {
+            const uint32_t bits = exponent << 7 | j << (7 - w); /* as bfloat16 */
+            t->high[code] = (uint8_t)(bits >> 8);
+            t->low[code] = (uint8_t)(bits & 255);
+        }
+    }
+    t->grid[31] = memopt_i_bits_float((127u + 23) << 23 | ((code - 1) & 255));
+    t->high[code] = 0x3f; t->low[code] = 0x80;
+}
+static void memopt_i_taper_init(memopt_i_taper *t, int is_signed) {
+    static const uint8_t of_signed[19] = { 5, 4, 4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 0 };
+    static const uint8_t of_unsigned[25] = { 6, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0 };
+    int i;
+    memset(t, 0, sizeof *t);
+    t->is_signed = is_signed;
+    if (is_signed) memopt_i_taper_fill(t, of_signed, 19, 15, 1);
+    else memopt_i_taper_fill(t, of_unsigned, 25, 25, 0);
+    for (i = 0; i < 256; ++i) {
+        const int k = is_signed ? i >> 1 : i;
+        const uint32_t sign = is_signed ? (uint32_t)(i & 1) << 31 : 0;
+        t->value[i] = memopt_i_bits_float((uint32_t)t->high[k] << 24 | (uint32_t)t->low[k] << 16 | sign);
+    }
+}
+/* What values are multiplied with before they are encoded. A scale so small that its inverse is infinite gets the
+   largest float there is: its codes come out smaller than they should, and nothing overflows. */
+static float memopt_i_taper_inverse(float absmax) {
+    const float inverse = memopt_i_round(1.0f / absmax);
+    if (!memopt_i_float_bits(absmax)) return 0;
+    return memopt_i_bits_float((uint32_t)memopt_i_min(memopt_i_float_bits(inverse), 0x7f7fffffu));
+}
+static void memopt_i_taper_decode_v1(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
+}
+/* The definition. memopt_i_round: the product must not be kept wider than a float. */
+static void memopt_i_taper_encode_v1(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const uint32_t sign = memopt_i_float_bits(x[i]) >> 31;
+        float y = t->is_signed ? memopt_i_round(fabsf(x[i]) * inverse) : fmaf(x[i], inverse, MEMOPT_I_TAPER_LIFT);
+        if (t->is_signed && memopt_i_float_bits(y) < 96u << 23) y = MEMOPT_I_TAPER_TINY;
+        y = memopt_i_round(y + t->grid[(memopt_i_float_bits(y) >> 23) & 31]);
+        codes[i] = (uint8_t)(t->is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
+    }
+}
+#if defined(MEMOPT_I_X86)
+/* 64 codes to levels: the planes are looked up, put together as bfloat16 and shifted up to floats. Unpacking works
+   within 128 bits, so the codes are first ordered by fours in the way that unpacking undoes. */
+MEMOPT_I_AVX512 static void memopt_i_taper_widen_v16(float *levels, __m512i high, __m512i low) {
+    const __m512i zero = _mm512_setzero_si512(), a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
+    _mm512_storeu_si512(levels,      _mm512_unpacklo_epi16(zero, a));
+    _mm512_storeu_si512(levels + 16, _mm512_unpackhi_epi16(zero, a));
+    _mm512_storeu_si512(levels + 32, _mm512_unpacklo_epi16(zero, b));
+    _mm512_storeu_si512(levels + 48, _mm512_unpackhi_epi16(zero, b));
+}
+MEMOPT_I_AVX512 static __m512i memopt_i_taper_ordered_v16(const uint8_t *codes) {
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+                                    _mm512_loadu_si512(codes));
+}
+MEMOPT_I_AVX512 static void memopt_i_taper_decode_v16(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+    const __m512i h0 = _mm512_loadu_si512(t->high), h1 = _mm512_loadu_si512(t->high + 64);
+    const __m512i l0 = _mm512_loadu_si512(t->low), l1 = _mm512_loadu_si512(t->low + 64);
+    size_t i = 0;
+    if (t->is_signed) {
+        for (; i + 64 <= n; i += 64) { /* the permutation ignores bit 7, where the shift puts a neighbour's sign */
+            const __m512i k = memopt_i_taper_ordered_v16(codes + i), magnitude = _mm512_srli_epi16(k, 1);
+            const __m512i high = _mm512_permutex2var_epi8(h0, magnitude, h1), sign = _mm512_slli_epi16(k, 7);
+            memopt_i_taper_widen_v16(levels + i,
+                _mm512_ternarylogic_epi32(high, sign, _mm512_set1_epi8((char)0x80), 0xf8), /* high | (sign & 0x80) */
+                _mm512_permutex2var_epi8(l0, magnitude, l1));
+        }
+    } else {
+        const __m512i h2 = _mm512_loadu_si512(t->high + 128), h3 = _mm512_loadu_si512(t->high + 192);
+        const __m512i l2 = _mm512_loadu_si512(t->low + 128), l3 = _mm512_loadu_si512(t->low + 192);
+        for (; i + 64 <= n; i += 64) {
+            const __m512i k = memopt_i_taper_ordered_v16(codes + i);
+            const __mmask64 upper = _mm512_movepi8_mask(k);
+            memopt_i_taper_widen_v16(levels + i,
+                _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(h0, k, h1), _mm512_permutex2var_epi8(h2, k, h3)),
+                _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1), _mm512_permutex2var_epi8(l2, k, l3)));
+        }
+    }
+    if (i < n) memopt_i_taper_decode_v1(t, levels + i, codes + i, n - i);
+}
+/* The low bytes of 4 x 16 words to 64 bytes in order: shifted together, then one permutation. */
+MEMOPT_I_AVX512 static void memopt_i_taper_pack_v16(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
+    const __m512i order = _mm512_setr_epi32(0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
+        0x0d090501, 0x1d191511, 0x2d292521, 0x3d393531, 0x0e0a0602, 0x1e1a1612, 0x2e2a2622, 0x3e3a3632,
+        0x0f0b0703, 0x1f1b1713, 0x2f2b2723, 0x3f3b3733);
+    __m512i all = _mm512_shrdi_epi32(_mm512_slli_epi32(a, 24), b, 8);
+    all = _mm512_shrdi_epi32(_mm512_shrdi_epi32(all, c, 8), d, 8);
+    _mm512_storeu_si512(codes, _mm512_permutexvar_epi8(order, all));
+}
+MEMOPT_I_AVX512 static __m512i memopt_i_taper_sum_v16(__m512 g0, __m512 g1, __m512 y) {
+    const __m512i octave = _mm512_srli_epi32(_mm512_castps_si512(y), 23); /* the permutation takes its low 5 bits */
+    return _mm512_castps_si512(_mm512_add_ps(y, _mm512_permutex2var_ps(g0, octave, g1)));
+}
+MEMOPT_I_AVX512 static __m512i memopt_i_taper_signed_v16(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
+    const __m512 tiny = _mm512_set1_ps(MEMOPT_I_TAPER_TINY);
+    const __m512 y = _mm512_range_ps(_mm512_mul_ps(x, scale), tiny, 11); /* the larger magnitude, as positive */
+    return _mm512_shldi_epi32(memopt_i_taper_sum_v16(g0, g1, y), _mm512_castps_si512(x), 1); /* the sign goes below */
+}
+MEMOPT_I_AVX512 static __m512i memopt_i_taper_unsigned_v16(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
+    return memopt_i_taper_sum_v16(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_TAPER_LIFT)));
+}
+MEMOPT_I_AVX512 static void memopt_i_taper_encode_v16(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+                                                      float inverse) {
+    const __m512 g0 = _mm512_loadu_ps(t->grid), g1 = _mm512_loadu_ps(t->grid + 16), scale = _mm512_set1_ps(inverse);
+    size_t i = 0;
+    if (t->is_signed)
+        for (; i + 64 <= n; i += 64)
+            memopt_i_taper_pack_v16(codes + i,
+                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i), scale),
+                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
+                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
+                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
+    else
+        for (; i + 64 <= n; i += 64)
+            memopt_i_taper_pack_v16(codes + i,
+                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i), scale),
+                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
+                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
+                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
+    if (i < n) memopt_i_taper_encode_v1(t, codes + i, x + i, n - i, inverse);
+}
+MEMOPT_I_AVX2 static void memopt_i_taper_decode_v8(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+    size_t i = 0; uint64_t eight;
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&eight, codes + i, 8);
+        _mm256_storeu_ps(levels + i, _mm256_i32gather_ps(t->value,
+            _mm256_cvtepu8_epi32(_mm_set_epi64x(0, (long long)eight)), 4));
+    }
+    memopt_i_taper_decode_v1(t, levels + i, codes + i, n - i);
+}
+/* The table of 32 in four registers: each is looked up by 3 bits, the other 2 choose among them. */
+MEMOPT_I_AVX2 static __m256 memopt_i_taper_grid_v8(const float *grid, __m256i octave) {
+    const __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 28)); /* a blend looks at the sign */
+    const __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 27));
+    const __m256 a = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid), octave);
+    const __m256 b = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 8), octave);
+    const __m256 c = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 16), octave);
+    const __m256 d = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 24), octave);
+    return _mm256_blendv_ps(_mm256_blendv_ps(a, b, bit3), _mm256_blendv_ps(c, d, bit3), bit4);
+}
+MEMOPT_I_AVX2 static __m256i memopt_i_taper_codes_v8(const memopt_i_taper *t, const float *x, __m256 scale) {
+    const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)), v = _mm256_loadu_ps(x);
+    const __m256 y = t->is_signed
+        ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(v, scale), positive), _mm256_set1_ps(MEMOPT_I_TAPER_TINY))
+        : _mm256_fmadd_ps(v, scale, _mm256_set1_ps(MEMOPT_I_TAPER_LIFT));
+    const __m256i octave = _mm256_srli_epi32(_mm256_castps_si256(y), 23);
+    __m256i k = _mm256_castps_si256(_mm256_add_ps(y, memopt_i_taper_grid_v8(t->grid, octave)));
+    if (t->is_signed) k = _mm256_or_si256(_mm256_slli_epi32(k, 1), _mm256_srli_epi32(_mm256_castps_si256(v), 31));
+    return _mm256_and_si256(k, _mm256_set1_epi32(255));
+}
+MEMOPT_I_AVX2 static void memopt_i_taper_encode_v8(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+                                                   float inverse) {
+    const __m256 scale = _mm256_set1_ps(inverse); size_t i = 0;
+    for (; i + 32 <= n; i += 32) { /* packing works within 128 bits: the fours are put in order at the end */
+        const __m256i a = memopt_i_taper_codes_v8(t, x + i, scale), b = memopt_i_taper_codes_v8(t, x + i + 8, scale);
+        const __m256i c = memopt_i_taper_codes_v8(t, x + i + 16, scale), d = memopt_i_taper_codes_v8(t, x + i + 24, scale);
+        const __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
+        const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        _mm256_storeu_si256((__m256i *)(void *)(codes + i), _mm256_permutevar8x32_epi32(all, order));
+    }
+    memopt_i_taper_encode_v1(t, codes + i, x + i, n - i, inverse);
+}
+#endif
+static void memopt_i_taper_decode_at(int level, const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_taper_decode_v16(t, levels, codes, n); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_taper_decode_v8(t, levels, codes, n); return; }
+#endif
+    (void)level;
+    memopt_i_taper_decode_v1(t, levels, codes, n);
+}
+static void memopt_i_taper_encode_at(int level, const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_taper_encode_v16(t, codes, x, n, inverse); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_taper_encode_v8(t, codes, x, n, inverse); return; }
+#endif
+    (void)level;
+    memopt_i_taper_encode_v1(t, codes, x, n, inverse);
+}
+/* @section lanes : simd
+   The arithmetic of one optimizer step, for a group of elements.
+   Problem    Seven kinds, four instruction sets, and one result to the bit.
+   Idea       Each formula is written once, in terms of a lane type V: a float, 4, 8 or 16 of them. The macro
+              MEMOPT_I_LANES makes the functions of an instruction set out of it; the one for a single float is the
+              definition, and also the tail of the others.
+   Rule       All of it is float. Products go into sums through fma only, so that no compiler can fuse differently.
+              Divisions and roots are IEEE's. Constants are worked out in double and rounded once (memopt_i_rule).
+   Formulas   x is the gradient times the factor, whose place is in g1 and g2; with coupled decay x = f g + wd w.
+              moments    m = b1 m + g1 x;  v = b2 v + g2 x x. Where the root of v is kept (8-bit): t = sqrt(b2) scale v,
+                         s = sqrt(t t + g2 x x). Codes are decoded without their scale, which is part of b1 and sqrt(b2).
+              update     w = decay w - step m / (s ic2 + eps)                      Adam; `adam` is both
+              direction  u = wd w + ic1 m / (s ic2 + eps)                          LAMB
+              sgd        x = f g + wd w;  m = b1 m + g1 x;  u = m, or b1 m + x     SGD, LARS
+              lion       u = sign(b1 m + g1 x);  m = b2 m + g2 x
+              axpy       w = decay w - step u */
+typedef struct memopt_i_rule {
+    float b1, g1, b2, g2, factor, pull, decay, step, ic1, ic2, eps;
+    float limit, weight_limit; /* of magnitudes that are stepped; weights count where they enter the moments, else 0 */
+    int   coupled, late, nesterov; /* late: weights decay after the update, as bitsandbytes does it */
+} memopt_i_rule;
+typedef struct memopt_i_group { /* up to a few hundred elements; u, m, v and w may each be NULL where a kind has none */
+    float       *w;
+    const float *g;
+    const float *old_m, *old_v;    /* as they were: m and v themselves, except where a step is only measured */
+    float       *m, *v, *u;
+    float        scale_m, scale_v; /* of the codes in m and v; 1 where they are floats */
+    int          root;             /* v holds its root */
+    int          in_memory;        /* g, w, m and v lie in memory: fetch ahead */
+    size_t       count;
+} memopt_i_group;
+typedef void memopt_i_lane_fn(const memopt_i_rule *rule, const memopt_i_group *group);
+
+/* One float. */
+#define MEMOPT_I_V1(name) memopt_i_v1_##name
+enum { memopt_i_v1_width = 1 };
+typedef float memopt_i_v1_t;
+static float memopt_i_v1_load(const float *p) { return *p; }
+static void  memopt_i_v1_store(float *p, float x) { *p = x; }
+static float memopt_i_v1_set(float x) { return x; }
+static float memopt_i_v1_mul(float a, float b) { return memopt_i_round(a * b); }
+static float memopt_i_v1_div(float a, float b) { return memopt_i_round(a / b); }
+static float memopt_i_v1_sqrt(float a) { return memopt_i_round(sqrtf(a)); }
+static float memopt_i_v1_fma(float a, float b, float c) { return fmaf(a, b, c); }
+static float memopt_i_v1_sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
+/* The larger of a and |b| by their bits, in which NaN is above all; then whether all lanes are below a limit. */
+static float memopt_i_v1_worse(float a, float b) {
+    const uint32_t x = memopt_i_float_bits(a), y = memopt_i_float_bits(b) & 0x7fffffffu;
+    return memopt_i_bits_float(x > y ? x : y);
+}
+static int memopt_i_v1_below(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
+#if defined(MEMOPT_I_X86)
+#define MEMOPT_I_V8(name) memopt_i_v8_##name
+enum { memopt_i_v8_width = 8 };
+typedef __m256 memopt_i_v8_t;
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_load(const float *p) { return _mm256_loadu_ps(p); }
+MEMOPT_I_AVX2 static void   memopt_i_v8_store(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_set(float x) { return _mm256_set1_ps(x); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_mul(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_div(__m256 a, __m256 b) { return _mm256_div_ps(a, b); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_sqrt(__m256 a) { return _mm256_sqrt_ps(a); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_sign(__m256 a) {
+    const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
+    return _mm256_and_ps(_mm256_cmp_ps(a, zero, _CMP_NEQ_OQ), _mm256_or_ps(_mm256_and_ps(a, sign), _mm256_set1_ps(1.0f)));
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_worse(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a),
+        _mm256_and_si256(_mm256_castps_si256(b), _mm256_set1_epi32(0x7fffffff))));
+}
+MEMOPT_I_AVX2 static int memopt_i_v8_below(__m256 a, __m256 limit) {
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LT_OQ)) == 255;
+}
+#define MEMOPT_I_V16(name) memopt_i_v16_##name
+enum { memopt_i_v16_width = 16 };
+typedef __m512 memopt_i_v16_t;
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_load(const float *p) { return _mm512_loadu_ps(p); }
+MEMOPT_I_AVX512 static void   memopt_i_v16_store(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_set(float x) { return _mm512_set1_ps(x); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_mul(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_div(__m512 a, __m512 b) { return _mm512_div_ps(a, b); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_sqrt(__m512 a) { return _mm512_sqrt_ps(a); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_fma(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_sign(__m512 a) {
+    const __m512 sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0f));
+    return _mm512_maskz_or_ps(_mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_OQ), sign, _mm512_set1_ps(1.0f));
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_worse(__m512 a, __m512 b) {
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a),
+        _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0x7fffffff))));
+}
+MEMOPT_I_AVX512 static int memopt_i_v16_below(__m512 a, __m512 limit) {
+    return _mm512_cmp_ps_mask(a, limit, _CMP_LT_OQ) == 0xffff;
+}
+#elif defined(MEMOPT_I_NEON)
+#define MEMOPT_I_V4(name) memopt_i_v4_##name
+enum { memopt_i_v4_width = 4 };
+typedef float32x4_t memopt_i_v4_t;
+static float32x4_t memopt_i_v4_load(const float *p) { return vld1q_f32(p); }
+static void        memopt_i_v4_store(float *p, float32x4_t x) { vst1q_f32(p, x); }
+static float32x4_t memopt_i_v4_set(float x) { return vdupq_n_f32(x); }
+static float32x4_t memopt_i_v4_mul(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
+static float32x4_t memopt_i_v4_div(float32x4_t a, float32x4_t b) { return vdivq_f32(a, b); }
+static float32x4_t memopt_i_v4_sqrt(float32x4_t a) { return vsqrtq_f32(a); }
+static float32x4_t memopt_i_v4_fma(float32x4_t a, float32x4_t b, float32x4_t c) { return vfmaq_f32(c, a, b); }
+static float32x4_t memopt_i_v4_sign(float32x4_t a) {
+    const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f)), bits = vreinterpretq_u32_f32(a);
+    const uint32x4_t sign = vorrq_u32(vandq_u32(bits, vdupq_n_u32(0x80000000u)), one);
+    const uint32x4_t is_signed = vorrq_u32(vcgtq_f32(a, vdupq_n_f32(0)), vcltq_f32(a, vdupq_n_f32(0)));
+    return vreinterpretq_f32_u32(vandq_u32(sign, is_signed));
+}
+static float32x4_t memopt_i_v4_worse(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(vabsq_f32(b))));
+}
+static int memopt_i_v4_below(float32x4_t a, float32x4_t limit) {
+    return vminvq_u32(vcltq_f32(a, limit)) != 0;
+}
+#endif
+/* Fetches what is 4 KiB further on: the processor's own prefetching falls behind with so many streams. An address is
+   no access; it may lie past the end. */
+static void memopt_i_fetch(const void *p, size_t offset) {
+#if defined(__GNUC__) || defined(__clang__)
+    __builtin_prefetch((const void *)((uintptr_t)p + offset));
+#else
+    (void)p; (void)offset;
+#endif
+}
+static void memopt_i_fetch_ahead(const float *p) { memopt_i_fetch(p, 4096); }
+/* The formulas. V(t) is the lane type; every function walks whole lanes and leaves what is over to the single float. */
+#define MEMOPT_I_LANES(V, SET)                                                                                         \
+SET static void V(moments)(const memopt_i_rule *r, const memopt_i_group *q) {                                          \
+    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);                \
+    const V(t) b2 = V(set)(memopt_i_round(r->b2 * q->scale_v)), f = V(set)(r->factor), pull = V(set)(r->pull);         \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        V(t) x = V(load)(q->g + i), v = V(load)(q->old_v + i);                                                         \
+        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->old_m + i); }                      \
+        if (r->coupled) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, x));                                             \
+        V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));                                          \
+        if (q->root) { v = V(mul)(b2, v); v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x))); }                       \
+        else v = V(fma)(b2, v, V(mul)(V(mul)(g2, x), x));                                                              \
+        V(store)(q->v + i, v);                                                                                         \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(update)(const memopt_i_rule *r, const memopt_i_group *q) {                                           \
+    const V(t) ic2 = V(set)(r->ic2), eps = V(set)(r->eps), decay = V(set)(r->decay), step = V(set)(-r->step);          \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        const V(t) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);                                                \
+        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }                      \
+        const V(t) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));                                                 \
+        const V(t) w = V(load)(q->w + i);                                                                              \
+        V(store)(q->w + i, r->late ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));           \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(adam)(const memopt_i_rule *r, const memopt_i_group *q) {                            \
+    memopt_i_group part = *q; size_t left = q->count - q->count % V(width);                                            \
+    for (; left; left -= part.count) { /* both by turns, while it is in the first cache and the divider is busy */     \
+        part.count = memopt_i_min(left, 64);                                                                           \
+        V(moments)(r, &part);                                                                                          \
+        V(update)(r, &part);                                                                                           \
+        part.w += part.count; part.g += part.count; part.old_m += part.count; part.old_v += part.count;                \
+        part.m += part.count; part.v += part.count;                                                                    \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(direction)(const memopt_i_rule *r, const memopt_i_group *q) {                                        \
+    const V(t) ic1 = V(set)(r->ic1), ic2 = V(set)(r->ic2), eps = V(set)(r->eps), pull = V(set)(r->pull);               \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        const V(t) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);                                                \
+        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }                      \
+        const V(t) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));                                    \
+        V(store)(q->u + i, V(fma)(pull, V(load)(q->w + i), u));                                                        \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {                                              \
+    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), look = V(set)(r->b1), g1 = V(set)(r->g1);              \
+    const V(t) f = V(set)(r->factor), pull = V(set)(r->pull);                                                          \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        const V(t) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));                                  \
+        V(t) m = x;                                                                                                    \
+        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }                          \
+        if (q->m) {                                                                                                    \
+            if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);                                                      \
+            m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));                                                      \
+            V(store)(q->m + i, m);                                                                                     \
+        }                                                                                                              \
+        V(store)(q->u + i, r->nesterov ? V(fma)(look, m, x) : m);                                                      \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {                                             \
+    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), b2 = V(set)(memopt_i_round(r->b2 * q->scale_m));       \
+    const V(t) g1 = V(set)(r->g1), g2 = V(set)(r->g2);                                                                 \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        const V(t) x = V(load)(q->g + i), m = V(load)(q->old_m + i);                                                   \
+        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }                          \
+        if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);                                                          \
+        V(store)(q->u + i, V(sign)(V(fma)(b1, m, V(mul)(g1, x))));                                                     \
+        V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));                                                              \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(axpy)(const memopt_i_rule *r, const memopt_i_group *q) {                                             \
+    const V(t) decay = V(set)(r->decay), step = V(set)(-r->step);                                                      \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= q->count; i += V(width))                                                               \
+        V(store)(q->w + i, V(fma)(step, V(load)(q->u + i), V(mul)(V(load)(q->w + i), decay)));                         \
+}                                                                                                                      \
+SET static int V(sane)(const float *g, size_t n, float limit) {                                                        \
+    V(t) worst = V(set)(0);                                                                                            \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= n; i += V(width)) worst = V(worse)(worst, V(load)(g + i));                             \
+    return V(below)(worst, V(set)(limit));                                                                             \
+}
+
+MEMOPT_I_LANES(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
+MEMOPT_I_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_LANES(MEMOPT_I_V4, )
+#endif
+
+/* What a level is made of. A lane function does whole lanes only; memopt_i_lanes_run() hands the rest to the float. */
+enum { MEMOPT_I_MOMENTS, MEMOPT_I_UPDATE, MEMOPT_I_ADAM, MEMOPT_I_DIRECTION, MEMOPT_I_SGD, MEMOPT_I_LION, MEMOPT_I_AXPY };
+typedef struct memopt_i_lanes {
+    memopt_i_lane_fn *fn[7];
+    int             (*sane)(const float *g, size_t n, float limit);
+    size_t            width;
+    int               level;
+} memopt_i_lanes;
+#define MEMOPT_I_LANES_TABLE(V, LEVEL) \
+    { { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy) }, V(sane), V(width), LEVEL }
+static const memopt_i_lanes memopt_i_lanes_v1 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V1, MEMOPT_SIMD_SCALAR);
+#if defined(MEMOPT_I_X86)
+static const memopt_i_lanes memopt_i_lanes_v8 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V8, MEMOPT_SIMD_AVX2);
+static const memopt_i_lanes memopt_i_lanes_v16 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V16, MEMOPT_SIMD_AVX512);
+#elif defined(MEMOPT_I_NEON)
+static const memopt_i_lanes memopt_i_lanes_v4 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V4, MEMOPT_SIMD_NEON);
+#endif
+static const memopt_i_lanes *memopt_i_lanes_at(int level) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) return &memopt_i_lanes_v16;
+    if (level >= MEMOPT_SIMD_AVX2) return &memopt_i_lanes_v8;
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) return &memopt_i_lanes_v4;
+#endif
+    (void)level;
+    return &memopt_i_lanes_v1;
+}
+static memopt_i_group memopt_i_group_from(const memopt_i_group *q, size_t i, size_t count) {
+    memopt_i_group part = *q;
+    part.g += i; part.count = count;
+    if (part.w) part.w += i;
+    if (part.m) { part.m += i; part.old_m += i; }
+    if (part.v) { part.v += i; part.old_v += i; }
+    if (part.u) part.u += i;
+    return part;
+}
+static void memopt_i_lanes_run(const memopt_i_lanes *lanes, int which, const memopt_i_rule *rule, const memopt_i_group *q) {
+    const size_t whole = q->count - q->count % lanes->width;
+    lanes->fn[which](rule, q);
+    if (whole < q->count) {
+        const memopt_i_group rest = memopt_i_group_from(q, whole, q->count - whole);
+        memopt_i_wide_end(lanes->level);
+        memopt_i_lanes_v1.fn[which](rule, &rest);
+    }
+}
+static int memopt_i_lanes_sane(const memopt_i_lanes *lanes, const float *x, size_t n, float limit) {
+    const size_t whole = n - n % lanes->width;
+    return lanes->sane(x, whole, limit) && memopt_i_v1_sane(x + whole, n - whole, limit);
+}
+/* May the whole group be stepped? */
+static int memopt_i_lanes_sane_group(const memopt_i_lanes *lanes, const memopt_i_rule *rule, const memopt_i_group *q) {
+    return memopt_i_lanes_sane(lanes, q->g, q->count, rule->limit)
+        && (!(rule->weight_limit > 0) || memopt_i_lanes_sane(lanes, q->w, q->count, rule->weight_limit));
+}
+/* @section state : host lanes api_optim api_random
+   What a tensor's state is made of, byte by byte, and which combinations exist.
+   Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
+              second moment (a float a block), first moments, second moments, Adafactor's means of rows and columns.
+              Numbers are in the machine's byte order, which the header tells, too. tests/test_optim.c holds golden bytes.
+   Trap       Whether a tensor is small enough to keep floats is judged on the whole of it, never on the part that is
+              held: otherwise the result depends on the number of ranks. */
+enum { MEMOPT_I_OF_WEIGHTS, MEMOPT_I_OF_FIRST, MEMOPT_I_OF_SECOND, MEMOPT_I_NOISES };
+
+/* A tensor as the object keeps it. */
+typedef struct memopt_i_held_tensor {
+    memopt_i_rule       rule;                   /* of this step, as are group, step and noise */
+    memopt_optim_group  group;
+    uint64_t            step;
+    memopt_noise        noise[MEMOPT_I_NOISES];
+    memopt_state_format format;                 /* of its moments: small tensors have floats */
+    int                 moments;
+    size_t              held, blocks;
+    size_t              chunks, first_chunk;    /* in one parallel pass over all tensors */
+    size_t              sums, sum_count;        /* where in the object's sums */
+    size_t              applied;
+    int                 phase, phases;          /* passes that have measured it, and how many there are */
+} memopt_i_held_tensor;
+typedef struct memopt_i_state_header {
+    char     magic[8];
+    uint32_t order, version, kind, format, block, moments; /* order: 0x01020304 in the byte order of its numbers */
+    uint64_t count, first, held, columns;
+} memopt_i_state_header;
+
+static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
+static size_t memopt_i_held(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
+static int memopt_i_is_coded(memopt_state_format format) {
+    return format == MEMOPT_STATE_8BIT || format == MEMOPT_STATE_BNB;
+}
+/* Adafactor: a matrix with at least 32 rows and columns has means of rows and of columns; all else has a mean for each
+   element, kept as rows of one. Slices and panels are whole rows; the columns' sums are kept for each panel, and the
+   panels added up in their order, so that no slice and no number of workers changes the order of a sum. */
+#define MEMOPT_I_PANELS 32
+static int memopt_i_factor_is_matrix(const memopt_optim_tensor *t) {
+    return t->columns >= 32 && t->count / t->columns >= 32;
+}
+static size_t memopt_i_factor_rows(const memopt_optim_tensor *t) {
+    return memopt_i_factor_is_matrix(t) ? memopt_i_held(t) / t->columns : memopt_i_held(t);
+}
+/* Rows of a panel: a 32nd of all, and whole blocks of an 8-bit first moment. */
+static size_t memopt_i_factor_panel(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    const size_t columns = memopt_i_factor_is_matrix(t) ? t->columns : 1;
+    const size_t least = memopt_i_ceil_div(t->count / columns, MEMOPT_I_PANELS);
+    size_t a = d->block, b = columns;
+    while (b) { const size_t rest = a % b; a = b; b = rest; } /* a: the greatest common divisor */
+    return memopt_i_ceil_div(least, d->block / a) * (d->block / a);
+}
+static size_t memopt_i_factor_columns(const memopt_optim_tensor *t) { return memopt_i_factor_is_matrix(t) ? t->columns : 0; }
+static size_t memopt_i_factor_grain(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    return memopt_i_factor_panel(d, t) * (memopt_i_factor_is_matrix(t) ? t->columns : 1);
+}
+/* Doubles: a sum for each row and, by panels, each column; the squares of updates and weights of each panel. */
+static size_t memopt_i_factor_sums(const memopt_optim_tensor *t) {
+    const size_t rows = memopt_i_factor_is_matrix(t) ? t->count / t->columns : 0;
+    return rows + MEMOPT_I_PANELS * (memopt_i_factor_columns(t) + 2);
+}
+static int memopt_i_kind_measures(memopt_optim_kind kind) {
+    return kind == MEMOPT_LARS || kind == MEMOPT_LAMB || kind == MEMOPT_ADAFACTOR;
+}
+static int memopt_i_kind_moments(const memopt_optim_desc *d) {
+    switch (d->kind) {
+    case MEMOPT_ADAMW: case MEMOPT_ADAM: case MEMOPT_LAMB: return 2;
+    case MEMOPT_LION: case MEMOPT_LARS: return 1;
+    case MEMOPT_SGD: case MEMOPT_ADAFACTOR: return d->first_moment != 0;
+    }
+    return -1;
+}
+static int memopt_i_in(int value, int least, int most) { return value >= least && value <= most; }
+/* Fill in the defaults, and refuse what does not exist. */
+static memopt_status memopt_i_optim_resolve(const memopt_optim_desc *desc, memopt_optim_desc *out) {
+    memopt_optim_desc d; const int most_state = MEMOPT_STATE_BNB, most_weights = MEMOPT_WEIGHTS_F32_BF16;
+    if (!desc || !desc->tensors || !desc->tensor_count) return MEMOPT_ERR_ARGUMENT;
+    d = *desc;
+    if (!d.block) d.block = 256;
+    if (!d.min_quantized) d.min_quantized = 4096;
+    if (d.block % 32 || d.block < 32 || d.block > 4096 || !memopt_i_threads_valid(&d.threads)) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_in((int)d.kind, 0, MEMOPT_ADAFACTOR) || !memopt_i_in((int)d.state, 0, most_state)
+        || !memopt_i_in((int)d.weights, 0, most_weights) || !memopt_i_in((int)d.gradients, 0, MEMOPT_GRADIENTS_BF16))
+        return MEMOPT_ERR_ARGUMENT;
+    if (d.state == MEMOPT_STATE_BNB && d.kind != MEMOPT_ADAMW && d.kind != MEMOPT_ADAM) return MEMOPT_ERR_ARGUMENT;
+    *out = d;
+    return MEMOPT_OK;
+}
+/* Chunks are whole blocks, about 64 Ki elements: a worker's turn. Kinds that measure have one sum for each. */
+static size_t memopt_i_optim_chunk(const memopt_optim_desc *d) { return d->block * (65536 / d->block); }
+static size_t memopt_i_optim_grain(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    if (d->kind == MEMOPT_ADAFACTOR) return memopt_i_factor_grain(d, t);
+    return memopt_i_kind_measures(d->kind) ? memopt_i_optim_chunk(d) : d->block;
+}
+static memopt_status memopt_i_tensor_check(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    size_t grain, held, bytes;
+    if (!t->count || t->first >= t->count || (t->held && t->held > t->count - t->first)) return MEMOPT_ERR_ARGUMENT;
+    if (t->columns && t->count % t->columns) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(t->count, 16, &bytes)) return MEMOPT_ERR_OVERFLOW; /* every array of it and its sums then fit */
+    grain = memopt_i_optim_grain(d, t); held = memopt_i_held(t);
+    if (t->first % grain || (t->first + held != t->count && held % grain)) return MEMOPT_ERR_ARGUMENT;
+    return MEMOPT_OK;
+}
+/* What a tensor's state is made of; its sizes have been checked. */
+static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_tensor *t, memopt_i_held_tensor *part) {
+    memset(part, 0, sizeof *part);
+    part->format = memopt_i_is_coded(d->state) && t->count < d->min_quantized ? MEMOPT_STATE_F32 : d->state;
+    part->moments = memopt_i_kind_moments(d);
+    part->held = memopt_i_held(t);
+    part->blocks = memopt_i_is_coded(part->format) ? memopt_i_ceil_div(part->held, d->block) : 0;
+    part->chunks = memopt_i_ceil_div(part->held, memopt_i_optim_chunk(d));
+    if (d->kind == MEMOPT_ADAFACTOR) { part->phases = 2; part->sum_count = memopt_i_factor_sums(t); }
+    else if (memopt_i_kind_measures(d->kind)) {
+        part->phases = 1;
+        part->sum_count = 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
+    }
+}
+/* The parts of a state, from its first byte on; returns how many bytes there are. The pointers are bare offsets for
+   a NULL state, and mean nothing then. */
+static size_t memopt_i_state_layout(const memopt_i_held_tensor *part, const memopt_optim_desc *d, const memopt_optim_tensor *t,
+                                    memopt_optim_view *view) {
+    const size_t element = part->format == MEMOPT_STATE_F32 ? 4 : part->format == MEMOPT_STATE_BF16 ? 2 : 1;
+    const size_t factor[2] = { d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_rows(t) : 0,
+                               d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_columns(t) : 0 };
+    unsigned char *base = (unsigned char *)t->state; size_t at = sizeof(memopt_i_state_header); int i;
+    memset(view, 0, sizeof *view);
+    if (!part->moments && !factor[0]) return 0;
+    view->held = part->held; view->blocks = part->blocks; view->bits = (int)element * 8; view->moments = part->moments;
+    for (i = 0; i < part->moments && part->blocks; ++i) {
+        if (base) view->scale[i] = (float *)(void *)(base + at);
+        at += memopt_i_align_down(part->blocks * 4 + 63, 64);
+    }
+    for (i = 0; i < part->moments; ++i) {
+        if (base) view->moment[i] = base + at;
+        at += memopt_i_align_down(part->held * element + 63, 64);
+    }
+    for (i = 0; i < 2; ++i) if (factor[i]) {
+        if (base) *(i ? &view->columns : &view->rows) = (float *)(void *)(base + at);
+        at += memopt_i_align_down(factor[i] * 4 + 63, 64);
+    }
+    return at;
+}
+static memopt_i_state_header memopt_i_state_expected(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
+                                                     const memopt_optim_tensor *t) {
+    memopt_i_state_header h;
+    memcpy(h.magic, "memoptS", 8);
+    h.order = 0x01020304; h.version = 1; h.kind = (uint32_t)d->kind; h.format = (uint32_t)part->format;
+    h.block = (uint32_t)(part->blocks ? d->block : 0); h.moments = (uint32_t)part->moments;
+    h.count = t->count; h.first = t->first; h.held = part->held; h.columns = t->columns;
+    return h;
+}
+/* Why a header is not the one that is expected; NULL when it is. */
+static const char *memopt_i_header_wrong(const memopt_i_state_header *h, const memopt_i_state_header *want) {
+    if (memcmp(h->magic, want->magic, 8)) return "these bytes are no state of an optimizer";
+    if (h->order != want->order) return "the state is of a machine with the other byte order";
+    if (h->version != want->version) return "the state is of another version";
+    if (h->kind != want->kind) return "the state is of another kind of optimizer";
+    if (h->format != want->format || h->block != want->block || h->moments != want->moments)
+        return "the state is in another format, or has other blocks";
+    if (h->count != want->count || h->columns != want->columns) return "the state is of a tensor of another size";
+    if (h->first != want->first || h->held != want->held) return "the state is of another part of the tensor";
+    return NULL;
+}
+/* @section walk : state taper lanes quant number
+   How a step walks over a tensor: every format is decoded into floats, stepped, and encoded again, a group at a time.
+   Problem    An 8-bit block can only be encoded when its largest value is known, which is when all of it has been
+              stepped; and the divider, which a step waits for, leaves the other units of the processor idle meanwhile.
+   Idea       Two blocks are under way. While a group of 64 elements of this one waits for its roots and quotients, the
+              same group of the block before is encoded. Nothing but the order of the calls says so: the processor finds
+              what is independent by itself.
+   Invariant  A block is decoded, stepped and encoded by one worker, from codes that nobody else writes. Blocks are
+              counted from the start of the whole tensor, and the bits of rounding by the element's place in it; so a
+              tensor may be cut anywhere on a block without a bit changing.
+   Careful    A group with a gradient that is not finite, or so large that its square is not, is stepped element by
+              element, without those: they keep weight and moments, and harm no other element of their block. Weights
+              are looked at as well where they enter the moments (decay that is added to the gradient).
+   Cost       One pass. Scratch: two blocks of two moments in float (4 KiB); on the stack three groups of 256 floats. */
+#define MEMOPT_I_GROUP 256       /* elements stepped at a time where states are not coded ... */
+#define MEMOPT_I_CODED_GROUP 64  /* ... and where they are: with 128 the processor no longer sees both blocks at once */
+#define MEMOPT_I_HUGE 4.611686018427387904e18f /* 2^62: squares stay finite, and sums of all of them in double */
+typedef struct memopt_i_walk {
+    const memopt_optim_desc   *desc;
+    const memopt_optim_tensor *tensor;
+    const memopt_i_held_tensor       *part;
+    const memopt_i_lanes      *lanes;
+    const memopt_i_taper      *codes[2];  /* signed, unsigned */
+    memopt_optim_view          view;
+    memopt_i_group             group;
+    float                     *scratch[2]; /* of each moment: two blocks */
+    size_t                     half;       /* where in scratch the block under way begins: 0 or one block */
+    size_t                     waiting, waiting_at; /* elements of the other block that wait to be encoded, and their place */
+    float                      inverse[2];
+    float                      largest[2];  /* magnitude so far, in the block under way */
+    size_t                     skipped;
+    int                        level, coded, measures, stepped;
+    size_t                     weight_bytes, gradient_bytes; /* of an element */
+    int                        direct;     /* no format but float: stepped where it lies */
+    int                        pipelined;  /* by memopt_i_pipeline_v16() */
+    float                      w[MEMOPT_I_GROUP], g[MEMOPT_I_GROUP], u[MEMOPT_I_GROUP];
+} memopt_i_walk;
+
+static void memopt_i_decode(const memopt_i_walk *k, int moment, float *x, size_t at, size_t n) {
+    const uint8_t *codes = (const uint8_t *)k->view.moment[moment] + at;
+    if (k->part->format == MEMOPT_STATE_BNB)
+        memopt_i_decode_at(k->level, moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
+                           k->view.scale[moment][at / k->desc->block]);
+    else memopt_i_taper_decode_at(k->level, k->codes[moment], x, codes, n);
+}
+static void memopt_i_encode(const memopt_i_walk *k, int moment, const float *x, size_t at, size_t n) {
+    uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
+    if (k->part->format == MEMOPT_STATE_BNB)
+        memopt_i_encode_at(k->level, moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]);
+    else memopt_i_taper_encode_at(k->level, k->codes[moment], codes, x, n, k->inverse[moment]);
+}
+/* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
+   place unless the step is only measured. j: the group's place in its block. */
+static float *memopt_i_load_moment(const memopt_i_walk *k, int moment, size_t at, size_t j, size_t n, const float **old) {
+    float *x = k->scratch[moment] + k->half + j;
+    *old = x;
+    if (moment >= k->view.moments || (k->measures && k->desc->kind == MEMOPT_LARS)) return NULL;
+    if (k->coded) memopt_i_decode(k, moment, x, at, n);
+    else if (k->part->format == MEMOPT_STATE_BF16)
+        memopt_i_f32_from_bf16_at(k->level, x, (const uint16_t *)k->view.moment[moment] + at, n);
+    else {
+        float *stored = (float *)k->view.moment[moment] + at;
+        *old = stored;
+        if (!k->measures) x = stored;
+    }
+    return x;
+}
+/* Weights, gradients and what belongs to the block: all of the group but its moments. */
+static void memopt_i_load_floats(memopt_i_walk *k, size_t at, size_t n) {
+    const memopt_optim_tensor *t = k->tensor; memopt_i_group *q = &k->group;
+    q->count = n;
+    q->u = k->u;
+    q->w = k->w;
+    switch (k->desc->weights) {
+    case MEMOPT_WEIGHTS_BF16:  memopt_i_f32_from_bf16_at(k->level, k->w, (const uint16_t *)t->weights + at, n); break;
+    case MEMOPT_WEIGHTS_SPLIT: memopt_i_join_at(k->level, k->w, (const uint16_t *)t->weights + at,
+                                                (const uint16_t *)t->extra + at, n); break;
+    case MEMOPT_WEIGHTS_F32: case MEMOPT_WEIGHTS_F32_BF16: q->w = (float *)t->weights + at; break;
+    }
+    q->g = k->g;
+    if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
+        memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)t->gradients + at, n);
+    else q->g = (const float *)t->gradients + at;
+    q->root = k->part->format == MEMOPT_STATE_8BIT;
+    q->in_memory = k->direct;
+    q->scale_m = q->scale_v = 1.0f;
+    if (q->root && k->view.moments > 0) q->scale_m = k->view.scale[0][at / k->desc->block];
+    if (q->root && k->view.moments > 1) q->scale_v = k->view.scale[1][at / k->desc->block];
+}
+static void memopt_i_load(memopt_i_walk *k, size_t at, size_t j, size_t n) {
+    memopt_i_load_floats(k, at, n);
+    k->group.m = memopt_i_load_moment(k, 0, at, j, n, &k->group.old_m);
+    k->group.v = memopt_i_load_moment(k, 1, at, j, n, &k->group.old_v);
+}
+static void memopt_i_store(memopt_i_walk *k, size_t at) {
+    const memopt_optim_tensor *t = k->tensor; const memopt_i_group *q = &k->group; const size_t n = q->count;
+    const uint64_t index = (uint64_t)t->first + at; int i;
+    switch (k->desc->weights) {
+    case MEMOPT_WEIGHTS_BF16: memopt_i_bf16_noise_at(k->level, (uint16_t *)t->weights + at, q->w, n,
+                                                     k->part->noise[MEMOPT_I_OF_WEIGHTS], index); break;
+    case MEMOPT_WEIGHTS_SPLIT: memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at, q->w, n); break;
+    case MEMOPT_WEIGHTS_F32_BF16: memopt_i_bf16_from_f32_at(k->level, (uint16_t *)t->extra + at, q->w, n); break;
+    case MEMOPT_WEIGHTS_F32: break;
+    }
+    if (k->part->format == MEMOPT_STATE_BF16)
+        for (i = 0; i < k->view.moments; ++i)
+            memopt_i_bf16_noise_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
+                                   k->part->noise[MEMOPT_I_OF_FIRST + i], index);
+}
+static void memopt_i_step_moments(const memopt_i_walk *k, const memopt_i_lanes *lanes, const memopt_i_group *q) {
+    switch (k->desc->kind) {
+    case MEMOPT_ADAMW: case MEMOPT_ADAM: case MEMOPT_LAMB: memopt_i_lanes_run(lanes, MEMOPT_I_MOMENTS, &k->part->rule, q); break;
+    case MEMOPT_LION: memopt_i_lanes_run(lanes, MEMOPT_I_LION, &k->part->rule, q); break;
+    default: memopt_i_lanes_run(lanes, MEMOPT_I_SGD, &k->part->rule, q); break;
+    }
+}
+static void memopt_i_step_weights(const memopt_i_walk *k, const memopt_i_lanes *lanes, const memopt_i_group *q) {
+    const int adam = k->desc->kind == MEMOPT_ADAMW || k->desc->kind == MEMOPT_ADAM;
+    if (k->desc->kind == MEMOPT_LAMB) memopt_i_lanes_run(lanes, MEMOPT_I_DIRECTION, &k->part->rule, q);
+    if (!k->measures) memopt_i_lanes_run(lanes, adam ? MEMOPT_I_UPDATE : MEMOPT_I_AXPY, &k->part->rule, q);
+}
+/* A group with gradients that are not sane: moments and weights of the others. */
+MEMOPT_I_NOINLINE static void memopt_i_step_careful(memopt_i_walk *k, const memopt_i_group *q) {
+    size_t i;
+    for (i = 0; i < q->count; ++i) {
+        const memopt_i_group one = memopt_i_group_from(q, i, 1);
+        if (memopt_i_lanes_sane_group(&memopt_i_lanes_v1, &k->part->rule, &one)) {
+            memopt_i_step_moments(k, &memopt_i_lanes_v1, &one);
+            memopt_i_step_weights(k, &memopt_i_lanes_v1, &one);
+        } else {
+            if (one.m) *one.m = memopt_i_round(*one.old_m * q->scale_m); /* as decoded; floats have the scale 1 */
+            if (one.v) *one.v = memopt_i_round(*one.old_v * q->scale_v);
+            *one.u = 0;
+            ++k->skipped;
+        }
+    }
+}
+/* The group's moments; sets k->stepped where the weights are done as well. */
+static void memopt_i_step_group(memopt_i_walk *k) {
+    const memopt_i_group *q = &k->group;
+    k->stepped = !memopt_i_lanes_sane_group(k->lanes, &k->part->rule, q);
+    if (k->stepped) memopt_i_step_careful(k, q);
+    else if (k->direct && !k->measures && (k->desc->kind == MEMOPT_ADAMW || k->desc->kind == MEMOPT_ADAM)) {
+        memopt_i_lanes_run(k->lanes, MEMOPT_I_ADAM, &k->part->rule, q);
+        k->stepped = 1;
+    } else memopt_i_step_moments(k, k->lanes, q);
+}
+static void memopt_i_find_largest(memopt_i_walk *k) {
+    const memopt_i_group *q = &k->group; int i;
+    for (i = 0; i < k->view.moments; ++i) {
+        const float largest = memopt_i_absmax_at(k->level, i ? q->v : q->m, q->count);
+        if (largest > k->largest[i]) k->largest[i] = largest;
+    }
+}
+/* Elements j..j+n of the block that waits; n is cut to what there is. */
+static void memopt_i_encode_waiting(memopt_i_walk *k, size_t j, size_t n) {
+    const size_t other = k->half ? 0 : k->desc->block; int i;
+    if (j >= k->waiting) return;
+    n = memopt_i_min(n, k->waiting - j);
+    for (i = 0; i < k->view.moments; ++i) memopt_i_encode(k, i, k->scratch[i] + other + j, k->waiting_at + j, n);
+}
+/* The block at..at+n is stepped: its scales are known, and it waits to be encoded. */
+static void memopt_i_block_done(memopt_i_walk *k, size_t at, size_t n) {
+    int i;
+    memopt_i_encode_waiting(k, n, k->waiting); /* where this block is the short last one */
+    for (i = 0; i < k->view.moments; ++i) {
+        const float largest = k->largest[i];
+        k->view.scale[i][at / k->desc->block] = largest;
+        k->inverse[i] = k->part->format == MEMOPT_STATE_BNB ? memopt_i_inverse(largest) : memopt_i_taper_inverse(largest);
+        k->largest[i] = 0;
+    }
+    k->waiting = n; k->waiting_at = at;
+    k->half = k->half ? 0 : k->desc->block;
+}
+#if defined(MEMOPT_I_X86)
+/* Decode, step and encode 64 elements at a time, as the loop in memopt_i_walk_apply() does, without a call between:
+   8-bit states, whole 64s. Calls would cost a third of a step. */
+MEMOPT_I_AVX512 static __m512 memopt_i_larger_v16(__m512 largest, const float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i += 16) largest = _mm512_range_ps(largest, _mm512_loadu_ps(x + i), 11);
+    return largest;
+}
+/* The same of numbers without a sign, where NaN and infinity are larger than all. */
+MEMOPT_I_AVX512 static __m512i memopt_i_larger_root_v16(__m512i largest, const float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i += 16) largest = _mm512_max_epu32(largest, _mm512_loadu_si512(x + i));
+    return largest;
+}
+MEMOPT_I_AVX512 static void memopt_i_pipeline_moments_v16(const memopt_i_walk *k, const memopt_i_rule *r, const memopt_i_group *q) {
+    if (q->v) memopt_i_v16_moments(r, q);
+    else if (k->desc->kind == MEMOPT_LION) memopt_i_v16_lion(r, q);
+    else memopt_i_v16_sgd(r, q);
+}
+MEMOPT_I_AVX512 static void memopt_i_pipeline_weights_v16(const memopt_i_walk *k, const memopt_i_rule *r, const memopt_i_group *q) {
+    if (q->v && k->desc->kind != MEMOPT_LAMB) { memopt_i_v16_update(r, q); return; }
+    if (q->v) memopt_i_v16_direction(r, q);
+    memopt_i_v16_axpy(r, q);
+}
+/* bfloat16 weights and gradients of the next 64 elements, to and from the walk's own floats. */
+MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t at) {
+    const memopt_optim_tensor *t = k->tensor;
+    if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
+        memopt_i_f32_from_bf16_avx512(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_GROUP, 0);
+    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
+        memopt_i_join_avx512(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at, MEMOPT_I_CODED_GROUP, 0);
+    if (k->gradient_bytes == 2)
+        memopt_i_f32_from_bf16_avx512(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
+}
+MEMOPT_I_AVX512 static void memopt_i_pipeline_store_v16(memopt_i_walk *k, const memopt_i_group *q, size_t at) {
+    const memopt_optim_tensor *t = k->tensor;
+    if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
+        memopt_i_bf16_noise_avx512((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_GROUP,
+                                   k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
+    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
+        memopt_i_split_avx512((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_GROUP, 0);
+    if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
+        memopt_i_bf16_from_f32_avx512((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_GROUP, 0);
+}
+MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk *k, size_t at, size_t j, size_t n) {
+    enum { N = MEMOPT_I_CODED_GROUP };
+    const memopt_i_taper *const cm = k->codes[0], *const cv = k->codes[1]; const int two = k->view.moments > 1;
+    uint8_t *m = (uint8_t *)k->view.moment[0] + at, *v = (uint8_t *)k->view.moment[two] + at;
+    const size_t other = k->half ? 0 : k->desc->block, back = at - k->waiting_at - j; /* from codes to waiting ones */
+    const float *old_m = k->scratch[0] + other + j, *old_v = k->scratch[1] + other + j;
+    const float inverse_m = k->inverse[0], inverse_v = k->inverse[1], limit = k->part->rule.limit;
+    const size_t wide = k->weight_bytes, grad = k->gradient_bytes, waits = k->waiting > j;
+    const char *far_w = (const char *)k->tensor->weights + at * wide, *far_g = (const char *)k->tensor->gradients + at * grad;
+    memopt_i_rule rule = k->part->rule; memopt_i_group q = k->group; size_t left = n / N; int i, sane;
+    __m512 largest_m = _mm512_set1_ps(k->largest[0]); __m512i largest_v = _mm512_castps_si512(_mm512_set1_ps(k->largest[1]));
+    /* No gradient is over the limit while all roots are below this, so that it need not be looked at. */
+    const float quiet = two && !rule.coupled ? 0.5f * limit * rule.factor * sqrtf(1 - rule.b2 * rule.b2) : 0;
+    const __m512i alarm = _mm512_castps_si512(_mm512_set1_ps(quiet));
+    q.m = k->scratch[0] + k->half + j; q.v = two ? k->scratch[1] + k->half + j : NULL;
+    q.old_m = q.m; q.old_v = q.v;
+    q.w = wide == 4 ? (float *)k->tensor->weights + at : k->w;
+    q.g = grad == 4 ? (const float *)k->tensor->gradients + at : k->g;
+    q.u = k->u;
+    q.scale_m = k->view.scale[0][at / k->desc->block]; q.scale_v = two ? k->view.scale[1][at / k->desc->block] : 1;
+    q.count = N; q.root = 1; q.in_memory = 0; rule.late = 0; /* told to the compiler */
+    for (; left; --left) {
+        __m512i root = largest_v;
+        memopt_i_pipeline_load_v16(k, at);
+        memopt_i_taper_decode_v16(cm, q.m, m, N);
+        if (two) memopt_i_taper_decode_v16(cv, q.v, v, N);
+        memopt_i_pipeline_moments_v16(k, &rule, &q);
+        if (two) root = memopt_i_larger_root_v16(largest_v, q.v, N);
+        sane = !_mm512_cmpge_epu32_mask(root, alarm) || (memopt_i_v16_sane(q.g, N, limit)
+            && (!(rule.weight_limit > 0) || memopt_i_v16_sane(q.w, N, rule.weight_limit)));
+        if (!sane) { /* the codes are still there: once more, element by element */
+            const memopt_i_group group = q;
+            memopt_i_taper_decode_v16(cm, q.m, m, N);
+            if (two) memopt_i_taper_decode_v16(cv, q.v, v, N);
+            memopt_i_step_careful(k, &group);
+            if (two) root = memopt_i_larger_root_v16(largest_v, q.v, N);
+        }
+        largest_v = root;
+        largest_m = memopt_i_larger_v16(largest_m, q.m, N);
+        if (waits) {
+            memopt_i_taper_encode_v16(cm, m - back, old_m, N, inverse_m);
+            if (two) memopt_i_taper_encode_v16(cv, v - back, old_v, N, inverse_v);
+        }
+        for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
+            memopt_i_fetch(far_w, (1024 + 16 * (size_t)i) * wide);
+            memopt_i_fetch(far_g, (1024 + 16 * (size_t)i) * grad);
+        }
+        memopt_i_fetch(m, 1024);
+        memopt_i_fetch(v, 1024);
+        if (sane) memopt_i_pipeline_weights_v16(k, &rule, &q);
+        memopt_i_pipeline_store_v16(k, &q, at);
+        at += N;
+        if (wide == 4) q.w += N;
+        if (grad == 4) q.g += N;
+        q.m += N; q.old_m += N; m += N; v += N; old_m += N; old_v += N;
+        if (two) { q.v += N; q.old_v += N; }
+        far_w += N * wide; far_g += N * grad;
+    }
+    k->largest[0] = _mm512_reduce_max_ps(largest_m);
+    k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
+}
+#endif
+/* Does the whole group, if it can be done so. */
+static int memopt_i_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n) {
+#if defined(MEMOPT_I_X86)
+    if (!k->pipelined || n % MEMOPT_I_CODED_GROUP || (k->waiting > j && k->waiting - j < n)) return 0;
+    memopt_i_pipeline_v16(k, at, j, n);
+    return 1;
+#else
+    (void)k; (void)at; (void)j; (void)n;
+    return 0;
+#endif
+}
+/* Apply the elements at..at+n of the part; at stands on a block. */
+static void memopt_i_walk_apply(memopt_i_walk *k, size_t at, size_t n) {
+    const size_t block = k->coded ? k->desc->block : n;
+    const size_t group = k->coded && !k->pipelined ? MEMOPT_I_CODED_GROUP : MEMOPT_I_GROUP;
+    const size_t end = at + n; size_t b, j;
+    for (b = at; b < end; b += block) {
+        const size_t size = memopt_i_min(block, end - b);
+        for (j = 0; j < size; j += group) {
+            const size_t count = memopt_i_min(group, size - j);
+            if (memopt_i_pipeline(k, b + j, j, count)) continue;
+            memopt_i_load(k, b + j, k->coded ? j : 0, count);
+            memopt_i_step_group(k);
+            if (k->coded) memopt_i_find_largest(k);
+            memopt_i_encode_waiting(k, j, count);
+            if (!k->stepped) memopt_i_step_weights(k, k->lanes, &k->group);
+            memopt_i_store(k, b + j);
+        }
+        if (k->coded) memopt_i_block_done(k, b, size);
+    }
+    memopt_i_encode_waiting(k, 0, k->waiting);
+    k->waiting = 0;
+}
+/* How many elements from `at` on can be taken at once: within a block, where there are blocks. */
+static size_t memopt_i_span(const memopt_i_walk *k, size_t at, size_t end) {
+    const size_t n = memopt_i_min(MEMOPT_I_GROUP, end - at);
+    return k->coded ? memopt_i_min(n, k->desc->block - at % k->desc->block) : n;
+}
+/* The sums of squares that LAMB and LARS need: of the weights; of the directions, or the gradients. Reads only. */
+static void memopt_i_walk_measure(memopt_i_walk *k, size_t at, size_t n, double sums[2]) {
+    const size_t end = at + n; size_t i, count;
+    sums[0] = sums[1] = 0;
+    for (; at < end; at += count) {
+        const memopt_i_group *q = &k->group; const float *x = k->u;
+        count = memopt_i_span(k, at, end);
+        memopt_i_load(k, at, 0, count);
+        if (k->desc->kind == MEMOPT_LAMB) {
+            memopt_i_step_group(k);
+            if (!k->stepped) memopt_i_step_weights(k, k->lanes, q);
+        } else if (memopt_i_lanes_sane(k->lanes, q->g, count, k->part->rule.limit)) x = q->g;
+        else for (i = 0; i < count; ++i) k->u[i] = memopt_i_v1_sane(q->g + i, 1, k->part->rule.limit) ? q->g[i] : 0;
+        sums[0] += memopt_i_squares_at(k->level, q->w, count);
+        sums[1] += memopt_i_squares_at(k->level, x, count);
+    }
+}
+/* How many groups hold a gradient that is not finite. */
+static void memopt_i_walk_look(memopt_i_walk *k, size_t at, size_t n) {
+    const size_t end = at + n;
+    for (; at < end; at += MEMOPT_I_GROUP) {
+        const size_t count = memopt_i_min(MEMOPT_I_GROUP, end - at); const float *g = k->g;
+        if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
+            memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)k->tensor->gradients + at, count);
+        else g = (const float *)k->tensor->gradients + at;
+        k->skipped += !memopt_i_lanes_sane(k->lanes, g, count, k->part->rule.limit);
+    }
+}
+/* The object: what all sections above the walk share. */
+struct memopt_optim {
+    memopt_optim_desc desc; /* with the defaults filled in */
+    memopt_i_taper    codes[2];
+    memopt_error      error;
+    uint64_t          skipped;
+    size_t            chunk, chunk_count; /* elements of a chunk, chunks of all tensors */
+    size_t            lane;               /* floats of scratch of a worker and moment */
+    int               level, workers, active, fused;
+    memopt_i_held_tensor    *parts;
+    double           *sums;
+    size_t           *skips;              /* of each worker */
+    float            *scratch;
+};
+static memopt_i_walk memopt_i_walk_of(const memopt_optim *o, size_t tensor, int worker, int measures) {
+    memopt_i_walk k; float *scratch = o->scratch + (size_t)worker * 2 * o->lane;
+    k.desc = &o->desc; k.tensor = &o->desc.tensors[tensor]; k.part = &o->parts[tensor];
+    (void)memopt_i_state_layout(k.part, &o->desc, k.tensor, &k.view);
+    k.lanes = memopt_i_lanes_at(o->level); k.level = o->level;
+    k.codes[0] = &o->codes[0]; k.codes[1] = &o->codes[1];
+    k.scratch[0] = scratch; k.scratch[1] = scratch + o->lane;
+    k.half = k.waiting = k.waiting_at = k.skipped = 0;
+    k.measures = measures; k.stepped = 0; k.coded = memopt_i_is_coded(k.part->format);
+    k.inverse[0] = k.inverse[1] = k.largest[0] = k.largest[1] = 0;
+    k.weight_bytes = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
+    k.gradient_bytes = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    k.direct = k.part->format == MEMOPT_STATE_F32 && k.gradient_bytes == 4 && k.weight_bytes == 4;
+    k.pipelined = o->level >= MEMOPT_SIMD_AVX512 && k.part->format == MEMOPT_STATE_8BIT
+            && o->desc.kind != MEMOPT_ADAFACTOR && k.view.moments > 0 && o->desc.block % MEMOPT_I_GROUP == 0;
+    return k;
+}
+/* @section factor : walk
+   Adafactor: the second moment of a matrix as one mean for each row and one for each column.
+   Problem    A second moment for each element is as large as the weights. And the update is clipped by its own root
+              mean square and scaled by that of the weights, which are known only when the whole tensor has been seen.
+   Rule       The author's (mesh-tensorflow's optimize.py), for a gradient g, already multiplied with the factor:
+                  b2 = 1 - t^-beta2
+                  R  = b2 R + (1 - b2) mean of (g g + eps) over a row's elements;  C likewise over a column's
+                  x  = g / sqrt(R / mean(R)) / sqrt(C)
+                  V  = b2 V + (1 - b2) (g g + eps),  x = g / sqrt(V)     where there are no rows and columns to speak of
+                  u  = x min(rate, 1 / sqrt(t)) max(RMS(w), least_scale) / max(1, RMS(x) / clip)
+                  w -= u;  with a first moment m = beta1 m + (1 - beta1) u, w -= m
+              Weight decay is not in it: where it is above 0, w is multiplied with 1 - rate weight_decay before.
+   Idea       Three passes: one sums the squares of g for rows and columns; one those of x, which needs these sums, and
+              of w; one writes. A vector needs no first pass. R and C stay in the object until a slice is written, so
+              that measuring changes no state.
+   Invariant  Squares of floats are exact in double, so a sum depends on its order only. A row is summed in 16 sums by
+              the place in it, a column in the order of its rows within a panel, and panels are added in their order.
+              A panel is a chunk of work and slices are whole panels: nothing else can change an order.
+   Trap       mean(R) is taken as the mean of C, which is the same number: both are means of all that the matrix has
+              seen. C is held in whole by every rank that shares the tensor, R only in part.
+   Careful    An element with a gradient that is not finite, or too large, counts as a 0 in every sum, and keeps weight
+              and first moment (V, too). x is worked out as ((f g) / sqrt(C)) / sqrt(R / mean(R)), and for its RMS the
+              last quotient is taken in double: the first one is at most the root of t^beta2 times the rows, but x may
+              be any size, until it is clipped.
+   Cost       Float weights: 4 + 8 + 12 bytes an element read and written. The sums of columns: 32 doubles a column. */
+
+/* The formulas, as in lanes. In old_v is 1 / sqrt(C) of each element's column, or its second moment v; scale_v is what
+   all elements of the group are multiplied with. f: the gradient factor.
+       part    u = f g old_v scale_v
+       whole   x = f g;  v = b2 v + g2 (x x + eps);  u = x / sqrt(v) scale_v
+       finish  m = b1 m + g1 u;  w = decay w - m, or - u where there is no first moment */
+#define MEMOPT_I_FACTOR_LANES(V, SET)                                                                                  \
+SET static void V(factor_part)(const memopt_i_rule *r, const memopt_i_group *q) {                                      \
+    const V(t) f = V(set)(r->factor), row = V(set)(q->scale_v);                                                        \
+    size_t i;                                                                                                          \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        const V(t) x = V(mul)(V(mul)(f, V(load)(q->g + i)), V(load)(q->old_v + i));                                    \
+        V(store)(q->u + i, V(mul)(x, row));                                                                            \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(factor_whole)(const memopt_i_rule *r, const memopt_i_group *q) {                                     \
+    const V(t) f = V(set)(r->factor), b2 = V(set)(r->b2), g2 = V(set)(r->g2), eps = V(set)(r->eps);                    \
+    const V(t) scale = V(set)(q->scale_v);                                                                             \
+    size_t i;                                                                                                          \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        const V(t) x = V(mul)(f, V(load)(q->g + i));                                                                   \
+        const V(t) v = V(fma)(b2, V(load)(q->old_v + i), V(mul)(g2, V(fma)(x, x, eps)));                               \
+        V(store)(q->v + i, v);                                                                                         \
+        V(store)(q->u + i, V(mul)(V(div)(x, V(sqrt)(v)), scale));                                                      \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET static void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q) {                                    \
+    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);          \
+    const V(t) minus = V(set)(-r->ic1); /* -1, which a compiler that sees it turns into a difference, and fuses */     \
+    size_t i;                                                                                                          \
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
+        V(t) u = V(load)(q->u + i);                                                                                    \
+        if (q->m) {                                                                                                    \
+            u = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, u));                                                      \
+            V(store)(q->m + i, u);                                                                                     \
+        }                                                                                                              \
+        V(store)(q->w + i, V(fma)(minus, u, V(mul)(V(load)(q->w + i), decay)));                                        \
+    }                                                                                                                  \
+}
+
+MEMOPT_I_FACTOR_LANES(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_FACTOR_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
+MEMOPT_I_FACTOR_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_FACTOR_LANES(MEMOPT_I_V4, )
+#endif
+/* Adds the squares of x to a row's 16 sums and to a sum for each element: its column's. The definition. */
+static void memopt_i_v1_factor_squares(double *sums, double *columns, const float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const double d = (double)x[i];
+        sums[i & 15] = memopt_i_plus(d, d, sums[i & 15]);
+        columns[i] = memopt_i_plus(d, d, columns[i]);
+    }
+}
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX2 static void memopt_i_v8_factor_squares(double *sums, double *columns, const float *x, size_t n) {
+    __m256d s[4]; size_t i = 0; int k;
+    for (k = 0; k < 4; ++k) s[k] = _mm256_loadu_pd(sums + 4 * k);
+    for (; i + 16 <= n; i += 16)
+        for (k = 0; k < 4; ++k) {
+            const __m256d d = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * k));
+            double *column = columns + i + 4 * k;
+            s[k] = _mm256_fmadd_pd(d, d, s[k]);
+            _mm256_storeu_pd(column, _mm256_fmadd_pd(d, d, _mm256_loadu_pd(column)));
+        }
+    for (k = 0; k < 4; ++k) _mm256_storeu_pd(sums + 4 * k, s[k]);
+    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
+}
+MEMOPT_I_AVX512 static void memopt_i_v16_factor_squares(double *sums, double *columns, const float *x, size_t n) {
+    __m512d s[2]; size_t i = 0; int k;
+    for (k = 0; k < 2; ++k) s[k] = _mm512_loadu_pd(sums + 8 * k);
+    for (; i + 16 <= n; i += 16)
+        for (k = 0; k < 2; ++k) {
+            const __m512d d = _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8 * k));
+            double *column = columns + i + 8 * k;
+            s[k] = _mm512_fmadd_pd(d, d, s[k]);
+            _mm512_storeu_pd(column, _mm512_fmadd_pd(d, d, _mm512_loadu_pd(column)));
+        }
+    for (k = 0; k < 2; ++k) _mm512_storeu_pd(sums + 8 * k, s[k]);
+    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
+}
+#elif defined(MEMOPT_I_NEON)
+static void memopt_i_v4_factor_squares(double *sums, double *columns, const float *x, size_t n) {
+    float64x2_t s[8]; size_t i = 0; int k;
+    for (k = 0; k < 8; ++k) s[k] = vld1q_f64(sums + 2 * k);
+    for (; i + 16 <= n; i += 16)
+        for (k = 0; k < 8; ++k) {
+            const float64x2_t d = vcvt_f64_f32(vld1_f32(x + i + 2 * k));
+            double *column = columns + i + 2 * k;
+            s[k] = vfmaq_f64(s[k], d, d);
+            vst1q_f64(column, vfmaq_f64(vld1q_f64(column), d, d));
+        }
+    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, s[k]);
+    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
+}
+#endif
+enum { MEMOPT_I_FACTOR_PART, MEMOPT_I_FACTOR_WHOLE, MEMOPT_I_FACTOR_FINISH };
+typedef struct memopt_i_factor_lanes {
+    memopt_i_lane_fn *fn[3];
+    void            (*squares)(double *sums, double *columns, const float *x, size_t n);
+    size_t            width;
+} memopt_i_factor_lanes;
+#define MEMOPT_I_FACTOR_TABLE(V) { { V(factor_part), V(factor_whole), V(factor_finish) }, V(factor_squares), V(width) }
+static const memopt_i_factor_lanes memopt_i_factor_lanes_v1 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V1);
+#if defined(MEMOPT_I_X86)
+static const memopt_i_factor_lanes memopt_i_factor_lanes_v8 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V8);
+static const memopt_i_factor_lanes memopt_i_factor_lanes_v16 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V16);
+#elif defined(MEMOPT_I_NEON)
+static const memopt_i_factor_lanes memopt_i_factor_lanes_v4 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V4);
+#endif
+static const memopt_i_factor_lanes *memopt_i_factor_lanes_at(int level) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) return &memopt_i_factor_lanes_v16;
+    if (level >= MEMOPT_SIMD_AVX2) return &memopt_i_factor_lanes_v8;
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) return &memopt_i_factor_lanes_v4;
+#endif
+    (void)level;
+    return &memopt_i_factor_lanes_v1;
+}
+static void memopt_i_factor_run(const memopt_i_factor_lanes *lanes, int which, const memopt_i_rule *rule,
+                                const memopt_i_group *q) {
+    const size_t whole = q->count - q->count % lanes->width;
+    lanes->fn[which](rule, q);
+    if (whole < q->count) {
+        const memopt_i_group rest = memopt_i_group_from(q, whole, q->count - whole);
+        memopt_i_factor_lanes_v1.fn[which](rule, &rest);
+    }
+}
+
+/* A slice of a tensor, and what is in the tensor's part of the object's sums. Once they are joined, each double of the
+   rows and of the first panel is used again, for two floats. */
+typedef struct memopt_i_factor {
+    memopt_optim               *optim;
+    const memopt_optim_tensor  *tensor;
+    memopt_i_held_tensor       *part;
+    const memopt_i_factor_lanes *lanes;
+    memopt_optim_view view;
+    size_t  index, at, count;             /* of the tensor; of the slice, counted in the part */
+    size_t  rows, columns, panels;        /* of the whole tensor; a vector has no rows and no columns */
+    size_t  first_row, held_rows;         /* of the part */
+    size_t  grain, width;                 /* elements of a panel, and of what has one multiplier: a row, or a panel */
+    double *row_sums, *column_sums, *squares;
+    float  *row_means, *row_scales;       /* R; sqrt(mean(R) / R), later times the step */
+    float  *column_means, *column_scales; /* C; 1 / sqrt(C) */
+} memopt_i_factor;
+static memopt_i_factor memopt_i_factor_of(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_factor f;
+    f.optim = o; f.tensor = &o->desc.tensors[tensor]; f.part = &o->parts[tensor];
+    f.lanes = memopt_i_factor_lanes_at(o->level);
+    f.index = tensor; f.at = at; f.count = count;
+    f.columns = memopt_i_factor_columns(f.tensor);
+    f.rows = f.columns ? f.tensor->count / f.columns : 0;
+    f.first_row = f.columns ? f.tensor->first / f.columns : 0;
+    f.held_rows = f.columns ? f.part->held / f.columns : 0;
+    f.grain = memopt_i_factor_grain(&o->desc, f.tensor);
+    f.width = f.columns ? f.columns : f.grain;
+    f.panels = memopt_i_ceil_div(f.tensor->count, f.grain);
+    f.row_sums = o->sums + f.part->sums;
+    f.column_sums = f.row_sums + f.rows;
+    f.squares = f.column_sums + MEMOPT_I_PANELS * f.columns;
+    f.row_means = (float *)(void *)f.row_sums; f.row_scales = f.row_means + f.rows;
+    f.column_means = (float *)(void *)f.column_sums; f.column_scales = f.column_means + f.columns;
+    (void)memopt_i_state_layout(f.part, &o->desc, f.tensor, &f.view);
+    return f;
+}
+/* What ranks that share the tensor add up before a join: each has its own rows and panels, and zeros elsewhere. */
+static double *memopt_i_factor_shared(memopt_optim *o, size_t tensor, size_t *count) {
+    const memopt_i_factor f = memopt_i_factor_of(o, tensor, 0, 0);
+    if (!f.part->phase) { *count = f.rows + MEMOPT_I_PANELS * f.columns; return f.row_sums; }
+    *count = 2 * MEMOPT_I_PANELS;
+    return f.squares;
+}
+/* t^-power for a power below 1: by roots, a bit of the power each. pow() differs between C libraries. */
+static double memopt_i_factor_decay(uint64_t t, double power) {
+    volatile double result = 1, root = (double)t; /* stored, so that no processor keeps it wider */
+    while (power > 0 && root > 1) {
+        root = sqrt(root);
+        power *= 2;
+        if (power >= 1) { result = result * root; power -= 1; }
+    }
+    return 1 / result;
+}
+
+/* Fetches what is 4 KiB beyond n elements at p: worth a third of the time, in every pass. */
+static void memopt_i_factor_ahead(const void *p, size_t at, size_t n, size_t size) {
+    size_t i;
+    for (i = 0; i < n * size; i += 64) memopt_i_fetch(p, at * size + 4096 + i);
+}
+static void memopt_i_factor_all_ahead(const memopt_i_walk *k, size_t at, size_t n) {
+    memopt_i_factor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
+    memopt_i_factor_ahead(k->tensor->weights, at, n, k->weight_bytes);
+    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT) memopt_i_factor_ahead(k->tensor->extra, at, n, 2);
+    if (k->view.moments && !k->measures) memopt_i_factor_ahead(k->view.moment[0], at, n, (size_t)k->view.bits / 8);
+}
+/* The gradients at..at+n with a 0 for each that is skipped. */
+static const float *memopt_i_factor_cleaned(memopt_i_walk *k, const float *g, size_t n) {
+    size_t i;
+    if (memopt_i_lanes_sane(k->lanes, g, n, k->part->rule.limit)) return g;
+    for (i = 0; i < n; ++i) k->u[i] = memopt_i_v1_sane(g + i, 1, k->part->rule.limit) ? g[i] : 0;
+    return k->u;
+}
+static const float *memopt_i_factor_gradients(memopt_i_walk *k, size_t at, size_t n) {
+    memopt_i_factor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
+    if (k->desc->gradients == MEMOPT_GRADIENTS_F32)
+        return memopt_i_factor_cleaned(k, (const float *)k->tensor->gradients + at, n);
+    memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)k->tensor->gradients + at, n);
+    return memopt_i_factor_cleaned(k, k->g, n);
+}
+/* The first pass over the rows at..end of a panel. The factor comes in when the sums are joined. */
+static void memopt_i_factor_sum_panel(const memopt_i_factor *f, memopt_i_walk *k, size_t panel, size_t at, size_t end) {
+    double *columns = f->column_sums + panel * f->columns; size_t row = f->first_row + at / f->columns, j;
+    memset(columns, 0, f->columns * sizeof *columns);
+    for (; at < end; at += f->columns, ++row) {
+        double sums[16] = { 0 }; int half, i;
+        for (j = 0; j < f->columns; j += MEMOPT_I_GROUP) {
+            const size_t n = memopt_i_min(MEMOPT_I_GROUP, f->columns - j);
+            f->lanes->squares(sums, columns + j, memopt_i_factor_gradients(k, at + j, n), n);
+        }
+        for (half = 8; half; half /= 2)
+            for (i = 0; i < half; ++i) sums[i] = memopt_i_plus(sums[i], 1.0, sums[i + half]);
+        f->row_sums[row] = sums[0];
+    }
+}
+/* The second pass: the squares of x and of the weights. A row's multiplier comes in once for its sum, in double. */
+static void memopt_i_factor_square_panel(const memopt_i_factor *f, memopt_i_walk *k, size_t panel, size_t at,
+                                         size_t end) {
+    const int which = f->columns ? MEMOPT_I_FACTOR_PART : MEMOPT_I_FACTOR_WHOLE;
+    double *squares = f->squares + 2 * panel; memopt_i_group *q = &k->group; size_t row = at / f->width, j;
+    squares[0] = squares[1] = 0;
+    for (; at < end; at += f->width, ++row) {
+        const double scale = f->columns ? (double)f->row_scales[row] : 1; double sum = 0;
+        const size_t width = memopt_i_min(f->width, end - at);
+        for (j = 0; j < width; j += MEMOPT_I_GROUP) {
+            const size_t n = memopt_i_min(MEMOPT_I_GROUP, width - j);
+            memopt_i_factor_all_ahead(k, at + j, n);
+            memopt_i_load_floats(k, at + j, n); /* and no moments */
+            q->m = NULL;
+            squares[1] = memopt_i_plus(memopt_i_squares_at(k->level, q->w, n), 1.0, squares[1]);
+            q->g = memopt_i_factor_cleaned(k, q->g, n);
+            q->old_v = f->columns ? f->column_scales + j : f->view.rows + at + j;
+            q->v = k->scratch[1]; /* measuring changes no state */
+            q->scale_v = 1;
+            memopt_i_factor_run(f->lanes, which, &k->part->rule, q);
+            sum = memopt_i_plus(memopt_i_squares_at(k->level, q->u, n), 1.0, sum);
+        }
+        squares[0] = fma(scale * scale, sum, squares[0]);
+    }
+}
+static void memopt_i_factor_measure_panel(void *task, size_t chunk, int worker) {
+    const memopt_i_factor *f = (const memopt_i_factor *)task;
+    const size_t at = f->at + chunk * f->grain, end = memopt_i_min(at + f->grain, f->at + f->count);
+    const size_t panel = (f->tensor->first + at) / f->grain;
+    memopt_i_walk k = memopt_i_walk_of(f->optim, f->index, worker, 1);
+    if (f->part->phase) memopt_i_factor_square_panel(f, &k, panel, at, end);
+    else memopt_i_factor_sum_panel(f, &k, panel, at, end);
+    memopt_i_wide_end(k.level);
+}
+static memopt_status memopt_i_factor_measure(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_factor f = memopt_i_factor_of(o, tensor, at, count);
+    if (f.columns || f.part->phase)
+        memopt_i_run(&o->desc.threads, memopt_i_ceil_div(count, f.grain), memopt_i_factor_measure_panel, &f);
+    return MEMOPT_OK;
+}
+
+/* Sums of the squares of n elements each, to means: b2 old + g2 (f f sum / n + eps). They are read and written as
+   bytes, because doubles turn into floats in place. */
+static void memopt_i_factor_means(const memopt_i_factor *f, const double *sums, float *means, const float *old,
+                                  size_t count, size_t n) {
+    const memopt_i_rule *r = &f->part->rule; const double ff = (double)r->factor * (double)r->factor; size_t i;
+    for (i = 0; i < count; ++i) {
+        double sum; float mean;
+        memcpy(&sum, (const unsigned char *)sums + i * sizeof sum, sizeof sum);
+        mean = (float)fma((double)r->b2, (double)old[i], (double)r->g2 * (ff * sum / (double)n + (double)r->eps));
+        memcpy((unsigned char *)means + i * sizeof mean, &mean, sizeof mean);
+    }
+}
+/* Panels added up, R and C of this step, and their roots. */
+static void memopt_i_factor_join_means(memopt_i_factor *f) {
+    double mean = 0; size_t p, i;
+    for (p = 1; p < f->panels; ++p)
+        for (i = 0; i < f->columns; ++i)
+            f->column_sums[i] = memopt_i_plus(f->column_sums[p * f->columns + i], 1.0, f->column_sums[i]);
+    memopt_i_factor_means(f, f->column_sums, f->column_means, f->view.columns, f->columns, f->rows);
+    memopt_i_factor_means(f, f->row_sums + f->first_row, f->row_means, f->view.rows, f->held_rows, f->columns);
+    for (i = 0; i < f->columns; ++i) {
+        mean = memopt_i_plus((double)f->column_means[i], 1.0, mean);
+        f->column_scales[i] = (float)(1 / sqrt((double)f->column_means[i]));
+    }
+    mean /= (double)f->columns;
+    for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = (float)sqrt(mean / (double)f->row_means[i]);
+}
+/* How far this tensor goes in this step: the multiplier of x. */
+static double memopt_i_factor_pace(const memopt_i_factor *f) {
+    const memopt_optim_group *g = &f->part->group; size_t p;
+    double x = 0, w = 0, rate = 1 / sqrt((double)f->part->step);
+    for (p = 0; p < f->panels; ++p) {
+        x = memopt_i_plus(f->squares[2 * p], 1.0, x);
+        w = memopt_i_plus(f->squares[2 * p + 1], 1.0, w);
+    }
+    x = sqrt(x / (double)f->tensor->count) / g->clip; w = sqrt(w / (double)f->tensor->count);
+    if (g->rate < rate) rate = g->rate;
+    if (!(w > g->least_scale && w <= 3.402823466e+38)) w = g->least_scale; /* an infinite weight spoils no other */
+    return rate * w / (x > 1 ? x : 1);
+}
+static void memopt_i_factor_join(memopt_optim *o, size_t tensor) {
+    memopt_i_factor f = memopt_i_factor_of(o, tensor, 0, 0); memopt_i_rule *r = &f.part->rule;
+    const memopt_optim_group *g = &f.part->group; double pace; size_t i;
+    if (!f.part->phase) {
+        const double decay = memopt_i_factor_decay(f.part->step, g->beta2);
+        r->b2 = (float)(1 - decay); r->g2 = (float)decay;
+        if (f.columns) memopt_i_factor_join_means(&f);
+        return;
+    }
+    r->b1 = (float)g->beta1; r->g1 = (float)(1 - g->beta1); r->ic1 = 1;
+    r->decay = (float)(1 - g->rate * g->weight_decay);
+    pace = memopt_i_factor_pace(&f);
+    r->step = (float)pace;
+    for (i = 0; i < f.held_rows; ++i) f.row_scales[i] = (float)((double)f.row_scales[i] * pace);
+}
+
+/* The updates u of the elements i..i+n of the group, all in one row; first: the place of the group in the part. */
+static void memopt_i_factor_update(const memopt_i_factor *f, const memopt_i_factor_lanes *lanes, const memopt_i_walk *k,
+                                   size_t first, size_t i, size_t n) {
+    memopt_i_group q = memopt_i_group_from(&k->group, i, n);
+    if (f->columns) {
+        q.old_v = q.v = f->column_scales + (first + i) % f->columns;
+        q.scale_v = f->row_scales[(first + i) / f->columns];
+        memopt_i_factor_run(lanes, MEMOPT_I_FACTOR_PART, &k->part->rule, &q);
+    } else {
+        q.old_v = q.v = f->view.rows + first + i;
+        q.scale_v = k->part->rule.step;
+        memopt_i_factor_run(lanes, MEMOPT_I_FACTOR_WHOLE, &k->part->rule, &q);
+    }
+}
+static void memopt_i_factor_step_group(const memopt_i_factor *f, memopt_i_walk *k, size_t first) {
+    const memopt_i_group *q = &k->group; size_t i, n;
+    if (memopt_i_lanes_sane(k->lanes, q->g, q->count, k->part->rule.limit)) {
+        for (i = 0; i < q->count; i += n) {
+            n = q->count - i;
+            if (f->columns) n = memopt_i_min(n, f->columns - (first + i) % f->columns);
+            memopt_i_factor_update(f, f->lanes, k, first, i, n);
+        }
+        memopt_i_factor_run(f->lanes, MEMOPT_I_FACTOR_FINISH, &k->part->rule, q);
+        return;
+    }
+    for (i = 0; i < q->count; ++i) {
+        const memopt_i_group one = memopt_i_group_from(q, i, 1);
+        if (memopt_i_v1_sane(one.g, 1, k->part->rule.limit)) {
+            memopt_i_factor_update(f, &memopt_i_factor_lanes_v1, k, first, i, 1);
+            memopt_i_factor_run(&memopt_i_factor_lanes_v1, MEMOPT_I_FACTOR_FINISH, &k->part->rule, &one);
+        } else {
+            if (one.m) *one.m = memopt_i_round(*one.old_m * q->scale_m); /* as decoded; floats have the scale 1 */
+            ++k->skipped;
+        }
+    }
+}
+/* As memopt_i_walk_apply(), with blocks of an 8-bit moment encoded while the next is stepped. */
+static void memopt_i_factor_apply_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_factor *f = (const memopt_i_factor *)task; memopt_optim *o = f->optim;
+    const size_t at = f->at + chunk * o->chunk, end = memopt_i_min(at + o->chunk, f->at + f->count);
+    memopt_i_walk k = memopt_i_walk_of(o, f->index, worker, 0);
+    const size_t block = k.coded ? o->desc.block : end - at, group = k.coded ? MEMOPT_I_CODED_GROUP : MEMOPT_I_GROUP;
+    size_t b, j;
+    for (b = at; b < end; b += block) {
+        const size_t size = memopt_i_min(block, end - b);
+        for (j = 0; j < size; j += group) {
+            const size_t count = memopt_i_min(group, size - j);
+            memopt_i_factor_all_ahead(&k, b + j, count);
+            memopt_i_load(&k, b + j, k.coded ? j : 0, count);
+            memopt_i_factor_step_group(f, &k, b + j);
+            if (k.coded) { memopt_i_find_largest(&k); memopt_i_encode_waiting(&k, j, count); }
+            memopt_i_store(&k, b + j);
+        }
+        if (k.coded) memopt_i_block_done(&k, b, size);
+    }
+    memopt_i_encode_waiting(&k, 0, k.waiting);
+    o->skips[worker] += k.skipped;
+    memopt_i_wide_end(o->level);
+}
+/* The means go into the state with the first slice. */
+static uint64_t memopt_i_factor_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_factor f = memopt_i_factor_of(o, tensor, at, count); uint64_t skipped = 0; int i;
+    if (f.columns && !f.part->applied) {
+        memcpy(f.view.rows, f.row_means, f.held_rows * sizeof *f.view.rows);
+        memcpy(f.view.columns, f.column_means, f.columns * sizeof *f.view.columns);
+    }
+    memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
+    memopt_i_run(&o->desc.threads, memopt_i_ceil_div(count, o->chunk), memopt_i_factor_apply_chunk, &f);
+    for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
+    return skipped;
+}
+/* @section optim : walk factor
+   The object: what belongs to what, what may be combined, and passes over many tensors.
+   Problem    A step that fails half way has changed weights that cannot be put back.
+   Idea       Everything that can be wrong is looked at in begin, before the first weight is touched: ranges, pointers,
+              headers of states. What is left, gradients that are not finite, is a rule, not an error.
+   Invariant  The numbers of a step are a function of tensors, groups and t. How tensors are cut into slices, how many
+              workers there are and what else is in the list changes no bit: chunks are counted in the tensor, sums
+              are kept for each chunk and added up in their order.
+   Cost       Nothing beside the walk: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
+enum { MEMOPT_I_IDLE, MEMOPT_I_BEGUN, MEMOPT_I_STOPPED };
+enum { MEMOPT_I_APPLY, MEMOPT_I_MEASURE, MEMOPT_I_LOOK };
+MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
+    memopt_optim_group g;
+    memset(&g, 0, sizeof g);
+    g.rate = 1e-3; g.beta1 = 0.9; g.beta2 = 0.999; g.eps = 1e-8;
+    switch (kind) {
+    case MEMOPT_ADAMW:     g.weight_decay = 1e-2; break;
+    case MEMOPT_ADAM:      break;
+    case MEMOPT_SGD:       g.beta1 = g.beta2 = g.eps = 0; break;
+    case MEMOPT_LION:      g.rate = 1e-4; g.beta2 = 0.99; g.eps = 0; break;
+    case MEMOPT_LARS:      g.beta2 = g.eps = 0; g.rate = 0.1; g.trust = 1e-3; g.weight_decay = 1e-4; break;
+    case MEMOPT_LAMB:      g.eps = 1e-6; g.weight_decay = 1e-2; break;
+    case MEMOPT_ADAFACTOR: g.rate = 1e-2; g.beta1 = 0; g.beta2 = 0.8; g.eps = 1e-30; g.clip = 1; g.least_scale = 1e-3; break;
+    }
+    return g;
+}
+MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes) {
+    memopt_optim_desc d; memopt_i_held_tensor part; memopt_optim_view view; memopt_status s;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_optim_resolve(desc, &d);
+    if (s) return s;
+    if (tensor >= d.tensor_count) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_tensor_check(&d, &d.tensors[tensor]);
+    if (s) return s;
+    memopt_i_tensor_fill(&d, &d.tensors[tensor], &part);
+    *bytes = memopt_i_state_layout(&part, &d, &d.tensors[tensor], &view);
+    return MEMOPT_OK;
+}
+/* Where everything is in the object's memory. */
+typedef struct memopt_i_optim_layout { size_t parts, sums, sum_count, skips, scratch, lane, bytes; int workers; } memopt_i_optim_layout;
+static int memopt_i_place(size_t *at, size_t count, size_t size, size_t *where) {
+    size_t bytes;
+    *where = *at;
+    return memopt_i_mul(count, size, &bytes) || memopt_i_align_up(bytes, 64, &bytes) || memopt_i_add(*at, bytes, at);
+}
+static memopt_status memopt_i_optim_plan(const memopt_optim_desc *d, memopt_i_optim_layout *l) {
+    memopt_i_held_tensor part; memopt_status s; size_t i;
+    memset(l, 0, sizeof *l);
+    l->workers = memopt_i_workers(&d->threads);
+    l->lane = memopt_i_max(2 * d->block, MEMOPT_I_GROUP);
+    for (i = 0; i < d->tensor_count; ++i) {
+        s = memopt_i_tensor_check(d, &d->tensors[i]);
+        if (s) return s;
+        memopt_i_tensor_fill(d, &d->tensors[i], &part);
+        if (memopt_i_add(l->sum_count, part.sum_count, &l->sum_count)) return MEMOPT_ERR_OVERFLOW;
+    }
+    l->bytes = memopt_i_align_down(sizeof(memopt_optim) + 63, 64);
+    if (memopt_i_place(&l->bytes, d->tensor_count, sizeof(memopt_i_held_tensor), &l->parts)
+        || memopt_i_place(&l->bytes, l->sum_count, sizeof(double), &l->sums)
+        || memopt_i_place(&l->bytes, (size_t)l->workers, sizeof(size_t), &l->skips)
+        || memopt_i_place(&l->bytes, (size_t)l->workers, 2 * l->lane * sizeof(float), &l->scratch)) return MEMOPT_ERR_OVERFLOW;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
+    memopt_optim_desc d; memopt_i_optim_layout l; memopt_status s;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_optim_resolve(desc, &d);
+    if (!s) s = memopt_i_optim_plan(&d, &l);
+    if (!s) *bytes = l.bytes;
+    return s;
+}
+MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes, memopt_optim **out) {
+    memopt_optim_desc d; memopt_i_optim_layout l; memopt_status s; size_t i, sums = 0;
+    unsigned char *base = (unsigned char *)memory; memopt_optim *o = (memopt_optim *)memory;
+    if (!memory || !out || (uintptr_t)memory % 64) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_optim_resolve(desc, &d);
+    if (!s) s = memopt_i_optim_plan(&d, &l);
+    if (s) return s;
+    if (bytes < l.bytes) return MEMOPT_ERR_BUFFER;
+    memset(memory, 0, l.bytes);
+    o->desc = d;
+    memopt_i_taper_init(&o->codes[0], 1);
+    memopt_i_taper_init(&o->codes[1], 0);
+    o->level = memopt_i_simd_level(&d.threads);
+    o->workers = l.workers; o->lane = l.lane; o->chunk = memopt_i_optim_chunk(&d);
+    o->parts = (memopt_i_held_tensor *)(void *)(base + l.parts);
+    o->sums = (double *)(void *)(base + l.sums);
+    o->skips = (size_t *)(void *)(base + l.skips);
+    o->scratch = (float *)(void *)(base + l.scratch);
+    o->error.reason = "";
+    for (i = 0; i < d.tensor_count; ++i) {
+        memopt_i_held_tensor *part = &o->parts[i];
+        memopt_i_tensor_fill(&d, &d.tensors[i], part);
+        part->sums = sums; sums += part->sum_count;
+        part->first_chunk = o->chunk_count; o->chunk_count += part->chunks;
+    }
+    *out = o;
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_optim_fail(memopt_optim *o, memopt_status status, const char *reason) {
+    return memopt_i_fail(&o->error, status, reason, 0);
+}
+MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor) {
+    memopt_optim_view view; memopt_i_state_header h; const memopt_optim_tensor *t; size_t bytes;
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    t = &o->desc.tensors[tensor];
+    bytes = memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view);
+    if (!bytes) return MEMOPT_OK;
+    if (!t->state || (uintptr_t)t->state % 64)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "the state is missing, or not aligned to 64");
+    memset(t->state, 0, bytes);
+    h = memopt_i_state_expected(&o->parts[tensor], &o->desc, t);
+    memcpy(t->state, &h, sizeof h);
+    if (o->parts[tensor].format == MEMOPT_STATE_BNB) memset(view.moment[0], 127, view.held); /* its code of zero */
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; const char *wrong;
+    memopt_i_state_header h, want; memopt_optim_view view;
+    if (!memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return MEMOPT_OK;
+    if (!t->state || (uintptr_t)t->state % 64)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a state is missing, or not aligned to 64");
+    want = memopt_i_state_expected(&o->parts[tensor], &o->desc, t);
+    memcpy(&h, t->state, sizeof h);
+    wrong = memopt_i_header_wrong(&h, &want);
+    return wrong ? memopt_i_optim_fail(o, MEMOPT_ERR_FORMAT, wrong) : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *o, size_t tensor, size_t bytes) {
+    memopt_optim_view view; memopt_status s; size_t need, i; int m;
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    need = memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], &view);
+    if (bytes < need) return memopt_i_optim_fail(o, MEMOPT_ERR_BUFFER, "the state is truncated");
+    s = memopt_i_state_check(o, tensor);
+    if (s) return s;
+    for (m = 0; m < view.moments; ++m)
+        for (i = 0; i < view.blocks; ++i) { /* a scale is finite and has no sign */
+            if (memopt_i_float_bits(view.scale[m][i]) >= 0x7f800000u)
+                return memopt_i_optim_fail(o, MEMOPT_ERR_FORMAT, "a scale of the state is negative or not finite");
+        }
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor, memopt_optim_view *out) {
+    memopt_status s;
+    if (!o || !out) return MEMOPT_ERR_ARGUMENT;
+    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    s = memopt_i_state_check(o, tensor);
+    if (!s) (void)memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], out);
+    return s;
+}
+MEMOPT_API size_t memopt_optim_grain(const memopt_optim *o, size_t tensor) {
+    return o && tensor < o->desc.tensor_count ? memopt_i_optim_grain(&o->desc, &o->desc.tensors[tensor]) : 0;
+}
+
+/* b to the power of t by squaring: pow() differs between C libraries. */
+static double memopt_i_power(double b, uint64_t t) {
+    volatile double result = 1, square = b; /* stored, so that no processor keeps it wider and no compiler fuses it */
+    for (; t; t >>= 1) {
+        if (t & 1) result = result * square;
+        square = square * square;
+    }
+    return result;
+}
+static int memopt_i_within(double x, double least, double most) { return x >= least && x <= most; } /* no for NaN */
+static const char *memopt_i_optim_group_wrong(const memopt_optim_desc *d, const memopt_optim_group *g) {
+    const double most = 1e30, below_one = 1 - 1e-9;
+    if (!memopt_i_within(g->rate, 0, most)) return "a rate is negative, too large or not a number";
+    if (!memopt_i_within(g->beta1, 0, below_one) || !memopt_i_within(g->beta2, 0, below_one))
+        return "a beta is below 0, or 1 and above, or not a number";
+    if (!memopt_i_within(g->eps, 0, most)) return "an eps is negative, too large or not a number";
+    if (!memopt_i_within(g->weight_decay, 0, most)) return "a weight decay is negative, too large or not a number";
+    if (!memopt_i_within(g->dampening, 0, 1)) return "a dampening is below 0, above 1 or not a number";
+    if (g->nesterov && (!(g->beta1 > 0) || g->dampening > 0))
+        return "Nesterov needs a momentum and no dampening";
+    if (d->kind == MEMOPT_LARS && !(g->trust > 0 && g->trust <= most)) return "LARS needs a trust above 0";
+    if (d->kind == MEMOPT_ADAFACTOR && (!(g->clip > 0 && g->clip <= most) || !memopt_i_within(g->least_scale, 0, most)
+        || !(g->beta2 > 0))) return "Adafactor needs a clip and a beta2 above 0, and a least_scale";
+    if ((d->kind == MEMOPT_SGD || d->kind == MEMOPT_ADAFACTOR) && !d->first_moment && g->beta1 > 0)
+        return "a beta1 above 0 needs first_moment in the desc";
+    return NULL;
+}
+static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_format format, const memopt_optim_group *g,
+                                      const memopt_optim_run *run) {
+    const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
+    const double c1 = 1 - memopt_i_power(g->beta1, run->step), c2 = 1 - memopt_i_power(g->beta2, run->step);
+    const int adam = d->kind == MEMOPT_ADAMW || d->kind == MEMOPT_ADAM || d->kind == MEMOPT_LAMB;
+    const int decoupled = d->kind == MEMOPT_ADAMW || d->kind == MEMOPT_LION;
+    memopt_i_rule r;
+    memset(&r, 0, sizeof r);
+    r.limit = (float)((double)MEMOPT_I_HUGE / f);
+    r.factor = (float)f;
+    r.coupled = d->kind == MEMOPT_ADAM;
+    r.late = format == MEMOPT_STATE_BNB;
+    r.nesterov = d->kind == MEMOPT_SGD && g->nesterov;
+    r.b1 = (float)g->beta1;
+    r.b2 = (float)(format == MEMOPT_STATE_8BIT && adam ? sqrt(g->beta2) : g->beta2);
+    r.g1 = (float)((1 - g->beta1) * (r.coupled ? 1 : f));
+    r.g2 = (float)((1 - g->beta2) * (r.coupled ? 1 : d->kind == MEMOPT_LION ? f : f * f));
+    r.ic1 = (float)(1 / c1); r.ic2 = (float)(1 / sqrt(c2));
+    r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
+    r.pull = (float)(decoupled ? 0 : g->weight_decay);
+    if (r.coupled || d->kind == MEMOPT_SGD || d->kind == MEMOPT_LARS)
+        r.weight_limit = (float)((double)MEMOPT_I_HUGE / (g->weight_decay > 1e-15 ? g->weight_decay : 1e-15));
+    r.decay = (float)(decoupled ? 1 - g->rate * g->weight_decay : 1);
+    r.step = (float)(d->kind == MEMOPT_LION || d->kind == MEMOPT_SGD ? g->rate : g->rate / c1);
+    if (d->kind == MEMOPT_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
+    return r;
+}
+static const char *memopt_i_run_wrong(const memopt_optim *o, const memopt_optim_run *run) {
+    size_t i;
+    if (!run->step) return "step 0: the first is 1";
+    if (!run->groups || !run->group_count) return "there are no groups";
+    if (run->gradient_factor != 0 && !memopt_i_within(run->gradient_factor, 1 / 281474976710656.0, 281474976710656.0))
+        return "the gradient factor is not between 2^-48 and 2^48";
+    if (run->fused && run->clips_norm) return "a fused step cannot clip by the global norm, which is known only after backward";
+    if (run->fused && run->accumulates) return "a fused step cannot accumulate: it steps with each micro-batch's gradient";
+    if (run->fused && run->scales_loss) return "a fused step cannot scale the loss dynamically: it could not take a step back";
+    for (i = 0; i < run->group_count; ++i) {
+        const char *wrong = memopt_i_optim_group_wrong(&o->desc, &run->groups[i]);
+        if (wrong) return wrong;
+    }
+    for (i = 0; i < o->desc.tensor_count; ++i)
+        if (o->desc.tensors[i].group >= run->group_count) return "a tensor is in a group that does not exist";
+    return NULL;
+}
+MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
+    const char *wrong; memopt_status s; size_t i; int n;
+    if (!o || !run) return MEMOPT_ERR_ARGUMENT;
+    if (o->active != MEMOPT_I_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
+    wrong = memopt_i_run_wrong(o, run);
+    if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        s = memopt_i_state_check(o, i);
+        if (s) return s;
+    }
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        memopt_i_held_tensor *part = &o->parts[i]; const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
+        part->rule = memopt_i_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
+        part->group = run->groups[o->desc.tensors[i].group];
+        part->step = run->step;
+        for (n = 0; n < MEMOPT_I_NOISES; ++n)
+            part->noise[n] = memopt_noise_make(seed, (uint64_t)i * MEMOPT_I_NOISES + (uint64_t)n);
+        part->applied = 0; part->phase = 0;
+    }
+    if (o->parts[o->desc.tensor_count - 1].phases) memset(o->sums, 0, sizeof(double) *
+        (o->parts[o->desc.tensor_count - 1].sums + o->parts[o->desc.tensor_count - 1].sum_count));
+    o->skipped = 0;
+    o->fused = run->fused != 0;
+    o->active = MEMOPT_I_BEGUN;
+    return MEMOPT_OK;
+}
+
+/* A pass over a slice of one tensor, or over all tensors. */
+typedef struct memopt_i_pass {
+    memopt_optim *optim;
+    size_t        tensor, first, count; /* of the slice, counted in the part */
+    int           all, mode;
+} memopt_i_pass;
+static void memopt_i_pass_chunk(void *task, size_t index, int worker) {
+    const memopt_i_pass *pass = (const memopt_i_pass *)task; memopt_optim *o = pass->optim;
+    size_t tensor = pass->tensor, first = pass->first, end = pass->first + pass->count, at, n; memopt_i_walk k;
+    if (pass->all) { /* the last tensor whose first chunk is not after this one */
+        size_t low = 0, high = o->desc.tensor_count;
+        while (high - low > 1) {
+            const size_t middle = low + (high - low) / 2;
+            if (o->parts[middle].first_chunk <= index) low = middle; else high = middle;
+        }
+        tensor = low; index -= o->parts[low].first_chunk;
+        first = 0; end = o->parts[low].held;
+    }
+    at = first + index * o->chunk;
+    n = memopt_i_min(o->chunk, end - at);
+    k = memopt_i_walk_of(o, tensor, worker, pass->mode != MEMOPT_I_APPLY);
+    if (pass->mode == MEMOPT_I_MEASURE)
+        memopt_i_walk_measure(&k, at, n, o->sums + o->parts[tensor].sums + 2 * ((k.tensor->first + at) / o->chunk));
+    else if (pass->mode == MEMOPT_I_LOOK) memopt_i_walk_look(&k, at, n);
+    else memopt_i_walk_apply(&k, at, n);
+    if (pass->mode != MEMOPT_I_MEASURE) o->skips[worker] += k.skipped;
+    memopt_i_wide_end(o->level);
+}
+/* Returns how many elements were skipped. */
+static uint64_t memopt_i_pass_run(memopt_optim *o, memopt_i_pass *pass) {
+    const size_t chunks = pass->all ? o->chunk_count : memopt_i_ceil_div(pass->count, o->chunk);
+    uint64_t skipped = 0; int i;
+    memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
+    pass->optim = o;
+    memopt_i_run(&o->desc.threads, chunks, memopt_i_pass_chunk, pass);
+    for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
+    return skipped;
+}
+static int memopt_i_misaligned(const void *p, size_t size) { return !p || (uintptr_t)p % size; }
+static const char *memopt_i_pointers_wrong(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    const int wide = d->weights == MEMOPT_WEIGHTS_F32 || d->weights == MEMOPT_WEIGHTS_F32_BF16;
+    const int extra = d->weights == MEMOPT_WEIGHTS_SPLIT || d->weights == MEMOPT_WEIGHTS_F32_BF16;
+    if (memopt_i_misaligned(t->weights, wide ? 4 : 2)) return "weights are missing or misaligned";
+    if (memopt_i_misaligned(t->gradients, d->gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2)) return "gradients are missing or misaligned";
+    if (extra && memopt_i_misaligned(t->extra, 2)) return "a tensor's extra is missing or misaligned";
+    return NULL;
+}
+/* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. */
+static memopt_status memopt_i_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
+    const memopt_optim_tensor *t; const char *wrong; size_t grain, end;
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (o->active == MEMOPT_I_STOPPED)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
+    if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    t = &o->desc.tensors[tensor];
+    grain = memopt_i_optim_grain(&o->desc, t);
+    end = t->first + o->parts[tensor].held;
+    if (!count || first < t->first || first >= end || count > end - first)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "the slice is empty, or outside the part of the tensor that is held");
+    if (first % grain || (first + count != end && count % grain))
+        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "the slice begins or ends inside a block: see memopt_optim_grain()");
+    wrong = memopt_i_pointers_wrong(&o->desc, t);
+    if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
+    *at = first - t->first;
+    return MEMOPT_OK;
+}
+static memopt_i_pass memopt_i_pass_of(size_t tensor, size_t at, size_t count, int mode) {
+    memopt_i_pass pass;
+    memset(&pass, 0, sizeof pass);
+    pass.tensor = tensor; pass.first = at; pass.count = count; pass.mode = mode;
+    return pass;
+}
+MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
+    memopt_i_pass pass; size_t at = 0;
+    const memopt_status s = memopt_i_slice(o, tensor, first, count, &at);
+    if (s) return s;
+    if (o->parts[tensor].phase >= o->parts[tensor].phases)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this kind does not measure, or the tensor is measured already");
+    if (o->desc.kind == MEMOPT_ADAFACTOR) return memopt_i_factor_measure(o, tensor, at, count);
+    pass = memopt_i_pass_of(tensor, at, count, MEMOPT_I_MEASURE);
+    (void)memopt_i_pass_run(o, &pass);
+    return MEMOPT_OK;
+}
+/* LAMB: rate * |w| / |u|. LARS: trust * |w| / (|g| + decay |w|). 1 where a norm is 0, or where there is no decay. */
+static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_held_tensor *part, const double *sums) {
+    const memopt_optim_group *g = &part->group; double norms[2] = { 0, 0 }, ratio = 1; size_t i;
+    for (i = 0; i < part->sum_count; i += 2) { norms[0] += sums[i]; norms[1] += sums[i + 1]; }
+    norms[0] = sqrt(norms[0]); norms[1] = sqrt(norms[1]);
+    if (d->kind == MEMOPT_LAMB) {
+        if (norms[0] > 0 && norms[1] > 0 && (g->weight_decay > 0 || g->always_adapt)) ratio = norms[0] / norms[1];
+        if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
+        part->rule.step = (float)(g->rate * ratio);
+    } else {
+        norms[1] *= (double)part->rule.factor;
+        if (norms[0] > 0 && norms[1] > 0) ratio = g->trust * norms[0] / fma(g->weight_decay, norms[0], norms[1]);
+        if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
+        part->rule.g1 = (float)(g->rate * ratio);
+        part->rule.step = 1;
+    }
+}
+MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *again) {
+    memopt_i_held_tensor *part;
+    if (!o || !again) return MEMOPT_ERR_ARGUMENT;
+    if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    part = &o->parts[tensor];
+    if (part->phase >= part->phases)
+        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this kind does not measure, or the tensor is joined already");
+    if (o->desc.kind == MEMOPT_ADAFACTOR) memopt_i_factor_join(o, tensor);
+    else memopt_i_trust(&o->desc, part, o->sums + part->sums);
+    *again = ++part->phase < part->phases;
+    return MEMOPT_OK;
+}
+/* After the checks: a slice of a tensor that is measured, if its kind measures. */
+static memopt_status memopt_i_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_pass pass = memopt_i_pass_of(tensor, at, count, MEMOPT_I_LOOK);
+    if (o->fused && memopt_i_pass_run(o, &pass)) {
+        o->active = MEMOPT_I_STOPPED;
+        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a gradient is not finite; this slice and later ones are not stepped");
+    }
+    pass.mode = MEMOPT_I_APPLY;
+    if (o->desc.kind == MEMOPT_ADAFACTOR) o->skipped += memopt_i_factor_apply(o, tensor, at, count);
+    else o->skipped += memopt_i_pass_run(o, &pass);
+    o->parts[tensor].applied += count;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
+    size_t at = 0; const memopt_i_held_tensor *part;
+    const memopt_status s = memopt_i_slice(o, tensor, first, count, &at);
+    if (s) return s;
+    part = &o->parts[tensor];
+    if (part->phase < part->phases) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the tensor is not measured and joined yet");
+    if (count > part->held - part->applied) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this much was applied already");
+    return memopt_i_apply(o, tensor, at, count);
+}
+MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
+    int stopped;
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (o->active == MEMOPT_I_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    stopped = o->active == MEMOPT_I_STOPPED;
+    o->active = MEMOPT_I_IDLE;
+    return stopped ? memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite")
+                   : MEMOPT_OK;
+}
+/* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
+static void memopt_i_step_all(memopt_optim *o) {
+    memopt_i_pass pass = memopt_i_pass_of(0, 0, 0, MEMOPT_I_MEASURE); size_t i; int again;
+    pass.all = 1;
+    if (o->desc.kind != MEMOPT_ADAFACTOR) {
+        if (memopt_i_kind_measures(o->desc.kind)) {
+            (void)memopt_i_pass_run(o, &pass);
+            for (i = 0; i < o->desc.tensor_count; ++i) (void)memopt_optim_join(o, i, &again);
+        }
+        pass.mode = MEMOPT_I_APPLY;
+        o->skipped += memopt_i_pass_run(o, &pass);
+        for (i = 0; i < o->desc.tensor_count; ++i) o->parts[i].applied = o->parts[i].held;
+    } else for (i = 0; i < o->desc.tensor_count; ++i) {
+        for (again = 1; again; ) {
+            (void)memopt_i_factor_measure(o, i, 0, o->parts[i].held);
+            (void)memopt_optim_join(o, i, &again);
+        }
+        (void)memopt_i_apply(o, i, 0, o->parts[i].held);
+    }
+}
+MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
+    memopt_status s; size_t i;
+    if (!o || !run) return MEMOPT_ERR_ARGUMENT;
+    if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        const char *wrong = memopt_i_pointers_wrong(&o->desc, &o->desc.tensors[i]);
+        if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
+    }
+    s = memopt_optim_begin(o, run);
+    if (s) return s;
+    memopt_i_step_all(o);
+    return memopt_optim_end(o);
+}
+MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, double **sums, size_t *count) {
+    if (!o || !sums || !count) return MEMOPT_ERR_ARGUMENT;
+    if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    *sums = o->sums + o->parts[tensor].sums;
+    *count = o->parts[tensor].sum_count;
+    if (o->desc.kind == MEMOPT_ADAFACTOR) *sums = memopt_i_factor_shared(o, tensor, count); /* those of this pass */
+    return MEMOPT_OK;
+}
+MEMOPT_API int memopt_optim_measures(const memopt_optim *o) { return o && memopt_i_kind_measures(o->desc.kind); }
+MEMOPT_API size_t memopt_optim_applied(const memopt_optim *o, size_t tensor) {
+    return o && tensor < o->desc.tensor_count ? o->parts[tensor].applied : 0;
+}
+MEMOPT_API uint64_t memopt_optim_skipped(const memopt_optim *o) { return o ? o->skipped : 0; }
+MEMOPT_API const memopt_error *memopt_optim_error(const memopt_optim *o) { return o ? &o->error : NULL; }
+/* @section scale : number api_scale
+   Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
+              weight may change, one must know whether all are finite and how long they are together: a sum over all of
+              them, whose bits must not depend on how many workers added it up.
+   Idea       The list is cut into pieces of 64 Ki elements, of one tensor each; a piece writes its own sum into
+              scratch, and the sums are added in the order of the pieces. One pass multiplies, stores, squares and adds.
+              Whether a value is finite costs nothing: the square of a float always fits a double, so the sum of a piece
+              is finite exactly when all its values are. Only a piece that is not is read again, to count.
+   Invariant  A call checks all of its input before it touches the first value; after that it cannot fail.
+              A scale is never below the floor, so that no inverse is infinite, and 0 * infinity never happens.
+   Cost       The traffic, whatever the processor: 4 bytes read an fp32 value, and 4 written where it changes. 16-bit
+              values are squared as they were stored. Sums in bf16 go through blocks of 4 KiB on the stack.
+   Trap       Which of two NaNs comes out of a sum differs between processors, and between two forms of one instruction.
+              So a NaN that arithmetic produces is replaced by the one quiet NaN 0x7FC00000.
+   Source     GradScaler and _amp_update_scale_, clip_grad_norm_ and clip_grad_value_ of PyTorch; Kahan 1965, kept here
+              as Dekker's (1971) pair of a rounded sum and its rest. */
+#define MEMOPT_I_SCALE_PIECE ((size_t)1 << 16) /* elements: fixed, because it is part of what a norm is */
+#define MEMOPT_I_SCALE_BLOCK 1024              /* elements decoded at a time; a multiple of 16 */
+#define MEMOPT_I_SCALE_NAN 0x7FC00000u
+typedef struct memopt_i_scale_piece { /* in the caller's scratch */
+    double squares;
+    size_t nonfinite, tensor, first;
+} memopt_i_scale_piece;
+static uint64_t memopt_i_scale_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+static int memopt_i_scale_finite(double x) { return (memopt_i_scale_bits(x) >> 52 & 0x7FF) != 0x7FF; }
+static int memopt_i_scale_finite32(float x) { return (memopt_i_float_bits(x) & 0x7F800000u) != 0x7F800000u; }
+/* Finite or infinite, and not below zero; -0 is zero. */
+static int memopt_i_scale_limit(double x) {
+    const uint64_t u = memopt_i_scale_bits(x);
+    return u <= UINT64_C(0x7FF) << 52 || u == UINT64_C(1) << 63;
+}
+
+/* ---- types and policies ---- */
+MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
+    switch (type) {
+    case MEMOPT_TYPE_F32:  return 4;
+    case MEMOPT_TYPE_BF16: return 2;
+    case MEMOPT_TYPE_F16:  return 2;
+    }
+    return 0;
+}
+MEMOPT_API const char *memopt_type_text(memopt_type type) {
+    switch (type) {
+    case MEMOPT_TYPE_F32:  return "fp32";
+    case MEMOPT_TYPE_BF16: return "bf16";
+    case MEMOPT_TYPE_F16:  return "fp16";
+    }
+    return "not a type of memopt";
+}
+MEMOPT_API memopt_precision memopt_precision_f32(void) {
+    memopt_precision p;
+    p.weights = p.master = p.gradients = p.reduction = p.buffers = MEMOPT_TYPE_F32;
+    p.keep_f32 = 0; p.loss_scaling = 0;
+    return p;
+}
+MEMOPT_API memopt_precision memopt_precision_bf16(void) {
+    memopt_precision p = memopt_precision_f32();
+    p.weights = p.gradients = MEMOPT_TYPE_BF16;
+    p.keep_f32 = MEMOPT_KEEP_NORMS | MEMOPT_KEEP_HEAD;
+    return p;
+}
+MEMOPT_API memopt_precision memopt_precision_bf16_lean(void) {
+    memopt_precision p = memopt_precision_bf16();
+    p.master = p.reduction = MEMOPT_TYPE_BF16;
+    return p;
+}
+MEMOPT_API memopt_precision memopt_precision_f16(void) {
+    memopt_precision p = memopt_precision_bf16();
+    p.weights = p.gradients = MEMOPT_TYPE_F16;
+    p.loss_scaling = 1;
+    return p;
+}
+static const char *memopt_i_precision_reason(const memopt_precision *p) {
+    const memopt_type f32 = MEMOPT_TYPE_F32, bf16 = MEMOPT_TYPE_BF16, f16 = MEMOPT_TYPE_F16;
+    const int has_f16 = p->weights == f16 || p->gradients == f16;
+    if (!memopt_type_bytes(p->weights) || !memopt_type_bytes(p->master) || !memopt_type_bytes(p->gradients)
+        || !memopt_type_bytes(p->reduction) || !memopt_type_bytes(p->buffers)) return "a type that is none";
+    if (p->keep_f32 > 15 || p->loss_scaling < 0 || p->loss_scaling > 1) return "a flag that is none";
+    if (p->master == f16) return "an fp16 master loses updates below 1/2048 of a weight: use fp32, or bf16 in place";
+    if (p->master == bf16 && p->weights != bf16) return "a bf16 master is the weights themselves: they must be bf16";
+    if ((p->weights == f16 && p->gradients == bf16) || (p->weights == bf16 && p->gradients == f16))
+        return "weights and gradients in two different 16-bit types: one of them has the wrong range for the other";
+    if (has_f16 && !p->loss_scaling) return "fp16 gradients below 6e-8 vanish: fp16 needs loss scaling";
+    if (!has_f16 && p->loss_scaling) return "fp32 and bf16 gradients have the range: loss scaling only skips steps";
+    if (p->reduction == f16) return "sums overflow in fp16: reduce in fp32";
+    if (p->reduction == bf16 && p->gradients != bf16) return "sums in bf16 are coarser than the gradients they sum";
+    if (p->buffers != f32 && (p->keep_f32 & MEMOPT_KEEP_NORMS))
+        return "norms are to stay fp32, and buffers hold their statistics";
+    if (p->buffers != f32 && p->buffers != p->weights) return "buffers are neither fp32 nor of the weights' type";
+    return NULL;
+}
+MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, const char **reason) {
+    const char *why = policy ? memopt_i_precision_reason(policy) : "no policy";
+    if (reason) *reason = why ? why : "";
+    return why ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+}
+MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, unsigned kinds) {
+    return policy && !(policy->keep_f32 & kinds) ? policy->weights : MEMOPT_TYPE_F32;
+}
+
+/* ---- the loops: x * factor, stored or not, squared into 16 sums; to = weight * from (+ to); values cut ----
+   Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
+   long enough to fill the window in which it would look further by itself. The address may be past the end. */
+#if defined(__GNUC__) || defined(__clang__)
+#  define MEMOPT_I_SCALE_AHEAD(p) __builtin_prefetch((const void *)((uintptr_t)(p) + 4096))
+#else
+#  define MEMOPT_I_SCALE_AHEAD(p) ((void)(p))
+#endif
+/* Rounded once, to the type it has, also where registers are wider (x87; s390x in part). A float's square is exact. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+static float memopt_i_scale_round(float x) { volatile float rounded = x; return rounded; }
+static double memopt_i_scale_plus(double a, double b) { volatile double one = 1; return fma(one, a, b); }
+static double memopt_i_scale_square(double sum, double x) { return fma(x, x, sum); }
+#else
+static float memopt_i_scale_round(float x) { return x; }
+static double memopt_i_scale_plus(double a, double b) { return a + b; }
+static double memopt_i_scale_square(double sum, double x) { return sum + x * x; }
+#endif
+static float memopt_i_scale_quiet(float x) { /* a result of arithmetic */
+    const float v = memopt_i_scale_round(x);
+    return (memopt_i_float_bits(v) & 0x7FFFFFFFu) > 0x7F800000u ? memopt_i_bits_float(MEMOPT_I_SCALE_NAN) : v;
+}
+static double memopt_i_scale_join(double *sums) {
+    int half, i;
+    for (half = 8; half; half /= 2)
+        for (i = 0; i < half; ++i) sums[i] = memopt_i_scale_plus(sums[i], sums[i + half]);
+    return sums[0];
+}
+static void memopt_i_scale_squares(float *x, size_t n, float factor, int write, double *sums) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const float v = memopt_i_scale_quiet(x[i] * factor);
+        if (write) x[i] = v;
+        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)v);
+    }
+}
+/* The same on 16-bit values. What is squared is what was stored. */
+static void memopt_i_scale_squares16(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
+    const int bf16 = type == MEMOPT_TYPE_BF16; size_t i;
+    for (i = 0; i < n; ++i) {
+        float v = bf16 ? memopt_from_bf16(x[i]) : memopt_from_f16(x[i]);
+        if (write) {
+            v = memopt_i_scale_quiet(v * factor);
+            x[i] = bf16 ? memopt_to_bf16(v) : memopt_to_f16(v);
+            v = bf16 ? memopt_from_bf16(x[i]) : memopt_from_f16(x[i]);
+        }
+        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)v);
+    }
+}
+/* to = weight * from + sum, where from and sum are bf16 */
+static void memopt_i_add_bf16(float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight) {
+    size_t i;
+    for (i = 0; i < n; ++i)
+        to[i] = memopt_i_scale_quiet(fmaf(weight, memopt_from_bf16(from[i]), memopt_from_bf16(sum[i])));
+}
+/* high + rest += weight * from. The sum of both is exact, or rounded to 24 bits; what the nearest bf16 leaves of a
+   float is a float. */
+static void memopt_i_add_pair(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const float sum = start ? 0 : memopt_i_scale_round(memopt_from_bf16(rest[i]) + memopt_from_bf16(high[i]));
+        const float v = memopt_i_scale_quiet(start ? (float)(weight * from[i]) : fmaf(weight, from[i], sum));
+        high[i] = memopt_to_bf16(v);
+        rest[i] = memopt_to_bf16(memopt_i_scale_quiet(v - memopt_from_bf16(high[i])));
+    }
+}
+static void memopt_i_add_weighted(float *to, const float *from, size_t n, float weight, int start) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const float v = start ? (float)(weight * from[i]) : fmaf(weight, from[i], to[i]);
+        to[i] = memopt_i_scale_quiet(v);
+    }
+}
+/* On the bits: limit and infinity of the type without a sign, so that NaN (above infinity) is left alone. */
+static void memopt_i_clip32(float *x, size_t n, uint32_t limit) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const uint32_t bits = memopt_i_float_bits(x[i]), size = bits & 0x7FFFFFFFu;
+        if (size > limit && size <= 0x7F800000u) x[i] = memopt_i_bits_float((bits & 0x80000000u) | limit);
+    }
+}
+static void memopt_i_clip16(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const uint16_t size = x[i] & 0x7FFF;
+        if (size > limit && size <= infinity) x[i] = (uint16_t)((x[i] & 0x8000) | limit);
+    }
+}
+#if defined(MEMOPT_I_X86)
+/* 16 elements at a time; what is left goes to the scalar loop, whose index then starts at a multiple of 16 again. */
+MEMOPT_I_AVX512 static __m512 memopt_i_scale_quiet_avx512(__m512 v) {
+    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(MEMOPT_I_SCALE_NAN));
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, nan);
+}
+MEMOPT_I_AVX512 static __m512d memopt_i_scale_square_avx512(__m512d sum, __m256 v) {
+    const __m512d x = _mm512_maskz_cvtps_pd(0xFF, v); /* masked, as below: g++ 12 warns of its own header otherwise */
+    return _mm512_fmadd_pd(x, x, sum);
+}
+MEMOPT_I_AVX512 static void memopt_i_scale_squares_avx512(float *x, size_t n, float factor, int write, double *sums) {
+    const __m512 f = _mm512_set1_ps(factor); size_t i;
+    __m512d a = _mm512_loadu_pd(sums), b = _mm512_loadu_pd(sums + 8);
+    for (i = 0; i + 16 <= n; i += 16) {
+        const __m512 v = memopt_i_scale_quiet_avx512(_mm512_mul_ps(_mm512_loadu_ps(x + i), f));
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        if (write) _mm512_storeu_ps(x + i, v);
+        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, v, 0));
+        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, v, 1));
+    }
+    _mm512_storeu_pd(sums, a); _mm512_storeu_pd(sums + 8, b);
+    memopt_i_scale_squares(x + i, n - i, factor, write, sums);
+}
+/* To the nearest bf16, in the upper half: half a unit less one is added, and one if the unit is odd, so that a tie goes
+   to even. The quiet NaN stays. */
+MEMOPT_I_AVX512 static __m512i memopt_i_scale_round_avx512(__m512 v) {
+    const __m512i u = _mm512_castps_si512(memopt_i_scale_quiet_avx512(v));
+    const __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xFFFF, u, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_scale_decode_avx512(__m256i codes) {
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, _mm512_maskz_cvtepu16_epi32(0xFFFF, codes), 16));
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_scale_bf16_avx512(const uint16_t *p) {
+    return memopt_i_scale_decode_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+MEMOPT_I_AVX512 static __m256i memopt_i_scale_encode_avx512(__m512 v) {
+    return _mm512_maskz_cvtepi32_epi16(0xFFFF, _mm512_maskz_srli_epi32(0xFFFF, memopt_i_scale_round_avx512(v), 16));
+}
+/* 32 bf16 are 16 pairs: the lower of each shifted up, the upper with the rest masked off, are floats without any
+   shuffling. So even and odd sums stand apart; 16 further comes the same sum again. */
+MEMOPT_I_AVX512 static void memopt_i_scale_bf16_squares_avx512(uint16_t *x, size_t n, float factor, int write,
+                                                               double *sums) {
+    const __m512 f = _mm512_set1_ps(factor); const __m512i upper = _mm512_set1_epi32((int)0xFFFF0000u); size_t i; int k;
+    double apart[16]; __m512d a, b;
+    for (k = 0; k < 16; ++k) apart[k % 2 * 8 + k / 2] = sums[k];
+    a = _mm512_loadu_pd(apart); b = _mm512_loadu_pd(apart + 8);
+    for (i = 0; i + 32 <= n; i += 32) {
+        __m512i u = _mm512_loadu_si512(x + i);
+        __m512 even = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, u, 16));
+        __m512 odd = _mm512_castsi512_ps(_mm512_and_si512(u, upper));
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        if (write) {
+            even = _mm512_castsi512_ps(_mm512_and_si512(memopt_i_scale_round_avx512(_mm512_mul_ps(even, f)), upper));
+            odd = _mm512_castsi512_ps(_mm512_and_si512(memopt_i_scale_round_avx512(_mm512_mul_ps(odd, f)), upper));
+            u = _mm512_maskz_srli_epi32(0xFFFF, _mm512_castps_si512(even), 16);
+            _mm512_storeu_si512(x + i, _mm512_or_si512(u, _mm512_castps_si512(odd)));
+        }
+        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, even, 0));
+        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, odd, 0));
+        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, even, 1));
+        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, odd, 1));
+    }
+    _mm512_storeu_pd(apart, a); _mm512_storeu_pd(apart + 8, b);
+    for (k = 0; k < 16; ++k) sums[k] = apart[k % 2 * 8 + k / 2];
+    memopt_i_scale_squares16(MEMOPT_TYPE_BF16, x + i, n - i, factor, write, sums);
+}
+MEMOPT_I_AVX512 static void memopt_i_scale_f16_squares_avx512(uint16_t *x, size_t n, float factor, int write,
+                                                              double *sums) {
+    const __m512 f = _mm512_set1_ps(factor); size_t i;
+    __m512d a = _mm512_loadu_pd(sums), b = _mm512_loadu_pd(sums + 8);
+    for (i = 0; i + 16 <= n; i += 16) {
+        __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
+        __m512 v = _mm512_maskz_cvtph_ps(0xFFFF, codes);
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        if (write) {
+            codes = _mm512_maskz_cvtps_ph(0xFFFF, memopt_i_scale_quiet_avx512(_mm512_mul_ps(v, f)), 0); /* to even */
+            _mm256_storeu_si256((__m256i *)(void *)(x + i), codes);
+            v = _mm512_maskz_cvtph_ps(0xFFFF, codes);
+        }
+        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, v, 0));
+        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, v, 1));
+    }
+    _mm512_storeu_pd(sums, a); _mm512_storeu_pd(sums + 8, b);
+    memopt_i_scale_squares16(MEMOPT_TYPE_F16, x + i, n - i, factor, write, sums);
+}
+MEMOPT_I_AVX512 static void memopt_i_add_bf16_avx512(float *to, const uint16_t *from, const uint16_t *sum, size_t n,
+                                                     float weight) {
+    const __m512 w = _mm512_set1_ps(weight); size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        const __m512 v = memopt_i_scale_bf16_avx512(from + i);
+        const __m512 s = memopt_i_scale_bf16_avx512(sum + i);
+        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(sum + i);
+        _mm512_storeu_ps(to + i, memopt_i_scale_quiet_avx512(_mm512_fmadd_ps(w, v, s)));
+    }
+    memopt_i_add_bf16(to + i, from + i, sum + i, n - i, weight);
+}
+MEMOPT_I_AVX512 static void memopt_i_add_pair_avx512(uint16_t *high, uint16_t *rest, const float *from, size_t n,
+                                                     float weight, int start) {
+    const __m512 w = _mm512_set1_ps(weight); size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        __m512 v = _mm512_loadu_ps(from + i); __m256i codes;
+        MEMOPT_I_SCALE_AHEAD(high + i); MEMOPT_I_SCALE_AHEAD(rest + i);
+        if (start) v = _mm512_mul_ps(w, v);
+        else {
+            const __m512 s = memopt_i_scale_bf16_avx512(high + i);
+            const __m512 c = memopt_i_scale_bf16_avx512(rest + i);
+            v = _mm512_fmadd_ps(w, v, _mm512_add_ps(c, s));
+        }
+        codes = memopt_i_scale_encode_avx512(v);
+        _mm256_storeu_si256((__m256i *)(void *)(high + i), codes);
+        v = _mm512_sub_ps(v, memopt_i_scale_decode_avx512(codes));
+        _mm256_storeu_si256((__m256i *)(void *)(rest + i), memopt_i_scale_encode_avx512(v));
+    }
+    memopt_i_add_pair(high + i, rest + i, from + i, n - i, weight, start);
+}
+MEMOPT_I_AVX512 static void memopt_i_add_weighted_avx512(float *to, const float *from, size_t n, float weight,
+                                                          int start) {
+    const __m512 w = _mm512_set1_ps(weight); size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        __m512 v = _mm512_loadu_ps(from + i);
+        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(to + i);
+        v = start ? _mm512_mul_ps(w, v) : _mm512_fmadd_ps(w, v, _mm512_loadu_ps(to + i));
+        _mm512_storeu_ps(to + i, memopt_i_scale_quiet_avx512(v));
+    }
+    memopt_i_add_weighted(to + i, from + i, n - i, weight, start);
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_scale_quiet_avx2(__m256 v) {
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(MEMOPT_I_SCALE_NAN));
+    return _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+}
+MEMOPT_I_AVX2 static __m256d memopt_i_scale_square_avx2(__m256d sum, __m128 v) {
+    const __m256d x = _mm256_cvtps_pd(v);
+    return _mm256_fmadd_pd(x, x, sum);
+}
+MEMOPT_I_AVX2 static void memopt_i_scale_squares_avx2(float *x, size_t n, float factor, int write, double *sums) {
+    const __m256 f = _mm256_set1_ps(factor); size_t i;
+    __m256d a = _mm256_loadu_pd(sums), b = _mm256_loadu_pd(sums + 4);
+    __m256d c = _mm256_loadu_pd(sums + 8), d = _mm256_loadu_pd(sums + 12);
+    for (i = 0; i + 16 <= n; i += 16) {
+        const __m256 v = memopt_i_scale_quiet_avx2(_mm256_mul_ps(_mm256_loadu_ps(x + i), f));
+        const __m256 w = memopt_i_scale_quiet_avx2(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), f));
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        if (write) { _mm256_storeu_ps(x + i, v); _mm256_storeu_ps(x + i + 8, w); }
+        a = memopt_i_scale_square_avx2(a, _mm256_castps256_ps128(v));
+        b = memopt_i_scale_square_avx2(b, _mm256_extractf128_ps(v, 1));
+        c = memopt_i_scale_square_avx2(c, _mm256_castps256_ps128(w));
+        d = memopt_i_scale_square_avx2(d, _mm256_extractf128_ps(w, 1));
+    }
+    _mm256_storeu_pd(sums, a); _mm256_storeu_pd(sums + 4, b);
+    _mm256_storeu_pd(sums + 8, c); _mm256_storeu_pd(sums + 12, d);
+    memopt_i_scale_squares(x + i, n - i, factor, write, sums);
+}
+MEMOPT_I_AVX2 static void memopt_i_add_weighted_avx2(float *to, const float *from, size_t n, float weight, int start) {
+    const __m256 w = _mm256_set1_ps(weight); size_t i;
+    for (i = 0; i + 8 <= n; i += 8) {
+        __m256 v = _mm256_loadu_ps(from + i);
+        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(to + i);
+        v = start ? _mm256_mul_ps(w, v) : _mm256_fmadd_ps(w, v, _mm256_loadu_ps(to + i));
+        _mm256_storeu_ps(to + i, memopt_i_scale_quiet_avx2(v));
+    }
+    memopt_i_add_weighted(to + i, from + i, n - i, weight, start);
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_scale_decode_avx2(int bf16, __m128i codes) {
+    if (!bf16) return _mm256_cvtph_ps(codes);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_scale_bf16_avx2(const uint16_t *p) {
+    return memopt_i_scale_decode_avx2(1, _mm_loadu_si128((const __m128i *)(const void *)p));
+}
+MEMOPT_I_AVX2 static __m128i memopt_i_scale_encode_avx2(int bf16, __m256 v) {
+    __m256i u = _mm256_castps_si256(v), odd;
+    if (!bf16) return _mm256_cvtps_ph(v, 0);
+    odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    u = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1));
+}
+MEMOPT_I_AVX2 static void memopt_i_scale_squares16_avx2(memopt_type type, uint16_t *x, size_t n, float factor,
+                                                        int write, double *sums) {
+    const __m256 f = _mm256_set1_ps(factor); const int bf16 = type == MEMOPT_TYPE_BF16; size_t i; int k;
+    __m256d a[4];
+    for (k = 0; k < 4; ++k) a[k] = _mm256_loadu_pd(sums + 4 * k);
+    for (i = 0; i + 16 <= n; i += 16) {
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        for (k = 0; k < 2; ++k) {
+            __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(x + i + 8 * k));
+            __m256 v = memopt_i_scale_decode_avx2(bf16, codes);
+            if (write) {
+                codes = memopt_i_scale_encode_avx2(bf16, memopt_i_scale_quiet_avx2(_mm256_mul_ps(v, f)));
+                _mm_storeu_si128((__m128i *)(void *)(x + i + 8 * k), codes);
+                v = memopt_i_scale_decode_avx2(bf16, codes);
+            }
+            a[2 * k] = memopt_i_scale_square_avx2(a[2 * k], _mm256_castps256_ps128(v));
+            a[2 * k + 1] = memopt_i_scale_square_avx2(a[2 * k + 1], _mm256_extractf128_ps(v, 1));
+        }
+    }
+    for (k = 0; k < 4; ++k) _mm256_storeu_pd(sums + 4 * k, a[k]);
+    memopt_i_scale_squares16(type, x + i, n - i, factor, write, sums);
+}
+MEMOPT_I_AVX2 static void memopt_i_add_bf16_avx2(float *to, const uint16_t *from, const uint16_t *sum, size_t n,
+                                                 float weight) {
+    const __m256 w = _mm256_set1_ps(weight); size_t i;
+    for (i = 0; i + 8 <= n; i += 8) {
+        const __m256 v = memopt_i_scale_bf16_avx2(from + i);
+        const __m256 s = memopt_i_scale_bf16_avx2(sum + i);
+        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(sum + i);
+        _mm256_storeu_ps(to + i, memopt_i_scale_quiet_avx2(_mm256_fmadd_ps(w, v, s)));
+    }
+    memopt_i_add_bf16(to + i, from + i, sum + i, n - i, weight);
+}
+MEMOPT_I_AVX2 static void memopt_i_add_pair_avx2(uint16_t *high, uint16_t *rest, const float *from, size_t n,
+                                                 float weight, int start) {
+    const __m256 w = _mm256_set1_ps(weight); size_t i;
+    for (i = 0; i + 8 <= n; i += 8) {
+        __m256 v = _mm256_loadu_ps(from + i); __m128i codes;
+        MEMOPT_I_SCALE_AHEAD(high + i); MEMOPT_I_SCALE_AHEAD(rest + i);
+        if (start) v = _mm256_mul_ps(w, v);
+        else {
+            const __m256 s = memopt_i_scale_bf16_avx2(high + i);
+            const __m256 c = memopt_i_scale_bf16_avx2(rest + i);
+            v = _mm256_fmadd_ps(w, v, _mm256_add_ps(c, s));
+        }
+        v = memopt_i_scale_quiet_avx2(v);
+        codes = memopt_i_scale_encode_avx2(1, v);
+        _mm_storeu_si128((__m128i *)(void *)(high + i), codes);
+        v = memopt_i_scale_quiet_avx2(_mm256_sub_ps(v, memopt_i_scale_decode_avx2(1, codes)));
+        _mm_storeu_si128((__m128i *)(void *)(rest + i), memopt_i_scale_encode_avx2(1, v));
+    }
+    memopt_i_add_pair(high + i, rest + i, from + i, n - i, weight, start);
+}
+/* Clipping reads and compares; wider than this it would wait for memory as well. */
+MEMOPT_I_AVX2 static void memopt_i_clip32_avx2(float *x, size_t n, uint32_t limit) {
+    const __m256i most = _mm256_set1_epi32((int)limit), infinity = _mm256_set1_epi32(0x7F800000); size_t i;
+    const __m256i sizes = _mm256_set1_epi32(0x7FFFFFFF);
+    for (i = 0; i + 8 <= n; i += 8) {
+        const __m256i v = _mm256_castps_si256(_mm256_loadu_ps(x + i)), size = _mm256_and_si256(v, sizes);
+        const __m256i cut = _mm256_andnot_si256(_mm256_cmpgt_epi32(size, infinity), _mm256_cmpgt_epi32(size, most));
+        const __m256i clipped = _mm256_or_si256(_mm256_andnot_si256(sizes, v), most);
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        if (!_mm256_movemask_epi8(cut)) continue;
+        _mm256_storeu_ps(x + i, _mm256_castsi256_ps(_mm256_blendv_epi8(v, clipped, cut)));
+    }
+    memopt_i_clip32(x + i, n - i, limit);
+}
+MEMOPT_I_AVX2 static void memopt_i_clip16_avx2(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+    const __m256i most = _mm256_set1_epi16((short)limit), top = _mm256_set1_epi16((short)infinity); size_t i;
+    const __m256i sizes = _mm256_set1_epi16(0x7FFF);
+    for (i = 0; i + 16 <= n; i += 16) {
+        const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i)), size = _mm256_and_si256(v, sizes);
+        const __m256i cut = _mm256_andnot_si256(_mm256_cmpgt_epi16(size, top), _mm256_cmpgt_epi16(size, most));
+        const __m256i clipped = _mm256_or_si256(_mm256_andnot_si256(sizes, v), most);
+        MEMOPT_I_SCALE_AHEAD(x + i);
+        if (!_mm256_movemask_epi8(cut)) continue;
+        _mm256_storeu_si256((__m256i *)(void *)(x + i), _mm256_blendv_epi8(v, clipped, cut));
+    }
+    memopt_i_clip16(x + i, n - i, limit, infinity);
+}
+#endif
+#if defined(MEMOPT_I_NEON)
+static float32x4_t memopt_i_scale_quiet_neon(float32x4_t v) {
+    return vbslq_f32(vceqq_f32(v, v), v, vreinterpretq_f32_u32(vdupq_n_u32(MEMOPT_I_SCALE_NAN)));
+}
+static void memopt_i_scale_squares_neon(float *x, size_t n, float factor, int write, double *sums) {
+    const float32x4_t f = vdupq_n_f32(factor); float64x2_t a[8]; size_t i; int k;
+    for (k = 0; k < 8; ++k) a[k] = vld1q_f64(sums + 2 * k);
+    for (i = 0; i + 16 <= n; i += 16)
+        for (k = 0; k < 4; ++k) {
+            const float32x4_t v = memopt_i_scale_quiet_neon(vmulq_f32(vld1q_f32(x + i + 4 * k), f));
+            const float64x2_t low = vcvt_f64_f32(vget_low_f32(v)), high = vcvt_high_f64_f32(v);
+            if (write) vst1q_f32(x + i + 4 * k, v);
+            a[2 * k] = vfmaq_f64(a[2 * k], low, low);
+            a[2 * k + 1] = vfmaq_f64(a[2 * k + 1], high, high);
+        }
+    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, a[k]);
+    memopt_i_scale_squares(x + i, n - i, factor, write, sums);
+}
+static float32x4_t memopt_i_scale_decode_neon(int bf16, uint16x4_t codes) {
+    if (!bf16) return vcvt_f32_f16(vreinterpret_f16_u16(codes));
+    return vreinterpretq_f32_u32(vshll_n_u16(codes, 16));
+}
+static uint16x4_t memopt_i_scale_encode_neon(int bf16, float32x4_t v) {
+    const uint32x4_t u = vreinterpretq_u32_f32(v), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    if (!bf16) return vreinterpret_u16_f16(vcvt_f16_f32(v));
+    return vshrn_n_u32(vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7FFF))), 16);
+}
+static void memopt_i_scale_squares16_neon(memopt_type type, uint16_t *x, size_t n, float factor, int write,
+                                          double *sums) {
+    const int bf16 = type == MEMOPT_TYPE_BF16; float64x2_t a[8]; size_t i; int k;
+    for (k = 0; k < 8; ++k) a[k] = vld1q_f64(sums + 2 * k);
+    for (i = 0; i + 16 <= n; i += 16)
+        for (k = 0; k < 4; ++k) {
+            uint16x4_t codes = vld1_u16(x + i + 4 * k); float32x4_t v = memopt_i_scale_decode_neon(bf16, codes);
+            if (write) {
+                codes = memopt_i_scale_encode_neon(bf16, memopt_i_scale_quiet_neon(vmulq_n_f32(v, factor)));
+                vst1_u16(x + i + 4 * k, codes);
+                v = memopt_i_scale_decode_neon(bf16, codes);
+            }
+            a[2 * k] = vfmaq_f64(a[2 * k], vcvt_f64_f32(vget_low_f32(v)), vcvt_f64_f32(vget_low_f32(v)));
+            a[2 * k + 1] = vfmaq_f64(a[2 * k + 1], vcvt_high_f64_f32(v), vcvt_high_f64_f32(v));
+        }
+    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, a[k]);
+    memopt_i_scale_squares16(type, x + i, n - i, factor, write, sums);
+}
+static void memopt_i_add_bf16_neon(float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight) {
+    const float32x4_t w = vdupq_n_f32(weight); size_t i;
+    for (i = 0; i + 4 <= n; i += 4) {
+        const float32x4_t v = memopt_i_scale_decode_neon(1, vld1_u16(from + i));
+        const float32x4_t s = memopt_i_scale_decode_neon(1, vld1_u16(sum + i));
+        vst1q_f32(to + i, memopt_i_scale_quiet_neon(vfmaq_f32(s, w, v)));
+    }
+    memopt_i_add_bf16(to + i, from + i, sum + i, n - i, weight);
+}
+static void memopt_i_add_pair_neon(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight,
+                                   int start) {
+    const float32x4_t w = vdupq_n_f32(weight); size_t i;
+    for (i = 0; i + 4 <= n; i += 4) {
+        float32x4_t v = vld1q_f32(from + i); uint16x4_t codes;
+        const float32x4_t s = memopt_i_scale_decode_neon(1, vld1_u16(high + i));
+        const float32x4_t c = memopt_i_scale_decode_neon(1, vld1_u16(rest + i));
+        v = memopt_i_scale_quiet_neon(start ? vmulq_f32(w, v) : vfmaq_f32(vaddq_f32(c, s), w, v));
+        codes = memopt_i_scale_encode_neon(1, v);
+        vst1_u16(high + i, codes);
+        v = memopt_i_scale_quiet_neon(vsubq_f32(v, memopt_i_scale_decode_neon(1, codes)));
+        vst1_u16(rest + i, memopt_i_scale_encode_neon(1, v));
+    }
+    memopt_i_add_pair(high + i, rest + i, from + i, n - i, weight, start);
+}
+static void memopt_i_add_weighted_neon(float *to, const float *from, size_t n, float weight, int start) {
+    const float32x4_t w = vdupq_n_f32(weight); size_t i;
+    for (i = 0; i + 4 <= n; i += 4) {
+        float32x4_t v = vld1q_f32(from + i);
+        v = start ? vmulq_f32(w, v) : vfmaq_f32(vld1q_f32(to + i), w, v);
+        vst1q_f32(to + i, memopt_i_scale_quiet_neon(v));
+    }
+    memopt_i_add_weighted(to + i, from + i, n - i, weight, start);
+}
+static void memopt_i_clip32_neon(float *x, size_t n, uint32_t limit) {
+    const uint32x4_t most = vdupq_n_u32(limit), infinity = vdupq_n_u32(0x7F800000u), sizes = vdupq_n_u32(0x7FFFFFFFu);
+    size_t i;
+    for (i = 0; i + 4 <= n; i += 4) {
+        const uint32x4_t v = vreinterpretq_u32_f32(vld1q_f32(x + i)), size = vandq_u32(v, sizes);
+        const uint32x4_t cut = vandq_u32(vcgtq_u32(size, most), vcleq_u32(size, infinity));
+        if (!vmaxvq_u32(cut)) continue;
+        vst1q_f32(x + i, vreinterpretq_f32_u32(vbslq_u32(cut, vbslq_u32(sizes, most, v), v)));
+    }
+    memopt_i_clip32(x + i, n - i, limit);
+}
+static void memopt_i_clip16_neon(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+    const uint16x8_t most = vdupq_n_u16(limit), top = vdupq_n_u16(infinity), sizes = vdupq_n_u16(0x7FFF); size_t i;
+    for (i = 0; i + 8 <= n; i += 8) {
+        const uint16x8_t v = vld1q_u16(x + i), size = vandq_u16(v, sizes);
+        const uint16x8_t cut = vandq_u16(vcgtq_u16(size, most), vcleq_u16(size, top));
+        if (!vmaxvq_u16(cut)) continue;
+        vst1q_u16(x + i, vbslq_u16(cut, vbslq_u16(sizes, most, v), v));
+    }
+    memopt_i_clip16(x + i, n - i, limit, infinity);
+}
+#endif
+static void memopt_i_scale_squares_at(int level, float *x, size_t n, float factor, int write, double *sums) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) memopt_i_scale_squares_avx512(x, n, factor, write, sums);
+    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_scale_squares_avx2(x, n, factor, write, sums);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_scale_squares_neon(x, n, factor, write, sums);
+    else
+#endif
+    memopt_i_scale_squares(x, n, factor, write, sums);
+    (void)level;
+}
+static void memopt_i_scale_squares16_at(int level, memopt_type type, uint16_t *x, size_t n, float factor, int write,
+                                        double *sums) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512 && type == MEMOPT_TYPE_BF16)
+        memopt_i_scale_bf16_squares_avx512(x, n, factor, write, sums);
+    else if (level >= MEMOPT_SIMD_AVX512) memopt_i_scale_f16_squares_avx512(x, n, factor, write, sums);
+    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_scale_squares16_avx2(type, x, n, factor, write, sums);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_scale_squares16_neon(type, x, n, factor, write, sums);
+    else
+#endif
+    memopt_i_scale_squares16(type, x, n, factor, write, sums);
+    (void)level;
+}
+static void memopt_i_add_bf16_at(int level, float *to, const uint16_t *from, const uint16_t *sum, size_t n,
+                                 float weight) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) memopt_i_add_bf16_avx512(to, from, sum, n, weight);
+    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_add_bf16_avx2(to, from, sum, n, weight);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_add_bf16_neon(to, from, sum, n, weight);
+    else
+#endif
+    memopt_i_add_bf16(to, from, sum, n, weight);
+    (void)level;
+}
+static void memopt_i_add_pair_at(int level, uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight,
+                                 int start) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) memopt_i_add_pair_avx512(high, rest, from, n, weight, start);
+    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_add_pair_avx2(high, rest, from, n, weight, start);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_add_pair_neon(high, rest, from, n, weight, start);
+    else
+#endif
+    memopt_i_add_pair(high, rest, from, n, weight, start);
+    (void)level;
+}
+static void memopt_i_add_weighted_at(int level, float *to, const float *from, size_t n, float weight, int start) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) memopt_i_add_weighted_avx512(to, from, n, weight, start);
+    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_add_weighted_avx2(to, from, n, weight, start);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_add_weighted_neon(to, from, n, weight, start);
+    else
+#endif
+    memopt_i_add_weighted(to, from, n, weight, start);
+    (void)level;
+}
+static void memopt_i_clip32_at(int level, float *x, size_t n, uint32_t limit) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX2) memopt_i_clip32_avx2(x, n, limit);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_clip32_neon(x, n, limit);
+    else
+#endif
+    memopt_i_clip32(x, n, limit);
+    (void)level;
+}
+static void memopt_i_clip16_at(int level, uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX2) memopt_i_clip16_avx2(x, n, limit, infinity);
+    else
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) memopt_i_clip16_neon(x, n, limit, infinity);
+    else
+#endif
+    memopt_i_clip16(x, n, limit, infinity);
+    (void)level;
+}
+
+/* ---- lists, cut into pieces ---- */
+/* 16-bit values of either type to float and back. The public calls cannot fail here. */
+static memopt_threads memopt_i_gradients_level(int level) {
+    memopt_threads threads;
+    threads.run_fn = NULL; threads.user = NULL; threads.worker_count = 0; threads.simd_level = level;
+    return threads;
+}
+static void memopt_i_gradients_load(int level, memopt_type type, float *to, const uint16_t *from, size_t n) {
+    const memopt_threads threads = memopt_i_gradients_level(level);
+    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, to, from, n);
+    else (void)memopt_f32_from_f16(to, from, n, &threads);
+}
+static void memopt_i_gradients_store(int level, memopt_type type, uint16_t *to, const float *from, size_t n) {
+    const memopt_threads threads = memopt_i_gradients_level(level);
+    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, to, from, n);
+    else (void)memopt_f16_from_f32(to, from, n, &threads);
+}
+static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
+static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
+    return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
+}
+static memopt_status memopt_i_gradient_check(const memopt_gradient *g) {
+    const size_t bytes = memopt_type_bytes(g->type); size_t all;
+    if (!bytes || (g->count && !g->values)) return MEMOPT_ERR_ARGUMENT;
+    if ((uintptr_t)g->values % bytes || (uintptr_t)g->rest % 2) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_mul(g->count, bytes, &all) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+static memopt_status memopt_i_gradients_count(const memopt_gradients *list, size_t *pieces) {
+    size_t i, count; *pieces = 0;
+    if (!list || (list->count && !list->tensors)) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < list->count; ++i) {
+        const memopt_gradient *g = list->tensors + i; const memopt_status s = memopt_i_gradient_check(g);
+        if (s) return s;
+        count = g->count / MEMOPT_I_SCALE_PIECE + (g->count % MEMOPT_I_SCALE_PIECE != 0);
+        if (memopt_i_add(*pieces, count, pieces)) return MEMOPT_ERR_OVERFLOW;
+    }
+    return *pieces > SIZE_MAX / sizeof(memopt_i_scale_piece) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
+    size_t pieces; memopt_status s;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_gradients_count(list, &pieces);
+    if (!s) *bytes = pieces * sizeof(memopt_i_scale_piece);
+    return s;
+}
+/* Check everything that a call on a list needs; nothing is written yet. */
+static memopt_status memopt_i_gradients_check(const memopt_gradients *list, const memopt_threads *threads,
+                                              size_t *pieces) {
+    const memopt_status s = memopt_i_gradients_count(list, pieces);
+    if (s) return s;
+    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
+    if (*pieces && (!list->scratch || (uintptr_t)list->scratch % 8)) return MEMOPT_ERR_ARGUMENT;
+    return list->scratch_bytes / sizeof(memopt_i_scale_piece) < *pieces ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+}
+static memopt_i_scale_piece *memopt_i_gradients_cut(const memopt_gradients *list) {
+    memopt_i_scale_piece *pieces = (memopt_i_scale_piece *)list->scratch, *p = pieces; size_t i, first;
+    for (i = 0; i < list->count; ++i)
+        for (first = 0; first < list->tensors[i].count; ) {
+            p->squares = 0; p->nonfinite = 0; p->tensor = i; p->first = first; ++p;
+            if (list->tensors[i].count - first <= MEMOPT_I_SCALE_PIECE) break;
+            first += MEMOPT_I_SCALE_PIECE;
+        }
+    return pieces;
+}
+static size_t memopt_i_scale_count(const memopt_gradient *g, const memopt_i_scale_piece *piece) {
+    return memopt_i_min(MEMOPT_I_SCALE_PIECE, g->count - piece->first);
+}
+
+/* ---- scale and measure ---- */
+typedef struct memopt_i_gradients_task {
+    const memopt_gradient *tensors, *gradients; /* gradients: what accumulate adds to the tensors */
+    memopt_i_scale_piece        *pieces;
+    float                  factor; /* or weight, or limit */
+    int                    level, start;
+    memopt_noise           noise;
+} memopt_i_gradients_task;
+static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values, size_t n) {
+    size_t i, found = 0; const uint16_t infinity = memopt_i_gradients_infinity(type);
+    if (type == MEMOPT_TYPE_F32) for (i = 0; i < n; ++i) found += !memopt_i_scale_finite32(((const float *)values)[i]);
+    else for (i = 0; i < n; ++i) found += (((const uint16_t *)values)[i] & infinity) == infinity;
+    return found;
+}
+static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
+    double sums[16] = { 0 }; const int write = factor != 1;
+    if (type == MEMOPT_TYPE_F32) memopt_i_scale_squares_at(level, (float *)x, n, factor, write, sums);
+    else memopt_i_scale_squares16_at(level, type, (uint16_t *)x, n, factor, write, sums);
+    return memopt_i_scale_join(sums);
+}
+static void memopt_i_scale_one(void *task, size_t index, int worker) {
+    const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
+    memopt_i_scale_piece *p = t->pieces + index;
+    const memopt_gradient *g = t->tensors + p->tensor;
+    const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
+    (void)worker;
+    p->squares = memopt_i_scale_values(t->level, g->type, x, n, t->factor);
+    if (!memopt_i_scale_finite(p->squares)) p->nonfinite = memopt_i_gradients_nonfinite(g->type, x, n);
+    memopt_i_wide_end(t->level);
+}
+static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i_scale_piece *pieces, size_t count,
+                                    memopt_gradient_total *total) {
+    const double infinity = (double)memopt_i_bits_float(0x7F800000u); size_t i;
+    for (i = 0; i < list->count; ++i) { list->tensors[i].squares = 0; list->tensors[i].nonfinite = 0; }
+    for (i = 0; i < count; ++i) {
+        memopt_gradient *g = list->tensors + pieces[i].tensor;
+        g->squares = memopt_i_scale_plus(g->squares, pieces[i].squares);
+        g->nonfinite += pieces[i].nonfinite;
+    }
+    total->squares = 0; total->nonfinite = 0; total->factor = 1;
+    for (i = 0; i < list->count; ++i) {
+        memopt_gradient *g = list->tensors + i;
+        if (g->nonfinite) g->squares = infinity;
+        total->squares = memopt_i_scale_plus(total->squares, g->squares);
+        total->nonfinite += g->nonfinite;
+    }
+    total->overflow = total->nonfinite != 0;
+}
+static memopt_status memopt_i_gradients_pass(const memopt_gradients *list, float factor, memopt_gradient_total *total,
+                                             const memopt_threads *threads) {
+    size_t pieces; memopt_i_gradients_task t; memopt_gradient_total unwanted;
+    const memopt_status s = memopt_i_gradients_check(list, threads, &pieces);
+    if (s) return s;
+    memset(&t, 0, sizeof t);
+    t.tensors = list->tensors; t.pieces = memopt_i_gradients_cut(list);
+    t.factor = factor; t.level = memopt_i_simd_level(threads);
+    memopt_i_run(threads, pieces, memopt_i_scale_one, &t);
+    memopt_i_gradients_join(list, t.pieces, pieces, total ? total : &unwanted);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, memopt_gradient_total *total,
+                                                  const memopt_threads *threads) {
+    return total ? memopt_i_gradients_pass(list, 1, total, threads) : MEMOPT_ERR_ARGUMENT;
+}
+MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, double factor,
+                                                memopt_gradient_total *total, const memopt_threads *threads) {
+    /* beyond float's range the cast itself would be undefined */
+    if (!memopt_i_scale_finite(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_gradients_pass(list, (float)factor, total, threads);
+}
+
+/* ---- clipping ---- */
+static void memopt_i_clip_piece(void *task, size_t index, int worker) {
+    const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
+    const memopt_i_scale_piece *p = t->pieces + index;
+    const memopt_gradient *g = t->tensors + p->tensor; uint16_t limit;
+    const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
+    (void)worker;
+    if (g->type == MEMOPT_TYPE_F32) memopt_i_clip32_at(t->level, (float *)x, n, memopt_i_float_bits(t->factor));
+    else {
+        memopt_i_gradients_store(MEMOPT_SIMD_SCALAR, g->type, &limit, &t->factor, 1);
+        memopt_i_clip16_at(t->level, (uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type));
+    }
+}
+MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
+                                                     const memopt_threads *threads) {
+    size_t pieces; memopt_i_gradients_task t; memopt_status s;
+    if (!memopt_i_scale_limit((double)limit)) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_gradients_check(list, threads, &pieces);
+    if (s) return s;
+    memset(&t, 0, sizeof t);
+    t.tensors = list->tensors; t.pieces = memopt_i_gradients_cut(list);
+    t.factor = memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu); t.level = memopt_i_simd_level(threads);
+    memopt_i_run(threads, pieces, memopt_i_clip_piece, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_clip_norm(double norm, double max_norm, double *factor) {
+    double f;
+    if (!factor || !memopt_i_scale_limit(max_norm)) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_scale_limit(norm) || !memopt_i_scale_finite(norm)) return MEMOPT_ERR_ARGUMENT;
+    f = max_norm / (norm + 1e-6);
+    *factor = f < 1 ? f : 1;
+    return MEMOPT_OK;
+}
+
+/* ---- dynamic loss scaling ---- */
+MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler) {
+    if (!scaler) return MEMOPT_ERR_ARGUMENT;
+    scaler->scale = 65536; scaler->floor = 1;
+    scaler->growth_factor = 2; scaler->backoff_factor = 0.5;
+    scaler->growth_interval = 2000; scaler->growth_tracker = 0;
+    scaler->unscaled = scaler->found = 0;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) {
+    const float lowest = 2.9387358770557188e-39f; /* 2^-128: the largest whose inverse is infinite */
+    if (!s || !memopt_i_scale_finite32(s->scale) || !memopt_i_scale_finite32(s->floor)) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_scale_finite(s->growth_factor) || s->growth_factor <= 1) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_scale_finite(s->backoff_factor) || s->backoff_factor <= 0) return MEMOPT_ERR_ARGUMENT;
+    if (s->backoff_factor >= 1 || s->floor <= lowest || s->scale < s->floor) return MEMOPT_ERR_ARGUMENT;
+    if (s->growth_tracker >= s->growth_interval || s->unscaled > 1) return MEMOPT_ERR_ARGUMENT;
+    return s->found > s->unscaled ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+}
+MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) {
+    return memopt_scaler_check(scaler) ? 0 : (float)(1 / (double)scaler->scale);
+}
+static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gradients *list,
+                                          memopt_gradient_total *total, const memopt_threads *threads, int in_place) {
+    memopt_status s = memopt_scaler_check(scaler);
+    if (s || !total) return MEMOPT_ERR_ARGUMENT;
+    if (scaler->unscaled) return MEMOPT_ERR_STATE;
+    s = memopt_i_gradients_pass(list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads);
+    if (s) return s;
+    if (!in_place) total->factor = (double)memopt_scaler_inverse(scaler);
+    scaler->unscaled = 1; scaler->found = (uint32_t)total->overflow;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_scaler_unscale(memopt_scaler *scaler, const memopt_gradients *list,
+                                               memopt_gradient_total *total, const memopt_threads *threads) {
+    return memopt_i_scaler_pass(scaler, list, total, threads, 1);
+}
+MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memopt_gradients *list,
+                                               memopt_gradient_total *total, const memopt_threads *threads) {
+    return memopt_i_scaler_pass(scaler, list, total, threads, 0);
+}
+MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow) {
+    double scale;
+    if (memopt_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
+    if (!scaler->unscaled) return MEMOPT_ERR_STATE;
+    if (scaler->found && !overflow) return MEMOPT_ERR_ARGUMENT;
+    if (overflow) {
+        const float less = (float)((double)scaler->scale * scaler->backoff_factor);
+        if (less < scaler->floor) return MEMOPT_ERR_OVERFLOW;
+        scaler->scale = less; scaler->growth_tracker = 0;
+    } else if (++scaler->growth_tracker == scaler->growth_interval) {
+        scale = (double)scaler->scale * scaler->growth_factor;
+        /* what rounds to infinity is not taken; 2^128 less half a unit in the last place */
+        if (scale < 3.4028235677973366e38) scaler->scale = (float)scale;
+        scaler->growth_tracker = 0;
+    }
+    scaler->unscaled = scaler->found = 0;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
+    if (memopt_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
+    if (!scaler->unscaled) return MEMOPT_ERR_STATE;
+    scaler->unscaled = scaler->found = 0;
+    return MEMOPT_OK;
+}
+
+/* ---- accumulation ---- */
+/* A block of any other kind than fp32 into fp32. The gradient is decoded first, except where bf16 meets bf16. */
+static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const memopt_gradient *sum,
+                                      const memopt_gradient *g, size_t at, size_t n) {
+    float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK]; const float *from = block;
+    uint16_t *high = (uint16_t *)sum->values + at; const uint16_t *codes = (const uint16_t *)g->values + at;
+    if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->rest && !t->start) {
+        memopt_i_add_bf16_at(t->level, value, codes, high, n, t->factor);
+        memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
+        return;
+    }
+    if (g->type == MEMOPT_TYPE_F32) from = (const float *)g->values + at;
+    else memopt_i_gradients_load(t->level, g->type, block, codes, n);
+    if (sum->type == MEMOPT_TYPE_F32)
+        memopt_i_add_weighted_at(t->level, (float *)sum->values + at, from, n, t->factor, t->start);
+    else if (sum->rest) memopt_i_add_pair_at(t->level, high, sum->rest + at, from, n, t->factor, t->start);
+    else {
+        if (!t->start) memopt_i_f32_from_bf16_at(t->level, value, high, n);
+        memopt_i_add_weighted_at(t->level, value, from, n, t->factor, t->start);
+        memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
+    }
+}
+static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
+    const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
+    const memopt_i_scale_piece *p = t->pieces + index;
+    const memopt_gradient *sum = t->tensors + p->tensor, *g = t->gradients + p->tensor;
+    const size_t end = p->first + memopt_i_scale_count(sum, p); size_t i, k;
+    (void)worker;
+    if (sum->type == MEMOPT_TYPE_F32 && g->type == MEMOPT_TYPE_F32) {
+        memopt_i_add_weighted_at(t->level, (float *)sum->values + p->first, (const float *)g->values + p->first,
+                                 end - p->first, t->factor, t->start);
+        return;
+    }
+    for (i = p->first; i < end; i += k) {
+        k = memopt_i_min(MEMOPT_I_SCALE_BLOCK, end - i);
+        memopt_i_accumulate_block(t, sum, g, i, k);
+    }
+}
+static memopt_status memopt_i_accumulate_check(const memopt_gradients *sums, const memopt_gradients *gradients,
+                                               const memopt_micro_batch *batch) {
+    size_t i, pieces; const memopt_status s = memopt_i_gradients_count(gradients, &pieces);
+    if (s) return s;
+    if (sums->count != gradients->count) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < sums->count; ++i) {
+        const memopt_gradient *sum = sums->tensors + i;
+        if (sum->count != gradients->tensors[i].count || sum->type == MEMOPT_TYPE_F16) return MEMOPT_ERR_ARGUMENT;
+        if (sum->rest ? sum->type != MEMOPT_TYPE_BF16 : sum->type == MEMOPT_TYPE_BF16 && sum->count && !batch->noise)
+            return MEMOPT_ERR_ARGUMENT;
+    }
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
+                                                     const memopt_micro_batch *batch, memopt_accumulation *accumulation,
+                                                     const memopt_threads *threads) {
+    size_t pieces; memopt_i_gradients_task t; memopt_status s;
+    if (!batch || !accumulation) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_gradients_check(sums, threads, &pieces);
+    if (!s) s = memopt_i_accumulate_check(sums, gradients, batch);
+    if (!s && batch->tokens > UINT64_MAX - accumulation->tokens) s = MEMOPT_ERR_OVERFLOW;
+    if (s || !batch->tokens) return s;
+    memset(&t, 0, sizeof t);
+    t.tensors = sums->tensors; t.gradients = gradients->tensors; t.pieces = memopt_i_gradients_cut(sums);
+    t.factor = batch->is_mean ? (float)batch->tokens : 1;
+    t.start = !accumulation->micro_batches; t.level = memopt_i_simd_level(threads);
+    if (batch->noise) t.noise = *batch->noise;
+    memopt_i_run(threads, pieces, memopt_i_accumulate_piece, &t);
+    accumulation->tokens += batch->tokens; ++accumulation->micro_batches;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor) {
+    if (!accumulation || !factor) return MEMOPT_ERR_ARGUMENT;
+    if (!accumulation->tokens) return MEMOPT_ERR_STATE;
+    *factor = 1 / (double)accumulation->tokens;
+    return MEMOPT_OK;
+}
+#if defined(MEMOPT_I_X86) && !defined(__clang__)
+#  pragma GCC diagnostic pop
+#endif
 #endif /* MEMOPT_I_IMPLEMENTED */
 #endif /* MEMOPT_IMPLEMENTATION */
 

@@ -1,7 +1,7 @@
 /* plan.c - buffers whose lifetimes are known beforehand, put into the least memory.
 
    What to see: the peak, and beside it the lower bound that no plan can beat: when they are equal, it is proven.
-   Build: cc -O2 plan.c -o plan */
+   Build: cc -O2 plan.c -o plan -lm */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

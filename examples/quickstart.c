@@ -1,7 +1,7 @@
 /* quickstart.c - a small multi-layer perceptron, trained with all its buffers in one arena.
 
    What to see: memory is asked of nobody during training; a dry run tells the bytes beforehand, and they are the bytes;
-   the ledger says who holds them.   Build: cc -O2 quickstart.c -o quickstart      (memopt.h beside it or with -I) */
+   the ledger says who holds them.   Build: cc -O2 quickstart.c -o quickstart -lm   (memopt.h beside it or with -I) */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

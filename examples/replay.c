@@ -2,7 +2,7 @@
 
    What to see: the step is first run dry on a heap without memory. The real heap then serves each tensor from its
    planned place, also in steps with shorter sequences, and holds hardly a byte more than was ever asked for.
-   Build: cc -O2 replay.c -o replay */
+   Build: cc -O2 replay.c -o replay -lm */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

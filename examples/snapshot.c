@@ -1,7 +1,7 @@
 /* snapshot.c - see memory as PyTorch users see theirs: write a snapshot and a trace to files.
 
    memory.pickle opens in PyTorch's memory viewer (pytorch.org/memory_viz); memory.json has the same fields;
-   trace.json opens in ui.perfetto.dev and chrome://tracing.   Build: cc -O2 snapshot.c -o snapshot
+   trace.json opens in ui.perfetto.dev and chrome://tracing.   Build: cc -O2 snapshot.c -o snapshot -lm
    Usage: snapshot [FOLDER]     writes the three files there, by default into the current folder */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"

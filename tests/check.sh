@@ -115,6 +115,18 @@ bench() { # name: it starts and prints rows; the figures are for `make bench`
     grep -v '^{"name": ".*", "threads": .*, "value": .*, "of_limit": .*}$' "$work/rows" && fail "not a row"
     [ $status = 124 ] || [ -s "$work/rows" ] || fail "no rows"
 }
+quant_tool() { # codes and scales, both ways, against exact fractions; then bad arguments and input
+    $MAKE -s build/quant_tool || exit 1
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/check_quant.py build/quant_tool || exit 1
+    for bad in "" "--map" "--map foo" "--map signed --block" "--map signed --block 31" "--map signed --block 0" "--map signed --bogus"; do
+        # shellcheck disable=SC2086
+        build/quant_tool $bad </dev/null >"$work/out" 2>"$work/said"; [ $? = 2 ] || fail "exit status with '$bad'"
+        [ -s "$work/said" ] && [ ! -s "$work/out" ] || fail "no message, or output, with '$bad'"
+    done
+    if printf abc | build/quant_tool --map signed >"$work/out"; then fail "accepted a float cut off"; fi
+    [ ! -e /dev/full ] || ! head -c 400 /dev/zero | build/quant_tool --map signed >/dev/full || fail "a full disk is no error"
+}
 combined_is_complete() {
     for test in $TESTS; do
         grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"

@@ -40,6 +40,9 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     configuration "long random tests, clang, address and undefined" clang "$address_clang -DTEST_LONG"
     row "valgrind" "CC=gcc $check memcheck"
+    for source in tests/exhaustive_*.c; do
+        name=$(basename "$source" .c); row "$name: every float" "$MAKE -s build/$name && build/$name"
+    done
     tier=ci
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64

@@ -9,6 +9,14 @@
 #include "test_arena.c"
 #include "test_heap.c"
 #include "test_plan.c"
+#include "test_simd.c"
+#include "test_random.c"
+#include "test_number.c"
+#include "test_quant.c"
+#include "test_taper.c"
+#include "test_optim.c"
+#include "test_adafactor.c"
+#include "test_scale.c"
 
 int main(void) {
     test_config();
@@ -20,5 +28,13 @@ int main(void) {
     test_arena();
     test_heap();
     test_plan();
+    test_simd();
+    test_random_section(); /* test_random() makes the random numbers of tests */
+    test_number();
+    test_quant();
+    test_taper();
+    test_optim();
+    test_adafactor();
+    test_scale();
     return test_totals();
 }

@@ -1,0 +1,93 @@
+/* glue.c - what peers.py calls of memopt, as a shared library with plain arguments. Built by run.sh. */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+
+static memopt_threads glue_threads; /* all calls below use them */
+static memopt_pool *glue_pool;
+typedef struct glue_adam {
+    memopt_optim_tensor tensor;
+    memopt_optim_group  group;
+    memopt_optim       *optim;
+    size_t              state_bytes;
+    void               *blocks[2]; /* as malloc gave them */
+} glue_adam;
+
+int glue_open(int workers);
+const char *glue_level(void);
+int glue_version(void);
+void glue_adam_close(glue_adam *a);
+glue_adam *glue_adam_open(int state, int is_bf16, void *weights, const void *gradients, uint64_t count, double decay);
+int glue_adam_step(glue_adam *a, uint64_t t);
+uint64_t glue_adam_state_bytes(const glue_adam *a);
+int glue_adam_parts(glue_adam *a, void **parts);
+int glue_quantize(uint8_t *codes, float *absmax, const float *src, uint64_t n, int map);
+int glue_dequantize(float *dst, const uint8_t *codes, const float *absmax, uint64_t n, int map);
+int glue_bf16_from_f32(uint16_t *dst, const float *src, uint64_t n);
+int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n);
+int glue_levels(int map, float *levels);
+
+int glue_open(int workers) {
+    const memopt_status s = memopt_pool_create(NULL, workers, &glue_pool);
+    if (!s) glue_threads = memopt_pool_threads(glue_pool);
+    return s;
+}
+const char *glue_level(void) { return memopt_simd_text(memopt_simd_best()); }
+int glue_version(void) { return MEMOPT_VERSION; }
+
+static void *glue_block(void **block, size_t bytes) { /* aligned to 64, and touched */
+    *block = malloc(bytes + 64);
+    if (!*block) return NULL;
+    memset(*block, 0, bytes + 64);
+    return (unsigned char *)*block + (64 - (uintptr_t)*block % 64) % 64;
+}
+void glue_adam_close(glue_adam *a) {
+    if (!a) return;
+    free(a->blocks[0]); free(a->blocks[1]); free(a);
+}
+/* NULL: it cannot be had. state: memopt_state_format; is_bf16: weights and gradients are bfloat16 */
+glue_adam *glue_adam_open(int state, int is_bf16, void *weights, const void *gradients, uint64_t count, double decay) {
+    glue_adam *a = (glue_adam *)calloc(1, sizeof *a); memopt_optim_desc d = { 0 }; size_t bytes; void *memory;
+    if (!a) return NULL;
+    d.kind = MEMOPT_ADAMW; d.state = (memopt_state_format)state; d.threads = glue_threads;
+    d.weights = is_bf16 ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_F32;
+    d.gradients = is_bf16 ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F32;
+    d.tensors = &a->tensor; d.tensor_count = 1;
+    a->tensor.weights = weights; a->tensor.gradients = gradients; a->tensor.count = (size_t)count;
+    a->group = memopt_optim_group_default(MEMOPT_ADAMW);
+    a->group.weight_decay = decay;
+    if (memopt_optim_state_bytes(&d, 0, &a->state_bytes) || memopt_optim_bytes(&d, &bytes)) goto failed;
+    a->tensor.state = glue_block(&a->blocks[0], a->state_bytes);
+    memory = glue_block(&a->blocks[1], bytes);
+    if (!a->tensor.state || !memory || memopt_optim_create(&d, memory, bytes, &a->optim)) goto failed;
+    if (!memopt_optim_state_init(a->optim, 0)) return a;
+failed:
+    glue_adam_close(a);
+    return NULL;
+}
+int glue_adam_step(glue_adam *a, uint64_t t) {
+    memopt_optim_run run = { 0 };
+    run.step = t; run.groups = &a->group; run.group_count = 1;
+    return memopt_optim_step(a->optim, &run);
+}
+uint64_t glue_adam_state_bytes(const glue_adam *a) { return a->state_bytes; }
+/* first moments, second moments, scales of the first, of the second */
+int glue_adam_parts(glue_adam *a, void **parts) {
+    memopt_optim_view view; const memopt_status s = memopt_optim_state_view(a->optim, 0, &view);
+    if (s) return s;
+    parts[0] = view.moment[0]; parts[1] = view.moment[1]; parts[2] = view.scale[0]; parts[3] = view.scale[1];
+    return MEMOPT_OK;
+}
+
+int glue_quantize(uint8_t *codes, float *absmax, const float *src, uint64_t n, int map) {
+    return memopt_quantize_f32(codes, absmax, src, (size_t)n, (memopt_map)map, 256, &glue_threads);
+}
+int glue_dequantize(float *dst, const uint8_t *codes, const float *absmax, uint64_t n, int map) {
+    return memopt_dequantize_f32(dst, codes, absmax, (size_t)n, (memopt_map)map, 256, &glue_threads);
+}
+int glue_bf16_from_f32(uint16_t *dst, const float *src, uint64_t n) {
+    return memopt_bf16_from_f32(dst, src, (size_t)n, &glue_threads);
+}
+int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n) {
+    return memopt_f32_from_bf16(dst, src, (size_t)n, &glue_threads);
+}
+int glue_levels(int map, float *levels) { return memopt_map_levels((memopt_map)map, levels); }

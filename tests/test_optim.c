@@ -1,0 +1,1653 @@
+/* test_optim.c - optimizers, sections lanes, state, walk and optim; Adafactor has test_adafactor.c, the 8-bit codes have
+   test_taper.c. Expected values come from the published rules in double, from the formulas of the sections' essays in
+   plain float, and from an independent program (the golden bytes). Everything else is one promise seen from many sides:
+   the numbers of a step are a function of tensors, groups and t. */
+#include "test.h"
+
+enum { OPTIM_TENSORS = 4, OPTIM_BLOCKS = 64 };
+typedef struct optim_spec {
+    memopt_optim_kind kind; memopt_state_format state; memopt_weight_format weights; memopt_gradient_format gradients;
+    int    moment;                        /* first_moment */
+    size_t block, min_quantized;
+    size_t count[OPTIM_TENSORS];          /* the first 0 ends them */
+    size_t first, held;                   /* of tensor 0 */
+} optim_spec;
+typedef struct optim_model {
+    optim_spec spec;
+    memopt_optim_desc desc; memopt_optim_tensor tensor[OPTIM_TENSORS]; memopt_optim *optim;
+    size_t held[OPTIM_TENSORS], state_bytes[OPTIM_TENSORS], bytes;
+    unsigned char *gradients[OPTIM_TENSORS];
+    void *blocks[OPTIM_BLOCKS]; int block_count;
+} optim_model;
+static unsigned char *optim_block(optim_model *m, size_t bytes, size_t offset) { /* 64-aligned plus offset, not zero */
+    unsigned char *p = (unsigned char *)malloc(bytes + 192);
+    CHECK(p && m->block_count < OPTIM_BLOCKS);
+    m->blocks[m->block_count++] = p;
+    memset(p, 0xA5, bytes + 192);
+    return p + (64 - (uintptr_t)p % 64) + offset;
+}
+static void optim_close(optim_model *m) { while (m->block_count) free(m->blocks[--m->block_count]); }
+static int optim_wide(const optim_model *m) {
+    return m->desc.weights == MEMOPT_WEIGHTS_F32 || m->desc.weights == MEMOPT_WEIGHTS_F32_BF16;
+}
+static int optim_has_extra(const optim_model *m) { return m->desc.weights >= MEMOPT_WEIGHTS_SPLIT; }
+/* One more object over the model's tensors: it keeps nothing that a step needs, so objects can take turns. */
+static memopt_optim *optim_object(optim_model *m, const memopt_threads *threads) {
+    memopt_optim_desc d = m->desc; memopt_optim *o = NULL; size_t bytes = 0; void *memory;
+    if (threads) d.threads = *threads;
+    CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK && bytes > 0);
+    memory = optim_block(m, bytes, 0);
+    CHECK(memopt_optim_create(&d, memory, bytes, &o) == MEMOPT_OK && o);
+    return o;
+}
+static void optim_describe(optim_model *m, const optim_spec *s) {
+    size_t k;
+    memset(m, 0, sizeof *m);
+    m->spec = *s;
+    m->desc.kind = s->kind; m->desc.state = s->state; m->desc.weights = s->weights; m->desc.gradients = s->gradients;
+    m->desc.first_moment = s->moment; m->desc.block = s->block; m->desc.min_quantized = s->min_quantized; m->desc.seed = 42;
+    m->desc.tensors = m->tensor;
+    for (k = 0; k < OPTIM_TENSORS && s->count[k]; ++k) m->tensor[k].count = m->held[k] = s->count[k];
+    m->desc.tensor_count = k;
+    m->tensor[0].first = s->first; m->tensor[0].held = s->held;
+    m->held[0] = s->held ? s->held : s->count[0] - s->first;
+}
+static void optim_open(optim_model *m, const optim_spec *s, const memopt_threads *threads) {
+    size_t k;
+    optim_describe(m, s);
+    for (k = 0; k < m->desc.tensor_count; ++k) { /* aligned to their elements, and no more */
+        m->tensor[k].weights = optim_block(m, m->held[k] * 4, optim_wide(m) ? 4 : 2);
+        if (optim_has_extra(m)) m->tensor[k].extra = optim_block(m, m->held[k] * 2, 6);
+        m->gradients[k] = optim_block(m, m->held[k] * 4, s->gradients == MEMOPT_GRADIENTS_F32 ? 12 : 10);
+        m->tensor[k].gradients = m->gradients[k];
+        CHECK(memopt_optim_state_bytes(&m->desc, k, &m->state_bytes[k]) == MEMOPT_OK);
+        m->tensor[k].state = m->state_bytes[k] ? optim_block(m, m->state_bytes[k], 0) : NULL;
+    }
+    if (threads) m->desc.threads = *threads;
+    CHECK(memopt_optim_bytes(&m->desc, &m->bytes) == MEMOPT_OK);
+    m->optim = optim_object(m, NULL);
+    for (k = 0; k < m->desc.tensor_count; ++k) {
+        CHECK(memopt_optim_state_init(m->optim, k) == MEMOPT_OK);
+        CHECK(memopt_optim_state_check(m->optim, k, m->state_bytes[k]) == MEMOPT_OK);
+    }
+}
+static float optim_widen(uint16_t high) { return memopt_i_bits_float((uint32_t)high << 16); }
+static void optim_set_weight(optim_model *m, size_t k, size_t i, float w) { /* w: finite; formats of 16 bits cut it */
+    uint32_t bits = memopt_i_float_bits(w); uint16_t *low = (uint16_t *)m->tensor[k].extra, *high = (uint16_t *)m->tensor[k].weights;
+    switch (m->desc.weights) {
+    case MEMOPT_WEIGHTS_F32_BF16: low[i] = 0xABCD; ((float *)m->tensor[k].weights)[i] = w; break;
+    case MEMOPT_WEIGHTS_F32: ((float *)m->tensor[k].weights)[i] = w; break;
+    case MEMOPT_WEIGHTS_BF16: high[i] = (uint16_t)(bits >> 16); break;
+    case MEMOPT_WEIGHTS_SPLIT: high[i] = (uint16_t)((bits + 0x8000) >> 16); low[i] = (uint16_t)(bits & 0xffff); break;
+    }
+}
+static float optim_weight(const optim_model *m, size_t k, size_t i) {
+    const uint16_t *low = (const uint16_t *)m->tensor[k].extra, *high = (const uint16_t *)m->tensor[k].weights;
+    if (optim_wide(m)) return ((const float *)m->tensor[k].weights)[i];
+    if (m->desc.weights == MEMOPT_WEIGHTS_BF16) return optim_widen(high[i]);
+    return memopt_i_bits_float(((uint32_t)high[i] << 16) - ((uint32_t)(low[i] & 0x8000) << 1) + low[i]); /* high is the nearest */
+}
+static void optim_set_gradient(optim_model *m, size_t k, size_t i, float g) {
+    const uint32_t bits = memopt_i_float_bits(g); const uint16_t high = (uint16_t)(bits >> 16);
+    if (m->desc.gradients == MEMOPT_GRADIENTS_F32) memcpy(m->gradients[k] + 4 * i, &bits, 4);
+    else memcpy(m->gradients[k] + 2 * i, &high, 2);
+}
+static float optim_gradient(const optim_model *m, size_t k, size_t i) {
+    uint16_t high; float g;
+    if (m->desc.gradients == MEMOPT_GRADIENTS_F32) { memcpy(&g, m->gradients[k] + 4 * i, 4); return g; }
+    memcpy(&high, m->gradients[k] + 2 * i, 2);
+    return optim_widen(high);
+}
+/* Values by (seed, tensor, element of the whole tensor), so that a part of a tensor has those of the whole. */
+static float optim_value(uint64_t seed, size_t k, uint64_t i) {
+    uint64_t state = seed * 1000 + k + i * UINT64_C(0xd1342543de82ef95); uint32_t bits;
+    bits = (uint32_t)(test_random(&state) >> 40); /* 24 bits: exact in a float */
+    return ((float)bits - 8388608.0f) * (1.0f / 8388608.0f);
+}
+static void optim_start(optim_model *m, uint64_t seed) { /* weights that all formats hold */
+    size_t k, i;
+    for (k = 0; k < m->desc.tensor_count; ++k)
+        for (i = 0; i < m->held[k]; ++i) {
+            const float w = 0.5f * optim_value(seed, k, m->tensor[k].first + i);
+            optim_set_weight(m, k, i, optim_widen((uint16_t)(memopt_i_float_bits(w) >> 16)));
+        }
+}
+static void optim_feed(optim_model *m, uint64_t seed) { /* gradients of several sizes, some of them 0 */
+    static const float size[8] = { 1, 0.01f, 0.3f, 1e-4f, 1, 30, 0.1f, 0 }; size_t k, i;
+    for (k = 0; k < m->desc.tensor_count; ++k)
+        for (i = 0; i < m->held[k]; ++i) {
+            const uint64_t at = (uint64_t)m->tensor[k].first + i;
+            optim_set_gradient(m, k, i, optim_value(seed, k + 8, at) * size[at / 3 % 8]);
+        }
+}
+static memopt_optim_group optim_group(memopt_optim_kind kind, int moment) { /* nothing that a mistake could hide behind */
+    memopt_optim_group g = memopt_optim_group_default(kind);
+    g.rate = 0.01; g.weight_decay = 0.1;
+    if (kind == MEMOPT_ADAMW || kind == MEMOPT_ADAM || kind == MEMOPT_LAMB) { g.beta1 = 0.8; g.beta2 = 0.97; g.eps = 1e-3; }
+    if ((kind == MEMOPT_SGD && moment) || kind == MEMOPT_LARS) g.beta1 = 0.9;
+    if (kind == MEMOPT_LARS) g.trust = 0.02;
+    return g;
+}
+static memopt_optim_run optim_run(const memopt_optim_group *g, uint64_t step) {
+    memopt_optim_run run;
+    memset(&run, 0, sizeof run);
+    run.step = step; run.groups = g; run.group_count = 1; run.gradient_factor = 0.5;
+    return run;
+}
+static memopt_optim_view optim_view(const optim_model *m, size_t k) {
+    memopt_optim_view v;
+    memset(&v, 0, sizeof v);
+    CHECK(memopt_optim_state_view(m->optim, k, &v) == MEMOPT_OK);
+    return v;
+}
+static optim_spec optim_of(memopt_optim_kind kind, memopt_state_format state, size_t count) {
+    optim_spec s;
+    memset(&s, 0, sizeof s);
+    s.kind = kind; s.state = state; s.moment = 1; s.min_quantized = 1; s.count[0] = count;
+    if (kind == MEMOPT_ADAFACTOR) s.moment = 0;
+    return s;
+}
+/* All that a step writes, to compare with later. */
+static size_t optim_bytes_of(const optim_model *m) {
+    size_t k, n = 0;
+    for (k = 0; k < m->desc.tensor_count; ++k)
+        n += m->held[k] * (optim_wide(m) ? 4 : 2) + (optim_has_extra(m) ? m->held[k] * 2 : 0) + m->state_bytes[k];
+    return n;
+}
+static void optim_copy(const optim_model *m, unsigned char *to, const unsigned char *from, int back) {
+    size_t k, at = 0; int i;
+    for (k = 0; k < m->desc.tensor_count; ++k)
+        for (i = 0; i < 3; ++i) {
+            void *p = i == 0 ? m->tensor[k].weights : i == 1 ? m->tensor[k].extra : m->tensor[k].state;
+            const size_t n = i == 0 ? m->held[k] * (optim_wide(m) ? 4 : 2) : i == 2 ? m->state_bytes[k]
+                           : optim_has_extra(m) ? m->held[k] * 2 : 0;
+            if (!n) continue;
+            if (back) memcpy(p, from + at, n); else memcpy(to + at, p, n);
+            at += n;
+        }
+}
+static unsigned char *optim_save(const optim_model *m) { /* to be freed */
+    unsigned char *all = (unsigned char *)malloc(optim_bytes_of(m));
+    optim_copy(m, all, NULL, 0);
+    return all;
+}
+static void optim_load(const optim_model *m, const unsigned char *all) { optim_copy(m, NULL, all, 1); }
+static int optim_is(const optim_model *m, const unsigned char *all) {
+    unsigned char *now = optim_save(m); const int same = memcmp(now, all, optim_bytes_of(m)) == 0;
+    free(now);
+    return same;
+}
+static void optim_steps(optim_model *m, uint64_t from, uint64_t to) {
+    const memopt_optim_group g = optim_group(m->desc.kind, m->desc.first_moment); uint64_t t;
+    for (t = from; t <= to; ++t) {
+        const memopt_optim_run run = optim_run(&g, t);
+        optim_feed(m, t);
+        CHECK_AT(memopt_optim_step(m->optim, &run) == MEMOPT_OK, t);
+    }
+}
+
+/* The published rules, in double. m, v: the moments; NULL where a kind has none. late: the decay after the update. */
+typedef struct optim_rule { double *w, *m, *v, *g; size_t n; int late; } optim_rule;
+static double optim_norm(const double *x, size_t n) {
+    double sum = 0; size_t i;
+    for (i = 0; i < n; ++i) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+static void optim_rule_adam(optim_rule *r, memopt_optim_kind kind, const memopt_optim_group *h, double t) {
+    const double c1 = 1 - pow(h->beta1, t), c2 = 1 - pow(h->beta2, t); size_t i;
+    double *u = (double *)malloc(r->n * sizeof *u), ratio = 1;
+    for (i = 0; i < r->n; ++i) {
+        const double g = kind == MEMOPT_ADAM ? r->g[i] + h->weight_decay * r->w[i] : r->g[i];
+        r->m[i] = h->beta1 * r->m[i] + (1 - h->beta1) * g;
+        r->v[i] = h->beta2 * r->v[i] + (1 - h->beta2) * g * g;
+        u[i] = r->m[i] / c1 / (sqrt(r->v[i] / c2) + h->eps);
+        if (kind == MEMOPT_LAMB) u[i] += h->weight_decay * r->w[i];
+    }
+    if (kind == MEMOPT_LAMB && (h->weight_decay > 0 || h->always_adapt)) {
+        const double a = optim_norm(r->w, r->n), b = optim_norm(u, r->n);
+        if (a > 0 && b > 0) ratio = a / b;
+    }
+    for (i = 0; i < r->n; ++i) {
+        const double decay = kind == MEMOPT_ADAMW || r->late ? 1 - h->rate * (kind == MEMOPT_ADAMW ? h->weight_decay : 0) : 1;
+        r->w[i] = r->late ? (r->w[i] - h->rate * u[i]) * decay : r->w[i] * decay - h->rate * ratio * u[i];
+    }
+    free(u);
+}
+static void optim_rule_step(optim_rule *r, memopt_optim_kind kind, const memopt_optim_group *h, uint64_t t) {
+    double lambda = 1, a, b; size_t i;
+    if (kind == MEMOPT_ADAMW || kind == MEMOPT_ADAM || kind == MEMOPT_LAMB) { optim_rule_adam(r, kind, h, (double)t); return; }
+    if (kind == MEMOPT_LARS) {
+        a = optim_norm(r->w, r->n); b = optim_norm(r->g, r->n);
+        if (a > 0 && b > 0) lambda = h->trust * a / (b + h->weight_decay * a);
+    }
+    for (i = 0; i < r->n; ++i) {
+        double g = r->g[i], d;
+        if (kind == MEMOPT_LION) {
+            d = h->beta1 * r->m[i] + (1 - h->beta1) * g;
+            r->w[i] *= 1 - h->rate * h->weight_decay;
+            r->w[i] -= h->rate * (d > 0 ? 1 : d < 0 ? -1 : 0);
+            r->m[i] = h->beta2 * r->m[i] + (1 - h->beta2) * g;
+            continue;
+        }
+        g += h->weight_decay * r->w[i];
+        if (kind == MEMOPT_LARS) { r->m[i] = h->beta1 * r->m[i] + h->rate * lambda * g; r->w[i] -= r->m[i]; continue; }
+        d = g;
+        if (r->m) {
+            r->m[i] = t == 1 ? g : h->beta1 * r->m[i] + (1 - h->dampening) * g;
+            d = h->nesterov ? g + h->beta1 * r->m[i] : r->m[i];
+        }
+        r->w[i] -= h->rate * d;
+    }
+}
+/* Twenty steps of one variant; how far off the motion of the weights is: the largest error by the bound of rounding, or
+   (rms) the root of the mean squares, of the error by the motion. */
+static double optim_deviation(const optim_spec *spec, const memopt_optim_group *h, int rms) {
+    optim_model m; optim_rule r; uint64_t t; size_t i, k; double worst = 0, error = 0, motion = 0;
+    optim_open(&m, spec, NULL);
+    optim_start(&m, 1);
+    for (k = 0; k < m.desc.tensor_count; ++k) {
+        const size_t n = r.n = m.held[k]; double *all = (double *)calloc(n * 5, sizeof *all), *w0 = all + 4 * n;
+        r.w = all; r.m = spec->moment || spec->kind != MEMOPT_SGD ? all + n : NULL; r.v = all + 2 * n; r.g = all + 3 * n;
+        r.late = spec->state == MEMOPT_STATE_BNB;
+        optim_start(&m, 1);
+        CHECK(memopt_optim_state_init(m.optim, k) == MEMOPT_OK);
+        for (i = 0; i < n; ++i) w0[i] = r.w[i] = (double)optim_weight(&m, k, i);
+        for (t = 1; t <= 20; ++t) {
+            const memopt_optim_run run = optim_run(h, t);
+            optim_feed(&m, t);
+            for (i = 0; i < n; ++i) r.g[i] = 0.5 * (double)optim_gradient(&m, k, i);
+            optim_rule_step(&r, spec->kind, h, t);
+            CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && memopt_optim_skipped(m.optim) == 0);
+        }
+        for (i = 0; i < n; ++i) {
+            const double d = fabs((double)optim_weight(&m, k, i) - r.w[i]), moved = fabs(r.w[i] - w0[i]);
+            const double bound = 1e-5 * moved + 20 * ldexp(fabs(r.w[i]) + fabs(w0[i]) + moved, -24) + 1e-9;
+            if (d / bound > worst || !(d >= 0)) worst = d >= 0 ? d / bound : 1e9;
+            error += d * d; motion += moved * moved;
+        }
+        free(all);
+    }
+    optim_close(&m);
+    return rms ? sqrt(error / motion) : worst;
+}
+static const char *optim_variant_name[] = { "AdamW", "AdamW, no decay", "AdamW, beta1 0", "Adam", "Adam, no decay", "SGD", "SGD, decay",
+    "SGD, momentum", "SGD, dampening", "SGD, Nesterov", "Lion", "LARS", "LARS, no decay", "LAMB", "LAMB, no decay", "LAMB, always" };
+enum { OPTIM_VARIANTS = 16 };
+static memopt_optim_group optim_variant(int i, optim_spec *s) {
+    static const memopt_optim_kind kinds[OPTIM_VARIANTS] = { MEMOPT_ADAMW, MEMOPT_ADAMW, MEMOPT_ADAMW, MEMOPT_ADAM, MEMOPT_ADAM,
+        MEMOPT_SGD, MEMOPT_SGD, MEMOPT_SGD, MEMOPT_SGD, MEMOPT_SGD, MEMOPT_LION, MEMOPT_LARS, MEMOPT_LARS, MEMOPT_LAMB,
+        MEMOPT_LAMB, MEMOPT_LAMB };
+    memopt_optim_group g = optim_group(kinds[i], 1);
+    s->kind = kinds[i];
+    if (i == 1 || i == 4 || i == 5 || i == 12 || i == 14 || i == 15) g.weight_decay = 0;
+    if (i == 2) g.beta1 = 0;
+    if (i == 5 || i == 6) { s->moment = 0; g.beta1 = 0; }
+    if (i == 8) g.dampening = 0.3;
+    if (i == 9) g.nesterov = 1;
+    if (i == 15) g.always_adapt = 1;
+    return g;
+}
+/* How far off leaner states may be: bitsandbytes' own loses the small second moments, Lion's sign flips where it is near 0. */
+static double optim_bound(memopt_optim_kind kind, int state) {
+    const int one = kind == MEMOPT_SGD || kind == MEMOPT_LARS;
+    if (state == MEMOPT_STATE_F32) return 1;
+    if (state == MEMOPT_STATE_BF16) return kind == MEMOPT_LION ? 0.04 : 0.006;
+    if (state == MEMOPT_STATE_BNB) return 0.5;
+    return kind == MEMOPT_LION ? 0.3 : one ? 0.02 : 0.08;
+}
+static void optim_formulas(void) { /* against double: float states within rounding, leaner ones as stated */
+    int i, state;
+    for (i = 0; i < OPTIM_VARIANTS; ++i)
+        for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state) {
+            optim_spec s = optim_of(MEMOPT_ADAMW, (memopt_state_format)state, 300); memopt_optim_group g; double off;
+            s.count[1] = 70;
+            g = optim_variant(i, &s);
+            if (state == MEMOPT_STATE_BNB && s.kind != MEMOPT_ADAMW && s.kind != MEMOPT_ADAM) continue;
+            off = optim_deviation(&s, &g, state != MEMOPT_STATE_F32);
+#ifdef TEST_LONG
+            printf("%s, state format %d: %.4f\n", optim_variant_name[i], state, off);
+#endif
+            if (state == MEMOPT_STATE_F32) { if (!(off <= 1)) printf("%s: %g times the bound\n", optim_variant_name[i], off); }
+            CHECK_AT(off <= optim_bound(s.kind, state), i * 10 + state);
+        }
+}
+static void optim_formulas_gradients(void) { /* bfloat16 gradients are taken as they are */
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, 301); const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1);
+    s.gradients = MEMOPT_GRADIENTS_BF16;
+    CHECK(optim_deviation(&s, &g, 0) <= 1);
+    s.kind = MEMOPT_LAMB;
+    CHECK(optim_deviation(&s, &g, 0) <= 1);
+}
+static void optim_defaults(void) { /* those of the rules that are named */
+    static const struct { memopt_optim_kind kind; double rate, beta1, beta2, eps, decay, trust; } want[] = {
+        { MEMOPT_ADAMW, 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0 }, { MEMOPT_ADAM, 1e-3, 0.9, 0.999, 1e-8, 0, 0 },
+        { MEMOPT_SGD, 1e-3, 0, 0, 0, 0, 0 }, { MEMOPT_LION, 1e-4, 0.9, 0.99, 0, 0, 0 },
+        { MEMOPT_LARS, 0.1, 0.9, 0, 0, 1e-4, 1e-3 }, { MEMOPT_LAMB, 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0 } };
+    size_t i;
+    for (i = 0; i < sizeof want / sizeof *want; ++i) {
+        const memopt_optim_group g = memopt_optim_group_default(want[i].kind);
+        CHECK_AT(memcmp(&g.rate, &want[i].rate, sizeof(double)) == 0 && memcmp(&g.beta1, &want[i].beta1, sizeof(double)) == 0, i);
+        CHECK_AT(memcmp(&g.beta2, &want[i].beta2, sizeof(double)) == 0 && memcmp(&g.eps, &want[i].eps, sizeof(double)) == 0, i);
+        CHECK_AT(memcmp(&g.weight_decay, &want[i].decay, sizeof(double)) == 0 && memcmp(&g.trust, &want[i].trust, sizeof(double)) == 0, i);
+        CHECK_AT(!g.nesterov && !g.always_adapt && !(g.dampening > 0), i);
+    }
+}
+
+/* One step from a state that is read out, in the float formulas of the essay at `lanes`: every scale to the bit, every
+   code the nearest level. */
+static int optim_levels(double *level, int is_signed) { /* as in test_taper.c: 2^width levels in each octave from 1 down */
+    static const char *const widths[2] = { "6554444333322221111100000", "5443332222222210000" };
+    int k = (int)strlen(widths[is_signed]), j, n = 0;
+    if (is_signed) level[n++] = 0;
+    while (k-- > 0)
+        for (j = 0; j < 1 << (widths[is_signed][k] - '0'); ++j)
+            level[n++] = ldexp(1 + ldexp((double)j, -(widths[is_signed][k] - '0')), -(k + 1));
+    level[n++] = 1;
+    return n;
+}
+typedef struct optim_codes { float level[2][256]; int bnb; } optim_codes; /* of each moment, by code */
+static void optim_codes_fill(optim_codes *c, int bnb) {
+    double level[256]; int i;
+    c->bnb = bnb;
+    if (bnb) {
+        CHECK(memopt_map_levels(MEMOPT_MAP_SIGNED, c->level[0]) == MEMOPT_OK && memopt_map_levels(MEMOPT_MAP_UNSIGNED, c->level[1]) == MEMOPT_OK);
+        return;
+    }
+    optim_levels(level, 1);
+    for (i = 0; i < 256; ++i) c->level[0][i] = (float)(i % 2 ? -level[i / 2] : level[i / 2]);
+    optim_levels(level, 0);
+    for (i = 0; i < 256; ++i) c->level[1][i] = (float)level[i];
+}
+/* Is `code` right for x in a block of this scale? By looking at all 256 levels: none is nearer. */
+static int optim_nearest(const optim_codes *c, int moment, int code, float x, float absmax) {
+    volatile float inverse = 1.0f / absmax, product = x * inverse; double y = (double)product, d; int i;
+    if (!(absmax > 0)) return c->bnb ? code == (moment ? 0 : 127) : moment ? code == 0 : code < 2;
+    if (!c->bnb && moment) y = (double)fmaf(x, inverse, (float)ldexp(1, -26));
+    d = fabs((double)c->level[moment][code] - y);
+    if (!c->bnb && !moment && fabs(y) < ldexp(1, -15)) { /* rounds down: the largest that is not above */
+        for (i = 0; i < 256; ++i)
+            if (fabs((double)c->level[0][i]) <= fabs(y) && fabs((double)c->level[0][i]) > fabs((double)c->level[0][code])) return 0;
+        return fabs((double)c->level[0][code]) <= fabs(y) && (code & 1) == (int)(memopt_i_float_bits(x) >> 31);
+    }
+    for (i = 0; i < 256; ++i) /* of equally near ones: test_taper.c, test_quant.c */
+        if (fabs((double)c->level[moment][i] - y) < d && (double)c->level[moment][i] * y >= 0) return 0;
+    return !((double)c->level[moment][code] * y < 0);
+}
+static float optim_rounded(double x) { volatile float f = (float)x; return f; } /* of exact products: one rounding */
+static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t block, memopt_weight_format weights) {
+    enum { N = 700 };
+    static optim_codes c; static float m[N], v[N], w[N], scale[2][32]; static uint8_t code[2][N];
+    optim_spec s = optim_of(kind, bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT, N); optim_model o; memopt_threads threads;
+    const memopt_optim_group h = optim_group(kind, 1); const memopt_optim_run run = optim_run(&h, 11); memopt_optim_view view;
+    const double f = 0.5, b1 = h.beta1, b2 = h.beta2, c1 = 1 - pow(b1, 11), c2 = 1 - pow(b2, 11); size_t i, b; int j;
+    memset(&threads, 0, sizeof threads);
+    threads.simd_level = level; s.block = block; s.weights = weights;
+    optim_open(&o, &s, &threads);
+    optim_start(&o, 1);
+    optim_steps(&o, 1, 10);
+    optim_codes_fill(&c, bnb);
+    view = optim_view(&o, 0);
+    CHECK(view.held == N && view.blocks == (N + block - 1) / block && view.bits == 8 && view.moments == 2);
+    for (j = 0; j < 2; ++j) { memcpy(code[j], view.moment[j], N); memcpy(scale[j], view.scale[j], view.blocks * 4); }
+    optim_feed(&o, 11);
+    for (i = 0; i < N; ++i) { /* in float, with one rounding where the essay has one */
+        const float x0 = optim_gradient(&o, 0, i), am = scale[0][i / block], av = scale[1][i / block];
+        const float lm = c.level[0][code[0][i]], lv = c.level[1][code[1][i]];
+        const int coupled = kind == MEMOPT_ADAM;
+        const float g1 = (float)((1 - b1) * (coupled ? 1 : f)), g2 = (float)((1 - b2) * (coupled ? 1 : f * f)); float x = x0, t;
+        w[i] = optim_weight(&o, 0, i);
+        if (coupled) x = fmaf((float)h.weight_decay, w[i], optim_rounded(0.5 * (double)x0));
+        t = optim_rounded((double)optim_rounded((double)g2 * (double)x) * (double)x);
+        if (bnb) {
+            m[i] = fmaf((float)b1, optim_rounded((double)lm * (double)am), optim_rounded((double)g1 * (double)x));
+            v[i] = fmaf((float)b2, optim_rounded((double)lv * (double)av), t);
+        } else {
+            const float root = optim_rounded((double)optim_rounded((double)(float)sqrt(b2) * (double)av) * (double)lv);
+            m[i] = fmaf(optim_rounded((double)(float)b1 * (double)am), lm, optim_rounded((double)g1 * (double)x));
+            v[i] = optim_rounded(sqrt((double)fmaf(root, root, t)));
+        }
+    }
+    CHECK(memopt_optim_step(o.optim, &run) == MEMOPT_OK);
+    for (b = 0; b < view.blocks; ++b) for (j = 0; j < 2; ++j) {
+        const float *x = j ? v : m; float largest = 0;
+        for (i = b * block; i < N && i < (b + 1) * block; ++i) if (fabsf(x[i]) > largest) largest = fabsf(x[i]);
+        CHECK_AT(memopt_i_float_bits(view.scale[j][b]) == memopt_i_float_bits(largest), b);
+        for (i = b * block; i < N && i < (b + 1) * block; ++i)
+            CHECK_AT(optim_nearest(&c, j, ((const uint8_t *)view.moment[j])[i], x[i], largest), i);
+    }
+    for (i = 0; i < N; ++i) { /* what was decoded and stepped is not rounded to 8 bits before the weight gets it */
+        const double u = (double)m[i] / c1 / ((bnb ? sqrt((double)v[i]) : (double)v[i]) / sqrt(c2) + h.eps);
+        const double decay = kind == MEMOPT_ADAMW ? 1 - h.rate * h.weight_decay : 1;
+        const double want = bnb ? ((double)w[i] - h.rate * u) * decay : (double)w[i] * decay - h.rate * u;
+        CHECK_AT(fabs((double)optim_weight(&o, 0, i) - want) <= 1e-6 * fabs(h.rate * u) + ldexp(fabs((double)w[i]), -22), i);
+    }
+    optim_close(&o);
+}
+static void optim_coded(void) {
+    int level, bnb;
+    for (level = 1; level <= memopt_simd_best(); ++level) for (bnb = 0; bnb < 2; ++bnb) {
+        optim_coded_step(MEMOPT_ADAMW, bnb, level, 256, MEMOPT_WEIGHTS_F32);
+        optim_coded_step(MEMOPT_ADAM, bnb, level, 256, MEMOPT_WEIGHTS_SPLIT);
+        optim_coded_step(MEMOPT_ADAMW, bnb, level, 96, MEMOPT_WEIGHTS_SPLIT);
+        optim_coded_step(MEMOPT_ADAM, bnb, level, 512, MEMOPT_WEIGHTS_F32_BF16);
+    }
+}
+/* bfloat16 states: each moment is one of the two neighbours of the exact one, and right in the mean. */
+static void optim_bf16_state(void) {
+    enum { N = 6000 };
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_BF16, N); optim_model o; memopt_optim_group h = optim_group(MEMOPT_ADAMW, 1);
+    const memopt_optim_run run = optim_run(&h, 6); double bias[2] = { 0, 0 }; size_t i; int j;
+    static double want[2][N];
+    optim_open(&o, &s, NULL);
+    optim_start(&o, 1);
+    optim_steps(&o, 1, 5);
+    optim_feed(&o, 6);
+    for (j = 0; j < 2; ++j) {
+        const memopt_optim_view view = optim_view(&o, 0); const uint16_t *x = (const uint16_t *)view.moment[j];
+        CHECK(view.bits == 16 && view.blocks == 0 && view.scale[0] == NULL);
+        for (i = 0; i < N; ++i) {
+            const double g = 0.5 * (double)optim_gradient(&o, 0, i), old = (double)optim_widen(x[i]);
+            want[j][i] = j ? h.beta2 * old + (1 - h.beta2) * g * g : h.beta1 * old + (1 - h.beta1) * g;
+        }
+    }
+    CHECK(memopt_optim_step(o.optim, &run) == MEMOPT_OK);
+    for (j = 0; j < 2; ++j) {
+        const memopt_optim_view view = optim_view(&o, 0); const uint16_t *x = (const uint16_t *)view.moment[j]; int up = 0, down = 0;
+        for (i = 0; i < N; ++i) {
+            const double d = (double)optim_widen(x[i]) - want[j][i], place = ldexp(1, want[j][i] == 0 ? -140 : ilogb(want[j][i]) - 7);
+            CHECK_AT(fabs(d) <= place * 1.001, i);
+            bias[j] += d / place;
+            up += d > 0; down += d < 0;
+        }
+        CHECK(up > N / 4 && down > N / 4);
+        CHECK(fabs(bias[j] / (double)N) < 4 * 0.5 / sqrt((double)N)); /* four deviations */
+    }
+    optim_close(&o);
+}
+
+/* Workers that run chunks in any order, on any of them. */
+typedef struct optim_shuffle { int workers; uint64_t seed; } optim_shuffle;
+static void optim_shuffled(void *user, size_t chunks, memopt_task_fn *fn, void *task) {
+    optim_shuffle *s = (optim_shuffle *)user; size_t *order = (size_t *)malloc((chunks + 1) * sizeof *order), i;
+    for (i = 0; i < chunks; ++i) order[i] = i;
+    for (i = chunks; i > 1; --i) {
+        const size_t k = test_below(&s->seed, i), swap = order[k];
+        order[k] = order[i - 1]; order[i - 1] = swap;
+    }
+    for (i = 0; i < chunks; ++i) fn(task, order[i], (int)test_below(&s->seed, (size_t)s->workers));
+    free(order);
+}
+static memopt_threads optim_threads(optim_shuffle *s, int workers, int level) {
+    memopt_threads t;
+    memset(&t, 0, sizeof t);
+    s->workers = workers; s->seed = 9; t.simd_level = level;
+    if (workers) { t.run_fn = optim_shuffled; t.user = s; t.worker_count = workers; }
+    return t;
+}
+/* A step in slices: tensors last to first, cut at random, the slices backwards. */
+static memopt_status optim_sliced(const optim_model *m, memopt_optim *o, const memopt_optim_run *run, uint64_t *seed) {
+    size_t cut[64], n, k, i; int again; memopt_status s = memopt_optim_begin(o, run);
+    if (s) return s;
+    for (k = m->desc.tensor_count; k-- > 0; ) {
+        const size_t grain = memopt_optim_grain(o, k), first = m->tensor[k].first;
+        for (n = 0, i = 0; i < m->held[k] && n < 62; ++n) { cut[n] = i; i += grain * (1 + test_below(seed, 5)); }
+        cut[n] = m->held[k];
+        again = memopt_optim_measures(o);
+        while (again) {
+            for (i = n; i-- > 0; ) if ((s = memopt_optim_measure(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
+            s = memopt_optim_join(o, k, &again);
+            if (s) return s;
+        }
+        for (i = n; i-- > 0; ) if ((s = memopt_optim_apply(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
+        if (memopt_optim_applied(o, k) != m->held[k]) return MEMOPT_ERR_CORRUPT;
+    }
+    return memopt_optim_end(o);
+}
+static uint32_t optim_hash_word(uint32_t h, uint32_t x) { h = (h ^ x) * 0x9e3779b1u; return h ^ h >> 15; }
+/* Of numbers, not of bytes: the same on machines of either byte order. */
+static uint32_t optim_hash(const optim_model *m) {
+    uint32_t h = 1; size_t k, i; int j;
+    for (k = 0; k < m->desc.tensor_count; ++k) {
+        memopt_optim_view v = optim_view(m, k);
+        for (i = 0; i < m->held[k]; ++i) h = optim_hash_word(h, memopt_i_float_bits(optim_weight(m, k, i)));
+        for (j = 0; j < v.moments; ++j) {
+            for (i = 0; i < v.blocks; ++i) h = optim_hash_word(h, memopt_i_float_bits(v.scale[j][i]));
+            for (i = 0; i < v.held; ++i)
+                h = optim_hash_word(h, v.bits == 8 ? ((const uint8_t *)v.moment[j])[i] : v.bits == 16
+                    ? ((const uint16_t *)v.moment[j])[i] : memopt_i_float_bits(((const float *)v.moment[j])[i]));
+        }
+    }
+    return h;
+}
+/* `steps` steps of a model, twice: all of it at once at the scalar level, and with objects that take turns, one for each
+   level and number of workers, whole or in slices. Equal after every step. Returns the hash of the end. */
+static uint32_t optim_same_bits(const optim_spec *s, int steps) {
+    static const int workers[] = { 0, 1, 2, 3, 8, 32 };
+    enum { MANY = 12 };
+    optim_model a, b; optim_shuffle shuffle[MANY]; memopt_optim *object[MANY]; memopt_threads t; uint64_t seed = 11; int i, step;
+    const memopt_optim_group g = optim_group(s->kind, s->moment); unsigned char *all; uint32_t hash; const int best = memopt_simd_best();
+    t = optim_threads(&shuffle[0], 0, MEMOPT_SIMD_SCALAR);
+    optim_open(&a, s, &t);
+    optim_open(&b, s, NULL);
+    for (i = 0; i < MANY; ++i) {
+        t = optim_threads(&shuffle[i], workers[i % 6], i < best ? best - i : 1 + (int)test_below(&seed, (size_t)best));
+        object[i] = optim_object(&b, &t);
+    }
+    optim_start(&a, 3); optim_start(&b, 3);
+    for (step = 1; step <= steps; ++step) {
+        const memopt_optim_run run = optim_run(&g, (uint64_t)step); const int which = step % MANY;
+        optim_feed(&a, (uint64_t)step); optim_feed(&b, (uint64_t)step);
+        if (step % 7 == 3) {
+            optim_set_gradient(&a, 0, (size_t)step * 2, memopt_i_bits_float(0x7fc00000u));
+            optim_set_gradient(&b, 0, (size_t)step * 2, memopt_i_bits_float(0x7fc00000u));
+        }
+        CHECK_AT(memopt_optim_step(a.optim, &run) == MEMOPT_OK, step);
+        if (step / MANY % 2) CHECK_AT(optim_sliced(&b, object[which], &run, &seed) == MEMOPT_OK, step);
+        else CHECK_AT(memopt_optim_step(object[which], &run) == MEMOPT_OK, step);
+        CHECK_AT(memopt_optim_skipped(a.optim) == (step % 7 == 3), step);
+        CHECK_AT(memopt_optim_skipped(object[which]) == (step % 7 == 3), step);
+        all = optim_save(&a);
+        if (!optim_is(&b, all)) {
+            printf("kind %d, state %d, weights %d, gradients %d, block %d: ", (int)s->kind, (int)s->state, (int)s->weights,
+                   (int)s->gradients, (int)s->block);
+            CHECK_AT(step < 0, step);
+            step = steps;
+        }
+        free(all);
+    }
+    hash = optim_hash(&a);
+    optim_close(&a); optim_close(&b);
+    return hash;
+}
+static const struct { memopt_optim_kind kind; memopt_state_format state; int moment; uint32_t hash; } optim_pairs[] = {
+    { MEMOPT_ADAMW, MEMOPT_STATE_F32, 0, 0xabb64a47u },
+    { MEMOPT_ADAMW, MEMOPT_STATE_BF16, 0, 0xc60b065bu },
+    { MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 0, 0x9dfb7f99u },
+    { MEMOPT_ADAMW, MEMOPT_STATE_BNB, 0, 0x1c2d0583u },
+    { MEMOPT_ADAM, MEMOPT_STATE_F32, 0, 0xcf2001ddu },
+    { MEMOPT_ADAM, MEMOPT_STATE_BF16, 0, 0x23afc876u },
+    { MEMOPT_ADAM, MEMOPT_STATE_8BIT, 0, 0xf60b7dfau },
+    { MEMOPT_ADAM, MEMOPT_STATE_BNB, 0, 0xb99b9047u },
+    { MEMOPT_SGD, MEMOPT_STATE_F32, 0, 0xfa172763u },
+    { MEMOPT_SGD, MEMOPT_STATE_F32, 1, 0xfa306243u },
+    { MEMOPT_SGD, MEMOPT_STATE_BF16, 1, 0xbea3ac07u },
+    { MEMOPT_SGD, MEMOPT_STATE_8BIT, 1, 0x0dac4e2au },
+    { MEMOPT_LION, MEMOPT_STATE_F32, 0, 0x002d5e9eu },
+    { MEMOPT_LION, MEMOPT_STATE_BF16, 0, 0x2690d366u },
+    { MEMOPT_LION, MEMOPT_STATE_8BIT, 0, 0xd6c0501du },
+    { MEMOPT_LARS, MEMOPT_STATE_F32, 0, 0x8a2e27e1u },
+    { MEMOPT_LARS, MEMOPT_STATE_BF16, 0, 0x2e011bc2u },
+    { MEMOPT_LARS, MEMOPT_STATE_8BIT, 0, 0xb14f3cf5u },
+    { MEMOPT_LAMB, MEMOPT_STATE_F32, 0, 0x2931197du },
+    { MEMOPT_LAMB, MEMOPT_STATE_BF16, 0, 0x977d1ce9u },
+    { MEMOPT_LAMB, MEMOPT_STATE_8BIT, 0, 0xc3ad9cedu } };
+enum { OPTIM_PAIRS = (int)(sizeof optim_pairs / sizeof *optim_pairs) };
+static optim_spec optim_pair(int i, int weights, int gradients, size_t block) {
+    optim_spec s = optim_of(optim_pairs[i].kind, optim_pairs[i].state, 4500);
+    s.moment = optim_pairs[i].moment; s.block = block; s.min_quantized = 0; s.count[1] = 300; s.count[2] = 70;
+    s.weights = (memopt_weight_format)weights; s.gradients = (memopt_gradient_format)gradients;
+    return s;
+}
+/* A hundred steps of every kind and state format, and what came out when it was written: the same on every machine. */
+static void optim_hundred_steps(void) {
+    int i;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        const optim_spec s = optim_pair(i, (i * 3 + 1) % 4, i / 2 % 2, i % 5 == 4 ? 96 : i % 5 == 3 ? 512 : 0);
+        const uint32_t hash = optim_same_bits(&s, 100);
+        if (hash != optim_pairs[i].hash) printf("pair %d: hash 0x%08x\n", i, (unsigned)hash);
+        CHECK_AT(hash == optim_pairs[i].hash, i);
+    }
+}
+static void optim_all_combinations(void) { /* the full product; in `make test` only a few steps of each */
+    static const size_t blocks[] = { 0, 32, 96, 512, 4096 }; int i, w, g, b;
+#ifdef TEST_LONG
+    const int steps = 50, most = 5;
+#else
+    const int steps = 3, most = 1;
+#endif
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (w = 0; w < 4; ++w) for (g = 0; g < 2; ++g) for (b = 0; b < most; ++b) {
+        const optim_spec s = optim_pair(i, w, g, blocks[(b + (most == 1 ? w + g + i : 0)) % 5]);
+        (void)optim_same_bits(&s, steps);
+    }
+}
+static void optim_many_chunks(void) { /* tensors of several chunks, whose sums are joined in one order */
+    int i;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, i % 4, i % 2, i % 3 ? 0 : 96);
+        if (optim_pairs[i].state == MEMOPT_STATE_BF16 || optim_pairs[i].kind == MEMOPT_ADAM) continue;
+        s.count[0] = 70; s.count[1] = 140001; s.count[2] = 5000;
+        (void)optim_same_bits(&s, optim_pairs[i].kind == MEMOPT_LAMB || optim_pairs[i].kind == MEMOPT_LARS ? 5 : 2);
+    }
+}
+static void optim_pool(void) { /* threads that are real */
+#ifdef MEMOPT_PTHREADS
+    int i;
+    for (i = 2; i < OPTIM_PAIRS; i += 4) {
+        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; memopt_pool *pool = NULL; memopt_threads t; unsigned char *all;
+        s.count[3] = 150000;
+        CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+        t = memopt_pool_threads(pool);
+        optim_open(&a, &s, NULL); optim_open(&b, &s, &t);
+        optim_start(&a, 1); optim_start(&b, 1);
+        optim_steps(&a, 1, 3); optim_steps(&b, 1, 3);
+        all = optim_save(&a);
+        CHECK_AT(optim_is(&b, all), i);
+        free(all);
+        optim_close(&a); optim_close(&b);
+        memopt_pool_destroy(pool);
+    }
+#else
+    SKIP("compiled without MEMOPT_PTHREADS");
+#endif
+}
+
+/* The bfloat16 nearest to a finite float, ties to even. */
+static uint16_t optim_nearest_bf16(float x) {
+    const uint32_t u = memopt_i_float_bits(x), low = u & 0xffff, high = u >> 16;
+    return (uint16_t)(low > 0x8000 || (low == 0x8000 && (high & 1)) ? high + 1 : high);
+}
+static void optim_weight_formats(void) { /* split weights are the float master to the bit; the copy is its nearest */
+    int i;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, i % 2, 0); optim_model m[3]; size_t k, e; int f, moved = 0;
+        s.count[0] = 4200; s.count[1] = 33; s.count[2] = 0;
+        for (f = 0; f < 3; ++f) {
+            s.weights = f == 0 ? MEMOPT_WEIGHTS_F32 : f == 1 ? MEMOPT_WEIGHTS_SPLIT : MEMOPT_WEIGHTS_F32_BF16;
+            optim_open(&m[f], &s, NULL);
+            optim_start(&m[f], 5);
+            optim_steps(&m[f], 1, 50);
+        }
+        for (k = 0; k < 2; ++k) {
+            CHECK(m[0].state_bytes[k] == m[1].state_bytes[k] && m[1].state_bytes[k] == m[2].state_bytes[k]);
+            for (f = 1; f < 3 && m[0].state_bytes[k]; ++f)
+                CHECK_AT(memcmp(m[0].tensor[k].state, m[f].tensor[k].state, m[0].state_bytes[k]) == 0, i);
+            for (e = 0; e < m[0].held[k]; ++e) {
+                const float w = optim_weight(&m[0], k, e);
+                CHECK_AT(memopt_i_float_bits(w) == memopt_i_float_bits(optim_weight(&m[1], k, e)), e);
+                CHECK_AT(memopt_i_float_bits(w) == memopt_i_float_bits(optim_weight(&m[2], k, e)), e);
+                CHECK_AT(((const uint16_t *)m[2].tensor[k].extra)[e] == optim_nearest_bf16(w), e);
+                moved += (memopt_i_float_bits(w) & 0xffff) != 0;
+            }
+        }
+        CHECK_AT(moved > 3000, i); /* or nothing was seen */
+        for (f = 0; f < 3; ++f) optim_close(&m[f]);
+    }
+}
+/* bfloat16 weights: each step lands on one of the two neighbours of the float result, and is right in the mean. */
+static void optim_bf16_weights(void) {
+    enum { N = 20000 };
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, N); optim_model a, b; double bias = 0; size_t i; int up = 0, down = 0;
+    optim_open(&a, &s, NULL);
+    s.weights = MEMOPT_WEIGHTS_BF16;
+    optim_open(&b, &s, NULL);
+    optim_start(&a, 1); optim_start(&b, 1);
+    optim_steps(&a, 1, 1); optim_steps(&b, 1, 1);
+    for (i = 0; i < N; ++i) {
+        const double w = (double)optim_weight(&a, 0, i), d = (double)optim_weight(&b, 0, i) - w;
+        const double place = ldexp(1, w == 0 ? -140 : ilogb(w) - 7);
+        CHECK_AT(fabs(d) <= place, i);
+        bias += d / place; up += d > 0; down += d < 0;
+    }
+    CHECK(up > N / 4 && down > N / 4 && fabs(bias / (double)N) < 4 * 0.5 / sqrt((double)N));
+    optim_close(&a); optim_close(&b);
+}
+
+/* A tensor that several ranks hold parts of: cuts at multiples of the grain. LAMB's and LARS's sums are added up over them. */
+static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts) {
+    const memopt_optim_group g = optim_group(whole->kind, whole->moment); optim_model w, p[4]; memopt_optim_run run; size_t i, n; uint64_t t; int k, j, again;
+    optim_open(&w, whole, NULL);
+    optim_start(&w, 2);
+    for (k = 0; k < parts; ++k) {
+        optim_spec s = *whole;
+        s.first = cut[k]; s.held = k + 1 < parts || cut[k] % 2 ? cut[k + 1] - cut[k] : 0; /* 0: all that follow */
+        optim_open(&p[k], &s, NULL);
+        CHECK(p[k].held[0] == cut[k + 1] - cut[k]);
+        optim_start(&p[k], 2);
+    }
+    for (t = 1; t <= 4; ++t) {
+        double *sums[4] = { NULL, NULL, NULL, NULL }; size_t count[4] = { 0, 0, 0, 0 };
+        run = optim_run(&g, t);
+        optim_feed(&w, t);
+        CHECK(memopt_optim_step(w.optim, &run) == MEMOPT_OK);
+        for (k = 0; k < parts; ++k) {
+            optim_feed(&p[k], t);
+            CHECK(memopt_optim_begin(p[k].optim, &run) == MEMOPT_OK);
+            if (memopt_optim_measures(p[k].optim)) CHECK(memopt_optim_measure(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK);
+            CHECK(memopt_optim_sums(p[k].optim, 0, &sums[k], &count[k]) == MEMOPT_OK && count[k] == count[0]);
+        }
+        for (i = 0; i < count[0]; ++i) { /* an all-reduce */
+            double sum = 0; int have = 0;
+            for (k = 0; k < parts; ++k) { sum += sums[k][i]; have += sums[k][i] > 0; }
+            CHECK_AT(have == 1, i); /* each sum is one rank's: adding zeros rounds nothing */
+            for (k = 0; k < parts; ++k) sums[k][i] = sum;
+        }
+        for (k = 0; k < parts; ++k) {
+            if (memopt_optim_measures(p[k].optim)) CHECK(memopt_optim_join(p[k].optim, 0, &again) == MEMOPT_OK && !again);
+            CHECK(memopt_optim_apply(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK && memopt_optim_end(p[k].optim) == MEMOPT_OK);
+        }
+    }
+    for (k = 0; k < parts; ++k) {
+        const memopt_optim_view a = optim_view(&w, 0), b = optim_view(&p[k], 0);
+        n = p[k].held[0];
+        for (i = 0; i < n; ++i)
+            CHECK_AT(memopt_i_float_bits(optim_weight(&w, 0, cut[k] + i)) == memopt_i_float_bits(optim_weight(&p[k], 0, i)), cut[k] + i);
+        CHECK(a.moments == b.moments && a.bits == b.bits);
+        for (j = 0; j < a.moments; ++j) {
+            const size_t size = (size_t)a.bits / 8;
+            CHECK_AT(memcmp((const unsigned char *)a.moment[j] + cut[k] * size, b.moment[j], n * size) == 0, k);
+            if (b.blocks) CHECK_AT(memcmp(a.scale[j] + cut[k] / 256, b.scale[j], b.blocks * 4) == 0, k);
+        }
+    }
+    optim_close(&w);
+    for (k = 0; k < parts; ++k) optim_close(&p[k]);
+}
+static void optim_parts(void) {
+    static const size_t small[] = { 0, 1024, 4096, 5003 }, large[] = { 0, 65536, 131072, 136001 }; int i;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, i % 4, i % 2, 0);
+        const int measures = optim_pairs[i].kind == MEMOPT_LAMB || optim_pairs[i].kind == MEMOPT_LARS;
+        s.count[0] = measures ? 136001 : 5003; s.count[1] = 0;
+        optim_parts_of(&s, measures ? large : small, 3);
+        if (measures) continue;
+        s.min_quantized = 5003; /* judged on the whole: a part of 907 elements is in 8 bits nevertheless */
+        optim_parts_of(&s, small, 3);
+    }
+}
+
+/* Gradients that are no good: elements that have one keep weight and moments, and nobody else notices what it was. */
+static const uint32_t optim_bad[] = { 0x7fc00000u, 0xffc00001u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0x7e61b1e6u, 0x5e800000u,
+    0xdf000000u }; /* NaN, -NaN, Inf, -Inf, the largest, 3e38 / 4, 2^62 and -2^63; the factor is 1 */
+enum { OPTIM_BADS = (int)(sizeof optim_bad / sizeof *optim_bad), OPTIM_BAD_N = 600 };
+static int optim_is_bad(int pattern, size_t i) { /* the positions of a pattern */
+    static const size_t single[] = { 0, 1, 15, 16, 63, 64, 255, 256, 511, 512, 598, 599 };
+    if (pattern < 12) return i == single[pattern];
+    if (pattern == 12) return i >= 256 && i < 512;
+    if (pattern == 13) return i % 7 == 3;
+    return pattern == 14;
+}
+typedef struct optim_harm { optim_model m; unsigned char *warm, *first, *quiet; uint16_t kept; } optim_harm;
+static void optim_harm_step(optim_harm *h, int pattern, uint32_t bits, size_t *bads) {
+    memopt_optim_group g = optim_group(h->m.desc.kind, h->m.desc.first_moment); memopt_optim_run run = optim_run(&g, 5); size_t i;
+    run.gradient_factor = 1;
+    optim_load(&h->m, h->warm);
+    optim_feed(&h->m, 5);
+    for (*bads = i = 0; i < OPTIM_BAD_N; ++i) if (optim_is_bad(pattern, i)) { optim_set_gradient(&h->m, 0, i, memopt_i_bits_float(bits)); ++*bads; }
+    CHECK(memopt_optim_step(h->m.optim, &run) == MEMOPT_OK);
+}
+/* The moment of an element as a number. */
+static double optim_moment(const optim_codes *c, const memopt_optim_view *v, size_t block, int j, size_t i) {
+    if (v->bits == 32) return (double)((const float *)v->moment[j])[i];
+    if (v->bits == 16) return (double)optim_widen(((const uint16_t *)v->moment[j])[i]);
+    return (double)c->level[j][((const uint8_t *)v->moment[j])[i]] * (double)v->scale[j][i / block];
+}
+static void optim_harm_look(optim_harm *h, int pattern, const optim_codes *c) {
+    static float w[OPTIM_BAD_N]; static double old[2][OPTIM_BAD_N]; static unsigned char stepped[OPTIM_BAD_N * 16 + 4096];
+    const memopt_optim_view v = optim_view(&h->m, 0); size_t i; int j; unsigned char *now;
+    CHECK(optim_bytes_of(&h->m) <= sizeof stepped);
+    optim_copy(&h->m, stepped, NULL, 0);
+    optim_load(&h->m, h->warm);
+    for (i = 0; i < OPTIM_BAD_N; ++i) w[i] = optim_weight(&h->m, 0, i);
+    for (j = 0; j < v.moments; ++j) for (i = 0; i < OPTIM_BAD_N; ++i) old[j][i] = optim_moment(c, &v, 256, j, i);
+    optim_load(&h->m, stepped);
+    for (i = 0; i < OPTIM_BAD_N; ++i) {
+        if (!optim_is_bad(pattern, i)) continue;
+        CHECK_AT(memopt_i_float_bits(optim_weight(&h->m, 0, i)) == memopt_i_float_bits(w[i]), i);
+        for (j = 0; j < v.moments; ++j) { /* 8 bits: the code that is right for it in its block's new scale */
+            if (v.bits == 8) CHECK_AT(optim_nearest(c, j, ((const uint8_t *)v.moment[j])[i], (float)old[j][i], v.scale[j][i / 256]), i);
+            else CHECK_AT(fabs(optim_moment(c, &v, 256, j, i) - old[j][i]) <= 0, i);
+        }
+    }
+    now = optim_save(&h->m); /* weights that nothing happened to, and scales, are finite */
+    for (i = 0; i < OPTIM_BAD_N; ++i) CHECK_AT((memopt_i_float_bits(optim_weight(&h->m, 0, i)) & 0x7f800000u) != 0x7f800000u, i);
+    CHECK(memopt_optim_state_check(h->m.optim, 0, h->m.state_bytes[0]) == MEMOPT_OK);
+    free(now);
+}
+/* What the others got, where the bad ones' own part does not reach: equal to a step in which those had the gradient 0. */
+static void optim_harm_compare(optim_harm *h, int pattern, const optim_codes *c) {
+    static float w[OPTIM_BAD_N]; static double x[2][OPTIM_BAD_N]; float scale[2][3]; size_t i, bads; int j;
+    const memopt_optim_view v = optim_view(&h->m, 0);
+    for (i = 0; i < OPTIM_BAD_N; ++i) w[i] = optim_weight(&h->m, 0, i);
+    for (j = 0; j < v.moments; ++j) {
+        for (i = 0; i < OPTIM_BAD_N; ++i) x[j][i] = optim_moment(c, &v, 256, j, i);
+        for (i = 0; i < v.blocks; ++i) scale[j][i] = v.scale[j][i];
+    }
+    optim_harm_step(h, pattern, 0, &bads);
+    CHECK(memopt_optim_skipped(h->m.optim) == 0);
+    for (i = 0; i < OPTIM_BAD_N; ++i) {
+        if (optim_is_bad(pattern, i)) continue;
+        CHECK_AT(memopt_i_float_bits(w[i]) == memopt_i_float_bits(optim_weight(&h->m, 0, i)), i);
+        for (j = 0; j < v.moments; ++j)
+            if (!v.blocks || memopt_i_float_bits(scale[j][i / 256]) == memopt_i_float_bits(v.scale[j][i / 256]))
+                CHECK_AT(fabs(x[j][i] - optim_moment(c, &v, 256, j, i)) <= 0, i);
+    }
+}
+static void optim_skipped(void) {
+    static optim_codes c; int i, level, pattern, b;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (level = 1; level <= memopt_simd_best(); ++level) {
+        optim_spec s = optim_pair(i, i % 4, 0, 0); optim_harm h; memopt_threads t; size_t bads = 0; int k;
+        if (level == 2 && memopt_simd_best() > 2) continue; /* the scalar one again */
+        s.count[0] = OPTIM_BAD_N; s.count[1] = 0; s.min_quantized = 1;
+        memset(&t, 0, sizeof t);
+        t.simd_level = level;
+        optim_open(&h.m, &s, &t);
+        optim_start(&h.m, 3);
+        optim_steps(&h.m, 1, 4);
+        h.warm = optim_save(&h.m);
+        optim_codes_fill(&c, s.state == MEMOPT_STATE_BNB);
+        for (pattern = 0; pattern < 15; ++pattern) {
+            optim_harm_step(&h, pattern, optim_bad[0], &bads);
+            CHECK_AT(memopt_optim_skipped(h.m.optim) == bads, pattern);
+            if (s.moment || s.kind != MEMOPT_SGD) optim_harm_look(&h, pattern, &c);
+            h.first = optim_save(&h.m);
+            for (k = 0; k < 2; ++k) { /* in turn, so that all meet all */
+                b = 1 + (pattern * 2 + k + i + level) % (OPTIM_BADS - 1);
+                optim_harm_step(&h, pattern, optim_bad[b], &bads);
+                CHECK_AT(memopt_optim_skipped(h.m.optim) == bads, pattern);
+                CHECK_AT(optim_is(&h.m, h.first), i * 1000 + level * 100 + pattern);
+            }
+            if (s.kind != MEMOPT_LAMB && (s.moment || s.kind != MEMOPT_SGD)) optim_harm_compare(&h, pattern, &c);
+            free(h.first);
+        }
+        free(h.warm);
+        optim_close(&h.m);
+    }
+}
+static void optim_limits(void) { /* what is just not too large is stepped, and leaves nothing that is not finite; denormals, too */
+    static const uint32_t good[] = { 0x5e7fffffu, 0xde7fffffu, 1u, 0x80000001u, 0x007fffffu, 0x80000000u, 0u }; int i, level; size_t k, e;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (level = 1; level <= memopt_simd_best(); ++level) for (k = 0; k < sizeof good / sizeof *good; ++k) {
+        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, 0, 0); optim_model m; memopt_threads t; memopt_optim_group g; memopt_optim_run run;
+        if (level == 2 && memopt_simd_best() > 2) continue;
+        s.count[0] = 321; s.count[1] = 0; s.min_quantized = 1;
+        memset(&t, 0, sizeof t);
+        t.simd_level = level;
+        optim_open(&m, &s, &t);
+        optim_start(&m, 3);
+        g = optim_group(s.kind, s.moment); run = optim_run(&g, 1);
+        run.gradient_factor = k % 2 ? 0 : 1;
+        for (e = 0; e < 321; ++e) optim_set_gradient(&m, 0, e, memopt_i_bits_float(e % 3 ? 0x3dcccccdu : good[k])); /* 0.1 */
+        for (; run.step <= 3; ++run.step) CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && memopt_optim_skipped(m.optim) == 0);
+        for (e = 0; e < 321; ++e) CHECK_AT((memopt_i_float_bits(optim_weight(&m, 0, e)) & 0x7f800000u) != 0x7f800000u, e);
+        CHECK(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_OK);
+        /* the factor counts: 2 times 2^61 is too much, a half of 2^62 is not */
+        for (e = 0; e < 321; ++e) optim_set_gradient(&m, 0, e, memopt_i_bits_float(e == 77 ? 0x5e000000u : 0x3dcccccdu));
+        run.gradient_factor = 2;
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && memopt_optim_skipped(m.optim) == 1);
+        optim_set_gradient(&m, 0, 77, memopt_i_bits_float(0x5e800000u));
+        run.gradient_factor = 0.5;
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && memopt_optim_skipped(m.optim) == 0);
+        optim_close(&m);
+    }
+}
+static void optim_factors(void) { /* the factor is that of the gradients, at both ends of its range */
+    static const double factors[] = { 1.0 / 281474976710656.0, 281474976710656.0 }; int i, k; size_t e;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (k = 0; k < 2; ++k) {
+        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, 0, 0); optim_model a, b; memopt_optim_group g = optim_group(s.kind, s.moment);
+        memopt_optim_run one, other; uint64_t t;
+        s.count[0] = 300; s.count[1] = 0; s.min_quantized = 1;
+        optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+        optim_start(&a, 1); optim_start(&b, 1);
+        one = optim_run(&g, 1); other = one;
+        one.gradient_factor = 1; other.gradient_factor = factors[k];
+        for (t = 1; t <= 3; ++t) {
+            one.step = other.step = t;
+            optim_feed(&a, t); optim_feed(&b, t);
+            for (e = 0; e < 300; ++e) optim_set_gradient(&b, 0, e, (float)((double)optim_gradient(&a, 0, e) / factors[k])); /* exact */
+            CHECK(memopt_optim_step(a.optim, &one) == MEMOPT_OK && memopt_optim_step(b.optim, &other) == MEMOPT_OK);
+            CHECK(memopt_optim_skipped(b.optim) == 0);
+        }
+        for (e = 0; e < 300; ++e)
+            CHECK_AT(memopt_i_float_bits(optim_weight(&a, 0, e)) == memopt_i_float_bits(optim_weight(&b, 0, e)), i * 1000 + (int)e);
+        optim_close(&a); optim_close(&b);
+    }
+}
+/* Weights that are not finite reach the moments where the decay is coupled. That is the caller's; the bits are ours. */
+static void optim_wild_weights(void) {
+    static const uint32_t wild[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0xfe967699u, 0x7fc00000u };
+    static const size_t place[] = { 300, 300, 271, 0, 599, 257 }; int i, level; size_t k, e;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (k = 0; k < sizeof wild / sizeof *wild; ++k) {
+        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, 0, 0); uint32_t want[2][600]; memopt_optim_group g = optim_group(s.kind, s.moment);
+        s.count[0] = 600; s.count[1] = 0; s.min_quantized = 1;
+        for (level = 1; level <= memopt_simd_best(); ++level) {
+            optim_model m; memopt_threads t; memopt_optim_run run = optim_run(&g, 1); int off = 0;
+            memset(&t, 0, sizeof t);
+            t.simd_level = level;
+            optim_open(&m, &s, &t);
+            optim_start(&m, 1);
+            optim_set_weight(&m, 0, place[k], memopt_i_bits_float(wild[k]));
+            for (e = 256; e < 272 && k == 5; ++e) /* in most lanes of a register, whatever order its maximum is found in */
+                if (e % 16 != 3 && e % 16 != 15) optim_set_weight(&m, 0, e, memopt_i_bits_float(wild[k]));
+            for (; run.step <= 3; ++run.step) { optim_feed(&m, run.step); CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK); }
+            for (e = 0; e < 600; ++e) {
+                const memopt_optim_view v = optim_view(&m, 0); uint32_t moment = 0; int j;
+                uint32_t w = memopt_i_float_bits(optim_weight(&m, 0, e));
+                if ((w & 0x7fffffff) > 0x7f800000) w = 0x7fc00000; /* which NaN is nobody's business */
+                for (j = 0; j < v.moments; ++j) {
+                    uint32_t x = v.bits == 32 ? memopt_i_float_bits(((const float *)v.moment[j])[e]) : v.bits == 16
+                        ? (uint32_t)((const uint16_t *)v.moment[j])[e] << 16 : ((const uint8_t *)v.moment[j])[e];
+                    if (v.bits > 8 && (x & 0x7fffffff) > 0x7f800000) x = 0x7fc00000;
+                    moment = optim_hash_word(moment, x);
+                    if (v.blocks) moment = optim_hash_word(moment, memopt_i_float_bits(v.scale[j][e / 256]));
+                }
+                if (level == 1) { want[0][e] = w; want[1][e] = moment; }
+                else off += want[0][e] != w || want[1][e] != moment;
+            }
+            CHECK_AT(off == 0, i * 100 + (int)k * 10 + level);
+            optim_close(&m);
+        }
+    }
+}
+
+/* Inside backward: what cannot be taken back is not begun. */
+static void optim_fused(void) {
+    int i, k;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; unsigned char *all; int again = 0; size_t first;
+        const memopt_optim_group g = optim_group(s.kind, s.moment); memopt_optim_run run = optim_run(&g, 1);
+        s.count[2] = 140000; run.gradient_factor = 1;
+        optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+        optim_start(&a, 1); optim_start(&b, 1);
+        all = optim_save(&b);
+        run.fused = 1;
+        for (k = 0; k < 3; ++k) {
+            run.clips_norm = k == 0; run.accumulates = k == 1; run.scales_loss = k == 2;
+            CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_optim_error(b.optim)->status == MEMOPT_ERR_ARGUMENT && strlen(memopt_optim_error(b.optim)->reason) > 10);
+            run.fused = 0; /* together with what it can be combined with */
+            CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && memopt_optim_end(b.optim) == MEMOPT_OK);
+            run.fused = 1;
+        }
+        run.scales_loss = 0;
+        CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_ERR_ARGUMENT); /* has no "all at once" */
+        CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && optim_is(&b, all));
+        optim_feed(&a, 1); optim_feed(&b, 1);
+        for (k = 2; k >= 0; --k) { /* as backward goes: the last tensor first */
+            if (memopt_optim_measures(b.optim)) {
+                CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+                CHECK(memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK && !again);
+            }
+            CHECK(memopt_optim_applied(b.optim, (size_t)k) == 0);
+            CHECK(memopt_optim_apply(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+            CHECK(memopt_optim_applied(b.optim, (size_t)k) == s.count[k]);
+        }
+        CHECK(memopt_optim_end(b.optim) == MEMOPT_OK && memopt_optim_skipped(b.optim) == 0);
+        run.fused = 0;
+        CHECK(memopt_optim_step(a.optim, &run) == MEMOPT_OK);
+        free(all);
+        all = optim_save(&a);
+        CHECK_AT(optim_is(&b, all), i); /* the same bits */
+        free(all);
+        /* the second: tensor 2 in two slices, whose second one has what is not finite at its very end */
+        run.fused = 1; run.step = 2;
+        optim_feed(&b, 2);
+        optim_set_gradient(&b, 2, s.count[2] - 1, memopt_i_bits_float(optim_bad[i % OPTIM_BADS]));
+        CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
+        first = memopt_optim_grain(b.optim, 2);
+        if (memopt_optim_measures(b.optim)) {
+            for (k = 0; k < 3; ++k)
+                CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK && memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK);
+        }
+        CHECK(memopt_optim_apply(b.optim, 2, 0, first) == MEMOPT_OK && memopt_optim_applied(b.optim, 2) == first);
+        all = optim_save(&b);
+        CHECK(memopt_optim_apply(b.optim, 2, first, s.count[2] - first) == MEMOPT_ERR_STATE);
+        CHECK(strlen(memopt_optim_error(b.optim)->reason) > 10);
+        CHECK_AT(optim_is(&b, all), i);
+        CHECK(memopt_optim_apply(b.optim, 1, 0, s.count[1]) == MEMOPT_ERR_STATE && optim_is(&b, all));
+        CHECK(memopt_optim_apply(b.optim, 0, 0, s.count[0]) == MEMOPT_ERR_STATE && optim_is(&b, all));
+        CHECK(memopt_optim_applied(b.optim, 2) == first && memopt_optim_applied(b.optim, 1) == 0 && memopt_optim_applied(b.optim, 0) == 0);
+        CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_ERR_STATE);
+        CHECK(memopt_optim_end(b.optim) == MEMOPT_ERR_STATE && optim_is(&b, all));
+        CHECK(memopt_optim_applied(b.optim, 2) == first); /* still known */
+        CHECK(memopt_optim_end(b.optim) == MEMOPT_ERR_STATE);
+        run.fused = 0;
+        CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_OK && memopt_optim_skipped(b.optim) == 1);
+        CHECK(!optim_is(&b, all));
+        free(all);
+        optim_close(&a); optim_close(&b);
+    }
+}
+
+/* ---- what is refused ---- */
+static void optim_try_desc(const memopt_optim_desc *d, memopt_status want, int line) {
+    size_t bytes = 77; memopt_optim *out = (memopt_optim *)(void *)&bytes, *const before = out; static unsigned char memory[1024 + 64];
+    void *aligned = memory + (64 - (uintptr_t)memory % 64);
+    CHECK_AT(memopt_optim_bytes(d, &bytes) == want && bytes == 77, line);
+    CHECK_AT(memopt_optim_state_bytes(d, 0, &bytes) == want && bytes == 77, line);
+    CHECK_AT(memopt_optim_create(d, aligned, 1024, &out) == want && out == before, line);
+}
+#define OPTIM_TRY(field, value, want) do { d = good; t = tensor; d.tensors = &t; field = value; optim_try_desc(&d, want, __LINE__); } while (0)
+static void optim_bad_descs(void) {
+    memopt_optim_desc d, good; memopt_optim_tensor t, tensor; size_t bytes = 77; int k; memopt_optim *out = NULL;
+    static const size_t blocks[] = { 1, 16, 31, 33, 48, 100, 4097, 4128, 8192, SIZE_MAX, SIZE_MAX - 31 };
+    memset(&good, 0, sizeof good); memset(&tensor, 0, sizeof tensor);
+    good.state = MEMOPT_STATE_8BIT; good.tensor_count = 1; tensor.count = 10000;
+    optim_try_desc(NULL, MEMOPT_ERR_ARGUMENT, __LINE__);
+    OPTIM_TRY(d.tensors, NULL, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(d.tensor_count, 0, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.count, 0, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.first, 10000, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.first, SIZE_MAX, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.first, 100, MEMOPT_ERR_ARGUMENT); /* inside a block */
+    OPTIM_TRY(t.held, 10001, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.held, SIZE_MAX, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.held, 100, MEMOPT_ERR_ARGUMENT); /* ends inside a block */
+    OPTIM_TRY(t.held = 9999; t.first, 256, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.columns, 7, MEMOPT_ERR_ARGUMENT); /* 10000 is no multiple */
+#ifndef __cplusplus /* where an enum never has such a value */
+    for (k = 0; k < 8; ++k) {
+        static const int numbers[8] = { MEMOPT_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_WEIGHTS_F32_BF16 + 1, 1 << 30,
+                                        MEMOPT_GRADIENTS_BF16 + 1, -7 };
+        d = good; d.tensors = &tensor;
+        memcpy(k < 2 ? (void *)&d.kind : k < 4 ? (void *)&d.state : k < 6 ? (void *)&d.weights : (void *)&d.gradients, &numbers[k], sizeof(int));
+        optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, 10000 + k);
+    }
+#endif
+    OPTIM_TRY(d.threads.worker_count, -1, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(d.threads.simd_level, -1, MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(d.threads.run_fn, optim_shuffled, MEMOPT_ERR_ARGUMENT); /* without workers */
+    for (k = MEMOPT_SGD; k <= MEMOPT_ADAFACTOR; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
+    for (k = 0; k < (int)(sizeof blocks / sizeof *blocks); ++k) OPTIM_TRY(d.block, blocks[k], MEMOPT_ERR_ARGUMENT);
+    OPTIM_TRY(t.count, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    OPTIM_TRY(t.count, SIZE_MAX / 16 + 1, MEMOPT_ERR_OVERFLOW);
+    d = good; t = tensor; d.tensors = &t;
+    d.kind = MEMOPT_LAMB; t.first = 256 * 4; t.held = 256; /* LAMB's sums are of chunks */
+    optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, __LINE__);
+    d = good; d.tensors = &tensor;
+    CHECK(memopt_optim_bytes(&d, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_bytes(&d, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_state_bytes(&d, 1, &bytes) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_bytes(&d, SIZE_MAX, &bytes) == MEMOPT_ERR_ARGUMENT);
+    CHECK(bytes == 77 && memopt_optim_bytes(&d, &bytes) == MEMOPT_OK);
+    {
+        unsigned char *block = (unsigned char *)malloc(bytes + 128), *p = block + (64 - (uintptr_t)block % 64); size_t n;
+        memset(block, 0x5A, bytes + 128);
+        CHECK(memopt_optim_create(&d, NULL, bytes, &out) == MEMOPT_ERR_ARGUMENT && memopt_optim_create(&d, p, bytes, NULL) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_optim_create(&d, p + 32, bytes, &out) == MEMOPT_ERR_ARGUMENT);
+        for (n = 0; n < bytes; n += n < bytes - 70 ? 61 : 1) CHECK(memopt_optim_create(&d, p, n, &out) == MEMOPT_ERR_BUFFER);
+        for (n = 0; n < bytes + 64; ++n) CHECK_AT(p[n] == 0x5A, n);
+        CHECK(out == NULL && memopt_optim_create(&d, p, bytes, &out) == MEMOPT_OK && (void *)out == (void *)p);
+        for (n = bytes; n < bytes + 64; ++n) CHECK_AT(p[n] == 0x5A, n); /* one past the end */
+        CHECK(memopt_optim_error(out)->status == MEMOPT_OK && memopt_optim_error(out)->reason != NULL);
+        CHECK(memopt_optim_grain(out, 0) == 256 && memopt_optim_grain(out, 1) == 0 && memopt_optim_grain(NULL, 0) == 0);
+        free(block);
+    }
+    for (k = 32; k <= 4096; k += 32) { d.block = (size_t)k; CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK); }
+}
+/* Every call without an object; and every wrong argument of a step: nothing changes, and a good step works afterwards. */
+#define OPTIM_RUN(field, value, want) do { g = good; run = optim_run(&g, 3); field = value; \
+    CHECK_AT(memopt_optim_step(m.optim, &run) == (want) && optim_is(&m, all), __LINE__); \
+    CHECK_AT(memopt_optim_begin(m.optim, &run) == (want) && optim_is(&m, all), __LINE__); \
+    CHECK_AT(memopt_optim_error(m.optim)->status == (want) && strlen(memopt_optim_error(m.optim)->reason) > 5, __LINE__); } while (0)
+static void optim_bad_runs(void) {
+    const double not_number = (double)memopt_i_bits_float(0x7fc00000u), infinite = (double)memopt_i_bits_float(0x7f800000u); int kind;
+    CHECK(memopt_optim_step(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_begin(NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_measure(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_join(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_end(NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_sums(NULL, 0, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_error(NULL) == NULL);
+    CHECK(memopt_optim_state_init(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_check(NULL, 0, 9) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_state_view(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_skipped(NULL) == 0);
+    CHECK(memopt_optim_applied(NULL, 0) == 0 && memopt_optim_measures(NULL) == 0);
+    for (kind = MEMOPT_ADAMW; kind <= MEMOPT_LAMB; ++kind) {
+        optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 700); optim_model m; memopt_optim_run run; unsigned char *all;
+        memopt_optim_group g, good = optim_group((memopt_optim_kind)kind, 1);
+        s.weights = MEMOPT_WEIGHTS_SPLIT; s.count[1] = 40;
+        optim_open(&m, &s, NULL);
+        optim_start(&m, 1);
+        optim_steps(&m, 1, 2);
+        all = optim_save(&m);
+        CHECK(memopt_optim_step(m.optim, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_begin(m.optim, NULL) == MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.step, 0, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.groups, NULL, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.group_count, 0, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.gradient_factor, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.gradient_factor, -1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.gradient_factor, infinite, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.gradient_factor, 3e14, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(run.gradient_factor, 3e-15, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.rate, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.rate, infinite, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.rate, -1e-9, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.beta1, 1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.beta1, -0.1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.beta1, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.beta2, 1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.beta2, 1.5, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.beta2, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.eps, -1e-8, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.eps, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.eps, infinite, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.weight_decay, -0.1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.weight_decay, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.dampening, -0.1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.dampening, not_number, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.nesterov = 1; g.dampening, 0.1, MEMOPT_ERR_ARGUMENT);
+        OPTIM_RUN(g.nesterov = 1; g.beta1, 0, MEMOPT_ERR_ARGUMENT);
+        if (kind == MEMOPT_LARS) { OPTIM_RUN(g.trust, 0, MEMOPT_ERR_ARGUMENT); OPTIM_RUN(g.trust, not_number, MEMOPT_ERR_ARGUMENT); }
+        m.tensor[1].group = 1;
+        OPTIM_RUN(run.group_count, 1, MEMOPT_ERR_ARGUMENT);
+        m.tensor[1].group = SIZE_MAX;
+        OPTIM_RUN(run.group_count, 1, MEMOPT_ERR_ARGUMENT);
+        m.tensor[1].group = 0;
+        g = good; run = optim_run(&g, 3);
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && !optim_is(&m, all));
+        free(all);
+        optim_close(&m);
+    }
+}
+static void optim_no_momentum(void) { /* SGD without a moment has no state, and no momentum */
+    optim_spec s = optim_of(MEMOPT_SGD, MEMOPT_STATE_8BIT, 5000); optim_model m; memopt_optim_group g = optim_group(MEMOPT_SGD, 0);
+    memopt_optim_run run = optim_run(&g, 1); memopt_optim_view v;
+    s.moment = 0;
+    optim_open(&m, &s, NULL);
+    optim_start(&m, 1);
+    optim_feed(&m, 1);
+    CHECK(m.state_bytes[0] == 0 && memopt_optim_state_view(m.optim, 0, &v) == MEMOPT_OK && v.moments == 0);
+    CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+    g.beta1 = 0.9;
+    CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_ARGUMENT);
+    optim_close(&m);
+}
+/* Pointers that are missing or misaligned, each in its turn. */
+static void optim_bad_pointers(void) {
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 700); const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1);
+    const memopt_optim_run run = optim_run(&g, 3); optim_model m; unsigned char *all; int w, gr; size_t k, size;
+    for (w = 0; w < 4; ++w) for (gr = 0; gr < 2; ++gr) for (k = 0; k < 2; ++k) {
+        memopt_optim_tensor t; int i;
+        s.weights = (memopt_weight_format)w; s.gradients = (memopt_gradient_format)gr; s.count[1] = 33;
+        optim_open(&m, &s, NULL);
+        optim_start(&m, 1);
+        optim_steps(&m, 1, 2);
+        all = optim_save(&m);
+        t = m.tensor[k];
+        size = optim_wide(&m) ? 4 : 2;
+        for (i = 0; i < 8; ++i) {
+            if (!optim_has_extra(&m) && (i == 4 || i == 5)) continue;
+            if (i == 0) m.tensor[k].weights = NULL;
+            if (i == 1) m.tensor[k].weights = (unsigned char *)t.weights + size / 2;
+            if (i == 2) m.tensor[k].gradients = NULL;
+            if (i == 3) m.tensor[k].gradients = (const unsigned char *)t.gradients + (gr ? 1 : 2);
+            if (i == 4) m.tensor[k].extra = NULL;
+            if (i == 5) m.tensor[k].extra = (unsigned char *)t.extra + 1;
+            if (i == 6) m.tensor[k].state = NULL;
+            if (i == 7) m.tensor[k].state = (unsigned char *)t.state + 32;
+            CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_ARGUMENT, i);
+            CHECK_AT(strlen(memopt_optim_error(m.optim)->reason) > 5, i);
+            if (i < 6) { /* in parts, the pointers of a tensor are looked at when it is its turn */
+                CHECK_AT(memopt_optim_begin(m.optim, &run) == MEMOPT_OK, i);
+                CHECK_AT(memopt_optim_apply(m.optim, k, 0, s.count[k]) == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT(memopt_optim_end(m.optim) == MEMOPT_OK, i);
+            } else {
+                CHECK_AT(memopt_optim_begin(m.optim, &run) == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT(memopt_optim_state_init(m.optim, k) == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT(memopt_optim_state_check(m.optim, k, m.state_bytes[k]) == MEMOPT_ERR_ARGUMENT, i);
+            }
+            m.tensor[k] = t;
+            CHECK_AT(optim_is(&m, all), i);
+        }
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+        free(all);
+        optim_close(&m);
+    }
+}
+/* The right calls at the wrong time, and slices that are none. */
+static void optim_order(void) {
+    int kind;
+    for (kind = MEMOPT_ADAMW; kind <= MEMOPT_LAMB; ++kind) {
+        optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 140000); optim_model m; unsigned char *all; size_t i, grain;
+        const memopt_optim_group g = optim_group((memopt_optim_kind)kind, 1); const memopt_optim_run run = optim_run(&g, 1);
+        const int measures = kind == MEMOPT_LARS || kind == MEMOPT_LAMB; double *sums = NULL; size_t count = 0; int again = 5, pass;
+        static const size_t slices[][2] = { { 0, 0 }, { 1, 256 }, { 0, 255 }, { 128, 65536 }, { 0, 140001 }, { 140000, 1 },
+            { SIZE_MAX, 1 }, { 0, SIZE_MAX }, { 65536, SIZE_MAX - 65535 }, { 131072, 8929 }, { 131072, 8927 } };
+        s.count[1] = 50;
+        optim_open(&m, &s, NULL);
+        optim_start(&m, 1);
+        optim_feed(&m, 1);
+        all = optim_save(&m);
+        grain = memopt_optim_grain(m.optim, 0);
+        CHECK(memopt_optim_measures(m.optim) == measures && grain == (measures ? 65536 : 256));
+        CHECK(memopt_optim_end(m.optim) == MEMOPT_ERR_STATE && memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
+        CHECK(memopt_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE);
+        CHECK(memopt_optim_sums(m.optim, 0, &sums, &count) == MEMOPT_ERR_STATE && again == 5 && sums == NULL && count == 0);
+        CHECK(memopt_optim_begin(m.optim, &run) == MEMOPT_OK && memopt_optim_begin(m.optim, &run) == MEMOPT_ERR_STATE);
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_STATE);
+        for (pass = 0; pass < 2; ++pass) {
+            for (i = 0; i < sizeof slices / sizeof *slices; ++i) {
+                CHECK_AT((measures && !pass ? memopt_optim_measure : memopt_optim_apply)(m.optim, 0, slices[i][0], slices[i][1]) == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT(memopt_optim_error(m.optim)->status == MEMOPT_ERR_ARGUMENT, i);
+            }
+            CHECK(memopt_optim_apply(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_measure(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_optim_join(m.optim, 2, &again) == MEMOPT_ERR_ARGUMENT && memopt_optim_sums(m.optim, 2, &sums, &count) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_optim_join(m.optim, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_sums(m.optim, 0, NULL, &count) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_optim_sums(m.optim, 0, &sums, NULL) == MEMOPT_ERR_ARGUMENT && again == 5 && optim_is(&m, all));
+            if (pass) break;
+            if (!measures) {
+                CHECK(memopt_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
+                CHECK(memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE && again == 5 && optim_is(&m, all));
+                continue;
+            }
+            CHECK(memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all));
+            CHECK(memopt_optim_measure(m.optim, 0, 65536, 74464) == MEMOPT_OK && memopt_optim_measure(m.optim, 0, 0, 65536) == MEMOPT_OK);
+            CHECK(memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all)); /* not joined yet */
+            CHECK(memopt_optim_join(m.optim, 0, &again) == MEMOPT_OK && again == 0);
+            again = 5;
+            CHECK(memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE && again == 5);
+            CHECK(memopt_optim_measure(m.optim, 0, 0, 65536) == MEMOPT_ERR_STATE);
+            CHECK(memopt_optim_apply(m.optim, 1, 0, 50) == MEMOPT_ERR_STATE && optim_is(&m, all)); /* another tensor */
+        }
+        CHECK(memopt_optim_apply(m.optim, 0, 0, 65536) == MEMOPT_OK && memopt_optim_apply(m.optim, 0, 65536, 74464) == MEMOPT_OK);
+        CHECK(memopt_optim_applied(m.optim, 0) == 140000 && memopt_optim_applied(m.optim, 2) == 0);
+        free(all);
+        all = optim_save(&m);
+        CHECK(memopt_optim_apply(m.optim, 0, 0, 65536) == MEMOPT_ERR_STATE && memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
+        CHECK(optim_is(&m, all) && memopt_optim_end(m.optim) == MEMOPT_OK);
+        CHECK(memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && optim_is(&m, all));
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+        free(all);
+        optim_close(&m);
+    }
+}
+/* States from outside: each byte of the header, each length, and scales that nobody wrote. */
+static void optim_bad_states(void) {
+    const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1); const memopt_optim_run run = optim_run(&g, 3); int i;
+    static const uint32_t hostile[] = { 0x7f800000u, 0x7fc00000u, 0xff800000u, 0xbf800000u, 0x80000001u, 0x7f800001u, 0xffffffffu };
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 5000); optim_model m; unsigned char *all, *p; size_t n, k; memopt_optim_view v, w;
+    s.count[1] = 70;
+    optim_open(&m, &s, NULL);
+    optim_start(&m, 1);
+    optim_steps(&m, 1, 2);
+    all = optim_save(&m);
+    for (n = 0; n < m.state_bytes[0]; n += n < 200 || n > m.state_bytes[0] - 70 ? 1 : 37)
+        CHECK_AT(memopt_optim_state_check(m.optim, 0, n) == MEMOPT_ERR_BUFFER, n);
+    CHECK(memopt_optim_error(m.optim)->status == MEMOPT_ERR_BUFFER);
+    CHECK(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_OK && memopt_optim_state_check(m.optim, 0, SIZE_MAX) == MEMOPT_OK);
+    CHECK(memopt_optim_state_check(m.optim, 2, m.state_bytes[0]) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_init(m.optim, 2) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_state_view(m.optim, 2, &v) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_view(m.optim, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+    for (k = 0; k < 2; ++k) {
+        p = (unsigned char *)m.tensor[k].state;
+        for (n = 0; n < 64 * 8; ++n) { /* every bit of the header means something */
+            p[n / 8] = (unsigned char)(p[n / 8] ^ 1u << n % 8);
+            memset(&v, 0xA5, sizeof v); w = v;
+            CHECK_AT(memopt_optim_state_check(m.optim, k, m.state_bytes[k]) == MEMOPT_ERR_FORMAT, n);
+            CHECK_AT(strlen(memopt_optim_error(m.optim)->reason) > 10, n);
+            CHECK_AT(memopt_optim_state_view(m.optim, k, &v) == MEMOPT_ERR_FORMAT && memcmp(&v, &w, sizeof v) == 0, n);
+            CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_FORMAT && memopt_optim_begin(m.optim, &run) == MEMOPT_ERR_FORMAT, n);
+            p[n / 8] = (unsigned char)(p[n / 8] ^ 1u << n % 8);
+        }
+        CHECK(optim_is(&m, all));
+    }
+    v = optim_view(&m, 0);
+    for (i = 0; i < 2; ++i) for (n = 0; n < v.blocks; n += v.blocks - 1) for (k = 0; k < sizeof hostile / sizeof *hostile; ++k) {
+        const float old = v.scale[i][n];
+        memcpy(&v.scale[i][n], &hostile[k], 4);
+        CHECK_AT(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_ERR_FORMAT, k);
+        v.scale[i][n] = old;
+    }
+    CHECK(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_OK && optim_is(&m, all));
+    /* every code is a code: with scales that are allowed, a step of whatever bytes stays in memory and ends */
+    memset(v.moment[0], 0x81, 5000); memset(v.moment[1], 0xff, 5000);
+    v.scale[0][0] = v.scale[1][0] = memopt_i_bits_float(0x7f7fffffu); v.scale[1][1] = 1e-45f; v.scale[0][2] = v.scale[1][2] = 0;
+    CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+    free(all);
+    optim_close(&m);
+}
+static void optim_other_states(void) { /* of another kind, format, block, size, part: refused by name, whatever they are */
+    enum { OTHERS = 8 };
+    optim_model m[OTHERS]; int a, b; const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1); const memopt_optim_run run = optim_run(&g, 1);
+    for (a = 0; a < OTHERS; ++a) {
+        optim_spec s = optim_of(a == 1 ? MEMOPT_ADAM : a == 2 ? MEMOPT_LION : MEMOPT_ADAMW,
+            a == 3 ? MEMOPT_STATE_BNB : a == 4 ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT, a == 5 ? 8192 + 1 : 8192);
+        s.block = a == 6 ? 512 : 256; s.held = a == 7 ? 4096 : 0;
+        optim_open(&m[a], &s, NULL);
+    }
+    for (a = 0; a < OTHERS; ++a) for (b = 0; b < OTHERS; ++b) {
+        void *own = m[a].tensor[0].state; unsigned char *block = (unsigned char *)calloc(1, 80000 + 64), *p = block + (64 - (uintptr_t)block % 64);
+        memcpy(p, m[b].tensor[0].state, m[b].state_bytes[0]);
+        m[a].tensor[0].state = p;
+        CHECK_AT(memopt_optim_state_check(m[a].optim, 0, 80000) == (a == b ? MEMOPT_OK : MEMOPT_ERR_FORMAT), a * 10 + b);
+        if (a != 2) CHECK_AT(memopt_optim_begin(m[a].optim, &run) == (a == b ? MEMOPT_OK : MEMOPT_ERR_FORMAT), a * 10 + b);
+        if (a != 2 && a == b) CHECK(memopt_optim_end(m[a].optim) == MEMOPT_OK);
+        m[a].tensor[0].state = own;
+        free(block);
+    }
+    for (a = 0; a < OTHERS; ++a) optim_close(&m[a]);
+}
+/* A run that ends and goes on from the bytes of its state: on another object, with pointers elsewhere. */
+static void optim_resume(void) {
+    int i;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; unsigned char *all;
+        optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+        optim_start(&a, 1);
+        optim_steps(&a, 1, 3);
+        all = optim_save(&a);
+        optim_load(&b, all);
+        free(all);
+        optim_steps(&a, 4, 6); optim_steps(&b, 4, 6);
+        all = optim_save(&a);
+        CHECK_AT(optim_is(&b, all), i);
+        free(all);
+        optim_close(&a); optim_close(&b);
+    }
+}
+/* Two groups: each tensor is stepped with its own. Rate 0 moves no weight, to the bit; its moments go on. */
+static void optim_groups(void) {
+    int i;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t; size_t e;
+        float before[300]; unsigned char *old = NULL;
+        optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+        optim_start(&a, 1); optim_start(&b, 1);
+        g[0] = g[1] = optim_group(s.kind, s.moment);
+        g[1].rate = 0;
+        a.tensor[1].group = 1;
+        run = optim_run(g, 1);
+        for (e = 0; e < 300; ++e) before[e] = optim_weight(&a, 1, e);
+        if (a.state_bytes[1]) { old = (unsigned char *)malloc(a.state_bytes[1]); memcpy(old, a.tensor[1].state, a.state_bytes[1]); }
+        for (t = 1; t <= 4; ++t) {
+            run.step = t;
+            optim_feed(&a, t); optim_feed(&b, t);
+            run.group_count = 2; CHECK(memopt_optim_step(a.optim, &run) == MEMOPT_OK);
+            run.group_count = 1; CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_OK);
+        }
+        for (e = 0; e < 300; ++e) CHECK_AT(memopt_i_float_bits(before[e]) == memopt_i_float_bits(optim_weight(&a, 1, e)), i);
+        if (old && s.kind != MEMOPT_LARS) CHECK_AT(memcmp(old, a.tensor[1].state, a.state_bytes[1]) != 0, i); /* LARS: the rate is in it */
+        if (old && s.kind == MEMOPT_LARS) CHECK_AT(memcmp(old, a.tensor[1].state, a.state_bytes[1]) == 0, i);
+        for (e = 0; e < s.count[0]; ++e)
+            CHECK_AT(memopt_i_float_bits(optim_weight(&a, 0, e)) == memopt_i_float_bits(optim_weight(&b, 0, e)), i);
+        for (e = 0; e < s.count[2]; ++e)
+            CHECK_AT(memopt_i_float_bits(optim_weight(&a, 2, e)) == memopt_i_float_bits(optim_weight(&b, 2, e)), i);
+        free(old);
+        optim_close(&a); optim_close(&b);
+    }
+}
+/* What belongs to another kind changes nothing, to the bit; or it is refused. */
+static void optim_foreign_fields(void) {
+    int i, f;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (f = 0; f < 6; ++f) {
+        optim_spec s = optim_pair(i, 0, 0, 0); optim_model a, b; memopt_optim_group g = optim_group(s.kind, s.moment), h = g; uint64_t t;
+        memopt_status status = MEMOPT_OK; unsigned char *all;
+        if ((f < 2 && s.kind == MEMOPT_SGD) || (f == 2 && s.kind == MEMOPT_LARS) || (f == 3 && s.kind == MEMOPT_LAMB)) continue;
+        if (f == 0) h.nesterov = 1;
+        if (f == 1) h.dampening = 0.5;
+        if (f == 2) h.trust = 3;
+        if (f == 3) h.always_adapt = 1;
+        if (f == 4) { h.clip = 0.25; h.least_scale = 7; }
+        if (f == 5 && (s.kind == MEMOPT_SGD || s.kind == MEMOPT_LARS)) { h.beta2 = 0.5; h.eps = 0.5; }
+        s.count[0] = 400; s.count[1] = 0; s.min_quantized = 1;
+        optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
+        optim_start(&a, 1); optim_start(&b, 1);
+        for (t = 1; t <= 3 && !status; ++t) {
+            const memopt_optim_run one = optim_run(&g, t), other = optim_run(&h, t);
+            optim_feed(&a, t); optim_feed(&b, t);
+            CHECK(memopt_optim_step(a.optim, &one) == MEMOPT_OK);
+            status = memopt_optim_step(b.optim, &other);
+        }
+        all = optim_save(&a);
+        CHECK_AT(status == MEMOPT_ERR_ARGUMENT || optim_is(&b, all), i * 10 + f);
+        free(all);
+        optim_close(&a); optim_close(&b);
+    }
+}
+/* Which tensor is small enough for floats is judged on all of it; whether a step writes past a tensor's end, on guards. */
+static void optim_small_tensors(void) {
+    static const size_t counts[] = { 4095, 4096, 1, 255 }; optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 4095); optim_model m; size_t k;
+    s.min_quantized = 0;
+    for (k = 0; k < 4; ++k) s.count[k] = counts[k];
+    optim_open(&m, &s, NULL);
+    CHECK(optim_view(&m, 0).bits == 32 && optim_view(&m, 1).bits == 8 && optim_view(&m, 2).bits == 32 && optim_view(&m, 3).bits == 32);
+    CHECK(optim_view(&m, 0).blocks == 0 && optim_view(&m, 1).blocks == 16);
+    optim_close(&m);
+    s.min_quantized = 255;
+    optim_open(&m, &s, NULL);
+    CHECK(optim_view(&m, 0).bits == 8 && optim_view(&m, 1).bits == 8 && optim_view(&m, 2).bits == 32 && optim_view(&m, 3).bits == 8);
+    optim_close(&m);
+}
+static void optim_no_overrun(void) { /* nothing behind an array's end changes, whatever the count */
+    int i; size_t n, k;
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (n = 1; n < 140; n += n < 20 ? 1 : 17) {
+        optim_spec s = optim_pair(i, (i + (int)n) % 4, (int)n % 2, 32); optim_model m; const unsigned char *end[3];
+        s.count[0] = n; s.count[1] = s.count[2] = 0; s.min_quantized = 1;
+        optim_open(&m, &s, NULL);
+        optim_start(&m, 1);
+        end[0] = (const unsigned char *)m.tensor[0].weights + n * (optim_wide(&m) ? 4 : 2);
+        end[1] = optim_has_extra(&m) ? (const unsigned char *)m.tensor[0].extra + n * 2 : NULL;
+        end[2] = m.state_bytes[0] ? (const unsigned char *)m.tensor[0].state + m.state_bytes[0] : NULL;
+        optim_steps(&m, 1, 2);
+        for (k = 0; k < 40; ++k) {
+            CHECK_AT(end[0][k] == 0xA5 && (!end[1] || end[1][k] == 0xA5) && (!end[2] || end[2][k] == 0xA5), n);
+        }
+        optim_close(&m);
+    }
+}
+
+/* Sizes, and tensors of more than 2^32 elements of which a part is held. */
+static void optim_sizes(void) {
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 65536); optim_model m; size_t bytes[4], k; optim_shuffle shuffle;
+    static const size_t scratch[3][2] = { { 256, 4096 }, { 4096, 65536 }, { 512, 8192 } };
+    optim_describe(&m, &s);
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 2 * 1024 + 2 * 65536); /* 2.03 each */
+    m.desc.state = MEMOPT_STATE_BF16;
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 4 * 65536);
+    m.desc.state = MEMOPT_STATE_F32;
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 8 * 65536);
+    m.desc.kind = MEMOPT_LION;
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 4 * 65536);
+    m.desc.state = MEMOPT_STATE_8BIT;
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 1024 + 65536);
+    m.desc.kind = MEMOPT_ADAMW;
+    for (k = 0; k < 3; ++k) { /* of a worker: 2 blocks of 2 moments in float */
+        m.desc.block = scratch[k][0];
+        memset(&m.desc.threads, 0, sizeof m.desc.threads);
+        CHECK(memopt_optim_bytes(&m.desc, &bytes[0]) == MEMOPT_OK);
+        m.desc.threads = optim_threads(&shuffle, 1, 0);
+        CHECK(memopt_optim_bytes(&m.desc, &bytes[1]) == MEMOPT_OK && bytes[0] == bytes[1]);
+        m.desc.threads = optim_threads(&shuffle, 2, 0);
+        CHECK(memopt_optim_bytes(&m.desc, &bytes[2]) == MEMOPT_OK);
+        CHECK(bytes[2] - bytes[1] >= scratch[k][1] && bytes[2] - bytes[1] <= scratch[k][1] + 64);
+        m.desc.threads = optim_threads(&shuffle, 8, 0);
+        CHECK(memopt_optim_bytes(&m.desc, &bytes[3]) == MEMOPT_OK && bytes[3] - bytes[2] == 6 * scratch[k][1]); /* 8 counts fit a line */
+    }
+    CHECK(bytes[0] < 64 * 1024);
+}
+static void optim_huge(void) {
+    static const size_t low = 2560; optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 1); optim_model a, b, c, z; int i; size_t bytes, e, n;
+    const uint64_t two32 = (uint64_t)1 << 32;
+    if (sizeof(size_t) < 8) { SKIP("no tensor of this machine has more than 2^32 elements"); return; }
+    optim_describe(&a, &s);
+    a.tensor[0].count = (size_t)(two32 << 8); /* 2^40 */
+    CHECK(memopt_optim_state_bytes(&a.desc, 0, &bytes) == MEMOPT_OK && bytes == 64 + 2 * ((size_t)(two32 << 8) + (size_t)two32 * 4));
+    a.desc.kind = MEMOPT_LAMB;
+    CHECK(memopt_optim_bytes(&a.desc, &bytes) == MEMOPT_OK && bytes > (size_t)1 << 28); /* two sums for each of 2^24 chunks */
+    a.tensor[0].count = SIZE_MAX / 16;
+    CHECK(memopt_optim_bytes(&a.desc, &bytes) == MEMOPT_OK);
+    a.desc.tensor_count = 2; a.tensor[1].count = SIZE_MAX / 16 + 1;
+    CHECK(memopt_optim_bytes(&a.desc, &bytes) == MEMOPT_ERR_OVERFLOW);
+    for (i = 0; i < OPTIM_PAIRS; ++i) { /* a part across 2^32 is its two halves; and 2^32 is not 0 */
+        int differs = 0;
+        s = optim_pair(i, i % 2 ? MEMOPT_WEIGHTS_BF16 : i % 4, i / 2 % 2, 0);
+        if (s.kind == MEMOPT_LAMB || s.kind == MEMOPT_LARS) continue;
+        s.count[0] = (size_t)(two32 + 5000); s.count[1] = 0;
+        s.first = (size_t)two32 - low; s.held = low + 5000; optim_open(&a, &s, NULL);
+        s.held = low; optim_open(&b, &s, NULL);
+        s.first = (size_t)two32; s.held = 0; optim_open(&c, &s, NULL);
+        CHECK(c.held[0] == 5000);
+        s.first = 0; s.held = 4864; optim_open(&z, &s, NULL);
+        optim_start(&a, 1); optim_start(&b, 1); optim_start(&c, 1); optim_start(&z, 1);
+        optim_steps(&a, 1, 3); optim_steps(&b, 1, 3); optim_steps(&c, 1, 3);
+        for (n = 0; n < 4864; ++n) optim_set_weight(&z, 0, n, memopt_i_bits_float(0x3f000000u));
+        for (e = 0; e < low + 5000; ++e)
+            CHECK_AT(memopt_i_float_bits(optim_weight(&a, 0, e)) == memopt_i_float_bits(e < low ? optim_weight(&b, 0, e) : optim_weight(&c, 0, e - low)), e);
+        if (c.state_bytes[0]) {
+            const memopt_optim_view v = optim_view(&a, 0), u = optim_view(&c, 0); int j;
+            for (j = 0; j < v.moments; ++j)
+                CHECK_AT(memcmp((const unsigned char *)v.moment[j] + low * (size_t)v.bits / 8, u.moment[j], 5000 * (size_t)u.bits / 8) == 0, i);
+        }
+        if (s.weights == MEMOPT_WEIGHTS_BF16) { /* the same weights and gradients in both places are rounded by other bits */
+            const memopt_optim_group g = optim_group(s.kind, s.moment); const memopt_optim_run run = optim_run(&g, 1);
+            if (c.state_bytes[0]) CHECK(memopt_optim_state_init(c.optim, 0) == MEMOPT_OK);
+            for (n = 0; n < 4864; ++n) {
+                optim_set_weight(&c, 0, n, memopt_i_bits_float(0x3f000000u));
+                optim_set_gradient(&c, 0, n, 1); optim_set_gradient(&z, 0, n, 1);
+            }
+            CHECK(memopt_optim_step(c.optim, &run) == MEMOPT_OK && memopt_optim_step(z.optim, &run) == MEMOPT_OK);
+            for (n = 0; n < 4864; ++n) differs += memopt_i_float_bits(optim_weight(&c, 0, n)) != memopt_i_float_bits(optim_weight(&z, 0, n));
+            CHECK_AT(differs > 100, i);
+        }
+        optim_close(&a); optim_close(&b); optim_close(&c); optim_close(&z);
+    }
+}
+
+/* Golden bytes, kept for ever. They come from a program of its own, in rational numbers rounded to binary32 where the
+   section's essay rounds: 40 elements in blocks of 32, three steps. */
+static void optim_golden(void) {
+    static const unsigned char header[64] = { 'm', 'e', 'm', 'o', 'p', 't', 'S', 0, /* order */ 4, 3, 2, 1, /* version */ 1, 0, 0, 0,
+        /* kind */ 0, 0, 0, 0, /* format */ 2, 0, 0, 0, /* block */ 32, 0, 0, 0, /* moments */ 2, 0, 0, 0,
+        /* count */ 104, 0, 0, 0, 0, 0, 0, 0, /* first */ 64, 0, 0, 0, 0, 0, 0, 0, /* held */ 40, 0, 0, 0, 0, 0, 0, 0,
+        /* columns */ 0, 0, 0, 0, 0, 0, 0, 0 };
+    static const uint32_t scales[4] = { 0x3e874a5fu, 0x3e4fae15u, 0x3e739ae9u, 0x3e7eb8a9u };
+    static const unsigned char codes[2][40] = { {
+            180, 83, 127, 96, 75, 83, 68, 20, 55, 254, 160, 84, 103, 105, 57, 71, 62, 30, 175, 198, 136, 86, 81, 85,
+            42, 61, 63, 148, 129, 166, 118, 82, 69, 77, 52, 53, 255, 148, 103, 121 }, {
+            219, 172, 148, 127, 110, 95, 80, 63, 55, 241, 174, 140, 120, 110, 94, 79, 64, 55, 253, 188, 144, 117,
+            104, 92, 78, 63, 56, 255, 189, 159, 121, 102, 85, 74, 62, 53, 255, 189, 154, 126 } };
+    static const uint32_t one = 1; unsigned char little[4];
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 104); optim_model m; int level, t, i, j;
+    const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1); memopt_optim_run run; const unsigned char *p;
+    s.block = 32; s.first = 64;
+    for (level = 1; level <= memopt_simd_best(); ++level) {
+        memopt_threads threads;
+        memset(&threads, 0, sizeof threads);
+        threads.simd_level = level;
+        optim_open(&m, &s, &threads);
+        optim_start(&m, 1);
+        for (t = 1; t <= 3; ++t) {
+            for (i = 0; i < 40; ++i) optim_set_gradient(&m, 0, (size_t)i, (float)ldexp((double)((i * 37 + t * 11) % 41 - 20) / 8, -(i % 9)));
+            run = optim_run(&g, (uint64_t)t);
+            CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+        }
+        p = (const unsigned char *)m.tensor[0].state;
+        CHECK(m.state_bytes[0] == 5 * 64);
+        memcpy(little, &one, 4);
+        if (little[0]) CHECK(memcmp(p, header, 64) == 0);
+        for (j = 0; j < 2; ++j) {
+            float scale[16];
+            memcpy(scale, p + 64 + 64 * j, 64);
+            for (i = 0; i < 16; ++i) CHECK_AT(memopt_i_float_bits(scale[i]) == (i < 2 ? scales[2 * j + i] : 0), j * 16 + i);
+            CHECK(memcmp(p + 192 + 64 * j, codes[j], 40) == 0);
+            for (i = 40; i < 64; ++i) CHECK(p[192 + 64 * j + i] == 0); /* padding */
+        }
+        optim_close(&m);
+    }
+}
+
+/* A small network, trained: 12 inputs, 24 hidden, 1 output, on what another network says, with noise. */
+enum { OPTIM_IN = 12, OPTIM_HIDDEN = 24, OPTIM_SAMPLES = 1024, OPTIM_BATCH = 64, OPTIM_TRAINED = OPTIM_HIDDEN * (OPTIM_IN + 2) + 1 };
+typedef struct optim_task { float x[OPTIM_SAMPLES][OPTIM_IN], y[OPTIM_SAMPLES]; } optim_task;
+static float optim_output(const float *w, const float *x, float *hidden, float *slope) {
+    const float *b = w + OPTIM_HIDDEN * OPTIM_IN, *out = b + OPTIM_HIDDEN; float y = out[OPTIM_HIDDEN]; int h, i;
+    for (h = 0; h < OPTIM_HIDDEN; ++h) {
+        float a = b[h], q;
+        for (i = 0; i < OPTIM_IN; ++i) a += w[h * OPTIM_IN + i] * x[i];
+        q = 1.0f / (1.0f + fabsf(a));
+        hidden[h] = a * q; slope[h] = q * q;
+        y += out[h] * hidden[h];
+    }
+    return y;
+}
+/* The mean of the squares over samples first.., and its gradient when g is not NULL. */
+static double optim_net(const float *w, const optim_task *task, int first, int count, float *g) {
+    const float *out = w + OPTIM_HIDDEN * (OPTIM_IN + 1); float hidden[OPTIM_HIDDEN], slope[OPTIM_HIDDEN]; double loss = 0; int s, h, i;
+    if (g) for (i = 0; i < OPTIM_TRAINED; ++i) g[i] = 0;
+    for (s = first; s < first + count; ++s) {
+        float d = optim_output(w, task->x[s], hidden, slope) - task->y[s];
+        loss += (double)d * (double)d / count;
+        if (!g) continue;
+        d *= 2.0f / (float)count;
+        g[OPTIM_TRAINED - 1] += d;
+        for (h = 0; h < OPTIM_HIDDEN; ++h) {
+            const float e = d * out[h] * slope[h];
+            g[OPTIM_HIDDEN * (OPTIM_IN + 1) + h] += d * hidden[h];
+            g[OPTIM_HIDDEN * OPTIM_IN + h] += e;
+            for (i = 0; i < OPTIM_IN; ++i) g[h * OPTIM_IN + i] += e * task->x[s][i];
+        }
+    }
+    return loss;
+}
+static double optim_train(const optim_spec *s, uint64_t seed, uint64_t steps) { /* the loss over all samples then */
+    static optim_task task; float w[OPTIM_TRAINED], grad[OPTIM_TRAINED]; optim_model m; int i, k; uint64_t t;
+    memopt_optim_group g = memopt_optim_group_default(MEMOPT_ADAMW); memopt_optim_run run = optim_run(&g, 1);
+    run.gradient_factor = 0;
+    for (i = 0; i < OPTIM_TRAINED; ++i) w[i] = optim_value(seed, 100, (uint64_t)i);
+    for (k = 0; k < OPTIM_SAMPLES; ++k) {
+        for (i = 0; i < OPTIM_IN; ++i) task.x[k][i] = 2 * optim_value(seed, 101, (uint64_t)(k * OPTIM_IN + i));
+        task.y[k] = optim_output(w, task.x[k], grad, grad + OPTIM_HIDDEN) + 3 * optim_value(seed, 102, (uint64_t)k);
+    }
+    optim_open(&m, s, NULL);
+    for (i = 0; i < OPTIM_TRAINED; ++i) optim_set_weight(&m, 0, (size_t)i, 0.4f * optim_value(seed, 103, (uint64_t)i));
+    for (t = 1; t <= steps; ++t) {
+        for (i = 0; i < OPTIM_TRAINED; ++i) w[i] = optim_weight(&m, 0, (size_t)i);
+        (void)optim_net(w, &task, (int)(t * OPTIM_BATCH % OPTIM_SAMPLES), OPTIM_BATCH, grad);
+        for (i = 0; i < OPTIM_TRAINED; ++i) optim_set_gradient(&m, 0, (size_t)i, grad[i]);
+        run.step = t;
+        g.rate = 0.05 * (1 - (double)(t - 1) / 200);
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+    }
+    for (i = 0; i < OPTIM_TRAINED; ++i) w[i] = optim_weight(&m, 0, (size_t)i);
+    optim_close(&m);
+    return optim_net(w, &task, 0, OPTIM_SAMPLES, NULL);
+}
+static void optim_training(void) {
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, OPTIM_TRAINED); double loss[4] = { 0, 0, 0, 0 }, begin = 0; uint64_t seed; int i;
+    for (seed = 1; seed <= 5; ++seed) {
+        begin += optim_train(&s, seed, 0) / 5;
+        for (i = 0; i < 4; ++i) {
+            s.state = i == 0 ? MEMOPT_STATE_F32 : i == 1 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT;
+            s.weights = i == 3 ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_F32; s.gradients = i == 3 ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F32;
+            loss[i] += optim_train(&s, seed, 200) / 5;
+        }
+        s.state = MEMOPT_STATE_F32; s.weights = MEMOPT_WEIGHTS_F32; s.gradients = MEMOPT_GRADIENTS_F32;
+    }
+#ifdef TEST_LONG
+    printf("loss %.3f, after 200 steps: float %.5f, bf16 states %.5f, 8 bits %.5f, and bf16 weights and gradients %.5f\n",
+           begin, loss[0], loss[1], loss[2], loss[3]);
+#endif
+    CHECK(begin > 1.4 * loss[0] && loss[0] > 2); /* it learned, and noise is left */
+    CHECK(fabs(loss[1] / loss[0] - 1) <= 0.002);
+    CHECK(fabs(loss[2] / loss[0] - 1) <= 0.002);
+    CHECK(fabs(loss[3] / loss[0] - 1) <= 0.01); /* 8 bits of weight, rounded at random */
+}
+static void test_optim(void) {
+    RUN(optim_formulas);
+    RUN(optim_formulas_gradients);
+    RUN(optim_defaults);
+    RUN(optim_coded);
+    RUN(optim_bf16_state);
+    RUN(optim_hundred_steps);
+    RUN(optim_all_combinations);
+    RUN(optim_many_chunks);
+    RUN(optim_pool);
+    RUN(optim_weight_formats);
+    RUN(optim_bf16_weights);
+    RUN(optim_parts);
+    RUN(optim_skipped);
+    RUN(optim_limits);
+    RUN(optim_factors);
+    RUN(optim_wild_weights);
+    RUN(optim_fused);
+    RUN(optim_bad_descs);
+    RUN(optim_bad_runs);
+    RUN(optim_no_momentum);
+    RUN(optim_bad_pointers);
+    RUN(optim_order);
+    RUN(optim_bad_states);
+    RUN(optim_other_states);
+    RUN(optim_resume);
+    RUN(optim_groups);
+    RUN(optim_foreign_fields);
+    RUN(optim_small_tensors);
+    RUN(optim_no_overrun);
+    RUN(optim_sizes);
+    RUN(optim_huge);
+    RUN(optim_golden);
+    RUN(optim_training);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_optim(); return test_totals(); }
+#endif

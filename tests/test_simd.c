@@ -1,0 +1,45 @@
+/* test_simd.c - the levels: which there are, what they are called, and that asking never gives more than there is. */
+#include "test.h"
+
+static void simd_best(void) { /* what was compiled in, and what the compiler's own runtime says of this processor */
+    const int best = memopt_simd_best();
+    CHECK(best >= MEMOPT_SIMD_SCALAR && best <= MEMOPT_SIMD_AVX512_BF16);
+    CHECK(best == memopt_simd_best());
+#if defined(MEMOPT_NO_SIMD)
+    CHECK(best == MEMOPT_SIMD_SCALAR);
+#elif defined(__aarch64__) && !defined(__AARCH64EB__)
+    CHECK(best == MEMOPT_SIMD_NEON);
+#elif defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
+    CHECK(best != MEMOPT_SIMD_NEON);
+    CHECK((best >= MEMOPT_SIMD_AVX2) == (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+    CHECK(best < MEMOPT_SIMD_AVX512 || __builtin_cpu_supports("avx512vbmi"));
+#else
+    CHECK(best == MEMOPT_SIMD_SCALAR);
+#endif
+}
+static void simd_level(void) { /* 0 is the best; what is more than there is, or no level at all, is the best as well */
+    const int best = memopt_simd_best(); memopt_threads t; int asked;
+    memset(&t, 0, sizeof t);
+    CHECK(memopt_i_simd_level(NULL) == best && memopt_i_simd_level(&t) == best);
+    for (asked = 1; asked < 100; ++asked) {
+        t.simd_level = asked;
+        CHECK_AT(memopt_i_simd_level(&t) == (asked < best ? asked : best), asked);
+    }
+}
+static void simd_text(void) {
+    static const char *const names[] = { "scalar", "NEON", "AVX2", "AVX-512", "AVX-512 with BF16" };
+    int level, other;
+    CHECK(MEMOPT_SIMD_SCALAR == 1 && MEMOPT_SIMD_SCALAR < MEMOPT_SIMD_NEON && MEMOPT_SIMD_NEON < MEMOPT_SIMD_AVX2);
+    CHECK(MEMOPT_SIMD_AVX2 < MEMOPT_SIMD_AVX512 && MEMOPT_SIMD_AVX512 < MEMOPT_SIMD_AVX512_BF16);
+    for (level = 1; level <= 5; ++level) CHECK_AT(!strcmp(memopt_simd_text(level), names[level - 1]), level);
+    for (other = -2; other < 9; ++other)
+        if (other < 1 || other > 5) CHECK_AT(!strcmp(memopt_simd_text(other), "not a level of memopt"), other + 2);
+}
+static void test_simd(void) {
+    RUN(simd_best);
+    RUN(simd_level);
+    RUN(simd_text);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_simd(); return test_totals(); }
+#endif

@@ -1018,8 +1018,8 @@ typedef struct memopt_optim_run {
     int                       scales_loss;     /* the loop scales its loss dynamically */
 } memopt_optim_run;
 /**
- * How many bytes the optimizer object takes: tables, sums of measured kinds, and 4 KiB of scratch a worker for 8-bit
- * states in blocks of 256 (2 * block * 8 bytes for other blocks).
+ * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
+ * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in all).
  *
  * desc    the tensors' pointers are not looked at; their counts are
  * bytes   receives the size; untouched on failure
@@ -5780,7 +5780,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #  define MEMOPT_I_FLATTEN
 #endif
 #if defined(MEMOPT_I_X86)
-__attribute__((target("avx"), noinline)) static void memopt_i_zeroupper(void) { _mm256_zeroupper(); }
+MEMOPT_I_AVX2 MEMOPT_I_NOINLINE static void memopt_i_zeroupper(void) { _mm256_zeroupper(); }
 #endif
 MEMOPT_API int memopt_simd_best(void) {
 #if defined(MEMOPT_I_X86)
@@ -8792,8 +8792,12 @@ static const char *memopt_i_header_wrong(const memopt_i_state_header *h, const m
    Careful    A group with a gradient that is not finite, or so large that its square is not, is stepped element by
               element, without those: they keep weight and moments, and harm no other element of their block. Weights
               are looked at as well where they enter the moments (decay that is added to the gradient).
-   Cost       One pass. Scratch: two blocks of two moments in float (4 KiB); on the stack three groups of 256 floats. */
+   Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three groups of 256 floats, on the stack;
+              larger blocks have theirs in the object.
+   Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead, also
+              into the next page, and takes lines out of the other's cache. */
 #define MEMOPT_I_GROUP 256       /* elements stepped at a time where states are not coded ... */
+#define MEMOPT_I_OWN_LANE 512    /* floats of scratch of a moment on the stack: two blocks of 256 */
 #define MEMOPT_I_CODED_GROUP 64  /* ... and where they are: with 128 the processor no longer sees both blocks at once */
 #define MEMOPT_I_HUGE 4.611686018427387904e18f /* 2^62: squares stay finite, and sums of all of them in double */
 typedef struct memopt_i_walk {
@@ -8815,6 +8819,7 @@ typedef struct memopt_i_walk {
     int                        direct;     /* no format but float: stepped where it lies */
     int                        pipelined;  /* by memopt_i_pipeline_v16() */
     float                      w[MEMOPT_I_GROUP], g[MEMOPT_I_GROUP], u[MEMOPT_I_GROUP];
+    float                      own[2 * MEMOPT_I_OWN_LANE + 16]; /* scratch, aligned by hand */
 } memopt_i_walk;
 
 static void memopt_i_decode(const memopt_i_walk *k, int moment, float *x, size_t at, size_t n) {
@@ -9132,29 +9137,29 @@ struct memopt_optim {
     memopt_error      error;
     uint64_t          skipped;
     size_t            chunk, chunk_count; /* elements of a chunk, chunks of all tensors */
-    size_t            lane;               /* floats of scratch of a worker and moment */
+    size_t            lane;               /* floats of scratch of a worker and moment; 0: on the worker's stack */
     int               level, workers, active, fused;
     memopt_i_held_tensor    *parts;
     double           *sums;
     size_t           *skips;              /* of each worker */
     float            *scratch;
 };
-static memopt_i_walk memopt_i_walk_of(const memopt_optim *o, size_t tensor, int worker, int measures) {
-    memopt_i_walk k; float *scratch = o->scratch + (size_t)worker * 2 * o->lane;
-    k.desc = &o->desc; k.tensor = &o->desc.tensors[tensor]; k.part = &o->parts[tensor];
-    (void)memopt_i_state_layout(k.part, &o->desc, k.tensor, &k.view);
-    k.lanes = memopt_i_lanes_at(o->level); k.level = o->level;
-    k.codes[0] = &o->codes[0]; k.codes[1] = &o->codes[1];
-    k.scratch[0] = scratch; k.scratch[1] = scratch + o->lane;
-    k.half = k.waiting = k.waiting_at = k.skipped = 0;
-    k.measures = measures; k.stepped = 0; k.coded = memopt_i_is_coded(k.part->format);
-    k.inverse[0] = k.inverse[1] = k.largest[0] = k.largest[1] = 0;
-    k.weight_bytes = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
-    k.gradient_bytes = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
-    k.direct = k.part->format == MEMOPT_STATE_F32 && k.gradient_bytes == 4 && k.weight_bytes == 4;
-    k.pipelined = o->level >= MEMOPT_SIMD_AVX512 && k.part->format == MEMOPT_STATE_8BIT
-            && o->desc.kind != MEMOPT_ADAFACTOR && k.view.moments > 0 && o->desc.block % MEMOPT_I_GROUP == 0;
-    return k;
+static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t tensor, int worker, int measures) {
+    const size_t lane = o->lane ? o->lane : MEMOPT_I_OWN_LANE;
+    float *scratch = o->lane ? o->scratch + (size_t)worker * 2 * lane : k->own + (0 - (uintptr_t)k->own) % 64 / sizeof(float);
+    k->desc = &o->desc; k->tensor = &o->desc.tensors[tensor]; k->part = &o->parts[tensor];
+    (void)memopt_i_state_layout(k->part, &o->desc, k->tensor, &k->view);
+    k->lanes = memopt_i_lanes_at(o->level); k->level = o->level;
+    k->codes[0] = &o->codes[0]; k->codes[1] = &o->codes[1];
+    k->scratch[0] = scratch; k->scratch[1] = scratch + lane;
+    k->half = k->waiting = k->waiting_at = k->skipped = 0;
+    k->measures = measures; k->stepped = 0; k->coded = memopt_i_is_coded(k->part->format);
+    k->inverse[0] = k->inverse[1] = k->largest[0] = k->largest[1] = 0;
+    k->weight_bytes = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
+    k->gradient_bytes = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    k->direct = k->part->format == MEMOPT_STATE_F32 && k->gradient_bytes == 4 && k->weight_bytes == 4;
+    k->pipelined = o->level >= MEMOPT_SIMD_AVX512 && k->part->format == MEMOPT_STATE_8BIT
+            && o->desc.kind != MEMOPT_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_GROUP == 0;
 }
 /* @section factor : walk
    Adafactor: the second moment of a matrix as one mean for each row and one for each column.
@@ -9436,7 +9441,8 @@ static void memopt_i_factor_measure_panel(void *task, size_t chunk, int worker) 
     const memopt_i_factor *f = (const memopt_i_factor *)task;
     const size_t at = f->at + chunk * f->grain, end = memopt_i_min(at + f->grain, f->at + f->count);
     const size_t panel = (f->tensor->first + at) / f->grain;
-    memopt_i_walk k = memopt_i_walk_of(f->optim, f->index, worker, 1);
+    memopt_i_walk k;
+    memopt_i_walk_begin(&k, f->optim, f->index, worker, 1);
     if (f->part->phase) memopt_i_factor_square_panel(f, &k, panel, at, end);
     else memopt_i_factor_sum_panel(f, &k, panel, at, end);
     memopt_i_wide_end(k.level);
@@ -9544,9 +9550,10 @@ static void memopt_i_factor_step_group(const memopt_i_factor *f, memopt_i_walk *
 static void memopt_i_factor_apply_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_factor *f = (const memopt_i_factor *)task; memopt_optim *o = f->optim;
     const size_t at = f->at + chunk * o->chunk, end = memopt_i_min(at + o->chunk, f->at + f->count);
-    memopt_i_walk k = memopt_i_walk_of(o, f->index, worker, 0);
-    const size_t block = k.coded ? o->desc.block : end - at, group = k.coded ? MEMOPT_I_CODED_GROUP : MEMOPT_I_GROUP;
-    size_t b, j;
+    size_t block, group, b, j; memopt_i_walk k;
+    memopt_i_walk_begin(&k, o, f->index, worker, 0);
+    block = k.coded ? o->desc.block : end - at;
+    group = k.coded ? MEMOPT_I_CODED_GROUP : MEMOPT_I_GROUP;
     for (b = at; b < end; b += block) {
         const size_t size = memopt_i_min(block, end - b);
         for (j = 0; j < size; j += group) {
@@ -9624,7 +9631,7 @@ static memopt_status memopt_i_optim_plan(const memopt_optim_desc *d, memopt_i_op
     memopt_i_held_tensor part; memopt_status s; size_t i;
     memset(l, 0, sizeof *l);
     l->workers = memopt_i_workers(&d->threads);
-    l->lane = memopt_i_max(2 * d->block, MEMOPT_I_GROUP);
+    l->lane = 2 * d->block > MEMOPT_I_OWN_LANE ? 2 * d->block : 0;
     for (i = 0; i < d->tensor_count; ++i) {
         s = memopt_i_tensor_check(d, &d->tensors[i]);
         if (s) return s;
@@ -9848,7 +9855,7 @@ static void memopt_i_pass_chunk(void *task, size_t index, int worker) {
     }
     at = first + index * o->chunk;
     n = memopt_i_min(o->chunk, end - at);
-    k = memopt_i_walk_of(o, tensor, worker, pass->mode != MEMOPT_I_APPLY);
+    memopt_i_walk_begin(&k, o, tensor, worker, pass->mode != MEMOPT_I_APPLY);
     if (pass->mode == MEMOPT_I_MEASURE)
         memopt_i_walk_measure(&k, at, n, o->sums + o->parts[tensor].sums + 2 * ((k.tensor->first + at) / o->chunk));
     else if (pass->mode == MEMOPT_I_LOOK) memopt_i_walk_look(&k, at, n);

@@ -1420,7 +1420,7 @@ static void optim_no_overrun(void) { /* nothing behind an array's end changes, w
 /* Sizes, and tensors of more than 2^32 elements of which a part is held. */
 static void optim_sizes(void) {
     optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 65536); optim_model m; size_t bytes[4], k; optim_shuffle shuffle;
-    static const size_t scratch[3][2] = { { 256, 4096 }, { 4096, 65536 }, { 512, 8192 } };
+    static const size_t scratch[3][2] = { { 256, 0 }, { 4096, 65536 }, { 512, 8192 } };
     optim_describe(&m, &s);
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 2 * 1024 + 2 * 65536); /* 2.03 each */
     m.desc.state = MEMOPT_STATE_BF16;
@@ -1432,7 +1432,7 @@ static void optim_sizes(void) {
     m.desc.state = MEMOPT_STATE_8BIT;
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 1024 + 65536);
     m.desc.kind = MEMOPT_ADAMW;
-    for (k = 0; k < 3; ++k) { /* of a worker: 2 blocks of 2 moments in float */
+    for (k = 0; k < 3; ++k) { /* of a worker: 2 blocks of 2 moments in float; up to 256 elements on its stack */
         m.desc.block = scratch[k][0];
         memset(&m.desc.threads, 0, sizeof m.desc.threads);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[0]) == MEMOPT_OK);

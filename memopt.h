@@ -1037,7 +1037,8 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
  * returns OK, the errors of memopt_optim_bytes(), ERR_BUFFER (bytes are fewer than it said)
  * threads one thread at a time for each object; the workers of desc->threads share a call
  */
-MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes, memopt_optim **out);
+MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
+                                             memopt_optim **out);
 /** Begin the state of a tensor: header, and zero moments. returns OK, ERR_ARGUMENT (no such tensor, misaligned state) */
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *optim, size_t tensor);
 /**
@@ -3481,7 +3482,8 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     if (!s) s = memopt_i_arena_log(a, top, used, o->tag, o->name);
     if (s) {
         memopt_i_arena_unpush(a, start, start + bytes);
-        return memopt_i_arena_refuse(a, s, "the source could not zero the bytes, or the ledger has no such tag", bytes, o);
+        return memopt_i_arena_refuse(a, s, "the source could not zero the bytes, or the ledger has no such tag",
+                                     bytes, o);
     }
     a->ends[top].used = used;
     if (top) a->top_alignment = memopt_i_max(a->top_alignment, alignment);
@@ -7311,8 +7313,8 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
               From 8 Mi elements on the results are streamed past the cache, and the lines to come are asked for 8 KiB
               ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
-              levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding up to
-              five times slower, in such blocks only. memopt_i_encode_unsure must get codes that are right or one too
+              levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
+              five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or one too
               high.
    Four bits  For the first moment alone (blocks of 128, the second moment as 8 bits of its root) they were measured,
               as the relative error of Adam's update after 600 steps, one gradient of a block `ratio` times the
@@ -8126,10 +8128,11 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
    Codes      Signed: the low bit is the sign, above it 7 bits of magnitude; magnitude 0 is zero, 127 is 1.0.
               Unsigned: 0 is 2^-25, 255 is 1.0; there is no zero, because a second moment that is lost makes the next
               step explode. Where a block is all zero its scale is 0, and so is everything in it.
+              Otherwise a value gets the nearest level, and one half way between two the even code of its octave.
    Error      Of the update against 32-bit Adam, 600 steps of normal gradients, one entry of a block 1, 100, 10^4 times
-              as large as the others: 0.03, 0.11, 0.24 (decades: 0.03, 0.10, 0.27). tests/test_taper.c computes it.
+              as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
-   Cost       About 8 instructions for 16 codes either way with AVX-512: 128 codes are looked up by one byte permutation. */
+   Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at once. */
 #define MEMOPT_I_TAPER_TINY   4.656612873077392578125e-10f /* 2^-31: the smallest magnitude the table of octaves knows */
 #define MEMOPT_I_TAPER_LIFT   1.490116119384765625e-8f     /* 2^-26: lifts zero into the octave below the lowest level */
 typedef struct memopt_i_taper {
@@ -8140,7 +8143,8 @@ typedef struct memopt_i_taper {
 } memopt_i_taper;
 
 /* first: the code of the lowest level. Levels are numbered upward from it; the one after the last octave is 1.0. */
-static void memopt_i_taper_fill(memopt_i_taper *t, const uint8_t *width, int octaves, int nearest_octaves, uint32_t first) {
+static void memopt_i_taper_fill(memopt_i_taper *t, const uint8_t *width, int octaves, int nearest_octaves,
+                                uint32_t first) {
     uint32_t code = first; int k;
     for (k = 0; k < 32; ++k) t->grid[k] = memopt_i_bits_float((uint32_t)(k + 96 + 25) << 23); /* all of it gets code 0 */
     for (k = octaves - 1; k >= 0; --k) {
@@ -8197,7 +8201,8 @@ static void memopt_i_taper_encode_v1(const memopt_i_taper *t, uint8_t *codes, co
 /* 64 codes to levels: the planes are looked up, put together as bfloat16 and shifted up to floats. Unpacking works
    within 128 bits, so the codes are first ordered by fours in the way that unpacking undoes. */
 MEMOPT_I_AVX512 static void memopt_i_taper_widen_v16(float *levels, __m512i high, __m512i low) {
-    const __m512i zero = _mm512_setzero_si512(), a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
+    const __m512i a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
+    const __m512i zero = _mm512_setzero_si512();
     _mm512_storeu_si512(levels,      _mm512_unpacklo_epi16(zero, a));
     _mm512_storeu_si512(levels + 16, _mm512_unpackhi_epi16(zero, a));
     _mm512_storeu_si512(levels + 32, _mm512_unpacklo_epi16(zero, b));
@@ -8207,7 +8212,8 @@ MEMOPT_I_AVX512 static __m512i memopt_i_taper_ordered_v16(const uint8_t *codes) 
     return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
                                     _mm512_loadu_si512(codes));
 }
-MEMOPT_I_AVX512 static void memopt_i_taper_decode_v16(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+MEMOPT_I_AVX512 static void memopt_i_taper_decode_v16(const memopt_i_taper *t, float *levels, const uint8_t *codes,
+                                                      size_t n) {
     const __m512i h0 = _mm512_loadu_si512(t->high), h1 = _mm512_loadu_si512(t->high + 64);
     const __m512i l0 = _mm512_loadu_si512(t->low), l1 = _mm512_loadu_si512(t->low + 64);
     size_t i = 0;
@@ -8227,7 +8233,8 @@ MEMOPT_I_AVX512 static void memopt_i_taper_decode_v16(const memopt_i_taper *t, f
             const __mmask64 upper = _mm512_movepi8_mask(k);
             memopt_i_taper_widen_v16(levels + i,
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(h0, k, h1), _mm512_permutex2var_epi8(h2, k, h3)),
-                _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1), _mm512_permutex2var_epi8(l2, k, l3)));
+                _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1),
+                                       _mm512_permutex2var_epi8(l2, k, l3)));
         }
     }
     if (i < n) memopt_i_taper_decode_v1(t, levels + i, codes + i, n - i);
@@ -8273,7 +8280,8 @@ MEMOPT_I_AVX512 static void memopt_i_taper_encode_v16(const memopt_i_taper *t, u
                 memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
     if (i < n) memopt_i_taper_encode_v1(t, codes + i, x + i, n - i, inverse);
 }
-MEMOPT_I_AVX2 static void memopt_i_taper_decode_v8(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+MEMOPT_I_AVX2 static void memopt_i_taper_decode_v8(const memopt_i_taper *t, float *levels, const uint8_t *codes,
+                                                   size_t n) {
     size_t i = 0; uint64_t eight;
     for (; i + 8 <= n; i += 8) {
         memcpy(&eight, codes + i, 8);
@@ -8307,7 +8315,8 @@ MEMOPT_I_AVX2 static void memopt_i_taper_encode_v8(const memopt_i_taper *t, uint
     const __m256 scale = _mm256_set1_ps(inverse); size_t i = 0;
     for (; i + 32 <= n; i += 32) { /* packing works within 128 bits: the fours are put in order at the end */
         const __m256i a = memopt_i_taper_codes_v8(t, x + i, scale), b = memopt_i_taper_codes_v8(t, x + i + 8, scale);
-        const __m256i c = memopt_i_taper_codes_v8(t, x + i + 16, scale), d = memopt_i_taper_codes_v8(t, x + i + 24, scale);
+        const __m256i c = memopt_i_taper_codes_v8(t, x + i + 16, scale);
+        const __m256i d = memopt_i_taper_codes_v8(t, x + i + 24, scale);
         const __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
         const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         _mm256_storeu_si256((__m256i *)(void *)(codes + i), _mm256_permutevar8x32_epi32(all, order));
@@ -8315,7 +8324,8 @@ MEMOPT_I_AVX2 static void memopt_i_taper_encode_v8(const memopt_i_taper *t, uint
     memopt_i_taper_encode_v1(t, codes + i, x + i, n - i, inverse);
 }
 #endif
-static void memopt_i_taper_decode_at(int level, const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+static void memopt_i_taper_decode_at(int level, const memopt_i_taper *t, float *levels, const uint8_t *codes,
+                                     size_t n) {
 #if defined(MEMOPT_I_X86)
     if (level >= MEMOPT_SIMD_AVX512) { memopt_i_taper_decode_v16(t, levels, codes, n); return; }
     if (level >= MEMOPT_SIMD_AVX2) { memopt_i_taper_decode_v8(t, levels, codes, n); return; }
@@ -8323,7 +8333,8 @@ static void memopt_i_taper_decode_at(int level, const memopt_i_taper *t, float *
     (void)level;
     memopt_i_taper_decode_v1(t, levels, codes, n);
 }
-static void memopt_i_taper_encode_at(int level, const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+static void memopt_i_taper_encode_at(int level, const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+                                     float inverse) {
 #if defined(MEMOPT_I_X86)
     if (level >= MEMOPT_SIMD_AVX512) { memopt_i_taper_encode_v16(t, codes, x, n, inverse); return; }
     if (level >= MEMOPT_SIMD_AVX2) { memopt_i_taper_encode_v8(t, codes, x, n, inverse); return; }
@@ -8395,7 +8406,8 @@ MEMOPT_I_AVX2 static __m256 memopt_i_v8_sqrt(__m256 a) { return _mm256_sqrt_ps(a
 MEMOPT_I_AVX2 static __m256 memopt_i_v8_fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
 MEMOPT_I_AVX2 static __m256 memopt_i_v8_sign(__m256 a) {
     const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
-    return _mm256_and_ps(_mm256_cmp_ps(a, zero, _CMP_NEQ_OQ), _mm256_or_ps(_mm256_and_ps(a, sign), _mm256_set1_ps(1.0f)));
+    return _mm256_and_ps(_mm256_cmp_ps(a, zero, _CMP_NEQ_OQ), _mm256_or_ps(_mm256_and_ps(a, sign),
+                                                                           _mm256_set1_ps(1.0f)));
 }
 MEMOPT_I_AVX2 static __m256 memopt_i_v8_worse(__m256 a, __m256 b) {
     return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a),
@@ -8598,7 +8610,8 @@ static memopt_i_group memopt_i_group_from(const memopt_i_group *q, size_t i, siz
     if (part.u) part.u += i;
     return part;
 }
-static void memopt_i_lanes_run(const memopt_i_lanes *lanes, int which, const memopt_i_rule *rule, const memopt_i_group *q) {
+static void memopt_i_lanes_run(const memopt_i_lanes *lanes, int which, const memopt_i_rule *rule,
+                               const memopt_i_group *q) {
     const size_t whole = q->count - q->count % lanes->width;
     lanes->fn[which](rule, q);
     if (whole < q->count) {
@@ -8735,7 +8748,8 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
 }
 /* The parts of a state, from its first byte on; returns how many bytes there are. The pointers are bare offsets for
    a NULL state, and mean nothing then. */
-static size_t memopt_i_state_layout(const memopt_i_held_tensor *part, const memopt_optim_desc *d, const memopt_optim_tensor *t,
+static size_t memopt_i_state_layout(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
+                                    const memopt_optim_tensor *t,
                                     memopt_optim_view *view) {
     const size_t element = part->format == MEMOPT_STATE_F32 ? 4 : part->format == MEMOPT_STATE_BF16 ? 2 : 1;
     const size_t factor[2] = { d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_rows(t) : 0,
@@ -8837,7 +8851,8 @@ static void memopt_i_encode(const memopt_i_walk *k, int moment, const float *x, 
 }
 /* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
    place unless the step is only measured. j: the group's place in its block. */
-static float *memopt_i_load_moment(const memopt_i_walk *k, int moment, size_t at, size_t j, size_t n, const float **old) {
+static float *memopt_i_load_moment(const memopt_i_walk *k, int moment, size_t at, size_t j, size_t n,
+                                   const float **old) {
     float *x = k->scratch[moment] + k->half + j;
     *old = x;
     if (moment >= k->view.moments || (k->measures && k->desc->kind == MEMOPT_LARS)) return NULL;
@@ -8884,7 +8899,8 @@ static void memopt_i_store(memopt_i_walk *k, size_t at) {
     switch (k->desc->weights) {
     case MEMOPT_WEIGHTS_BF16: memopt_i_bf16_noise_at(k->level, (uint16_t *)t->weights + at, q->w, n,
                                                      k->part->noise[MEMOPT_I_OF_WEIGHTS], index); break;
-    case MEMOPT_WEIGHTS_SPLIT: memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at, q->w, n); break;
+    case MEMOPT_WEIGHTS_SPLIT: memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at,
+                                                 q->w, n); break;
     case MEMOPT_WEIGHTS_F32_BF16: memopt_i_bf16_from_f32_at(k->level, (uint16_t *)t->extra + at, q->w, n); break;
     case MEMOPT_WEIGHTS_F32: break;
     }
@@ -8895,7 +8911,8 @@ static void memopt_i_store(memopt_i_walk *k, size_t at) {
 }
 static void memopt_i_step_moments(const memopt_i_walk *k, const memopt_i_lanes *lanes, const memopt_i_group *q) {
     switch (k->desc->kind) {
-    case MEMOPT_ADAMW: case MEMOPT_ADAM: case MEMOPT_LAMB: memopt_i_lanes_run(lanes, MEMOPT_I_MOMENTS, &k->part->rule, q); break;
+    case MEMOPT_ADAMW: case MEMOPT_ADAM: case MEMOPT_LAMB: memopt_i_lanes_run(lanes, MEMOPT_I_MOMENTS, &k->part->rule,
+                                                                              q); break;
     case MEMOPT_LION: memopt_i_lanes_run(lanes, MEMOPT_I_LION, &k->part->rule, q); break;
     default: memopt_i_lanes_run(lanes, MEMOPT_I_SGD, &k->part->rule, q); break;
     }
@@ -8972,12 +8989,14 @@ MEMOPT_I_AVX512 static __m512i memopt_i_larger_root_v16(__m512i largest, const f
     for (i = 0; i < n; i += 16) largest = _mm512_max_epu32(largest, _mm512_loadu_si512(x + i));
     return largest;
 }
-MEMOPT_I_AVX512 static void memopt_i_pipeline_moments_v16(const memopt_i_walk *k, const memopt_i_rule *r, const memopt_i_group *q) {
+MEMOPT_I_AVX512 static void memopt_i_pipeline_moments_v16(const memopt_i_walk *k, const memopt_i_rule *r,
+                                                          const memopt_i_group *q) {
     if (q->v) memopt_i_v16_moments(r, q);
     else if (k->desc->kind == MEMOPT_LION) memopt_i_v16_lion(r, q);
     else memopt_i_v16_sgd(r, q);
 }
-MEMOPT_I_AVX512 static void memopt_i_pipeline_weights_v16(const memopt_i_walk *k, const memopt_i_rule *r, const memopt_i_group *q) {
+MEMOPT_I_AVX512 static void memopt_i_pipeline_weights_v16(const memopt_i_walk *k, const memopt_i_rule *r,
+                                                          const memopt_i_group *q) {
     if (q->v && k->desc->kind != MEMOPT_LAMB) { memopt_i_v16_update(r, q); return; }
     if (q->v) memopt_i_v16_direction(r, q);
     memopt_i_v16_axpy(r, q);
@@ -8988,7 +9007,8 @@ MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t 
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
         memopt_i_f32_from_bf16_avx512(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_GROUP, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
-        memopt_i_join_avx512(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at, MEMOPT_I_CODED_GROUP, 0);
+        memopt_i_join_avx512(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
+                             MEMOPT_I_CODED_GROUP, 0);
     if (k->gradient_bytes == 2)
         memopt_i_f32_from_bf16_avx512(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
 }
@@ -9642,7 +9662,8 @@ static memopt_status memopt_i_optim_plan(const memopt_optim_desc *d, memopt_i_op
     if (memopt_i_place(&l->bytes, d->tensor_count, sizeof(memopt_i_held_tensor), &l->parts)
         || memopt_i_place(&l->bytes, l->sum_count, sizeof(double), &l->sums)
         || memopt_i_place(&l->bytes, (size_t)l->workers, sizeof(size_t), &l->skips)
-        || memopt_i_place(&l->bytes, (size_t)l->workers, 2 * l->lane * sizeof(float), &l->scratch)) return MEMOPT_ERR_OVERFLOW;
+        || memopt_i_place(&l->bytes, (size_t)l->workers, 2 * l->lane * sizeof(float),
+                          &l->scratch)) return MEMOPT_ERR_OVERFLOW;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
@@ -9653,7 +9674,8 @@ MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_
     if (!s) *bytes = l.bytes;
     return s;
 }
-MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes, memopt_optim **out) {
+MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
+                                             memopt_optim **out) {
     memopt_optim_desc d; memopt_i_optim_layout l; memopt_status s; size_t i, sums = 0;
     unsigned char *base = (unsigned char *)memory; memopt_optim *o = (memopt_optim *)memory;
     if (!memory || !out || (uintptr_t)memory % 64) return MEMOPT_ERR_ARGUMENT;
@@ -9764,7 +9786,8 @@ static const char *memopt_i_optim_group_wrong(const memopt_optim_desc *d, const 
         return "a beta1 above 0 needs first_moment in the desc";
     return NULL;
 }
-static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_format format, const memopt_optim_group *g,
+static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_format format,
+                                      const memopt_optim_group *g,
                                       const memopt_optim_run *run) {
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
     const double c1 = 1 - memopt_i_power(g->beta1, run->step), c2 = 1 - memopt_i_power(g->beta2, run->step);
@@ -9967,8 +9990,10 @@ MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size
     const memopt_status s = memopt_i_slice(o, tensor, first, count, &at);
     if (s) return s;
     part = &o->parts[tensor];
-    if (part->phase < part->phases) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the tensor is not measured and joined yet");
-    if (count > part->held - part->applied) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this much was applied already");
+    if (part->phase < part->phases) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE,
+                                                               "the tensor is not measured and joined yet");
+    if (count > part->held - part->applied) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE,
+                                                                       "this much was applied already");
     return memopt_i_apply(o, tensor, at, count);
 }
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {

@@ -118,7 +118,7 @@ static size_t quant_plant(int map, float *x) {
     size_t n = 0; int code, d; uint32_t u, e;
     for (code = 0; code < 256; ++code)
         for (d = -3; d <= 3; ++d) {
-            const float middle = code < 255 ? (float)quant_middle(map, code) : 1.0f, level = quant_level(map, code);
+            const float middle = (float)(code < 255 ? quant_middle(map, code) : 1), level = quant_level(map, code);
             u = memopt_i_float_bits(middle); x[n++] = memopt_i_bits_float(d < 0 && u << 1 < 6 ? u : u + (uint32_t)d);
             u = memopt_i_float_bits(level); x[n++] = memopt_i_bits_float(d < 0 && u << 1 < 6 ? u : u + (uint32_t)d);
         }
@@ -329,7 +329,7 @@ static void quant_not_finite(void) {
                 }
     for (level = 1; level <= memopt_simd_best(); ++level) { /* nothing finite but zeros */
         t.simd_level = level;
-        for (i = 0; i < 96; ++i) x[i] = i % 3 == 2 ? 0.0f : memopt_i_bits_float(odd[i % 6]);
+        for (i = 0; i < 96; ++i) x[i] = memopt_i_bits_float(i % 3 == 2 ? 0 : odd[i % 6]);
         CHECK(!memopt_quantize_f32(codes, absmax, x, 96, MEMOPT_MAP_SIGNED, 96, &t));
         CHECK(absmax[0] == 0);
         for (i = 0; i < 96; ++i) CHECK_AT(codes[i] == 127, i);
@@ -354,7 +354,7 @@ static void quant_extremes(void) { /* absmax at the ends of the floats, and what
                 CHECK_AT(absmax[0] == most[k] && !memcmp(codes, want, 64), k);
                 CHECK(!memopt_dequantize_f32(back, codes, absmax, 64, quant_maps[map], 64, &t));
                 for (i = 0; i < 64; ++i) CHECK_AT(back[i] == quant_product(quant_level(map, codes[i]), most[k]), k);
-                if (most[k] > 3e-39f) CHECK_AT(back[6] == most[k], k);
+                if ((double)most[k] > 3e-39) CHECK_AT(back[6] == most[k], k);
             }
     for (i = 0; i < sizeof inverses / sizeof *inverses; ++i)
         CHECK_AT(memopt_i_float_bits(memopt_i_inverse(memopt_i_bits_float(inverses[i][0]))) == inverses[i][1], i);
@@ -403,7 +403,7 @@ static void quant_bad_input(void) {
     CHECK(memopt_quantize_blocks(SIZE_MAX, 32) == SIZE_MAX / 32 + 1);
     /* arrays that overlap, by one byte at either end, and that just do not */
     CHECK(memopt_quantize_f32((uint8_t *)x + 511, absmax, x, 128, map, 256, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_dequantize_f32(x + 16, (uint8_t *)x + 64 - 127, absmax, 128, map, 256, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_dequantize_f32(x + 48, (uint8_t *)x + 192 - 127, absmax, 128, map, 256, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_quantize_f32(codes, x + 127, x, 128, map, 256, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_quantize_f32((uint8_t *)(absmax + 1) - 1, absmax, x, 128, map, 256, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_quantize_f32((uint8_t *)x, absmax, x, 128, map, 256, NULL) == MEMOPT_ERR_ARGUMENT);

@@ -5869,20 +5869,20 @@ static void memopt_i_uniform(float *dst, const uint32_t *words, size_t n) {
     for (i = 0; i < n; ++i) dst[i] = (float)(words[i] >> 8) * (1.0f / 16777216.0f);
 }
 #define MEMOPT_I_LOG_0 0.333339095f
-#define MEMOPT_I_LOG_1 -0.250013381f
+#define MEMOPT_I_LOG_1 (-0.250013381f)
 #define MEMOPT_I_LOG_2 0.199630633f
-#define MEMOPT_I_LOG_3 -0.16577585f
+#define MEMOPT_I_LOG_3 (-0.16577585f)
 #define MEMOPT_I_LOG_4 0.149147674f
-#define MEMOPT_I_LOG_5 -0.142674863f
+#define MEMOPT_I_LOG_5 (-0.142674863f)
 #define MEMOPT_I_LOG_6 0.0870043635f
 #define MEMOPT_I_LN_2  0.693147182f
 #define MEMOPT_I_SIN_0 6.28318548f
-#define MEMOPT_I_SIN_1 -41.3416634f
+#define MEMOPT_I_SIN_1 (-41.3416634f)
 #define MEMOPT_I_SIN_2 81.5925522f
-#define MEMOPT_I_SIN_3 -75.4020691f
-#define MEMOPT_I_COS_0 -19.7392082f
+#define MEMOPT_I_SIN_3 (-75.4020691f)
+#define MEMOPT_I_COS_0 (-19.7392082f)
 #define MEMOPT_I_COS_1 64.9393234f
-#define MEMOPT_I_COS_2 -85.4437408f
+#define MEMOPT_I_COS_2 (-85.4437408f)
 #define MEMOPT_I_COS_3 59.246f
 #define MEMOPT_I_TWO_32 (1.0f / 4294967296.0f)
 #if defined(__i386__) && !defined(__SSE2_MATH__)
@@ -9670,7 +9670,8 @@ MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_
     memopt_optim_desc d; memopt_i_optim_layout l; memopt_status s;
     if (!bytes) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_optim_resolve(desc, &d);
-    if (!s) s = memopt_i_optim_plan(&d, &l);
+    if (s) return s;
+    s = memopt_i_optim_plan(&d, &l);
     if (!s) *bytes = l.bytes;
     return s;
 }
@@ -10830,7 +10831,7 @@ MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, do
 static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     const memopt_i_scale_piece *p = t->pieces + index;
-    const memopt_gradient *g = t->tensors + p->tensor; uint16_t limit;
+    const memopt_gradient *g = t->tensors + p->tensor; uint16_t limit = 0;
     const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
     (void)worker;
     if (g->type == MEMOPT_TYPE_F32) memopt_i_clip32_at(t->level, (float *)x, n, memopt_i_float_bits(t->factor));

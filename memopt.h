@@ -8658,7 +8658,10 @@ typedef struct memopt_i_state_header {
     uint64_t count, first, held, columns;
 } memopt_i_state_header;
 
-static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
+static size_t memopt_i_ceil_div(size_t a, size_t b) {
+    MEMOPT_ASSERT(b);
+    return a / b + (a % b != 0);
+}
 static size_t memopt_i_held(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
 static int memopt_i_is_coded(memopt_state_format format) {
     return format == MEMOPT_STATE_8BIT || format == MEMOPT_STATE_BNB;
@@ -8729,6 +8732,7 @@ static memopt_status memopt_i_tensor_check(const memopt_optim_desc *d, const mem
     if (t->columns && t->count % t->columns) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(t->count, 16, &bytes)) return MEMOPT_ERR_OVERFLOW; /* every array of it and its sums then fit */
     grain = memopt_i_optim_grain(d, t); held = memopt_i_held(t);
+    MEMOPT_ASSERT(grain);
     if (t->first % grain || (t->first + held != t->count && held % grain)) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_OK;
 }
@@ -10090,8 +10094,7 @@ static int memopt_i_scale_limit(double x) {
 MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     switch (type) {
     case MEMOPT_TYPE_F32:  return 4;
-    case MEMOPT_TYPE_BF16: return 2;
-    case MEMOPT_TYPE_F16:  return 2;
+    case MEMOPT_TYPE_BF16: case MEMOPT_TYPE_F16: return 2;
     }
     return 0;
 }
@@ -10215,6 +10218,7 @@ static void memopt_i_add_pair(uint16_t *high, uint16_t *rest, const float *from,
     size_t i;
     for (i = 0; i < n; ++i) {
         const float sum = start ? 0 : memopt_i_scale_round(memopt_from_bf16(rest[i]) + memopt_from_bf16(high[i]));
+        /* NOLINTNEXTLINE(clang-analyzer-*): what was loaded before is not seen to be written */
         const float v = memopt_i_scale_quiet(start ? (float)(weight * from[i]) : fmaf(weight, from[i], sum));
         high[i] = memopt_to_bf16(v);
         rest[i] = memopt_to_bf16(memopt_i_scale_quiet(v - memopt_from_bf16(high[i])));
@@ -10223,6 +10227,7 @@ static void memopt_i_add_pair(uint16_t *high, uint16_t *rest, const float *from,
 static void memopt_i_add_weighted(float *to, const float *from, size_t n, float weight, int start) {
     size_t i;
     for (i = 0; i < n; ++i) {
+        /* NOLINTNEXTLINE(clang-analyzer-*): what was loaded before is not seen to be written */
         const float v = start ? (float)(weight * from[i]) : fmaf(weight, from[i], to[i]);
         to[i] = memopt_i_scale_quiet(v);
     }

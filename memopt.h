@@ -78,7 +78,7 @@
                   tensors are cut into slices: work is cut by the data, sums are joined in a fixed order, and betas are
                   raised to integer powers by multiplication, not by pow(). Random bits are a function of seed, stream
                   and place. Outside the promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without
-                  -msse2).
+                  -msse2), and a C library whose fmaf() or fma() rounds twice, such as mingw-w64's.
      Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. NaN stays NaN with its
                   sign, denormals are kept. Products go into sums through fmaf; the C library's math (-lm) is needed.
      Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names

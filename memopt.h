@@ -5769,7 +5769,9 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #    pragma GCC diagnostic ignored "-Wsign-conversion" /* at -O0 they are macros */
 #  endif
 #endif
-#if defined(__clang__)
+#if defined(__CUDACC__)
+#  define MEMOPT_I_UNROLL
+#elif defined(__clang__)
 #  define MEMOPT_I_UNROLL _Pragma("clang loop unroll_count(4)")
 #elif defined(__GNUC__)
 #  define MEMOPT_I_UNROLL _Pragma("GCC unroll 4")

@@ -5744,7 +5744,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
               in. MEMOPT_SIMD_AVX512 is Ice Lake, Zen 4 and later: it needs VBMI and VBMI2, whose byte permutations are the
               tables of the 8-bit codes. Earlier AVX-512 machines take the AVX2 path.
    Trap       A compiler may fuse a * b + c written with intrinsics into one rounding, where it is allowed to (gcc by
-              default). So no product here is an operand of a plain sum: it is memopt_i_fma, and _mm256_fmadd_ps.
+              default). So no product here is an operand of a plain sum: it is fmaf, and _mm256_fmadd_ps.
               -ffast-math replaces divisions and is outside the promise of equal bits.
    Cost       A look at a word that the compiler's runtime filled in at start. */
 #if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
@@ -8733,6 +8733,8 @@ static memopt_status memopt_i_tensor_check(const memopt_optim_desc *d, const mem
     if (!t->count || t->first >= t->count || (t->held && t->held > t->count - t->first)) return MEMOPT_ERR_ARGUMENT;
     if (t->columns && t->count % t->columns) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(t->count, 16, &bytes)) return MEMOPT_ERR_OVERFLOW; /* every array of it and its sums then fit */
+    if (d->kind == MEMOPT_ADAFACTOR && memopt_i_factor_is_matrix(t)
+        && memopt_i_mul(memopt_i_factor_panel(d, t), t->columns, &bytes)) return MEMOPT_ERR_OVERFLOW; /* its grain */
     grain = memopt_i_optim_grain(d, t); held = memopt_i_held(t);
     MEMOPT_ASSERT(grain);
     if (t->first % grain || (t->first + held != t->count && held % grain)) return MEMOPT_ERR_ARGUMENT;
@@ -8752,11 +8754,10 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
         part->sum_count = 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
     }
 }
-/* The parts of a state, from its first byte on; returns how many bytes there are. The pointers are bare offsets for
-   a NULL state, and mean nothing then. */
+/* The parts of a state, from its first byte on; returns how many bytes there are. Without a state all pointers are
+   NULL, and the bytes are told nevertheless. */
 static size_t memopt_i_state_layout(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
-                                    const memopt_optim_tensor *t,
-                                    memopt_optim_view *view) {
+                                    const memopt_optim_tensor *t, memopt_optim_view *view) {
     const size_t element = part->format == MEMOPT_STATE_F32 ? 4 : part->format == MEMOPT_STATE_BF16 ? 2 : 1;
     const size_t factor[2] = { d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_rows(t) : 0,
                                d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_columns(t) : 0 };

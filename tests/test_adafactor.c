@@ -793,6 +793,15 @@ static void adafactor_states(void) {
     adafactor_state_case(&c, 64 + 3968, 32, 0, 992, 0);
 }
 
+/* Rows so long that one panel of them, a whole number of blocks, has more elements than size_t can count. */
+static void adafactor_hostile_sizes(void) {
+    memopt_optim_desc desc; memopt_optim_tensor tensor; size_t bytes = 77;
+    memset(&desc, 0, sizeof desc); memset(&tensor, 0, sizeof tensor);
+    desc.kind = MEMOPT_ADAFACTOR; desc.block = 4096; desc.tensors = &tensor; desc.tensor_count = 1;
+    tensor.columns = ((size_t)1 << (sizeof(size_t) * 8 - 10)) + 1; tensor.count = 32 * tensor.columns;
+    CHECK(memopt_optim_bytes(&desc, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
+}
+
 /* A tensor of ones with gradients of the caller's; one step; NULL gradients: those of adafactor_fill(). */
 static void adafactor_open_ones(adafactor_bench *b, const adafactor_case *k, const float *g) {
     const size_t n = adafactor_count(k); size_t i; float *x = (float *)malloc(n * sizeof *x);
@@ -1017,6 +1026,7 @@ void test_adafactor(void) {
     RUN(adafactor_columns_in_order);
     RUN(adafactor_formats);
     RUN(adafactor_ranks);
+    RUN(adafactor_hostile_sizes);
     RUN(adafactor_states);
     RUN(adafactor_order);
     RUN(adafactor_measured_anyhow);

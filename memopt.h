@@ -3,8 +3,9 @@
    WHAT IT IS  Memory for people who write their own training engines. Three words pick the tool: lifetimes that NEST go
                into an arena, lifetimes in ANY ORDER into a heap, lifetimes KNOWN BEFOREHAND through the planner; a
                ledger knows at any moment who holds what. Numbers in 16 and 8 bits, and the optimizers that step them,
-               give the same bits on every processor and for any number of workers, in a fraction of the bytes. Each
-               can be used alone.
+               give the same bits on every processor and for any number of workers, in a fraction of the bytes.
+               Activations are kept or made again so that a step fits a budget of bytes: the peak is known before anything
+               runs, and no bit of the result changes. Each can be used alone.
 
    DO THIS     in exactly one .c or .cpp file:      #define MEMOPT_IMPLEMENTATION
                                                     #include "memopt.h"
@@ -58,10 +59,16 @@
                   factor    Adafactor's rows and columns
      api_optim    optim     AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor; 32, 16, 8 bits; sliced or whole
      api_scale    scale     loss scaling, clipping, accumulation; which numbers have which type
+                  course    what is alive while a schedule runs
+                  solver    the table of the fastest schedules
+     api_schedule schedule  which activations to keep, to make again, or to send away: the fastest within a budget
+                  strip     a schedule as a picture
+     api_tape     tape      runs a schedule over the engine's own forwards and backwards; copies on a stack
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back,
-                  with the reason in memopt_arena_error(), memopt_heap_error() or memopt_optim_error(). A failed call
+                  with the reason in memopt_arena_error(), memopt_heap_error(), memopt_optim_error() or
+                  memopt_tape_get_error(). A failed call
                   has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
                   untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
@@ -1305,6 +1312,324 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
                                                      const memopt_threads *threads);
 /** 1 / tokens, which makes the sums a mean: a factor for the optimizer. ERR_STATE, factor untouched, without tokens. */
 MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor);
+/* @section api_schedule : api_host
+   A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value v is what lies between
+   them: value 0 is the input, value v the output of segment v - 1, and gradient v its gradient. Costs are in any unit,
+   the same everywhere (seconds, operations). */
+typedef struct memopt_segment { /* zero it, then set what it has */
+    size_t output_bytes;
+    size_t saved_bytes;      /* all that its backward keeps, its own output included: at least output_bytes */
+    size_t grad_bytes;       /* the gradient of its output; of the last segment: 0 when it begins the backward, as a loss */
+    size_t forward_scratch;  /* beside input, output and saved, while its forward runs */
+    size_t backward_scratch; /* while its backward runs */
+    size_t plain_scratch;    /* of a forward that saves nothing; 0 = forward_scratch */
+    size_t kept_bytes;       /* what a written output still takes in memory: 0 in another place, else a smaller copy */
+    double forward_cost, backward_cost; /* finite, not negative */
+} memopt_segment;
+typedef struct memopt_skip { /* a tensor that one segment writes beside its output, and a later one reads beside its input */
+    size_t from, to;   /* from < to */
+    size_t bytes;      /* counted once in every segment between, as long as some value there is held */
+    size_t grad_bytes; /* of its gradient, which lives from the backward of `to` to that of `from` */
+} memopt_skip;
+typedef struct memopt_chain {
+    const memopt_segment *segments;
+    size_t                count;        /* 1 to MEMOPT_CHAIN_MOST */
+    const memopt_skip    *skips;        /* NULL when there are none */
+    size_t                skip_count;
+    size_t                input_bytes;  /* value 0; it stays, and is counted, from beginning to end */
+    size_t                input_grad_bytes; /* gradient 0; 0 when nobody wants it */
+} memopt_chain;
+#define MEMOPT_CHAIN_MOST 4096
+typedef struct memopt_slow { /* a second place for values; all zero = none */
+    size_t slots;            /* values it holds at most; MEMOPT_SLOW_UNLIMITED; 0 = there is no such place */
+    double write_cost, read_cost;           /* of each transfer */
+    double write_byte_cost, read_byte_cost; /* and of each byte */
+    int    overlap;          /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
+} memopt_slow;
+#define MEMOPT_SLOW_UNLIMITED ((size_t)-1)
+
+/* What happens, one after the other. Everything not said is implied: backward frees the saved part, the output's value
+   and gradient; a skip lives as long as a value between its ends does. */
+typedef enum memopt_op {
+    MEMOPT_OP_FORWARD,      /* segment: input value to output value; nothing else is kept */
+    MEMOPT_OP_FORWARD_SAVE, /* segment: and what its backward needs */
+    MEMOPT_OP_BACKWARD,     /* segment: needs its input, output and saved part, and the output's gradient */
+    MEMOPT_OP_DROP,         /* value: its memory is free */
+    MEMOPT_OP_WRITE,        /* value: a copy to the slow place begins; the memory stays taken until WAIT */
+    MEMOPT_OP_READ,         /* value: memory is taken, the copy back begins; no use before WAIT */
+    MEMOPT_OP_WAIT,         /* value: its transfer has ended */
+    MEMOPT_OP_FORGET        /* value: its copy in the slow place is gone */
+} memopt_op;
+typedef struct memopt_action { uint16_t op; uint16_t index; } memopt_action; /* a memopt_op; the segment or value */
+
+typedef enum memopt_rule {
+    MEMOPT_RULE_EXTENDED, /* the best: a saved segment may stay while its input is dropped and made again */
+    MEMOPT_RULE_ROTOR,    /* a saved segment pins its input (Rotor) */
+    MEMOPT_RULE_REVOLVE,  /* values only: each segment saves right before its backward (REVOLVE, H-Revolve) */
+    MEMOPT_RULE_ALL,      /* the textbook from here on, whatever the budget: keep everything */
+    MEMOPT_RULE_NONE,     /* keep the input only */
+    MEMOPT_RULE_EVERY,    /* keep every k-th value; the last segment is saved at once */
+    MEMOPT_RULE_SQRT      /* every sqrt(n) */
+} memopt_rule;
+typedef struct memopt_schedule_result {
+    size_t peak;     /* bytes, input included: exact, by going through the actions */
+    double cost;     /* all forwards and backwards, and the waiting for transfers */
+    double extra;    /* cost above that of keeping everything */
+    size_t actions;  /* how many */
+    size_t forwards; /* of them, FORWARD and FORWARD_SAVE */
+    size_t at;       /* of an error: the action that cannot be; else the one at which the peak is first reached */
+} memopt_schedule_result;
+/**
+ * Go through actions and tell their exact peak and cost. Any list will do, whoever made it.
+ *
+ * slow     NULL = none
+ * host     its allocator is used, about 40 bytes a segment and 8 a skip, all returned; NULL = malloc
+ * result   may be NULL; on ERR_STATE `at` is set; else untouched on failure
+ * returns  OK; ERR_STATE (an action cannot be there: its input is missing, or at the end a backward is missing or
+ *          something is still held); ERR_ARGUMENT (no segments, NULL, saved below output, bad skip, a cost that is NaN,
+ *          infinite or negative), ERR_OVERFLOW (the sizes do not fit size_t when summed), ERR_MEMORY
+ */
+MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
+                                                  const memopt_action *actions, size_t count, const memopt_host *host,
+                                                  memopt_schedule_result *result);
+/**
+ * The textbook's schedules: MEMOPT_RULE_ALL, _NONE, _EVERY, _SQRT. No table is needed.
+ *
+ * every    k of MEMOPT_RULE_EVERY, at least 1; else ignored
+ * actions  receives them; may be NULL with capacity 0, to ask how many
+ * count    receives how many there are, also with ERR_BUFFER
+ * returns  OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_BUFFER (capacity is less than count)
+ */
+MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
+                                                  memopt_action *actions, size_t capacity, size_t *count);
+/**
+ * The least number of forwards, beside the one that each backward needs anyway, to reverse `segments` equal segments with
+ * `slots` values in memory, the input among them: r * l - C(c + r, c + 1), where C(c + r - 1, c) < l <= C(c + r, c).
+ * UINT64_MAX when it does not fit, or slots is 0 and segments is not.
+ */
+MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots);
+
+typedef struct memopt_schedule memopt_schedule; /* solved for all budgets at once; lies in your memory, nothing to close */
+typedef struct memopt_schedule_desc { /* zero it, then set what you need */
+    memopt_chain chain;  /* what it points to outlives the schedule */
+    memopt_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
+    memopt_slow  slow;   /* all zero = none */
+    size_t       slots;  /* 0 = default: as many as 64 MiB hold, 280 to 16384; else 16 to 65535. For each part of the chain
+                            so many sizes of memory are looked at; of schedules closer to each other, the faster stays */
+} memopt_schedule_desc;
+/** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots; four times that with a slow place, twice more
+    when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
+MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
+/**
+ * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.3 s for 128 segments, 8 s for 512.
+ *
+ * memory   bytes of yours, aligned to 64; holds the schedule
+ * out      receives it; untouched on failure
+ * returns  OK, what memopt_schedule_simulate() says of chains, ERR_ARGUMENT (NULL, bad alignment, a rule of the textbook,
+ *          slots out of range), ERR_BUFFER (fewer bytes than memopt_schedule_bytes() says), ERR_OVERFLOW
+ */
+MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
+                                               const memopt_schedule **out);
+typedef struct memopt_point { size_t peak; double cost; } memopt_point;
+/** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory there is. With overlap
+    the costs are those of waiting for each transfer: the schedules are never slower. As for actions, capacity 0 asks how
+    many. OK, ERR_ARGUMENT, ERR_BUFFER. */
+MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points, size_t capacity,
+                                                  size_t *count);
+/**
+ * The fastest schedule within a budget. More budget never costs more time.
+ *
+ * budget   bytes, input included
+ * actions  as in memopt_schedule_textbook()
+ * host     its allocator is used for memopt_schedule_simulate(), and with overlap for two lists of actions more
+ * result   may be NULL; with ERR_BUFFER only `actions` is set; with ERR_MEMORY only `peak` is set: the least budget
+ * threads  one thread at a time per schedule
+ * returns  OK, ERR_ARGUMENT, ERR_MEMORY (the budget is below the least peak, or host has none), ERR_BUFFER
+ */
+MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
+                                                    memopt_action *actions, size_t capacity, const memopt_host *host,
+                                                    memopt_schedule_result *result);
+/** The least memory for at most `overhead` more time than keeping everything takes: 0.33 allows a third. As for budgets;
+    ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_RULE_REVOLVE has nothing
+    as fast. */
+MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
+                                                      memopt_action *actions, size_t capacity, const memopt_host *host,
+                                                      memopt_schedule_result *result);
+typedef enum memopt_strip { MEMOPT_STRIP_TEXT, MEMOPT_STRIP_SVG } memopt_strip;
+/**
+ * A schedule as a picture: segments across, time down. In text a letter for each segment and row: what is held and what
+ * happens to it.
+ *
+ * buffer, capacity, length  as in memopt_ledger_export()
+ * returns OK, ERR_ARGUMENT, ERR_STATE (the actions are no schedule of this chain), ERR_BUFFER, ERR_MEMORY
+ */
+MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const memopt_action *actions, size_t count,
+                                                memopt_strip format, const memopt_host *host, char *buffer,
+                                                size_t capacity, size_t *length);
+/* @section api_tape : api_schedule api_arena api_number api_quant api_random */
+typedef struct memopt_step { /* what a callback of the engine receives; valid during the call only */
+    void       *user;        /* the layer's */
+    size_t      segment;
+    int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every other
+                                side effect belong to the first run */
+    int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what its
+                                backward needs is there */
+    int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
+    const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
+    void       *output;      /* forward: to be written whole; backward: as the forward left it */
+    void       *saved;       /* saved_bytes - output_bytes; NULL in a forward that saves nothing, and when there are none */
+    void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
+    const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
+    void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
+    void *const *skips;      /* of each declared skip: in the forward of `from` to be written, NULL when nobody will read it;
+                                in forward and backward of `to` to be read */
+    void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
+    uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward of this
+                                segment in this pass, and of no other; so a mask is made again instead of stored */
+} memopt_step;
+typedef memopt_status memopt_step_fn(const memopt_step *step); /* not MEMOPT_OK: the pass ends with that status */
+typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer; /* of one segment */
+
+typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
+    MEMOPT_KEEP_EXACT, /* as they are */
+    MEMOPT_KEEP_BF16,  /* float32 outputs of all segments but the last are rounded to bf16, and kept in half the bytes */
+    MEMOPT_KEEP_8BIT   /* in blocks of 256 signed 8-bit codes: a quarter of the bytes */
+} memopt_keep;
+typedef struct memopt_tape_store { /* a slow place for values; all zero = none. Keys are values of this tape */
+    memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count); /* may return before it is done */
+    memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
+    memopt_status (*wait_fn)(void *user, size_t value); /* until the last write or read of it has ended */
+    void          (*forget_fn)(void *user, size_t value); /* its copy is not needed any more; waits for a transfer first */
+    void          *user;
+} memopt_tape_store;
+
+typedef struct memopt_tape memopt_tape;
+typedef struct memopt_tape_desc { /* zero it, then set what you need */
+    memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes, input_grad_bytes
+                                    (only whether it is 0) and grad_bytes of the last segment */
+    const memopt_layer *layers;  /* chain.count of them; copied */
+    memopt_rule         rule;    /* 0 = EXTENDED */
+    size_t              every;   /* of MEMOPT_RULE_EVERY */
+    size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
+    double              overhead;/* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
+    size_t              slots;   /* of memopt_schedule_desc */
+    memopt_slow         slow;    /* of memopt_schedule_desc; together with a store, and only then */
+    memopt_tape_store   store;
+    memopt_keep         keep;    /* a lossy one and a store exclude each other */
+    memopt_arena       *arena;   /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_place() */
+    memopt_tag          tag;     /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
+    uint64_t            seed;    /* of step->seed */
+    size_t              random_bytes; /* of an engine's own generator: saved before the first forward of each segment... */
+    void              (*random_save_fn)(void *user, void *state);
+    void              (*random_load_fn)(void *user, const void *state); /* ...and loaded for a recompute, then put back */
+    void               *random_user;
+    int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not deterministic.
+                                    At MEMOPT_DEBUG 2 it is always on */
+    size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
+    const memopt_host  *host;    /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
+} memopt_tape_desc;
+/**
+ * Create a tape: it solves the chain, places every buffer with the planner, and knows its peak before anything runs.
+ * Where placing needs more than the budget, a smaller one is solved for, until the placed peak fits.
+ *
+ * out     receives the tape; untouched on failure
+ * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
+ *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_least() tells; or no memory for the tape),
+ *         ERR_OVERFLOW
+ * memory  of the tape: about 200 bytes an action and shape, and while solving memopt_schedule_bytes()
+ * threads one thread at a time per tape
+ */
+MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
+MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape); /* gives a pass back that was not ended; NULL is fine */
+/** The least budget with which memopt_tape_create() succeeds, placed. The desc's budget is ignored. */
+MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes);
+
+typedef struct memopt_tape_stats {
+    size_t   peak;           /* bytes that a pass takes of the arena: predicted, and exact */
+    size_t   live_peak;      /* largest sum of bytes alive: no placing could need less */
+    size_t   evaluate_peak;  /* of memopt_tape_evaluate() */
+    size_t   kept;           /* bytes held between forward and backward */
+    double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
+    size_t   actions, forwards;
+    uint64_t passes;         /* forward and backward done */
+    uint64_t solves;         /* shapes solved and placed, the first included */
+} memopt_tape_stats;
+MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape); /* all zero for NULL */
+/** The actions it runs; *count receives how many. Valid until the next reshape. */
+MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, size_t *count);
+
+/**
+ * One pass: forward, then backward. Any number of passes may go into one step of the optimizer (gradient accumulation).
+ *
+ * input        value 0; must stay as it is until the backward has returned
+ * grad_output  gradient of the last output; NULL when its grad_bytes is 0
+ * grad_input   receives gradient 0; NULL when input_grad_bytes is 0
+ * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
+ *              ERR_ARGUMENT (NULL); ERR_MEMORY (the arena is full; its error says more); ERR_CORRUPT (verify: a segment
+ *              gave other bits when it ran again); and what a callback or the store returned. After a failure the arena
+ *              is as it was before the forward, the store has been told to forget, and the next pass can begin.
+ *              memopt_tape_error() tells where
+ */
+MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
+MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input);
+MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape); /* of the last segment, from forward to backward; else NULL */
+MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape); /* a forward without a backward; OK also when there is none */
+/** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL = it
+    is not wanted. Not between a forward and its backward: ERR_STATE. */
+MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output);
+
+/** The number of the next pass (they count from 0), so that a resumed run draws the random numbers it would have drawn.
+    OK, ERR_ARGUMENT, ERR_STATE (between forward and backward). */
+MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass);
+
+/**
+ * Other sizes from here on, such as another batch or length; the layers stay. A shape seen before costs a comparison.
+ *
+ * chain   as many segments and skips as before; costs are part of the shape
+ * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; the tape is as before then
+ */
+MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain);
+/**
+ * Run each segment forward and backward `repeats` times, put the median times in place of the costs, and solve again.
+ * The engine's callbacks are told is_recompute = 1; weight gradients they accumulate are to be cleared afterwards.
+ * Arguments as for a pass. ERR_IO when the clock fails.
+ */
+MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
+                                               void *grad_input, size_t repeats);
+/**
+ * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the outer
+ * one's scratch. The inner tape outlives the outer one, and is used by nobody else meanwhile.
+ */
+MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
+/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes it back. */
+MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes);
+
+typedef struct memopt_tape_error { /* of the last call that failed */
+    memopt_status status;
+    const char   *reason;  /* static text, never NULL */
+    size_t        segment; /* where; SIZE_MAX when it is none in particular */
+    size_t        action;  /* which of the schedule's actions; SIZE_MAX */
+} memopt_tape_error;
+MEMOPT_API memopt_tape_error memopt_tape_get_error(const memopt_tape *tape);
+/** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
+    measured. buffer, capacity, length as in memopt_ledger_export(). */
+MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
+
+/* The simple form, for engines that update one buffer in place: copies on a stack at the low end of an arena, last in,
+   first out. Push the input of a block, pop it before the block runs again. */
+typedef struct memopt_stash memopt_stash;
+/** Bytes one push of n floats takes. 0 when they do not fit size_t. */
+MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_keep keep);
+/** depth: pushes at most. memory of the stash itself: 32 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT, ERR_MEMORY. */
+MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host, memopt_stash **out);
+MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash); /* pops what is left; NULL is fine */
+/** Copy x in; a lossy keep also rounds x itself, so that going on and starting again give the same bits.
+    OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW */
+MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep);
+/** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
+    push left it) */
+MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
+MEMOPT_API size_t        memopt_stash_depth(const memopt_stash *stash); /* copies in it now */
 #ifdef __cplusplus
 }
 #endif
@@ -11009,6 +11334,3159 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
     *factor = 1 / (double)accumulation->tokens;
     return MEMOPT_OK;
 }
+/* @section course : base host api_schedule
+   What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
+   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a schedule
+   are all this walk, so they cannot disagree.
+   Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
+   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the slow place and back.
+              What follows from that is not said but done: a backward frees what only it needed, gradients pass on, and a
+              skip lives as long as some value between its ends does, here or in the slow place, because whoever starts
+              again from that value needs it.
+   Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing.
+   Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its transfer.
+              Costs are summed segment by segment, not action by action, so that equal work is equal to the last bit.
+   Source     REVOLVE: Griewank, Walther, ACM TOMS 26 (2000). sqrt(n): Chen and others, arXiv:1604.06174. */
+
+/* -- chains -- */
+
+static int memopt_i_cost_ok(double x) { /* finite and not negative; told by the bits, which -ffast-math leaves alone */
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    return bits < UINT64_C(0x7FF0000000000000) || bits == UINT64_C(0x8000000000000000);
+}
+static size_t memopt_i_chain_value(const memopt_chain *c, size_t v) { /* bytes of a value */
+    return v ? c->segments[v - 1].output_bytes : c->input_bytes;
+}
+static size_t memopt_i_chain_grad(const memopt_chain *c, size_t v) { /* and of its gradient */
+    return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes;
+}
+static size_t memopt_i_chain_copy(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].kept_bytes : 0; }
+static size_t memopt_i_chain_plain(const memopt_segment *s) {
+    return s->plain_scratch ? s->plain_scratch : s->forward_scratch;
+}
+static double memopt_i_chain_write(const memopt_chain *c, const memopt_slow *slow, size_t v) {
+    return slow->write_cost + slow->write_byte_cost * (double)memopt_i_chain_value(c, v);
+}
+static double memopt_i_chain_read(const memopt_chain *c, const memopt_slow *slow, size_t v) {
+    return slow->read_cost + slow->read_byte_cost * (double)memopt_i_chain_value(c, v);
+}
+/* All bytes of a chain together. Where they fit size_t, no sum of what is alive needs a check later. */
+static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
+    size_t total = 0, i, k; int wraps = memopt_i_add(c->input_bytes, c->input_grad_bytes, &total);
+    for (i = 0; i < c->count; ++i) {
+        const memopt_segment *s = &c->segments[i];
+        const size_t parts[] = { s->saved_bytes, s->grad_bytes, s->forward_scratch, s->backward_scratch, s->plain_scratch,
+                                 s->kept_bytes };
+        for (k = 0; k < sizeof parts / sizeof *parts; ++k) wraps |= memopt_i_add(total, parts[k], &total);
+    }
+    for (k = 0; k < c->skip_count; ++k) {
+        wraps |= memopt_i_add(total, c->skips[k].bytes, &total);
+        wraps |= memopt_i_add(total, c->skips[k].grad_bytes, &total);
+    }
+    *out = total;
+    return wraps;
+}
+static memopt_status memopt_i_chain_check(const memopt_chain *c) {
+    double total = 0; size_t i, bytes;
+    if (!c || !c->segments || !c->count || c->count > MEMOPT_CHAIN_MOST || (c->skip_count && !c->skips))
+        return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < c->count; ++i) {
+        const memopt_segment *s = &c->segments[i];
+        if (s->saved_bytes < s->output_bytes) return MEMOPT_ERR_ARGUMENT;
+        if (!memopt_i_cost_ok(s->forward_cost) || !memopt_i_cost_ok(s->backward_cost)) return MEMOPT_ERR_ARGUMENT;
+        total += s->forward_cost + s->backward_cost;
+    }
+    for (i = 0; i < c->skip_count; ++i)
+        if (c->skips[i].from >= c->skips[i].to || c->skips[i].to >= c->count) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_cost_ok(total * (double)c->count)) return MEMOPT_ERR_OVERFLOW; /* every forward as often as can be */
+    return memopt_i_chain_total(c, &bytes) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+static memopt_status memopt_i_slow_check(const memopt_slow *slow) {
+    if (!memopt_i_cost_ok(slow->write_cost) || !memopt_i_cost_ok(slow->read_cost)
+        || !memopt_i_cost_ok(slow->write_byte_cost) || !memopt_i_cost_ok(slow->read_byte_cost)) return MEMOPT_ERR_ARGUMENT;
+    return MEMOPT_OK;
+}
+
+/* -- the course: what is alive while actions happen, in one place for everybody -- */
+
+typedef enum memopt_i_buffer { /* index: the value, segment or skip it belongs to */
+    MEMOPT_I_VALUE, MEMOPT_I_SAVED, MEMOPT_I_GRAD, MEMOPT_I_SCRATCH, MEMOPT_I_COPY, MEMOPT_I_SKIP, MEMOPT_I_SKIP_GRAD
+} memopt_i_buffer;
+typedef void memopt_i_note_fn(void *user, memopt_i_buffer kind, size_t index, size_t bytes, int born);
+enum { /* of a value */
+    MEMOPT_I_HELD = 1, MEMOPT_I_COPIED = 2, MEMOPT_I_WRITING = 4, MEMOPT_I_READING = 8,
+    MEMOPT_I_MOVING = MEMOPT_I_WRITING | MEMOPT_I_READING, MEMOPT_I_ANYWHERE = MEMOPT_I_HELD | MEMOPT_I_COPIED
+};
+typedef struct memopt_i_course_skip { uint32_t holders; uint8_t live, grad, done; } memopt_i_course_skip;
+typedef struct memopt_i_course {
+    const memopt_chain *chain;
+    memopt_slow        slow;
+    memopt_i_note_fn  *note_fn; /* told of every buffer: born before the action runs, gone after it; NULL = nobody */
+    void              *user;
+    memopt_host        host;
+    double             *ready;  /* of each value: when its transfer ends */
+    uint32_t           *runs;   /* of each segment: forwards so far */
+    memopt_i_course_skip *skips;
+    uint8_t            *values, *saved;
+    size_t             bytes;   /* of the block that `ready` begins */
+    size_t             live, peak; /* bytes now, and at the most */
+    size_t             copies;  /* values in the slow place */
+    size_t             left;    /* segments whose backward is still to come */
+    double             now, waited, free_at; /* the computing's clock, what of it was waiting, when the transfers end */
+} memopt_i_course;
+
+static void memopt_i_course_note(memopt_i_course *w, memopt_i_buffer kind, size_t index, size_t bytes, int born) {
+    if (!bytes) return;
+    if (born) { w->live += bytes; w->peak = memopt_i_max(w->peak, w->live); }
+    else w->live -= bytes;
+    if (w->note_fn) w->note_fn(w->user, kind, index, bytes, born);
+}
+/* A value comes (now, or its copy) or is gone altogether: a skip dies with the last value between its ends. */
+static void memopt_i_course_hold(memopt_i_course *w, size_t value, int comes) {
+    size_t k;
+    for (k = 0; k < w->chain->skip_count; ++k) {
+        const memopt_skip *s = &w->chain->skips[k]; memopt_i_course_skip *state = &w->skips[k];
+        if (value <= s->from || value > s->to) continue;
+        if (comes) { ++state->holders; continue; }
+        if (--state->holders || !state->live) continue;
+        state->live = 0;
+        memopt_i_course_note(w, MEMOPT_I_SKIP, k, s->bytes, 0);
+    }
+}
+static void memopt_i_course_mark(memopt_i_course *w, size_t value, int flags) { /* make these the value's flags */
+    const int before = w->values[value];
+    w->values[value] = (uint8_t)flags;
+    if (!(before & MEMOPT_I_HELD) && flags & MEMOPT_I_HELD)
+        memopt_i_course_note(w, MEMOPT_I_VALUE, value, memopt_i_chain_value(w->chain, value), 1);
+    if (before & MEMOPT_I_HELD && !(flags & MEMOPT_I_HELD))
+        memopt_i_course_note(w, MEMOPT_I_VALUE, value, memopt_i_chain_value(w->chain, value), 0);
+    if (!(before & MEMOPT_I_ANYWHERE) != !(flags & MEMOPT_I_ANYWHERE)) memopt_i_course_hold(w, value, flags != 0);
+}
+static int memopt_i_course_bytes(const memopt_chain *chain, size_t *bytes) { /* 1 on overflow */
+    return memopt_i_mul(chain->skip_count, sizeof(memopt_i_course_skip), bytes)
+        || memopt_i_add(*bytes, (chain->count + 1) * (sizeof(double) + sizeof(uint32_t) + 2), bytes);
+}
+/* Begin: the input and the last gradient are there, and both stay to the end. note_fn is set by who wants to be told. */
+static void memopt_i_course_begin(memopt_i_course *w, const memopt_chain *chain, const memopt_slow *slow, void *block) {
+    const size_t n = chain->count;
+    memset(w, 0, sizeof *w);
+    memopt_i_course_bytes(chain, &w->bytes);
+    memset(block, 0, w->bytes);
+    w->chain = chain; w->left = n;
+    if (slow) w->slow = *slow;
+    w->ready = (double *)block;
+    w->runs = (uint32_t *)(void *)(w->ready + n + 1);
+    w->skips = (memopt_i_course_skip *)(void *)(w->runs + n + 1);
+    w->values = (uint8_t *)(void *)(w->skips + chain->skip_count);
+    w->saved = w->values + n + 1;
+    memopt_i_course_mark(w, 0, MEMOPT_I_HELD);
+    memopt_i_course_note(w, MEMOPT_I_GRAD, n, memopt_i_chain_grad(chain, n), 1);
+}
+static memopt_status memopt_i_course_open(memopt_i_course *w, const memopt_chain *chain, const memopt_slow *slow,
+                                          const memopt_host *host) {
+    memopt_host h; size_t bytes; void *block;
+    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_course_bytes(chain, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    block = memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!block) return MEMOPT_ERR_MEMORY;
+    memopt_i_course_begin(w, chain, slow, block);
+    w->host = h;
+    return MEMOPT_OK;
+}
+static void memopt_i_course_close(memopt_i_course *w) {
+    memopt_i_free(&w->host, w->ready, w->bytes, MEMOPT_I_HOST_ALIGN);
+    w->ready = NULL;
+}
+static int memopt_i_course_readable(const memopt_i_course *w, size_t value) {
+    return (w->values[value] & (MEMOPT_I_HELD | MEMOPT_I_READING)) == MEMOPT_I_HELD;
+}
+static int memopt_i_course_skips_ready(const memopt_i_course *w, size_t segment, int backward) {
+    size_t k;
+    for (k = 0; k < w->chain->skip_count; ++k) {
+        const memopt_skip *s = &w->chain->skips[k];
+        if (s->to == segment && !w->skips[k].live) return 0;
+        if (backward && s->from == segment && !w->skips[k].grad) return 0;
+    }
+    return 1;
+}
+static memopt_status memopt_i_course_forward(memopt_i_course *w, size_t i, int save) {
+    const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
+    const size_t scratch = save ? s->forward_scratch : memopt_i_chain_plain(s);
+    if (i >= w->left || !memopt_i_course_readable(w, i) || w->values[i + 1] & MEMOPT_I_HELD || w->saved[i])
+        return MEMOPT_ERR_STATE;
+    if (!memopt_i_course_skips_ready(w, i, 0)) return MEMOPT_ERR_STATE;
+    memopt_i_course_mark(w, i + 1, w->values[i + 1] | MEMOPT_I_HELD);
+    for (k = 0; k < c->skip_count; ++k) {
+        if (c->skips[k].from != i || w->skips[k].live || w->skips[k].done) continue;
+        w->skips[k].live = 1;
+        memopt_i_course_note(w, MEMOPT_I_SKIP, k, c->skips[k].bytes, 1);
+    }
+    if (save) memopt_i_course_note(w, MEMOPT_I_SAVED, i, s->saved_bytes - s->output_bytes, 1);
+    if (save) w->saved[i] = 1;
+    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, scratch, 1);
+    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, scratch, 0);
+    ++w->runs[i];
+    w->now += s->forward_cost;
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_course_backward(memopt_i_course *w, size_t i) {
+    const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
+    if (i + 1 != w->left || !w->saved[i] || !memopt_i_course_readable(w, i) || !memopt_i_course_readable(w, i + 1)
+        || w->values[i + 1] & (MEMOPT_I_MOVING | MEMOPT_I_COPIED) || !memopt_i_course_skips_ready(w, i, 1))
+        return MEMOPT_ERR_STATE;
+    for (k = 0; k < c->skip_count; ++k) {
+        if (c->skips[k].to != i) continue;
+        w->skips[k].grad = 1;
+        memopt_i_course_note(w, MEMOPT_I_SKIP_GRAD, k, c->skips[k].grad_bytes, 1);
+    }
+    memopt_i_course_note(w, MEMOPT_I_GRAD, i, memopt_i_chain_grad(c, i), 1);
+    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, s->backward_scratch, 1);
+    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, s->backward_scratch, 0);
+    for (k = 0; k < c->skip_count; ++k) {
+        if (c->skips[k].to == i) {
+            w->skips[k].live = 0; w->skips[k].done = 1;
+            memopt_i_course_note(w, MEMOPT_I_SKIP, k, c->skips[k].bytes, 0);
+        }
+        if (c->skips[k].from == i) memopt_i_course_note(w, MEMOPT_I_SKIP_GRAD, k, c->skips[k].grad_bytes, 0);
+    }
+    memopt_i_course_note(w, MEMOPT_I_SAVED, i, s->saved_bytes - s->output_bytes, 0);
+    w->saved[i] = 0;
+    memopt_i_course_mark(w, i + 1, 0);
+    if (i + 1 < c->count) memopt_i_course_note(w, MEMOPT_I_GRAD, i + 1, memopt_i_chain_grad(c, i + 1), 0);
+    w->left = i;
+    w->now += s->backward_cost;
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_course_transfer(memopt_i_course *w, size_t v, int writes) {
+    const int flags = w->values[v];
+    const double cost = writes ? memopt_i_chain_write(w->chain, &w->slow, v) : memopt_i_chain_read(w->chain, &w->slow, v);
+    const double start = w->free_at > w->now ? w->free_at : w->now;
+    if (flags & MEMOPT_I_MOVING) return MEMOPT_ERR_STATE;
+    if (writes ? flags != MEMOPT_I_HELD || w->copies >= w->slow.slots : flags != MEMOPT_I_COPIED) return MEMOPT_ERR_STATE;
+    if (writes) { ++w->copies; memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 1); }
+    memopt_i_course_mark(w, v, flags | MEMOPT_I_HELD | (writes ? MEMOPT_I_WRITING : MEMOPT_I_READING));
+    if (w->slow.overlap) { w->free_at = w->ready[v] = start + cost; return MEMOPT_OK; }
+    w->waited += cost;
+    w->now += cost;
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_course_wait(memopt_i_course *w, size_t v) {
+    const int flags = w->values[v];
+    if (!(flags & MEMOPT_I_MOVING)) return MEMOPT_ERR_STATE;
+    if (w->ready[v] > w->now) { w->waited += w->ready[v] - w->now; w->now = w->ready[v]; }
+    memopt_i_course_mark(w, v, MEMOPT_I_HELD | MEMOPT_I_COPIED);
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_course_leave(memopt_i_course *w, size_t v, int what) { /* HELD: drop it; COPIED: forget its copy */
+    const int flags = w->values[v];
+    if (!(flags & what) || flags & MEMOPT_I_MOVING) return MEMOPT_ERR_STATE;
+    if (what == MEMOPT_I_HELD ? (!v || w->saved[v - 1]) && !(flags & MEMOPT_I_COPIED) : !v && flags == what)
+        return MEMOPT_ERR_STATE; /* nothing would be left of the input, or of what a saved part belongs to */
+    if (what == MEMOPT_I_COPIED) { --w->copies; memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 0); }
+    memopt_i_course_mark(w, v, flags & ~what);
+    return MEMOPT_OK;
+}
+/* One action; ERR_STATE when it cannot be, and then the course is where it was. */
+static memopt_status memopt_i_course_step(memopt_i_course *w, memopt_action action) {
+    const size_t i = action.index;
+    const int of_segment = action.op <= MEMOPT_OP_BACKWARD;
+    if (i > w->chain->count || (of_segment && i == w->chain->count)) return MEMOPT_ERR_STATE;
+    switch (action.op) {
+        case MEMOPT_OP_FORWARD:      return memopt_i_course_forward(w, i, 0);
+        case MEMOPT_OP_FORWARD_SAVE: return memopt_i_course_forward(w, i, 1);
+        case MEMOPT_OP_BACKWARD:     return memopt_i_course_backward(w, i);
+        case MEMOPT_OP_DROP:         return memopt_i_course_leave(w, i, MEMOPT_I_HELD);
+        case MEMOPT_OP_WRITE:        return memopt_i_course_transfer(w, i, 1);
+        case MEMOPT_OP_READ:         return memopt_i_course_transfer(w, i, 0);
+        case MEMOPT_OP_WAIT:         return memopt_i_course_wait(w, i);
+        case MEMOPT_OP_FORGET:       return memopt_i_course_leave(w, i, MEMOPT_I_COPIED);
+        default:                     return MEMOPT_ERR_STATE;
+    }
+}
+/* At the end nothing is left but the input and the gradients of input and output. */
+static int memopt_i_course_ended(const memopt_i_course *w) {
+    size_t v;
+    if (w->left) return 0;
+    for (v = 0; v <= w->chain->count; ++v)
+        if (w->values[v] != (v ? 0 : MEMOPT_I_HELD)) return 0;
+    return 1;
+}
+/* In a fixed order, so that equal work is equal cost to the bit. */
+static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, double waited, double *extra) {
+    double cost = 0; size_t i;
+    *extra = waited;
+    for (i = 0; i < c->count; ++i) {
+        cost += c->segments[i].forward_cost + c->segments[i].backward_cost;
+        *extra += ((double)runs[i] - 1) * c->segments[i].forward_cost;
+    }
+    return cost + *extra;
+}
+static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_slow *slow, const memopt_action *actions,
+                                       size_t count, const memopt_host *host, memopt_schedule_result *r) {
+    memopt_i_course w; size_t t; memopt_status s = memopt_i_course_open(&w, chain, slow, host);
+    if (s) return s;
+    memset(r, 0, sizeof *r);
+    for (t = 0; t < count && !s; ++t) {
+        const size_t peak = w.peak;
+        s = memopt_i_course_step(&w, actions[t]);
+        if (s || w.peak > peak) r->at = t;
+        if (actions[t].op <= MEMOPT_OP_FORWARD_SAVE) ++r->forwards;
+    }
+    if (!s && !memopt_i_course_ended(&w)) { s = MEMOPT_ERR_STATE; r->at = count; }
+    r->peak = w.peak; r->actions = count;
+    r->cost = memopt_i_chain_cost(chain, w.runs, w.waited, &r->extra);
+    memopt_i_course_close(&w);
+    return s;
+}
+MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
+                                                  const memopt_action *actions, size_t count, const memopt_host *host,
+                                                  memopt_schedule_result *result) {
+    memopt_schedule_result r; memopt_status s = memopt_i_chain_check(chain);
+    if (s) return s;
+    if ((count && !actions) || (slow && memopt_i_slow_check(slow))) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_simulate(chain, slow, actions, count, host, &r);
+    if (result && !s) *result = r;
+    if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
+    return s;
+}
+
+/* -- lists of actions -- */
+
+typedef struct memopt_i_list { /* what does not fit is counted */
+    memopt_action *actions;
+    size_t capacity, count;
+    memopt_i_course *course; /* goes along; NULL = nobody */
+    memopt_status status;    /* of the course */
+    double waited;           /* for transfers, one after the other */
+} memopt_i_list;
+static void memopt_i_list_add(memopt_i_list *l, memopt_op op, size_t index) {
+    memopt_action action;
+    action.op = (uint16_t)op; action.index = (uint16_t)index;
+    if (l->count < l->capacity) l->actions[l->count] = action;
+    ++l->count;
+    if (l->course && !l->status) l->status = memopt_i_course_step(l->course, action);
+}
+/* Forward through segments first to last (not included); of the values on the way only the first and last stay. */
+static void memopt_i_list_sweep(memopt_i_list *l, size_t first, size_t last) {
+    size_t i;
+    for (i = first; i < last; ++i) {
+        memopt_i_list_add(l, MEMOPT_OP_FORWARD, i);
+        if (i > first) memopt_i_list_add(l, MEMOPT_OP_DROP, i);
+    }
+}
+/* Save all of segments first to last (not included), and reverse them. */
+static void memopt_i_list_reverse(memopt_i_list *l, size_t first, size_t last) {
+    size_t i;
+    for (i = first; i < last; ++i) memopt_i_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
+    for (i = last; i-- > first;) memopt_i_list_add(l, MEMOPT_OP_BACKWARD, i);
+}
+static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
+    size_t k = 1;
+    while (k * k < n) ++k;
+    return k;
+}
+/* Groups of k segments, of which each keeps its input only; the last segment is a group of its own, saved at once. */
+static void memopt_i_list_groups(memopt_i_list *l, size_t count, size_t k) {
+    const size_t head = count - 1, groups = (head + k - 1) / k; size_t g;
+    for (g = 0; g < groups; ++g) memopt_i_list_sweep(l, g * k, memopt_i_min(head, g * k + k));
+    memopt_i_list_reverse(l, head, count);
+    for (g = groups; g-- > 0;) {
+        const size_t last = memopt_i_min(head, g * k + k);
+        memopt_i_list_add(l, MEMOPT_OP_DROP, last);
+        memopt_i_list_reverse(l, g * k, last);
+    }
+}
+/* Nothing but the input: every backward starts from it. */
+static void memopt_i_list_none(memopt_i_list *l, size_t count) {
+    size_t i;
+    for (i = count; i-- > 0;) {
+        memopt_i_list_sweep(l, 0, i);
+        memopt_i_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
+        memopt_i_list_add(l, MEMOPT_OP_BACKWARD, i);
+        if (i) memopt_i_list_add(l, MEMOPT_OP_DROP, i);
+    }
+}
+MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
+                                                  memopt_action *actions, size_t capacity, size_t *count) {
+    memopt_i_list list = { actions, capacity, 0, NULL, MEMOPT_OK, 0 }; memopt_status s = memopt_i_chain_check(chain);
+    if (s) return s;
+    if (!count || (capacity && !actions) || (rule == MEMOPT_RULE_EVERY && !every)) return MEMOPT_ERR_ARGUMENT;
+    switch (rule) {
+        case MEMOPT_RULE_ALL:   memopt_i_list_reverse(&list, 0, chain->count); break;
+        case MEMOPT_RULE_NONE:  memopt_i_list_none(&list, chain->count); break;
+        case MEMOPT_RULE_EVERY: memopt_i_list_groups(&list, chain->count, memopt_i_min(every, chain->count)); break;
+        case MEMOPT_RULE_SQRT:  memopt_i_list_groups(&list, chain->count, memopt_i_square_root(chain->count)); break;
+        default: return MEMOPT_ERR_ARGUMENT;
+    }
+    *count = list.count;
+    return list.count > capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+}
+/* Products as 64 bits, or the largest number when they do not fit. */
+static uint64_t memopt_i_mul_capped(uint64_t a, uint64_t b) { return a && b > UINT64_MAX / a ? UINT64_MAX : a * b; }
+MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
+    const uint64_t l = segments, c = slots < l ? slots : l - 1; /* more slots change nothing */
+    uint64_t r, reach = 1, t = 0, high, low; /* C(c + r, c) segments need r forwards each at the most */
+    if (l < 2) return slots || !l ? 0 : UINT64_MAX;
+    if (!slots) return UINT64_MAX;
+    if (c == 1) return memopt_i_mul_capped(l % 2 ? l : l / 2, l % 2 ? (l - 1) / 2 : l - 1);
+    for (r = 1; reach < l; ++r) { /* those beyond the reach run once more */
+        if (t > UINT64_MAX - (l - reach)) return UINT64_MAX;
+        t += l - reach;
+        high = memopt_i_mul_capped(reach / r, c + r);
+        low = memopt_i_mul_capped(reach % r, c + r) / r;
+        reach = high > UINT64_MAX - low ? UINT64_MAX : high + low;
+    }
+    return t;
+}
+/* @section solver : course simd
+   The fastest schedule of a chain for every budget at once.
+   Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
+   Idea       Parts of the chain. To reverse segments s to t, with value s - 1 in memory: go forward to some j - 1, and
+              either keep value j - 1 or save segment j - 1 there; reverse j to t, the right part, in the memory that is
+              left; then s to j - 1, the left part, in all of it. Saved at its end already, the left part is a kind of its
+              own, which has only to make the input of j - 1 again: a saved segment may stay while its input is dropped,
+              which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor the same with
+              j = s + 1 only when it saves. With a slow place, each way has a second form: the part's own input is away
+              while the right part runs.
+   Points     A part's row holds, for each threshold of memory, the least cost and the memory this takes exactly. What a
+              threshold hides is only which of several good schedules close to each other is kept: what is taken is counted
+              to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the recurrence.
+              They do not depend on a budget, so more budget is never slower, and one table serves all.
+   Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
+              part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is shifted
+              anew where it differs.
+   Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all sums are below 2^28, so
+              that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
+   Cost       count^3 / 6 times the slots, twice (four times with a slow place), 8 at a time; bound by memory beyond some
+              hundred segments. So both kinds of left part are solved together: they read the same rows. A saved segment's
+              input is made again over 32 segments at the most, which halves the table and costs nothing that was found.
+   Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
+              (2020), H-Revolve. */
+
+#define MEMOPT_I_NO_COST   ((int32_t)0x1FFFFFFF) /* twice this and a finite cost still fit */
+#define MEMOPT_I_MOST_COST 268435456.0           /* 2^28: what any finite cost stays below */
+#define MEMOPT_I_LEAST_SLOTS 16
+#define MEMOPT_I_MOST_SLOTS  65535
+#define MEMOPT_I_TABLE_BYTES ((size_t)64 << 20)  /* the default table */
+#define MEMOPT_I_SCHEDULE_ALIGN 64
+#define MEMOPT_I_SAME_COST   1e-12               /* what sums of the same costs may differ by, of the sum */
+#define MEMOPT_I_NO_VALUE    UINT16_MAX
+#define MEMOPT_I_SWEEP_MOST  32                  /* segments gone through again for the input of one that was saved */
+#define MEMOPT_I_POLISH_MOST 2048                /* actions of a list; longer ones stay as they are */
+#define MEMOPT_I_FOUND       3                   /* schedules of each point at the most: as it is, polished, and polished further */
+enum { /* tables: transfers at their cost; at none, so to say: never; and with overlap, at a quarter, and for nothing */
+    MEMOPT_I_BLEND_FULL, MEMOPT_I_BLEND_NEVER, MEMOPT_I_BLEND_QUARTER, MEMOPT_I_BLEND_FREE, MEMOPT_I_BLENDS
+};
+
+typedef struct memopt_i_stage { /* a segment, from 1 on, and the value and gradient behind it; 0 is the input. In units */
+    uint32_t value, saved, copy;
+    uint32_t grads;   /* alive while its backward is waited for: its output's gradient, and those of skips around it */
+    uint32_t plain, saving; /* of a forward that keeps its output, or all it saves: that and the scratch */
+    uint32_t reverse; /* of its backward: all but the value before it */
+    int32_t  backward, before; /* costs; before: the forwards of all segments up to this one */
+    int32_t  write[MEMOPT_I_BLENDS], read[MEMOPT_I_BLENDS];
+} memopt_i_stage;
+typedef struct memopt_i_cut { /* a part [s, t] cut before segment j: what going from s to j - 1 takes at the most */
+    int64_t  plain, save;           /* when segment j - 1 saves nothing; when it saves */
+    int64_t  plain_away, save_away; /* the same while the part's input moves to the slow place */
+    uint32_t skips;                 /* bytes of skips that start in s..j - 1 and end in j..t */
+} memopt_i_cut;
+typedef struct memopt_i_shifted { /* a row of points as it looks when `more` bytes are taken by something else */
+    int32_t  *cost;
+    uint16_t *from;  /* the point of the row behind each cost */
+    int64_t   more;
+    size_t    first, last; /* the first that is feasible, the first with the final cost */
+} memopt_i_shifted;
+enum { /* ways to solve a part: keep value j - 1, or save segment j - 1; the part's own input may be away meanwhile */
+    MEMOPT_I_KEEP, MEMOPT_I_SAVE, MEMOPT_I_KEEP_AWAY, MEMOPT_I_SAVE_AWAY, MEMOPT_I_WAYS
+};
+typedef struct memopt_i_found { /* a schedule of the whole chain */
+    size_t   peak;  /* exact, like the cost: by going through it */
+    double   cost;
+    size_t   limit; /* bytes within which it was polished; 0: it was not */
+    uint32_t blend, point; /* of the table; point `slots` keeps everything */
+    uint32_t count;  /* actions */
+} memopt_i_found;
+struct memopt_schedule {
+    memopt_chain    chain;
+    memopt_slow     slow;
+    memopt_rule     rule;
+    unsigned        shift;  /* a unit of memory is 2^shift bytes, so that all of them fit 32 bits */
+    double          unit;   /* of cost: a power of two */
+    double          dearest; /* more than all forwards, as often as can be, nobody pays for a transfer */
+    size_t          count, slots;
+    size_t          cells, sweep; /* parts of the chain; the longest that are also solved saved at their end */
+    uint32_t        fineness; /* of the grid */
+    size_t          saves, aways, rooms; /* ways of a part: saved at its end or not, its input away or not, slow slots left */
+    size_t          planes;              /* of those, what right parts can be: their input is never away */
+    size_t          blends; /* tables */
+    int             ways;   /* 4 or 2, without a slow place */
+    int             limited, level; /* whether slow slots are; of SIMD */
+    uint32_t       *grid;   /* slots thresholds, ascending */
+    memopt_i_stage *stages; /* count + 1 */
+    memopt_i_cut   *cuts;   /* of the part being solved, by j */
+    memopt_i_shifted *shifted; /* of the column being solved: ways * planes * (count + 2) */
+    int32_t        *cost;   /* a row of `slots` for each blend, plane and part: the least cost with memory grid[g]... */
+    uint32_t       *need;   /* ...and the memory that this takes exactly */
+    uint16_t       *first, *last; /* of each row: its first feasible point, or slots; the first with the final cost */
+    uint32_t       *choice; /* of the two rows being solved: WAYS * j + way */
+    memopt_i_found *found[MEMOPT_I_BLENDS];  /* of the whole chain: by peak, each cheaper than the one before. NEVER is among FULL */
+    size_t          found_count[MEMOPT_I_BLENDS];
+    memopt_action  *list;   /* MEMOPT_I_POLISH_MOST: of the whole chain, while it is polished */
+    size_t         *live;   /* bytes alive in each of its actions */
+    void           *course; /* the state of a walk through a list */
+};
+typedef struct memopt_i_stretch { /* segments s to t, reversed; value s - 1 is in memory and not counted */
+    size_t s, t;
+    size_t save; /* 1: segment t is saved already */
+    size_t away; /* 1: a copy of value s - 1 is in the slow place */
+    size_t room; /* free slots there, when they are limited */
+    size_t blend;
+} memopt_i_stretch;
+typedef struct memopt_i_choice { /* one way to solve a part: cut before j; first the right one of two, then the left one */
+    memopt_i_stretch right, left;
+    memopt_i_shifted *shifted; /* of right parts, by j */
+    size_t  rows;         /* the row of the left part of j is rows + j */
+    int64_t grads;        /* alive before the right part's backward begins */
+    int64_t away_more;    /* memory that the input takes while it is away: less than nothing */
+    int32_t away_add;     /* what its transfers cost */
+    int     way, saves, away;
+    size_t  threshold;    /* the first grid point that is not below the check */
+    int64_t more, check;  /* from here on of this j: memory that the right part has less than the whole; what it takes to */
+    int32_t add;          /* get there, and costs */
+} memopt_i_choice;
+
+static uint32_t memopt_i_choice_name(size_t j, int way) { return (uint32_t)(j * MEMOPT_I_WAYS) + (uint32_t)way; }
+
+/* -- a chain in units -- */
+
+static uint32_t memopt_i_units(const memopt_schedule *p, size_t bytes) { /* rounded up */
+    return (uint32_t)((bytes >> p->shift) + ((bytes & (((size_t)1 << p->shift) - 1)) != 0));
+}
+static int32_t memopt_i_cost_units(const memopt_schedule *p, double cost) { return (int32_t)floor(cost / p->unit + 0.5); }
+static uint32_t memopt_i_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static int64_t memopt_i_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+/* Skips that start in [first, last] and end in [begin, end]; segments count from 1. */
+static uint32_t memopt_i_skips(const memopt_schedule *p, size_t first, size_t last, size_t begin, size_t end, int grads) {
+    const memopt_chain *c = &p->chain; uint32_t sum = 0; size_t k;
+    for (k = 0; k < c->skip_count; ++k) {
+        const size_t from = c->skips[k].from + 1, to = c->skips[k].to + 1;
+        if (from < first || from > last || to < begin || to > end) continue;
+        sum += memopt_i_units(p, grads ? c->skips[k].grad_bytes : c->skips[k].bytes);
+    }
+    return sum;
+}
+/* A gradient between segments. Input and last gradient are always there: they are taken off the budget beforehand. */
+static uint32_t memopt_i_stage_grad(const memopt_schedule *p, size_t v) {
+    return v < p->count ? memopt_i_units(p, memopt_i_chain_grad(&p->chain, v)) : 0;
+}
+static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /* sizes only */
+    const memopt_chain *c = &p->chain; memopt_i_stage stage;
+    memset(&stage, 0, sizeof stage);
+    stage.value = memopt_i_units(p, memopt_i_chain_value(c, i));
+    stage.copy = memopt_i_units(p, memopt_i_chain_copy(c, i));
+    stage.grads = memopt_i_stage_grad(p, i) + memopt_i_skips(p, 1, i, i + 1, c->count, 1);
+    if (i) {
+        const memopt_segment *s = &c->segments[i - 1];
+        stage.saved = memopt_i_units(p, s->saved_bytes);
+        stage.saving = stage.saved + memopt_i_units(p, s->forward_scratch);
+        stage.plain = stage.value + memopt_i_units(p, memopt_i_chain_plain(s));
+        stage.reverse = stage.saved + memopt_i_units(p, s->backward_scratch) + memopt_i_stage_grad(p, i)
+                      + memopt_i_stage_grad(p, i - 1) + memopt_i_skips(p, 1, i, i, c->count, 1);
+    }
+    return stage;
+}
+/* Memory between these two is of interest: from that of small segments alone to that of keeping everything. */
+static void memopt_i_schedule_range(const memopt_schedule *p, uint32_t *low, uint32_t *high) {
+    const size_t n = p->count; size_t i; uint32_t all = 0, least = UINT32_MAX, most = 0, plain = 0, waiting = 0, values = 0;
+    const uint32_t grads = memopt_i_stage_of(p, n).grads;
+    for (i = n; i; --i) { /* all: of segments i to n, all saved */
+        const memopt_i_stage g = memopt_i_stage_of(p, i);
+        const uint32_t single = memopt_i_max32(g.grads + g.saving, g.reverse);
+        const uint32_t skips = memopt_i_skips(p, i, i, i + 1, n, 0);
+        if (single < least) least = single;
+        most = memopt_i_max32(most, single);
+        plain = memopt_i_max32(plain, g.plain);
+        waiting = memopt_i_max32(waiting, g.grads);
+        values += g.value + skips;
+        all = memopt_i_max32(memopt_i_max32(grads + g.saving + skips, g.reverse), i < n ? g.saved + skips + all : 0);
+    }
+    if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(most, plain + waiting); /* all values, and one segment at a time */
+    *high = all;
+    *low = memopt_i_max32(least, most / 4); /* below it a part has one point only */
+}
+/* How many thresholds there are, at most `most` + 1. They grow by 64 in `per` of themselves, and where there is little
+   memory by less, down to 1: that is where a few checkpoints make all the difference. */
+static size_t memopt_i_schedule_thresholds(uint32_t low, uint32_t high, uint32_t per, size_t most, uint32_t *grid) {
+    size_t n = 0; uint32_t m = low;
+    for (;;) {
+        const uint64_t step = (uint64_t)m * m * 64 / ((uint64_t)per * (m + high / 32) + 1);
+        if (grid) grid[n] = m;
+        ++n;
+        if (m >= high || n > most) return n;
+        m += step < high - m ? memopt_i_max32(1, (uint32_t)step) : high - m;
+    }
+}
+static uint32_t memopt_i_schedule_fineness(uint32_t low, uint32_t high, size_t slots) { /* the finest that fits */
+    uint32_t fits = 1, fails = UINT32_MAX;
+    if (memopt_i_schedule_thresholds(low, high, fails, slots, NULL) <= slots) return fails;
+    while (fails - fits > 1) {
+        const uint32_t middle = fits + (fails - fits) / 2;
+        if (memopt_i_schedule_thresholds(low, high, middle, slots, NULL) <= slots) fits = middle;
+        else fails = middle;
+    }
+    return fits;
+}
+
+/* -- layout -- */
+
+static size_t memopt_i_schedule_cells(const memopt_schedule *p) { /* saved at their end or not */
+    return p->cells + (p->saves == 2 ? p->count * p->sweep : 0);
+}
+static size_t memopt_i_schedule_rows(const memopt_schedule *p) {
+    return p->blends * p->rooms * p->aways * memopt_i_schedule_cells(p);
+}
+static size_t memopt_i_schedule_shifted(const memopt_schedule *p) { return (size_t)p->ways * p->planes * (p->count + 2); }
+/* A part of the block: its bytes are counted, and it lies at `base` when there is one. */
+static void *memopt_i_schedule_carve(unsigned char *base, size_t *used, size_t count, size_t size, int *wraps) {
+    const size_t at = *used; size_t bytes;
+    *wraps |= memopt_i_mul(count, size, &bytes);
+    *wraps |= memopt_i_add(at, bytes, used);
+    *wraps |= memopt_i_align_up(*used, MEMOPT_I_SCHEDULE_ALIGN, used);
+    return base ? base + at : NULL;
+}
+static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char *base, size_t *bytes) {
+    const size_t shifted = memopt_i_schedule_shifted(p); size_t used = 0, k; int wraps = 0;
+    int32_t *cost; uint16_t *from;
+    memopt_i_schedule_carve(base, &used, 1, sizeof *p, &wraps);
+    p->grid = (uint32_t *)memopt_i_schedule_carve(base, &used, p->slots, sizeof *p->grid, &wraps);
+    p->stages = (memopt_i_stage *)memopt_i_schedule_carve(base, &used, p->count + 1, sizeof *p->stages, &wraps);
+    p->cuts = (memopt_i_cut *)memopt_i_schedule_carve(base, &used, p->count + 2, sizeof *p->cuts, &wraps);
+    p->choice = (uint32_t *)memopt_i_schedule_carve(base, &used, 2 * p->slots, sizeof *p->choice, &wraps);
+    for (k = 0; k < p->blends; ++k) /* all of FULL and NEVER could be in one */
+        p->found[k] = (memopt_i_found *)memopt_i_schedule_carve(base, &used, 2 * MEMOPT_I_FOUND * p->slots + 1,
+                                                                sizeof **p->found, &wraps);
+    p->list = (memopt_action *)memopt_i_schedule_carve(base, &used, MEMOPT_I_POLISH_MOST, sizeof *p->list, &wraps);
+    p->live = (size_t *)memopt_i_schedule_carve(base, &used, MEMOPT_I_POLISH_MOST, sizeof *p->live, &wraps);
+    wraps |= memopt_i_course_bytes(&p->chain, &k);
+    p->course = memopt_i_schedule_carve(base, &used, k, 1, &wraps);
+    p->shifted = (memopt_i_shifted *)memopt_i_schedule_carve(base, &used, shifted, sizeof *p->shifted, &wraps);
+    cost = (int32_t *)memopt_i_schedule_carve(base, &used, shifted * p->slots, sizeof *cost, &wraps);
+    from = (uint16_t *)memopt_i_schedule_carve(base, &used, shifted * p->slots, sizeof *from, &wraps);
+    p->first = (uint16_t *)memopt_i_schedule_carve(base, &used, memopt_i_schedule_rows(p), sizeof *p->first, &wraps);
+    p->last = (uint16_t *)memopt_i_schedule_carve(base, &used, memopt_i_schedule_rows(p), sizeof *p->last, &wraps);
+    wraps |= memopt_i_mul(memopt_i_schedule_rows(p), p->slots, &k);
+    p->cost = (int32_t *)memopt_i_schedule_carve(base, &used, k, sizeof *p->cost, &wraps);
+    p->need = (uint32_t *)memopt_i_schedule_carve(base, &used, k, sizeof *p->need, &wraps);
+    for (k = 0; base && k < shifted; ++k) { p->shifted[k].cost = cost + k * p->slots; p->shifted[k].from = from + k * p->slots; }
+    *bytes = used;
+    return wraps ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+/* What the solver takes a transfer for. */
+static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) { return cost < p->dearest ? cost : p->dearest; }
+/* All of a schedule that does not lie behind it: checked, and counted. */
+static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
+    size_t total, k; uint32_t low, high; double most = 0;
+    memopt_status s = d ? memopt_i_chain_check(&d->chain) : MEMOPT_ERR_ARGUMENT;
+    if (s) return s;
+    if (d->rule > MEMOPT_RULE_REVOLVE || memopt_i_slow_check(&d->slow)) return MEMOPT_ERR_ARGUMENT;
+    if (d->slots && (d->slots < MEMOPT_I_LEAST_SLOTS || d->slots > MEMOPT_I_MOST_SLOTS)) return MEMOPT_ERR_ARGUMENT;
+    memset(p, 0, sizeof *p);
+    p->chain = d->chain; p->rule = d->rule; p->count = d->chain.count;
+    if (d->slow.slots) p->slow = d->slow;
+    memopt_i_chain_total(&d->chain, &total);
+    while (total >> p->shift > UINT32_MAX / 16) ++p->shift;
+    p->limited = p->slow.slots && p->slow.slots < p->count;
+    p->saves = p->rule == MEMOPT_RULE_REVOLVE ? 1 : 2;
+    p->aways = p->slow.slots ? 2 : 1;
+    p->ways = p->slow.slots ? MEMOPT_I_WAYS : MEMOPT_I_KEEP_AWAY;
+    p->rooms = p->limited ? p->slow.slots + 1 : 1;
+    p->planes = p->saves * p->rooms;
+    p->blends = !p->slow.slots ? 1 : !p->slow.overlap ? 2 : MEMOPT_I_BLENDS;
+    p->cells = p->count * (p->count + 1) / 2;
+    p->sweep = p->rule == MEMOPT_RULE_EXTENDED ? memopt_i_min(p->count, MEMOPT_I_SWEEP_MOST) : 1;
+    for (k = 0; k < p->count; ++k) {
+        p->dearest += p->chain.segments[k].forward_cost * (double)p->count;
+        most += p->chain.segments[k].backward_cost;
+    }
+    most += p->dearest;
+    for (k = 0; p->slow.slots && k <= p->count; ++k)
+        most += (memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->slow, k))
+                 + memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->slow, k))) * (double)p->count;
+    if (!memopt_i_cost_ok(most)) return MEMOPT_ERR_OVERFLOW;
+    p->unit = 1;
+    while (most > p->unit * MEMOPT_I_MOST_COST) p->unit *= 2;
+    while (most > 0 && most * 2 <= p->unit * MEMOPT_I_MOST_COST && p->unit > 1e-300) p->unit /= 2;
+    memopt_i_schedule_range(p, &low, &high);
+    p->slots = d->slots;
+    if (!p->slots) { /* as many as fit the default table */
+        for (p->slots = 16384; p->slots > 280; p->slots -= p->slots / 32)
+            if (!memopt_i_schedule_layout(p, NULL, &total) && total <= MEMOPT_I_TABLE_BYTES) break;
+        p->slots = memopt_i_max(p->slots, 280);
+    }
+    p->fineness = memopt_i_schedule_fineness(low, high, p->slots);
+    p->slots = memopt_i_schedule_thresholds(low, high, p->fineness, p->slots, NULL);
+    return MEMOPT_OK;
+}
+
+/* -- solving -- */
+
+static size_t memopt_i_row(const memopt_schedule *p, const memopt_i_stretch *a) {
+    const size_t q = a->s - 1, plane = (a->blend * p->rooms + a->room) * p->aways + a->away;
+    const size_t cell = a->save ? p->cells + q * p->sweep : q * p->count - q * (q - (q != 0)) / 2;
+    return plane * memopt_i_schedule_cells(p) + cell + a->t - a->s;
+}
+static size_t memopt_i_threshold(const memopt_schedule *p, uint32_t memory) { /* the first that is not below it */
+    size_t low = 0, high = p->slots;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (p->grid[middle] < memory) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+/* The last point of a row that takes no more than `memory`, or slots when there is none. */
+static size_t memopt_i_point_within(const memopt_schedule *p, size_t row, int64_t memory) {
+    const uint32_t *need = p->need + row * p->slots; size_t low = p->first[row], high = p->slots;
+    if (low == p->slots || (int64_t)need[low] > memory) return p->slots;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if ((int64_t)need[middle] <= memory) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+/* For every j, what segments s to j - 1 take beside the part's input and the gradients. */
+static void memopt_i_stretch_cuts(const memopt_schedule *p, size_t s, size_t t) {
+    const int64_t input = p->stages[s - 1].value, copy = p->stages[s - 1].copy;
+    int64_t plain = 0, plain_away = 0; size_t i;
+    for (i = s; i < t; ++i) {
+        const memopt_i_stage *stage = &p->stages[i]; memopt_i_cut *cut = &p->cuts[i + 1];
+        const int64_t out = i == s ? copy : copy - input; /* of the input's own memory, when it moves away */
+        int64_t around = i > s ? p->stages[i - 1].value : 0, save;
+        cut->skips = 0;
+        if (p->chain.skip_count) {
+            around += memopt_i_skips(p, s, i, i, t, 0);
+            cut->skips = memopt_i_skips(p, s, i, i + 1, t, 0);
+        }
+        save = around + stage->saving;
+        cut->save = memopt_i_max64(plain, save);
+        cut->save_away = memopt_i_max64(plain_away, save + out);
+        cut->plain = plain = memopt_i_max64(plain, around + stage->plain);
+        cut->plain_away = plain_away = memopt_i_max64(plain_away, around + stage->plain + out);
+    }
+}
+/* One way to solve a part, whatever j; 0 when that cannot be. */
+static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_stretch *a, int way, memopt_i_choice *c) {
+    const memopt_i_stage *input = &p->stages[a->s - 1]; size_t plane;
+    const int away = way >= MEMOPT_I_KEEP_AWAY, writes = away && !a->away;
+    c->way = way; c->saves = way == MEMOPT_I_SAVE || way == MEMOPT_I_SAVE_AWAY; c->away = away;
+    c->threshold = 0;
+    if ((c->saves && p->saves == 1) || (away && (input->copy >= input->value || (writes && p->limited && !a->room)))) return 0;
+    c->right = *a; c->right.away = 0; c->right.room -= (size_t)(writes && p->limited);
+    c->left = *a; c->left.save = (size_t)c->saves;
+    if (away && !input->copy) { c->left.away = 1; c->left.room = c->right.room; } /* a copy that takes memory is not kept on */
+    c->grads = (int64_t)p->stages[a->t].grads + (a->save ? p->stages[a->t].saved : 0);
+    c->away_more = away ? (int64_t)input->copy - input->value : 0;
+    c->away_add = away ? input->read[a->blend] + (writes ? input->write[a->blend] : 0) : 0;
+    plane = c->right.room * p->saves + c->right.save;
+    c->shifted = &p->shifted[((size_t)way * p->planes + plane) * (p->count + 2)];
+    c->left.t = a->s;
+    c->rows = memopt_i_row(p, &c->left) - a->s - 1;
+    return 1;
+}
+static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
+    const memopt_i_stage *input = &p->stages[a->s - 1], *last = &p->stages[j - 1]; const memopt_i_cut *cut = &p->cuts[j];
+    if (c->saves && j - 1 - a->s >= p->sweep) return 0;
+    c->right.s = j; c->left.t = j - 1;
+    c->add = last->before - input->before + c->away_add;
+    c->more = (int64_t)(c->saves ? last->saved : last->value) + cut->skips + c->away_more;
+    if (!c->away) { c->check = c->grads + (c->saves ? cut->save : cut->plain); return 1; }
+    c->check = memopt_i_max64(c->grads + (c->saves ? cut->save_away : cut->plain_away), /* and the way back of the input: */
+                              (int64_t)last->grads + (c->saves ? last->saved : 0) + input->copy);
+    return 1;
+}
+/* The right one's row as the whole part sees it: `more` memory is taken. */
+static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choice *c, memopt_i_shifted *to) {
+    const size_t row = memopt_i_row(p, &c->right), slots = p->slots, first = p->first[row];
+    const int32_t *cost = p->cost + row * slots; const uint32_t *need = p->need + row * slots;
+    size_t g, h = first;
+    to->more = c->more; to->first = slots; to->last = 0;
+    for (g = 0; g < slots; ++g) {
+        while (h < slots && (int64_t)need[h] <= (int64_t)p->grid[g] - c->more) ++h;
+        to->cost[g] = MEMOPT_I_NO_COST;
+        if (h == first) continue;
+        if (to->first == slots) to->first = g;
+        to->cost[g] = cost[h - 1]; to->from[g] = (uint16_t)(h - 1);
+        if (to->first == g || to->cost[g] < to->cost[g - 1]) to->last = g;
+    }
+}
+static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, const memopt_i_choice *c) {
+    memopt_i_shifted *to = c->shifted + c->right.s;
+    if (to->more != c->more) memopt_i_choice_shift(p, c, to);
+    return to;
+}
+/* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
+static void memopt_i_relax_scalar(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
+                                  uint32_t name, size_t n) {
+    size_t g;
+    for (g = 0; g < n; ++g) {
+        const int32_t sum = right[g] + left[g] + add;
+        choice[g] = sum < cost[g] ? name : choice[g];
+        cost[g] = sum < cost[g] ? sum : cost[g];
+    }
+}
+#ifdef MEMOPT_I_X86
+MEMOPT_I_AVX2 static void memopt_i_relax_avx2(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left,
+                                              int32_t add, uint32_t name, size_t n) {
+    const __m256i adds = _mm256_set1_epi32(add), names = _mm256_set1_epi32((int)name); size_t g;
+    for (g = 0; g + 8 <= n; g += 8) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(right + g));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(left + g));
+        const __m256i old = _mm256_loadu_si256((const __m256i *)(const void *)(cost + g));
+        const __m256i was = _mm256_loadu_si256((const __m256i *)(const void *)(choice + g));
+        const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(a, b), adds), less = _mm256_cmpgt_epi32(old, sum);
+        _mm256_storeu_si256((__m256i *)(void *)(cost + g), _mm256_min_epi32(old, sum));
+        _mm256_storeu_si256((__m256i *)(void *)(choice + g), _mm256_blendv_epi8(was, names, less));
+    }
+    memopt_i_wide_end(MEMOPT_SIMD_AVX2);
+    memopt_i_relax_scalar(cost + g, choice + g, right + g, left + g, add, name, n - g);
+}
+#endif
+static void memopt_i_relax(const memopt_schedule *p, int32_t *cost, uint32_t *choice, const int32_t *right,
+                           const int32_t *left, int32_t add, uint32_t name, size_t n) {
+#ifdef MEMOPT_I_X86
+    if (p->level >= MEMOPT_SIMD_AVX2) { memopt_i_relax_avx2(cost, choice, right, left, add, name, n); return; }
+#endif
+    (void)p;
+    memopt_i_relax_scalar(cost, choice, right, left, add, name, n);
+}
+/* Solve part a, of which choice c is one way, by cutting it before j. */
+static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
+    const memopt_i_shifted *right; const size_t left = c->rows + j, row = memopt_i_row(p, a) * p->slots; size_t g, end;
+    if (!memopt_i_choice_at(p, a, j, c) || c->check > (int64_t)p->grid[p->slots - 1]) return;
+    right = memopt_i_choice_right(p, c);
+    g = memopt_i_max(right->first, p->first[left]);
+    if (g == p->slots) return;
+    while (c->threshold && (int64_t)p->grid[c->threshold - 1] >= c->check) --c->threshold;
+    while ((int64_t)p->grid[c->threshold] < c->check) ++c->threshold; /* checks rise with j: it is near */
+    g = memopt_i_max(g, c->threshold);
+    end = 1 + memopt_i_max(g, memopt_i_max(right->last, p->last[left])); /* beyond it nothing changes */
+    memopt_i_relax(p, p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
+                   p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g);
+}
+/* The memory that a choice takes exactly, when it is given grid[g]. */
+static uint32_t memopt_i_stretch_need(const memopt_schedule *p, const memopt_i_stretch *a, uint32_t name, size_t g) {
+    memopt_i_choice c; int64_t need; const memopt_i_shifted *right;
+    memopt_i_choice_begin(p, a, (int)(name % MEMOPT_I_WAYS), &c);
+    memopt_i_choice_at(p, a, name / MEMOPT_I_WAYS, &c);
+    right = memopt_i_choice_right(p, &c);
+    need = (int64_t)p->need[memopt_i_row(p, &c.right) * p->slots + right->from[g]] + c.more;
+    need = memopt_i_max64(need, p->need[memopt_i_row(p, &c.left) * p->slots + g]);
+    return (uint32_t)memopt_i_max64(need, c.check);
+}
+/* Whoever gets no better result from more memory does not take it. */
+static void memopt_i_stretch_finish(const memopt_schedule *p, const memopt_i_stretch *a, size_t row) {
+    int32_t *cost = p->cost + row * p->slots; uint32_t *need = p->need + row * p->slots; size_t g;
+    p->first[row] = (uint16_t)p->slots; p->last[row] = 0;
+    for (g = 0; g < p->slots; ++g) {
+        if (p->first[row] < p->slots && cost[g] >= cost[g - 1]) { cost[g] = cost[g - 1]; need[g] = need[g - 1]; continue; }
+        need[g] = UINT32_MAX;
+        if (cost[g] == MEMOPT_I_NO_COST) continue;
+        if (p->first[row] == p->slots) p->first[row] = (uint16_t)g;
+        p->last[row] = (uint16_t)g;
+        need[g] = memopt_i_stretch_need(p, a, p->choice[a->save * p->slots + g], g);
+    }
+}
+static void memopt_i_stretch_single(const memopt_schedule *p, const memopt_i_stretch *a, size_t row) { /* one segment */
+    const memopt_i_stage *stage = &p->stages[a->t];
+    const uint32_t need = a->save ? stage->reverse : memopt_i_max32(stage->grads + stage->saving, stage->reverse);
+    const int32_t cost = stage->backward + (a->save ? 0 : stage->before - p->stages[a->t - 1].before);
+    const size_t first = memopt_i_threshold(p, need); size_t g;
+    p->first[row] = p->last[row] = (uint16_t)first;
+    for (g = 0; g < p->slots; ++g) {
+        p->cost[row * p->slots + g] = g < first ? MEMOPT_I_NO_COST : cost;
+        p->need[row * p->slots + g] = g < first ? UINT32_MAX : need;
+    }
+}
+/* A part of several segments, not saved at its end and saved: both read the same left parts, from far memory. */
+static void memopt_i_stretch_solve(const memopt_schedule *p, const memopt_i_stretch *parts, size_t count) {
+    memopt_i_choice c[MEMOPT_I_WAYS][2]; int can[MEMOPT_I_WAYS][2], way; size_t g, j, k;
+    for (k = 0; k < count; ++k) {
+        int32_t *cost = p->cost + memopt_i_row(p, &parts[k]) * p->slots;
+        for (g = 0; g < p->slots; ++g) cost[g] = MEMOPT_I_NO_COST;
+        for (way = 0; way < p->ways; ++way) can[way][k] = memopt_i_choice_begin(p, &parts[k], way, &c[way][k]);
+    }
+    for (j = parts->s + 1; j <= parts->t; ++j)
+        for (way = 0; way < p->ways; ++way)
+            for (k = 0; k < count; ++k)
+                if (can[way][k]) memopt_i_stretch_try(p, &parts[k], j, &c[way][k]);
+    for (k = 0; k < count; ++k) memopt_i_stretch_finish(p, &parts[k], memopt_i_row(p, &parts[k]));
+}
+/* All parts that end with segment t. One that is saved at its end lies left of something, so t is not the last, and is no
+   longer than a sweep may be. */
+static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, size_t t) {
+    memopt_i_stretch parts[2]; size_t k, s, away, room;
+    for (k = 0; k < memopt_i_schedule_shifted(p); ++k) p->shifted[k].more = INT64_MIN;
+    for (s = t; s; --s) {
+        memopt_i_stretch_cuts(p, s, t);
+        for (room = 0; room < p->rooms; ++room)
+            for (away = 0; away < p->aways; ++away) {
+                for (k = 0; k < 2; ++k) {
+                    parts[k].s = s; parts[k].t = t; parts[k].save = k; parts[k].away = away; parts[k].room = room;
+                    parts[k].blend = blend;
+                    if (s == t && k < p->saves) memopt_i_stretch_single(p, &parts[k], memopt_i_row(p, &parts[k]));
+                }
+                if (s < t) memopt_i_stretch_solve(p, parts, p->saves == 2 && t < p->count && t - s < p->sweep ? 2 : 1);
+            }
+    }
+}
+
+/* -- reading the table -- */
+
+/* How point *g of a part was reached: the first choice with its cost, as the solver went through them. Returns the right
+   part's point; the left's is *g, moved to the first with the same cost. */
+static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_stretch *a, size_t *g, memopt_i_choice *out) {
+    const size_t row = memopt_i_row(p, a); const int32_t *cost = p->cost + row * p->slots; size_t j; int way;
+    memopt_i_choice ways[MEMOPT_I_WAYS]; int can[MEMOPT_I_WAYS];
+    while (*g > p->first[row] && cost[*g - 1] == cost[*g]) --*g;
+    memopt_i_stretch_cuts(p, a->s, a->t);
+    for (way = 0; way < p->ways; ++way) can[way] = memopt_i_choice_begin(p, a, way, &ways[way]);
+    for (j = a->s + 1; j <= a->t; ++j)
+        for (way = 0; way < p->ways; ++way) {
+            const int64_t memory = p->grid[*g]; memopt_i_choice *c = &ways[way]; int32_t left; size_t h;
+            if (!can[way] || !memopt_i_choice_at(p, a, j, c) || c->check > memory) continue;
+            left = p->cost[(c->rows + j) * p->slots + *g];
+            h = memopt_i_point_within(p, memopt_i_row(p, &c->right), memory - c->more);
+            if (h == p->slots || p->cost[memopt_i_row(p, &c->right) * p->slots + h] + left + c->add != cost[*g]) continue;
+            *out = *c;
+            return h;
+        }
+    MEMOPT_ASSERT(0);
+    return p->slots;
+}
+static void memopt_i_emit_transfer(const memopt_schedule *p, memopt_i_list *l, memopt_op op, size_t v) {
+    memopt_i_list_add(l, op, v);
+    l->waited += op == MEMOPT_OP_WRITE ? memopt_i_chain_write(&p->chain, &p->slow, v)
+                                       : memopt_i_chain_read(&p->chain, &p->slow, v);
+}
+/* Forward through the segments before the right part, and the input out of the way. */
+static void memopt_i_emit_forward(const memopt_schedule *p, const memopt_i_stretch *a, const memopt_i_choice *c,
+                                  memopt_i_list *l) {
+    const int writes = c->away && !a->away; size_t i;
+    if (writes) memopt_i_emit_transfer(p, l, MEMOPT_OP_WRITE, a->s - 1);
+    for (i = a->s; i < c->right.s; ++i) {
+        memopt_i_list_add(l, c->saves && i == c->left.t ? MEMOPT_OP_FORWARD_SAVE : MEMOPT_OP_FORWARD, i - 1);
+        if (i == a->s && writes) memopt_i_list_add(l, MEMOPT_OP_WAIT, i - 1);
+        if (i > a->s || c->away) memopt_i_list_add(l, MEMOPT_OP_DROP, i - 1);
+    }
+}
+static void memopt_i_emit(const memopt_schedule *p, const memopt_i_stretch *a, size_t g, memopt_i_list *l) {
+    memopt_i_choice c; size_t h; const uint32_t copy = p->stages[a->s - 1].copy;
+    if (a->s == a->t) {
+        if (!a->save) memopt_i_list_add(l, MEMOPT_OP_FORWARD_SAVE, a->t - 1);
+        memopt_i_list_add(l, MEMOPT_OP_BACKWARD, a->t - 1);
+        return;
+    }
+    h = memopt_i_stretch_choice(p, a, &g, &c);
+    if (h == p->slots) return;
+    memopt_i_emit_forward(p, a, &c, l);
+    memopt_i_emit(p, &c.right, h, l);
+    if (!c.saves) memopt_i_list_add(l, MEMOPT_OP_DROP, c.left.t);
+    if (c.away) {
+        memopt_i_emit_transfer(p, l, MEMOPT_OP_READ, a->s - 1);
+        memopt_i_list_add(l, MEMOPT_OP_WAIT, a->s - 1);
+        if (copy) memopt_i_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
+    }
+    memopt_i_emit(p, &c.left, g, l);
+    if (c.away && !copy && !a->away) memopt_i_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
+}
+static memopt_i_stretch memopt_i_schedule_whole(const memopt_schedule *p, size_t blend) {
+    memopt_i_stretch a;
+    memset(&a, 0, sizeof a);
+    a.s = 1; a.t = p->count; a.room = p->rooms - 1; a.blend = blend;
+    return a;
+}
+/* @section schedule : solver
+   From the table to schedules: what was found for the whole chain, each gone through to the byte.
+   Polish     In the table what is kept stays until its own backward. Better schedules exist where a value stays for a while
+              only: a list that drops a value and makes it again is searched for such, within its peak, and within a byte
+              less than the next point's. This finds the optimum for 98.4% of small random chains, the recurrence alone 97%.
+   Overlap    Transfers beside the computing: the schedule for transfers that are waited for is relaxed, as far as memory
+              allows: what is written is dropped later, reads begin earlier. A move that does not save time is not made. So
+              it is never slower; it is tried for tables with full, cheap and free transfers, and the best is taken.
+   Invariant  The list of those found is by peak, each cheaper than the one before. */
+
+/* A list as it is emitted, with its exact peak and cost. */
+static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t blend, size_t g, memopt_action *actions,
+                                            size_t capacity, memopt_i_found *found) {
+    const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend); memopt_i_course course; memopt_i_list l; double extra;
+    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.course = &course;
+    memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
+    course.slow.overlap = 0;
+    if (g == p->slots) memopt_i_list_reverse(&l, 0, p->count);
+    else memopt_i_emit(p, &whole, g, &l);
+    MEMOPT_ASSERT(!l.status && memopt_i_course_ended(&course));
+    found->peak = course.peak; found->cost = memopt_i_chain_cost(&p->chain, course.runs, course.waited, &extra);
+    found->limit = 0; found->blend = (uint32_t)blend; found->point = (uint32_t)g; found->count = (uint32_t)l.count;
+    return l.status;
+}
+/* Polishing: a value that is dropped and made again could have stayed, where memory is left between. The table does not
+   know such values: there, what is kept stays until its own backward. Deleted actions become DROP of no value. */
+static int memopt_i_polish_is(const memopt_schedule *p, size_t t, memopt_op op, size_t index) {
+    return p->list[t].op == op && p->list[t].index == index;
+}
+static void memopt_i_polish_delete(const memopt_schedule *p, size_t t) {
+    p->list[t].op = MEMOPT_OP_DROP; p->list[t].index = MEMOPT_I_NO_VALUE;
+}
+static void memopt_i_polish_live(const memopt_schedule *p, size_t count) { /* bytes alive in each action */
+    memopt_i_course course; size_t t;
+    memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
+    for (t = 0; t < count; ++t) {
+        course.peak = course.live;
+        memopt_i_course_step(&course, p->list[t]);
+        p->live[t] = course.peak;
+    }
+}
+/* Where value v, dropped at t, is made again by a plain forward; count when it is not. */
+static size_t memopt_i_polish_again(const memopt_schedule *p, size_t t, size_t count) {
+    const size_t v = p->list[t].index;
+    if (p->list[t].op != MEMOPT_OP_DROP || v == MEMOPT_I_NO_VALUE || !v) return count;
+    for (++t; t < count; ++t) {
+        if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD, v - 1)) return t;
+        if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD_SAVE, v - 1) || memopt_i_polish_is(p, t, MEMOPT_OP_READ, v)) return count;
+    }
+    return count;
+}
+static size_t memopt_i_polish_bytes(const memopt_schedule *p, size_t v) { /* a value, and the skips that it keeps alive */
+    size_t bytes = memopt_i_chain_value(&p->chain, v), k;
+    for (k = 0; k < p->chain.skip_count; ++k)
+        if (p->chain.skips[k].from < v && v <= p->chain.skips[k].to) bytes += p->chain.skips[k].bytes;
+    return bytes;
+}
+static int memopt_i_polish_fits(const memopt_schedule *p, size_t t, size_t again, size_t limit) {
+    const size_t bytes = memopt_i_polish_bytes(p, p->list[t].index);
+    for (++t; t < again; ++t)
+        if (p->live[t] + bytes > limit) return 0;
+    return 1;
+}
+static int memopt_i_polish_uses(const memopt_schedule *p, size_t t, size_t v) { /* whether action t needs value v */
+    const memopt_action a = p->list[t];
+    switch (a.op) {
+        case MEMOPT_OP_FORWARD: return a.index == v;
+        case MEMOPT_OP_FORWARD_SAVE: case MEMOPT_OP_BACKWARD: return a.index == v || a.index + 1u == v;
+        case MEMOPT_OP_WRITE: case MEMOPT_OP_READ: return a.index == v;
+        default: return 0;
+    }
+}
+/* Forward t is not needed any more. Its input may have been made for it alone: then neither is that, nor what that was
+   made of. Returns what these forwards cost; deletes them only when that is wanted. */
+static double memopt_i_polish_unmake(const memopt_schedule *p, size_t t, size_t count, int really) {
+    double gain = 0;
+    for (;;) {
+        const size_t u = p->list[t].index; size_t made = t, dropped = t;
+        gain += p->chain.segments[u].forward_cost;
+        if (really) memopt_i_polish_delete(p, t);
+        while (++dropped < count && !memopt_i_polish_is(p, dropped, MEMOPT_OP_DROP, u))
+            if (memopt_i_polish_uses(p, dropped, u)) return gain;
+        if (!u || dropped == count) return gain;
+        while (made && !memopt_i_polish_is(p, made - 1, MEMOPT_OP_FORWARD, u - 1))
+            if (memopt_i_polish_uses(p, --made, u)) return gain;
+        if (!made) return gain;
+        if (really) memopt_i_polish_delete(p, dropped);
+        t = made - 1;
+    }
+}
+/* Let values stay, the most rewarding first, as long as no more than `limit` bytes are alive. Returns the new count. */
+static size_t memopt_i_polish(const memopt_schedule *p, size_t count, size_t limit) {
+    size_t t, n = 0;
+    memopt_i_polish_live(p, count);
+    for (;;) {
+        size_t best = count, bytes; double most = 0;
+        for (t = 0; t < count; ++t) {
+            const size_t again = memopt_i_polish_again(p, t, count);
+            if (again == count || !memopt_i_polish_fits(p, t, again, limit)) continue;
+            if (memopt_i_polish_unmake(p, again, count, 0) <= most) continue;
+            best = t; most = memopt_i_polish_unmake(p, again, count, 0);
+        }
+        if (best == count) break;
+        bytes = memopt_i_polish_bytes(p, p->list[best].index);
+        n = memopt_i_polish_again(p, best, count);
+        for (t = best; t < n; ++t) p->live[t] += bytes;
+        memopt_i_polish_unmake(p, n, count, 1);
+        memopt_i_polish_delete(p, best);
+    }
+    for (t = n = 0; t < count; ++t)
+        if (!memopt_i_polish_is(p, t, MEMOPT_OP_DROP, MEMOPT_I_NO_VALUE)) p->list[n++] = p->list[t];
+    return n;
+}
+/* A point's list in p->list, polished within `limit`; ERR_BUFFER when it is too long for that. */
+static memopt_status memopt_i_schedule_polished(const memopt_schedule *p, size_t blend, size_t g, size_t limit,
+                                                memopt_i_found *found) {
+    memopt_i_course course; size_t t; double extra; memopt_status s;
+    s = memopt_i_schedule_emit(p, blend, g, p->list, MEMOPT_I_POLISH_MOST, found);
+    if (s || found->count > MEMOPT_I_POLISH_MOST) return s ? s : MEMOPT_ERR_BUFFER;
+    found->count = (uint32_t)memopt_i_polish(p, found->count, limit);
+    found->limit = limit;
+    memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
+    course.slow.overlap = 0;
+    for (t = 0; t < found->count && !s; ++t) s = memopt_i_course_step(&course, p->list[t]);
+    found->peak = course.peak;
+    found->cost = memopt_i_chain_cost(&p->chain, course.runs, course.waited, &extra);
+    return s ? s : memopt_i_course_ended(&course) ? MEMOPT_OK : MEMOPT_ERR_STATE;
+}
+static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memopt_i_found *found, memopt_action *actions) {
+    memopt_i_found same; memopt_status s;
+    if (!found->limit) return memopt_i_schedule_emit(p, found->blend, found->point, actions, found->count, &same);
+    s = memopt_i_schedule_polished(p, found->blend, found->point, found->limit, &same);
+    if (!s) memcpy(actions, p->list, found->count * sizeof *actions);
+    return s;
+}
+/* Take one in by its peak, unless another one is as good; what is worse than it goes. */
+static void memopt_i_found_add(memopt_i_found *all, size_t *count, memopt_i_found one) {
+    size_t at = *count, last;
+    while (at && all[at - 1].peak > one.peak) --at;
+    if (at && all[at - 1].cost <= one.cost) return;
+    while (at && all[at - 1].peak == one.peak) --at;
+    for (last = at; last < *count && all[last].cost >= one.cost; ++last) {}
+    memmove(all + at + 1, all + last, (*count - last) * sizeof *all);
+    all[at] = one;
+    *count += 1 + at - last;
+}
+static size_t memopt_i_schedule_next(const memopt_schedule *p, size_t row, size_t g) { /* the next point that is cheaper */
+    const int32_t *cost = p->cost + row * p->slots;
+    for (g = memopt_i_max(g, p->first[row]); g < p->slots && g > p->first[row] && cost[g] == cost[g - 1];) ++g;
+    return g;
+}
+/* The schedules of a table: of each point as it is, and polished within its own peak and within what the next
+   one takes less a byte. */
+static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t blend) {
+    const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend);
+    const size_t row = memopt_i_row(p, &whole), to = blend == MEMOPT_I_BLEND_NEVER ? (size_t)MEMOPT_I_BLEND_FULL : blend;
+    const int polish = p->rule == MEMOPT_RULE_EXTENDED && to == MEMOPT_I_BLEND_FULL;
+    memopt_i_found *all = p->found[to], one; size_t g, last = p->slots, *count = &p->found_count[to];
+    for (g = memopt_i_schedule_next(p, row, 0); g < p->slots; g = memopt_i_schedule_next(p, row, g + 1)) {
+        const memopt_status s = memopt_i_schedule_emit(p, blend, g, NULL, 0, &one);
+        const size_t peak = one.peak;
+        if (s) return s;
+        memopt_i_found_add(all, count, one);
+        if (!polish) continue;
+        if (last < p->slots && !memopt_i_schedule_polished(p, blend, last, peak - 1, &one)) memopt_i_found_add(all, count, one);
+        if (!memopt_i_schedule_polished(p, blend, g, peak, &one)) memopt_i_found_add(all, count, one);
+        last = g;
+    }
+    if (p->rule == MEMOPT_RULE_REVOLVE) return MEMOPT_OK;
+    memopt_i_schedule_emit(p, blend, p->slots, NULL, 0, &one);
+    memopt_i_found_add(all, count, one);
+    return MEMOPT_OK;
+}
+static void memopt_i_schedule_stages(memopt_schedule *p) {
+    static const double share[MEMOPT_I_BLENDS] = { 1, 0, 0.25, 0 }; size_t i, b;
+    for (i = 0; i <= p->count; ++i) {
+        const memopt_segment *s = i ? &p->chain.segments[i - 1] : NULL; memopt_i_stage *stage = &p->stages[i];
+        *stage = memopt_i_stage_of(p, i);
+        stage->backward = s ? memopt_i_cost_units(p, s->backward_cost) : 0;
+        stage->before = s ? p->stages[i - 1].before + memopt_i_cost_units(p, s->forward_cost) : 0;
+        for (b = 0; p->slow.slots && b < p->blends; ++b) {
+            stage->write[b] = memopt_i_cost_units(p, share[b] * memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->slow, i)));
+            stage->read[b] = memopt_i_cost_units(p, share[b] * memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->slow, i)));
+            if (b == MEMOPT_I_BLEND_NEVER) stage->read[b] = MEMOPT_I_NO_COST;
+        }
+    }
+}
+MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes) {
+    memopt_schedule p; size_t total; memopt_status s = memopt_i_schedule_shape(desc, &p);
+    if (!s && !bytes) s = MEMOPT_ERR_ARGUMENT;
+    if (!s) s = memopt_i_schedule_layout(&p, NULL, &total);
+    if (!s) *bytes = total;
+    return s;
+}
+MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
+                                               const memopt_schedule **out) {
+    memopt_schedule p; size_t needed, b, t; uint32_t low, high; memopt_status s = memopt_i_schedule_shape(desc, &p);
+    if (!s) s = memopt_i_schedule_layout(&p, NULL, &needed);
+    if (s) return s;
+    if (!memory || (uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN || !out) return MEMOPT_ERR_ARGUMENT;
+    if (bytes < needed) return MEMOPT_ERR_BUFFER;
+    memopt_i_schedule_layout(&p, (unsigned char *)memory, &needed);
+    p.level = memopt_i_simd_level(NULL);
+    memopt_i_schedule_range(&p, &low, &high);
+    memopt_i_schedule_thresholds(low, high, p.fineness, p.slots, p.grid);
+    memopt_i_schedule_stages(&p);
+    for (b = 0; b < p.blends; ++b) {
+        for (t = 1; t <= p.count; ++t) memopt_i_schedule_column(&p, b, t);
+        s = memopt_i_schedule_find(&p, b);
+        if (s) return s;
+    }
+    memcpy(memory, &p, sizeof p);
+    *out = (const memopt_schedule *)memory;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points, size_t capacity,
+                                                  size_t *count) {
+    size_t i;
+    if (!schedule || !count || (capacity && !points)) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < memopt_i_min(capacity, schedule->found_count[0]); ++i) {
+        points[i].peak = schedule->found[0][i].peak; points[i].cost = schedule->found[0][i].cost;
+    }
+    *count = schedule->found_count[0];
+    return *count > capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+}
+
+/* -- transfers beside the computing -- */
+
+typedef struct memopt_i_overlap { /* a schedule that is being relaxed: waits go later, reads earlier */
+    const memopt_schedule *p;
+    const memopt_host     *host;
+    memopt_action         *actions, *best;
+    size_t                 capacity, count, best_count, limit;
+    double                 cost; /* of `actions` */
+} memopt_i_overlap;
+
+/* Move `length` actions from `at` by so many places. */
+static void memopt_i_overlap_move(memopt_action *actions, size_t at, size_t length, ptrdiff_t by) {
+    memopt_action held[2]; const size_t bytes = length * sizeof *held;
+    memcpy(held, actions + at, bytes);
+    if (by > 0) memmove(actions + at, actions + at + length, (size_t)by * sizeof *held);
+    else memmove(actions + at + length + by, actions + at + by, (size_t)-by * sizeof *held);
+    memcpy(actions + at + by, held, bytes);
+}
+/* The cost with `length` actions at `at` moved by so many places; negative when that is no schedule within the limit. */
+static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t length, ptrdiff_t by) {
+    memopt_schedule_result r; memopt_status s;
+    memopt_i_overlap_move(o->actions, at, length, by);
+    s = memopt_i_simulate(&o->p->chain, &o->p->slow, o->actions, o->count, o->host, &r);
+    memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
+    return s || r.peak > o->limit ? -1 : r.cost;
+}
+/* Move them as far as memory allows, up to `most`, and then back as long as that costs nothing: others need memory too. */
+static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t most, ptrdiff_t direction) {
+    size_t far = 0, high = most + 1, near; double cost = o->cost;
+    while (high - far > 1) {
+        const size_t middle = far + (high - far) / 2;
+        const double c = memopt_i_overlap_cost(o, at, length, direction * (ptrdiff_t)middle);
+        if (c < 0) high = middle;
+        else { far = middle; cost = c; }
+    }
+    if (!far || cost >= o->cost) return;
+    for (near = 0; far - near > 1;) {
+        const size_t middle = near + (far - near) / 2;
+        const double c = memopt_i_overlap_cost(o, at, length, direction * (ptrdiff_t)middle);
+        if (c >= 0 && c <= cost) { far = middle; cost = c; }
+        else near = middle;
+    }
+    memopt_i_overlap_move(o->actions, at, length, direction * (ptrdiff_t)far);
+    o->cost = cost;
+}
+static size_t memopt_i_overlap_find(const memopt_i_overlap *o, size_t from, memopt_op op, size_t v) {
+    while (from < o->count && (o->actions[from].op != op || o->actions[from].index != v)) ++from;
+    return from;
+}
+static void memopt_i_overlap_relax(memopt_i_overlap *o) {
+    size_t i, at;
+    for (i = 0; i < o->count; ++i) { /* what was written is dropped as late as needed, up to when it is read again */
+        if (o->actions[i].op != MEMOPT_OP_WRITE) continue;
+        at = memopt_i_overlap_find(o, i, MEMOPT_OP_WAIT, o->actions[i].index);
+        memopt_i_overlap_slide(o, at, 2, memopt_i_overlap_find(o, at, MEMOPT_OP_READ, o->actions[i].index) - at - 2, 1);
+    }
+    for (i = 0; i < o->count; ++i) { /* reads begin as early as needed; the first first, for it is used first */
+        if (o->actions[i].op != MEMOPT_OP_READ) continue;
+        for (at = i; o->actions[at].op != MEMOPT_OP_DROP || o->actions[at].index != o->actions[i].index;) --at;
+        memopt_i_overlap_slide(o, i, 1, i - at - 1, -1);
+    }
+}
+/* The best that takes no more than `peak`: of each one found, relaxed within its own peak, so that a higher peak only
+   adds to what there is to choose from. */
+static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
+    const memopt_schedule *p = o->p; size_t b, i; double best = -1;
+    for (b = 0; b < p->blends; ++b)
+        for (i = 0; i < p->found_count[b] && p->found[b][i].peak <= peak; ++i) {
+            memopt_schedule_result r; memopt_status s = memopt_i_schedule_list(p, &p->found[b][i], o->actions);
+            o->count = p->found[b][i].count; o->limit = p->found[b][i].peak;
+            if (!s) s = memopt_i_simulate(&p->chain, &p->slow, o->actions, o->count, o->host, &r);
+            if (s) return s;
+            o->cost = r.cost;
+            memopt_i_overlap_relax(o);
+            if (best >= 0 && o->cost >= best) continue;
+            best = o->cost;
+            memcpy(o->best, o->actions, o->count * sizeof *o->best);
+            o->best_count = o->count;
+        }
+    return MEMOPT_OK;
+}
+static size_t memopt_i_schedule_longest(const memopt_schedule *p) { /* of all lists */
+    size_t most = 0, b, i;
+    for (b = 0; b < p->blends; ++b)
+        for (i = 0; i < p->found_count[b]; ++i) most = memopt_i_max(most, p->found[b][i].count);
+    return most;
+}
+static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak, const memopt_host *host,
+                                           memopt_i_list *list) {
+    memopt_i_overlap o; size_t bytes; memopt_status s; memopt_host h;
+    memset(&o, 0, sizeof o);
+    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    o.p = p; o.host = &h; o.capacity = memopt_i_schedule_longest(p);
+    if (memopt_i_mul(o.capacity, 2 * sizeof *o.actions, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    o.actions = (memopt_action *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!o.actions) return MEMOPT_ERR_MEMORY;
+    o.best = o.actions + o.capacity;
+    s = memopt_i_overlap_best(&o, peak);
+    if (!s && list->capacity) memcpy(list->actions, o.best, memopt_i_min(list->capacity, o.best_count) * sizeof *o.best);
+    list->count = o.best_count;
+    memopt_i_free(&h, o.actions, bytes, MEMOPT_I_HOST_ALIGN);
+    return s;
+}
+
+/* -- schedules -- */
+
+/* Into a buffer of yours, and what it comes to. */
+static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_found *found, memopt_action *actions,
+                                               size_t capacity, const memopt_host *host, memopt_schedule_result *result) {
+    memopt_i_list l; memopt_schedule_result r; memopt_status s = MEMOPT_OK;
+    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.count = found->count;
+    if (p->slow.overlap) s = memopt_i_overlap_list(p, found->peak, host, &l);
+    if (!s && l.count > capacity) {
+        if (result) result->actions = l.count;
+        return MEMOPT_ERR_BUFFER;
+    }
+    if (!s && !p->slow.overlap) s = memopt_i_schedule_list(p, found, actions);
+    if (!s) s = memopt_i_simulate(&p->chain, &p->slow, actions, l.count, host, &r);
+    if (!s && result) *result = r;
+    return s;
+}
+MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
+                                                    memopt_action *actions, size_t capacity, const memopt_host *host,
+                                                    memopt_schedule_result *result) {
+    const memopt_schedule *p = schedule; size_t i;
+    if (!p || (capacity && !actions)) return MEMOPT_ERR_ARGUMENT;
+    for (i = p->found_count[0]; i--;)
+        if (p->found[0][i].peak <= budget) return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
+    if (result) result->peak = p->found[0][0].peak;
+    return MEMOPT_ERR_MEMORY;
+}
+MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
+                                                      memopt_action *actions, size_t capacity, const memopt_host *host,
+                                                      memopt_schedule_result *result) {
+    const memopt_schedule *p = schedule; double base = 0; size_t i;
+    if (!p || (capacity && !actions) || !memopt_i_cost_ok(overhead)) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
+    for (i = 0; i < p->found_count[0]; ++i)
+        if (p->found[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST)
+            return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
+    return MEMOPT_ERR_STATE;
+}
+/* @section strip : schedule ledger api_schedule
+   A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
+   time.
+   Problem    A list of a hundred actions tells nobody whether it is good. What tells it is the pattern: a diagonal down
+              to the right is the first forward, one down to the left the backward, and every short one in between is
+              work done again; what stands between them is the memory it took.
+   Idea       The picture is another walk over the course, which knows what is held; nothing is worked out here. As
+              text, each row shows the state of all columns, and the action in its own. As SVG, what is held from one
+              row to another is one bar, so that the file grows with the actions and not with the picture. Bars are
+              drawn in layers, since what saves more must lie on top: a walk for copies, one for outputs, one for saved
+              parts, then the actions, then the bytes alive beside them.
+   Invariant  Bytes of a row are the most that are alive while its action runs; the largest is the schedule's peak.
+   Cost       Text: rows times columns. SVG: about 60 bytes an action and layer. Memory: 4 bytes a segment and a course.
+   Trap       The list does not tell what a transfer costs, so costs here are those of computing. Numbers are written
+              with integers, as in the ledger: printf's %f asks the locale for the decimal point. */
+/* of bars, the upper last */
+typedef enum memopt_i_layer { MEMOPT_I_COPIES, MEMOPT_I_OUTPUTS, MEMOPT_I_PARTS } memopt_i_layer;
+enum { /* of the SVG, in pixels; CELL in units of the scaled drawing, of which one cell is so many wide and high */
+    MEMOPT_I_STRIP_LEFT = 64, MEMOPT_I_STRIP_TOP = 116, MEMOPT_I_STRIP_CURVE = 200, MEMOPT_I_STRIP_GAP = 28,
+    MEMOPT_I_STRIP_LEAST = 880, MEMOPT_I_STRIP_CELL = 10
+};
+typedef struct memopt_i_strip {
+    memopt_i_out         out;
+    const memopt_chain  *chain;
+    const memopt_action *actions;
+    size_t               count, rows;
+    memopt_schedule_result sum; /* of the whole schedule */
+    memopt_i_course      course;
+    memopt_action        action; /* the one that has just run */
+    size_t               row, live; /* rows so far; the most bytes alive while it ran */
+    size_t               width, height; /* of the SVG's grid */
+} memopt_i_strip;
+
+/* A cost, to about four digits; of a list that runs enormous forwards many times it can be infinite. */
+static void memopt_i_put_cost(memopt_i_out *o, double x) {
+    uint64_t whole, thousandths; int exponent = 0; char digits[3];
+    if (!memopt_i_cost_ok(x)) { memopt_i_put_text(o, "infinite"); return; }
+    while (x >= 1e15 || (exponent && x >= 10)) { x /= 10; ++exponent; }
+    while (x > 0 && (x < 1e-3 || (exponent < 0 && x < 1))) { x *= 10; --exponent; }
+    whole = (uint64_t)x;
+    thousandths = (uint64_t)((x - (double)whole) * 1000 + 0.5);
+    if (thousandths == 1000) { ++whole; thousandths = 0; }
+    digits[0] = (char)('0' + thousandths / 100); digits[1] = (char)('0' + thousandths / 10 % 10);
+    digits[2] = (char)('0' + thousandths % 10);
+    memopt_i_put_number(o, whole);
+    if (thousandths) {
+        memopt_i_put_text(o, ".");
+        memopt_i_put(o, digits, thousandths % 10 ? 3 : thousandths % 100 ? 2 : 1);
+    }
+    if (!exponent) return;
+    memopt_i_put_text(o, exponent < 0 ? "e-" : "e");
+    memopt_i_put_number(o, (uint64_t)(exponent < 0 ? -exponent : exponent));
+}
+static void memopt_i_strip_title(memopt_i_strip *s) {
+    memopt_i_out *o = &s->out; const double least = s->sum.cost - s->sum.extra;
+    memopt_i_put_number(o, s->chain->count);
+    memopt_i_put_text(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ");
+    memopt_i_put_bytes(o, s->sum.peak);
+    memopt_i_put_text(o, ", cost ");
+    memopt_i_put_cost(o, s->sum.cost);
+    if (least > 0) {
+        memopt_i_put_text(o, ", ");
+        memopt_i_put_cost(o, s->sum.extra / least * 100);
+        memopt_i_put_text(o, "% above keeping all");
+    }
+    memopt_i_put_text(o, "; ");
+    memopt_i_put_number(o, s->sum.forwards);
+    memopt_i_put_text(o, " forwards, ");
+    memopt_i_put_number(o, s->sum.forwards - s->chain->count);
+    memopt_i_put_text(o, " of them again");
+}
+
+/* -- the walk -- */
+
+static int memopt_i_strip_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
+/* The column of an action: that of the value it makes, moves or consumes; 0 is the input. */
+static size_t memopt_i_strip_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
+static memopt_status memopt_i_strip_begin(memopt_i_strip *s, const memopt_host *host) {
+    memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 };
+    s->row = 0;
+    return memopt_i_course_open(&s->course, s->chain, &any, host);
+}
+static void memopt_i_strip_step(memopt_i_strip *s, size_t i) {
+    s->action = s->actions[i];
+    s->course.peak = s->course.live; /* from here on: the peak of this action */
+    (void)memopt_i_course_step(&s->course, s->action); /* it can be: all have been gone through before */
+    s->live = s->course.peak;
+    s->row += (size_t)memopt_i_strip_has_row(s->action);
+}
+static char memopt_i_strip_letter(const memopt_i_strip *s) { /* of the action */
+    const int again = s->action.op <= MEMOPT_OP_FORWARD_SAVE && s->course.runs[s->action.index] > 1;
+    switch (s->action.op) {
+        case MEMOPT_OP_FORWARD:      return again ? 'r' : '>';
+        case MEMOPT_OP_FORWARD_SAVE: return again ? 'R' : 'S';
+        case MEMOPT_OP_BACKWARD:     return '<';
+        case MEMOPT_OP_WRITE:        return 'w';
+        case MEMOPT_OP_READ:         return 'b';
+        default:                     return '=';
+    }
+}
+static int memopt_i_strip_shows(const memopt_i_course *w, size_t value, memopt_i_layer layer) {
+    switch (layer) {
+        case MEMOPT_I_COPIES:  return (w->values[value] & (MEMOPT_I_COPIED | MEMOPT_I_WRITING)) != 0;
+        case MEMOPT_I_OUTPUTS: return (w->values[value] & MEMOPT_I_HELD) != 0;
+        default:               return value && w->saved[value - 1];
+    }
+}
+
+/* -- as text -- */
+
+static void memopt_i_strip_head(memopt_i_strip *s) { /* what the letters mean; the numbers of the segments */
+    size_t i, start;
+    memopt_i_strip_title(s);
+    memopt_i_put_text(&s->out, "\n\n"
+        "  > forward      S forward, saved     r R the same, again   < backward\n"
+        "  | output held  # and saved part     ~ sent away only      . nothing\n"
+        "  w being sent   b being brought back                       = waited for\n\n"
+        "action in ");
+    start = s->out.length;
+    for (i = 0; i < s->chain->count; i += 10) {
+        memopt_i_put_left(&s->out, start, i);
+        memopt_i_put_number(&s->out, i);
+    }
+    memopt_i_put_left(&s->out, start, s->chain->count);
+    memopt_i_put_text(&s->out, "  bytes alive\n");
+}
+static void memopt_i_strip_row(memopt_i_strip *s, size_t number) {
+    const size_t at = memopt_i_strip_column(s->action); size_t v;
+    memopt_i_put_right_number(&s->out, number, 6);
+    memopt_i_put_text(&s->out, "  ");
+    for (v = 0; v <= s->chain->count; ++v) {
+        char c = '.';
+        if (memopt_i_strip_shows(&s->course, v, MEMOPT_I_COPIES)) c = '~';
+        if (memopt_i_strip_shows(&s->course, v, MEMOPT_I_OUTPUTS)) c = '|';
+        if (memopt_i_strip_shows(&s->course, v, MEMOPT_I_PARTS)) c = '#';
+        if (v == at) c = memopt_i_strip_letter(s);
+        memopt_i_put(&s->out, &c, 1);
+        if (!v) memopt_i_put_text(&s->out, " ");
+    }
+    memopt_i_put_right_number(&s->out, s->live, 13);
+    memopt_i_put_text(&s->out, number == s->sum.at ? "  peak\n" : "\n");
+}
+static memopt_status memopt_i_strip_text(memopt_i_strip *s, const memopt_host *host) {
+    size_t i; const memopt_status status = memopt_i_strip_begin(s, host);
+    if (status) return status;
+    memopt_i_strip_head(s);
+    for (i = 0; i < s->count; ++i) {
+        memopt_i_strip_step(s, i);
+        if (memopt_i_strip_has_row(s->action)) memopt_i_strip_row(s, i);
+    }
+    memopt_i_course_close(&s->course);
+    return MEMOPT_OK;
+}
+
+/* -- as SVG -- */
+
+static void memopt_i_strip_attribute(memopt_i_out *o, const char *name, size_t n) { /* name="n", with a blank before */
+    memopt_i_put_text(o, " ");
+    memopt_i_put_text(o, name);
+    memopt_i_put_text(o, "=\"");
+    memopt_i_put_number(o, n);
+    memopt_i_put_text(o, "\"");
+}
+static void memopt_i_strip_rect(memopt_i_out *o, const char *class_name, size_t x, size_t y, size_t width,
+                                size_t height) {
+    memopt_i_put_text(o, "<rect class=\"");
+    memopt_i_put_text(o, class_name);
+    memopt_i_put_text(o, "\"");
+    memopt_i_strip_attribute(o, "x", x); memopt_i_strip_attribute(o, "y", y);
+    memopt_i_strip_attribute(o, "width", width); memopt_i_strip_attribute(o, "height", height);
+    memopt_i_put_text(o, "/>\n");
+}
+/* Its text and </text> follow. */
+static void memopt_i_strip_label(memopt_i_out *o, const char *class_name, size_t x, size_t y) {
+    memopt_i_put_text(o, "<text class=\"");
+    memopt_i_put_text(o, class_name);
+    memopt_i_put_text(o, "\"");
+    memopt_i_strip_attribute(o, "x", x); memopt_i_strip_attribute(o, "y", y);
+    memopt_i_put_text(o, ">");
+}
+static const char *memopt_i_strip_class(char letter) { /* of the marks; the colours are in the style below */
+    switch (letter) {
+        case '>': return "f"; case 'S': return "s"; case 'r': return "g"; case 'R': return "r"; case '<': return "b";
+        case 'w': case 'b': return "t";
+        default:  return "w";
+    }
+}
+static void memopt_i_strip_legend(memopt_i_out *o) {
+    static const struct { const char *class_name, *text; size_t x, y; } entries[] = {
+        { "f", "forward", 0, 0 }, { "s", "forward, saved", 100, 0 }, { "g", "forward again", 230, 0 },
+        { "r", "again, saved", 355, 0 }, { "b", "backward", 475, 0 }, { "t", "sent, brought back", 580, 0 },
+        { "v", "output held", 0, 1 }, { "p", "and saved part held", 100, 1 }, { "c", "sent away", 250, 1 },
+        { "w", "waited for", 355, 1 }, { "m", "bytes alive", 475, 1 }
+    };
+    size_t i;
+    for (i = 0; i < sizeof entries / sizeof *entries; ++i) {
+        const size_t x = MEMOPT_I_STRIP_LEFT + entries[i].x, y = 46 + 20 * entries[i].y;
+        memopt_i_strip_rect(o, entries[i].class_name, x, y, 11, 11);
+        memopt_i_strip_label(o, "l", x + 16, y + 10);
+        memopt_i_put_text(o, entries[i].text);
+        memopt_i_put_text(o, "</text>\n");
+    }
+}
+static size_t memopt_i_strip_right(const memopt_i_strip *s) { /* where the bytes alive are drawn */
+    return MEMOPT_I_STRIP_LEFT + s->width + MEMOPT_I_STRIP_GAP;
+}
+static void memopt_i_strip_open(memopt_i_strip *s) {
+    memopt_i_out *o = &s->out; const size_t height = MEMOPT_I_STRIP_TOP + s->height + 30;
+    const size_t width = memopt_i_max(memopt_i_strip_right(s) + MEMOPT_I_STRIP_CURVE + MEMOPT_I_STRIP_GAP,
+                                      MEMOPT_I_STRIP_LEAST);
+    memopt_i_put_text(o, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
+    memopt_i_strip_attribute(o, "width", width); memopt_i_strip_attribute(o, "height", height);
+    memopt_i_put_text(o, " viewBox=\"0 0 ");
+    memopt_i_put_number(o, width); memopt_i_put_text(o, " "); memopt_i_put_number(o, height);
+    memopt_i_put_text(o, "\">\n<style>text{font-family:sans-serif;fill:#333}"
+        ".h{font-size:14px;font-weight:bold}.l{font-size:12px}.n{font-size:10px;text-anchor:middle}"
+        ".e{font-size:10px;text-anchor:end}.a{fill:#fff}.k{fill:#f6f6f4}"
+        ".v{fill:#c3dcf0}.p{fill:#5a9bcf}.c{fill:#e8d9b5}.f{fill:#37a35a}.s{fill:#0c6b2f}.g{fill:#f7a928}"
+        ".r{fill:#d4570a}.b{fill:#7d4aa8}.t{fill:#8a6d3b}.w{fill:#9a9a9a}.m{fill:#d98a9b}"
+        ".d{stroke:#a02040;stroke-dasharray:3 3}</style>\n");
+    memopt_i_strip_rect(o, "a", 0, 0, width, height);
+    memopt_i_strip_label(o, "h", MEMOPT_I_STRIP_LEFT, 28);
+    memopt_i_strip_title(s);
+    memopt_i_put_text(o, "</text>\n");
+    memopt_i_strip_legend(o);
+}
+/* About twelve numbers along each side: 1, 2 or 5 times a power of ten apart. */
+static size_t memopt_i_strip_stride(size_t count) {
+    size_t stride = 1, k = 0;
+    for (; count / stride > 12; ++k) stride = k % 3 == 1 ? stride / 2 * 5 : stride * 2;
+    return stride;
+}
+static void memopt_i_strip_axes(memopt_i_strip *s) {
+    memopt_i_out *o = &s->out; const size_t n = s->chain->count, right = memopt_i_strip_right(s);
+    size_t i, y, stride = memopt_i_strip_stride(n), shown = 0, row = 0;
+    for (i = 0; i < n; i += stride) {
+        const size_t x = MEMOPT_I_STRIP_LEFT + (2 * i + 3) * s->width / (2 * n + 2); /* the middle of column i + 1 */
+        memopt_i_strip_label(o, "n", x, MEMOPT_I_STRIP_TOP - 6);
+        memopt_i_put_number(o, i);
+        memopt_i_put_text(o, "</text>\n");
+    }
+    stride = memopt_i_strip_stride(s->rows);
+    for (i = 0; i < s->count; ++i) { /* numbers of actions, at the rows that they have */
+        if (!memopt_i_strip_has_row(s->actions[i])) continue;
+        if (row++ != shown) continue;
+        y = MEMOPT_I_STRIP_TOP + (2 * row - 1) * s->height / (2 * s->rows);
+        memopt_i_strip_label(o, "e", MEMOPT_I_STRIP_LEFT - 6, y + 4);
+        memopt_i_put_number(o, i);
+        memopt_i_put_text(o, "</text>\n");
+        shown += stride;
+    }
+    memopt_i_strip_rect(o, "k", MEMOPT_I_STRIP_LEFT, MEMOPT_I_STRIP_TOP, s->width, s->height);
+    memopt_i_strip_rect(o, "k", right, MEMOPT_I_STRIP_TOP, MEMOPT_I_STRIP_CURVE, s->height);
+    memopt_i_strip_label(o, "e", right + MEMOPT_I_STRIP_CURVE, MEMOPT_I_STRIP_TOP - 6);
+    memopt_i_put_bytes(o, s->sum.peak);
+    memopt_i_put_text(o, "</text>\n");
+}
+/* What is inside is drawn in cells of CELL by CELL, and scaled to its place. */
+static void memopt_i_strip_scale(memopt_i_out *o, size_t x, size_t width, size_t columns, size_t height, size_t rows) {
+    memopt_i_put_text(o, "<g transform=\"translate(");
+    memopt_i_put_number(o, x);
+    memopt_i_put_text(o, " ");
+    memopt_i_put_number(o, MEMOPT_I_STRIP_TOP);
+    memopt_i_put_text(o, ") scale(");
+    memopt_i_put_cost(o, (double)width / (double)(columns * MEMOPT_I_STRIP_CELL));
+    memopt_i_put_text(o, " ");
+    memopt_i_put_cost(o, (double)height / (double)(rows * MEMOPT_I_STRIP_CELL));
+    memopt_i_put_text(o, ")\">\n");
+}
+/* One layer of bars: from the row in which something is there to the one after which it is gone. */
+static memopt_status memopt_i_strip_bars(memopt_i_strip *s, memopt_i_layer layer, uint32_t *since,
+                                         const memopt_host *host) {
+    static const char *const classes[] = { "c", "v", "p" };
+    const size_t cell = MEMOPT_I_STRIP_CELL; size_t i, row; const memopt_status status = memopt_i_strip_begin(s, host);
+    if (status) return status;
+    since[0] = 0;
+    for (i = 0; i <= s->count; ++i) { /* at the last one: the input, which stays */
+        const size_t v = i < s->count ? memopt_i_strip_column(s->actions[i]) : 0;
+        const int before = memopt_i_strip_shows(&s->course, v, layer); int after = 0;
+        row = s->row;
+        if (i < s->count) { memopt_i_strip_step(s, i); after = memopt_i_strip_shows(&s->course, v, layer); }
+        if (!before && after) since[v] = (uint32_t)row;
+        if (before && !after && s->row > since[v])
+            memopt_i_strip_rect(&s->out, classes[layer], v * cell + 1, since[v] * cell, cell - 2,
+                                (s->row - since[v]) * cell);
+    }
+    memopt_i_course_close(&s->course);
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_strip_marks(memopt_i_strip *s, const memopt_host *host) {
+    const size_t cell = MEMOPT_I_STRIP_CELL; size_t i; const memopt_status status = memopt_i_strip_begin(s, host);
+    if (status) return status;
+    for (i = 0; i < s->count; ++i) {
+        memopt_i_strip_step(s, i);
+        if (memopt_i_strip_has_row(s->action))
+            memopt_i_strip_rect(&s->out, memopt_i_strip_class(memopt_i_strip_letter(s)),
+                                memopt_i_strip_column(s->action) * cell, (s->row - 1) * cell, cell, cell);
+    }
+    memopt_i_course_close(&s->course);
+    return MEMOPT_OK;
+}
+/* The bytes alive: the peak is CURVE cells wide. */
+static memopt_status memopt_i_strip_curve(memopt_i_strip *s, const memopt_host *host) {
+    const double wide = MEMOPT_I_STRIP_CURVE * MEMOPT_I_STRIP_CELL; size_t i, peak_row = 0;
+    const memopt_status status = memopt_i_strip_begin(s, host);
+    if (status) return status;
+    memopt_i_put_text(&s->out, "<path class=\"m\" d=\"M0 0");
+    for (i = 0; i < s->count; ++i) {
+        memopt_i_strip_step(s, i);
+        if (i == s->sum.at) peak_row = s->row;
+        if (!memopt_i_strip_has_row(s->action)) continue;
+        memopt_i_put_text(&s->out, "H");
+        memopt_i_put_number(&s->out, s->sum.peak ? (uint64_t)((double)s->live / (double)s->sum.peak * wide) : 0);
+        memopt_i_put_text(&s->out, "V");
+        memopt_i_put_number(&s->out, s->row * MEMOPT_I_STRIP_CELL);
+    }
+    memopt_i_put_text(&s->out, "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 ");
+    memopt_i_put_number(&s->out, peak_row * MEMOPT_I_STRIP_CELL - MEMOPT_I_STRIP_CELL / 2);
+    memopt_i_put_text(&s->out, "H");
+    memopt_i_put_number(&s->out, (uint64_t)wide);
+    memopt_i_put_text(&s->out, "\"/>\n");
+    memopt_i_course_close(&s->course);
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_strip_svg(memopt_i_strip *s, const memopt_host *host) {
+    const size_t columns = s->chain->count + 1, bytes = columns * sizeof(uint32_t); memopt_status status = MEMOPT_OK;
+    memopt_host h; uint32_t *since; int layer;
+    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    since = (uint32_t *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!since) return MEMOPT_ERR_MEMORY;
+    s->width = memopt_i_min(columns * 18, 960);
+    s->height = memopt_i_min(s->rows * 10, 1600);
+    memopt_i_strip_open(s);
+    memopt_i_strip_axes(s);
+    memopt_i_strip_scale(&s->out, MEMOPT_I_STRIP_LEFT, s->width, columns, s->height, s->rows);
+    for (layer = MEMOPT_I_COPIES; layer <= MEMOPT_I_PARTS && !status; ++layer)
+        status = memopt_i_strip_bars(s, (memopt_i_layer)layer, since, host);
+    if (!status) status = memopt_i_strip_marks(s, host);
+    memopt_i_put_text(&s->out, "</g>\n");
+    memopt_i_strip_scale(&s->out, memopt_i_strip_right(s), MEMOPT_I_STRIP_CURVE, MEMOPT_I_STRIP_CURVE, s->height,
+                         s->rows);
+    if (!status) status = memopt_i_strip_curve(s, host);
+    memopt_i_put_text(&s->out, "</g>\n</svg>\n");
+    memopt_i_free(&h, since, bytes, MEMOPT_I_HOST_ALIGN);
+    return status;
+}
+MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const memopt_action *actions, size_t count,
+                                                memopt_strip format, const memopt_host *host, char *buffer,
+                                                size_t capacity, size_t *length) {
+    memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 }; memopt_i_strip s; memopt_status status; size_t i;
+    if (!buffer && capacity) return MEMOPT_ERR_ARGUMENT;
+    if (format != MEMOPT_STRIP_TEXT && format != MEMOPT_STRIP_SVG) return MEMOPT_ERR_ARGUMENT;
+    memset(&s, 0, sizeof s);
+    status = memopt_schedule_simulate(chain, &any, actions, count, host, &s.sum);
+    if (status) return status;
+    s.chain = chain; s.actions = actions; s.count = count;
+    for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_strip_has_row(actions[i]);
+    s.out = memopt_i_out_begin(buffer, capacity);
+    status = format == MEMOPT_STRIP_TEXT ? memopt_i_strip_text(&s, host) : memopt_i_strip_svg(&s, host);
+    return status ? status : memopt_i_out_end(&s.out, 1, length);
+}
+/* @section kept : quant number simd api_tape
+   Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
+   Problem    Whether an output is kept, written away or made again is up to the schedule. If only the kept ones lost
+              bits, results would depend on the budget.
+   Idea       Every output is rounded right after its forward, to what a copy can hold, whatever becomes of it. A copy
+              then loses nothing more: encode(decode(encode(x))) == encode(x).
+   bf16       rounds to nearest; a bf16 as a float is a bf16 again.
+   8 bits     Blocks of 256 in the signed dynamic map, which has a level 1 but none at -1: were absmax alone the scale,
+              a block whose largest element is negative would shrink each time. So the scale has a sign: -absmax where
+              no element takes the level 1 under +absmax. Either way an element with the level 1 comes back as the
+              scale itself, nothing comes back larger, and under -absmax nothing near +absmax can come back: the next
+              encoding finds the same scale. The other codes stay: a product and its quotient are three roundings from
+              the level, 2^-22 of it at the most, and the next level is 2^-8 of it away.
+   Not finite A block with a NaN or an infinity becomes NaN as a whole, so that an overflow is seen and not kept as a
+              number. A block below 2^-100 becomes zeros: some levels would be denormal, too coarse for the proof.
+   Layout     bf16: the codes. 8 bits: a scale a block, then the codes. What is no array of floats stays as it is. */
+#define MEMOPT_I_KEPT_BLOCK 256
+#define MEMOPT_I_KEPT_CHUNK ((size_t)1 << 16) /* floats: whole blocks, and nothing depends on who does them */
+typedef enum memopt_i_kept_op { MEMOPT_I_KEPT_ROUND, MEMOPT_I_KEPT_ENCODE, MEMOPT_I_KEPT_DECODE } memopt_i_kept_op;
+typedef struct memopt_i_kept {
+    memopt_i_kept_op op;
+    memopt_keep keep;
+    int level;
+    float *x;
+    size_t n, blocks;
+    unsigned char *copy;
+} memopt_i_kept;
+static int memopt_i_kept_is_lossy(memopt_keep keep, size_t bytes) {
+    return keep != MEMOPT_KEEP_EXACT && bytes && bytes % sizeof(float) == 0;
+}
+static size_t memopt_i_kept_bytes(memopt_keep keep, size_t bytes) {
+    const size_t n = bytes / sizeof(float);
+    if (!memopt_i_kept_is_lossy(keep, bytes)) return bytes;
+    return keep == MEMOPT_KEEP_BF16 ? 2 * n : n + memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK) * sizeof(float);
+}
+/* 1 when an element is a NaN or infinite. A fixed count inside: compilers make wide code of it. */
+static int memopt_i_kept_is_odd(const float *x, size_t n) {
+    uint32_t odd = 0; size_t i, k;
+    for (i = 0; i + 32 <= n; i += 32)
+        for (k = 0; k < 32; ++k) odd |= (memopt_i_float_bits(x[i + k]) & 0x7fffffff) + 0x800000;
+    for (; i < n; ++i) odd |= (memopt_i_float_bits(x[i]) & 0x7fffffff) + 0x800000;
+    return odd >> 31 != 0;
+}
+static float memopt_i_kept_encode(int level, uint8_t *codes, const float *x, size_t n) { /* returns the scale */
+    const int odd = memopt_i_kept_is_odd(x, n); float absmax, inverse;
+    absmax = memopt_i_absmax_at(level, x, n);
+    if (odd || memopt_i_float_bits(absmax) < 0x0d800000) { /* 2^-100 */
+        memset(codes, (int)memopt_i_map_zero(MEMOPT_MAP_SIGNED), n);
+        return memopt_i_bits_float(odd ? 0x7fc00000 : 0);
+    }
+    inverse = memopt_i_inverse(absmax);
+    memopt_i_encode_at(level, MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    if (memchr(codes, 255, n)) return absmax;
+    memopt_i_encode_at(level, MEMOPT_MAP_SIGNED, codes, x, n, -inverse);
+    return -absmax;
+}
+/* At most a block, `first` elements into the array. */
+static void memopt_i_kept_block(const memopt_i_kept *k, size_t first, size_t n) {
+    uint16_t narrow[MEMOPT_I_KEPT_BLOCK]; uint8_t small[MEMOPT_I_KEPT_BLOCK]; unsigned char aside[sizeof(float)];
+    const int encodes = !k->copy || k->op == MEMOPT_I_KEPT_ENCODE, decodes = !k->copy || k->op == MEMOPT_I_KEPT_DECODE;
+    float *x = k->x + first;
+    if (k->keep == MEMOPT_KEEP_BF16) {
+        uint16_t *codes = k->copy ? (uint16_t *)(void *)k->copy + first : narrow;
+        if (encodes) memopt_i_bf16_from_f32_at(k->level, codes, x, n);
+        if (decodes) memopt_i_f32_from_bf16_at(k->level, x, codes, n);
+    } else {
+        unsigned char *at = k->copy ? k->copy + first / MEMOPT_I_KEPT_BLOCK * sizeof(float) : aside;
+        uint8_t *codes = k->copy ? k->copy + k->blocks * sizeof(float) + first : small;
+        float scale = 0;
+        if (encodes) { scale = memopt_i_kept_encode(k->level, codes, x, n); memcpy(at, &scale, sizeof scale); }
+        if (decodes) { memcpy(&scale, at, sizeof scale); memopt_i_decode_at(k->level, MEMOPT_MAP_SIGNED, x, codes, n, scale); }
+    }
+}
+static void memopt_i_kept_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_kept *k = (const memopt_i_kept *)task;
+    size_t i = chunk * MEMOPT_I_KEPT_CHUNK; const size_t end = memopt_i_min(k->n, i + MEMOPT_I_KEPT_CHUNK);
+    (void)worker;
+    for (; i < end; i += MEMOPT_I_KEPT_BLOCK) memopt_i_kept_block(k, i, memopt_i_min(end - i, MEMOPT_I_KEPT_BLOCK));
+    memopt_i_wide_end(k->level);
+}
+/* Round `bytes` at x in place (copy is NULL then), or bring them to a copy, or back. */
+static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, size_t bytes, void *copy,
+                              const memopt_threads *threads) {
+    memopt_i_kept k;
+    if (!memopt_i_kept_is_lossy(keep, bytes)) {
+        if (op == MEMOPT_I_KEPT_ENCODE && bytes) memcpy(copy, x, bytes);
+        if (op == MEMOPT_I_KEPT_DECODE && bytes) memcpy(x, copy, bytes);
+        return;
+    }
+    k.op = op; k.keep = keep; k.level = memopt_i_simd_level(threads);
+    k.x = (float *)x; k.n = bytes / sizeof(float); k.copy = (unsigned char *)copy;
+    k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_KEPT_BLOCK);
+    memopt_i_run(threads, (k.n - 1) / MEMOPT_I_KEPT_CHUNK + 1, memopt_i_kept_chunk, &k);
+}
+/* @section script : schedule plan kept api_tape
+   A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
+   Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
+              input outlives that of its output, so no stack can hold them, and a bad placing needs more than is alive.
+   Idea       The course of the actions tells each buffer's birth and death; those are the planner's items, and what
+              comes back are offsets in one block. What the planner says is the peak, to the byte.
+              Where it is above the budget, the solver is asked for a schedule smaller by the excess, and so on;
+              in the end by the frontier from below, which is also how the least budget is found.
+   Sizes      What belongs to the engine (value 0, both outer gradients) counts nothing. The solver sees each size
+              rounded up to the alignment, since so many bytes a buffer takes; what is alive is told unrounded.
+   Copies     The solver puts lossy copies where they pay. The textbook knows none: there a value becomes a copy
+              whenever it waits while others work.
+   Moves      An action that calls somebody becomes a move with six places, each an offset or one of the few names for
+              what lies outside; a pass is a loop over them. Two scripts a shape: the pass, and forward only.
+   Invariant  A place belongs to the newest buffer of its kind and index: whatever an action uses was born before it or
+              by it, and is not born again before it is gone.
+   Cost       72 bytes a move; the walk is linear in actions times skips. The planner searches by a fixed amount of
+              work, never by the clock, so that every machine finds the same offsets. */
+#define MEMOPT_I_NOWHERE     SIZE_MAX       /* nothing: NULL */
+#define MEMOPT_I_INPUT       (SIZE_MAX - 1) /* value 0 */
+#define MEMOPT_I_GRAD_OUTPUT (SIZE_MAX - 2)
+#define MEMOPT_I_GRAD_INPUT  (SIZE_MAX - 3)
+#define MEMOPT_I_RESULT      (SIZE_MAX - 4) /* where the last output of an evaluation goes */
+#define MEMOPT_I_OUTSIDE     5              /* how many these are */
+#define MEMOPT_I_SCRIPT_WORK 4096           /* the planner's steps, ... */
+#define MEMOPT_I_SCRIPT_SEARCH 2048         /* ... and the items up to which it takes them */
+#define MEMOPT_I_SCRIPT_TRIES  16           /* schedules that are placed in search of one that fits */
+
+typedef struct memopt_i_touch { size_t value, grad; uint32_t skip; } memopt_i_touch; /* of a skip */
+typedef struct memopt_i_move {
+    size_t input, output; /* of a transfer: the value, and its copy */
+    size_t saved, scratch, grad_output, grad_input;
+    uint32_t action, touch, touch_count;
+    uint16_t op, index;
+    uint8_t again;  /* a forward that has run before in this pass */
+    uint8_t unread; /* nobody but its own backward reads what it puts out */
+} memopt_i_move;
+typedef struct memopt_i_script {
+    memopt_i_move  *moves;
+    memopt_i_touch *touches;
+    size_t count, touch_count;
+    size_t split;  /* the first backward */
+    size_t peak;   /* bytes */
+    size_t bound;  /* the most that is alive at one moment, rounded up: no placing needs less */
+    size_t output; /* where the last output lies when the forward is done */
+} memopt_i_script;
+typedef struct memopt_i_shape {
+    memopt_chain    chain; /* as it was given; segments and skips are copies */
+    memopt_segment *segments;
+    memopt_skip    *skips;
+    memopt_action  *actions;
+    memopt_i_script pass, evaluation;
+    memopt_schedule_result result; /* of the unrounded chain */
+    size_t   kept;
+    uint64_t hash, used; /* used: when it was last wanted */
+    size_t   memory;
+} memopt_i_shape;
+typedef struct memopt_i_solver {
+    const memopt_tape_desc *desc;
+    const memopt_chain     *chain;
+    const memopt_host      *host; /* resolved */
+    size_t                  align;
+    memopt_chain            plain, rounded;
+    memopt_segment         *segments; /* of plain, then of rounded */
+    memopt_skip            *skips;    /* of rounded */
+    memopt_slow             slow;
+    const memopt_schedule  *schedule; /* NULL: the rule is a textbook's */
+    memopt_action          *actions;
+    void                   *memory;
+    size_t chain_memory, schedule_memory, capacity, action_count;
+} memopt_i_solver;
+
+/* A part of one block: where it begins, and where the next one does. Returns 1 on overflow. */
+static int memopt_i_script_part(size_t *at, size_t count, size_t size, size_t *where) {
+    size_t bytes;
+    *where = *at;
+    return memopt_i_mul(count, size, &bytes) || memopt_i_align_up(bytes, 16, &bytes) || memopt_i_add(*at, bytes, at);
+}
+static int memopt_i_rule_is_solved(memopt_rule rule) { return rule <= MEMOPT_RULE_REVOLVE; }
+
+/* -- the draft: from actions to items and moves -- */
+
+typedef struct memopt_i_draft {
+    memopt_plan_item *items;
+    size_t  *newest; /* of each kind and index: 1 + its newest item, 0 = none */
+    uint8_t *alive;  /* the same: not gone yet */
+    uint8_t *read;   /* of each item: read by others than its own segment's backward */
+    uint8_t *ran;    /* of each segment */
+    void    *block;
+    size_t   memory, width, item_count, most, at, end, align;
+} memopt_i_draft;
+static void memopt_i_draft_note(void *user, memopt_i_buffer kind, size_t index, size_t bytes, int born) {
+    memopt_i_draft *d = (memopt_i_draft *)user; const size_t slot = (size_t)kind * d->width + index;
+    memopt_plan_item *item;
+    d->alive[slot] = (uint8_t)born;
+    if (!born) { d->items[d->newest[slot] - 1].last = d->at + 1; return; }
+    MEMOPT_ASSERT(d->item_count < d->most);
+    item = &d->items[d->item_count];
+    memset(item, 0, sizeof *item);
+    item->first = d->at; item->last = d->end; item->alignment = d->align;
+    (void)memopt_i_align_up(bytes, d->align, &item->size); /* the rounded chain was checked */
+    d->newest[slot] = ++d->item_count;
+}
+static size_t memopt_i_draft_item(const memopt_i_draft *d, memopt_i_buffer kind, size_t index) {
+    return d->newest[(size_t)kind * d->width + index];
+}
+/* A value that somebody reads. */
+static size_t memopt_i_draft_read(memopt_i_draft *d, size_t value) {
+    const size_t item = memopt_i_draft_item(d, MEMOPT_I_VALUE, value);
+    if (item) d->read[item - 1] = 1;
+    return item;
+}
+static size_t memopt_i_draft_input(memopt_i_draft *d, size_t value) {
+    return value ? memopt_i_draft_read(d, value) : MEMOPT_I_INPUT;
+}
+static int memopt_i_skip_touches(const memopt_skip *s, size_t i) { return s->from == i || s->to == i; }
+static size_t memopt_i_script_touches(const memopt_chain *c, const memopt_action *actions, size_t count) {
+    size_t t, k, n = 0;
+    for (t = 0; t < count && c->skip_count; ++t)
+        for (k = 0; actions[t].op <= MEMOPT_OP_BACKWARD && k < c->skip_count; ++k)
+            n += (size_t)memopt_i_skip_touches(&c->skips[k], actions[t].index);
+    return n;
+}
+static memopt_status memopt_i_draft_open(memopt_i_draft *d, const memopt_i_solver *s, size_t actions, size_t touches) {
+    const size_t kinds = (size_t)MEMOPT_I_SKIP_GRAD + 1; size_t at = 0, newest, alive, read, ran, items, slots;
+    unsigned char *block;
+    memset(d, 0, sizeof *d);
+    d->width = memopt_i_max(s->chain->count + 1, s->chain->skip_count);
+    d->align = s->align; d->end = actions;
+    if (memopt_i_mul(actions, 3, &d->most) || memopt_i_add(d->most, touches, &d->most)
+        || memopt_i_mul(kinds, d->width, &slots)
+        || memopt_i_script_part(&at, d->most, sizeof *d->items, &items)
+        || memopt_i_script_part(&at, slots, sizeof *d->newest, &newest)
+        || memopt_i_script_part(&at, slots, 1, &alive) || memopt_i_script_part(&at, d->most, 1, &read)
+        || memopt_i_script_part(&at, s->chain->count, 1, &ran)) return MEMOPT_ERR_OVERFLOW;
+    block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
+    if (!block) return MEMOPT_ERR_MEMORY;
+    memset(block + newest, 0, at - newest);
+    d->block = block; d->memory = at;
+    d->items = (memopt_plan_item *)(void *)(block + items);
+    d->newest = (size_t *)(void *)(block + newest);
+    d->alive = block + alive; d->read = block + read; d->ran = block + ran;
+    return MEMOPT_OK;
+}
+/* The skips that a callback sees. One that is not alive is made for nobody: its reader's backward is done. */
+static void memopt_i_draft_touch(memopt_i_draft *d, const memopt_chain *c, memopt_i_script *script, memopt_i_move *m) {
+    const int backward = m->op == MEMOPT_OP_BACKWARD; size_t k;
+    m->touch = (uint32_t)script->touch_count;
+    for (k = 0; k < c->skip_count; ++k) {
+        memopt_i_touch *touch = &script->touches[script->touch_count];
+        if (!memopt_i_skip_touches(&c->skips[k], m->index)) continue;
+        touch->skip = (uint32_t)k;
+        touch->value = touch->grad = 0;
+        if (c->skips[k].to == m->index) touch->value = memopt_i_draft_item(d, MEMOPT_I_SKIP, k);
+        else if (!backward && d->alive[(size_t)MEMOPT_I_SKIP * d->width + k])
+            touch->value = memopt_i_draft_item(d, MEMOPT_I_SKIP, k);
+        if (backward) touch->grad = memopt_i_draft_item(d, MEMOPT_I_SKIP_GRAD, k);
+        ++script->touch_count;
+    }
+    m->touch_count = (uint32_t)script->touch_count - m->touch;
+}
+/* Scratch is born and gone within its action: the newest is this action's, if it has any. */
+static size_t memopt_i_draft_scratch(const memopt_i_draft *d, size_t segment) {
+    const size_t item = memopt_i_draft_item(d, MEMOPT_I_SCRATCH, segment);
+    return item && d->items[item - 1].first == d->at ? item : 0;
+}
+/* The action that the course has just taken, as a move; places are items, 1 and up, until all are placed. */
+static void memopt_i_draft_move(memopt_i_draft *d, const memopt_chain *c, memopt_action action,
+                                memopt_i_script *script) {
+    memopt_i_move *m = &script->moves[script->count]; const size_t i = action.index;
+    memset(m, 0, sizeof *m);
+    m->op = action.op; m->index = action.index; m->action = (uint32_t)d->at;
+    if (action.op > MEMOPT_OP_BACKWARD) { /* value 0 is the engine's and always there; a drop is nobody's business */
+        if (action.op == MEMOPT_OP_DROP || !i || !memopt_i_chain_value(c, i)) return;
+        m->input = action.op == MEMOPT_OP_WRITE ? memopt_i_draft_read(d, i) : memopt_i_draft_item(d, MEMOPT_I_VALUE, i);
+        m->output = memopt_i_draft_item(d, MEMOPT_I_COPY, i);
+        ++script->count;
+        return;
+    }
+    m->input = memopt_i_draft_input(d, i);
+    m->output = memopt_i_draft_item(d, MEMOPT_I_VALUE, i + 1);
+    m->scratch = memopt_i_draft_scratch(d, i);
+    if (action.op != MEMOPT_OP_FORWARD && c->segments[i].saved_bytes > c->segments[i].output_bytes)
+        m->saved = memopt_i_draft_item(d, MEMOPT_I_SAVED, i);
+    if (action.op == MEMOPT_OP_BACKWARD) {
+        m->grad_output = i + 1 < c->count ? memopt_i_draft_item(d, MEMOPT_I_GRAD, i + 1) : MEMOPT_I_GRAD_OUTPUT;
+        m->grad_input = i ? memopt_i_draft_item(d, MEMOPT_I_GRAD, i) : MEMOPT_I_GRAD_INPUT;
+    } else {
+        m->again = d->ran[i];
+        d->ran[i] = 1;
+    }
+    memopt_i_draft_touch(d, c, script, m);
+    ++script->count;
+}
+static size_t memopt_i_draft_place(const memopt_i_draft *d, size_t item) {
+    if (item > SIZE_MAX - MEMOPT_I_OUTSIDE) return item;
+    return item ? d->items[item - 1].offset : MEMOPT_I_NOWHERE;
+}
+/* All items have their offsets: from items to places. */
+static void memopt_i_draft_resolve(const memopt_i_draft *d, memopt_i_script *script) {
+    size_t i;
+    for (i = 0; i < script->touch_count; ++i) {
+        memopt_i_touch *touch = &script->touches[i];
+        touch->value = memopt_i_draft_place(d, touch->value);
+        touch->grad = memopt_i_draft_place(d, touch->grad);
+    }
+    for (i = 0; i < script->count; ++i) {
+        memopt_i_move *m = &script->moves[i];
+        m->unread = (uint8_t)(m->op == MEMOPT_OP_FORWARD_SAVE && m->output && !d->read[m->output - 1]);
+        m->input = memopt_i_draft_place(d, m->input); m->output = memopt_i_draft_place(d, m->output);
+        m->saved = memopt_i_draft_place(d, m->saved); m->scratch = memopt_i_draft_place(d, m->scratch);
+        m->grad_output = memopt_i_draft_place(d, m->grad_output);
+        m->grad_input = memopt_i_draft_place(d, m->grad_input);
+    }
+}
+static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_host *host, memopt_i_script *script) {
+    memopt_plan_options options; memopt_plan_result result; memopt_status s;
+    memset(&options, 0, sizeof options);
+    options.work = MEMOPT_I_SCRIPT_WORK;
+    options.no_search = d->item_count > MEMOPT_I_SCRIPT_SEARCH;
+    s = memopt_plan_solve(d->items, d->item_count, &options, host, &result);
+    if (s) return s;
+    script->peak = result.peak; script->bound = result.lower_bound;
+    return MEMOPT_OK;
+}
+/* Walk the actions, place the buffers, make the moves. kept: NULL, or it is a whole pass, and this receives what is
+   alive before the first backward. */
+static memopt_status memopt_i_script_make(const memopt_i_solver *s, const memopt_action *actions, size_t count,
+                                          memopt_i_script *script, size_t *kept) {
+    memopt_i_draft d; memopt_i_course w; memopt_status status;
+    status = memopt_i_draft_open(&d, s, count, memopt_i_script_touches(&s->plain, actions, count));
+    if (status) return status;
+    script->split = SIZE_MAX; script->output = MEMOPT_I_NOWHERE;
+    status = memopt_i_course_open(&w, &s->plain, &s->slow, s->host);
+    if (!status) {
+        w.note_fn = memopt_i_draft_note; w.user = &d;
+        for (d.at = 0; d.at < count && !status; ++d.at) {
+            if (kept && actions[d.at].op == MEMOPT_OP_BACKWARD && script->split == SIZE_MAX) {
+                script->split = script->count; *kept = w.live;
+            }
+            status = memopt_i_course_step(&w, actions[d.at]);
+            if (!status) memopt_i_draft_move(&d, &s->plain, actions[d.at], script);
+        }
+        if (!status && kept && !memopt_i_course_ended(&w)) status = MEMOPT_ERR_STATE;
+        memopt_i_course_close(&w);
+    }
+    if (!status) status = memopt_i_draft_plan(&d, s->host, script);
+    if (!status) memopt_i_draft_resolve(&d, script);
+    memopt_i_free(s->host, d.block, d.memory, MEMOPT_I_HOST_ALIGN);
+    return status;
+}
+
+/* -- shapes -- */
+
+static uint64_t memopt_i_script_mix(uint64_t h, uint64_t word) {
+    h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 32;
+}
+static uint64_t memopt_i_cost_bits(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
+static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
+    uint64_t h = memopt_i_script_mix(memopt_i_script_mix(c->count, c->input_bytes), c->input_grad_bytes); size_t i;
+    for (i = 0; i < c->count; ++i) {
+        const memopt_segment *s = &c->segments[i];
+        h = memopt_i_script_mix(memopt_i_script_mix(h, s->output_bytes), s->saved_bytes);
+        h = memopt_i_script_mix(memopt_i_script_mix(h, s->grad_bytes), s->forward_scratch);
+        h = memopt_i_script_mix(memopt_i_script_mix(h, s->backward_scratch), s->plain_scratch);
+        h = memopt_i_script_mix(memopt_i_script_mix(h, s->kept_bytes), memopt_i_cost_bits(s->forward_cost));
+        h = memopt_i_script_mix(h, memopt_i_cost_bits(s->backward_cost));
+    }
+    for (i = 0; i < c->skip_count; ++i) {
+        h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].from), c->skips[i].to);
+        h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].bytes), c->skips[i].grad_bytes);
+    }
+    return h;
+}
+/* No memcmp: there may be padding. */
+static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment *b) {
+    return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
+        && a->forward_scratch == b->forward_scratch && a->backward_scratch == b->backward_scratch
+        && a->plain_scratch == b->plain_scratch && a->kept_bytes == b->kept_bytes
+        && memopt_i_cost_bits(a->forward_cost) == memopt_i_cost_bits(b->forward_cost)
+        && memopt_i_cost_bits(a->backward_cost) == memopt_i_cost_bits(b->backward_cost);
+}
+static int memopt_i_chain_equal(const memopt_chain *a, const memopt_chain *b) {
+    size_t i;
+    if (a->count != b->count || a->skip_count != b->skip_count || a->input_bytes != b->input_bytes
+        || a->input_grad_bytes != b->input_grad_bytes) return 0;
+    for (i = 0; i < a->count; ++i)
+        if (!memopt_i_segment_equal(&a->segments[i], &b->segments[i])) return 0;
+    for (i = 0; i < a->skip_count; ++i)
+        if (a->skips[i].from != b->skips[i].from || a->skips[i].to != b->skips[i].to
+            || a->skips[i].bytes != b->skips[i].bytes || a->skips[i].grad_bytes != b->skips[i].grad_bytes) return 0;
+    return 1;
+}
+static void memopt_i_shape_free(const memopt_host *host, memopt_i_shape *shape) {
+    if (shape) memopt_i_free(host, shape, shape->memory, MEMOPT_I_HOST_ALIGN);
+}
+/* One block for all of a shape. */
+static memopt_status memopt_i_shape_alloc(const memopt_i_solver *s, size_t touches, memopt_i_shape **out) {
+    const memopt_chain *c = s->chain; const size_t runs = s->action_count;
+    size_t at = 0, head, segments, skips, actions, moves, touch, forwards, evaluated; unsigned char *block;
+    memopt_i_shape *shape;
+    if (memopt_i_script_part(&at, 1, sizeof *shape, &head)
+        || memopt_i_script_part(&at, c->count, sizeof *shape->segments, &segments)
+        || memopt_i_script_part(&at, c->skip_count, sizeof *shape->skips, &skips)
+        || memopt_i_script_part(&at, runs, sizeof *shape->actions, &actions)
+        || memopt_i_script_part(&at, runs, sizeof *shape->pass.moves, &moves)
+        || memopt_i_script_part(&at, touches, sizeof *shape->pass.touches, &touch)
+        || memopt_i_script_part(&at, 2 * c->count, sizeof *shape->pass.moves, &forwards)
+        || memopt_i_script_part(&at, 2 * c->skip_count, sizeof *shape->pass.touches, &evaluated))
+        return MEMOPT_ERR_OVERFLOW;
+    block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
+    if (!block) return MEMOPT_ERR_MEMORY;
+    shape = (memopt_i_shape *)(void *)(block + head);
+    memset(shape, 0, sizeof *shape);
+    shape->memory = at;
+    shape->segments = (memopt_segment *)(void *)(block + segments);
+    shape->skips = (memopt_skip *)(void *)(block + skips);
+    shape->actions = (memopt_action *)(void *)(block + actions);
+    shape->pass.moves = (memopt_i_move *)(void *)(block + moves);
+    shape->pass.touches = (memopt_i_touch *)(void *)(block + touch);
+    shape->evaluation.moves = (memopt_i_move *)(void *)(block + forwards);
+    shape->evaluation.touches = (memopt_i_touch *)(void *)(block + evaluated);
+    *out = shape;
+    return MEMOPT_OK;
+}
+/* Forward only: each value goes as soon as the next one is there. */
+static memopt_status memopt_i_shape_evaluation(const memopt_i_solver *s, memopt_i_shape *shape) {
+    const size_t n = s->chain->count; memopt_action *list; memopt_status status; size_t i, count = 0;
+    list = (memopt_action *)memopt_i_alloc(s->host, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
+    if (!list) return MEMOPT_ERR_MEMORY;
+    for (i = 0; i < n; ++i) {
+        list[count].op = MEMOPT_OP_FORWARD; list[count++].index = (uint16_t)i;
+        if (i) { list[count].op = MEMOPT_OP_DROP; list[count++].index = (uint16_t)i; }
+    }
+    status = memopt_i_script_make(s, list, count, &shape->evaluation, NULL);
+    memopt_i_free(s->host, list, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
+    if (status) return status;
+    shape->evaluation.output = shape->evaluation.moves[n - 1].output;
+    shape->evaluation.moves[n - 1].output = MEMOPT_I_RESULT;
+    return MEMOPT_OK;
+}
+/* The solver's actions, placed. */
+static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shape **out) {
+    const memopt_chain *c = s->chain; memopt_i_shape *shape = NULL; memopt_status status;
+    status = memopt_i_shape_alloc(s, memopt_i_script_touches(c, s->actions, s->action_count), &shape);
+    if (status) return status;
+    memcpy(shape->segments, c->segments, c->count * sizeof *c->segments);
+    if (c->skip_count) memcpy(shape->skips, c->skips, c->skip_count * sizeof *c->skips);
+    memcpy(shape->actions, s->actions, s->action_count * sizeof *s->actions);
+    shape->chain = *c; shape->chain.segments = shape->segments; shape->chain.skips = shape->skips;
+    shape->hash = memopt_i_chain_hash(c);
+    status = memopt_schedule_simulate(&s->plain, &s->slow, s->actions, s->action_count, s->host, &shape->result);
+    if (!status) status = memopt_i_script_make(s, s->actions, s->action_count, &shape->pass, &shape->kept);
+    if (!status) status = memopt_i_shape_evaluation(s, shape);
+    if (status) { memopt_i_shape_free(s->host, shape); return status; }
+    shape->pass.output = shape->pass.moves[shape->pass.split].output;
+    *out = shape;
+    return MEMOPT_OK;
+}
+
+/* -- the solver -- */
+
+static int memopt_i_round_up(size_t *bytes, size_t align) { return memopt_i_align_up(*bytes, align, bytes); }
+/* The engine's own memory counts nothing, and a lossy copy what it takes. */
+static void memopt_i_solver_plain(memopt_i_solver *s) {
+    const size_t n = s->chain->count; size_t i;
+    s->plain = *s->chain;
+    s->plain.input_bytes = s->plain.input_grad_bytes = 0;
+    memcpy(s->segments, s->chain->segments, n * sizeof *s->segments);
+    s->segments[n - 1].grad_bytes = 0;
+    for (i = 0; i < n; ++i) /* the last output is exact, and so is its copy */
+        s->segments[i].kept_bytes = s->desc->keep == MEMOPT_KEEP_EXACT ? 0
+            : memopt_i_kept_bytes(i + 1 < n ? s->desc->keep : MEMOPT_KEEP_EXACT, s->segments[i].output_bytes);
+    s->plain.segments = s->segments;
+}
+static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
+    const size_t n = s->chain->count; memopt_segment *to = s->segments + n; size_t i; int wraps = 0;
+    s->rounded = s->plain;
+    s->rounded.segments = to; s->rounded.skips = s->skips;
+    for (i = 0; i < n; ++i) {
+        size_t part = s->segments[i].saved_bytes - s->segments[i].output_bytes;
+        to[i] = s->segments[i];
+        wraps |= memopt_i_round_up(&part, s->align);
+        wraps |= memopt_i_round_up(&to[i].output_bytes, s->align);
+        wraps |= memopt_i_add(to[i].output_bytes, part, &to[i].saved_bytes);
+        wraps |= memopt_i_round_up(&to[i].grad_bytes, s->align) | memopt_i_round_up(&to[i].kept_bytes, s->align);
+        wraps |= memopt_i_round_up(&to[i].forward_scratch, s->align);
+        wraps |= memopt_i_round_up(&to[i].backward_scratch, s->align);
+        wraps |= memopt_i_round_up(&to[i].plain_scratch, s->align);
+    }
+    for (i = 0; i < s->chain->skip_count; ++i) {
+        s->skips[i] = s->chain->skips[i];
+        wraps |= memopt_i_round_up(&s->skips[i].bytes, s->align) | memopt_i_round_up(&s->skips[i].grad_bytes, s->align);
+    }
+    return wraps ? MEMOPT_ERR_OVERFLOW : memopt_i_chain_check(&s->rounded);
+}
+static memopt_status memopt_i_solver_solve(memopt_i_solver *s) {
+    memopt_schedule_desc d; memopt_status status;
+    memset(&d, 0, sizeof d);
+    d.chain = s->rounded; d.rule = s->desc->rule; d.slow = s->slow; d.slots = s->desc->slots;
+    status = memopt_schedule_bytes(&d, &s->schedule_memory);
+    if (status) return status;
+    s->memory = memopt_i_alloc(s->host, s->schedule_memory, MEMOPT_I_HOST_ALIGN);
+    return s->memory ? memopt_schedule_solve(&d, s->memory, s->schedule_memory, &s->schedule) : MEMOPT_ERR_MEMORY;
+}
+static void memopt_i_solver_close(memopt_i_solver *s) {
+    memopt_i_free(s->host, s->memory, s->schedule_memory, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(s->host, s->segments, s->chain_memory, MEMOPT_I_HOST_ALIGN);
+}
+/* On failure, too, to be closed. */
+static memopt_status memopt_i_solver_open(memopt_i_solver *s, const memopt_tape_desc *desc, const memopt_chain *chain,
+                                          const memopt_host *host, size_t align) {
+    size_t segments, skips; unsigned char *block; memopt_status status;
+    memset(s, 0, sizeof *s);
+    s->desc = desc; s->chain = chain; s->host = host; s->align = align;
+    status = memopt_i_chain_check(chain);
+    if (status) return status;
+    if (memopt_i_script_part(&s->chain_memory, 2 * chain->count, sizeof *s->segments, &segments)
+        || memopt_i_script_part(&s->chain_memory, chain->skip_count, sizeof *s->skips, &skips))
+        return MEMOPT_ERR_OVERFLOW;
+    block = (unsigned char *)memopt_i_alloc(host, s->chain_memory, MEMOPT_I_HOST_ALIGN);
+    if (!block) return MEMOPT_ERR_MEMORY;
+    s->segments = (memopt_segment *)(void *)(block + segments);
+    s->skips = (memopt_skip *)(void *)(block + skips);
+    s->slow = desc->slow;
+    if (desc->keep != MEMOPT_KEEP_EXACT) s->slow.slots = MEMOPT_SLOW_UNLIMITED;
+    memopt_i_solver_plain(s);
+    status = memopt_i_solver_round(s);
+    return !status && memopt_i_rule_is_solved(desc->rule) ? memopt_i_solver_solve(s) : status;
+}
+/* -- lossy copies for the textbook's schedules, which know no second place -- */
+
+typedef struct memopt_i_gap { uint16_t read[2], write[2]; } memopt_i_gap; /* values before, after an action; 0 = none */
+/* Where a value waits: between two uses with other segments' work between them, if its copy is smaller. */
+static void memopt_i_gaps_find(const memopt_i_solver *s, memopt_i_gap *gaps, uint32_t *last) {
+    size_t t, k, before = 0; /* before: 1 + the call before this one */
+    for (t = 0; t < s->action_count; ++t) {
+        const memopt_action a = s->actions[t];
+        if (a.op == MEMOPT_OP_DROP) { last[a.index] = 0; continue; }
+        for (k = 0; k < 2; ++k) {
+            const size_t v = a.index + k; const int made = k == 1 && a.op != MEMOPT_OP_BACKWARD;
+            if (!v || v >= s->chain->count) continue;
+            if (!made && last[v] && last[v] < before
+                && s->segments[v - 1].kept_bytes < s->segments[v - 1].output_bytes) {
+                gaps[last[v] - 1].write[gaps[last[v] - 1].write[0] != 0] = (uint16_t)v;
+                gaps[t].read[gaps[t].read[0] != 0] = (uint16_t)v;
+            }
+            last[v] = (uint32_t)t + 1;
+        }
+        before = t + 1;
+    }
+}
+static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const memopt_i_gap *gaps, memopt_i_list *to) {
+    size_t t; int k;
+    for (t = 0; t < count; ++t) {
+        for (k = 0; k < 2; ++k) {
+            if (!gaps[t].read[k]) continue;
+            memopt_i_list_add(to, MEMOPT_OP_READ, gaps[t].read[k]);
+            memopt_i_list_add(to, MEMOPT_OP_WAIT, gaps[t].read[k]);
+            memopt_i_list_add(to, MEMOPT_OP_FORGET, gaps[t].read[k]);
+        }
+        memopt_i_list_add(to, (memopt_op)from[t].op, from[t].index);
+        for (k = 0; k < 2; ++k) {
+            if (!gaps[t].write[k]) continue;
+            memopt_i_list_add(to, MEMOPT_OP_WRITE, gaps[t].write[k]);
+            memopt_i_list_add(to, MEMOPT_OP_WAIT, gaps[t].write[k]);
+            memopt_i_list_add(to, MEMOPT_OP_DROP, gaps[t].write[k]);
+        }
+    }
+}
+/* The solver's actions, values that wait as copies. */
+static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
+    const size_t n = s->chain->count; size_t at = 0, gaps, last, bytes; unsigned char *block; memopt_i_list list;
+    memopt_status status = MEMOPT_OK;
+    if (memopt_i_script_part(&at, s->action_count, sizeof(memopt_i_gap), &gaps)
+        || memopt_i_script_part(&at, n + 1, sizeof(uint32_t), &last)
+        || memopt_i_mul(s->action_count, 13 * sizeof *list.actions, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
+    if (!block) return MEMOPT_ERR_MEMORY;
+    memset(block, 0, at);
+    memopt_i_gaps_find(s, (memopt_i_gap *)(void *)(block + gaps), (uint32_t *)(void *)(block + last));
+    memset(&list, 0, sizeof list);
+    list.actions = (memopt_action *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
+    list.capacity = 13 * s->action_count; /* each action at most four transfers of three */
+    if (list.actions) {
+        memopt_i_gaps_fill(s->actions, s->action_count, (const memopt_i_gap *)(const void *)(block + gaps), &list);
+        memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
+        s->actions = list.actions; s->capacity = list.capacity; s->action_count = list.count;
+    } else status = MEMOPT_ERR_MEMORY;
+    memopt_i_free(s->host, block, at, MEMOPT_I_HOST_ALIGN);
+    return status;
+}
+/* The actions for a budget (0: for the overhead that is allowed), or the textbook's; `need` receives how many. */
+static memopt_status memopt_i_solver_ask(memopt_i_solver *s, size_t budget, size_t *need) {
+    memopt_schedule_result r; memopt_status status;
+    memset(&r, 0, sizeof r);
+    if (!s->schedule)
+        return memopt_schedule_textbook(&s->rounded, s->desc->rule, s->desc->every, s->actions, s->capacity, need);
+    if (budget) status = memopt_schedule_for_budget(s->schedule, budget, s->actions, s->capacity, s->host, &r);
+    else status = memopt_schedule_for_overhead(s->schedule, s->desc->overhead, s->actions, s->capacity, s->host, &r);
+    if (!budget && status == MEMOPT_ERR_STATE) status = MEMOPT_ERR_ARGUMENT; /* no schedule of this rule is that fast */
+    *need = r.actions;
+    return status;
+}
+static memopt_status memopt_i_solver_try(memopt_i_solver *s, size_t budget, memopt_i_shape **out) {
+    memopt_status status = memopt_i_solver_ask(s, budget, &s->action_count);
+    if (status == MEMOPT_ERR_BUFFER) {
+        memopt_action *actions; size_t bytes;
+        if (memopt_i_mul(s->action_count, sizeof *actions, &bytes)) return MEMOPT_ERR_OVERFLOW;
+        actions = (memopt_action *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
+        if (!actions) return MEMOPT_ERR_MEMORY;
+        memopt_i_free(s->host, s->actions, s->capacity * sizeof *actions, MEMOPT_I_HOST_ALIGN);
+        s->actions = actions; s->capacity = s->action_count;
+        status = memopt_i_solver_ask(s, budget, &s->action_count);
+    }
+    if (!status && !s->schedule && s->desc->keep != MEMOPT_KEEP_EXACT) status = memopt_i_solver_shrink(s);
+    return status ? status : memopt_i_shape_make(s, out);
+}
+/* The shape with the least placed peak: along the frontier from below, until more is alive than the best one takes. */
+static memopt_status memopt_i_solver_least(memopt_i_solver *s, memopt_i_shape **out) {
+    memopt_i_shape *best = NULL, *shape = NULL; memopt_point *points; size_t count = 0, bytes, i; memopt_status status;
+    if (!s->schedule) return memopt_i_solver_try(s, 0, out);
+    status = memopt_schedule_frontier(s->schedule, NULL, 0, &count);
+    if (status != MEMOPT_ERR_BUFFER) return status ? status : MEMOPT_ERR_STATE;
+    if (memopt_i_mul(count, sizeof *points, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    points = (memopt_point *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!points) return MEMOPT_ERR_MEMORY;
+    status = memopt_schedule_frontier(s->schedule, points, count, &count);
+    for (i = 0; i < count && i < MEMOPT_I_SCRIPT_TRIES && !status; ++i) {
+        if (best && points[i].peak >= best->pass.peak) break;
+        status = memopt_i_solver_try(s, memopt_i_max(points[i].peak, 1), &shape);
+        if (status) break;
+        if (best && best->pass.peak <= shape->pass.peak) memopt_i_shape_free(s->host, shape);
+        else { memopt_i_shape_free(s->host, best); best = shape; }
+    }
+    memopt_i_free(s->host, points, bytes, MEMOPT_I_HOST_ALIGN);
+    if (status) memopt_i_shape_free(s->host, best);
+    else *out = best;
+    return status;
+}
+/* Between a budget whose shape fits and one whose shape does not: a few steps towards the larger. */
+static void memopt_i_solver_refine(memopt_i_solver *s, size_t fits, size_t fails, size_t limit, memopt_i_shape **best) {
+    memopt_i_shape *shape = NULL; int k;
+    for (k = 0; k < 4 && fails - fits > s->align; ++k) {
+        const size_t middle = fits + (fails - fits) / 2;
+        if (memopt_i_solver_try(s, middle, &shape)) return;
+        if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); fails = middle; continue; }
+        memopt_i_shape_free(s->host, *best);
+        *best = shape; fits = middle;
+    }
+}
+/* The fastest shape found whose placed peak is within the limit. */
+static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memopt_i_shape **out) {
+    memopt_i_shape *shape = NULL; memopt_status status = MEMOPT_OK; size_t budget = limit, fails = limit; int k;
+    for (k = 0; k < MEMOPT_I_SCRIPT_TRIES && budget; ++k) {
+        size_t excess;
+        status = memopt_i_solver_try(s, budget, &shape);
+        if (status) break;
+        if (shape->pass.peak <= limit) {
+            if (k) memopt_i_solver_refine(s, budget, fails, limit, &shape);
+            *out = shape;
+            return MEMOPT_OK;
+        }
+        excess = shape->pass.peak - limit;
+        fails = budget;
+        budget = memopt_i_min(budget, shape->pass.bound);
+        budget = budget > excess ? budget - excess : 0;
+        memopt_i_shape_free(s->host, shape);
+        if (!s->schedule) return MEMOPT_ERR_MEMORY; /* a textbook has no smaller one */
+    }
+    if (status && status != MEMOPT_ERR_MEMORY) return status;
+    status = memopt_i_solver_least(s, &shape);
+    if (status) return status;
+    if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); return MEMOPT_ERR_MEMORY; }
+    *out = shape;
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
+                                          const memopt_host *host, size_t align, int least, memopt_i_shape **out) {
+    memopt_i_solver s; memopt_status status = memopt_i_solver_open(&s, desc, chain, host, align);
+    if (!status && least) status = memopt_i_solver_least(&s, out);
+    else if (!status && desc->budget) status = memopt_i_solver_fit(&s, desc->budget, out);
+    else if (!status) status = memopt_i_solver_try(&s, 0, out);
+    memopt_i_solver_close(&s);
+    return status;
+}
+/* @section tape : script kept arena random base host api_tape
+   Runs a schedule over the engine's callbacks, a pass at a time.
+   Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
+              buffer that dies too early, memory that stays after a failure.
+   Idea       Everything is decided before the first pass: order, places, what each callback is told. A pass takes its
+              peak from the arena in one push, goes through the moves, and gives all back with one rewind, however it
+              ends. What must not differ from run to run is given by place: seed and stream are functions of pass and
+              segment, an engine's own generator is put back to where it was before the first run.
+   Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
+              as the mark taken behind it is good. `busy` while the engine's code runs: it can only look, not act.
+   Again      Two things that mean the same nearly always: `again`, this forward has run before in this pass (its hash
+              and its generator's state are known), and what the engine is told. A calibration tells "recompute" from
+              the first run on; a nested tape goes by its outer one, and knows a first run by its seed, which differs
+              from segment to segment and pass to pass.
+   Nested     The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the
+              outer one's scratch. Its seed is made of the outer seed and stream.
+   Cost       About 20 ns a callback, when nothing is hashed or rounded.
+   Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
+              hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
+   Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is rounded, copied or hashed there. */
+enum { MEMOPT_I_TAPE_IDLE, MEMOPT_I_TAPE_BETWEEN };
+#define MEMOPT_I_TAPE_SHAPES 8
+struct memopt_tape {
+    memopt_tape_desc desc; /* without what it pointed to */
+    memopt_host      host;
+    memopt_layer    *layers;
+    memopt_i_shape **shapes, *shape; /* all that are kept, and the one in use */
+    uint64_t        *hashes;      /* of each segment's output in this pass */
+    double          *costs, *measured; /* of each forward, then of each backward: as given, and in seconds */
+    unsigned char   *states;      /* of the engine's generator: of each segment, at present, before a calibration */
+    void           **skips, **skip_grads;
+    uint8_t         *stored;      /* of each value: the store has it */
+    uint64_t        *times;       /* during a calibration: nanoseconds of [segment][forward, backward][repeat] */
+    size_t           count, skip_count, state_bytes, align, repeats, repeat;
+    unsigned char   *base, *placed;
+    size_t           placed_bytes, most;    /* most: bytes a pass has taken of the arena */
+    size_t           lent_forward, lent_backward; /* nested: the scratch that the outer tape was told */
+    memopt_mark      before, behind;        /* of the arena, around the push */
+    void            *outside[MEMOPT_I_OUTSIDE];
+    uint64_t         next, passes, solves, uses, probes;
+    uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
+    int state, busy, visible, verify, again, told, evaluating, is_measured;
+    memopt_tape_error error;
+    size_t           memory;
+};
+static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason, size_t segment,
+                                           size_t action) {
+    t->error.status = status; t->error.reason = reason; t->error.segment = segment; t->error.action = action;
+    return status;
+}
+static memopt_status memopt_i_tape_fail(memopt_tape *t, memopt_status status, const char *reason) {
+    return memopt_i_tape_fail_at(t, status, reason, SIZE_MAX, SIZE_MAX);
+}
+static memopt_status memopt_i_tape_fail_move(memopt_tape *t, const memopt_i_move *m, memopt_status status,
+                                             const char *reason) {
+    const size_t segment = m->op <= MEMOPT_OP_BACKWARD || !m->index ? m->index : m->index - 1u; /* a value's maker */
+    return memopt_i_tape_fail_at(t, status, reason, segment, m->action);
+}
+/* Not from a callback, and, where `idle`, not between forward and backward. */
+static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
+    if (t->busy) return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape");
+    if (idle && t->state != MEMOPT_I_TAPE_IDLE)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "between a forward and its backward");
+    return MEMOPT_OK;
+}
+
+/* -- moves -- */
+
+static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
+    return place > SIZE_MAX - MEMOPT_I_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
+}
+/* Only to see a difference: four lanes of 8 bytes; each step can be undone, so that no single change is lost. */
+static uint64_t memopt_i_tape_hash(const void *bytes, size_t count) {
+    const unsigned char *p = (const unsigned char *)bytes; uint64_t lane[4], word; size_t i, k;
+    for (k = 0; k < 4; ++k) lane[k] = count + k;
+    for (i = 0; i + 32 <= count; i += 32)
+        for (k = 0; k < 4; ++k) {
+            memcpy(&word, p + i + 8 * k, 8);
+            lane[k] = memopt_i_script_mix(lane[k], word);
+        }
+    for (k = 0; i < count; i += 8, ++k) {
+        word = 0;
+        memcpy(&word, p + i, memopt_i_min(8, count - i));
+        lane[k] = memopt_i_script_mix(lane[k], word);
+    }
+    word = lane[0];
+    for (k = 1; k < 4; ++k) word = memopt_i_script_mix(word, lane[k]);
+    return word;
+}
+static void memopt_i_tape_skips(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m, int on) {
+    uint32_t i;
+    for (i = m->touch; i < m->touch + m->touch_count; ++i) {
+        const memopt_i_touch *touch = &script->touches[i];
+        t->skips[touch->skip] = on ? memopt_i_tape_at(t, touch->value) : NULL;
+        t->skip_grads[touch->skip] = on ? memopt_i_tape_at(t, touch->grad) : NULL;
+    }
+}
+/* A callback, and in a calibration how long it takes. */
+static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_step_fn *fn, const memopt_step *step, int backward) {
+    const memopt_clock *clock = &t->host.clock; uint64_t from = 0, to = 0; memopt_status status;
+    if (clock->now_fn(clock->user, &from)) return MEMOPT_ERR_IO;
+    status = fn(step);
+    if (!status && clock->now_fn(clock->user, &to)) return MEMOPT_ERR_IO;
+    t->times[(2 * step->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
+    return status;
+}
+static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
+    const memopt_layer *layer = &t->layers[m->index]; const int backward = m->op == MEMOPT_OP_BACKWARD;
+    memopt_step_fn *fn = backward ? layer->backward_fn : layer->forward_fn; memopt_step step; memopt_status status;
+    step.user = layer->user; step.segment = m->index;
+    step.is_recompute = !backward && (m->again || t->told);
+    step.output_unused = m->unread && step.is_recompute && !t->times && !(t->verify && t->desc.verify);
+    step.evaluating = t->evaluating;
+    step.input = memopt_i_tape_at(t, m->input); step.output = memopt_i_tape_at(t, m->output);
+    step.saved = memopt_i_tape_at(t, m->saved); step.scratch = memopt_i_tape_at(t, m->scratch);
+    step.grad_output = memopt_i_tape_at(t, m->grad_output); step.grad_input = memopt_i_tape_at(t, m->grad_input);
+    step.skips = t->skips; step.skip_grads = t->skip_grads;
+    step.seed = t->seed; step.stream = t->stream + m->index;
+    if (m->touch_count) memopt_i_tape_skips(t, script, m, 1);
+    status = t->times && m->op != MEMOPT_OP_FORWARD ? memopt_i_tape_time(t, fn, &step, backward) : fn(&step);
+    if (m->touch_count) memopt_i_tape_skips(t, script, m, 0);
+    return status;
+}
+/* A forward with the engine's own generator where it was when this segment ran first. */
+static memopt_status memopt_i_tape_draw(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
+    const memopt_tape_desc *d = &t->desc; unsigned char *mine = t->states + m->index * t->state_bytes;
+    unsigned char *present = t->states + t->count * t->state_bytes; memopt_status status;
+    if (!m->again && !t->again) {
+        d->random_save_fn(d->random_user, mine);
+        return memopt_i_tape_call(t, script, m);
+    }
+    d->random_save_fn(d->random_user, present);
+    d->random_load_fn(d->random_user, mine);
+    status = memopt_i_tape_call(t, script, m);
+    d->random_load_fn(d->random_user, present);
+    return status;
+}
+static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_move *m, const void *output, size_t bytes) {
+    const int again = m->again || t->again; uint64_t hash;
+    if (m->unread && again && !t->desc.verify) return MEMOPT_OK; /* it may have stopped early */
+    hash = memopt_i_tape_hash(output, bytes);
+    if (!again) t->hashes[m->index] = hash;
+    else if (t->hashes[m->index] != hash)
+        return memopt_i_tape_fail_move(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
+    return MEMOPT_OK;
+}
+static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
+    const size_t bytes = t->shape->segments[m->index].output_bytes; void *output = memopt_i_tape_at(t, m->output);
+    const memopt_status status = t->states && !t->evaluating ? memopt_i_tape_draw(t, script, m)
+                                                             : memopt_i_tape_call(t, script, m);
+    if (status) return memopt_i_tape_fail_move(t, m, status, t->times ? "a forward callback or the clock failed"
+                                                                      : "a forward callback failed");
+    if (!t->visible || !bytes) return MEMOPT_OK;
+    if (t->desc.keep != MEMOPT_KEEP_EXACT && m->index + 1u < t->count)
+        memopt_i_kept_run(MEMOPT_I_KEPT_ROUND, t->desc.keep, output, bytes, NULL, &t->host.threads);
+    return t->verify && !t->evaluating ? memopt_i_tape_verify(t, m, output, bytes) : MEMOPT_OK;
+}
+/* A transfer: to and from a smaller copy in our own memory, or to and from the store. */
+static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_move *m) {
+    const memopt_tape_store *store = &t->desc.store; const size_t v = m->index;
+    const size_t bytes = t->shape->segments[v - 1].output_bytes; void *value = memopt_i_tape_at(t, m->input);
+    const memopt_keep keep = v < t->count ? t->desc.keep : MEMOPT_KEEP_EXACT; memopt_status status = MEMOPT_OK;
+    if (!store->write_fn) {
+        if (!t->visible || m->op == MEMOPT_OP_WAIT || m->op == MEMOPT_OP_FORGET) return MEMOPT_OK;
+        memopt_i_kept_run(m->op == MEMOPT_OP_WRITE ? MEMOPT_I_KEPT_ENCODE : MEMOPT_I_KEPT_DECODE, keep, value, bytes,
+                          memopt_i_tape_at(t, m->output), &t->host.threads);
+        return MEMOPT_OK;
+    }
+    switch (m->op) {
+    case MEMOPT_OP_WRITE:  t->stored[v] = 1; status = store->write_fn(store->user, v, value, bytes); break;
+    case MEMOPT_OP_READ:   status = store->read_fn(store->user, v, value, bytes); break;
+    case MEMOPT_OP_WAIT:   status = store->wait_fn(store->user, v); break;
+    case MEMOPT_OP_FORGET: t->stored[v] = 0; store->forget_fn(store->user, v); break;
+    }
+    return status ? memopt_i_tape_fail_move(t, m, status, "the store failed") : MEMOPT_OK;
+}
+static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_script *script, size_t from, size_t to) {
+    memopt_status status = MEMOPT_OK; size_t i;
+    t->busy = 1;
+    for (i = from; i < to && !status; ++i) {
+        const memopt_i_move *m = &script->moves[i];
+        if (m->op <= MEMOPT_OP_FORWARD_SAVE) status = memopt_i_tape_forward(t, script, m);
+        else if (m->op == MEMOPT_OP_BACKWARD) {
+            status = memopt_i_tape_call(t, script, m);
+            if (status) (void)memopt_i_tape_fail_move(t, m, status, t->times ? "a backward callback or the clock failed"
+                                                                             : "a backward callback failed");
+        } else status = memopt_i_tape_transfer(t, m);
+    }
+    t->busy = 0;
+    return status;
+}
+
+/* -- passes -- */
+
+/* The memory of a pass: one push, or what was placed. */
+static memopt_status memopt_i_tape_take(memopt_tape *t, size_t bytes) {
+    memopt_push_options options; memopt_arena *arena = t->desc.arena;
+    t->base = t->placed;
+    if (!arena && bytes > t->placed_bytes)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs");
+    if (!arena) return MEMOPT_OK;
+    memset(&options, 0, sizeof options);
+    options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
+    t->before = t->behind = memopt_arena_mark(arena);
+    if (!bytes) return MEMOPT_OK;
+    t->base = (unsigned char *)memopt_arena_push_with(arena, bytes, &options);
+    if (!t->base) return memopt_i_tape_fail(t, memopt_arena_error(arena).status, "the arena has no room for a pass");
+    t->behind = memopt_arena_mark(arena);
+    return MEMOPT_OK;
+}
+/* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
+static int memopt_i_tape_holds(const memopt_tape *t) {
+    const memopt_i_end *low = t->desc.arena ? &t->desc.arena->ends[0] : NULL;
+    return !low || (t->behind.used <= low->used && !memopt_i_mark_is_stale(low, &t->behind));
+}
+/* The end of a pass, however it went: the store forgets, the arena is as it was. */
+static void memopt_i_tape_end(memopt_tape *t) {
+    const memopt_tape_store *store = &t->desc.store; size_t v;
+    t->busy = 1;
+    for (v = 1; v <= t->count && store->forget_fn; ++v)
+        if (t->stored[v]) { t->stored[v] = 0; store->forget_fn(store->user, v); }
+    t->busy = 0;
+    if (t->desc.arena && memopt_i_tape_holds(t)) (void)memopt_arena_rewind(t->desc.arena, t->before);
+    t->base = NULL;
+    t->state = MEMOPT_I_TAPE_IDLE;
+}
+static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
+    const memopt_chain *c = &t->shape->chain;
+    t->outside[SIZE_MAX - MEMOPT_I_INPUT] = (void *)(uintptr_t)input;
+    t->outside[SIZE_MAX - MEMOPT_I_GRAD_OUTPUT] =
+        c->segments[c->count - 1].grad_bytes ? (void *)(uintptr_t)grad_output : NULL;
+    t->outside[SIZE_MAX - MEMOPT_I_GRAD_INPUT] = c->input_grad_bytes ? grad_input : NULL;
+}
+static memopt_status memopt_i_tape_begin(memopt_tape *t, const void *input) {
+    const memopt_i_script *script = &t->shape->pass; memopt_status status = memopt_i_tape_take(t, script->peak);
+    if (status) return status;
+    if (t->desc.arena) t->most = memopt_i_max(t->most, t->behind.used - t->before.used);
+    memopt_i_tape_outside(t, input, NULL, NULL);
+    status = memopt_i_tape_run(t, script, 0, script->split);
+    if (status) memopt_i_tape_end(t);
+    else t->state = MEMOPT_I_TAPE_BETWEEN;
+    return status;
+}
+static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_output, void *grad_input) {
+    const memopt_i_script *script = &t->shape->pass; memopt_status status;
+    if (memopt_i_tape_holds(t)) {
+        memopt_i_tape_outside(t, t->outside[SIZE_MAX - MEMOPT_I_INPUT], grad_output, grad_input);
+        status = memopt_i_tape_run(t, script, script->split, script->count);
+    } else status = memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "the arena was rewound below the pass");
+    memopt_i_tape_end(t);
+    return status;
+}
+/* As the next pass of a tape that stands alone. */
+static void memopt_i_tape_alone(memopt_tape *t, uint64_t pass) {
+    t->seed = t->desc.seed; t->stream = pass * MEMOPT_CHAIN_MOST;
+    t->again = t->told = t->evaluating = 0;
+}
+static const char *memopt_i_tape_lacks(const memopt_tape *t, const void *grad_output, const void *grad_input) {
+    const memopt_chain *c = &t->shape->chain;
+    if (c->segments[c->count - 1].grad_bytes && !grad_output) return "the last output's gradient is missing";
+    if (c->input_grad_bytes && !grad_input) return "there is no place for the input's gradient";
+    return NULL;
+}
+MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input) {
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    if (status) return status;
+    if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
+    memopt_i_tape_alone(tape, tape->next);
+    return memopt_i_tape_begin(tape, input);
+}
+MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input) {
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT; const char *lacks;
+    if (status) return status;
+    if (tape->state != MEMOPT_I_TAPE_BETWEEN)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_STATE, "a backward without its forward");
+    lacks = memopt_i_tape_lacks(tape, grad_output, grad_input);
+    if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
+    status = memopt_i_tape_return(tape, grad_output, grad_input);
+    if (status) return status;
+    ++tape->next; ++tape->passes;
+    return MEMOPT_OK;
+}
+MEMOPT_API const void *memopt_tape_output(const memopt_tape *tape) {
+    if (!tape || tape->state != MEMOPT_I_TAPE_BETWEEN || tape->busy) return NULL;
+    return memopt_i_tape_at(tape, tape->shape->pass.output);
+}
+MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape) {
+    const memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT;
+    if (!status && tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
+    return status;
+}
+static memopt_status memopt_i_tape_evaluate(memopt_tape *t, const void *input, void *output) {
+    const memopt_i_script *script = &t->shape->evaluation; memopt_status status;
+    memopt_i_tape_outside(t, input, NULL, NULL);
+    t->outside[SIZE_MAX - MEMOPT_I_RESULT] = output ? output : memopt_i_tape_at(t, script->output);
+    status = memopt_i_tape_run(t, script, 0, script->count);
+    memopt_i_tape_end(t);
+    return status;
+}
+MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output) {
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    if (status) return status;
+    if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
+    status = memopt_i_tape_take(tape, tape->shape->evaluation.peak);
+    if (status) return status;
+    memopt_i_tape_alone(tape, tape->next);
+    tape->evaluating = 1;
+    return memopt_i_tape_evaluate(tape, input, output);
+}
+MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
+    const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    if (!status) tape->next = pass;
+    return status;
+}
+
+/* -- nested -- */
+
+/* Take the outer tape's place in random numbers and in what has run before. */
+static void memopt_i_tape_inherit(memopt_tape *t, const memopt_step *step, int recompute) {
+    const memopt_noise noise = memopt_noise_make(step->seed, step->stream);
+    const uint64_t seed = (uint64_t)noise.key[1] << 32 | noise.key[0];
+    t->again = recompute && seed == t->seed && !t->stream;
+    t->told = recompute;
+    t->seed = seed; t->stream = 0;
+    t->evaluating = step->evaluating;
+    t->base = (unsigned char *)step->scratch;
+}
+static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, size_t lent) {
+    const memopt_status status = memopt_i_tape_ready(t, 1);
+    if (!status && bytes > lent)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told");
+    return status;
+}
+static memopt_status memopt_i_tape_nest_forward(const memopt_step *step) {
+    memopt_tape *t = (memopt_tape *)step->user;
+    const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, t->lent_forward);
+    if (status) return status;
+    memopt_i_tape_inherit(t, step, step->is_recompute);
+    return memopt_i_tape_evaluate(t, step->input, step->output);
+}
+static memopt_status memopt_i_tape_nest_backward(const memopt_step *step) {
+    memopt_tape *t = (memopt_tape *)step->user; const memopt_i_script *script = &t->shape->pass;
+    memopt_status status = memopt_i_tape_nest_ready(t, script->peak, t->lent_backward);
+    if (status) return status;
+    if (step->grad_input && !t->shape->chain.input_grad_bytes)
+        return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
+    memopt_i_tape_inherit(t, step, 1);
+    memopt_i_tape_outside(t, step->input, step->grad_output, step->grad_input);
+    status = memopt_i_tape_run(t, script, 0, script->count);
+    memopt_i_tape_end(t);
+    t->passes += !status;
+    return status;
+}
+MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer) {
+    memopt_segment s; const memopt_i_shape *shape; size_t i; memopt_status status;
+    if (!inner || !segment || !layer) return MEMOPT_ERR_ARGUMENT;
+    status = memopt_i_tape_ready(inner, 1);
+    if (status) return status;
+    if (inner->desc.arena)
+        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape has no arena of its own");
+    shape = inner->shape;
+    memset(&s, 0, sizeof s);
+    s.output_bytes = s.saved_bytes = shape->segments[inner->count - 1].output_bytes;
+    s.grad_bytes = shape->segments[inner->count - 1].grad_bytes;
+    s.forward_scratch = s.plain_scratch = inner->lent_forward = shape->evaluation.peak;
+    s.backward_scratch = inner->lent_backward = shape->pass.peak;
+    for (i = 0; i < inner->count; ++i) s.forward_cost += shape->segments[i].forward_cost;
+    s.backward_cost = shape->result.cost;
+    *segment = s;
+    layer->forward_fn = memopt_i_tape_nest_forward; layer->backward_fn = memopt_i_tape_nest_backward;
+    layer->user = inner;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes) {
+    const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    if (status) return status;
+    if (tape->desc.arena) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape has an arena");
+    if ((uintptr_t)memory % tape->align) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "not aligned to 64");
+    tape->placed = (unsigned char *)memory;
+    tape->placed_bytes = memory ? bytes : 0;
+    return MEMOPT_OK;
+}
+
+/* -- shapes -- */
+
+/* The shape of a chain, known or solved now, in use from here on. */
+static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain) {
+    const uint64_t hash = memopt_i_chain_hash(chain); memopt_i_shape *shape = NULL; size_t i, place = 0;
+    memopt_status status;
+    for (i = 0; i < t->desc.shapes; ++i) {
+        memopt_i_shape *known = t->shapes[i], *worst = t->shapes[place];
+        if (known && known->hash == hash && memopt_i_chain_equal(&known->chain, chain)) {
+            known->used = ++t->uses; t->shape = known;
+            return MEMOPT_OK;
+        }
+        if (worst && (!known || known->used < worst->used)) place = i;
+    }
+    status = memopt_i_shape_solve(&t->desc, chain, &t->host, t->align, 0, &shape);
+    if (status) return status;
+    memopt_i_shape_free(&t->host, t->shapes[place]);
+    shape->used = ++t->uses; ++t->solves;
+    t->shape = t->shapes[place] = shape;
+    return MEMOPT_OK;
+}
+/* A shape as the engine gave it: nothing of it is measured yet. */
+static void memopt_i_tape_given(memopt_tape *t) {
+    size_t i;
+    for (i = 0; i < t->count; ++i) {
+        t->costs[i] = t->shape->segments[i].forward_cost; t->costs[t->count + i] = t->shape->segments[i].backward_cost;
+    }
+    t->is_measured = 0; t->most = 0;
+}
+MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain) {
+    const memopt_i_shape *before; memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    if (status) return status;
+    if (!chain || !chain->segments || chain->count != tape->count || chain->skip_count != tape->skip_count
+        || (chain->skip_count && !chain->skips))
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "not as many segments and skips as before");
+    before = tape->shape;
+    status = memopt_i_tape_use(tape, chain);
+    if (status) return memopt_i_tape_fail(tape, status, "the new shape cannot be solved, or not within the budget");
+    if (tape->shape != before) memopt_i_tape_given(tape);
+    return MEMOPT_OK;
+}
+static uint64_t memopt_i_tape_median(uint64_t *x, size_t n) { /* sorts them, in place; of two middles the lower */
+    size_t i, k;
+    for (i = 1; i < n; ++i) {
+        const uint64_t y = x[i];
+        for (k = i; k && x[k - 1] > y; --k) x[k] = x[k - 1];
+        x[k] = y;
+    }
+    return x[(n - 1) / 2];
+}
+/* The passes of a calibration: numbers from the far end, so that no pass of training ever draws the same. */
+static memopt_status memopt_i_tape_probe(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
+    memopt_status status = MEMOPT_OK;
+    for (t->repeat = 0; t->repeat < t->repeats && !status; ++t->repeat) {
+        memopt_i_tape_alone(t, ~t->probes++);
+        t->told = 1;
+        status = memopt_i_tape_begin(t, input);
+        if (!status) status = memopt_i_tape_return(t, grad_output, grad_input);
+    }
+    return status;
+}
+/* Medians in place of the costs, and the shape that follows from them. */
+static memopt_status memopt_i_tape_adopt(memopt_tape *t) {
+    const size_t bytes = t->count * sizeof(memopt_segment), n = t->repeats; size_t i;
+    memopt_chain chain = t->shape->chain; memopt_segment *segments; memopt_status status;
+    segments = (memopt_segment *)memopt_i_alloc(&t->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!segments) return memopt_i_tape_fail(t, MEMOPT_ERR_MEMORY, "no memory for the chain with its new costs");
+    memcpy(segments, chain.segments, bytes);
+    for (i = 0; i < t->count; ++i) {
+        segments[i].forward_cost = 1e-9 * (double)memopt_i_tape_median(t->times + 2 * i * n, n);
+        segments[i].backward_cost = 1e-9 * (double)memopt_i_tape_median(t->times + (2 * i + 1) * n, n);
+    }
+    chain.segments = segments;
+    status = memopt_i_tape_use(t, &chain);
+    for (i = 0; i < t->count && !status; ++i) {
+        t->measured[i] = segments[i].forward_cost; t->measured[t->count + i] = segments[i].backward_cost;
+    }
+    memopt_i_free(&t->host, segments, bytes, MEMOPT_I_HOST_ALIGN);
+    if (status) return memopt_i_tape_fail(t, status, "the chain with its new costs cannot be solved");
+    t->is_measured = 1; t->most = 0;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
+                                               void *grad_input, size_t repeats) {
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT; const char *lacks; size_t bytes;
+    const memopt_tape_desc *d; unsigned char *state;
+    if (status) return status;
+    lacks = input && repeats ? memopt_i_tape_lacks(tape, grad_output, grad_input) : "no input, or no repeats";
+    if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
+    if (memopt_i_mul(repeats, 2 * tape->count * sizeof *tape->times, &bytes))
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_OVERFLOW, "too many repeats");
+    tape->times = (uint64_t *)memopt_i_alloc(&tape->host, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!tape->times) return memopt_i_tape_fail(tape, MEMOPT_ERR_MEMORY, "no memory for the times");
+    d = &tape->desc; state = tape->states + (tape->count + 1) * tape->state_bytes;
+    if (tape->states) d->random_save_fn(d->random_user, state);
+    tape->repeats = repeats;
+    status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
+    if (tape->states) d->random_load_fn(d->random_user, state);
+    if (!status) status = memopt_i_tape_adopt(tape);
+    memopt_i_free(&tape->host, tape->times, bytes, MEMOPT_I_HOST_ALIGN);
+    tape->times = NULL;
+    return status;
+}
+
+/* -- creation -- */
+
+static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host *host) {
+    const memopt_tape_store *s = &d->store; size_t i;
+    const int store = !!s->write_fn + !!s->read_fn + !!s->wait_fn + !!s->forget_fn;
+    const int hooks = !!d->random_bytes + !!d->random_save_fn + !!d->random_load_fn;
+    const memopt_status status = memopt_i_chain_check(&d->chain);
+    if (status) return status;
+    if (!d->layers || memopt_host_resolve(d->host, host)) return MEMOPT_ERR_ARGUMENT;
+    if ((store && store != 4) || (hooks && hooks != 3)) return MEMOPT_ERR_ARGUMENT;
+    if (!store != !d->slow.slots || (d->keep != MEMOPT_KEEP_EXACT && store) || d->keep > MEMOPT_KEEP_8BIT)
+        return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; i < d->chain.count; ++i)
+        if (!d->layers[i].forward_fn || !d->layers[i].backward_fn) return MEMOPT_ERR_ARGUMENT;
+    if (d->arena && !d->arena->source->host_visible && d->arena->source->kind != MEMOPT_SOURCE_COUNTING
+        && (d->keep != MEMOPT_KEEP_EXACT || d->verify)) return MEMOPT_ERR_UNSUPPORTED;
+    return MEMOPT_OK;
+}
+static size_t memopt_i_tape_align(const memopt_arena *arena) {
+    return arena ? memopt_i_max(arena->alignment, memopt_i_min(64, arena->source->base_alignment)) : 64;
+}
+/* One block for the tape and its tables. */
+static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt_host *host, size_t state_bytes,
+                                         memopt_tape **out) {
+    const size_t n = d->chain.count, states = d->random_bytes ? n + 2 : 0;
+    size_t at = 0, head, layers, shapes, hashes, measured, state, skips, stored; unsigned char *block; memopt_tape *t;
+    if (memopt_i_script_part(&at, 1, sizeof *t, &head) || memopt_i_script_part(&at, n, sizeof *t->layers, &layers)
+        || memopt_i_script_part(&at, d->shapes, sizeof(void *), &shapes)
+        || memopt_i_script_part(&at, n, sizeof *t->hashes, &hashes)
+        || memopt_i_script_part(&at, 2 * n, 2 * sizeof *t->measured, &measured)
+        || memopt_i_script_part(&at, states, state_bytes, &state)
+        || memopt_i_script_part(&at, d->chain.skip_count, 2 * sizeof *t->skips, &skips)
+        || memopt_i_script_part(&at, n + 1, 1, &stored)) return MEMOPT_ERR_OVERFLOW;
+    block = (unsigned char *)memopt_i_alloc(host, at, MEMOPT_I_HOST_ALIGN);
+    if (!block) return MEMOPT_ERR_MEMORY;
+    memset(block, 0, at);
+    t = (memopt_tape *)(void *)(block + head);
+    t->memory = at;
+    t->layers = (memopt_layer *)(void *)(block + layers);
+    t->shapes = (memopt_i_shape **)(void *)(block + shapes);
+    t->hashes = (uint64_t *)(void *)(block + hashes);
+    t->costs = (double *)(void *)(block + measured); t->measured = t->costs + 2 * n;
+    t->states = states ? block + state : NULL;
+    t->skips = (void **)(void *)(block + skips); t->skip_grads = t->skips + d->chain.skip_count;
+    t->stored = block + stored;
+    *out = t;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
+    memopt_tape_desc d; memopt_host host; memopt_tape *t = NULL; size_t state_bytes = 0; memopt_status status;
+    if (!desc || !out) return MEMOPT_ERR_ARGUMENT;
+    d = *desc;
+    status = memopt_i_tape_check(&d, &host);
+    if (status) return status;
+    if (!d.shapes) d.shapes = MEMOPT_I_TAPE_SHAPES;
+    if (!d.tag) d.tag = MEMOPT_TAG_ACTIVATIONS;
+    if (memopt_i_align_up(d.random_bytes, 16, &state_bytes)) return MEMOPT_ERR_OVERFLOW;
+    status = memopt_i_tape_alloc(&d, &host, state_bytes, &t);
+    if (status) return status;
+    t->host = host; t->state_bytes = state_bytes;
+    t->count = d.chain.count; t->skip_count = d.chain.skip_count;
+    t->align = memopt_i_tape_align(d.arena);
+    t->visible = !d.arena || d.arena->source->host_visible;
+    t->verify = t->visible && (d.verify || MEMOPT_DEBUG >= 2);
+    t->error.reason = memopt_status_text(MEMOPT_OK); t->error.segment = t->error.action = SIZE_MAX;
+    memcpy(t->layers, d.layers, t->count * sizeof *t->layers);
+    t->desc = d;
+    t->desc.chain.segments = NULL; t->desc.chain.skips = NULL; t->desc.layers = NULL; t->desc.host = NULL;
+    status = memopt_i_tape_use(t, &d.chain);
+    if (status) { memopt_tape_destroy(t); return status; }
+    memopt_i_tape_given(t);
+    *out = t;
+    return MEMOPT_OK;
+}
+MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
+    memopt_host host; size_t i;
+    if (!tape || tape->busy) return; /* a callback cannot destroy what calls it */
+    if (tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
+    host = tape->host;
+    for (i = 0; i < tape->desc.shapes; ++i) memopt_i_shape_free(&host, tape->shapes[i]);
+    memopt_i_free(&host, tape, tape->memory, MEMOPT_I_HOST_ALIGN);
+}
+MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes) {
+    memopt_host host; memopt_i_shape *shape = NULL; memopt_status status;
+    if (!desc || !bytes) return MEMOPT_ERR_ARGUMENT;
+    status = memopt_i_tape_check(desc, &host);
+    if (!status) status = memopt_i_shape_solve(desc, &desc->chain, &host, memopt_i_tape_align(desc->arena), 1, &shape);
+    if (status) return status;
+    *bytes = shape->pass.peak;
+    memopt_i_shape_free(&host, shape);
+    return MEMOPT_OK;
+}
+
+/* -- what it tells -- */
+
+MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
+    memopt_tape_stats s;
+    memset(&s, 0, sizeof s);
+    if (!tape) return s;
+    s.peak = tape->shape->pass.peak; s.live_peak = tape->shape->result.peak;
+    s.evaluate_peak = tape->shape->evaluation.peak; s.kept = tape->shape->kept;
+    s.cost = tape->shape->result.cost; s.extra = tape->shape->result.extra;
+    s.actions = tape->shape->result.actions; s.forwards = tape->shape->result.forwards;
+    s.passes = tape->passes; s.solves = tape->solves;
+    return s;
+}
+MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, size_t *count) {
+    if (count) *count = tape ? tape->shape->result.actions : 0;
+    return tape ? tape->shape->actions : NULL;
+}
+MEMOPT_API memopt_tape_error memopt_tape_get_error(const memopt_tape *tape) {
+    memopt_tape_error none;
+    none.status = MEMOPT_ERR_ARGUMENT; none.reason = "the tape is NULL"; none.segment = none.action = SIZE_MAX;
+    return tape ? tape->error : none;
+}
+/* The report: costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
+static void memopt_i_put_share(memopt_i_out *o, double part, double whole, size_t width) {
+    const double share = whole > 0 ? part / whole * 1000 + 0.5 : 0;
+    const uint64_t permille = share < 1e9 ? (uint64_t)share : 1000000000;
+    memopt_i_put_right_number(o, permille / 10, width - 3);
+    memopt_i_put_text(o, "."); memopt_i_put_number(o, permille % 10); memopt_i_put_text(o, "%");
+}
+static void memopt_i_put_right(memopt_i_out *o, const char *text, size_t width) {
+    size_t length = strlen(text);
+    for (; length < width; ++length) memopt_i_put(o, " ", 1);
+    memopt_i_put_text(o, text);
+}
+static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment) {
+    size_t i, n = 0;
+    for (i = 0; i < shape->result.actions; ++i)
+        n += shape->actions[i].op <= MEMOPT_OP_FORWARD_SAVE && shape->actions[i].index == segment;
+    return n;
+}
+/* What a segment takes of a pass, by the costs given or measured. */
+static double memopt_i_tape_takes(const memopt_tape *t, const double *costs, size_t i) {
+    return costs[i] * (double)memopt_i_tape_forwards(t->shape, i) + costs[t->count + i];
+}
+static void memopt_i_tape_row(memopt_i_out *o, const memopt_tape *t, size_t i, double predicted, double measured) {
+    const memopt_segment *s = &t->shape->segments[i];
+    const size_t scratch = memopt_i_max(memopt_i_max(s->forward_scratch, s->plain_scratch), s->backward_scratch);
+    memopt_i_put_right_number(o, i, 7);
+    memopt_i_put_right_bytes(o, s->output_bytes, 12);
+    memopt_i_put_right_bytes(o, s->saved_bytes, 12);
+    memopt_i_put_right_bytes(o, scratch, 12);
+    memopt_i_put_right_number(o, memopt_i_tape_forwards(t->shape, i), 10);
+    memopt_i_put_share(o, memopt_i_tape_takes(t, t->costs, i), predicted, 11);
+    if (t->is_measured) {
+        memopt_i_put_share(o, memopt_i_tape_takes(t, t->measured, i), measured, 11);
+        memopt_i_put_right_number(o, (uint64_t)(t->measured[i] * 1e6 + 0.5), 14);
+        memopt_i_put_right_number(o, (uint64_t)(t->measured[t->count + i] * 1e6 + 0.5), 14);
+    } else {
+        memopt_i_put_right(o, "-", 11); memopt_i_put_right(o, "-", 14); memopt_i_put_right(o, "-", 14);
+    }
+    memopt_i_put_text(o, "\n");
+}
+static void memopt_i_tape_sums(memopt_i_out *o, const memopt_tape *t, double measured) {
+    const memopt_i_shape *shape = t->shape; const double base = shape->result.cost - shape->result.extra;
+    memopt_i_put_text(o, "peak predicted "); memopt_i_put_bytes(o, shape->pass.peak);
+    memopt_i_put_text(o, " (");              memopt_i_put_number(o, shape->pass.peak);
+    memopt_i_put_text(o, " bytes), measured ");
+    if (t->most) { memopt_i_put_bytes(o, t->most); memopt_i_put_text(o, " ("); memopt_i_put_number(o, t->most);
+                   memopt_i_put_text(o, " bytes)"); }
+    else memopt_i_put_text(o, "-");
+    memopt_i_put_text(o, "; alive at most "); memopt_i_put_bytes(o, shape->result.peak);
+    memopt_i_put_text(o, ", between forward and backward "); memopt_i_put_bytes(o, shape->kept);
+    memopt_i_put_text(o, "; evaluation "); memopt_i_put_bytes(o, shape->evaluation.peak);
+    memopt_i_put_text(o, "\nforwards "); memopt_i_put_number(o, shape->result.forwards);
+    memopt_i_put_text(o, " of "); memopt_i_put_number(o, t->count);
+    memopt_i_put_text(o, " segments, extra time predicted "); memopt_i_put_share(o, shape->result.extra, base, 4);
+    if (t->is_measured) {
+        memopt_i_put_text(o, "; a pass by the measured times ");
+        memopt_i_put_number(o, (uint64_t)(measured * 1e6 + 0.5)); memopt_i_put_text(o, " us");
+    } else memopt_i_put_text(o, "; times are not measured: memopt_tape_calibrate()");
+    memopt_i_put_text(o, "\npasses "); memopt_i_put_number(o, t->passes);
+    memopt_i_put_text(o, ", shapes solved "); memopt_i_put_number(o, t->solves);
+    memopt_i_put_text(o, "\n");
+}
+MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length) {
+    memopt_i_out o; double predicted = 0, measured = 0; size_t i;
+    if (!tape || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
+    o = memopt_i_out_begin(buffer, capacity);
+    for (i = 0; i < tape->count; ++i) {
+        predicted += memopt_i_tape_takes(tape, tape->costs, i);
+        measured += memopt_i_tape_takes(tape, tape->measured, i);
+    }
+    memopt_i_put_text(&o, "segment      output       saved     scratch  forwards  predicted   measured    forward us"
+                          "   backward us\n");
+    for (i = 0; i < tape->count; ++i) memopt_i_tape_row(&o, tape, i, predicted, measured);
+    memopt_i_tape_sums(&o, tape, measured);
+    return memopt_i_out_end(&o, 1, length);
+}
+/* @section stash : kept arena base host api_tape
+   Copies on a stack at the low end of an arena, for engines that update one buffer in place.
+   Idea       Last in, first out is what an arena's low end does: a push is a mark and a copy, a pop is a copy and a
+              rewind. Where the newest copy ends must be where the arena ends; else somebody else has pushed and not
+              popped, or popped too much, and the pop is refused. */
+typedef struct memopt_i_stashed { /* 32 bytes: where the arena was, and what was pushed */
+    uint64_t epoch;
+    size_t before, n;
+    memopt_keep keep;
+} memopt_i_stashed;
+struct memopt_stash {
+    memopt_arena *arena;
+    memopt_host   host;
+    size_t count, depth, memory;
+    memopt_i_stashed *entries;
+};
+MEMOPT_API size_t memopt_stash_bytes(size_t n, memopt_keep keep) {
+    size_t bytes;
+    if (keep > MEMOPT_KEEP_8BIT || memopt_i_mul(n, sizeof(float), &bytes) || bytes > (size_t)PTRDIFF_MAX) return 0;
+    return memopt_i_kept_bytes(keep, bytes);
+}
+MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
+                                             memopt_stash **out) {
+    memopt_host h; memopt_stash *stash; size_t bytes;
+    const size_t head = memopt_i_align_down(sizeof *stash + 63, 64);
+    if (!arena || !depth || !out || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(depth, sizeof *stash->entries, &bytes) || memopt_i_add(bytes, head, &bytes))
+        return MEMOPT_ERR_MEMORY;
+    stash = (memopt_stash *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
+    if (!stash) return MEMOPT_ERR_MEMORY;
+    stash->arena = arena; stash->host = h; stash->count = 0; stash->depth = depth; stash->memory = bytes;
+    stash->entries = (memopt_i_stashed *)(void *)((unsigned char *)stash + head);
+    *out = stash;
+    return MEMOPT_OK;
+}
+static memopt_mark memopt_i_stash_mark(const memopt_stash *stash, size_t entry) {
+    memopt_mark mark = memopt_arena_mark(stash->arena);
+    mark.used = stash->entries[entry].before; mark.epoch = stash->entries[entry].epoch;
+    return mark;
+}
+/* How far into the arena a copy begins. */
+static size_t memopt_i_stash_offset(const memopt_stash *stash, const memopt_i_stashed *e) {
+    const size_t unit = stash->arena->alignment;
+    return (e->before + unit - 1) & ~(unit - 1);
+}
+/* The arena's low end is where the newest push left it, and nobody was below since. */
+static int memopt_i_stash_is_last(const memopt_stash *stash) {
+    const memopt_i_stashed *e = &stash->entries[stash->count - 1]; const memopt_i_end *low = &stash->arena->ends[0];
+    const memopt_mark mark = memopt_i_stash_mark(stash, stash->count - 1);
+    return low->used == memopt_i_stash_offset(stash, e) + memopt_stash_bytes(e->n, e->keep)
+        && !memopt_i_mark_is_stale(low, &mark);
+}
+MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
+    memopt_host host;
+    if (!stash) return;
+    if (stash->count && memopt_i_stash_is_last(stash))
+        (void)memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, 0));
+    host = stash->host;
+    memopt_i_free(&host, stash, stash->memory, MEMOPT_I_HOST_ALIGN);
+}
+MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep) {
+    memopt_i_stashed e; memopt_mark before; size_t bytes; void *copy;
+    if (!stash || !x || !n || keep > MEMOPT_KEEP_8BIT) return MEMOPT_ERR_ARGUMENT;
+    bytes = memopt_stash_bytes(n, keep);
+    if (!bytes) return MEMOPT_ERR_OVERFLOW;
+    if (stash->count == stash->depth) return MEMOPT_ERR_STATE;
+    before = memopt_arena_mark(stash->arena);
+    copy = memopt_arena_push(stash->arena, bytes, MEMOPT_TAG_CHECKPOINTS);
+    if (!copy) return memopt_arena_error(stash->arena).status;
+    e.epoch = before.epoch; e.before = before.used; e.n = n; e.keep = keep;
+    if (stash->arena->source->host_visible) {
+        memopt_i_kept_run(MEMOPT_I_KEPT_ENCODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
+        if (keep != MEMOPT_KEEP_EXACT)
+            memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
+    }
+    stash->entries[stash->count++] = e;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n) {
+    const memopt_i_stashed *e; unsigned char *copy;
+    if (!stash || !x || !n) return MEMOPT_ERR_ARGUMENT;
+    e = stash->count ? &stash->entries[stash->count - 1] : NULL;
+    if (!e || e->n != n || !memopt_i_stash_is_last(stash)) return MEMOPT_ERR_STATE;
+    copy = stash->arena->base + memopt_i_stash_offset(stash, e);
+    if (stash->arena->source->host_visible)
+        memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, e->keep, x, n * sizeof *x, copy, &stash->host.threads);
+    --stash->count;
+    return memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count));
+}
+MEMOPT_API size_t memopt_stash_depth(const memopt_stash *stash) { return stash ? stash->count : 0; }
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
 #  pragma GCC diagnostic pop
 #endif

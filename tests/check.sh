@@ -127,6 +127,45 @@ quant_tool() { # codes and scales, both ways, against exact fractions; then bad 
     if printf abc | build/quant_tool --map signed >"$work/out"; then fail "accepted a float cut off"; fi
     [ ! -e /dev/full ] || ! head -c 400 /dev/zero | build/quant_tool --map signed >/dev/full || fail "a full disk is no error"
 }
+schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
+    $MAKE -s build/schedule_tool || exit 1
+    [ "$(build/schedule_tool --revolve 100 5)" = 316 ] || fail "--revolve 100 5"
+    [ "$(build/schedule_tool --revolve 48 2 --slow -1,0.5,0.5)" = 188 ] || fail "--revolve 48 2 with a slow place"
+    [ "$(build/schedule_tool --revolve 48 5 --slow 4,0.5,0.5)" = 186.5 ] || fail "--revolve 48 5 with 4 slow slots"
+    # 24 blocks between an embedding and a head of five times their cost; columns in another order, one more, \r\n
+    header=saved,output,grad,forward_scratch,backward_scratch,forward_cost,backward_cost,name
+    { printf '%s\r\n1,1,1,0,0,0,0,embedding\r\n' $header
+      for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do printf '17,1,1,0,0,1,2,block\r\n'; done
+      printf '85,1,0,0,0,5,10,head'; } >"$work/gpt.csv"
+    said() { # arguments...: a line of JSON that holds $want
+        build/schedule_tool --chain "$work/gpt.csv" "$@" >"$work/said" || fail "exit status with $*"
+        cat "$work/said"
+        for part in $want; do grep -q "\"${part%:*}\": *${part#*:}[,}]" "$work/said" || fail "not printed: $part with $*"; done
+    }
+    want="feasible:true cost:87 extra:0 minimum:87"; said
+    want="feasible:true peak:91 cost:111 extra:24"; said --budget 91 --strip "$work/s.txt" --svg "$work/s.svg"
+    grep -q 'peak 91 B' "$work/s.txt" && grep -q '<svg' "$work/s.svg" && grep -q '</svg>' "$work/s.svg" || fail "the drawings"
+    want="feasible:true peak:91 cost:111"; said --overhead 27.6
+    want="feasible:false minimum:87"; said --budget 86
+    want="feasible:true cost:111"; said --rule rotor --budget 91
+    want="feasible:false peak:111 cost:111 minimum:111"; said --rule every:1 --budget 110
+    want="feasible:true cost:87"; said --frontier
+    grep -q '"frontier": \[{"peak": 87, "cost": 131}, ' "$work/said" || fail "no frontier"
+    for row in 1,1,1,0,0,1 1,1,1,0,0,1,1,x,x nan,1,1,0,0,1,1,x 1,2,1,0,0,1,1,x 1,1,1,0,0,nan,1,x 1,1,1,0,0,1,-1,x 1,1,1,0,0,inf,1,x \
+        1,1,1,0,0,1e999,1,x -1,1,1,0,0,1,1,x 1,1,1,0,0,,1,x 18446744073709551616,1,1,0,0,1,1,x 18446744073709551615,1,1,0,0,1,1,x; do
+        printf '%s\n1,1,1,0,0,1,1,x\n%s\n' $header $row >"$work/bad.csv"
+        build/schedule_tool --chain "$work/bad.csv" >"$work/out" 2>"$work/said"; [ $? = 2 ] || fail "exit status with the row $row"
+        [ -s "$work/said" ] && [ ! -s "$work/out" ] || fail "no message, or output, with the row $row"
+    done
+    : >"$work/bad.csv"
+    for bad in "" "--chain" "--chain $work/bad.csv" "--chain $work/none.csv" "--revolve 3" "--revolve 3 x" "--bogus 1" \
+        "--chain $work/gpt.csv --rule fast" "--chain $work/gpt.csv --rule every:0" "--chain $work/gpt.csv --budget -1" \
+        "--chain $work/gpt.csv --slots 1" "--chain $work/gpt.csv --slow 1,2" "--chain $work/gpt.csv --budget 1 --overhead 1"; do
+        # shellcheck disable=SC2086
+        build/schedule_tool $bad >"$work/out" 2>"$work/said"; [ $? = 2 ] || fail "exit status with '$bad'"
+        [ -s "$work/said" ] && [ ! -s "$work/out" ] || fail "no message, or output, with '$bad'"
+    done
+}
 combined_is_complete() {
     for test in $TESTS; do
         grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"

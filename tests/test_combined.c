@@ -9,6 +9,7 @@
 #include "test_arena.c"
 #include "test_heap.c"
 #include "test_plan.c"
+#include "test_schedule.c"
 #include "test_simd.c"
 #include "test_random.c"
 #include "test_number.c"
@@ -17,6 +18,7 @@
 #include "test_optim.c"
 #include "test_adafactor.c"
 #include "test_scale.c"
+#include "test_tape.c"
 
 int main(void) {
     test_config();
@@ -28,6 +30,7 @@ int main(void) {
     test_arena();
     test_heap();
     test_plan();
+    test_schedule();
 #if !defined(__FAST_MATH__) && !defined(__MINGW32__) /* equal bits are not promised there: mingw-w64's fma rounds twice */
     test_simd();
     test_random_section(); /* test_random() makes the random numbers of tests */
@@ -37,9 +40,10 @@ int main(void) {
     test_optim();
     test_adafactor();
     test_scale();
+    test_tape();
 #else
     (void)test_simd; (void)test_random_section; (void)test_number; (void)test_quant; (void)test_taper; (void)test_optim;
-    (void)test_adafactor; (void)test_scale;
+    (void)test_adafactor; (void)test_scale; (void)test_tape;
 #endif
     return test_totals();
 }

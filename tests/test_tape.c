@@ -1,0 +1,2363 @@
+/* The tape, held against its description alone. Two engines: one fills every byte it is given with a pattern and looks at
+   every byte that it should find; the other is a small network, whose training without a tape, everything kept in blocks
+   of malloc, is the reference to the last bit. */
+#include "test.h"
+#include "test_device.h"
+#include <float.h>
+
+enum { TAPE_MOST = 24, TAPE_SKIPS = 4, TAPE_BASE = 128, TAPE_SLOTS = 300 };
+#if defined(TEST_LONG)
+enum { TAPE_TIMES = 20, TAPE_MANY = 100, TAPE_FEW = 100 };
+#elif defined(MEMOPT_PTHREADS) /* what takes long is no matter of threads, and their sanitizer is slow */
+enum { TAPE_TIMES = 1, TAPE_MANY = 10, TAPE_FEW = 10 };
+#else
+enum { TAPE_TIMES = 1, TAPE_MANY = 100, TAPE_FEW = 30 };
+#endif
+
+/* -- An arena with a neighbour, and a ledger that sees everything -- */
+
+typedef struct tape_rig {
+    memopt_source source; memopt_ledger *ledger; memopt_arena *arena; memopt_mark mark; /* behind the neighbour */
+    unsigned char *memory, *neighbour; size_t capacity; int counting;
+} tape_rig;
+static void tape_rig_open(tape_rig *r, size_t capacity, int counting) {
+    memopt_arena_desc d;
+    memset(r, 0, sizeof *r);
+    memset(&d, 0, sizeof d);
+    r->counting = counting;
+    r->capacity = capacity - capacity % 64 + 64;
+    if (counting) CHECK(memopt_source_counting(&r->source) == MEMOPT_OK);
+    else {
+        r->memory = (unsigned char *)malloc(r->capacity + 64);
+        if (!r->memory) { printf("no memory for the test\n"); exit(1); }
+        memset(r->memory, 0x5A, r->capacity + 64);
+        CHECK(memopt_source_block(r->memory, r->capacity + 63, &r->source) == MEMOPT_OK);
+    }
+    CHECK(memopt_ledger_create(NULL, &r->ledger) == MEMOPT_OK);
+    d.source = &r->source; d.ledger = r->ledger; d.capacity = r->capacity;
+    CHECK(memopt_arena_create(&d, &r->arena) == MEMOPT_OK);
+    r->neighbour = (unsigned char *)memopt_arena_push(r->arena, TAPE_BASE, MEMOPT_TAG_PARAMETERS);
+    if (!counting) memset(r->neighbour, 0x77, TAPE_BASE);
+    r->mark = memopt_arena_mark(r->arena);
+}
+/* Nothing of a pass is left, and the neighbour has not been touched. */
+static int tape_rig_is_clean(const tape_rig *r) {
+    const memopt_usage total = memopt_ledger_total(r->ledger); int i;
+    for (i = 0; i < TAPE_BASE && !r->counting; ++i) if (r->neighbour[i] != 0x77) return 0;
+    return memopt_arena_get_stats(r->arena).used_low == TAPE_BASE && memopt_arena_get_stats(r->arena).used_top == 0
+        && total.now == TAPE_BASE && total.blocks == 1 && memopt_arena_check(r->arena) == MEMOPT_OK;
+}
+static size_t tape_rig_peak(const tape_rig *r) { return memopt_arena_get_stats(r->arena).peak - TAPE_BASE; }
+static void tape_rig_close(tape_rig *r) {
+    CHECK(tape_rig_is_clean(r));
+    memopt_arena_destroy(r->arena);
+    memopt_ledger_destroy(r->ledger);
+    free(r->memory);
+}
+
+/* -- The engine that watches -- */
+
+enum { TAPE_VALUE, TAPE_SAVED, TAPE_GRADIENT, TAPE_SKIP, TAPE_SKIP_GRADIENT, TAPE_RUBBISH }; /* what bytes are */
+static uint64_t tape_key(uint64_t pass, int what, size_t index) {
+    uint64_t state = pass * 1000003 + (uint64_t)what * 1009 + index;
+    return test_random(&state);
+}
+static uint64_t tape_word(uint64_t key, size_t i) {
+    const uint64_t z = (key + i) * UINT64_C(0x9e3779b97f4a7c15);
+    return z ^ z >> 29;
+}
+static void tape_fill(void *start, size_t bytes, uint64_t key) {
+    unsigned char *p = (unsigned char *)start; size_t i; uint64_t word;
+    for (i = 0; i < bytes; i += 8) { word = tape_word(key, i); memcpy(p + i, &word, bytes - i < 8 ? bytes - i : 8); }
+}
+static int tape_holds(const void *start, size_t bytes, uint64_t key) {
+    const unsigned char *p = (const unsigned char *)start; size_t i; uint64_t word;
+    if (bytes && !p) return 0;
+    for (i = 0; i < bytes; i += 8) { word = tape_word(key, i); if (memcmp(p + i, &word, bytes - i < 8 ? bytes - i : 8)) return 0; }
+    return 1;
+}
+
+typedef struct tape_watch tape_watch;
+typedef struct tape_watched { tape_watch *watch; size_t segment; } tape_watched;
+enum { TAPE_STREAMS = 4096 };
+struct tape_watch {
+    memopt_segment segment[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_chain chain;
+    memopt_layer layer[TAPE_MOST]; tape_watched watched[TAPE_MOST];
+    memopt_tape *tape; tape_rig *rig;
+    unsigned char *input, *grad_output, *grad_input; size_t grad_output_bytes;
+    uint64_t pass;                      /* what the patterns are made of */
+    uint64_t seed;                      /* that step->seed must be */
+    size_t action;                      /* of the tape's actions, the next */
+    size_t calls, fail_on, enter_on;    /* callbacks so far; the one that fails, the one that enters the tape again */
+    size_t firsts[TAPE_MOST], forwards[TAPE_MOST], backwards[TAPE_MOST], failed; /* `failed`: the segment that did */
+    int    whole[TAPE_MOST];            /* its output was written */
+    uint64_t stream[TAPE_MOST];
+    uint64_t streams[TAPE_STREAMS]; size_t stream_count; /* of all passes */
+    int    dry, evaluating, measuring, on_loan; /* on_loan: the memory is not the rig's */
+    int    verified;                    /* desc.verify: then no output goes unused */
+    int    unsteady;                    /* 1 + a segment that gives other bits when it runs again */
+    size_t aligned;                     /* what addresses must be multiples of; 0 = 64, any on loan */
+    size_t unused;                      /* callbacks that were told output_unused */
+    test_faults *clock; uint64_t forward_time[TAPE_MOST], backward_time[TAPE_MOST]; /* what callbacks take on that clock */
+};
+static size_t tape_input_bytes(const memopt_chain *c, size_t s) { return s ? c->segments[s - 1].output_bytes : c->input_bytes; }
+static size_t tape_grad_bytes(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes; }
+static size_t tape_extra_bytes(const memopt_chain *c, size_t s) { return c->segments[s].saved_bytes - c->segments[s].output_bytes; }
+static size_t tape_plain_scratch(const memopt_chain *c, size_t s) {
+    return c->segments[s].plain_scratch ? c->segments[s].plain_scratch : c->segments[s].forward_scratch;
+}
+
+static memopt_action tape_next(tape_watch *w) { /* the action that a callback belongs to */
+    size_t count = 0; memopt_action none; const memopt_action *a = memopt_tape_actions(w->tape, &count);
+    none.op = 99; none.index = 0;
+    while (w->action < count && a[w->action].op > MEMOPT_OP_BACKWARD) ++w->action;
+    return w->action < count ? a[w->action++] : none;
+}
+/* Does anybody but its own backward read the output of the segment whose forward was just taken from the actions? */
+static int tape_output_is_read(const tape_watch *w, size_t s) {
+    size_t count = 0, i; const memopt_action *a = memopt_tape_actions(w->tape, &count);
+    if (s + 1 == w->chain.count) return 1;
+    for (i = w->action; i < count; ++i) {
+        if (a[i].op <= MEMOPT_OP_BACKWARD && a[i].index == s + 1) return 1;
+        if (a[i].op == MEMOPT_OP_WRITE && a[i].index == s + 1) return 1;
+        if (a[i].op == MEMOPT_OP_DROP && a[i].index == s + 1) return 0;
+        if (a[i].op == MEMOPT_OP_BACKWARD && a[i].index == s) return 0;
+    }
+    return 0;
+}
+static int tape_is_inside(const tape_watch *w, const void *p, size_t bytes) { /* in the arena, behind the neighbour */
+    size_t used, at;
+    if (!bytes) return 1;
+    if (!p || (uintptr_t)p % (w->aligned ? w->aligned : (size_t)(w->on_loan ? 1 : 64))) return 0;
+    if (w->on_loan) return 1;
+    used = memopt_arena_get_stats(w->rig->arena).used_low;
+    at = memopt_arena_offset(w->rig->arena, p);
+    return at >= TAPE_BASE && at <= used && bytes <= used - at;
+}
+/* Every function of the tape that would disturb a pass, called from a callback of it. */
+static void tape_enter(tape_watch *w) {
+    memopt_segment segment; memopt_layer layer; char text[4096]; size_t length, count;
+    const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
+    CHECK(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_backward(w->tape, w->grad_output, w->grad_input) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_abandon(w->tape) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_evaluate(w->tape, w->input, NULL) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_seek(w->tape, 7) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_reshape(w->tape, &w->chain) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_calibrate(w->tape, w->input, w->grad_output, w->grad_input, 1) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_place(w->tape, w->input, (size_t)1 << 20) != MEMOPT_OK);
+    CHECK(memopt_tape_nest(w->tape, &segment, &layer) != MEMOPT_OK);
+    CHECK(memopt_tape_get_error(w->tape).status != MEMOPT_OK && memopt_tape_get_error(w->tape).reason);
+    CHECK(memopt_tape_actions(w->tape, &count) != NULL && count == before.actions);
+    (void)memopt_tape_output(w->tape); /* looking is allowed */
+    (void)memopt_tape_report(w->tape, text, sizeof text, &length);
+    CHECK(memopt_tape_get_stats(w->tape).passes == before.passes);
+}
+static int tape_watch_begin(tape_watch *w, const memopt_step *step) { /* whether to fail */
+    const size_t s = ((const tape_watched *)step->user)->segment;
+    ++w->calls;
+    if (w->calls == w->fail_on) { w->failed = s; return 1; }
+    if (w->calls == w->enter_on) tape_enter(w);
+    CHECK_AT(step->segment == s, s);
+    CHECK_AT(step->evaluating == w->evaluating, s);
+    CHECK_AT(step->seed == w->seed, s);
+    return 0;
+}
+static void tape_watch_streams(tape_watch *w, const memopt_step *step, int first) {
+    const size_t s = step->segment; size_t i;
+    if (w->evaluating || w->measuring) return;
+    if (!first) { CHECK_AT(w->stream[s] == step->stream, s); return; }
+    w->stream[s] = step->stream;
+    for (i = 0; i < w->stream_count; ++i) CHECK_AT(w->streams[i] != step->stream, s);
+    if (w->stream_count < TAPE_STREAMS) w->streams[w->stream_count++] = step->stream;
+}
+static uint64_t tape_takes(const tape_watch *w, uint64_t time, size_t repeat) { /* slow at first, and once too good to be true */
+    return !w->measuring || repeat % 3 == 1 ? time : repeat % 3 ? time / 5 : 5 * time;
+}
+static int tape_skip_is_right(tape_watch *w, const memopt_step *step, size_t s) { /* what its `to` reads */
+    size_t k; int right = 1;
+    for (k = 0; k < w->chain.skip_count; ++k)
+        if (w->skip[k].to == s) right &= tape_is_inside(w, step->skips[k], w->skip[k].bytes)
+                                      && tape_holds(step->skips[k], w->skip[k].bytes, tape_key(w->pass, TAPE_SKIP, k));
+    return right;
+}
+static memopt_status tape_watch_forward(const memopt_step *step) {
+    tape_watch *w = ((const tape_watched *)step->user)->watch; const size_t s = ((const tape_watched *)step->user)->segment;
+    const memopt_segment *g = &w->segment[s]; const size_t extra = tape_extra_bytes(&w->chain, s);
+    size_t scratch = tape_plain_scratch(&w->chain, s), k; memopt_action a; const int first = w->forwards[s] == 0; uint64_t key;
+    if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
+    if (w->clock) w->clock->now += tape_takes(w, w->forward_time[s], w->backwards[s]);
+    if (!w->evaluating && !w->measuring) {
+        a = tape_next(w);
+        CHECK_AT(a.index == s && a.op <= MEMOPT_OP_FORWARD_SAVE, w->action);
+        if (a.op == MEMOPT_OP_FORWARD_SAVE) scratch = g->forward_scratch;
+        CHECK_AT((step->saved != NULL) == (a.op == MEMOPT_OP_FORWARD_SAVE && extra > 0), s);
+        CHECK_AT(step->is_recompute == !first, s);
+        if (g->output_bytes) CHECK_AT(step->output_unused == (!w->verified && !tape_output_is_read(w, s)), w->action);
+        tape_watch_streams(w, step, first);
+    } else if (w->measuring) {
+        CHECK_AT(step->is_recompute == 1, s);
+        if (g->forward_scratch < scratch || extra) scratch = step->saved || !extra ? g->forward_scratch : scratch;
+        if (tape_plain_scratch(&w->chain, s) < scratch) scratch = tape_plain_scratch(&w->chain, s);
+    } else CHECK_AT(!step->saved && !step->is_recompute && !step->output_unused, s);
+    if (!step->is_recompute) ++w->firsts[s];
+    ++w->forwards[s];
+    w->unused += step->output_unused != 0;
+    CHECK_AT((step->scratch != NULL) == (scratch > 0), s);
+    CHECK_AT(s || step->input == w->input, s);
+    CHECK_AT(!step->grad_output && !step->grad_input, s);
+    if (w->dry) return MEMOPT_OK;
+    CHECK_AT(!g->output_bytes || step->output, s);
+    CHECK_AT(tape_is_inside(w, step->scratch, scratch), s);
+    CHECK_AT(w->evaluating || tape_is_inside(w, step->output, g->output_bytes), s);
+    CHECK_AT(!step->saved || tape_is_inside(w, step->saved, extra), s);
+    key = tape_key(w->pass, TAPE_VALUE, s);
+    if (s) CHECK_AT(w->whole[s - 1], s);
+    CHECK_AT(tape_holds(step->input, tape_input_bytes(&w->chain, s), key), s);
+    CHECK_AT(tape_skip_is_right(w, step, s), s);
+    tape_fill(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s));
+    tape_fill(step->output, g->output_bytes, tape_key(w->pass, step->output_unused ? TAPE_RUBBISH : TAPE_VALUE, s + 1));
+    w->whole[s] = !step->output_unused;
+    if (w->unsteady == (int)s + 1 && step->is_recompute && !step->output_unused && g->output_bytes) ((unsigned char *)step->output)[g->output_bytes - 1] ^= 1;
+    if (step->saved) tape_fill(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s));
+    for (k = 0; k < w->chain.skip_count; ++k)
+        if (w->skip[k].from == s && step->skips[k]) {
+            CHECK_AT(tape_is_inside(w, step->skips[k], w->skip[k].bytes), s);
+            tape_fill(step->skips[k], w->skip[k].bytes, tape_key(w->pass, TAPE_SKIP, k));
+        }
+    /* nothing that was written lies upon another */
+    CHECK_AT(tape_holds(step->input, tape_input_bytes(&w->chain, s), key), s);
+    CHECK_AT(tape_skip_is_right(w, step, s), s);
+    CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
+    CHECK_AT(w->unsteady || tape_holds(step->output, g->output_bytes, tape_key(w->pass, step->output_unused ? TAPE_RUBBISH : TAPE_VALUE, s + 1)), s);
+    CHECK_AT(!step->saved || tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s)), s);
+    return MEMOPT_OK;
+}
+static int tape_backward_finds(tape_watch *w, const memopt_step *step, size_t s) { /* all that a backward reads */
+    const size_t extra = tape_extra_bytes(&w->chain, s); size_t k; int right = tape_skip_is_right(w, step, s);
+    right &= tape_holds(step->input, tape_input_bytes(&w->chain, s), tape_key(w->pass, TAPE_VALUE, s)) && (!s || w->whole[s - 1]);
+    right &= !w->whole[s] || w->unsteady
+          || tape_holds(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_VALUE, s + 1));
+    right &= tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s));
+    right &= tape_holds(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_GRADIENT, s + 1));
+    for (k = 0; k < w->chain.skip_count; ++k)
+        if (w->skip[k].from == s) right &= tape_is_inside(w, step->skip_grads[k], w->skip[k].grad_bytes)
+            && tape_holds(step->skip_grads[k], w->skip[k].grad_bytes, tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
+    return right;
+}
+static memopt_status tape_watch_backward(const memopt_step *step) {
+    tape_watch *w = ((const tape_watched *)step->user)->watch; const size_t s = ((const tape_watched *)step->user)->segment;
+    const size_t scratch = w->segment[s].backward_scratch, grad = tape_grad_bytes(&w->chain, s); size_t k; memopt_action a;
+    if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
+    if (w->clock) w->clock->now += tape_takes(w, w->backward_time[s], w->backwards[s]);
+    ++w->backwards[s];
+    if (!w->measuring) {
+        a = tape_next(w);
+        CHECK_AT(a.index == s && a.op == MEMOPT_OP_BACKWARD, w->action);
+        CHECK_AT(w->forwards[s] > 0, s);
+        tape_watch_streams(w, step, 0);
+    }
+    CHECK_AT(!w->evaluating, s);
+    CHECK_AT((step->scratch != NULL) == (scratch > 0) && (step->saved != NULL) == (tape_extra_bytes(&w->chain, s) > 0), s);
+    CHECK_AT((step->grad_output != NULL) == (tape_grad_bytes(&w->chain, s + 1) > 0) && (step->grad_input != NULL) == (grad > 0), s);
+    CHECK_AT(s || step->input == w->input, s);
+    CHECK_AT(s || step->grad_input == (w->chain.input_grad_bytes ? w->grad_input : NULL), s);
+    CHECK_AT(s + 1 < w->chain.count || step->grad_output == (w->grad_output_bytes ? w->grad_output : NULL), s);
+    if (w->dry) return MEMOPT_OK;
+    CHECK_AT(tape_is_inside(w, step->scratch, scratch) && (!s || tape_is_inside(w, step->grad_input, grad)), s);
+    CHECK_AT(tape_is_inside(w, step->saved, tape_extra_bytes(&w->chain, s)), s);
+    CHECK_AT(tape_backward_finds(w, step, s), s);
+    tape_fill(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s));
+    tape_fill(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s));
+    for (k = 0; k < w->chain.skip_count; ++k)
+        if (w->skip[k].to == s && w->skip[k].grad_bytes) {
+            CHECK_AT(tape_is_inside(w, step->skip_grads[k], w->skip[k].grad_bytes), s);
+            if (step->skip_grads[k]) tape_fill(step->skip_grads[k], w->skip[k].grad_bytes, tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
+        }
+    CHECK_AT(tape_backward_finds(w, step, s), s);
+    CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
+    CHECK_AT(tape_holds(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s)), s);
+    return MEMOPT_OK;
+}
+static void tape_watch_layers(tape_watch *w) {
+    size_t s;
+    for (s = 0; s < w->chain.count; ++s) {
+        w->watched[s].watch = w; w->watched[s].segment = s;
+        w->layer[s].forward_fn = tape_watch_forward; w->layer[s].backward_fn = tape_watch_backward; w->layer[s].user = &w->watched[s];
+    }
+    w->chain.segments = w->segment;
+    w->chain.skips = w->chain.skip_count ? w->skip : NULL;
+}
+static size_t tape_size(uint64_t *seed, size_t most) { /* nothing now and then, multiples of 64, and anything */
+    const size_t kind = test_below(seed, 12);
+    return kind == 0 ? 0 : kind < 3 ? 64 * (1 + test_below(seed, most / 64)) : 1 + test_below(seed, most);
+}
+/* A chain of a seed. wide: some segments are many times larger than others. */
+static void tape_watch_make(tape_watch *w, uint64_t seed, size_t count, size_t skips) {
+    size_t s, most;
+    memset(w, 0, sizeof *w);
+    w->seed = 40 + seed;
+    w->chain.count = count; w->chain.skip_count = skips;
+    for (s = 0; s < count; ++s) {
+        memopt_segment *g = &w->segment[s];
+        most = test_below(&seed, 4) ? 400 : 3000;
+        g->output_bytes = tape_size(&seed, most);
+        g->saved_bytes = g->output_bytes + tape_size(&seed, 2 * most);
+        g->grad_bytes = tape_size(&seed, most);
+        g->forward_scratch = tape_size(&seed, most);
+        g->backward_scratch = tape_size(&seed, most);
+        g->plain_scratch = test_below(&seed, 2) ? 0 : tape_size(&seed, most / 2);
+        g->forward_cost = (double)test_below(&seed, 8); g->backward_cost = (double)test_below(&seed, 8);
+    }
+    for (s = 0; s < skips; ++s) {
+        w->skip[s].from = test_below(&seed, count - 1);
+        w->skip[s].to = w->skip[s].from + 1 + test_below(&seed, count - 1 - w->skip[s].from);
+        w->skip[s].bytes = 1 + test_below(&seed, 1000); w->skip[s].grad_bytes = tape_size(&seed, 1000);
+    }
+    w->chain.input_bytes = 1 + test_below(&seed, 1000);
+    w->chain.input_grad_bytes = test_below(&seed, 2) ? w->chain.input_bytes : 0;
+    if (test_below(&seed, 2)) w->segment[count - 1].grad_bytes = 0;
+    tape_watch_layers(w);
+}
+static void tape_watch_buffers(tape_watch *w) {
+    w->grad_output_bytes = w->segment[w->chain.count - 1].grad_bytes;
+    w->input = (unsigned char *)malloc(w->chain.input_bytes + 1);
+    w->grad_output = (unsigned char *)malloc(w->grad_output_bytes + 1);
+    w->grad_input = (unsigned char *)malloc(w->chain.input_grad_bytes + 1);
+    if (!w->input || !w->grad_output || !w->grad_input) { printf("no memory for the test\n"); exit(1); }
+}
+static void tape_watch_close(tape_watch *w) { free(w->input); free(w->grad_output); free(w->grad_input); }
+static size_t tape_watch_room(const tape_watch *w) { /* more than any schedule can need */
+    size_t s, bytes = 4096;
+    for (s = 0; s < w->chain.count; ++s) {
+        const memopt_segment *g = &w->segment[s];
+        bytes += g->output_bytes + g->saved_bytes + g->grad_bytes + g->forward_scratch + g->backward_scratch + g->plain_scratch + 512;
+    }
+    for (s = 0; s < w->chain.skip_count; ++s) bytes += w->skip[s].bytes + w->skip[s].grad_bytes + 256;
+    return 2 * bytes;
+}
+static memopt_tape_desc tape_watch_desc(tape_watch *w, const tape_rig *r) {
+    memopt_tape_desc d;
+    w->tape = NULL;
+    memset(&d, 0, sizeof d);
+    d.chain = w->chain; d.layers = w->layer; d.slots = TAPE_SLOTS; d.seed = w->seed; d.arena = r ? r->arena : NULL;
+    return d;
+}
+static void tape_watch_feed(tape_watch *w) {
+    memset(w->firsts, 0, sizeof w->firsts); memset(w->forwards, 0, sizeof w->forwards); memset(w->backwards, 0, sizeof w->backwards);
+    memset(w->whole, 0, sizeof w->whole);
+    w->action = 0;
+    tape_fill(w->input, w->chain.input_bytes, tape_key(w->pass, TAPE_VALUE, 0));
+    tape_fill(w->grad_output, w->grad_output_bytes, tape_key(w->pass, TAPE_GRADIENT, w->chain.count));
+    tape_fill(w->grad_input, w->chain.input_grad_bytes, 0);
+}
+/* One pass with all that can be seen of it. `pass` is the next then, also after a failure. */
+static memopt_status tape_watch_pass(tape_watch *w) {
+    const size_t n = w->chain.count; size_t s, count; memopt_status status; const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
+    tape_watch_feed(w);
+    CHECK(!memopt_tape_output(w->tape));
+    status = memopt_tape_forward(w->tape, w->input);
+    if (!status) {
+        CHECK_AT(w->on_loan || memopt_arena_get_stats(w->rig->arena).used_low == TAPE_BASE + before.peak || !before.peak, w->pass);
+        CHECK_AT(w->dry || tape_holds(memopt_tape_output(w->tape), w->segment[n - 1].output_bytes, tape_key(w->pass, TAPE_VALUE, n)), w->pass);
+        status = memopt_tape_backward(w->tape, w->grad_output_bytes ? w->grad_output : NULL, w->chain.input_grad_bytes ? w->grad_input : NULL);
+    }
+    CHECK(!memopt_tape_output(w->tape));
+    CHECK_AT(w->on_loan || tape_rig_is_clean(w->rig), w->pass);
+    CHECK_AT(memopt_tape_get_stats(w->tape).passes == before.passes + (status == MEMOPT_OK), w->pass);
+    CHECK_AT(tape_holds(w->input, w->chain.input_bytes, tape_key(w->pass, TAPE_VALUE, 0)), w->pass);
+    if (!status) {
+        for (s = 0; s < n; ++s) CHECK_AT(w->firsts[s] == 1 && w->backwards[s] == 1 && w->forwards[s] >= 1, s);
+        (void)memopt_tape_actions(w->tape, &count);
+        while (w->action < count && memopt_tape_actions(w->tape, NULL)[w->action].op > MEMOPT_OP_BACKWARD) ++w->action;
+        CHECK_AT(w->action == count, w->action);
+        CHECK_AT(w->dry || tape_holds(w->grad_input, w->chain.input_grad_bytes, tape_key(w->pass, TAPE_GRADIENT, 0)), w->pass);
+        CHECK_AT(w->on_loan || tape_rig_peak(w->rig) == before.peak, w->pass);
+        CHECK_AT(w->on_loan || memopt_ledger_usage(w->rig->ledger, MEMOPT_TAG_ACTIVATIONS).peak == before.peak, w->pass);
+    }
+    ++w->pass;
+    return status;
+}
+/* All schedules of a chain, by number: the textbook's, budgets from the least to all under each rule, and overheads. */
+enum { TAPE_POINTS = 6, TAPE_VARIANTS = 6 + 3 * TAPE_POINTS + 3 };
+static void tape_variant(memopt_tape_desc *d, size_t number) {
+    static const memopt_rule textbook[6] = { MEMOPT_RULE_ALL, MEMOPT_RULE_NONE, MEMOPT_RULE_EVERY, MEMOPT_RULE_EVERY, MEMOPT_RULE_EVERY, MEMOPT_RULE_SQRT };
+    static const double overhead[3] = { 0, 0.33, 10 }; size_t least = 0, all; memopt_tape *tape = NULL; memopt_tape_desc whole = *d;
+    d->budget = 0; d->overhead = 0;
+    if (number < 6) { d->rule = textbook[number]; d->every = number < 5 ? number - 1 : 0; return; }
+    number -= 6;
+    if (number >= 3 * TAPE_POINTS) { d->rule = MEMOPT_RULE_EXTENDED; d->overhead = overhead[number - 3 * TAPE_POINTS]; return; }
+    whole.rule = MEMOPT_RULE_ALL; whole.arena = NULL;
+    CHECK(memopt_tape_create(&whole, &tape) == MEMOPT_OK);
+    all = memopt_tape_get_stats(tape).peak;
+    memopt_tape_destroy(tape);
+    d->rule = (memopt_rule)(MEMOPT_RULE_EXTENDED + number / TAPE_POINTS);
+    CHECK(memopt_tape_least(d, &least) == MEMOPT_OK);
+    if (all < least) all = least;
+    d->budget = least + (all - least) / (TAPE_POINTS - 1) * (number % TAPE_POINTS);
+    if (!d->budget) d->budget = 1;
+}
+
+/* -- Every byte of every schedule -- */
+
+/* Bytes held when the forward has ended: values, saved parts, and skips that have been made and are still needed. */
+static size_t tape_kept(const tape_watch *w) {
+    size_t count = 0, i, v, k, bytes = 0; const memopt_action *a = memopt_tape_actions(w->tape, &count);
+    int value[TAPE_MOST + 1], saved[TAPE_MOST]; const memopt_chain *c = &w->chain;
+    memset(value, 0, sizeof value); memset(saved, 0, sizeof saved);
+    value[0] = 1;
+    for (i = 0; i < count; ++i) {
+        if (a[i].op <= MEMOPT_OP_FORWARD_SAVE) value[a[i].index + 1] = 1;
+        if (a[i].op == MEMOPT_OP_FORWARD_SAVE) saved[a[i].index] = 1;
+        if (a[i].op == MEMOPT_OP_DROP) value[a[i].index] = 0;
+        if (a[i].op <= MEMOPT_OP_FORWARD_SAVE && a[i].index + (size_t)1 == c->count) break;
+    }
+    for (v = 1; v <= c->count; ++v) bytes += value[v] ? c->segments[v - 1].output_bytes : 0;
+    for (v = 0; v < c->count; ++v) bytes += saved[v] ? tape_extra_bytes(c, v) : 0;
+    for (k = 0; k < c->skip_count; ++k) {
+        int needed = 0;
+        for (v = c->skips[k].from + 1; v <= c->skips[k].to; ++v) needed |= value[v];
+        bytes += needed ? c->skips[k].bytes : 0;
+    }
+    return bytes;
+}
+static memopt_schedule_result tape_simulated(const tape_watch *w) { /* of a chain whose ends take nothing */
+    memopt_chain c = w->chain; memopt_segment segment[TAPE_MOST]; memopt_schedule_result r; size_t count = 0;
+    const memopt_action *a = memopt_tape_actions(w->tape, &count);
+    memcpy(segment, w->segment, sizeof segment);
+    c.segments = segment; c.input_bytes = 0; c.input_grad_bytes = 0; segment[c.count - 1].grad_bytes = 0;
+    memset(&r, 0, sizeof r);
+    CHECK(memopt_schedule_simulate(&c, NULL, a, count, NULL, &r) == MEMOPT_OK && r.actions == count);
+    return r;
+}
+/* What the tape says of its schedule is what simulate says; rounding each buffer up to 64 bytes is all that may differ. */
+static void tape_agrees(const tape_watch *w, uint64_t at) {
+    const memopt_schedule_result r = tape_simulated(w); const memopt_tape_stats s = memopt_tape_get_stats(w->tape); const memopt_chain c = w->chain;
+    CHECK_AT(s.actions == r.actions && s.forwards == r.forwards && r.forwards >= c.count, at);
+    CHECK_AT(fabs(s.cost - r.cost) <= 1e-9 * r.cost && fabs(s.extra - r.extra) <= 1e-9 * r.cost, at);
+    CHECK_AT(s.live_peak >= r.peak && s.live_peak <= r.peak + 63 * 8 * c.count && s.peak >= s.live_peak, at);
+    CHECK_AT(s.kept <= s.peak && s.kept >= tape_kept(w), at);
+}
+static void tape_evaluated(tape_watch *w, const memopt_tape_desc *like, uint64_t at) { /* on an arena of its own */
+    tape_rig r; tape_rig *const before = w->rig; memopt_tape_desc d = *like; const size_t n = w->chain.count, bytes = w->segment[n - 1].output_bytes;
+    unsigned char *out = (unsigned char *)malloc(bytes + 1); memopt_tape_stats s, t; size_t i, k; memopt_tape *const tape = w->tape;
+    tape_rig_open(&r, tape_watch_room(w), 0);
+    w->rig = &r; w->evaluating = 1;
+    d.arena = r.arena;
+    CHECK(memopt_tape_create(&d, &w->tape) == MEMOPT_OK);
+    s = memopt_tape_get_stats(w->tape);
+    for (i = 0; i < 2; ++i) {
+        tape_watch_feed(w);
+        CHECK_AT(memopt_tape_evaluate(w->tape, w->input, i ? NULL : out) == MEMOPT_OK, at);
+        if (!i) CHECK_AT(tape_holds(out, bytes, tape_key(w->pass, TAPE_VALUE, n)), at);
+        for (k = 0; k < n; ++k) CHECK_AT(w->forwards[k] == 1, at);
+        CHECK_AT(tape_rig_is_clean(&r) && tape_rig_peak(&r) == s.evaluate_peak, at);
+        ++w->pass;
+    }
+    t = memopt_tape_get_stats(w->tape);
+    CHECK_AT(t.passes == 0 && t.peak == s.peak && t.evaluate_peak == s.evaluate_peak && !memopt_tape_output(w->tape), at);
+    memopt_tape_destroy(w->tape);
+    tape_rig_close(&r);
+    free(out);
+    w->rig = before; w->evaluating = 0; w->tape = tape;
+}
+static void tape_patterns(void) {
+    uint64_t seed; size_t i, unused = 0, recomputed = 0;
+    for (seed = 1; seed <= 24 * TAPE_TIMES; ++seed) {
+        tape_watch w; const size_t count = seed < 4 ? (size_t)seed : 2 + (size_t)(seed * 7 % 11);
+        tape_watch_make(&w, seed, count, count > 1 ? (size_t)seed % 3 : 0);
+        tape_watch_buffers(&w);
+        for (i = 0; i < TAPE_VARIANTS; ++i) {
+            tape_rig r; memopt_tape_desc d; memopt_tape_stats s;
+            tape_rig_open(&r, tape_watch_room(&w), 0);
+            w.rig = &r;
+            d = tape_watch_desc(&w, &r);
+            tape_variant(&d, i);
+            w.tape = NULL; w.stream_count = 0;
+            CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, seed * 100 + i);
+            if (w.tape) {
+                s = memopt_tape_get_stats(w.tape);
+                CHECK_AT(s.solves == 1 && s.passes == 0 && (!d.budget || s.peak <= d.budget), seed * 100 + i);
+                tape_agrees(&w, seed * 100 + i);
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK, seed * 100 + i);
+                recomputed += s.forwards > count;
+                if (i % 3 == 0) tape_evaluated(&w, &d, seed * 100 + i);
+            }
+            memopt_tape_destroy(w.tape);
+            tape_rig_close(&r);
+        }
+        unused += w.unused;
+        tape_watch_close(&w);
+    }
+    CHECK(recomputed > 300 && unused > 1000); /* the schedules were worth looking at */
+}
+static void tape_dry(void) { /* on addresses that nobody may touch */
+    uint64_t seed; size_t i;
+    for (seed = 1; seed <= 4 * TAPE_TIMES; ++seed) {
+        tape_watch w;
+        tape_watch_make(&w, seed, 8, 2);
+        tape_watch_buffers(&w);
+        for (i = 0; i < TAPE_VARIANTS; ++i) {
+            tape_rig r; memopt_tape_desc d; memopt_tape_stats s;
+            tape_rig_open(&r, tape_watch_room(&w), 1);
+            w.rig = &r; w.dry = 1; w.stream_count = 0;
+            d = tape_watch_desc(&w, &r);
+            tape_variant(&d, i);
+            CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+            s = memopt_tape_get_stats(w.tape);
+            CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && tape_rig_peak(&r) == s.peak, seed * 100 + i);
+            memopt_tape_destroy(w.tape);
+            tape_rig_close(&r);
+        }
+        tape_watch_close(&w);
+    }
+}
+/* Budgets: none below the least, every one above it, never exceeded, and more never costs more. */
+static void tape_budgets(void) {
+    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE }; uint64_t seed; size_t i, k;
+    for (seed = 1; seed <= 4 * TAPE_TIMES; ++seed)
+        for (k = 0; k < 3; ++k) {
+            tape_watch w; memopt_tape_desc d; memopt_tape *tape = NULL, *const none = (memopt_tape *)&w; size_t least = 0, most; double cost = DBL_MAX;
+            tape_watch_make(&w, 70 + seed, 9, (size_t)seed % 3);
+            d = tape_watch_desc(&w, NULL);
+            d.rule = MEMOPT_RULE_ALL;
+            CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+            most = memopt_tape_get_stats(tape).peak;
+            memopt_tape_destroy(tape);
+            d.rule = rules[k];
+            d.budget = 12345; /* ignored there */
+            CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK && least > 0 && least <= most);
+            for (i = 1; i <= 64; i *= 4) {
+                d.budget = least - i;
+                tape = none;
+                CHECK_AT(least <= i || (memopt_tape_create(&d, &tape) == MEMOPT_ERR_MEMORY && tape == none), seed);
+            }
+            for (i = 0; i <= 48; ++i) {
+                memopt_tape_stats s;
+                d.budget = least + (most - least) * i / 40;
+                tape = NULL;
+                CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, d.budget);
+                s = memopt_tape_get_stats(tape);
+                CHECK_AT(s.peak <= d.budget && s.peak >= s.live_peak, d.budget);
+                CHECK_AT(s.cost <= cost * (1 + 1e-12), d.budget);
+                cost = s.cost;
+                CHECK_AT(i || s.peak == least, d.budget);
+                memopt_tape_destroy(tape);
+            }
+            CHECK_AT(cost > 0 && memopt_tape_get_stats(NULL).cost == 0, seed);
+        }
+}
+static void tape_frontier(void) { /* each point of the frontier, where placing allows it, is what a tape gets */
+    uint64_t seed; size_t i, met = 0, all = 0;
+    for (seed = 1; seed <= 2 * TAPE_TIMES; ++seed) {
+        tape_watch w; memopt_schedule_desc sd; const memopt_schedule *schedule = NULL; void *memory; size_t bytes = 0, count = 0; memopt_point *point;
+        memopt_source source; memopt_segment segment[TAPE_MOST]; unsigned char *block; memopt_tape_desc d; size_t least;
+        tape_watch_make(&w, 30 + seed, 10, 1);
+        for (i = 0; i < 10; ++i) { /* multiples of 64, so that no rounding stands between the two */
+            memopt_segment *g = &w.segment[i];
+            g->output_bytes = (g->output_bytes + 63) / 64 * 64; g->saved_bytes = (g->saved_bytes + 64) / 64 * 64 + g->output_bytes;
+            g->grad_bytes = (g->grad_bytes + 63) / 64 * 64; g->forward_scratch = (g->forward_scratch + 63) / 64 * 64;
+            g->backward_scratch = (g->backward_scratch + 63) / 64 * 64; g->plain_scratch = 0;
+        }
+        w.skip[0].bytes = 640; w.skip[0].grad_bytes = 320;
+        memset(&sd, 0, sizeof sd);
+        memcpy(segment, w.segment, sizeof segment);
+        segment[9].grad_bytes = 0;
+        sd.chain = w.chain; sd.chain.segments = segment; sd.chain.input_bytes = 0; sd.chain.input_grad_bytes = 0; sd.slots = TAPE_SLOTS;
+        CHECK(memopt_schedule_bytes(&sd, &bytes) == MEMOPT_OK);
+        block = (unsigned char *)malloc(bytes + 64);
+        memory = block + (64 - (uintptr_t)block % 64);
+        CHECK(memopt_schedule_solve(&sd, memory, bytes, &schedule) == MEMOPT_OK);
+        CHECK(memopt_schedule_frontier(schedule, NULL, 0, &count) == MEMOPT_ERR_BUFFER && count > 1);
+        point = (memopt_point *)malloc(count * sizeof *point);
+        CHECK(memopt_schedule_frontier(schedule, point, count, &count) == MEMOPT_OK);
+        CHECK(memopt_source_counting(&source) == MEMOPT_OK);
+        tape_watch_buffers(&w);
+        d = tape_watch_desc(&w, NULL);
+        CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK && least >= point[0].peak);
+        for (i = 0; i < count; ++i) {
+            tape_rig r; memopt_tape_stats s;
+            if (point[i].peak < least) continue;
+            tape_rig_open(&r, tape_watch_room(&w), 0);
+            w.rig = &r; w.tape = NULL; w.stream_count = 0;
+            d = tape_watch_desc(&w, &r);
+            d.budget = point[i].peak;
+            CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, i);
+            s = memopt_tape_get_stats(w.tape);
+            CHECK_AT(s.peak <= d.budget && s.cost >= point[i].cost * (1 - 1e-12), i);
+            tape_agrees(&w, i);
+            CHECK_AT(s.kept == tape_kept(&w) && s.live_peak == tape_simulated(&w).peak, i);
+            ++all; met += s.cost <= point[i].cost * (1 + 1e-12);
+            CHECK_AT(w.tape && tape_watch_pass(&w) == MEMOPT_OK, i);
+            memopt_tape_destroy(w.tape);
+            tape_rig_close(&r);
+        }
+        free(point);
+        free(block);
+        tape_watch_close(&w);
+    }
+    CHECK(met * 10 >= all * 9 && all >= 8); /* placing rarely costs anything */
+}
+
+/* -- What fails, and what is left then -- */
+
+static void tape_failing_callbacks(void) { /* each callback of each schedule */
+    uint64_t seed; size_t i, n;
+    for (seed = 1; seed <= 2 * TAPE_TIMES; ++seed) {
+        tape_watch w;
+        tape_watch_make(&w, 100 + seed, 6, 1);
+        tape_watch_buffers(&w);
+        for (i = 0; i < TAPE_VARIANTS; ++i) {
+            tape_rig r; memopt_tape_desc d; memopt_tape_error e; size_t calls, count = 0;
+            tape_rig_open(&r, tape_watch_room(&w), 0);
+            w.rig = &r; w.stream_count = 0;
+            d = tape_watch_desc(&w, &r);
+            tape_variant(&d, i);
+            CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+            e = memopt_tape_get_error(w.tape);
+            CHECK(e.status == MEMOPT_OK && e.reason);
+            w.calls = 0;
+            CHECK(tape_watch_pass(&w) == MEMOPT_OK);
+            calls = w.calls;
+            for (n = 1; n <= calls; ++n) {
+                const memopt_action *a = memopt_tape_actions(w.tape, &count);
+                w.calls = 0; w.fail_on = n;
+                w.stream_count = 0; /* whether the pass that failed is done again with its numbers is seen elsewhere */
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_DEVICE, n);
+                CHECK_AT(w.calls == n, n); /* and nothing was called after it */
+                e = memopt_tape_get_error(w.tape);
+                CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.reason && e.segment == w.failed && e.action < count, n);
+                if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_OP_BACKWARD && a[e.action].index == w.failed, n);
+                w.fail_on = 0; w.stream_count = 0;
+                CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, n);
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
+            }
+            w.evaluating = 1;
+            for (n = 1; n <= w.chain.count; ++n) { /* in an evaluation too */
+                tape_watch_feed(&w);
+                w.calls = 0; w.fail_on = n;
+                CHECK_AT(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_ERR_DEVICE && w.calls == n && tape_rig_is_clean(&r), n);
+                CHECK_AT(memopt_tape_get_error(w.tape).segment == n - 1, n);
+            }
+            w.fail_on = 0; w.evaluating = 0; w.stream_count = 0;
+            CHECK(tape_rig_peak(&r) == (memopt_tape_get_stats(w.tape).peak > memopt_tape_get_stats(w.tape).evaluate_peak
+                  ? memopt_tape_get_stats(w.tape).peak : memopt_tape_get_stats(w.tape).evaluate_peak));
+            memopt_tape_destroy(w.tape);
+            tape_rig_close(&r);
+        }
+        tape_watch_close(&w);
+    }
+}
+static void tape_full_arena(void) { /* one byte too few, and just enough */
+    tape_watch w; size_t i;
+    tape_watch_make(&w, 9, 7, 2);
+    tape_watch_buffers(&w);
+    for (i = 0; i < TAPE_VARIANTS; ++i) {
+        tape_rig r; memopt_tape_desc d; memopt_tape_stats s; memopt_mark top; size_t room;
+        tape_rig_open(&r, tape_watch_room(&w), 0);
+        w.rig = &r; w.stream_count = 0;
+        d = tape_watch_desc(&w, &r);
+        tape_variant(&d, i);
+        CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+        s = memopt_tape_get_stats(w.tape);
+        room = memopt_arena_get_stats(r.arena).free_bytes;
+        top = memopt_arena_mark_top(r.arena);
+        CHECK(memopt_arena_push_top(r.arena, (room - s.peak) / 64 * 64 + 64, 0) != NULL);
+        w.calls = 0;
+        tape_watch_feed(&w);
+        CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0, i);
+        CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY && memopt_arena_error(r.arena).asked == s.peak, i);
+        CHECK_AT(memopt_tape_get_error(w.tape).segment == SIZE_MAX && memopt_tape_get_error(w.tape).action == SIZE_MAX, i);
+        CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, i);
+        CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
+        CHECK(memopt_arena_push_top(r.arena, (room - s.peak) / 64 * 64, 0) != NULL);
+        tape_watch_feed(&w);
+        CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK, i);
+        CHECK_AT(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK && !memopt_tape_output(w.tape), i);
+        CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
+        memopt_tape_destroy(w.tape);
+        tape_rig_close(&r);
+    }
+    tape_watch_close(&w);
+}
+static void tape_rewound(void) { /* by somebody else, between forward and backward */
+    tape_watch w; tape_rig r; memopt_tape_desc d; int round; size_t used;
+    tape_watch_make(&w, 26, 6, 1);
+    tape_watch_buffers(&w);
+    tape_rig_open(&r, tape_watch_room(&w), 0);
+    w.rig = &r;
+    d = tape_watch_desc(&w, &r);
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    for (round = 0; round < 4; ++round) {
+        tape_watch_feed(&w);
+        w.stream_count = 0;
+        CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK);
+        w.calls = 0;
+        if (round % 2) CHECK(memopt_arena_push(r.arena, memopt_tape_get_stats(w.tape).peak + 64, 0) != NULL); /* its bytes are another's now */
+        used = memopt_arena_get_stats(r.arena).used_low;
+        if (round < 2) {
+            CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE && w.calls == 0);
+            CHECK(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_STATE);
+            CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE);
+        } else CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
+        CHECK(memopt_arena_get_stats(r.arena).used_low == used);
+        CHECK(memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK && tape_rig_is_clean(&r));
+    }
+    w.stream_count = 0;
+    w.on_loan = 1; /* the peak is not the tape's alone */
+    CHECK(tape_watch_pass(&w) == MEMOPT_OK && tape_rig_is_clean(&r));
+    memopt_tape_destroy(w.tape);
+    tape_rig_close(&r);
+    tape_watch_close(&w);
+}
+static void tape_refusing_source(void) { /* a source that refuses at the push of a pass */
+    test_device dev; memopt_source source; memopt_arena_desc ad; tape_watch w; tape_rig r; memopt_tape_desc d; size_t n;
+    tape_watch_make(&w, 12, 6, 1);
+    tape_watch_buffers(&w);
+    test_device_open(&dev, &source, 1 << 20, 4096, 1);
+    memset(&ad, 0, sizeof ad);
+    tape_rig_open(&r, 4096, 0);
+    memopt_arena_destroy(r.arena);
+    ad.source = &source; ad.ledger = r.ledger; ad.capacity = 1 << 20;
+    CHECK(memopt_arena_create(&ad, &r.arena) == MEMOPT_OK);
+    r.neighbour = (unsigned char *)memopt_arena_push(r.arena, TAPE_BASE, MEMOPT_TAG_PARAMETERS);
+    memset(r.neighbour, 0x77, TAPE_BASE);
+    w.rig = &r;
+    d = tape_watch_desc(&w, &r);
+    d.budget = SIZE_MAX;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    for (n = 0; n < 3; ++n) {
+        w.stream_count = 0; w.calls = 0;
+        dev.fail_from = dev.calls + 1;
+        CHECK(tape_watch_pass(&w) != MEMOPT_OK && w.calls == 0);
+        CHECK(memopt_tape_get_error(w.tape).status != MEMOPT_OK);
+        dev.fail_from = 0;
+        w.stream_count = 0;
+        CHECK(tape_watch_pass(&w) == MEMOPT_OK);
+        CHECK(memopt_arena_trim(r.arena) == MEMOPT_OK);
+    }
+    memopt_tape_destroy(w.tape);
+    CHECK(dev.mistakes == 0);
+    memopt_arena_destroy(r.arena);
+    memopt_ledger_destroy(r.ledger);
+    free(r.memory);
+    test_device_close(&dev);
+    tape_watch_close(&w);
+}
+/* The nth call of the host's allocator fails, in whatever asks for memory. */
+static void tape_failing_host(void) {
+    tape_watch w; tape_rig r; memopt_tape_desc d; size_t n, variant, tries = 0; test_faults f; memopt_host h; memopt_chain larger; memopt_segment segment[TAPE_MOST];
+    tape_watch_make(&w, 15, 6, 1);
+    tape_watch_buffers(&w);
+    memcpy(segment, w.segment, sizeof segment);
+    larger = w.chain; larger.segments = segment;
+    segment[2].forward_cost += 1; /* costs are part of a shape */
+    for (variant = 0; variant < TAPE_VARIANTS; variant += 4) {
+        memset(&f, 0, sizeof f);
+        h = test_host(&f);
+        h.clock.now_fn = NULL; h.clock.user = NULL;
+        tape_rig_open(&r, tape_watch_room(&w) + 4096, 0);
+        w.rig = &r;
+        for (n = 1; n < 300; ++n) {
+            memopt_status status; memopt_tape *const none = (memopt_tape *)&w; size_t least = 99; memopt_tape_stats s; size_t passes;
+            w.stream_count = 0;
+            d = tape_watch_desc(&w, &r);
+            tape_variant(&d, variant);
+            d.host = &h;
+            f.calls = 0; f.fail_on = n;
+            w.tape = none;
+            status = memopt_tape_create(&d, &w.tape);
+            if (status) {
+                CHECK_AT(status == MEMOPT_ERR_MEMORY && w.tape == none && !f.live_blocks && !f.live_bytes, n);
+                CHECK_AT(f.calls >= n, n);
+                f.calls = 0;
+                if (variant >= 6) CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK || (least == 99 && !f.live_blocks), n);
+                CHECK(tape_rig_is_clean(&r));
+                ++tries;
+                continue;
+            }
+            f.fail_on = 0;
+            passes = f.calls;
+            CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
+            CHECK_AT(f.calls == passes, n); /* a pass asks for nothing */
+            s = memopt_tape_get_stats(w.tape);
+            for (n = 1; n < 300; ++n) { /* reshaping: the tape is as before */
+                f.calls = 0; f.fail_on = n;
+                status = memopt_tape_reshape(w.tape, &larger);
+                f.fail_on = 0;
+                if (!status) break;
+                CHECK_AT(status == MEMOPT_ERR_MEMORY && memopt_tape_get_stats(w.tape).peak == s.peak
+                         && memopt_tape_get_stats(w.tape).solves == s.solves, n);
+                ++tries;
+                w.stream_count = 0;
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
+            }
+            f.calls = 0;
+            CHECK(memopt_tape_reshape(w.tape, &w.chain) == MEMOPT_OK && f.calls == 0); /* seen before */
+            CHECK(memopt_tape_get_stats(w.tape).peak == s.peak && memopt_tape_get_stats(w.tape).solves == s.solves + 1);
+            for (n = 1; n < 300; ++n) { /* calibrating: too */
+                f.calls = 0; f.fail_on = n;
+                w.measuring = 1;
+                tape_watch_feed(&w);
+                status = memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 1);
+                w.measuring = 0;
+                f.fail_on = 0;
+                CHECK(tape_rig_is_clean(&r));
+                if (!status) break;
+                CHECK_AT(status == MEMOPT_ERR_MEMORY && memopt_tape_get_stats(w.tape).peak == s.peak, n);
+                ++tries;
+            }
+            CHECK(tape_rig_is_clean(&r));
+            memopt_tape_destroy(w.tape);
+            CHECK(!f.live_blocks && !f.live_bytes && !f.bad_frees);
+            n = 1000;
+        }
+        CHECK_AT(n > 1000, variant); /* in the end it succeeded */
+        tape_rig_close(&r);
+    }
+    CHECK(tries > 10);
+    tape_watch_close(&w);
+}
+static void tape_entered_again(void) { /* by any of its callbacks: refused, and the pass goes on */
+    tape_watch w; size_t i, n, calls;
+    tape_watch_make(&w, 17, 5, 1);
+    tape_watch_buffers(&w);
+    for (i = 0; i < TAPE_VARIANTS; i += 3) {
+        tape_rig r; memopt_tape_desc d;
+        tape_rig_open(&r, tape_watch_room(&w), 0);
+        w.rig = &r; w.stream_count = 0; w.calls = 0; w.enter_on = 0;
+        d = tape_watch_desc(&w, &r);
+        tape_variant(&d, i);
+        CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK);
+        calls = w.calls;
+        for (n = 1; n <= calls; ++n) {
+            w.calls = 0; w.enter_on = n;
+            CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && w.calls == calls, n);
+        }
+        w.evaluating = 1;
+        for (n = 1; n <= w.chain.count; ++n) {
+            w.calls = 0; w.enter_on = n;
+            tape_watch_feed(&w);
+            CHECK_AT(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_OK, n);
+        }
+        w.evaluating = 0; w.measuring = 1; w.calls = 0; w.enter_on = 3;
+        tape_watch_feed(&w);
+        CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 1) == MEMOPT_OK && w.calls > 3);
+        w.measuring = 0; w.enter_on = 0;
+        CHECK(tape_watch_pass(&w) == MEMOPT_OK);
+        memopt_tape_destroy(w.tape);
+        tape_rig_close(&r);
+    }
+    tape_watch_close(&w);
+}
+static memopt_status tape_watch_again(tape_watch *w) { /* a forward of a pass that has been begun before */
+    tape_watch_feed(w);
+    w->stream_count = 0;
+    return memopt_tape_forward(w->tape, w->input);
+}
+static void tape_order(void) { /* the right calls at the wrong time, and NULL */
+    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_tape_stats s; size_t count = 5, length; memopt_segment segment; memopt_layer layer; char text[8];
+    const void *in; int round;
+    tape_watch_make(&w, 20, 6, 1);
+    w.chain.input_grad_bytes = w.chain.input_bytes;
+    w.segment[5].grad_bytes = 100;
+    tape_watch_buffers(&w);
+    tape_rig_open(&r, tape_watch_room(&w), 0);
+    w.rig = &r;
+    d = tape_watch_desc(&w, &r);
+    d.overhead = 0.5;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    in = w.input;
+    for (round = 0; round < 2; ++round) {
+        tape_watch_feed(&w);
+        CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(w.tape, NULL) == MEMOPT_ERR_ARGUMENT && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_tape_evaluate(w.tape, NULL, NULL) == MEMOPT_ERR_ARGUMENT && w.calls == 0);
+        CHECK(tape_watch_again(&w) == MEMOPT_OK);
+        s = memopt_tape_get_stats(w.tape);
+        w.calls = 0;
+        CHECK(memopt_tape_forward(w.tape, in) == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_evaluate(w.tape, in, NULL) == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_seek(w.tape, 3) == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_reshape(w.tape, &w.chain) == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_calibrate(w.tape, in, w.grad_output, w.grad_input, 1) == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_output(w.tape) != NULL && w.calls == 0);
+        if (round) { /* NULL where something is needed: told, and the pass can still be ended the right way or abandoned */
+            const memopt_status status = memopt_tape_backward(w.tape, NULL, w.grad_input);
+            CHECK(status == MEMOPT_ERR_ARGUMENT && w.calls == 0);
+            CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
+            CHECK(tape_watch_again(&w) == MEMOPT_OK);
+            CHECK(memopt_tape_backward(w.tape, w.grad_output, NULL) == MEMOPT_ERR_ARGUMENT);
+            CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
+        } else {
+            CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_OK);
+            CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE);
+        }
+        CHECK(tape_rig_is_clean(&r) && s.passes == (uint64_t)round);
+        w.stream_count = 0;
+        w.calls = 0;
+    }
+    CHECK(memopt_tape_get_stats(w.tape).passes == 1);
+    tape_watch_feed(&w);
+    CHECK(tape_watch_again(&w) == MEMOPT_OK && memopt_arena_get_stats(r.arena).used_low > TAPE_BASE);
+    memopt_tape_destroy(w.tape); /* gives the pass back */
+    CHECK(tape_rig_is_clean(&r));
+    tape_rig_close(&r);
+    tape_watch_close(&w);
+
+    memopt_tape_destroy(NULL);
+    CHECK(memopt_tape_create(NULL, &w.tape) == MEMOPT_ERR_ARGUMENT && memopt_tape_create(&d, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_least(NULL, &count) == MEMOPT_ERR_ARGUMENT && memopt_tape_least(&d, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_forward(NULL, in) == MEMOPT_ERR_ARGUMENT && memopt_tape_backward(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_evaluate(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT && memopt_tape_abandon(NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_seek(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_tape_reshape(NULL, &w.chain) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_calibrate(NULL, in, in, NULL, 1) == MEMOPT_ERR_ARGUMENT && !memopt_tape_output(NULL));
+    CHECK(memopt_tape_nest(NULL, &segment, &layer) == MEMOPT_ERR_ARGUMENT && memopt_tape_place(NULL, &w, 64) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_report(NULL, text, 8, &length) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memopt_tape_actions(NULL, &count) && count == 0);
+    s = memopt_tape_get_stats(NULL);
+    CHECK(!s.peak && !s.live_peak && !s.evaluate_peak && !s.kept && !s.actions && !s.forwards && !s.passes && !s.solves);
+    CHECK(memopt_tape_get_error(NULL).reason && memopt_tape_get_error(NULL).status == MEMOPT_ERR_ARGUMENT);
+}
+static memopt_status tape_no_write(void *user, size_t value, const void *bytes, size_t count) { (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
+static memopt_status tape_no_read(void *user, size_t value, void *bytes, size_t count) { (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
+static memopt_status tape_no_wait(void *user, size_t value) { (void)user; (void)value; return MEMOPT_OK; }
+static void tape_no_forget(void *user, size_t value) { (void)user; (void)value; }
+static void tape_no_save(void *user, void *state) { (void)user; (void)state; }
+static void tape_no_load(void *user, const void *state) { (void)user; (void)state; }
+static memopt_tape_store tape_no_store(void) {
+    memopt_tape_store s;
+    s.write_fn = tape_no_write; s.read_fn = tape_no_read; s.wait_fn = tape_no_wait; s.forget_fn = tape_no_forget; s.user = NULL;
+    return s;
+}
+static void tape_bad_descs(void) {
+    tape_watch w; memopt_tape_desc good, d; memopt_tape *const none = (memopt_tape *)&w; memopt_tape *tape = none; int i; size_t least; memopt_host half;
+    volatile double zero = 0; memopt_segment *g; memopt_skip *k; memopt_segment keep; memopt_skip keep_skip;
+    tape_watch_make(&w, 20, 6, 1);
+    good = tape_watch_desc(&w, NULL);
+    good.overhead = 1;
+    g = &w.segment[2]; k = &w.skip[0];
+    keep = *g; keep_skip = *k;
+    memset(&half, 0, sizeof half);
+    half.allocator.alloc_fn = test_alloc;
+    for (i = 0; i < 38; ++i) {
+        memopt_status want = MEMOPT_ERR_ARGUMENT;
+        d = good;
+        switch (i) {
+        case 0: d.chain.count = 0; break;
+        case 1: d.chain.segments = NULL; break;
+        case 2: d.layers = NULL; break;
+        case 3: w.layer[3].forward_fn = NULL; break;
+        case 4: w.layer[5].backward_fn = NULL; break;
+        case 5: g->forward_cost = zero / zero; break;
+        case 6: g->backward_cost = 1 / zero; break;
+        case 7: g->forward_cost = -1; break;
+        case 8: g->saved_bytes = g->output_bytes - 1; g->output_bytes += !g->output_bytes; break;
+        case 9: k->to = k->from; break;
+        case 10: k->to = 6; break;
+        case 11: d.chain.skips = NULL; break;
+        case 12: d.overhead = zero / zero; break;
+        case 13: d.overhead = -0.1; break;
+        case 14: d.rule = (memopt_rule)7; break;
+        case 15: d.rule = MEMOPT_RULE_EVERY; d.every = 0; break;
+        case 16: d.keep = (memopt_keep)3; break;
+        case 17: d.store.write_fn = tape_no_write; break;
+        case 18: d.store.write_fn = tape_no_write; d.store.read_fn = tape_no_read; d.store.wait_fn = tape_no_wait; d.slow.slots = 2; break;
+        case 19: d.store = tape_no_store(); break; /* a store without slow */
+        case 20: d.slow.slots = 2; break;          /* slow without a store */
+        case 21: d.store = tape_no_store(); d.slow.slots = 2; d.keep = MEMOPT_KEEP_BF16; break;
+        case 22: d.random_bytes = 8; break;
+        case 23: d.random_bytes = 8; d.random_save_fn = tape_no_save; break;
+        case 24: d.random_save_fn = tape_no_save; d.random_load_fn = tape_no_load; break;
+        case 25: d.random_bytes = 8; d.random_load_fn = tape_no_load; break;
+        case 26: d.slots = 15; break;
+        case 27: d.slots = 65537; break;
+        case 28: d.host = &half; break;
+        case 29: d.chain.count = MEMOPT_CHAIN_MOST + 1; break;
+        case 30: g->saved_bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
+        case 31: g->forward_scratch = SIZE_MAX - 3; want = MEMOPT_ERR_OVERFLOW; break;
+        case 32: k->bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
+        case 33: g->grad_bytes = SIZE_MAX / 2 + 1; g[1].grad_bytes = SIZE_MAX / 2 + 1; want = MEMOPT_ERR_OVERFLOW; break;
+        case 34: d.random_bytes = SIZE_MAX / 4; d.random_save_fn = tape_no_save; d.random_load_fn = tape_no_load; want = MEMOPT_ERR_OVERFLOW; break;
+        case 36: d.store = tape_no_store(); d.slow.slots = 2; d.slow.read_cost = zero / zero; break;
+        case 37: d.store = tape_no_store(); d.slow.slots = 2; d.slow.write_byte_cost = -1; break;
+        case 35: d.shapes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
+        }
+        { const memopt_status s = memopt_tape_create(&d, &tape);
+          CHECK_AT(s == want || ((i == 34 || i == 35) && s == MEMOPT_ERR_MEMORY), i);
+          CHECK_AT(tape == none, i);
+          if (tape != none) { memopt_tape_destroy(tape); tape = none; }
+          if (i != 12 && i != 13 && i != 34 && i != 35) CHECK_AT(memopt_tape_least(&d, &least) != MEMOPT_OK, i); }
+        *g = keep; *k = keep_skip; g[1].grad_bytes = keep.grad_bytes;
+        tape_watch_layers(&w);
+    }
+    CHECK(memopt_tape_create(&good, &tape) == MEMOPT_OK);
+    memopt_tape_destroy(tape);
+}
+static void tape_placed(void) { /* a tape without an arena, in memory of ours */
+    tape_watch w; memopt_tape_desc d; memopt_tape_stats s; unsigned char *block, *at; size_t most, i;
+    tape_watch_make(&w, 23, 6, 2);
+    tape_watch_buffers(&w);
+    w.on_loan = 1;
+    d = tape_watch_desc(&w, NULL);
+    d.overhead = 0.4;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    s = memopt_tape_get_stats(w.tape);
+    most = s.peak > s.evaluate_peak ? s.peak : s.evaluate_peak;
+    block = (unsigned char *)malloc(most + 192);
+    at = block + (64 - (uintptr_t)block % 64);
+    memset(block, 0x77, most + 192);
+    tape_watch_feed(&w);
+    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_STATE || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_tape_place(w.tape, at + 1, most) == MEMOPT_ERR_ARGUMENT && memopt_tape_place(w.tape, at + 32, most) == MEMOPT_ERR_ARGUMENT);
+    for (i = 0; i < 2; ++i) {
+        CHECK(memopt_tape_place(w.tape, at, s.peak) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK);
+        CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
+    }
+    for (i = 0; i < most + 192; ++i) /* not a byte outside */
+        if (block + i < at || block + i >= at + s.peak) CHECK_AT(block[i] == 0x77, i);
+    memset(block, 0x77, most + 192);
+    w.evaluating = 1;
+    CHECK(memopt_tape_place(w.tape, at, s.evaluate_peak) == MEMOPT_OK);
+    tape_watch_feed(&w);
+    CHECK(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_OK);
+    for (i = 0; i < most + 192; ++i)
+        if (block + i < at || block + i >= at + s.evaluate_peak) CHECK_AT(block[i] == 0x77, i);
+    w.evaluating = 0;
+    tape_watch_feed(&w);
+    w.calls = 0;
+    CHECK(memopt_tape_place(w.tape, at, s.peak - 1) != MEMOPT_OK || memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
+    CHECK(w.calls == 0);
+    CHECK(memopt_tape_place(w.tape, at, most) == MEMOPT_OK && memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
+    CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_ERR_STATE && memopt_tape_place(w.tape, at, most) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
+    memopt_tape_destroy(w.tape);
+    { tape_rig r; /* a tape with an arena has a place already */
+      tape_rig_open(&r, tape_watch_room(&w), 0);
+      d.arena = r.arena;
+      CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && memopt_tape_place(w.tape, at, most) != MEMOPT_OK);
+      memopt_tape_destroy(w.tape);
+      tape_rig_close(&r); }
+    free(block);
+    tape_watch_close(&w);
+}
+static void tape_tags(void) { /* the tag of the push */
+    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_tag own = 0;
+    tape_watch_make(&w, 24, 5, 0);
+    tape_watch_buffers(&w);
+    tape_rig_open(&r, tape_watch_room(&w), 0);
+    CHECK(memopt_ledger_tag_add(r.ledger, "block", &own) == MEMOPT_OK);
+    w.rig = &r;
+    d = tape_watch_desc(&w, &r);
+    d.tag = own;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    tape_watch_feed(&w);
+    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
+    CHECK(memopt_ledger_usage(r.ledger, own).now == memopt_tape_get_stats(w.tape).peak && memopt_ledger_usage(r.ledger, own).blocks == 1);
+    CHECK(memopt_ledger_usage(r.ledger, MEMOPT_TAG_ACTIVATIONS).peak == 0);
+    CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_ledger_usage(r.ledger, own).now == 0);
+    memopt_tape_destroy(w.tape);
+    tape_rig_close(&r);
+    tape_watch_close(&w);
+}
+
+/* -- A store that takes its time -- */
+
+typedef struct tape_copy { unsigned char *bytes; size_t count; int used, doing; const unsigned char *from; unsigned char *to; } tape_copy;
+typedef struct tape_shelf { /* doing: 1 a write, 2 a read, that end at the wait or whenever it pleases */
+    tape_copy copy[TAPE_MOST + 1]; size_t calls, fail_on, used, most, mistakes, transfers; uint64_t seed;
+    tape_watch *enter; /* not NULL: each call enters its tape again */
+} tape_shelf;
+static void tape_shelf_end(tape_shelf *s, tape_copy *c) { /* of a transfer */
+    if (c->doing == 1 && c->count && memcmp(c->bytes, c->from, c->count)) ++s->mistakes; /* overwritten before it was written away */
+    if (c->doing == 2 && c->count) memcpy(c->to, c->bytes, c->count);
+    c->doing = 0;
+}
+static int tape_shelf_begin(tape_shelf *s, size_t value) { /* whether to fail; some other transfer may have ended meanwhile */
+    const size_t other = test_below(&s->seed, 4 * TAPE_MOST);
+    if (value > TAPE_MOST) { ++s->mistakes; return 1; }
+    if (other <= TAPE_MOST && s->copy[other].doing) tape_shelf_end(s, &s->copy[other]);
+    if (s->enter) tape_enter(s->enter);
+    return ++s->calls == s->fail_on;
+}
+static memopt_status tape_shelf_write(void *user, size_t value, const void *bytes, size_t count) {
+    tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
+    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (c->used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
+    c->bytes = (unsigned char *)malloc(count + 1);
+    if (!c->bytes) return MEMOPT_ERR_MEMORY;
+    if (count) memcpy(c->bytes, bytes, count);
+    c->used = 1; c->count = count; c->doing = 1; c->from = (const unsigned char *)bytes;
+    ++s->transfers;
+    if (++s->used > s->most) s->most = s->used;
+    return MEMOPT_OK;
+}
+static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size_t count) {
+    tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
+    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (!c->used || c->doing || c->count != count) { ++s->mistakes; return MEMOPT_ERR_STATE; }
+    if (count) memset(bytes, 0xDB, count); /* not there yet */
+    c->to = (unsigned char *)bytes; c->doing = 2;
+    ++s->transfers;
+    return MEMOPT_OK;
+}
+static memopt_status tape_shelf_wait(void *user, size_t value) {
+    tape_shelf *s = (tape_shelf *)user;
+    if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
+    if (!s->copy[value].used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
+    tape_shelf_end(s, &s->copy[value]);
+    return MEMOPT_OK;
+}
+static void tape_shelf_forget(void *user, size_t value) {
+    tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value <= TAPE_MOST ? value : 0];
+    if (value > TAPE_MOST) ++s->mistakes;
+    if (s->enter) tape_enter(s->enter);
+    if (!c->used) return; /* a write that failed may be forgotten */
+    tape_shelf_end(s, c);
+    free(c->bytes);
+    memset(c, 0, sizeof *c);
+    --s->used;
+}
+static memopt_tape_store tape_shelf_store(tape_shelf *s) {
+    memopt_tape_store t;
+    t.write_fn = tape_shelf_write; t.read_fn = tape_shelf_read; t.wait_fn = tape_shelf_wait; t.forget_fn = tape_shelf_forget; t.user = s;
+    return t;
+}
+static void tape_stored(void) {
+    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE }; uint64_t seed; size_t i, used = 0, smaller = 0;
+    for (seed = 1; seed <= 6 * TAPE_TIMES; ++seed) {
+        tape_watch w; tape_shelf shelf; const size_t count = 4 + (size_t)seed % 7;
+        tape_watch_make(&w, 200 + seed, count, (size_t)seed % 3);
+        tape_watch_buffers(&w);
+        for (i = 0; i < 12; ++i) {
+            tape_rig r; memopt_tape_desc d; size_t without = 0, least = 0, n, calls; memopt_tape_stats s;
+            memset(&shelf, 0, sizeof shelf);
+            shelf.seed = seed * 100 + i;
+            tape_rig_open(&r, tape_watch_room(&w), 0);
+            w.rig = &r; w.stream_count = 0; w.tape = NULL;
+            d = tape_watch_desc(&w, &r);
+            d.rule = rules[i % 3];
+            CHECK(memopt_tape_least(&d, &without) == MEMOPT_OK);
+            d.slow.slots = i % 4 == 0 ? MEMOPT_SLOW_UNLIMITED : i % 4;
+            d.slow.write_cost = 1; d.slow.read_cost = 0.5; d.slow.write_byte_cost = 0.001; d.slow.read_byte_cost = 0.002;
+            d.slow.overlap = i / 6 == 1;
+            d.store = tape_shelf_store(&shelf);
+            CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK && least > 0, seed * 100 + i);
+            smaller += least < without;
+            d.budget = least + (i % 2 ? least / 3 : 0);
+            CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, seed * 100 + i);
+            s = memopt_tape_get_stats(w.tape);
+            CHECK_AT(s.peak <= d.budget, seed * 100 + i);
+            w.calls = 0;
+            CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
+            CHECK_AT(shelf.most <= d.slow.slots, seed * 100 + i);
+            used += shelf.transfers > 0;
+            calls = shelf.calls;
+            for (n = 1; n <= calls; ++n) { /* each call of the store fails once */
+                shelf.calls = 0; shelf.fail_on = n; w.stream_count = 0;
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_IO, seed * 100 + i);
+                CHECK_AT(shelf.used == 0 && shelf.mistakes == 0 && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, seed * 100 + i);
+                CHECK_AT(memopt_tape_get_error(w.tape).action < s.actions && shelf.calls == n, seed * 100 + i);
+                shelf.fail_on = 0; w.stream_count = 0;
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
+            }
+            w.calls = 0;
+            w.stream_count = 0;
+            CHECK(tape_watch_pass(&w) == MEMOPT_OK);
+            calls = w.calls;
+            for (n = 1; n <= calls; ++n) { /* and each callback, with transfers under way */
+                w.calls = 0; w.fail_on = n; w.stream_count = 0;
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_DEVICE && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
+            }
+            w.fail_on = 0; w.stream_count = 0;
+            shelf.enter = &w;
+            CHECK(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0);
+            shelf.enter = NULL; w.stream_count = 0;
+            tape_watch_feed(&w);
+            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK && shelf.used == 0);
+            tape_watch_feed(&w);
+            w.stream_count = 0;
+            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
+            memopt_tape_destroy(w.tape);
+            CHECK(shelf.used == 0 && shelf.mistakes == 0);
+            tape_rig_close(&r);
+        }
+        tape_watch_close(&w);
+    }
+    CHECK(used > 20 && smaller > 5);
+}
+
+/* -- A layer that gives other bits when it runs again -- */
+
+static void tape_unsteady(void) {
+    uint64_t seed; size_t i, s, found = 0;
+    for (seed = 1; seed <= 3 * TAPE_TIMES; ++seed) {
+        tape_watch w;
+        tape_watch_make(&w, 300 + seed, 8, 0);
+        for (s = 0; s < 8; ++s) if (!w.segment[s].output_bytes) { w.segment[s].output_bytes = 5; w.segment[s].saved_bytes += 5; }
+        tape_watch_buffers(&w);
+        for (i = 0; i < TAPE_VARIANTS; i += 2)
+            for (s = 0; s < 8; ++s) {
+                tape_rig r; memopt_tape_desc d; memopt_status status; size_t k, times = 0, count; const memopt_action *a;
+                tape_rig_open(&r, tape_watch_room(&w), 0);
+                w.rig = &r; w.stream_count = 0; w.tape = NULL;
+                d = tape_watch_desc(&w, &r);
+                tape_variant(&d, i);
+                d.verify = w.verified = MEMOPT_DEBUG < 2 || i % 4 != 0; /* at 2 it is on by itself */
+                CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+                a = memopt_tape_actions(w.tape, &count);
+                for (k = 0; k < count; ++k) { /* how often somebody reads what it gives when it runs again */
+                    w.action = k + 1;
+                    if (a[k].op <= MEMOPT_OP_FORWARD_SAVE && a[k].index == s) times += w.verified || tape_output_is_read(&w, s);
+                }
+                if (times > 1) {
+                    const int before = test_failures;
+                    w.unsteady = (int)s + 1;
+                    tape_watch_feed(&w);
+                    status = memopt_tape_forward(w.tape, w.input);
+                    if (!status) status = memopt_tape_backward(w.tape, w.grad_output, w.grad_input);
+                    w.unsteady = 0;
+                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_get_error(w.tape).segment == s, seed * 100 + i);
+                    CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_CORRUPT && tape_rig_is_clean(&r), seed * 100 + i);
+                    CHECK_AT(before == test_failures, s); /* nobody saw the wrong bits */
+                    ++found;
+                }
+                w.stream_count = 0;
+                ++w.pass;
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, seed * 100 + i); /* and a steady one is fine */
+                memopt_tape_destroy(w.tape);
+                tape_rig_close(&r);
+            }
+        tape_watch_close(&w);
+    }
+    CHECK(found >= 20);
+}
+
+/* -- What it tells -- */
+
+/* A row for each segment, aligned under the first line: its forwards, its share of a pass by the costs it was given, and
+   what was measured (NULL: nothing), in nanoseconds. */
+static void tape_rows(const tape_watch *w, const uint64_t *forward_time, const uint64_t *backward_time) {
+    char text[16384], value[6][32]; const char *line = text; size_t i, k, count, width; const memopt_action *a = memopt_tape_actions(w->tape, &count);
+    double forwards[TAPE_MOST], given = 0, taken = 0;
+    CHECK(memopt_tape_report(w->tape, text, sizeof text, NULL) == MEMOPT_OK);
+    for (i = 0; i < w->chain.count; ++i) {
+        for (k = 0, forwards[i] = 0; k < count; ++k) forwards[i] += a[k].op <= MEMOPT_OP_FORWARD_SAVE && a[k].index == i;
+        given += w->segment[i].forward_cost * forwards[i] + w->segment[i].backward_cost;
+        if (forward_time) taken += (double)forward_time[i] * forwards[i] + (double)backward_time[i];
+    }
+    width = strcspn(text, "\n");
+    for (i = 0; i < w->chain.count; ++i) {
+        unsigned long segment = 99, times = 0; double share = -1;
+        line += strcspn(line, "\n") + 1;
+        CHECK_AT(strcspn(line, "\n") == width, i);
+        for (k = 0; k < 6; ++k) value[k][0] = 0;
+        CHECK_AT(sscanf(line, "%lu %31s %*s %31s %*s %*s %*s %lu %lf%% %31s %31s %31s", &segment, value[0], value[1], &times,
+                        &share, value[3], value[4], value[5]) == 8, i);
+        CHECK_AT(segment == i && (double)times == forwards[i], i);
+        CHECK_AT(fabs(share - 100 * (w->segment[i].forward_cost * forwards[i] + w->segment[i].backward_cost) / given) < 0.0501, i);
+        (void)snprintf(value[2], sizeof value[2], "%lu", (unsigned long)w->segment[i].saved_bytes); /* below 1 KiB to the byte */
+        CHECK_AT(w->segment[i].saved_bytes >= 1000 || !strcmp(value[1], value[2]), i);
+        if (!forward_time) { CHECK_AT(!strcmp(value[3], "-") && !strcmp(value[4], "-") && !strcmp(value[5], "-"), i); continue; }
+        CHECK_AT(fabs(atof(value[3]) - 100 * ((double)forward_time[i] * forwards[i] + (double)backward_time[i]) / taken) < 0.0501, i);
+        CHECK_AT(atof(value[4]) == floor((double)forward_time[i] / 1000 + 0.5) && atof(value[5]) == floor((double)backward_time[i] / 1000 + 0.5), i);
+    }
+}
+
+/* -- Measured costs -- */
+
+static memopt_status tape_now(void *user, uint64_t *nanoseconds) { /* stands still between callbacks */
+    test_faults *f = (test_faults *)user;
+    if (test_fails(f)) return MEMOPT_ERR_IO;
+    *nanoseconds = f->now;
+    return MEMOPT_OK;
+}
+static void tape_calibrated(void) {
+    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_host h; test_faults f; memopt_tape_stats s; const memopt_action *a; size_t i, count, n, calls; double want = 0, unit;
+    tape_watch_make(&w, 50, 7, 1);
+    tape_watch_buffers(&w);
+    tape_rig_open(&r, 4 * tape_watch_room(&w), 0);
+    memset(&f, 0, sizeof f);
+    memset(&h, 0, sizeof h);
+    h.clock.now_fn = tape_now; h.clock.user = &f;
+    w.rig = &r; w.clock = &f;
+    for (i = 0; i < 7; ++i) { w.forward_time[i] = 1000000 * (1 + i * i); w.backward_time[i] = 3000000 + 500000 * i; }
+    d = tape_watch_desc(&w, &r);
+    d.host = &h; d.overhead = 0.5;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK);
+    s = memopt_tape_get_stats(w.tape);
+    w.measuring = 1; w.calls = 0; f.calls = 0;
+    tape_watch_feed(&w);
+    CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3) == MEMOPT_OK);
+    calls = f.calls;
+    CHECK(w.calls >= 3 * 14 && tape_rig_is_clean(&r) && calls >= 14);
+    for (i = 0; i < 7; ++i) CHECK_AT(w.forwards[i] >= 3 && w.backwards[i] == 3 && w.firsts[i] == 0, i);
+    a = memopt_tape_actions(w.tape, &count);
+    for (i = 0; i < count; ++i) {
+        if (a[i].op <= MEMOPT_OP_FORWARD_SAVE) want += (double)w.forward_time[a[i].index];
+        if (a[i].op == MEMOPT_OP_BACKWARD) want += (double)w.backward_time[a[i].index];
+    }
+    unit = memopt_tape_get_stats(w.tape).cost / want;
+    CHECK(fabs(unit - 1e-9) < 1e-15); /* seconds */
+    tape_rows(&w, w.forward_time, w.backward_time);
+    CHECK(memopt_tape_get_stats(w.tape).passes == s.passes);
+    w.measuring = 0;
+    w.stream_count = 0;
+    CHECK(tape_watch_pass(&w) == MEMOPT_OK);
+    { char text[16384], number[32]; /* and the peak, after a pass measured too */
+      CHECK(memopt_tape_report(w.tape, text, sizeof text, NULL) == MEMOPT_OK);
+      (void)snprintf(number, sizeof number, "(%llu bytes)", (unsigned long long)memopt_tape_get_stats(w.tape).peak);
+      CHECK(strstr(text, number) && strstr(strstr(text, number) + 1, number)); }
+    s = memopt_tape_get_stats(w.tape);
+    for (n = 1; n <= calls; n += n < 40 ? 1 : 7) { /* the clock fails: nothing has changed */
+        memopt_tape_stats t;
+        w.measuring = 1; f.calls = 0; f.fail_on = n;
+        tape_watch_feed(&w);
+        CHECK_AT(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3) == MEMOPT_ERR_IO, n);
+        f.fail_on = 0; w.measuring = 0;
+        t = memopt_tape_get_stats(w.tape);
+        CHECK_AT(t.cost == s.cost && t.peak == s.peak && t.actions == s.actions && t.passes == s.passes && tape_rig_is_clean(&r), n);
+        CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, n);
+        w.stream_count = 0;
+        CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
+        s.passes = memopt_tape_get_stats(w.tape).passes;
+    }
+    w.measuring = 1;
+    for (n = 1; n <= 40; ++n) { /* a callback fails */
+        w.calls = 0; w.fail_on = n;
+        tape_watch_feed(&w);
+        CHECK_AT(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3) == MEMOPT_ERR_DEVICE, n);
+        CHECK_AT(memopt_tape_get_stats(w.tape).cost == s.cost && tape_rig_is_clean(&r), n);
+    }
+    w.fail_on = 0;
+    CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output, w.grad_input, 0) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_calibrate(w.tape, NULL, w.grad_output, w.grad_input, 1) == MEMOPT_ERR_ARGUMENT);
+    memopt_tape_destroy(w.tape);
+    tape_rig_close(&r);
+    tape_watch_close(&w);
+}
+static void tape_reported(void) {
+    tape_watch w; tape_rig r; memopt_tape_desc d; char text[16384], small[100], number[32]; size_t length = 0, again = 0, i; memopt_status status;
+    tape_watch_make(&w, 60, 9, 1);
+    tape_watch_buffers(&w);
+    tape_rig_open(&r, tape_watch_room(&w), 0);
+    w.rig = &r;
+    d = tape_watch_desc(&w, &r);
+    d.overhead = 0.5;
+    CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
+    for (i = 0; i < 2; ++i) {
+        status = memopt_tape_report(w.tape, NULL, 0, &length);
+        CHECK(status == MEMOPT_ERR_BUFFER && length > 9 * 10);
+        CHECK(memopt_tape_report(w.tape, text, sizeof text, &again) == MEMOPT_OK && again == length && strlen(text) == length);
+        CHECK(memopt_tape_report(w.tape, small, sizeof small, &again) == MEMOPT_ERR_BUFFER && again == length);
+        CHECK(strlen(small) == sizeof small - 1 && !memcmp(small, text, sizeof small - 1));
+        CHECK(memopt_tape_report(w.tape, text, length, &again) == MEMOPT_ERR_BUFFER && memopt_tape_report(w.tape, text, length + 1, NULL) == MEMOPT_OK);
+        (void)snprintf(number, sizeof number, "%llu", (unsigned long long)memopt_tape_get_stats(w.tape).peak);
+        CHECK(strstr(text, number) != NULL);
+        tape_rows(&w, NULL, NULL);
+        w.stream_count = 0;
+        CHECK(tape_watch_pass(&w) == MEMOPT_OK);
+    }
+    CHECK(memopt_tape_report(w.tape, NULL, 5, &length) == MEMOPT_ERR_ARGUMENT);
+    memopt_tape_destroy(w.tape);
+    tape_rig_close(&r);
+    tape_watch_close(&w);
+}
+
+/* -- What a tape makes its own, and how long it can be -- */
+
+static void tape_aligned(void) { /* to 64 whatever the arena's own alignment, and more where it has more */
+    static const size_t alignments[3] = { 16, 64, 1024 }; size_t i, k; tape_watch w;
+    tape_watch_make(&w, 21, 6, 1);
+    tape_watch_buffers(&w);
+    for (k = 0; k < 3; ++k)
+        for (i = 0; i < TAPE_VARIANTS; i += 4) {
+            tape_rig r; memopt_tape_desc d; memopt_arena_desc ad; memopt_mark m; unsigned char *block = (unsigned char *)memopt_i_system_alloc(NULL, 1 << 17, 4096);
+            tape_rig_open(&r, 4096, 0);
+            memopt_arena_destroy(r.arena);
+            memset(&ad, 0, sizeof ad);
+            CHECK(memopt_source_block(block, 1 << 17, &r.source) == MEMOPT_OK);
+            r.source.base_alignment = 4096;
+            ad.source = &r.source; ad.alignment = alignments[k]; ad.ledger = r.ledger;
+            CHECK(memopt_arena_create(&ad, &r.arena) == MEMOPT_OK);
+            r.neighbour = (unsigned char *)memopt_arena_push(r.arena, TAPE_BASE, 0);
+            memset(r.neighbour, 0x77, TAPE_BASE);
+            w.rig = &r; w.stream_count = 0; w.on_loan = 1; /* offsets are not those of the others */
+            d = tape_watch_desc(&w, &r);
+            tape_variant(&d, i);
+            CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK && tape_rig_is_clean(&r));
+            m = memopt_arena_mark(r.arena);
+            CHECK(memopt_arena_push(r.arena, 16, 0) != NULL); /* so that the next push does not begin at 64 by itself */
+            tape_watch_feed(&w);
+            w.aligned = alignments[k] < 64 ? 64 : alignments[k]; w.stream_count = 0;
+            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && (uintptr_t)memopt_tape_output(w.tape) % 64 == 0);
+            CHECK(memopt_tape_backward(w.tape, w.grad_output_bytes ? w.grad_output : NULL, w.chain.input_grad_bytes ? w.grad_input : NULL) == MEMOPT_OK);
+            w.aligned = 0;
+            CHECK(memopt_arena_rewind(r.arena, m) == MEMOPT_OK);
+            memopt_tape_destroy(w.tape);
+            tape_rig_close(&r);
+            memopt_i_system_free(NULL, block, 1 << 17, 4096);
+        }
+    tape_watch_close(&w);
+}
+static void tape_copied(void) { /* chain and layers are the caller's again after create; all costs 0 */
+    tape_watch w, like; tape_rig r; memopt_tape_desc d; memopt_segment segment[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_layer layer[TAPE_MOST]; size_t i;
+    tape_watch_make(&w, 33, 7, 2);
+    for (i = 0; i < 7; ++i) w.segment[i].forward_cost = w.segment[i].backward_cost = 0;
+    like = w;
+    for (i = 0; i < TAPE_VARIANTS; ++i) {
+        w = like;
+        tape_watch_layers(&w);
+        tape_watch_buffers(&w);
+        tape_rig_open(&r, tape_watch_room(&w), 0);
+        w.rig = &r;
+        memcpy(segment, w.segment, sizeof segment); memcpy(skip, w.skip, sizeof skip); memcpy(layer, w.layer, sizeof layer);
+        d = tape_watch_desc(&w, &r);
+        d.chain.segments = segment; d.chain.skips = skip; d.layers = layer;
+        tape_variant(&d, i);
+        CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, i);
+        memset(segment, 0x5A, sizeof segment); memset(skip, 0x5A, sizeof skip); memset(layer, 0x5A, sizeof layer); memset(&d, 0x5A, sizeof d);
+        CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, i);
+        memcpy(segment, w.segment, sizeof segment); memcpy(skip, w.skip, sizeof skip);
+        segment[3].saved_bytes += 64;
+        { memopt_chain c = w.chain; c.segments = segment; c.skips = skip;
+          CHECK_AT(memopt_tape_reshape(w.tape, &c) == MEMOPT_OK || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY, i); }
+        memset(segment, 0x5A, sizeof segment); memset(skip, 0x5A, sizeof skip);
+        CHECK_AT(memopt_tape_reshape(w.tape, &w.chain) == MEMOPT_OK && memopt_tape_get_stats(w.tape).solves <= 2, i);
+        w.stream_count = 0;
+        w.rig = &r;
+        CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, i);
+        memopt_tape_destroy(w.tape);
+        tape_rig_close(&r);
+        tape_watch_close(&w);
+    }
+}
+static memopt_status tape_count_forward(const memopt_step *s) {
+    uint32_t x;
+    memcpy(&x, s->input, 4);
+    x += (uint32_t)s->segment;
+    memcpy(s->output, &x, 4);
+    return MEMOPT_OK;
+}
+static memopt_status tape_count_backward(const memopt_step *s) { /* the gradient counts all inputs */
+    uint32_t x, g;
+    memcpy(&x, s->input, 4); memcpy(&g, s->grad_output, 4);
+    g += 3 * x;
+    memcpy(s->grad_input, &g, 4);
+    return MEMOPT_OK;
+}
+static void tape_long(void) { /* as many segments as there can be */
+    static memopt_segment segment[MEMOPT_CHAIN_MOST]; static memopt_layer layer[MEMOPT_CHAIN_MOST]; static const memopt_rule rules[3] = { MEMOPT_RULE_SQRT, MEMOPT_RULE_ALL, MEMOPT_RULE_EVERY };
+    size_t i, k, n; memopt_tape_desc d; tape_rig r; memopt_tape *tape; uint32_t x, g, want, sum, got;
+    memset(segment, 0, sizeof segment);
+    for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) {
+        segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 4; segment[i].forward_cost = segment[i].backward_cost = 1;
+        layer[i].forward_fn = tape_count_forward; layer[i].backward_fn = tape_count_backward; layer[i].user = NULL;
+    }
+    for (k = 0; k < 3; ++k) {
+        n = k ? 600 : MEMOPT_CHAIN_MOST;
+        tape_rig_open(&r, 1 << 20, 0);
+        memset(&d, 0, sizeof d);
+        d.chain.segments = segment; d.chain.count = n; d.chain.input_bytes = d.chain.input_grad_bytes = 4; d.layers = layer; d.rule = rules[k]; d.every = 50; d.arena = r.arena;
+        tape = NULL;
+        CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, k);
+        x = 5; g = 7; got = 0;
+        for (i = 0, want = x, sum = g; i < n; ++i) { sum += 3 * want; want += (uint32_t)i; }
+        CHECK_AT(memopt_tape_forward(tape, &x) == MEMOPT_OK, k);
+        if (memopt_tape_output(tape)) memcpy(&got, memopt_tape_output(tape), 4);
+        CHECK_AT(got == want, k);
+        CHECK_AT(memopt_tape_backward(tape, &g, &got) == MEMOPT_OK && got == sum, k);
+        CHECK_AT(tape_rig_peak(&r) == memopt_tape_get_stats(tape).peak && memopt_tape_get_stats(tape).peak > 0, k);
+        memopt_tape_destroy(tape);
+        tape_rig_close(&r);
+    }
+}
+
+/* -- A network, trained with and without a tape -- */
+
+enum { TAPE_LINEAR, TAPE_NORM, TAPE_BEND, TAPE_DROP, TAPE_OWN, TAPE_ADD, TAPE_HEAD };
+enum { TAPE_PASSES = 512, TAPE_ROWS = 12, TAPE_WIDE = 48, TAPE_WEIGHTS = 10000, TAPE_STATS = 512, TAPE_IN = 20 };
+typedef struct tape_net tape_net;
+typedef struct tape_op { /* a layer: what it is, and where its weights and statistics lie */
+    tape_net *net; int kind; size_t in, out, weights, stats, skip; /* skip: 1 + its index; 0 = none */
+    uint64_t seed[TAPE_PASSES], stream[TAPE_PASSES]; int known[TAPE_PASSES]; /* what the first tape gave it in each pass */
+} tape_op;
+struct tape_net {
+    tape_op op[TAPE_MOST]; size_t count;
+    memopt_segment segment[TAPE_MOST]; memopt_layer layer[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_chain chain;
+    float weights[TAPE_WEIGHTS], grads[TAPE_WEIGHTS], stats[TAPE_STATS]; size_t weight_count, stat_count;
+    uint64_t own, seed;                     /* the engine's own generator; step->seed */
+    float x[TAPE_ROWS * TAPE_IN], target[TAPE_ROWS]; size_t rows;
+    float gradient[TAPE_ROWS * TAPE_IN];    /* of x */
+    uint64_t pass; size_t stopped, calls, fail_on, hooks;
+    memopt_threads threads;
+};
+typedef struct tape_work { const tape_op *op; const memopt_step *step; } tape_work; /* what workers share */
+static void tape_parallel(const tape_net *n, size_t chunks, memopt_task_fn *fn, tape_work *work) {
+    size_t i;
+    if (n->threads.run_fn) { n->threads.run_fn(n->threads.user, chunks, fn, work); return; }
+    for (i = 0; i < chunks; ++i) fn(work, i, 0);
+}
+static void tape_linear_rows(void *task, size_t r, int worker) {
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t i, o;
+    const float *x = (const float *)s->input + r * op->in, *w = op->net->weights + op->weights; float *y = (float *)s->output + r * op->out;
+    (void)worker;
+    for (o = 0; o < op->out; ++o) y[o] = w[op->in * op->out + o];
+    for (i = 0; i < op->in; ++i) for (o = 0; o < op->out; ++o) y[o] += x[i] * w[i * op->out + o];
+}
+static void tape_linear_back(void *task, size_t r, int worker) {
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t i, o;
+    const float *gy = (const float *)s->grad_output + r * op->out, *w = op->net->weights + op->weights; float *gx = (float *)s->grad_input + r * op->in;
+    (void)worker;
+    for (i = 0; i < op->in; ++i) { float sum = 0; for (o = 0; o < op->out; ++o) sum += gy[o] * w[i * op->out + o]; gx[i] = sum; }
+}
+static void tape_linear_weights(void *task, size_t i, int worker) { /* a row of them; the last chunk is the bias */
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t r, o;
+    float *g = op->net->grads + op->weights + i * op->out;
+    (void)worker;
+    for (r = 0; r < op->net->rows; ++r) {
+        const float x = i < op->in ? ((const float *)s->input)[r * op->in + i] : 1, *gy = (const float *)s->grad_output + r * op->out;
+        for (o = 0; o < op->out; ++o) g[o] += x * gy[o];
+    }
+}
+static void tape_norm_column(void *task, size_t c, int worker) {
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t r; const size_t rows = op->net->rows;
+    const float *x = (const float *)s->input, *w = op->net->weights + op->weights; float *y = (float *)s->output;
+    float mean = 0, variance = 0, inverse, *running = op->net->stats + op->stats;
+    (void)worker;
+    for (r = 0; r < rows; ++r) mean += x[r * op->out + c] / (float)rows;
+    for (r = 0; r < rows; ++r) variance += (x[r * op->out + c] - mean) * (x[r * op->out + c] - mean) / (float)rows;
+    if (s->evaluating) { mean = running[c]; variance = running[op->out + c]; }
+    else if (!s->is_recompute) { running[c] = 0.9f * running[c] + 0.1f * mean; running[op->out + c] = 0.9f * running[op->out + c] + 0.1f * variance; }
+    inverse = 1 / sqrtf(variance + 1e-3f);
+    if (s->saved) { ((float *)s->saved)[c] = mean; ((float *)s->saved)[op->out + c] = inverse; }
+    if (!s->output_unused) for (r = 0; r < rows; ++r) y[r * op->out + c] = w[c] * (x[r * op->out + c] - mean) * inverse + w[op->out + c];
+}
+static void tape_norm_back(void *task, size_t c, int worker) {
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t r; const size_t rows = op->net->rows;
+    const float *x = (const float *)s->input, *gy = (const float *)s->grad_output, *w = op->net->weights + op->weights; float *gx = (float *)s->grad_input;
+    const float mean = ((const float *)s->saved)[c], inverse = ((const float *)s->saved)[op->out + c]; float sum = 0, dot = 0, *g = op->net->grads + op->weights;
+    (void)worker;
+    for (r = 0; r < rows; ++r) { sum += gy[r * op->out + c]; dot += gy[r * op->out + c] * (x[r * op->out + c] - mean) * inverse; }
+    g[c] += dot; g[op->out + c] += sum;
+    for (r = 0; r < rows; ++r)
+        gx[r * op->out + c] = w[c] * inverse * (gy[r * op->out + c] - sum / (float)rows - (x[r * op->out + c] - mean) * inverse * dot / (float)rows);
+}
+static memopt_status tape_op_forward(const memopt_step *s);
+static memopt_status tape_op_backward(const memopt_step *s);
+static int tape_op_begin(const memopt_step *s) { /* whether to fail */
+    tape_op *op = (tape_op *)s->user; tape_net *n = op->net;
+    if (++n->calls == n->fail_on) return 1;
+    if (s->evaluating) return 0;
+    if (!op->known[n->pass]) { op->known[n->pass] = 1; op->stream[n->pass] = s->stream; op->seed[n->pass] = s->seed; }
+    CHECK_AT(op->stream[n->pass] == s->stream && op->seed[n->pass] == s->seed, n->pass);
+    return 0;
+}
+static int tape_heads(uint64_t *state) { /* the engine's own generator */
+    *state ^= *state << 13; *state ^= *state >> 7; *state ^= *state << 17;
+    return (*state >> 40 & 3) != 0;
+}
+static memopt_status tape_op_forward(const memopt_step *s) {
+    tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i; tape_work work;
+    const float *x = (const float *)s->input; float *y = (float *)s->output; const float *other = op->skip ? (const float *)s->skips[op->skip - 1] : NULL;
+    if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
+    work.op = op; work.step = s;
+    n->stopped += s->output_unused != 0;
+    switch (op->kind) {
+    case TAPE_LINEAR: if (!s->output_unused) tape_parallel(n, n->rows, tape_linear_rows, &work); break;
+    case TAPE_NORM: tape_parallel(n, op->out, tape_norm_column, &work); break;
+    case TAPE_BEND:
+        if (!s->output_unused) for (i = 0; i < all; ++i) y[i] = x[i] / (1 + fabsf(x[i]));
+        if (other) for (i = 0; i < all; ++i) ((float *)s->skips[op->skip - 1])[i] = x[i] / (1 + fabsf(x[i]));
+        break;
+    case TAPE_DROP:
+        if (s->evaluating) { memcpy(y, x, all * 4); break; }
+        if (s->output_unused) break;
+        CHECK(memopt_random_uniform((float *)s->scratch, all, s->seed, s->stream, 0, &n->threads) == MEMOPT_OK);
+        for (i = 0; i < all; ++i) y[i] = ((const float *)s->scratch)[i] < 0.25f ? 0 : x[i] * 1.25f;
+        break;
+    case TAPE_OWN:
+        if (s->evaluating) { memcpy(y, x, all * 4); break; }
+        for (i = 0; i < all; ++i) {
+            const int heads = tape_heads(&n->own);
+            if (s->saved) ((unsigned char *)s->saved)[i] = (unsigned char)heads;
+            if (!s->output_unused) y[i] = heads ? x[i] : 0;
+        }
+        break;
+    case TAPE_ADD: if (!s->output_unused) for (i = 0; i < all; ++i) y[i] = x[i] + other[i]; break;
+    default: { /* the loss, of the mean of each row */
+        float loss = 0; size_t r;
+        for (r = 0; r < n->rows; ++r) {
+            float d = -n->target[r];
+            for (i = 0; i < op->in; ++i) d += x[r * op->in + i];
+            if (s->saved) ((float *)s->saved)[r] = d;
+            loss += d * d / (float)n->rows;
+        }
+        y[0] = loss; } }
+    return MEMOPT_OK;
+}
+static memopt_status tape_op_backward(const memopt_step *s) {
+    tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i, r; tape_work work;
+    const float *x = (const float *)s->input, *gy = (const float *)s->grad_output; float *gx = (float *)s->grad_input;
+    if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
+    work.op = op; work.step = s;
+    switch (op->kind) {
+    case TAPE_LINEAR:
+        tape_parallel(n, op->in + 1, tape_linear_weights, &work);
+        if (gx) tape_parallel(n, n->rows, tape_linear_back, &work);
+        break;
+    case TAPE_NORM: tape_parallel(n, op->out, tape_norm_back, &work); break;
+    case TAPE_BEND:
+        for (i = 0; i < all; ++i) {
+            const float d = 1 / (1 + fabsf(x[i])), more = op->skip ? ((const float *)s->skip_grads[op->skip - 1])[i] : 0;
+            gx[i] = (gy[i] + more) * d * d;
+        }
+        break;
+    case TAPE_DROP:
+        CHECK(memopt_random_uniform((float *)s->scratch, all, s->seed, s->stream, 0, &n->threads) == MEMOPT_OK);
+        for (i = 0; i < all; ++i) gx[i] = ((const float *)s->scratch)[i] < 0.25f ? 0 : gy[i] * 1.25f;
+        break;
+    case TAPE_OWN: for (i = 0; i < all; ++i) gx[i] = ((const unsigned char *)s->saved)[i] ? gy[i] : 0; break;
+    case TAPE_ADD: memcpy(gx, gy, all * 4); memcpy(s->skip_grads[op->skip - 1], gy, all * 4); break;
+    default:
+        for (r = 0; r < n->rows; ++r)
+            for (i = 0; i < op->in; ++i) gx[r * op->in + i] = 2 * ((const float *)s->saved)[r] / (float)n->rows;
+    }
+    return MEMOPT_OK;
+}
+/* -- How it is put together -- */
+
+static void tape_net_sizes(tape_net *n, size_t rows) {
+    size_t i;
+    n->rows = rows;
+    for (i = 0; i < n->count; ++i) {
+        const tape_op *op = &n->op[i]; memopt_segment *g = &n->segment[i];
+        memset(g, 0, sizeof *g);
+        g->output_bytes = g->saved_bytes = g->grad_bytes = rows * op->out * 4;
+        g->forward_cost = (double)(rows * op->out * (op->kind == TAPE_LINEAR ? op->in : 1)); g->backward_cost = 2 * g->forward_cost;
+        if (op->kind == TAPE_NORM) g->saved_bytes += op->out * 8;
+        if (op->kind == TAPE_DROP) g->forward_scratch = g->backward_scratch = rows * op->out * 4;
+        if (op->kind == TAPE_OWN) g->saved_bytes += rows * op->out;
+        if (op->kind == TAPE_HEAD) { g->output_bytes = 4; g->saved_bytes = 4 + rows * 4; g->grad_bytes = 0; }
+        if (op->kind == TAPE_ADD) n->skip[op->skip - 1].bytes = n->skip[op->skip - 1].grad_bytes = rows * op->out * 4;
+        n->layer[i].forward_fn = tape_op_forward; n->layer[i].backward_fn = tape_op_backward; n->layer[i].user = &n->op[i];
+    }
+    n->chain.segments = n->segment; n->chain.count = n->count; n->chain.skips = n->skip;
+    n->chain.input_bytes = n->chain.input_grad_bytes = rows * TAPE_IN * 4;
+}
+/* Layers by a letter: L with its width, N, B, D, O, + and H; lower case l uses the weights of the last L of its shape, b
+   also gives its output to the + that closes the last open one. */
+static void tape_net_make(tape_net *n, const char *layers) {
+    size_t width = TAPE_IN, open[TAPE_SKIPS], depth = 0, i; const char *p = layers;
+    memset(n, 0, sizeof *n);
+    n->seed = 11;
+    while (*p) {
+        tape_op *op = &n->op[n->count]; const char letter = *p++;
+        op->net = n; op->in = op->out = width;
+        if (letter == 'L' || letter == 'l') {
+            op->kind = TAPE_LINEAR;
+            for (width = 0; *p >= '0' && *p <= '9'; ++p) width = 10 * width + (size_t)(*p - '0');
+            op->out = width;
+            op->weights = n->weight_count;
+            for (i = 0; letter == 'l' && i < n->count; ++i)
+                if (n->op[i].kind == TAPE_LINEAR && n->op[i].in == op->in && n->op[i].out == op->out) op->weights = n->op[i].weights;
+            if (op->weights == n->weight_count) n->weight_count += (op->in + 1) * op->out;
+        }
+        if (letter == 'N') {
+            op->kind = TAPE_NORM; op->weights = n->weight_count; op->stats = n->stat_count;
+            n->weight_count += 2 * width; n->stat_count += 2 * width;
+        }
+        if (letter == 'B' || letter == 'b') op->kind = TAPE_BEND;
+        if (letter == 'b') { op->skip = ++n->chain.skip_count; n->skip[op->skip - 1].from = n->count; open[depth++] = op->skip; }
+        if (letter == 'D') op->kind = TAPE_DROP;
+        if (letter == 'O') op->kind = TAPE_OWN;
+        if (letter == '+') { op->kind = TAPE_ADD; op->skip = open[--depth]; n->skip[op->skip - 1].to = n->count; }
+        if (letter == 'H') { op->kind = TAPE_HEAD; op->out = width = 1; }
+        ++n->count;
+    }
+    CHECK(n->count <= TAPE_MOST && n->weight_count <= TAPE_WEIGHTS && n->stat_count <= TAPE_STATS && !depth);
+    tape_net_sizes(n, TAPE_ROWS);
+}
+static const char *const tape_nets[2] = { "L32NBDL17Bl17NOl17BL48NBDL5BH", "L40bL16NbL8DL16+BL40N+BL3H" };
+static void tape_net_start(tape_net *n) { /* the same weights every time */
+    uint64_t seed = 5; size_t i;
+    for (i = 0; i < n->weight_count; ++i) n->weights[i] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * 0.3f;
+    memset(n->grads, 0, sizeof n->grads); memset(n->stats, 0, sizeof n->stats);
+    for (i = 0; i < n->count; ++i) {
+        size_t k;
+        if (n->op[i].kind == TAPE_NORM) for (k = 0; k < n->op[i].out; ++k) n->weights[n->op[i].weights + k] = 1;
+    }
+    n->own = 1; n->pass = 0;
+}
+static void tape_net_feed(tape_net *n) {
+    uint64_t seed = n->pass + 77; size_t i, r;
+    for (i = 0; i < n->rows * TAPE_IN; ++i) n->x[i] = (float)(test_random(&seed) >> 40) / 8388608.0f - 1;
+    for (r = 0; r < n->rows; ++r) n->target[r] = n->x[r * TAPE_IN] + n->x[r * TAPE_IN + 3] * n->x[r * TAPE_IN + 7];
+}
+static float *tape_block(size_t bytes) {
+    float *p = (float *)malloc(bytes + 8);
+    if (!p) { printf("no memory for the test\n"); exit(1); }
+    memset(p, 0xA5, bytes + 8);
+    return p;
+}
+/* What a lossy keep makes of floats. 8 bits: the signed map, a block's largest element at its level 1, so that rounding
+   again changes nothing: as it has no level -1, a block that has only -1 is kept with the other sign. */
+static void tape_round_block(float *x, size_t n) { /* at most 256 */
+    uint8_t codes[256]; float scale = 0; int turn; size_t i;
+    for (turn = 0; turn < 2; ++turn) {
+        CHECK(memopt_quantize_f32(codes, &scale, x, n, MEMOPT_MAP_SIGNED, 256, NULL) == MEMOPT_OK);
+        if (memchr(codes, 255, n) || scale == 0) break;
+        for (i = 0; i < n; ++i) x[i] = -x[i];
+    }
+    CHECK(memopt_dequantize_f32(x, codes, &scale, n, MEMOPT_MAP_SIGNED, 256, NULL) == MEMOPT_OK);
+    for (i = 0; i < n && turn; ++i) x[i] = -x[i];
+}
+static void tape_round(float *x, size_t n, memopt_keep keep) {
+    size_t i; uint16_t half[256];
+    for (i = 0; i < n; i += 256) {
+        const size_t some = n - i < 256 ? n - i : 256;
+        if (keep == MEMOPT_KEEP_BF16) CHECK(!memopt_bf16_from_f32(half, x + i, some, NULL) && !memopt_f32_from_bf16(x + i, half, some, NULL));
+        if (keep == MEMOPT_KEEP_8BIT) tape_round_block(x + i, some);
+    }
+}
+/* A pass without a tape. Returns the loss; evaluating: the forward only. */
+static float tape_plain_pass(tape_net *n, memopt_keep keep, int evaluating) {
+    float *value[TAPE_MOST + 1], *saved[TAPE_MOST], *grad[TAPE_MOST + 1], *scratch, loss; void *skips[TAPE_SKIPS], *skip_grads[TAPE_SKIPS]; size_t i;
+    memopt_step s;
+    memset(&s, 0, sizeof s);
+    scratch = tape_block(TAPE_ROWS * TAPE_WIDE * 4);
+    value[0] = n->x; grad[0] = n->gradient;
+    for (i = 0; i < n->chain.skip_count; ++i) { skips[i] = tape_block(n->skip[i].bytes); skip_grads[i] = tape_block(n->skip[i].grad_bytes); }
+    for (i = 0; i < n->count; ++i) {
+        value[i + 1] = tape_block(n->segment[i].output_bytes); saved[i] = tape_block(n->segment[i].saved_bytes); grad[i + 1] = tape_block(n->segment[i].grad_bytes);
+        s.user = &n->op[i]; s.segment = i; s.evaluating = evaluating; s.input = value[i]; s.output = value[i + 1]; s.saved = evaluating ? NULL : saved[i];
+        s.scratch = scratch; s.skips = skips; s.skip_grads = skip_grads; s.seed = n->op[i].seed[n->pass]; s.stream = n->op[i].stream[n->pass];
+        CHECK(tape_op_forward(&s) == MEMOPT_OK);
+        if (i + 1 < n->count) tape_round(value[i + 1], n->segment[i].output_bytes / 4, keep);
+    }
+    loss = value[n->count][0];
+    for (i = n->count; i-- > 0 && !evaluating;) {
+        s.user = &n->op[i]; s.segment = i; s.input = value[i]; s.output = value[i + 1]; s.saved = saved[i]; s.seed = n->op[i].seed[n->pass]; s.stream = n->op[i].stream[n->pass];
+        s.grad_output = n->segment[i].grad_bytes ? grad[i + 1] : NULL; s.grad_input = grad[i];
+        CHECK(tape_op_backward(&s) == MEMOPT_OK);
+    }
+    for (i = 0; i < n->count; ++i) { free(value[i + 1]); free(saved[i]); free(grad[i + 1]); }
+    for (i = 0; i < n->chain.skip_count; ++i) { free(skips[i]); free(skip_grads[i]); }
+    free(scratch);
+    return loss;
+}
+static float tape_tape_pass(tape_net *n, memopt_tape *tape) {
+    float loss = 0;
+    CHECK_AT(memopt_tape_forward(tape, n->x) == MEMOPT_OK, n->pass);
+    if (memopt_tape_output(tape)) memcpy(&loss, memopt_tape_output(tape), 4); else CHECK_AT(memopt_tape_output(tape) != NULL, n->pass);
+    CHECK_AT(memopt_tape_backward(tape, NULL, n->gradient) == MEMOPT_OK, n->pass);
+    return loss;
+}
+typedef struct tape_training { /* how, and what came of it */
+    size_t steps, micro;         /* passes into each step, at least 1 */
+    int evaluates, reshapes;     /* between steps; rows change from pass to pass */
+    memopt_keep keep;
+    uint64_t hash;               /* of all losses, gradients and statistics */
+    float first, last;
+} tape_training;
+static void tape_hash(uint64_t *hash, const void *bytes, size_t count) {
+    const unsigned char *p = (const unsigned char *)bytes; size_t i; uint32_t word;
+    for (i = 0; i + 4 <= count; i += 4) { memcpy(&word, p + i, 4); *hash = (*hash ^ word) * UINT64_C(0x100000001b3) + (*hash >> 47); }
+}
+static void tape_update(tape_net *n) {
+    size_t i;
+    for (i = 0; i < n->weight_count; ++i) n->weights[i] -= 0.01f * n->grads[i];
+    memset(n->grads, 0, sizeof n->grads);
+}
+/* Train a network as it stands: with a tape, or without one. */
+static void tape_train(tape_net *n, memopt_tape *tape, tape_training *t) {
+    static const size_t rows[8] = { 12, 5, 12, 1, 7, 5, 12, 7 }; size_t step, m; float loss = 0, seen = 0;
+    for (step = 0; step < t->steps; ++step) {
+        for (m = 0; m < t->micro; ++m, ++n->pass) {
+            if (t->reshapes) {
+                tape_net_sizes(n, rows[n->pass % 8]);
+                if (tape) CHECK_AT(memopt_tape_reshape(tape, &n->chain) == MEMOPT_OK, n->pass);
+            }
+            tape_net_feed(n);
+            loss = tape ? tape_tape_pass(n, tape) : tape_plain_pass(n, t->keep, 0);
+            if (!step && !m) t->first = loss;
+            tape_hash(&t->hash, &loss, 4);
+            tape_hash(&t->hash, n->gradient, n->rows * TAPE_IN * 4);
+            if (!t->evaluates) continue;
+            if (tape) CHECK(memopt_tape_evaluate(tape, n->x, &seen) == MEMOPT_OK); else seen = tape_plain_pass(n, t->keep, 1);
+            tape_hash(&t->hash, &seen, 4);
+        }
+        tape_hash(&t->hash, n->grads, n->weight_count * 4);
+        tape_hash(&t->hash, n->stats, n->stat_count * 4);
+        tape_hash(&t->hash, &n->own, 8);
+        tape_update(n);
+    }
+    t->last = loss;
+}
+static void tape_own_save(void *user, void *state) { ++((tape_net *)user)->hooks; memcpy(state, &((tape_net *)user)->own, 8); }
+static void tape_own_load(void *user, const void *state) { ++((tape_net *)user)->hooks; memcpy(&((tape_net *)user)->own, state, 8); }
+static memopt_tape_desc tape_net_desc(tape_net *n, memopt_arena *arena) {
+    memopt_tape_desc d;
+    memset(&d, 0, sizeof d);
+    d.chain = n->chain; d.layers = n->layer; d.slots = TAPE_SLOTS; d.seed = n->seed; d.arena = arena;
+    d.random_bytes = 8; d.random_save_fn = tape_own_save; d.random_load_fn = tape_own_load; d.random_user = n;
+    return d;
+}
+static tape_training tape_trained_with(tape_net *n, const memopt_tape_desc *like, tape_training t) { /* from the beginning, with a tape of its own */
+    tape_rig r; memopt_tape_desc d = *like; memopt_tape *tape = NULL; memopt_tape_stats s;
+    tape_rig_open(&r, 400000, 0);
+    d.arena = r.arena;
+    tape_net_start(n);
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    t.hash = 1;
+    if (tape) {
+        s = memopt_tape_get_stats(tape);
+        CHECK(!d.budget || s.peak <= d.budget);
+        tape_train(n, tape, &t);
+        CHECK(t.evaluates || t.reshapes || tape_rig_peak(&r) == s.peak);
+        CHECK(memopt_tape_get_stats(tape).passes == t.steps * t.micro);
+    }
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+    return t;
+}
+static tape_training tape_trained_plainly(tape_net *n, tape_training t) {
+    tape_net_start(n);
+    t.hash = 1;
+    tape_train(n, NULL, &t);
+    return t;
+}
+static tape_training tape_steps(size_t steps, size_t micro) {
+    tape_training t;
+    memset(&t, 0, sizeof t);
+    t.steps = steps; t.micro = micro;
+    return t;
+}
+static void tape_trained(void) { /* every schedule, 100 steps */
+    static tape_net n; size_t i, k;
+    for (k = 0; k < 4; ++k) {
+        tape_training plain, t = tape_steps(k == 0 ? TAPE_MANY : k == 1 ? TAPE_FEW : 8, k < 2 ? 1 : 3); memopt_tape_desc d;
+        tape_net_make(&n, tape_nets[k % 2]);
+        t.evaluates = k == 3;
+        for (i = 0; i < TAPE_VARIANTS; ++i) {
+            tape_training with;
+            tape_net_sizes(&n, TAPE_ROWS);
+            d = tape_net_desc(&n, NULL);
+            tape_variant(&d, i);
+            with = tape_trained_with(&n, &d, t);
+            if (!i) plain = tape_trained_plainly(&n, t); /* with the streams that the first tape gave */
+            CHECK_AT(with.hash == plain.hash, 100 * k + i);
+        }
+        CHECK((t.steps < 20 || plain.last < 0.7f * plain.first) && n.stopped > 0 && n.hooks > 0); /* it learned */
+    }
+}
+static void tape_without_hooks(void) { /* nothing is saved when nobody asks; without a dropout of its own nothing is missing */
+    static tape_net n; size_t i; tape_training plain = tape_steps(10, 1);
+    tape_net_make(&n, "L32NBDL17BL17NBDL20BL5BH");
+    for (i = 0; i < TAPE_VARIANTS; i += 5) {
+        memopt_tape_desc d = tape_net_desc(&n, NULL); tape_training with;
+        d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
+        tape_variant(&d, i);
+        with = tape_trained_with(&n, &d, tape_steps(10, 1));
+        if (!i) plain = tape_trained_plainly(&n, tape_steps(10, 1));
+        CHECK_AT(with.hash == plain.hash, i);
+    }
+    CHECK(n.hooks == 0);
+}
+static void tape_shuffled(void *user, size_t chunks, memopt_task_fn *fn, void *task) { /* from the last to the first, workers in turn */
+    size_t i;
+    for (i = chunks; i-- > 0;) fn(task, i, (int)(i % *(const size_t *)user));
+}
+static void tape_workers(void) { /* 1 to 8, in another order, and threads that are real */
+    static tape_net n; size_t workers, i; tape_training plain = tape_steps(12, 1); memopt_host h;
+    tape_net_make(&n, tape_nets[0]);
+    for (workers = 1; workers <= 8; ++workers)
+        for (i = 0; i < TAPE_VARIANTS; i += 5) {
+            memopt_tape_desc d; memopt_pool *pool = NULL; tape_training with;
+            memset(&n.threads, 0, sizeof n.threads);
+            memset(&h, 0, sizeof h);
+            n.threads.run_fn = tape_shuffled; n.threads.user = &workers; n.threads.worker_count = (int)workers;
+#ifdef MEMOPT_PTHREADS
+            CHECK(memopt_pool_create(NULL, (int)workers, &pool) == MEMOPT_OK);
+            n.threads = memopt_pool_threads(pool);
+#endif
+            h.threads = n.threads;
+            d = tape_net_desc(&n, NULL);
+            d.host = &h;
+            tape_variant(&d, i);
+            d.host = &h;
+            with = tape_trained_with(&n, &d, tape_steps(12, 1));
+            if (workers == 1 && !i) { memset(&n.threads, 0, sizeof n.threads); plain = tape_trained_plainly(&n, tape_steps(12, 1)); }
+            CHECK_AT(with.hash == plain.hash, workers * 100 + i);
+            memopt_pool_destroy(pool);
+        }
+}
+static void tape_reshaped(void) { /* other numbers of rows, and back */
+    static tape_net n; size_t i, k; tape_rig r;
+    for (k = 0; k < 2; ++k) {
+        tape_training plain = tape_steps(40, 1), t = tape_steps(40, 1);
+        tape_net_make(&n, tape_nets[k]);
+        plain.reshapes = t.reshapes = 1;
+        for (i = 0; i < TAPE_VARIANTS; i = i < 6 ? i + 1 : i == 6 ? 6 + 3 * TAPE_POINTS : i + 1) { /* a budget of many rows is another thing with few */
+            memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s; size_t most;
+            tape_net_sizes(&n, TAPE_ROWS);
+            d = tape_net_desc(&n, NULL);
+            tape_variant(&d, i);
+            d.shapes = i % 3 == 0 ? 0 : i % 3 == 1 ? 4 : 2;
+            tape_rig_open(&r, 400000, 0);
+            d.arena = r.arena;
+            tape_net_start(&n);
+            CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+            s = memopt_tape_get_stats(tape);
+            most = s.peak;
+            t.hash = 1;
+            tape_train(&n, tape, &t);
+            if (!i) { tape_net_sizes(&n, TAPE_ROWS); plain = tape_trained_plainly(&n, plain); }
+            CHECK_AT(t.hash == plain.hash, i);
+            if (d.shapes != 2) CHECK_AT(memopt_tape_get_stats(tape).solves == 4, i); /* 12, 5, 1 and 7 rows */
+            else CHECK_AT(memopt_tape_get_stats(tape).solves > 4, i);
+            tape_net_sizes(&n, TAPE_ROWS);
+            CHECK_AT(memopt_tape_reshape(tape, &n.chain) == MEMOPT_OK && memopt_tape_get_stats(tape).peak == most, i);
+            CHECK_AT(memopt_tape_get_stats(tape).cost == s.cost && memopt_tape_get_stats(tape).actions == s.actions, i);
+            CHECK_AT(tape_rig_peak(&r) == most || d.budget || i >= 6, i); /* of the textbook's schedules most rows take most */
+            memopt_tape_destroy(tape);
+            tape_rig_close(&r);
+        }
+    }
+}
+static void tape_bad_shapes(void) { /* refused, and the tape is as before */
+    static tape_net n; tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s, t; memopt_chain c; memopt_segment g[TAPE_MOST]; size_t least = 0, i; float loss;
+    tape_net_make(&n, tape_nets[0]);
+    tape_rig_open(&r, 400000, 0);
+    d = tape_net_desc(&n, r.arena);
+    CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK);
+    d.budget = least;
+    tape_net_start(&n);
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    tape_net_feed(&n);
+    loss = tape_tape_pass(&n, tape);
+    s = memopt_tape_get_stats(tape);
+    for (i = 0; i < 8; ++i) {
+        memopt_status want = MEMOPT_ERR_ARGUMENT; memopt_skip skip = { 1, 3, 64, 64 };
+        memcpy(g, n.segment, sizeof g);
+        c = n.chain; c.segments = g;
+        switch (i) {
+        case 0: c.count -= 1; break;
+        case 1: g[3].saved_bytes = g[3].output_bytes - 4; break;
+        case 2: g[1].forward_cost = -1; break;
+        case 3: g[2].saved_bytes += 1000000; want = MEMOPT_ERR_MEMORY; break;
+        case 4: g[2].saved_bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
+        case 5: c.segments = NULL; break;
+        case 6: c.skips = &skip; c.skip_count = 1; break;
+        default: c.count = 0; break;
+        }
+        CHECK_AT(memopt_tape_reshape(tape, &c) == want, i);
+        CHECK_AT(memopt_tape_get_error(tape).status == want, i);
+        t = memopt_tape_get_stats(tape);
+        CHECK_AT(t.peak == s.peak && t.cost == s.cost && t.solves == s.solves && t.actions == s.actions, i);
+        ++n.pass;
+        tape_net_feed(&n);
+        loss = tape_tape_pass(&n, tape);
+        CHECK(loss == loss && tape_rig_is_clean(&r));
+    }
+    CHECK(memopt_tape_reshape(tape, NULL) == MEMOPT_ERR_ARGUMENT);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+}
+/* A run that is interrupted, by failures and by its end, gets the same bits as one that is not. */
+static void tape_resumed(void) {
+    static tape_net n, kept; size_t i, pass, calls; tape_training plain = tape_steps(12, 1);
+    tape_net_make(&n, tape_nets[0]);
+    for (i = 0; i < TAPE_VARIANTS; i += 4) {
+        tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; uint64_t hash = 1; float loss = 0; tape_training with;
+        tape_net_sizes(&n, TAPE_ROWS);
+        d = tape_net_desc(&n, NULL);
+        tape_variant(&d, i);
+        if (!i) { with = tape_trained_with(&n, &d, tape_steps(12, 1)); plain = tape_trained_plainly(&n, tape_steps(12, 1)); CHECK(with.hash == plain.hash); }
+        tape_rig_open(&r, 400000, 0);
+        d.arena = r.arena;
+        tape_net_start(&n);
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        for (pass = 0; pass < 12; ++pass, ++n.pass) {
+            memopt_status status;
+            tape_net_feed(&n);
+            kept = n;
+            if (pass % 3 == 1) { /* a callback fails; the engine takes its own things back */
+                n.calls = 0; n.fail_on = 1 + pass * 5 % 28;
+                status = memopt_tape_forward(tape, n.x);
+                if (!status) status = memopt_tape_backward(tape, NULL, n.gradient);
+                CHECK_AT(status == MEMOPT_ERR_DEVICE && tape_rig_is_clean(&r), pass);
+                calls = n.calls;
+                CHECK(calls == n.fail_on);
+                n = kept;
+            }
+            if (pass % 3 == 2) { /* a forward that is given up */
+                CHECK(memopt_tape_forward(tape, n.x) == MEMOPT_OK && memopt_tape_abandon(tape) == MEMOPT_OK);
+                n = kept;
+            }
+            if (pass == 6) { /* another process */
+                memopt_tape_destroy(tape);
+                CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+            }
+            CHECK(pass < 6 || memopt_tape_seek(tape, pass) == MEMOPT_OK);
+            loss = tape_tape_pass(&n, tape);
+            tape_hash(&hash, &loss, 4);
+            tape_hash(&hash, n.gradient, n.rows * TAPE_IN * 4);
+            tape_hash(&hash, n.grads, n.weight_count * 4);
+            tape_hash(&hash, n.stats, n.stat_count * 4);
+            tape_hash(&hash, &n.own, 8);
+            tape_update(&n);
+        }
+        CHECK_AT(hash == plain.hash, i);
+        CHECK(memopt_tape_get_stats(tape).passes >= 6);
+        memopt_tape_destroy(tape);
+        tape_rig_close(&r);
+    }
+}
+static void tape_seed(void) { /* streams: none twice, the same for the same pass; the seed is the engine's */
+    static tape_net n; tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; size_t p, i, q, k;
+    tape_net_make(&n, "L8DBH");
+    tape_rig_open(&r, 400000, 0);
+    d = tape_net_desc(&n, r.arena);
+    tape_net_start(&n);
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    for (p = 0; p < 40; ++p, ++n.pass) { tape_net_feed(&n); (void)tape_tape_pass(&n, tape); }
+    for (p = 0; p < 40; ++p) for (i = 0; i < 4; ++i)
+        for (q = p; q < 40; ++q) for (k = q == p ? i + 1 : 0; k < 4; ++k) CHECK_AT(n.op[i].stream[p] != n.op[k].stream[q], p * 100 + q);
+    for (p = 40; p-- > 0;) { n.pass = p; tape_net_feed(&n); CHECK(memopt_tape_seek(tape, p) == MEMOPT_OK); (void)tape_tape_pass(&n, tape); }
+    CHECK(memopt_tape_seek(tape, UINT64_MAX) == MEMOPT_OK);
+    n.pass = 50;
+    (void)tape_tape_pass(&n, tape);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+}
+
+/* -- A tape as a segment of another -- */
+
+/* Segments from..to - 1 become one, a tape of their own. */
+static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_layer *layer, size_t *count, size_t from, size_t to, size_t variant) {
+    memopt_tape_desc d = tape_net_desc(n, NULL); memopt_tape *tape = NULL; memopt_segment g; memopt_layer l; const size_t out = segment[to - 1].output_bytes, grad = segment[to - 1].grad_bytes;
+    d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
+    d.chain.segments = segment + from; d.chain.count = to - from; d.layers = layer + from; d.chain.skip_count = 0;
+    d.chain.input_bytes = d.chain.input_grad_bytes = from ? segment[from - 1].output_bytes : n->chain.input_bytes;
+    tape_variant(&d, variant);
+    CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, variant);
+    memset(&g, 0x5A, sizeof g);
+    CHECK_AT(memopt_tape_nest(tape, &g, &l) == MEMOPT_OK, variant);
+    CHECK_AT(g.output_bytes == out && g.grad_bytes == grad && g.saved_bytes >= out && g.kept_bytes == 0, variant);
+    CHECK_AT(g.forward_cost > 0 && g.backward_cost > 0 && l.forward_fn && l.backward_fn, variant);
+    CHECK_AT(g.backward_scratch >= memopt_tape_get_stats(tape).peak, variant);
+    segment[from] = g; layer[from] = l;
+    memmove(segment + from + 1, segment + to, (*count - to) * sizeof *segment); memmove(layer + from + 1, layer + to, (*count - to) * sizeof *layer);
+    *count -= to - from - 1;
+    return tape;
+}
+static void tape_ungraded(tape_net *n, memopt_tape_desc d) { /* nobody wants the input's gradient: the same weights' gradients */
+    tape_rig r; memopt_tape *tape = NULL; float loss; uint64_t hash[2] = { 1, 1 }; size_t i;
+    for (i = 0; i < 2; ++i) {
+        tape_rig_open(&r, 400000, 0);
+        d.arena = r.arena; d.chain.input_grad_bytes = i ? 0 : n->chain.input_bytes;
+        tape_net_start(n);
+        tape_net_feed(n);
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK && memopt_tape_forward(tape, n->x) == MEMOPT_OK);
+        if (memopt_tape_output(tape)) { memcpy(&loss, memopt_tape_output(tape), 4); tape_hash(&hash[i], &loss, 4); }
+        CHECK(memopt_tape_backward(tape, NULL, i ? NULL : n->gradient) == MEMOPT_OK);
+        tape_hash(&hash[i], n->grads, n->weight_count * 4);
+        memopt_tape_destroy(tape);
+        tape_rig_close(&r);
+    }
+    CHECK(hash[0] == hash[1] && hash[0] != 1);
+}
+static void tape_nested(void) {
+    static tape_net n; size_t inner, outer, shape; tape_training plain = tape_steps(15, 2);
+    for (shape = 0; shape < 5; ++shape)
+        for (inner = 0; inner < TAPE_VARIANTS; inner += 3)
+            for (outer = 0; outer < TAPE_VARIANTS; outer += inner % 2 || shape ? 8 : 4) {
+                memopt_tape_desc d; memopt_tape *tape[2] = { NULL, NULL }; memopt_segment segment[TAPE_MOST]; memopt_layer layer[TAPE_MOST]; size_t count; tape_training with, t = tape_steps(15, 2);
+                t.evaluates = 1;
+                if (!inner && !outer) tape_net_make(&n, "L32NBDL17BL17NDBL20NBDL5BH");
+                count = n.count;
+                memcpy(segment, n.segment, sizeof segment); memcpy(layer, n.layer, sizeof layer);
+                if (shape == 0) tape[0] = tape_fold(&n, segment, layer, &count, 4, 13, inner);
+                if (shape == 1) tape[0] = tape_fold(&n, segment, layer, &count, 9, count, inner); /* with the loss */
+                if (shape == 4) tape[0] = tape_fold(&n, segment, layer, &count, 0, 5, inner);     /* the first */
+                if (shape == 2 || shape == 3) tape[0] = tape_fold(&n, segment, layer, &count, 6, 9, inner);
+                if (shape == 2) tape[1] = tape_fold(&n, segment, layer, &count, 9, 12, inner);    /* two of them */
+                if (shape == 3) tape[1] = tape_fold(&n, segment, layer, &count, 2, 10, inner);    /* one in the other */
+                d = tape_net_desc(&n, NULL);
+                d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
+                d.chain.segments = segment; d.chain.count = count; d.layers = layer;
+                tape_variant(&d, outer);
+                with = tape_trained_with(&n, &d, t);
+                if (!inner && !outer) plain = tape_trained_plainly(&n, t);
+                CHECK_AT(with.hash == plain.hash, shape * 10000 + inner * 100 + outer);
+                if (shape == 4 && !outer) tape_ungraded(&n, d);
+                memopt_tape_destroy(tape[1]);
+                memopt_tape_destroy(tape[0]);
+            }
+    CHECK(plain.last < plain.first);
+}
+static void tape_nested_failures(void) { /* each callback, inside and outside */
+    static tape_net n, before; memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL; memopt_segment segment[6]; memopt_layer layer[6]; tape_rig r; size_t i, calls; float loss, again;
+    tape_net_make(&n, "L20BNDBL8BH");
+    tape_rig_open(&r, 400000, 0);
+    id = tape_net_desc(&n, NULL);
+    id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1; id.random_bytes = 0; id.random_save_fn = NULL; id.random_load_fn = NULL;
+    id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
+    id.rule = MEMOPT_RULE_NONE;
+    CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
+    segment[0] = n.segment[0]; layer[0] = n.layer[0];
+    CHECK(memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
+    for (i = 5; i < 8; ++i) { segment[i - 3] = n.segment[i]; layer[i - 3] = n.layer[i]; }
+    d = tape_net_desc(&n, r.arena);
+    d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = MEMOPT_RULE_NONE;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    tape_net_start(&n);
+    tape_net_feed(&n);
+    before = n;
+    loss = tape_tape_pass(&n, tape);
+    calls = n.calls;
+    CHECK(calls > 16);
+    for (i = 1; i <= calls; ++i) {
+        memopt_status status; uint64_t bits[2] = { 1, 1 }; static tape_net good;
+        if (i == 1) good = n;
+        n = before;
+        CHECK(memopt_tape_seek(tape, 0) == MEMOPT_OK);
+        memcpy(n.op, good.op, sizeof n.op);
+        n.fail_on = i;
+        status = memopt_tape_forward(tape, n.x);
+        if (!status) status = memopt_tape_backward(tape, NULL, n.gradient);
+        CHECK_AT(status == MEMOPT_ERR_DEVICE && n.calls == i && tape_rig_is_clean(&r), i);
+        n = before;
+        memcpy(n.op, good.op, sizeof n.op);
+        again = tape_tape_pass(&n, tape);
+        tape_hash(&bits[0], n.grads, n.weight_count * 4); tape_hash(&bits[1], good.grads, n.weight_count * 4);
+        CHECK_AT(loss == again && bits[0] == bits[1] && !memcmp(n.stats, good.stats, sizeof n.stats), i);
+    }
+    memopt_tape_destroy(tape);
+    memopt_tape_destroy(inner);
+    tape_rig_close(&r);
+}
+
+/* -- Outputs kept in fewer bytes -- */
+
+static void tape_kept_smaller(void) {
+    static tape_net n; size_t i, k; int keep;
+    for (k = 0; k < 2; ++k) {
+        tape_training exact = tape_steps(30, 1); size_t least[3] = { 0, 0, 0 }, held[3] = { 0, 0, 0 }, peak[3] = { 0, 0, 0 };
+        tape_net_make(&n, k ? tape_nets[1] : "L32NBDL17BL48NBBDL48BL48BL5BH");
+        for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+            tape_training plain = tape_steps(30, 1), t = tape_steps(30, 1); memopt_tape_desc d;
+            plain.keep = t.keep = (memopt_keep)keep;
+            for (i = 0; i < TAPE_VARIANTS; i += 2) {
+                tape_training with;
+                d = tape_net_desc(&n, NULL);
+                d.keep = (memopt_keep)keep;
+                tape_variant(&d, i);
+                if (i == 6) { CHECK(memopt_tape_least(&d, &least[keep]) == MEMOPT_OK); d.budget = least[keep]; }
+                with = tape_trained_with(&n, &d, t);
+                if (!i) { plain = tape_trained_plainly(&n, t); if (!keep) exact = plain; }
+                CHECK_AT(with.hash == plain.hash, 1000 * (size_t)keep + 100 * k + i);
+            }
+            d = tape_net_desc(&n, NULL); /* as fast as keeping everything */
+            d.keep = (memopt_keep)keep;
+            { memopt_tape *tape = NULL;
+              CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+              held[keep] = memopt_tape_get_stats(tape).kept; peak[keep] = memopt_tape_get_stats(tape).peak;
+              CHECK(memopt_tape_get_stats(tape).extra == 0);
+              memopt_tape_destroy(tape); }
+            if (keep) {
+                CHECK_AT(plain.hash != exact.hash, keep);
+                CHECK_AT(fabsf(plain.last - exact.last) <= (keep == MEMOPT_KEEP_BF16 ? 0.05f : 0.15f) * exact.first, keep);
+            }
+        }
+        for (keep = 1; keep < 3; ++keep) { /* what is kept is smaller, and with it all of the pass */
+            CHECK_AT(held[keep] * 10 < held[keep - 1] * 9 && peak[keep] * 10 < peak[keep - 1] * 9, keep);
+            CHECK_AT(least[keep] <= least[0] + least[0] / 32, keep);
+        }
+    }
+}
+
+/* -- The stash -- */
+
+static void tape_stash_kept(void) {
+    static const size_t sizes[7] = { 1, 15, 16, 255, 256, 1000, 3000 }; static float x[3000], want[8][3000]; tape_rig r; memopt_stash *s = NULL; size_t i, k, bytes = 0; int keep;
+    uint64_t seed = 3;
+    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+        tape_rig_open(&r, 100000, 0);
+        CHECK(memopt_stash_create(r.arena, 7, NULL, &s) == MEMOPT_OK && memopt_stash_depth(s) == 0);
+        CHECK(memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
+        for (i = bytes = 0; i < 7; ++i) {
+            const size_t n = sizes[i], each = memopt_stash_bytes(n, (memopt_keep)keep), least = keep == 0 ? 4 * n : keep == 1 ? 2 * n : n + 4 * ((n + 255) / 256);
+            for (k = 0; k < n; ++k) want[i][k] = x[k] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (float)(i + 1);
+            tape_round(want[i], n, (memopt_keep)keep);
+            CHECK_AT(each >= least && each < least + 128, n);
+            CHECK_AT(memopt_stash_push(s, x, n, (memopt_keep)keep) == MEMOPT_OK && memopt_stash_depth(s) == i + 1, n);
+            CHECK_AT(!memcmp(x, want[i], n * 4), n); /* it goes on with what it gets back */
+            bytes = (bytes + 63) / 64 * 64 + each;
+            CHECK_AT((memopt_arena_get_stats(r.arena).used_low + 63) / 64 * 64 == TAPE_BASE + (bytes + 63) / 64 * 64, n);
+        }
+        CHECK(memopt_stash_push(s, x, 5, (memopt_keep)keep) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 7); /* depth */
+        for (i = 7; i-- > 0;) {
+            memopt_mark m; const size_t n = sizes[i];
+            memset(x, 0x5A, sizeof x);
+            CHECK_AT(memopt_stash_pop(s, x, n + 1) == MEMOPT_ERR_STATE && memopt_stash_pop(s, x, n - 1) != MEMOPT_OK && memopt_stash_depth(s) == i + 1, n);
+            m = memopt_arena_mark(r.arena);
+            CHECK(memopt_arena_push(r.arena, 64, 0) != NULL); /* somebody else lies upon it */
+            CHECK_AT(memopt_stash_pop(s, x, n) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == i + 1, n);
+            CHECK(memopt_arena_rewind(r.arena, m) == MEMOPT_OK);
+            CHECK_AT(((const unsigned char *)x)[0] == 0x5A && memopt_stash_pop(s, x, n) == MEMOPT_OK && memopt_stash_depth(s) == i, n);
+            CHECK_AT(!memcmp(x, want[i], n * 4), n);
+            CHECK_AT(n == 3000 || ((const unsigned char *)(x + n))[0] == 0x5A, n);
+        }
+        CHECK(tape_rig_is_clean(&r) && memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
+        CHECK(memopt_stash_push(s, x, 100, (memopt_keep)keep) == MEMOPT_OK && memopt_stash_push(s, x, 10, MEMOPT_KEEP_BF16) == MEMOPT_OK);
+        memopt_stash_destroy(s); /* pops what is left */
+        tape_rig_close(&r);
+    }
+}
+static void tape_stash_unusual(void) { /* blocks of 256 that are not finite, tiny or zero; and rounding twice is rounding once */
+    static float x[5 * 256], once[5 * 256]; tape_rig r; memopt_stash *s = NULL; size_t i; uint64_t seed = 9; uint32_t bits; int keep, round;
+    tape_rig_open(&r, 100000, 0);
+    CHECK(memopt_stash_create(r.arena, 2, NULL, &s) == MEMOPT_OK);
+    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+        for (i = 0; i < 5 * 256; ++i) x[i] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (i < 1024 ? 1 : 1e-38f);
+        bits = 0x7fc00000; memcpy(&x[300], &bits, 4); /* NaN */
+        bits = 0xff800000; memcpy(&x[600], &bits, 4); /* -infinity */
+        for (i = 768; i < 1024; ++i) x[i] = 0;
+        for (round = 0; round < 2; ++round) {
+            CHECK(memopt_stash_push(s, x, 5 * 256, (memopt_keep)keep) == MEMOPT_OK);
+            if (round) CHECK(!memcmp(x, once, sizeof x));
+            memcpy(once, x, sizeof x);
+            memset(x, 0, sizeof x);
+            CHECK(memopt_stash_pop(s, x, 5 * 256) == MEMOPT_OK && !memcmp(x, once, sizeof x));
+        }
+        CHECK(x[300] != x[300] && x[0] == x[0] && x[255] == x[255] && x[768] == 0 && x[1023] == 0 && fabsf(x[1100]) <= 1e-38f);
+        for (i = 256; i < 768; ++i) /* an overflow is seen, not kept as a number */
+            CHECK_AT(keep == MEMOPT_KEEP_8BIT ? x[i] != x[i] : i == 300 ? x[i] != x[i] : i == 600 ? x[i] < -FLT_MAX : fabsf(x[i]) <= 1, i);
+    }
+    memopt_stash_destroy(s);
+    tape_rig_close(&r);
+}
+static void tape_stash_in_place(void) { /* a residual stream in one buffer */
+    enum { DEPTH = 9, N = 333 }; static float x[N], g[N], all[DEPTH][N], y[N], h[N]; tape_rig r; memopt_stash *s = NULL; size_t i, l;
+    uint64_t seed = 8;
+    for (i = 0; i < N; ++i) x[i] = y[i] = (float)(test_random(&seed) >> 40) / 4194304.0f - 2;
+    for (i = 0; i < N; ++i) g[i] = h[i] = 1 + x[i];
+    tape_rig_open(&r, 100000, 0);
+    CHECK(memopt_stash_create(r.arena, DEPTH, NULL, &s) == MEMOPT_OK);
+    for (l = 0; l < DEPTH; ++l) {
+        CHECK(memopt_stash_push(s, x, N, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        for (i = 0; i < N; ++i) { const float d = 0.25f * (float)(l + 1); x[i] += d * x[i] / (1 + fabsf(x[i])); all[l][i] = y[i]; }
+        memcpy(y, x, sizeof y);
+    }
+    for (l = DEPTH; l-- > 0;) {
+        CHECK(memopt_stash_pop(s, x, N) == MEMOPT_OK && !memcmp(x, all[l], sizeof x));
+        for (i = 0; i < N; ++i) {
+            const float d = 0.25f * (float)(l + 1), q = 1 + fabsf(x[i]), p = 1 + fabsf(all[l][i]);
+            g[i] += g[i] * d / (q * q); h[i] += h[i] * d / (p * p);
+        }
+    }
+    CHECK(!memcmp(g, h, sizeof g) && memopt_stash_depth(s) == 0);
+    memopt_stash_destroy(s);
+    tape_rig_close(&r);
+}
+static void tape_stash_bad(void) {
+    tape_rig r; memopt_stash *s = NULL, *const none = (memopt_stash *)&r; float x[64]; test_faults f; memopt_host h; size_t n; int keep;
+    memset(x, 0, sizeof x);
+    tape_rig_open(&r, 1024, 0);
+    CHECK(memopt_stash_create(NULL, 3, NULL, &s) == MEMOPT_ERR_ARGUMENT && memopt_stash_create(r.arena, 3, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_create(r.arena, 0, NULL, &s) == MEMOPT_ERR_ARGUMENT && !s);
+    CHECK(memopt_stash_create(r.arena, SIZE_MAX, NULL, &s) != MEMOPT_OK && memopt_stash_create(r.arena, SIZE_MAX / 16, NULL, &s) != MEMOPT_OK && !s);
+    for (n = 1; ; ++n) {
+        memset(&f, 0, sizeof f);
+        h = test_host(&f);
+        f.fail_on = n;
+        s = none;
+        if (!memopt_stash_create(r.arena, 3, &h, &s)) break;
+        CHECK(s == none && !f.live_blocks && n < 5);
+    }
+    CHECK(n > 1);
+    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+        CHECK(memopt_stash_bytes(SIZE_MAX, (memopt_keep)keep) == 0 && memopt_stash_bytes(1, (memopt_keep)keep) > 0);
+        CHECK(memopt_stash_push(s, x, SIZE_MAX, (memopt_keep)keep) == MEMOPT_ERR_OVERFLOW);
+    }
+    CHECK(memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) == 0 || memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) >= SIZE_MAX / 4 * 4);
+    CHECK(memopt_stash_bytes(SIZE_MAX / 4 + 1, MEMOPT_KEEP_EXACT) == 0 && memopt_stash_bytes(SIZE_MAX / 2 + 1, MEMOPT_KEEP_BF16) == 0);
+    CHECK(memopt_stash_bytes(4, (memopt_keep)3) == 0 && memopt_stash_push(s, x, 4, (memopt_keep)3) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_push(s, NULL, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT && memopt_stash_push(NULL, x, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_pop(NULL, x, 4) == MEMOPT_ERR_ARGUMENT && memopt_stash_depth(NULL) == 0 && memopt_stash_depth(s) == 0);
+    memopt_stash_destroy(NULL);
+    CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK && memopt_stash_pop(s, NULL, 64) == MEMOPT_ERR_ARGUMENT);
+    { const memopt_mark top = memopt_arena_mark_top(r.arena); /* full */
+      CHECK(memopt_arena_push_top(r.arena, memopt_arena_get_stats(r.arena).free_bytes / 64 * 64, 0) != NULL);
+      x[0] = 1.001f;
+      CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_ERR_MEMORY && x[0] == 1.001f && memopt_stash_depth(s) == 1);
+      CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_OK && memopt_stash_depth(s) == 2); }
+    CHECK(memopt_stash_pop(s, x, 64) == MEMOPT_OK && memopt_stash_pop(s, x, 64) == MEMOPT_OK);
+    memopt_stash_destroy(s);
+    CHECK(!f.live_blocks && !f.bad_frees);
+    tape_rig_close(&r);
+}
+static void tape_stash_workers(void) { /* long enough to be cut */
+    enum { N = 200000 }; float *x = tape_block(N * 4), *y = tape_block(N * 4); size_t workers = 3, i; int keep; memopt_host h; tape_rig r; memopt_stash *s = NULL;
+    uint64_t seed = 4;
+    memset(&h, 0, sizeof h);
+    h.threads.run_fn = tape_shuffled; h.threads.user = &workers; h.threads.worker_count = 3;
+    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+        tape_rig_open(&r, 1000000, 0);
+        CHECK(memopt_stash_create(r.arena, 1, &h, &s) == MEMOPT_OK);
+        for (i = 0; i < N; ++i) x[i] = y[i] = (float)(test_random(&seed) >> 40) / 8388608.0f - 1;
+        tape_round(y, N, (memopt_keep)keep);
+        CHECK(memopt_stash_push(s, x, N, (memopt_keep)keep) == MEMOPT_OK && !memcmp(x, y, N * 4));
+        memset(x, 0, N * 4);
+        CHECK(memopt_stash_pop(s, x, N) == MEMOPT_OK && !memcmp(x, y, N * 4));
+        memopt_stash_destroy(s);
+        tape_rig_close(&r);
+    }
+    free(x);
+    free(y);
+}
+static void test_tape(void) {
+    RUN(tape_patterns);
+    RUN(tape_dry);
+    RUN(tape_budgets);
+    RUN(tape_frontier);
+    RUN(tape_failing_callbacks);
+    RUN(tape_full_arena);
+    RUN(tape_rewound);
+    RUN(tape_refusing_source);
+    RUN(tape_failing_host);
+    RUN(tape_entered_again);
+    RUN(tape_order);
+    RUN(tape_bad_descs);
+    RUN(tape_placed);
+    RUN(tape_tags);
+    RUN(tape_stored);
+    RUN(tape_unsteady);
+    RUN(tape_calibrated);
+    RUN(tape_reported);
+    RUN(tape_aligned);
+    RUN(tape_copied);
+    RUN(tape_long);
+    RUN(tape_trained);
+    RUN(tape_without_hooks);
+    RUN(tape_workers);
+    RUN(tape_reshaped);
+    RUN(tape_bad_shapes);
+    RUN(tape_resumed);
+    RUN(tape_seed);
+    RUN(tape_nested);
+    RUN(tape_nested_failures);
+    RUN(tape_kept_smaller);
+    RUN(tape_stash_kept);
+    RUN(tape_stash_unusual);
+    RUN(tape_stash_in_place);
+    RUN(tape_stash_bad);
+    RUN(tape_stash_workers);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_tape(); return test_totals(); }
+#endif

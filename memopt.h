@@ -68,9 +68,8 @@
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back,
                   with the reason in memopt_arena_error(), memopt_heap_error(), memopt_optim_error() or
-                  memopt_tape_get_error(). A failed call
-                  has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
-                  untouched. Nothing aborts or prints.
+                  memopt_tape_get_error(). A failed call has changed nothing, leaks nothing and can be repeated; what it
+                  would have written, `out`, is untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
@@ -1319,14 +1318,16 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 typedef struct memopt_segment { /* zero it, then set what it has */
     size_t output_bytes;
     size_t saved_bytes;      /* all that its backward keeps, its own output included: at least output_bytes */
-    size_t grad_bytes;       /* the gradient of its output; of the last segment: 0 when it begins the backward, as a loss */
+    /* the gradient of its output; of the last segment: 0 when it begins the backward, as a loss */
+    size_t grad_bytes;
     size_t forward_scratch;  /* beside input, output and saved, while its forward runs */
     size_t backward_scratch; /* while its backward runs */
     size_t plain_scratch;    /* of a forward that saves nothing; 0 = forward_scratch */
     size_t kept_bytes;       /* what a written output still takes in memory: 0 in another place, else a smaller copy */
     double forward_cost, backward_cost; /* finite, not negative */
 } memopt_segment;
-typedef struct memopt_skip { /* a tensor that one segment writes beside its output, and a later one reads beside its input */
+/* a tensor that one segment writes beside its output, and a later one reads beside its input */
+typedef struct memopt_skip {
     size_t from, to;   /* from < to */
     size_t bytes;      /* counted once in every segment between, as long as some value there is held */
     size_t grad_bytes; /* of its gradient, which lives from the backward of `to` to that of `from` */
@@ -1344,7 +1345,8 @@ typedef struct memopt_slow { /* a second place for values; all zero = none */
     size_t slots;            /* values it holds at most; MEMOPT_SLOW_UNLIMITED; 0 = there is no such place */
     double write_cost, read_cost;           /* of each transfer */
     double write_byte_cost, read_byte_cost; /* and of each byte */
-    int    overlap;          /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
+    /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
+    int    overlap;
 } memopt_slow;
 #define MEMOPT_SLOW_UNLIMITED ((size_t)-1)
 
@@ -1403,39 +1405,41 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count);
 /**
- * The least number of forwards, beside the one that each backward needs anyway, to reverse `segments` equal segments with
- * `slots` values in memory, the input among them: r * l - C(c + r, c + 1), where C(c + r - 1, c) < l <= C(c + r, c).
- * UINT64_MAX when it does not fit, or slots is 0 and segments is not.
+ * The least number of forwards, beside the one that each backward needs anyway, to reverse `segments` equal segments
+ * with `slots` values in memory, the input among them: r * l - C(c + r, c + 1), where C(c + r - 1, c) < l <= C(c + r,
+ * c). UINT64_MAX when it does not fit, or slots is 0 and segments is not.
  */
 MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots);
 
-typedef struct memopt_schedule memopt_schedule; /* solved for all budgets at once; lies in your memory, nothing to close */
+/* solved for all budgets at once; lies in your memory, nothing to close */
+typedef struct memopt_schedule memopt_schedule;
 typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     memopt_chain chain;  /* what it points to outlives the schedule */
     memopt_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
     memopt_slow  slow;   /* all zero = none */
-    size_t       slots;  /* 0 = default: as many as 64 MiB hold, 280 to 16384; else 16 to 65535. For each part of the chain
-                            so many sizes of memory are looked at; of schedules closer to each other, the faster stays */
+    size_t       slots;  /* 0 = default: as many as 64 MiB hold, 280 to 16384; else 16 to 65535. For each part of the
+                            chain so many sizes of memory are looked at; of schedules closer to each other, the faster
+                            stays */
 } memopt_schedule_desc;
-/** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots; four times that with a slow place, twice more
-    when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
+/** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots; four times that with a slow place, twice
+    more when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 /**
  * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.3 s for 128 segments, 8 s for 512.
  *
  * memory   bytes of yours, aligned to 64; holds the schedule
  * out      receives it; untouched on failure
- * returns  OK, what memopt_schedule_simulate() says of chains, ERR_ARGUMENT (NULL, bad alignment, a rule of the textbook,
- *          slots out of range), ERR_BUFFER (fewer bytes than memopt_schedule_bytes() says), ERR_OVERFLOW
+ * returns  OK, what memopt_schedule_simulate() says of chains, ERR_ARGUMENT (NULL, bad alignment, a rule of the
+ *          textbook, slots out of range), ERR_BUFFER (fewer bytes than memopt_schedule_bytes() says), ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out);
 typedef struct memopt_point { size_t peak; double cost; } memopt_point;
-/** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory there is. With overlap
-    the costs are those of waiting for each transfer: the schedules are never slower. As for actions, capacity 0 asks how
-    many. OK, ERR_ARGUMENT, ERR_BUFFER. */
-MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points, size_t capacity,
-                                                  size_t *count);
+/** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory there is. With
+    overlap the costs are those of waiting for each transfer: the schedules are never slower. As for actions, capacity 0
+    asks how many. OK, ERR_ARGUMENT, ERR_BUFFER. */
+MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points,
+                                                  size_t capacity, size_t *count);
 /**
  * The fastest schedule within a budget. More budget never costs more time.
  *
@@ -1449,9 +1453,9 @@ MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedul
 MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
                                                     memopt_action *actions, size_t capacity, const memopt_host *host,
                                                     memopt_schedule_result *result);
-/** The least memory for at most `overhead` more time than keeping everything takes: 0.33 allows a third. As for budgets;
-    ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_RULE_REVOLVE has nothing
-    as fast. */
+/** The least memory for at most `overhead` more time than keeping everything takes: 0.33 allows a third. As for
+    budgets; ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_RULE_REVOLVE has
+    nothing as fast. */
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
@@ -1470,43 +1474,47 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
 typedef struct memopt_step { /* what a callback of the engine receives; valid during the call only */
     void       *user;        /* the layer's */
     size_t      segment;
-    int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every other
-                                side effect belong to the first run */
-    int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what its
-                                backward needs is there */
+    int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every
+                                other side effect belong to the first run */
+    int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what
+                                its backward needs is there; never with verify = 1 */
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
     void       *output;      /* forward: to be written whole; backward: as the forward left it */
-    void       *saved;       /* saved_bytes - output_bytes; NULL in a forward that saves nothing, and when there are none */
+    /* saved_bytes - output_bytes; NULL in a forward that saves nothing, and when there are none */
+    void       *saved;
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
     const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
     void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
-    void *const *skips;      /* of each declared skip: in the forward of `from` to be written, NULL when nobody will read it;
-                                in forward and backward of `to` to be read */
+    void *const *skips;      /* of each declared skip: in the forward of `from` to be written, NULL when nobody will
+                                read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
-    uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward of this
-                                segment in this pass, and of no other; so a mask is made again instead of stored */
+    uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
+                                of this segment in this pass, and of no other; so masks are made again, not stored */
 } memopt_step;
 typedef memopt_status memopt_step_fn(const memopt_step *step); /* not MEMOPT_OK: the pass ends with that status */
 typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer; /* of one segment */
 
 typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
     MEMOPT_KEEP_EXACT, /* as they are */
-    MEMOPT_KEEP_BF16,  /* float32 outputs of all segments but the last are rounded to bf16, and kept in half the bytes */
+    /* float32 outputs of all segments but the last are rounded to bf16, and kept in half the bytes */
+    MEMOPT_KEEP_BF16,
     MEMOPT_KEEP_8BIT   /* in blocks of 256 signed 8-bit codes: a quarter of the bytes */
 } memopt_keep;
 typedef struct memopt_tape_store { /* a slow place for values; all zero = none. Keys are values of this tape */
-    memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count); /* may return before it is done */
+    /* may return before it is done */
+    memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
     memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
     memopt_status (*wait_fn)(void *user, size_t value); /* until the last write or read of it has ended */
-    void          (*forget_fn)(void *user, size_t value); /* its copy is not needed any more; waits for a transfer first */
+    /* its copy is not needed any more; waits for a transfer first */
+    void          (*forget_fn)(void *user, size_t value);
     void          *user;
 } memopt_tape_store;
 
 typedef struct memopt_tape memopt_tape;
 typedef struct memopt_tape_desc { /* zero it, then set what you need */
-    memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes, input_grad_bytes
-                                    (only whether it is 0) and grad_bytes of the last segment */
+    memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes,
+                                    input_grad_bytes (only whether it is 0) and grad_bytes of the last segment */
     const memopt_layer *layers;  /* chain.count of them; copied */
     memopt_rule         rule;    /* 0 = EXTENDED */
     size_t              every;   /* of MEMOPT_RULE_EVERY */
@@ -1516,17 +1524,21 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_slow         slow;    /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
     memopt_keep         keep;    /* a lossy one and a store exclude each other */
-    memopt_arena       *arena;   /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_place() */
+    /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_place() */
+    memopt_arena       *arena;
     memopt_tag          tag;     /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
     uint64_t            seed;    /* of step->seed */
-    size_t              random_bytes; /* of an engine's own generator: saved before the first forward of each segment... */
+    /* of an engine's own generator: saved before the first forward of each segment... */
+    size_t              random_bytes;
     void              (*random_save_fn)(void *user, void *state);
-    void              (*random_load_fn)(void *user, const void *state); /* ...and loaded for a recompute, then put back */
+    /* ...and loaded for a recompute, then put back */
+    void              (*random_load_fn)(void *user, const void *state);
     void               *random_user;
-    int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not deterministic.
-                                    At MEMOPT_DEBUG 2 it is always on */
+    int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not
+                                    deterministic. At MEMOPT_DEBUG 2 it is always on, but for outputs that nobody reads */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
-    const memopt_host  *host;    /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
+    /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
+    const memopt_host  *host;
 } memopt_tape_desc;
 /**
  * Create a tape: it solves the chain, places every buffer with the planner, and knows its peak before anything runs.
@@ -1540,7 +1552,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * threads one thread at a time per tape
  */
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
-MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape); /* gives a pass back that was not ended; NULL is fine */
+/* gives a pass back that was not ended; NULL is fine */
+MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
 /** The least budget with which memopt_tape_create() succeeds, placed. The desc's budget is ignored. */
 MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes);
 
@@ -1561,21 +1574,26 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
 /**
  * One pass: forward, then backward. Any number of passes may go into one step of the optimizer (gradient accumulation).
  *
+ * Buffers lie at multiples of 64, or of the arena's alignment when that is larger. What the engine pushes itself between
+ * forward and backward is to be rewound before the backward ends.
+ *
  * input        value 0; must stay as it is until the backward has returned
  * grad_output  gradient of the last output; NULL when its grad_bytes is 0
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
  *              ERR_ARGUMENT (NULL); ERR_MEMORY (the arena is full; its error says more); ERR_CORRUPT (verify: a segment
- *              gave other bits when it ran again); and what a callback or the store returned. After a failure the arena
- *              is as it was before the forward, the store has been told to forget, and the next pass can begin.
- *              memopt_tape_error() tells where
+ *              gave other bits when it ran again); and what a callback or the store returned. ERR_ARGUMENT and ERR_STATE
+ *              change nothing. After any other failure the arena is as it was before the forward, the store has been
+ *              told to forget, and the pass can be run again: it keeps its number. memopt_tape_get_error() tells where
  */
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input);
-MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape); /* of the last segment, from forward to backward; else NULL */
-MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape); /* a forward without a backward; OK also when there is none */
-/** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL = it
-    is not wanted. Not between a forward and its backward: ERR_STATE. */
+/* of the last segment, from forward to backward; else NULL */
+MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
+/* a forward without a backward; OK also when there is none */
+MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape);
+/** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
+    it is not wanted. Not between a forward and its backward: ERR_STATE. */
 MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output);
 
 /** The number of the next pass (they count from 0), so that a resumed run draws the random numbers it would have drawn.
@@ -1586,22 +1604,23 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass);
  * Other sizes from here on, such as another batch or length; the layers stay. A shape seen before costs a comparison.
  *
  * chain   as many segments and skips as before; costs are part of the shape
- * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; the tape is as before then
+ * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; then nothing has changed
  */
 MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain);
 /**
- * Run each segment forward and backward `repeats` times, put the median times in place of the costs, and solve again.
+ * Run `repeats` whole passes, put the median time of each segment, in seconds, in place of its costs, and solve again.
  * The engine's callbacks are told is_recompute = 1; weight gradients they accumulate are to be cleared afterwards.
- * Arguments as for a pass. ERR_IO when the clock fails.
+ * Arguments and statuses as for a pass; also ERR_IO when the clock fails, ERR_ARGUMENT for 0 repeats.
  */
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
 /**
- * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the outer
- * one's scratch. The inner tape outlives the outer one, and is used by nobody else meanwhile.
+ * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the
+ * outer one's scratch. The inner tape outlives the outer one, and is used by nobody else meanwhile.
  */
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
-/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes it back. */
+/** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
+    it back. */
 MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes);
 
 typedef struct memopt_tape_error { /* of the last call that failed */
@@ -1620,8 +1639,10 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
 typedef struct memopt_stash memopt_stash;
 /** Bytes one push of n floats takes. 0 when they do not fit size_t. */
 MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_keep keep);
-/** depth: pushes at most. memory of the stash itself: 32 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT, ERR_MEMORY. */
-MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host, memopt_stash **out);
+/** depth: pushes at most. memory of the stash itself: 32 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
+    ERR_MEMORY. */
+MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
+                                             memopt_stash **out);
 MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash); /* pops what is left; NULL is fine */
 /** Copy x in; a lossy keep also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW */
@@ -3564,9 +3585,8 @@ static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
 static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t end) {
     const size_t low = a->ends[0].highest, top = a->capacity - a->ends[1].highest;
-    size_t i;
-    if (MEMOPT_DEBUG < 2 || !a->source->host_visible) return 0;
-    for (i = start; i < end; ++i) {
+    const int looks = MEMOPT_DEBUG >= 2 && a->source->host_visible; size_t i;
+    for (i = start; looks && i < end; ++i) {
         if (i >= low && i < top) { i = memopt_i_min(top, end) - 1; continue; } /* fresh: nobody filled it */
         if (a->base[i] != MEMOPT_I_RELEASED) return 1;
     }
@@ -11336,16 +11356,17 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 }
 /* @section course : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
-   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a schedule
-   are all this walk, so they cannot disagree.
-   Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
-   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the slow place and back.
-              What follows from that is not said but done: a backward frees what only it needed, gradients pass on, and a
-              skip lives as long as some value between its ends does, here or in the slow place, because whoever starts
-              again from that value needs it.
+   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
+   schedule are all this walk, so they cannot disagree. Problem    Memory of a step is promised to the byte, for any
+   list of actions, also for one that somebody else made. Idea       Actions say only what a schedule decides: run a
+   segment, drop a value, move one to the slow place and
+              back. What follows from that is not said but done: a backward frees what only it needed, gradients pass
+              on, and a skip lives as long as some value between its ends does, here or in the slow place, because
+              whoever starts again from that value needs it.
    Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing.
-   Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its transfer.
-              Costs are summed segment by segment, not action by action, so that equal work is equal to the last bit.
+   Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its
+              transfer. Costs are summed segment by segment, not action by action, so that equal work is equal to the
+              last bit.
    Source     REVOLVE: Griewank, Walther, ACM TOMS 26 (2000). sqrt(n): Chen and others, arXiv:1604.06174. */
 
 /* -- chains -- */
@@ -11376,8 +11397,8 @@ static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     size_t total = 0, i, k; int wraps = memopt_i_add(c->input_bytes, c->input_grad_bytes, &total);
     for (i = 0; i < c->count; ++i) {
         const memopt_segment *s = &c->segments[i];
-        const size_t parts[] = { s->saved_bytes, s->grad_bytes, s->forward_scratch, s->backward_scratch, s->plain_scratch,
-                                 s->kept_bytes };
+        const size_t parts[] = { s->saved_bytes, s->grad_bytes, s->kept_bytes,
+                                 s->forward_scratch, s->backward_scratch, s->plain_scratch };
         for (k = 0; k < sizeof parts / sizeof *parts; ++k) wraps |= memopt_i_add(total, parts[k], &total);
     }
     for (k = 0; k < c->skip_count; ++k) {
@@ -11404,7 +11425,8 @@ static memopt_status memopt_i_chain_check(const memopt_chain *c) {
 }
 static memopt_status memopt_i_slow_check(const memopt_slow *slow) {
     if (!memopt_i_cost_ok(slow->write_cost) || !memopt_i_cost_ok(slow->read_cost)
-        || !memopt_i_cost_ok(slow->write_byte_cost) || !memopt_i_cost_ok(slow->read_byte_cost)) return MEMOPT_ERR_ARGUMENT;
+        || !memopt_i_cost_ok(slow->write_byte_cost) || !memopt_i_cost_ok(slow->read_byte_cost))
+        return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_OK;
 }
 
@@ -11467,7 +11489,7 @@ static int memopt_i_course_bytes(const memopt_chain *chain, size_t *bytes) { /* 
     return memopt_i_mul(chain->skip_count, sizeof(memopt_i_course_skip), bytes)
         || memopt_i_add(*bytes, (chain->count + 1) * (sizeof(double) + sizeof(uint32_t) + 2), bytes);
 }
-/* Begin: the input and the last gradient are there, and both stay to the end. note_fn is set by who wants to be told. */
+/* Begin: the input and the last gradient are there, and stay to the end. note_fn is set by who wants to be told. */
 static void memopt_i_course_begin(memopt_i_course *w, const memopt_chain *chain, const memopt_slow *slow, void *block) {
     const size_t n = chain->count;
     memset(w, 0, sizeof *w);
@@ -11560,10 +11582,12 @@ static memopt_status memopt_i_course_backward(memopt_i_course *w, size_t i) {
 }
 static memopt_status memopt_i_course_transfer(memopt_i_course *w, size_t v, int writes) {
     const int flags = w->values[v];
-    const double cost = writes ? memopt_i_chain_write(w->chain, &w->slow, v) : memopt_i_chain_read(w->chain, &w->slow, v);
+    const double cost = writes ? memopt_i_chain_write(w->chain, &w->slow, v)
+                               : memopt_i_chain_read(w->chain, &w->slow, v);
     const double start = w->free_at > w->now ? w->free_at : w->now;
     if (flags & MEMOPT_I_MOVING) return MEMOPT_ERR_STATE;
-    if (writes ? flags != MEMOPT_I_HELD || w->copies >= w->slow.slots : flags != MEMOPT_I_COPIED) return MEMOPT_ERR_STATE;
+    if (writes ? flags != MEMOPT_I_HELD || w->copies >= w->slow.slots : flags != MEMOPT_I_COPIED)
+        return MEMOPT_ERR_STATE;
     if (writes) { ++w->copies; memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 1); }
     memopt_i_course_mark(w, v, flags | MEMOPT_I_HELD | (writes ? MEMOPT_I_WRITING : MEMOPT_I_READING));
     if (w->slow.overlap) { w->free_at = w->ready[v] = start + cost; return MEMOPT_OK; }
@@ -11578,12 +11602,16 @@ static memopt_status memopt_i_course_wait(memopt_i_course *w, size_t v) {
     memopt_i_course_mark(w, v, MEMOPT_I_HELD | MEMOPT_I_COPIED);
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_course_leave(memopt_i_course *w, size_t v, int what) { /* HELD: drop it; COPIED: forget its copy */
+/* HELD: drop it; COPIED: forget its copy */
+static memopt_status memopt_i_course_leave(memopt_i_course *w, size_t v, int what) {
     const int flags = w->values[v];
     if (!(flags & what) || flags & MEMOPT_I_MOVING) return MEMOPT_ERR_STATE;
     if (what == MEMOPT_I_HELD ? (!v || w->saved[v - 1]) && !(flags & MEMOPT_I_COPIED) : !v && flags == what)
         return MEMOPT_ERR_STATE; /* nothing would be left of the input, or of what a saved part belongs to */
-    if (what == MEMOPT_I_COPIED) { --w->copies; memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 0); }
+    if (what == MEMOPT_I_COPIED) {
+        --w->copies;
+        memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 0);
+    }
     memopt_i_course_mark(w, v, flags & ~what);
     return MEMOPT_OK;
 }
@@ -11744,23 +11772,24 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
    Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
    Idea       Parts of the chain. To reverse segments s to t, with value s - 1 in memory: go forward to some j - 1, and
               either keep value j - 1 or save segment j - 1 there; reverse j to t, the right part, in the memory that is
-              left; then s to j - 1, the left part, in all of it. Saved at its end already, the left part is a kind of its
-              own, which has only to make the input of j - 1 again: a saved segment may stay while its input is dropped,
-              which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor the same with
-              j = s + 1 only when it saves. With a slow place, each way has a second form: the part's own input is away
-              while the right part runs.
+              left; then s to j - 1, the left part, in all of it. Saved at its end already, the left part is a kind of
+              its own, which has only to make the input of j - 1 again: a saved segment may stay while its input is
+              dropped, which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor
+              the same with j = s + 1 only when it saves. With a slow place, each way has a second form: the part's own
+              input is away while the right part runs.
    Points     A part's row holds, for each threshold of memory, the least cost and the memory this takes exactly. What a
-              threshold hides is only which of several good schedules close to each other is kept: what is taken is counted
-              to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the recurrence.
-              They do not depend on a budget, so more budget is never slower, and one table serves all.
+              threshold hides is only which of several good schedules close to each other is kept: what is taken is
+              counted to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the
+              recurrence. They do not depend on a budget, so more budget is never slower, and one table serves all.
    Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
-              part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is shifted
-              anew where it differs.
-   Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all sums are below 2^28, so
-              that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
-   Cost       count^3 / 6 times the slots, twice (four times with a slow place), 8 at a time; bound by memory beyond some
-              hundred segments. So both kinds of left part are solved together: they read the same rows. A saved segment's
-              input is made again over 32 segments at the most, which halves the table and costs nothing that was found.
+              part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is
+              shifted anew where it differs.
+   Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all sums are below
+              2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
+   Cost       count^3 / 6 times the slots, twice (four times with a slow place), 8 at a time; bound by memory beyond
+              some hundred segments. So both kinds of left part are solved together: they read the same rows. A saved
+              segment's input is made again over 32 segments at the most, which halves the table and costs nothing that
+              was found.
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
               (2020), H-Revolve. */
 
@@ -11774,12 +11803,14 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
 #define MEMOPT_I_NO_VALUE    UINT16_MAX
 #define MEMOPT_I_SWEEP_MOST  32                  /* segments gone through again for the input of one that was saved */
 #define MEMOPT_I_POLISH_MOST 2048                /* actions of a list; longer ones stay as they are */
-#define MEMOPT_I_FOUND       3                   /* schedules of each point at the most: as it is, polished, and polished further */
+#define MEMOPT_I_FOUND       3                   /* schedules of each point at the most: as it is, polished, and
+                                                    polished further */
 enum { /* tables: transfers at their cost; at none, so to say: never; and with overlap, at a quarter, and for nothing */
     MEMOPT_I_BLEND_FULL, MEMOPT_I_BLEND_NEVER, MEMOPT_I_BLEND_QUARTER, MEMOPT_I_BLEND_FREE, MEMOPT_I_BLENDS
 };
 
-typedef struct memopt_i_stage { /* a segment, from 1 on, and the value and gradient behind it; 0 is the input. In units */
+/* a segment, from 1 on, and the value and gradient behind it; 0 is the input. In units */
+typedef struct memopt_i_stage {
     uint32_t value, saved, copy;
     uint32_t grads;   /* alive while its backward is waited for: its output's gradient, and those of skips around it */
     uint32_t plain, saving; /* of a forward that keeps its output, or all it saves: that and the scratch */
@@ -11818,7 +11849,8 @@ struct memopt_schedule {
     size_t          count, slots;
     size_t          cells, sweep; /* parts of the chain; the longest that are also solved saved at their end */
     uint32_t        fineness; /* of the grid */
-    size_t          saves, aways, rooms; /* ways of a part: saved at its end or not, its input away or not, slow slots left */
+    /* ways of a part: saved at its end or not, its input away or not, slow slots left */
+    size_t          saves, aways, rooms;
     size_t          planes;              /* of those, what right parts can be: their input is never away */
     size_t          blends; /* tables */
     int             ways;   /* 4 or 2, without a slow place */
@@ -11831,7 +11863,8 @@ struct memopt_schedule {
     uint32_t       *need;   /* ...and the memory that this takes exactly */
     uint16_t       *first, *last; /* of each row: its first feasible point, or slots; the first with the final cost */
     uint32_t       *choice; /* of the two rows being solved: WAYS * j + way */
-    memopt_i_found *found[MEMOPT_I_BLENDS];  /* of the whole chain: by peak, each cheaper than the one before. NEVER is among FULL */
+    /* of the whole chain: by peak, each cheaper than the one before. NEVER is among FULL */
+    memopt_i_found *found[MEMOPT_I_BLENDS];
     size_t          found_count[MEMOPT_I_BLENDS];
     memopt_action  *list;   /* MEMOPT_I_POLISH_MOST: of the whole chain, while it is polished */
     size_t         *live;   /* bytes alive in each of its actions */
@@ -11844,7 +11877,8 @@ typedef struct memopt_i_stretch { /* segments s to t, reversed; value s - 1 is i
     size_t room; /* free slots there, when they are limited */
     size_t blend;
 } memopt_i_stretch;
-typedef struct memopt_i_choice { /* one way to solve a part: cut before j; first the right one of two, then the left one */
+/* one way to solve a part: cut before j; first the right one of two, then the left one */
+typedef struct memopt_i_choice {
     memopt_i_stretch right, left;
     memopt_i_shifted *shifted; /* of right parts, by j */
     size_t  rows;         /* the row of the left part of j is rows + j */
@@ -11853,7 +11887,8 @@ typedef struct memopt_i_choice { /* one way to solve a part: cut before j; first
     int32_t away_add;     /* what its transfers cost */
     int     way, saves, away;
     size_t  threshold;    /* the first grid point that is not below the check */
-    int64_t more, check;  /* from here on of this j: memory that the right part has less than the whole; what it takes to */
+    /* from here on of this j: memory that the right part has less than the whole; what it takes to */
+    int64_t more, check;
     int32_t add;          /* get there, and costs */
 } memopt_i_choice;
 
@@ -11864,11 +11899,14 @@ static uint32_t memopt_i_choice_name(size_t j, int way) { return (uint32_t)(j * 
 static uint32_t memopt_i_units(const memopt_schedule *p, size_t bytes) { /* rounded up */
     return (uint32_t)((bytes >> p->shift) + ((bytes & (((size_t)1 << p->shift) - 1)) != 0));
 }
-static int32_t memopt_i_cost_units(const memopt_schedule *p, double cost) { return (int32_t)floor(cost / p->unit + 0.5); }
+static int32_t memopt_i_cost_units(const memopt_schedule *p, double cost) {
+    return (int32_t)floor(cost / p->unit + 0.5);
+}
 static uint32_t memopt_i_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static int64_t memopt_i_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 /* Skips that start in [first, last] and end in [begin, end]; segments count from 1. */
-static uint32_t memopt_i_skips(const memopt_schedule *p, size_t first, size_t last, size_t begin, size_t end, int grads) {
+static uint32_t memopt_i_skips(const memopt_schedule *p, size_t first, size_t last, size_t begin, size_t end,
+                               int grads) {
     const memopt_chain *c = &p->chain; uint32_t sum = 0; size_t k;
     for (k = 0; k < c->skip_count; ++k) {
         const size_t from = c->skips[k].from + 1, to = c->skips[k].to + 1;
@@ -11899,7 +11937,8 @@ static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /*
 }
 /* Memory between these two is of interest: from that of small segments alone to that of keeping everything. */
 static void memopt_i_schedule_range(const memopt_schedule *p, uint32_t *low, uint32_t *high) {
-    const size_t n = p->count; size_t i; uint32_t all = 0, least = UINT32_MAX, most = 0, plain = 0, waiting = 0, values = 0;
+    const size_t n = p->count; size_t i;
+    uint32_t all = 0, least = UINT32_MAX, most = 0, plain = 0, waiting = 0, values = 0;
     const uint32_t grads = memopt_i_stage_of(p, n).grads;
     for (i = n; i; --i) { /* all: of segments i to n, all saved */
         const memopt_i_stage g = memopt_i_stage_of(p, i);
@@ -11912,7 +11951,8 @@ static void memopt_i_schedule_range(const memopt_schedule *p, uint32_t *low, uin
         values += g.value + skips;
         all = memopt_i_max32(memopt_i_max32(grads + g.saving + skips, g.reverse), i < n ? g.saved + skips + all : 0);
     }
-    if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(most, plain + waiting); /* all values, and one segment at a time */
+    /* all values, and one segment at a time */
+    if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(most, plain + waiting);
     *high = all;
     *low = memopt_i_max32(least, most / 4); /* below it a part has one point only */
 }
@@ -11947,7 +11987,9 @@ static size_t memopt_i_schedule_cells(const memopt_schedule *p) { /* saved at th
 static size_t memopt_i_schedule_rows(const memopt_schedule *p) {
     return p->blends * p->rooms * p->aways * memopt_i_schedule_cells(p);
 }
-static size_t memopt_i_schedule_shifted(const memopt_schedule *p) { return (size_t)p->ways * p->planes * (p->count + 2); }
+static size_t memopt_i_schedule_shifted(const memopt_schedule *p) {
+    return (size_t)p->ways * p->planes * (p->count + 2);
+}
 /* A part of the block: its bytes are counted, and it lies at `base` when there is one. */
 static void *memopt_i_schedule_carve(unsigned char *base, size_t *used, size_t count, size_t size, int *wraps) {
     const size_t at = *used; size_t bytes;
@@ -11979,12 +12021,17 @@ static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char 
     wraps |= memopt_i_mul(memopt_i_schedule_rows(p), p->slots, &k);
     p->cost = (int32_t *)memopt_i_schedule_carve(base, &used, k, sizeof *p->cost, &wraps);
     p->need = (uint32_t *)memopt_i_schedule_carve(base, &used, k, sizeof *p->need, &wraps);
-    for (k = 0; base && k < shifted; ++k) { p->shifted[k].cost = cost + k * p->slots; p->shifted[k].from = from + k * p->slots; }
+    for (k = 0; base && k < shifted; ++k) {
+        p->shifted[k].cost = cost + k * p->slots;
+        p->shifted[k].from = from + k * p->slots;
+    }
     *bytes = used;
     return wraps ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
 }
 /* What the solver takes a transfer for. */
-static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) { return cost < p->dearest ? cost : p->dearest; }
+static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
+    return cost < p->dearest ? cost : p->dearest;
+}
 /* All of a schedule that does not lie behind it: checked, and counted. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
     size_t total, k; uint32_t low, high; double most = 0;
@@ -12083,10 +12130,12 @@ static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_stretc
     const int away = way >= MEMOPT_I_KEEP_AWAY, writes = away && !a->away;
     c->way = way; c->saves = way == MEMOPT_I_SAVE || way == MEMOPT_I_SAVE_AWAY; c->away = away;
     c->threshold = 0;
-    if ((c->saves && p->saves == 1) || (away && (input->copy >= input->value || (writes && p->limited && !a->room)))) return 0;
+    if (c->saves && p->saves == 1) return 0;
+    if (away && (input->copy >= input->value || (writes && p->limited && !a->room))) return 0;
     c->right = *a; c->right.away = 0; c->right.room -= (size_t)(writes && p->limited);
     c->left = *a; c->left.save = (size_t)c->saves;
-    if (away && !input->copy) { c->left.away = 1; c->left.room = c->right.room; } /* a copy that takes memory is not kept on */
+    /* a copy that takes memory is not kept on */
+    if (away && !input->copy) { c->left.away = 1; c->left.room = c->right.room; }
     c->grads = (int64_t)p->stages[a->t].grads + (a->save ? p->stages[a->t].saved : 0);
     c->away_more = away ? (int64_t)input->copy - input->value : 0;
     c->away_add = away ? input->read[a->blend] + (writes ? input->write[a->blend] : 0) : 0;
@@ -12097,13 +12146,15 @@ static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_stretc
     return 1;
 }
 static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
-    const memopt_i_stage *input = &p->stages[a->s - 1], *last = &p->stages[j - 1]; const memopt_i_cut *cut = &p->cuts[j];
+    const memopt_i_stage *input = &p->stages[a->s - 1], *last = &p->stages[j - 1];
+    const memopt_i_cut *cut = &p->cuts[j];
     if (c->saves && j - 1 - a->s >= p->sweep) return 0;
     c->right.s = j; c->left.t = j - 1;
     c->add = last->before - input->before + c->away_add;
     c->more = (int64_t)(c->saves ? last->saved : last->value) + cut->skips + c->away_more;
     if (!c->away) { c->check = c->grads + (c->saves ? cut->save : cut->plain); return 1; }
-    c->check = memopt_i_max64(c->grads + (c->saves ? cut->save_away : cut->plain_away), /* and the way back of the input: */
+    /* and the way back of the input: */
+    c->check = memopt_i_max64(c->grads + (c->saves ? cut->save_away : cut->plain_away),
                               (int64_t)last->grads + (c->saves ? last->saved : 0) + input->copy);
     return 1;
 }
@@ -12128,8 +12179,8 @@ static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, c
     return to;
 }
 /* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
-static void memopt_i_relax_scalar(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
-                                  uint32_t name, size_t n) {
+static void memopt_i_relax_scalar(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left,
+                                  int32_t add, uint32_t name, size_t n) {
     size_t g;
     for (g = 0; g < n; ++g) {
         const int32_t sum = right[g] + left[g] + add;
@@ -12138,8 +12189,8 @@ static void memopt_i_relax_scalar(int32_t *cost, uint32_t *choice, const int32_t
     }
 }
 #ifdef MEMOPT_I_X86
-MEMOPT_I_AVX2 static void memopt_i_relax_avx2(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left,
-                                              int32_t add, uint32_t name, size_t n) {
+MEMOPT_I_AVX2 static void memopt_i_relax_avx2(int32_t *cost, uint32_t *choice, const int32_t *right,
+                                              const int32_t *left, int32_t add, uint32_t name, size_t n) {
     const __m256i adds = _mm256_set1_epi32(add), names = _mm256_set1_epi32((int)name); size_t g;
     for (g = 0; g + 8 <= n; g += 8) {
         const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(right + g));
@@ -12191,7 +12242,10 @@ static void memopt_i_stretch_finish(const memopt_schedule *p, const memopt_i_str
     int32_t *cost = p->cost + row * p->slots; uint32_t *need = p->need + row * p->slots; size_t g;
     p->first[row] = (uint16_t)p->slots; p->last[row] = 0;
     for (g = 0; g < p->slots; ++g) {
-        if (p->first[row] < p->slots && cost[g] >= cost[g - 1]) { cost[g] = cost[g - 1]; need[g] = need[g - 1]; continue; }
+        if (p->first[row] < p->slots && cost[g] >= cost[g - 1]) {
+            cost[g] = cost[g - 1]; need[g] = need[g - 1];
+            continue;
+        }
         need[g] = UINT32_MAX;
         if (cost[g] == MEMOPT_I_NO_COST) continue;
         if (p->first[row] == p->slots) p->first[row] = (uint16_t)g;
@@ -12224,8 +12278,8 @@ static void memopt_i_stretch_solve(const memopt_schedule *p, const memopt_i_stre
                 if (can[way][k]) memopt_i_stretch_try(p, &parts[k], j, &c[way][k]);
     for (k = 0; k < count; ++k) memopt_i_stretch_finish(p, &parts[k], memopt_i_row(p, &parts[k]));
 }
-/* All parts that end with segment t. One that is saved at its end lies left of something, so t is not the last, and is no
-   longer than a sweep may be. */
+/* All parts that end with segment t. One that is saved at its end lies left of something, so t is not the last, and
+   is no longer than a sweep may be. */
 static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, size_t t) {
     memopt_i_stretch parts[2]; size_t k, s, away, room;
     for (k = 0; k < memopt_i_schedule_shifted(p); ++k) p->shifted[k].more = INT64_MIN;
@@ -12245,9 +12299,10 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, siz
 
 /* -- reading the table -- */
 
-/* How point *g of a part was reached: the first choice with its cost, as the solver went through them. Returns the right
-   part's point; the left's is *g, moved to the first with the same cost. */
-static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_stretch *a, size_t *g, memopt_i_choice *out) {
+/* How point *g of a part was reached: the first choice with its cost, as the solver went through them. Returns the
+   right part's point; the left's is *g, moved to the first with the same cost. */
+static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_stretch *a, size_t *g,
+                                      memopt_i_choice *out) {
     const size_t row = memopt_i_row(p, a); const int32_t *cost = p->cost + row * p->slots; size_t j; int way;
     memopt_i_choice ways[MEMOPT_I_WAYS]; int can[MEMOPT_I_WAYS];
     while (*g > p->first[row] && cost[*g - 1] == cost[*g]) --*g;
@@ -12259,7 +12314,8 @@ static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_s
             if (!can[way] || !memopt_i_choice_at(p, a, j, c) || c->check > memory) continue;
             left = p->cost[(c->rows + j) * p->slots + *g];
             h = memopt_i_point_within(p, memopt_i_row(p, &c->right), memory - c->more);
-            if (h == p->slots || p->cost[memopt_i_row(p, &c->right) * p->slots + h] + left + c->add != cost[*g]) continue;
+            if (h == p->slots) continue;
+            if (p->cost[memopt_i_row(p, &c->right) * p->slots + h] + left + c->add != cost[*g]) continue;
             *out = *c;
             return h;
         }
@@ -12310,18 +12366,21 @@ static memopt_i_stretch memopt_i_schedule_whole(const memopt_schedule *p, size_t
 }
 /* @section schedule : solver
    From the table to schedules: what was found for the whole chain, each gone through to the byte.
-   Polish     In the table what is kept stays until its own backward. Better schedules exist where a value stays for a while
-              only: a list that drops a value and makes it again is searched for such, within its peak, and within a byte
-              less than the next point's. This finds the optimum for 98.4% of small random chains, the recurrence alone 97%.
-   Overlap    Transfers beside the computing: the schedule for transfers that are waited for is relaxed, as far as memory
-              allows: what is written is dropped later, reads begin earlier. A move that does not save time is not made. So
-              it is never slower; it is tried for tables with full, cheap and free transfers, and the best is taken.
+   Polish     In the table what is kept stays until its own backward. Better schedules exist where a value stays for a
+              while only: a list that drops a value and makes it again is searched for such, within its peak, and within
+              a byte less than the next point's. This finds the optimum for 98.4% of small random chains, the recurrence
+              alone 97%.
+   Overlap    Transfers beside the computing: the schedule for transfers that are waited for is relaxed, as far as
+              memory allows: what is written is dropped later, reads begin earlier. A move that does not save time is
+              not made. So it is never slower; it is tried for tables with full, cheap and free transfers, and the best
+              is taken.
    Invariant  The list of those found is by peak, each cheaper than the one before. */
 
 /* A list as it is emitted, with its exact peak and cost. */
 static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t blend, size_t g, memopt_action *actions,
                                             size_t capacity, memopt_i_found *found) {
-    const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend); memopt_i_course course; memopt_i_list l; double extra;
+    const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend);
+    memopt_i_course course; memopt_i_list l; double extra;
     memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.course = &course;
     memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
     course.slow.overlap = 0;
@@ -12355,11 +12414,13 @@ static size_t memopt_i_polish_again(const memopt_schedule *p, size_t t, size_t c
     if (p->list[t].op != MEMOPT_OP_DROP || v == MEMOPT_I_NO_VALUE || !v) return count;
     for (++t; t < count; ++t) {
         if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD, v - 1)) return t;
-        if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD_SAVE, v - 1) || memopt_i_polish_is(p, t, MEMOPT_OP_READ, v)) return count;
+        if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD_SAVE, v - 1)) return count;
+        if (memopt_i_polish_is(p, t, MEMOPT_OP_READ, v)) return count;
     }
     return count;
 }
-static size_t memopt_i_polish_bytes(const memopt_schedule *p, size_t v) { /* a value, and the skips that it keeps alive */
+/* a value, and the skips that it keeps alive */
+static size_t memopt_i_polish_bytes(const memopt_schedule *p, size_t v) {
     size_t bytes = memopt_i_chain_value(&p->chain, v), k;
     for (k = 0; k < p->chain.skip_count; ++k)
         if (p->chain.skips[k].from < v && v <= p->chain.skips[k].to) bytes += p->chain.skips[k].bytes;
@@ -12436,7 +12497,8 @@ static memopt_status memopt_i_schedule_polished(const memopt_schedule *p, size_t
     found->cost = memopt_i_chain_cost(&p->chain, course.runs, course.waited, &extra);
     return s ? s : memopt_i_course_ended(&course) ? MEMOPT_OK : MEMOPT_ERR_STATE;
 }
-static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memopt_i_found *found, memopt_action *actions) {
+static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memopt_i_found *found,
+                                            memopt_action *actions) {
     memopt_i_found same; memopt_status s;
     if (!found->limit) return memopt_i_schedule_emit(p, found->blend, found->point, actions, found->count, &same);
     s = memopt_i_schedule_polished(p, found->blend, found->point, found->limit, &same);
@@ -12454,7 +12516,8 @@ static void memopt_i_found_add(memopt_i_found *all, size_t *count, memopt_i_foun
     all[at] = one;
     *count += 1 + at - last;
 }
-static size_t memopt_i_schedule_next(const memopt_schedule *p, size_t row, size_t g) { /* the next point that is cheaper */
+/* the next point that is cheaper */
+static size_t memopt_i_schedule_next(const memopt_schedule *p, size_t row, size_t g) {
     const int32_t *cost = p->cost + row * p->slots;
     for (g = memopt_i_max(g, p->first[row]); g < p->slots && g > p->first[row] && cost[g] == cost[g - 1];) ++g;
     return g;
@@ -12463,7 +12526,8 @@ static size_t memopt_i_schedule_next(const memopt_schedule *p, size_t row, size_
    one takes less a byte. */
 static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t blend) {
     const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend);
-    const size_t row = memopt_i_row(p, &whole), to = blend == MEMOPT_I_BLEND_NEVER ? (size_t)MEMOPT_I_BLEND_FULL : blend;
+    const size_t row = memopt_i_row(p, &whole);
+    const size_t to = blend == MEMOPT_I_BLEND_NEVER ? (size_t)MEMOPT_I_BLEND_FULL : blend;
     const int polish = p->rule == MEMOPT_RULE_EXTENDED && to == MEMOPT_I_BLEND_FULL;
     memopt_i_found *all = p->found[to], one; size_t g, last = p->slots, *count = &p->found_count[to];
     for (g = memopt_i_schedule_next(p, row, 0); g < p->slots; g = memopt_i_schedule_next(p, row, g + 1)) {
@@ -12472,7 +12536,8 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t blend) {
         if (s) return s;
         memopt_i_found_add(all, count, one);
         if (!polish) continue;
-        if (last < p->slots && !memopt_i_schedule_polished(p, blend, last, peak - 1, &one)) memopt_i_found_add(all, count, one);
+        if (last < p->slots && !memopt_i_schedule_polished(p, blend, last, peak - 1, &one))
+            memopt_i_found_add(all, count, one);
         if (!memopt_i_schedule_polished(p, blend, g, peak, &one)) memopt_i_found_add(all, count, one);
         last = g;
     }
@@ -12489,8 +12554,10 @@ static void memopt_i_schedule_stages(memopt_schedule *p) {
         stage->backward = s ? memopt_i_cost_units(p, s->backward_cost) : 0;
         stage->before = s ? p->stages[i - 1].before + memopt_i_cost_units(p, s->forward_cost) : 0;
         for (b = 0; p->slow.slots && b < p->blends; ++b) {
-            stage->write[b] = memopt_i_cost_units(p, share[b] * memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->slow, i)));
-            stage->read[b] = memopt_i_cost_units(p, share[b] * memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->slow, i)));
+            const double write = memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->slow, i));
+            const double read = memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->slow, i));
+            stage->write[b] = memopt_i_cost_units(p, share[b] * write);
+            stage->read[b] = memopt_i_cost_units(p, share[b] * read);
             if (b == MEMOPT_I_BLEND_NEVER) stage->read[b] = MEMOPT_I_NO_COST;
         }
     }
@@ -12523,8 +12590,8 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     *out = (const memopt_schedule *)memory;
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points, size_t capacity,
-                                                  size_t *count) {
+MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points,
+                                                  size_t capacity, size_t *count) {
     size_t i;
     if (!schedule || !count || (capacity && !points)) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < memopt_i_min(capacity, schedule->found_count[0]); ++i) {
@@ -12552,7 +12619,8 @@ static void memopt_i_overlap_move(memopt_action *actions, size_t at, size_t leng
     else memmove(actions + at + length + by, actions + at + by, (size_t)-by * sizeof *held);
     memcpy(actions + at + by, held, bytes);
 }
-/* The cost with `length` actions at `at` moved by so many places; negative when that is no schedule within the limit. */
+/* The cost with `length` actions at `at` moved by so many places; negative when that is no schedule within the limit.
+   */
 static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t length, ptrdiff_t by) {
     memopt_schedule_result r; memopt_status s;
     memopt_i_overlap_move(o->actions, at, length, by);
@@ -12560,7 +12628,7 @@ static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t lengt
     memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
     return s || r.peak > o->limit ? -1 : r.cost;
 }
-/* Move them as far as memory allows, up to `most`, and then back as long as that costs nothing: others need memory too. */
+/* Move them as far as memory allows, up to `most`, then back as long as that costs nothing: others need memory too. */
 static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t most, ptrdiff_t direction) {
     size_t far = 0, high = most + 1, near; double cost = o->cost;
     while (high - far > 1) {
@@ -12632,7 +12700,8 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
     if (!o.actions) return MEMOPT_ERR_MEMORY;
     o.best = o.actions + o.capacity;
     s = memopt_i_overlap_best(&o, peak);
-    if (!s && list->capacity) memcpy(list->actions, o.best, memopt_i_min(list->capacity, o.best_count) * sizeof *o.best);
+    if (!s && list->capacity)
+        memcpy(list->actions, o.best, memopt_i_min(list->capacity, o.best_count) * sizeof *o.best);
     list->count = o.best_count;
     memopt_i_free(&h, o.actions, bytes, MEMOPT_I_HOST_ALIGN);
     return s;
@@ -12641,8 +12710,9 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
 /* -- schedules -- */
 
 /* Into a buffer of yours, and what it comes to. */
-static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_found *found, memopt_action *actions,
-                                               size_t capacity, const memopt_host *host, memopt_schedule_result *result) {
+static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_found *found,
+                                               memopt_action *actions, size_t capacity, const memopt_host *host,
+                                               memopt_schedule_result *result) {
     memopt_i_list l; memopt_schedule_result r; memopt_status s = MEMOPT_OK;
     memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.count = found->count;
     if (p->slow.overlap) s = memopt_i_overlap_list(p, found->peak, host, &l);
@@ -12661,7 +12731,8 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
     const memopt_schedule *p = schedule; size_t i;
     if (!p || (capacity && !actions)) return MEMOPT_ERR_ARGUMENT;
     for (i = p->found_count[0]; i--;)
-        if (p->found[0][i].peak <= budget) return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
+        if (p->found[0][i].peak <= budget)
+            return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
     if (result) result->peak = p->found[0][0].peak;
     return MEMOPT_ERR_MEMORY;
 }
@@ -13107,7 +13178,10 @@ static void memopt_i_kept_block(const memopt_i_kept *k, size_t first, size_t n) 
         uint8_t *codes = k->copy ? k->copy + k->blocks * sizeof(float) + first : small;
         float scale = 0;
         if (encodes) { scale = memopt_i_kept_encode(k->level, codes, x, n); memcpy(at, &scale, sizeof scale); }
-        if (decodes) { memcpy(&scale, at, sizeof scale); memopt_i_decode_at(k->level, MEMOPT_MAP_SIGNED, x, codes, n, scale); }
+        if (decodes) {
+            memcpy(&scale, at, sizeof scale);
+            memopt_i_decode_at(k->level, MEMOPT_MAP_SIGNED, x, codes, n, scale);
+        }
     }
 }
 static void memopt_i_kept_chunk(void *task, size_t chunk, int worker) {
@@ -14499,8 +14573,8 @@ MEMOPT_API size_t memopt_stash_depth(const memopt_stash *stash) { return stash ?
 
    Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
    documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
-   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
-   persons to whom the Software is furnished to do so, subject to the following conditions:
+   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
+   permit persons to whom the Software is furnished to do so, subject to the following conditions:
 
    The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
    Software.

@@ -1480,9 +1480,9 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
                                 its backward needs is there; never with verify = 1 */
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
-    void       *output;      /* forward: to be written whole; backward: as the forward left it */
+    void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it */
     /* saved_bytes - output_bytes; NULL in a forward that saves nothing, and when there are none */
-    void       *saved;
+    void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
     const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
     void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
@@ -1535,7 +1535,7 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     void              (*random_load_fn)(void *user, const void *state);
     void               *random_user;
     int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not
-                                    deterministic. At MEMOPT_DEBUG 2 it is always on, but for outputs that nobody reads */
+                                    deterministic. At MEMOPT_DEBUG 2 it is always on, but for outputs nobody reads */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
     /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
     const memopt_host  *host;
@@ -1554,7 +1554,7 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
 /* gives a pass back that was not ended; NULL is fine */
 MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
-/** The least budget with which memopt_tape_create() succeeds, placed. The desc's budget is ignored. */
+/** The least budget with which memopt_tape_create() succeeds with this rule, placed. The desc's budget is ignored. */
 MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes);
 
 typedef struct memopt_tape_stats {
@@ -1574,17 +1574,18 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
 /**
  * One pass: forward, then backward. Any number of passes may go into one step of the optimizer (gradient accumulation).
  *
- * Buffers lie at multiples of 64, or of the arena's alignment when that is larger. What the engine pushes itself between
- * forward and backward is to be rewound before the backward ends.
+ * Buffers lie at multiples of 64, or of the arena's alignment when that is larger. What the engine pushes itself
+ * between forward and backward is to be rewound before the backward ends.
  *
  * input        value 0; must stay as it is until the backward has returned
  * grad_output  gradient of the last output; NULL when its grad_bytes is 0
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
  *              ERR_ARGUMENT (NULL); ERR_MEMORY (the arena is full; its error says more); ERR_CORRUPT (verify: a segment
- *              gave other bits when it ran again); and what a callback or the store returned. ERR_ARGUMENT and ERR_STATE
- *              change nothing. After any other failure the arena is as it was before the forward, the store has been
- *              told to forget, and the pass can be run again: it keeps its number. memopt_tape_get_error() tells where
+ *              gave other bits when it ran again); and what a callback or the store returned. ERR_ARGUMENT and
+ *              ERR_STATE change nothing. After any other failure the arena is as it was before the forward, the store
+ *              has been told to forget, and the pass can be run again: it keeps its number. memopt_tape_get_error()
+ *              tells where
  */
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input);
@@ -12628,23 +12629,24 @@ static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t lengt
     memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
     return s || r.peak > o->limit ? -1 : r.cost;
 }
+static ptrdiff_t memopt_i_overlap_by(int back, size_t places) { return back ? -(ptrdiff_t)places : (ptrdiff_t)places; }
 /* Move them as far as memory allows, up to `most`, then back as long as that costs nothing: others need memory too. */
-static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t most, ptrdiff_t direction) {
+static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t most, int back) {
     size_t far = 0, high = most + 1, near; double cost = o->cost;
     while (high - far > 1) {
         const size_t middle = far + (high - far) / 2;
-        const double c = memopt_i_overlap_cost(o, at, length, direction * (ptrdiff_t)middle);
+        const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
         if (c < 0) high = middle;
         else { far = middle; cost = c; }
     }
     if (!far || cost >= o->cost) return;
     for (near = 0; far - near > 1;) {
         const size_t middle = near + (far - near) / 2;
-        const double c = memopt_i_overlap_cost(o, at, length, direction * (ptrdiff_t)middle);
+        const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
         if (c >= 0 && c <= cost) { far = middle; cost = c; }
         else near = middle;
     }
-    memopt_i_overlap_move(o->actions, at, length, direction * (ptrdiff_t)far);
+    memopt_i_overlap_move(o->actions, at, length, memopt_i_overlap_by(back, far));
     o->cost = cost;
 }
 static size_t memopt_i_overlap_find(const memopt_i_overlap *o, size_t from, memopt_op op, size_t v) {
@@ -12656,12 +12658,12 @@ static void memopt_i_overlap_relax(memopt_i_overlap *o) {
     for (i = 0; i < o->count; ++i) { /* what was written is dropped as late as needed, up to when it is read again */
         if (o->actions[i].op != MEMOPT_OP_WRITE) continue;
         at = memopt_i_overlap_find(o, i, MEMOPT_OP_WAIT, o->actions[i].index);
-        memopt_i_overlap_slide(o, at, 2, memopt_i_overlap_find(o, at, MEMOPT_OP_READ, o->actions[i].index) - at - 2, 1);
+        memopt_i_overlap_slide(o, at, 2, memopt_i_overlap_find(o, at, MEMOPT_OP_READ, o->actions[i].index) - at - 2, 0);
     }
     for (i = 0; i < o->count; ++i) { /* reads begin as early as needed; the first first, for it is used first */
         if (o->actions[i].op != MEMOPT_OP_READ) continue;
         for (at = i; o->actions[at].op != MEMOPT_OP_DROP || o->actions[at].index != o->actions[i].index;) --at;
-        memopt_i_overlap_slide(o, i, 1, i - at - 1, -1);
+        memopt_i_overlap_slide(o, i, 1, i - at - 1, 1);
     }
 }
 /* The best that takes no more than `peak`: of each one found, relaxed within its own peak, so that a higher peak only
@@ -12715,6 +12717,7 @@ static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const m
                                                memopt_schedule_result *result) {
     memopt_i_list l; memopt_schedule_result r; memopt_status s = MEMOPT_OK;
     memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.count = found->count;
+    memset(&r, 0, sizeof r);
     if (p->slow.overlap) s = memopt_i_overlap_list(p, found->peak, host, &l);
     if (!s && l.count > capacity) {
         if (result) result->actions = l.count;
@@ -13358,8 +13361,7 @@ static void memopt_i_draft_touch(memopt_i_draft *d, const memopt_chain *c, memop
         if (!memopt_i_skip_touches(&c->skips[k], m->index)) continue;
         touch->skip = (uint32_t)k;
         touch->value = touch->grad = 0;
-        if (c->skips[k].to == m->index) touch->value = memopt_i_draft_item(d, MEMOPT_I_SKIP, k);
-        else if (!backward && d->alive[(size_t)MEMOPT_I_SKIP * d->width + k])
+        if (c->skips[k].to == m->index || (!backward && d->alive[(size_t)MEMOPT_I_SKIP * d->width + k]))
             touch->value = memopt_i_draft_item(d, MEMOPT_I_SKIP, k);
         if (backward) touch->grad = memopt_i_draft_item(d, MEMOPT_I_SKIP_GRAD, k);
         ++script->touch_count;
@@ -14269,11 +14271,11 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
         return memopt_i_tape_fail(tape, MEMOPT_ERR_OVERFLOW, "too many repeats");
     tape->times = (uint64_t *)memopt_i_alloc(&tape->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!tape->times) return memopt_i_tape_fail(tape, MEMOPT_ERR_MEMORY, "no memory for the times");
-    d = &tape->desc; state = tape->states + (tape->count + 1) * tape->state_bytes;
-    if (tape->states) d->random_save_fn(d->random_user, state);
+    d = &tape->desc; state = tape->states ? tape->states + (tape->count + 1) * tape->state_bytes : NULL;
+    if (state) d->random_save_fn(d->random_user, state);
     tape->repeats = repeats;
     status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
-    if (tape->states) d->random_load_fn(d->random_user, state);
+    if (state) d->random_load_fn(d->random_user, state);
     if (!status) status = memopt_i_tape_adopt(tape);
     memopt_i_free(&tape->host, tape->times, bytes, MEMOPT_I_HOST_ALIGN);
     tape->times = NULL;

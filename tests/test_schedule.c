@@ -4,7 +4,8 @@
 #include "test.h"
 #include <math.h>
 
-#define SCHEDULE_NEVER 1e300 /* a cost: it cannot be. No infinity, for the sake of -ffast-math */
+/* A cost: it cannot be. No infinity, for the sake of -ffast-math; 2^100 is the same in every precision. */
+#define SCHEDULE_NEVER 1267650600228229401496703205376.0
 enum { SCHEDULE_MOST = 512, SCHEDULE_SKIPS = 8, SCHEDULE_ACTIONS = 1 << 17 };
 typedef struct schedule_case {
     memopt_segment segment[SCHEDULE_MOST];

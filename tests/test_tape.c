@@ -1,5 +1,6 @@
 /* The tape, held against its description alone. Two engines: one fills every byte it is given with a pattern and looks at
-   every byte that it should find; the other is a small network, whose training without a tape, everything kept in blocks
+   every byte that it should find; the other is a small network, whose training without a tape,
+       everything kept in blocks
    of malloc, is the reference to the last bit. */
 #include "test.h"
 #include "test_device.h"
@@ -73,7 +74,10 @@ static void tape_fill(void *start, size_t bytes, uint64_t key) {
 static int tape_holds(const void *start, size_t bytes, uint64_t key) {
     const unsigned char *p = (const unsigned char *)start; size_t i; uint64_t word;
     if (bytes && !p) return 0;
-    for (i = 0; i < bytes; i += 8) { word = tape_word(key, i); if (memcmp(p + i, &word, bytes - i < 8 ? bytes - i : 8)) return 0; }
+    for (i = 0; i < bytes; i += 8) {
+        word = tape_word(key, i);
+        if (memcmp(p + i, &word, bytes - i < 8 ? bytes - i : 8)) return 0;
+    }
     return 1;
 }
 
@@ -98,11 +102,15 @@ struct tape_watch {
     int    unsteady;                    /* 1 + a segment that gives other bits when it runs again */
     size_t aligned;                     /* what addresses must be multiples of; 0 = 64, any on loan */
     size_t unused;                      /* callbacks that were told output_unused */
-    test_faults *clock; uint64_t forward_time[TAPE_MOST], backward_time[TAPE_MOST]; /* what callbacks take on that clock */
+    /* what callbacks take on that clock */
+    test_faults *clock; uint64_t forward_time[TAPE_MOST], backward_time[TAPE_MOST];
 };
-static size_t tape_input_bytes(const memopt_chain *c, size_t s) { return s ? c->segments[s - 1].output_bytes : c->input_bytes; }
-static size_t tape_grad_bytes(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes; }
-static size_t tape_extra_bytes(const memopt_chain *c, size_t s) { return c->segments[s].saved_bytes - c->segments[s].output_bytes; }
+static size_t tape_input_bytes(const memopt_chain *c, size_t s) {
+    return s ? c->segments[s - 1].output_bytes : c->input_bytes; }
+static size_t tape_grad_bytes(const memopt_chain *c, size_t v) {
+    return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes; }
+static size_t tape_extra_bytes(const memopt_chain *c, size_t s) {
+    return c->segments[s].saved_bytes - c->segments[s].output_bytes; }
 static size_t tape_plain_scratch(const memopt_chain *c, size_t s) {
     return c->segments[s].plain_scratch ? c->segments[s].plain_scratch : c->segments[s].forward_scratch;
 }
@@ -171,7 +179,8 @@ static void tape_watch_streams(tape_watch *w, const memopt_step *step, int first
     for (i = 0; i < w->stream_count; ++i) CHECK_AT(w->streams[i] != step->stream, s);
     if (w->stream_count < TAPE_STREAMS) w->streams[w->stream_count++] = step->stream;
 }
-static uint64_t tape_takes(const tape_watch *w, uint64_t time, size_t repeat) { /* slow at first, and once too good to be true */
+/* slow at first, and once too good to be true */
+static uint64_t tape_takes(const tape_watch *w, uint64_t time, size_t repeat) {
     return !w->measuring || repeat % 3 == 1 ? time : repeat % 3 ? time / 5 : 5 * time;
 }
 static int tape_skip_is_right(tape_watch *w, const memopt_step *step, size_t s) { /* what its `to` reads */
@@ -182,9 +191,11 @@ static int tape_skip_is_right(tape_watch *w, const memopt_step *step, size_t s) 
     return right;
 }
 static memopt_status tape_watch_forward(const memopt_step *step) {
-    tape_watch *w = ((const tape_watched *)step->user)->watch; const size_t s = ((const tape_watched *)step->user)->segment;
+    tape_watch *w = ((const tape_watched *)step->user)->watch;
+    const size_t s = ((const tape_watched *)step->user)->segment;
     const memopt_segment *g = &w->segment[s]; const size_t extra = tape_extra_bytes(&w->chain, s);
-    size_t scratch = tape_plain_scratch(&w->chain, s), k; memopt_action a; const int first = w->forwards[s] == 0; uint64_t key;
+    size_t scratch = tape_plain_scratch(&w->chain, s), k; memopt_action a; const int first = w->forwards[s] == 0;
+    uint64_t key;
     if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
     if (w->clock) w->clock->now += tape_takes(w, w->forward_time[s], w->backwards[s]);
     if (!w->evaluating && !w->measuring) {
@@ -218,7 +229,8 @@ static memopt_status tape_watch_forward(const memopt_step *step) {
     tape_fill(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s));
     tape_fill(step->output, g->output_bytes, tape_key(w->pass, step->output_unused ? TAPE_RUBBISH : TAPE_VALUE, s + 1));
     w->whole[s] = !step->output_unused;
-    if (w->unsteady == (int)s + 1 && step->is_recompute && !step->output_unused && g->output_bytes) ((unsigned char *)step->output)[g->output_bytes - 1] ^= 1;
+    if (w->unsteady == (int)s + 1 && step->is_recompute && !step->output_unused
+        && g->output_bytes) ((unsigned char *)step->output)[g->output_bytes - 1] ^= 1;
     if (step->saved) tape_fill(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s));
     for (k = 0; k < w->chain.skip_count; ++k)
         if (w->skip[k].from == s && step->skips[k]) {
@@ -229,13 +241,15 @@ static memopt_status tape_watch_forward(const memopt_step *step) {
     CHECK_AT(tape_holds(step->input, tape_input_bytes(&w->chain, s), key), s);
     CHECK_AT(tape_skip_is_right(w, step, s), s);
     CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
-    CHECK_AT(w->unsteady || tape_holds(step->output, g->output_bytes, tape_key(w->pass, step->output_unused ? TAPE_RUBBISH : TAPE_VALUE, s + 1)), s);
+    CHECK_AT(w->unsteady || tape_holds(step->output, g->output_bytes,
+        tape_key(w->pass, step->output_unused ? TAPE_RUBBISH : TAPE_VALUE, s + 1)), s);
     CHECK_AT(!step->saved || tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s)), s);
     return MEMOPT_OK;
 }
 static int tape_backward_finds(tape_watch *w, const memopt_step *step, size_t s) { /* all that a backward reads */
     const size_t extra = tape_extra_bytes(&w->chain, s); size_t k; int right = tape_skip_is_right(w, step, s);
-    right &= tape_holds(step->input, tape_input_bytes(&w->chain, s), tape_key(w->pass, TAPE_VALUE, s)) && (!s || w->whole[s - 1]);
+    right &= tape_holds(step->input, tape_input_bytes(&w->chain, s), tape_key(w->pass, TAPE_VALUE, s))
+        && (!s || w->whole[s - 1]);
     right &= !w->whole[s] || w->unsteady
           || tape_holds(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_VALUE, s + 1));
     right &= tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s));
@@ -246,8 +260,10 @@ static int tape_backward_finds(tape_watch *w, const memopt_step *step, size_t s)
     return right;
 }
 static memopt_status tape_watch_backward(const memopt_step *step) {
-    tape_watch *w = ((const tape_watched *)step->user)->watch; const size_t s = ((const tape_watched *)step->user)->segment;
-    const size_t scratch = w->segment[s].backward_scratch, grad = tape_grad_bytes(&w->chain, s); size_t k; memopt_action a;
+    tape_watch *w = ((const tape_watched *)step->user)->watch;
+    const size_t s = ((const tape_watched *)step->user)->segment;
+    const size_t scratch = w->segment[s].backward_scratch, grad = tape_grad_bytes(&w->chain, s); size_t k;
+    memopt_action a;
     if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
     if (w->clock) w->clock->now += tape_takes(w, w->backward_time[s], w->backwards[s]);
     ++w->backwards[s];
@@ -258,8 +274,10 @@ static memopt_status tape_watch_backward(const memopt_step *step) {
         tape_watch_streams(w, step, 0);
     }
     CHECK_AT(!w->evaluating, s);
-    CHECK_AT((step->scratch != NULL) == (scratch > 0) && (step->saved != NULL) == (tape_extra_bytes(&w->chain, s) > 0), s);
-    CHECK_AT((step->grad_output != NULL) == (tape_grad_bytes(&w->chain, s + 1) > 0) && (step->grad_input != NULL) == (grad > 0), s);
+    CHECK_AT((step->scratch != NULL) == (scratch > 0) && (step->saved != NULL) == (tape_extra_bytes(&w->chain, s) > 0),
+        s);
+    CHECK_AT((step->grad_output != NULL) == (tape_grad_bytes(&w->chain, s + 1) > 0)
+        && (step->grad_input != NULL) == (grad > 0), s);
     CHECK_AT(s || step->input == w->input, s);
     CHECK_AT(s || step->grad_input == (w->chain.input_grad_bytes ? w->grad_input : NULL), s);
     CHECK_AT(s + 1 < w->chain.count || step->grad_output == (w->grad_output_bytes ? w->grad_output : NULL), s);
@@ -272,7 +290,8 @@ static memopt_status tape_watch_backward(const memopt_step *step) {
     for (k = 0; k < w->chain.skip_count; ++k)
         if (w->skip[k].to == s && w->skip[k].grad_bytes) {
             CHECK_AT(tape_is_inside(w, step->skip_grads[k], w->skip[k].grad_bytes), s);
-            if (step->skip_grads[k]) tape_fill(step->skip_grads[k], w->skip[k].grad_bytes, tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
+            if (step->skip_grads[k]) tape_fill(step->skip_grads[k], w->skip[k].grad_bytes,
+                tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
         }
     CHECK_AT(tape_backward_finds(w, step, s), s);
     CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
@@ -283,7 +302,8 @@ static void tape_watch_layers(tape_watch *w) {
     size_t s;
     for (s = 0; s < w->chain.count; ++s) {
         w->watched[s].watch = w; w->watched[s].segment = s;
-        w->layer[s].forward_fn = tape_watch_forward; w->layer[s].backward_fn = tape_watch_backward; w->layer[s].user = &w->watched[s];
+        w->layer[s].forward_fn = tape_watch_forward; w->layer[s].backward_fn = tape_watch_backward;
+        w->layer[s].user = &w->watched[s];
     }
     w->chain.segments = w->segment;
     w->chain.skips = w->chain.skip_count ? w->skip : NULL;
@@ -344,7 +364,8 @@ static memopt_tape_desc tape_watch_desc(tape_watch *w, const tape_rig *r) {
     return d;
 }
 static void tape_watch_feed(tape_watch *w) {
-    memset(w->firsts, 0, sizeof w->firsts); memset(w->forwards, 0, sizeof w->forwards); memset(w->backwards, 0, sizeof w->backwards);
+    memset(w->firsts, 0, sizeof w->firsts); memset(w->forwards, 0, sizeof w->forwards);
+    memset(w->backwards, 0, sizeof w->backwards);
     memset(w->whole, 0, sizeof w->whole);
     w->action = 0;
     tape_fill(w->input, w->chain.input_bytes, tape_key(w->pass, TAPE_VALUE, 0));
@@ -353,14 +374,18 @@ static void tape_watch_feed(tape_watch *w) {
 }
 /* One pass with all that can be seen of it. `pass` is the next then, also after a failure. */
 static memopt_status tape_watch_pass(tape_watch *w) {
-    const size_t n = w->chain.count; size_t s, count; memopt_status status; const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
+    const size_t n = w->chain.count; size_t s, count; memopt_status status;
+    const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
     tape_watch_feed(w);
     CHECK(!memopt_tape_output(w->tape));
     status = memopt_tape_forward(w->tape, w->input);
     if (!status) {
-        CHECK_AT(w->on_loan || memopt_arena_get_stats(w->rig->arena).used_low == TAPE_BASE + before.peak || !before.peak, w->pass);
-        CHECK_AT(w->dry || tape_holds(memopt_tape_output(w->tape), w->segment[n - 1].output_bytes, tape_key(w->pass, TAPE_VALUE, n)), w->pass);
-        status = memopt_tape_backward(w->tape, w->grad_output_bytes ? w->grad_output : NULL, w->chain.input_grad_bytes ? w->grad_input : NULL);
+        CHECK_AT(w->on_loan || memopt_arena_get_stats(w->rig->arena).used_low == TAPE_BASE + before.peak
+            || !before.peak, w->pass);
+        CHECK_AT(w->dry || tape_holds(memopt_tape_output(w->tape), w->segment[n - 1].output_bytes,
+            tape_key(w->pass, TAPE_VALUE, n)), w->pass);
+        status = memopt_tape_backward(w->tape, w->grad_output_bytes ? w->grad_output : NULL,
+            w->chain.input_grad_bytes ? w->grad_input : NULL);
     }
     CHECK(!memopt_tape_output(w->tape));
     CHECK_AT(w->on_loan || tape_rig_is_clean(w->rig), w->pass);
@@ -371,9 +396,11 @@ static memopt_status tape_watch_pass(tape_watch *w) {
         (void)memopt_tape_actions(w->tape, &count);
         while (w->action < count && memopt_tape_actions(w->tape, NULL)[w->action].op > MEMOPT_OP_BACKWARD) ++w->action;
         CHECK_AT(w->action == count, w->action);
-        CHECK_AT(w->dry || tape_holds(w->grad_input, w->chain.input_grad_bytes, tape_key(w->pass, TAPE_GRADIENT, 0)), w->pass);
+        CHECK_AT(w->dry || tape_holds(w->grad_input, w->chain.input_grad_bytes, tape_key(w->pass, TAPE_GRADIENT, 0)),
+            w->pass);
         CHECK_AT(w->on_loan || tape_rig_peak(w->rig) == before.peak, w->pass);
-        CHECK_AT(w->on_loan || memopt_ledger_usage(w->rig->ledger, MEMOPT_TAG_ACTIVATIONS).peak == before.peak, w->pass);
+        CHECK_AT(w->on_loan || memopt_ledger_usage(w->rig->ledger, MEMOPT_TAG_ACTIVATIONS).peak == before.peak,
+            w->pass);
     }
     ++w->pass;
     return status;
@@ -381,12 +408,15 @@ static memopt_status tape_watch_pass(tape_watch *w) {
 /* All schedules of a chain, by number: the textbook's, budgets from the least to all under each rule, and overheads. */
 enum { TAPE_POINTS = 6, TAPE_VARIANTS = 6 + 3 * TAPE_POINTS + 3 };
 static void tape_variant(memopt_tape_desc *d, size_t number) {
-    static const memopt_rule textbook[6] = { MEMOPT_RULE_ALL, MEMOPT_RULE_NONE, MEMOPT_RULE_EVERY, MEMOPT_RULE_EVERY, MEMOPT_RULE_EVERY, MEMOPT_RULE_SQRT };
-    static const double overhead[3] = { 0, 0.33, 10 }; size_t least = 0, all; memopt_tape *tape = NULL; memopt_tape_desc whole = *d;
+    static const memopt_rule textbook[6] = { MEMOPT_RULE_ALL, MEMOPT_RULE_NONE, MEMOPT_RULE_EVERY, MEMOPT_RULE_EVERY,
+        MEMOPT_RULE_EVERY, MEMOPT_RULE_SQRT };
+    static const double overhead[3] = { 0, 0.33, 10 }; size_t least = 0, all; memopt_tape *tape = NULL;
+    memopt_tape_desc whole = *d;
     d->budget = 0; d->overhead = 0;
     if (number < 6) { d->rule = textbook[number]; d->every = number < 5 ? number - 1 : 0; return; }
     number -= 6;
-    if (number >= 3 * TAPE_POINTS) { d->rule = MEMOPT_RULE_EXTENDED; d->overhead = overhead[number - 3 * TAPE_POINTS]; return; }
+    if (number >= 3 * TAPE_POINTS) { d->rule = MEMOPT_RULE_EXTENDED; d->overhead = overhead[number - 3 * TAPE_POINTS];
+    return; }
     whole.rule = MEMOPT_RULE_ALL; whole.arena = NULL;
     CHECK(memopt_tape_create(&whole, &tape) == MEMOPT_OK);
     all = memopt_tape_get_stats(tape).peak;
@@ -432,15 +462,18 @@ static memopt_schedule_result tape_simulated(const tape_watch *w) { /* of a chai
 }
 /* What the tape says of its schedule is what simulate says; rounding each buffer up to 64 bytes is all that may differ. */
 static void tape_agrees(const tape_watch *w, uint64_t at) {
-    const memopt_schedule_result r = tape_simulated(w); const memopt_tape_stats s = memopt_tape_get_stats(w->tape); const memopt_chain c = w->chain;
+    const memopt_schedule_result r = tape_simulated(w); const memopt_tape_stats s = memopt_tape_get_stats(w->tape);
+    const memopt_chain c = w->chain;
     CHECK_AT(s.actions == r.actions && s.forwards == r.forwards && r.forwards >= c.count, at);
     CHECK_AT(fabs(s.cost - r.cost) <= 1e-9 * r.cost && fabs(s.extra - r.extra) <= 1e-9 * r.cost, at);
     CHECK_AT(s.live_peak >= r.peak && s.live_peak <= r.peak + 63 * 8 * c.count && s.peak >= s.live_peak, at);
     CHECK_AT(s.kept <= s.peak && s.kept >= tape_kept(w), at);
 }
 static void tape_evaluated(tape_watch *w, const memopt_tape_desc *like, uint64_t at) { /* on an arena of its own */
-    tape_rig r; tape_rig *const before = w->rig; memopt_tape_desc d = *like; const size_t n = w->chain.count, bytes = w->segment[n - 1].output_bytes;
-    unsigned char *out = (unsigned char *)malloc(bytes + 1); memopt_tape_stats s, t; size_t i, k; memopt_tape *const tape = w->tape;
+    tape_rig r; tape_rig *const before = w->rig; memopt_tape_desc d = *like;
+    const size_t n = w->chain.count, bytes = w->segment[n - 1].output_bytes;
+    unsigned char *out = (unsigned char *)malloc(bytes + 1); memopt_tape_stats s, t; size_t i, k;
+    memopt_tape *const tape = w->tape;
     tape_rig_open(&r, tape_watch_room(w), 0);
     w->rig = &r; w->evaluating = 1;
     d.arena = r.arena;
@@ -455,7 +488,8 @@ static void tape_evaluated(tape_watch *w, const memopt_tape_desc *like, uint64_t
         ++w->pass;
     }
     t = memopt_tape_get_stats(w->tape);
-    CHECK_AT(t.passes == 0 && t.peak == s.peak && t.evaluate_peak == s.evaluate_peak && !memopt_tape_output(w->tape), at);
+    CHECK_AT(t.passes == 0 && t.peak == s.peak && t.evaluate_peak == s.evaluate_peak && !memopt_tape_output(w->tape),
+        at);
     memopt_tape_destroy(w->tape);
     tape_rig_close(&r);
     free(out);
@@ -514,10 +548,12 @@ static void tape_dry(void) { /* on addresses that nobody may touch */
 }
 /* Budgets: none below the least, every one above it, never exceeded, and more never costs more. */
 static void tape_budgets(void) {
-    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE }; uint64_t seed; size_t i, k;
+    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
+    uint64_t seed; size_t i, k;
     for (seed = 1; seed <= 4 * TAPE_TIMES; ++seed)
         for (k = 0; k < 3; ++k) {
-            tape_watch w; memopt_tape_desc d; memopt_tape *tape = NULL, *const none = (memopt_tape *)&w; size_t least = 0, most; double cost = DBL_MAX;
+            tape_watch w; memopt_tape_desc d; memopt_tape *tape = NULL, *const none = (memopt_tape *)&w;
+            size_t least = 0, most; double cost = DBL_MAX;
             tape_watch_make(&w, 70 + seed, 9, (size_t)seed % 3);
             d = tape_watch_desc(&w, NULL);
             d.rule = MEMOPT_RULE_ALL;
@@ -550,12 +586,14 @@ static void tape_budgets(void) {
 static void tape_frontier(void) { /* each point of the frontier, where placing allows it, is what a tape gets */
     uint64_t seed; size_t i, met = 0, all = 0;
     for (seed = 1; seed <= 2 * TAPE_TIMES; ++seed) {
-        tape_watch w; memopt_schedule_desc sd; const memopt_schedule *schedule = NULL; void *memory; size_t bytes = 0, count = 0; memopt_point *point;
+        tape_watch w; memopt_schedule_desc sd; const memopt_schedule *schedule = NULL; void *memory;
+        size_t bytes = 0, count = 0; memopt_point *point;
         memopt_source source; memopt_segment segment[TAPE_MOST]; unsigned char *block; memopt_tape_desc d; size_t least;
         tape_watch_make(&w, 30 + seed, 10, 1);
         for (i = 0; i < 10; ++i) { /* multiples of 64, so that no rounding stands between the two */
             memopt_segment *g = &w.segment[i];
-            g->output_bytes = (g->output_bytes + 63) / 64 * 64; g->saved_bytes = (g->saved_bytes + 64) / 64 * 64 + g->output_bytes;
+            g->output_bytes = (g->output_bytes + 63) / 64 * 64;
+            g->saved_bytes = (g->saved_bytes + 64) / 64 * 64 + g->output_bytes;
             g->grad_bytes = (g->grad_bytes + 63) / 64 * 64; g->forward_scratch = (g->forward_scratch + 63) / 64 * 64;
             g->backward_scratch = (g->backward_scratch + 63) / 64 * 64; g->plain_scratch = 0;
         }
@@ -563,7 +601,8 @@ static void tape_frontier(void) { /* each point of the frontier, where placing a
         memset(&sd, 0, sizeof sd);
         memcpy(segment, w.segment, sizeof segment);
         segment[9].grad_bytes = 0;
-        sd.chain = w.chain; sd.chain.segments = segment; sd.chain.input_bytes = 0; sd.chain.input_grad_bytes = 0; sd.slots = TAPE_SLOTS;
+        sd.chain = w.chain; sd.chain.segments = segment; sd.chain.input_bytes = 0; sd.chain.input_grad_bytes = 0;
+        sd.slots = TAPE_SLOTS;
         CHECK(memopt_schedule_bytes(&sd, &bytes) == MEMOPT_OK);
         block = (unsigned char *)malloc(bytes + 64);
         memory = block + (64 - (uintptr_t)block % 64);
@@ -627,7 +666,8 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
                 CHECK_AT(w.calls == n, n); /* and nothing was called after it */
                 e = memopt_tape_get_error(w.tape);
                 CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.reason && e.segment == w.failed && e.action < count, n);
-                if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_OP_BACKWARD && a[e.action].index == w.failed, n);
+                if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_OP_BACKWARD && a[e.action].index == w.failed,
+                    n);
                 w.fail_on = 0; w.stream_count = 0;
                 CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, n);
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
@@ -636,7 +676,8 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
             for (n = 1; n <= w.chain.count; ++n) { /* in an evaluation too */
                 tape_watch_feed(&w);
                 w.calls = 0; w.fail_on = n;
-                CHECK_AT(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_ERR_DEVICE && w.calls == n && tape_rig_is_clean(&r), n);
+                CHECK_AT(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_ERR_DEVICE && w.calls == n
+                    && tape_rig_is_clean(&r), n);
                 CHECK_AT(memopt_tape_get_error(w.tape).segment == n - 1, n);
             }
             w.fail_on = 0; w.evaluating = 0; w.stream_count = 0;
@@ -666,14 +707,17 @@ static void tape_full_arena(void) { /* one byte too few, and just enough */
         w.calls = 0;
         tape_watch_feed(&w);
         CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0, i);
-        CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY && memopt_arena_error(r.arena).asked == s.peak, i);
-        CHECK_AT(memopt_tape_get_error(w.tape).segment == SIZE_MAX && memopt_tape_get_error(w.tape).action == SIZE_MAX, i);
+        CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY
+            && memopt_arena_error(r.arena).asked == s.peak, i);
+        CHECK_AT(memopt_tape_get_error(w.tape).segment == SIZE_MAX && memopt_tape_get_error(w.tape).action == SIZE_MAX,
+            i);
         CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, i);
         CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
         CHECK(memopt_arena_push_top(r.arena, (room - s.peak) / 64 * 64, 0) != NULL);
         tape_watch_feed(&w);
         CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK, i);
-        CHECK_AT(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK && !memopt_tape_output(w.tape), i);
+        CHECK_AT(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK
+            && !memopt_tape_output(w.tape), i);
         CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
         memopt_tape_destroy(w.tape);
         tape_rig_close(&r);
@@ -693,7 +737,8 @@ static void tape_rewound(void) { /* by somebody else, between forward and backwa
         w.stream_count = 0;
         CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK);
         w.calls = 0;
-        if (round % 2) CHECK(memopt_arena_push(r.arena, memopt_tape_get_stats(w.tape).peak + 64, 0) != NULL); /* its bytes are another's now */
+        /* its bytes are another's now */
+        if (round % 2) CHECK(memopt_arena_push(r.arena, memopt_tape_get_stats(w.tape).peak + 64, 0) != NULL);
         used = memopt_arena_get_stats(r.arena).used_low;
         if (round < 2) {
             CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE && w.calls == 0);
@@ -746,7 +791,8 @@ static void tape_refusing_source(void) { /* a source that refuses at the push of
 }
 /* The nth call of the host's allocator fails, in whatever asks for memory. */
 static void tape_failing_host(void) {
-    tape_watch w; tape_rig r; memopt_tape_desc d; size_t n, variant, tries = 0; test_faults f; memopt_host h; memopt_chain larger; memopt_segment segment[TAPE_MOST];
+    tape_watch w; tape_rig r; memopt_tape_desc d; size_t n, variant, tries = 0; test_faults f; memopt_host h;
+    memopt_chain larger; memopt_segment segment[TAPE_MOST];
     tape_watch_make(&w, 15, 6, 1);
     tape_watch_buffers(&w);
     memcpy(segment, w.segment, sizeof segment);
@@ -759,7 +805,8 @@ static void tape_failing_host(void) {
         tape_rig_open(&r, tape_watch_room(&w) + 4096, 0);
         w.rig = &r;
         for (n = 1; n < 300; ++n) {
-            memopt_status status; memopt_tape *const none = (memopt_tape *)&w; size_t least = 99; memopt_tape_stats s; size_t passes;
+            memopt_status status; memopt_tape *const none = (memopt_tape *)&w; size_t least = 99; memopt_tape_stats s;
+            size_t passes;
             w.stream_count = 0;
             d = tape_watch_desc(&w, &r);
             tape_variant(&d, variant);
@@ -771,7 +818,8 @@ static void tape_failing_host(void) {
                 CHECK_AT(status == MEMOPT_ERR_MEMORY && w.tape == none && !f.live_blocks && !f.live_bytes, n);
                 CHECK_AT(f.calls >= n, n);
                 f.calls = 0;
-                if (variant >= 6) CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK || (least == 99 && !f.live_blocks), n);
+                if (variant >= 6) CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK
+                    || (least == 99 && !f.live_blocks), n);
                 CHECK(tape_rig_is_clean(&r));
                 ++tries;
                 continue;
@@ -799,7 +847,8 @@ static void tape_failing_host(void) {
                 f.calls = 0; f.fail_on = n;
                 w.measuring = 1;
                 tape_watch_feed(&w);
-                status = memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 1);
+                status = memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL,
+                    w.grad_input, 1);
                 w.measuring = 0;
                 f.fail_on = 0;
                 CHECK(tape_rig_is_clean(&r));
@@ -842,8 +891,10 @@ static void tape_entered_again(void) { /* by any of its callbacks: refused, and 
         }
         w.evaluating = 0; w.measuring = 1; w.calls = 0; w.enter_on = 3;
         tape_watch_feed(&w);
-        CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 1) == MEMOPT_OK && w.calls > 3);
-        w.measuring = 0; w.enter_on = 0; w.on_loan = 1; /* measured costs: the arena has seen higher peaks than the new one */
+        CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 1)
+            == MEMOPT_OK && w.calls > 3);
+        /* measured costs: the arena has seen higher peaks than the new one */
+        w.measuring = 0; w.enter_on = 0; w.on_loan = 1;
         CHECK(tape_watch_pass(&w) == MEMOPT_OK);
         w.on_loan = 0;
         memopt_tape_destroy(w.tape);
@@ -857,7 +908,8 @@ static memopt_status tape_watch_again(tape_watch *w) { /* a forward of a pass th
     return memopt_tape_forward(w->tape, w->input);
 }
 static void tape_order(void) { /* the right calls at the wrong time, and NULL */
-    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_tape_stats s; size_t count = 5, length; memopt_segment segment; memopt_layer layer; char text[8];
+    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_tape_stats s; size_t count = 5, length;
+    memopt_segment segment; memopt_layer layer; char text[8];
     const void *in; int round;
     tape_watch_make(&w, 20, 6, 1);
     w.chain.input_grad_bytes = w.chain.input_bytes;
@@ -871,9 +923,11 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
     in = w.input;
     for (round = 0; round < 2; ++round) {
         tape_watch_feed(&w);
-        CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE
+            && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_STATE);
         CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
-        CHECK(memopt_tape_forward(w.tape, NULL) == MEMOPT_ERR_ARGUMENT && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_tape_forward(w.tape, NULL) == MEMOPT_ERR_ARGUMENT
+            && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_ARGUMENT);
         CHECK(memopt_tape_evaluate(w.tape, NULL, NULL) == MEMOPT_ERR_ARGUMENT && w.calls == 0);
         CHECK(tape_watch_again(&w) == MEMOPT_OK);
         s = memopt_tape_get_stats(w.tape);
@@ -884,7 +938,8 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
         CHECK(memopt_tape_reshape(w.tape, &w.chain) == MEMOPT_ERR_STATE);
         CHECK(memopt_tape_calibrate(w.tape, in, w.grad_output, w.grad_input, 1) == MEMOPT_ERR_STATE);
         CHECK(memopt_tape_output(w.tape) != NULL && w.calls == 0);
-        if (round) { /* NULL where something is needed: told, and the pass can still be ended the right way or abandoned */
+        /* NULL where something is needed: told, and the pass can still be ended the right way or abandoned */
+        if (round) {
             const memopt_status status = memopt_tape_backward(w.tape, NULL, w.grad_input);
             CHECK(status == MEMOPT_ERR_ARGUMENT && w.calls == 0);
             CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
@@ -908,32 +963,42 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
     tape_watch_close(&w);
 
     memopt_tape_destroy(NULL);
-    CHECK(memopt_tape_create(NULL, &w.tape) == MEMOPT_ERR_ARGUMENT && memopt_tape_create(&d, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_create(NULL, &w.tape) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_create(&d, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_least(NULL, &count) == MEMOPT_ERR_ARGUMENT && memopt_tape_least(&d, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_tape_forward(NULL, in) == MEMOPT_ERR_ARGUMENT && memopt_tape_backward(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_tape_evaluate(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT && memopt_tape_abandon(NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_tape_seek(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_tape_reshape(NULL, &w.chain) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_forward(NULL, in) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_backward(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_evaluate(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_abandon(NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_seek(NULL, 0) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_reshape(NULL, &w.chain) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_calibrate(NULL, in, in, NULL, 1) == MEMOPT_ERR_ARGUMENT && !memopt_tape_output(NULL));
-    CHECK(memopt_tape_nest(NULL, &segment, &layer) == MEMOPT_ERR_ARGUMENT && memopt_tape_place(NULL, &w, 64) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_nest(NULL, &segment, &layer) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_place(NULL, &w, 64) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_report(NULL, text, 8, &length) == MEMOPT_ERR_ARGUMENT);
     CHECK(!memopt_tape_actions(NULL, &count) && count == 0);
     s = memopt_tape_get_stats(NULL);
-    CHECK(!s.peak && !s.live_peak && !s.evaluate_peak && !s.kept && !s.actions && !s.forwards && !s.passes && !s.solves);
+    CHECK(!s.peak && !s.live_peak && !s.evaluate_peak && !s.kept && !s.actions && !s.forwards && !s.passes
+        && !s.solves);
     CHECK(memopt_tape_get_error(NULL).reason && memopt_tape_get_error(NULL).status == MEMOPT_ERR_ARGUMENT);
 }
-static memopt_status tape_no_write(void *user, size_t value, const void *bytes, size_t count) { (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
-static memopt_status tape_no_read(void *user, size_t value, void *bytes, size_t count) { (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
+static memopt_status tape_no_write(void *user, size_t value, const void *bytes, size_t count) {
+    (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
+static memopt_status tape_no_read(void *user, size_t value, void *bytes, size_t count) {
+    (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
 static memopt_status tape_no_wait(void *user, size_t value) { (void)user; (void)value; return MEMOPT_OK; }
 static void tape_no_forget(void *user, size_t value) { (void)user; (void)value; }
 static void tape_no_save(void *user, void *state) { (void)user; (void)state; }
 static void tape_no_load(void *user, const void *state) { (void)user; (void)state; }
 static memopt_tape_store tape_no_store(void) {
     memopt_tape_store s;
-    s.write_fn = tape_no_write; s.read_fn = tape_no_read; s.wait_fn = tape_no_wait; s.forget_fn = tape_no_forget; s.user = NULL;
+    s.write_fn = tape_no_write; s.read_fn = tape_no_read; s.wait_fn = tape_no_wait; s.forget_fn = tape_no_forget;
+    s.user = NULL;
     return s;
 }
 static void tape_bad_descs(void) {
-    tape_watch w; memopt_tape_desc good, d; memopt_tape *const none = (memopt_tape *)&w; memopt_tape *tape = none; int i; size_t least; memopt_host half;
+    tape_watch w; memopt_tape_desc good, d; memopt_tape *const none = (memopt_tape *)&w; memopt_tape *tape = none;
+    int i; size_t least; memopt_host half;
     volatile double zero = 0; memopt_segment *g; memopt_skip *k; memopt_segment keep; memopt_skip keep_skip;
     tape_watch_make(&w, 20, 6, 1);
     good = tape_watch_desc(&w, NULL);
@@ -964,7 +1029,8 @@ static void tape_bad_descs(void) {
         case 15: d.rule = MEMOPT_RULE_EVERY; d.every = 0; break;
         case 16: d.keep = (memopt_keep)3; break;
         case 17: d.store.write_fn = tape_no_write; break;
-        case 18: d.store.write_fn = tape_no_write; d.store.read_fn = tape_no_read; d.store.wait_fn = tape_no_wait; d.slow.slots = 2; break;
+        case 18: d.store.write_fn = tape_no_write; d.store.read_fn = tape_no_read; d.store.wait_fn = tape_no_wait;
+        d.slow.slots = 2; break;
         case 19: d.store = tape_no_store(); break; /* a store without slow */
         case 20: d.slow.slots = 2; break;          /* slow without a store */
         case 21: d.store = tape_no_store(); d.slow.slots = 2; d.keep = MEMOPT_KEEP_BF16; break;
@@ -979,8 +1045,10 @@ static void tape_bad_descs(void) {
         case 30: g->saved_bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
         case 31: g->forward_scratch = SIZE_MAX - 3; want = MEMOPT_ERR_OVERFLOW; break;
         case 32: k->bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
-        case 33: g->grad_bytes = SIZE_MAX / 2 + 1; g[1].grad_bytes = SIZE_MAX / 2 + 1; want = MEMOPT_ERR_OVERFLOW; break;
-        case 34: d.random_bytes = SIZE_MAX / 4; d.random_save_fn = tape_no_save; d.random_load_fn = tape_no_load; want = MEMOPT_ERR_OVERFLOW; break;
+        case 33: g->grad_bytes = SIZE_MAX / 2 + 1; g[1].grad_bytes = SIZE_MAX / 2 + 1; want = MEMOPT_ERR_OVERFLOW;
+        break;
+        case 34: d.random_bytes = SIZE_MAX / 4; d.random_save_fn = tape_no_save; d.random_load_fn = tape_no_load;
+        want = MEMOPT_ERR_OVERFLOW; break;
         case 36: d.store = tape_no_store(); d.slow.slots = 2; d.slow.read_cost = zero / zero; break;
         case 37: d.store = tape_no_store(); d.slow.slots = 2; d.slow.write_byte_cost = -1; break;
         case 35: d.shapes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
@@ -1010,10 +1078,13 @@ static void tape_placed(void) { /* a tape without an arena, in memory of ours */
     at = block + (64 - (uintptr_t)block % 64);
     memset(block, 0x77, most + 192);
     tape_watch_feed(&w);
-    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_STATE || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY);
-    CHECK(memopt_tape_place(w.tape, at + 1, most) == MEMOPT_ERR_ARGUMENT && memopt_tape_place(w.tape, at + 32, most) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_STATE
+        || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_tape_place(w.tape, at + 1, most) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_place(w.tape, at + 32, most) == MEMOPT_ERR_ARGUMENT);
     for (i = 0; i < 2; ++i) {
-        CHECK(memopt_tape_place(w.tape, at, s.peak) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK);
+        CHECK(memopt_tape_place(w.tape, at, s.peak) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK
+            && tape_watch_pass(&w) == MEMOPT_OK);
         CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_OK);
         CHECK(memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
     }
@@ -1032,7 +1103,8 @@ static void tape_placed(void) { /* a tape without an arena, in memory of ours */
     CHECK(memopt_tape_place(w.tape, at, s.peak - 1) != MEMOPT_OK || memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
     CHECK(w.calls == 0);
     CHECK(memopt_tape_place(w.tape, at, most) == MEMOPT_OK && memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
-    CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_ERR_STATE && memopt_tape_place(w.tape, at, most) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_ERR_STATE
+        && memopt_tape_place(w.tape, at, most) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
     memopt_tape_destroy(w.tape);
     { tape_rig r; /* a tape with an arena has a place already */
@@ -1056,7 +1128,8 @@ static void tape_tags(void) { /* the tag of the push */
     CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
     tape_watch_feed(&w);
     CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
-    CHECK(memopt_ledger_usage(r.ledger, own).now == memopt_tape_get_stats(w.tape).peak && memopt_ledger_usage(r.ledger, own).blocks == 1);
+    CHECK(memopt_ledger_usage(r.ledger, own).now == memopt_tape_get_stats(w.tape).peak
+        && memopt_ledger_usage(r.ledger, own).blocks == 1);
     CHECK(memopt_ledger_usage(r.ledger, MEMOPT_TAG_ACTIVATIONS).peak == 0);
     CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_ledger_usage(r.ledger, own).now == 0);
     memopt_tape_destroy(w.tape);
@@ -1066,17 +1139,20 @@ static void tape_tags(void) { /* the tag of the push */
 
 /* -- A store that takes its time -- */
 
-typedef struct tape_copy { unsigned char *bytes; size_t count; int used, doing; const unsigned char *from; unsigned char *to; } tape_copy;
+typedef struct tape_copy { unsigned char *bytes; size_t count; int used, doing; const unsigned char *from;
+unsigned char *to; } tape_copy;
 typedef struct tape_shelf { /* doing: 1 a write, 2 a read, that end at the wait or whenever it pleases */
     tape_copy copy[TAPE_MOST + 1]; size_t calls, fail_on, used, most, mistakes, transfers; uint64_t seed;
     tape_watch *enter; /* not NULL: each call enters its tape again */
 } tape_shelf;
 static void tape_shelf_end(tape_shelf *s, tape_copy *c) { /* of a transfer */
-    if (c->doing == 1 && c->count && memcmp(c->bytes, c->from, c->count)) ++s->mistakes; /* overwritten before it was written away */
+    /* overwritten before it was written away */
+    if (c->doing == 1 && c->count && memcmp(c->bytes, c->from, c->count)) ++s->mistakes;
     if (c->doing == 2 && c->count) memcpy(c->to, c->bytes, c->count);
     c->doing = 0;
 }
-static int tape_shelf_begin(tape_shelf *s, size_t value) { /* whether to fail; some other transfer may have ended meanwhile */
+/* whether to fail; some other transfer may have ended meanwhile */
+static int tape_shelf_begin(tape_shelf *s, size_t value) {
     const size_t other = test_below(&s->seed, 4 * TAPE_MOST);
     if (value > TAPE_MOST) { ++s->mistakes; return 1; }
     if (other <= TAPE_MOST && s->copy[other].doing) tape_shelf_end(s, &s->copy[other]);
@@ -1123,11 +1199,13 @@ static void tape_shelf_forget(void *user, size_t value) {
 }
 static memopt_tape_store tape_shelf_store(tape_shelf *s) {
     memopt_tape_store t;
-    t.write_fn = tape_shelf_write; t.read_fn = tape_shelf_read; t.wait_fn = tape_shelf_wait; t.forget_fn = tape_shelf_forget; t.user = s;
+    t.write_fn = tape_shelf_write; t.read_fn = tape_shelf_read; t.wait_fn = tape_shelf_wait;
+    t.forget_fn = tape_shelf_forget; t.user = s;
     return t;
 }
 static void tape_stored(void) {
-    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE }; uint64_t seed; size_t i, used = 0, smaller = 0;
+    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
+    uint64_t seed; size_t i, used = 0, smaller = 0;
     for (seed = 1; seed <= 6 * TAPE_TIMES; ++seed) {
         tape_watch w; tape_shelf shelf; const size_t count = 4 + (size_t)seed % 7;
         tape_watch_make(&w, 200 + seed, count, (size_t)seed % 3);
@@ -1142,7 +1220,8 @@ static void tape_stored(void) {
             d.rule = rules[i % 3];
             CHECK(memopt_tape_least(&d, &without) == MEMOPT_OK);
             d.slow.slots = i % 4 == 0 ? MEMOPT_SLOW_UNLIMITED : i % 4;
-            d.slow.write_cost = 1; d.slow.read_cost = 0.5; d.slow.write_byte_cost = 0.001; d.slow.read_byte_cost = 0.002;
+            d.slow.write_cost = 1; d.slow.read_cost = 0.5; d.slow.write_byte_cost = 0.001;
+            d.slow.read_byte_cost = 0.002;
             d.slow.overlap = i / 6 == 1;
             d.store = tape_shelf_store(&shelf);
             CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK && least > 0, seed * 100 + i);
@@ -1159,7 +1238,8 @@ static void tape_stored(void) {
             for (n = 1; n <= calls; ++n) { /* each call of the store fails once */
                 shelf.calls = 0; shelf.fail_on = n; w.stream_count = 0;
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_IO, seed * 100 + i);
-                CHECK_AT(shelf.used == 0 && shelf.mistakes == 0 && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, seed * 100 + i);
+                CHECK_AT(shelf.used == 0 && shelf.mistakes == 0
+                    && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, seed * 100 + i);
                 CHECK_AT(memopt_tape_get_error(w.tape).action < s.actions && shelf.calls == n, seed * 100 + i);
                 shelf.fail_on = 0; w.stream_count = 0;
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
@@ -1170,14 +1250,16 @@ static void tape_stored(void) {
             calls = w.calls;
             for (n = 1; n <= calls; ++n) { /* and each callback, with transfers under way */
                 w.calls = 0; w.fail_on = n; w.stream_count = 0;
-                CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_DEVICE && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
+                CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_DEVICE && shelf.used == 0 && shelf.mistakes == 0,
+                    seed * 100 + i);
             }
             w.fail_on = 0; w.stream_count = 0;
             shelf.enter = &w;
             CHECK(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0);
             shelf.enter = NULL; w.stream_count = 0;
             tape_watch_feed(&w);
-            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK && shelf.used == 0);
+            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK
+                && shelf.used == 0);
             tape_watch_feed(&w);
             w.stream_count = 0;
             CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
@@ -1197,11 +1279,13 @@ static void tape_unsteady(void) {
     for (seed = 1; seed <= 3 * TAPE_TIMES; ++seed) {
         tape_watch w;
         tape_watch_make(&w, 300 + seed, 8, 0);
-        for (s = 0; s < 8; ++s) if (!w.segment[s].output_bytes) { w.segment[s].output_bytes = 5; w.segment[s].saved_bytes += 5; }
+        for (s = 0; s < 8; ++s) if (!w.segment[s].output_bytes) {
+            w.segment[s].output_bytes = 5; w.segment[s].saved_bytes += 5; }
         tape_watch_buffers(&w);
         for (i = 0; i < TAPE_VARIANTS; i += 2)
             for (s = 0; s < 8; ++s) {
-                tape_rig r; memopt_tape_desc d; memopt_status status; size_t k, times = 0, count; const memopt_action *a;
+                tape_rig r; memopt_tape_desc d; memopt_status status; size_t k, times = 0, count;
+                const memopt_action *a;
                 tape_rig_open(&r, tape_watch_room(&w), 0);
                 w.rig = &r; w.stream_count = 0; w.tape = NULL;
                 d = tape_watch_desc(&w, &r);
@@ -1211,7 +1295,8 @@ static void tape_unsteady(void) {
                 a = memopt_tape_actions(w.tape, &count);
                 for (k = 0; k < count; ++k) { /* how often somebody reads what it gives when it runs again */
                     w.action = k + 1;
-                    if (a[k].op <= MEMOPT_OP_FORWARD_SAVE && a[k].index == s) times += w.verified || tape_output_is_read(&w, s);
+                    if (a[k].op <= MEMOPT_OP_FORWARD_SAVE && a[k].index == s) times += w.verified
+                        || tape_output_is_read(&w, s);
                 }
                 if (times > 1) {
                     const int before = test_failures;
@@ -1220,8 +1305,10 @@ static void tape_unsteady(void) {
                     status = memopt_tape_forward(w.tape, w.input);
                     if (!status) status = memopt_tape_backward(w.tape, w.grad_output, w.grad_input);
                     w.unsteady = 0;
-                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_get_error(w.tape).segment == s, seed * 100 + i);
-                    CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_CORRUPT && tape_rig_is_clean(&r), seed * 100 + i);
+                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_get_error(w.tape).segment == s,
+                        seed * 100 + i);
+                    CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_CORRUPT && tape_rig_is_clean(&r),
+                        seed * 100 + i);
                     CHECK_AT(before == test_failures, s); /* nobody saw the wrong bits */
                     ++found;
                 }
@@ -1241,11 +1328,13 @@ static void tape_unsteady(void) {
 /* A row for each segment, aligned under the first line: its forwards, its share of a pass by the costs it was given, and
    what was measured (NULL: nothing), in nanoseconds. */
 static void tape_rows(const tape_watch *w, const uint64_t *forward_time, const uint64_t *backward_time) {
-    char text[16384], value[6][32]; const char *line = text; size_t i, k, count, width; const memopt_action *a = memopt_tape_actions(w->tape, &count);
+    char text[16384], value[6][32]; const char *line = text; size_t i, k, count, width;
+    const memopt_action *a = memopt_tape_actions(w->tape, &count);
     double forwards[TAPE_MOST], given = 0, taken = 0;
     CHECK(memopt_tape_report(w->tape, text, sizeof text, NULL) == MEMOPT_OK);
     for (i = 0; i < w->chain.count; ++i) {
-        for (k = 0, forwards[i] = 0; k < count; ++k) forwards[i] += a[k].op <= MEMOPT_OP_FORWARD_SAVE && a[k].index == i;
+        for (k = 0, forwards[i] = 0; k < count; ++k) forwards[i] += a[k].op <= MEMOPT_OP_FORWARD_SAVE
+            && a[k].index == i;
         given += w->segment[i].forward_cost * forwards[i] + w->segment[i].backward_cost;
         if (forward_time) taken += (double)forward_time[i] * forwards[i] + (double)backward_time[i];
     }
@@ -1255,15 +1344,19 @@ static void tape_rows(const tape_watch *w, const uint64_t *forward_time, const u
         line += strcspn(line, "\n") + 1;
         CHECK_AT(strcspn(line, "\n") == width, i);
         for (k = 0; k < 6; ++k) value[k][0] = 0;
-        CHECK_AT(sscanf(line, "%lu %31s %*s %31s %*s %*s %*s %lu %lf%% %31s %31s %31s", &segment, value[0], value[1], &times,
+        CHECK_AT(sscanf(line, "%lu %31s %*s %31s %*s %*s %*s %lu %lf%% %31s %31s %31s", &segment, value[0], value[1],
+            &times,
                         &share, value[3], value[4], value[5]) == 8, i);
         CHECK_AT(segment == i && (double)times == forwards[i], i);
         CHECK_AT(fabs(share - 100 * (w->segment[i].forward_cost * forwards[i] + w->segment[i].backward_cost) / given) < 0.0501, i);
-        (void)snprintf(value[2], sizeof value[2], "%lu", (unsigned long)w->segment[i].saved_bytes); /* below 1 KiB to the byte */
+        /* below 1 KiB to the byte */
+        (void)snprintf(value[2], sizeof value[2], "%lu", (unsigned long)w->segment[i].saved_bytes);
         CHECK_AT(w->segment[i].saved_bytes >= 1000 || !strcmp(value[1], value[2]), i);
-        if (!forward_time) { CHECK_AT(!strcmp(value[3], "-") && !strcmp(value[4], "-") && !strcmp(value[5], "-"), i); continue; }
+        if (!forward_time) { CHECK_AT(!strcmp(value[3], "-") && !strcmp(value[4], "-") && !strcmp(value[5], "-"), i);
+        continue; }
         CHECK_AT(fabs(atof(value[3]) - 100 * ((double)forward_time[i] * forwards[i] + (double)backward_time[i]) / taken) < 0.0501, i);
-        CHECK_AT(atof(value[4]) == floor((double)forward_time[i] / 1000 + 0.5) && atof(value[5]) == floor((double)backward_time[i] / 1000 + 0.5), i);
+        CHECK_AT(atof(value[4]) == floor((double)forward_time[i] / 1000 + 0.5)
+            && atof(value[5]) == floor((double)backward_time[i] / 1000 + 0.5), i);
     }
 }
 
@@ -1276,7 +1369,8 @@ static memopt_status tape_now(void *user, uint64_t *nanoseconds) { /* stands sti
     return MEMOPT_OK;
 }
 static void tape_calibrated(void) {
-    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_host h; test_faults f; memopt_tape_stats s; const memopt_action *a; size_t i, count, n, calls; double want = 0, unit;
+    tape_watch w; tape_rig r; memopt_tape_desc d; memopt_host h; test_faults f; memopt_tape_stats s;
+    const memopt_action *a; size_t i, count, n, calls; double want = 0, unit;
     tape_watch_make(&w, 50, 7, 1);
     tape_watch_buffers(&w);
     tape_rig_open(&r, 4 * tape_watch_room(&w), 0);
@@ -1291,7 +1385,8 @@ static void tape_calibrated(void) {
     s = memopt_tape_get_stats(w.tape);
     w.measuring = 1; w.calls = 0; f.calls = 0;
     tape_watch_feed(&w);
-    CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3) == MEMOPT_OK);
+    CHECK(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3)
+        == MEMOPT_OK);
     calls = f.calls;
     CHECK(w.calls >= 3 * 14 && tape_rig_is_clean(&r) && calls >= 14);
     for (i = 0; i < 7; ++i) CHECK_AT(w.forwards[i] >= 3 && w.backwards[i] == 3 && w.firsts[i] == 0, i);
@@ -1316,10 +1411,12 @@ static void tape_calibrated(void) {
         memopt_tape_stats t;
         w.measuring = 1; f.calls = 0; f.fail_on = n;
         tape_watch_feed(&w);
-        CHECK_AT(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3) == MEMOPT_ERR_IO, n);
+        CHECK_AT(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3)
+            == MEMOPT_ERR_IO, n);
         f.fail_on = 0; w.measuring = 0;
         t = memopt_tape_get_stats(w.tape);
-        CHECK_AT(t.cost == s.cost && t.peak == s.peak && t.actions == s.actions && t.passes == s.passes && tape_rig_is_clean(&r), n);
+        CHECK_AT(t.cost == s.cost && t.peak == s.peak && t.actions == s.actions && t.passes == s.passes
+            && tape_rig_is_clean(&r), n);
         CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, n);
         w.stream_count = 0;
         CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
@@ -1329,7 +1426,8 @@ static void tape_calibrated(void) {
     for (n = 1; n <= 40; ++n) { /* a callback fails */
         w.calls = 0; w.fail_on = n;
         tape_watch_feed(&w);
-        CHECK_AT(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3) == MEMOPT_ERR_DEVICE, n);
+        CHECK_AT(memopt_tape_calibrate(w.tape, w.input, w.grad_output_bytes ? w.grad_output : NULL, w.grad_input, 3)
+            == MEMOPT_ERR_DEVICE, n);
         CHECK_AT(memopt_tape_get_stats(w.tape).cost == s.cost && tape_rig_is_clean(&r), n);
     }
     w.fail_on = 0;
@@ -1340,7 +1438,8 @@ static void tape_calibrated(void) {
     tape_watch_close(&w);
 }
 static void tape_reported(void) {
-    tape_watch w; tape_rig r; memopt_tape_desc d; char text[16384], small[100], number[32]; size_t length = 0, again = 0, i; memopt_status status;
+    tape_watch w; tape_rig r; memopt_tape_desc d; char text[16384], small[100], number[32];
+    size_t length = 0, again = 0, i; memopt_status status;
     tape_watch_make(&w, 60, 9, 1);
     tape_watch_buffers(&w);
     tape_rig_open(&r, tape_watch_room(&w), 0);
@@ -1351,10 +1450,12 @@ static void tape_reported(void) {
     for (i = 0; i < 2; ++i) {
         status = memopt_tape_report(w.tape, NULL, 0, &length);
         CHECK(status == MEMOPT_ERR_BUFFER && length > 9 * 10);
-        CHECK(memopt_tape_report(w.tape, text, sizeof text, &again) == MEMOPT_OK && again == length && strlen(text) == length);
+        CHECK(memopt_tape_report(w.tape, text, sizeof text, &again) == MEMOPT_OK && again == length
+            && strlen(text) == length);
         CHECK(memopt_tape_report(w.tape, small, sizeof small, &again) == MEMOPT_ERR_BUFFER && again == length);
         CHECK(strlen(small) == sizeof small - 1 && !memcmp(small, text, sizeof small - 1));
-        CHECK(memopt_tape_report(w.tape, text, length, &again) == MEMOPT_ERR_BUFFER && memopt_tape_report(w.tape, text, length + 1, NULL) == MEMOPT_OK);
+        CHECK(memopt_tape_report(w.tape, text, length, &again) == MEMOPT_ERR_BUFFER
+            && memopt_tape_report(w.tape, text, length + 1, NULL) == MEMOPT_OK);
         (void)snprintf(number, sizeof number, "%llu", (unsigned long long)memopt_tape_get_stats(w.tape).peak);
         CHECK(strstr(text, number) != NULL);
         tape_rows(&w, NULL, NULL);
@@ -1375,7 +1476,8 @@ static void tape_aligned(void) { /* to 64 whatever the arena's own alignment, an
     tape_watch_buffers(&w);
     for (k = 0; k < 3; ++k)
         for (i = 0; i < TAPE_VARIANTS; i += 4) {
-            tape_rig r; memopt_tape_desc d; memopt_arena_desc ad; memopt_mark m; unsigned char *block = (unsigned char *)memopt_i_system_alloc(NULL, 1 << 17, 4096);
+            tape_rig r; memopt_tape_desc d; memopt_arena_desc ad; memopt_mark m;
+            unsigned char *block = (unsigned char *)memopt_i_system_alloc(NULL, 1 << 17, 4096);
             tape_rig_open(&r, 4096, 0);
             memopt_arena_destroy(r.arena);
             memset(&ad, 0, sizeof ad);
@@ -1388,13 +1490,15 @@ static void tape_aligned(void) { /* to 64 whatever the arena's own alignment, an
             w.rig = &r; w.stream_count = 0; w.on_loan = 1; /* offsets are not those of the others */
             d = tape_watch_desc(&w, &r);
             tape_variant(&d, i);
-            CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK && tape_rig_is_clean(&r));
+            CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK
+                && tape_rig_is_clean(&r));
             m = memopt_arena_mark(r.arena);
             CHECK(memopt_arena_push(r.arena, 16, 0) != NULL); /* so that the next push does not begin at 64 by itself */
             tape_watch_feed(&w);
             w.aligned = alignments[k] < 64 ? 64 : alignments[k]; w.stream_count = 0;
             CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && (uintptr_t)memopt_tape_output(w.tape) % 64 == 0);
-            CHECK(memopt_tape_backward(w.tape, w.grad_output_bytes ? w.grad_output : NULL, w.chain.input_grad_bytes ? w.grad_input : NULL) == MEMOPT_OK);
+            CHECK(memopt_tape_backward(w.tape, w.grad_output_bytes ? w.grad_output : NULL,
+                w.chain.input_grad_bytes ? w.grad_input : NULL) == MEMOPT_OK);
             w.aligned = 0;
             CHECK(memopt_arena_rewind(r.arena, m) == MEMOPT_OK);
             memopt_tape_destroy(w.tape);
@@ -1404,7 +1508,8 @@ static void tape_aligned(void) { /* to 64 whatever the arena's own alignment, an
     tape_watch_close(&w);
 }
 static void tape_copied(void) { /* chain and layers are the caller's again after create; all costs 0 */
-    tape_watch w, like; tape_rig r; memopt_tape_desc d; memopt_segment segment[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_layer layer[TAPE_MOST]; size_t i;
+    tape_watch w, like; tape_rig r; memopt_tape_desc d; memopt_segment segment[TAPE_MOST];
+    memopt_skip skip[TAPE_SKIPS]; memopt_layer layer[TAPE_MOST]; size_t i;
     tape_watch_make(&w, 33, 7, 2);
     for (i = 0; i < 7; ++i) w.segment[i].forward_cost = w.segment[i].backward_cost = 0;
     like = w;
@@ -1414,17 +1519,20 @@ static void tape_copied(void) { /* chain and layers are the caller's again after
         tape_watch_buffers(&w);
         tape_rig_open(&r, tape_watch_room(&w), 0);
         w.rig = &r;
-        memcpy(segment, w.segment, sizeof segment); memcpy(skip, w.skip, sizeof skip); memcpy(layer, w.layer, sizeof layer);
+        memcpy(segment, w.segment, sizeof segment); memcpy(skip, w.skip, sizeof skip);
+        memcpy(layer, w.layer, sizeof layer);
         d = tape_watch_desc(&w, &r);
         d.chain.segments = segment; d.chain.skips = skip; d.layers = layer;
         tape_variant(&d, i);
         CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, i);
-        memset(segment, 0x5A, sizeof segment); memset(skip, 0x5A, sizeof skip); memset(layer, 0x5A, sizeof layer); memset(&d, 0x5A, sizeof d);
+        memset(segment, 0x5A, sizeof segment); memset(skip, 0x5A, sizeof skip); memset(layer, 0x5A, sizeof layer);
+        memset(&d, 0x5A, sizeof d);
         CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, i);
         memcpy(segment, w.segment, sizeof segment); memcpy(skip, w.skip, sizeof skip);
         segment[3].saved_bytes += 64;
         { memopt_chain c = w.chain; c.segments = segment; c.skips = skip;
-          CHECK_AT(memopt_tape_reshape(w.tape, &c) == MEMOPT_OK || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY, i); }
+          CHECK_AT(memopt_tape_reshape(w.tape, &c) == MEMOPT_OK
+              || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY, i); }
         memset(segment, 0x5A, sizeof segment); memset(skip, 0x5A, sizeof skip);
         CHECK_AT(memopt_tape_reshape(w.tape, &w.chain) == MEMOPT_OK && memopt_tape_get_stats(w.tape).solves <= 2, i);
         w.stream_count = 0;
@@ -1450,18 +1558,21 @@ static memopt_status tape_count_backward(const memopt_step *s) { /* the gradient
     return MEMOPT_OK;
 }
 static void tape_long(void) { /* as many segments as there can be */
-    static memopt_segment segment[MEMOPT_CHAIN_MOST]; static memopt_layer layer[MEMOPT_CHAIN_MOST]; static const memopt_rule rules[3] = { MEMOPT_RULE_SQRT, MEMOPT_RULE_ALL, MEMOPT_RULE_EVERY };
+    static memopt_segment segment[MEMOPT_CHAIN_MOST]; static memopt_layer layer[MEMOPT_CHAIN_MOST];
+    static const memopt_rule rules[3] = { MEMOPT_RULE_SQRT, MEMOPT_RULE_ALL, MEMOPT_RULE_EVERY };
     size_t i, k, n; memopt_tape_desc d; tape_rig r; memopt_tape *tape; uint32_t x, g, want, sum, got;
     memset(segment, 0, sizeof segment);
     for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) {
-        segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 4; segment[i].forward_cost = segment[i].backward_cost = 1;
+        segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 4;
+        segment[i].forward_cost = segment[i].backward_cost = 1;
         layer[i].forward_fn = tape_count_forward; layer[i].backward_fn = tape_count_backward; layer[i].user = NULL;
     }
     for (k = 0; k < 3; ++k) {
         n = k ? 600 : MEMOPT_CHAIN_MOST;
         tape_rig_open(&r, 1 << 20, 0);
         memset(&d, 0, sizeof d);
-        d.chain.segments = segment; d.chain.count = n; d.chain.input_bytes = d.chain.input_grad_bytes = 4; d.layers = layer; d.rule = rules[k]; d.every = 50; d.arena = r.arena;
+        d.chain.segments = segment; d.chain.count = n; d.chain.input_bytes = d.chain.input_grad_bytes = 4;
+        d.layers = layer; d.rule = rules[k]; d.every = 50; d.arena = r.arena;
         tape = NULL;
         CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, k);
         x = 5; g = 7; got = 0;
@@ -1483,7 +1594,8 @@ enum { TAPE_PASSES = 512, TAPE_ROWS = 12, TAPE_WIDE = 48, TAPE_WEIGHTS = 10000, 
 typedef struct tape_net tape_net;
 typedef struct tape_op { /* a layer: what it is, and where its weights and statistics lie */
     tape_net *net; int kind; size_t in, out, weights, stats, skip; /* skip: 1 + its index; 0 = none */
-    uint64_t seed[TAPE_PASSES], stream[TAPE_PASSES]; int known[TAPE_PASSES]; /* what the first tape gave it in each pass */
+    /* what the first tape gave it in each pass */
+    uint64_t seed[TAPE_PASSES], stream[TAPE_PASSES]; int known[TAPE_PASSES];
 } tape_op;
 struct tape_net {
     tape_op op[TAPE_MOST]; size_t count;
@@ -1502,46 +1614,59 @@ static void tape_parallel(const tape_net *n, size_t chunks, memopt_task_fn *fn, 
     for (i = 0; i < chunks; ++i) fn(work, i, 0);
 }
 static void tape_linear_rows(void *task, size_t r, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t i, o;
-    const float *x = (const float *)s->input + r * op->in, *w = op->net->weights + op->weights; float *y = (float *)s->output + r * op->out;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    size_t i, o;
+    const float *x = (const float *)s->input + r * op->in, *w = op->net->weights + op->weights;
+    float *y = (float *)s->output + r * op->out;
     (void)worker;
     for (o = 0; o < op->out; ++o) y[o] = w[op->in * op->out + o];
     for (i = 0; i < op->in; ++i) for (o = 0; o < op->out; ++o) y[o] += x[i] * w[i * op->out + o];
 }
 static void tape_linear_back(void *task, size_t r, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t i, o;
-    const float *gy = (const float *)s->grad_output + r * op->out, *w = op->net->weights + op->weights; float *gx = (float *)s->grad_input + r * op->in;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    size_t i, o;
+    const float *gy = (const float *)s->grad_output + r * op->out, *w = op->net->weights + op->weights;
+    float *gx = (float *)s->grad_input + r * op->in;
     (void)worker;
-    for (i = 0; i < op->in; ++i) { float sum = 0; for (o = 0; o < op->out; ++o) sum += gy[o] * w[i * op->out + o]; gx[i] = sum; }
+    for (i = 0; i < op->in; ++i) { float sum = 0; for (o = 0; o < op->out; ++o) sum += gy[o] * w[i * op->out + o];
+    gx[i] = sum; }
 }
 static void tape_linear_weights(void *task, size_t i, int worker) { /* a row of them; the last chunk is the bias */
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t r, o;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    size_t r, o;
     float *g = op->net->grads + op->weights + i * op->out;
     (void)worker;
     for (r = 0; r < op->net->rows; ++r) {
-        const float x = i < op->in ? ((const float *)s->input)[r * op->in + i] : 1, *gy = (const float *)s->grad_output + r * op->out;
+        const float x = i < op->in ? ((const float *)s->input)[r * op->in + i] : 1,
+            *gy = (const float *)s->grad_output + r * op->out;
         for (o = 0; o < op->out; ++o) g[o] += x * gy[o];
     }
 }
 static void tape_norm_column(void *task, size_t c, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t r; const size_t rows = op->net->rows;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    size_t r; const size_t rows = op->net->rows;
     const float *x = (const float *)s->input, *w = op->net->weights + op->weights; float *y = (float *)s->output;
     float mean = 0, variance = 0, inverse, *running = op->net->stats + op->stats;
     (void)worker;
     for (r = 0; r < rows; ++r) mean += x[r * op->out + c] / (float)rows;
     for (r = 0; r < rows; ++r) variance += (x[r * op->out + c] - mean) * (x[r * op->out + c] - mean) / (float)rows;
     if (s->evaluating) { mean = running[c]; variance = running[op->out + c]; }
-    else if (!s->is_recompute) { running[c] = 0.9f * running[c] + 0.1f * mean; running[op->out + c] = 0.9f * running[op->out + c] + 0.1f * variance; }
+    else if (!s->is_recompute) { running[c] = 0.9f * running[c] + 0.1f * mean;
+    running[op->out + c] = 0.9f * running[op->out + c] + 0.1f * variance; }
     inverse = 1 / sqrtf(variance + 1e-3f);
     if (s->saved) { ((float *)s->saved)[c] = mean; ((float *)s->saved)[op->out + c] = inverse; }
     if (!s->output_unused) for (r = 0; r < rows; ++r) y[r * op->out + c] = w[c] * (x[r * op->out + c] - mean) * inverse + w[op->out + c];
 }
 static void tape_norm_back(void *task, size_t c, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step; size_t r; const size_t rows = op->net->rows;
-    const float *x = (const float *)s->input, *gy = (const float *)s->grad_output, *w = op->net->weights + op->weights; float *gx = (float *)s->grad_input;
-    const float mean = ((const float *)s->saved)[c], inverse = ((const float *)s->saved)[op->out + c]; float sum = 0, dot = 0, *g = op->net->grads + op->weights;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    size_t r; const size_t rows = op->net->rows;
+    const float *x = (const float *)s->input, *gy = (const float *)s->grad_output, *w = op->net->weights + op->weights;
+    float *gx = (float *)s->grad_input;
+    const float mean = ((const float *)s->saved)[c], inverse = ((const float *)s->saved)[op->out + c];
+    float sum = 0, dot = 0, *g = op->net->grads + op->weights;
     (void)worker;
-    for (r = 0; r < rows; ++r) { sum += gy[r * op->out + c]; dot += gy[r * op->out + c] * (x[r * op->out + c] - mean) * inverse; }
+    for (r = 0; r < rows; ++r) { sum += gy[r * op->out + c];
+    dot += gy[r * op->out + c] * (x[r * op->out + c] - mean) * inverse; }
     g[c] += dot; g[op->out + c] += sum;
     for (r = 0; r < rows; ++r)
         gx[r * op->out + c] = w[c] * inverse * (gy[r * op->out + c] - sum / (float)rows - (x[r * op->out + c] - mean) * inverse * dot / (float)rows);
@@ -1561,8 +1686,10 @@ static int tape_heads(uint64_t *state) { /* the engine's own generator */
     return (*state >> 40 & 3) != 0;
 }
 static memopt_status tape_op_forward(const memopt_step *s) {
-    tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i; tape_work work;
-    const float *x = (const float *)s->input; float *y = (float *)s->output; const float *other = op->skip ? (const float *)s->skips[op->skip - 1] : NULL;
+    tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i;
+    tape_work work;
+    const float *x = (const float *)s->input; float *y = (float *)s->output;
+    const float *other = op->skip ? (const float *)s->skips[op->skip - 1] : NULL;
     if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
     work.op = op; work.step = s;
     n->stopped += s->output_unused != 0;
@@ -1600,7 +1727,8 @@ static memopt_status tape_op_forward(const memopt_step *s) {
     return MEMOPT_OK;
 }
 static memopt_status tape_op_backward(const memopt_step *s) {
-    tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i, r; tape_work work;
+    tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i, r;
+    tape_work work;
     const float *x = (const float *)s->input, *gy = (const float *)s->grad_output; float *gx = (float *)s->grad_input;
     if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
     work.op = op; work.step = s;
@@ -1612,7 +1740,8 @@ static memopt_status tape_op_backward(const memopt_step *s) {
     case TAPE_NORM: tape_parallel(n, op->out, tape_norm_back, &work); break;
     case TAPE_BEND:
         for (i = 0; i < all; ++i) {
-            const float d = 1 / (1 + fabsf(x[i])), more = op->skip ? ((const float *)s->skip_grads[op->skip - 1])[i] : 0;
+            const float d = 1 / (1 + fabsf(x[i])), more = op->skip
+                ? ((const float *)s->skip_grads[op->skip - 1])[i] : 0;
             gx[i] = (gy[i] + more) * d * d;
         }
         break;
@@ -1637,13 +1766,15 @@ static void tape_net_sizes(tape_net *n, size_t rows) {
         const tape_op *op = &n->op[i]; memopt_segment *g = &n->segment[i];
         memset(g, 0, sizeof *g);
         g->output_bytes = g->saved_bytes = g->grad_bytes = rows * op->out * 4;
-        g->forward_cost = (double)(rows * op->out * (op->kind == TAPE_LINEAR ? op->in : 1)); g->backward_cost = 2 * g->forward_cost;
+        g->forward_cost = (double)(rows * op->out * (op->kind == TAPE_LINEAR ? op->in : 1));
+        g->backward_cost = 2 * g->forward_cost;
         if (op->kind == TAPE_NORM) g->saved_bytes += op->out * 8;
         if (op->kind == TAPE_DROP) g->forward_scratch = g->backward_scratch = rows * op->out * 4;
         if (op->kind == TAPE_OWN) g->saved_bytes += rows * op->out;
         if (op->kind == TAPE_HEAD) { g->output_bytes = 4; g->saved_bytes = 4 + rows * 4; g->grad_bytes = 0; }
         if (op->kind == TAPE_ADD) n->skip[op->skip - 1].bytes = n->skip[op->skip - 1].grad_bytes = rows * op->out * 4;
-        n->layer[i].forward_fn = tape_op_forward; n->layer[i].backward_fn = tape_op_backward; n->layer[i].user = &n->op[i];
+        n->layer[i].forward_fn = tape_op_forward; n->layer[i].backward_fn = tape_op_backward;
+        n->layer[i].user = &n->op[i];
     }
     n->chain.segments = n->segment; n->chain.count = n->count; n->chain.skips = n->skip;
     n->chain.input_bytes = n->chain.input_grad_bytes = rows * TAPE_IN * 4;
@@ -1663,7 +1794,8 @@ static void tape_net_make(tape_net *n, const char *layers) {
             op->out = width;
             op->weights = n->weight_count;
             for (i = 0; letter == 'l' && i < n->count; ++i)
-                if (n->op[i].kind == TAPE_LINEAR && n->op[i].in == op->in && n->op[i].out == op->out) op->weights = n->op[i].weights;
+                if (n->op[i].kind == TAPE_LINEAR && n->op[i].in == op->in
+                    && n->op[i].out == op->out) op->weights = n->op[i].weights;
             if (op->weights == n->weight_count) n->weight_count += (op->in + 1) * op->out;
         }
         if (letter == 'N') {
@@ -1671,7 +1803,8 @@ static void tape_net_make(tape_net *n, const char *layers) {
             n->weight_count += 2 * width; n->stat_count += 2 * width;
         }
         if (letter == 'B' || letter == 'b') op->kind = TAPE_BEND;
-        if (letter == 'b') { op->skip = ++n->chain.skip_count; n->skip[op->skip - 1].from = n->count; open[depth++] = op->skip; }
+        if (letter == 'b') { op->skip = ++n->chain.skip_count; n->skip[op->skip - 1].from = n->count;
+        open[depth++] = op->skip; }
         if (letter == 'D') op->kind = TAPE_DROP;
         if (letter == 'O') op->kind = TAPE_OWN;
         if (letter == '+') { op->kind = TAPE_ADD; op->skip = open[--depth]; n->skip[op->skip - 1].to = n->count; }
@@ -1719,28 +1852,35 @@ static void tape_round(float *x, size_t n, memopt_keep keep) {
     size_t i; uint16_t half[256];
     for (i = 0; i < n; i += 256) {
         const size_t some = n - i < 256 ? n - i : 256;
-        if (keep == MEMOPT_KEEP_BF16) CHECK(!memopt_bf16_from_f32(half, x + i, some, NULL) && !memopt_f32_from_bf16(x + i, half, some, NULL));
+        if (keep == MEMOPT_KEEP_BF16) CHECK(!memopt_bf16_from_f32(half, x + i, some, NULL)
+            && !memopt_f32_from_bf16(x + i, half, some, NULL));
         if (keep == MEMOPT_KEEP_8BIT) tape_round_block(x + i, some);
     }
 }
 /* A pass without a tape. Returns the loss; evaluating: the forward only. */
 static float tape_plain_pass(tape_net *n, memopt_keep keep, int evaluating) {
-    float *value[TAPE_MOST + 1], *saved[TAPE_MOST], *grad[TAPE_MOST + 1], *scratch, loss; void *skips[TAPE_SKIPS], *skip_grads[TAPE_SKIPS]; size_t i;
+    float *value[TAPE_MOST + 1], *saved[TAPE_MOST], *grad[TAPE_MOST + 1], *scratch, loss;
+    void *skips[TAPE_SKIPS], *skip_grads[TAPE_SKIPS]; size_t i;
     memopt_step s;
     memset(&s, 0, sizeof s);
     scratch = tape_block(TAPE_ROWS * TAPE_WIDE * 4);
     value[0] = n->x; grad[0] = n->gradient;
-    for (i = 0; i < n->chain.skip_count; ++i) { skips[i] = tape_block(n->skip[i].bytes); skip_grads[i] = tape_block(n->skip[i].grad_bytes); }
+    for (i = 0; i < n->chain.skip_count; ++i) { skips[i] = tape_block(n->skip[i].bytes);
+    skip_grads[i] = tape_block(n->skip[i].grad_bytes); }
     for (i = 0; i < n->count; ++i) {
-        value[i + 1] = tape_block(n->segment[i].output_bytes); saved[i] = tape_block(n->segment[i].saved_bytes); grad[i + 1] = tape_block(n->segment[i].grad_bytes);
-        s.user = &n->op[i]; s.segment = i; s.evaluating = evaluating; s.input = value[i]; s.output = value[i + 1]; s.saved = evaluating ? NULL : saved[i];
-        s.scratch = scratch; s.skips = skips; s.skip_grads = skip_grads; s.seed = n->op[i].seed[n->pass]; s.stream = n->op[i].stream[n->pass];
+        value[i + 1] = tape_block(n->segment[i].output_bytes); saved[i] = tape_block(n->segment[i].saved_bytes);
+        grad[i + 1] = tape_block(n->segment[i].grad_bytes);
+        s.user = &n->op[i]; s.segment = i; s.evaluating = evaluating; s.input = value[i]; s.output = value[i + 1];
+        s.saved = evaluating ? NULL : saved[i];
+        s.scratch = scratch; s.skips = skips; s.skip_grads = skip_grads; s.seed = n->op[i].seed[n->pass];
+        s.stream = n->op[i].stream[n->pass];
         CHECK(tape_op_forward(&s) == MEMOPT_OK);
         if (i + 1 < n->count) tape_round(value[i + 1], n->segment[i].output_bytes / 4, keep);
     }
     loss = value[n->count][0];
     for (i = n->count; i-- > 0 && !evaluating;) {
-        s.user = &n->op[i]; s.segment = i; s.input = value[i]; s.output = value[i + 1]; s.saved = saved[i]; s.seed = n->op[i].seed[n->pass]; s.stream = n->op[i].stream[n->pass];
+        s.user = &n->op[i]; s.segment = i; s.input = value[i]; s.output = value[i + 1]; s.saved = saved[i];
+        s.seed = n->op[i].seed[n->pass]; s.stream = n->op[i].stream[n->pass];
         s.grad_output = n->segment[i].grad_bytes ? grad[i + 1] : NULL; s.grad_input = grad[i];
         CHECK(tape_op_backward(&s) == MEMOPT_OK);
     }
@@ -1752,7 +1892,8 @@ static float tape_plain_pass(tape_net *n, memopt_keep keep, int evaluating) {
 static float tape_tape_pass(tape_net *n, memopt_tape *tape) {
     float loss = 0;
     CHECK_AT(memopt_tape_forward(tape, n->x) == MEMOPT_OK, n->pass);
-    if (memopt_tape_output(tape)) memcpy(&loss, memopt_tape_output(tape), 4); else CHECK_AT(memopt_tape_output(tape) != NULL, n->pass);
+    if (memopt_tape_output(tape)) memcpy(&loss, memopt_tape_output(tape), 4);
+    else CHECK_AT(memopt_tape_output(tape) != NULL, n->pass);
     CHECK_AT(memopt_tape_backward(tape, NULL, n->gradient) == MEMOPT_OK, n->pass);
     return loss;
 }
@@ -1765,7 +1906,8 @@ typedef struct tape_training { /* how, and what came of it */
 } tape_training;
 static void tape_hash(uint64_t *hash, const void *bytes, size_t count) {
     const unsigned char *p = (const unsigned char *)bytes; size_t i; uint32_t word;
-    for (i = 0; i + 4 <= count; i += 4) { memcpy(&word, p + i, 4); *hash = (*hash ^ word) * UINT64_C(0x100000001b3) + (*hash >> 47); }
+    for (i = 0; i + 4 <= count; i += 4) { memcpy(&word, p + i, 4);
+    *hash = (*hash ^ word) * UINT64_C(0x100000001b3) + (*hash >> 47); }
 }
 static void tape_update(tape_net *n) {
     size_t i;
@@ -1787,7 +1929,8 @@ static void tape_train(tape_net *n, memopt_tape *tape, tape_training *t) {
             tape_hash(&t->hash, &loss, 4);
             tape_hash(&t->hash, n->gradient, n->rows * TAPE_IN * 4);
             if (!t->evaluates) continue;
-            if (tape) CHECK(memopt_tape_evaluate(tape, n->x, &seen) == MEMOPT_OK); else seen = tape_plain_pass(n, t->keep, 1);
+            if (tape) CHECK(memopt_tape_evaluate(tape, n->x, &seen) == MEMOPT_OK);
+            else seen = tape_plain_pass(n, t->keep, 1);
             tape_hash(&t->hash, &seen, 4);
         }
         tape_hash(&t->hash, n->grads, n->weight_count * 4);
@@ -1797,8 +1940,10 @@ static void tape_train(tape_net *n, memopt_tape *tape, tape_training *t) {
     }
     t->last = loss;
 }
-static void tape_own_save(void *user, void *state) { ++((tape_net *)user)->hooks; memcpy(state, &((tape_net *)user)->own, 8); }
-static void tape_own_load(void *user, const void *state) { ++((tape_net *)user)->hooks; memcpy(&((tape_net *)user)->own, state, 8); }
+static void tape_own_save(void *user, void *state) { ++((tape_net *)user)->hooks;
+memcpy(state, &((tape_net *)user)->own, 8); }
+static void tape_own_load(void *user, const void *state) {
+    ++((tape_net *)user)->hooks; memcpy(&((tape_net *)user)->own, state, 8); }
 static memopt_tape_desc tape_net_desc(tape_net *n, memopt_arena *arena) {
     memopt_tape_desc d;
     memset(&d, 0, sizeof d);
@@ -1806,7 +1951,8 @@ static memopt_tape_desc tape_net_desc(tape_net *n, memopt_arena *arena) {
     d.random_bytes = 8; d.random_save_fn = tape_own_save; d.random_load_fn = tape_own_load; d.random_user = n;
     return d;
 }
-static tape_training tape_trained_with(tape_net *n, const memopt_tape_desc *like, tape_training t) { /* from the beginning, with a tape of its own */
+/* from the beginning, with a tape of its own */
+static tape_training tape_trained_with(tape_net *n, const memopt_tape_desc *like, tape_training t) {
     tape_rig r; memopt_tape_desc d = *like; memopt_tape *tape = NULL; memopt_tape_stats s;
     tape_rig_open(&r, 400000, 0);
     d.arena = r.arena;
@@ -1839,7 +1985,8 @@ static tape_training tape_steps(size_t steps, size_t micro) {
 static void tape_trained(void) { /* every schedule, 100 steps */
     static tape_net n; size_t i, k;
     for (k = 0; k < 4; ++k) {
-        tape_training plain, t = tape_steps(k == 0 ? TAPE_MANY : k == 1 ? TAPE_FEW : 8, k < 2 ? 1 : 3); memopt_tape_desc d;
+        tape_training plain, t = tape_steps(k == 0 ? TAPE_MANY : k == 1 ? TAPE_FEW : 8, k < 2 ? 1 : 3);
+        memopt_tape_desc d;
         tape_net_make(&n, tape_nets[k % 2]);
         t.evaluates = k == 3;
         for (i = 0; i < TAPE_VARIANTS; ++i) {
@@ -1854,7 +2001,8 @@ static void tape_trained(void) { /* every schedule, 100 steps */
         CHECK((t.steps < 20 || plain.last < 0.7f * plain.first) && n.stopped > 0 && n.hooks > 0); /* it learned */
     }
 }
-static void tape_without_hooks(void) { /* nothing is saved when nobody asks; without a dropout of its own nothing is missing */
+/* nothing is saved when nobody asks; without a dropout of its own nothing is missing */
+static void tape_without_hooks(void) {
     static tape_net n; size_t i; tape_training plain = tape_steps(10, 1);
     tape_net_make(&n, "L32NBDL17BL17NBDL20BL5BH");
     for (i = 0; i < TAPE_VARIANTS; i += 5) {
@@ -1867,7 +2015,8 @@ static void tape_without_hooks(void) { /* nothing is saved when nobody asks; wit
     }
     CHECK(n.hooks == 0);
 }
-static void tape_shuffled(void *user, size_t chunks, memopt_task_fn *fn, void *task) { /* from the last to the first, workers in turn */
+/* from the last to the first, workers in turn */
+static void tape_shuffled(void *user, size_t chunks, memopt_task_fn *fn, void *task) {
     size_t i;
     for (i = chunks; i-- > 0;) fn(task, i, (int)(i % *(const size_t *)user));
 }
@@ -1890,7 +2039,8 @@ static void tape_workers(void) { /* 1 to 8, in another order, and threads that a
             tape_variant(&d, i);
             d.host = &h;
             with = tape_trained_with(&n, &d, tape_steps(12, 1));
-            if (workers == 1 && !i) { memset(&n.threads, 0, sizeof n.threads); plain = tape_trained_plainly(&n, tape_steps(12, 1)); }
+            if (workers == 1 && !i) { memset(&n.threads, 0, sizeof n.threads);
+            plain = tape_trained_plainly(&n, tape_steps(12, 1)); }
             CHECK_AT(with.hash == plain.hash, workers * 100 + i);
             memopt_pool_destroy(pool);
         }
@@ -1901,7 +2051,8 @@ static void tape_reshaped(void) { /* other numbers of rows, and back */
         tape_training plain = tape_steps(40, 1), t = tape_steps(40, 1);
         tape_net_make(&n, tape_nets[k]);
         plain.reshapes = t.reshapes = 1;
-        for (i = 0; i < TAPE_VARIANTS; i = i < 6 ? i + 1 : i == 6 ? 6 + 3 * TAPE_POINTS : i + 1) { /* a budget of many rows is another thing with few */
+        /* a budget of many rows is another thing with few */
+        for (i = 0; i < TAPE_VARIANTS; i = i < 6 ? i + 1 : i == 6 ? 6 + 3 * TAPE_POINTS : i + 1) {
             memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s; size_t most;
             tape_net_sizes(&n, TAPE_ROWS);
             d = tape_net_desc(&n, NULL);
@@ -1922,14 +2073,16 @@ static void tape_reshaped(void) { /* other numbers of rows, and back */
             tape_net_sizes(&n, TAPE_ROWS);
             CHECK_AT(memopt_tape_reshape(tape, &n.chain) == MEMOPT_OK && memopt_tape_get_stats(tape).peak == most, i);
             CHECK_AT(memopt_tape_get_stats(tape).cost == s.cost && memopt_tape_get_stats(tape).actions == s.actions, i);
-            CHECK_AT(tape_rig_peak(&r) == most || d.budget || i >= 6, i); /* of the textbook's schedules most rows take most */
+            /* of the textbook's schedules most rows take most */
+            CHECK_AT(tape_rig_peak(&r) == most || d.budget || i >= 6, i);
             memopt_tape_destroy(tape);
             tape_rig_close(&r);
         }
     }
 }
 static void tape_bad_shapes(void) { /* refused, and the tape is as before */
-    static tape_net n; tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s, t; memopt_chain c; memopt_segment g[TAPE_MOST]; size_t least = 0, i; float loss;
+    static tape_net n; tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s, t;
+    memopt_chain c; memopt_segment g[TAPE_MOST]; size_t least = 0, i; float loss;
     tape_net_make(&n, tape_nets[0]);
     tape_rig_open(&r, 400000, 0);
     d = tape_net_desc(&n, r.arena);
@@ -1976,7 +2129,8 @@ static void tape_resumed(void) {
         tape_net_sizes(&n, TAPE_ROWS);
         d = tape_net_desc(&n, NULL);
         tape_variant(&d, i);
-        if (!i) { with = tape_trained_with(&n, &d, tape_steps(12, 1)); plain = tape_trained_plainly(&n, tape_steps(12, 1)); CHECK(with.hash == plain.hash); }
+        if (!i) { with = tape_trained_with(&n, &d, tape_steps(12, 1));
+        plain = tape_trained_plainly(&n, tape_steps(12, 1)); CHECK(with.hash == plain.hash); }
         tape_rig_open(&r, 400000, 0);
         d.arena = r.arena;
         tape_net_start(&n);
@@ -2026,8 +2180,10 @@ static void tape_seed(void) { /* streams: none twice, the same for the same pass
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
     for (p = 0; p < 40; ++p, ++n.pass) { tape_net_feed(&n); (void)tape_tape_pass(&n, tape); }
     for (p = 0; p < 40; ++p) for (i = 0; i < 4; ++i)
-        for (q = p; q < 40; ++q) for (k = q == p ? i + 1 : 0; k < 4; ++k) CHECK_AT(n.op[i].stream[p] != n.op[k].stream[q], p * 100 + q);
-    for (p = 40; p-- > 0;) { n.pass = p; tape_net_feed(&n); CHECK(memopt_tape_seek(tape, p) == MEMOPT_OK); (void)tape_tape_pass(&n, tape); }
+        for (q = p; q < 40; ++q) for (k = q == p ? i + 1 : 0; k < 4;
+        ++k) CHECK_AT(n.op[i].stream[p] != n.op[k].stream[q], p * 100 + q);
+    for (p = 40; p-- > 0;) { n.pass = p; tape_net_feed(&n); CHECK(memopt_tape_seek(tape, p) == MEMOPT_OK);
+    (void)tape_tape_pass(&n, tape); }
     CHECK(memopt_tape_seek(tape, UINT64_MAX) == MEMOPT_OK);
     n.pass = 50;
     (void)tape_tape_pass(&n, tape);
@@ -2038,8 +2194,10 @@ static void tape_seed(void) { /* streams: none twice, the same for the same pass
 /* -- A tape as a segment of another -- */
 
 /* Segments from..to - 1 become one, a tape of their own. */
-static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_layer *layer, size_t *count, size_t from, size_t to, size_t variant) {
-    memopt_tape_desc d = tape_net_desc(n, NULL); memopt_tape *tape = NULL; memopt_segment g; memopt_layer l; const size_t out = segment[to - 1].output_bytes, grad = segment[to - 1].grad_bytes;
+static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_layer *layer, size_t *count, size_t from,
+    size_t to, size_t variant) {
+    memopt_tape_desc d = tape_net_desc(n, NULL); memopt_tape *tape = NULL; memopt_segment g; memopt_layer l;
+    const size_t out = segment[to - 1].output_bytes, grad = segment[to - 1].grad_bytes;
     d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
     d.chain.segments = segment + from; d.chain.count = to - from; d.layers = layer + from; d.chain.skip_count = 0;
     d.chain.input_bytes = d.chain.input_grad_bytes = from ? segment[from - 1].output_bytes : n->chain.input_bytes;
@@ -2051,11 +2209,13 @@ static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_layer
     CHECK_AT(g.forward_cost > 0 && g.backward_cost > 0 && l.forward_fn && l.backward_fn, variant);
     CHECK_AT(g.backward_scratch >= memopt_tape_get_stats(tape).peak, variant);
     segment[from] = g; layer[from] = l;
-    memmove(segment + from + 1, segment + to, (*count - to) * sizeof *segment); memmove(layer + from + 1, layer + to, (*count - to) * sizeof *layer);
+    memmove(segment + from + 1, segment + to, (*count - to) * sizeof *segment);
+    memmove(layer + from + 1, layer + to, (*count - to) * sizeof *layer);
     *count -= to - from - 1;
     return tape;
 }
-static void tape_ungraded(tape_net *n, memopt_tape_desc d) { /* nobody wants the input's gradient: the same weights' gradients */
+/* nobody wants the input's gradient: the same weights' gradients */
+static void tape_ungraded(tape_net *n, memopt_tape_desc d) {
     tape_rig r; memopt_tape *tape = NULL; float loss; uint64_t hash[2] = { 1, 1 }; size_t i;
     for (i = 0; i < 2; ++i) {
         tape_rig_open(&r, 400000, 0);
@@ -2076,7 +2236,8 @@ static void tape_nested(void) {
     for (shape = 0; shape < 5; ++shape)
         for (inner = 0; inner < TAPE_VARIANTS; inner += 3)
             for (outer = 0; outer < TAPE_VARIANTS; outer += inner % 2 || shape ? 8 : 4) {
-                memopt_tape_desc d; memopt_tape *tape[2] = { NULL, NULL }; memopt_segment segment[TAPE_MOST]; memopt_layer layer[TAPE_MOST]; size_t count; tape_training with, t = tape_steps(15, 2);
+                memopt_tape_desc d; memopt_tape *tape[2] = { NULL, NULL }; memopt_segment segment[TAPE_MOST];
+                memopt_layer layer[TAPE_MOST]; size_t count; tape_training with, t = tape_steps(15, 2);
                 t.evaluates = 1;
                 if (!inner && !outer) tape_net_make(&n, "L32NBDL17BL17NDBL20NBDL5BH");
                 count = n.count;
@@ -2101,11 +2262,13 @@ static void tape_nested(void) {
     CHECK(plain.last < plain.first);
 }
 static void tape_nested_failures(void) { /* each callback, inside and outside */
-    static tape_net n, before; memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL; memopt_segment segment[6]; memopt_layer layer[6]; tape_rig r; size_t i, calls; float loss, again;
+    static tape_net n, before; memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL;
+    memopt_segment segment[6]; memopt_layer layer[6]; tape_rig r; size_t i, calls; float loss, again;
     tape_net_make(&n, "L20BNDBL8BH");
     tape_rig_open(&r, 400000, 0);
     id = tape_net_desc(&n, NULL);
-    id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1; id.random_bytes = 0; id.random_save_fn = NULL; id.random_load_fn = NULL;
+    id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1; id.random_bytes = 0;
+    id.random_save_fn = NULL; id.random_load_fn = NULL;
     id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
     id.rule = MEMOPT_RULE_NONE;
     CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
@@ -2147,7 +2310,8 @@ static void tape_nested_failures(void) { /* each callback, inside and outside */
 static void tape_kept_smaller(void) {
     static tape_net n; size_t i, k; int keep;
     for (k = 0; k < 2; ++k) {
-        tape_training exact = tape_steps(30, 1); size_t least[3] = { 0, 0, 0 }, held[3] = { 0, 0, 0 }, peak[3] = { 0, 0, 0 };
+        tape_training exact = tape_steps(30, 1); size_t least[3] = { 0, 0, 0 }, held[3] = { 0, 0, 0 }, peak[3] = {
+            0, 0, 0 };
         tape_net_make(&n, k ? tape_nets[1] : "L32NBDL17BL48NBBDL48BL48BL5BH");
         for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
             tape_training plain = tape_steps(30, 1), t = tape_steps(30, 1); memopt_tape_desc d;
@@ -2171,7 +2335,8 @@ static void tape_kept_smaller(void) {
               memopt_tape_destroy(tape); }
             if (keep) {
                 CHECK_AT(plain.hash != exact.hash, keep);
-                CHECK_AT(fabsf(plain.last - exact.last) <= (keep == MEMOPT_KEEP_BF16 ? 0.05f : 0.15f) * exact.first, keep);
+                CHECK_AT(fabsf(plain.last - exact.last) <= (keep == MEMOPT_KEEP_BF16 ? 0.05f : 0.15f) * exact.first,
+                    keep);
             }
         }
         for (keep = 1; keep < 3; ++keep) { /* what is kept is smaller, and with it all of the pass */
@@ -2184,47 +2349,57 @@ static void tape_kept_smaller(void) {
 /* -- The stash -- */
 
 static void tape_stash_kept(void) {
-    static const size_t sizes[7] = { 1, 15, 16, 255, 256, 1000, 3000 }; static float x[3000], want[8][3000]; tape_rig r; memopt_stash *s = NULL; size_t i, k, bytes = 0; int keep;
+    static const size_t sizes[7] = { 1, 15, 16, 255, 256, 1000, 3000 }; static float x[3000], want[8][3000];
+    tape_rig r; memopt_stash *s = NULL; size_t i, k, bytes = 0; int keep;
     uint64_t seed = 3;
     for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
         tape_rig_open(&r, 100000, 0);
         CHECK(memopt_stash_create(r.arena, 7, NULL, &s) == MEMOPT_OK && memopt_stash_depth(s) == 0);
         CHECK(memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
         for (i = bytes = 0; i < 7; ++i) {
-            const size_t n = sizes[i], each = memopt_stash_bytes(n, (memopt_keep)keep), least = keep == 0 ? 4 * n : keep == 1 ? 2 * n : n + 4 * ((n + 255) / 256);
+            const size_t n = sizes[i], each = memopt_stash_bytes(n, (memopt_keep)keep),
+                least = keep == 0 ? 4 * n : keep == 1 ? 2 * n : n + 4 * ((n + 255) / 256);
             for (k = 0; k < n; ++k) want[i][k] = x[k] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (float)(i + 1);
             tape_round(want[i], n, (memopt_keep)keep);
             CHECK_AT(each >= least && each < least + 128, n);
             CHECK_AT(memopt_stash_push(s, x, n, (memopt_keep)keep) == MEMOPT_OK && memopt_stash_depth(s) == i + 1, n);
             CHECK_AT(!memcmp(x, want[i], n * 4), n); /* it goes on with what it gets back */
             bytes = (bytes + 63) / 64 * 64 + each;
-            CHECK_AT((memopt_arena_get_stats(r.arena).used_low + 63) / 64 * 64 == TAPE_BASE + (bytes + 63) / 64 * 64, n);
+            CHECK_AT((memopt_arena_get_stats(r.arena).used_low + 63) / 64 * 64 == TAPE_BASE + (bytes + 63) / 64 * 64,
+                n);
         }
-        CHECK(memopt_stash_push(s, x, 5, (memopt_keep)keep) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 7); /* depth */
+        /* depth */
+        CHECK(memopt_stash_push(s, x, 5, (memopt_keep)keep) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 7);
         for (i = 7; i-- > 0;) {
             memopt_mark m; const size_t n = sizes[i];
             memset(x, 0x5A, sizeof x);
-            CHECK_AT(memopt_stash_pop(s, x, n + 1) == MEMOPT_ERR_STATE && memopt_stash_pop(s, x, n - 1) != MEMOPT_OK && memopt_stash_depth(s) == i + 1, n);
+            CHECK_AT(memopt_stash_pop(s, x, n + 1) == MEMOPT_ERR_STATE && memopt_stash_pop(s, x, n - 1) != MEMOPT_OK
+                && memopt_stash_depth(s) == i + 1, n);
             m = memopt_arena_mark(r.arena);
             CHECK(memopt_arena_push(r.arena, 64, 0) != NULL); /* somebody else lies upon it */
             CHECK_AT(memopt_stash_pop(s, x, n) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == i + 1, n);
             CHECK(memopt_arena_rewind(r.arena, m) == MEMOPT_OK);
-            CHECK_AT(((const unsigned char *)x)[0] == 0x5A && memopt_stash_pop(s, x, n) == MEMOPT_OK && memopt_stash_depth(s) == i, n);
+            CHECK_AT(((const unsigned char *)x)[0] == 0x5A && memopt_stash_pop(s, x, n) == MEMOPT_OK
+                && memopt_stash_depth(s) == i, n);
             CHECK_AT(!memcmp(x, want[i], n * 4), n);
             CHECK_AT(n == 3000 || ((const unsigned char *)(x + n))[0] == 0x5A, n);
         }
         CHECK(tape_rig_is_clean(&r) && memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
-        CHECK(memopt_stash_push(s, x, 100, (memopt_keep)keep) == MEMOPT_OK && memopt_stash_push(s, x, 10, MEMOPT_KEEP_BF16) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s, x, 100, (memopt_keep)keep) == MEMOPT_OK
+            && memopt_stash_push(s, x, 10, MEMOPT_KEEP_BF16) == MEMOPT_OK);
         memopt_stash_destroy(s); /* pops what is left */
         tape_rig_close(&r);
     }
 }
-static void tape_stash_unusual(void) { /* blocks of 256 that are not finite, tiny or zero; and rounding twice is rounding once */
-    static float x[5 * 256], once[5 * 256]; tape_rig r; memopt_stash *s = NULL; size_t i; uint64_t seed = 9; uint32_t bits; int keep, round;
+/* blocks of 256 that are not finite, tiny or zero; and rounding twice is rounding once */
+static void tape_stash_unusual(void) {
+    static float x[5 * 256], once[5 * 256]; tape_rig r; memopt_stash *s = NULL; size_t i; uint64_t seed = 9;
+    uint32_t bits; int keep, round;
     tape_rig_open(&r, 100000, 0);
     CHECK(memopt_stash_create(r.arena, 2, NULL, &s) == MEMOPT_OK);
     for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
-        for (i = 0; i < 5 * 256; ++i) x[i] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (i < 1024 ? 1 : 1e-38f);
+        for (i = 0; i < 5 * 256; ++i) x[i] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (i < 1024
+            ? 1 : 1e-38f);
         bits = 0x7fc00000; memcpy(&x[300], &bits, 4); /* NaN */
         bits = 0xff800000; memcpy(&x[600], &bits, 4); /* -infinity */
         for (i = 768; i < 1024; ++i) x[i] = 0;
@@ -2235,15 +2410,18 @@ static void tape_stash_unusual(void) { /* blocks of 256 that are not finite, tin
             memset(x, 0, sizeof x);
             CHECK(memopt_stash_pop(s, x, 5 * 256) == MEMOPT_OK && !memcmp(x, once, sizeof x));
         }
-        CHECK(x[300] != x[300] && x[0] == x[0] && x[255] == x[255] && x[768] == 0 && x[1023] == 0 && fabsf(x[1100]) <= 1e-38f);
+        CHECK(x[300] != x[300] && x[0] == x[0] && x[255] == x[255] && x[768] == 0 && x[1023] == 0
+            && fabsf(x[1100]) <= 1e-38f);
         for (i = 256; i < 768; ++i) /* an overflow is seen, not kept as a number */
-            CHECK_AT(keep == MEMOPT_KEEP_8BIT ? x[i] != x[i] : i == 300 ? x[i] != x[i] : i == 600 ? x[i] < -FLT_MAX : fabsf(x[i]) <= 1, i);
+            CHECK_AT(keep == MEMOPT_KEEP_8BIT ? x[i] != x[i] : i == 300 ? x[i] != x[i] : i == 600
+                ? x[i] < -FLT_MAX : fabsf(x[i]) <= 1, i);
     }
     memopt_stash_destroy(s);
     tape_rig_close(&r);
 }
 static void tape_stash_in_place(void) { /* a residual stream in one buffer */
-    enum { DEPTH = 9, N = 333 }; static float x[N], g[N], all[DEPTH][N], y[N], h[N]; tape_rig r; memopt_stash *s = NULL; size_t i, l;
+    enum { DEPTH = 9, N = 333 }; static float x[N], g[N], all[DEPTH][N], y[N], h[N]; tape_rig r;
+    memopt_stash *s = NULL; size_t i, l;
     uint64_t seed = 8;
     for (i = 0; i < N; ++i) x[i] = y[i] = (float)(test_random(&seed) >> 40) / 4194304.0f - 2;
     for (i = 0; i < N; ++i) g[i] = h[i] = 1 + x[i];
@@ -2251,7 +2429,8 @@ static void tape_stash_in_place(void) { /* a residual stream in one buffer */
     CHECK(memopt_stash_create(r.arena, DEPTH, NULL, &s) == MEMOPT_OK);
     for (l = 0; l < DEPTH; ++l) {
         CHECK(memopt_stash_push(s, x, N, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
-        for (i = 0; i < N; ++i) { const float d = 0.25f * (float)(l + 1); x[i] += d * x[i] / (1 + fabsf(x[i])); all[l][i] = y[i]; }
+        for (i = 0; i < N; ++i) { const float d = 0.25f * (float)(l + 1); x[i] += d * x[i] / (1 + fabsf(x[i]));
+        all[l][i] = y[i]; }
         memcpy(y, x, sizeof y);
     }
     for (l = DEPTH; l-- > 0;) {
@@ -2266,12 +2445,15 @@ static void tape_stash_in_place(void) { /* a residual stream in one buffer */
     tape_rig_close(&r);
 }
 static void tape_stash_bad(void) {
-    tape_rig r; memopt_stash *s = NULL, *const none = (memopt_stash *)&r; float x[64]; test_faults f; memopt_host h; size_t n; int keep;
+    tape_rig r; memopt_stash *s = NULL, *const none = (memopt_stash *)&r; float x[64]; test_faults f; memopt_host h;
+    size_t n; int keep;
     memset(x, 0, sizeof x);
     tape_rig_open(&r, 1024, 0);
-    CHECK(memopt_stash_create(NULL, 3, NULL, &s) == MEMOPT_ERR_ARGUMENT && memopt_stash_create(r.arena, 3, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_create(NULL, 3, NULL, &s) == MEMOPT_ERR_ARGUMENT
+        && memopt_stash_create(r.arena, 3, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_stash_create(r.arena, 0, NULL, &s) == MEMOPT_ERR_ARGUMENT && !s);
-    CHECK(memopt_stash_create(r.arena, SIZE_MAX, NULL, &s) != MEMOPT_OK && memopt_stash_create(r.arena, SIZE_MAX / 16, NULL, &s) != MEMOPT_OK && !s);
+    CHECK(memopt_stash_create(r.arena, SIZE_MAX, NULL, &s) != MEMOPT_OK
+        && memopt_stash_create(r.arena, SIZE_MAX / 16, NULL, &s) != MEMOPT_OK && !s);
     for (n = 1; ; ++n) {
         memset(&f, 0, sizeof f);
         h = test_host(&f);
@@ -2285,25 +2467,34 @@ static void tape_stash_bad(void) {
         CHECK(memopt_stash_bytes(SIZE_MAX, (memopt_keep)keep) == 0 && memopt_stash_bytes(1, (memopt_keep)keep) > 0);
         CHECK(memopt_stash_push(s, x, SIZE_MAX, (memopt_keep)keep) == MEMOPT_ERR_OVERFLOW);
     }
-    CHECK(memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) == 0 || memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) >= SIZE_MAX / 4 * 4);
-    CHECK(memopt_stash_bytes(SIZE_MAX / 4 + 1, MEMOPT_KEEP_EXACT) == 0 && memopt_stash_bytes(SIZE_MAX / 2 + 1, MEMOPT_KEEP_BF16) == 0);
-    CHECK(memopt_stash_bytes(4, (memopt_keep)3) == 0 && memopt_stash_push(s, x, 4, (memopt_keep)3) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_stash_push(s, NULL, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT && memopt_stash_push(NULL, x, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_stash_pop(NULL, x, 4) == MEMOPT_ERR_ARGUMENT && memopt_stash_depth(NULL) == 0 && memopt_stash_depth(s) == 0);
+    CHECK(memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) == 0
+        || memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) >= SIZE_MAX / 4 * 4);
+    CHECK(memopt_stash_bytes(SIZE_MAX / 4 + 1, MEMOPT_KEEP_EXACT) == 0
+        && memopt_stash_bytes(SIZE_MAX / 2 + 1, MEMOPT_KEEP_BF16) == 0);
+    CHECK(memopt_stash_bytes(4, (memopt_keep)3) == 0 && memopt_stash_push(s, x, 4, (memopt_keep)3)
+        == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_push(s, NULL, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT
+        && memopt_stash_push(NULL, x, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_pop(NULL, x, 4) == MEMOPT_ERR_ARGUMENT && memopt_stash_depth(NULL) == 0
+        && memopt_stash_depth(s) == 0);
     memopt_stash_destroy(NULL);
-    CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK && memopt_stash_pop(s, NULL, 64) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK
+        && memopt_stash_pop(s, NULL, 64) == MEMOPT_ERR_ARGUMENT);
     { const memopt_mark top = memopt_arena_mark_top(r.arena); /* full */
       CHECK(memopt_arena_push_top(r.arena, memopt_arena_get_stats(r.arena).free_bytes / 64 * 64, 0) != NULL);
       x[0] = 1.0009765625f;
-      CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_ERR_MEMORY && x[0] == 1.0009765625f && memopt_stash_depth(s) == 1);
-      CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_OK && memopt_stash_depth(s) == 2); }
+      CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_ERR_MEMORY && x[0] == 1.0009765625f
+          && memopt_stash_depth(s) == 1);
+      CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK
+          && memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_OK && memopt_stash_depth(s) == 2); }
     CHECK(memopt_stash_pop(s, x, 64) == MEMOPT_OK && memopt_stash_pop(s, x, 64) == MEMOPT_OK);
     memopt_stash_destroy(s);
     CHECK(!f.live_blocks && !f.bad_frees);
     tape_rig_close(&r);
 }
 static void tape_stash_workers(void) { /* long enough to be cut */
-    enum { N = 200000 }; float *x = tape_block(N * 4), *y = tape_block(N * 4); size_t workers = 3, i; int keep; memopt_host h; tape_rig r; memopt_stash *s = NULL;
+    enum { N = 200000 }; float *x = tape_block(N * 4), *y = tape_block(N * 4); size_t workers = 3, i; int keep;
+    memopt_host h; tape_rig r; memopt_stash *s = NULL;
     uint64_t seed = 4;
     memset(&h, 0, sizeof h);
     h.threads.run_fn = tape_shuffled; h.threads.user = &workers; h.threads.worker_count = 3;

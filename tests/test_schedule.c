@@ -1423,7 +1423,7 @@ static void schedule_host_fails(void) { /* each allocation in turn; the same cal
     for (which = 0; which < 5; ++which) {
         for (n = 1; n < 50; ++n) {
             test_faults f; memopt_host h; memopt_status status; memopt_schedule_result r, same; char text[4096];
-            size_t length = 7, count;
+            size_t length = 7, count = 0;
             memset(&f, 0, sizeof f);
             f.fail_on = n;
             h = test_host(&f);

@@ -1425,7 +1425,8 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     more when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 /**
- * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.3 s for 128 segments, 8 s for 512.
+ * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.3 s for 128 segments, 8 s for 512; with
+ * skips, count^3 / 6 looks at all of them more. About 400 bytes of stack a segment, here and where a schedule is read.
  *
  * memory   bytes of yours, aligned to 64; holds the schedule
  * out      receives it; untouched on failure
@@ -1435,9 +1436,9 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out);
 typedef struct memopt_point { size_t peak; double cost; } memopt_point;
-/** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory there is. With
-    overlap the costs are those of waiting for each transfer: the schedules are never slower. As for actions, capacity 0
-    asks how many. OK, ERR_ARGUMENT, ERR_BUFFER. */
+/** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory found (more slots
+    can find less). With overlap the costs are those of waiting for each transfer: the schedules are never slower. As
+    for actions, capacity 0 asks how many. OK, ERR_ARGUMENT, ERR_BUFFER. */
 MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points,
                                                   size_t capacity, size_t *count);
 /**
@@ -1445,7 +1446,8 @@ MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedul
  *
  * budget   bytes, input included
  * actions  as in memopt_schedule_textbook()
- * host     its allocator is used for memopt_schedule_simulate(), and with overlap for two lists of actions more
+ * host     its allocator is used for memopt_schedule_simulate(), and with overlap for two lists of actions more. With
+ *          overlap each call relaxes every schedule found up to the budget: half a second for 64 segments
  * result   may be NULL; with ERR_BUFFER only `actions` is set; with ERR_MEMORY only `peak` is set: the least budget
  * threads  one thread at a time per schedule
  * returns  OK, ERR_ARGUMENT, ERR_MEMORY (the budget is below the least peak, or host has none), ERR_BUFFER
@@ -1455,7 +1457,7 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
                                                     memopt_schedule_result *result);
 /** The least memory for at most `overhead` more time than keeping everything takes: 0.33 allows a third. As for
     budgets; ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_RULE_REVOLVE has
-    nothing as fast. */
+    nothing as fast. With overlap it is chosen by the costs of waiting, and may be faster than asked for. */
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
@@ -1484,22 +1486,26 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
     /* saved_bytes - output_bytes; NULL in a forward that saves nothing, and when there are none */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
+    size_t      scratch_bytes;
+    int         untouchable; /* 1: the tape's memory is only counted, or a device's: not for the CPU to touch */
     const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
     void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
     void *const *skips;      /* of each declared skip: in the forward of `from` to be written, NULL when nobody will
                                 read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
-                                of this segment in this pass, and of no other; so masks are made again, not stored */
+                                of this segment in this pass, and of no other; so a mask is made again instead of stored.
+                                An evaluation draws those of the next pass */
 } memopt_step;
 typedef memopt_status memopt_step_fn(const memopt_step *step); /* not MEMOPT_OK: the pass ends with that status */
 typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer; /* of one segment */
 
 typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
     MEMOPT_KEEP_EXACT, /* as they are */
-    /* float32 outputs of all segments but the last are rounded to bf16, and kept in half the bytes */
+    /* outputs of all segments but the last, which are float32 if their bytes are a multiple of 4, are rounded to bf16
+       and kept in half the bytes */
     MEMOPT_KEEP_BF16,
-    MEMOPT_KEEP_8BIT   /* in blocks of 256 signed 8-bit codes: a quarter of the bytes */
+    MEMOPT_KEEP_8BIT   /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
 } memopt_keep;
 typedef struct memopt_tape_store { /* a slow place for values; all zero = none. Keys are values of this tape */
     /* may return before it is done */
@@ -1582,10 +1588,10 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
  *              ERR_ARGUMENT (NULL); ERR_MEMORY (the arena is full; its error says more); ERR_CORRUPT (verify: a segment
- *              gave other bits when it ran again); and what a callback or the store returned. ERR_ARGUMENT and
- *              ERR_STATE change nothing. After any other failure the arena is as it was before the forward, the store
- *              has been told to forget, and the pass can be run again: it keeps its number. memopt_tape_get_error()
- *              tells where
+ *              gave other bits when it ran again); and what a callback or the store returned. What was
+ *              wrong before anything ran changes nothing. After a failure in a pass the arena is as it was before the
+ *              forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
+ *              engine's own generator stays where it is). memopt_tape_get_error() tells where
  */
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input);
@@ -1617,7 +1623,8 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
                                                void *grad_input, size_t repeats);
 /**
  * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the
- * outer one's scratch. The inner tape outlives the outer one, and is used by nobody else meanwhile.
+ * outer one's scratch. The inner tape outlives the outer one, is used by nobody else meanwhile, and is one segment
+ * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped too.
  */
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
 /** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
@@ -1644,7 +1651,8 @@ MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_keep keep);
     ERR_MEMORY. */
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out);
-MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash); /* pops what is left; NULL is fine */
+/* pops what is left, if nothing was pushed on top of it; NULL is fine */
+MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
 /** Copy x in; a lossy keep also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep);
@@ -11357,13 +11365,13 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 }
 /* @section course : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
-   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
-   schedule are all this walk, so they cannot disagree. Problem    Memory of a step is promised to the byte, for any
-   list of actions, also for one that somebody else made. Idea       Actions say only what a schedule decides: run a
-   segment, drop a value, move one to the slow place and
-              back. What follows from that is not said but done: a backward frees what only it needed, gradients pass
-              on, and a skip lives as long as some value between its ends does, here or in the slow place, because
-              whoever starts again from that value needs it.
+   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a schedule
+   are all this walk, so they cannot disagree.
+   Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
+   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the slow place and back.
+              What follows from that is not said but done: a backward frees what only it needed, gradients pass on, and
+              a skip lives as long as some value between its ends does, here or in the slow place, because whoever
+              starts again from that value needs it.
    Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing.
    Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its
               transfer. Costs are summed segment by segment, not action by action, so that equal work is equal to the
@@ -11687,7 +11695,6 @@ typedef struct memopt_i_list { /* what does not fit is counted */
     size_t capacity, count;
     memopt_i_course *course; /* goes along; NULL = nobody */
     memopt_status status;    /* of the course */
-    double waited;           /* for transfers, one after the other */
 } memopt_i_list;
 static void memopt_i_list_add(memopt_i_list *l, memopt_op op, size_t index) {
     memopt_action action;
@@ -11738,7 +11745,7 @@ static void memopt_i_list_none(memopt_i_list *l, size_t count) {
 }
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count) {
-    memopt_i_list list = { actions, capacity, 0, NULL, MEMOPT_OK, 0 }; memopt_status s = memopt_i_chain_check(chain);
+    memopt_i_list list = { actions, capacity, 0, NULL, MEMOPT_OK }; memopt_status s = memopt_i_chain_check(chain);
     if (s) return s;
     if (!count || (capacity && !actions) || (rule == MEMOPT_RULE_EVERY && !every)) return MEMOPT_ERR_ARGUMENT;
     switch (rule) {
@@ -11785,7 +11792,7 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
    Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
               part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is
               shifted anew where it differs.
-   Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all sums are below
+   Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
               2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
    Cost       count^3 / 6 times the slots, twice (four times with a slow place), 8 at a time; bound by memory beyond
               some hundred segments. So both kinds of left part are solved together: they read the same rows. A saved
@@ -11794,7 +11801,7 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
               (2020), H-Revolve. */
 
-#define MEMOPT_I_NO_COST   ((int32_t)0x1FFFFFFF) /* twice this and a finite cost still fit */
+#define MEMOPT_I_NO_COST   ((int32_t)0x1FFFFFFF) /* two of these, a transfer's as much, and forwards still fit */
 #define MEMOPT_I_MOST_COST 268435456.0           /* 2^28: what any finite cost stays below */
 #define MEMOPT_I_LEAST_SLOTS 16
 #define MEMOPT_I_MOST_SLOTS  65535
@@ -11963,9 +11970,9 @@ static size_t memopt_i_schedule_thresholds(uint32_t low, uint32_t high, uint32_t
     size_t n = 0; uint32_t m = low;
     for (;;) {
         const uint64_t step = (uint64_t)m * m * 64 / ((uint64_t)per * (m + high / 32) + 1);
-        if (grid) grid[n] = m;
+        if (grid) grid[n] = n + 1 < most ? m : high;
         ++n;
-        if (m >= high || n > most) return n;
+        if (m >= high || n > most || (grid && n == most)) return n;
         m += step < high - m ? memopt_i_max32(1, (uint32_t)step) : high - m;
     }
 }
@@ -11985,9 +11992,6 @@ static uint32_t memopt_i_schedule_fineness(uint32_t low, uint32_t high, size_t s
 static size_t memopt_i_schedule_cells(const memopt_schedule *p) { /* saved at their end or not */
     return p->cells + (p->saves == 2 ? p->count * p->sweep : 0);
 }
-static size_t memopt_i_schedule_rows(const memopt_schedule *p) {
-    return p->blends * p->rooms * p->aways * memopt_i_schedule_cells(p);
-}
 static size_t memopt_i_schedule_shifted(const memopt_schedule *p) {
     return (size_t)p->ways * p->planes * (p->count + 2);
 }
@@ -12000,7 +12004,7 @@ static void *memopt_i_schedule_carve(unsigned char *base, size_t *used, size_t c
     return base ? base + at : NULL;
 }
 static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char *base, size_t *bytes) {
-    const size_t shifted = memopt_i_schedule_shifted(p); size_t used = 0, k; int wraps = 0;
+    const size_t shifted = memopt_i_schedule_shifted(p); size_t used = 0, k, rows, points; int wraps = 0;
     int32_t *cost; uint16_t *from;
     memopt_i_schedule_carve(base, &used, 1, sizeof *p, &wraps);
     p->grid = (uint32_t *)memopt_i_schedule_carve(base, &used, p->slots, sizeof *p->grid, &wraps);
@@ -12015,13 +12019,15 @@ static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char 
     wraps |= memopt_i_course_bytes(&p->chain, &k);
     p->course = memopt_i_schedule_carve(base, &used, k, 1, &wraps);
     p->shifted = (memopt_i_shifted *)memopt_i_schedule_carve(base, &used, shifted, sizeof *p->shifted, &wraps);
-    cost = (int32_t *)memopt_i_schedule_carve(base, &used, shifted * p->slots, sizeof *cost, &wraps);
-    from = (uint16_t *)memopt_i_schedule_carve(base, &used, shifted * p->slots, sizeof *from, &wraps);
-    p->first = (uint16_t *)memopt_i_schedule_carve(base, &used, memopt_i_schedule_rows(p), sizeof *p->first, &wraps);
-    p->last = (uint16_t *)memopt_i_schedule_carve(base, &used, memopt_i_schedule_rows(p), sizeof *p->last, &wraps);
-    wraps |= memopt_i_mul(memopt_i_schedule_rows(p), p->slots, &k);
-    p->cost = (int32_t *)memopt_i_schedule_carve(base, &used, k, sizeof *p->cost, &wraps);
-    p->need = (uint32_t *)memopt_i_schedule_carve(base, &used, k, sizeof *p->need, &wraps);
+    wraps |= memopt_i_mul(shifted, p->slots, &points);
+    cost = (int32_t *)memopt_i_schedule_carve(base, &used, points, sizeof *cost, &wraps);
+    from = (uint16_t *)memopt_i_schedule_carve(base, &used, points, sizeof *from, &wraps);
+    wraps |= memopt_i_mul(p->blends * p->rooms * p->aways, memopt_i_schedule_cells(p), &rows);
+    wraps |= memopt_i_mul(rows, p->slots, &points);
+    p->first = (uint16_t *)memopt_i_schedule_carve(base, &used, rows, sizeof *p->first, &wraps);
+    p->last = (uint16_t *)memopt_i_schedule_carve(base, &used, rows, sizeof *p->last, &wraps);
+    p->cost = (int32_t *)memopt_i_schedule_carve(base, &used, points, sizeof *p->cost, &wraps);
+    p->need = (uint32_t *)memopt_i_schedule_carve(base, &used, points, sizeof *p->need, &wraps);
     for (k = 0; base && k < shifted; ++k) {
         p->shifted[k].cost = cost + k * p->slots;
         p->shifted[k].from = from + k * p->slots;
@@ -12059,9 +12065,6 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
         most += p->chain.segments[k].backward_cost;
     }
     most += p->dearest;
-    for (k = 0; p->slow.slots && k <= p->count; ++k)
-        most += (memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->slow, k))
-                 + memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->slow, k))) * (double)p->count;
     if (!memopt_i_cost_ok(most)) return MEMOPT_ERR_OVERFLOW;
     p->unit = 1;
     while (most > p->unit * MEMOPT_I_MOST_COST) p->unit *= 2;
@@ -12074,7 +12077,7 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
         p->slots = memopt_i_max(p->slots, 280);
     }
     p->fineness = memopt_i_schedule_fineness(low, high, p->slots);
-    p->slots = memopt_i_schedule_thresholds(low, high, p->fineness, p->slots, NULL);
+    p->slots = memopt_i_min(p->slots, memopt_i_schedule_thresholds(low, high, p->fineness, p->slots, NULL));
     return MEMOPT_OK;
 }
 
@@ -12302,7 +12305,7 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, siz
 
 /* How point *g of a part was reached: the first choice with its cost, as the solver went through them. Returns the
    right part's point; the left's is *g, moved to the first with the same cost. */
-static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_stretch *a, size_t *g,
+MEMOPT_I_NOINLINE static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_stretch *a, size_t *g,
                                       memopt_i_choice *out) {
     const size_t row = memopt_i_row(p, a); const int32_t *cost = p->cost + row * p->slots; size_t j; int way;
     memopt_i_choice ways[MEMOPT_I_WAYS]; int can[MEMOPT_I_WAYS];
@@ -12323,16 +12326,10 @@ static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_s
     MEMOPT_ASSERT(0);
     return p->slots;
 }
-static void memopt_i_emit_transfer(const memopt_schedule *p, memopt_i_list *l, memopt_op op, size_t v) {
-    memopt_i_list_add(l, op, v);
-    l->waited += op == MEMOPT_OP_WRITE ? memopt_i_chain_write(&p->chain, &p->slow, v)
-                                       : memopt_i_chain_read(&p->chain, &p->slow, v);
-}
 /* Forward through the segments before the right part, and the input out of the way. */
-static void memopt_i_emit_forward(const memopt_schedule *p, const memopt_i_stretch *a, const memopt_i_choice *c,
-                                  memopt_i_list *l) {
+static void memopt_i_emit_forward(const memopt_i_stretch *a, const memopt_i_choice *c, memopt_i_list *l) {
     const int writes = c->away && !a->away; size_t i;
-    if (writes) memopt_i_emit_transfer(p, l, MEMOPT_OP_WRITE, a->s - 1);
+    if (writes) memopt_i_list_add(l, MEMOPT_OP_WRITE, a->s - 1);
     for (i = a->s; i < c->right.s; ++i) {
         memopt_i_list_add(l, c->saves && i == c->left.t ? MEMOPT_OP_FORWARD_SAVE : MEMOPT_OP_FORWARD, i - 1);
         if (i == a->s && writes) memopt_i_list_add(l, MEMOPT_OP_WAIT, i - 1);
@@ -12348,11 +12345,11 @@ static void memopt_i_emit(const memopt_schedule *p, const memopt_i_stretch *a, s
     }
     h = memopt_i_stretch_choice(p, a, &g, &c);
     if (h == p->slots) return;
-    memopt_i_emit_forward(p, a, &c, l);
+    memopt_i_emit_forward(a, &c, l);
     memopt_i_emit(p, &c.right, h, l);
     if (!c.saves) memopt_i_list_add(l, MEMOPT_OP_DROP, c.left.t);
     if (c.away) {
-        memopt_i_emit_transfer(p, l, MEMOPT_OP_READ, a->s - 1);
+        memopt_i_list_add(l, MEMOPT_OP_READ, a->s - 1);
         memopt_i_list_add(l, MEMOPT_OP_WAIT, a->s - 1);
         if (copy) memopt_i_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
     }
@@ -12632,21 +12629,21 @@ static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t lengt
 static ptrdiff_t memopt_i_overlap_by(int back, size_t places) { return back ? -(ptrdiff_t)places : (ptrdiff_t)places; }
 /* Move them as far as memory allows, up to `most`, then back as long as that costs nothing: others need memory too. */
 static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t most, int back) {
-    size_t far = 0, high = most + 1, near; double cost = o->cost;
-    while (high - far > 1) {
-        const size_t middle = far + (high - far) / 2;
+    size_t places = 0, high = most + 1, fewer; double cost = o->cost;
+    while (high - places > 1) {
+        const size_t middle = places + (high - places) / 2;
         const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
         if (c < 0) high = middle;
-        else { far = middle; cost = c; }
+        else { places = middle; cost = c; }
     }
-    if (!far || cost >= o->cost) return;
-    for (near = 0; far - near > 1;) {
-        const size_t middle = near + (far - near) / 2;
+    if (!places || cost >= o->cost) return;
+    for (fewer = 0; places - fewer > 1;) {
+        const size_t middle = fewer + (places - fewer) / 2;
         const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
-        if (c >= 0 && c <= cost) { far = middle; cost = c; }
-        else near = middle;
+        if (c >= 0 && c <= cost) { places = middle; cost = c; }
+        else fewer = middle;
     }
-    memopt_i_overlap_move(o->actions, at, length, memopt_i_overlap_by(back, far));
+    memopt_i_overlap_move(o->actions, at, length, memopt_i_overlap_by(back, places));
     o->cost = cost;
 }
 static size_t memopt_i_overlap_find(const memopt_i_overlap *o, size_t from, memopt_op op, size_t v) {
@@ -12736,7 +12733,7 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
     for (i = p->found_count[0]; i--;)
         if (p->found[0][i].peak <= budget)
             return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
-    if (result) result->peak = p->found[0][0].peak;
+    if (result) result->peak = p->found_count[0] ? p->found[0][0].peak : SIZE_MAX;
     return MEMOPT_ERR_MEMORY;
 }
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
@@ -13008,15 +13005,21 @@ static void memopt_i_strip_axes(memopt_i_strip *s) {
     memopt_i_put_text(o, "</text>\n");
 }
 /* What is inside is drawn in cells of CELL by CELL, and scaled to its place. */
+static void memopt_i_strip_factor(memopt_i_out *o, double x) { /* to six decimals */
+    const uint64_t millionths = (uint64_t)(x * 1e6 + 0.5); uint64_t rest = millionths % 1000000, place = 100000;
+    memopt_i_put_number(o, millionths / 1000000);
+    memopt_i_put_text(o, ".");
+    for (; place; rest %= place, place /= 10) memopt_i_put_number(o, rest / place);
+}
 static void memopt_i_strip_scale(memopt_i_out *o, size_t x, size_t width, size_t columns, size_t height, size_t rows) {
     memopt_i_put_text(o, "<g transform=\"translate(");
     memopt_i_put_number(o, x);
     memopt_i_put_text(o, " ");
     memopt_i_put_number(o, MEMOPT_I_STRIP_TOP);
     memopt_i_put_text(o, ") scale(");
-    memopt_i_put_cost(o, (double)width / (double)(columns * MEMOPT_I_STRIP_CELL));
+    memopt_i_strip_factor(o, (double)width / (double)(columns * MEMOPT_I_STRIP_CELL));
     memopt_i_put_text(o, " ");
-    memopt_i_put_cost(o, (double)height / (double)(rows * MEMOPT_I_STRIP_CELL));
+    memopt_i_strip_factor(o, (double)height / (double)(rows * MEMOPT_I_STRIP_CELL));
     memopt_i_put_text(o, ")\">\n");
 }
 /* One layer of bars: from the row in which something is there to the one after which it is gone. */
@@ -13750,27 +13753,32 @@ static memopt_status memopt_i_solver_least(memopt_i_solver *s, memopt_i_shape **
     return status;
 }
 /* Between a budget whose shape fits and one whose shape does not: a few steps towards the larger. */
-static void memopt_i_solver_refine(memopt_i_solver *s, size_t fits, size_t fails, size_t limit, memopt_i_shape **best) {
+static memopt_status memopt_i_solver_refine(memopt_i_solver *s, size_t fits, size_t fails, size_t limit,
+                                            memopt_i_shape **best) {
     memopt_i_shape *shape = NULL; int k;
     for (k = 0; k < 4 && fails - fits > s->align; ++k) {
         const size_t middle = fits + (fails - fits) / 2;
-        if (memopt_i_solver_try(s, middle, &shape)) return;
+        const memopt_status status = memopt_i_solver_try(s, middle, &shape);
+        if (status) return status;
         if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); fails = middle; continue; }
         memopt_i_shape_free(s->host, *best);
         *best = shape; fits = middle;
     }
+    return MEMOPT_OK;
 }
 /* The fastest shape found whose placed peak is within the limit. */
 static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memopt_i_shape **out) {
     memopt_i_shape *shape = NULL; memopt_status status = MEMOPT_OK; size_t budget = limit, fails = limit; int k;
     for (k = 0; k < MEMOPT_I_SCRIPT_TRIES && budget; ++k) {
         size_t excess;
+        if (s->schedule && budget < s->schedule->found[0][0].peak) break;
         status = memopt_i_solver_try(s, budget, &shape);
-        if (status) break;
+        if (status) return status;
         if (shape->pass.peak <= limit) {
-            if (k) memopt_i_solver_refine(s, budget, fails, limit, &shape);
-            *out = shape;
-            return MEMOPT_OK;
+            if (k) status = memopt_i_solver_refine(s, budget, fails, limit, &shape);
+            if (status) memopt_i_shape_free(s->host, shape);
+            else *out = shape;
+            return status;
         }
         excess = shape->pass.peak - limit;
         fails = budget;
@@ -13779,7 +13787,6 @@ static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memop
         memopt_i_shape_free(s->host, shape);
         if (!s->schedule) return MEMOPT_ERR_MEMORY; /* a textbook has no smaller one */
     }
-    if (status && status != MEMOPT_ERR_MEMORY) return status;
     status = memopt_i_solver_least(s, &shape);
     if (status) return status;
     if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); return MEMOPT_ERR_MEMORY; }
@@ -13811,7 +13818,7 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               from segment to segment and pass to pass.
    Nested     The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the
               outer one's scratch. Its seed is made of the outer seed and stream.
-   Cost       About 20 ns a callback, when nothing is hashed or rounded.
+   Cost       About 10 ns a callback, when nothing is hashed or rounded.
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is rounded, copied or hashed there. */
@@ -13831,7 +13838,6 @@ struct memopt_tape {
     size_t           count, skip_count, state_bytes, align, repeats, repeat;
     unsigned char   *base, *placed;
     size_t           placed_bytes, most;    /* most: bytes a pass has taken of the arena */
-    size_t           lent_forward, lent_backward; /* nested: the scratch that the outer tape was told */
     memopt_mark      before, behind;        /* of the arena, around the push */
     void            *outside[MEMOPT_I_OUTSIDE];
     uint64_t         next, passes, solves, uses, probes;
@@ -13902,7 +13908,8 @@ static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_step_fn *fn, cons
     return status;
 }
 static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
-    const memopt_layer *layer = &t->layers[m->index]; const int backward = m->op == MEMOPT_OP_BACKWARD;
+    const memopt_layer *layer = &t->layers[m->index]; const memopt_segment *segment = &t->shape->segments[m->index];
+    const int backward = m->op == MEMOPT_OP_BACKWARD;
     memopt_step_fn *fn = backward ? layer->backward_fn : layer->forward_fn; memopt_step step; memopt_status status;
     step.user = layer->user; step.segment = m->index;
     step.is_recompute = !backward && (m->again || t->told);
@@ -13910,6 +13917,9 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *s
     step.evaluating = t->evaluating;
     step.input = memopt_i_tape_at(t, m->input); step.output = memopt_i_tape_at(t, m->output);
     step.saved = memopt_i_tape_at(t, m->saved); step.scratch = memopt_i_tape_at(t, m->scratch);
+    step.scratch_bytes = backward ? segment->backward_scratch
+                       : m->op == MEMOPT_OP_FORWARD ? memopt_i_chain_plain(segment) : segment->forward_scratch;
+    step.untouchable = !t->visible;
     step.grad_output = memopt_i_tape_at(t, m->grad_output); step.grad_input = memopt_i_tape_at(t, m->grad_input);
     step.skips = t->skips; step.skip_grads = t->skip_grads;
     step.seed = t->seed; step.stream = t->stream + m->index;
@@ -13986,6 +13996,11 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_script *sc
     t->busy = 0;
     return status;
 }
+/* Whether the CPU may touch this pass's memory. */
+static void memopt_i_tape_see(memopt_tape *t, int visible) {
+    t->visible = visible;
+    t->verify = visible && (t->desc.verify || MEMOPT_DEBUG >= 2);
+}
 
 /* -- passes -- */
 
@@ -13995,7 +14010,7 @@ static memopt_status memopt_i_tape_take(memopt_tape *t, size_t bytes) {
     t->base = t->placed;
     if (!arena && bytes > t->placed_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs");
-    if (!arena) return MEMOPT_OK;
+    if (!arena) { memopt_i_tape_see(t, 1); return MEMOPT_OK; }
     memset(&options, 0, sizeof options);
     options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
     t->before = t->behind = memopt_arena_mark(arena);
@@ -14121,23 +14136,24 @@ static void memopt_i_tape_inherit(memopt_tape *t, const memopt_step *step, int r
     t->seed = seed; t->stream = 0;
     t->evaluating = step->evaluating;
     t->base = (unsigned char *)step->scratch;
+    memopt_i_tape_see(t, !step->untouchable);
 }
-static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, size_t lent) {
+static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_step *step) {
     const memopt_status status = memopt_i_tape_ready(t, 1);
-    if (!status && bytes > lent)
+    if (!status && bytes > step->scratch_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told");
     return status;
 }
 static memopt_status memopt_i_tape_nest_forward(const memopt_step *step) {
     memopt_tape *t = (memopt_tape *)step->user;
-    const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, t->lent_forward);
-    if (status) return status;
+    const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, step);
+    if (status || step->output_unused) return status; /* its backward runs all of it again */
     memopt_i_tape_inherit(t, step, step->is_recompute);
     return memopt_i_tape_evaluate(t, step->input, step->output);
 }
 static memopt_status memopt_i_tape_nest_backward(const memopt_step *step) {
     memopt_tape *t = (memopt_tape *)step->user; const memopt_i_script *script = &t->shape->pass;
-    memopt_status status = memopt_i_tape_nest_ready(t, script->peak, t->lent_backward);
+    memopt_status status = memopt_i_tape_nest_ready(t, script->peak, step);
     if (status) return status;
     if (step->grad_input && !t->shape->chain.input_grad_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
@@ -14159,8 +14175,8 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     memset(&s, 0, sizeof s);
     s.output_bytes = s.saved_bytes = shape->segments[inner->count - 1].output_bytes;
     s.grad_bytes = shape->segments[inner->count - 1].grad_bytes;
-    s.forward_scratch = s.plain_scratch = inner->lent_forward = shape->evaluation.peak;
-    s.backward_scratch = inner->lent_backward = shape->pass.peak;
+    s.forward_scratch = s.plain_scratch = shape->evaluation.peak;
+    s.backward_scratch = shape->pass.peak;
     for (i = 0; i < inner->count; ++i) s.forward_cost += shape->segments[i].forward_cost;
     s.backward_cost = shape->result.cost;
     *segment = s;
@@ -14344,11 +14360,10 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
     t->host = host; t->state_bytes = state_bytes;
     t->count = d.chain.count; t->skip_count = d.chain.skip_count;
     t->align = memopt_i_tape_align(d.arena);
-    t->visible = !d.arena || d.arena->source->host_visible;
-    t->verify = t->visible && (d.verify || MEMOPT_DEBUG >= 2);
     t->error.reason = memopt_status_text(MEMOPT_OK); t->error.segment = t->error.action = SIZE_MAX;
     memcpy(t->layers, d.layers, t->count * sizeof *t->layers);
     t->desc = d;
+    memopt_i_tape_see(t, !d.arena || d.arena->source->host_visible);
     t->desc.chain.segments = NULL; t->desc.chain.skips = NULL; t->desc.layers = NULL; t->desc.host = NULL;
     status = memopt_i_tape_use(t, &d.chain);
     if (status) { memopt_tape_destroy(t); return status; }

@@ -194,6 +194,7 @@ static int fail(const memopt_tape *tape) { fprintf(stderr, "%s\n", memopt_tape_g
 static int train(network *net, memopt_rule rule, size_t budget, outcome *out) {
     static float x[BATCH * WIDTH], error[BATCH]; memopt_tape_desc desc = describe(net); memopt_tape *tape = NULL;
     memopt_source pages; memopt_arena_desc arena_desc = { 0 }; memopt_arena *arena; uint32_t state = 2; int t;
+    memopt_status status;
     if (memopt_source_pages(NULL, &pages)) return 0;
     arena_desc.source = &pages; arena_desc.capacity = (size_t)64 << 20;
     if (memopt_arena_create(&arena_desc, &arena)) return 0;
@@ -201,7 +202,8 @@ static int train(network *net, memopt_rule rule, size_t budget, outcome *out) {
     forward_work = 0;
     /* README: checkpoint train */
     desc.arena = arena; desc.rule = rule; desc.budget = budget;
-    if (memopt_tape_create(&desc, &tape)) { fprintf(stderr, "the budget is too small\n"); return 0; }
+    status = memopt_tape_create(&desc, &tape);
+    if (status) { fprintf(stderr, "%s\n", memopt_status_text(status)); return 0; } /* of memory: ask memopt_tape_least() */
     out->predicted = memopt_tape_get_stats(tape).peak; /* known now, before anything has run */
     for (t = 0; t < STEPS; ++t) {
         sample(x, net->top.target, &state);

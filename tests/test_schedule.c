@@ -1464,6 +1464,51 @@ static void schedule_odd_chains(void) { /* no bytes, no costs, one segment, huge
             schedule_close(&s);
         }
 }
+/* Transfers that nobody would pay for: what they cost is no matter, and the schedules are those without them. */
+static void schedule_dear_transfers(void) {
+    static const double cost[] = { 10, 1e4, 1e6, 1e30 }; size_t budget, k;
+    schedule_solved plain, dear; memopt_schedule_desc d; memopt_schedule_result r;
+    schedule_equal(&schedule_now, 40, schedule_segment(100, 1700, 100, 1, 2), 100);
+    d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 2000);
+    if (!schedule_open(&plain, &schedule_now, &d)) return;
+    for (k = 0; k < sizeof cost / sizeof *cost; ++k) {
+        d.slow.slots = MEMOPT_SLOW_UNLIMITED; d.slow.write_cost = d.slow.read_cost = cost[k];
+        if (!schedule_open(&dear, &schedule_now, &d)) return;
+        for (budget = 3000; budget < 80000; budget += 3000)
+            CHECK_AT(schedule_spend(&dear, budget, &r) <= schedule_spend(&plain, budget, &r), budget);
+        schedule_close(&dear);
+    }
+    schedule_close(&plain);
+}
+/* A tiny segment beside a huge skip, and few slots: the thresholds are far apart, and still reach from end to end. */
+static void schedule_coarse(void) {
+    static const memopt_rule rules[] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE }; size_t rule, slots;
+    schedule_equal(&schedule_now, 8, schedule_segment(16, 32, 16, 1, 2), 16);
+    schedule_now.skip_count = 1;
+    schedule_now.skip[0].from = 1; schedule_now.skip[0].to = 6; schedule_now.skip[0].bytes = (size_t)1 << 30;
+    for (rule = 0; rule < 3; ++rule)
+        for (slots = 16; slots <= 1024; slots = slots * 3 / 2 + 1) {
+            memopt_schedule_desc d = schedule_desc(&schedule_now, rules[rule], slots); schedule_solved s;
+            memopt_schedule_result r;
+            if (!schedule_open(&s, &schedule_now, &d)) return;
+            CHECK_AT(schedule_spend(&s, SIZE_MAX, &r) < SCHEDULE_NEVER && r.peak >= (size_t)1 << 30, slots);
+            CHECK_AT(schedule_spend(&s, 100, &r) >= SCHEDULE_NEVER && r.peak >= (size_t)1 << 30, slots);
+            schedule_close(&s);
+        }
+}
+/* Tables that no address space holds are refused, not wrapped around. */
+static void schedule_huge(void) {
+    static memopt_segment segment[MEMOPT_CHAIN_MOST]; memopt_schedule_desc d; size_t i, bytes = 77; memopt_status s;
+    for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) segment[i] = schedule_segment(64, 128, 64, 1, 2);
+    memset(&d, 0, sizeof d);
+    d.chain.segments = segment; d.slow.overlap = 1; d.slots = 16;
+    for (d.chain.count = 3900; d.chain.count <= MEMOPT_CHAIN_MOST; d.chain.count += 49)
+        for (d.slow.slots = 60; d.slow.slots < 80; ++d.slow.slots) {
+            s = memopt_schedule_bytes(&d, &bytes);
+            CHECK_AT(s == (sizeof(size_t) > 4 ? MEMOPT_OK : MEMOPT_ERR_OVERFLOW), d.chain.count);
+            if (!s) CHECK_AT(bytes / d.chain.count / d.chain.count > 4 * 16 * d.slow.slots, d.chain.count);
+        }
+}
 static void schedule_sizes(void) { /* what the memory of the default amounts to; a long chain in few slots */
     static const struct { size_t count, mebibytes; } most[] = {
         { 2, 64 }, { 32, 64 }, { 128, 64 }, { 170, 64 }, { 512, 600 }
@@ -1690,6 +1735,9 @@ static void test_schedule(void) {
     RUN(schedule_bad_lists);
     RUN(schedule_host_fails);
     RUN(schedule_odd_chains);
+    RUN(schedule_dear_transfers);
+    RUN(schedule_coarse);
+    RUN(schedule_huge);
     RUN(schedule_sizes);
 }
 #ifndef TEST_COMBINED

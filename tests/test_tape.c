@@ -2513,6 +2513,104 @@ static void tape_stash_workers(void) { /* long enough to be cut */
     free(x);
     free(y);
 }
+/* An inner tape in a dry run of the outer one: its copies and hashes stay away from memory that is not there. */
+static memopt_status tape_idle(const memopt_step *step) {
+    const size_t *bytes = (const size_t *)step->user;
+    if (!step->untouchable) {
+        memset(step->output, 0, 4096);
+        if (step->grad_input) memset(step->grad_input, 0, 4096);
+        if (step->scratch) memset(step->scratch, 1, step->scratch_bytes);
+    }
+    return bytes && step->scratch_bytes != *bytes ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+}
+static void tape_idle_desc(memopt_tape_desc *d, memopt_segment *segment, memopt_layer *layer, size_t *scratch) {
+    size_t i;
+    memset(d, 0, sizeof *d); memset(segment, 0, 4 * sizeof *segment);
+    for (i = 0; i < 4; ++i) {
+        segment[i].output_bytes = segment[i].grad_bytes = 4096; segment[i].saved_bytes = 8192;
+        segment[i].forward_scratch = segment[i].backward_scratch = scratch ? *scratch : 0;
+        segment[i].forward_cost = 1; segment[i].backward_cost = 2;
+        layer[i].forward_fn = layer[i].backward_fn = tape_idle; layer[i].user = scratch;
+    }
+    d->chain.segments = segment; d->chain.count = 4; d->layers = layer; d->overhead = 1; d->slots = TAPE_SLOTS;
+    d->chain.input_bytes = d->chain.input_grad_bytes = 4096;
+}
+static void tape_nested_dry(void) {
+    static const memopt_keep keeps[] = { MEMOPT_KEEP_EXACT, MEMOPT_KEEP_BF16, MEMOPT_KEEP_8BIT };
+    float *in = tape_block(4096), *out = tape_block(4096); size_t i;
+    for (i = 0; i < 3; ++i) {
+        memopt_source counting; memopt_arena *arena = NULL; memopt_arena_desc a; memopt_tape *inner = NULL, *outer = NULL;
+        memopt_tape_desc d; memopt_segment segment[4], whole; memopt_layer layer[4], nested;
+        CHECK(memopt_source_counting(&counting) == MEMOPT_OK);
+        memset(&a, 0, sizeof a);
+        a.source = &counting; a.capacity = (size_t)1 << 24;
+        CHECK(memopt_arena_create(&a, &arena) == MEMOPT_OK);
+        tape_idle_desc(&d, segment, layer, NULL);
+        d.keep = keeps[i]; d.verify = 1;
+        CHECK(memopt_tape_create(&d, &inner) == MEMOPT_OK && memopt_tape_nest(inner, &whole, &nested) == MEMOPT_OK);
+        d.keep = MEMOPT_KEEP_EXACT; d.chain.segments = &whole; d.chain.count = 1; d.layers = &nested; d.arena = arena;
+        CHECK(memopt_tape_create(&d, &outer) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(outer, in) == MEMOPT_OK && memopt_tape_backward(outer, in, out) == MEMOPT_OK);
+        CHECK(memopt_arena_get_stats(arena).peak == memopt_tape_get_stats(outer).peak);
+        memopt_tape_destroy(outer); memopt_tape_destroy(inner); memopt_arena_destroy(arena);
+    }
+    free(in);
+    free(out);
+}
+/* The inner tape grows, is nested again, and the outer one goes back to the shape that knows the small one. */
+static void tape_nested_reshaped(void) {
+    float *in = tape_block(4096), *out = tape_block(4096); size_t scratch = 64; tape_rig r;
+    memopt_tape *inner = NULL, *outer = NULL; memopt_tape_desc d, o; memopt_chain small, large;
+    memopt_segment segment[4], whole[2]; memopt_layer layer[4], nested;
+    tape_rig_open(&r, (size_t)4 << 20, 0);
+    tape_idle_desc(&d, segment, layer, &scratch);
+    CHECK(memopt_tape_create(&d, &inner) == MEMOPT_OK && memopt_tape_nest(inner, &whole[0], &nested) == MEMOPT_OK);
+    o = d;
+    o.chain.segments = &whole[0]; o.chain.count = 1; o.layers = &nested; o.arena = r.arena;
+    CHECK(memopt_tape_create(&o, &outer) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(outer, in) == MEMOPT_OK && memopt_tape_backward(outer, in, out) == MEMOPT_OK);
+    small = o.chain; large = o.chain;
+    scratch = 1 << 20;
+    tape_idle_desc(&d, segment, layer, &scratch);
+    CHECK(memopt_tape_reshape(inner, &d.chain) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(outer, in) == MEMOPT_ERR_STATE && tape_rig_is_clean(&r));
+    CHECK(memopt_tape_nest(inner, &whole[1], &nested) == MEMOPT_OK);
+    large.segments = &whole[1];
+    CHECK(memopt_tape_reshape(outer, &large) == MEMOPT_OK && memopt_tape_forward(outer, in) == MEMOPT_OK
+        && memopt_tape_backward(outer, in, out) == MEMOPT_OK);
+    CHECK(memopt_tape_reshape(outer, &small) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(outer, in) == MEMOPT_ERR_STATE && tape_rig_is_clean(&r));
+    memopt_tape_destroy(outer); memopt_tape_destroy(inner);
+    tape_rig_close(&r);
+    free(in);
+    free(out);
+}
+/* Memory that fails is no reason for another schedule: either what the budget allows, or an error. */
+static void tape_same_or_nothing(void) {
+    memopt_segment segment[24]; memopt_layer layer[24]; memopt_tape_desc d; memopt_tape *t = NULL; test_faults f;
+    memopt_host h; size_t n, i; double cost;
+    memset(&d, 0, sizeof d); memset(segment, 0, sizeof segment); memset(&f, 0, sizeof f);
+    h = test_host(&f);
+    for (i = 0; i < 24; ++i) {
+        segment[i].output_bytes = segment[i].grad_bytes = 4096; segment[i].saved_bytes = 16384;
+        segment[i].forward_cost = 1; segment[i].backward_cost = 2;
+        layer[i].forward_fn = layer[i].backward_fn = tape_idle; layer[i].user = NULL;
+    }
+    d.chain.segments = segment; d.chain.count = 24; d.layers = layer; d.budget = 150000; d.host = &h; d.slots = TAPE_SLOTS;
+    CHECK(memopt_tape_create(&d, &t) == MEMOPT_OK);
+    cost = memopt_tape_get_stats(t).cost;
+    memopt_tape_destroy(t);
+    for (n = 1; n < 100; ++n) {
+        f.calls = 0; f.fail_on = n; t = NULL;
+        if (memopt_tape_create(&d, &t) == MEMOPT_OK) {
+            CHECK_AT(f.calls < n && memopt_tape_get_stats(t).cost == cost, n);
+            memopt_tape_destroy(t);
+            break;
+        }
+        CHECK_AT(!t && !f.live_blocks, n);
+    }
+    CHECK(n > 5 && n < 100);
+}
 static void test_tape(void) {
     RUN(tape_workers);
     RUN(tape_stash_workers);
@@ -2548,6 +2646,9 @@ static void test_tape(void) {
     RUN(tape_seed);
     RUN(tape_nested);
     RUN(tape_nested_failures);
+    RUN(tape_nested_dry);
+    RUN(tape_nested_reshaped);
+    RUN(tape_same_or_nothing);
     RUN(tape_kept_smaller);
     RUN(tape_stash_kept);
     RUN(tape_stash_unusual);

@@ -11662,8 +11662,8 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
 static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_slow *slow, const memopt_action *actions,
                                        size_t count, const memopt_host *host, memopt_schedule_result *r) {
     memopt_i_course w; size_t t; memopt_status s = memopt_i_course_open(&w, chain, slow, host);
-    if (s) return s;
     memset(r, 0, sizeof *r);
+    if (s) return s;
     for (t = 0; t < count && !s; ++t) {
         const size_t peak = w.peak;
         s = memopt_i_course_step(&w, actions[t]);

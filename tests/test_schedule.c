@@ -271,7 +271,7 @@ static void schedule_random_skips(schedule_case *c, size_t most, uint64_t *seed)
 }
 /* The bytes of keeping all: as good as any bound above, found by going through it. */
 static size_t schedule_full_peak(const schedule_case *c) {
-    static memopt_action all[2 * SCHEDULE_MOST]; memopt_schedule_result r; size_t i;
+    static memopt_action all[2 * SCHEDULE_MOST]; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t i;
     for (i = 0; i < c->count; ++i) {
         all[i] = schedule_do(MEMOPT_OP_FORWARD_SAVE, i);
         all[2 * c->count - 1 - i] = schedule_do(MEMOPT_OP_BACKWARD, i);
@@ -343,7 +343,7 @@ static size_t schedule_book(const schedule_case *c, memopt_rule rule, size_t eve
 }
 /* n equal segments: values of a bytes, saved b, gradients d, of which the last has none; forward 1, backward 2. */
 static void schedule_book_by_formula(void) {
-    size_t n, k; const size_t a = 3, b = 11, d = 2; memopt_schedule_result r;
+    size_t n, k; const size_t a = 3, b = 11, d = 2; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     for (n = 1; n <= 30; ++n) {
         schedule_equal(&schedule_now, n, schedule_segment(a, b, d, 1, 2), a);
         schedule_now.segment[n - 1].grad_bytes = 0;
@@ -399,7 +399,7 @@ static void schedule_book_of_the_table(void) {
     static const struct { size_t blocks, head; double head_cost, once; size_t full; } chain[4] = {
         { 24, 85, 5, 111, 495 }, { 24, 11, 5, 111, 421 }, { 24, 1, 0, 96, 411 }, { 96, 1, 0, 384, 1635 }
     };
-    size_t i, k; memopt_schedule_result r;
+    size_t i, k; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     for (k = 0; k < 4; ++k) {
         schedule_gpt(&schedule_now, chain[k].blocks, chain[k].head, chain[k].head_cost, 0);
         for (i = 0; i < sizeof known / sizeof known[0]; ++i) {
@@ -453,7 +453,7 @@ static void schedule_walk_agrees(void) {
     const uint64_t rounds = 50000;
 #endif
     for (seed = 1; seed <= rounds; ++seed) {
-        uint64_t random = seed; memopt_chain chain; memopt_slow slow; memopt_schedule_result r;
+        uint64_t random = seed; memopt_chain chain; memopt_slow slow; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
         size_t count = 0, i, n = 1 + test_below(&random, 9), trips, breaks;
         if (seed % 2) schedule_random_chain(&schedule_now, n, &random);
         else schedule_ugly_chain(&schedule_now, n, &random);
@@ -478,7 +478,7 @@ static void schedule_walk_agrees(void) {
 }
 static void schedule_walk_by_hand(void) { /* three segments; numbers that tell every buffer from every other */
     static const size_t want[] = { 1000 + 7 + 10 + 100, 1000 + 7 + 10 + 20 + 100, 0 };
-    memopt_action list[12]; memopt_schedule_result r; memopt_chain chain; size_t n = 0;
+    memopt_action list[12]; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; memopt_chain chain; size_t n = 0;
     schedule_equal(&schedule_now, 2, schedule_segment(10, 15, 3, 1, 2), 1000);
     schedule_now.segment[1] = schedule_segment(20, 50, 7, 4, 8);
     schedule_now.segment[0].forward_scratch = 200; schedule_now.segment[0].plain_scratch = 100;
@@ -503,7 +503,7 @@ static void schedule_walk_by_hand(void) { /* three segments; numbers that tell e
     CHECK(memopt_schedule_simulate(&chain, NULL, list, n, NULL, NULL) == MEMOPT_OK);
 }
 static void schedule_skips_by_hand(void) { /* 0 -> 2: made by 0, read by 2, live as long as value 1 or 2 is */
-    memopt_action list[16]; memopt_schedule_result r; memopt_chain chain; size_t n = 0;
+    memopt_action list[16]; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; memopt_chain chain; size_t n = 0;
     schedule_equal(&schedule_now, 4, schedule_segment(1, 2, 0, 1, 1), 0);
     schedule_now.skip[0] = schedule_skip(0, 2, 100, 1000); schedule_now.skip_count = 1;
     chain = schedule_chain(&schedule_now);
@@ -534,7 +534,7 @@ static void schedule_transfers_by_hand(void) {
         MEMOPT_OP_FORGET, MEMOPT_OP_DROP,
         MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD, MEMOPT_OP_DROP, MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD };
     static const size_t at[] = { 0, 1, 1, 1, 1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 0, 0 };
-    memopt_action list[16]; memopt_slow slow = { 1, 3, 2, 0.5, 0.25, 1 }; memopt_schedule_result r; size_t i;
+    memopt_action list[16]; memopt_slow slow = { 1, 3, 2, 0.5, 0.25, 1 }; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t i;
     schedule_equal(&schedule_now, 3, schedule_segment(4, 8, 0, 1, 2), 1);
     schedule_now.segment[0].kept_bytes = 1;
     for (i = 0; i < 16; ++i) list[i] = schedule_do(ops[i], at[i]);
@@ -861,7 +861,7 @@ static int schedule_reached(const schedule_solved *s, double cost, double promis
 }
 /* The frontier is what the budgets give: each point exactly, one byte below it the point before, and by its time. */
 static void schedule_frontier_holds(const schedule_solved *s, size_t looks, uint64_t seed) {
-    size_t count, i, step; const double all = schedule_keep_all_cost(s->c); memopt_schedule_result r;
+    size_t count, i, step; const double all = schedule_keep_all_cost(s->c); memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     memopt_point *p = schedule_frontier(s, &count);
     if (!p) return;
     step = count / looks + 1;
@@ -884,7 +884,7 @@ static void schedule_frontier_holds(const schedule_solved *s, size_t looks, uint
     free(p);
 }
 static void schedule_solves_the_vectors(void) {
-    size_t i, k; memopt_schedule_result r;
+    size_t i, k; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     for (i = 0; i < sizeof schedule_vectors / sizeof schedule_vectors[0]; ++i) {
         const schedule_vector *v = &schedule_vectors[i]; schedule_solved rotor, extended; memopt_schedule_desc d;
         schedule_of_vector(&schedule_now, v);
@@ -924,7 +924,7 @@ static void schedule_solves_gpt(void) { /* the published frontier: budget and ti
             { 1062, 322 }, { 981, 327 }, { 899, 332 }, { 817, 337 }, { 735, 341 }, { 654, 346 }, { 572, 351 },
             { 490, 356 }, { 408, 361 }, { 327, 366 }, { 245, 371 }, { 163, 376 }, { 67, 384 }, { 20, 4848 } } }
     };
-    size_t i, k; memopt_schedule_result r;
+    size_t i, k; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     for (i = 0; i < 4; ++i) {
         schedule_solved s; memopt_schedule_desc d;
         schedule_gpt(&schedule_now, chain[i].blocks, chain[i].head, chain[i].head_cost, 1);
@@ -951,7 +951,7 @@ static void schedule_solves_random_chains(void) {
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed; schedule_solved rotor, extended; schedule_dp plain, more; memopt_schedule_desc d;
         size_t m, full;
-        memopt_schedule_result r;
+        memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
         schedule_random_chain(&schedule_now, 1 + test_below(&random, 6), &random);
         full = schedule_full_peak(&schedule_now);
         d = schedule_desc(&schedule_now, MEMOPT_RULE_ROTOR, 256);
@@ -993,7 +993,7 @@ static void schedule_is_monotone(void) { /* bytes and costs of any size, rounded
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed * 77; schedule_solved s; memopt_schedule_desc d; size_t full, least, i;
         double last = SCHEDULE_NEVER;
-        memopt_schedule_result r;
+        memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
         schedule_ugly_chain(&schedule_now, 1 + test_below(&random, seed % 16 ? 12 : 40), &random);
         if (seed % 4 == 1) schedule_random_skips(&schedule_now, 3, &random);
         for (i = 0; i < schedule_now.count; ++i) /* smaller copies that stay in memory */
@@ -1024,7 +1024,7 @@ static void schedule_skips_are_solved(void) {
     uint64_t seed; size_t pairs = 0, above = 0; double worst = 1;
     for (seed = 1; seed <= 150; ++seed) {
         uint64_t random = seed * 31; schedule_solved s; memopt_schedule_desc d; size_t m, full;
-        memopt_schedule_result r; double last = SCHEDULE_NEVER;
+        memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; double last = SCHEDULE_NEVER;
         schedule_random_chain(&schedule_now, 2 + test_below(&random, 5), &random);
         schedule_random_skips(&schedule_now, 1 + test_below(&random, 3), &random);
         full = schedule_full_peak(&schedule_now);
@@ -1049,7 +1049,7 @@ static void schedule_skips_are_solved(void) {
     CHECK(pairs > 1000 && above * 10 <= pairs && worst <= 1.5); /* skips are counted with care, not searched */
 }
 static void schedule_u_shape(void) { /* down and up again, each level joined to its other side */
-    size_t depth, i; memopt_schedule_result r;
+    size_t depth, i; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     for (depth = 1; depth <= 8; depth += depth > 3 ? 2 : 1) {
         const size_t n = 2 * depth + 1; size_t full, least, k; schedule_solved s; memopt_schedule_desc d;
         double last = SCHEDULE_NEVER;
@@ -1141,7 +1141,7 @@ static void schedule_levels_are_right(void) { /* the recurrences give the publis
 }
 /* Values of one byte, with nothing saved but them: c values held, the input among them, and two on the way. */
 static void schedule_solves_levels_of(size_t n, size_t disk, size_t cost) {
-    schedule_solved s; memopt_schedule_desc d; size_t c; memopt_schedule_result r;
+    schedule_solved s; memopt_schedule_desc d; size_t c; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     const double w = schedule_transfer[cost];
     schedule_equal(&schedule_now, n, schedule_segment(1, 1, 0, 1, 2), 1);
     d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 128);
@@ -1165,7 +1165,7 @@ static void schedule_solves_two_levels(void) {
     schedule_solves_levels_of(48, 3, 1);
 }
 static void schedule_solves_revolve(void) { /* the same without a slow place */
-    size_t n, c; memopt_schedule_result r;
+    size_t n, c; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     schedule_revolve_table();
     for (n = 1; n <= 100; n += n < 33 ? 1 : 33) {
         schedule_solved s; memopt_schedule_desc d;
@@ -1187,7 +1187,7 @@ static void schedule_transfers_overlap(void) {
 #endif
     for (seed = 1; seed <= chains; ++seed) {
         uint64_t random = seed * 13; schedule_solved s[3]; memopt_schedule_desc d; size_t m, full, i;
-        memopt_schedule_result r;
+        memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
         schedule_random_chain(&schedule_now, 2 + test_below(&random, 9), &random);
         full = schedule_full_peak(&schedule_now);
         for (i = 0; i < schedule_now.count; ++i)
@@ -1446,7 +1446,7 @@ static void schedule_host_fails(void) { /* each allocation in turn; the same cal
     schedule_close(&s);
 }
 static void schedule_odd_chains(void) { /* no bytes, no costs, one segment, huge bytes */
-    memopt_schedule_result r; size_t n, kind;
+    memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t n, kind;
     for (n = 1; n <= 9; n += 4)
         for (kind = 0; kind < 4; ++kind) {
             schedule_solved s; memopt_schedule_desc d; size_t full; const size_t huge = SIZE_MAX / 64;
@@ -1467,7 +1467,7 @@ static void schedule_odd_chains(void) { /* no bytes, no costs, one segment, huge
 /* Transfers that nobody would pay for: what they cost is no matter, and the schedules are those without them. */
 static void schedule_dear_transfers(void) {
     static const double cost[] = { 10, 1e4, 1e6, 1e30 }; size_t budget, k;
-    schedule_solved plain, dear; memopt_schedule_desc d; memopt_schedule_result r;
+    schedule_solved plain, dear; memopt_schedule_desc d; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     schedule_equal(&schedule_now, 40, schedule_segment(100, 1700, 100, 1, 2), 100);
     d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 2000);
     if (!schedule_open(&plain, &schedule_now, &d)) return;
@@ -1489,7 +1489,7 @@ static void schedule_coarse(void) {
     for (rule = 0; rule < 3; ++rule)
         for (slots = 16; slots <= 1024; slots = slots * 3 / 2 + 1) {
             memopt_schedule_desc d = schedule_desc(&schedule_now, rules[rule], slots); schedule_solved s;
-            memopt_schedule_result r;
+            memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
             if (!schedule_open(&s, &schedule_now, &d)) return;
             CHECK_AT(schedule_spend(&s, SIZE_MAX, &r) < SCHEDULE_NEVER && r.peak >= (size_t)1 << 30, slots);
             CHECK_AT(schedule_spend(&s, 100, &r) >= SCHEDULE_NEVER && r.peak >= (size_t)1 << 30, slots);
@@ -1513,7 +1513,7 @@ static void schedule_sizes(void) { /* what the memory of the default amounts to;
     static const struct { size_t count, mebibytes; } most[] = {
         { 2, 64 }, { 32, 64 }, { 128, 64 }, { 170, 64 }, { 512, 600 }
     };
-    size_t i, bytes; memopt_schedule_desc d; schedule_solved s; memopt_schedule_result r; double last = SCHEDULE_NEVER;
+    size_t i, bytes; memopt_schedule_desc d; schedule_solved s; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; double last = SCHEDULE_NEVER;
     uint64_t random = 1;
     for (i = 0; i < sizeof most / sizeof most[0]; ++i) {
         schedule_equal(&schedule_now, most[i].count, schedule_segment(1000, 17000, 1000, 1, 2), 1000);
@@ -1650,7 +1650,7 @@ static void schedule_drawn(void) { /* both formats, of chains of any length, in 
     static const size_t counts[] = { 1, 2, 9, 24, 100 };
     size_t i, k, n; int format;
     for (i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
-        memopt_chain chain; memopt_schedule_result r; size_t marks = 0, lines; char head[64];
+        memopt_chain chain; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t marks = 0, lines; char head[64];
         static const char *const marks_of[] = {
             "rect class=\"f\"", "rect class=\"s\"", "rect class=\"g\"", "rect class=\"r\"", "rect class=\"b\""
         };

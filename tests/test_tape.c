@@ -452,7 +452,7 @@ static size_t tape_kept(const tape_watch *w) {
     return bytes;
 }
 static memopt_schedule_result tape_simulated(const tape_watch *w) { /* of a chain whose ends take nothing */
-    memopt_chain c = w->chain; memopt_segment segment[TAPE_MOST]; memopt_schedule_result r; size_t count = 0;
+    memopt_chain c = w->chain; memopt_segment segment[TAPE_MOST]; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t count = 0;
     const memopt_action *a = memopt_tape_actions(w->tape, &count);
     memcpy(segment, w->segment, sizeof segment);
     c.segments = segment; c.input_bytes = 0; c.input_grad_bytes = 0; segment[c.count - 1].grad_bytes = 0;

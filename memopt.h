@@ -1425,7 +1425,7 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     more when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 /**
- * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.3 s for 128 segments, 8 s for 512; with
+ * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.25 s for 128 segments, 6 s for 512; with
  * skips, count^3 / 6 looks at all of them more. About 400 bytes of stack a segment, here and where a schedule is read.
  *
  * memory   bytes of yours, aligned to 64; holds the schedule

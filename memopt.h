@@ -1385,7 +1385,7 @@ typedef struct memopt_schedule_result {
  * Go through actions and tell their exact peak and cost. Any list will do, whoever made it.
  *
  * slow     NULL = none
- * host     its allocator is used, about 40 bytes a segment and 8 a skip, all returned; NULL = malloc
+ * host     its allocator is used, about 16 bytes a segment and 8 a skip, all returned; NULL = malloc
  * result   may be NULL; on ERR_STATE `at` is set; else untouched on failure
  * returns  OK; ERR_STATE (an action cannot be there: its input is missing, or at the end a backward is missing or
  *          something is still held); ERR_ARGUMENT (no segments, NULL, saved below output, bad skip, a cost that is NaN,
@@ -11794,7 +11794,7 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
               shifted anew where it differs.
    Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
               2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
-   Cost       count^3 / 6 times the slots, twice (four times with a slow place), 8 at a time; bound by memory beyond
+   Cost       count^3 / 6 times the slots (four times that with a slow place), 8 at a time; bound by memory beyond
               some hundred segments. So both kinds of left part are solved together: they read the same rows. A saved
               segment's input is made again over 32 segments at the most, which halves the table and costs nothing that
               was found.

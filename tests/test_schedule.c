@@ -1474,6 +1474,7 @@ static void schedule_dear_transfers(void) {
     for (k = 0; k < sizeof cost / sizeof *cost; ++k) {
         d.slow.slots = MEMOPT_SLOW_UNLIMITED; d.slow.write_cost = d.slow.read_cost = cost[k];
         if (!schedule_open(&dear, &schedule_now, &d)) return;
+        CHECK_AT(dear.schedule->stages[5].write[0] > 0 && dear.schedule->stages[5].write[0] <= MEMOPT_I_NO_COST, k);
         for (budget = 3000; budget < 80000; budget += 3000)
             CHECK_AT(schedule_spend(&dear, budget, &r) <= schedule_spend(&plain, budget, &r), budget);
         schedule_close(&dear);

@@ -1,7 +1,6 @@
-/* The tape, held against its description alone. Two engines: one fills every byte it is given with a pattern and looks at
-   every byte that it should find; the other is a small network, whose training without a tape,
-       everything kept in blocks
-   of malloc, is the reference to the last bit. */
+/* The tape, held against its description alone. Two engines: one fills every byte it is given with a pattern and
+   looks at every byte that it should find; the other is a small network, whose training without a tape, everything
+   kept in blocks of malloc, is the reference to the last bit. */
 #include "test.h"
 #include "test_device.h"
 #include <float.h>

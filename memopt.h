@@ -853,6 +853,11 @@ MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
     return high << 16 | low;
 }
 
+typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
+/** Bytes of an element; 0 for numbers that are no type. */
+MEMOPT_API size_t memopt_type_bytes(memopt_type type);
+/** The name of a type, for people; static text, never NULL, also for numbers that are no type. */
+MEMOPT_API const char *memopt_type_text(memopt_type type);
 /**
  * Arrays of n elements. The longest take the memory's own time: results that no cache will hold are streamed past it.
  *
@@ -1125,12 +1130,6 @@ MEMOPT_API const memopt_error *memopt_optim_error(const memopt_optim *optim);
 
    A step that met a NaN or an infinity calls no optimizer, so weights and state keep every bit. Measuring first is also
    why a step fused into backward cannot be combined with any of this: it has changed the first weights by then. */
-typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
-/** Bytes of an element; 0 for numbers that are no type. */
-MEMOPT_API size_t memopt_type_bytes(memopt_type type);
-/** The name of a type, for people; static text, never NULL, also for numbers that are no type. */
-MEMOPT_API const char *memopt_type_text(memopt_type type);
-
 #define MEMOPT_KEEP_NORMS      1u /* scales and biases of norms, and their running statistics */
 #define MEMOPT_KEEP_BIASES     2u
 #define MEMOPT_KEEP_EMBEDDINGS 4u
@@ -7633,6 +7632,21 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
     t.src2 = low;
     return memopt_i_number_run(&t, threads);
 }
+MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
+    switch (type) {
+    case MEMOPT_TYPE_F32:  return 4;
+    case MEMOPT_TYPE_BF16: case MEMOPT_TYPE_F16: return 2;
+    }
+    return 0;
+}
+MEMOPT_API const char *memopt_type_text(memopt_type type) {
+    switch (type) {
+    case MEMOPT_TYPE_F32:  return "fp32";
+    case MEMOPT_TYPE_BF16: return "bf16";
+    case MEMOPT_TYPE_F16:  return "fp16";
+    }
+    return "not a type of memopt";
+}
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -10448,21 +10462,6 @@ static int memopt_i_scale_limit(double x) {
 }
 
 /* ---- types and policies ---- */
-MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
-    switch (type) {
-    case MEMOPT_TYPE_F32:  return 4;
-    case MEMOPT_TYPE_BF16: case MEMOPT_TYPE_F16: return 2;
-    }
-    return 0;
-}
-MEMOPT_API const char *memopt_type_text(memopt_type type) {
-    switch (type) {
-    case MEMOPT_TYPE_F32:  return "fp32";
-    case MEMOPT_TYPE_BF16: return "bf16";
-    case MEMOPT_TYPE_F16:  return "fp16";
-    }
-    return "not a type of memopt";
-}
 MEMOPT_API memopt_precision memopt_precision_f32(void) {
     memopt_precision p;
     p.weights = p.master = p.gradients = p.reduction = p.buffers = MEMOPT_TYPE_F32;

@@ -971,7 +971,11 @@ typedef enum memopt_weight_format {
     MEMOPT_WEIGHTS_SPLIT,    /* `weights` is bfloat16, `extra` the 16 bits that make it an exact float */
     MEMOPT_WEIGHTS_F32_BF16  /* `weights` is float, `extra` a bfloat16 copy of it, written only */
 } memopt_weight_format;
-typedef enum memopt_gradient_format { MEMOPT_GRADIENTS_F32, MEMOPT_GRADIENTS_BF16 } memopt_gradient_format;
+typedef enum memopt_gradient_format { /* a step on 16 bits has the bits of one on the same values in float */
+    MEMOPT_GRADIENTS_F32,
+    MEMOPT_GRADIENTS_BF16,
+    MEMOPT_GRADIENTS_F16   /* of a scaled loss: its scale is taken out by the run's gradient_factor */
+} memopt_gradient_format;
 
 /* A tensor of the model, or the part of it that this process holds. The pointers may change between steps. */
 typedef struct memopt_optim_tensor {
@@ -9084,7 +9088,7 @@ static memopt_status memopt_i_optim_resolve(const memopt_optim_desc *desc, memop
     if (!d.min_quantized) d.min_quantized = 4096;
     if (d.block % 32 || d.block < 32 || d.block > 4096 || !memopt_i_threads_valid(&d.threads)) return MEMOPT_ERR_ARGUMENT;
     if (!memopt_i_in((int)d.kind, 0, MEMOPT_ADAFACTOR) || !memopt_i_in((int)d.state, 0, most_state)
-        || !memopt_i_in((int)d.weights, 0, most_weights) || !memopt_i_in((int)d.gradients, 0, MEMOPT_GRADIENTS_BF16))
+        || !memopt_i_in((int)d.weights, 0, most_weights) || !memopt_i_in((int)d.gradients, 0, MEMOPT_GRADIENTS_F16))
         return MEMOPT_ERR_ARGUMENT;
     if (d.state == MEMOPT_STATE_BNB && d.kind != MEMOPT_ADAMW && d.kind != MEMOPT_ADAM) return MEMOPT_ERR_ARGUMENT;
     *out = d;
@@ -9241,6 +9245,17 @@ static float *memopt_i_load_moment(const memopt_i_walk *k, int moment, size_t at
     }
     return x;
 }
+/* The gradients at..at+n as floats: where they are, or in the walk's own. */
+static const float *memopt_i_load_gradients(memopt_i_walk *k, size_t at, size_t n) {
+    const void *g = k->tensor->gradients;
+    switch (k->desc->gradients) {
+    case MEMOPT_GRADIENTS_BF16: memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n); break;
+    case MEMOPT_GRADIENTS_F16:
+        memopt_i_f32_from_small_to(k->level, k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0); break;
+    case MEMOPT_GRADIENTS_F32: return (const float *)g + at;
+    }
+    return k->g;
+}
 /* Weights, gradients and what belongs to the block: all of the group but its moments. */
 static void memopt_i_load_floats(memopt_i_walk *k, size_t at, size_t n) {
     const memopt_optim_tensor *t = k->tensor; memopt_i_group *q = &k->group;
@@ -9253,10 +9268,7 @@ static void memopt_i_load_floats(memopt_i_walk *k, size_t at, size_t n) {
                                                 (const uint16_t *)t->extra + at, n); break;
     case MEMOPT_WEIGHTS_F32: case MEMOPT_WEIGHTS_F32_BF16: q->w = (float *)t->weights + at; break;
     }
-    q->g = k->g;
-    if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
-        memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)t->gradients + at, n);
-    else q->g = (const float *)t->gradients + at;
+    q->g = memopt_i_load_gradients(k, at, n);
     q->root = k->part->format == MEMOPT_STATE_8BIT;
     q->in_memory = k->direct;
     q->scale_m = q->scale_v = 1.0f;
@@ -9376,7 +9388,7 @@ MEMOPT_I_AVX512 static void memopt_i_pipeline_weights_v16(const memopt_i_walk *k
     if (q->v) memopt_i_v16_direction(r, q);
     memopt_i_v16_axpy(r, q);
 }
-/* bfloat16 weights and gradients of the next 64 elements, to and from the walk's own floats. */
+/* Weights and gradients of 16 bits, the next 64 elements, to and from the walk's own floats. */
 MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
@@ -9384,7 +9396,10 @@ MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t 
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
         memopt_i_join_avx512(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
                              MEMOPT_I_CODED_GROUP, 0);
-    if (k->gradient_bytes == 2)
+    if (k->desc->gradients == MEMOPT_GRADIENTS_F16)
+        memopt_i_f32_from_small_avx512(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP,
+                                       MEMOPT_I_F16, 0);
+    if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
         memopt_i_f32_from_bf16_avx512(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
 }
 MEMOPT_I_AVX512 static void memopt_i_pipeline_store_v16(memopt_i_walk *k, const memopt_i_group *q, size_t at) {
@@ -9518,10 +9533,8 @@ static void memopt_i_walk_measure(memopt_i_walk *k, size_t at, size_t n, double 
 static void memopt_i_walk_look(memopt_i_walk *k, size_t at, size_t n) {
     const size_t end = at + n;
     for (; at < end; at += MEMOPT_I_GROUP) {
-        const size_t count = memopt_i_min(MEMOPT_I_GROUP, end - at); const float *g = k->g;
-        if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
-            memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)k->tensor->gradients + at, count);
-        else g = (const float *)k->tensor->gradients + at;
+        const size_t count = memopt_i_min(MEMOPT_I_GROUP, end - at);
+        const float *g = memopt_i_load_gradients(k, at, count);
         k->skipped += !memopt_i_lanes_sane(k->lanes, g, count, k->part->rule.limit);
     }
 }
@@ -9787,10 +9800,7 @@ static const float *memopt_i_factor_cleaned(memopt_i_walk *k, const float *g, si
 }
 static const float *memopt_i_factor_gradients(memopt_i_walk *k, size_t at, size_t n) {
     memopt_i_factor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
-    if (k->desc->gradients == MEMOPT_GRADIENTS_F32)
-        return memopt_i_factor_cleaned(k, (const float *)k->tensor->gradients + at, n);
-    memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)k->tensor->gradients + at, n);
-    return memopt_i_factor_cleaned(k, k->g, n);
+    return memopt_i_factor_cleaned(k, memopt_i_load_gradients(k, at, n), n);
 }
 /* The first pass over the rows at..end of a panel. The factor comes in when the sums are joined. */
 static void memopt_i_factor_sum_panel(const memopt_i_factor *f, memopt_i_walk *k, size_t panel, size_t at, size_t end) {

@@ -87,8 +87,24 @@ static float optim_weight(const optim_model *m, size_t k, size_t i) {
     if (m->desc.weights == MEMOPT_WEIGHTS_BF16) return optim_widen(high[i]);
     return memopt_i_bits_float(((uint32_t)high[i] << 16) - ((uint32_t)(low[i] & 0x8000) << 1) + low[i]); /* high is the nearest */
 }
+/* IEEE half precision by its definition. What it does not hold is cut; from 65536 on it is infinite. */
+static uint16_t optim_half(float x) {
+    const uint32_t sign = memopt_i_float_bits(x) >> 16 & 0x8000; const double a = fabs((double)x); int exponent;
+    if ((memopt_i_float_bits(x) & 0x7fffffff) > 0x7f800000) return (uint16_t)(sign | 0x7e01);
+    if (a >= 65536) return (uint16_t)(sign | 0x7c00);
+    if (a < ldexp(1, -14)) return (uint16_t)(sign | (uint32_t)ldexp(a, 24));
+    (void)frexp(a, &exponent);
+    return (uint16_t)(sign | (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexp(a, 11 - exponent) & 0x3ff));
+}
+static float optim_half_value(uint16_t code) {
+    const int exponent = code >> 10 & 31, mantissa = code & 0x3ff;
+    const double a = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+    if (exponent == 31) return memopt_i_bits_float((uint32_t)(code & 0x8000) << 16 | (mantissa ? 0x7fc00000u : 0x7f800000u));
+    return (float)(code & 0x8000 ? -a : a);
+}
 static void optim_set_gradient(optim_model *m, size_t k, size_t i, float g) {
-    const uint32_t bits = memopt_i_float_bits(g); const uint16_t high = (uint16_t)(bits >> 16);
+    const uint32_t bits = memopt_i_float_bits(g);
+    const uint16_t high = m->desc.gradients == MEMOPT_GRADIENTS_F16 ? optim_half(g) : (uint16_t)(bits >> 16);
     if (m->desc.gradients == MEMOPT_GRADIENTS_F32) memcpy(m->gradients[k] + 4 * i, &bits, 4);
     else memcpy(m->gradients[k] + 2 * i, &high, 2);
 }
@@ -96,7 +112,7 @@ static float optim_gradient(const optim_model *m, size_t k, size_t i) {
     uint16_t high; float g;
     if (m->desc.gradients == MEMOPT_GRADIENTS_F32) { memcpy(&g, m->gradients[k] + 4 * i, 4); return g; }
     memcpy(&high, m->gradients[k] + 2 * i, 2);
-    return optim_widen(high);
+    return m->desc.gradients == MEMOPT_GRADIENTS_F16 ? optim_half_value(high) : optim_widen(high);
 }
 /* Values by (seed, tensor, element of the whole tensor), so that a part of a tensor has those of the whole. */
 static float optim_value(uint64_t seed, size_t k, uint64_t i) {
@@ -311,12 +327,16 @@ static void optim_formulas(void) { /* against double: float states within roundi
             CHECK_AT(off <= optim_bound(s.kind, state), i * 10 + state);
         }
 }
-static void optim_formulas_gradients(void) { /* bfloat16 gradients are taken as they are */
+static void optim_formulas_gradients(void) { /* gradients of 16 bits are taken as they are */
     optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, 301); const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1);
-    s.gradients = MEMOPT_GRADIENTS_BF16;
-    CHECK(optim_deviation(&s, &g, 0) <= 1);
-    s.kind = MEMOPT_LAMB;
-    CHECK(optim_deviation(&s, &g, 0) <= 1);
+    int format;
+    for (format = MEMOPT_GRADIENTS_BF16; format <= MEMOPT_GRADIENTS_F16; ++format) {
+        s.gradients = (memopt_gradient_format)format;
+        s.kind = MEMOPT_ADAMW;
+        CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
+        s.kind = MEMOPT_LAMB;
+        CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
+    }
 }
 static void optim_defaults(void) { /* those of the rules that are named */
     static const struct { memopt_optim_kind kind; double rate, beta1, beta2, eps, decay, trust; } want[] = {
@@ -605,7 +625,7 @@ static void optim_all_combinations(void) { /* the full product; in `make test` o
 #else
     const int steps = 3, most = 1;
 #endif
-    for (i = 0; i < OPTIM_PAIRS; ++i) for (w = 0; w < 4; ++w) for (g = 0; g < 2; ++g) for (b = 0; b < most; ++b) {
+    for (i = 0; i < OPTIM_PAIRS; ++i) for (w = 0; w < 4; ++w) for (g = 0; g < 3; ++g) for (b = 0; b < most; ++b) {
         const optim_spec s = optim_pair(i, w, g, blocks[(b + (most == 1 ? w + g + i : 0)) % 5]);
         (void)optim_same_bits(&s, steps);
     }
@@ -613,17 +633,63 @@ static void optim_all_combinations(void) { /* the full product; in `make test` o
 static void optim_many_chunks(void) { /* tensors of several chunks, whose sums are joined in one order */
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, i % 4, i % 2, i % 3 ? 0 : 96);
+        optim_spec s = optim_pair(i, i % 4, i % 3, i % 3 ? 0 : 96);
         if (optim_pairs[i].state == MEMOPT_STATE_BF16 || optim_pairs[i].kind == MEMOPT_ADAM) continue;
         s.count[0] = 70; s.count[1] = 140001; s.count[2] = 5000;
         (void)optim_same_bits(&s, optim_pairs[i].kind == MEMOPT_LAMB || optim_pairs[i].kind == MEMOPT_LARS ? 5 : 2);
     }
 }
+/* Gradients that 16 bits hold: largest, denormal, zeros of both signs, and what is skipped: infinities and NaN of every
+   kind, in places of the first and the last group, of whole blocks and of odd ends. */
+static void optim_narrow_feed(optim_model *m, uint64_t t) {
+    static const uint16_t wild[2][12] = {
+        { 0x7f7f, 0xff80, 0x0001, 0x8000, 0x7f80, 0x7f81, 0xffc0, 0x0080, 0x7fff, 0x3f80, 0xff7f, 0x0000 },
+        { 0x7bff, 0xfc00, 0x0001, 0x8000, 0x7c00, 0x7c01, 0xfe00, 0x03ff, 0x7fff, 0x3c00, 0xfbff, 0x0400 } };
+    const int half = m->desc.gradients == MEMOPT_GRADIENTS_F16; size_t k, i, n;
+    optim_feed(m, t);
+    for (k = 0; k < m->desc.tensor_count; ++k)
+        for (n = m->held[k], i = 0; i < n; i += t % 3 == 2 ? 1 + n / 40 : 1 + n / 4)
+            if (t > 1) memcpy(m->gradients[k] + 2 * (t % 2 ? i : n - 1 - i), &wild[half][(i + t) % 12], 2);
+}
+/* A step on 16 bits against one on the same numbers in float, whole or in slices, at every level. */
+static void optim_narrow_pair(int i, int weights, int format, int level) {
+    const optim_spec narrow = optim_pair(i, weights, format, i % 4 == 3 ? 96 : 0); optim_spec wide = narrow;
+    const memopt_optim_group g = optim_group(narrow.kind, narrow.moment); optim_shuffle shuffle; optim_model a, b;
+    memopt_threads t = optim_threads(&shuffle, level % 3, level); uint64_t step, seed = (uint64_t)i + 5; size_t k, e;
+    unsigned char *all;
+    wide.gradients = MEMOPT_GRADIENTS_F32;
+    optim_open(&a, &wide, &t); optim_open(&b, &narrow, &t);
+    optim_start(&a, 3); optim_start(&b, 3);
+    for (step = 1; step <= 4; ++step) {
+        const memopt_optim_run run = optim_run(&g, step);
+        optim_narrow_feed(&b, step);
+        for (k = 0; k < a.desc.tensor_count; ++k)
+            for (e = 0; e < a.held[k]; ++e) optim_set_gradient(&a, k, e, optim_gradient(&b, k, e));
+        CHECK(memopt_optim_step(a.optim, &run) == MEMOPT_OK);
+        if (step % 2) CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_OK);
+        else CHECK(optim_sliced(&b, b.optim, &run, &seed) == MEMOPT_OK);
+        CHECK_AT(memopt_optim_skipped(a.optim) == memopt_optim_skipped(b.optim), i);
+        CHECK((memopt_optim_skipped(b.optim) > 0) == (step > 1));
+        all = optim_save(&a);
+        CHECK_AT(optim_is(&b, all), i * 1000 + weights * 100 + format * 10 + level);
+        free(all);
+    }
+    optim_close(&a); optim_close(&b);
+}
+static void optim_narrow_gradients(void) {
+    int i, level, format;
+    for (i = 0; i < OPTIM_PAIRS; ++i)
+        for (level = 1; level <= memopt_simd_best(); ++level) {
+            if (level == 2 && memopt_simd_best() > 2) continue; /* the scalar one again */
+            for (format = MEMOPT_GRADIENTS_BF16; format <= MEMOPT_GRADIENTS_F16; ++format)
+                optim_narrow_pair(i, (i + level + format) % 4, format, level);
+        }
+}
 static void optim_pool(void) { /* threads that are real */
 #ifdef MEMOPT_PTHREADS
     int i;
     for (i = 2; i < OPTIM_PAIRS; i += 4) {
-        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; memopt_pool *pool = NULL; memopt_threads t; unsigned char *all;
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; memopt_pool *pool = NULL; memopt_threads t; unsigned char *all;
         s.count[3] = 150000;
         CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
         t = memopt_pool_threads(pool);
@@ -649,7 +715,7 @@ static uint16_t optim_nearest_bf16(float x) {
 static void optim_weight_formats(void) { /* split weights are the float master to the bit; the copy is its nearest */
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, i % 2, 0); optim_model m[3]; size_t k, e; int f, moved = 0;
+        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, i % 3, 0); optim_model m[3]; size_t k, e; int f, moved = 0;
         s.count[0] = 4200; s.count[1] = 33; s.count[2] = 0;
         for (f = 0; f < 3; ++f) {
             s.weights = f == 0 ? MEMOPT_WEIGHTS_F32 : f == 1 ? MEMOPT_WEIGHTS_SPLIT : MEMOPT_WEIGHTS_F32_BF16;
@@ -744,7 +810,7 @@ static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts
 static void optim_parts(void) {
     static const size_t small[] = { 0, 1024, 4096, 5003 }, large[] = { 0, 65536, 131072, 136001 }; int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, i % 4, i % 2, 0);
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0);
         const int measures = optim_pairs[i].kind == MEMOPT_LAMB || optim_pairs[i].kind == MEMOPT_LARS;
         s.count[0] = measures ? 136001 : 5003; s.count[1] = 0;
         optim_parts_of(&s, measures ? large : small, 3);
@@ -941,7 +1007,7 @@ static void optim_wild_weights(void) {
 static void optim_fused(void) {
     int i, k;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; unsigned char *all; int again = 0; size_t first;
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; unsigned char *all; int again = 0; size_t first;
         const memopt_optim_group g = optim_group(s.kind, s.moment); memopt_optim_run run = optim_run(&g, 1);
         s.count[2] = 140000; run.gradient_factor = 1;
         optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
@@ -1035,7 +1101,7 @@ static void optim_bad_descs(void) {
 #ifndef __cplusplus /* where an enum never has such a value */
     for (k = 0; k < 8; ++k) {
         static const int numbers[8] = { MEMOPT_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_WEIGHTS_F32_BF16 + 1, 1 << 30,
-                                        MEMOPT_GRADIENTS_BF16 + 1, -7 };
+                                        MEMOPT_GRADIENTS_F16 + 1, -7 };
         d = good; d.tensors = &tensor;
         memcpy(k < 2 ? (void *)&d.kind : k < 4 ? (void *)&d.state : k < 6 ? (void *)&d.weights : (void *)&d.gradients, &numbers[k], sizeof(int));
         optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, 10000 + k);
@@ -1148,7 +1214,7 @@ static void optim_no_momentum(void) { /* SGD without a moment has no state, and 
 static void optim_bad_pointers(void) {
     optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 700); const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1);
     const memopt_optim_run run = optim_run(&g, 3); optim_model m; unsigned char *all; int w, gr; size_t k, size;
-    for (w = 0; w < 4; ++w) for (gr = 0; gr < 2; ++gr) for (k = 0; k < 2; ++k) {
+    for (w = 0; w < 4; ++w) for (gr = 0; gr < 3; ++gr) for (k = 0; k < 2; ++k) {
         memopt_optim_tensor t; int i;
         s.weights = (memopt_weight_format)w; s.gradients = (memopt_gradient_format)gr; s.count[1] = 33;
         optim_open(&m, &s, NULL);
@@ -1312,7 +1378,7 @@ static void optim_other_states(void) { /* of another kind, format, block, size, 
 static void optim_resume(void) {
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; unsigned char *all;
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; unsigned char *all;
         optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
         optim_start(&a, 1);
         optim_steps(&a, 1, 3);
@@ -1330,7 +1396,7 @@ static void optim_resume(void) {
 static void optim_groups(void) {
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, i % 4, i % 2, 0); optim_model a, b; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t; size_t e;
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t; size_t e;
         float before[300]; unsigned char *old = NULL;
         optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
         optim_start(&a, 1); optim_start(&b, 1);
@@ -1402,7 +1468,7 @@ static void optim_small_tensors(void) {
 static void optim_no_overrun(void) { /* nothing behind an array's end changes, whatever the count */
     int i; size_t n, k;
     for (i = 0; i < OPTIM_PAIRS; ++i) for (n = 1; n < 140; n += n < 20 ? 1 : 17) {
-        optim_spec s = optim_pair(i, (i + (int)n) % 4, (int)n % 2, 32); optim_model m; const unsigned char *end[3];
+        optim_spec s = optim_pair(i, (i + (int)n) % 4, (int)n % 3, 32); optim_model m; const unsigned char *end[3];
         s.count[0] = n; s.count[1] = s.count[2] = 0; s.min_quantized = 1;
         optim_open(&m, &s, NULL);
         optim_start(&m, 1);
@@ -1622,6 +1688,7 @@ static void test_optim(void) {
     RUN(optim_hundred_steps);
     RUN(optim_all_combinations);
     RUN(optim_many_chunks);
+    RUN(optim_narrow_gradients);
     RUN(optim_pool);
     RUN(optim_weight_formats);
     RUN(optim_bf16_weights);

@@ -1,0 +1,171 @@
+#!/bin/sh
+# check_gpt.sh NAME - one check of build/train_gpt, as a function of that name below. Called by `make test` and the matrix.
+set -u
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+fail() { echo "$*"; exit 1; }
+$MAKE -s build/train_gpt || exit 1
+gpt() { timeout 300 build/train_gpt --quiet "$@"; }
+field() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\|\"[^\"]*\"\).*/\1/p" "$work/run.json" | head -n 1; } # of the run just made
+
+# ---- the same bits, whatever is saved ----
+family() { # common switches, then one line of switches a run on stdin: all the same losses and weights
+    first=
+    while read -r line; do
+        # shellcheck disable=SC2086
+        gpt $1 $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$1 $line: $(cat "$work/said")"
+        got=$(grep -E '"(losses|weights_hash)"' "$work/run.json")
+        [ -n "$got" ] || fail "no losses or hash with $1 $line"
+        first=${first:-$got}
+        [ "$got" = "$first" ] || fail "other bits with $1 $line"
+        echo "same bits: $1 $line"
+    done
+}
+lean="--attention lean --head chunk:100 --mlp chunk:128 --fuse-step"
+same_bits() {
+    family "--steps 20 --threads 2" <<END
+--keep conventional
+--keep arena --head whole --attention full
+--keep every:1
+--keep overhead:33 --attention lean
+--keep arena --head chunk:64
+--keep arena --head chunk:1000
+--keep arena --mlp chunk:33
+--keep arena --fuse-step
+--keep overhead:33 $lean
+--keep budget:15M $lean --threads 1
+END
+    family "--steps 5 --layers 2 --context 49 --batch 3 --dropout 0.1" <<END
+--keep arena
+--keep overhead:33 --mlp chunk:17 --attention lean
+--keep every:1 --mlp chunk:50 --fuse-step --threads 2
+END
+    family "--steps 4 --layers 2 --batch 2 --accumulate 3 --clip 0.5" <<END
+--keep conventional
+--keep arena
+--keep overhead:20 --attention lean --head chunk:77 --mlp chunk:65
+END
+    family "--steps 4 --layers 2 --batch 2 --weights bf16" <<END
+--keep arena
+--keep overhead:33
+--keep every:1 --fuse-step --threads 2
+END
+    family "--steps 4 --layers 2 --batch 2 --weights split --optimizer adamw8" <<END
+--keep arena
+--keep overhead:33 $lean
+END
+    family "--model vit --steps 4 --layers 2 --batch 4" <<END
+--keep conventional
+--keep arena
+--keep overhead:33 --attention lean --mlp chunk:99 --fuse-step --threads 2
+END
+    [ "$(gpt --steps 3 --layers 2 | grep -o 'weights .*')" != "$(gpt --steps 3 --layers 2 --seed 2 | grep -o 'weights .*')" ] ||
+        fail "the hash does not tell one seed from another"
+}
+
+# ---- the plan is what happens ----
+plan_holds() {
+    while read -r line; do
+        # shellcheck disable=SC2086
+        gpt --steps 2 $line --json "$work/run.json" >"$work/said" 2>&1 || fail "$line: $(cat "$work/said")"
+        awk -v p="$(field predicted_peak_bytes)" -v m="$(field measured_peak_bytes)" -v line="$line" 'BEGIN {
+            printf "predicted %.1f MB, measured %.1f MB: %s\n", p / 1e6, m / 1e6, line
+            d = p > m ? p - m : m - p; exit !(p > 0 && m > 0 && (d <= 8e6 || d <= 0.01 * p)) }' || fail "the plan does not hold"
+    done <<END
+--keep conventional
+--keep arena
+--keep overhead:33 $lean --weights bf16 --optimizer adamw8
+--keep conventional --layers 4 --width 192 --heads 6 --context 512 --batch 2
+--keep arena --layers 4 --width 192 --heads 6 --context 512 --batch 2 --threads 2
+--keep overhead:33 --layers 4 --width 192 --heads 6 --context 512 --batch 2 $lean
+--keep arena --model vit --batch 32
+--keep overhead:33 --model vit --batch 64 --fuse-step
+--fit 60M --keep overhead:33 $lean
+END
+    # what is known from elsewhere: the inventory of a usual engine, GPT-2 124M with 4 x 1024 tokens, is 20,440 MB
+    gpt --dry-run --preset gpt2-124m --batch 4 --keep conventional --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+    awk -v p="$(field predicted_peak_bytes)" 'BEGIN { exit !(p > 20440e6 * 0.99 && p < 20440e6 * 1.01) }' || fail "not 20,440 MB: $(field predicted_peak_bytes)"
+    for want in "2100 --batch 4 --keep overhead:33" "800 --batch 4 --keep overhead:33 --weights bf16 --optimizer adamw8"; do
+        # shellcheck disable=SC2086
+        gpt --dry-run --preset gpt2-124m ${want#* } $lean --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+        awk -v p="$(field predicted_peak_bytes)" -v most="${want%% *}" 'BEGIN { exit !(p > 0 && p <= most * 1e6) }' || fail "more than $want"
+    done
+    gpt --dry-run --preset gpt2-124m --fit 24Gi --keep overhead:33 --attention lean --head chunk:128 --mlp chunk:4096 --fuse-step \
+        --weights bf16 --optimizer adamw8 | tail -n 1 | awk '{ exit !($NF >= 400) }' || fail "fewer than 400 sequences in 24 GiB"
+    [ "$(gpt --dry-run --preset gpt2-124m --keep conventional --fit 24Gi | tail -n 1 | awk '{ print $NF }')" = 5 ] || fail "a conventional engine fits 5"
+}
+
+# ---- what cannot be: a sentence, an exit status, nothing half-written ----
+refused() { # status words switches...
+    want=$1 words=$2; shift 2
+    gpt "$@" --json "$work/none.json" >"$work/out" 2>"$work/said"; got=$?
+    [ $got = "$want" ] || fail "exit status $got, not $want, with $*: $(cat "$work/said")"
+    grep -q -- "$words" "$work/said" || fail "not said: $words, with $*: $(cat "$work/said")"
+    [ "$(wc -l <"$work/said")" = 1 ] || fail "not one sentence with $*: $(cat "$work/said")"
+    [ ! -e "$work/none.json" ] || fail "something was written with $*"
+    echo "refused: $(cat "$work/said")"
+}
+bad_input() {
+    printf '' >"$work/empty.txt"
+    printf 'short' >"$work/short.txt"
+    head -c 4001 /dev/zero | tr '\0' '\1' >"$work/odd.u16"
+    head -c 4000 /dev/zero | tr '\0' '\377' >"$work/beyond.u16"
+    { printf '\120\254\064\001\001\000\000\000\377\377\000\000'; head -c 1200 /dev/zero; } >"$work/cut.bin"
+    refused 1 "empty" --data "$work/empty.txt"
+    refused 1 "too few" --data "$work/short.txt"
+    refused 1 "cut off" --data "$work/odd.u16" --vocab 50257
+    refused 1 "--vocab" --data "$work/beyond.u16" --vocab 50257
+    refused 1 "." --data "$work/cut.bin" --vocab 50257
+    refused 1 "irectory" --data "$work"
+    refused 1 "o such file" --data "$work/none.txt"
+    refused 1 "least" --keep budget:1M
+    refused 1 "least is .* MB" --keep budget:20M --attention full
+    refused 1 "a batch of 1" --fit 1M
+    refused 2 "leave" --fuse-step --clip 1
+    refused 2 "leave" --fuse-step --accumulate 2
+    refused 2 "leave" --keep conventional --attention lean
+    refused 2 "heads" --width 100 --heads 7
+    refused 2 "addresses" --layers 1000000 --width 1000000 --heads 10 --batch 1000000
+    refused 2 "--steps" --steps 0
+    refused 2 "is no switch" --bogus
+    refused 2 "value" --batch
+    refused 1 "--fit" --preset 7b --batch 64 --keep arena --steps 1
+    # out of memory in the middle of things: a limit that the plan does not know of
+    for limit in 60000 100000 140000; do
+        (ulimit -v $limit; build/train_gpt --quiet --steps 1 --keep conventional --json "$work/none.json" >"$work/out" 2>"$work/said"); got=$?
+        [ $got = 1 ] || [ $got = 0 ] || fail "exit status $got under a limit of $limit KiB: $(cat "$work/said")"
+        [ $got = 0 ] || [ -s "$work/said" ] || fail "no word under a limit of $limit KiB"
+        [ $got = 0 ] || [ ! -e "$work/none.json" ] || fail "something was written under a limit of $limit KiB"
+        rm -f "$work/none.json"
+    done
+    gpt --steps 1 --json "$work/no/folder.json" >"$work/out" 2>"$work/said" && fail "a file that cannot be written is no error"
+    [ ! -e /dev/full ] || ! gpt --help >/dev/full || fail "a full disk is no error"
+}
+samples() {
+    gpt --steps 30 --sample 40 --threads 2 >"$work/said" || fail "$(cat "$work/said")"
+    [ "$(wc -c <"$work/said")" -ge 100 ] || fail "hardly any text"
+    gpt --model vit --steps 60 --lr 1e-3 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+    sed -n 's/.*"losses": *\[\([^]]*\)\].*/\1/p' "$work/run.json" | tr ',' '\n' | awk '{ l[NR] = $1 } END { exit !(NR == 60 && l[60] < 0.8 * l[1]) }' ||
+        fail "a ViT does not learn"
+}
+# ---- minutes: only in the matrix ----
+lossy() { # everything on against fp32: the loss after 200 steps, mean of 3 seeds, within 0.5 %
+    for seed in 1 2 3; do
+        gpt --steps 200 --threads 2 --seed $seed --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+        a="${a:-} $(last_losses)"
+        gpt --steps 200 --threads 2 --seed $seed --keep overhead:33 $lean --weights bf16 --optimizer adamw8 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+        b="${b:-} $(last_losses)"
+    done
+    awk -v a="$a" -v b="$b" 'BEGIN { n = split(a, x, " "); split(b, y, " "); for (i = 1; i <= n; ++i) { s += x[i]; t += y[i] }
+        printf "loss after 200 steps, mean of %d seeds: fp32 %.5f, everything on %.5f: %+.2f %%\n", n, s / n, t / n, 100 * (t / s - 1)
+        exit !(n == 3 && t < 1.005 * s && t > 0.995 * s) }'
+}
+last_losses() { # the mean of the last ten, which is steadier than one batch
+    sed -n 's/.*"losses": *\[\([^]]*\)\].*/\1/p' "$work/run.json" | tr ',' '\n' | tail -n 10 | awk '{ s += $1 } END { printf "%.6f", s / NR }'
+}
+page() { # the ladder's page, drawn by a browser
+    python3 -c '' 2>/dev/null || { echo "no python3 here: make deps"; exit 77; }
+    build/train_gpt --ladder --layers 2 --width 64 --heads 2 --steps 2 >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+    python3 tests/check_page.py build/ladder.html
+}
+"$@"

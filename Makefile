@@ -34,16 +34,22 @@ EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 export CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: help all demo examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: help all demo ladder-124m batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
-	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9 -]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
 all: $(patsubst %,$(BUILD)/%,$(EXAMPLES) $(TOOLS) $(TESTS) $(BENCHES)) $(PEERS) ## build every example, tool, test and bench into build/
 
-demo: $(BUILD)/quickstart ## train a small network in an arena and show who held which bytes
-	@$(BUILD)/quickstart
+demo: $(BUILD)/train_gpt ## train a small GPT with and without memopt, each technique a row: the memory table, and build/ladder.html
+	@$(BUILD)/train_gpt --ladder --layers 8 --width 256 --heads 8 --context 1024 --batch 2 --steps $(or $(STEPS),6) --threads $(JOBS)
+
+ladder-124m: $(BUILD)/train_gpt ## the same table for GPT-2 124M, 4 sequences of 1024 tokens (about 10 minutes, 7 GB of memory)
+	@$(BUILD)/train_gpt --ladder --preset gpt2-124m --batch 4 --steps $(or $(STEPS),2) --threads $(JOBS)
+
+batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the samples a second at it, for a GPT and a ViT
+	@$(BUILD)/train_gpt --batch-table --layers 6 --width 256 --heads 4 --context 256 --fit $(or $(LIMIT),300M) --steps 2 --threads $(JOBS)
 
 test: $(BUILD)/flags ## run the tests; what this machine cannot run is skipped, with the reason
 	@sh tests/suite.sh test > $(BUILD)/test.table
@@ -121,7 +127,8 @@ $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # The pool; and OpenMP where the compiler has it.
-$(BUILD)/bench_number $(BUILD)/bench_scale $(BUILD)/bench_optim: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/bench_number $(BUILD)/bench_scale $(BUILD)/bench_optim $(BUILD)/bench_gemm $(BUILD)/bench_layer \
+  $(BUILD)/bench_head $(BUILD)/bench_attention $(BUILD)/bench_norm $(BUILD)/bench_batchnorm: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/bench_host: CFLAGS += -DMEMOPT_PTHREADS -pthread \
   $(shell echo 'int main(void) { return 0; }' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 
@@ -132,6 +139,15 @@ $(BUILD)/peer_mimalloc: tests/bench/peer_malloc.c $(wildcard tests/bench/*.h) $(
 
 $(BUILD)/peer_%: tests/bench/peer_%.c $(wildcard tests/bench/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+# The GPT: with the pool, and with the BLAS that pkg-config finds (BLAS=none: without).
+BLAS ?= $(shell for blas in openblas blis mkl-dynamic-lp64-seq cblas; do pkg-config --exists $$blas 2>/dev/null && echo $$blas && break; done)
+ifneq ($(filter-out none,$(BLAS)),)
+$(BUILD)/train_gpt: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BLAS))
+$(BUILD)/train_gpt: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
+endif
+$(BUILD)/train_gpt: CFLAGS += -DMEMOPT_PTHREADS -pthread
+$(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/adapters/*.h)
 
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

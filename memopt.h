@@ -5,7 +5,8 @@
                ledger knows at any moment who holds what. Numbers in 16 and 8 bits, and the optimizers that step them,
                give the same bits on every processor and for any number of workers, in a fraction of the bytes.
                Activations are kept or made again so that a step fits a budget of bytes: the peak is known before anything
-               runs, and no bit of the result changes. Each can be used alone.
+               runs, and no bit of the result changes. Operators do without logits, attention matrices, masks and copies.
+               Each can be used alone; examples/train_gpt.c uses all.
 
    DO THIS     in exactly one .c or .cpp file:      #define MEMOPT_IMPLEMENTATION
                                                     #include "memopt.h"
@@ -64,6 +65,15 @@
      api_schedule schedule  which activations to keep, to make again, or to send away: the fastest within a budget
                   strip     a schedule as a picture
      api_tape     tape      runs a schedule over the engine's own forwards and backwards; copies on a stack
+     api_gemm     gemm      the product of matrices: yours, or the built-in one
+                  rows      what is done along a row: conversions, sums, exponentials, activations
+                  operator  what all operators have in common: workers, product, scratch
+     api_ops      softmax   rows of scores to probabilities, and back
+                  head      linear + softmax + cross-entropy, without logits
+                  attention without the length x length matrix: by whole rows, or online
+                  norm      layer norm, RMS norm
+                  layer     linear, activations, SwiGLU, dropout without masks, embedding
+                  batchnorm linear + batch norm + activation
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back,
@@ -80,7 +90,7 @@
      Exact bytes  Whatever allocates can be run over memopt_source_counting() first, and tells the byte.
      Determinism  Same calls, same offsets, on every machine. The planner depends on the clock only when it is given
                   time to search; give it `work` instead, or `no_search`, and it does not.
-                  Numbers, codes and optimizer steps are the same bits at every SIMD level, for any workers, however
+                  Numbers, codes, optimizer steps and operators are the same bits at every SIMD level, for any workers, however
                   tensors are cut into slices: work is cut by the data, sums are joined in a fixed order, and betas are
                   raised to integer powers by multiplication, not by pow(). Random bits are a function of seed, stream
                   and place. Outside the promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without
@@ -1663,6 +1673,299 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     push left it) */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 MEMOPT_API size_t        memopt_stash_depth(const memopt_stash *stash); /* copies in it now */
+/* @section api_gemm : api_number
+   Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
+   arithmetic is float32.
+
+   The product of two matrices is not ours: operators take one as a function. The built-in one adds products in order:
+   an element begins with 0, its bias, or what is there, and takes the products of depth 0, 1, 2, ... one after the
+   other, each by one fused multiply-add. So it is the same bits at every SIMD level, for any workers, and for a matrix
+   computed whole, by rows, or in steps of depth that each add onto the last (with a float32 result). */
+typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns) */
+    size_t       rows, columns, depth; /* 0 is fine: nothing to do, or, of depth, only the beginning */
+    const void  *left, *right;
+    size_t       left_stride, right_stride;
+    int          left_turned, right_turned; /* 1: it lies transposed: left (i, k) at left[k * left_stride + i] */
+    const float *bias;        /* NULL, or `columns` numbers that the elements of a row begin with */
+    int          accumulate;  /* 1: elements begin with what is in result; then without bias */
+    void        *result;
+    size_t       result_stride;
+    memopt_type  left_type, right_type, result_type; /* a 16-bit result is rounded once, to nearest even */
+} memopt_product;
+typedef struct memopt_gemm { /* all zero = the built-in one */
+    /* Computes a product, or returns why not. With threads NULL, or one worker, it stays on the calling thread, and is
+       called by several at once, each with its own scratch. */
+    memopt_status (*multiply_fn)(void *user, const memopt_product *product, const memopt_threads *threads,
+                                 void *scratch);
+    size_t scratch_bytes; /* of one worker; operators bring that much for each, at multiples of 64 */
+    void  *user;
+} memopt_gemm;
+/**
+ * The table of a gemm, with the built-in one where it is all zero.
+ *
+ * gemm    NULL = all zero
+ * returns OK, ERR_ARGUMENT (out NULL; scratch_bytes or user without multiply_fn), out untouched
+ */
+MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gemm *out);
+/**
+ * Multiply with the built-in gemm.
+ *
+ * product nothing of result overlaps the operands. NaN and infinities take part as in any product
+ * threads NULL = the calling thread
+ * scratch memopt_gemm_scratch(threads) bytes, aligned to 64; not kept between calls
+ * returns OK, ERR_ARGUMENT (NULL, a stride below its row, no type, misaligned, accumulate with a bias, overlap, bad
+ *         threads), ERR_BUFFER (scratch too small), ERR_OVERFLOW; nothing has been written then
+ */
+MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
+                                              void *scratch, size_t scratch_bytes);
+/** Bytes of scratch of the built-in gemm for all workers, whatever the product: MEMOPT_GEMM_SCRATCH for each. */
+MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
+#define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
+/* @section api_ops : api_gemm
+   Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage; results
+   are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts.
+
+   Each takes a memopt_ops, which says what it runs with, and a struct of its own: shapes, types, pointers. Zero the
+   struct, set what you need; a pointer that an operator does not know what to do without is ERR_ARGUMENT when NULL. The
+   same struct serves forward, backward and the question for scratch. Tensors are dense, row by row, unless a stride is
+   named; aligned as their types; outputs overlap nothing else unless it says so. `type` is that of activations and of
+   their gradients, `weight_type` of parameters, `gradient_type` of the parameters' gradients.
+
+   Gradients of parameters are added up in the order of rows. accumulate 0: they are overwritten; 1: added onto what is
+   there, so that a batch in parts gives the bits of the whole (where gradient_type is float32). NULL: nobody wants it.
+
+   All return OK; ERR_ARGUMENT (NULL, bad type, misaligned, a number outside its range, bad threads or gemm);
+   ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: _scratch() tells); and what the gemm
+   returns. What was refused by them has written nothing; when a gemm of yours fails, outputs may be half written. */
+typedef struct memopt_ops { /* what operators run with; all zero = the calling thread, the built-in gemm, no scratch */
+    const memopt_threads *threads; /* NULL = the calling thread */
+    memopt_gemm           gemm;    /* all zero = the built-in one */
+    void                 *scratch; /* aligned to 64; what each operator's _scratch() says; not kept between calls */
+    size_t                scratch_bytes;
+} memopt_ops;
+
+/* ---- softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits ---- */
+/* Of each row: exp(scale (x - largest)) / sum. In place is fine. What is exp(-69) of the largest or less is 0. */
+typedef struct memopt_softmax {
+    size_t       rows, columns, stride; /* stride in elements; 0 = columns */
+    const size_t *valid;  /* NULL = columns; or of each row how many take part, at most columns: the rest becomes 0 */
+    float        scale;   /* 0 = 1; not negative */
+    const float *input;   /* forward: scores; backward: the probabilities that forward wrote */
+    float       *output;  /* forward: probabilities; backward: the gradient of the scores */
+    const float *grad_output; /* backward; may be output */
+} memopt_softmax;
+/** A row without a valid element becomes 0, and so does its gradient. */
+MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax);
+MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax);
+
+typedef struct memopt_loss_rule { /* zero it, then set what you need; nothing negative, nothing infinite */
+    double scale;     /* what gradients, not losses, are multiplied by: loss scale, share of a micro-batch. 0 = 1 */
+    size_t count;     /* what losses and gradients are divided by; 0 = targets that are not ignored. Given, parts of a
+                         batch add up to the whole */
+    float  smoothing; /* of labels, 0 to 1: so much of the target is spread evenly over the vocabulary */
+    float  z_weight;  /* z-loss: this times the square of log(sum of exp(logits)) is added; 0 = none */
+} memopt_loss_rule;
+typedef struct memopt_loss { /* of one call */
+    double loss;      /* the sum over rows divided by the count; 0 without a target */
+    size_t counted;   /* targets that are not ignored */
+} memopt_loss;
+/* Targets are numbers below the vocabulary; a negative one is ignored: no loss, gradient 0. One of vocabulary or more is
+   ERR_ARGUMENT. Columns from vocabulary on are padding: no part of the softmax, gradient 0. */
+typedef struct memopt_cross_entropy {
+    size_t         rows, vocabulary, stride; /* stride 0 = vocabulary; the columns between are padding */
+    memopt_type    type;
+    void          *logits;   /* become their gradient, unless keep_logits */
+    int            keep_logits;
+    const int32_t *targets;
+    float         *losses;   /* NULL, or of each row, not divided; 0 where ignored */
+    memopt_loss_rule rule;
+} memopt_cross_entropy;
+/** Softmax and cross-entropy in place. scratch: 8 bytes a row. Logits may be infinite: -infinity is a probability of 0;
+    a row with a NaN or +infinity has the loss NaN, and its gradient is NaN. */
+MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                      size_t *bytes);
+MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                   memopt_loss *out);
+
+typedef struct memopt_head { /* logits = input * weights^T, `chunk` rows at a time, and never more */
+    size_t         rows, width, vocabulary;
+    size_t         padded;     /* rows of weights, at least vocabulary; 0 = vocabulary */
+    size_t         chunk;      /* rows of logits in scratch; 0 = 512 */
+    memopt_type    type, weight_type, gradient_type;
+    const void    *input;      /* rows x width */
+    const void    *weights;    /* padded x width, such as the token embedding */
+    const int32_t *targets;    /* rows */
+    void          *grad_input; /* NULL, or rows x width; may be input itself */
+    void          *grad_weights; /* NULL, or padded x width */
+    int            accumulate; /* of grad_weights. 16-bit ones are rounded to nearest with each chunk; when added onto
+                                  what is there, or by more than 8 chunks, at random by place: nothing drowns */
+    float         *losses;     /* as in memopt_cross_entropy */
+    memopt_loss_rule rule;
+} memopt_head;
+/** min(chunk, rows) * padded floats, 8 bytes a row of a chunk, the gemm's; and where 16-bit sums are rounded at random
+    by place (see accumulate), 64 bytes and up to 128 rows of floats for each worker. */
+MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes);
+/** Loss and both gradients in one pass; with neither grad_input nor grad_weights the loss only. */
+MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out);
+/** Some rows of logits, count x vocabulary floats, to sample from. targets are not looked at. scratch: the gemm's. */
+MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
+                                            float *logits);
+
+/* ---- attention without the length x length matrix ---- */
+typedef struct memopt_attention {
+    size_t       batch, length;    /* sequences; rows (tokens) of each */
+    size_t       heads, kv_heads;  /* kv_heads 0 = heads; else it divides heads: groups share keys and values */
+    size_t       width;            /* of one head */
+    const size_t *lengths;         /* NULL, or of each sequence the rows in use, at most length, 0 is fine: rows after it
+                                      are not read; their output and gradients become 0 */
+    int          causal;           /* 1: a row attends to itself and the rows before */
+    float        scale;            /* of scores; 0 = 1 / sqrt(width); else 10^-30 or more */
+    size_t       block;            /* rows of scores in scratch; 0 = 64 */
+    int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does not
+                                      grow with length, for long contexts. Results differ by rounding */
+    memopt_type  type;
+    const void  *queries, *keys, *values; /* row r of sequence b, head h: at [(b * length + r) * stride + h * width] */
+    size_t       query_stride, kv_stride; /* elements from row to row, 0 = dense; all three may lie in one matrix */
+    void        *output;           /* batch * length rows of output_stride; 0 = heads * width */
+    size_t       output_stride;
+    float       *statistics;       /* online only: batch * heads * length numbers, kept from forward to backward */
+    const void  *grad_output;      /* backward: as output */
+    void        *grad_queries, *grad_keys, *grad_values; /* as queries, keys, values; overwritten */
+} memopt_attention;
+MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes);
+/**
+ * Forward: whole rows of scores are made, `block` at a time, turned into probabilities and multiplied by the values.
+ * Backward makes them again from queries and keys: nothing is kept between the two but the operands themselves; online,
+ * output and statistics as well. Whole rows give the bits of the plain form (a matrix of scores, softmax, product).
+ */
+MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x);
+MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x);
+
+/* ---- layer norm and RMS norm ---- */
+typedef struct memopt_norm {
+    size_t      rows, width;
+    int         rms;            /* 1: x / root of the mean of squares, without mean and shift */
+    float       eps;            /* 0 = 1e-5 */
+    memopt_type type, weight_type, gradient_type;
+    const void *input;          /* backward: NULL = work it out from the output */
+    const void *scale, *shift;  /* width each; NULL = 1, 0 */
+    void       *output;         /* may be input. Backward reads it where input is NULL */
+    float      *statistics;     /* 2 a row, from forward to backward: mean, 1 / deviation. Forward: NULL = not wanted */
+    const void *grad_output;
+    void       *grad_input;     /* may be grad_output */
+    int         accumulate_input; /* 1: the gradient is added onto what is in grad_input (as a residual stream's) */
+    void       *grad_scale, *grad_shift;
+    int         accumulate;
+} memopt_norm;
+MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
+/** From the output, (y - shift) / scale stands for the normalised input: exact but for rounding, and useless where a
+    scale is 0; there the normalised value counts as 0. */
+MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm);
+
+/* ---- linear layers and what follows them ---- */
+typedef enum memopt_activation {
+    MEMOPT_NO_ACTIVATION,
+    MEMOPT_RELU,
+    MEMOPT_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
+    MEMOPT_SILU  /* x / (1 + exp(-x)) */
+} memopt_activation; /* what is 10^-28 of x or less is 0: denormal numbers make products crawl */
+typedef struct memopt_linear { /* output = activation(input * weights^T + bias) */
+    size_t      rows, inputs, outputs;
+    memopt_type type, weight_type, gradient_type;
+    const void *input;       /* rows x inputs */
+    const void *weights;     /* outputs x inputs */
+    const void *bias;        /* outputs; NULL = none */
+    memopt_activation activation; /* forward; a backward with one is memopt_activation_backward() first */
+    void       *before;      /* forward: NULL, or receives what goes into the activation */
+    void       *output;      /* rows x outputs */
+    const void *grad_output;
+    void       *grad_input;
+    int         accumulate_input; /* 1: added onto what is in grad_input */
+    void       *grad_weights, *grad_bias;
+    int         accumulate;
+} memopt_linear;
+MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes);
+MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
+MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
+
+typedef struct memopt_lively { /* an activation by itself, whose backward needs its input only */
+    size_t            n;
+    memopt_activation activation;
+    memopt_type       type;
+    const void       *input;
+    void             *output;      /* may be input. Backward: NULL, or receives the forward's output once more */
+    const void       *grad_output;
+    void             *grad_input;  /* may be grad_output */
+} memopt_lively;
+MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_lively *x);
+MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_lively *x);
+
+typedef struct memopt_swiglu { /* output = silu(gate) * up; a row of input is its gates, then its ups */
+    size_t      rows, width;   /* of output; input is rows x 2 width */
+    memopt_type type;
+    const void *input;
+    void       *output;        /* backward: NULL, or receives the forward's output once more */
+    const void *grad_output;
+    void       *grad_input;    /* rows x 2 width; may be input */
+} memopt_swiglu;
+MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x);
+MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x);
+
+typedef struct memopt_dropout { /* output = residual + dropout(input); which elements stay is drawn again in backward */
+    size_t       n;
+    memopt_type  type;
+    float        rate;         /* of elements that become 0, 0 to below 1, in steps of 2^-16; the others are divided by
+                                  1 - rate */
+    memopt_noise noise;        /* memopt_noise_make(step->seed, step->stream): the same in forward and backward */
+    uint64_t     first;        /* the place of element 0 in the noise */
+    const void  *input, *residual; /* residual NULL = 0 */
+    void        *output;       /* may be input or residual */
+    const void  *grad_output;
+    void        *grad_input;   /* may be grad_output. The residual's gradient is grad_output itself */
+} memopt_dropout;
+MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x);
+MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const memopt_dropout *x);
+
+typedef struct memopt_embedding { /* output[row] = tokens[ids[row]] + positions[row % length] */
+    size_t         rows, width, vocabulary;
+    size_t         length;     /* rows of positions; not looked at without them */
+    memopt_type    type, weight_type, gradient_type;
+    const int32_t *ids;        /* rows, each from 0 to below vocabulary, else ERR_ARGUMENT */
+    const void    *tokens;     /* vocabulary x width */
+    const void    *positions;  /* length x width; NULL = none */
+    void          *output;
+    const void    *grad_output;
+    void          *grad_tokens, *grad_positions; /* overwritten means that rows nobody used become 0 */
+    int            accumulate;
+} memopt_embedding;
+MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const memopt_embedding *x);
+/** Rows are added in their order, whatever the workers: each takes some columns of all rows. A token's gradient of 16
+    bits is rounded once in 256 rows. */
+MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x);
+
+/* ---- linear + batch norm + activation ---- */
+/* output = activation(scale (z - mean) / deviation + shift), z = input * weights^T + bias */
+typedef struct memopt_batch_norm {
+    memopt_linear linear;      /* rows, inputs, outputs, types, input, weights, bias, activation, output (receives the
+                                  result), before (receives z; required to train), grad_output, grad_input, grad_weights,
+                                  grad_bias, accumulate. Rows are samples, or pixels of samples */
+    float        eps;          /* 0 = 1e-5 */
+    float        momentum;     /* running += momentum (batch - running); 0 = 0.1 */
+    int          no_update;    /* 1: running statistics stay, as in a forward that is run again */
+    const void  *scale, *shift;/* outputs each, of linear.weight_type; NULL = 1, 0 */
+    float       *running_mean, *running_variance; /* outputs each; NULL = none (then there is no inference) */
+    float       *statistics;   /* 2 * outputs: means, then 1 / deviations; from forward to backward */
+    void        *grad_scale, *grad_shift;
+} memopt_batch_norm;
+MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes);
+/** Training: the product and its statistics in one pass over memory, counted once, then norm and activation in another.
+    ERR_ARGUMENT for fewer than 2 rows. */
+MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const memopt_batch_norm *x);
+MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x);
+/** Inference: the norm becomes part of weights and bias: outputs x inputs and outputs floats of yours, made once; then
+    memopt_linear_forward() with them is all, in one pass over memory. */
+MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
+                                                float *bias);
 #ifdef __cplusplus
 }
 #endif
@@ -14587,6 +14890,3507 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
     return memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count));
 }
 MEMOPT_API size_t memopt_stash_depth(const memopt_stash *stash) { return stash ? stash->count : 0; }
+/* @section gemm : lanes number api_gemm
+   The product of two matrices.
+   Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
+              two vectors; and sums must not be reordered, so that blocked, wide and threaded code give the same bits.
+   Idea       Only rows and columns are cut, and lanes are columns: each element has one accumulator, which takes its
+              products in order of depth. A tile of 12 x 2 vectors of accumulators (6 x 2 with AVX2) stays in registers
+              and needs 14 loads for 24 multiply-adds. It reads a panel of the right operand, packed so that two
+              vectors of columns of each depth lie side by side, in the first-level cache; and rows of the left one, a
+              block of them copied together, in the second-level cache. 16-bit numbers become floats as they are packed.
+   Invariant  A chunk, some rows and columns of the result, is computed for the whole depth by one worker. Between two
+              blocks of depth its elements are floats: in the result itself, or, where that is 16-bit, in scratch.
+   Begin      A tile takes its beginning from some row of floats and leaves its end in another. Zeros and bias are rows
+              too, with a stride of 0.
+   Cost       Beside the multiply-adds: packing, of the right operand 1 / (rows of a chunk) for each, of the left one
+              1 / (columns of a chunk). A right operand that lies transposed is turned on the way.
+   Trap       Rows of a left operand whose stride is a multiple of 4 KiB fall into the same few lines of the first-level
+              cache: so they are copied even where they are read only once or twice. Panels and tiles lie in pieces of
+              128 bytes at a stride, which the processor does not fetch ahead by itself; where all of it is near, asking
+              for it costs a tenth.
+   Source     Goto and van de Geijn, Anatomy of high-performance matrix multiplication (2008); BLIS (2015). */
+#define MEMOPT_I_GEMM_DEPTH 192 /* of a block; with 32 columns: 24 KiB of the right operand */
+#define MEMOPT_I_GEMM_ROWS  384 /* of a chunk, at most; with that depth: 288 KiB of the left operand */
+#define MEMOPT_I_GEMM_WIDE  768 /* columns of a chunk, at most */
+#define MEMOPT_I_GEMM_KEPT  288 /* and where it is kept as floats in scratch */
+#define MEMOPT_I_GEMM_WORTH 1e6 /* multiply-adds, below which a chunk is not halved: some microseconds */
+#define MEMOPT_I_GEMM_NEAR 262144 /* elements of result and right operand that stay in the second-level cache: 1 MiB */
+#define MEMOPT_I_GEMM_MOST   32 /* columns of a tile, at most */
+#define MEMOPT_I_GEMM_TALL   12 /* rows of a tile, at most */
+#if defined(__GNUC__) || defined(__clang__)
+#  define MEMOPT_I_GEMM_FETCH(address) __builtin_prefetch((const void *)(address), 0, 2) /* to the second level */
+#else
+#  define MEMOPT_I_GEMM_FETCH(address) ((void)(address))
+#endif
+typedef struct memopt_i_gemm_side { /* an operand: element (i, k) of the left one, or (j, k) of the right one */
+    const void *data;
+    size_t      stride;
+    int         turned; /* 1: elements of the same depth lie side by side */
+    memopt_type type;
+} memopt_i_gemm_side;
+typedef struct memopt_i_gemm_tile {
+    const float *left, *right, *from;
+    float       *to;
+    size_t       left_row, left_step; /* from a row to the next, from a depth to the next */
+    size_t       from_row, to_row;
+    size_t       rows, depth;
+} memopt_i_gemm_tile;
+
+static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
+    const size_t at = s->turned ? k * s->stride + i : i * s->stride + k;
+    return (const unsigned char *)s->data + at * (s->type == MEMOPT_TYPE_F32 ? 4 : 2);
+}
+static float memopt_i_gemm_one(const void *p, memopt_type type) {
+    if (type == MEMOPT_TYPE_BF16) return memopt_from_bf16(*(const uint16_t *)p);
+    if (type == MEMOPT_TYPE_F16) return memopt_from_f16(*(const uint16_t *)p);
+    return *(const float *)p;
+}
+static void memopt_i_gemm_get(int level, float *dst, const void *src, memopt_type type, size_t n) {
+    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
+    else if (type == MEMOPT_TYPE_F16) memopt_i_f32_from_small_to(level, dst, src, n, MEMOPT_I_F16, 0);
+    else memcpy(dst, src, n * sizeof *dst);
+}
+static void memopt_i_gemm_put(int level, void *dst, const float *src, memopt_type type, size_t n) {
+    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
+    else memopt_i_small_from_f32_to(level, dst, src, n, MEMOPT_I_F16, 0, 0);
+}
+/* A panel of the right operand, `wide` columns side by side for each depth: its columns from..wide at the depths
+   k..depth, one by one; those from n on are 0. What wide code leaves, and the definition. */
+static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_side *s, size_t j, size_t from, size_t n,
+                                size_t at, size_t k, size_t depth) {
+    size_t i;
+    for (; k < depth; ++k)
+        for (i = from; i < wide; ++i)
+            panel[k * wide + i] = i < n ? memopt_i_gemm_one(memopt_i_gemm_at(s, j + i, at + k), s->type) : 0;
+}
+
+/* The tile, and the packing of a panel, for a lane type V as in `lanes`. Three rows are within reach of one address. */
+#define MEMOPT_I_GEMM_EACH(DO, V)                                                                                      \
+    DO(V, 0, r0, 0) DO(V, 1, r0, row) DO(V, 2, r0, 2 * row) DO(V, 3, r3, 0) DO(V, 4, r3, row) DO(V, 5, r3, 2 * row)    \
+    DO(V, 6, r6, 0) DO(V, 7, r6, row) DO(V, 8, r6, 2 * row) DO(V, 9, r9, 0) DO(V, 10, r9, row) DO(V, 11, r9, 2 * row)
+#define MEMOPT_I_GEMM_LOAD(V, i, p, at)                                                                                \
+    V(t) a##i = rows > i ? V(load)(from + i * from_row) : V(set)(0);                                             \
+    V(t) b##i = rows > i ? V(load)(from + i * from_row + V(width)) : V(set)(0);
+#define MEMOPT_I_GEMM_STEP(V, i, p, at)                                                                                \
+    if (rows > i) { const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i); }
+#define MEMOPT_I_GEMM_SAVE(V, i, p, at)                                                                                \
+    if (rows > i) { V(store)(to + i * to_row, a##i); V(store)(to + i * to_row + V(width), b##i); }
+#define MEMOPT_I_GEMM_CASE(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1); break;
+#define MEMOPT_I_GEMM_TILE(V, SET)                                                                                     \
+SET static inline void V(gemm_rows)(const memopt_i_gemm_tile *t, int rows) { /* rows: told to the compiler */          \
+    const size_t row = t->left_row, step = t->left_step;                                                               \
+    const float *r0 = t->left, *r3 = rows > 3 ? r0 + 3 * row : r0, *r6 = rows > 6 ? r0 + 6 * row : r0;                 \
+    const float *r9 = rows > 9 ? r0 + 9 * row : r0, *right = t->right, *from = t->from;                                \
+    const size_t from_row = t->from_row, to_row = t->to_row; float *to = t->to; size_t k;                              \
+    MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_LOAD, V)                                                                          \
+    for (k = t->depth; k; --k) {                                                                                       \
+        const V(t) a = V(load)(right), b = V(load)(right + V(width));                                                  \
+        MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_STEP, V)                                                                      \
+        right += 2 * V(width); r0 += step; r3 += step; r6 += step; r9 += step;                                         \
+    }                                                                                                                  \
+    MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_SAVE, V)                                                                          \
+}                                                                                                                      \
+SET static void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth of a chunk's rows, to their tiles */ \
+    size_t i;                                                                                                          \
+    for (i = 0; i + V(tall) <= n; i += V(tall)) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, V(tall) * sizeof *to);  \
+    if (i < n) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, (n - i) * sizeof *to);                                   \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(gemm_tile)(const memopt_i_gemm_tile *t) {                                           \
+    switch (t->rows) { MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_CASE, V) }                                                     \
+}
+#define MEMOPT_I_GEMM_PACK(V, SET)                                                                                     \
+SET static inline void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,         \
+                                     size_t depth, int type) {                                                         \
+    const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);                                        \
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2; size_t k, i;                                                  \
+    for (k = 0; k < depth; ++k, p += s->stride * size)                                                                 \
+        for (i = 0; i < n; i += V(width))                                                                              \
+            V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));                                   \
+}                                                                                                                      \
+SET static inline void V(gemm_turned)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,        \
+                                      size_t depth, int type) {                                                        \
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2, stride = s->stride * size; size_t k, i;                       \
+    for (i = 0; i < n; i += V(width)) {                                                                                \
+        const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);                                \
+        for (k = 0; k < depth; k += 4, p += 4 * size)                                                                  \
+            V(gemm_turn)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),                              \
+                         V(gemm_lift)(p + stride, 4 * stride, type), V(gemm_lift)(p + 2 * stride, 4 * stride, type),   \
+                         V(gemm_lift)(p + 3 * stride, 4 * stride, type));                                              \
+    }                                                                                                                  \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,\
+                                              size_t depth) {                                                          \
+    const size_t wide = 2 * V(width), whole = n - n % V(width);                                                        \
+    const size_t deep = s->turned ? depth : depth - depth % 4;                                                         \
+    switch ((int)s->type * 2 + s->turned) {                                                                            \
+    case 0: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;                                      \
+    case 1: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;                                       \
+    case 2: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;                                     \
+    case 3: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;                                      \
+    case 4: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;                                      \
+    case 5: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;                                       \
+    }                                                                                                                  \
+    memopt_i_gemm_right(panel, wide, s, j, whole, n, at, 0, deep);                                                     \
+    memopt_i_gemm_right(panel, wide, s, j, 0, n, at, deep, depth);                                                     \
+}
+static void memopt_i_v1_gemm_pack(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+                                  size_t depth) {
+    memopt_i_gemm_right(panel, 2, s, j, 0, n, at, 0, depth);
+}
+enum { memopt_i_v1_tall = 4 };
+MEMOPT_I_GEMM_TILE(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+/* get: a vector of floats out of any type. lift: four depths from each of the columns 0, 4, 8 and 12; the other columns
+   are lifted so as well, and turn() takes all of them apart: four vectors, each of one depth. */
+enum { memopt_i_v8_tall = 6, memopt_i_v16_tall = 12 };
+MEMOPT_I_AVX2 static inline __m256 memopt_i_v8_gemm_wide(__m128i x, int type) {
+    if (type == MEMOPT_TYPE_F16) return _mm256_cvtph_ps(x);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+MEMOPT_I_AVX2 static inline __m256 memopt_i_v8_gemm_get(const void *p, int type) {
+    if (type == MEMOPT_TYPE_F32) return _mm256_loadu_ps((const float *)p);
+    return memopt_i_v8_gemm_wide(_mm_loadu_si128((const __m128i *)p), type);
+}
+MEMOPT_I_AVX2 static inline __m256 memopt_i_v8_gemm_lift(const unsigned char *p, size_t step, int type) {
+    if (type == MEMOPT_TYPE_F32)
+        return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)p)),
+                                    _mm_loadu_ps((const float *)(const void *)(p + step)), 1);
+    return memopt_i_v8_gemm_wide(_mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
+                                                    _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
+}
+MEMOPT_I_AVX2 static inline void memopt_i_v8_gemm_turn(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
+    const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+    const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b)), h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+    _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
+    _mm256_storeu_ps(to + 16, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
+    _mm256_storeu_ps(to + 32, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
+    _mm256_storeu_ps(to + 48, _mm256_castpd_ps(_mm256_unpackhi_pd(g, h)));
+}
+MEMOPT_I_AVX512 static inline __m512 memopt_i_v16_gemm_wide(__m256i x, int type) {
+    if (type == MEMOPT_TYPE_F16) return _mm512_cvtph_ps(x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+MEMOPT_I_AVX512 static inline __m512 memopt_i_v16_gemm_get(const void *p, int type) {
+    if (type == MEMOPT_TYPE_F32) return _mm512_loadu_ps(p);
+    return memopt_i_v16_gemm_wide(_mm256_loadu_si256((const __m256i *)p), type);
+}
+MEMOPT_I_AVX512 static inline __m512 memopt_i_v16_gemm_lift(const unsigned char *p, size_t step, int type) {
+    if (type == MEMOPT_TYPE_F32)
+        return _mm512_insertf32x8(_mm512_castps256_ps512(memopt_i_v8_gemm_lift(p, step, type)),
+                                  memopt_i_v8_gemm_lift(p + 2 * step, step, type), 1);
+    const __m128i a = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
+                                         _mm_loadl_epi64((const __m128i *)(const void *)(p + step)));
+    const __m128i b = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)(p + 2 * step)),
+                                         _mm_loadl_epi64((const __m128i *)(const void *)(p + 3 * step)));
+    return memopt_i_v16_gemm_wide(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), type);
+}
+MEMOPT_I_AVX512 static inline void memopt_i_v16_gemm_turn(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
+    const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+    const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+    _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
+    _mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
+    _mm512_storeu_ps(to + 64, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
+    _mm512_storeu_ps(to + 96, _mm512_castpd_ps(_mm512_unpackhi_pd(g, h)));
+}
+MEMOPT_I_GEMM_TILE(MEMOPT_I_V8, MEMOPT_I_AVX2)
+MEMOPT_I_GEMM_PACK(MEMOPT_I_V8, MEMOPT_I_AVX2)
+MEMOPT_I_GEMM_TILE(MEMOPT_I_V16, MEMOPT_I_AVX512)
+MEMOPT_I_GEMM_PACK(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+enum { memopt_i_v4_tall = 12 };
+static inline float32x4_t memopt_i_v4_gemm_get(const void *p, int type) {
+    if (type == MEMOPT_TYPE_F32) return vld1q_f32((const float *)p);
+    if (type == MEMOPT_TYPE_F16) return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16((const uint16_t *)p), 16));
+}
+static inline float32x4_t memopt_i_v4_gemm_lift(const unsigned char *p, size_t step, int type) {
+    (void)step;
+    return memopt_i_v4_gemm_get(p, type);
+}
+static inline void memopt_i_v4_gemm_turn(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
+    const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b)), f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
+    const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b)), h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
+    vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
+    vst1q_f32(to + 8, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
+    vst1q_f32(to + 16, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
+    vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(g, h)));
+}
+MEMOPT_I_GEMM_TILE(MEMOPT_I_V4, )
+MEMOPT_I_GEMM_PACK(MEMOPT_I_V4, )
+#endif
+/* What a level is made of. */
+typedef struct memopt_i_gemm_kit {
+    size_t tall, wide; /* rows and columns of a tile */
+    void (*tile)(const memopt_i_gemm_tile *t);
+    void (*deal)(float *to, const float *from, size_t n);
+    void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
+} memopt_i_gemm_kit;
+#define MEMOPT_I_GEMM_KIT(V) { V(tall), 2 * V(width), V(gemm_tile), V(gemm_deal), V(gemm_pack) }
+static const memopt_i_gemm_kit memopt_i_gemm_v1 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V1);
+#if defined(MEMOPT_I_X86)
+static const memopt_i_gemm_kit memopt_i_gemm_v8 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V8);
+static const memopt_i_gemm_kit memopt_i_gemm_v16 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V16);
+#elif defined(MEMOPT_I_NEON)
+static const memopt_i_gemm_kit memopt_i_gemm_v4 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V4);
+#endif
+static const memopt_i_gemm_kit *memopt_i_gemm_kit_at(int level) {
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) return &memopt_i_gemm_v16;
+    if (level >= MEMOPT_SIMD_AVX2) return &memopt_i_gemm_v8;
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) return &memopt_i_gemm_v4;
+#endif
+    (void)level;
+    return &memopt_i_gemm_v1;
+}
+
+/* One product under way. */
+static size_t memopt_i_gemm_count(size_t n, size_t part) { return n / part + (n % part != 0); }
+typedef struct memopt_i_gemm_work {
+    const memopt_product    *product;
+    const memopt_i_gemm_kit *kit;
+    memopt_i_gemm_side       left, right;
+    size_t                   tall, wide, down; /* rows and columns of a chunk; chunks below one another */
+    unsigned char           *scratch;
+    int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
+} memopt_i_gemm_work;
+typedef struct memopt_i_gemm_chunk {
+    const memopt_i_gemm_work *work;
+    size_t  i, j, rows, columns;
+    float  *block, *panel;      /* packed: of the left operand, of the right one */
+    const float *left;          /* the block, or where it lies */
+    size_t  left_tile, left_row, left_step; /* from a tile to the next, from a row, from a depth */
+    float  *to;                 /* the elements as floats */
+    size_t  to_row;
+} memopt_i_gemm_chunk;
+/* The rows of a chunk at some depths: each row as it lies, MEMOPT_I_GEMM_DEPTH apart; of a turned operand, the rows of
+   a tile side by side for each depth. Floats that few panels read, and that do not lie in each other's way, stay. */
+static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) {
+    const memopt_i_gemm_work *w = c->work; const memopt_i_gemm_side *s = &w->left;
+    float row[MEMOPT_I_GEMM_ROWS]; const float *from = row; size_t i, k;
+    c->left = c->block; c->left_tile = w->kit->tall * MEMOPT_I_GEMM_DEPTH;
+    c->left_row = s->turned ? 1 : MEMOPT_I_GEMM_DEPTH; c->left_step = s->turned ? w->kit->tall : 1;
+    if (s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kit->wide && s->stride % 256) {
+        c->left = (const float *)memopt_i_gemm_at(s, c->i, at);
+        c->left_row = s->turned ? 1 : s->stride; c->left_step = s->turned ? s->stride : 1;
+        c->left_tile = w->kit->tall * c->left_row;
+        return;
+    }
+    if (!s->turned) {
+        for (i = 0; i < c->rows; ++i)
+            memopt_i_gemm_get(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
+                              depth);
+        return;
+    }
+    for (k = 0; k < depth; ++k) {
+        const void *p = memopt_i_gemm_at(s, c->i, at + k);
+        if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
+        else memopt_i_gemm_get(w->level, row, p, s->type, c->rows);
+        w->kit->deal(c->block + k * w->kit->tall, from, c->rows);
+    }
+}
+/* The tiles of one panel. Where it is not full, they are computed beside the result. */
+static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t at, size_t depth, const float *begin,
+                                size_t begin_row) {
+    const memopt_i_gemm_side *s = &c->work->right; const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
+    const memopt_i_gemm_kit *kit = c->work->kit; const size_t n = memopt_i_min(kit->wide, c->columns - j);
+    float edge[MEMOPT_I_GEMM_TALL * MEMOPT_I_GEMM_MOST]; memopt_i_gemm_tile t; size_t i, r, b;
+    const size_t tiles = memopt_i_gemm_count(c->rows, kit->tall);
+    const size_t bytes = size * (s->turned ? kit->wide : MEMOPT_I_GEMM_DEPTH); size_t next = j + kit->wide, lines = 0;
+    t.right = c->panel; t.depth = depth;
+    t.left = c->left; t.left_row = c->left_row; t.left_step = c->left_step;
+    if (next >= c->columns) { next = 0; at += depth; }
+    if (c->work->fetches && at < c->work->product->depth) /* the panel that comes next, a share with each tile */
+        lines = s->turned ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
+                          : memopt_i_min(kit->wide, c->columns - next);
+    for (i = 0; i < c->rows; i += kit->tall, t.left += c->left_tile) {
+        for (r = i / kit->tall; r < lines; r += tiles) {
+            const void *p = memopt_i_gemm_at(s, c->j + next + (s->turned ? 0 : r), at + (s->turned ? r : 0));
+            for (b = 0; b < bytes; b += 64) MEMOPT_I_GEMM_FETCH((uintptr_t)p + b);
+        }
+        if (c->work->fetches && i + kit->tall < c->rows)
+            for (r = kit->tall; r < memopt_i_min(2 * kit->tall, c->rows - i); ++r) { /* the next tile's elements */
+                const uintptr_t to = (uintptr_t)(c->to + (i + r) * c->to_row + j);
+                MEMOPT_I_GEMM_FETCH(to); MEMOPT_I_GEMM_FETCH(to + 64);
+            }
+        t.rows = memopt_i_min(kit->tall, c->rows - i);
+        t.from = begin + i * begin_row + j; t.from_row = begin_row;
+        t.to = c->to + i * c->to_row + j; t.to_row = c->to_row;
+        if (n == kit->wide) { kit->tile(&t); continue; }
+        for (r = 0; r < t.rows; ++r) {
+            memcpy(edge + r * kit->wide, t.from + r * t.from_row, n * sizeof *edge);
+            memset(edge + r * kit->wide + n, 0, (kit->wide - n) * sizeof *edge);
+        }
+        t.from = t.to = edge; t.from_row = t.to_row = kit->wide;
+        kit->tile(&t);
+        for (r = 0; r < t.rows; ++r)
+            memcpy(c->to + (i + r) * c->to_row + j, edge + r * kit->wide, n * sizeof *edge);
+    }
+}
+static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to floats, or back */
+    const memopt_product *p = c->work->product; size_t i;
+    for (i = 0; i < c->rows; ++i) {
+        void *row = (uint16_t *)p->result + (c->i + i) * p->result_stride + c->j;
+        if (back) memopt_i_gemm_put(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
+        else memopt_i_gemm_get(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
+    }
+}
+static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
+    static const float zeros[MEMOPT_I_GEMM_WIDE] = { 0 };
+    const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task; const memopt_product *p = w->product;
+    const int is_small = p->result_type != MEMOPT_TYPE_F32; memopt_i_gemm_chunk c; size_t at = 0, j, depth;
+    const float *begin; size_t begin_row = 0;
+    c.work = w; c.i = chunk % w->down * w->tall; c.j = chunk / w->down * w->wide;
+    c.rows = memopt_i_min(w->tall, p->rows - c.i); c.columns = memopt_i_min(w->wide, p->columns - c.j);
+    c.panel = (float *)(void *)(w->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH);
+    c.block = c.panel + MEMOPT_I_GEMM_MOST * MEMOPT_I_GEMM_DEPTH;
+    c.to = is_small ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
+                    : (float *)p->result + c.i * p->result_stride + c.j;
+    c.to_row = is_small ? w->wide : p->result_stride;
+    if (p->accumulate && is_small) memopt_i_gemm_result(&c, 0);
+    begin = p->bias ? p->bias + c.j : zeros;
+    if (p->accumulate) { begin = c.to; begin_row = c.to_row; }
+    do {
+        depth = memopt_i_min(p->depth - at, MEMOPT_I_GEMM_DEPTH);
+        if (depth) memopt_i_gemm_left(&c, at, depth);
+        for (j = 0; j < c.columns; j += w->kit->wide) {
+            if (depth) w->kit->pack(c.panel, &w->right, c.j + j, memopt_i_min(w->kit->wide, c.columns - j), at, depth);
+            memopt_i_gemm_panel(&c, j, at, depth, begin, begin_row);
+        }
+        begin = c.to; begin_row = c.to_row; at += depth;
+    } while (at < p->depth);
+    if (is_small) memopt_i_gemm_result(&c, 1);
+    memopt_i_wide_end(w->level);
+}
+/* How the result is cut: large chunks pack least; where several workers share it, there are four for each, unless that
+   leaves little work in one. That the number of workers has a say is an exception: here no bit depends on it. */
+static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
+    const memopt_product *p = w->product; const size_t tall = w->kit->tall, wide = w->kit->wide;
+    const size_t most = p->result_type == MEMOPT_TYPE_F32 ? MEMOPT_I_GEMM_WIDE : MEMOPT_I_GEMM_KEPT;
+    const size_t wanted = workers > 1 ? 4 * workers : 1;
+    size_t down = memopt_i_gemm_count(p->rows, MEMOPT_I_GEMM_ROWS), across = memopt_i_gemm_count(p->columns, most);
+    for (;;) {
+        w->tall = memopt_i_gemm_count(memopt_i_gemm_count(p->rows, down), tall) * tall;
+        w->wide = memopt_i_gemm_count(memopt_i_gemm_count(p->columns, across), wide) * wide;
+        if (down >= memopt_i_gemm_count(wanted, across)) break;
+        if ((double)w->tall * (double)w->wide * (double)p->depth < MEMOPT_I_GEMM_WORTH) break;
+        if (w->tall > w->wide) down *= 2;
+        else across *= 2;
+    }
+    w->down = memopt_i_gemm_count(p->rows, w->tall);
+}
+static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
+                                           void *scratch) {
+    memopt_i_gemm_work w;
+    (void)user;
+    if (!p->rows || !p->columns) return MEMOPT_OK;
+    w.product = p; w.level = memopt_i_simd_level(threads); w.kit = memopt_i_gemm_kit_at(w.level);
+    w.left.data = p->left; w.left.stride = p->left_stride; w.left.turned = p->left_turned; w.left.type = p->left_type;
+    w.right.data = p->right; w.right.stride = p->right_stride; w.right.type = p->right_type;
+    w.right.turned = !p->right_turned; /* (j, k) is where another would look for (k, j) */
+    w.scratch = (unsigned char *)scratch;
+    w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_NEAR;
+    memopt_i_gemm_cut(&w, (size_t)memopt_i_workers(threads));
+    memopt_i_run(threads, w.down * memopt_i_gemm_count(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
+    return MEMOPT_OK;
+}
+/* A matrix as it lies in memory. */
+typedef struct memopt_i_gemm_matrix {
+    const void *data;
+    size_t      rows, columns, stride;
+    memopt_type type;
+} memopt_i_gemm_matrix;
+static memopt_i_gemm_matrix memopt_i_gemm_lies(const void *data, size_t rows, size_t columns, int turned, size_t stride,
+                                               memopt_type type) {
+    memopt_i_gemm_matrix m;
+    m.data = data; m.rows = turned ? columns : rows; m.columns = turned ? rows : columns;
+    m.stride = stride; m.type = type;
+    return m;
+}
+/* How many bytes it takes, and whether it can be a matrix. */
+static memopt_status memopt_i_gemm_check(const memopt_i_gemm_matrix *m, size_t *bytes) {
+    const size_t size = memopt_type_bytes(m->type);
+    *bytes = 0;
+    if (!size || m->stride < m->columns) return MEMOPT_ERR_ARGUMENT;
+    if (!m->rows || !m->columns) return MEMOPT_OK;
+    if (memopt_i_mul(m->rows - 1, m->stride, bytes) || memopt_i_add(*bytes, m->columns, bytes)
+        || memopt_i_mul(*bytes, size, bytes) || *bytes > SIZE_MAX / 2) return MEMOPT_ERR_OVERFLOW;
+    return !m->data || ((uintptr_t)m->data & (size - 1)) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+}
+/* Do two have an element in common? Columns of one matrix, such as the heads of one tensor, do not. */
+static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
+                                 size_t b_bytes) {
+    const size_t step = a->stride * memopt_type_bytes(a->type), size = memopt_type_bytes(b->type);
+    size_t from;
+    if (!a_bytes || !b_bytes || !memopt_i_number_overlap(a->data, a_bytes, b->data, b_bytes)) return 0;
+    if (step != b->stride * size) return 1;
+    from = (uintptr_t)b->data > (uintptr_t)a->data ? ((uintptr_t)b->data - (uintptr_t)a->data) % step
+         : (step - ((uintptr_t)a->data - (uintptr_t)b->data) % step) % step;
+    return from < a->columns * memopt_type_bytes(a->type) || from + b->columns * size > step;
+}
+MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
+                                              void *scratch, size_t scratch_bytes) {
+    const memopt_product *p = product; memopt_i_gemm_matrix m[4]; size_t bytes[4], i; memopt_status s;
+    if (!p || !scratch || ((uintptr_t)scratch & 63)) return MEMOPT_ERR_ARGUMENT;
+    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
+    if ((p->left_turned | p->right_turned | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
+    if (p->accumulate && p->bias) return MEMOPT_ERR_ARGUMENT;
+    m[0] = memopt_i_gemm_lies(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
+    m[1] = memopt_i_gemm_lies(p->left, p->rows, p->depth, p->left_turned, p->left_stride, p->left_type);
+    m[2] = memopt_i_gemm_lies(p->right, p->depth, p->columns, p->right_turned, p->right_stride, p->right_type);
+    m[3] = memopt_i_gemm_lies(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
+    for (i = 0; i < 4; ++i)
+        if ((s = memopt_i_gemm_check(&m[i], &bytes[i])) != MEMOPT_OK) return s;
+    for (i = 1; i < 4; ++i)
+        if (memopt_i_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i])) return MEMOPT_ERR_ARGUMENT;
+    if (scratch_bytes < memopt_gemm_scratch(threads)) return MEMOPT_ERR_BUFFER;
+    return memopt_i_gemm_builtin(NULL, p, threads, scratch);
+}
+MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads) {
+    size_t bytes;
+    return memopt_i_mul((size_t)memopt_i_workers(threads), MEMOPT_GEMM_SCRATCH, &bytes) ? SIZE_MAX : bytes;
+}
+MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gemm *out) {
+    if (!out || (gemm && !gemm->multiply_fn && (gemm->scratch_bytes || gemm->user))) return MEMOPT_ERR_ARGUMENT;
+    if (gemm && gemm->multiply_fn) { *out = *gemm; return MEMOPT_OK; }
+    out->multiply_fn = memopt_i_gemm_builtin; out->scratch_bytes = MEMOPT_GEMM_SCRATCH; out->user = NULL;
+    return MEMOPT_OK;
+}
+/* @section rows : lanes number random api_ops
+   What operators do to a row of floats: sums, the largest, exp, and the activations; and how a row of another type
+   becomes floats.
+   Problem    A softmax is as good as its exp, and the C library's differs from machine to machine. A sum's bits depend
+              on the order of its terms, and a wide sum has another order than a plain one.
+   Idea       The order is that of 16 lanes, whatever the machine has: element i of a row is added to sum i % 16, and
+              the 16 are joined at the end, 8 and 8, 4 and 4. So the wide code is written once, for 16 lanes, and a
+              register of 8 or 4 is doubled until it has them (MEMOPT_I_DOUBLE). The plain code is the definition.
+   exp        x = n ln 2 + r, |r| <= ln 2 / 2, where n ln 2 is taken off in two steps of which the first is exact.
+              exp(r) = 1 + (r + r r q(r)), q a minimax polynomial of degree 4 (2^-28.2 of the result), and 2^n as two
+              factors that are no denormals: a denormal result is rounded once, by the last of them. Below one unit in
+              the last place for every float (0.876 at worst); infinity, 0 and NaN where they belong. Where it
+              stands beside a 1, in rows and in the logistic function, what is below exp(-69) is taken for 0: it cannot
+              be seen in the sum, and denormals are slow.
+   Logistic   s(z) = 1 / (1 + exp(-z)) and 1 - s(z) from e = exp(-|z|), at most 1: one of them is 1 / (1 + e), the other
+              e / (1 + e). Nothing overflows, and nothing cancels.
+              y = x s(z),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. Where s is 0 or 1 to the
+              last bit x is cut off, so that infinity times 0 is never asked for.
+   Invariant  A row may come in pieces that begin at multiples of 16. The lanes behind a row's end neither are read nor
+              change a sum. Any NaN makes a NaN, which of them is not said: processors disagree.
+   Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
+   Cost       One pass, at the cache's speed but for exp and activations. */
+
+/* ---- more of one lane type: what optimizers do not need ---- */
+/* larger, smaller: b where one is NaN. pick: a where z < 0, else b. from: 0 where z < least, else a. power: p 2^n, from
+   n and n + the magic number. */
+#define MEMOPT_I_EXP_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it is rounded to a whole number */
+#define MEMOPT_I_EXP_BITS  0x4b400000u /* its bits; those of a sum count on from here */
+static float memopt_i_v1_plus(float a, float b) { return memopt_i_round(a + b); }
+static float memopt_i_v1_minus(float a, float b) { return memopt_i_round(a - b); }
+static float memopt_i_v1_larger(float a, float b) { return a > b ? a : b; }
+static float memopt_i_v1_smaller(float a, float b) { return a < b ? a : b; }
+static float memopt_i_v1_below_zero(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
+static float memopt_i_v1_pick(float z, float a, float b) { return z < 0 ? a : b; }
+static float memopt_i_v1_from(float z, float least, float a) { return z < least ? 0.0f : a; }
+static float memopt_i_v1_power(float p, float n, float t) {
+    const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS), half = both >> 1; /* two exponents */
+    (void)n;
+    p = memopt_i_round(p * memopt_i_bits_float(half << 23));
+    p = memopt_i_round(p * memopt_i_bits_float((both - half) << 23));
+    return 0.0f > p ? 0.0f : p;
+}
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_plus(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_minus(__m256 a, __m256 b) { return _mm256_sub_ps(a, b); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_larger(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_smaller(__m256 a, __m256 b) { return _mm256_min_ps(a, b); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_below_zero(__m256 a) { return _mm256_or_ps(a, _mm256_set1_ps(-0.0f)); }
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_pick(__m256 z, __m256 a, __m256 b) {
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(z, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_from(__m256 z, __m256 least, __m256 a) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(z, least, _CMP_LT_OQ), a);
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_power(__m256 p, __m256 n, __m256 t) {
+    const __m256i both = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)(254u - MEMOPT_I_EXP_BITS)));
+    const __m256i half = _mm256_srli_epi32(both, 1);
+    (void)n;
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
+    return _mm256_max_ps(_mm256_setzero_ps(), p);
+}
+/* The first `count` lanes, 0 to all: read, write, or take those of a, the others from b. */
+MEMOPT_I_AVX2 static __m256i memopt_i_v8_lanes(size_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_some(const float *p, size_t count) {
+    return _mm256_maskload_ps(p, memopt_i_v8_lanes(count));
+}
+MEMOPT_I_AVX2 static void memopt_i_v8_put_some(float *p, __m256 x, size_t count) {
+    _mm256_maskstore_ps(p, memopt_i_v8_lanes(count), x);
+}
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_first(size_t count, __m256 a, __m256 b) {
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(memopt_i_v8_lanes(count)));
+}
+/* seen, and where x is NaN; whether it has been seen at all */
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_nan(__m256 seen, __m256 x) {
+    return _mm256_or_ps(seen, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+MEMOPT_I_AVX2 static int memopt_i_v8_any(__m256 seen) { return _mm256_movemask_ps(seen) != 0; }
+/* a where mask is all ones, b where it is 0 */
+MEMOPT_I_AVX2 static __m256 memopt_i_v8_masked(const uint32_t *mask, __m256 a, __m256 b) {
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)mask)));
+}
+MEMOPT_I_AVX2 static void memopt_i_v8_end(void) { _mm256_zeroupper(); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_plus(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_minus(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_larger(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_smaller(__m512 a, __m512 b) { return _mm512_min_ps(a, b); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_below_zero(__m512 a) { return _mm512_or_ps(a, _mm512_set1_ps(-0.0f)); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_pick(__m512 z, __m512 a, __m512 b) {
+    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_LT_OQ), a);
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_from(__m512 z, __m512 least, __m512 a) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, least, _CMP_NLT_UQ), a);
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_power(__m512 p, __m512 n, __m512 t) {
+    (void)t;
+    return _mm512_scalef_ps(p, n);
+}
+MEMOPT_I_AVX512 static __mmask16 memopt_i_v16_lanes(size_t count) { return (__mmask16)((1u << count) - 1); }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_some(const float *p, size_t count) {
+    return _mm512_maskz_loadu_ps(memopt_i_v16_lanes(count), p);
+}
+MEMOPT_I_AVX512 static void memopt_i_v16_put_some(float *p, __m512 x, size_t count) {
+    _mm512_mask_storeu_ps(p, memopt_i_v16_lanes(count), x);
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_first(size_t count, __m512 a, __m512 b) {
+    return _mm512_mask_mov_ps(b, memopt_i_v16_lanes(count), a);
+}
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_nan(__m512 seen, __m512 x) {
+    return _mm512_mask_mov_ps(seen, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
+}
+MEMOPT_I_AVX512 static int memopt_i_v16_any(__m512 seen) { return _mm512_cmp_ps_mask(seen, seen, _CMP_UNORD_Q) != 0; }
+MEMOPT_I_AVX512 static __m512 memopt_i_v16_masked(const uint32_t *mask, __m512 a, __m512 b) {
+    const __m512i m = _mm512_loadu_si512(mask);
+    return _mm512_mask_mov_ps(b, _mm512_test_epi32_mask(m, m), a);
+}
+MEMOPT_I_AVX512 static void memopt_i_v16_end(void) { _mm256_zeroupper(); }
+#elif defined(MEMOPT_I_NEON)
+static float32x4_t memopt_i_v4_plus(float32x4_t a, float32x4_t b) { return vaddq_f32(a, b); }
+static float32x4_t memopt_i_v4_minus(float32x4_t a, float32x4_t b) { return vsubq_f32(a, b); }
+static float32x4_t memopt_i_v4_larger(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+static float32x4_t memopt_i_v4_smaller(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+static float32x4_t memopt_i_v4_below_zero(float32x4_t a) {
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vdupq_n_u32(0x80000000u)));
+}
+static float32x4_t memopt_i_v4_pick(float32x4_t z, float32x4_t a, float32x4_t b) {
+    return vbslq_f32(vcltzq_f32(z), a, b);
+}
+static float32x4_t memopt_i_v4_from(float32x4_t z, float32x4_t least, float32x4_t a) {
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(z, least)));
+}
+static float32x4_t memopt_i_v4_power(float32x4_t p, float32x4_t n, float32x4_t t) {
+    const uint32x4_t both = vaddq_u32(vreinterpretq_u32_f32(t), vdupq_n_u32(254u - MEMOPT_I_EXP_BITS));
+    const uint32x4_t half = vshrq_n_u32(both, 1);
+    (void)n;
+    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
+    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
+    return memopt_i_v4_larger(vdupq_n_f32(0), p);
+}
+static uint32x4_t memopt_i_v4_lanes(size_t count) {
+    static const uint32_t lanes[4] = { 0, 1, 2, 3 };
+    return vcltq_u32(vld1q_u32(lanes), vdupq_n_u32((uint32_t)count));
+}
+static float32x4_t memopt_i_v4_some(const float *p, size_t count) {
+    float all[4] = { 0, 0, 0, 0 };
+    memcpy(all, p, count * sizeof *p);
+    return vld1q_f32(all);
+}
+static void memopt_i_v4_put_some(float *p, float32x4_t x, size_t count) {
+    float all[4];
+    vst1q_f32(all, x);
+    memcpy(p, all, count * sizeof *p);
+}
+static float32x4_t memopt_i_v4_first(size_t count, float32x4_t a, float32x4_t b) {
+    return vbslq_f32(memopt_i_v4_lanes(count), a, b);
+}
+static float32x4_t memopt_i_v4_nan(float32x4_t seen, float32x4_t x) {
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(seen), vmvnq_u32(vceqq_f32(x, x))));
+}
+static int memopt_i_v4_any(float32x4_t seen) { return vmaxvq_u32(vreinterpretq_u32_f32(seen)) != 0; }
+static float32x4_t memopt_i_v4_masked(const uint32_t *mask, float32x4_t a, float32x4_t b) {
+    return vbslq_f32(vld1q_u32(mask), a, b);
+}
+static void memopt_i_v4_end(void) { }
+#endif
+/* A lane type D, of two V. */
+#define MEMOPT_I_DOUBLE(D, V, SET)                                                                                     \
+enum { D(width) = 2 * V(width) };                                                                                      \
+typedef struct D(t) { V(t) a, b; } D(t);                                                                               \
+SET static D(t) D(join)(V(t) a, V(t) b) { D(t) x; x.a = a; x.b = b; return x; }                                        \
+SET static D(t) D(load)(const float *p) { return D(join)(V(load)(p), V(load)(p + V(width))); }                         \
+SET static void D(store)(float *p, D(t) x) { V(store)(p, x.a); V(store)(p + V(width), x.b); }                          \
+SET static D(t) D(set)(float x) { return D(join)(V(set)(x), V(set)(x)); }                                              \
+SET static D(t) D(mul)(D(t) x, D(t) y) { return D(join)(V(mul)(x.a, y.a), V(mul)(x.b, y.b)); }                         \
+SET static D(t) D(div)(D(t) x, D(t) y) { return D(join)(V(div)(x.a, y.a), V(div)(x.b, y.b)); }                         \
+SET static D(t) D(plus)(D(t) x, D(t) y) { return D(join)(V(plus)(x.a, y.a), V(plus)(x.b, y.b)); }                      \
+SET static D(t) D(minus)(D(t) x, D(t) y) { return D(join)(V(minus)(x.a, y.a), V(minus)(x.b, y.b)); }                   \
+SET static D(t) D(fma)(D(t) x, D(t) y, D(t) z) { return D(join)(V(fma)(x.a, y.a, z.a), V(fma)(x.b, y.b, z.b)); }       \
+SET static D(t) D(larger)(D(t) x, D(t) y) { return D(join)(V(larger)(x.a, y.a), V(larger)(x.b, y.b)); }                \
+SET static D(t) D(smaller)(D(t) x, D(t) y) { return D(join)(V(smaller)(x.a, y.a), V(smaller)(x.b, y.b)); }             \
+SET static D(t) D(below_zero)(D(t) x) { return D(join)(V(below_zero)(x.a), V(below_zero)(x.b)); }                      \
+SET static D(t) D(pick)(D(t) z, D(t) x, D(t) y) { return D(join)(V(pick)(z.a, x.a, y.a), V(pick)(z.b, x.b, y.b)); }    \
+SET static D(t) D(from)(D(t) z, D(t) x, D(t) y) { return D(join)(V(from)(z.a, x.a, y.a), V(from)(z.b, x.b, y.b)); }    \
+SET static D(t) D(power)(D(t) p, D(t) n, D(t) t) { return D(join)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b)); } \
+SET static D(t) D(some)(const float *p, size_t count) {                                                                \
+    const size_t half = memopt_i_min(count, V(width));                                                                 \
+    return D(join)(V(some)(p, half), V(some)(p + half, count - half));                                                 \
+}                                                                                                                      \
+SET static void D(put_some)(float *p, D(t) x, size_t count) {                                                          \
+    const size_t half = memopt_i_min(count, V(width));                                                                 \
+    V(put_some)(p, x.a, half);                                                                                         \
+    V(put_some)(p + half, x.b, count - half);                                                                          \
+}                                                                                                                      \
+SET static D(t) D(first)(size_t count, D(t) x, D(t) y) {                                                               \
+    const size_t half = memopt_i_min(count, V(width));                                                                 \
+    return D(join)(V(first)(half, x.a, y.a), V(first)(count - half, x.b, y.b));                                        \
+}                                                                                                                      \
+SET static D(t) D(nan)(D(t) seen, D(t) x) { return D(join)(V(nan)(seen.a, x.a), V(nan)(seen.b, x.b)); }                \
+SET static int D(any)(D(t) seen) { return V(any)(seen.a) || V(any)(seen.b); }                                          \
+SET static D(t) D(masked)(const uint32_t *mask, D(t) x, D(t) y) {                                                      \
+    return D(join)(V(masked)(mask, x.a, y.a), V(masked)(mask + V(width), x.b, y.b));                                   \
+}                                                                                                                      \
+SET static void D(end)(void) { V(end)(); }
+#if defined(MEMOPT_I_X86)
+#define MEMOPT_I_V8X2(name) memopt_i_v8x2_##name
+MEMOPT_I_DOUBLE(MEMOPT_I_V8X2, MEMOPT_I_V8, MEMOPT_I_AVX2)
+#elif defined(MEMOPT_I_NEON)
+#define MEMOPT_I_V4X2(name) memopt_i_v4x2_##name
+#define MEMOPT_I_V4X4(name) memopt_i_v4x4_##name
+MEMOPT_I_DOUBLE(MEMOPT_I_V4X2, MEMOPT_I_V4, )
+MEMOPT_I_DOUBLE(MEMOPT_I_V4X4, MEMOPT_I_V4X2, )
+#endif
+
+/* ---- curves: of one lane type ---- */
+#define MEMOPT_I_EXP_LOG2E  1.44269502f
+#define MEMOPT_I_EXP_LN2    0.693145751953125f /* 15 bits: times n it is exact */
+#define MEMOPT_I_EXP_REST   1.42860677e-06f    /* of ln 2 */
+#define MEMOPT_I_EXP_LEAST  (-69.0f)           /* exp of it is above 2^-100 */
+#define MEMOPT_I_EXP_0      0.49999994f
+#define MEMOPT_I_EXP_1      0.166665167f
+#define MEMOPT_I_EXP_2      0.0416681021f
+#define MEMOPT_I_EXP_3      0.00836916547f
+#define MEMOPT_I_EXP_4      0.00138383242f
+#define MEMOPT_I_GELU_1     1.59576917f        /* 2 sqrt(2 / pi) */
+#define MEMOPT_I_GELU_3     0.0713548139f      /* that times 0.044715 */
+#define MEMOPT_I_GELU_SLOPE 0.214064449f       /* and three times it */
+/* The activation of x, and its slope. */
+#define MEMOPT_I_CURVES(V, SET)                                                                                        \
+SET static V(t) V(exp)(V(t) x) {                                                                                       \
+    const V(t) magic = V(set)(MEMOPT_I_EXP_MAGIC); V(t) n, r, t, q, most, rest;                                        \
+    x = V(larger)(V(set)(-106.0f), V(smaller)(V(set)(90.0f), x)); /* 0 and infinity all the same */                    \
+    t = V(fma)(x, V(set)(MEMOPT_I_EXP_LOG2E), magic);                                                                  \
+    n = V(minus)(t, magic);                                                                                            \
+    most = V(fma)(n, V(set)(-MEMOPT_I_EXP_LN2), x);                                                                    \
+    rest = V(mul)(n, V(set)(-MEMOPT_I_EXP_REST));                                                                      \
+    r = V(fma)(n, V(set)(-MEMOPT_I_EXP_REST), most);                                                                   \
+    q = V(fma)(V(set)(MEMOPT_I_EXP_4), r, V(set)(MEMOPT_I_EXP_3));                                                     \
+    q = V(fma)(q, r, V(set)(MEMOPT_I_EXP_2));                                                                          \
+    q = V(fma)(q, r, V(set)(MEMOPT_I_EXP_1));                                                                          \
+    q = V(fma)(q, r, V(set)(MEMOPT_I_EXP_0));                                                                          \
+    return V(power)(V(plus)(V(set)(1), V(plus)(most, V(fma)(q, V(mul)(r, r), rest))), n, t);                           \
+}                                                                                                                      \
+/* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long */           \
+SET static V(t) V(exp_share)(V(t) x) {                                                                                 \
+    const V(t) least = V(set)(MEMOPT_I_EXP_LEAST);                                                                     \
+    return V(from)(x, least, V(exp)(V(larger)(least, x)));                                                             \
+}                                                                                                                      \
+SET static V(t) V(lively)(V(t) x, int kind, V(t) *slope) {                                                             \
+    const V(t) limit = V(set)(kind == MEMOPT_GELU ? 16.0f : 128.0f), least = V(minus)(V(set)(0), limit);               \
+    const V(t) cut = V(larger)(least, V(smaller)(limit, x)), one = V(set)(1);                                          \
+    V(t) z = cut, bend = cut, e, most, rest, s;                                                                        \
+    if (kind == MEMOPT_GELU) {                                                                                         \
+        const V(t) square = V(mul)(cut, cut);                                                                          \
+        z = V(mul)(cut, V(fma)(square, V(set)(MEMOPT_I_GELU_3), V(set)(MEMOPT_I_GELU_1)));                             \
+        bend = V(mul)(cut, V(fma)(square, V(set)(MEMOPT_I_GELU_SLOPE), V(set)(MEMOPT_I_GELU_1)));                      \
+    }                                                                                                                  \
+    e = V(exp_share)(V(below_zero)(z));                                                                                \
+    most = V(div)(one, V(plus)(one, e));                                                                               \
+    rest = V(mul)(e, most);                                                                                            \
+    s = V(pick)(z, rest, most);                                                                                        \
+    *slope = V(mul)(s, V(fma)(bend, V(pick)(z, most, rest), one));                                                     \
+    return V(mul)(V(larger)(least, x), s);                                                                             \
+}                                                                                                                      \
+SET static V(t) V(act)(V(t) x, int kind) {                                                                             \
+    V(t) unused;                                                                                                       \
+    if (kind == MEMOPT_RELU) return V(larger)(V(set)(0), x);                                                           \
+    return V(lively)(x, kind, &unused);                                                                                \
+}                                                                                                                      \
+/* of the gradient g; y receives the activation */                                                                     \
+SET static V(t) V(act_grad)(V(t) x, V(t) g, int kind, V(t) *y) {                                                       \
+    const V(t) zero = V(set)(0); V(t) slope;                                                                           \
+    if (kind == MEMOPT_RELU) { *y = V(larger)(zero, x); return V(pick)(V(minus)(zero, x), g, zero); }                  \
+    *y = V(lively)(x, kind, &slope);                                                                                   \
+    return V(mul)(g, slope);                                                                                           \
+}
+MEMOPT_I_CURVES(MEMOPT_I_V1, )
+/* ---- rows by 16 lanes ---- */
+#define MEMOPT_I_ROWS(V, SET)                                                                                          \
+SET MEMOPT_I_FLATTEN static void V(row_sum)(float *sums, const float *x, size_t n) {                                   \
+    V(t) s = V(load)(sums); size_t i = 0;                                                                              \
+    for (; i + 16 <= n; i += 16) s = V(plus)(s, V(load)(x + i));                                                       \
+    if (i < n) s = V(first)(n - i, V(plus)(s, V(some)(x + i, n - i)), s);                                              \
+    V(store)(sums, s);                                                                                                 \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_dot)(float *sums, const float *x, const float *y, size_t n) {                   \
+    V(t) s = V(load)(sums); size_t i = 0;                                                                              \
+    for (; i + 16 <= n; i += 16) s = V(fma)(V(load)(x + i), V(load)(y + i), s);                                        \
+    if (i < n) s = V(first)(n - i, V(fma)(V(some)(x + i, n - i), V(some)(y + i, n - i), s), s);                        \
+    V(store)(sums, s);                                                                                                 \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_spread)(float *sums, const float *x, float mean, size_t n) {                    \
+    V(t) s = V(load)(sums), d; size_t i = 0;                                                                           \
+    for (; i + 16 <= n; i += 16) { d = V(minus)(V(load)(x + i), V(set)(mean)); s = V(fma)(d, d, s); }                  \
+    if (i < n) {                                                                                                       \
+        d = V(minus)(V(some)(x + i, n - i), V(set)(mean));                                                             \
+        s = V(first)(n - i, V(fma)(d, d, s), s);                                                                       \
+    }                                                                                                                  \
+    V(store)(sums, s);                                                                                                 \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+/* 16 largest, none below `most`; 1 when there is a NaN */                                                             \
+SET MEMOPT_I_FLATTEN static int V(row_max)(float *lanes, float most, const float *x, size_t n) {                       \
+    V(t) s = V(set)(most), seen = V(nan)(V(set)(0), s), y; size_t i = 0; int found;                                    \
+    for (; i + 16 <= n; i += 16) { y = V(load)(x + i); s = V(larger)(s, y); seen = V(nan)(seen, y); }                  \
+    if (i < n) { y = V(first)(n - i, V(some)(x + i, n - i), s); s = V(larger)(s, y); seen = V(nan)(seen, y); }         \
+    V(store)(lanes, s);                                                                                                \
+    found = V(any)(seen);                                                                                              \
+    V(end)();                                                                                                          \
+    return found;                                                                                                      \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_exp)(float *sums, float *y, const float *x, float from, float scale, size_t n) {\
+    const V(t) f = V(set)(from), a = V(set)(scale); V(t) s = V(load)(sums), e; size_t i = 0;                           \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        e = V(exp_share)(V(mul)(a, V(minus)(V(load)(x + i), f)));                                                      \
+        V(store)(y + i, e);                                                                                            \
+        s = V(plus)(s, e);                                                                                             \
+    }                                                                                                                  \
+    if (i < n) {                                                                                                       \
+        e = V(exp_share)(V(mul)(a, V(minus)(V(some)(x + i, n - i), f)));                                               \
+        V(put_some)(y + i, e, n - i);                                                                                  \
+        s = V(first)(n - i, V(plus)(s, e), s);                                                                         \
+    }                                                                                                                  \
+    V(store)(sums, s);                                                                                                 \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_scale)(float *y, const float *x, float scale, size_t n) {                       \
+    const V(t) a = V(set)(scale); size_t i = 0;                                                                        \
+    for (; i + 16 <= n; i += 16) V(store)(y + i, V(mul)(a, V(load)(x + i)));                                           \
+    if (i < n) V(put_some)(y + i, V(mul)(a, V(some)(x + i, n - i)), n - i);                                            \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_add)(float *y, const float *x, float scale, size_t n) {                         \
+    const V(t) a = V(set)(scale); size_t i = 0;                                                                        \
+    for (; i + 16 <= n; i += 16) V(store)(y + i, V(fma)(a, V(load)(x + i), V(load)(y + i)));                           \
+    if (i < n) V(put_some)(y + i, V(fma)(a, V(some)(x + i, n - i), V(some)(y + i, n - i)), n - i);                     \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_act)(float *y, const float *x, int kind, size_t n) {                            \
+    size_t i = 0;                                                                                                      \
+    for (; i + 16 <= n; i += 16) V(store)(y + i, V(act)(V(load)(x + i), kind));                                        \
+    if (i < n) V(put_some)(y + i, V(act)(V(some)(x + i, n - i), kind), n - i);                                         \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_act_grad)(float *grad, float *out, const float *x, const float *g, int kind,    \
+                                                 size_t n) {                                                           \
+    V(t) y, d; size_t i = 0;                                                                                           \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        d = V(act_grad)(V(load)(x + i), V(load)(g + i), kind, &y);                                                     \
+        V(store)(grad + i, d);                                                                                         \
+        if (out) V(store)(out + i, y);                                                                                 \
+    }                                                                                                                  \
+    if (i < n) {                                                                                                       \
+        d = V(act_grad)(V(some)(x + i, n - i), V(some)(g + i, n - i), kind, &y);                                       \
+        V(put_some)(grad + i, d, n - i);                                                                               \
+        if (out) V(put_some)(out + i, y, n - i);                                                                       \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}
+/* Goes on in the wide code of a level, if there is any, and comes back from there; else goes on below it. */
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_CURVES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_CURVES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+MEMOPT_I_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_ROWS(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#define MEMOPT_I_ROWS_LEVEL MEMOPT_SIMD_AVX2 /* where wide code begins */
+#define MEMOPT_I_BY_LEVEL(level, name, arguments)                                                                      \
+    do {                                                                                                               \
+        if ((level) >= MEMOPT_SIMD_AVX512) { memopt_i_v16_##name arguments; return; }                                  \
+        if ((level) >= MEMOPT_SIMD_AVX2) { memopt_i_v8x2_##name arguments; return; }                                   \
+    } while (0)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_CURVES(MEMOPT_I_V4X4, )
+MEMOPT_I_ROWS(MEMOPT_I_V4X4, )
+#define MEMOPT_I_ROWS_LEVEL MEMOPT_SIMD_NEON
+#define MEMOPT_I_BY_LEVEL(level, name, arguments)                                                                      \
+    do { if ((level) >= MEMOPT_SIMD_NEON) { memopt_i_v4x4_##name arguments; return; } } while (0)
+#else
+#define MEMOPT_I_BY_LEVEL(level, name, arguments) ((void)(level))
+#endif
+
+/* ---- other types ---- */
+static void memopt_i_row_get(int level, float *dst, const void *src, memopt_type type, size_t n) {
+    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
+    else if (type == MEMOPT_TYPE_F16) memopt_i_f32_from_small_to(level, dst, src, n, MEMOPT_I_F16, 0);
+    else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
+}
+static void memopt_i_row_put(int level, void *dst, const float *src, memopt_type type, size_t n) {
+    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
+    else if (type == MEMOPT_TYPE_F16) memopt_i_small_from_f32_to(level, dst, src, n, MEMOPT_I_F16, 0, 0);
+    else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
+}
+/* Element `at` of an array of a type. */
+static const void *memopt_i_row_at(const void *data, memopt_type type, size_t at) {
+    return (const unsigned char *)data + at * memopt_type_bytes(type);
+}
+static void *memopt_i_row_to(void *data, memopt_type type, size_t at) {
+    return (unsigned char *)data + at * memopt_type_bytes(type);
+}
+/* n elements as floats: where they are, or converted into the buffer */
+static const float *memopt_i_row_view(int level, const void *src, memopt_type type, size_t n, float *buffer) {
+    if (type == MEMOPT_TYPE_F32) return (const float *)src;
+    memopt_i_row_get(level, buffer, src, type, n);
+    return buffer;
+}
+
+/* ---- rows, by level: the definitions ---- */
+/* sums: 16 of them; element i of a row is added to sum i % 16. */
+static float memopt_i_row_total(const float *sums) {
+    float t[16]; int half, i;
+    memcpy(t, sums, sizeof t);
+    for (half = 8; half; half /= 2)
+        for (i = 0; i < half; ++i) t[i] = memopt_i_round(t[i] + t[i + half]);
+    return t[0];
+}
+static void memopt_i_row_sum(int level, float *sums, const float *x, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_sum, (sums, x, n));
+    for (i = 0; i < n; ++i) sums[i % 16] = memopt_i_round(sums[i % 16] + x[i]);
+}
+static void memopt_i_row_dot(int level, float *sums, const float *x, const float *y, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_dot, (sums, x, y, n));
+    for (i = 0; i < n; ++i) sums[i % 16] = fmaf(x[i], y[i], sums[i % 16]);
+}
+/* the sum of (x - mean)^2 */
+static void memopt_i_row_spread(int level, float *sums, const float *x, float mean, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_spread, (sums, x, mean, n));
+    for (i = 0; i < n; ++i) { const float d = memopt_i_round(x[i] - mean); sums[i % 16] = fmaf(d, d, sums[i % 16]); }
+}
+/* The largest of `most` and n elements: NaN when one of them is, and never -0. */
+static float memopt_i_row_max(int level, float most, const float *x, size_t n) {
+    int nan = most != most; size_t i;
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_I_ROWS_LEVEL) {
+        float lanes[16]; size_t half;
+#if defined(MEMOPT_I_X86)
+        nan = level >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_row_max(lanes, most, x, n)
+                                          : memopt_i_v8x2_row_max(lanes, most, x, n);
+#else
+        nan = memopt_i_v4x4_row_max(lanes, most, x, n);
+#endif
+        for (half = 8; half; half /= 2)
+            for (i = 0; i < half; ++i) lanes[i] = memopt_i_v1_larger(lanes[i], lanes[i + half]);
+        most = lanes[0]; n = 0;
+    }
+#endif
+    (void)level;
+    for (i = 0; i < n; ++i) { nan |= x[i] != x[i]; most = memopt_i_v1_larger(most, x[i]); }
+    return nan ? memopt_i_bits_float(0x7fc00000) : memopt_i_round(most + 0.0f);
+}
+/* y = exp(scale (x - from)), or 0 where the exponent is below -69, added to sums; in place is fine */
+static void memopt_i_row_exp(int level, float *sums, float *y, const float *x, float from, float scale, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_exp, (sums, y, x, from, scale, n));
+    for (i = 0; i < n; ++i) {
+        y[i] = memopt_i_v1_exp_share(memopt_i_v1_mul(scale, memopt_i_v1_minus(x[i], from)));
+        sums[i % 16] = memopt_i_round(sums[i % 16] + y[i]);
+    }
+}
+/* y = a x; in place is fine */
+static void memopt_i_row_scale(int level, float *y, const float *x, float a, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_scale, (y, x, a, n));
+    for (i = 0; i < n; ++i) y[i] = memopt_i_round(a * x[i]);
+}
+/* y = a x + y */
+static void memopt_i_row_add(int level, float *y, const float *x, float a, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_add, (y, x, a, n));
+    for (i = 0; i < n; ++i) y[i] = fmaf(a, x[i], y[i]);
+}
+/* y = activation(x); in place is fine */
+static void memopt_i_row_act(int level, float *y, const float *x, memopt_activation activation, size_t n) {
+    const int kind = (int)activation; size_t i;
+    if (activation == MEMOPT_NO_ACTIVATION) { if (n && y != x) memcpy(y, x, n * sizeof *y); return; }
+    MEMOPT_I_BY_LEVEL(level, row_act, (y, x, kind, n));
+    for (i = 0; i < n; ++i) y[i] = memopt_i_v1_act(x[i], kind);
+}
+/* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
+static void memopt_i_row_act_grad(int level, float *grad, float *y, const float *x, const float *g,
+                                  memopt_activation activation, size_t n) {
+    const int kind = (int)activation; size_t i;
+    if (activation == MEMOPT_NO_ACTIVATION) {
+        if (n && y && y != x) memcpy(y, x, n * sizeof *y);
+        if (n && grad != g) memcpy(grad, g, n * sizeof *grad);
+        return;
+    }
+    MEMOPT_I_BY_LEVEL(level, row_act_grad, (grad, y, x, g, kind, n));
+    for (i = 0; i < n; ++i) {
+        float out; const float d = memopt_i_v1_act_grad(x[i], g[i], kind, &out);
+        grad[i] = d;
+        if (y) y[i] = out;
+    }
+}
+/* @section operator : rows gemm host api_ops
+   What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
+   Scratch      the gemm's comes first, a part for each worker, then the operator's own. */
+typedef struct memopt_i_ops {
+    const memopt_threads *threads; /* NULL = the calling thread */
+    memopt_gemm    gemm;           /* resolved */
+    int            level;          /* of SIMD */
+    size_t         workers, gemm_bytes; /* of one worker, a multiple of 64 */
+    unsigned char *scratch;        /* NULL when there is none */
+    size_t         bytes;
+} memopt_i_ops;
+static memopt_status memopt_i_ops_open(const memopt_ops *ops, memopt_i_ops *out) {
+    memopt_ops none; memopt_i_ops o; memopt_status s;
+    memset(&none, 0, sizeof none);
+    if (!ops) ops = &none;
+    if (ops->threads && !memopt_i_threads_valid(ops->threads)) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_gemm_resolve(&ops->gemm, &o.gemm)) != MEMOPT_OK) return s;
+    if (((uintptr_t)ops->scratch & 63) || (!ops->scratch && ops->scratch_bytes)) return MEMOPT_ERR_ARGUMENT;
+    o.threads = ops->threads; o.level = memopt_i_simd_level(ops->threads);
+    o.workers = (size_t)memopt_i_workers(ops->threads);
+    if (memopt_i_align_up(o.gemm.scratch_bytes, 64, &o.gemm_bytes)) return MEMOPT_ERR_OVERFLOW;
+    o.scratch = (unsigned char *)ops->scratch; o.bytes = ops->scratch_bytes;
+    *out = o;
+    return MEMOPT_OK;
+}
+/* Bytes of scratch: the gemm's for every worker, and count * bytes of the operator's own. 1: does not fit size_t */
+static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes, size_t *out) {
+    size_t gemm, own;
+    return memopt_i_mul(o->workers, o->gemm_bytes, &gemm) || memopt_i_mul(count, bytes, &own)
+        || memopt_i_add(gemm, own, out);
+}
+static unsigned char *memopt_i_ops_own(const memopt_i_ops *o) { return o->scratch + o->workers * o->gemm_bytes; }
+/* A product by all workers, or by the worker that calls. */
+static memopt_status memopt_i_ops_multiply(const memopt_i_ops *o, const memopt_product *p) {
+    return o->gemm.multiply_fn(o->gemm.user, p, o->threads, o->scratch);
+}
+static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const memopt_product *p, int worker) {
+    memopt_threads alone; /* keeps the level */
+    memset(&alone, 0, sizeof alone);
+    if (o->threads) alone.simd_level = o->threads->simd_level;
+    return o->gemm.multiply_fn(o->gemm.user, p, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
+}
+/* May this pointer be to elements of this type? bad: NULL, misaligned, no type */
+static int memopt_i_ops_bad(const void *p, memopt_type type) {
+    const size_t bytes = memopt_type_bytes(type);
+    return !p || !bytes || ((uintptr_t)p & (bytes - 1));
+}
+/* the same, where NULL is fine */
+static int memopt_i_ops_bad_if(const void *p, memopt_type type) { return p && memopt_i_ops_bad(p, type); }
+/* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
+static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
+    size_t n;
+    return memopt_i_mul(rows, columns, &n) || memopt_i_mul(n, memopt_type_bytes(type), &n) || n > SIZE_MAX / 2;
+}
+/* @section softmax : rows operator api_ops
+   Softmax of rows, and its gradient.
+   Idea       Three passes over a row that stays in the cache: the largest, exp(scale (x - largest)) with its sum, and
+              the product with 1 / sum, each by the kernels of `rows`. Whoever calls these three in this order on a row
+              of his own has the same bits.
+   Backward   scale p (g - sum(p g)), from the probabilities alone: the scores are gone.
+   Not finite -infinity is a probability of 0. A row with a NaN or +infinity, or with nothing but -infinity, has no
+              softmax and becomes NaN; other rows do not notice. What `valid` leaves out is not looked at.
+   Cost       Rows are dealt out in turns of about 16 Ki elements. */
+typedef struct memopt_i_soft {
+    memopt_softmax s; /* with defaults filled in */
+    int    level;
+    size_t turn;      /* rows of a worker's turn */
+} memopt_i_soft;
+enum { MEMOPT_I_TURN = 16384 }; /* elements */
+static size_t memopt_i_turn_rows(size_t columns) { return columns < MEMOPT_I_TURN ? MEMOPT_I_TURN / columns : 1; }
+static size_t memopt_i_turns(size_t rows, size_t turn) { return rows / turn + (rows % turn != 0); }
+#define MEMOPT_I_SOFT_LANES(V, SET)                                                                                    \
+SET static size_t V(soft_slope)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {         \
+    const V(t) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);                                           \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= n; i += V(width))                                                                      \
+        V(store)(y + i, V(mul)(V(mul)(s, V(load)(p + i)), V(fma)(one, V(load)(g + i), minus)));                        \
+    return i;                                                                                                          \
+}
+MEMOPT_I_SOFT_LANES(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_SOFT_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
+MEMOPT_I_SOFT_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_SOFT_LANES(MEMOPT_I_V4, )
+#endif
+/* y = scale p (g - mean); y may be p or g */
+static void memopt_i_soft_slope(int level, float *y, const float *p, const float *g, float scale, float mean,
+                                size_t n) {
+    size_t i = 0;
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) i = memopt_i_v16_soft_slope(y, p, g, scale, mean, n);
+    else if (level >= MEMOPT_SIMD_AVX2) i = memopt_i_v8_soft_slope(y, p, g, scale, mean, n);
+    memopt_i_wide_end(level);
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) i = memopt_i_v4_soft_slope(y, p, g, scale, mean, n);
+#endif
+    (void)memopt_i_v1_soft_slope(y + i, p + i, g + i, scale, mean, n - i);
+}
+static void memopt_i_soft_row(const memopt_i_soft *t, size_t row) {
+    const size_t at = row * t->s.stride, n = t->s.valid ? t->s.valid[row] : t->s.columns;
+    const float *x = t->s.input + at; float *y = t->s.output + at, most, sums[16] = { 0 };
+    if (t->s.grad_output) {
+        const float *g = t->s.grad_output + at;
+        memopt_i_row_dot(t->level, sums, x, g, n);
+        memopt_i_soft_slope(t->level, y, x, g, t->s.scale, memopt_i_row_total(sums), n);
+    } else {
+        most = memopt_i_row_max(t->level, memopt_i_bits_float(0xff800000u), x, n);
+        memopt_i_row_exp(t->level, sums, y, x, most, t->s.scale, n);
+        memopt_i_row_scale(t->level, y, y, memopt_i_round(1.0f / memopt_i_row_total(sums)), n);
+    }
+    memset(y + n, 0, (t->s.columns - n) * sizeof *y);
+}
+static void memopt_i_soft_turn(void *task, size_t chunk, int worker) {
+    const memopt_i_soft *t = (const memopt_i_soft *)task;
+    const size_t first = chunk * t->turn, end = first + memopt_i_min(t->turn, t->s.rows - first); size_t row;
+    (void)worker;
+    for (row = first; row < end; ++row) memopt_i_soft_row(t, row);
+}
+/* The pointers; there is at least one element. */
+static int memopt_i_soft_bad(const memopt_softmax *s) {
+    const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float); size_t row;
+    if (memopt_i_ops_bad(s->input, MEMOPT_TYPE_F32) || memopt_i_ops_bad(s->output, MEMOPT_TYPE_F32)
+        || memopt_i_ops_bad_if(s->grad_output, MEMOPT_TYPE_F32)
+        || ((uintptr_t)s->valid & (sizeof *s->valid - 1))) return 1;
+    if (s->output != s->input && memopt_i_number_overlap(s->output, bytes, s->input, bytes)) return 1;
+    if (s->output != s->grad_output && memopt_i_number_overlap(s->output, bytes, s->grad_output, bytes)) return 1;
+    if (!s->valid) return 0;
+    if (memopt_i_number_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid)) return 1;
+    for (row = 0; row < s->rows; ++row)
+        if (s->valid[row] > s->columns) return 1;
+    return 0;
+}
+static memopt_status memopt_i_soft_run(const memopt_ops *ops, const memopt_softmax *softmax, int backward) {
+    memopt_i_ops o; memopt_i_soft t; size_t bytes;
+    const memopt_status s = memopt_i_ops_open(ops, &o);
+    if (s) return s;
+    if (!softmax) return MEMOPT_ERR_ARGUMENT;
+    memset(&t, 0, sizeof t);
+    t.s = *softmax; t.level = o.level;
+    if (!t.s.stride) t.s.stride = t.s.columns;
+    if (!backward) t.s.grad_output = NULL;
+    if (t.s.scale == 0) t.s.scale = 1;
+    if (t.s.stride < t.s.columns || memopt_i_float_bits(t.s.scale) >= 0x7f800000u) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(t.s.rows, t.s.stride, MEMOPT_TYPE_F32)
+        || memopt_i_mul(t.s.rows, sizeof *t.s.valid, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    if (!t.s.rows || !t.s.columns) return MEMOPT_OK;
+    if ((backward && !t.s.grad_output) || memopt_i_soft_bad(&t.s)) return MEMOPT_ERR_ARGUMENT;
+    t.turn = memopt_i_turn_rows(t.s.columns);
+    memopt_i_run(o.threads, memopt_i_turns(t.s.rows, t.turn), memopt_i_soft_turn, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax) {
+    return memopt_i_soft_run(ops, softmax, 0);
+}
+MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax) {
+    return memopt_i_soft_run(ops, softmax, 1);
+}
+/* @section head : rows operator gemm softmax api_ops
+   Linear + softmax + cross-entropy of a language model's head.
+   Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
+   Idea       Once the gradient of a row of logits is known, all that it is wanted for can be done: so rows go through
+              in chunks, logits -> gradient in place -> gradient of weights, added on -> gradient of input.
+   Order      The input's gradient comes last and takes the place of its rows of input. The gemm adds in the order of
+              rows, each chunk onto the last: the bits are those of all rows at once.
+   Row        [most: the largest logit] sum = sum of exp(x - most); loss = log(sum) + (1 - smoothing) (most - x[target])
+              + smoothing (most - mean) + z lse^2 with lse = most + log(sum): differences in double, where nothing
+              cancels or overflows. Gradient (p (1 + 2 z lse) - q) scale / count, q = smoothing / vocabulary, and
+              1 - smoothing more at the target. It is a e + b with one rounding: e = exp(x - most), a and b from double.
+   Logarithm  one a row, in double by fused multiply-adds; the C library's differs from machine to machine.
+   Trap       Denormal gradients, of logits 80 below the largest, make products 30 times slower. Without smoothing, c =
+              2^-70 factor is added in the same rounding and taken off: below 2^-95 of a row's factor is 0.
+   16 bits    Logits of 16 bits have no room for e, which is worked out twice.
+   Sums       A gradient of weights of 16 bits is rounded with every chunk. Up to 8 chunks to nearest is best (0.25% of
+              the gradient's length, 0.15% with one). With more, or onto what is there, what is added drowns: 64 chunks
+              lose 11% of a rare token's row, 512 a quarter. Then sums are made in floats, a block of rows at a time,
+              and rounded at random by place (0.5% for 8, 1.0% for 64, at worst 3% of a row; 2.6% and 8% for 512): no
+              bias. The seed is the loss so far: what a call leaves depends on its data only. float32 has none of this.
+   Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read.
+   Cost       Beyond the products, which read the weights twice and pass over their gradient once a chunk: three passes
+              over each row of logits while it is in the second-level cache. */
+enum { MEMOPT_I_PIECE = 2048 }; /* elements of a row that are floats on the stack, a multiple of 16 */
+typedef struct memopt_i_entropy {
+    memopt_cross_entropy x; /* with defaults filled in */
+    int     level;
+    size_t  turn;           /* rows of a worker's turn */
+    double  factor;         /* of gradients: scale / count */
+    unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
+} memopt_i_entropy;
+/* The sum as a double, on the x87 too. */
+static double memopt_i_head_plus(double a, double b) { const volatile double sum = a + b; return sum; }
+/* x is finite and normal; 1 and below 2 ulp off: 2 artanh((m - 1) / (m + 1)) by its series */
+static double memopt_i_head_log(double x) {
+    uint64_t bits; int k; double exponent, m, s, square, sum = 1.0 / 23;
+    memcpy(&bits, &x, sizeof bits);
+    exponent = (double)(int)(bits >> 52) - 1023;
+    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+    memcpy(&m, &bits, sizeof m); /* 1 to below 2 */
+    if (m > 1.4142135623730951) { m *= 0.5; exponent += 1; }
+    s = (m - 1) / (m + 1);
+    square = s * s;
+    for (k = 10; k >= 0; --k) sum = fma(sum, square, 1.0 / (2 * k + 1));
+    return fma(exponent, 0.69314718055994531, 2 * s * sum);
+}
+/* The sum of n elements; huge ones do not overflow, and no more than a few units of the sum are lost. */
+static double memopt_i_head_total(const float *x, size_t n) {
+    double sums[4] = { 0 }; size_t i;
+    for (i = 0; i < n; ++i) sums[i % 4] = memopt_i_head_plus(sums[i % 4], (double)x[i]);
+    return memopt_i_head_plus(memopt_i_head_plus(sums[0], sums[2]), memopt_i_head_plus(sums[1], sums[3]));
+}
+#define MEMOPT_I_HEAD_LANES(V, SET)                                                                                    \
+SET static size_t V(slopes)(float *y, float a, float b, float c, size_t n) {                                           \
+    const V(t) factor = V(set)(a), more = V(set)(b), less = V(set)(c);                                                 \
+    size_t i;                                                                                                          \
+    MEMOPT_I_UNROLL                                                                                                    \
+    for (i = 0; i + V(width) <= n; i += V(width))                                                                      \
+        V(store)(y + i, V(minus)(V(fma)(factor, V(load)(y + i), more), less));                                         \
+    return i;                                                                                                          \
+}
+MEMOPT_I_HEAD_LANES(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_HEAD_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
+MEMOPT_I_HEAD_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_HEAD_LANES(MEMOPT_I_V4, )
+#endif
+/* y = a y + b - c, where b is at least c: what is far below c becomes 0 */
+static void memopt_i_slopes(int level, float *y, float a, float b, float c, size_t n) {
+    size_t i = 0;
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) i = memopt_i_v16_slopes(y, a, b, c, n);
+    else if (level >= MEMOPT_SIMD_AVX2) i = memopt_i_v8_slopes(y, a, b, c, n);
+    memopt_i_wide_end(level);
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) i = memopt_i_v4_slopes(y, a, b, c, n);
+#endif
+    (void)memopt_i_v1_slopes(y + i, a, b, c, n - i);
+}
+/* ---- a row ---- */
+typedef struct memopt_i_entropy_row {
+    void  *logits;
+    size_t target;
+    int    in_place;      /* e stays where the logits were */
+    float  most, sum, at; /* at: the target's logit */
+    double total;         /* of the logits, where labels are smoothed */
+} memopt_i_entropy_row;
+static float *memopt_i_entropy_piece(const memopt_i_entropy *t, const memopt_i_entropy_row *r, size_t i, size_t n,
+                                     float *buffer) {
+    if (t->x.type == MEMOPT_TYPE_F32) return (float *)r->logits + i;
+    memopt_i_row_get(t->level, buffer, memopt_i_row_at(r->logits, t->x.type, i), t->x.type, n);
+    return buffer;
+}
+static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy_row *r) {
+    float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
+    r->most = memopt_i_bits_float(0xff800000u); r->total = 0;
+    memopt_i_row_get(t->level, &r->at, memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type, 1);
+    for (i = 0; i < columns; i += n) {
+        const float *x;
+        n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
+        x = memopt_i_entropy_piece(t, r, i, n, buffer);
+        r->most = memopt_i_row_max(t->level, r->most, x, n);
+        if (t->x.rule.smoothing > 0) r->total = memopt_i_head_plus(r->total, memopt_i_head_total(x, n));
+    }
+    for (i = 0; i < columns; i += n) {
+        float *x;
+        n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
+        x = memopt_i_entropy_piece(t, r, i, n, buffer);
+        memopt_i_row_exp(t->level, sums, r->in_place ? x : buffer, x, r->most, 1.0f, n);
+    }
+    r->sum = memopt_i_row_total(sums);
+}
+static int memopt_i_head_finite(float x) { return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
+static double memopt_i_entropy_loss(const memopt_i_entropy *t, const memopt_i_entropy_row *r, double *lse) {
+    const double most = (double)r->most, smoothing = (double)t->x.rule.smoothing, z = (double)t->x.rule.z_weight;
+    double loss;
+    *lse = 0;
+    if (!memopt_i_head_finite(r->most)) return (double)memopt_i_bits_float(0x7fc00000u);
+    loss = memopt_i_head_log((double)r->sum);
+    *lse = most + loss;
+    if (smoothing < 1) loss = fma(1 - smoothing, most - (double)r->at, loss); /* 0 times an infinity would be NaN */
+    if (smoothing > 0) loss = fma(smoothing, most - r->total / (double)t->x.vocabulary, loss);
+    if (z > 0) loss = fma(z * *lse, *lse, loss);
+    return loss;
+}
+static void memopt_i_entropy_slopes(const memopt_i_entropy *t, const memopt_i_entropy_row *r, double lse) {
+    const double smoothing = (double)t->x.rule.smoothing, even = -t->factor * smoothing / (double)t->x.vocabulary;
+    const float a = (float)(t->factor * fma(2 * (double)t->x.rule.z_weight, lse, 1) / (double)r->sum);
+    const float c = smoothing > 0 ? 0 : (float)ldexp(t->factor, -70), b = smoothing > 0 ? (float)even : c;
+    const float at_target = (float)fma(-t->factor, 1 - smoothing, even);
+    float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n;
+    for (i = 0; i < t->x.vocabulary; i += n) {
+        float *x, e = 0; size_t at = r->target - i;
+        n = memopt_i_min(t->x.vocabulary - i, MEMOPT_I_PIECE);
+        x = memopt_i_entropy_piece(t, r, i, n, buffer);
+        if (!r->in_place) memopt_i_row_exp(t->level, sums, x, x, r->most, 1.0f, n);
+        if (at < n) e = x[at];
+        memopt_i_slopes(t->level, x, a, b, c, n);
+        if (at < n) x[at] = fmaf(a, e, at_target);
+        if (!r->in_place) memopt_i_row_put(t->level, memopt_i_row_to(r->logits, t->x.type, i), x, t->x.type, n);
+    }
+}
+static double memopt_i_entropy_work(const memopt_i_entropy *t, size_t row) {
+    const memopt_cross_entropy *x = &t->x; const size_t bytes = memopt_type_bytes(x->type); double loss, lse;
+    memopt_i_entropy_row r;
+    r.logits = memopt_i_row_to(x->logits, x->type, row * x->stride);
+    r.in_place = x->type == MEMOPT_TYPE_F32 && !x->keep_logits;
+    if (x->targets[row] < 0) {
+        if (!x->keep_logits) memset(r.logits, 0, x->stride * bytes);
+        return 0;
+    }
+    r.target = (size_t)x->targets[row];
+    memopt_i_entropy_measure(t, &r);
+    loss = memopt_i_entropy_loss(t, &r, &lse);
+    if (x->keep_logits) return loss;
+    memopt_i_entropy_slopes(t, &r, lse);
+    memset(memopt_i_row_to(r.logits, x->type, x->vocabulary), 0, (x->stride - x->vocabulary) * bytes);
+    return loss;
+}
+static void memopt_i_entropy_turn(void *task, size_t chunk, int worker) {
+    const memopt_i_entropy *t = (const memopt_i_entropy *)task;
+    const size_t first = chunk * t->turn, end = first + memopt_i_min(t->turn, t->x.rows - first); size_t row;
+    (void)worker;
+    for (row = first; row < end; ++row) {
+        const double loss = memopt_i_entropy_work(t, row);
+        memcpy(t->row_losses + row * sizeof loss, &loss, sizeof loss);
+        if (t->x.losses) t->x.losses[row] = (float)loss;
+    }
+}
+/* The loss of rows added onto `loss`, row by row. */
+static double memopt_i_entropy_run(memopt_i_entropy *t, const memopt_threads *threads, double loss) {
+    size_t row;
+    t->turn = memopt_i_turn_rows(t->x.vocabulary);
+    memopt_i_run(threads, memopt_i_turns(t->x.rows, t->turn), memopt_i_entropy_turn, t);
+    for (row = 0; row < t->x.rows; ++row) {
+        double of_row;
+        memcpy(&of_row, t->row_losses + row * sizeof of_row, sizeof of_row);
+        loss = memopt_i_head_plus(loss, of_row);
+    }
+    return loss;
+}
+/* ---- what cross-entropy and head have in common ---- */
+static int memopt_i_rule_bad(const memopt_loss_rule *rule) {
+    const uint32_t most = memopt_i_float_bits(1.0f), infinity = 0x7f800000u; uint64_t bits;
+    memcpy(&bits, &rule->scale, sizeof bits);
+    return bits >= (uint64_t)0x7ff << 52 || memopt_i_float_bits(rule->smoothing) > most
+        || memopt_i_float_bits(rule->z_weight) >= infinity; /* negative ones have the largest bits of all */
+}
+/* 1: one is not below vocabulary */
+static int memopt_i_targets_count(const int32_t *targets, size_t rows, size_t vocabulary, size_t *count) {
+    size_t row;
+    for (*count = row = 0; row < rows; ++row) {
+        if (targets[row] >= 0 && (size_t)targets[row] >= vocabulary) return 1;
+        *count += targets[row] >= 0;
+    }
+    return 0;
+}
+static double memopt_i_rule_factor(const memopt_loss_rule *rule, size_t counted) {
+    const size_t count = rule->count ? rule->count : counted;
+    return (rule->scale > 0 ? rule->scale : 1) / (double)(count ? count : 1);
+}
+static memopt_loss memopt_i_rule_loss(const memopt_loss_rule *rule, size_t counted, double loss) {
+    const size_t count = rule->count ? rule->count : counted; memopt_loss l;
+    l.loss = count ? loss / (double)count : 0; l.counted = counted;
+    return l;
+}
+/* ---- cross-entropy ---- */
+static memopt_status memopt_i_cross_entropy_check(const memopt_cross_entropy *x, memopt_i_entropy *t, size_t *bytes) {
+    if (!x || !memopt_type_bytes(x->type) || !x->vocabulary || memopt_i_rule_bad(&x->rule)) return MEMOPT_ERR_ARGUMENT;
+    memset(t, 0, sizeof *t);
+    t->x = *x;
+    if (!t->x.stride) t->x.stride = x->vocabulary;
+    if (t->x.stride < x->vocabulary) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(x->rows, t->x.stride, x->type) || memopt_i_mul(x->rows, sizeof(double), bytes))
+        return MEMOPT_ERR_OVERFLOW;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                      size_t *bytes) {
+    memopt_i_ops o; memopt_i_entropy t; size_t b; memopt_status s = memopt_i_ops_open(ops, &o);
+    if (!s) s = memopt_i_cross_entropy_check(x, &t, &b);
+    if (!s && !bytes) s = MEMOPT_ERR_ARGUMENT;
+    if (!s) *bytes = b;
+    return s;
+}
+static int memopt_i_cross_entropy_bad(const memopt_cross_entropy *x, const memopt_i_ops *o) {
+    const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type), row = x->rows * 4;
+    return memopt_i_ops_bad(x->logits, x->type) || !x->targets || ((uintptr_t)x->targets & 3)
+        || memopt_i_ops_bad_if(x->losses, MEMOPT_TYPE_F32)
+        || memopt_i_number_overlap(x->logits, logits, x->targets, row)
+        || memopt_i_number_overlap(x->logits, logits, x->losses, row)
+        || memopt_i_number_overlap(x->targets, row, x->losses, row)
+        || memopt_i_number_overlap(o->scratch, o->bytes, x->logits, logits)
+        || memopt_i_number_overlap(o->scratch, o->bytes, x->targets, row)
+        || memopt_i_number_overlap(o->scratch, o->bytes, x->losses, row);
+}
+MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
+                                                   memopt_loss *out) {
+    memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted = 0; memopt_status s = memopt_i_ops_open(ops, &o);
+    if (!s) s = memopt_i_cross_entropy_check(x, &t, &bytes);
+    if (s) return s;
+    if (!out) return MEMOPT_ERR_ARGUMENT;
+    if (x->rows && (memopt_i_cross_entropy_bad(&t.x, &o)
+                    || memopt_i_targets_count(x->targets, x->rows, x->vocabulary, &counted)))
+        return MEMOPT_ERR_ARGUMENT;
+    if (o.bytes < bytes) return MEMOPT_ERR_BUFFER;
+    t.level = o.level;
+    t.factor = memopt_i_rule_factor(&x->rule, counted);
+    t.row_losses = o.scratch;
+    *out = memopt_i_rule_loss(&x->rule, counted, memopt_i_entropy_run(&t, o.threads, 0));
+    return MEMOPT_OK;
+}
+/* ---- the head ---- */
+enum { MEMOPT_I_HEAD_ROWS = 128, MEMOPT_I_HEAD_NEAREST = 8 }; /* of a block of 16-bit sums; chunks, see Sums */
+typedef struct memopt_i_head {
+    memopt_head  h;       /* with defaults filled in */
+    memopt_i_ops o;
+    float       *logits;
+    int          noisy;   /* gradients of weights are rounded at random */
+    size_t       part;    /* bytes of a worker's block of them */
+} memopt_i_head;
+/* Bytes of scratch; the parts of workers come before the logits. 1: do not fit size_t */
+static int memopt_i_head_bytes(memopt_i_head *t, size_t *bytes) {
+    const memopt_head *h = &t->h; size_t row, parts;
+    t->noisy = h->gradient_type != MEMOPT_TYPE_F32 && h->rows
+            && (h->accumulate || (h->rows - 1) / h->chunk >= MEMOPT_I_HEAD_NEAREST);
+    t->part = 0;
+    if (t->noisy && (memopt_i_mul(memopt_i_min(MEMOPT_I_HEAD_ROWS, h->vocabulary), h->width * sizeof(float), &t->part)
+                     || memopt_i_align_up(t->part, 64, &t->part) || memopt_i_add(t->part, 64, &t->part))) return 1;
+    return memopt_i_mul(h->padded, sizeof(float), &row) || memopt_i_add(row, sizeof(double), &row)
+        || memopt_i_ops_bytes(&t->o, h->chunk, row, bytes) || memopt_i_mul(t->o.workers, t->part, &parts)
+        || memopt_i_add(*bytes, parts, bytes);
+}
+/* Shapes and types, and the bytes of scratch. */
+static memopt_status memopt_i_head_open(const memopt_ops *ops, const memopt_head *head, memopt_i_head *t,
+                                        size_t *bytes) {
+    memopt_head *h = &t->h; const memopt_status s = memopt_i_ops_open(ops, &t->o);
+    if (s) return s;
+    if (!head || !head->width || !head->vocabulary || memopt_i_rule_bad(&head->rule) || !memopt_type_bytes(head->type)
+        || !memopt_type_bytes(head->weight_type) || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
+    *h = *head;
+    if (!h->padded) h->padded = h->vocabulary;
+    if (!h->chunk) h->chunk = 512;
+    h->chunk = memopt_i_min(h->chunk, h->rows);
+    if (h->padded < h->vocabulary) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(h->rows, h->width, MEMOPT_TYPE_F32)
+        || memopt_i_ops_too_large(h->padded, h->width, MEMOPT_TYPE_F32)
+        || memopt_i_head_bytes(t, bytes)) return MEMOPT_ERR_OVERFLOW;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
+    memopt_i_head t; size_t b; const memopt_status s = memopt_i_head_open(ops, head, &t, &b);
+    if (s) return s;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    *bytes = b;
+    return MEMOPT_OK;
+}
+typedef struct memopt_i_head_block { const void *at; size_t bytes; } memopt_i_head_block;
+/* The last `outputs` of the extents are written: they may overlap nothing. */
+static int memopt_i_head_overlap(const memopt_i_head_block *e, size_t count, size_t outputs) {
+    size_t i, j;
+    for (i = count - outputs; i < count; ++i)
+        for (j = 0; j < i; ++j)
+            if (memopt_i_number_overlap(e[i].at, e[i].bytes, e[j].at, e[j].bytes)) return 1;
+    return 0;
+}
+static int memopt_i_head_bad(const memopt_head *h, const memopt_i_ops *o) {
+    const size_t in = h->rows * h->width * memopt_type_bytes(h->type), weights = h->padded * h->width;
+    memopt_i_head_block e[7];
+    if (memopt_i_ops_bad(h->weights, h->weight_type) || memopt_i_ops_bad_if(h->grad_weights, h->gradient_type)
+        || memopt_i_ops_bad_if(h->input, h->type) || memopt_i_ops_bad_if(h->grad_input, h->type)
+        || memopt_i_ops_bad_if(h->losses, MEMOPT_TYPE_F32) || ((uintptr_t)h->targets & 3)) return 1;
+    if (h->rows && (!h->input || !h->targets)) return 1;
+    e[0].at = h->input;        e[0].bytes = in;
+    e[1].at = h->weights;      e[1].bytes = weights * memopt_type_bytes(h->weight_type);
+    e[2].at = h->targets;      e[2].bytes = h->rows * sizeof *h->targets;
+    e[3].at = h->losses;       e[3].bytes = h->rows * sizeof *h->losses;
+    e[4].at = h->grad_weights; e[4].bytes = weights * memopt_type_bytes(h->gradient_type);
+    e[5].at = o->scratch;      e[5].bytes = o->bytes;
+    e[6].at = h->grad_input == h->input ? NULL : h->grad_input; e[6].bytes = in;
+    return memopt_i_head_overlap(e, 7, 4);
+}
+/* logits = some rows of input * weights^T */
+static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first, size_t rows, float *logits,
+                                            size_t stride) {
+    const memopt_head *h = &t->h; memopt_product p;
+    memset(&p, 0, sizeof p);
+    p.rows = rows; p.columns = h->vocabulary; p.depth = h->width;
+    p.left = memopt_i_row_at(h->input, h->type, first * h->width); p.left_stride = h->width; p.left_type = h->type;
+    p.right = h->weights; p.right_stride = h->width; p.right_type = h->weight_type; p.right_turned = 1;
+    p.result = logits; p.result_stride = stride; p.result_type = MEMOPT_TYPE_F32;
+    return memopt_i_ops_multiply(&t->o, &p);
+}
+static memopt_product memopt_i_head_product(const memopt_i_head *t, size_t first, size_t rows) {
+    const memopt_head *h = &t->h; memopt_product p;
+    memset(&p, 0, sizeof p);
+    p.rows = h->vocabulary; p.columns = h->width; p.depth = rows;
+    p.left = t->logits; p.left_stride = h->padded; p.left_type = MEMOPT_TYPE_F32; p.left_turned = 1;
+    p.right = memopt_i_row_at(h->input, h->type, first * h->width); p.right_stride = h->width; p.right_type = h->type;
+    p.result = h->grad_weights; p.result_stride = h->width; p.result_type = h->gradient_type;
+    p.accumulate = h->accumulate || first;
+    return p;
+}
+typedef struct memopt_i_head_adding {
+    const memopt_i_head *t;
+    memopt_product product;
+    memopt_noise   noise;
+} memopt_i_head_adding;
+static unsigned char *memopt_i_head_part(const memopt_i_head *t, size_t worker) {
+    return memopt_i_ops_own(&t->o) + worker * t->part;
+}
+/* Some rows of the gradient of weights: as floats, added up, rounded. A worker's part: a status, then floats. */
+static void memopt_i_head_sum_turn(void *task, size_t chunk, int worker) {
+    const memopt_i_head_adding *q = (const memopt_i_head_adding *)task; const memopt_head *h = &q->t->h;
+    unsigned char *part = memopt_i_head_part(q->t, (size_t)worker);
+    float *sums = (float *)(void *)(part + 64);
+    const size_t row = chunk * MEMOPT_I_HEAD_ROWS, at = row * h->width; const int level = q->t->o.level;
+    memopt_product p = q->product; size_t n; memopt_status s;
+    void *to = memopt_i_row_to(p.result, p.result_type, at);
+    p.rows = memopt_i_min(p.rows - row, MEMOPT_I_HEAD_ROWS);
+    n = p.rows * h->width;
+    if (p.accumulate) memopt_i_row_get(level, sums, to, p.result_type, n);
+    p.left = (const float *)p.left + row; p.result = sums; p.result_type = MEMOPT_TYPE_F32;
+    s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
+    if (s) memcpy(part, &s, sizeof s);
+    else if (!p.accumulate) memopt_i_row_put(level, to, sums, h->gradient_type, n);
+    else memopt_i_noise_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums, n,
+                           q->noise, at, 0);
+}
+static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_product *p, double loss, size_t first) {
+    memopt_i_head_adding q; uint64_t seed; size_t i; memopt_status s = MEMOPT_OK, one;
+    memcpy(&seed, &loss, sizeof seed);
+    q.t = t; q.product = *p; q.noise = memopt_noise_make(seed, first);
+    for (i = 0; i < t->o.workers; ++i) memcpy(memopt_i_head_part(t, i), &s, sizeof s);
+    memopt_i_run(t->o.threads, memopt_i_turns(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_turn, &q);
+    for (i = 0; i < t->o.workers && !s; ++i) {
+        memcpy(&one, memopt_i_head_part(t, i), sizeof one);
+        s = one;
+    }
+    return s;
+}
+static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t first, size_t rows, double loss) {
+    const memopt_product p = memopt_i_head_product(t, first, rows);
+    return t->noisy ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
+}
+static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t first, size_t rows) {
+    const memopt_head *h = &t->h; memopt_product p;
+    memset(&p, 0, sizeof p);
+    p.rows = rows; p.columns = h->width; p.depth = h->vocabulary;
+    p.left = t->logits; p.left_stride = h->padded; p.left_type = MEMOPT_TYPE_F32;
+    p.right = h->weights; p.right_stride = h->width; p.right_type = h->weight_type;
+    p.result = memopt_i_row_to(h->grad_input, h->type, first * h->width); p.result_stride = h->width;
+    p.result_type = h->type;
+    return memopt_i_ops_multiply(&t->o, &p);
+}
+static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_entropy *e, size_t first, double *loss) {
+    const memopt_head *h = &t->h; const size_t rows = memopt_i_min(h->chunk, h->rows - first);
+    memopt_status s = memopt_i_head_multiply(t, first, rows, t->logits, h->padded);
+    if (s) return s;
+    e->x.rows = rows; e->x.targets = h->targets + first; e->x.losses = h->losses ? h->losses + first : NULL;
+    *loss = memopt_i_entropy_run(e, t->o.threads, *loss);
+    if (h->grad_weights) s = memopt_i_head_grad_weights(t, first, rows, *loss);
+    if (h->grad_input && !s) s = memopt_i_head_grad_input(t, first, rows);
+    return s;
+}
+static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double *loss) {
+    const memopt_head *h = &t->h; size_t first, begin;
+    memopt_i_entropy e; memopt_status s = MEMOPT_OK;
+    memset(&e, 0, sizeof e);
+    t->logits = (float *)(void *)memopt_i_head_part(t, t->o.workers);
+    e.row_losses = (unsigned char *)(t->logits + h->chunk * h->padded);
+    e.x.vocabulary = h->vocabulary; e.x.stride = h->padded; e.x.type = MEMOPT_TYPE_F32; e.x.logits = t->logits;
+    e.x.keep_logits = !h->grad_input && !h->grad_weights; e.x.rule = h->rule;
+    e.level = t->o.level; e.factor = memopt_i_rule_factor(&h->rule, counted);
+    if (h->grad_weights && !h->accumulate) {
+        begin = h->rows ? h->vocabulary : 0; /* the rows before are overwritten */
+        memset(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
+               (h->padded - begin) * h->width * memopt_type_bytes(h->gradient_type));
+    }
+    for (*loss = 0, first = 0; first < h->rows && !s; first += memopt_i_min(h->chunk, h->rows - first))
+        s = memopt_i_head_chunk(t, &e, first, loss);
+    return s;
+}
+MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out) {
+    memopt_i_head t; size_t bytes, counted = 0; double loss;
+    memopt_status s = memopt_i_head_open(ops, head, &t, &bytes);
+    if (s) return s;
+    if (!out || memopt_i_head_bad(&t.h, &t.o)
+        || memopt_i_targets_count(head->targets, head->rows, head->vocabulary, &counted)) return MEMOPT_ERR_ARGUMENT;
+    if (t.o.bytes < bytes) return MEMOPT_ERR_BUFFER;
+    s = memopt_i_head_run(&t, counted, &loss);
+    if (!s) *out = memopt_i_rule_loss(&head->rule, counted, loss);
+    return s;
+}
+MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
+                                            float *logits) {
+    memopt_i_head t; memopt_i_head_block e[4]; size_t bytes;
+    const memopt_status s = memopt_i_head_open(ops, head, &t, &bytes);
+    if (s) return s;
+    if (first > t.h.rows || count > t.h.rows - first) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(count, t.h.vocabulary, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
+    if (!count) return MEMOPT_OK;
+    if (memopt_i_ops_bad(t.h.input, t.h.type) || memopt_i_ops_bad(t.h.weights, t.h.weight_type)
+        || memopt_i_ops_bad(logits, MEMOPT_TYPE_F32)) return MEMOPT_ERR_ARGUMENT;
+    e[0].at = t.h.input;   e[0].bytes = t.h.rows * t.h.width * memopt_type_bytes(t.h.type);
+    e[1].at = t.h.weights; e[1].bytes = t.h.padded * t.h.width * memopt_type_bytes(t.h.weight_type);
+    e[2].at = t.o.scratch; e[2].bytes = t.o.bytes;
+    e[3].at = logits;      e[3].bytes = count * t.h.vocabulary * sizeof *logits;
+    if (memopt_i_head_overlap(e, 4, 2)) return MEMOPT_ERR_ARGUMENT;
+    if (t.o.bytes < t.o.workers * t.o.gemm_bytes) return MEMOPT_ERR_BUFFER;
+    return memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary);
+}
+/* @section attention : softmax rows operator gemm api_ops
+   Attention without the length x length matrix.
+   Problem    Of each head, the probabilities are length^2 numbers that the usual form keeps until backward, and their
+              gradients as many again: at 1024 rows and 12 heads 48 MiB a sequence and layer, twice.
+   Idea       Rows of scores do not know of each other. Some are made at a time, in a block that stays in the cache,
+              and used up; backward makes them again, from the same operands by the same calls: the same bits.
+   Order      Forward: a block of rows of a head is a chunk. Backward: the gradients of keys and values are sums over
+              all rows of all heads that share them, so all of these are one chunk, worked off in order, each block
+              added onto the last. Then the sums are those of one product over all rows. With 16 bits of storage they
+              are added up in scratch and rounded once. Fewer such chunks than workers leave some idle.
+   Causal     A block ends at the last column that its last row may see; what its other rows may not see of it is 0.
+              The plain form adds more such products of 0, which change nothing (but the sign of a 0 that an underflow
+              left, and all of it where a value is not finite).
+   Online     [Milakov 2018, Rabe 2021, FlashAttention 2022] Columns come in tiles too. A row keeps its largest score m
+              so far, and sum and output relative to it; a larger one shrinks both by exp(scale (m - new)). What is
+              kept for backward is m + log(sum) / scale: the score with probability 1. There, sum(P dP) of a row is
+              sum(dO O), so that a tile needs no other one of its row. Tiles of columns go outside; gradients of
+              queries are added up in place, or, with 16 bits of storage, in a pass of their own over rows (7 products
+              instead of 5).
+   Bound      A probability differs from exact arithmetic on the same operands by at most a part E of it, besides
+              2^-99: E = 2^-24 (2 width A + 8 R + n / 16 + 20), where n is the columns of its row, R its largest scaled
+              score and A the largest sum of |q k| scaled. Online 2^-24 (8 R + 8 (n / tile + 1) + 8) more: a statistic
+              is rounded, and so is a row each time it shrinks. An output differs by (E + 2^-24 n) sum(p |v|). At
+              length 4096, with operands up to 2: outputs by 6e-7, gradients by 1.4e-5, whole rows and online alike.
+   Cost       Floats of scratch for a worker: 2 block x length, with 16 bits of storage 2 length x width more; online 2
+              block x tile, and width (block + 2 tile + 2). Against the form that keeps the matrix: one product more, 7
+              instead of 6, and the exponentials twice; but nothing is written to memory and read again. Tiles of 128
+              and 512, blocks of 48 to 128 are as fast, within 5%; shorter ones wait for operands to be packed.
+   Library    The statistic takes log() of a double from the C library, and is then rounded to float.
+   Trap       A row whose scores are all -infinity has no largest one to begin with, and is NaN as in the plain form. A
+              tile of such scores is not: it must count 0, or scores that overflow spoil their row. */
+enum { MEMOPT_I_ATTENTION_BLOCK = 64, MEMOPT_I_ATTENTION_TILE = 256 };
+typedef struct memopt_i_attention {
+    memopt_attention a;       /* with defaults filled in */
+    memopt_i_ops     o;
+    size_t           group;   /* query heads that share keys and values */
+    size_t           blocks;  /* of rows, of a whole sequence */
+    size_t           tile;    /* columns of scores that are made at a time */
+    size_t           stride;  /* of rows of scores, in floats: an odd number of cache lines, against 4 KiB steps */
+    size_t           sums;    /* rows of gradients of keys, and of values, that are added up in scratch */
+    size_t           part;    /* bytes of a worker's scratch */
+} memopt_i_attention;
+/* What a worker works on, and with. */
+typedef struct memopt_i_attending {
+    const memopt_i_attention *t;
+    memopt_status *status;           /* the first failure of this worker's products */
+    int      worker;
+    size_t   sequence, head, used;   /* of queries; rows in use */
+    float   *scores, *slopes;        /* block x stride: probabilities, and the gradients of scores */
+    float   *rows;                   /* block x width: output, or gradients of queries. From here on: online */
+    float   *most, *sum;             /* block each; in backward most is the statistic, and sum is sum(dO O) */
+    float   *views;                  /* 2 width */
+    float   *keys, *values;          /* sums x width: their gradients */
+} memopt_i_attending;
+
+/* ---- what is asked for, and whether it can be done ---- */
+/* Floats of scratch of a worker, after the line that holds its status. 1: they do not fit size_t. */
+static int memopt_i_attention_size(memopt_i_attention *t) {
+    const memopt_attention *a = &t->a; size_t scores, rows, sums, n;
+    const size_t block = memopt_i_min(a->block, a->length);
+    t->tile = a->online ? memopt_i_min(MEMOPT_I_ATTENTION_TILE, a->length) : a->length;
+    t->sums = a->online ? t->tile : a->type == MEMOPT_TYPE_F32 ? 0 : a->length;
+    if (memopt_i_align_up(t->tile, 16, &t->stride)) return 1;
+    t->stride |= 16;
+    if (memopt_i_mul(2 * block, t->stride, &scores) || memopt_i_mul(2 * t->sums, a->width, &sums)) return 1;
+    if (memopt_i_mul(block + 2, a->online ? a->width : 0, &rows) || memopt_i_add(rows, a->online ? 2 * block : 0, &rows)
+        || memopt_i_add(scores, rows, &n) || memopt_i_add(n, sums, &n) || memopt_i_add(n, 16, &n)
+        || memopt_i_mul(n, sizeof(float), &n)) return 1;
+    return memopt_i_align_up(n, 64, &t->part);
+}
+static memopt_status memopt_i_attention_open(const memopt_ops *ops, const memopt_attention *x, memopt_i_attention *t) {
+    memopt_attention *a = &t->a; memopt_status s; size_t rows, row, key_row, chunks;
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    *a = *x;
+    if ((s = memopt_i_ops_open(ops, &t->o)) != MEMOPT_OK) return s;
+    if (!a->kv_heads) a->kv_heads = a->heads;
+    if (!a->heads || a->heads % a->kv_heads || !a->width || !memopt_type_bytes(a->type) || (a->causal & ~1)
+        || (a->online & ~1)) return MEMOPT_ERR_ARGUMENT;
+    if (a->scale == 0) a->scale = memopt_i_round(1.0f / memopt_i_round(sqrtf((float)a->width)));
+    if (!(a->scale >= 1e-30f) || memopt_i_float_bits(a->scale) >= 0x7f800000u) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(a->heads, a->width, &row)) return MEMOPT_ERR_OVERFLOW;
+    key_row = a->kv_heads * a->width;
+    if (!a->query_stride) a->query_stride = row;
+    if (!a->kv_stride) a->kv_stride = key_row;
+    if (!a->output_stride) a->output_stride = row;
+    if (a->query_stride < row || a->kv_stride < key_row || a->output_stride < row) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(memopt_i_max(a->batch, 1), a->length, &rows)
+        || memopt_i_ops_too_large(rows, a->query_stride, a->type)
+        || memopt_i_ops_too_large(rows, a->kv_stride, a->type)
+        || memopt_i_ops_too_large(rows, a->output_stride, a->type)
+        || memopt_i_mul(rows, a->heads, &chunks) || memopt_i_mul(chunks, sizeof(float), &chunks))
+        return MEMOPT_ERR_OVERFLOW;
+    if (!a->block) a->block = MEMOPT_I_ATTENTION_BLOCK;
+    a->block = memopt_i_min(a->block, memopt_i_max(a->length, 1));
+    t->group = a->heads / a->kv_heads;
+    t->blocks = a->length / a->block + (a->length % a->block != 0);
+    return memopt_i_attention_size(t) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
+    memopt_i_attention t; memopt_status s; size_t n;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_attention_open(ops, x, &t)) != MEMOPT_OK) return s;
+    if (memopt_i_ops_bytes(&t.o, t.o.workers, t.part, &n)) return MEMOPT_ERR_OVERFLOW;
+    *bytes = n;
+    return MEMOPT_OK;
+}
+/* Everything that can be wrong, before anything is written. */
+static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memopt_attention *x, int backward,
+                                              memopt_i_attention *t) {
+    const memopt_attention *a = &t->a; const memopt_type type = x ? x->type : MEMOPT_TYPE_F32; size_t i, bytes;
+    memopt_status s = memopt_i_attention_open(ops, x, t);
+    if (s != MEMOPT_OK || !a->batch || !a->length) return s;
+    if (memopt_i_ops_bad(a->queries, type) || memopt_i_ops_bad(a->keys, type) || memopt_i_ops_bad(a->values, type)
+        || ((!backward || a->online) && memopt_i_ops_bad(a->output, type))
+        || (a->online && memopt_i_ops_bad(a->statistics, MEMOPT_TYPE_F32))
+        || ((uintptr_t)a->lengths & (sizeof(size_t) - 1))) return MEMOPT_ERR_ARGUMENT;
+    if (backward && (memopt_i_ops_bad(a->grad_output, type) || memopt_i_ops_bad(a->grad_queries, type)
+        || memopt_i_ops_bad(a->grad_keys, type) || memopt_i_ops_bad(a->grad_values, type))) return MEMOPT_ERR_ARGUMENT;
+    for (i = 0; a->lengths && i < a->batch; ++i) if (a->lengths[i] > a->length) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_bytes(&t->o, t->o.workers, t->part, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    return t->o.bytes < bytes ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+}
+
+/* ---- what a worker works on ---- */
+static unsigned char *memopt_i_attention_part(const memopt_i_attention *t, int worker) {
+    return memopt_i_ops_own(&t->o) + (size_t)worker * t->part;
+}
+static memopt_i_attending memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
+                                                   int worker) {
+    memopt_i_attending w; unsigned char *part = memopt_i_attention_part(t, worker);
+    const size_t block = t->a.block, width = t->a.online ? t->a.width : 0, line = t->a.online ? block : 0;
+    w.t = t; w.worker = worker; w.sequence = sequence; w.head = head;
+    w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
+    w.status = (memopt_status *)(void *)part;
+    w.scores = (float *)(void *)(part + 64);
+    w.slopes = w.scores + block * t->stride;
+    w.rows = w.slopes + block * t->stride;
+    w.most = w.rows + block * width;
+    w.sum = w.most + line;
+    w.views = w.sum + line;
+    w.keys = w.views + 2 * width;
+    w.values = w.keys + t->sums * t->a.width;
+    return w;
+}
+/* The elements at which a row of this head begins. */
+static size_t memopt_i_attention_query(const memopt_i_attending *w, size_t row) {
+    const memopt_attention *a = &w->t->a;
+    return (w->sequence * a->length + row) * a->query_stride + w->head * a->width;
+}
+static size_t memopt_i_attention_key(const memopt_i_attending *w, size_t row) {
+    const memopt_attention *a = &w->t->a;
+    return (w->sequence * a->length + row) * a->kv_stride + w->head / w->t->group * a->width;
+}
+static size_t memopt_i_attention_out(const memopt_i_attending *w, size_t row) {
+    const memopt_attention *a = &w->t->a;
+    return (w->sequence * a->length + row) * a->output_stride + w->head * a->width;
+}
+/* Rows from..to of a head become 0. */
+static void memopt_i_attention_clear(const memopt_i_attending *w, void *data, size_t at, size_t stride, size_t rows) {
+    const memopt_attention *a = &w->t->a;
+    for (; rows; --rows, at += stride)
+        memset(memopt_i_row_to(data, a->type, at), 0, a->width * memopt_type_bytes(a->type));
+}
+static void memopt_i_attention_put(const memopt_i_attending *w, void *data, size_t at, size_t stride, const float *rows,
+                                   size_t count) {
+    const memopt_attention *a = &w->t->a; size_t i;
+    for (i = 0; i < count; ++i)
+        memopt_i_row_put(w->t->o.level, memopt_i_row_to(data, a->type, at + i * stride), rows + i * a->width, a->type,
+                         a->width);
+}
+
+/* ---- products: rows of one head; a block in scratch is of floats, everything else of the operands' type ---- */
+typedef struct memopt_i_matrix { const void *data; size_t stride; memopt_type type; } memopt_i_matrix;
+static memopt_i_matrix memopt_i_attention_of(const memopt_i_attending *w, const void *data, size_t at, size_t stride) {
+    memopt_i_matrix m;
+    m.data = memopt_i_row_at(data, w->t->a.type, at); m.stride = stride; m.type = w->t->a.type;
+    return m;
+}
+static memopt_i_matrix memopt_i_attention_queries(const memopt_i_attending *w, size_t row) {
+    return memopt_i_attention_of(w, w->t->a.queries, memopt_i_attention_query(w, row), w->t->a.query_stride);
+}
+static memopt_i_matrix memopt_i_attention_keys(const memopt_i_attending *w, size_t row) {
+    return memopt_i_attention_of(w, w->t->a.keys, memopt_i_attention_key(w, row), w->t->a.kv_stride);
+}
+static memopt_i_matrix memopt_i_attention_values(const memopt_i_attending *w, size_t row) {
+    return memopt_i_attention_of(w, w->t->a.values, memopt_i_attention_key(w, row), w->t->a.kv_stride);
+}
+static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attending *w, size_t row) {
+    return memopt_i_attention_of(w, w->t->a.grad_output, memopt_i_attention_out(w, row), w->t->a.output_stride);
+}
+static memopt_product memopt_i_attention_shape(const memopt_i_attending *w, size_t rows, size_t columns, size_t depth) {
+    memopt_product p;
+    memset(&p, 0, sizeof p);
+    p.rows = rows; p.columns = columns; p.depth = depth;
+    p.left_stride = p.result_stride = w->t->stride; /* a block of scores is one of them, unless it is said otherwise */
+    return p;
+}
+static void memopt_i_attention_multiply(const memopt_i_attending *w, const memopt_product *p) {
+    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_multiply_alone(&w->t->o, p, w->worker);
+}
+/* block = rows * others^T: scores, or the gradients of probabilities */
+static void memopt_i_attention_cross(const memopt_i_attending *w, float *block, size_t rows, size_t columns,
+                                     memopt_i_matrix left, memopt_i_matrix right) {
+    memopt_product p = memopt_i_attention_shape(w, rows, columns, w->t->a.width);
+    p.left = left.data; p.left_stride = left.stride; p.left_type = left.type;
+    p.right = right.data; p.right_stride = right.stride; p.right_type = right.type; p.right_turned = 1;
+    p.result = block;
+    memopt_i_attention_multiply(w, &p);
+}
+/* result = block * right, or added onto it */
+static void memopt_i_attention_mix(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
+                                   memopt_i_matrix right, void *result, size_t stride, memopt_type type,
+                                   int accumulate) {
+    memopt_product p = memopt_i_attention_shape(w, rows, w->t->a.width, columns);
+    p.left = block; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
+    p.result = result; p.result_stride = stride; p.result_type = type; p.accumulate = accumulate;
+    memopt_i_attention_multiply(w, &p);
+}
+/* sums += block^T * right */
+static void memopt_i_attention_gather(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
+                                      memopt_i_matrix right, float *sums, size_t stride) {
+    memopt_product p = memopt_i_attention_shape(w, columns, w->t->a.width, rows);
+    p.left = block; p.left_turned = 1; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
+    p.result = sums; p.result_stride = stride; p.accumulate = 1;
+    memopt_i_attention_multiply(w, &p);
+}
+
+/* ---- whole rows ---- */
+/* How many of `columns`, the first of which is `first`, a row may see. */
+static size_t memopt_i_attention_valid(const memopt_i_attending *w, size_t row, size_t first, size_t columns) {
+    if (!w->t->a.causal) return columns;
+    return row < first ? 0 : memopt_i_min(row - first + 1, columns);
+}
+/* Scores to probabilities. */
+static void memopt_i_attention_softmax(const memopt_i_attending *w, float *x, size_t valid, size_t columns) {
+    const int level = w->t->o.level; float sums[16], most;
+    memset(sums, 0, sizeof sums);
+    most = memopt_i_row_max(level, x[0], x, valid);
+    memopt_i_row_exp(level, sums, x, x, most, w->t->a.scale, valid);
+    memopt_i_row_scale(level, x, x, memopt_i_round(1 / memopt_i_row_total(sums)), valid);
+    memset(x + valid, 0, (columns - valid) * sizeof *x);
+}
+/* Probabilities of rows. */
+static void memopt_i_attention_weigh(const memopt_i_attending *w, size_t first, size_t rows) {
+    const size_t columns = w->t->a.causal ? first + rows : w->used; size_t i;
+    memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
+                             memopt_i_attention_keys(w, 0));
+    if (*w->status) return; /* nobody knows what is there */
+    for (i = 0; i < rows; ++i)
+        memopt_i_attention_softmax(w, w->scores + i * w->t->stride,
+                                   memopt_i_attention_valid(w, first + i, 0, columns), columns);
+}
+static void memopt_i_attention_forward_rows(const memopt_i_attending *w, size_t first, size_t rows) {
+    const memopt_attention *a = &w->t->a; const size_t columns = a->causal ? first + rows : w->used;
+    memopt_i_attention_weigh(w, first, rows);
+    memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_values(w, 0),
+                           memopt_i_row_to(a->output, a->type, memopt_i_attention_out(w, first)), a->output_stride,
+                           a->type, 0);
+}
+/* From the probabilities of rows; the gradients of keys and values are added onto what is in these. */
+static void memopt_i_attention_backward_rows(const memopt_i_attending *w, size_t first, size_t rows, float *keys,
+                                             float *values, size_t stride) {
+    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
+    const size_t columns = a->causal ? first + rows : w->used;
+    memopt_i_attention_gather(w, w->scores, rows, columns, memopt_i_attention_grads(w, first), values, stride);
+    memopt_i_attention_cross(w, w->slopes, rows, columns, memopt_i_attention_grads(w, first),
+                             memopt_i_attention_values(w, 0));
+    if (*w->status) return;
+    for (i = 0; i < rows; ++i) {
+        const float *p = w->scores + i * w->t->stride; float *g = w->slopes + i * w->t->stride, sums[16];
+        const size_t valid = memopt_i_attention_valid(w, first + i, 0, columns);
+        memset(sums, 0, sizeof sums);
+        memopt_i_row_dot(level, sums, p, g, valid);
+        memopt_i_soft_slope(level, g, p, g, a->scale, memopt_i_row_total(sums), valid);
+        memset(g + valid, 0, (columns - valid) * sizeof *g);
+    }
+    memopt_i_attention_mix(w, w->slopes, rows, columns, memopt_i_attention_keys(w, 0),
+                           memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
+                           a->query_stride, a->type, 0);
+    memopt_i_attention_gather(w, w->slopes, rows, columns, memopt_i_attention_queries(w, first), keys, stride);
+}
+/* A key head of a sequence, and all query heads that share it. */
+static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
+    memopt_i_attending w = memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
+    const size_t at = memopt_i_attention_key(&w, 0); size_t i, first, rows, stride = a->width;
+    float *keys = w.keys, *values = w.values;
+    memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
+    memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length);
+    if (a->type == MEMOPT_TYPE_F32) {
+        keys = (float *)memopt_i_row_to(a->grad_keys, a->type, at);
+        values = (float *)memopt_i_row_to(a->grad_values, a->type, at);
+        stride = a->kv_stride;
+    } else memset(keys, 0, 2 * t->sums * a->width * sizeof *keys); /* values follow */
+    for (i = 0; i < t->group; ++i, ++w.head) {
+        for (first = 0; first < w.used; first += rows) {
+            rows = memopt_i_min(a->block, w.used - first);
+            memopt_i_attention_weigh(&w, first, rows);
+            memopt_i_attention_backward_rows(&w, first, rows, keys, values, stride);
+        }
+        memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, w.used), a->query_stride,
+                                 a->length - w.used);
+    }
+    if (a->type == MEMOPT_TYPE_F32) return;
+    memopt_i_attention_put(&w, a->grad_keys, at, a->kv_stride, keys, w.used);
+    memopt_i_attention_put(&w, a->grad_values, at, a->kv_stride, values, w.used);
+}
+
+/* ---- online ---- */
+/* Where a row's exponentials count from: its largest score, or 0 where there is none but -infinity. */
+static float memopt_i_attention_from(float most) {
+    return memopt_i_float_bits(most) == 0xff800000u ? 0.0f : most;
+}
+/* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `most`. */
+static void memopt_i_attention_online_row(const memopt_i_attending *w, size_t i, size_t valid, size_t columns) {
+    const int level = w->t->o.level; float *x = w->scores + i * w->t->stride, *out = w->rows + i * w->t->a.width;
+    float sums[16], none[16], shrink, before; const float scale = w->t->a.scale;
+    if (valid) {
+        memset(sums, 0, sizeof sums);
+        memset(none, 0, sizeof none);
+        before = w->most[i];
+        w->most[i] = memopt_i_row_max(level, before, x, valid);
+        memopt_i_row_exp(level, none, &shrink, &before, memopt_i_attention_from(w->most[i]), scale, 1);
+        memopt_i_row_exp(level, sums, x, x, memopt_i_attention_from(w->most[i]), scale, valid);
+        w->sum[i] = fmaf(w->sum[i], shrink, memopt_i_row_total(sums));
+        memopt_i_row_scale(level, out, out, shrink, w->t->a.width);
+    }
+    memset(x + valid, 0, (columns - valid) * sizeof *x);
+}
+static void memopt_i_attention_online_rows(const memopt_i_attending *w, size_t first, size_t rows) {
+    const memopt_attention *a = &w->t->a; const size_t all = a->causal ? first + rows : w->used; size_t i, at, columns;
+    float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
+    for (i = 0; i < rows; ++i) { w->most[i] = memopt_i_bits_float(0xff800000u); w->sum[i] = 0; }
+    memset(w->rows, 0, rows * a->width * sizeof *w->rows);
+    for (at = 0; at < all; at += columns) {
+        columns = memopt_i_min(w->t->tile, all - at);
+        memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
+                                 memopt_i_attention_keys(w, at));
+        if (*w->status) return;
+        for (i = 0; i < rows; ++i)
+            memopt_i_attention_online_row(w, i, memopt_i_attention_valid(w, first + i, at, columns), columns);
+        memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_values(w, at), w->rows, a->width,
+                               MEMOPT_TYPE_F32, 1);
+    }
+    if (*w->status) return;
+    for (i = 0; i < rows; ++i) {
+        float *out = w->rows + i * a->width;
+        memopt_i_row_scale(w->t->o.level, out, out, memopt_i_round(1 / w->sum[i]), a->width);
+        statistics[i] = (float)((double)w->most[i] + log((double)w->sum[i]) / (double)a->scale);
+    }
+    memopt_i_attention_put(w, a->output, memopt_i_attention_out(w, first), a->output_stride, w->rows, rows);
+}
+/* Of rows, their statistics and sum(dO O). */
+static void memopt_i_attention_recall(const memopt_i_attending *w, size_t first, size_t rows) {
+    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
+    const float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
+    for (i = 0; i < rows; ++i) {
+        const size_t at = memopt_i_attention_out(w, first + i); float sums[16];
+        memset(sums, 0, sizeof sums);
+        memopt_i_row_dot(level, sums, memopt_i_row_view(level, memopt_i_row_at(a->output, a->type, at), a->type,
+            a->width, w->views), memopt_i_row_view(level, memopt_i_row_at(a->grad_output, a->type, at), a->type,
+            a->width, w->views + a->width), a->width);
+        w->sum[i] = memopt_i_row_total(sums);
+        w->most[i] = statistics[i];
+    }
+}
+/* Probabilities and the gradients of scores of a tile. 1: they are there. */
+static int memopt_i_attention_tile(const memopt_i_attending *w, size_t first, size_t rows, size_t at, size_t columns) {
+    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i; float sums[16];
+    memopt_i_attention_recall(w, first, rows);
+    memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
+                             memopt_i_attention_keys(w, at));
+    memopt_i_attention_cross(w, w->slopes, rows, columns, memopt_i_attention_grads(w, first),
+                             memopt_i_attention_values(w, at));
+    if (*w->status) return 0;
+    memset(sums, 0, sizeof sums); /* nobody wants them */
+    for (i = 0; i < rows; ++i) {
+        float *p = w->scores + i * w->t->stride, *g = w->slopes + i * w->t->stride;
+        const size_t valid = memopt_i_attention_valid(w, first + i, at, columns);
+        memopt_i_row_exp(level, sums, p, p, w->most[i], a->scale, valid);
+        memopt_i_soft_slope(level, g, p, g, a->scale, w->sum[i], valid);
+        memset(p + valid, 0, (columns - valid) * sizeof *p);
+        memset(g + valid, 0, (columns - valid) * sizeof *g);
+    }
+    return 1;
+}
+/* A tile's columns, and all rows of a head that see them: gradients of keys and values, and with floats of queries. */
+static void memopt_i_attention_online_head(const memopt_i_attending *w, size_t at, size_t columns) {
+    const memopt_attention *a = &w->t->a; size_t first = a->causal ? at : 0;
+    for (; first < w->used && *w->status == MEMOPT_OK; first += a->block) {
+        const size_t rows = memopt_i_min(a->block, w->used - first);
+        const size_t seen = a->causal ? memopt_i_min(columns, first + rows - at) : columns;
+        if (!memopt_i_attention_tile(w, first, rows, at, seen)) return;
+        memopt_i_attention_gather(w, w->scores, rows, seen, memopt_i_attention_grads(w, first), w->values, a->width);
+        memopt_i_attention_gather(w, w->slopes, rows, seen, memopt_i_attention_queries(w, first), w->keys, a->width);
+        if (a->type == MEMOPT_TYPE_F32)
+            memopt_i_attention_mix(w, w->slopes, rows, seen, memopt_i_attention_keys(w, at),
+                memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)), a->query_stride,
+                MEMOPT_TYPE_F32, 1);
+    }
+}
+static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker) {
+    const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
+    memopt_i_attending w = memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
+    const size_t head = w.head; size_t i, at, columns;
+    for (w.head = head; w.head < head + t->group; ++w.head)
+        memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, 0), a->query_stride, a->length);
+    w.head = head;
+    for (at = 0; at < w.used; at += columns) {
+        columns = memopt_i_min(t->tile, w.used - at);
+        memset(w.keys, 0, 2 * t->sums * a->width * sizeof *w.keys); /* values follow */
+        for (i = 0; i < t->group; ++i, ++w.head) memopt_i_attention_online_head(&w, at, columns);
+        w.head = head;
+        memopt_i_attention_put(&w, a->grad_keys, memopt_i_attention_key(&w, at), a->kv_stride, w.keys, columns);
+        memopt_i_attention_put(&w, a->grad_values, memopt_i_attention_key(&w, at), a->kv_stride, w.values, columns);
+    }
+    at = memopt_i_attention_key(&w, w.used);
+    memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length - w.used);
+    memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length - w.used);
+}
+/* Gradients of queries that cannot be added up where they lie. */
+static void memopt_i_attention_online_queries(const memopt_i_attending *w, size_t first, size_t rows) {
+    const memopt_attention *a = &w->t->a; const size_t all = a->causal ? first + rows : w->used; size_t at, columns;
+    memset(w->rows, 0, rows * a->width * sizeof *w->rows);
+    for (at = 0; at < all; at += columns) {
+        columns = memopt_i_min(w->t->tile, all - at);
+        if (!memopt_i_attention_tile(w, first, rows, at, columns)) return;
+        memopt_i_attention_mix(w, w->slopes, rows, columns, memopt_i_attention_keys(w, at), w->rows, a->width,
+                               MEMOPT_TYPE_F32, 1);
+    }
+    memopt_i_attention_put(w, a->grad_queries, memopt_i_attention_query(w, first), a->query_stride, w->rows, rows);
+}
+
+/* ---- chunks of rows, and the calls ---- */
+static memopt_i_attending memopt_i_attention_rows(const memopt_i_attention *t, size_t chunk, int worker, size_t *first,
+                                                  size_t *rows) {
+    const size_t head = chunk / t->blocks;
+    const memopt_i_attending w = memopt_i_attention_begin(t, head / t->a.heads, head % t->a.heads, worker);
+    *first = chunk % t->blocks * t->a.block;
+    *rows = *first < w.used ? memopt_i_min(t->a.block, w.used - *first) : 0;
+    return w;
+}
+static void memopt_i_attention_forward_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
+    size_t first, rows;
+    const memopt_i_attending w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
+    memopt_i_attention_clear(&w, a->output, memopt_i_attention_out(&w, first + rows), a->output_stride,
+                             memopt_i_min(a->block, a->length - first) - rows);
+    if (!rows) return;
+    if (a->online) memopt_i_attention_online_rows(&w, first, rows);
+    else memopt_i_attention_forward_rows(&w, first, rows);
+}
+static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_attention *t = (const memopt_i_attention *)task; size_t first, rows;
+    const memopt_i_attending w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
+    if (rows) memopt_i_attention_online_queries(&w, first, rows);
+}
+static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
+    memopt_status s = MEMOPT_OK; size_t i;
+    for (i = 0; i < t->o.workers; ++i) *(memopt_status *)(void *)memopt_i_attention_part(t, (int)i) = MEMOPT_OK;
+    memopt_i_run(t->o.threads, chunks, fn, t);
+    for (i = 0; s == MEMOPT_OK && i < t->o.workers; ++i)
+        s = *(const memopt_status *)(const void *)memopt_i_attention_part(t, (int)i);
+    return s;
+}
+MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x) {
+    memopt_i_attention t; const memopt_status s = memopt_i_attention_check(ops, x, 0, &t);
+    if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
+    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_forward_chunk);
+}
+MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x) {
+    memopt_i_attention t; memopt_status s = memopt_i_attention_check(ops, x, 1, &t); size_t chunks;
+    if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
+    chunks = t.a.batch * t.a.kv_heads;
+    if (!t.a.online) return memopt_i_attention_run(&t, chunks, memopt_i_attention_backward_chunk);
+    s = memopt_i_attention_run(&t, chunks, memopt_i_attention_online_keys);
+    if (s != MEMOPT_OK || t.a.type == MEMOPT_TYPE_F32) return s;
+    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
+}
+/* @section norm : rows operator api_ops
+   Layer norm and RMS norm of rows, and their gradients.
+   Problem    The usual backward wants the input of the forward, which is what a residual network would rather drop.
+   Idea       Backward needs the normalised row h and 1 / deviation only. h is made again from the input, or, with that
+              gone, from the output: (y - shift) / scale; and then nothing but the statistics is kept.
+   Formulas   mean = sum(x) / n;  d = 1 / sqrt(sum((x - mean)^2) / n + eps): two passes over a row in the first cache,
+              so that nothing cancels;  h = (x - mean) d;  y = h scale + shift.
+              s = g scale;  of x: d ((s - mean(s)) - h mean(s h)). RMS norm has 0 for the means of x and of s.
+              of scale: sum(g h), of shift: sum(g), over the rows in their order.
+   Order      Sums over rows are dealt out by columns, in float. With float32 gradients the rows come in blocks that
+              stay in the cache: first the sums over a block, then its rows; so memory is read once, and the gradients
+              themselves hold the sums between two blocks. 16-bit ones would be rounded at each: all rows are one block,
+              read twice. Sums come first, because a gradient in place would be gone.
+   Storage    16-bit rows are converted a piece at a time, on the stack. No scratch.
+   Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
+              the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
+              its shift, its gradient 0; where the sum overflows, NaN. */
+enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_TURN = 16384 /* elements */ };
+#define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
+/* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
+#define MEMOPT_I_NORM_OF(V, SET)                                                                                       \
+SET static V(t) V(norm_hat_of)(V(t) x, V(t) mean, V(t) inverse) { return V(mul)(V(minus)(x, mean), inverse); }         \
+SET static V(t) V(norm_back_of)(V(t) y, V(t) scale, V(t) shift) {                                                      \
+    return V(pick)(V(below_zero)(scale), V(div)(V(minus)(y, shift), scale), V(set)(0));                                \
+}                                                                                                                      \
+SET static V(t) V(norm_slope_of)(V(t) g, V(t) h, V(t) scale, const float *three) {                                     \
+    return V(fma)(V(set)(-three[1]), h, V(fma)(g, scale, V(set)(-three[0])));                                          \
+}
+/* Rows, of 16 lanes. */
+#define MEMOPT_I_NORM_ROWS(V, SET)                                                                                     \
+SET MEMOPT_I_FLATTEN static void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift,       \
+                                               size_t n) {                                                             \
+    size_t i = 0, left;                                                                                                \
+    for (; i + 16 <= n; i += 16)                                                                                       \
+        V(store)(y + i, V(fma)(V(load)(h + i), V(load)(scale + i), V(load)(shift + i)));                               \
+    left = n - i;                                                                                                      \
+    if (left)                                                                                                          \
+        V(put_some)(y + i, V(fma)(V(some)(h + i, left), V(some)(scale + i, left), V(some)(shift + i, left)), left);    \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {          \
+    const V(t) m = V(set)(mean), by = V(set)(inverse); size_t i = 0;                                                   \
+    for (; i + 16 <= n; i += 16) V(store)(h + i, V(norm_hat_of)(V(load)(x + i), m, by));                               \
+    if (i < n) V(put_some)(h + i, V(norm_hat_of)(V(some)(x + i, n - i), m, by), n - i);                                \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(norm_back)(float *h, const float *y, const float *scale, const float *shift,        \
+                                              size_t n) {                                                              \
+    size_t i = 0, left;                                                                                                \
+    for (; i + 16 <= n; i += 16)                                                                                       \
+        V(store)(h + i, V(norm_back_of)(V(load)(y + i), V(load)(scale + i), V(load)(shift + i)));                      \
+    left = n - i;                                                                                                      \
+    if (left)                                                                                                          \
+        V(put_some)(h + i, V(norm_back_of)(V(some)(y + i, left), V(some)(scale + i, left), V(some)(shift + i, left)),  \
+                    left);                                                                                             \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale,         \
+                                              size_t n) {                                                              \
+    V(t) a = V(load)(sums), b = V(load)(sums + 16), u, s; size_t i = 0, left;                                          \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        u = V(load)(g + i); s = V(load)(scale + i);                                                                    \
+        a = V(fma)(u, s, a);                                                                                           \
+        b = V(fma)(V(mul)(u, s), V(load)(h + i), b);                                                                   \
+    }                                                                                                                  \
+    left = n - i;                                                                                                      \
+    if (left) {                                                                                                        \
+        u = V(some)(g + i, left); s = V(some)(scale + i, left);                                                        \
+        a = V(fma)(u, s, a); /* lanes behind the end are 0 */                                                          \
+        b = V(fma)(V(mul)(u, s), V(some)(h + i, left), b);                                                             \
+    }                                                                                                                  \
+    V(store)(sums, a);                                                                                                 \
+    V(store)(sums + 16, b);                                                                                            \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(norm_slope)(float *y, const float *old, const float *g, const float *h,             \
+                                               const float *scale, const float *three, size_t n) {                     \
+    const V(t) by = V(set)(three[2]); V(t) u; size_t i = 0, left;                                                      \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        u = V(norm_slope_of)(V(load)(g + i), V(load)(h + i), V(load)(scale + i), three);                               \
+        V(store)(y + i, old ? V(fma)(by, u, V(load)(old + i)) : V(mul)(by, u));                                        \
+    }                                                                                                                  \
+    left = n - i;                                                                                                      \
+    if (left) {                                                                                                        \
+        u = V(norm_slope_of)(V(some)(g + i, left), V(some)(h + i, left), V(some)(scale + i, left), three);             \
+        V(put_some)(y + i, old ? V(fma)(by, u, V(some)(old + i, left)) : V(mul)(by, u), left);                         \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {   \
+    V(t) u; size_t i = 0, left;                                                                                        \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        u = V(load)(g + i);                                                                                            \
+        V(store)(scale + i, V(fma)(u, V(load)(h + i), V(load)(scale + i)));                                            \
+        V(store)(shift + i, V(plus)(u, V(load)(shift + i)));                                                           \
+    }                                                                                                                  \
+    left = n - i;                                                                                                      \
+    if (left) {                                                                                                        \
+        u = V(some)(g + i, left);                                                                                      \
+        V(put_some)(scale + i, V(fma)(u, V(some)(h + i, left), V(some)(scale + i, left)), left);                       \
+        V(put_some)(shift + i, V(plus)(u, V(some)(shift + i, left)), left);                                            \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}
+MEMOPT_I_NORM_OF(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_NORM_OF(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_NORM_OF(MEMOPT_I_V16, MEMOPT_I_AVX512)
+MEMOPT_I_NORM_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_NORM_ROWS(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_NORM_OF(MEMOPT_I_V4X4, )
+MEMOPT_I_NORM_ROWS(MEMOPT_I_V4X4, )
+#endif
+/* y = h scale + shift; y may be h */
+static void memopt_i_norm_shape(int level, float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, norm_shape, (y, h, scale, shift, n));
+    for (i = 0; i < n; ++i) y[i] = fmaf(h[i], scale[i], shift[i]);
+}
+/* h = (x - mean) inverse; h may be x */
+static void memopt_i_norm_hat(int level, float *h, const float *x, float mean, float inverse, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, norm_hat, (h, x, mean, inverse, n));
+    for (i = 0; i < n; ++i) h[i] = memopt_i_v1_norm_hat_of(x[i], mean, inverse);
+}
+/* h = (y - shift) / scale; h may be y */
+static void memopt_i_norm_back(int level, float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, norm_back, (h, y, scale, shift, n));
+    for (i = 0; i < n; ++i) h[i] = memopt_i_v1_norm_back_of(y[i], scale[i], shift[i]);
+}
+/* 16 sums of s = g scale, and 16 of s h */
+static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *h, const float *scale, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, norm_sums, (sums, g, h, scale, n));
+    for (i = 0; i < n; ++i) {
+        sums[i % 16] = fmaf(g[i], scale[i], sums[i % 16]);
+        sums[16 + i % 16] = fmaf(memopt_i_round(g[i] * scale[i]), h[i], sums[16 + i % 16]);
+    }
+}
+/* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
+static void memopt_i_norm_slope(int level, float *y, const float *old, const float *g, const float *h,
+                                const float *scale, const float *three, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, norm_slope, (y, old, g, h, scale, three, n));
+    for (i = 0; i < n; ++i) {
+        const float u = memopt_i_v1_norm_slope_of(g[i], h[i], scale[i], three);
+        y[i] = old ? fmaf(three[2], u, old[i]) : memopt_i_round(three[2] * u);
+    }
+}
+/* scale += g h, shift += g */
+static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, norm_add, (scale, shift, g, h, n));
+    for (i = 0; i < n; ++i) {
+        scale[i] = fmaf(g[i], h[i], scale[i]);
+        shift[i] = memopt_i_round(shift[i] + g[i]);
+    }
+}
+
+static size_t memopt_i_norm_parts(size_t n, size_t part) { return n / part + (n % part != 0); }
+typedef struct memopt_i_norming {
+    memopt_norm n;       /* with the defaults filled in */
+    int         level;
+    size_t      turn;    /* rows of a worker's turn */
+    size_t      first, end; /* the block of rows under way */
+} memopt_i_norming;
+/* Some columns of a row, as floats. */
+typedef struct memopt_i_norm_piece {
+    const float *g, *scale, *shift;
+    float h[MEMOPT_I_NORM_PIECE], g_own[MEMOPT_I_NORM_PIECE], y[MEMOPT_I_NORM_PIECE];
+    float scale_own[MEMOPT_I_NORM_PIECE], shift_own[MEMOPT_I_NORM_PIECE]; /* 1 and 0 where there are none */
+} memopt_i_norm_piece;
+static void memopt_i_norm_begin(memopt_i_norm_piece *p) {
+    size_t i;
+    for (i = 0; i < MEMOPT_I_NORM_PIECE; ++i) { p->scale_own[i] = 1; p->shift_own[i] = 0; }
+}
+static const float *memopt_i_norm_view(const memopt_i_norming *t, const void *x, memopt_type type, size_t at, size_t n,
+                                       float *own) {
+    return x ? memopt_i_row_view(t->level, memopt_i_row_at(x, type, at), type, n, own) : own;
+}
+static void memopt_i_norm_weights(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t at, size_t n) {
+    p->scale = memopt_i_norm_view(t, t->n.scale, t->n.weight_type, at, n, p->scale_own);
+    p->shift = memopt_i_norm_view(t, t->n.shift, t->n.weight_type, at, n, p->shift_own);
+}
+/* h and g of the columns at..at+n of a row, from input or output; the weights are there. */
+static void memopt_i_norm_load(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row, size_t at, size_t n) {
+    const memopt_norm *s = &t->n; const size_t from = row * s->width + at;
+    const float *x = memopt_i_norm_view(t, s->input ? s->input : s->output, s->type, from, n, p->h);
+    if (s->input) memopt_i_norm_hat(t->level, p->h, x, s->statistics[2 * row], s->statistics[2 * row + 1], n);
+    else memopt_i_norm_back(t->level, p->h, x, p->scale, p->shift, n);
+    p->g = memopt_i_norm_view(t, s->grad_output, s->type, from, n, p->g_own);
+}
+/* Where n elements of a result are to be computed: in place, or in `own`, to be converted afterwards. */
+static float *memopt_i_norm_target(const memopt_i_norming *t, void *to, size_t from, float *own) {
+    return t->n.type == MEMOPT_TYPE_F32 ? (float *)to + from : own;
+}
+static void memopt_i_norm_keep(const memopt_i_norming *t, void *to, size_t from, const float *y, size_t n) {
+    if (t->n.type != MEMOPT_TYPE_F32) memopt_i_row_put(t->level, memopt_i_row_to(to, t->n.type, from), y, t->n.type, n);
+}
+static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row) {
+    const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
+    float sums[16] = { 0 }, mean = 0, inverse;
+    for (at = 0; at < s->width && !s->rms; at += n) {
+        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
+        memopt_i_row_sum(t->level, sums, memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), n);
+    }
+    mean = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
+    memset(sums, 0, sizeof sums);
+    for (at = 0; at < s->width; at += n) {
+        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
+        memopt_i_row_spread(t->level, sums, memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), mean, n);
+    }
+    inverse = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
+    inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse + s->eps))));
+    for (at = 0; at < s->width; at += n) {
+        float *y = memopt_i_norm_target(t, s->output, begin + at, p->y); const float *x;
+        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
+        x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h);
+        memopt_i_norm_weights(t, p, at, n);
+        memopt_i_norm_hat(t->level, p->h, x, mean, inverse, n);
+        memopt_i_norm_shape(t->level, y, p->h, p->scale, p->shift, n);
+        memopt_i_norm_keep(t, s->output, begin + at, y, n);
+    }
+    if (s->statistics) { s->statistics[2 * row] = mean; s->statistics[2 * row + 1] = inverse; }
+}
+static void memopt_i_norm_backward_row(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row) {
+    const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
+    float sums[32] = { 0 }, three[3]; const float *old;
+    for (at = 0; at < s->width; at += n) {
+        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
+        memopt_i_norm_weights(t, p, at, n);
+        memopt_i_norm_load(t, p, row, at, n);
+        memopt_i_norm_sums(t->level, sums, p->g, p->h, p->scale, n);
+    }
+    three[0] = s->rms ? 0.0f : memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
+    three[1] = memopt_i_round(memopt_i_row_total(sums + 16) / (float)s->width);
+    three[2] = s->statistics[2 * row + 1];
+    for (at = 0; at < s->width; at += n) {
+        float *y = memopt_i_norm_target(t, s->grad_input, begin + at, p->y);
+        n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
+        if (n < s->width) { /* else it is all there */
+            memopt_i_norm_weights(t, p, at, n);
+            memopt_i_norm_load(t, p, row, at, n);
+        }
+        old = s->accumulate_input ? memopt_i_norm_view(t, s->grad_input, s->type, begin + at, n, p->y) : NULL;
+        memopt_i_norm_slope(t->level, y, old, p->g, p->h, p->scale, three, n);
+        memopt_i_norm_keep(t, s->grad_input, begin + at, y, n);
+    }
+}
+static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
+    const memopt_i_norming *t = (const memopt_i_norming *)task;
+    const size_t end = t->first + memopt_i_min((chunk + 1) * t->turn, t->end - t->first);
+    size_t row = t->first + chunk * t->turn; memopt_i_norm_piece p;
+    (void)worker;
+    memopt_i_norm_begin(&p);
+    for (; row < end; ++row)
+        if (t->n.grad_output) memopt_i_norm_backward_row(t, &p, row);
+        else memopt_i_norm_forward_row(t, &p, row);
+}
+/* The sums of some columns over the block of rows. Later blocks go on with what is there. */
+static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
+    const memopt_i_norming *t = (const memopt_i_norming *)task; const memopt_norm *s = &t->n;
+    const size_t at = chunk * MEMOPT_I_NORM_COLUMNS, n = memopt_i_min(MEMOPT_I_NORM_COLUMNS, s->width - at);
+    const memopt_type type = s->gradient_type; const int goes_on = s->accumulate || t->first; size_t row;
+    float scale[MEMOPT_I_NORM_COLUMNS] = { 0 }, shift[MEMOPT_I_NORM_COLUMNS] = { 0 }; memopt_i_norm_piece p;
+    (void)worker;
+    memopt_i_norm_begin(&p);
+    memopt_i_norm_weights(t, &p, at, n);
+    if (goes_on && s->grad_scale) memopt_i_row_get(t->level, scale, memopt_i_row_at(s->grad_scale, type, at), type, n);
+    if (goes_on && s->grad_shift) memopt_i_row_get(t->level, shift, memopt_i_row_at(s->grad_shift, type, at), type, n);
+    for (row = t->first; row < t->end; ++row) {
+        memopt_i_norm_load(t, &p, row, at, n);
+        memopt_i_norm_add(t->level, scale, shift, p.g, p.h, n);
+    }
+    if (s->grad_scale) memopt_i_row_put(t->level, memopt_i_row_to(s->grad_scale, type, at), scale, type, n);
+    if (s->grad_shift) memopt_i_row_put(t->level, memopt_i_row_to(s->grad_shift, type, at), shift, type, n);
+}
+/* An array that takes part. */
+typedef struct memopt_i_norm_array { const void *data; size_t bytes; int is_result; } memopt_i_norm_array;
+/* Does a result share a byte with anything else? The first two may be one and the same. */
+static int memopt_i_norm_shared(const memopt_i_norm_array *a, int count) {
+    int i, k;
+    for (i = 0; i < count; ++i)
+        for (k = i + 1; k < count; ++k)
+            if ((a[i].is_result || a[k].is_result) && !(i == 0 && k == 1 && a[0].data == a[1].data)
+                && memopt_i_number_overlap(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) return 1;
+    return 0;
+}
+static memopt_i_norm_array memopt_i_norm_array_of(const void *data, size_t count, memopt_type type, int is_result) {
+    memopt_i_norm_array a;
+    a.data = data; a.bytes = count * memopt_type_bytes(type); a.is_result = is_result;
+    return a;
+}
+/* The pointers. Without rows only the gradients of parameters are looked at. */
+static int memopt_i_norm_bad(const memopt_norm *s, int backward) {
+    const size_t all = s->rows * s->width, w = s->width; const memopt_type type = s->type, f32 = MEMOPT_TYPE_F32;
+    const void *x = s->input || !backward ? s->input : s->output; memopt_i_norm_array a[8];
+    if (memopt_i_ops_bad_if(s->scale, s->weight_type) || memopt_i_ops_bad_if(s->shift, s->weight_type)) return 1;
+    if (s->rows && memopt_i_ops_bad(x, type)) return 1;
+    if (backward ? s->rows && memopt_i_ops_bad(s->statistics, f32) : memopt_i_ops_bad_if(s->statistics, f32)) return 1;
+    a[2] = memopt_i_norm_array_of(x, all, type, 0);
+    a[3] = memopt_i_norm_array_of(s->scale, w, s->weight_type, 0);
+    a[4] = memopt_i_norm_array_of(s->shift, w, s->weight_type, 0);
+    a[5] = memopt_i_norm_array_of(s->statistics, 2 * s->rows, f32, !backward);
+    if (!backward) {
+        if (s->rows && memopt_i_ops_bad(s->output, type)) return 1;
+        a[0] = a[2]; a[1] = memopt_i_norm_array_of(s->output, all, type, 1);
+        a[2] = memopt_i_norm_array_of(NULL, 0, type, 0);
+        return memopt_i_norm_shared(a, 6);
+    }
+    if ((s->rows && memopt_i_ops_bad(s->grad_output, type)) || memopt_i_ops_bad_if(s->grad_input, type)
+        || memopt_i_ops_bad_if(s->grad_scale, s->gradient_type) || memopt_i_ops_bad_if(s->grad_shift, s->gradient_type))
+        return 1;
+    a[0] = memopt_i_norm_array_of(s->grad_output, all, type, 0);
+    a[1] = memopt_i_norm_array_of(s->grad_input, all, type, 1);
+    a[6] = memopt_i_norm_array_of(s->grad_scale, w, s->gradient_type, 1);
+    a[7] = memopt_i_norm_array_of(s->grad_shift, w, s->gradient_type, 1);
+    return memopt_i_norm_shared(a, 8);
+}
+/* The default, where it is 0; 1: no number to add to a variance */
+static int memopt_i_norm_eps(float *eps) {
+    const uint32_t bits = memopt_i_float_bits(*eps);
+    if (!(bits << 1)) *eps = 1e-5f;
+    return bits << 1 && bits >= 0x7f800000u; /* negative, infinite, NaN */
+}
+static memopt_status memopt_i_norm_open(const memopt_ops *ops, const memopt_norm *norm, int backward,
+                                        memopt_i_norming *t, memopt_i_ops *o) {
+    const memopt_status status = memopt_i_ops_open(ops, o); memopt_norm *s = &t->n;
+    if (status) return status;
+    if (!norm) return MEMOPT_ERR_ARGUMENT;
+    *s = *norm;
+    t->level = o->level; t->first = 0; t->end = s->rows;
+    if (((s->rms | s->accumulate | s->accumulate_input) & ~1) || memopt_i_norm_eps(&s->eps)
+        || (s->rms && (s->shift || (backward && s->grad_shift)))
+        || !memopt_type_bytes(s->type) || !memopt_type_bytes(s->weight_type) || !memopt_type_bytes(s->gradient_type))
+        return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(s->rows, s->width, MEMOPT_TYPE_F32)
+        || memopt_i_ops_too_large(s->rows, 2, MEMOPT_TYPE_F32)
+        || memopt_i_ops_too_large(1, s->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
+    if (!s->width) { s->rows = t->end = 0; return MEMOPT_OK; }
+    t->turn = s->width < MEMOPT_I_NORM_TURN ? MEMOPT_I_NORM_TURN / s->width : 1;
+    return memopt_i_norm_bad(s, backward) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm) {
+    memopt_i_ops o; memopt_i_norming t;
+    const memopt_status s = memopt_i_norm_open(ops, norm, 0, &t, &o);
+    if (s || !t.n.rows) return s;
+    t.n.grad_output = NULL;
+    memopt_i_run(o.threads, memopt_i_norm_parts(t.n.rows, t.turn), memopt_i_norm_rows, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm) {
+    memopt_i_ops o; memopt_i_norming t; size_t block, columns;
+    const memopt_status s = memopt_i_norm_open(ops, norm, 1, &t, &o);
+    const int sums = !s && (t.n.grad_scale || t.n.grad_shift);
+    if (s || !t.n.width) return s;
+    block = t.n.rows; columns = memopt_i_norm_parts(t.n.width, MEMOPT_I_NORM_COLUMNS);
+    if (sums && t.n.gradient_type == MEMOPT_TYPE_F32)
+        block = memopt_i_max(1, MEMOPT_I_NORM_BLOCK / memopt_type_bytes(t.n.type) / 2 / t.n.width);
+    do {
+        t.end = t.first + memopt_i_min(block, t.n.rows - t.first);
+        if (sums) memopt_i_run(o.threads, columns, memopt_i_norm_columns, &t);
+        if (t.n.grad_input)
+            memopt_i_run(o.threads, memopt_i_norm_parts(t.end - t.first, t.turn), memopt_i_norm_rows, &t);
+        t.first = t.end;
+    } while (t.first < t.n.rows);
+    return MEMOPT_OK;
+}
+/* @section layer : rows operator gemm number api_ops
+   What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings.
+   Problem    Engines keep what need not be kept: masks of dropout, the output of an activation beside its input, and
+              convert whole tensors to float to work on them.
+   Idea       Elements are walked in pieces of a few hundred floats on the stack, each converted, worked on and written
+              once. An activation's backward makes its output again on the way, as the next layer's gradient needs it.
+              Dropout draws its bits again by place. What a linear layer's activation works on is still in the cache:
+              the product is made some rows at a time.
+   Sums       of gradients over rows are in row order, so the work is dealt by columns. They are float; 16-bit gradients
+              are rounded once a call. Only a token's gradient is rounded once for every 256 rows, where the token is
+              among them: there is no scratch to note down where all its rows are.
+   Invariant  What goes through an activation is what memory holds: rounded to the storage's type first. So backward
+              sees the same numbers, and it makes no difference whether `before` is kept.
+   Dropout    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of
+              the threshold, not of the rate. What is dropped is 0 even where it was infinite.
+   Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
+              its speed in float32, 0.25 to 0.7 in 16 bits, where arithmetic counts. Stack: 5 KiB of a worker. */
+#define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
+#define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements of a linear layer's output between product and activation, */
+#define MEMOPT_I_LAYER_TALL  384               /* in multiples of rows that cost the built-in gemm nothing */
+enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128 };     /* elements on the stack */
+enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
+/* A pointer to count elements that the work cannot do without. */
+static int memopt_i_layer_bad(const void *p, memopt_type type, size_t count) {
+    return count ? memopt_i_ops_bad(p, type) : !memopt_type_bytes(type) || memopt_i_ops_bad_if(p, type);
+}
+/* Where results go: to their place, or into a buffer that memopt_i_row_put() takes there. */
+static float *memopt_i_layer_out(void *place, memopt_type type, float *buffer) {
+    return type == MEMOPT_TYPE_F32 ? (float *)place : buffer;
+}
+static size_t memopt_i_layer_pieces(size_t n, size_t piece) { return n / piece + (n % piece != 0); }
+/* Rows of a chunk. */
+static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
+
+/* ---- sums of gradients begin with 0, or with what is there ---- */
+typedef struct memopt_i_zero { unsigned char *data; size_t bytes; } memopt_i_zero;
+static void memopt_i_zero_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_zero *z = (const memopt_i_zero *)task; const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
+    (void)worker;
+    memset(z->data + begin, 0, memopt_i_min(MEMOPT_I_LAYER_CHUNK, z->bytes - begin));
+}
+static void memopt_i_layer_zero(const memopt_i_ops *o, void *data, size_t bytes) {
+    memopt_i_zero z;
+    z.data = (unsigned char *)data; z.bytes = bytes;
+    memopt_i_run(o->threads, memopt_i_layer_pieces(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
+}
+
+/* ---- activations ---- */
+typedef struct memopt_i_lively { memopt_lively x; int level, backward; } memopt_i_lively;
+static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_lively *t = (const memopt_i_lively *)task; const memopt_lively *x = &t->x;
+    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK, end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
+    float in[MEMOPT_I_LAYER_PIECE], grad[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE]; size_t i, n;
+    (void)worker;
+    for (i = begin; i < end; i += n) {
+        const float *from; void *place = x->output ? memopt_i_row_to(x->output, x->type, i) : NULL;
+        float *out = place ? memopt_i_layer_out(place, x->type, y) : NULL;
+        n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
+        from = memopt_i_row_view(t->level, memopt_i_row_at(x->input, x->type, i), x->type, n, in);
+        if (t->backward) {
+            void *grad_place = memopt_i_row_to(x->grad_input, x->type, i);
+            float *to = memopt_i_layer_out(grad_place, x->type, grad);
+            const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, i), x->type, n, grad);
+            memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
+            memopt_i_row_put(t->level, grad_place, to, x->type, n);
+        } else memopt_i_row_act(t->level, out, from, x->activation, n);
+        if (place) memopt_i_row_put(t->level, place, out, x->type, n);
+    }
+    memopt_i_wide_end(t->level);
+}
+static void memopt_i_lively_run(const memopt_i_ops *o, const memopt_lively *x, int backward) {
+    memopt_i_lively t;
+    t.x = *x; t.level = o->level; t.backward = backward;
+    memopt_i_run(o->threads, memopt_i_layer_pieces(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_lively_chunk, &t);
+}
+static int memopt_i_activation_bad(memopt_activation a) { return (int)a < 0 || (int)a > (int)MEMOPT_SILU; }
+static memopt_status memopt_i_activation(const memopt_ops *ops, const memopt_lively *x, int backward) {
+    memopt_i_ops o; memopt_status s;
+    if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
+    if (!x || memopt_i_activation_bad(x->activation) || memopt_i_layer_bad(x->input, x->type, x->n))
+        return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_layer_bad(x->output, x->type, backward && !x->output ? 0 : x->n)) return MEMOPT_ERR_ARGUMENT;
+    if (backward && (memopt_i_layer_bad(x->grad_output, x->type, x->n)
+                     || memopt_i_layer_bad(x->grad_input, x->type, x->n))) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_lively_run(&o, x, backward);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_lively *x) {
+    return memopt_i_activation(ops, x, 0);
+}
+MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_lively *x) {
+    return memopt_i_activation(ops, x, 1);
+}
+
+/* ---- linear ---- */
+static memopt_status memopt_i_linear_open(const memopt_ops *ops, const memopt_linear *x, memopt_i_ops *o,
+                                          size_t *bytes) {
+    size_t bias; memopt_status s;
+    if ((s = memopt_i_ops_open(ops, o)) != MEMOPT_OK) return s;
+    if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
+    bias = x->weight_type == MEMOPT_TYPE_F32 ? 0 : x->outputs; /* as floats */
+    if (memopt_i_ops_too_large(x->rows, x->inputs, x->type) || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
+        || memopt_i_ops_too_large(x->outputs, x->inputs, MEMOPT_TYPE_F32)
+        || memopt_i_ops_too_large(x->outputs, 1, MEMOPT_TYPE_F32)
+        || memopt_i_ops_bytes(o, bias, sizeof(float), bytes)) return MEMOPT_ERR_OVERFLOW;
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes) {
+    memopt_i_ops o; size_t all; memopt_status s;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_linear_open(ops, linear, &o, &all)) == MEMOPT_OK) *bytes = all;
+    return s;
+}
+/* Rows from first on; all of it where nothing follows. */
+static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
+                                          size_t first, size_t count) {
+    memopt_product p; memopt_lively a; memopt_status s;
+    memset(&p, 0, sizeof p);
+    p.rows = count; p.columns = x->outputs; p.depth = x->inputs; p.bias = bias;
+    p.left = x->inputs ? memopt_i_row_at(x->input, x->type, first * x->inputs) : NULL;
+    p.left_type = x->type; p.left_stride = x->inputs;
+    p.right = x->weights; p.right_type = x->weight_type; p.right_stride = x->inputs; p.right_turned = 1;
+    p.result = memopt_i_row_to(z, x->type, first * x->outputs); p.result_type = x->type; p.result_stride = x->outputs;
+    if ((s = memopt_i_ops_multiply(o, &p)) != MEMOPT_OK) return s;
+    if (z == x->output && x->activation == MEMOPT_NO_ACTIVATION) return MEMOPT_OK;
+    memset(&a, 0, sizeof a);
+    a.n = count * x->outputs; a.activation = x->activation; a.type = x->type;
+    a.input = p.result; a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
+    memopt_i_lively_run(o, &a, 0);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear) {
+    const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, out, step, i; const float *bias; void *z;
+    memopt_status s = memopt_i_linear_open(ops, x, &o, &bytes);
+    if (s != MEMOPT_OK) return s;
+    out = x->rows * x->outputs;
+    if (memopt_i_activation_bad(x->activation) || memopt_i_layer_bad(x->input, x->type, x->rows * x->inputs)
+        || memopt_i_layer_bad(x->weights, x->weight_type, out ? x->outputs * x->inputs : 0)
+        || memopt_i_ops_bad_if(x->bias, x->weight_type) || memopt_i_layer_bad(x->output, x->type, out)
+        || memopt_i_ops_bad_if(x->before, x->type)) return MEMOPT_ERR_ARGUMENT;
+    if (o.bytes < bytes) return MEMOPT_ERR_BUFFER;
+    if (!out) return MEMOPT_OK;
+    bias = (const float *)x->bias;
+    if (bias && x->weight_type != MEMOPT_TYPE_F32) {
+        float *wide = (float *)(void *)memopt_i_ops_own(&o);
+        memopt_i_row_get(o.level, wide, x->bias, x->weight_type, x->outputs);
+        bias = wide;
+    }
+    z = x->before ? x->before : x->output;
+    step = z == x->output && x->activation == MEMOPT_NO_ACTIVATION ? x->rows
+         : memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
+    for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
+        s = memopt_i_linear_rows(&o, x, bias, z, i, memopt_i_min(step, x->rows - i));
+    return s;
+}
+/* The sum of rows, some columns of it. */
+typedef struct memopt_i_bias_task {
+    const void *rows; void *sums; /* rows of `width` elements of a type; sums of theirs */
+    size_t      count, width;
+    memopt_type type, sum_type;
+    int         level, accumulate;
+} memopt_i_bias_task;
+static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_bias_task *t = (const memopt_i_bias_task *)task; const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS;
+    const size_t n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, t->width - at);
+    float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 }, row[MEMOPT_I_LAYER_COLUMNS]; size_t i;
+    void *place = memopt_i_row_to(t->sums, t->sum_type, at);
+    (void)worker;
+    if (t->accumulate) memopt_i_row_get(t->level, sum, place, t->sum_type, n);
+    for (i = 0; i < t->count; ++i) {
+        const void *from = memopt_i_row_at(t->rows, t->type, i * t->width + at);
+        memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, from, t->type, n, row), 1.0f, n);
+    }
+    memopt_i_row_put(t->level, place, sum, t->sum_type, n);
+    memopt_i_wide_end(t->level);
+}
+static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) {
+    memopt_i_bias_task t;
+    t.rows = x->grad_output; t.sums = x->grad_bias; t.count = x->rows; t.width = x->outputs;
+    t.type = x->type; t.sum_type = x->gradient_type; t.level = o->level; t.accumulate = x->accumulate;
+    memopt_i_run(o->threads, memopt_i_layer_pieces(t.width, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
+}
+static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
+    memopt_product p;
+    memset(&p, 0, sizeof p);
+    p.rows = x->rows; p.columns = x->inputs; p.depth = x->outputs; p.accumulate = x->accumulate_input != 0;
+    p.left = x->grad_output; p.left_type = x->type; p.left_stride = x->outputs;
+    p.right = x->weights; p.right_type = x->weight_type; p.right_stride = x->inputs;
+    p.result = x->grad_input; p.result_type = x->type; p.result_stride = x->inputs;
+    return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
+}
+static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const memopt_linear *x) {
+    memopt_product p;
+    memset(&p, 0, sizeof p);
+    p.rows = x->outputs; p.columns = x->inputs; p.depth = x->rows; p.accumulate = x->accumulate != 0;
+    p.left = x->grad_output; p.left_type = x->type; p.left_stride = x->outputs; p.left_turned = 1;
+    p.right = x->input; p.right_type = x->type; p.right_stride = x->inputs;
+    p.result = x->grad_weights; p.result_type = x->gradient_type; p.result_stride = x->inputs;
+    return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
+    const memopt_linear *x = linear; memopt_i_ops o; size_t bytes; int wanted;
+    memopt_status s = memopt_i_linear_open(ops, x, &o, &bytes);
+    if (s != MEMOPT_OK) return s;
+    wanted = x->grad_weights || x->grad_bias;
+    if (memopt_i_layer_bad(x->grad_output, x->type, x->grad_input || wanted ? x->rows * x->outputs : 0)
+        || memopt_i_ops_bad_if(x->grad_input, x->type)
+        || memopt_i_layer_bad(x->weights, x->weight_type, x->grad_input && x->rows ? x->outputs * x->inputs : 0)
+        || memopt_i_layer_bad(x->input, x->type, x->grad_weights && x->outputs ? x->rows * x->inputs : 0)
+        || (wanted && !memopt_type_bytes(x->gradient_type)) || memopt_i_ops_bad_if(x->grad_weights, x->gradient_type)
+        || memopt_i_ops_bad_if(x->grad_bias, x->gradient_type)) return MEMOPT_ERR_ARGUMENT;
+    if (o.bytes < bytes) return MEMOPT_ERR_BUFFER;
+    if (x->grad_input && (s = memopt_i_linear_grad_input(&o, x)) != MEMOPT_OK) return s;
+    if (x->grad_weights && (s = memopt_i_linear_grad_weights(&o, x)) != MEMOPT_OK) return s;
+    if (x->grad_bias) memopt_i_linear_bias(&o, x);
+    return MEMOPT_OK;
+}
+
+/* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
+/* y = silu(gate) up; the gradients of both, where each array may be one of the operands */
+#define MEMOPT_I_LAYER_CURVES(V, SET)                                                                                  \
+SET static V(t) V(swiglu)(V(t) gate, V(t) up) { return V(mul)(V(act)(gate, MEMOPT_SILU), up); }                        \
+SET static V(t) V(swiglu_grad)(V(t) gate, V(t) up, V(t) g, V(t) *grad_up, V(t) *y) {                                   \
+    V(t) s; const V(t) grad = V(act_grad)(gate, V(mul)(g, up), MEMOPT_SILU, &s);                                       \
+    *grad_up = V(mul)(g, s);                                                                                           \
+    *y = V(mul)(s, up);                                                                                                \
+    return grad;                                                                                                       \
+}
+#define MEMOPT_I_LAYER_LANES(V, SET)                                                                                   \
+SET MEMOPT_I_FLATTEN static void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {               \
+    size_t i = 0;                                                                                                      \
+    for (; i + 16 <= n; i += 16) V(store)(y + i, V(swiglu)(V(load)(gate + i), V(load)(up + i)));                       \
+    if (i < n) V(put_some)(y + i, V(swiglu)(V(some)(gate + i, n - i), V(some)(up + i, n - i)), n - i);                 \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate,     \
+                                                    const float *up, const float *g, size_t n) {                       \
+    V(t) a, b, out; size_t i = 0;                                                                                      \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        a = V(swiglu_grad)(V(load)(gate + i), V(load)(up + i), V(load)(g + i), &b, &out);                              \
+        V(store)(grad_gate + i, a);                                                                                    \
+        V(store)(grad_up + i, b);                                                                                      \
+        V(store)(y + i, out);                                                                                          \
+    }                                                                                                                  \
+    if (i < n) {                                                                                                       \
+        a = V(swiglu_grad)(V(some)(gate + i, n - i), V(some)(up + i, n - i), V(some)(g + i, n - i), &b, &out);         \
+        V(put_some)(grad_gate + i, a, n - i);                                                                          \
+        V(put_some)(grad_up + i, b, n - i);                                                                            \
+        V(put_some)(y + i, out, n - i);                                                                                \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+/* y = base + (kept ? factor x : 0); kept has a multiple of 16 */                                                      \
+SET MEMOPT_I_FLATTEN static void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept,        \
+                                             float factor, size_t n) {                                                 \
+    const V(t) f = V(set)(factor), zero = V(set)(0); V(t) a, b; size_t i = 0;                                          \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        a = V(load)(x + i);                                                                                            \
+        if (base) { b = V(load)(base + i); V(store)(y + i, V(masked)(kept + i, V(fma)(f, a, b), b)); }                 \
+        else V(store)(y + i, V(masked)(kept + i, V(mul)(f, a), zero));                                                 \
+    }                                                                                                                  \
+    if (i < n) {                                                                                                       \
+        a = V(some)(x + i, n - i);                                                                                     \
+        b = base ? V(some)(base + i, n - i) : zero;                                                                    \
+        V(put_some)(y + i, V(masked)(kept + i, base ? V(fma)(f, a, b) : V(mul)(f, a), b), n - i);                      \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}
+MEMOPT_I_LAYER_CURVES(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_LAYER_CURVES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_LAYER_CURVES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+MEMOPT_I_LAYER_LANES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_LAYER_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_LAYER_CURVES(MEMOPT_I_V4X4, )
+MEMOPT_I_LAYER_LANES(MEMOPT_I_V4X4, )
+#endif
+static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_swiglu, (y, gate, up, n));
+    for (i = 0; i < n; ++i) y[i] = memopt_i_v1_swiglu(gate[i], up[i]);
+}
+static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up, float *y, const float *gate,
+                                     const float *up, const float *g, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
+    for (i = 0; i < n; ++i) {
+        float b, out; const float a = memopt_i_v1_swiglu_grad(gate[i], up[i], g[i], &b, &out);
+        grad_gate[i] = a; grad_up[i] = b; y[i] = out;
+    }
+}
+static void memopt_i_row_drop(int level, float *y, const float *x, const float *base, const uint32_t *kept,
+                              float factor, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, row_drop, (y, x, base, kept, factor, n));
+    for (i = 0; i < n; ++i)
+        y[i] = base ? (kept[i] ? fmaf(factor, x[i], base[i]) : base[i]) : kept[i] ? memopt_i_round(factor * x[i]) : 0;
+}
+
+typedef struct memopt_i_swiglu { memopt_swiglu x; int level, backward; } memopt_i_swiglu;
+/* Some columns of a row; everything is read before anything is written. */
+static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
+    const memopt_swiglu *x = &t->x;
+    const size_t in = row * 2 * x->width + at, second = in + x->width, out = row * x->width + at;
+    float gates[MEMOPT_I_LAYER_PIECE], ups[MEMOPT_I_LAYER_PIECE], grads[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE];
+    const float *gate = memopt_i_row_view(t->level, memopt_i_row_at(x->input, x->type, in), x->type, n, gates);
+    const float *up = memopt_i_row_view(t->level, memopt_i_row_at(x->input, x->type, second), x->type, n, ups);
+    void *place = x->output ? memopt_i_row_to(x->output, x->type, out) : NULL;
+    float *to = place ? memopt_i_layer_out(place, x->type, y) : y;
+    if (t->backward) {
+        void *a = memopt_i_row_to(x->grad_input, x->type, in), *b = memopt_i_row_to(x->grad_input, x->type, second);
+        float *grad_gate = memopt_i_layer_out(a, x->type, gates), *grad_up = memopt_i_layer_out(b, x->type, ups);
+        const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, out), x->type, n, grads);
+        memopt_i_row_swiglu_grad(t->level, grad_gate, grad_up, to, gate, up, g, n);
+        memopt_i_row_put(t->level, a, grad_gate, x->type, n);
+        memopt_i_row_put(t->level, b, grad_up, x->type, n);
+    } else memopt_i_row_swiglu(t->level, to, gate, up, n);
+    if (place) memopt_i_row_put(t->level, place, to, x->type, n);
+}
+static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_swiglu *t = (const memopt_i_swiglu *)task; const size_t width = t->x.width;
+    const size_t step = memopt_i_layer_rows(width); size_t row = chunk * step, at;
+    const size_t end = row + memopt_i_min(step, t->x.rows - row);
+    (void)worker;
+    for (; row < end; ++row)
+        for (at = 0; at < width; at += MEMOPT_I_LAYER_PIECE)
+            memopt_i_swiglu_piece(t, row, at, memopt_i_min(MEMOPT_I_LAYER_PIECE, width - at));
+    memopt_i_wide_end(t->level);
+}
+static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
+    memopt_i_ops o; memopt_i_swiglu t; size_t width, n; memopt_status s;
+    if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
+    if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_mul(2, x->width, &width) || memopt_i_ops_too_large(x->rows, width, x->type))
+        return MEMOPT_ERR_OVERFLOW;
+    n = x->rows * width;
+    if (memopt_i_layer_bad(x->input, x->type, n)
+        || memopt_i_layer_bad(x->output, x->type, backward && !x->output ? 0 : n)) return MEMOPT_ERR_ARGUMENT;
+    if (backward && (memopt_i_layer_bad(x->grad_output, x->type, n)
+                     || memopt_i_layer_bad(x->grad_input, x->type, n))) return MEMOPT_ERR_ARGUMENT;
+    if (!n) return MEMOPT_OK;
+    t.x = *x; t.level = o.level; t.backward = backward;
+    memopt_i_run(o.threads, memopt_i_layer_pieces(x->rows, memopt_i_layer_rows(x->width)), memopt_i_swiglu_chunk, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
+    return memopt_i_swiglu_run(ops, x, 0);
+}
+MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x) {
+    return memopt_i_swiglu_run(ops, x, 1);
+}
+
+/* ---- dropout ---- */
+/* Which elements stay, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower halves
+   of 16 words are the first half of a group. */
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX512 static void memopt_i_drop_kept_avx512(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first,
+                                                 uint32_t threshold) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i;
+    const __m512i key = _mm512_set1_epi32((int)run.key), least = _mm512_set1_epi32((int)threshold);
+    __m512i counter = memopt_i_counter512(run);
+    for (i = 0; i < n; i += 32) {
+        const __m512i h = memopt_i_hash512(counter, key), low = _mm512_and_si512(h, _mm512_set1_epi32(0xffff));
+        counter = _mm512_add_epi32(counter, _mm512_set1_epi32((int)(16 * MEMOPT_I_NOISE_STEP)));
+        _mm512_storeu_si512(kept + i, _mm512_movm_epi32(_mm512_cmpge_epu32_mask(low, least)));
+        _mm512_storeu_si512(kept + i + 16, _mm512_movm_epi32(_mm512_cmpge_epu32_mask(_mm512_srli_epi32(h, 16), least)));
+    }
+    _mm256_zeroupper();
+}
+MEMOPT_I_AVX2 static void memopt_i_drop_kept_avx2(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first,
+                                             uint32_t threshold) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i, k;
+    const __m256i key = _mm256_set1_epi32((int)run.key), below = _mm256_set1_epi32((int)threshold - 1);
+    __m256i counter = memopt_i_counter256(run);
+    for (i = 0; i < n; i += 32)
+        for (k = 0; k < 16; k += 8) {
+            const __m256i h = memopt_i_hash256(counter, key), low = _mm256_and_si256(h, _mm256_set1_epi32(0xffff));
+            __m256i *to = (__m256i *)(void *)(kept + i + k);
+            counter = _mm256_add_epi32(counter, _mm256_set1_epi32((int)(8 * MEMOPT_I_NOISE_STEP)));
+            _mm256_storeu_si256(to, _mm256_cmpgt_epi32(low, below));
+            _mm256_storeu_si256(to + 2, _mm256_cmpgt_epi32(_mm256_srli_epi32(h, 16), below));
+        }
+    _mm256_zeroupper();
+}
+#elif defined(MEMOPT_I_NEON)
+static void memopt_i_drop_kept_neon(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i, k;
+    const uint32x4_t key = vdupq_n_u32(run.key), least = vdupq_n_u32(threshold);
+    uint32x4_t counter = memopt_i_counter_neon(run);
+    for (i = 0; i < n; i += 32)
+        for (k = 0; k < 16; k += 4) {
+            const uint32x4_t h = memopt_i_hash_neon(counter, key), low = vandq_u32(h, vdupq_n_u32(0xffff));
+            counter = vaddq_u32(counter, vdupq_n_u32(4 * MEMOPT_I_NOISE_STEP));
+            vst1q_u32(kept + i + k, vcgeq_u32(low, least));
+            vst1q_u32(kept + i + k + 16, vcgeq_u32(vshrq_n_u32(h, 16), least));
+        }
+}
+#endif
+static void memopt_i_drop_kept(int level, uint32_t *kept, size_t n, memopt_noise noise, uint64_t first,
+                               uint32_t threshold) {
+    size_t i;
+    (void)level;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_drop_kept_avx512(kept, n, noise, first, threshold); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_drop_kept_avx2(kept, n, noise, first, threshold); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { memopt_i_drop_kept_neon(kept, n, noise, first, threshold); return; }
+#endif
+    for (i = 0; i < n; ++i) kept[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
+}
+typedef struct memopt_i_dropout {
+    const void  *input, *residual;
+    void        *output;
+    size_t       n;
+    memopt_type  type;
+    memopt_noise noise;
+    uint64_t     first;
+    uint32_t     threshold;
+    float        factor;
+    int          level;
+} memopt_i_dropout;
+static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_dropout *t = (const memopt_i_dropout *)task; const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
+    const size_t end = begin + memopt_i_min(t->n - begin, MEMOPT_I_LAYER_CHUNK); size_t i, n;
+    float in[MEMOPT_I_LAYER_PIECE], base[MEMOPT_I_LAYER_PIECE]; uint32_t kept[MEMOPT_I_LAYER_PIECE + 32];
+    (void)worker;
+    for (i = begin; i < end; i += n) {
+        const uint64_t index = t->first + i, left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const size_t skip = (size_t)(index & 31); const float *x, *b = NULL; float *y;
+        void *place = memopt_i_row_to(t->output, t->type, i);
+        n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
+        if (n > left) n = (size_t)left;
+        memopt_i_drop_kept(t->level, kept, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, t->noise, index - skip,
+                           t->threshold);
+        x = memopt_i_row_view(t->level, memopt_i_row_at(t->input, t->type, i), t->type, n, in);
+        if (t->residual) b = memopt_i_row_view(t->level, memopt_i_row_at(t->residual, t->type, i), t->type, n, base);
+        y = memopt_i_layer_out(place, t->type, in);
+        memopt_i_row_drop(t->level, y, x, b, kept + skip, t->factor, n);
+        memopt_i_row_put(t->level, place, y, t->type, n);
+    }
+    memopt_i_wide_end(t->level);
+}
+static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dropout *x, int backward) {
+    memopt_i_ops o; memopt_i_dropout t; memopt_status s;
+    if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
+    if (!x || !(x->rate >= 0 && x->rate < 1)) return MEMOPT_ERR_ARGUMENT;
+    t.input = backward ? x->grad_output : x->input; t.residual = backward ? NULL : x->residual;
+    t.output = backward ? x->grad_input : x->output; t.n = x->n; t.type = x->type;
+    if (memopt_i_layer_bad(t.input, t.type, t.n) || memopt_i_ops_bad_if(t.residual, t.type)
+        || memopt_i_layer_bad(t.output, t.type, t.n)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(t.n, 1, t.type)) return MEMOPT_ERR_OVERFLOW;
+    t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
+    if (t.threshold > 65535) t.threshold = 65535;
+    t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
+    t.noise = x->noise; t.first = x->first; t.level = o.level;
+    memopt_i_run(o.threads, memopt_i_layer_pieces(t.n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x) {
+    return memopt_i_dropout_run(ops, x, 0);
+}
+MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const memopt_dropout *x) {
+    return memopt_i_dropout_run(ops, x, 1);
+}
+
+/* ---- embeddings ---- */
+typedef struct memopt_i_embedding { memopt_embedding x; int level; } memopt_i_embedding;
+static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_embedding *t = (const memopt_i_embedding *)task; const memopt_embedding *x = &t->x;
+    const size_t step = memopt_i_layer_rows(x->width); size_t row = chunk * step, at, n;
+    const size_t end = row + memopt_i_min(step, x->rows - row);
+    float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
+    (void)worker;
+    for (; row < end; ++row)
+        for (at = 0; at < x->width; at += n) {
+            const size_t token = (size_t)x->ids[row] * x->width + at;
+            void *place = memopt_i_row_to(x->output, x->type, row * x->width + at);
+            float *y = memopt_i_layer_out(place, x->type, sum);
+            n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->width - at);
+            memopt_i_row_get(t->level, y, memopt_i_row_at(x->tokens, x->weight_type, token), x->weight_type, n);
+            if (x->positions)
+                memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, memopt_i_row_at(x->positions, x->weight_type,
+                    row % x->length * x->width + at), x->weight_type, n, wide), 1.0f, n);
+            memopt_i_row_put(t->level, place, y, x->type, n);
+        }
+    memopt_i_wide_end(t->level);
+}
+/* Row `row` of the gradient, n columns from `at` on, is added to a sum. */
+static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t at, size_t n) {
+    const memopt_embedding *x = &t->x; float wide[MEMOPT_I_LAYER_COLUMNS];
+    memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type,
+        row * x->width + at), x->type, n, wide), 1.0f, n);
+}
+/* `count` rows from `first` on into their tokens: a token's sum is fetched by the first of its rows, takes them all,
+   and is put back. Lists, of tokens that are equal modulo MEMOPT_I_LAYER_LISTS, tell where they are. */
+static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first, size_t count, size_t at, size_t n) {
+    const memopt_embedding *x = &t->x; const int32_t *ids = x->ids + first; size_t row, i;
+    unsigned char done[MEMOPT_I_LAYER_ROWS] = { 0 }; uint16_t next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
+    float buffer[MEMOPT_I_LAYER_COLUMNS];
+    for (i = 0; i < MEMOPT_I_LAYER_LISTS; ++i) head[i] = MEMOPT_I_LAYER_ROWS; /* no row */
+    for (row = count; row--; ) {
+        uint16_t *list = head + ids[row] % MEMOPT_I_LAYER_LISTS;
+        next[row] = *list; *list = (uint16_t)row;
+    }
+    for (row = 0; row < count; ++row) {
+        void *place; float *sum;
+        if (done[row]) continue;
+        place = memopt_i_row_to(x->grad_tokens, x->gradient_type, (size_t)ids[row] * x->width + at);
+        sum = memopt_i_layer_out(place, x->gradient_type, buffer);
+        memopt_i_row_get(t->level, sum, place, x->gradient_type, n);
+        for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
+            if (ids[i] == ids[row]) { memopt_i_embedding_add(t, sum, first + i, at, n); done[i] = 1; }
+        memopt_i_row_put(t->level, place, sum, x->gradient_type, n);
+    }
+}
+static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at, size_t n) {
+    const memopt_embedding *x = &t->x; float buffer[MEMOPT_I_LAYER_COLUMNS]; size_t position, row;
+    for (position = 0; position < x->length && position < x->rows; ++position) {
+        void *place = memopt_i_row_to(x->grad_positions, x->gradient_type, position * x->width + at);
+        float *sum = memopt_i_layer_out(place, x->gradient_type, buffer);
+        memopt_i_row_get(t->level, sum, place, x->gradient_type, n);
+        for (row = position; ; row += x->length) {
+            memopt_i_embedding_add(t, sum, row, at, n);
+            if (x->rows - row <= x->length) break;
+        }
+        memopt_i_row_put(t->level, place, sum, x->gradient_type, n);
+    }
+}
+static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
+    const memopt_i_embedding *t = (const memopt_i_embedding *)task; const memopt_embedding *x = &t->x;
+    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS, n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->width - at);
+    size_t row, step;
+    (void)worker;
+    for (row = 0; x->grad_tokens && row < x->rows; row += step) {
+        step = memopt_i_min(MEMOPT_I_LAYER_ROWS, x->rows - row);
+        memopt_i_embedding_tokens(t, row, step, at, n);
+    }
+    if (x->grad_positions) memopt_i_embedding_positions(t, at, n);
+    memopt_i_wide_end(t->level);
+}
+/* What forward and backward have in common; with rows, every id is made sure of. */
+static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
+    size_t i; memopt_status s;
+    if ((s = memopt_i_ops_open(ops, o)) != MEMOPT_OK) return s;
+    if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
+    if ((x->rows && !x->ids) || ((uintptr_t)x->ids & 3)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
+        || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
+    for (i = 0; i < x->rows; ++i)
+        if (x->ids[i] < 0 || (uint64_t)x->ids[i] >= x->vocabulary) return MEMOPT_ERR_ARGUMENT;
+    return MEMOPT_OK;
+}
+/* Positions, or their gradient, that are wanted. */
+static memopt_status memopt_i_embedding_places(const memopt_embedding *x, const void *positions, memopt_type type) {
+    if (!positions) return MEMOPT_OK;
+    if ((x->rows && !x->length) || memopt_i_ops_bad(positions, type)) return MEMOPT_ERR_ARGUMENT;
+    return memopt_i_ops_too_large(x->length, x->width, type) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const memopt_embedding *x) {
+    memopt_i_ops o; memopt_i_embedding t; size_t n; memopt_status s = memopt_i_embedding_open(ops, x, &o);
+    if (s != MEMOPT_OK) return s;
+    n = x->rows * x->width;
+    if (memopt_i_layer_bad(x->tokens, x->weight_type, n) || memopt_i_layer_bad(x->output, x->type, n))
+        return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_embedding_places(x, x->positions, x->weight_type)) != MEMOPT_OK) return s;
+    if (!n) return MEMOPT_OK;
+    t.x = *x; t.level = o.level;
+    n = memopt_i_layer_pieces(x->rows, memopt_i_layer_rows(x->width));
+    memopt_i_run(o.threads, n, memopt_i_embedding_chunk, &t);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x) {
+    memopt_i_ops o; memopt_i_embedding t; size_t bytes; memopt_status s = memopt_i_embedding_open(ops, x, &o);
+    if (s != MEMOPT_OK) return s;
+    if (!x->grad_tokens && !x->grad_positions) return MEMOPT_OK;
+    bytes = memopt_type_bytes(x->gradient_type) * x->width;
+    if (!memopt_type_bytes(x->gradient_type) || memopt_i_ops_bad_if(x->grad_tokens, x->gradient_type)
+        || memopt_i_layer_bad(x->grad_output, x->type, x->rows * x->width)) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_embedding_places(x, x->grad_positions, x->gradient_type)) != MEMOPT_OK) return s;
+    if (!x->accumulate && x->grad_tokens) memopt_i_layer_zero(&o, x->grad_tokens, x->vocabulary * bytes);
+    if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
+    if (!x->rows) return MEMOPT_OK;
+    t.x = *x; t.level = o.level;
+    memopt_i_run(o.threads, memopt_i_layer_pieces(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns, &t);
+    return MEMOPT_OK;
+}
+/* @section batchnorm : norm layer rows operator gemm api_ops
+   A linear layer, batch norm and an activation, as one operator.
+   Problem    One by one, the product is written, read for the mean, read for the variance, read and written by the
+              norm, read and written by the activation: seven times over the memory of the outputs.
+   Idea       The product is made some rows at a time, and its statistics are taken while it is in the cache; a second
+              pass norms and activates: three times. The gradient of the product lives for some rows only, until the
+              linear layer's backward has taken it. For inference the norm is a factor and a bias: once.
+   Statistics 64 rows at a time: their mean, then the squares about it, in float; so nothing cancels. Groups are joined
+              in order, in double, by Chan's formula: with d the difference of the means of a and b elements, the mean
+              moves by d b / (a + b), and the squares about it grow by d^2 a b / (a + b). Variance for norming is the
+              squares / rows, the running one squares / (rows - 1).
+   Formulas   h = (z - mean) / deviation, v = scale h + shift, y = act(v); with g' = g act'(v) and n rows, the gradient
+              of shift is sum(g'), of scale sum(g' h), of z scale / deviation (g' - sum(g') / n - h sum(g' h) / n).
+   Invariant  What is normed is what memory holds: z rounded to the storage's type. How work is cut depends on shapes
+              only; columns never meet but in products.
+   Scratch    Of a block: its groups' sums, then, backward, its gradient; of 16-bit gradients of weights, float sums.
+   Source     Chan, Golub, LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979). */
+enum { MEMOPT_I_BATCH_GROUP = 64, MEMOPT_I_BATCH_COLUMNS = 256, MEMOPT_I_BATCH_LEAST = 256 /* rows of a block */ };
+#define MEMOPT_I_BATCH_BLOCK ((size_t)1 << 19) /* elements of the product in the cache */
+#define MEMOPT_I_BATCH_ROWS(V, SET)                                                                                    \
+/* squares += (z - mean)^2 */                                                                                          \
+SET MEMOPT_I_FLATTEN static void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {        \
+    V(t) d; size_t i = 0, left;                                                                                        \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        d = V(minus)(V(load)(z + i), V(load)(mean + i));                                                               \
+        V(store)(squares + i, V(fma)(d, d, V(load)(squares + i)));                                                     \
+    }                                                                                                                  \
+    left = n - i;                                                                                                      \
+    if (left) {                                                                                                        \
+        d = V(minus)(V(some)(z + i, left), V(some)(mean + i, left));                                                   \
+        V(put_some)(squares + i, V(fma)(d, d, V(some)(squares + i, left)), left);                                      \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+/* h = (z - mean) inverse */                                                                                           \
+SET MEMOPT_I_FLATTEN static void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse,       \
+                                              size_t n) {                                                              \
+    size_t i = 0, left;                                                                                                \
+    for (; i + 16 <= n; i += 16)                                                                                       \
+        V(store)(h + i, V(norm_hat_of)(V(load)(z + i), V(load)(mean + i), V(load)(inverse + i)));                      \
+    left = n - i;                                                                                                      \
+    if (left)                                                                                                          \
+        V(put_some)(h + i, V(norm_hat_of)(V(some)(z + i, left), V(some)(mean + i, left), V(some)(inverse + i, left)),  \
+                    left);                                                                                             \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+/* y = factor ((g - mean) - h share) */                                                                                \
+SET MEMOPT_I_FLATTEN static void V(batch_slope)(float *y, const float *g, const float *h, const float *factor,         \
+                                                const float *mean, const float *share, size_t n) {                     \
+    const V(t) less = V(set)(-1.0f); V(t) u; size_t i = 0, left;                                                       \
+    for (; i + 16 <= n; i += 16) {                                                                                     \
+        u = V(fma)(V(mul)(less, V(load)(h + i)), V(load)(share + i), V(minus)(V(load)(g + i), V(load)(mean + i)));     \
+        V(store)(y + i, V(mul)(V(load)(factor + i), u));                                                               \
+    }                                                                                                                  \
+    left = n - i;                                                                                                      \
+    if (left) {                                                                                                        \
+        u = V(minus)(V(some)(g + i, left), V(some)(mean + i, left));                                                   \
+        u = V(fma)(V(mul)(less, V(some)(h + i, left)), V(some)(share + i, left), u);                                   \
+        V(put_some)(y + i, V(mul)(V(some)(factor + i, left), u), left);                                                \
+    }                                                                                                                  \
+    V(end)();                                                                                                          \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(batch_join)(double *mean, double *squares, const float *group_mean,                 \
+                                               const float *group_squares, double share, double weight, size_t n) {    \
+    size_t i;                                                                                                          \
+    for (i = 0; i < n; ++i)                                                                                            \
+        memopt_i_batch_join_one(mean + i, squares + i, group_mean[i], group_squares[i], share, weight);                \
+    V(end)();                                                                                                          \
+}
+/* Chan: b elements join a. share = b / (a + b), weight = a b / (a + b) */
+static void memopt_i_batch_join_one(double *mean, double *squares, float group_mean, float group_squares, double share,
+                                    double weight) {
+    const double d = (double)group_mean - *mean;
+    *mean = fma(d, share, *mean);
+    *squares = fma(d * d, weight, *squares + (double)group_squares);
+}
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_BATCH_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+MEMOPT_I_BATCH_ROWS(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+MEMOPT_I_BATCH_ROWS(MEMOPT_I_V4X4, )
+#endif
+static void memopt_i_batch_spread(int level, float *squares, const float *z, const float *mean, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, batch_spread, (squares, z, mean, n));
+    for (i = 0; i < n; ++i) { const float d = memopt_i_round(z[i] - mean[i]); squares[i] = fmaf(d, d, squares[i]); }
+}
+static void memopt_i_batch_hat(int level, float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, batch_hat, (h, z, mean, inverse, n));
+    for (i = 0; i < n; ++i) h[i] = memopt_i_v1_norm_hat_of(z[i], mean[i], inverse[i]);
+}
+static void memopt_i_batch_slope(int level, float *y, const float *g, const float *h, const float *factor,
+                                 const float *mean, const float *share, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, batch_slope, (y, g, h, factor, mean, share, n));
+    for (i = 0; i < n; ++i)
+        y[i] = memopt_i_round(factor[i] * fmaf(-h[i], share[i], memopt_i_round(g[i] - mean[i])));
+}
+static void memopt_i_batch_join(int level, double *mean, double *squares, const float *group_mean,
+                                const float *group_squares, double share, double weight, size_t n) {
+    size_t i;
+    MEMOPT_I_BY_LEVEL(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
+    for (i = 0; i < n; ++i)
+        memopt_i_batch_join_one(mean + i, squares + i, group_mean[i], group_squares[i], share, weight);
+}
+
+typedef struct memopt_i_batch {
+    memopt_batch_norm x;           /* with defaults filled in */
+    memopt_i_ops      o;
+    int               backward;
+    size_t            block;       /* rows of one */
+    size_t            first, count; /* rows of the one under way */
+    double           *a, *b;       /* of each column: mean and squares so far; backward: sum(g') and sum(g' h) */
+    float            *scale, *shift; /* as floats */
+    float            *factor, *mean, *share; /* what the slope is made of */
+    float            *group_a, *group_b; /* of the groups of a block: as a and b, a row for each */
+    void             *slope;       /* of a block: the gradient of z */
+    float            *weights;     /* sums for gradients of 16 bits: of weights, then of the bias */
+} memopt_i_batch;
+static size_t memopt_i_batch_turn(const memopt_i_batch *t) { /* rows */
+    return memopt_i_max(1, MEMOPT_I_NORM_TURN / t->x.linear.outputs);
+}
+
+/* ---- scratch: linear's own, then ours ---- */
+/* count * size bytes more, at a multiple of 64; 1: does not fit size_t */
+static int memopt_i_batch_take(size_t *all, size_t count, size_t size, size_t *at) {
+    size_t bytes;
+    return memopt_i_align_up(*all, 64, at) || memopt_i_mul(count, size, &bytes) || memopt_i_add(*at, bytes, all);
+}
+/* Where it all lies; *bytes begins with linear's. A block's sums are gone when its gradient is made. */
+static int memopt_i_batch_layout(memopt_i_batch *t, size_t *bytes) {
+    const memopt_linear *x = &t->x.linear; const int narrow = x->gradient_type != MEMOPT_TYPE_F32;
+    const size_t n = x->outputs, groups = memopt_i_norm_parts(t->block, MEMOPT_I_BATCH_GROUP);
+    unsigned char *base = t->o.scratch; size_t at[4], end, sums;
+    if (memopt_i_mul(n, groups, &sums) || memopt_i_batch_take(bytes, n, 2 * sizeof(double), at)
+        || memopt_i_batch_take(bytes, n, 5 * sizeof(float), at + 1)) return 1;
+    end = *bytes;
+    if (memopt_i_batch_take(&end, sums, 2 * sizeof(float), at + 2)
+        || memopt_i_batch_take(bytes, t->block * n, memopt_type_bytes(x->type), at + 2)) return 1;
+    *bytes = memopt_i_max(*bytes, end);
+    if (memopt_i_batch_take(bytes, narrow ? n * x->inputs + n : 0, sizeof(float), at + 3)) return 1;
+    if (!base) return 0;
+    t->a = (double *)(void *)(base + at[0]); t->b = t->a + n;
+    t->scale = (float *)(void *)(base + at[1]); t->shift = t->scale + n;
+    t->factor = t->shift + n; t->mean = t->factor + n; t->share = t->mean + n;
+    t->group_a = (float *)(void *)(base + at[2]); t->group_b = t->group_a + sums;
+    t->slope = base + at[2];
+    t->weights = narrow ? (float *)(void *)(base + at[3]) : NULL;
+    return 0;
+}
+/* Shapes and types, and the bytes of scratch. */
+static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_batch_norm *x, memopt_i_batch *t,
+                                         size_t *bytes) {
+    memopt_linear *l = &t->x.linear; memopt_status s = memopt_i_ops_open(ops, &t->o); size_t n;
+    if (s) return s;
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    t->x = *x; t->backward = 0; t->first = t->count = 0;
+    if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;
+    if (memopt_i_activation_bad(l->activation) || !memopt_type_bytes(l->gradient_type) || memopt_i_norm_eps(&t->x.eps)
+        || !(t->x.momentum > 0 && t->x.momentum <= 1) || (t->x.no_update & ~1) || (l->accumulate & ~1)
+        || (l->accumulate_input & ~1)) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_linear_scratch(ops, l, bytes)) != MEMOPT_OK) return s;
+    if (memopt_i_ops_too_large(l->outputs, 2, MEMOPT_TYPE_F32) || memopt_i_add(l->inputs, 1, &n)
+        || memopt_i_ops_too_large(l->outputs, n, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
+    n = memopt_i_max(1, l->outputs);
+    n = MEMOPT_I_BATCH_BLOCK / n / MEMOPT_I_BATCH_GROUP * MEMOPT_I_BATCH_GROUP; /* whole groups */
+    t->block = memopt_i_min(memopt_i_max(MEMOPT_I_BATCH_LEAST, n), l->rows);
+    return memopt_i_batch_layout(t, bytes) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
+    memopt_i_batch t; size_t all; memopt_status s;
+    if (!bytes) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_batch_open(ops, x, &t, &all)) == MEMOPT_OK) *bytes = all;
+    return s;
+}
+/* What both directions look at, and what each does. There is at least one output. */
+static int memopt_i_batch_bad(const memopt_batch_norm *x, int backward) {
+    const memopt_linear *l = &x->linear; const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type;
+    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n; memopt_i_norm_array a[14]; int k = 2;
+    if (memopt_i_ops_bad(l->before, type) || memopt_i_ops_bad(x->statistics, f32) || memopt_i_ops_bad_if(x->scale, of_w)
+        || memopt_i_ops_bad_if(x->shift, of_w) || memopt_i_ops_bad_if(l->bias, of_w)) return 1;
+    if (memopt_i_layer_bad(l->input, type, !backward || l->grad_weights ? in : 0)
+        || memopt_i_layer_bad(l->weights, of_w, !backward || l->grad_input ? n * l->inputs : 0)) return 1;
+    memset(a, 0, sizeof a); /* the first two, which might be one, are nothing */
+    a[k++] = memopt_i_norm_array_of(l->before, out, type, !backward);
+    a[k++] = memopt_i_norm_array_of(x->statistics, 2 * n, f32, !backward);
+    a[k++] = memopt_i_norm_array_of(l->input, in, type, 0);
+    a[k++] = memopt_i_norm_array_of(l->weights, n * l->inputs, of_w, 0);
+    a[k++] = memopt_i_norm_array_of(l->bias, n, of_w, 0);
+    a[k++] = memopt_i_norm_array_of(x->scale, n, of_w, 0);
+    a[k++] = memopt_i_norm_array_of(x->shift, n, of_w, 0);
+    if (!backward) {
+        if (memopt_i_ops_bad(l->output, type) || memopt_i_ops_bad_if(x->running_mean, f32)
+            || memopt_i_ops_bad_if(x->running_variance, f32)) return 1;
+        a[k++] = memopt_i_norm_array_of(l->output, out, type, 1);
+        a[k++] = memopt_i_norm_array_of(x->running_mean, n, f32, 1);
+        a[k++] = memopt_i_norm_array_of(x->running_variance, n, f32, 1);
+        return memopt_i_norm_shared(a, k);
+    }
+    if (memopt_i_ops_bad(l->grad_output, type) || memopt_i_ops_bad_if(l->grad_input, type)
+        || memopt_i_ops_bad_if(l->grad_weights, l->gradient_type) || memopt_i_ops_bad_if(l->grad_bias, l->gradient_type)
+        || memopt_i_ops_bad_if(x->grad_scale, l->gradient_type) || memopt_i_ops_bad_if(x->grad_shift, l->gradient_type))
+        return 1;
+    a[0] = memopt_i_norm_array_of(l->grad_output, out, type, 0);
+    a[k++] = memopt_i_norm_array_of(l->grad_input, in, type, 1);
+    a[k++] = memopt_i_norm_array_of(l->grad_weights, n * l->inputs, l->gradient_type, 1);
+    a[k++] = memopt_i_norm_array_of(l->grad_bias, n, l->gradient_type, 1);
+    a[k++] = memopt_i_norm_array_of(x->grad_scale, n, l->gradient_type, 1);
+    a[k++] = memopt_i_norm_array_of(x->grad_shift, n, l->gradient_type, 1);
+    return memopt_i_norm_shared(a, k);
+}
+/* n floats from an array that may be missing */
+static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void *from, float missing) {
+    const size_t n = t->x.linear.outputs; size_t i;
+    if (from) memopt_i_row_get(t->o.level, to, from, t->x.linear.weight_type, n);
+    else for (i = 0; i < n; ++i) to[i] = missing;
+}
+static memopt_status memopt_i_batch_begin(const memopt_ops *ops, const memopt_batch_norm *x, int backward,
+                                          memopt_i_batch *t) {
+    size_t bytes, n; const memopt_status s = memopt_i_batch_open(ops, x, t, &bytes);
+    if (s) return s;
+    t->backward = backward; n = t->x.linear.outputs;
+    if (t->x.linear.rows < 2 || (n && memopt_i_batch_bad(&t->x, backward))) return MEMOPT_ERR_ARGUMENT;
+    if (t->o.bytes < bytes) return MEMOPT_ERR_BUFFER;
+    if (!n) return MEMOPT_OK;
+    memset(t->a, 0, 2 * n * sizeof *t->a);
+    memopt_i_batch_floats(t, t->scale, t->x.scale, 1);
+    memopt_i_batch_floats(t, t->shift, t->x.shift, 0);
+    return MEMOPT_OK;
+}
+
+/* ---- columns of a row ---- */
+typedef struct memopt_i_batch_piece {
+    const float *g; /* g', where backward */
+    float h[MEMOPT_I_BATCH_COLUMNS], y[MEMOPT_I_BATCH_COLUMNS], own[MEMOPT_I_BATCH_COLUMNS];
+} memopt_i_batch_piece;
+static const float *memopt_i_batch_z(const memopt_i_batch *t, size_t row, size_t at, size_t n, float *own) {
+    const memopt_linear *x = &t->x.linear;
+    return memopt_i_row_view(t->o.level, memopt_i_row_at(x->before, x->type, row * x->outputs + at), x->type, n, own);
+}
+/* h of columns at..at+n of a row, and g' */
+static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p, size_t row, size_t at, size_t n) {
+    const memopt_linear *x = &t->x.linear; const float *mean = t->x.statistics + at;
+    memopt_i_batch_hat(t->o.level, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean, mean + x->outputs, n);
+    if (!t->backward) return;
+    p->g = memopt_i_row_view(t->o.level, memopt_i_row_at(x->grad_output, x->type, row * x->outputs + at), x->type, n,
+                             p->own);
+    if (x->activation == MEMOPT_NO_ACTIVATION) return;
+    memopt_i_norm_shape(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
+    memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
+    p->g = p->own;
+}
+/* Columns of 64 rows: mean and squares, or the sums for the gradients. */
+static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
+    const memopt_i_batch *t = (const memopt_i_batch *)task; const size_t width = t->x.linear.outputs;
+    const size_t columns = memopt_i_norm_parts(width, MEMOPT_I_BATCH_COLUMNS), group = chunk / columns;
+    const size_t at = chunk % columns * MEMOPT_I_BATCH_COLUMNS, n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
+    const size_t begin = t->first + group * MEMOPT_I_BATCH_GROUP;
+    const size_t end = begin + memopt_i_min(MEMOPT_I_BATCH_GROUP, t->first + t->count - begin);
+    float *a = t->group_a + group * width + at, *b = t->group_b + group * width + at; size_t row;
+    memopt_i_batch_piece p; const int level = t->o.level;
+    (void)worker;
+    memset(a, 0, n * sizeof *a);
+    memset(b, 0, n * sizeof *b);
+    for (row = begin; row < end; ++row)
+        if (t->backward) {
+            memopt_i_batch_load(t, &p, row, at, n);
+            memopt_i_norm_add(level, b, a, p.g, p.h, n);
+        } else memopt_i_row_add(level, a, memopt_i_batch_z(t, row, at, n, p.h), 1.0f, n);
+    if (t->backward) return;
+    memopt_i_row_scale(level, a, a, memopt_i_round(1.0f / (float)(end - begin)), n);
+    for (row = begin; row < end; ++row) memopt_i_batch_spread(level, b, memopt_i_batch_z(t, row, at, n, p.h), a, n);
+}
+/* All groups of the block under way, in order, into what is there of the rows before. */
+static void memopt_i_batch_groups(memopt_i_batch *t) {
+    const size_t n = t->x.linear.outputs, groups = memopt_i_norm_parts(t->count, MEMOPT_I_BATCH_GROUP); size_t k, i;
+    memopt_i_run(t->o.threads, groups * memopt_i_norm_parts(n, MEMOPT_I_BATCH_COLUMNS), memopt_i_batch_group, t);
+    for (k = 0; k < groups; ++k) {
+        const float *a = t->group_a + k * n, *b = t->group_b + k * n;
+        const double before = (double)(t->first + k * MEMOPT_I_BATCH_GROUP);
+        const double more = (double)memopt_i_min(MEMOPT_I_BATCH_GROUP, t->count - k * MEMOPT_I_BATCH_GROUP);
+        const double share = more / (before + more);
+        if (t->backward) for (i = 0; i < n; ++i) { t->a[i] += (double)a[i]; t->b[i] += (double)b[i]; }
+        else memopt_i_batch_join(t->o.level, t->a, t->b, a, b, share, before * share, n);
+    }
+}
+/* The second pass over rows: outputs, or a block's gradient of z. */
+static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
+    const memopt_i_batch *t = (const memopt_i_batch *)task; const memopt_linear *x = &t->x.linear;
+    const size_t turn = memopt_i_batch_turn(t), begin = t->first + chunk * turn, width = x->outputs;
+    const size_t end = begin + memopt_i_min(turn, t->first + t->count - begin); size_t row, at, n;
+    const int level = t->o.level, direct = x->type == MEMOPT_TYPE_F32; memopt_i_batch_piece p;
+    (void)worker;
+    for (row = begin; row < end; ++row)
+        for (at = 0; at < width; at += n) {
+            void *place = t->backward ? memopt_i_row_to(t->slope, x->type, (row - t->first) * width + at)
+                                      : memopt_i_row_to(x->output, x->type, row * width + at);
+            float *y = direct ? (float *)place : p.y;
+            n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
+            memopt_i_batch_load(t, &p, row, at, n);
+            if (t->backward)
+                memopt_i_batch_slope(level, y, p.g, p.h, t->factor + at, t->mean + at, t->share + at, n);
+            else {
+                memopt_i_norm_shape(level, y, p.h, t->scale + at, t->shift + at, n);
+                memopt_i_row_act(level, y, y, x->activation, n);
+            }
+            if (!direct) memopt_i_row_put(level, place, y, x->type, n);
+        }
+}
+static void memopt_i_batch_second(memopt_i_batch *t) {
+    memopt_i_run(t->o.threads, memopt_i_norm_parts(t->count, memopt_i_batch_turn(t)), memopt_i_batch_rows, t);
+}
+
+/* ---- forward ---- */
+static void memopt_i_batch_statistics(const memopt_i_batch *t) {
+    const memopt_batch_norm *x = &t->x; const size_t n = x->linear.outputs; size_t i;
+    const double rows = (double)x->linear.rows;
+    for (i = 0; i < n; ++i) {
+        const float mean = (float)t->a[i], variance = (float)(t->b[i] / (rows - 1));
+        x->statistics[i] = mean;
+        x->statistics[n + i] = (float)(1 / sqrt(t->b[i] / rows + (double)x->eps));
+        if (x->no_update) continue;
+        if (x->running_mean)
+            x->running_mean[i] = fmaf(x->momentum, memopt_i_round(mean - x->running_mean[i]), x->running_mean[i]);
+        if (x->running_variance)
+            x->running_variance[i] = fmaf(x->momentum, memopt_i_round(variance - x->running_variance[i]),
+                                          x->running_variance[i]);
+    }
+}
+/* z of a block: the linear layer, without its activation */
+static memopt_status memopt_i_batch_product(const memopt_ops *ops, const memopt_i_batch *t) {
+    memopt_linear l = t->x.linear;
+    l.rows = t->count; l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL;
+    if (l.inputs) l.input = memopt_i_row_at(l.input, l.type, t->first * l.inputs);
+    l.output = memopt_i_row_to(t->x.linear.before, l.type, t->first * l.outputs);
+    return memopt_linear_forward(ops, &l);
+}
+MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const memopt_batch_norm *x) {
+    memopt_i_batch t; memopt_status s = memopt_i_batch_begin(ops, x, 0, &t);
+    if (s || !t.x.linear.outputs) return s;
+    for (; t.first < t.x.linear.rows; t.first += t.count) {
+        t.count = memopt_i_min(t.block, t.x.linear.rows - t.first);
+        if ((s = memopt_i_batch_product(ops, &t)) != MEMOPT_OK) return s;
+        memopt_i_batch_groups(&t);
+    }
+    memopt_i_batch_statistics(&t);
+    t.first = 0; t.count = t.x.linear.rows;
+    memopt_i_batch_second(&t);
+    return MEMOPT_OK;
+}
+
+/* ---- backward ---- */
+/* A gradient: sums, after what is there. */
+static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const double *sums) {
+    const memopt_linear *x = &t->x.linear; float old[MEMOPT_I_BATCH_COLUMNS] = { 0 }; size_t at, n, i;
+    for (at = 0; to && at < x->outputs; at += n) {
+        void *place = memopt_i_row_to(to, x->gradient_type, at);
+        n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, x->outputs - at);
+        if (x->accumulate) memopt_i_row_get(t->o.level, old, place, x->gradient_type, n);
+        for (i = 0; i < n; ++i) old[i] = (float)((x->accumulate ? (double)old[i] : 0) + sums[at + i]);
+        memopt_i_row_put(t->o.level, place, old, x->gradient_type, n);
+    }
+}
+static void memopt_i_batch_slopes(const memopt_i_batch *t) {
+    const memopt_batch_norm *x = &t->x; const size_t n = x->linear.outputs; size_t i;
+    for (i = 0; i < n; ++i) {
+        t->factor[i] = memopt_i_round(x->statistics[n + i] * t->scale[i]);
+        t->mean[i] = (float)(t->a[i] / (double)x->linear.rows);
+        t->share[i] = (float)(t->b[i] / (double)x->linear.rows);
+    }
+}
+/* The linear layer's backward of a block; its gradients go on from block to block, as floats. */
+static memopt_status memopt_i_batch_linear(const memopt_ops *ops, const memopt_i_batch *t) {
+    memopt_linear l = t->x.linear;
+    l.rows = t->count; l.activation = MEMOPT_NO_ACTIVATION; l.grad_output = t->slope;
+    if (l.grad_weights && l.inputs) l.input = memopt_i_row_at(l.input, l.type, t->first * l.inputs);
+    if (l.grad_input) l.grad_input = memopt_i_row_to(l.grad_input, l.type, t->first * l.inputs);
+    if (t->weights) {
+        l.gradient_type = MEMOPT_TYPE_F32; l.accumulate = 0;
+        if (l.grad_weights) l.grad_weights = t->weights;
+        if (l.grad_bias) l.grad_bias = t->weights + l.outputs * l.inputs;
+    }
+    if (t->first) l.accumulate = 1;
+    return memopt_linear_backward(ops, &l);
+}
+typedef struct memopt_i_batch_sums {
+    const memopt_i_batch *batch;
+    const float *sums;
+    void        *to;
+    size_t       n;
+} memopt_i_batch_sums;
+static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-bit gradients: rounded once */
+    const memopt_i_batch_sums *t = (const memopt_i_batch_sums *)task; const memopt_linear *x = &t->batch->x.linear;
+    const size_t end = chunk * MEMOPT_I_NORM_TURN + memopt_i_min(MEMOPT_I_NORM_TURN, t->n - chunk * MEMOPT_I_NORM_TURN);
+    float old[MEMOPT_I_BATCH_COLUMNS]; size_t i = chunk * MEMOPT_I_NORM_TURN, n;
+    (void)worker;
+    for (; i < end; i += n) {
+        void *place = memopt_i_row_to(t->to, x->gradient_type, i); const float *sum = t->sums + i;
+        n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, end - i);
+        if (x->accumulate) {
+            memopt_i_row_get(t->batch->o.level, old, place, x->gradient_type, n);
+            memopt_i_row_add(t->batch->o.level, old, sum, 1.0f, n);
+            sum = old;
+        }
+        memopt_i_row_put(t->batch->o.level, place, sum, x->gradient_type, n);
+    }
+}
+static void memopt_i_batch_keep(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
+    memopt_i_batch_sums s;
+    if (!to || !t->weights) return;
+    s.batch = t; s.sums = sums; s.to = to; s.n = n;
+    memopt_i_run(t->o.threads, memopt_i_norm_parts(n, MEMOPT_I_NORM_TURN), memopt_i_batch_narrow, &s);
+}
+MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x) {
+    memopt_i_batch t; memopt_status s = memopt_i_batch_begin(ops, x, 1, &t); const memopt_linear *l = &t.x.linear;
+    if (s || !l->outputs) return s;
+    for (; t.first < l->rows; t.first += t.count) {
+        t.count = memopt_i_min(t.block, l->rows - t.first);
+        memopt_i_batch_groups(&t);
+    }
+    memopt_i_batch_slopes(&t);
+    memopt_i_batch_gradient(&t, t.x.grad_shift, t.a);
+    memopt_i_batch_gradient(&t, t.x.grad_scale, t.b);
+    if (!l->grad_input && !l->grad_weights && !l->grad_bias) return MEMOPT_OK;
+    for (t.first = 0; t.first < l->rows; t.first += t.count) {
+        t.count = memopt_i_min(t.block, l->rows - t.first);
+        memopt_i_batch_second(&t);
+        if ((s = memopt_i_batch_linear(ops, &t)) != MEMOPT_OK) return s;
+    }
+    memopt_i_batch_keep(&t, l->grad_weights, t.weights, l->outputs * l->inputs);
+    memopt_i_batch_keep(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs);
+    return MEMOPT_OK;
+}
+
+/* ---- inference ---- */
+typedef struct memopt_i_batch_fold { memopt_batch_norm x; int level; float *weights, *bias; } memopt_i_batch_fold;
+static float memopt_i_batch_one(const void *data, memopt_type type, size_t i, float missing) {
+    float x = missing;
+    if (data) memopt_i_row_get(MEMOPT_SIMD_SCALAR, &x, memopt_i_row_at(data, type, i), type, 1);
+    return x;
+}
+static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
+    const memopt_i_batch_fold *t = (const memopt_i_batch_fold *)task; const memopt_linear *l = &t->x.linear;
+    const memopt_type type = l->weight_type; const size_t n = l->inputs; float *to = t->weights + row * n;
+    const float variance = memopt_i_round(t->x.running_variance[row] + t->x.eps);
+    const float inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(variance)));
+    const float factor = memopt_i_round(inverse * memopt_i_batch_one(t->x.scale, type, row, 1));
+    const float bias = memopt_i_round(memopt_i_batch_one(l->bias, type, row, 0) - t->x.running_mean[row]);
+    (void)worker;
+    t->bias[row] = fmaf(bias, factor, memopt_i_batch_one(t->x.shift, type, row, 0));
+    if (!n) return;
+    memopt_i_row_get(t->level, to, memopt_i_row_at(l->weights, type, row * n), type, n);
+    memopt_i_row_scale(t->level, to, to, factor, n);
+}
+static int memopt_i_batch_fold_bad(const memopt_i_batch_fold *f) {
+    const memopt_batch_norm *x = &f->x; const memopt_linear *l = &x->linear;
+    const memopt_type type = l->weight_type, f32 = MEMOPT_TYPE_F32;
+    const size_t n = l->outputs, all = n * l->inputs; memopt_i_norm_array a[8];
+    if (memopt_i_layer_bad(l->weights, type, all) || memopt_i_layer_bad(f->weights, f32, all)
+        || memopt_i_ops_bad(f->bias, f32) || memopt_i_ops_bad(x->running_mean, f32)
+        || memopt_i_ops_bad(x->running_variance, f32) || memopt_i_ops_bad_if(x->scale, type)
+        || memopt_i_ops_bad_if(x->shift, type) || memopt_i_ops_bad_if(l->bias, type)) return 1;
+    a[0] = memopt_i_norm_array_of(l->weights, all, type, 0);
+    a[1] = memopt_i_norm_array_of(l->bias, n, type, 0);
+    a[2] = memopt_i_norm_array_of(f->weights, all, f32, 1);
+    a[3] = memopt_i_norm_array_of(f->bias, n, f32, 1);
+    a[4] = memopt_i_norm_array_of(x->running_mean, n, f32, 0);
+    a[5] = memopt_i_norm_array_of(x->running_variance, n, f32, 0);
+    a[6] = memopt_i_norm_array_of(x->scale, n, type, 0);
+    a[7] = memopt_i_norm_array_of(x->shift, n, type, 0);
+    return memopt_i_norm_shared(a, 8);
+}
+MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
+                                                float *bias) {
+    memopt_i_batch_fold f; memopt_i_batch t; size_t bytes;
+    const memopt_status s = memopt_i_batch_open(ops, x, &t, &bytes);
+    if (s) return s;
+    f.x = t.x; f.level = t.o.level; f.weights = weights; f.bias = bias;
+    if (!f.x.linear.outputs) return MEMOPT_OK;
+    if (memopt_i_batch_fold_bad(&f)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_run(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
+    return MEMOPT_OK;
+}
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
 #  pragma GCC diagnostic pop
 #endif

@@ -87,6 +87,10 @@ example() { # name
     program=$PWD/build/$1
     cd "$work" && "$program" # some write files
 }
+gpt() { # a check of train_gpt, see tests/check_gpt.sh
+    need timeout
+    sh tests/check_gpt.sh "$@"
+}
 plan_tool() {
     $MAKE -s build/plan_tool || exit 1
     # b lives with a and with c, which never meet: the peak is the larger of (a + b) and (b + c).
@@ -166,8 +170,14 @@ schedule_tool() { # known figures, a chain with its drawings, then what is to be
         [ -s "$work/said" ] && [ ! -s "$work/out" ] || fail "no message, or output, with '$bad'"
     done
 }
+page_tool() { # a page of made-up figures; looked at in a browser it is by `check_gpt.sh page`
+    $MAKE -s build/page_tool && build/page_tool "$work/page.html" "$work/chart.svg" || fail "exit status"
+    grep -q '</html>' "$work/page.html" && grep -q '</svg>' "$work/chart.svg" || fail "not written to the end"
+    if build/page_tool "$work/none/page.html" "$work/chart.svg"; then fail "a folder that is not there is no error"; fi
+}
 combined_is_complete() {
     for test in $TESTS; do
+        [ "$test" != test_gpt ] || continue # of an example, whose names are its own
         grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"
         grep -q -E " $test(_section)?\(\)" tests/test_combined.c || fail "tests/test_combined.c does not run $test()"
     done
@@ -223,7 +233,7 @@ cplusplus() { # the implementation in C++
 }
 readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
-    python3 tests/check_readme.py README.md examples/*.c
+    python3 tests/check_readme.py README.md examples/*.c examples/*/*.h
 }
 layers() {
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"

@@ -33,7 +33,7 @@ same_bits() {
 --keep arena --mlp chunk:33
 --keep arena --fuse-step
 --keep overhead:33 $lean
---keep budget:15M $lean --threads 1
+--keep budget:22M $lean --threads 1
 END
     family "--steps 5 --layers 2 --context 49 --batch 3 --dropout 0.1" <<END
 --keep arena
@@ -110,7 +110,7 @@ bad_input() {
     printf 'short' >"$work/short.txt"
     head -c 4001 /dev/zero | tr '\0' '\1' >"$work/odd.u16"
     head -c 4000 /dev/zero | tr '\0' '\377' >"$work/beyond.u16"
-    { printf '\120\254\064\001\001\000\000\000\377\377\000\000'; head -c 1200 /dev/zero; } >"$work/cut.bin"
+    { printf '\210\330\064\001\001\000\000\000\377\377\000\000'; head -c 1200 /dev/zero; } >"$work/cut.bin"
     refused 1 "empty" --data "$work/empty.txt"
     refused 1 "too few" --data "$work/short.txt"
     refused 1 "cut off" --data "$work/odd.u16" --vocab 50257
@@ -125,7 +125,7 @@ bad_input() {
     refused 2 "leave" --fuse-step --accumulate 2
     refused 2 "leave" --keep conventional --attention lean
     refused 2 "heads" --width 100 --heads 7
-    refused 2 "addresses" --layers 1000000 --width 1000000 --heads 10 --batch 1000000
+    refused 2 "addresses" --layers 9999 --width 1000000 --heads 10 --batch 1000000 --context 1000000
     refused 2 "--steps" --steps 0
     refused 2 "is no switch" --bogus
     refused 2 "value" --batch
@@ -163,9 +163,12 @@ lossy() { # everything on against fp32: the loss after 200 steps, mean of 3 seed
 last_losses() { # the mean of the last ten, which is steadier than one batch
     sed -n 's/.*"losses": *\[\([^]]*\)\].*/\1/p' "$work/run.json" | tr ',' '\n' | tail -n 10 | awk '{ s += $1 } END { printf "%.6f", s / NR }'
 }
-page() { # the ladder's page, drawn by a browser
+page() { # the ladder's page and chart, and those of made-up figures, in a browser
     python3 -c '' 2>/dev/null || { echo "no python3 here: make deps"; exit 77; }
-    build/train_gpt --ladder --layers 2 --width 64 --heads 2 --steps 2 >"$work/said" 2>&1 || fail "$(cat "$work/said")"
-    python3 tests/check_page.py build/ladder.html
+    mkdir -p "$work/build"
+    program=$PWD/build/train_gpt text=$PWD/memopt.h
+    (cd "$work" && "$program" --data "$text" --ladder --layers 2 --width 64 --heads 2 --context 256 --steps 2 >said 2>&1) || fail "$(cat "$work/said")"
+    python3 tests/check_page.py "$work/build/ladder.html" "$work/build/ladder.svg" || exit $?
+    $MAKE -s build/page_tool && build/page_tool "$work/page.html" "$work/chart.svg" && python3 tests/check_page.py "$work/page.html" "$work/chart.svg"
 }
 "$@"

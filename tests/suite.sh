@@ -28,7 +28,8 @@ tests() {
     header_checks
     for bench in $BENCHES; do row "$bench starts" "$check bench $bench"; done
     for fuzzer in $FUZZERS; do row "$fuzzer, random inputs" "$check fuzz_smoke $fuzzer"; done
-    for example in $EXAMPLES; do row "example $example" "$check example $example"; done
+    for check_of_gpt in same_bits plan_holds bad_input samples; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
+    for example in $EXAMPLES; do [ "$example" = train_gpt ] || row "example $example" "$check example $example"; done
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
 }
 
@@ -40,6 +41,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=all # what takes longest comes first
     configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     configuration "long random tests, clang, address and undefined" clang "$address_clang -DTEST_LONG"
+    row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
+    row "train_gpt: the page in a browser" "$check gpt page"
     row "valgrind" "CC=gcc $check memcheck"
     for source in tests/exhaustive_*.c; do
         name=$(basename "$source" .c); row "$name: every float" "$MAKE -s build/$name && build/$name"

@@ -92,6 +92,12 @@ static void adafactor_set_gradients(const adafactor_bench *b, const float *g, si
     if (b->desc.gradients == MEMOPT_GRADIENTS_F32) { memcpy(high, g, n * sizeof *g); return; }
     for (i = 0; i < n; ++i) high[i] = (uint16_t)(memopt_i_float_bits(g[i]) >> 16);
 }
+static float adafactor_half(uint16_t code) { /* IEEE half precision, by its definition */
+    const int exponent = code >> 10 & 31, mantissa = code & 0x3ff;
+    const double a = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+    if (exponent == 31) return memopt_i_bits_float(mantissa ? 0x7fc00000u : 0x7f800000u);
+    return (float)(code & 0x8000 ? -a : a);
+}
 /* A value with 8 significant bits, so that it is a bfloat16, too; rows and columns of very different sizes. */
 static float adafactor_value(uint64_t *seed, size_t row, size_t column, double size) {
     const int mantissa = (int)test_below(seed, 511) - 255;
@@ -702,6 +708,42 @@ static void adafactor_formats(void) { /* every format, at every level */
         }
     CHECK(golden == UINT64_C(0xae8730fdad325b61)); /* the same on every machine, for ever */
 }
+/* fp16 gradients, any code but with few that are not finite, against the same numbers in float. */
+static void adafactor_half_case(const adafactor_case *k, int level) {
+    const size_t n = adafactor_count(k); size_t i; uint64_t t, seed, random = 3; adafactor_case wide = *k, narrow = *k;
+    const memopt_threads threads = adafactor_threads(level, level % 3, &seed); adafactor_bench a, b;
+    const memopt_optim_group h = adafactor_hard_group(k);
+    float *x = (float *)malloc(n * sizeof *x);
+    narrow.gradients = MEMOPT_GRADIENTS_F16;
+    adafactor_open(&a, &wide, &threads, 0, 0); adafactor_open(&b, &narrow, &threads, 0, 0);
+    adafactor_fill(x, k, 5, 1);
+    adafactor_set_weights(&a, x, n); adafactor_set_weights(&b, x, n);
+    for (t = 1; t <= ADAFACTOR_STEPS; ++t) {
+        const memopt_optim_run run = adafactor_run(&h, t, (double)ADAFACTOR_FACTOR);
+        for (i = 0; i < n; ++i) {
+            uint16_t code = (uint16_t)(test_random(&random) & 0xffff);
+            if ((code & 0x7c00) == 0x7c00 && i % 64) code = (uint16_t)(code & 0xbfff);
+            ((uint16_t *)b.gradients)[i] = code;
+            x[i] = adafactor_half(code);
+        }
+        adafactor_set_gradients(&a, x, n);
+        adafactor_sliced(&a, &run, 0); adafactor_sliced(&b, &run, (size_t)t - 1);
+        CHECK_AT(memopt_optim_skipped(a.optim) == memopt_optim_skipped(b.optim), t);
+        CHECK_AT(adafactor_hash_parts(k, &a, 1, 1) == adafactor_hash_parts(k, &b, 1, 1), t);
+    }
+    adafactor_close(&a); adafactor_close(&b); free(x);
+}
+static void adafactor_halves(void) {
+    int way, vector, level;
+    for (vector = 0; vector < 2; ++vector)
+        for (way = 0; way < 12; ++way)
+            for (level = 1; level <= memopt_simd_best(); ++level) {
+                adafactor_case c = adafactor_small(vector);
+                c.weights = (memopt_weight_format)((way + level) % 4);
+                c.moment = way > 2; c.state = c.moment ? (memopt_state_format)(way % 3) : MEMOPT_STATE_F32;
+                adafactor_half_case(&c, level);
+            }
+}
 /* Two ranks, each with its part, that add up their sums: what one alone gets. */
 static void adafactor_ranks_case(const adafactor_case *k, size_t split) {
     const size_t n = adafactor_count(k); size_t i, first[2], held[2]; uint64_t t, hash = 1; int rank, again, passes;
@@ -1025,6 +1067,7 @@ void test_adafactor(void) {
     RUN(adafactor_sums_of_a_part);
     RUN(adafactor_columns_in_order);
     RUN(adafactor_formats);
+    RUN(adafactor_halves);
     RUN(adafactor_ranks);
     RUN(adafactor_hostile_sizes);
     RUN(adafactor_states);

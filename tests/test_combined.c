@@ -19,6 +19,14 @@
 #include "test_adafactor.c"
 #include "test_scale.c"
 #include "test_tape.c"
+#include "test_gemm.c"
+#include "test_rows.c"
+#include "test_softmax.c"
+#include "test_head.c"
+#include "test_attention.c"
+#include "test_norm.c"
+#include "test_layer.c"
+#include "test_batchnorm.c"
 
 int main(void) {
     test_config();
@@ -41,9 +49,18 @@ int main(void) {
     test_adafactor();
     test_scale();
     test_tape();
+    test_gemm();
+    test_rows();
+    test_softmax();
+    test_head();
+    test_attention();
+    test_norm();
+    test_layer();
+    test_batchnorm();
 #else
     (void)test_simd; (void)test_random_section; (void)test_number; (void)test_quant; (void)test_taper; (void)test_optim;
-    (void)test_adafactor; (void)test_scale; (void)test_tape;
+    (void)test_adafactor; (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_rows; (void)test_softmax;
+    (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm;
 #endif
     return test_totals();
 }

@@ -1,0 +1,77 @@
+/* json.h - the figures of a run as JSON, for programs. The file appears whole or not at all. */
+#ifndef GPT_JSON_H
+#define GPT_JSON_H
+#include "outcome.h"
+#include "replace.h"
+#include <math.h>
+#include <stdio.h>
+
+/** 0: written; else nothing is there that was not there before. */
+static inline int json_write(const char *path, const outcome *o);
+/** A table of runs, such as a ladder: {"rungs": [...]}. */
+static inline int json_write_all(const char *path, const outcome *rungs, size_t count);
+
+static void json_text(FILE *f, const char *text) {
+    fputc('"', f);
+    for (; *text; ++text) {
+        const unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f) fprintf(f, "\\u%04x", c);
+        else fputc(c, f);
+    }
+    fputc('"', f);
+}
+static void json_number(FILE *f, double x, int digits) { /* JSON knows neither infinity nor NaN */
+    if (x - x == 0) fprintf(f, "%.*g", digits, x);
+    else fputs("null", f);
+}
+static void json_count(FILE *f, const char *name, uint64_t n) {
+    fprintf(f, ",\n  \"%s\": %llu", name, (unsigned long long)n);
+}
+static void json_real(FILE *f, const char *name, double x) { fprintf(f, ",\n  \"%s\": ", name); json_number(f, x, 10); }
+static void json_known(FILE *f, const char *name, double x) { /* 0 stands for not measured */
+    if (x > 0) json_real(f, name, x);
+    else fprintf(f, ",\n  \"%s\": null", name);
+}
+static void json_put(FILE *f, const outcome *o) {
+    uint32_t i; const uint32_t losses = o->loss_count < MOST_LOSSES ? o->loss_count : MOST_LOSSES;
+    fprintf(f, "{\n  \"ok\": %s,\n  \"name\": ", o->ok ? "true" : "false"); json_text(f, o->name);
+    fputs(",\n  \"switches\": ", f); json_text(f, o->switches);
+    fputs(",\n  \"message\": ", f); json_text(f, o->message);
+    json_count(f, "predicted_peak_bytes", o->predicted_peak);
+    if (o->measured_peak) json_count(f, "measured_peak_bytes", o->measured_peak);
+    else fputs(",\n  \"measured_peak_bytes\": null", f);
+    fputs(",\n  \"bytes_at_peak\": {", f);
+    for (i = 0; i < TAGS; ++i)
+        fprintf(f, "%s\"%s\": %llu", i ? ", " : " ", tag_names[i], (unsigned long long)o->at_peak[i]);
+    fputs(" }", f);
+    json_count(f, "parameters", o->parameters); json_count(f, "tokens_per_step", o->tokens);
+    json_count(f, "batch", o->batch);
+    if (o->largest_batch) json_count(f, "largest_batch", o->largest_batch);
+    json_known(f, "tokens_per_second", o->tokens_per_second);
+    json_known(f, "seconds_per_step", o->seconds_per_step);
+    json_real(f, "flops_per_step", o->flops_per_step);
+    json_known(f, "mfu", o->mfu); json_known(f, "gemm_flops_per_second", o->gemm_flops);
+    json_known(f, "matrix_share", o->matrix_share);
+    fputs(",\n  \"losses\": [", f);
+    for (i = 0; i < losses; ++i) {
+        if (i) fputs(", ", f);
+        json_number(f, (double)o->losses[i], 9); /* enough for every bit of a float */
+    }
+    fprintf(f, "],\n  \"weights_hash\": \"%016llx\"\n}", (unsigned long long)o->weights_hash);
+}
+typedef struct json_list { const outcome *rungs; size_t count; } json_list;
+static void json_one(FILE *f, const void *what) { json_put(f, (const outcome *)what); fputc('\n', f); }
+static void json_all(FILE *f, const void *what) {
+    const json_list *const list = (const json_list *)what; size_t i;
+    fputs("{ \"rungs\": [\n", f);
+    for (i = 0; i < list->count; ++i) { if (i) fputs(",\n", f); json_put(f, &list->rungs[i]); }
+    fputs("\n] }\n", f);
+}
+static inline int json_write(const char *path, const outcome *o) { return file_replace(path, json_one, o); }
+static inline int json_write_all(const char *path, const outcome *rungs, size_t count) {
+    json_list list;
+    list.rungs = rungs; list.count = count;
+    return file_replace(path, json_all, &list);
+}
+#endif

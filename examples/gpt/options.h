@@ -1,0 +1,313 @@
+/* options.h - what train_gpt can be told, presets, and the sentences for what does not go together. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+#include "memopt.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET, KEEP_OVERHEAD } keep_kind;
+typedef enum weights_kind { WEIGHTS_F32, WEIGHTS_BF16, WEIGHTS_SPLIT } weights_kind;
+typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
+typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */
+    int         vit;                                  /* --model gpt|vit */
+    const char *preset;
+    size_t      layers, width, heads, context, vocab; /* vocab: as in the data; weights have it padded to 128 */
+    const char *data;                                 /* NULL = memopt.h's own text, built in */
+    size_t      batch, steps, accumulate, warmup, threads, sample;
+    double      rate;                                 /* --lr */
+    decline     schedule;
+    size_t      scale_rate;                           /* --scale-lr BATCH; 0 = off */
+    double      clip, dropout;                        /* 0 = off */
+    uint64_t    seed;
+    keep_kind   keep;
+    size_t      every, budget;                        /* of --keep */
+    double      overhead;                             /* 0.33 for 33 */
+    weights_kind weights;
+    memopt_type gradients;
+    memopt_optim_kind optimizer; memopt_state_format states;
+    size_t      head_chunk, mlp_chunk;                /* rows; 0 = whole */
+    int         lean_attention, fuse_step, dry_run, blas;
+    size_t      fit;                                  /* bytes; 0 = off */
+    const char *json;                                 /* file, or NULL */
+    int         ladder, batch_table;                  /* run the tables instead of one training */
+    int         quiet;                                /* no progress line */
+    int         help;                                 /* --help was given: nothing else has been looked at */
+} options;
+/**
+ * Read the command line. 0: fine; else `message` is a sentence that says what is wrong and what to do.
+ * options_help() prints the page of --help; options_describe() writes the switches that differ from the defaults, from
+ * which options_parse() makes the same options again.
+ */
+static int  options_parse(int argc, char **argv, options *o, char *message, size_t capacity);
+static void options_describe(const options *o, char *text, size_t capacity);
+static void options_help(FILE *to);
+/** A number of bytes as people write it: 1500, 1.5k, 24G (powers of 1000), 24Gi (powers of 1024). 0: it is one. */
+static int  options_bytes(const char *text, size_t *bytes);
+
+/* ---- the list: every switch once, in the order of --help ---- */
+enum switch_id { ON_MODEL, ON_PRESET, ON_LAYERS, ON_WIDTH, ON_HEADS, ON_CONTEXT, ON_VOCAB, ON_DATA, ON_BATCH, ON_STEPS,
+    ON_ACCUMULATE, ON_LR, ON_WARMUP, ON_SCHEDULE, ON_SCALE_LR, ON_CLIP, ON_DROPOUT, ON_SEED, ON_OPTIMIZER, ON_KEEP,
+    ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP, ON_FIT, ON_DRY_RUN, ON_LADDER,
+    ON_BATCH_TABLE, ON_SAMPLE, ON_JSON, ON_THREADS, ON_GEMM, ON_QUIET, ON_HELP, SWITCHES };
+typedef struct switch_row { const char *chapter, *name, *value, *text; } switch_row; /* value NULL: it takes none */
+static const switch_row switch_rows[SWITCHES] = {
+    { "The model", "model", "gpt|vit", "text, or drawn images of ten classes" },
+    { NULL, "preset", "NAME", "tiny, gpt2-124m, gpt2-355m, gpt2-1558m, 7b; what follows changes it" },
+    { NULL, "layers", "N", "blocks of attention and MLP" },
+    { NULL, "width", "N", "numbers of a token in the residual stream" },
+    { NULL, "heads", "N", "of attention; they divide the width" },
+    { NULL, "context", "N", "tokens of a sequence; with vit, patches: a square" },
+    { NULL, "vocab", "N", "different tokens; bytes are 256" },
+    { "The training", "data", "FILE", "text, .bin of llm.c, or .u16 tokens; default: memopt.h itself" },
+    { NULL, "batch", "N", "sequences that go through together" },
+    { NULL, "steps", "N", "steps of the optimizer" },
+    { NULL, "accumulate", "N", "batches for each step; default 1" },
+    { NULL, "lr", "X", "learning rate; the default suits optimizer and preset" },
+    { NULL, "warmup", "N", "steps in which the rate rises from 0; default 0" },
+    { NULL, "schedule", "constant|linear|cosine", "how it falls until the last step" },
+    { NULL, "scale-lr", "N", "the rate is meant for a batch of N, and grows with the real one" },
+    { NULL, "clip", "X", "clip gradients to this global norm; default off" },
+    { NULL, "dropout", "X", "share of activations, 0 to below 1; default off" },
+    { NULL, "seed", "N", "of weights, batches, dropout, rounding; default 1" },
+    { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor; 16 or 8 bits: lion8" },
+    { "The memory", "keep", "WHAT", "conventional, arena, every:K, budget:BYTES, overhead:PERCENT" },
+    { NULL, "weights", "f32|bf16|split", "split: bf16 to compute with, 16 bits more to step" },
+    { NULL, "gradients", "f32|bf16|f16", "f16 brings loss scaling; default: bf16 with bf16 weights" },
+    { NULL, "head", "whole|chunk:N", "logits of all rows, or of N at a time" },
+    { NULL, "mlp", "whole|chunk:N", "hidden layer of all rows, or of N at a time" },
+    { NULL, "attention", "full|lean", "lean: no matrix of context x context" },
+    { NULL, "fuse-step", NULL, "step each weight as soon as backward has its gradient" },
+    { NULL, "fit", "BYTES", "train at the largest batch that fits; 900M, 24Gi" },
+    { "What to do", "dry-run", NULL, "tell the bytes and train nothing" },
+    { NULL, "ladder", NULL, "conventional to lean, rung by rung, with a table and a page" },
+    { NULL, "batch-table", NULL, "the largest batch of each rung within --fit" },
+    { NULL, "sample", "N", "write N tokens when trained" },
+    { NULL, "json", "FILE", "the figures of the run, for programs" },
+    { NULL, "threads", "N", "workers; any number gives the same bits; default 1" },
+    { NULL, "gemm", "builtin|blas", "who multiplies matrices" },
+    { NULL, "quiet", NULL, "no line for each step" },
+    { NULL, "help", NULL, "this page" } };
+
+/* ---- presets, and defaults that depend on them ---- */
+typedef struct preset {
+    const char *name;
+    size_t      layers, width, heads, context, vocab, batch, patches;
+    double      rate;
+} preset;
+static const preset presets[] = {
+    { "tiny",        4,  128,  4,  128,   256, 8,  64, 1e-3 },
+    { "gpt2-124m",  12,  768, 12, 1024, 50257, 4, 196, 6e-4 },
+    { "gpt2-355m",  24, 1024, 16, 1024, 50257, 4, 196, 3e-4 },
+    { "gpt2-1558m", 48, 1600, 25, 1024, 50257, 4, 196, 2e-4 },
+    { "7b",         32, 4096, 32, 2048, 50257, 1, 196, 1.2e-4 } };
+static const preset *preset_find(const char *name) {
+    size_t i;
+    for (i = 0; i < sizeof presets / sizeof *presets; ++i) if (!strcmp(presets[i].name, name)) return &presets[i];
+    return NULL;
+}
+/* Kinds that adapt to each element take the preset's rate; Lion's steps are signs, and want a fifth of it; the others'
+   steps are relative to gradients or weights, whatever the size of the model. */
+static double default_rate(memopt_optim_kind kind, const preset *p) {
+    switch (kind) {
+    case MEMOPT_ADAMW: case MEMOPT_ADAM: break;
+    case MEMOPT_LION:                    return p->rate / 5;
+    case MEMOPT_SGD:                     return 0.3;
+    case MEMOPT_LARS:                    return 5;
+    case MEMOPT_LAMB: case MEMOPT_ADAFACTOR: return 0.01;
+    }
+    return p->rate;
+}
+static void options_default(options *o, const preset *p, int vit, memopt_optim_kind kind) {
+    memset(o, 0, sizeof *o);
+    o->vit = vit; o->preset = p->name; o->optimizer = kind;
+    o->layers = p->layers; o->width = p->width; o->heads = p->heads;
+    o->context = vit ? p->patches : p->context; o->vocab = vit ? 10 : p->vocab;
+    o->batch = p->batch; o->steps = 100; o->accumulate = 1; o->threads = 1; o->seed = 1;
+    o->rate = default_rate(kind, p); o->keep = KEEP_ARENA;
+}
+
+/* ---- values: each function returns 0, or 1 when the text is none, and then leaves `out` alone ---- */
+static int options_count(const char *text, uint64_t least, uint64_t most, uint64_t *out) {
+    uint64_t n = 0;
+    if (!*text) return 1;
+    for (; *text; ++text) {
+        const uint64_t digit = (uint64_t)(*text - '0');
+        if (*text < '0' || *text > '9' || n > (UINT64_MAX - digit) / 10) return 1;
+        n = n * 10 + digit;
+    }
+    if (n < least || n > most) return 1;
+    *out = n;
+    return 0;
+}
+static int options_real(const char *text, double least, double most, double *out) {
+    char *end; double x; /* no NaN, no hexadecimal, nothing behind it */
+    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text)) return 1;
+    x = strtod(text, &end);
+    if (*end || !(x >= least && x <= most)) return 1;
+    *out = x;
+    return 0;
+}
+static int options_bytes(const char *text, size_t *bytes) {
+    static const struct unit { const char *name; double bytes; } units[] = { { "", 1 }, { "B", 1 }, { "k", 1e3 },
+        { "M", 1e6 }, { "G", 1e9 }, { "T", 1e12 }, { "Ki", 1024 }, { "Mi", 1048576 }, { "Gi", 1073741824 },
+        { "Ti", 1099511627776.0 } };
+    const size_t digits = strspn(text, "0123456789."); char number[32]; double x; uint64_t whole; size_t i;
+    if (!digits || digits >= sizeof number) return 1;
+    memcpy(number, text, digits); number[digits] = 0;
+    for (i = 0; i < sizeof units / sizeof *units; ++i) {
+        if (strcmp(units[i].name, text + digits)) continue;
+        if (units[i].bytes == 1 || !strchr(number, '.')) { /* exact, beyond 2^53 too */
+            const uint64_t unit = (uint64_t)units[i].bytes;
+            if (options_count(number, 1, SIZE_MAX / unit, &whole)) return 1;
+            *bytes = (size_t)(whole * unit);
+            return 0;
+        }
+        if (options_real(number, 0, 1e15, &x) || !(x * units[i].bytes >= 1)
+            || x * units[i].bytes >= (double)(SIZE_MAX / 2)) return 1;
+        *bytes = (size_t)(x * units[i].bytes);
+        return 0;
+    }
+    return 1;
+}
+static int options_choice(const char *text, const char *choices, int *out) { /* choices: a|b|c; out: which */
+    const size_t n = strlen(text); int i = 0;
+    for (;; ++i) {
+        const size_t length = strcspn(choices, "|");
+        if (n == length && !strncmp(text, choices, n)) { *out = i; return 0; }
+        if (!choices[length]) return 1;
+        choices += length + 1;
+    }
+}
+static const char *const optimizer_names = "adamw|adam|sgd|lion|lars|lamb|adafactor"; /* as memopt_optim_kind */
+static int options_optimizer(const char *text, options *o) {
+    size_t n = strlen(text); char name[16]; int kind; memopt_state_format states = MEMOPT_STATE_F32;
+    if (n > 2 && !strcmp(text + n - 2, "16")) { states = MEMOPT_STATE_BF16; n -= 2; }
+    else if (n > 1 && text[n - 1] == '8') { states = MEMOPT_STATE_8BIT; n -= 1; }
+    if (n >= sizeof name) return 1;
+    memcpy(name, text, n); name[n] = 0;
+    if (options_choice(name, optimizer_names, &kind)) return 1;
+    o->optimizer = (memopt_optim_kind)kind; o->states = states;
+    return 0;
+}
+static int options_chunk(const char *text, size_t *rows) {
+    uint64_t n;
+    if (!strcmp(text, "whole")) { *rows = 0; return 0; }
+    if (strncmp(text, "chunk:", 6) || options_count(text + 6, 1, INT32_MAX, &n)) return 1;
+    *rows = (size_t)n;
+    return 0;
+}
+static int options_keep(const char *text, options *o) {
+    uint64_t n; int which;
+    if (!options_choice(text, "conventional|arena", &which)) { o->keep = (keep_kind)which; return 0; }
+    if (!strncmp(text, "every:", 6) && !options_count(text + 6, 1, 100000, &n)) {
+        o->keep = KEEP_EVERY; o->every = (size_t)n;
+        return 0;
+    }
+    if (!strncmp(text, "budget:", 7) && !options_bytes(text + 7, &o->budget)) { o->keep = KEEP_BUDGET; return 0; }
+    if (!strncmp(text, "overhead:", 9) && !options_real(text + 9, 0, 1e6, &o->overhead)) {
+        o->keep = KEEP_OVERHEAD; o->overhead /= 100;
+        return 0;
+    }
+    return 1;
+}
+/* Whole numbers: where they go, and how large they may be. */
+typedef struct count_row { int id; size_t offset; uint64_t least, most; } count_row;
+static const count_row count_rows[] = {
+    { ON_LAYERS, offsetof(options, layers), 1, 10000 }, { ON_WIDTH, offsetof(options, width), 1, 65536 },
+    { ON_HEADS, offsetof(options, heads), 1, 65536 }, { ON_CONTEXT, offsetof(options, context), 1, 1048576 },
+    { ON_VOCAB, offsetof(options, vocab), 2, 16777216 }, { ON_BATCH, offsetof(options, batch), 1, 1048576 },
+    { ON_STEPS, offsetof(options, steps), 1, 1000000000 }, { ON_ACCUMULATE, offsetof(options, accumulate), 1, 1048576 },
+    { ON_WARMUP, offsetof(options, warmup), 0, 1000000000 }, { ON_SCALE_LR, offsetof(options, scale_rate), 1, 1048576 },
+    { ON_SAMPLE, offsetof(options, sample), 1, 1048576 }, { ON_THREADS, offsetof(options, threads), 1, 1024 } };
+static size_t *count_at(options *o, size_t row) { return (size_t *)(void *)((char *)o + count_rows[row].offset); }
+static const count_row *count_find(int id, size_t *row) {
+    for (*row = 0; *row < sizeof count_rows / sizeof *count_rows; ++*row)
+        if (count_rows[*row].id == id) return &count_rows[*row];
+    return NULL;
+}
+/* Takes a value into its place. 0, or the sentence is in `message`. */
+static int options_take(options *o, int id, const char *v, char *message, size_t capacity) {
+    const char *const choices = switch_rows[id].value, *want = NULL; int n = 0, bad = 0; uint64_t whole; size_t row;
+    const count_row *const c = count_find(id, &row);
+    if (c) {
+        bad = options_count(v, c->least, c->most, &whole);
+        if (!bad) *count_at(o, row) = (size_t)whole;
+        else snprintf(message, capacity, "--%s %s: give a whole number from %llu to %llu.", switch_rows[id].name, v,
+                      (unsigned long long)c->least, (unsigned long long)c->most);
+        return bad;
+    }
+    switch (id) {
+    case ON_MODEL:     bad = options_choice(v, choices, &n); o->vit = n; break;
+    case ON_SCHEDULE:  bad = options_choice(v, choices, &n); o->schedule = (decline)n; break;
+    case ON_WEIGHTS:   bad = options_choice(v, choices, &n); o->weights = (weights_kind)n; break;
+    case ON_GRADIENTS: bad = options_choice(v, choices, &n); o->gradients = (memopt_type)n; break;
+    case ON_ATTENTION: bad = options_choice(v, choices, &n); o->lean_attention = n; break;
+    case ON_GEMM:      bad = options_choice(v, choices, &n); o->blas = n; break;
+    case ON_HEAD:      bad = options_chunk(v, &o->head_chunk); want = "whole, or chunk:N for N rows at a time"; break;
+    case ON_MLP:       bad = options_chunk(v, &o->mlp_chunk); want = "whole, or chunk:N for N rows at a time"; break;
+    case ON_LR:        bad = options_real(v, 0, 1000, &o->rate); want = "a number from 0 to 1000"; break;
+    case ON_CLIP:      bad = options_real(v, 1e-30, 1e30, &o->clip); want = "a norm above 0, such as 1"; break;
+    case ON_DROPOUT:   bad = options_real(v, 0, 0.99, &o->dropout); want = "a share from 0 to 0.99"; break;
+    case ON_SEED:      bad = options_count(v, 0, UINT64_MAX, &o->seed); want = "a whole number below 2^64"; break;
+    case ON_FIT:       bad = options_bytes(v, &o->fit); want = "bytes, such as 900M or 24Gi"; break;
+    case ON_PRESET:    bad = !preset_find(v); want = "tiny, gpt2-124m, gpt2-355m, gpt2-1558m or 7b"; break;
+    case ON_OPTIMIZER: bad = options_optimizer(v, o);
+                       want = "adamw, adam, sgd, lion, lars, lamb, adafactor; 16 or 8 behind it for fewer bits"; break;
+    case ON_KEEP:      bad = options_keep(v, o);
+                       want = "conventional, arena, every:2, budget:300M or overhead:33"; break;
+    case ON_DATA:      bad = !*v; o->data = v; want = "the name of a file"; break;
+    case ON_JSON:      bad = !*v; o->json = v; want = "the name of a file"; break;
+    case ON_FUSE_STEP: o->fuse_step = 1; break;
+    case ON_DRY_RUN:   o->dry_run = 1; break;
+    case ON_LADDER:    o->ladder = 1; break;
+    case ON_BATCH_TABLE: o->batch_table = 1; break;
+    case ON_QUIET:     o->quiet = 1; break;
+    default:           o->help = 1; break;
+    }
+    if (bad) snprintf(message, capacity, "--%s %s: give %s%s.", switch_rows[id].name, v, want ? "" : "one of ",
+                      want ? want : choices);
+    return bad;
+}
+
+/* ---- the command line ---- */
+#include "options_rules.h" /* options_wrong() */
+/* "--name value" or "--name=value": which switch, and where its value begins (NULL: in the next word). */
+static int options_which(const char *word, const char **value) {
+    int id;
+    if (strncmp(word, "--", 2)) return SWITCHES;
+    for (id = 0; id < SWITCHES; ++id) {
+        const size_t n = strlen(switch_rows[id].name);
+        if (strncmp(word + 2, switch_rows[id].name, n) || (word[2 + n] && word[2 + n] != '=')) continue;
+        *value = word[2 + n] ? word + 3 + n : NULL;
+        return id;
+    }
+    return SWITCHES;
+}
+/* Twice over the words: model, preset and optimizer decide the defaults of others, and may stand behind them. */
+static int options_parse(int argc, char **argv, options *o, char *message, size_t capacity) {
+    uint64_t given = 0; int i, pass;
+    options_default(o, preset_find("tiny"), 0, MEMOPT_ADAMW);
+    for (pass = 0; pass < 2; ++pass) {
+        for (i = 1; i < argc; ++i) {
+            const char *value = NULL; const int id = options_which(argv[i], &value);
+            if (id == SWITCHES)
+                REFUSE(1, "%.60s is no switch of this program; --help lists them all.", argv[i]);
+            REFUSE(value && !switch_rows[id].value, "--%s takes no value: write it alone.", switch_rows[id].name);
+            if (switch_rows[id].value && !value) {
+                REFUSE(i + 1 == argc || !strncmp(argv[i + 1], "--", 2), "--%s needs a value behind it: %s.",
+                       switch_rows[id].name, switch_rows[id].value);
+                value = argv[++i];
+            }
+            given |= (uint64_t)1 << id;
+            if (options_take(o, id, value ? value : "", message, capacity)) return 1;
+            if (id == ON_PRESET) o->preset = preset_find(value)->name;
+        }
+        if (!pass) options_default(o, preset_find(o->preset), o->vit, o->optimizer);
+    }
+    if (o->help) return 0;
+    if (!GIVEN(ON_GRADIENTS) && o->weights == WEIGHTS_BF16) o->gradients = MEMOPT_TYPE_BF16;
+    return options_wrong(o, given, message, capacity);
+}
+#include "options_text.h" /* options_describe(), options_help() */
+#endif

@@ -1,0 +1,82 @@
+/* options_rules.h - which switches of train_gpt contradict each other, and what to do then. Part of options.h. */
+#ifndef GPT_OPTIONS_RULES_H
+#define GPT_OPTIONS_RULES_H
+
+static const char *options_lean(const options *o) { /* the first switch that a conventional engine does not have */
+    return o->fuse_step ? "--fuse-step" : o->lean_attention ? "--attention lean" : o->head_chunk ? "--head chunk"
+         : o->mlp_chunk ? "--mlp chunk" : o->weights != WEIGHTS_F32 ? "16-bit --weights"
+         : o->gradients != MEMOPT_TYPE_F32 ? "16-bit --gradients"
+         : o->states != MEMOPT_STATE_F32 ? "an --optimizer in 16 or 8 bits" : NULL;
+}
+/* Bytes of the largest run that these sizes can mean, roughly: looked at before anything is multiplied in size_t. */
+static double options_extent(const options *o) {
+    const double w = (double)o->width, vocab = (double)o->vocab + 128, layers = (double)o->layers;
+    const double rows = (double)o->batch * (double)o->context;
+    const double weights = (vocab + (double)o->context) * w + layers * (12 * w * w + 13 * w) + 4 * w;
+    const double row = 2 * vocab + 2 * layers * (20 * w + 2 * (double)o->heads * (double)o->context);
+    return 32 * weights + 8 * rows * row;
+}
+#define GIVEN(id) (given >> (id) & 1)
+#define REFUSE(condition, ...) do { if (condition) { snprintf(message, capacity, __VA_ARGS__); return 1; } } while (0)
+static int options_vit_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
+    size_t side = 1;
+    while (side * side < o->context) ++side;
+    REFUSE(GIVEN(ON_SAMPLE), "--sample writes text, and --model vit looks at images: leave one of them out.");
+    REFUSE(GIVEN(ON_DATA), "--data is text, and --model vit draws its own images: leave --data out.");
+    REFUSE(GIVEN(ON_VOCAB), "--vocab: the images of --model vit have 10 classes; leave --vocab out.");
+    REFUSE(side * side != o->context, "--context %zu: the patches of an image make a square; take %zu or %zu.",
+           o->context, (side - 1) * (side - 1), side * side);
+    return 0;
+}
+static int options_table_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
+    static const int own[] = { ON_KEEP, ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP,
+                               ON_OPTIMIZER, ON_SAMPLE };
+    const char *const table = o->ladder ? "--ladder" : "--batch-table"; size_t i;
+    for (i = 0; i < sizeof own / sizeof *own; ++i)
+        REFUSE(GIVEN(own[i]), "%s chooses --%s for every rung itself: leave --%s out.", table, switch_rows[own[i]].name,
+               switch_rows[own[i]].name);
+    REFUSE(o->ladder && o->fit,
+           "--ladder shows every rung, whether it fits or not: leave --fit out, or take --batch-table.");
+    return 0;
+}
+static int options_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
+    const char *const lean = options_lean(o);
+    REFUSE(o->width % o->heads, "--width %zu does not divide into --heads %zu: take %zu, or another number of heads.",
+           o->width, o->heads, o->width < o->heads ? o->heads : o->width / o->heads * o->heads);
+    REFUSE(o->batch * o->context > INT32_MAX || options_extent(o) > (double)(SIZE_MAX / 4),
+           "Sizes: so many weights and activations have no addresses; lower --batch, --context, --width or --layers.");
+    REFUSE((uint64_t)o->batch * o->accumulate > INT32_MAX,
+           "--accumulate %zu batches of --batch %zu: lower one of them.",
+           o->accumulate, o->batch);
+    REFUSE(o->warmup > o->steps,
+           "--warmup %zu is longer than the training of --steps %zu: lower one, or raise the other.",
+           o->warmup, o->steps);
+    REFUSE(!o->vit && !o->data && o->vocab < 256,
+           "--vocab %zu: text has 256 different bytes; leave --vocab out, or give --data with tokens.", o->vocab);
+    REFUSE(o->fuse_step && o->clip > 0,
+           "--fuse-step has changed weights before the norm for --clip is known: leave out one.");
+    REFUSE(o->fuse_step && o->accumulate > 1,
+           "--fuse-step would step at every batch of --accumulate: leave out one, or raise --batch.");
+    REFUSE(o->fuse_step && o->gradients == MEMOPT_TYPE_F16,
+           "--fuse-step could not take a step back when fp16 overflows: leave it out, or take --gradients bf16.");
+    REFUSE(o->weights != WEIGHTS_F32 && o->gradients == MEMOPT_TYPE_F16,
+           "--gradients f16 has not the range of bf16 --weights: take --gradients bf16, or --weights f32.");
+    REFUSE(o->states != MEMOPT_STATE_F32 && (o->optimizer == MEMOPT_SGD || o->optimizer == MEMOPT_ADAFACTOR),
+           "--optimizer: %s here has no moments to make smaller; write it without the %d.",
+           o->optimizer == MEMOPT_SGD ? "sgd" : "adafactor", o->states == MEMOPT_STATE_BF16 ? 16 : 8);
+    REFUSE(o->keep == KEEP_CONVENTIONAL && lean,
+           "--keep conventional is how engines do it without memopt, so without %s: leave one of them out.", lean);
+    REFUSE(o->keep == KEEP_EVERY && o->every > o->layers,
+           "--keep every:%zu of --layers %zu would keep none: take %zu or less.",
+           o->every, o->layers, o->layers);
+    REFUSE(o->keep == KEEP_CONVENTIONAL && o->dropout > 0,
+           "--keep conventional holds no masks for --dropout: leave one of them out.");
+    REFUSE(o->keep == KEEP_CONVENTIONAL && o->sample,
+           "--sample needs the shorter batches that --keep conventional does not know: leave one of them out.");
+    REFUSE(o->fit && o->keep == KEEP_BUDGET,
+           "--fit is a budget for everything already: take --keep overhead:33 beside it.");
+    REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");
+    if (o->vit && options_vit_wrong(o, given, message, capacity)) return 1;
+    return (o->ladder || o->batch_table) && options_table_wrong(o, given, message, capacity);
+}
+#endif

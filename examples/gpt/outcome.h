@@ -1,0 +1,25 @@
+/* outcome.h - what one run of train_gpt tells: printed, written as JSON, drawn. Plain values, so that a process can
+   hand it to another through a pipe. */
+#ifndef GPT_OUTCOME_H
+#define GPT_OUTCOME_H
+#include <stdint.h>
+
+enum { TAGS = 7, MOST_LOSSES = 1000, MOST_MOMENTS = 1200 };
+static const char *const tag_names[TAGS] = { "process", "parameters", "gradients", "optimizer", "kept activations",
+                                             "working set", "data" };
+typedef struct outcome {
+    int      ok;                       /* 0: it failed, and `message` says why and what to do */
+    char     message[400], name[64], switches[200];
+    uint64_t predicted_peak, measured_peak;  /* bytes of the process; measured 0: a dry run, or not known here */
+    uint64_t at_peak[TAGS];            /* bytes by tag at the predicted peak; sum = predicted_peak */
+    uint64_t parameters, tokens;       /* of the model; of a step */
+    double   tokens_per_second, seconds_per_step, flops_per_step, mfu, gemm_flops; /* gemm_flops: measured peak, a second */
+    double   matrix_share;             /* of the time, in matrix products; 0 = not measured */
+    uint32_t loss_count;
+    float    losses[MOST_LOSSES];
+    uint64_t weights_hash;
+    uint32_t moment_count;             /* memory through one training step, in the order of what happens */
+    struct moment { float bytes[TAGS]; float when; } moments[MOST_MOMENTS]; /* when: 0 to 1 */
+    uint64_t batch, largest_batch;     /* sequences */
+} outcome;
+#endif

@@ -1,0 +1,209 @@
+/* plan.h - everything a run allocates, handed out by one function: over memopt_source_counting() it tells the bytes, over
+   pages it is the run. So the plan of a model that fits nowhere takes milliseconds,
+       and what it says is what happens. */
+#ifndef GPT_PLAN_H
+#define GPT_PLAN_H
+#include <errno.h>
+
+typedef struct engine {
+    memopt_source source; memopt_arena *arena;
+    model m; conventional plain;
+    part *parts; memopt_layer *layers; memopt_segment *segments; size_t *segment_gradients, segment_count;
+    memopt_tape *tape;                 /* NULL: conventional */
+    memopt_optim_desc optim_desc; memopt_optim *optim;
+    memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
+    void *input; float *pixels; int32_t *targets;
+    size_t process;                    /* bytes the process had before the arena */
+    size_t by_tag[TAGS], peak;         /* of the arena; tags without the activations */
+    char   message[400];
+} engine;
+enum { TAG_PROCESS, TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_WORKING, TAG_DATA };
+enum { PATCH_SIDE = 8 };
+
+/* Bytes of this process: now, or at its highest; 0 where the system does not tell. */
+static size_t process_bytes(const char *field) {
+    char line[256]; size_t kib = 0; FILE *f = fopen("/proc/self/status", "r");
+    if (!f) return 0;
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, field, strlen(field))) { kib = (size_t)strtoull(line + strlen(field), NULL, 10); break; }
+    fclose(f);
+    return kib * 1024;
+}
+static int said(engine *e, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
+    if (s && !e->message[0]) snprintf(e->message, sizeof e->message, "%s: %s.", what, memopt_status_text(s));
+    return s != MEMOPT_OK;
+}
+static memopt_type activation_type(const options *o) { return o->weights == WEIGHTS_BF16
+    ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; }
+static void describe_model(engine *e, const options *o, const memopt_ops *ops) {
+    model *m = &e->m;
+    m->layers = o->layers; m->width = o->width; m->heads = o->heads; m->vit = o->vit;
+    m->length = o->context + (o->vit ? 1 : 0); m->batch = o->batch; m->rows = m->batch * m->length;
+    m->patch = PATCH_SIDE * PATCH_SIDE * 3;
+    m->vocab = o->vit ? IMAGE_CLASSES : o->vocab; m->padded = (m->vocab + 127) / 128 * 128;
+    m->target_count = o->vit ? m->batch : m->rows; m->loss_count = m->target_count * o->accumulate; m->loss_scale = 1;
+    m->lean_attention = o->lean_attention; m->dropout = (float)o->dropout; m->fuse = o->fuse_step;
+    m->mlp_rows = o->mlp_chunk ? o->mlp_chunk : m->rows; m->head_rows = o->head_chunk ? o->head_chunk : m->target_count;
+    m->type = activation_type(o); m->weight_type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+    m->gradient_type = o->gradients;
+    m->format = o->weights == WEIGHTS_F32 ? MEMOPT_WEIGHTS_F32 : o->weights == WEIGHTS_BF16
+        ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_SPLIT;
+    m->ops = *ops;
+}
+/* Tables of pointers and sizes: a few hundred bytes a layer, from malloc, and part of the process. */
+static int take_tables(engine *e) {
+    model *m = &e->m; const size_t tensors = OUTSIDE + m->layers * BLOCK, segments = segment_count(m);
+    m->tensor_count = tensors; e->segment_count = segments;
+    m->stepped = (memopt_optim_tensor *)calloc(tensors, sizeof *m->stepped);
+    m->tensors = (memopt_optim_tensor **)calloc(tensors, sizeof *m->tensors);
+    m->gradients = (void **)calloc(tensors, sizeof *m->gradients);
+    e->listed = (memopt_gradient *)calloc(tensors, sizeof *e->listed);
+    e->parts = (part *)calloc(segments, sizeof *e->parts);
+    e->layers = (memopt_layer *)calloc(segments, sizeof *e->layers);
+    e->segments = (memopt_segment *)calloc(segments, sizeof *e->segments);
+    e->segment_gradients = (size_t *)calloc(segments, sizeof *e->segment_gradients);
+    if (m->stepped && m->tensors && m->gradients && e->listed && e->parts && e->layers && e->segments
+        && e->segment_gradients)
+        return 0;
+    return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
+}
+static void engine_close(engine *e) {
+    memopt_tape_destroy(e->tape);
+    memopt_arena_destroy(e->arena);
+    free(e->m.stepped); free(e->m.tensors); free(e->m.gradients); free(e->listed); free(e->parts); free(e->layers);
+    free(e->segments); free(e->segment_gradients);
+}
+static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves a message */
+    static const memopt_tag tags[TAGS] = { MEMOPT_TAG_OTHER, MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS,
+        MEMOPT_TAG_OPTIMIZER,
+                                           MEMOPT_TAG_ACTIVATIONS, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_OTHER };
+    void *p = memopt_arena_push(e->arena, bytes ? bytes : 1, tags[tag]);
+    if (!p) (void)said(e, "Memory for the model", memopt_arena_error(e->arena).status);
+    else e->by_tag[tag] += (bytes + 63) & ~(size_t)63;
+    return p;
+}
+static int push_parameters(engine *e) {
+    model *m = &e->m; size_t i;
+    for (i = 0; i < m->tensor_count; ++i) {
+        memopt_optim_tensor *t = m->tensors[i]; const size_t bytes = t->count * memopt_type_bytes(m->weight_type);
+        /* the embedding's gradient begins in the head and ends in the embedding */
+        const int own = !m->fuse || i == TOKENS;
+        if (!t->count) continue;
+        if (!(t->weights = push(e, bytes, TAG_PARAMETERS))) return 1;
+        if (m->format == MEMOPT_WEIGHTS_SPLIT && !(t->extra = push(e, bytes, TAG_PARAMETERS))) return 1;
+        if (own && !(t->gradients = m->gradients[i] = push(e, gradient_bytes(m, i), TAG_GRADIENTS))) return 1;
+    }
+    return 0;
+}
+static int push_optimizer(engine *e, const options *o, int counting) {
+    memopt_optim_desc *d = &e->optim_desc; size_t i, bytes = 0; void *memory;
+    d->kind = o->optimizer; d->state = o->states; d->weights = e->m.format; d->seed = o->seed;
+    d->gradients = o->gradients == MEMOPT_TYPE_F32 ? MEMOPT_GRADIENTS_F32 : o->gradients == MEMOPT_TYPE_BF16
+        ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F16;
+    if (e->m.ops.threads) d->threads = *e->m.ops.threads;
+    d->tensors = e->m.stepped; d->tensor_count = e->m.stepped_count;
+    if (said(e, "The optimizer", memopt_optim_bytes(d, &bytes)) || !(memory = push(e, bytes, TAG_OPTIMIZER))) return 1;
+    for (i = 0; i < d->tensor_count; ++i) {
+        size_t state = 0;
+        if (said(e, "The optimizer's state", memopt_optim_state_bytes(d, i, &state))) return 1;
+        if (state && !(e->m.stepped[i].state = push(e, state, TAG_OPTIMIZER))) return 1;
+    }
+    if (counting) return 0;
+    if (said(e, "The optimizer", memopt_optim_create(d, memory, bytes, &e->optim))) return 1;
+    for (i = 0; i < d->tensor_count; ++i)
+        if (said(e, "The optimizer's state", memopt_optim_state_init(e->optim, i))) return 1;
+    return 0;
+}
+static int push_list(engine *e, const options *o) { /* of all gradients, for clipping and loss scaling */
+    size_t i, bytes = 0;
+    for (i = 0; i < e->m.stepped_count; ++i) {
+        e->listed[i].values = (void *)(uintptr_t)e->m.stepped[i].gradients; e->listed[i].count = e->m.stepped[i].count;
+        e->listed[i].type = e->m.gradient_type;
+    }
+    e->list.tensors = e->listed; e->list.count = e->m.stepped_count;
+    if (!(o->clip > 0) && o->gradients != MEMOPT_TYPE_F16) return 0;
+    if (said(e, "The gradients", memopt_gradients_scratch(&e->list, &bytes))) return 1;
+    e->list.scratch_bytes = bytes;
+    return !(e->list.scratch = push(e, bytes, TAG_WORKING));
+}
+static int push_batch(engine *e) {
+    const model *m = &e->m; const size_t pixels = m->batch * (m->length - 1) * m->patch;
+    if (m->vit && !(e->pixels = (float *)push(e, pixels * sizeof(float), TAG_DATA))) return 1;
+    e->input = e->pixels;
+    if (m->vit && m->type != MEMOPT_TYPE_F32) e->input = push(e, pixels * memopt_type_bytes(m->type), TAG_DATA);
+    if (!m->vit) e->input = push(e, m->rows * sizeof(int32_t), TAG_DATA);
+    return !e->input || !(e->targets = (int32_t *)push(e, m->target_count * sizeof(int32_t), TAG_DATA));
+}
+static int push_conventional(engine *e) {
+    conventional *x = &e->plain; int i;
+    for (i = 0; i < ACTIVATIONS; ++i) {
+        const size_t bytes = x->counts[i] * (of_each_layer(i) ? e->m.layers : 1) * sizeof(float);
+        if (!(x->acts[i] = (float *)push(e, bytes, TAG_KEPT))
+            || !(x->grads[i] = (float *)push(e, bytes, TAG_WORKING))) return 1;
+    }
+    if (!(x->valid = (size_t *)push(e, e->m.length * sizeof(size_t), TAG_WORKING))) return 1;
+    return !(x->scratch = push(e, x->scratch_bytes, TAG_WORKING));
+}
+static memopt_tape_desc describe_tape(engine *e, const options *o) {
+    memopt_tape_desc d = { 0 };
+    d.chain.segments = e->segments; d.chain.count = e->segment_count; d.chain.input_bytes = 64; d.layers = e->layers;
+    d.arena = e->arena; d.seed = o->seed; d.slots = 500;
+    d.rule = o->keep == KEEP_ARENA ? MEMOPT_RULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_RULE_EVERY : MEMOPT_RULE_EXTENDED;
+    d.every = 2 * o->every; /* a block is two segments */
+    d.budget = SIZE_MAX;
+    if (o->keep == KEEP_OVERHEAD) { d.budget = 0; d.overhead = o->overhead; }
+    return d;
+}
+/* ---- memory through one training step: what the tape's actions hold, one after the other ---- */
+typedef struct walk { const engine *e; outcome *out; double cost, whole; float held; } walk;
+static void moment_add(walk *w, size_t working, size_t gradients) {
+    const size_t n = w->out->moment_count; int t;
+    if (n == MOST_MOMENTS) return;
+    for (t = 0; t < TAGS; ++t) w->out->moments[n].bytes[t] = (float)w->e->by_tag[t];
+    w->out->moments[n].bytes[TAG_PROCESS] = (float)w->e->process;
+    w->out->moments[n].bytes[TAG_KEPT] += w->held;
+    w->out->moments[n].bytes[TAG_WORKING] += (float)working;
+    w->out->moments[n].bytes[TAG_GRADIENTS] += (float)gradients;
+    w->out->moments[n].when = (float)(w->cost / w->whole);
+    ++w->out->moment_count;
+}
+static void walk_action(walk *w, memopt_action a) {
+    const memopt_segment *s = &w->e->segments[a.index]; const size_t fused = w->e->segment_gradients[a.index];
+    const size_t grad_in = a.index ? w->e->segments[a.index - 1].grad_bytes : 0;
+    switch ((memopt_op)a.op) {
+    case MEMOPT_OP_FORWARD: case MEMOPT_OP_FORWARD_SAVE:
+        moment_add(w, (a.op == MEMOPT_OP_FORWARD ? s->plain_scratch : s->forward_scratch) + s->output_bytes, 0);
+        w->held += (float)(a.op == MEMOPT_OP_FORWARD ? s->output_bytes : s->saved_bytes);
+        w->cost += s->forward_cost;
+        break;
+    case MEMOPT_OP_BACKWARD:
+        moment_add(w, s->backward_scratch - fused + s->grad_bytes + grad_in, fused);
+        w->held -= (float)s->saved_bytes; w->cost += s->backward_cost;
+        break;
+    case MEMOPT_OP_DROP: if (a.index) w->held -= (float)w->e->segments[a.index - 1].output_bytes; break;
+    default: break;
+    }
+}
+/* Fills in moments and bytes at the peak: of the plan, so that they add up to the predicted peak to the byte. */
+static void tell_memory(const engine *e, outcome *out) {
+    walk w = { 0 }; size_t count = 0, i, k = 0; const memopt_action *actions; double most_bytes = -1; int t;
+    w.e = e; w.out = out;
+    out->predicted_peak = e->process + e->peak; out->moment_count = 0;
+    w.whole = e->tape ? memopt_tape_get_stats(e->tape).cost : 1;
+    moment_add(&w, 0, 0);
+    actions = e->tape ? memopt_tape_actions(e->tape, &count) : NULL;
+    for (i = 0; i < count; ++i) walk_action(&w, actions[i]);
+    w.cost = w.whole; w.held = 0;
+    moment_add(&w, 0, 0);
+    for (i = 0; i < out->moment_count; ++i) {
+        const float *const by = out->moments[i].bytes;
+        const double bytes = (double)(by[TAG_KEPT] + by[TAG_WORKING] + by[TAG_GRADIENTS]);
+        if (bytes > most_bytes) { most_bytes = bytes; k = i; }
+    }
+    for (t = 0, i = 0; t < TAGS; ++t) {
+        out->at_peak[t] = t == TAG_WORKING ? 0 : (uint64_t)(double)out->moments[k].bytes[t];
+        i += (size_t)out->at_peak[t];
+    }
+    out->at_peak[TAG_WORKING] = out->predicted_peak - i; /* with the gaps between buffers */
+}
+#endif

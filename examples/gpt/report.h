@@ -1,0 +1,90 @@
+/* report.h - what is told about a run: progress, plan, speed, the hash that stands for all weights. */
+#ifndef GPT_REPORT_H
+#define GPT_REPORT_H
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static double gemm_peak(const memopt_ops *ops) { /* operations a second of products as this network has them */
+    enum { N = 768 };
+    float *x = (float *)calloc(3 * N * N, sizeof *x); double best = 0, since; memopt_product p = { 0 }; memopt_gemm g;
+    int i;
+    memopt_ops mine = *ops; model m;
+    memset(&m, 0, sizeof m);
+    m.ops = *ops;
+    mine.scratch_bytes = gemm_bytes(&m);
+    if (!x || memopt_gemm_resolve(&ops->gemm, &g) || posix_memalign(&mine.scratch, 64, mine.scratch_bytes + 64)) {
+        free(x); return 0; }
+    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = N; p.right_turned = 1;
+    p.left = x; p.right = x + N * N; p.result = x + 2 * N * N;
+    for (i = 0; i < 5; ++i) {
+        since = now();
+        if (multiply(&mine, p)) break;
+        if (2.0 * N * N * N / (now() - since) > best) best = 2.0 * N * N * N / (now() - since);
+    }
+    free(mine.scratch);
+    free(x);
+    return best;
+}
+static double step_flops(const engine *e, const options *o) { /* of forward and backward, without what is made again */
+    const model *m = &e->m; double products = 0; size_t i;
+    for (i = 0; i < m->tensor_count; ++i) /* matrices; of the embedding only its use as the head */
+        if (m->tensors[i]->columns && i != POSITIONS) products += (double)m->tensors[i]->count;
+    products += 2 * (double)(m->layers * m->width) * (double)m->length / (m->vit ? 1 : 2); /* of attention, a token */
+    return 6 * products * (double)(m->rows * o->accumulate);
+}
+static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n) { /* FNV-1a */
+    for (; n; --n) h = (h ^ *bytes++) * UINT64_C(0x100000001b3);
+    return h;
+}
+static uint64_t weights_hash(const model *m) {
+    uint64_t h = UINT64_C(0xcbf29ce484222325); size_t i;
+    for (i = 0; i < m->stepped_count; ++i) {
+        const memopt_optim_tensor *t = &m->stepped[i];
+        const size_t bytes = t->count * memopt_type_bytes(m->weight_type);
+        h = hash_bytes(h, (const unsigned char *)t->weights, bytes);
+        if (t->extra) h = hash_bytes(h, (const unsigned char *)t->extra, bytes);
+    }
+    return h;
+}
+static int in_a_table(const options *o) { return o->ladder || o->batch_table; }
+/* A line on the terminal that is written over; into a file, a line for every tenth part. */
+static void progress(const engine *e, const options *o, const outcome *out, size_t done, double seconds) {
+    const int terminal = isatty(2), last = done == o->steps;
+    if (o->quiet || (!terminal && (in_a_table(o) || done * 10 / o->steps == (done - 1) * 10 / o->steps))) return;
+    fprintf(stderr, "%sstep %zu/%zu  loss %.4f  %.0f tokens/s  memory %.0f MB, peak %.0f MB  %.0f s left%s",
+        terminal ? "\r" : "",
+            done, o->steps, (double)out->losses[out->loss_count - 1],
+                (double)done * (double)(e->m.rows * o->accumulate) / seconds,
+            (double)process_bytes("VmRSS:") / 1e6, (double)process_bytes("VmHWM:") / 1e6,
+            seconds / (double)done * (double)(o->steps - done),
+                !terminal ? "\n" : !last ? "   " : in_a_table(o) ? "\r\033[K" : "\n");
+}
+static void tell_plan(const outcome *out) {
+    int t;
+    printf("%s\n%-18s %14s\n", out->switches[0] ? out->switches : "(no switch)", "peak by tag", "MB");
+    for (t = 0; t < TAGS; ++t) printf("%-18s %14.3f\n", tag_names[t], (double)out->at_peak[t] / 1e6);
+    printf("%-18s %14.3f   of %llu parameters, %llu tokens a step, batch %llu\n", "sum: predicted",
+        (double)out->predicted_peak / 1e6,
+           (unsigned long long)out->parameters, (unsigned long long)out->tokens, (unsigned long long)out->batch);
+}
+static void describe_outcome(const engine *e, const options *o, outcome *out) {
+    size_t i;
+    for (out->parameters = 0, i = 0; i < e->m.stepped_count; ++i) out->parameters += e->m.stepped[i].count;
+    out->tokens = e->m.rows * o->accumulate; out->batch = o->batch;
+    tell_memory(e, out);
+}
+static char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there is none, or no memory for it */
+    memopt_chain chain = { 0 }; size_t count, length = 0; const memopt_action *actions; char *text = NULL;
+    if (!e->tape) return NULL;
+    actions = memopt_tape_actions(e->tape, &count);
+    chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = 64;
+    (void)memopt_schedule_export(&chain, actions, count, MEMOPT_STRIP_SVG, NULL, NULL, 0, &length);
+    if (length) text = (char *)malloc(length + 1);
+    if (text && memopt_schedule_export(&chain, actions, count, MEMOPT_STRIP_SVG, NULL, text, length + 1, &length)) {
+        free(text); text = NULL; }
+    return text;
+}
+#endif

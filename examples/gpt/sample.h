@@ -1,0 +1,42 @@
+/* sample.h - text, a token at a time: the last tokens go through the network, and of the logits one row is asked for. */
+#ifndef GPT_SAMPLE_H
+#define GPT_SAMPLE_H
+
+static int32_t draw(const float *logits, size_t n, float u) { /* u: 0 to 1 */
+    double sum = 0, at = 0; float most_logit = logits[0]; size_t i;
+    for (i = 1; i < n; ++i) if (logits[i] > most_logit) most_logit = logits[i];
+    for (i = 0; i < n; ++i) sum += exp((double)(logits[i] - most_logit));
+    for (i = 0; i + 1 < n; ++i) if ((at += exp((double)(logits[i] - most_logit))) > (double)u * sum) break;
+    return (int32_t)i;
+}
+static int sample(engine *e, const options *o, data *d) {
+    enum { PROMPT = 16 };
+    model *m = &e->m; const size_t t = m->length; memopt_chain chain = { 0 }; size_t i, have = least(PROMPT, t), n;
+    float u;
+    int32_t *ids = (int32_t *)e->input; int wrong = 0; float unused[16];
+    m->logits = (float *)malloc(m->vocab * sizeof *m->logits);
+    if (!m->logits) return said(e, "The logits", MEMOPT_ERR_MEMORY);
+    m->batch = 1; m->rows = m->target_count = t; m->mlp_rows = least(m->mlp_rows, t);
+    m->head_rows = least(m->head_rows, t);
+    memset(e->segments, 0, e->segment_count * sizeof *e->segments);
+    describe_chain(m, e->segments, e->segment_gradients);
+    chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = 64;
+    wrong = said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0);
+    for (i = 0; !wrong && i < have; ++i) if (o->vocab == 256) putchar(ids[i]); else printf("%d ", (int)ids[i]);
+    for (n = 0; !wrong && n < o->sample; ++n) {
+        for (i = have; i < t; ++i) ids[i] = 0; /* behind the last one: nobody looks there */
+        m->logits_row = have - 1;
+        wrong = said(e, "A forward", memopt_tape_evaluate(e->tape, ids, unused))
+             || said(e, "A draw", memopt_random_uniform(&u, 1, o->seed, UINT64_C(1) << 62, n, NULL));
+        if (wrong) break;
+        if (have == t) memmove(ids, ids + 1, --have * sizeof *ids);
+        ids[have] = draw(m->logits, m->vocab, u);
+        if (o->vocab == 256) putchar(ids[have]); else printf("%d ", (int)ids[have]);
+        ++have;
+    }
+    putchar('\n');
+    free(m->logits);
+    m->logits = NULL;
+    return wrong;
+}
+#endif

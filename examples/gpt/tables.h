@@ -1,0 +1,157 @@
+/* tables.h - several trainings side by side, each in a process of its own, so that its peak is its own: the ladder from a
+   conventional engine to everything on, and the largest batch that fits under one limit. */
+#ifndef GPT_TABLES_H
+#define GPT_TABLES_H
+
+/* What a child of a table does: the outcome goes into the pipe, then the strip. Returns 1 when all is well. */
+static int child_main(const options *o, const char *name, int to) {
+    outcome *out = (outcome *)calloc(1, sizeof *out); char *strip = NULL; size_t length; int fine;
+    if (!out) return 0;
+    fine = !run(o, out, &strip);
+    snprintf(out->name, sizeof out->name, "%s", name);
+    fine = write(to, out, sizeof *out) == (ssize_t)sizeof *out && fine;
+    length = strip ? strlen(strip) : 0;
+    if (length) fine = write(to, &length, sizeof length) == (ssize_t)sizeof length
+        && write(to, strip, length) == (ssize_t)length && fine;
+    free(strip);
+    free(out);
+    return fine;
+}
+/* Runs a training in a child, and takes its outcome from a pipe. */
+static void run_apart(const options *o, const char *name, outcome *out, char **strip) {
+    int ends[2], status = 0; size_t got = 0, length = 0; pid_t child; ssize_t n;
+    memset(out, 0, sizeof *out);
+    snprintf(out->message, sizeof out->message, "The process of this row did not start.");
+    if (pipe(ends)) return;
+    fflush(NULL);
+    child = fork();
+    if (!child) {
+        close(ends[0]);
+        _exit(!child_main(o, name, ends[1]));
+    }
+    close(ends[1]);
+    if (child > 0) {
+        char *bytes = (char *)out;
+        while (got < sizeof *out && (n = read(ends[0], bytes + got, sizeof *out - got)) > 0) got += (size_t)n;
+        while (strip && got == sizeof *out && (n = read(ends[0], (char *)&length, sizeof length))
+            == (ssize_t)sizeof length) {
+            char *text = (char *)malloc(length + 1); size_t have = 0;
+            while (text && have < length && (n = read(ends[0], text + have, length - have)) > 0) have += (size_t)n;
+            if (text) text[have] = 0;
+            *strip = text;
+            break;
+        }
+        waitpid(child, &status, 0);
+        if (got < sizeof *out) {
+            memset(out, 0, sizeof *out);
+            snprintf(out->message, sizeof out->message, "The process ended early (%s).",
+                     WIFSIGNALED(status) ? "killed: there was not enough memory, or a limit was met" : "see above");
+        }
+    }
+    close(ends[0]);
+    snprintf(out->name, sizeof out->name, "%s", name);
+}
+
+static size_t planned_alone(const options *o) { /* whatever the threads: they take no memory worth the name */
+    memopt_ops ops; char message[400];
+    memset(&ops, 0, sizeof ops);
+    return planned_arena(o, &ops, message, sizeof message);
+}
+static size_t memory_there(void) {
+    uint64_t bytes = 0;
+    return memopt_memory_available(NULL, &bytes) ? SIZE_MAX : (size_t)bytes;
+}
+
+/* ---- the ladder ---- */
+typedef struct rung { const char *name; int exact; } rung;
+enum { CONVENTIONAL_RUNG, ARENA_RUNG, CHECKPOINTS_RUNG, FUSED_RUNG, HEAD_RUNG, ATTENTION_RUNG, MLP_RUNG, BUDGET_RUNG,
+    ADAM8_RUNG, BF16_RUNG, RUNGS };
+static const rung rungs[RUNGS] = {
+    { "conventional engine", 1 }, { "arena: gradients of one layer", 1 }, { "+ checkpoints, +33 % operations", 1 },
+    { "+ step inside backward", 1 }, { "+ head in chunks", 1 }, { "+ attention by rows", 1 }, { "+ MLP in chunks", 1 },
+    { "the same with time to spare", 1 }, { "+ 8-bit Adam", 0 }, { "+ bf16: everything on", 0 },
+};
+static void rung_options(options *o, int which) {
+    const size_t rows = o->batch * o->context;
+    o->keep = which == CONVENTIONAL_RUNG ? KEEP_CONVENTIONAL : which < CHECKPOINTS_RUNG ? KEEP_ARENA : KEEP_OVERHEAD;
+    o->overhead = 0.33;
+    o->fuse_step = which >= FUSED_RUNG;
+    o->head_chunk = which >= HEAD_RUNG ? most(64, rows / 32) : 0;
+    o->lean_attention = which >= ATTENTION_RUNG;
+    o->mlp_chunk = which >= MLP_RUNG ? most(64, rows / 8) : 0;
+    o->states = which >= ADAM8_RUNG ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32;
+    o->weights = which >= BF16_RUNG ? WEIGHTS_BF16 : WEIGHTS_F32;
+    o->gradients = which >= BF16_RUNG ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    if (which == BUDGET_RUNG) o->overhead = 0.1;
+}
+static int same_bits(const outcome *a, const outcome *b) {
+    return a->weights_hash == b->weights_hash && a->loss_count == b->loss_count
+        && !memcmp(a->losses, b->losses, a->loss_count * sizeof *a->losses);
+}
+static int ladder_main(const options *base) {
+    outcome *out = (outcome *)calloc(RUNGS, sizeof *out); char *strips[RUNGS] = { 0 }; int i, wrong = 0; struct stat st;
+    page shown = { 0 }; char about[200];
+    if (!out) { fputs("train_gpt: no memory for the results.\n", stderr); return 1; }
+    snprintf(about, sizeof about, "%s: %zu layers of width %zu, %zu tokens in %zu sequences, %zu steps, %zu threads",
+        base->preset,
+             base->layers, base->width, base->batch * base->context, base->batch, base->steps, base->threads);
+    printf("%s\n%-34s %12s %12s %7s %10s %10s  %s\n", about, "rung", "predicted MB", "measured MB", "ratio",
+        "tokens/s", "last loss", "same bits as above");
+    for (i = 0; i < RUNGS; ++i) {
+        options o = *base; const outcome *x = &out[i]; int same;
+        rung_options(&o, i);
+        if (planned_alone(&o) > memory_there() / 20 * 19) o.dry_run = 1; /* too large for this machine: only planned */
+        run_apart(&o, rungs[i].name, &out[i], &strips[i]);
+        if (!x->ok) { printf("%-34s %s\n", x->name, x->message); wrong = 1; continue; }
+        same = i && out[i - 1].loss_count && x->loss_count && same_bits(x, &out[i - 1]);
+        if (i && rungs[i].exact && out[i - 1].loss_count && !same) wrong = 1;
+        printf("%-34s %12.1f ", x->name, (double)x->predicted_peak / 1e6);
+        if (x->loss_count) printf("%12.1f %7.1f %10.1f %10.5f  %s\n", (double)x->measured_peak / 1e6,
+            (double)out[0].predicted_peak / (double)x->predicted_peak, x->tokens_per_second,
+            (double)x->losses[x->loss_count - 1], !i || !out[i - 1].loss_count ? "" : same ? "yes" : rungs[i].exact
+                ? "NO" : "no: lossy by choice");
+        else printf("%12s %7.1f  (by dry run: it does not fit here)\n", "-", 1.0);
+        fflush(stdout);
+    }
+    if (stat("build", &st)) (void)mkdir("build", 0777);
+    shown.title = "The same network in less memory"; shown.about = about;
+    shown.rungs = out; shown.count = RUNGS; shown.strips = (const char *const *)strips;
+    if (page_write("build/ladder.html", &shown) || page_chart_svg("build/ladder.svg", &shown)) {
+        fputs("train_gpt: build/ladder.html could not be written; is this folder writable?\n", stderr); wrong = 1;
+    } else puts("build/ladder.html shows it: where the bytes are, through one step, and the losses.");
+    for (i = 0; i < RUNGS; ++i) free(strips[i]);
+    free(out);
+    return wrong;
+}
+
+/* ---- the largest batch under one limit ---- */
+static int batch_table_main(const options *base) {
+    static const char *const names[] = { "baseline: fp32, keep everything", "16-bit: bf16 weights, gradients, kept",
+        "checkpointing",
+                                         "8-bit states", "all together" };
+    size_t best = 0, i; outcome x; int vit, wrong = 0;
+    for (vit = 0; vit < 2; ++vit) {
+        printf("%s, %.0f MB\n%-40s %9s %12s %12s %12s\n", vit ? "ViT" : "GPT", (double)base->fit / 1e6, "", "batch",
+            "samples/s",
+               "predicted MB", "measured MB");
+        for (i = 0, best = 0; i < sizeof names / sizeof *names; ++i) {
+            options o = *base; const int all = i == 4;
+            o.vit = vit; o.keep = i == 2 || all ? KEEP_OVERHEAD : KEEP_ARENA; o.overhead = 0.33; o.batch = 1;
+            if (vit) { o.context = preset_find(o.preset)->patches; o.vocab = IMAGE_CLASSES; }
+            o.weights = i == 1 || all ? WEIGHTS_BF16 : WEIGHTS_F32;
+            o.gradients = i == 1 || all ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+            o.states = i == 3 || all ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32;
+            if (all) { o.fuse_step = o.lean_attention = 1; o.head_chunk = 64; o.mlp_chunk = 512; }
+            run_apart(&o, names[i], &x, NULL);
+            if (!x.ok) { printf("%-40s %s\n", names[i], x.message); wrong = 1; continue; }
+            printf("%-40s %9llu %12.2f %12.1f %12.1f\n", names[i], (unsigned long long)x.batch,
+                (double)x.batch / x.seconds_per_step,
+                   (double)x.predicted_peak / 1e6, (double)x.measured_peak / 1e6);
+            fflush(stdout);
+            if (i < 4 && x.batch > best) best = (size_t)x.batch;
+            if (all && x.batch < best) wrong = 1;
+        }
+    }
+    return wrong;
+}
+#endif

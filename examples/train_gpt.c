@@ -1,0 +1,281 @@
+/* train_gpt.c - a GPT-2-shaped network (or a ViT) trained in as little memory as you like, every technique a switch.
+
+   What to see: `train_gpt --ladder` (make demo) trains the same network ten times, from what a usual C engine allocates to
+   everything on, each in a process of its own: predicted and measured peak, and whether the bits are the same; its page,
+   build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run` plans any size at once.
+   How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is in gpt/model.h; what a
+   usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
+   Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
+   With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl. */
+#define _DEFAULT_SOURCE 1 /* fork, pipe, mkdir */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "gpt/options.h"
+#include "gpt/data.h"
+#include "gpt/outcome.h"
+#include "gpt/json.h"
+#include "gpt/page.h"
+#include "gpt/model.h"
+#include "gpt/conventional.h"
+#include "gpt/plan.h"
+#include "gpt/report.h"
+#ifdef TRAIN_GPT_CBLAS
+#  include <cblas.h>
+#  include "adapters/cblas.h"
+#endif
+
+/* ---- to open: the same code twice, over a source that only counts and over pages ---- */
+static int budget_is_below(engine *e, const options *o, size_t least_peak) {
+    const int is_lean = o->lean_attention && o->head_chunk && o->mlp_chunk && o->fuse_step && o->weights == WEIGHTS_BF16;
+    if (o->budget >= least_peak) return 0;
+    snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; %s "
+             "less.", (double)o->budget / 1e6, (double)least_peak / 1e6, is_lean ? "a smaller --batch or --context needs" :
+             "--attention lean, --head chunk:64, --mlp chunk:512, --fuse-step, --optimizer adamw8 and --weights bf16 need");
+    return 1;
+}
+static int open_tape(engine *e, const options *o) { /* what is left of the budget is the tape's */
+    const size_t held = e->process + memopt_arena_get_stats(e->arena).used_low; size_t need = 0; memopt_status s;
+    memopt_tape_desc d = describe_tape(e, o);
+    if (o->keep == KEEP_BUDGET) {
+        s = memopt_tape_least(&d, &need);                                /* memopt 1: the least that is possible */
+        if (said(e, "The plan of the activations", s) || budget_is_below(e, o, held + need)) return 1;
+        d.budget = o->budget - held;
+    }
+    s = memopt_tape_create(&d, &e->tape);                                /* memopt 2: what to keep, what to make again */
+    return said(e, "The plan of the activations", s);
+}
+static int open_arena(engine *e, size_t capacity) {
+    memopt_arena_desc desc = { 0 }; memopt_pages_desc pages = { 0 }; memopt_status s;
+    pages.check = 1;
+    if (!capacity) s = memopt_source_counting(&e->source);               /* memopt 3: bytes that are only counted... */
+    else s = memopt_source_pages(&pages, &e->source);                    /* memopt 4: ...or had */
+    desc.source = &e->source; desc.capacity = capacity;
+    if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
+    if (s == MEMOPT_ERR_MEMORY)
+        snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the system has less; --fit BYTES finds the largest "
+                 "batch that fits; --keep, --attention lean, --head chunk:64, --fuse-step need less.", (double)capacity / 1e6);
+    return said(e, "Memory", s);
+}
+/* capacity 0: a dry run. Else the arena has that many bytes, exactly. */
+static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_t capacity) {
+    size_t pass_bytes;
+    memset(e, 0, sizeof *e);
+    describe_model(e, o, ops);
+    if (take_tables(e)) return 1;
+    describe_tensors(&e->m);
+    e->process = process_bytes("VmRSS:");
+    if (open_arena(e, capacity)) return 1;
+    if (push_parameters(e) || push_optimizer(e, o, !capacity) || push_list(e, o) || push_batch(e)) return 1;
+    if (o->keep == KEEP_CONVENTIONAL) {
+        conventional_count(&e->m, &e->plain);
+        if (push_conventional(e)) return 1;
+        e->peak = memopt_arena_get_stats(e->arena).used_low;
+        return 0;
+    }
+    describe_chain(&e->m, e->segments, e->segment_gradients);
+    describe_layers(&e->m, e->parts, e->layers);
+    if (open_tape(e, o)) return 1;
+    pass_bytes = memopt_tape_get_stats(e->tape).peak;                    /* memopt 6: known before anything has run */
+    e->peak = memopt_arena_get_stats(e->arena).used_low + ((pass_bytes + 63) & ~(size_t)63);
+    return 0;
+}
+/* Bytes of the arena by dry run; 0, and a message, when there is no such plan. */
+static size_t planned_arena(const options *o, const memopt_ops *ops, char *message, size_t capacity) {
+    engine e; size_t peak = 0;
+    if (!engine_open(&e, o, ops, 0)) peak = e.peak;
+    else snprintf(message, capacity, "%s", e.message);
+    engine_close(&e);
+    return peak;
+}
+/* The largest batch whose plan fits; 0: not even one. */
+static size_t fit_batch(const options *o, const memopt_ops *ops, char *message, size_t capacity) {
+    options x = *o; size_t fits = 0, over = 1, peak; 
+    const size_t process = process_bytes("VmRSS:") + (2 << 20); /* and what the C library takes on the way */
+    for (;;) {
+        x.batch = over;
+        peak = planned_arena(&x, ops, message, capacity);
+        if (!peak || peak + process > o->fit) break;
+        fits = over; over *= 2;
+    }
+    while (over - fits > 1) {
+        x.batch = fits + (over - fits) / 2;
+        peak = planned_arena(&x, ops, message, capacity);
+        if (peak && peak + process <= o->fit) fits = x.batch;
+        else over = x.batch;
+    }
+    return fits;
+}
+
+/* ---- one step ---- */
+static double rate_at(const options *o, size_t step) { /* step 0 is the first */
+    const double whole = o->rate * (o->scale_rate ? (double)(o->batch * o->accumulate) / (double)o->scale_rate : 1);
+    const double after = o->steps > o->warmup ? (double)(o->steps - o->warmup) : 1;
+    const double gone = (double)(step - least(step, o->warmup)) / after;
+    if (step < o->warmup) return whole * (double)(step + 1) / (double)o->warmup;
+    return o->schedule == RATE_CONSTANT ? whole : o->schedule == RATE_LINEAR ? whole * (1 - gone)
+        : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
+}
+static int load_batch(engine *e, const options *o, data *d, uint64_t first) { /* first: the number of a sequence */
+    const model *m = &e->m; const size_t n = m->batch * (m->length - 1) * m->patch; size_t side = 1; memopt_status s = MEMOPT_OK;
+    if (!m->vit)
+        return data_batch(d, o->seed, first, m->batch, m->length, (int32_t *)e->input, e->targets, e->message, sizeof e->message);
+    while (side * side < o->context) ++side;
+    data_images(o->seed, first, m->batch, side, PATCH_SIDE, e->pixels, e->targets);
+    if (m->type == MEMOPT_TYPE_BF16) s = memopt_bf16_from_f32((uint16_t *)e->input, e->pixels, n, m->ops.threads);
+    return said(e, "The images", s);
+}
+static int pass(engine *e) { /* forward and backward of one micro-batch */
+    memopt_status s;
+    if (!e->tape) return said(e, "A pass", conventional_pass(&e->m, &e->plain, e->input));
+    s = memopt_tape_forward(e->tape, e->input);                          /* memopt 7: what fits is kept */
+    if (!s) s = memopt_tape_backward(e->tape, NULL, NULL);               /* memopt 8: the rest is made again */
+    return said(e, "A pass", s);
+}
+/* All gradients are there: look at them where that is asked for, then step. */
+static int apply(engine *e, const options *o, memopt_optim_run *run) {
+    const int scaling = o->gradients == MEMOPT_TYPE_F16; memopt_gradient_total total = { 0 }; memopt_status s = MEMOPT_OK;
+    const memopt_threads *threads = e->m.ops.threads; double clip = 1;
+    total.factor = 1;
+    if (scaling) s = memopt_scaler_measure(&e->scaler, &e->list, &total, threads); /* memopt 9: fp16 may overflow */
+    else if (o->clip > 0) s = memopt_gradients_measure(&e->list, &total, threads);
+    if (!s && total.overflow && !scaling) {
+        snprintf(e->message, sizeof e->message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
+        return 1;
+    }
+    if (!s && o->clip > 0 && !total.overflow) s = memopt_clip_norm(sqrt(total.squares) * total.factor, o->clip, &clip);
+    run->gradient_factor = total.factor * clip;
+    if (!s && !total.overflow) s = memopt_optim_step(e->optim, run);     /* memopt 10: states of 32, 16 or 8 bits */
+    if (!s && scaling) s = memopt_scaler_update(&e->scaler, total.overflow);
+    return said(e, "The step", s);
+}
+static int step(engine *e, const options *o, data *d, size_t number) {
+    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 }; memopt_status s = MEMOPT_OK;
+    size_t i;
+    group.rate = rate_at(o, number);
+    run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = o->fuse_step;
+    run.clips_norm = o->clip > 0; run.accumulates = o->accumulate > 1; run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
+    e->m.loss = 0; e->m.loss_scale = run.scales_loss ? (double)e->scaler.scale : 1;
+    e->m.targets = e->targets; e->m.optim = e->optim;
+    if (o->fuse_step) s = memopt_optim_begin(e->optim, &run);            /* memopt 11: each layer's backward steps it, */
+    if (said(e, "The step", s)) return 1;                                /* and its gradients are gone: gradients_done() */
+    for (i = 0; i < o->accumulate; ++i) {
+        e->m.accumulate = i > 0;
+        if (load_batch(e, o, d, ((uint64_t)number * o->accumulate + i) * o->batch) || pass(e)) return 1;
+    }
+    if (!o->fuse_step) return apply(e, o, &run);
+    return said(e, "The step", memopt_optim_end(e->optim));              /* memopt 12 */
+}
+#include "gpt/sample.h"
+
+/* ---- a whole run ---- */
+static int train(engine *e, const options *o, data *d, outcome *out) {
+    size_t i; double since;
+    for (i = 0; i < e->m.tensor_count; ++i)
+        if (e->m.tensors[i]->count && said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
+    if (said(e, "The loss scale", memopt_scaler_default(&e->scaler))) return 1;
+    since = now();
+    for (i = 0; i < o->steps; ++i) {
+        if (step(e, o, d, i)) return 1;
+        if (out->loss_count == MOST_LOSSES) memmove(out->losses, out->losses + 1, --out->loss_count * sizeof *out->losses);
+        out->losses[out->loss_count++] = (float)e->m.loss;
+        progress(e, o, out, i + 1, now() - since);
+    }
+    out->seconds_per_step = (now() - since) / (double)o->steps;
+    out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
+    out->flops_per_step = step_flops(e, o);
+    out->mfu = out->gemm_flops > 0 ? out->flops_per_step / out->seconds_per_step / out->gemm_flops : 0;
+    out->measured_peak = process_bytes("VmHWM:");
+    out->weights_hash = weights_hash(&e->m);
+    return 0;
+}
+/* Workers and the product. 0: fine; else a message. */
+static int open_ops(const options *o, memopt_pool **pool, memopt_threads *threads, memopt_ops *ops, outcome *out) {
+    memset(ops, 0, sizeof *ops);
+    if (o->threads > 1) {
+        if (memopt_pool_create(NULL, (int)o->threads, pool)) {
+            snprintf(out->message, sizeof out->message, "No pool of %zu threads: compile with -DMEMOPT_PTHREADS -pthread, or "
+                     "give --threads 1.", o->threads);
+            return 1;
+        }
+        *threads = memopt_pool_threads(*pool);
+        ops->threads = threads;
+    }
+#ifdef TRAIN_GPT_CBLAS
+    if (o->blas) ops->gemm = memopt_cblas();
+#else
+    if (o->blas) {
+        snprintf(out->message, sizeof out->message, "This program was built without a BLAS: install one that pkg-config knows "
+                 "(libopenblas-dev) and make again, or leave --gemm out.");
+        return 1;
+    }
+#endif
+    return 0;
+}
+/* The plan, and, unless it is a dry run, the training. Everything is given back at the end. strip may be NULL. */
+static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outcome *out, char **strip) {
+    options shown; size_t peak = 0;
+    if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, e->message, sizeof e->message)) return 1;
+    if (!o->dry_run) out->gemm_flops = gemm_peak(ops); /* before anything is planned: the process grows a little */
+    if (o->fit && !(o->batch = fit_batch(o, ops, e->message, sizeof e->message))) {
+        if (!e->message[0])
+            snprintf(e->message, sizeof e->message, "Not even a batch of 1 fits into %.1f MB; --attention lean, --head chunk:64, "
+                     "--mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.", (double)o->fit / 1e6);
+        return 1;
+    }
+    shown = *o;
+    shown.quiet = shown.ladder = shown.batch_table = 0; /* what anybody would give to run just this */
+    options_describe(&shown, out->switches, sizeof out->switches);
+    if (!(peak = planned_arena(o, ops, e->message, sizeof e->message))) return 1;
+    if (engine_open(e, o, ops, o->dry_run ? 0 : peak)) return 1;
+    describe_outcome(e, o, out);
+    if (strip) *strip = strip_of(e);
+    if (o->dry_run) return 0;
+    return train(e, o, d, out) || (o->sample && sample(e, o, d));
+}
+static int run(const options *asked, outcome *out, char **strip) {
+    options o = *asked; engine e; memopt_pool *pool = NULL; memopt_threads threads; memopt_ops ops; data d; int wrong;
+    memset(out, 0, sizeof *out); memset(&threads, 0, sizeof threads); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
+    wrong = open_ops(&o, &pool, &threads, &ops, out);
+    if (!wrong && (wrong = run_with(&o, &ops, &d, &e, out, strip)) != 0)
+        snprintf(out->message, sizeof out->message, "%s", e.message);
+    out->ok = !wrong;
+    data_close(&d);
+    engine_close(&e);
+    memopt_pool_destroy(pool);
+    return wrong;
+}
+#include "gpt/tables.h"
+
+int main(int argc, char **argv) {
+    static outcome out; options o; char message[400] = "";
+    if (options_parse(argc, argv, &o, message, sizeof message)) {
+        fprintf(stderr, "train_gpt: %s\n", message);
+        return 2;
+    }
+    if (o.help) { options_help(stdout); return 0; }
+    if (o.ladder) return ladder_main(&o);
+    if (o.batch_table) return batch_table_main(&o);
+    if (run(&o, &out, NULL)) {
+        fprintf(stderr, "train_gpt: %s\n", out.message);
+        return 1;
+    }
+    tell_plan(&out);
+    if (out.loss_count)
+        printf("measured %.3f MB, %.1f tokens/s, %.0f %% of the product's speed, loss %.5f, weights %016llx\n",
+            (double)out.measured_peak / 1e6,
+               out.tokens_per_second, 100 * out.mfu, (double)out.losses[out.loss_count - 1],
+                   (unsigned long long)out.weights_hash);
+    if (o.json && json_write(o.json, &out)) {
+        fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
+        return 1;
+    }
+    return 0;
+}

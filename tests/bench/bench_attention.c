@@ -1,0 +1,139 @@
+/* bench_attention.c - attention forward and backward, causal, heads of width 64: the form that keeps the probabilities of
+   all heads from forward to backward ("full"), whole rows, and online. All three use the same product and the same
+   kernels, and leave out the blocks of columns that no row of theirs may see. As in a step, some layers run forward
+   before the first of them runs backward; times are of one. Limit of times and rates: the six products that every form
+   needs, alone, by the same blocks, in the same run; of ratios: 1; of bytes beside the operands of a layer: its queries,
+   keys, values, output and their gradients. Two threads need -DMEMOPT_PTHREADS -pthread. */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include "bench.h"
+
+#define BENCH_REPEATS 3
+#define BENCH_LAYERS  5
+enum { BENCH_FULL, BENCH_WHOLE, BENCH_ONLINE, BENCH_PRODUCTS, BENCH_FORMS };
+static const char *const bench_names[BENCH_FORMS] = { "full", "whole", "online", "products" };
+typedef struct bench_full { memopt_i_attention t; float *kept; size_t step; int alone; } bench_full;
+
+static void *bench_alloc(size_t bytes) {
+    unsigned char *p = (unsigned char *)malloc(bytes + 64); size_t i;
+    if (!p) { fprintf(stderr, "bench_attention: out of memory\n"); exit(1); }
+    p += 64 - ((uintptr_t)p & 63); /* never freed */
+    for (i = 0; i + 4 <= bytes; i += 4) { const float x = (float)(int)(i * 2654435761u >> 12 & 0xffff) * 1e-5f - 0.3f; memcpy(p + i, &x, 4); }
+    return p;
+}
+/* The full form: a head's probabilities stay where they were made. */
+static void bench_forward_chunk(void *task, size_t chunk, int worker) {
+    const bench_full *f = (const bench_full *)task; size_t first, rows, head = chunk / f->t.blocks;
+    memopt_i_attending w = memopt_i_attention_rows(&f->t, chunk, worker, &first, &rows);
+    if (!f->alone) w.scores = f->kept + head * f->step + first * f->t.stride;
+    if (f->alone) memopt_i_attention_cross(&w, w.scores, rows, first + rows, memopt_i_attention_queries(&w, first), memopt_i_attention_keys(&w, 0));
+    else memopt_i_attention_weigh(&w, first, rows);
+    memopt_i_attention_mix(&w, w.scores, rows, first + rows, memopt_i_attention_values(&w, 0),
+        memopt_i_row_to(f->t.a.output, f->t.a.type, memopt_i_attention_out(&w, first)), f->t.a.output_stride, f->t.a.type, 0);
+}
+static void bench_backward_chunk(void *task, size_t head, int worker) {
+    const bench_full *f = (const bench_full *)task; const memopt_attention *a = &f->t.a; size_t first, rows, at;
+    memopt_i_attending w = memopt_i_attention_begin(&f->t, head / a->heads, head % a->heads, worker);
+    float *keys, *values;
+    at = memopt_i_attention_key(&w, 0);
+    keys = (float *)a->grad_keys + at; values = (float *)a->grad_values + at;
+    memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
+    memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length);
+    for (first = 0; first < a->length; first += rows) {
+        rows = memopt_i_min(a->block, a->length - first);
+        if (!f->alone) {
+            w.scores = f->kept + head * f->step + first * f->t.stride;
+            memopt_i_attention_backward_rows(&w, first, rows, keys, values, a->kv_stride);
+            continue;
+        }
+        memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_grads(&w, first), values, a->kv_stride);
+        memopt_i_attention_cross(&w, w.slopes, rows, first + rows, memopt_i_attention_grads(&w, first), memopt_i_attention_values(&w, 0));
+        memopt_i_attention_mix(&w, w.slopes, rows, first + rows, memopt_i_attention_keys(&w, 0),
+            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(&w, first)), a->query_stride, a->type, 0);
+        memopt_i_attention_gather(&w, w.slopes, rows, first + rows, memopt_i_attention_queries(&w, first), keys, a->kv_stride);
+    }
+}
+static void bench_must(memopt_status s) {
+    if (s) { fprintf(stderr, "bench_attention: %s\n", memopt_status_text(s)); exit(1); }
+}
+static void bench_direction(int form, int backward, const memopt_ops *ops, memopt_attention *x, bench_full *f) {
+    x->online = form == BENCH_ONLINE;
+    if (form == BENCH_WHOLE || form == BENCH_ONLINE) {
+        bench_must(backward ? memopt_attention_backward(ops, x) : memopt_attention_forward(ops, x));
+        return;
+    }
+    bench_must(memopt_i_attention_check(ops, x, 1, &f->t));
+    f->alone = form == BENCH_PRODUCTS; f->step = x->length * f->t.stride;
+    bench_must(memopt_i_attention_run(&f->t, 0, bench_forward_chunk)); /* forgets failures */
+    if (backward) memopt_i_run(f->t.o.threads, x->batch * x->heads, bench_backward_chunk, f);
+    else memopt_i_run(f->t.o.threads, x->batch * x->heads * f->t.blocks, bench_forward_chunk, f);
+}
+/* Milliseconds of a layer. */
+static double bench_once(int form, const memopt_ops *ops, memopt_attention *x, bench_full *f, size_t layers) {
+    const uint64_t start = bench_now(); float *const kept = f->kept; const size_t step = x->heads * x->batch * x->length * (x->length + 32);
+    size_t i;
+    for (i = 0; i < layers; ++i) { f->kept = kept + i * step; bench_direction(form, 0, ops, &x[i], f); }
+    for (i = layers; i--; ) { f->kept = kept + i * step; bench_direction(form, 1, ops, &x[i], f); }
+    f->kept = kept;
+    return (double)(bench_now() - start) * 1e-6 / (double)layers;
+}
+static memopt_attention bench_layer(size_t length, size_t heads) {
+    const size_t row = 3 * heads * 64; memopt_attention x; float *in = (float *)bench_alloc(length * row * 4);
+    memset(&x, 0, sizeof x);
+    x.batch = 1; x.length = length; x.heads = heads; x.width = 64; x.causal = 1;
+    x.queries = in; x.keys = in + heads * 64; x.values = in + 2 * heads * 64; x.query_stride = x.kv_stride = row;
+    x.output = bench_alloc(length * heads * 256); x.statistics = (float *)bench_alloc(length * heads * 4);
+    return x;
+}
+static void bench_length(const bench *b, const memopt_threads *t, int threads, size_t layers, size_t length, size_t heads) {
+    memopt_attention x[BENCH_LAYERS]; memopt_ops ops; bench_full f; size_t i, bytes[3]; int form; char name[64];
+    double times[BENCH_FORMS][BENCH_REPEATS], ratios[3][BENCH_REPEATS], limit;
+    const double flops = 6.0 * 2 * 64 * (double)heads * (double)length * (double)(length + 1) / 2;
+    float *grads = (float *)bench_alloc(length * 3 * heads * 64 * 4); void *grad_output = bench_alloc(length * heads * 256);
+    memset(&ops, 0, sizeof ops); memset(&f, 0, sizeof f);
+    for (i = 0; i < layers; ++i) {
+        x[i] = bench_layer(length, heads);
+        x[i].grad_queries = grads; x[i].grad_keys = grads + heads * 64; x[i].grad_values = grads + 2 * heads * 64;
+        x[i].grad_output = grad_output;
+    }
+    ops.threads = t;
+    for (form = BENCH_WHOLE; form <= BENCH_ONLINE; ++form) {
+        x->online = form == BENCH_ONLINE;
+        bench_must(memopt_attention_scratch(&ops, x, &bytes[form]));
+    }
+    bytes[BENCH_FULL] = bytes[BENCH_WHOLE] + heads * length * length * 4;
+    ops.scratch_bytes = memopt_i_max(bytes[1], bytes[2]); ops.scratch = bench_alloc(ops.scratch_bytes);
+    f.kept = (float *)bench_alloc(layers * heads * length * (length + 32) * 4);
+    for (form = 0; form < BENCH_FORMS; ++form) (void)bench_once(form, &ops, x, &f, layers);
+    for (i = 0; i < BENCH_REPEATS; ++i)
+        for (form = 0; form < BENCH_FORMS; ++form) {
+            times[form][i] = bench_once(form, &ops, x, &f, layers);
+            if (form < BENCH_PRODUCTS) ratios[form][i] = times[form][i] / times[BENCH_FULL][i];
+        }
+    limit = bench_median(times[BENCH_PRODUCTS], BENCH_REPEATS);
+    for (form = 0; form < BENCH_PRODUCTS; ++form) {
+        const double ms = bench_median(times[form], BENCH_REPEATS);
+        bench_row(b, bench_names[form], threads, length, ms, "ms", limit, 0);
+        (void)snprintf(name, sizeof name, "%s_rate", bench_names[form]);
+        bench_row(b, name, threads, length, flops / ms * 1e-6, "Gflop/s", flops / limit * 1e-6, 1);
+        (void)snprintf(name, sizeof name, "%s_to_full", bench_names[form]);
+        if (form) bench_row(b, name, threads, length, bench_median(ratios[form], BENCH_REPEATS), "x", 1, 0);
+        (void)snprintf(name, sizeof name, "%s_bytes", bench_names[form]);
+        bench_row(b, name, threads, length, (double)bytes[form] / 1048576, "MiB", (double)(length * heads * 64 * 4 * 8) / 1048576, 0);
+    }
+}
+int main(int argc, char **argv) {
+    const bench b = bench_begin(argc, argv, "attention"); int threads; memopt_threads t; memopt_pool *pool = NULL;
+    for (threads = 1; threads <= 2; ++threads) {
+        memset(&t, 0, sizeof t);
+        if (threads == 2) {
+            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
+            if (s) { fprintf(stderr, "bench_attention: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
+            t = memopt_pool_threads(pool);
+        }
+        bench_length(&b, &t, threads, BENCH_LAYERS, 1024, 12);
+        bench_length(&b, &t, threads, 2, 4096, 2);
+    }
+    memopt_pool_destroy(pool);
+    return 0;
+}

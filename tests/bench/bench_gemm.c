@@ -1,0 +1,159 @@
+/* bench_gemm.c - the built-in product at the shapes of a GPT: Gflop/s, and the limit is what fused multiply-adds between
+   registers reach in the same run, at the same level, with as many threads. With -DBENCH_CBLAS and a CBLAS to link with
+   the library follows each shape, one thread, as cblas_...; its own choice of kernels may be poor on a new processor
+   (OPENBLAS_CORETYPE=SkylakeX). Two threads need -DMEMOPT_PTHREADS -pthread. */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include "bench.h"
+#if defined(BENCH_CBLAS)
+#  include <cblas.h>
+#endif
+
+#define BENCH_REPEATS 5
+typedef struct bench_shape { const char *name; size_t rows, columns, depth; int left_turned, right_turned, accumulate; memopt_type type; } bench_shape;
+static const bench_shape bench_shapes[] = {
+    { "forward_768_768", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "grad_input_768_768", 4096, 768, 768, 0, 0, 0, MEMOPT_TYPE_F32 },
+    { "grad_weight_768_768", 768, 768, 4096, 1, 0, 1, MEMOPT_TYPE_F32 },
+    { "forward_768_3072", 4096, 3072, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "grad_input_768_3072", 4096, 768, 3072, 0, 0, 0, MEMOPT_TYPE_F32 },
+    { "grad_weight_768_3072", 3072, 768, 4096, 1, 0, 1, MEMOPT_TYPE_F32 },
+    { "forward_bf16", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_BF16 },
+    { "grad_input_bf16", 4096, 768, 768, 0, 0, 0, MEMOPT_TYPE_BF16 },
+    { "grad_weight_bf16", 768, 768, 4096, 1, 0, 1, MEMOPT_TYPE_BF16 },
+    { "forward_f16", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_F16 },
+    { "head_forward", 512, 50304, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "head_grad_input", 512, 768, 50304, 0, 0, 0, MEMOPT_TYPE_F32 },
+    { "head_grad_weight", 50304, 768, 512, 1, 0, 1, MEMOPT_TYPE_F32 },
+    { "strides_of_4096", 1024, 1024, 4096, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "scores_64x1024x64", 64, 1024, 64, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "values_64x64x1024", 64, 64, 1024, 0, 0, 0, MEMOPT_TYPE_F32 },
+    { "grad_keys_1024x64x64", 1024, 64, 64, 1, 0, 1, MEMOPT_TYPE_F32 },
+    { "sample_1_row", 1, 3072, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
+    { "sample_8_rows", 8, 3072, 768, 0, 1, 0, MEMOPT_TYPE_F32 } };
+
+/* ---- the limit: ten accumulators and nothing else ---- */
+#define BENCH_PEAK(V, SET)                                                                                             \
+SET static float V(bench_peak)(size_t steps, float seed) {                                                             \
+    const V(t) x = V(set)(seed), y = V(set)(0.5f);                                                                     \
+    V(t) a = V(set)(1), b = V(set)(2), c = V(set)(3), d = V(set)(4), e = V(set)(5), f = V(set)(6), g = V(set)(7);      \
+    V(t) h = V(set)(8), i = V(set)(9), j = V(set)(10); float sum[16];                                                  \
+    for (; steps; --steps) {                                                                                           \
+        a = V(fma)(x, y, a); b = V(fma)(x, y, b); c = V(fma)(x, y, c); d = V(fma)(x, y, d); e = V(fma)(x, y, e);       \
+        f = V(fma)(x, y, f); g = V(fma)(x, y, g); h = V(fma)(x, y, h); i = V(fma)(x, y, i); j = V(fma)(x, y, j);       \
+    }                                                                                                                  \
+    a = V(fma)(a, b, V(fma)(c, d, V(fma)(e, f, V(fma)(g, h, V(mul)(i, j)))));                                          \
+    V(store)(sum, a);                                                                                                  \
+    return sum[0];                                                                                                     \
+}
+BENCH_PEAK(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+BENCH_PEAK(MEMOPT_I_V8, MEMOPT_I_AVX2)
+BENCH_PEAK(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+BENCH_PEAK(MEMOPT_I_V4, )
+#endif
+#define BENCH_STEPS ((size_t)1000000)
+static volatile float bench_sink;
+static void bench_peak_chunk(void *task, size_t chunk, int worker) {
+    const int level = memopt_simd_best(); const float seed = 1e-9f * (float)(chunk + 1);
+    (void)task; (void)worker;
+#if defined(MEMOPT_I_X86)
+    if (level >= MEMOPT_SIMD_AVX512) { bench_sink = memopt_i_v16_bench_peak(BENCH_STEPS, seed); memopt_i_wide_end(level); return; }
+    if (level >= MEMOPT_SIMD_AVX2) { bench_sink = memopt_i_v8_bench_peak(BENCH_STEPS, seed); memopt_i_wide_end(level); return; }
+#elif defined(MEMOPT_I_NEON)
+    if (level >= MEMOPT_SIMD_NEON) { bench_sink = memopt_i_v4_bench_peak(BENCH_STEPS, seed); return; }
+#endif
+    (void)level;
+    bench_sink = memopt_i_v1_bench_peak(BENCH_STEPS, seed);
+}
+static double bench_peak(const memopt_threads *t, int threads) {
+    const double flops = 2 * 10.0 * (double)BENCH_STEPS * threads * (double)(memopt_i_gemm_kit_at(memopt_simd_best())->wide / 2);
+    const uint64_t start = bench_now();
+    memopt_i_run(t, (size_t)threads, bench_peak_chunk, NULL);
+    return flops / (double)(bench_now() - start);
+}
+
+static void *bench_block(size_t bytes) { /* whole pages, as arenas give them */
+    unsigned char *raw = (unsigned char *)malloc(bytes + 4096);
+    if (!raw) { fprintf(stderr, "bench_gemm: out of memory\n"); exit(1); }
+    memset(raw, 0, bytes + 4096);
+    return raw; /* kept until the end */
+}
+static void *bench_aligned(void *raw) { return (unsigned char *)raw + (4096 - ((uintptr_t)raw & 4095)); }
+static void *bench_matrix(size_t n, memopt_type type, void **raw) {
+    size_t i; void *data; uint32_t x = 1;
+    *raw = bench_block(n * memopt_type_bytes(type));
+    data = bench_aligned(*raw);
+    for (i = 0; i < n; ++i) {
+        const float value = (float)((x = x * 1664525u + 1013904223u) >> 16) * (1.0f / 32768) - 1;
+        if (type == MEMOPT_TYPE_F32) ((float *)data)[i] = value;
+        else ((uint16_t *)data)[i] = type == MEMOPT_TYPE_BF16 ? memopt_to_bf16(value) : memopt_to_f16(value);
+    }
+    return data;
+}
+static void bench_multiply(const memopt_product *p, const memopt_threads *t, void *scratch, size_t bytes) {
+    const memopt_status s = memopt_gemm_multiply(p, t, scratch, bytes);
+    if (s) { fprintf(stderr, "bench_gemm: %s\n", memopt_status_text(s)); exit(1); }
+}
+/* Gflop/s: flops a nanosecond; small products many times, so that the clock sees a few milliseconds */
+static double bench_rate(const bench_shape *s, const memopt_product *p, const memopt_threads *t, void *scratch, size_t bytes) {
+    const double flops = 2.0 * (double)s->rows * (double)s->columns * (double)s->depth;
+    const size_t times = 1 + (size_t)(3e8 / flops); size_t i; const uint64_t start = bench_now();
+    for (i = 0; i < times; ++i) {
+#if defined(BENCH_CBLAS)
+        if (!scratch) cblas_sgemm(CblasRowMajor, p->left_turned ? CblasTrans : CblasNoTrans, p->right_turned ? CblasTrans : CblasNoTrans,
+                (int)p->rows, (int)p->columns, (int)p->depth, 1, (const float *)p->left, (int)p->left_stride, (const float *)p->right,
+                (int)p->right_stride, p->accumulate ? 1.0f : 0.0f, (float *)p->result, (int)p->result_stride);
+        else
+#endif
+        bench_multiply(p, t, scratch, bytes);
+    }
+    return flops * (double)times / (double)(bench_now() - start);
+}
+static void bench_one(const bench *b, const bench_shape *s, const memopt_threads *t, int threads, int library) {
+    const size_t bytes = memopt_gemm_scratch(t); double rates[BENCH_REPEATS], limits[BENCH_REPEATS]; char name[64];
+    void *raw[4]; memopt_product p; size_t i;
+    memset(&p, 0, sizeof p);
+    p.rows = s->rows; p.columns = s->columns; p.depth = s->depth;
+    p.left_turned = s->left_turned; p.right_turned = s->right_turned; p.accumulate = s->accumulate;
+    p.left_stride = s->left_turned ? s->rows : s->depth; p.right_stride = s->right_turned ? s->depth : s->columns;
+    p.result_stride = s->columns;
+    p.left_type = p.right_type = p.result_type = s->type;
+    if (s->accumulate) p.result_type = MEMOPT_TYPE_F32; /* as gradients of weights are */
+    p.left = bench_matrix(s->rows * s->depth, s->type, &raw[0]); p.right = bench_matrix(s->depth * s->columns, s->type, &raw[1]);
+    p.result = bench_matrix(s->rows * s->columns, p.result_type, &raw[2]);
+    raw[3] = bench_block(bytes);
+    for (i = 0; i < BENCH_REPEATS; ++i) {
+        limits[i] = bench_peak(t, threads);
+        rates[i] = bench_rate(s, &p, t, library ? NULL : bench_aligned(raw[3]), bytes);
+    }
+    strcpy(name, library ? "cblas_" : "");
+    strcat(name, s->name);
+    bench_row(b, name, threads, s->rows, bench_median(rates, BENCH_REPEATS), "Gflop/s", bench_median(limits, BENCH_REPEATS), 1);
+    for (i = 0; i < 4; ++i) free(raw[i]);
+}
+int main(int argc, char **argv) {
+    const bench b = bench_begin(argc, argv, "gemm"); size_t i; int threads; memopt_threads t; memopt_pool *pool = NULL;
+    const char *only = argc > 1 && argv[argc - 1][0] != '-' ? argv[argc - 1] : ""; /* shapes with this in their name */
+#if defined(BENCH_CBLAS) && defined(OPENBLAS_CONFIG_H)
+    openblas_set_num_threads(1);
+#endif
+    for (threads = 1; threads <= 2; ++threads) {
+        memset(&t, 0, sizeof t);
+        if (threads == 2) {
+            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
+            if (s) { fprintf(stderr, "bench_gemm: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
+            t = memopt_pool_threads(pool);
+        }
+        for (i = 0; i < sizeof bench_shapes / sizeof *bench_shapes; ++i) {
+            if (!strstr(bench_shapes[i].name, only)) continue;
+            bench_one(&b, &bench_shapes[i], &t, threads, 0);
+#if defined(BENCH_CBLAS)
+            if (threads == 1 && bench_shapes[i].type == MEMOPT_TYPE_F32) bench_one(&b, &bench_shapes[i], &t, 1, 1);
+#endif
+        }
+    }
+    memopt_pool_destroy(pool);
+    return 0;
+}

@@ -1,0 +1,102 @@
+/* bench_norm.c - layer norm and RMS norm of rows that lie in memory: ns an element. The limit is a loop over the same
+   bytes: forward a copy, backward a sum of two arrays into a third (from 16-bit elements, half of it); both take turns.
+   Two threads need -DMEMOPT_PTHREADS -pthread. */
+#define MEMOPT_IMPLEMENTATION
+#include "memopt.h"
+#include "bench.h"
+
+enum { BENCH_NORM_REPEATS = 7, BENCH_NORM_CHUNK = 1 << 16 };
+#define BENCH_NORM_COUNT ((size_t)16 << 20)
+typedef struct bench_norm_kind { const char *name; size_t width; memopt_type type; int rms, way; } bench_norm_kind;
+enum { BENCH_NORM_FORWARD, BENCH_NORM_BACKWARD, BENCH_NORM_FROM_OUTPUT, BENCH_NORM_INPUT_ONLY };
+static const bench_norm_kind bench_norm_kinds[] = {
+    { "layer_forward_f32",       768,  MEMOPT_TYPE_F32,  0, BENCH_NORM_FORWARD },
+    { "layer_backward_f32",      768,  MEMOPT_TYPE_F32,  0, BENCH_NORM_BACKWARD },
+    { "layer_backward_from_out", 768,  MEMOPT_TYPE_F32,  0, BENCH_NORM_FROM_OUTPUT },
+    { "layer_backward_dx_only",  768,  MEMOPT_TYPE_F32,  0, BENCH_NORM_INPUT_ONLY },
+    { "rms_forward_f32",         4096, MEMOPT_TYPE_F32,  1, BENCH_NORM_FORWARD },
+    { "rms_backward_f32",        4096, MEMOPT_TYPE_F32,  1, BENCH_NORM_BACKWARD },
+    { "layer_forward_bf16",      768,  MEMOPT_TYPE_BF16, 0, BENCH_NORM_FORWARD },
+    { "layer_backward_bf16",     768,  MEMOPT_TYPE_BF16, 0, BENCH_NORM_BACKWARD },
+    { "layer_forward_narrow",    64,   MEMOPT_TYPE_F32,  0, BENCH_NORM_FORWARD },
+    { "layer_backward_narrow",   64,   MEMOPT_TYPE_F32,  0, BENCH_NORM_BACKWARD } };
+typedef struct bench_norm_memory { float *x, *y, *g, *dx, *weights, *gradients, *statistics; } bench_norm_memory;
+
+/* The limit moves 64-bit words. */
+typedef struct bench_norm_move { const uint64_t *a, *b; uint64_t *to; size_t words; } bench_norm_move;
+static void bench_norm_chunk(void *task, size_t chunk, int worker) {
+    const bench_norm_move *m = (const bench_norm_move *)task; size_t i = chunk * BENCH_NORM_CHUNK;
+    const size_t end = i + memopt_i_min(BENCH_NORM_CHUNK, m->words - i);
+    (void)worker;
+    if (!m->b) memcpy(m->to + i, m->a + i, (end - i) * sizeof *m->to);
+    else for (; i < end; ++i) m->to[i] = m->a[i] + m->b[i];
+}
+static void bench_norm_limit(const memopt_threads *threads, const bench_norm_kind *k, const bench_norm_memory *m) {
+    bench_norm_move v;
+    v.words = BENCH_NORM_COUNT / k->width * k->width * memopt_type_bytes(k->type) / 8;
+    v.a = (const uint64_t *)(const void *)m->x; v.to = (uint64_t *)(void *)(k->way ? m->dx : m->y);
+    v.b = k->way ? (const uint64_t *)(const void *)m->g : NULL;
+    memopt_i_run(threads, v.words / BENCH_NORM_CHUNK + 1, bench_norm_chunk, &v);
+}
+static void bench_norm_pass(const memopt_threads *threads, const bench_norm_kind *k, const bench_norm_memory *m) {
+    memopt_norm n; memopt_ops ops; memopt_status s;
+    memset(&n, 0, sizeof n); memset(&ops, 0, sizeof ops);
+    ops.threads = threads;
+    n.rows = BENCH_NORM_COUNT / k->width; n.width = k->width; n.rms = k->rms; n.type = k->type;
+    n.input = m->x; n.output = m->y; n.scale = m->weights; n.shift = k->rms ? NULL : m->weights + 4096;
+    n.statistics = m->statistics;
+    if (k->way) {
+        n.grad_output = m->g; n.grad_input = m->dx;
+        if (k->way == BENCH_NORM_FROM_OUTPUT) n.input = NULL;
+        if (k->way != BENCH_NORM_INPUT_ONLY) {
+            n.grad_scale = m->gradients; n.grad_shift = k->rms ? NULL : m->gradients + 4096;
+        }
+        s = memopt_norm_backward(&ops, &n);
+    } else s = memopt_norm_forward(&ops, &n);
+    if (s) { fprintf(stderr, "bench_norm: %s\n", memopt_status_text(s)); exit(1); }
+}
+static void bench_norm_fill(float *x, size_t n, uint32_t seed) { /* as floats or bf16 of about 1 */
+    size_t i;
+    for (i = 0; i < n; ++i) {
+        const uint32_t u = (((uint32_t)i + seed) * 0x9E3779B9u & 0x803F803Fu) | 0x3F803F80u;
+        memcpy(x + i, &u, 4);
+    }
+}
+static void bench_norm_measure(const bench *b, const memopt_threads *threads, int workers, const bench_norm_kind *k,
+                               const bench_norm_memory *m) {
+    double ours[BENCH_NORM_REPEATS], limit[BENCH_NORM_REPEATS]; size_t i;
+    bench_norm_fill(m->x, BENCH_NORM_COUNT, 1); bench_norm_fill(m->g, BENCH_NORM_COUNT, 7);
+    bench_norm_fill(m->y, BENCH_NORM_COUNT, 3); bench_norm_fill(m->dx, BENCH_NORM_COUNT, 5);
+    for (i = 0; i < BENCH_NORM_COUNT / 32; ++i) m->statistics[i] = 1;
+    for (i = 0; i < BENCH_NORM_REPEATS; ++i) {
+        uint64_t start = bench_now();
+        bench_norm_limit(threads, k, m);
+        limit[i] = (double)(bench_now() - start) / (double)BENCH_NORM_COUNT;
+        start = bench_now();
+        bench_norm_pass(threads, k, m);
+        ours[i] = (double)(bench_now() - start) / (double)BENCH_NORM_COUNT;
+    }
+    bench_row(b, k->name, workers, k->width, bench_median(ours, BENCH_NORM_REPEATS), "ns",
+              bench_median(limit, BENCH_NORM_REPEATS), 0);
+}
+int main(int argc, char **argv) {
+    const bench b = bench_begin(argc, argv, "norm"); memopt_pool *pool = NULL; memopt_threads threads; size_t i;
+    bench_norm_memory m; const size_t kinds = sizeof bench_norm_kinds / sizeof *bench_norm_kinds, bytes = BENCH_NORM_COUNT * 4;
+    m.x = (float *)malloc(bytes); m.y = (float *)malloc(bytes); m.g = (float *)malloc(bytes); m.dx = (float *)malloc(bytes);
+    m.weights = (float *)malloc(8192 * sizeof(float)); m.gradients = (float *)malloc(8192 * sizeof(float));
+    m.statistics = (float *)malloc(BENCH_NORM_COUNT / 32 * sizeof(float));
+    if (!m.x || !m.y || !m.g || !m.dx || !m.weights || !m.gradients || !m.statistics) {
+        fprintf(stderr, "bench_norm: no memory\n");
+        return 1;
+    }
+    bench_norm_fill(m.weights, 8192, 9);
+    for (i = 0; i < kinds; ++i) bench_norm_measure(&b, NULL, 1, &bench_norm_kinds[i], &m);
+    if (memopt_pool_create(NULL, 2, &pool)) fprintf(stderr, "bench_norm: no pool, two threads left out\n");
+    else {
+        threads = memopt_pool_threads(pool);
+        for (i = 0; i < kinds; ++i) bench_norm_measure(&b, &threads, 2, &bench_norm_kinds[i], &m);
+        memopt_pool_destroy(pool);
+    }
+    free(m.x); free(m.y); free(m.g); free(m.dx); free(m.weights); free(m.gradients); free(m.statistics);
+    return 0;
+}

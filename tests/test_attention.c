@@ -1,0 +1,678 @@
+/* test_attention.c - attention against two forms written down here. The plain form keeps matrices of length x length:
+   all scores by one product, softmax row by row with the kernels of `rows`, the other products by loops of fmaf; whole
+   rows must have its bits. The exact form is in double, from the definition, with a bound for every element that is
+   added up beside it; its gradients are compared with finite differences. */
+#include "test.h"
+
+#define ATTENTION_TILE 256 /* columns of the online form */
+#define ATTENTION_U 5.9604644775390625e-8 /* 2^-24: what one rounding to float changes at most, as a part of the result */
+
+/* ---- storage by its definition ---- */
+static void *attention_alloc(size_t bytes) { /* never NULL, and with the size asked for, so that sanitizers see its end */
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) { printf("test_attention: out of memory\n"); exit(1); }
+    return p;
+}
+static size_t attention_bytes(memopt_type type) { return type == MEMOPT_TYPE_F32 ? 4 : 2; }
+/* To nearest even, at 8 or 11 bits. */
+static float attention_rounded(memopt_type type, float x) {
+    const int bits = type == MEMOPT_TYPE_BF16 ? 8 : 11, least = type == MEMOPT_TYPE_BF16 ? -126 : -14; int e;
+    if (type == MEMOPT_TYPE_F32 || x == 0 || !((memopt_i_float_bits(x) & 0x7fffffffu) < 0x7f800000u)) return x;
+    (void)frexp((double)x, &e);
+    if (--e < least) e = least;
+    return (float)ldexp(rint(ldexp((double)x, bits - 1 - e)), e - bits + 1);
+}
+static float attention_get(memopt_type type, const void *data, size_t i) {
+    const unsigned char *p = (const unsigned char *)data + i * attention_bytes(type); float x; uint16_t h;
+    if (type == MEMOPT_TYPE_F32) { memcpy(&x, p, 4); return x; }
+    memcpy(&h, p, 2);
+    if (type == MEMOPT_TYPE_BF16) return memopt_i_bits_float((uint32_t)h << 16);
+    if ((h & 0x7c00) == 0x7c00) return memopt_i_bits_float((h & 0x8000u) << 16 | 0x7f800000u | (h & 0x3ffu) << 13);
+    x = (float)ldexp((double)((h & 0x3ff) + (h & 0x7c00 ? 0x400 : 0)), (h & 0x7c00 ? h >> 10 & 31 : 1) - 25);
+    return h & 0x8000 ? -x : x;
+}
+static void attention_set(memopt_type type, void *data, size_t i, float value) { /* value is one of the type, or NaN */
+    const float x = value; const uint32_t bits = memopt_i_float_bits(x); uint16_t h = (uint16_t)(bits >> 16); int e;
+    unsigned char *p = (unsigned char *)data + i * attention_bytes(type);
+    if (type == MEMOPT_TYPE_F16) {
+        h &= 0x8000;
+        if ((bits & 0x7fffffffu) > 0x7f800000u) h |= 0x7e00;
+        else if ((bits & 0x7fffffffu) == 0x7f800000u || fabs((double)x) > 65504) h |= 0x7c00;
+        else if (x != 0) {
+            const double size = fabs((double)x);
+            (void)frexp(size, &e);
+            h = (uint16_t)(h | (--e < -14 ? (int)ldexp(size, 24) : ((e + 15) << 10) + (int)ldexp(size, 10 - e) - 0x400));
+        }
+    }
+    if (type == MEMOPT_TYPE_F32) memcpy(p, &x, 4); else memcpy(p, &h, 2);
+}
+
+/* ---- a call with all it needs ---- */
+typedef struct attention_case { size_t batch, length, heads, kv_heads, width, block; int causal, online; memopt_type type;
+                                const size_t *lengths; } attention_case;
+typedef struct attention_call {
+    memopt_attention x;
+    size_t rows, row, out_row; /* elements of a row of queries, keys and values, and of output; 3 of them are nobody's */
+    void *inputs, *grads, *output, *grad_output;
+} attention_call;
+static float attention_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
+static size_t attention_used(const memopt_attention *x, size_t sequence) {
+    return x->lengths ? x->lengths[sequence] : x->length;
+}
+static float attention_random(uint64_t *seed) { return (float)((int)test_below(seed, 255) - 127) / 64; } /* of every type */
+/* Rows that are not in use, and elements that are nobody's, are NaN; what is to be written is full of 0xA5. */
+static attention_call attention_make(const attention_case *c, uint64_t seed) {
+    attention_call a; size_t r, i; const size_t kv = c->kv_heads ? c->kv_heads : c->heads;
+    memset(&a, 0, sizeof a);
+    a.rows = c->batch * c->length; a.row = (c->heads + 2 * kv) * c->width + 3; a.out_row = c->heads * c->width + 3;
+    a.inputs = attention_alloc(a.rows * a.row * 4); a.grads = attention_alloc(a.rows * a.row * 4);
+    a.output = attention_alloc(a.rows * a.out_row * 4); a.grad_output = attention_alloc(a.rows * a.out_row * 4);
+    memset(a.grads, 0xA5, a.rows * a.row * 4); memset(a.output, 0xA5, a.rows * a.out_row * 4);
+    for (r = 0; r < a.rows; ++r) {
+        const int used = r % c->length < (c->lengths ? c->lengths[r / c->length] : c->length);
+        for (i = 0; i < a.row; ++i)
+            attention_set(c->type, a.inputs, r * a.row + i, used && i + 3 < a.row ? attention_random(&seed) : attention_nan());
+        for (i = 0; i < a.out_row; ++i)
+            attention_set(c->type, a.grad_output, r * a.out_row + i, used && i + 3 < a.out_row ? attention_random(&seed) : attention_nan());
+    }
+    a.x.batch = c->batch; a.x.length = c->length; a.x.heads = c->heads; a.x.kv_heads = c->kv_heads; a.x.width = c->width;
+    a.x.block = c->block; a.x.causal = c->causal; a.x.online = c->online; a.x.type = c->type; a.x.lengths = c->lengths;
+    a.x.query_stride = a.x.kv_stride = a.row; a.x.output_stride = a.out_row;
+    a.x.queries = a.inputs; a.x.grad_queries = a.grads;
+    a.x.keys = memopt_i_row_at(a.inputs, c->type, c->heads * c->width);
+    a.x.values = memopt_i_row_at(a.inputs, c->type, (c->heads + kv) * c->width);
+    a.x.grad_keys = memopt_i_row_to(a.grads, c->type, c->heads * c->width);
+    a.x.grad_values = memopt_i_row_to(a.grads, c->type, (c->heads + kv) * c->width);
+    a.x.output = a.output; a.x.grad_output = a.grad_output;
+    a.x.statistics = (float *)attention_alloc(c->batch * c->heads * c->length * sizeof(float));
+    return a;
+}
+static void attention_free(attention_call *a) {
+    free(a->inputs); free(a->grads); free(a->output); free(a->grad_output); free(a->x.statistics);
+}
+static memopt_threads attention_level(int level) {
+    memopt_threads t;
+    memset(&t, 0, sizeof t);
+    t.simd_level = level;
+    return t;
+}
+static int attention_wider(int level) { /* the next level of this machine: either NEON, or the others */
+    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
+}
+/* Workers that take chunks in a scrambled order, under scrambled numbers. */
+typedef struct attention_crew { uint64_t seed; int workers; } attention_crew;
+static void attention_deal(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    attention_crew *crew = (attention_crew *)user; size_t *order = (size_t *)attention_alloc(chunk_count * sizeof *order), i;
+    for (i = 0; i < chunk_count; ++i) order[i] = i;
+    for (i = chunk_count; i > 1; --i) {
+        const size_t k = test_below(&crew->seed, i), t = order[k];
+        order[k] = order[i - 1]; order[i - 1] = t;
+    }
+    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
+    free(order);
+}
+static memopt_threads attention_workers(attention_crew *crew, int workers, int level) {
+    memopt_threads t = attention_level(level);
+    crew->seed = (uint64_t)workers; crew->workers = workers;
+    t.run_fn = attention_deal; t.user = crew; t.worker_count = workers;
+    return t;
+}
+/* Forward and backward, with exactly the scratch that is asked for: nothing before and after it may change. */
+static memopt_status attention_both(const attention_call *a, const memopt_threads *threads, const memopt_gemm *gemm) {
+    memopt_ops ops; memopt_status s; size_t bytes = 0, i; unsigned char *block, *at;
+    memset(&ops, 0, sizeof ops);
+    ops.threads = threads;
+    if (gemm) ops.gemm = *gemm;
+    CHECK(memopt_attention_scratch(&ops, &a->x, &bytes) == MEMOPT_OK);
+    block = (unsigned char *)attention_alloc(bytes + 64 + 64);
+    memset(block, 0xA5, bytes + 128);
+    at = block + (64 - ((uintptr_t)block & 63));
+    ops.scratch = at; ops.scratch_bytes = bytes;
+    s = memopt_attention_forward(&ops, &a->x);
+    if (s == MEMOPT_OK) s = memopt_attention_backward(&ops, &a->x);
+    for (i = 0; i < 128; ++i) {
+        unsigned char *p = block + i < at ? block + i : block + i + bytes;
+        CHECK_AT(*p == 0xA5, i);
+    }
+    free(block);
+    return s;
+}
+
+/* ---- the plain form, in float ---- */
+typedef struct attention_floats { float *inputs, *grads, *output; } attention_floats; /* rows as in the call, all float */
+static void attention_plain_scores(const attention_call *a, const float *q, const float *k, size_t used, float *scores) {
+    memopt_product p; memopt_threads scalar = attention_level(MEMOPT_SIMD_SCALAR); void *block; unsigned char *scratch;
+    const size_t bytes = memopt_gemm_scratch(NULL);
+    memset(&p, 0, sizeof p);
+    block = attention_alloc(bytes + 64);
+    scratch = (unsigned char *)block + (64 - ((uintptr_t)block & 63));
+    p.rows = p.columns = used; p.depth = a->x.width; p.right_turned = 1;
+    p.left = q; p.right = k; p.left_stride = p.right_stride = a->row; p.result = scores; p.result_stride = used;
+    CHECK(memopt_gemm_multiply(&p, &scalar, scratch, bytes) == MEMOPT_OK);
+    free(block);
+}
+/* One query head of one sequence. The gradients of keys and values are added onto what is there. */
+static void attention_plain_head(const attention_call *a, const attention_floats *f, size_t sequence, size_t head, size_t kv) {
+    const memopt_attention *x = &a->x; const size_t n = attention_used(x, sequence), w = x->width, row = a->row; size_t i, j, c;
+    const size_t kh = head / (x->heads / kv); const float scale = x->scale != 0 ? x->scale : memopt_i_round(1.0f / memopt_i_round(sqrtf((float)w)));
+    const float *q = f->inputs + sequence * x->length * row + head * w, *k = f->inputs + sequence * x->length * row + (x->heads + kh) * w;
+    const float *v = k + kv * w;
+    float *dq = f->grads + (q - f->inputs), *dk = f->grads + (k - f->inputs), *dv = f->grads + (v - f->inputs);
+    float *out = f->output + sequence * x->length * a->out_row + head * w;
+    float *p = (float *)attention_alloc(n * n * 4), *g = (float *)attention_alloc(n * n * 4);
+    float *grad_out = (float *)attention_alloc(n * w * 4);
+    for (i = 0; i < n * w; ++i)
+        grad_out[i] = attention_get(x->type, a->grad_output, (sequence * x->length + i / w) * a->out_row + head * w + i % w);
+    if (n) attention_plain_scores(a, q, k, n, p);
+    for (i = 0; i < n; ++i) {
+        float sums[16] = { 0 }, dots[16] = { 0 }, most, dot; const size_t valid = x->causal ? i + 1 : n; float *s = p + i * n;
+        most = memopt_i_row_max(MEMOPT_SIMD_SCALAR, s[0], s, valid);
+        memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, s, s, most, scale, valid);
+        memopt_i_row_scale(MEMOPT_SIMD_SCALAR, s, s, memopt_i_round(1.0f / memopt_i_row_total(sums)), valid);
+        for (j = valid; j < n; ++j) s[j] = 0;
+        for (c = 0; c < w; ++c) {
+            float sum = 0;
+            for (j = 0; j < n; ++j) sum = fmaf(s[j], v[j * row + c], sum);
+            out[i * a->out_row + c] = sum;
+        }
+        for (j = 0; j < n; ++j) {
+            float sum = 0;
+            for (c = 0; c < w; ++c) sum = fmaf(grad_out[i * w + c], v[j * row + c], sum);
+            g[i * n + j] = sum;
+        }
+        memopt_i_row_dot(MEMOPT_SIMD_SCALAR, dots, s, g + i * n, valid);
+        dot = memopt_i_row_total(dots);
+        for (j = 0; j < n; ++j) {
+            const float slope = memopt_i_round(g[i * n + j] - dot);
+            g[i * n + j] = j < valid ? memopt_i_round(memopt_i_round(scale * s[j]) * slope) : 0;
+        }
+        for (c = 0; c < w; ++c) {
+            float sum = 0;
+            for (j = 0; j < n; ++j) sum = fmaf(g[i * n + j], k[j * row + c], sum);
+            dq[i * row + c] = sum;
+        }
+    }
+    for (j = 0; j < n; ++j) for (c = 0; c < w; ++c)
+        for (i = 0; i < n; ++i) {
+            dv[j * row + c] = fmaf(p[i * n + j], grad_out[i * w + c], dv[j * row + c]);
+            dk[j * row + c] = fmaf(g[i * n + j], q[i * row + c], dk[j * row + c]);
+        }
+    free(p); free(g); free(grad_out);
+}
+/* Does a call that has run have the bits of the plain form, zeros in rows that are not in use, and all else untouched? */
+static int attention_is_plain(const attention_call *a) {
+    const memopt_attention *x = &a->x; attention_floats f; size_t i, h, b; int same = 1;
+    const size_t kv = x->kv_heads ? x->kv_heads : x->heads, all = a->rows * a->row, outs = a->rows * a->out_row;
+    f.inputs = (float *)attention_alloc(all * 4); f.grads = (float *)attention_alloc(all * 4);
+    f.output = (float *)attention_alloc(outs * 4);
+    for (i = 0; i < all; ++i) { f.inputs[i] = attention_get(x->type, a->inputs, i); f.grads[i] = 0; }
+    for (i = 0; i < outs; ++i) f.output[i] = 0;
+    for (b = 0; b < x->batch; ++b) for (h = 0; h < x->heads; ++h) attention_plain_head(a, &f, b, h, kv);
+    for (i = 0; i < outs; ++i) {
+        float want = attention_rounded(x->type, f.output[i]), got = attention_get(x->type, a->output, i);
+        if (i % a->out_row + 3 >= a->out_row) memset(&want, 0xA5, 4), want = attention_get(x->type, &want, 0);
+        same = same && memopt_i_float_bits(want) == memopt_i_float_bits(got);
+    }
+    for (i = 0; i < all; ++i) {
+        float want = attention_rounded(x->type, f.grads[i]), got = attention_get(x->type, a->grads, i);
+        if (i % a->row + 3 >= a->row) memset(&want, 0xA5, 4), want = attention_get(x->type, &want, 0);
+        same = same && memopt_i_float_bits(want) == memopt_i_float_bits(got);
+    }
+    free(f.inputs); free(f.grads); free(f.output);
+    return same;
+}
+static const size_t attention_some[4] = { 9, 0, 17, 1 };
+static const attention_case attention_cases[] = { /* batch, length, heads, kv_heads, width, block, causal */
+    { 1, 1, 1, 0, 1, 0, 1, 0, MEMOPT_TYPE_F32, NULL },   { 1, 7, 2, 1, 7, 3, 1, 0, MEMOPT_TYPE_F32, NULL },
+    { 2, 8, 1, 0, 8, 1, 0, 0, MEMOPT_TYPE_F32, NULL },   { 1, 9, 3, 3, 9, 8, 1, 0, MEMOPT_TYPE_F32, NULL },
+    { 1, 15, 2, 2, 15, 4, 0, 0, MEMOPT_TYPE_F32, NULL }, { 2, 16, 4, 2, 16, 16, 1, 0, MEMOPT_TYPE_F32, NULL },
+    { 4, 17, 6, 2, 5, 7, 1, 0, MEMOPT_TYPE_F32, attention_some }, { 4, 17, 4, 1, 17, 0, 0, 0, MEMOPT_TYPE_F32, attention_some },
+    { 1, 33, 1, 0, 33, 9, 1, 0, MEMOPT_TYPE_F32, NULL }, { 1, 70, 1, 0, 2, 0, 1, 0, MEMOPT_TYPE_F32, NULL },
+    { 1, 130, 2, 1, 4, 0, 1, 0, MEMOPT_TYPE_F32, NULL }, { 1, 65, 1, 1, 64, 100, 0, 0, MEMOPT_TYPE_F32, NULL } };
+#define ATTENTION_CASES (sizeof attention_cases / sizeof *attention_cases)
+static void attention_plain_bits(void) {
+    size_t i; int type, level;
+    for (i = 0; i < ATTENTION_CASES; ++i) for (type = 0; type < 3; ++type)
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = attention_wider(level)) {
+            attention_case c = attention_cases[i]; attention_call a; memopt_threads t = attention_level(level);
+            c.type = (memopt_type)type;
+            a = attention_make(&c, i + 1);
+            if (i == 3) a.x.scale = 2.5f;
+            CHECK_AT(attention_both(&a, &t, NULL) == MEMOPT_OK, i);
+            CHECK_AT(attention_is_plain(&a), i * 100 + (size_t)type * 10 + (size_t)level);
+            attention_free(&a);
+        }
+}
+
+/* ---- the exact form, in double, with a bound for what floats may differ from it ----
+   u is one rounding. Scores: a sum of `width` products, each at most u (width) sum|q k| off. The exponent is rounded
+   twice, and the exponential is at most 3 u off; each row is divided by a sum that is no worse, whose adding up rounds
+   n / 16 + 4 times. Online a row's output is shrunk once for each tile, and backward counts from a statistic that is
+   rounded once. Everything after that is sums of products, which add n roundings of the sum of magnitudes. */
+typedef struct attention_exact { double *output, *output_off, *grads, *grads_off; } attention_exact; /* as the call's rows */
+static double attention_off(const attention_call *a, size_t n, double most, double sizes) { /* of probabilities */
+    const double scores = (double)a->x.width * sizes, range = 4 * most, tiles = (double)(n / ATTENTION_TILE + 1);
+    return ATTENTION_U * (2 * scores + 2 * range + (double)n / 16 + 20 + (a->x.online ? 2 * range + 8 * tiles + 8 : 0));
+}
+static void attention_exact_row(const attention_call *a, const attention_exact *e, const double *in, size_t b, size_t head, size_t kv,
+                                size_t i, double *p) {
+    const memopt_attention *x = &a->x; const size_t used = attention_used(x, b), w = x->width, n = x->causal ? i + 1 : used; size_t j, c;
+    const size_t base = b * x->length, kh = x->heads + head / (x->heads / kv);
+    const double scale = x->scale != 0 ? (double)x->scale : 1 / sqrt((double)w), *q = in + (base + i) * a->row + head * w;
+    const double u = ATTENTION_U, store = x->type == MEMOPT_TYPE_F32 ? 0 : x->type == MEMOPT_TYPE_BF16 ? 1.0 / 256 : 1.0 / 2048;
+    double most = -1e300, sizes = 0, sum = 0, size = 0, dot = 0, dot_size = 0, off, *gp = p + used, *gp_size = p + 2 * used;
+    double *dq = e->grads + (base + i) * a->row + head * w, *dq_off = e->grads_off + (base + i) * a->row + head * w;
+    double *out = e->output + (base + i) * a->out_row + head * w, *out_off = e->output_off + (base + i) * a->out_row + head * w;
+    for (j = 0; j < n; ++j) {
+        const double *k = in + (base + j) * a->row + kh * w; double s = 0, t = 0;
+        for (c = 0; c < w; ++c) { s += q[c] * k[c]; t += fabs(q[c] * k[c]); }
+        p[j] = scale * s;
+        if (p[j] > most) most = p[j];
+        if (fabs(p[j]) > size) size = fabs(p[j]);
+        if (scale * t > sizes) sizes = scale * t;
+    }
+    off = attention_off(a, n, size, sizes);
+    for (j = 0; j < n; ++j) sum += p[j] = exp(p[j] - most);
+    for (j = 0; j < n; ++j) {
+        const double *v = in + (base + j) * a->row + (kh + kv) * w;
+        p[j] /= sum; gp[j] = gp_size[j] = 0;
+        for (c = 0; c < w; ++c) {
+            const double g = (double)attention_get(x->type, a->grad_output, (base + i) * a->out_row + head * w + c);
+            out[c] += p[j] * v[c]; out_off[c] += (off + (double)n * u) * p[j] * fabs(v[c]);
+            gp[j] += g * v[c]; gp_size[j] += fabs(g * v[c]);
+        }
+        dot += p[j] * gp[j]; dot_size += p[j] * gp_size[j];
+    }
+    for (j = 0; j < n; ++j) {
+        double *dk = e->grads + (base + j) * a->row + kh * w, *dk_off = e->grads_off + (base + j) * a->row + kh * w;
+        const double *k = in + (base + j) * a->row + kh * w, s = scale * p[j] * (gp[j] - dot), rows = (double)(used * (x->heads / kv));
+        const double s_off = scale * p[j] * ((off + 4 * u) * fabs(gp[j] - dot) + (double)(w + 2) * u * gp_size[j]
+                                             + (off + (double)(n + w + 4) * u + (x->online ? store : 0)) * dot_size);
+        for (c = 0; c < w; ++c) {
+            const double g = (double)attention_get(x->type, a->grad_output, (base + i) * a->out_row + head * w + c);
+            dq[c] += s * k[c]; dq_off[c] += (s_off + (double)n * u * fabs(s)) * fabs(k[c]);
+            dk[c] += s * q[c]; dk_off[c] += (s_off + rows * u * fabs(s)) * fabs(q[c]);
+            dk[kv * w + c] += p[j] * g; dk_off[kv * w + c] += (off + rows * u) * p[j] * fabs(g);
+        }
+    }
+}
+static attention_exact attention_exactly(const attention_call *a, const double *in) {
+    const memopt_attention *x = &a->x; const size_t kv = x->kv_heads ? x->kv_heads : x->heads; size_t b, h, i; attention_exact e;
+    double *row = (double *)attention_alloc(3 * x->length * sizeof *row);
+    e.output = (double *)calloc(a->rows * a->out_row, 2 * sizeof *e.output); e.grads = (double *)calloc(a->rows * a->row, 2 * sizeof *e.grads);
+    if (!e.output || !e.grads) { printf("test_attention: out of memory\n"); exit(1); }
+    e.output_off = e.output + a->rows * a->out_row; e.grads_off = e.grads + a->rows * a->row;
+    for (b = 0; b < x->batch; ++b) for (h = 0; h < x->heads; ++h) for (i = 0; i < attention_used(x, b); ++i)
+        attention_exact_row(a, &e, in, b, h, kv, i, row);
+    free(row);
+    return e;
+}
+static double *attention_doubles(const attention_call *a) {
+    double *in = (double *)attention_alloc(a->rows * a->row * sizeof *in); size_t i;
+    for (i = 0; i < a->rows * a->row; ++i) in[i] = (double)attention_get(a->x.type, a->inputs, i);
+    return in;
+}
+/* The largest difference to the exact form, as a part of its bound: 1 is the bound. Storage rounds by its own half step. */
+static double attention_worst(const memopt_attention *x, const void *got, const double *want, const double *off, size_t n, size_t row) {
+    const double half = x->type == MEMOPT_TYPE_F32 ? 0 : x->type == MEMOPT_TYPE_BF16 ? 1.0 / 256 : 1.0 / 2048; double worst = 0; size_t i;
+    for (i = 0; i < n; ++i) {
+        const double g = (double)attention_get(x->type, got, i), bound = off[i] * 1.01 + half * (fabs(want[i]) + off[i])
+            + (x->type == MEMOPT_TYPE_F16 ? ldexp(1, -25) : 0) + 1e-25; /* exponentials below 2^-99 may be 0 */
+        if (i % row + 3 >= row) continue;
+        if (!(fabs(g - want[i]) / bound <= worst)) worst = fabs(g - want[i]) / bound;
+    }
+    return worst;
+}
+static double attention_check_exact(const attention_call *a) {
+    double *in = attention_doubles(a), worst, other; attention_exact e = attention_exactly(a, in);
+    worst = attention_worst(&a->x, a->output, e.output, e.output_off, a->rows * a->out_row, a->out_row);
+    other = attention_worst(&a->x, a->grads, e.grads, e.grads_off, a->rows * a->row, a->row);
+    free(in); free(e.output); free(e.grads);
+    return worst > other ? worst : other;
+}
+static void attention_near_exact(void) {
+    size_t i; int type, online;
+    for (i = 0; i < ATTENTION_CASES; ++i) for (type = 0; type < 3; ++type) for (online = 0; online < 2; ++online) {
+        attention_case c = attention_cases[i]; attention_call a;
+        c.type = (memopt_type)type; c.online = online;
+        a = attention_make(&c, i + 100);
+        CHECK_AT(attention_both(&a, NULL, NULL) == MEMOPT_OK, i);
+        CHECK_AT(attention_check_exact(&a) <= 1, i * 100 + (size_t)type * 10 + (size_t)online);
+        attention_free(&a);
+    }
+}
+/* The sum of output times grad_output. */
+static double attention_value(const attention_call *a, const double *in) {
+    attention_exact e = attention_exactly(a, in); double sum = 0; size_t i;
+    for (i = 0; i < a->rows * a->out_row; ++i)
+        if (i % a->out_row + 3 < a->out_row && e.output[i] != 0)
+            sum += e.output[i] * (double)attention_get(a->x.type, a->grad_output, i);
+    free(e.output); free(e.grads);
+    return sum;
+}
+static void attention_differences(void) { /* of the exact form */
+    const size_t pick[4] = { 1, 5, 6, 4 }; size_t k, i;
+    for (k = 0; k < 4; ++k) {
+        const attention_case c = attention_cases[pick[k]]; attention_call a = attention_make(&c, k + 7);
+        double *in = attention_doubles(&a); attention_exact e = attention_exactly(&a, in);
+        for (i = 0; i < a.rows * a.row; i += a.rows * a.row / 150 + 1) {
+            const double x = in[i], h = 1e-5; double up, down;
+            if (i % a.row + 3 >= a.row || !(fabs(x) < 4)) continue;
+            in[i] = x + h; up = attention_value(&a, in);
+            in[i] = x - h; down = attention_value(&a, in);
+            in[i] = x;
+            CHECK_AT(fabs((up - down) / (2 * h) - e.grads[i]) < 1e-6, k * 10000 + i);
+        }
+        free(in); free(e.output); free(e.grads);
+        attention_free(&a);
+    }
+}
+
+/* ---- the same bits, however it is cut ---- */
+static int attention_same(const attention_call *a, const attention_call *b) {
+    const size_t size = attention_bytes(a->x.type);
+    return !memcmp(a->output, b->output, a->rows * a->out_row * size) && !memcmp(a->grads, b->grads, a->rows * a->row * size);
+}
+static void attention_any_workers(void) {
+    size_t i; int type, online, workers, level;
+    for (i = 0; i < ATTENTION_CASES; i += i < 5 ? 5 : 1) for (type = 0; type < 3; ++type) for (online = 0; online < 2; ++online) {
+        attention_case c = attention_cases[i]; attention_call one;
+        memopt_threads scalar = attention_level(MEMOPT_SIMD_SCALAR);
+        c.type = (memopt_type)type; c.online = online;
+        one = attention_make(&c, i + 200);
+        CHECK(attention_both(&one, &scalar, NULL) == MEMOPT_OK);
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = attention_wider(level))
+            for (workers = 1; workers <= 8; workers += workers == 3 ? 5 : 1) {
+                attention_crew crew; memopt_threads t = attention_workers(&crew, workers, level);
+                attention_call many = attention_make(&c, i + 200);
+                CHECK_AT(attention_both(&many, &t, NULL) == MEMOPT_OK && attention_same(&one, &many), i * 100 + (size_t)workers);
+                CHECK_AT(!online || c.lengths || !memcmp(one.x.statistics, many.x.statistics, one.rows * c.heads * sizeof(float)), i);
+                attention_free(&many);
+            }
+        attention_free(&one);
+    }
+}
+/* Rows of scores in scratch change no bit, of whole rows and online. */
+static void attention_any_block(void) {
+    static const size_t blocks[] = { 0, 1, 5, 16, 33, 64, 299, 300, 301, SIZE_MAX }; size_t i; int type, online;
+    for (type = 0; type < 3; ++type) for (online = 0; online < 2; ++online) {
+        attention_case c = { 1, 300, 2, 1, 5, 64, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call one;
+        c.type = (memopt_type)type; c.online = online;
+        one = attention_make(&c, 3);
+        CHECK(attention_both(&one, NULL, NULL) == MEMOPT_OK);
+        for (i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+            attention_call other;
+            c.block = blocks[i];
+            other = attention_make(&c, 3);
+            CHECK_AT(attention_both(&other, NULL, NULL) == MEMOPT_OK && attention_same(&one, &other), i);
+            attention_free(&other);
+        }
+        attention_free(&one);
+    }
+}
+/* A sequence in a batch, with rows after its own, is the same as by itself. */
+static void attention_lengths(void) {
+    size_t i, b; int online, type;
+    for (i = 6; i < 8; ++i) for (online = 0; online < 2; ++online) for (type = 0; type < 3; ++type) {
+        attention_case c = attention_cases[i]; attention_call all; size_t size;
+        c.online = online; c.type = (memopt_type)type; size = attention_bytes(c.type);
+        all = attention_make(&c, i);
+        CHECK(attention_both(&all, NULL, NULL) == MEMOPT_OK);
+        for (b = 0; b < c.batch; ++b) {
+            attention_case single = c; attention_call one; const size_t from = b * c.length, used = c.lengths[b]; size_t r, k;
+            single.batch = 1; single.length = used; single.lengths = NULL;
+            one = attention_make(&single, 1);
+            memcpy(one.inputs, memopt_i_row_at(all.inputs, c.type, from * all.row), used * all.row * size);
+            memcpy(one.grad_output, memopt_i_row_at(all.grad_output, c.type, from * all.out_row), used * all.out_row * size);
+            CHECK(attention_both(&one, NULL, NULL) == MEMOPT_OK);
+            CHECK(!memcmp(one.output, memopt_i_row_at(all.output, c.type, from * all.out_row), used * all.out_row * size));
+            CHECK(!memcmp(one.grads, memopt_i_row_at(all.grads, c.type, from * all.row), used * all.row * size));
+            for (r = from + used; r < from + c.length; ++r) {
+                for (k = 0; k + 3 < all.row; ++k) CHECK_AT(attention_get(c.type, all.grads, r * all.row + k) == 0, r);
+                for (k = 0; k + 3 < all.out_row; ++k) CHECK_AT(attention_get(c.type, all.output, r * all.out_row + k) == 0, r);
+            }
+            attention_free(&one);
+        }
+        attention_free(&all);
+    }
+}
+/* Dense tensors of their own: the strides that 0 stands for; and each gradient stays in its own. */
+static void attention_dense(void) {
+    const attention_case c = { 2, 19, 4, 2, 6, 8, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call a = attention_make(&c, 5);
+    const size_t wide = 4 * 6, narrow = 2 * 6, n = 2 * 19; size_t r; attention_call d = a; int i;
+    float *m[8]; size_t row[8]; const void *from[3];
+    for (i = 0; i < 8; ++i) {
+        row[i] = i == 1 || i == 2 || i == 5 || i == 6 ? narrow : wide;
+        m[i] = (float *)attention_alloc(n * row[i] * sizeof **m); /* q k v, out, dq dk dv, dout */
+        memset(m[i], 0xA5, n * row[i] * sizeof **m);
+    }
+    from[0] = a.x.queries; from[1] = a.x.keys; from[2] = a.x.values;
+    for (r = 0; r < n; ++r) {
+        for (i = 0; i < 3; ++i) memcpy(m[i] + r * row[i], (const float *)from[i] + r * a.row, row[i] * sizeof **m);
+        memcpy(m[7] + r * wide, (const float *)a.grad_output + r * a.out_row, wide * sizeof **m);
+    }
+    d.x.queries = m[0]; d.x.keys = m[1]; d.x.values = m[2]; d.x.output = m[3];
+    d.x.grad_queries = m[4]; d.x.grad_keys = m[5]; d.x.grad_values = m[6]; d.x.grad_output = m[7];
+    d.x.query_stride = d.x.kv_stride = d.x.output_stride = 0;
+    CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK && attention_both(&d, NULL, NULL) == MEMOPT_OK);
+    for (r = 0; r < n; ++r) {
+        CHECK(!memcmp(m[3] + r * wide, (float *)a.output + r * a.out_row, wide * sizeof **m));
+        CHECK(!memcmp(m[4] + r * wide, (float *)a.x.grad_queries + r * a.row, wide * sizeof **m));
+        CHECK(!memcmp(m[5] + r * narrow, (float *)a.x.grad_keys + r * a.row, narrow * sizeof **m));
+        CHECK(!memcmp(m[6] + r * narrow, (float *)a.x.grad_values + r * a.row, narrow * sizeof **m));
+    }
+    for (i = 0; i < 8; ++i) free(m[i]);
+    attention_free(&a);
+}
+
+/* ---- long rows, large scores, scores that are not finite ---- */
+static void attention_long(void) {
+    static const attention_case cases[] = { { 1, 4096, 1, 0, 8, 0, 1, 1, MEMOPT_TYPE_F32, NULL }, { 1, 4096, 1, 0, 8, 0, 1, 0, MEMOPT_TYPE_F32, NULL },
+        { 1, 1025, 2, 1, 16, 48, 0, 1, MEMOPT_TYPE_F32, NULL }, { 1, 513, 2, 1, 16, 0, 1, 1, MEMOPT_TYPE_BF16, NULL },
+        { 1, 700, 1, 1, 16, 300, 1, 1, MEMOPT_TYPE_F16, NULL }, { 2, 257, 1, 1, 4, 7, 0, 1, MEMOPT_TYPE_F16, NULL } };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        attention_call a = attention_make(&cases[i], i + 300);
+        CHECK_AT(attention_both(&a, NULL, NULL) == MEMOPT_OK && attention_check_exact(&a) <= 1, i);
+        attention_free(&a);
+    }
+}
+/* Scores that grow, fall, and reach far: the running maximum moves at every tile, and most of it underflows. */
+static void attention_large_scores(void) {
+    int shape, online, causal; size_t i, r;
+    for (shape = 0; shape < 3; ++shape) for (online = 0; online < 2; ++online) for (causal = 0; causal < 2; ++causal) {
+        attention_case c = { 1, 600, 1, 0, 4, 0, 0, 0, MEMOPT_TYPE_F32, NULL }; attention_call a;
+        c.online = online; c.causal = causal;
+        a = attention_make(&c, 8);
+        for (r = 0; r < 600; ++r) for (i = 0; i < 4; ++i) {
+            float *q = (float *)a.inputs + r * a.row + i, *k = q + 4;
+            if (shape == 2) *q *= 20;
+            else { *q = 1; *k = (shape ? 300.0f - (float)r : (float)r - 300.0f) / 4; }
+        }
+        CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK);
+        CHECK_AT(attention_check_exact(&a) <= 1, shape * 4 + online * 2 + causal);
+        attention_free(&a);
+    }
+}
+/* Whole rows and online agree on which elements are finite; where both are, they are close. */
+static void attention_not_finite(void) {
+    const uint32_t odd[4] = { 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f7fffffu }; size_t k, part, place, i; int causal;
+    for (k = 0; k < 4; ++k) for (part = 0; part < 4; ++part) for (place = 0; place < 3; ++place) for (causal = 0; causal < 2; ++causal) {
+        attention_case c = { 1, 530, 1, 0, 2, 0, 0, 0, MEMOPT_TYPE_F32, NULL }; attention_call whole, online; const size_t row = place * 260 + 3;
+        c.causal = causal;
+        whole = attention_make(&c, 4); c.online = 1; online = attention_make(&c, 4);
+        for (i = 0; i < 2; ++i) {
+            attention_call *a = i ? &online : &whole;
+            float *at = part < 3 ? (float *)a->inputs + row * a->row + part * 2 : (float *)a->grad_output + row * a->out_row;
+            at[0] = at[1] = memopt_i_bits_float(odd[k]);
+            CHECK(attention_both(a, NULL, NULL) == MEMOPT_OK);
+        }
+        for (i = 0; i < whole.rows * whole.out_row; ++i) {
+            const float x = ((float *)whole.output)[i], y = ((float *)online.output)[i];
+            const int fine = (memopt_i_float_bits(x) & 0x7fffffffu) < 0x7f800000u, same = (memopt_i_float_bits(y) & 0x7fffffffu) < 0x7f800000u;
+            /* a causal row before the odd one, in its block: NaN through a product with 0 of the columns it may not see */
+            if (causal && i / whole.out_row < row) { CHECK_AT(i / whole.out_row / 64 == row / 64 || (fine && same), i); continue; }
+            CHECK_AT(fine == same && (!fine || fabs((double)(x - y)) <= 1e-4 + 1e-5 * fabs((double)x)), k * 100000 + part * 10000 + i);
+        }
+        attention_free(&whole); attention_free(&online);
+    }
+}
+/* A whole tile of scores of -infinity counts nothing, before and after one with a softmax. */
+static void attention_minus_infinity(void) {
+    int online, late; size_t r, i;
+    for (online = 0; online < 2; ++online) for (late = 0; late < 2; ++late) {
+        attention_case c = { 1, 512, 1, 0, 1, 0, 0, 0, MEMOPT_TYPE_F32, NULL }; attention_call a; float *in;
+        c.online = online;
+        a = attention_make(&c, 6); in = (float *)a.inputs;
+        for (r = 0; r < 512; ++r) { in[r * a.row] = 1e30f; in[r * a.row + 1] = (int)(r / 256) == late ? -1e30f : 1e-30f; in[r * a.row + 2] = (float)(r / 256); }
+        CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK);
+        for (i = 0; i < 512; ++i) CHECK_AT(fabs((double)((float *)a.output)[i * a.out_row] - (late ? 0 : 1)) < 1e-5, i);
+        for (r = 0; r < 512; ++r) in[r * a.row + 1] = -1e30f; /* nothing else: no softmax */
+        CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK);
+        for (i = 0; i < 512; ++i) CHECK_AT(((float *)a.output)[i * a.out_row] != ((float *)a.output)[i * a.out_row], i);
+        attention_free(&a);
+    }
+}
+
+/* ---- a gemm of the caller's ---- */
+typedef struct attention_gemm { size_t calls, fail_on; unsigned char *base; size_t bytes, bad; } attention_gemm;
+static memopt_status attention_multiply(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    attention_gemm *g = (attention_gemm *)user; size_t i, j, k;
+    if (++g->calls == g->fail_on) return MEMOPT_ERR_DEVICE;
+    if (g->calls > g->fail_on && g->fail_on) ++g->bad; /* one worker stops at its first failure */
+    if (threads && threads->run_fn) ++g->bad;
+    if ((uintptr_t)scratch & 63) ++g->bad;
+    memset(scratch, 0x5A, 100);
+    for (i = 0; i < p->rows; ++i) for (j = 0; j < p->columns; ++j) { /* backwards, in double: a gemm of another order */
+        double sum = p->accumulate ? (double)attention_get(p->result_type, p->result, i * p->result_stride + j) : 0;
+        for (k = p->depth; k--; )
+            sum += (double)attention_get(p->left_type, p->left, p->left_turned ? k * p->left_stride + i : i * p->left_stride + k)
+                 * (double)attention_get(p->right_type, p->right, p->right_turned ? j * p->right_stride + k : k * p->right_stride + j);
+        attention_set(p->result_type, p->result, i * p->result_stride + j, attention_rounded(p->result_type, (float)sum));
+    }
+    return MEMOPT_OK;
+}
+static void attention_own_gemm(void) {
+    int online, type;
+    for (online = 0; online < 2; ++online) for (type = 0; type < 3; ++type) {
+        attention_case c = attention_cases[6]; attention_call a; attention_gemm g; memopt_gemm table; attention_crew crew; size_t all, n;
+        memopt_threads t = attention_workers(&crew, 3, 0);
+        memset(&g, 0, sizeof g);
+        table.multiply_fn = attention_multiply; table.scratch_bytes = 100; table.user = &g;
+        c.online = online; c.type = (memopt_type)type;
+        a = attention_make(&c, 9);
+        CHECK(attention_both(&a, &t, &table) == MEMOPT_OK && attention_check_exact(&a) <= 1 && !g.bad);
+        all = g.calls;
+        CHECK(all > 50);
+        for (n = 1; n <= all; n += 7) { /* any product fails, and the call says so */
+            memset(&g, 0, sizeof g); g.fail_on = n;
+            CHECK_AT(attention_both(&a, NULL, &table) == MEMOPT_ERR_DEVICE && !g.bad, n);
+            memset(&g, 0, sizeof g); g.fail_on = n;
+            CHECK_AT(attention_both(&a, &t, &table) == MEMOPT_ERR_DEVICE, n);
+        }
+        attention_free(&a);
+    }
+}
+
+/* ---- sizes, and calls that are wrong ---- */
+static void attention_sizes(void) {
+    attention_case c = { 1, 4096, 12, 0, 64, 0, 1, 1, MEMOPT_TYPE_F32, NULL }; attention_call a; memopt_ops ops; size_t small_bytes = 0, bytes = 0, i;
+    memset(&a, 0, sizeof a); memset(&ops, 0, sizeof ops);
+    a.x.batch = c.batch; a.x.length = c.length; a.x.heads = c.heads; a.x.width = c.width; a.x.online = 1;
+    CHECK(memopt_attention_scratch(&ops, &a.x, &small_bytes) == MEMOPT_OK);
+    a.x.length = SIZE_MAX > 0xFFFFFFFF ? 1000000 : 100000;
+    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == small_bytes && bytes < MEMOPT_GEMM_SCRATCH + 400000);
+    a.x.online = 0; a.x.length = 1024;
+    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 1040 * 4 + 64);
+    a.x.type = MEMOPT_TYPE_BF16;
+    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 2 * 64 * 1040 * 4 + 2 * 64 * 1024 * 4 + 64);
+    CHECK(memopt_attention_scratch(NULL, &a.x, NULL) == MEMOPT_ERR_ARGUMENT && memopt_attention_scratch(NULL, NULL, &bytes) == MEMOPT_ERR_ARGUMENT);
+    for (i = 0; i < 6; ++i) { /* products of sizes that do not fit */
+        memopt_attention x = a.x; size_t *field[6];
+        field[0] = &x.batch; field[1] = &x.length; field[2] = &x.heads; field[3] = &x.width; field[4] = &x.query_stride; field[5] = &x.output_stride;
+        *field[i] = SIZE_MAX; bytes = 77;
+        CHECK_AT(memopt_attention_scratch(NULL, &x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77, i);
+        CHECK_AT(memopt_attention_forward(NULL, &x) == MEMOPT_ERR_OVERFLOW && memopt_attention_backward(NULL, &x) == MEMOPT_ERR_OVERFLOW, i);
+        *field[i] = SIZE_MAX / 4;
+        CHECK_AT(memopt_attention_scratch(NULL, &x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77, i);
+    }
+    a.x.width = 1; a.x.heads = 1; a.x.length = SIZE_MAX / 8; a.x.block = SIZE_MAX / 16; a.x.type = MEMOPT_TYPE_F32; /* fits, but not its scores */
+    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
+    a.x.batch = 0; a.x.length = 5;
+    CHECK(memopt_attention_forward(NULL, &a.x) == MEMOPT_OK && memopt_attention_backward(NULL, &a.x) == MEMOPT_OK);
+    a.x.batch = 5; a.x.length = 0;
+    CHECK(memopt_attention_forward(NULL, &a.x) == MEMOPT_OK && memopt_attention_backward(NULL, &a.x) == MEMOPT_OK);
+}
+static void attention_bad(void) {
+    const attention_case c = { 2, 5, 4, 2, 3, 0, 1, 1, MEMOPT_TYPE_F32, NULL }; attention_call a = attention_make(&c, 1);
+    size_t bytes = 0, i, k, lengths[3] = { 5, 6, 0 }; memopt_ops ops; unsigned char *block, *at;
+    memset(&ops, 0, sizeof ops);
+    CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK);
+    block = (unsigned char *)attention_alloc(bytes + 64); at = block + (64 - ((uintptr_t)block & 63));
+    for (i = 0; i < 38; ++i) for (k = 0; k < 2; ++k) {
+        memopt_attention x = a.x; memopt_ops o = ops; memopt_threads t = attention_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT, got;
+        const memopt_attention *p = &x; const void *inputs = a.inputs; size_t j; int only = 2;
+        o.scratch = at; o.scratch_bytes = bytes; o.threads = &t;
+        switch (i) {
+        case 0: p = NULL; break;                  case 1: x.heads = 0; break;
+        case 2: x.kv_heads = 3; break;            case 3: x.kv_heads = 8; break;
+        case 4: x.width = 0; break;               case 5: x.type = (memopt_type)3; break;
+        case 6: x.causal = 2; break;              case 7: x.online = -1; break;
+        case 8: x.scale = -1; break;              case 9: x.scale = attention_nan(); break;
+        case 10: x.scale = memopt_i_bits_float(0x7f800000u); break;
+        case 11: x.scale = 1e-31f; break;         case 12: x.query_stride = 11; break;
+        case 13: x.kv_stride = 5; break;          case 14: x.output_stride = 11; break;
+        case 15: x.queries = NULL; break;         case 16: x.keys = NULL; break;
+        case 17: x.values = NULL; break;          case 18: x.output = NULL; break;
+        case 19: x.statistics = NULL; break;      case 20: x.queries = (const char *)inputs + 2; break;
+        case 21: x.keys = (const char *)inputs + 1; break;
+        case 22: x.values = (const char *)inputs + 3; break;
+        case 23: x.output = (char *)a.output + 2; break;
+        case 24: x.statistics = (float *)(void *)((char *)a.x.statistics + 2); break;
+        case 25: x.lengths = lengths; break;      case 26: x.lengths = (const size_t *)(const void *)((const char *)lengths + 1); break;
+        case 27: t.worker_count = 2; break;       case 28: t.simd_level = -1; break;
+        case 29: o.gemm.scratch_bytes = 1; break; case 30: o.scratch = at + 1; break;
+        case 31: o.scratch_bytes = bytes - 1; want = MEMOPT_ERR_BUFFER; break;
+        case 32: o.scratch = NULL; o.scratch_bytes = 0; want = MEMOPT_ERR_BUFFER; break;
+        case 33: x.grad_output = NULL; only = 1; break;
+        case 34: x.grad_queries = NULL; only = 1; break;
+        case 35: x.grad_keys = NULL; only = 1; break;
+        case 36: x.grad_values = (char *)a.grads + 2; only = 1; break;
+        default: x.grad_keys = (char *)a.grads + 1; only = 1;
+        }
+        if (only == 1 && !k) continue;
+        memset(at, 0x77, bytes);
+        got = k ? memopt_attention_backward(&o, p) : memopt_attention_forward(&o, p);
+        CHECK_AT(got == want, i * 10 + k);
+        for (j = 0; j < a.rows * a.row * 4; ++j) CHECK_AT(((unsigned char *)a.grads)[j] == 0xA5, i);
+        for (j = 0; j < a.rows * a.out_row * 4; ++j) CHECK_AT(((unsigned char *)a.output)[j] == 0xA5, i);
+        for (j = 0; j < bytes; j += 61) CHECK_AT(at[j] == 0x77, i);
+    }
+    free(a.x.statistics);
+    a.x.online = 0; a.x.statistics = NULL; /* nobody looks at them; nor, in backward, at the output */
+    CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK);
+    ops.scratch = at; ops.scratch_bytes = bytes; a.x.output = NULL;
+    CHECK(memopt_attention_scratch(NULL, &a.x, &i) == MEMOPT_OK && i <= bytes && memopt_attention_backward(&ops, &a.x) == MEMOPT_OK);
+    free(block);
+    attention_free(&a);
+}
+
+static void test_attention(void) {
+    RUN(attention_differences);
+    RUN(attention_plain_bits);
+    RUN(attention_near_exact);
+    RUN(attention_any_workers);
+    RUN(attention_any_block);
+    RUN(attention_lengths);
+    RUN(attention_dense);
+    RUN(attention_long);
+    RUN(attention_large_scores);
+    RUN(attention_not_finite);
+    RUN(attention_minus_infinity);
+    RUN(attention_own_gemm);
+    RUN(attention_sizes);
+    RUN(attention_bad);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_attention(); return test_totals(); }
+#endif

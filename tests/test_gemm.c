@@ -1,0 +1,466 @@
+/* test_gemm.c - the built-in product, bit for bit against a plain loop of fmaf over the definition, which in its turn is
+   held to float64; at every level, for any workers, strides, types and sizes around those of tiles, chunks and blocks.
+   With -DTEST_CBLAS -Iexamples also examples/adapters/cblas.h against float64; link with a CBLAS. */
+#include "test.h"
+#include <float.h>
+#if defined(TEST_CBLAS)
+#  include <cblas.h>
+#  include "adapters/cblas.h"
+#endif
+
+/* ---- numbers by their definitions ---- */
+static float gemm_decode(memopt_type type, unsigned code) {
+    const int bits = type == MEMOPT_TYPE_BF16 ? 7 : 10, bias = type == MEMOPT_TYPE_BF16 ? 127 : 15;
+    const int exponent = (int)(code & 0x7FFF) >> bits, mantissa = (int)code & ((1 << bits) - 1);
+    double size = exponent ? ldexp((double)((1 << bits) + mantissa), exponent - bias - bits)
+                           : ldexp((double)mantissa, 1 - bias - bits);
+    if (exponent == (type == MEMOPT_TYPE_BF16 ? 255 : 31)) size = mantissa ? (double)NAN : (double)INFINITY;
+    return (float)(code & 0x8000 ? -size : size);
+}
+static int gemm_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+static unsigned gemm_encode(memopt_type type, float x) { /* the nearest code, ties to even; infinity is a code like any */
+    const unsigned sign = memopt_i_float_bits(x) >> 16 & 0x8000, infinity = type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00;
+    const double a = fabs((double)x); unsigned low = 0, high = infinity; double below, above;
+    if (gemm_is_nan(x)) return sign | (infinity + 1);
+    if (a > DBL_MAX) return sign | infinity;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        if ((double)gemm_decode(type, middle) <= a) low = middle; else high = middle;
+    }
+    above = high == infinity ? ldexp(1.0, type == MEMOPT_TYPE_BF16 ? 128 : 16) : (double)gemm_decode(type, high);
+    below = a - (double)gemm_decode(type, low); above -= a;
+    return (above < below || (above <= below && low % 2) ? high : low) | sign;
+}
+static float gemm_get(const void *data, memopt_type type, size_t i) {
+    float x; uint16_t code;
+    if (type == MEMOPT_TYPE_F32) { memcpy(&x, (const unsigned char *)data + 4 * i, 4); return x; }
+    memcpy(&code, (const unsigned char *)data + 2 * i, 2);
+    return gemm_decode(type, code);
+}
+static void gemm_put(void *data, memopt_type type, size_t i, float x) {
+    const uint16_t code = type == MEMOPT_TYPE_F32 ? 0 : (uint16_t)gemm_encode(type, x);
+    if (type == MEMOPT_TYPE_F32) memcpy((unsigned char *)data + 4 * i, &x, 4);
+    else memcpy((unsigned char *)data + 2 * i, &code, 2);
+}
+static size_t gemm_size(memopt_type type) { return type == MEMOPT_TYPE_F32 ? 4 : 2; }
+/* The same number; one NaN is as good as another. */
+static int gemm_same(const void *a, const void *b, memopt_type type, size_t i) {
+    const size_t size = gemm_size(type);
+    return !memcmp((const unsigned char *)a + i * size, (const unsigned char *)b + i * size, size)
+        || (gemm_is_nan(gemm_get(a, type, i)) && gemm_is_nan(gemm_get(b, type, i)));
+}
+static void *gemm_alloc(size_t bytes) { /* never NULL, and with the size asked for, so that sanitizers see its end */
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) { printf("test_gemm: out of memory\n"); exit(1); }
+    return p;
+}
+
+/* ---- workers that take chunks in a scrambled order, under scrambled numbers ---- */
+typedef struct gemm_crew { uint64_t seed; int workers; size_t chunks; } gemm_crew;
+static void gemm_crew_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    gemm_crew *crew = (gemm_crew *)user; size_t *order = (size_t *)gemm_alloc(chunk_count * sizeof *order), i;
+    for (i = 0; i < chunk_count; ++i) order[i] = i;
+    for (i = chunk_count; i > 1; --i) {
+        const size_t k = test_below(&crew->seed, i), t = order[k];
+        order[k] = order[i - 1]; order[i - 1] = t;
+    }
+    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
+    crew->chunks += chunk_count;
+    free(order);
+}
+static memopt_threads gemm_threads(gemm_crew *crew, int workers, int level) {
+    memopt_threads t;
+    memset(&t, 0, sizeof t);
+    t.simd_level = level;
+    if (!workers) return t;
+    crew->seed = (uint64_t)workers; crew->workers = workers; crew->chunks = 0;
+    t.run_fn = gemm_crew_run; t.user = crew; t.worker_count = workers;
+    return t;
+}
+static int gemm_wider(int level) { /* the next level of this machine: either NEON, or the others */
+    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
+}
+
+/* ---- a product with its operands, and what should come out ---- */
+typedef struct gemm_case {
+    memopt_product p;
+    void  *left, *right, *first, *wanted; /* first: the result before; wanted: after, gaps between rows included */
+    float *bias;
+    size_t result_bytes;
+} gemm_case;
+static float gemm_random(uint64_t *seed, int wild) {
+    const uint64_t r = test_random(seed); const unsigned kind = (unsigned)(r >> 40) % 256;
+    if (wild && kind < 4) return kind == 0 ? NAN : kind == 1 ? INFINITY : kind == 2 ? -INFINITY : 1e38f;
+    if (kind < 8) return 0;
+    if (kind < 12) return memopt_i_bits_float((uint32_t)r & 0x807FFFFFu); /* denormal */
+    return memopt_i_bits_float(((uint32_t)r & 0x807FFFFFu) | (uint32_t)(0x3C + (r >> 32 & 3)) << 24);
+}
+/* Elements of a matrix that has not a byte after its last. */
+static size_t gemm_elements(size_t rows, size_t columns, size_t stride) {
+    return rows && columns ? (rows - 1) * stride + columns : 0;
+}
+static void *gemm_matrix(uint64_t *seed, memopt_type type, size_t rows, size_t columns, size_t stride, int wild) {
+    const size_t n = gemm_elements(rows, columns, stride); void *data = gemm_alloc(n * gemm_size(type)); size_t i;
+    for (i = 0; i < n; ++i) gemm_put(data, type, i, gemm_random(seed, wild));
+    return data;
+}
+static size_t gemm_left_at(const memopt_product *p, size_t i, size_t k) {
+    return p->left_turned ? k * p->left_stride + i : i * p->left_stride + k;
+}
+static size_t gemm_right_at(const memopt_product *p, size_t k, size_t j) {
+    return p->right_turned ? j * p->right_stride + k : k * p->right_stride + j;
+}
+static void gemm_want(gemm_case *g, int wild) {
+    const memopt_product *p = &g->p; size_t i, j, k;
+    float *left = (float *)gemm_alloc(p->depth * sizeof(float)), *right = (float *)gemm_alloc(p->depth * p->columns * sizeof(float));
+    for (k = 0; k < p->depth; ++k)
+        for (j = 0; j < p->columns; ++j) right[j * p->depth + k] = gemm_get(g->right, p->right_type, gemm_right_at(p, k, j));
+    memcpy(g->wanted, g->first, g->result_bytes);
+    for (i = 0; i < p->rows; ++i) {
+        for (k = 0; k < p->depth; ++k) left[k] = gemm_get(g->left, p->left_type, gemm_left_at(p, i, k));
+        for (j = 0; j < p->columns; ++j) {
+            const size_t at = i * p->result_stride + j; const float *column = right + j * p->depth;
+            float sum = p->accumulate ? gemm_get(g->first, p->result_type, at) : p->bias ? p->bias[j] : 0;
+            double exact = (double)sum, size = fabs(exact);
+            for (k = 0; k < p->depth; ++k) {
+                const double product = (double)left[k] * (double)column[k];
+                sum = fmaf(left[k], column[k], sum);
+                exact += product; size += fabs(product);
+            }
+            /* depth roundings, each by at most 2^-24 of a partial sum or half the smallest denormal */
+            if (!wild) CHECK_AT(fabs((double)sum - exact) <= (double)p->depth * (ldexp(size, -24) * 1.001 + ldexp(1.0, -150)), at);
+            gemm_put(g->wanted, p->result_type, at, sum);
+        }
+    }
+    free(left); free(right);
+}
+/* types: left + 3 right + 9 result; turned: left + 2 right; begin: 0 zeros, 1 bias, 2 accumulate; gaps between rows */
+static gemm_case gemm_make(uint64_t *seed, size_t rows, size_t columns, size_t depth, int types, int turned, int begin,
+                           size_t gap, int wild) {
+    gemm_case g; memopt_product *p = &g.p; size_t n, i;
+    memset(&g, 0, sizeof g);
+    p->rows = rows; p->columns = columns; p->depth = depth;
+    p->left_type = (memopt_type)(types % 3); p->right_type = (memopt_type)(types / 3 % 3); p->result_type = (memopt_type)(types / 9);
+    p->left_turned = turned & 1; p->right_turned = turned >> 1;
+    p->left_stride = (p->left_turned ? rows : depth) + gap; p->right_stride = (p->right_turned ? depth : columns) + gap;
+    p->result_stride = columns + gap; p->accumulate = begin == 2;
+    p->left = g.left = gemm_matrix(seed, p->left_type, p->left_turned ? depth : rows, p->left_turned ? rows : depth, p->left_stride, wild);
+    p->right = g.right = gemm_matrix(seed, p->right_type, p->right_turned ? columns : depth, p->right_turned ? depth : columns,
+                                     p->right_stride, wild);
+    if (begin == 1) {
+        p->bias = g.bias = (float *)gemm_alloc(columns * sizeof(float));
+        for (i = 0; i < columns; ++i) g.bias[i] = gemm_random(seed, wild);
+    }
+    n = gemm_elements(rows, columns, p->result_stride);
+    g.result_bytes = n * gemm_size(p->result_type);
+    g.first = gemm_matrix(seed, p->result_type, rows, columns, p->result_stride, wild);
+    g.wanted = gemm_alloc(g.result_bytes);
+    gemm_want(&g, wild);
+    return g;
+}
+static void gemm_free(gemm_case *g) {
+    free(g->left); free(g->right); free(g->bias); free(g->first); free(g->wanted);
+}
+/* Runs it with exactly the scratch that is asked for, and compares every byte. */
+static void gemm_run(const gemm_case *g, const memopt_threads *threads, uint64_t at) {
+    const size_t bytes = memopt_gemm_scratch(threads), n = g->result_bytes / gemm_size(g->p.result_type);
+    unsigned char *raw = (unsigned char *)gemm_alloc(bytes + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+    memopt_product p = g->p; size_t i, wrong = 0;
+    memset(raw, 0xA5, bytes + 64);
+    p.result = gemm_alloc(g->result_bytes);
+    memcpy(p.result, g->first, g->result_bytes);
+    CHECK_AT(memopt_gemm_multiply(&p, threads, scratch, bytes) == MEMOPT_OK, at);
+    for (i = 0; i < n; ++i) wrong += !gemm_same(p.result, g->wanted, p.result_type, i);
+    CHECK_AT(wrong == 0, at);
+    for (wrong = 0, i = (size_t)(scratch - raw) + bytes; i < bytes + 64; ++i) wrong += raw[i] != 0xA5;
+    CHECK_AT(wrong == 0, at);
+    free(p.result); free(raw);
+}
+static void gemm_levels(const gemm_case *g, int workers, uint64_t at) {
+    int level; gemm_crew crew;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = gemm_wider(level)) {
+        const memopt_threads t = gemm_threads(&crew, workers, level);
+        gemm_run(g, &t, at * 10 + (uint64_t)level);
+    }
+}
+
+/* ---- the tests ---- */
+static void gemm_combinations(void) { /* every type, turn and beginning, at sizes around those of the tiles */
+    static const size_t sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 23, 25, 31, 32, 33, 47, 64, 65 };
+    const size_t count = sizeof sizes / sizeof *sizes; uint64_t seed = 1; int types, turned, begin;
+    for (types = 0; types < 27; ++types)
+        for (turned = 0; turned < 4; ++turned)
+            for (begin = 0; begin < 3; ++begin) {
+                const size_t rows = sizes[test_below(&seed, count)], columns = sizes[test_below(&seed, count)];
+                gemm_case g = gemm_make(&seed, rows, columns, sizes[test_below(&seed, count)], types, turned, begin,
+                                        test_below(&seed, 2) * (1 + test_below(&seed, 40)), 0);
+                gemm_levels(&g, 0, (uint64_t)((types * 4 + turned) * 3 + begin));
+                gemm_free(&g);
+            }
+}
+static void gemm_every_size(void) { /* of rows, and of columns, past the largest tile */
+    uint64_t seed = 2; size_t n;
+    for (n = 1; n <= 70; ++n) {
+        gemm_case g = gemm_make(&seed, n, 33, 19, 0, (int)(n % 4), (int)(n % 3), n % 2, 0);
+        gemm_case h = gemm_make(&seed, 13, n, 18, 0, (int)(n / 2 % 4), (int)(n % 3), n % 2, 0);
+        gemm_case f = gemm_make(&seed, 5, 34, n, 0, (int)(n / 2 % 4), (int)(n % 3), n % 2, 0);
+        gemm_levels(&g, 0, n); gemm_levels(&h, 0, 100 + n); gemm_levels(&f, 0, 200 + n);
+        gemm_free(&g); gemm_free(&h); gemm_free(&f);
+    }
+}
+static void gemm_blocks(void) { /* sizes around those of chunks and blocks of depth, by 1 to 8 workers */
+    static const size_t sizes[][3] = { { 385, 33, 65 }, { 70, 770, 300 }, { 17, 31, 257 }, { 33, 64, 513 }, { 400, 200, 300 },
+                                       { 1, 800, 260 }, { 793, 1, 33 }, { 150, 800, 3 } };
+    uint64_t seed = 3; size_t i; int types, workers = 0;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+        for (types = 0; types < 27; types += 13) { /* all float, all bf16, all f16 */
+            gemm_case g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], types, (int)test_below(&seed, 4),
+                                    (int)test_below(&seed, 3), 3, 0);
+            gemm_levels(&g, 1 + workers++ % 8, i * 27 + (uint64_t)types);
+            gemm_free(&g);
+        }
+}
+static void gemm_workers(void) {
+    uint64_t seed = 4; int workers, turned; gemm_crew crew;
+    for (turned = 0; turned < 4; ++turned) {
+        gemm_case g = gemm_make(&seed, 211, 230, 270, 0, turned, turned % 3, 0, 0);
+        for (workers = 1; workers <= 8; ++workers) {
+            const memopt_threads t = gemm_threads(&crew, workers, 0);
+            gemm_run(&g, &t, (uint64_t)(turned * 10 + workers));
+            CHECK_AT(workers == 1 || crew.chunks >= (size_t)workers, workers); /* something to do for each */
+        }
+        gemm_run(&g, NULL, (uint64_t)turned);
+        gemm_free(&g);
+    }
+}
+static void gemm_wild(void) { /* NaN, infinities and what overflows: no zero hides them */
+    uint64_t seed = 5; int types, n = 0;
+    for (types = 0; types < 27; ++types) {
+        gemm_case g = gemm_make(&seed, 29, 41, 13, types, types % 4, types % 3, 0, 1);
+        for (n = 0; n < 29 * 41 && !gemm_is_nan(gemm_get(g.wanted, g.p.result_type, (size_t)n)); ++n) {}
+        CHECK(n < 29 * 41);
+        gemm_levels(&g, 0, (uint64_t)types);
+        gemm_free(&g);
+    }
+}
+static void gemm_parts(void) { /* by rows, and in steps of depth that are added: the bits of the whole */
+    uint64_t seed = 6; int turned;
+    for (turned = 0; turned < 4; ++turned) {
+        gemm_case g = gemm_make(&seed, 61, 70, 300, 0, turned, 1, 2, 0); memopt_product p = g.p;
+        unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+        size_t row, k, rows, depth, i, wrong = 0;
+        const float *left = (const float *)p.left, *right = (const float *)p.right;
+        float *result = (float *)gemm_alloc(g.result_bytes);
+        memcpy(result, g.first, g.result_bytes);
+        for (row = 0; row < 61; row += rows) {
+            rows = memopt_i_min(1 + test_below(&seed, 20), 61 - row);
+            for (k = 0; k < 300; k += depth) {
+                depth = memopt_i_min(1 + test_below(&seed, 150), 300 - k);
+                p.rows = rows; p.depth = depth; p.accumulate = k > 0; p.bias = k ? NULL : g.bias;
+                p.left = left + gemm_left_at(&g.p, row, k); p.right = right + gemm_right_at(&g.p, k, 0);
+                p.result = result + row * p.result_stride;
+                CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+            }
+        }
+        for (i = 0; i < g.result_bytes / 4; ++i) wrong += !gemm_same(result, g.wanted, MEMOPT_TYPE_F32, i);
+        CHECK_AT(wrong == 0, turned);
+        free(result); free(raw); gemm_free(&g);
+    }
+}
+static void gemm_nothing(void) { /* no rows, no columns, no depth; pointers to nothing may be NULL */
+    uint64_t seed = 7; int begin, types; memopt_product p;
+    unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+    memset(&p, 0, sizeof p);
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+    p.rows = 7; p.depth = p.left_stride = 3;
+    p.left = raw;
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+    for (types = 0; types < 27; types += 9)
+        for (begin = 0; begin < 3; ++begin) {
+            gemm_case g = gemm_make(&seed, 13, 37, 0, types, types % 4, begin, 1, 0);
+            g.p.left = g.p.right = NULL;
+            gemm_levels(&g, begin, (uint64_t)types);
+            gemm_free(&g);
+        }
+    free(raw);
+}
+static void gemm_interleaved(void) { /* operands and result as columns of one tensor are no overlap */
+    static float tensor[8][48], wanted[8][16]; static unsigned char raw[MEMOPT_GEMM_SCRATCH + 64];
+    memopt_product p; uint64_t seed = 8; size_t i, j, k; unsigned char *scratch = raw + (0 - (uintptr_t)raw) % 64;
+    for (i = 0; i < 8; ++i) for (j = 0; j < 48; ++j) tensor[i][j] = gemm_random(&seed, 0);
+    for (i = 0; i < 8; ++i)
+        for (j = 0; j < 16; ++j)
+            for (k = 0; k < 8; ++k) wanted[i][j] = fmaf(tensor[i][16 + k], tensor[k][32 + j], wanted[i][j]);
+    memset(&p, 0, sizeof p);
+    p.rows = 8; p.columns = 16; p.depth = 8; p.left_stride = p.right_stride = p.result_stride = 48;
+    p.left = &tensor[0][16]; p.right = &tensor[0][32]; p.result = &tensor[0][0];
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+    for (i = 0; i < 8; ++i) CHECK_AT(!memcmp(tensor[i], wanted[i], sizeof wanted[i]), i);
+    p.result = &tensor[0][1]; /* its last column is the first of the left one */
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_ERR_ARGUMENT);
+    p.left = &tensor[0][0]; p.result = &tensor[0][17]; /* ends in the first of the right one */
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_ERR_ARGUMENT);
+    p.left = &tensor[0][44]; p.result = &tensor[0][0]; /* its rows end in the result's next ones */
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_ERR_ARGUMENT);
+    p.left = &tensor[0][16]; p.right_stride = 49; /* and so do these, further down */
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_ERR_ARGUMENT);
+    p.left = &tensor[0][0]; p.result = &tensor[0][16]; p.right_stride = 48;
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+}
+/* Everything that is refused, one thing wrong at a time. */
+typedef struct gemm_bad {
+    memopt_product p; memopt_threads t; const memopt_threads *threads; void *scratch; size_t bytes;
+} gemm_bad;
+static memopt_status gemm_bad_run(gemm_bad *b, int what) {
+    float *result = (float *)b->p.result; const memopt_product *p = &b->p;
+    switch (what) {
+    case 0: p = NULL; break;
+    case 1: b->p.left = NULL; break;
+    case 2: b->p.right = NULL; break;
+    case 3: b->p.result = NULL; break;
+    case 4: b->p.left = (const unsigned char *)b->p.left + 2; break;
+    case 5: b->p.right = (const unsigned char *)b->p.right + 1; break;
+    case 6: b->p.result = (unsigned char *)b->p.result + 3; break;
+    case 7: b->p.left_stride = 4; break;
+    case 8: b->p.right_stride = 6; break;
+    case 9: b->p.result_stride = 6; break;
+    case 10: b->p.left_type = (memopt_type)3; break;
+    case 11: b->p.right_type = (memopt_type)3; break;
+    case 12: b->p.result_type = (memopt_type)3; break;
+    case 13: b->p.accumulate = 1; break; /* and a bias */
+    case 14: b->p.bias = NULL; b->p.accumulate = 2; break;
+    case 15: b->p.left_turned = 2; break;
+    case 16: b->p.right_turned = -1; break;
+    case 17: b->p.bias = (const float *)(const void *)((const unsigned char *)b->p.bias + 1); break;
+    case 18: b->p.result = (float *)(uintptr_t)b->p.left; break;
+    case 19: b->p.result = (float *)(uintptr_t)b->p.right + 34; break; /* the right one's last element */
+    case 20: b->p.result = (float *)(uintptr_t)b->p.bias - 6; break;
+    case 21: b->p.left = result + 34; break;
+    case 22: b->t.worker_count = 2; b->threads = &b->t; break; /* and no run_fn */
+    case 23: b->t.simd_level = -1; b->threads = &b->t; break;
+    case 24: b->scratch = NULL; break;
+    case 25: b->scratch = (unsigned char *)b->scratch + 32; break;
+    case 26: b->p.left_turned = 1; break; /* its stride is below its rows */
+    case 27: --b->bytes; break;
+    case 28: b->p.rows = SIZE_MAX; break;
+    case 29: b->p.columns = b->p.result_stride = b->p.right_stride = SIZE_MAX; break;
+    case 30: b->p.depth = b->p.left_stride = SIZE_MAX; break;
+    case 31: b->p.left_stride = SIZE_MAX / 4; break;
+    case 32: b->p.result_stride = SIZE_MAX / 8; break;
+    case 33: b->p.right_stride = SIZE_MAX / 4 + 1; break;
+    case 34: b->p.depth = b->p.left_stride = SIZE_MAX / 4; break;
+    case 35: b->p.right_stride = SIZE_MAX / 24; break; /* fits size_t, but no memory */
+    default: return MEMOPT_ERR_OVERFLOW;
+    }
+    return memopt_gemm_multiply(p, b->threads, b->scratch, b->bytes);
+}
+static void gemm_refused(void) {
+    static float operands[512], results[64], before[64]; int what; size_t i;
+    unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64); gemm_bad b;
+    for (i = 0; i < 512; ++i) operands[i] = (float)i;
+    for (i = 0; i < 64; ++i) before[i] = results[i] = (float)i;
+    for (what = 0; what < 37; ++what) { /* the last: nothing is wrong */
+        memopt_status s;
+        memset(&b, 0, sizeof b);
+        b.p.rows = 6; b.p.columns = 7; b.p.depth = 5; b.p.left_stride = 5; b.p.right_stride = b.p.result_stride = 7;
+        b.p.left = operands; b.p.right = operands + 128; b.p.bias = operands + 256; b.p.result = results;
+        b.scratch = raw + (0 - (uintptr_t)raw) % 64; b.bytes = MEMOPT_GEMM_SCRATCH;
+        s = gemm_bad_run(&b, what);
+        CHECK_AT(s == (what < 27 ? MEMOPT_ERR_ARGUMENT : what == 27 ? MEMOPT_ERR_BUFFER
+                 : MEMOPT_ERR_OVERFLOW), what);
+        CHECK_AT(!memcmp(results, before, sizeof results), what);
+        for (i = 0; i < 512; ++i) CHECK_AT(memopt_i_float_bits(operands[i]) == memopt_i_float_bits((float)i), what);
+    }
+    CHECK(memopt_gemm_multiply(&b.p, NULL, b.scratch, b.bytes) == MEMOPT_OK && memcmp(results, before, sizeof results));
+    free(raw);
+}
+static memopt_status gemm_other(void *user, const memopt_product *product, const memopt_threads *threads, void *scratch) {
+    (void)user; (void)product; (void)threads; (void)scratch;
+    return MEMOPT_ERR_DEVICE;
+}
+static void gemm_tables(void) {
+    memopt_gemm in, out; gemm_crew crew; memopt_threads t; int i;
+    memset(&in, 0, sizeof in); memset(&out, 0, sizeof out);
+    CHECK(memopt_gemm_resolve(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_gemm_resolve(&in, NULL) == MEMOPT_ERR_ARGUMENT);
+    in.scratch_bytes = 64;
+    CHECK(memopt_gemm_resolve(&in, &out) == MEMOPT_ERR_ARGUMENT && !out.multiply_fn && !out.scratch_bytes && !out.user);
+    in.scratch_bytes = 0; in.user = &in;
+    CHECK(memopt_gemm_resolve(&in, &out) == MEMOPT_ERR_ARGUMENT && !out.multiply_fn && !out.scratch_bytes && !out.user);
+    in.scratch_bytes = 77; in.multiply_fn = gemm_other;
+    CHECK(memopt_gemm_resolve(&in, &out) == MEMOPT_OK && out.multiply_fn == gemm_other && out.scratch_bytes == 77 && out.user == &in);
+    for (i = 0; i < 2; ++i) {
+        memset(&in, 0, sizeof in);
+        CHECK(memopt_gemm_resolve(i ? &in : NULL, &out) == MEMOPT_OK);
+        CHECK(out.multiply_fn && out.scratch_bytes == MEMOPT_GEMM_SCRATCH && !out.user);
+    }
+    t = gemm_threads(&crew, 5, 0);
+    CHECK(memopt_gemm_scratch(NULL) == MEMOPT_GEMM_SCRATCH && memopt_gemm_scratch(&t) == 5 * MEMOPT_GEMM_SCRATCH);
+    CHECK(MEMOPT_GEMM_SCRATCH % 64 == 0); /* panel, block and tile fit, with a page to the next worker's */
+    CHECK(4 * (MEMOPT_I_GEMM_DEPTH * (MEMOPT_I_GEMM_MOST + MEMOPT_I_GEMM_ROWS) + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_KEPT) + 4096
+          <= MEMOPT_GEMM_SCRATCH);
+}
+#if defined(TEST_CBLAS)
+/* The adapter: any order of sums, so against float64. depth roundings of sums and as many of products; a 16-bit result
+   is rounded once more, by at most half of its last place. */
+static void gemm_cblas_run(const gemm_case *g, const memopt_threads *threads, uint64_t at) {
+    const memopt_gemm gemm = memopt_cblas(); const size_t bytes = gemm.scratch_bytes * (size_t)memopt_i_workers(threads);
+    unsigned char *raw = (unsigned char *)gemm_alloc(bytes + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+    const memopt_type type = g->p.result_type; const int bits = type == MEMOPT_TYPE_BF16 ? 8 : type == MEMOPT_TYPE_F16 ? 11 : 60;
+    memopt_product p = g->p; size_t i, j, k;
+    memset(raw, 0xA5, bytes + 64);
+    p.result = gemm_alloc(g->result_bytes);
+    memcpy(p.result, g->first, g->result_bytes);
+    CHECK_AT(gemm.multiply_fn(gemm.user, &p, threads, scratch) == MEMOPT_OK, at);
+    for (i = 0; i < p.rows; ++i)
+        for (j = 0; j < p.columns + (i + 1 < p.rows ? p.result_stride - p.columns : 0); ++j) {
+            const size_t to = i * p.result_stride + j; double exact, size;
+            if (j >= p.columns) { CHECK_AT(gemm_same(p.result, g->first, type, to), at); continue; } /* the gap */
+            exact = p.accumulate ? (double)gemm_get(g->first, type, to) : p.bias ? (double)p.bias[j] : 0;
+            size = fabs(exact);
+            for (k = 0; k < p.depth; ++k) {
+                const double product = (double)gemm_get(p.left, p.left_type, gemm_left_at(&p, i, k))
+                                     * (double)gemm_get(p.right, p.right_type, gemm_right_at(&p, k, j));
+                exact += product; size += fabs(product);
+            }
+            CHECK_AT(fabs((double)gemm_get(p.result, type, to) - exact)
+                     <= 2 * (double)(p.depth + 1) * ldexp(size, -24) + ldexp(fabs(exact), -bits) * 1.001 + ldexp(1.0, -25), at);
+        }
+    for (i = (size_t)(scratch - raw) + bytes; i < bytes + 64; ++i) CHECK_AT(raw[i] == 0xA5, at);
+    free(p.result); free(raw);
+}
+static void gemm_cblas(void) {
+    static const size_t sizes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 13, 17, 0 }, { 37, 5, 64 }, { 300, 20, 40 }, { 20, 300, 270 } };
+    uint64_t seed = 9; size_t i; int types, workers = 0; gemm_crew crew; memopt_product p;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+        for (types = 0; types < 27; ++types) {
+            gemm_case g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], types, (int)test_below(&seed, 4),
+                                    types % 3, i % 2 * 3, 0);
+            const memopt_threads t = gemm_threads(&crew, workers++ % 5, 0);
+            gemm_cblas_run(&g, &t, i * 27 + (uint64_t)types);
+            gemm_free(&g);
+        }
+    memset(&p, 0, sizeof p);
+    CHECK(memopt_cblas().multiply_fn(NULL, &p, NULL, NULL) == MEMOPT_OK);
+    p.rows = p.columns = 1; p.depth = (size_t)INT_MAX + 1;
+    CHECK(memopt_cblas().multiply_fn(NULL, &p, NULL, NULL) == MEMOPT_ERR_OVERFLOW);
+}
+#endif
+void test_gemm(void);
+void test_gemm(void) {
+    RUN(gemm_combinations);
+    RUN(gemm_every_size);
+    RUN(gemm_blocks);
+    RUN(gemm_workers);
+    RUN(gemm_wild);
+    RUN(gemm_parts);
+    RUN(gemm_nothing);
+    RUN(gemm_interleaved);
+    RUN(gemm_refused);
+    RUN(gemm_tables);
+#if defined(TEST_CBLAS)
+    RUN(gemm_cblas);
+#endif
+}
+#ifndef TEST_COMBINED
+int main(void) { test_gemm(); return test_totals(); }
+#endif

@@ -1,0 +1,813 @@
+/* test_layer.c - linear layers, activations, SwiGLU, dropout, embeddings. Values are compared with plain double
+   versions written here, gradients with differences of those; then the bits: every level, any workers, in parts. */
+#include "test.h"
+
+#define LAYER_BLOCKS 64
+static void *layer_blocks[LAYER_BLOCKS]; static size_t layer_blocks_count;
+static void *layer_alloc(size_t bytes) { /* with the size asked for, so that sanitizers see its end; freed by layer_done() */
+    void *p = malloc(bytes + !bytes);
+    if (!p || layer_blocks_count == LAYER_BLOCKS) { printf("test_layer: out of memory\n"); exit(1); }
+    return layer_blocks[layer_blocks_count++] = p;
+}
+static void layer_done(void) { while (layer_blocks_count) free(layer_blocks[--layer_blocks_count]); }
+static const memopt_type layer_types[] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 };
+static void layer_put(memopt_type type, void *data, size_t i, double x) {
+    volatile float narrow = (float)x; const float f = narrow; uint16_t code;
+    if (type == MEMOPT_TYPE_F32) { memcpy((unsigned char *)data + 4 * i, &f, 4); return; }
+    code = type == MEMOPT_TYPE_BF16 ? memopt_to_bf16(f) : memopt_to_f16(f);
+    memcpy((unsigned char *)data + 2 * i, &code, 2);
+}
+static double layer_get(memopt_type type, const void *data, size_t i) {
+    float f; uint16_t code;
+    if (type == MEMOPT_TYPE_F32) { memcpy(&f, (const unsigned char *)data + 4 * i, 4); return (double)f; }
+    memcpy(&code, (const unsigned char *)data + 2 * i, 2);
+    return (double)(type == MEMOPT_TYPE_BF16 ? memopt_from_bf16(code) : memopt_from_f16(code));
+}
+/* n random elements from -2 to 2, and 4 bytes behind them that nobody may touch */
+static void *layer_new(memopt_type type, size_t n, uint64_t seed) {
+    unsigned char *p = (unsigned char *)layer_alloc(n * memopt_type_bytes(type) + 4); size_t i;
+    for (i = 0; i < n; ++i) layer_put(type, p, i, (double)(test_random(&seed) >> 40) / 4194304.0 - 2);
+    memset(p + n * memopt_type_bytes(type), 0x5a, 4);
+    return p;
+}
+static int layer_end_is_kept(memopt_type type, const void *data, size_t n) {
+    const unsigned char *p = (const unsigned char *)data + n * memopt_type_bytes(type);
+    return p[0] == 0x5a && p[1] == 0x5a && p[2] == 0x5a && p[3] == 0x5a;
+}
+static double *layer_doubles(memopt_type type, const void *data, size_t n) {
+    double *d = (double *)layer_alloc(n * sizeof *d); size_t i;
+    for (i = 0; i < n; ++i) d[i] = layer_get(type, data, i);
+    return d;
+}
+/* Half a unit in the last place of a type, relative; what float arithmetic on a few dozen terms may be off by besides. */
+static double layer_unit(memopt_type type) {
+    return type == MEMOPT_TYPE_F32 ? 0 : type == MEMOPT_TYPE_BF16 ? 1.0 / 256 : 1.0 / 2048;
+}
+static int layer_close(memopt_type type, double got, double want, double size) {
+    return fabs(got - want) <= layer_unit(type) * fabs(want) * 1.01 + size * 4e-6 + (type == MEMOPT_TYPE_F16 ? 3e-8 : 0);
+}
+static int layer_wider(int level) { /* the next level of this machine: either NEON, or the others */
+    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
+}
+/* Workers that take chunks in a scrambled order, under scrambled numbers. */
+typedef struct layer_crew { uint64_t seed; int workers; } layer_crew;
+static void layer_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    layer_crew *crew = (layer_crew *)user; size_t *order = (size_t *)malloc(chunk_count * sizeof *order + 1), i;
+    if (!order) { printf("test_layer: out of memory\n"); exit(1); }
+    for (i = 0; i < chunk_count; ++i) order[i] = i;
+    for (i = chunk_count; i > 1; --i) {
+        const size_t k = test_below(&crew->seed, i), t = order[k];
+        order[k] = order[i - 1]; order[i - 1] = t;
+    }
+    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
+    free(order);
+}
+static memopt_threads layer_threads(layer_crew *crew, int workers, int level) {
+    memopt_threads t;
+    memset(&t, 0, sizeof t);
+    t.simd_level = level;
+    if (!workers) return t;
+    crew->seed = (uint64_t)workers; crew->workers = workers;
+    t.run_fn = layer_run; t.user = crew; t.worker_count = workers;
+    return t;
+}
+/* With the scratch that a linear layer asks for, to the byte. */
+static memopt_ops layer_ops(const memopt_threads *threads, const memopt_linear *linear) {
+    memopt_ops ops;
+    memset(&ops, 0, sizeof ops);
+    ops.threads = threads;
+    if (linear) {
+        unsigned char *p;
+        CHECK(memopt_linear_scratch(&ops, linear, &ops.scratch_bytes) == MEMOPT_OK);
+        p = (unsigned char *)layer_alloc(ops.scratch_bytes + 63);
+        ops.scratch = p + (63 & (64 - (uintptr_t)p % 64));
+    }
+    return ops;
+}
+
+/* ---- plain versions, in double ---- */
+static double layer_logistic(double z) { return 1 / (1 + exp(-z)); }
+static double layer_active(memopt_activation a, double x) {
+    const double z = a == MEMOPT_GELU ? 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x) : x;
+    return a == MEMOPT_NO_ACTIVATION ? x : a == MEMOPT_RELU ? (x > 0 ? x : 0) : x * layer_logistic(z);
+}
+typedef struct layer_plain { /* loss = sum of g * output */
+    size_t rows, inputs, outputs;
+    memopt_activation activation;
+    double *x, *w, *b, *g;
+} layer_plain;
+typedef double layer_loss_fn(const layer_plain *p);
+static double layer_plain_linear(const layer_plain *p, size_t row, size_t column) {
+    double z = p->b ? p->b[column] : 0; size_t k;
+    for (k = 0; k < p->inputs; ++k) z += p->x[row * p->inputs + k] * p->w[column * p->inputs + k];
+    return z;
+}
+static double layer_linear_loss(const layer_plain *p) {
+    double loss = 0; size_t i, j;
+    for (i = 0; i < p->rows; ++i)
+        for (j = 0; j < p->outputs; ++j)
+            loss += p->g[i * p->outputs + j] * layer_active(p->activation, layer_plain_linear(p, i, j));
+    return loss;
+}
+static double layer_activation_loss(const layer_plain *p) {
+    double loss = 0; size_t i;
+    for (i = 0; i < p->rows; ++i) loss += p->g[i] * layer_active(p->activation, p->x[i]);
+    return loss;
+}
+static double layer_swiglu_loss(const layer_plain *p) {
+    double loss = 0; size_t i, j;
+    for (i = 0; i < p->rows; ++i)
+        for (j = 0; j < p->outputs; ++j)
+            loss += p->g[i * p->outputs + j] * layer_active(MEMOPT_SILU, p->x[i * 2 * p->outputs + j])
+                  * p->x[i * 2 * p->outputs + p->outputs + j];
+    return loss;
+}
+static double layer_slope(layer_loss_fn *loss, const layer_plain *p, double *parameter) {
+    const double kept = *parameter, step = 1e-4; double above, below;
+    *parameter = kept + step; above = loss(p);
+    *parameter = kept - step; below = loss(p);
+    *parameter = kept;
+    return (above - below) / (2 * step);
+}
+
+/* ---- linear ---- */
+static memopt_linear layer_linear(size_t rows, size_t inputs, size_t outputs, memopt_type type, memopt_type weight_type,
+                                  memopt_type gradient_type) {
+    memopt_linear x;
+    memset(&x, 0, sizeof x);
+    x.rows = rows; x.inputs = inputs; x.outputs = outputs;
+    x.type = type; x.weight_type = weight_type; x.gradient_type = gradient_type;
+    x.input = layer_new(type, rows * inputs, 1); x.weights = layer_new(weight_type, outputs * inputs, 2);
+    x.bias = layer_new(weight_type, outputs, 3); x.grad_output = layer_new(type, rows * outputs, 4);
+    x.output = layer_new(type, rows * outputs, 5); x.grad_input = layer_new(type, rows * inputs, 6);
+    x.grad_weights = layer_new(gradient_type, outputs * inputs, 7);
+    x.grad_bias = layer_new(gradient_type, outputs, 8);
+    return x;
+}
+static void layer_linear_case(size_t rows, size_t inputs, size_t outputs, memopt_type type, memopt_type weight_type,
+                              memopt_type gradient_type, int accumulate) {
+    memopt_linear x = layer_linear(rows, inputs, outputs, type, weight_type, gradient_type); layer_plain p; size_t i;
+    memopt_ops ops = layer_ops(NULL, &x); const double unit = layer_unit(type); double *old_x, *old_w, *old_b;
+    const double sizes = 4 * (double)(rows + inputs + outputs); int kind;
+    memset(&p, 0, sizeof p);
+    p.rows = rows; p.inputs = inputs; p.outputs = outputs;
+    p.x = layer_doubles(type, x.input, rows * inputs); p.w = layer_doubles(weight_type, x.weights, outputs * inputs);
+    p.b = layer_doubles(weight_type, x.bias, outputs); p.g = layer_doubles(type, x.grad_output, rows * outputs);
+    for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
+        void *before = layer_new(type, rows * outputs, 9);
+        x.activation = (memopt_activation)kind;
+        CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+        for (i = 0; i < rows * outputs; ++i) {
+            const double z = layer_plain_linear(&p, i / outputs, i % outputs);
+            CHECK_AT(layer_close(type, layer_get(type, x.output, i), layer_active(x.activation, z),
+                                 sizes + unit * fabs(z) * 1.2 / 4e-6), i);
+        }
+        CHECK(layer_end_is_kept(type, x.output, rows * outputs));
+        { /* with `before`: the same, and what it was made of */
+            void *first = x.output;
+            x.before = before; x.output = layer_new(type, rows * outputs, 10);
+            CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+            CHECK(!memcmp(first, x.output, rows * outputs * memopt_type_bytes(type)));
+            for (i = 0; i < rows * outputs; ++i)
+                CHECK_AT(layer_close(type, layer_get(type, before, i), layer_plain_linear(&p, i / outputs, i % outputs),
+                                     sizes), i);
+            CHECK(layer_end_is_kept(type, x.output, rows * outputs) && layer_end_is_kept(type, before, rows * outputs));
+            x.before = NULL;
+        }
+    }
+    old_x = layer_doubles(type, x.grad_input, rows * inputs); old_b = layer_doubles(gradient_type, x.grad_bias, outputs);
+    old_w = layer_doubles(gradient_type, x.grad_weights, outputs * inputs);
+    x.accumulate = accumulate; x.accumulate_input = accumulate; p.activation = MEMOPT_NO_ACTIVATION;
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    for (i = 0; i < rows * inputs; ++i)
+        CHECK_AT(layer_close(type, layer_get(type, x.grad_input, i), layer_slope(layer_linear_loss, &p, p.x + i)
+                             + (accumulate ? old_x[i] : 0), sizes), i);
+    for (i = 0; i < outputs * inputs; ++i)
+        CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_weights, i),
+                             layer_slope(layer_linear_loss, &p, p.w + i) + (accumulate ? old_w[i] : 0), sizes), i);
+    for (i = 0; i < outputs; ++i)
+        CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_bias, i),
+                             layer_slope(layer_linear_loss, &p, p.b + i) + (accumulate ? old_b[i] : 0), sizes), i);
+    CHECK(layer_end_is_kept(type, x.grad_input, rows * inputs) && layer_end_is_kept(gradient_type, x.grad_bias, outputs));
+    CHECK(layer_end_is_kept(gradient_type, x.grad_weights, outputs * inputs));
+    layer_done();
+}
+static void layer_linear_values(void) {
+    static const size_t sizes[][3] = { { 1, 1, 1 }, { 2, 3, 17 }, { 7, 8, 9 }, { 5, 17, 16 }, { 9, 6, 33 } };
+    size_t i, t, w;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+        for (t = 0; t < 3; ++t)
+            for (w = 0; w < 3; ++w)
+                layer_linear_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[t], layer_types[w],
+                                  layer_types[(t + w + i) % 3], (int)(i + w) % 2);
+}
+static void layer_linear_wanted(void) { /* what is NULL is neither needed nor made */
+    memopt_linear x = layer_linear(3, 4, 5, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32), all = x, y;
+    memopt_ops ops = layer_ops(NULL, &x); float grad[20], kept[20];
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    memcpy(grad, x.grad_weights, sizeof grad);
+    y = x; y.weights = NULL; y.grad_input = NULL; y.output = NULL; y.bias = NULL; y.grad_bias = NULL;
+    CHECK(memopt_linear_backward(&ops, &y) == MEMOPT_OK);
+    CHECK(!memcmp(grad, x.grad_weights, sizeof grad));
+    memcpy(kept, x.grad_bias, 5 * sizeof *kept);
+    y = x; y.input = NULL; y.grad_weights = NULL; y.grad_input = NULL; y.weights = NULL;
+    CHECK(memopt_linear_backward(&ops, &y) == MEMOPT_OK && !memcmp(kept, x.grad_bias, 5 * sizeof *kept));
+    y.grad_bias = NULL; y.grad_output = NULL; y.gradient_type = (memopt_type)3;
+    CHECK(memopt_linear_backward(&ops, &y) == MEMOPT_OK);
+    x.bias = NULL; y = x;
+    CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+    memset((void *)(uintptr_t)all.bias, 0, 10);
+    y.bias = all.bias; y.output = layer_new(MEMOPT_TYPE_F32, 15, 1);
+    CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK && !memcmp(x.output, y.output, 15 * sizeof(float)));
+    x.rows = 0; x.input = x.grad_output = x.output = x.grad_input = NULL; /* no rows: gradients are 0 */
+    CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+    x.accumulate = 1;
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK && !memcmp(grad, x.grad_weights, sizeof grad));
+    x.accumulate = 0;
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    memset(kept, 0, sizeof kept);
+    CHECK(!memcmp(kept, x.grad_weights, 20 * sizeof *kept) && !memcmp(kept, x.grad_bias, 5 * sizeof *kept));
+    layer_done();
+}
+/* A gradient of 16 bits is rounded once a call, not once a row: 600 rows of 2^-9 that one by one would all be lost. */
+static void layer_sums_are_float(void) {
+    memopt_linear x = layer_linear(600, 1, 1, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16); memopt_ops ops; size_t i;
+    static int32_t ids[600]; memopt_embedding e;
+    for (i = 0; i < 600; ++i) { layer_put(x.type, (void *)(uintptr_t)x.grad_output, i, 1.0 / 512); }
+    for (i = 0; i < 600; ++i) { layer_put(x.type, (void *)(uintptr_t)x.input, i, 1); }
+    layer_put(x.gradient_type, x.grad_bias, 0, 1); layer_put(x.gradient_type, x.grad_weights, 0, 1);
+    x.accumulate = 1;
+    ops = layer_ops(NULL, &x);
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    CHECK(layer_get(x.gradient_type, x.grad_bias, 0) == 2.171875 && layer_get(x.gradient_type, x.grad_weights, 0) == 2.171875);
+    memset(&e, 0, sizeof e); /* tokens: once for 256 rows; positions: once */
+    e.rows = 600; e.width = 1; e.vocabulary = 3; e.length = 1; e.gradient_type = MEMOPT_TYPE_BF16; e.accumulate = 1;
+    e.ids = ids; e.grad_output = x.grad_output; e.grad_tokens = layer_new(e.gradient_type, 3, 1);
+    e.grad_positions = layer_new(e.gradient_type, 1, 1);
+    layer_put(e.gradient_type, e.grad_tokens, 0, 1); layer_put(e.gradient_type, e.grad_positions, 0, 1);
+    CHECK(memopt_embedding_backward(NULL, &e) == MEMOPT_OK);
+    CHECK(layer_get(e.gradient_type, e.grad_positions, 0) == 2.171875); /* 2.171875: the nearest to 1 + 600 / 512 */
+    CHECK(layer_get(e.gradient_type, e.grad_tokens, 0) == 2.171875);
+    layer_done();
+}
+
+/* ---- activations, SwiGLU ---- */
+static void layer_activation_values(void) {
+    static const size_t sizes[] = { 0, 1, 7, 8, 9, 15, 16, 17, 33, 255, 256, 257, 700 }; size_t s, t, i; int kind;
+    for (s = 0; s < sizeof sizes / sizeof *sizes; ++s)
+        for (t = 0; t < 3; ++t)
+            for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
+                const size_t n = sizes[s]; const memopt_type type = layer_types[t]; memopt_lively x; layer_plain p;
+                memset(&x, 0, sizeof x); memset(&p, 0, sizeof p);
+                x.n = n; x.type = type; x.activation = p.activation = (memopt_activation)kind;
+                x.input = layer_new(type, n, n); x.grad_output = layer_new(type, n, n + 1);
+                x.output = layer_new(type, n, 3); x.grad_input = layer_new(type, n, 4);
+                CHECK(memopt_activation_forward(NULL, &x) == MEMOPT_OK);
+                p.rows = 1; p.x = layer_doubles(type, x.input, n); p.g = layer_doubles(type, x.grad_output, n);
+                for (i = 0; i < n; ++i)
+                    CHECK_AT(layer_close(type, layer_get(type, x.output, i), layer_active(x.activation, p.x[i]), 1), i);
+                x.output = NULL;
+                CHECK(memopt_activation_backward(NULL, &x) == MEMOPT_OK);
+                for (i = 0; i < n; ++i) {
+                    layer_plain one = p;
+                    one.x += i; one.g += i;
+                    CHECK_AT(layer_close(type, layer_get(type, x.grad_input, i),
+                                         layer_slope(layer_activation_loss, &one, one.x), 1), i);
+                }
+                CHECK(layer_end_is_kept(type, x.grad_input, n));
+                layer_done();
+            }
+}
+static void layer_activation_in_place(void) { /* and the output once more */
+    size_t t; int kind;
+    for (t = 0; t < 3; ++t)
+        for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
+            const size_t n = 777, bytes = n * memopt_type_bytes(layer_types[t]); memopt_lively x, y; void *out;
+            memset(&x, 0, sizeof x);
+            x.n = n; x.type = layer_types[t]; x.activation = (memopt_activation)kind;
+            x.input = layer_new(x.type, n, 1); x.grad_output = layer_new(x.type, n, 2);
+            out = x.output = layer_new(x.type, n, 3); x.grad_input = layer_new(x.type, n, 4);
+            CHECK(memopt_activation_forward(NULL, &x) == MEMOPT_OK);
+            x.output = layer_new(x.type, n, 5);
+            CHECK(memopt_activation_backward(NULL, &x) == MEMOPT_OK && !memcmp(x.output, out, bytes));
+            y = x;
+            y.input = y.output = layer_new(x.type, n, 1); y.grad_output = y.grad_input = layer_new(x.type, n, 2);
+            CHECK(memopt_activation_backward(NULL, &y) == MEMOPT_OK);
+            CHECK(!memcmp(y.output, out, bytes) && !memcmp(y.grad_input, x.grad_input, bytes));
+            y.input = y.output = layer_new(x.type, n, 1);
+            CHECK(memopt_activation_forward(NULL, &y) == MEMOPT_OK && !memcmp(y.output, out, bytes));
+            CHECK(layer_end_is_kept(x.type, y.output, n) && layer_end_is_kept(x.type, x.output, n));
+            layer_done();
+        }
+}
+static void layer_swiglu_values(void) {
+    static const size_t sizes[][2] = { { 1, 1 }, { 3, 7 }, { 2, 8 }, { 1, 9 }, { 2, 15 }, { 3, 16 }, { 2, 17 }, { 2, 300 } };
+    size_t s, t, i, j;
+    for (s = 0; s < sizeof sizes / sizeof *sizes; ++s)
+        for (t = 0; t < 3; ++t) {
+            const memopt_type type = layer_types[t]; memopt_swiglu x; layer_plain p; void *out; size_t bytes;
+            memset(&x, 0, sizeof x); memset(&p, 0, sizeof p);
+            x.rows = sizes[s][0]; x.width = sizes[s][1]; x.type = type;
+            x.input = layer_new(type, x.rows * x.width * 2, 1); x.grad_output = layer_new(type, x.rows * x.width, 2);
+            x.output = layer_new(type, x.rows * x.width, 3); x.grad_input = layer_new(type, x.rows * x.width * 2, 4);
+            bytes = x.rows * x.width * memopt_type_bytes(type);
+            CHECK(memopt_swiglu_forward(NULL, &x) == MEMOPT_OK);
+            p.x = layer_doubles(type, x.input, x.rows * x.width * 2); p.g = layer_doubles(type, x.grad_output, x.rows * x.width);
+            p.rows = x.rows; p.outputs = x.width;
+            for (i = 0; i < x.rows; ++i)
+                for (j = 0; j < x.width; ++j)
+                    CHECK_AT(layer_close(type, layer_get(type, x.output, i * x.width + j), layer_active(MEMOPT_SILU,
+                             p.x[i * 2 * x.width + j]) * p.x[(i * 2 + 1) * x.width + j], 1), j);
+            out = x.output; x.output = layer_new(type, x.rows * x.width, 5);
+            CHECK(memopt_swiglu_backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.output, bytes));
+            for (i = 0; i < x.rows * x.width * 2; ++i)
+                CHECK_AT(layer_close(type, layer_get(type, x.grad_input, i), layer_slope(layer_swiglu_loss, &p, p.x + i), 4), i);
+            CHECK(layer_end_is_kept(type, x.output, x.rows * x.width) && layer_end_is_kept(type, out, x.rows * x.width));
+            CHECK(layer_end_is_kept(type, x.grad_input, x.rows * x.width * 2));
+            out = x.grad_input; x.grad_input = layer_new(type, x.rows * x.width * 2, 1); /* in place */
+            x.input = x.grad_input; x.output = NULL;
+            CHECK(memopt_swiglu_backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.grad_input, 2 * bytes));
+            layer_done();
+        }
+}
+
+/* ---- dropout ---- */
+static memopt_dropout layer_dropout(memopt_type type, size_t n, float rate, uint64_t first) {
+    memopt_dropout x;
+    memset(&x, 0, sizeof x);
+    x.n = n; x.type = type; x.rate = rate; x.noise = memopt_noise_make(3, 4); x.first = first;
+    x.input = layer_new(type, n, 1); x.residual = layer_new(type, n, 2); x.output = layer_new(type, n, 3);
+    x.grad_output = layer_new(type, n, 4); x.grad_input = layer_new(type, n, 5);
+    return x;
+}
+static void layer_dropout_values(void) {
+    static const float rates[] = { 0, 0.1f, 0.5f, 0.999999f, 1e-6f }; static const unsigned thresholds[] = { 0, 6554, 32768, 65535, 0 };
+    static const size_t sizes[] = { 0, 1, 7, 15, 16, 17, 33, 600 };
+    static const uint64_t firsts[] = { 0, 1, 31, 77, ((uint64_t)1 << 33) - 40, ~(uint64_t)0 - 20 };
+    size_t r, s, f, t, i;
+    for (r = 0; r < 5; ++r) for (s = 0; s < 8; ++s) for (f = 0; f < 6; ++f) for (t = 0; t < 3; ++t) {
+        const memopt_type type = layer_types[t]; const size_t n = sizes[s];
+        memopt_dropout x = layer_dropout(type, n, rates[r], firsts[f]), y = x;
+        const double factor = 65536.0 / (65536.0 - thresholds[r]);
+        CHECK(memopt_dropout_forward(NULL, &x) == MEMOPT_OK && memopt_dropout_backward(NULL, &x) == MEMOPT_OK);
+        y.residual = NULL; y.output = layer_new(type, n, 6);
+        CHECK(memopt_dropout_forward(NULL, &y) == MEMOPT_OK);
+        for (i = 0; i < n; ++i) {
+            const int kept = memopt_i_noise16(x.noise, x.first + i) >= thresholds[r];
+            const double in = layer_get(type, x.input, i), base = layer_get(type, x.residual, i), g = layer_get(type, x.grad_output, i);
+            const double size = factor * 0.1;
+            CHECK_AT(layer_close(type, layer_get(type, x.output, i), kept ? base + in * factor : base, size), i);
+            CHECK_AT(layer_close(type, layer_get(type, y.output, i), kept ? in * factor : 0, size), i);
+            CHECK_AT(layer_close(type, layer_get(type, x.grad_input, i), kept ? g * factor : 0, size), i);
+            if (!kept) CHECK_AT(layer_get(type, y.output, i) == 0 && layer_get(type, x.output, i) == base, i);
+        }
+        CHECK(layer_end_is_kept(type, x.output, n) && layer_end_is_kept(type, x.grad_input, n));
+        x.input = x.output = layer_new(type, n, 1); /* in place */
+        CHECK(memopt_dropout_forward(NULL, &x) == MEMOPT_OK);
+        y.residual = y.output = layer_new(type, n, 2);
+        CHECK(memopt_dropout_forward(NULL, &y) == MEMOPT_OK && !memcmp(x.output, y.output, n * memopt_type_bytes(type)));
+        layer_done();
+    }
+}
+static void layer_dropout_statistics(void) {
+    static const float rates[] = { 0.1f, 0.5f, 0.9f }; size_t r, i;
+    for (r = 0; r < 3; ++r) {
+        const size_t n = (size_t)1 << 20; memopt_dropout x = layer_dropout(MEMOPT_TYPE_F32, n, rates[r], 5);
+        float *ones = (float *)layer_alloc(n * sizeof *ones), *out = (float *)x.output; double sum = 0, zeros = 0;
+        const double rate = (double)rates[r], deviation = sqrt((double)n * rate * (1 - rate));
+        for (i = 0; i < n; ++i) ones[i] = 1;
+        x.input = ones; x.residual = NULL;
+        CHECK(memopt_dropout_forward(NULL, &x) == MEMOPT_OK);
+        for (i = 0; i < n; ++i) { sum += (double)out[i]; zeros += out[i] == 0; }
+        CHECK(fabs(zeros - (double)n * rate) < 5 * deviation + 16); /* 16: the rate's own step */
+        CHECK(fabs(sum - (double)n) < 5 * deviation / (1 - rate) + 1);
+        layer_done();
+    }
+}
+static void layer_dropout_at_most(void) { /* a rate just below 1 leaves one of 65,536, where the noise is all ones */
+    memopt_dropout x = layer_dropout(MEMOPT_TYPE_F32, 1, 0.999999f, 0);
+    while (memopt_i_noise16(x.noise, x.first) != 65535) ++x.first;
+    x.residual = NULL;
+    CHECK(memopt_dropout_forward(NULL, &x) == MEMOPT_OK);
+    CHECK(layer_get(x.type, x.output, 0) == layer_get(x.type, x.input, 0) * 65536);
+    layer_done();
+}
+static void layer_dropout_of_infinity(void) { /* what is dropped is gone */
+    memopt_dropout x = layer_dropout(MEMOPT_TYPE_F32, 1000, 0.5f, 0); float *in = (float *)layer_alloc(4000), *out; size_t i; int level;
+    layer_crew crew;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = layer_wider(level)) {
+        const memopt_threads t = layer_threads(&crew, 0, level); const memopt_ops ops = layer_ops(&t, NULL);
+        for (i = 0; i < 1000; ++i) in[i] = memopt_i_bits_float(i % 2 ? 0x7f800000u : 0x7fc00000u);
+        x.input = in; x.residual = NULL; out = (float *)x.output;
+        CHECK(memopt_dropout_forward(&ops, &x) == MEMOPT_OK);
+        for (i = 0; i < 1000; ++i) {
+            const int kept = memopt_i_noise16(x.noise, i) >= 32768;
+            const uint32_t bits = memopt_i_float_bits(out[i]) & 0x7fffffffu;
+            CHECK_AT(kept ? (i % 2 ? bits == 0x7f800000u : bits > 0x7f800000u) : bits == 0, i);
+        }
+    }
+    layer_done();
+}
+
+/* ---- embeddings ---- */
+static memopt_embedding layer_embedding(size_t rows, size_t width, size_t vocabulary, size_t length, memopt_type type,
+                                        memopt_type weight_type, memopt_type gradient_type) {
+    memopt_embedding x; int32_t *ids = (int32_t *)layer_alloc(rows * 4); uint64_t seed = 9; size_t i;
+    memset(&x, 0, sizeof x);
+    for (i = 0; i < rows; ++i) ids[i] = (int32_t)(test_below(&seed, 3) ? test_below(&seed, vocabulary) : vocabulary - 1);
+    x.rows = rows; x.width = width; x.vocabulary = vocabulary; x.length = length;
+    x.type = type; x.weight_type = weight_type; x.gradient_type = gradient_type; x.ids = ids;
+    x.tokens = layer_new(weight_type, vocabulary * width, 1); x.positions = layer_new(weight_type, length * width, 2);
+    x.output = layer_new(type, rows * width, 3); x.grad_output = layer_new(type, rows * width, 4);
+    x.grad_tokens = layer_new(gradient_type, vocabulary * width, 5);
+    x.grad_positions = layer_new(gradient_type, length * width, 6);
+    return x;
+}
+static void layer_embedding_case(size_t rows, size_t width, size_t vocabulary, size_t length, memopt_type type,
+                                 memopt_type weight_type, memopt_type gradient_type, int accumulate) {
+    memopt_embedding x = layer_embedding(rows, width, vocabulary, length, type, weight_type, gradient_type); size_t i, r, c;
+    double *tokens = layer_doubles(gradient_type, x.grad_tokens, vocabulary * width), size;
+    double *positions = layer_doubles(gradient_type, x.grad_positions, length * width);
+    double *token_sizes = (double *)layer_alloc(vocabulary * width * sizeof(double));
+    x.accumulate = accumulate;
+    CHECK(memopt_embedding_forward(NULL, &x) == MEMOPT_OK && memopt_embedding_backward(NULL, &x) == MEMOPT_OK);
+    for (i = 0; i < vocabulary * width; ++i) { if (!accumulate) tokens[i] = 0; token_sizes[i] = fabs(tokens[i]); }
+    for (i = 0; i < length * width && !accumulate; ++i) positions[i] = 0;
+    for (r = 0; r < rows; ++r)
+        for (c = 0; c < width; ++c) {
+            const double g = layer_get(type, x.grad_output, r * width + c); const size_t token = (size_t)x.ids[r] * width + c;
+            tokens[token] += g; token_sizes[token] += fabs(g);
+            positions[r % length * width + c] += g;
+            CHECK_AT(layer_close(type, layer_get(type, x.output, r * width + c), layer_get(weight_type, x.tokens, token)
+                                 + layer_get(weight_type, x.positions, r % length * width + c), 1), r);
+        }
+    for (i = 0; i < vocabulary * width; ++i) { /* rounded once for 256 rows */
+        size = 1 + 0.1 * (double)rows + layer_unit(gradient_type) * token_sizes[i] * (double)((rows + 255) / 256 - 1) / 4e-6;
+        CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_tokens, i), tokens[i], size), i);
+    }
+    for (i = 0; i < length * width; ++i)
+        CHECK_AT(layer_close(gradient_type, layer_get(gradient_type, x.grad_positions, i), positions[i], 1 + 0.1 * (double)rows), i);
+    CHECK(layer_end_is_kept(type, x.output, rows * width) && layer_end_is_kept(gradient_type, x.grad_tokens, vocabulary * width));
+    CHECK(layer_end_is_kept(gradient_type, x.grad_positions, length * width));
+    layer_done();
+}
+static void layer_embedding_values(void) {
+    size_t t;
+    for (t = 0; t < 9; ++t) {
+        const memopt_type a = layer_types[t % 3], b = layer_types[t / 3], c = layer_types[(t + t / 3 + 1) % 3];
+        layer_embedding_case(1, 1, 1, 1, a, b, c, 0);
+        layer_embedding_case(9, 7, 5, 4, a, b, c, 1);
+        layer_embedding_case(33, 17, 900, 33, a, b, c, 0); /* more tokens than lists */
+        layer_embedding_case(600, 33, 40, 100, a, b, c, (int)t % 2);
+        layer_embedding_case(5, 300, 1500, 8, a, b, c, 1); /* fewer rows than positions */
+    }
+}
+static void layer_embedding_wanted(void) {
+    memopt_embedding x = layer_embedding(10, 5, 4, 3, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; size_t i;
+    CHECK(memopt_embedding_backward(NULL, &x) == MEMOPT_OK);
+    y.grad_positions = NULL; y.length = 0; y.grad_tokens = layer_new(MEMOPT_TYPE_F32, 20, 9);
+    CHECK(memopt_embedding_backward(NULL, &y) == MEMOPT_OK && !memcmp(x.grad_tokens, y.grad_tokens, 80));
+    y = x; y.grad_tokens = NULL; y.grad_positions = layer_new(MEMOPT_TYPE_F32, 15, 9);
+    CHECK(memopt_embedding_backward(NULL, &y) == MEMOPT_OK && !memcmp(x.grad_positions, y.grad_positions, 60));
+    y.grad_positions = NULL; y.grad_output = NULL;
+    CHECK(memopt_embedding_backward(NULL, &y) == MEMOPT_OK);
+    y = x; y.positions = NULL; y.length = 0;
+    CHECK(memopt_embedding_forward(NULL, &y) == MEMOPT_OK);
+    for (i = 0; i < 50; ++i)
+        CHECK(layer_get(x.type, y.output, i) == layer_get(x.type, x.tokens, (size_t)x.ids[i / 5] * 5 + i % 5));
+    x.rows = 0; x.ids = NULL; x.grad_output = x.output = NULL;
+    CHECK(memopt_embedding_forward(NULL, &x) == MEMOPT_OK && memopt_embedding_backward(NULL, &x) == MEMOPT_OK);
+    for (i = 0; i < 20; ++i) CHECK(layer_get(x.type, x.grad_tokens, i) == 0);
+    for (i = 0; i < 15; ++i) CHECK(layer_get(x.type, x.grad_positions, i) == 0);
+    layer_done();
+}
+
+/* ---- the same bits: levels, workers, parts ---- */
+typedef struct layer_job { memopt_type type; size_t parts; const memopt_threads *threads; } layer_job;
+typedef struct layer_result { unsigned char *bytes; size_t count; } layer_result;
+typedef void layer_job_fn(const layer_job *job, layer_result *out);
+static void layer_keep(layer_result *out, const void *data, memopt_type type, size_t n) {
+    const size_t bytes = n * memopt_type_bytes(type);
+    out->bytes = (unsigned char *)realloc(out->bytes, out->count + bytes);
+    if (!out->bytes) { printf("test_layer: out of memory\n"); exit(1); }
+    memcpy(out->bytes + out->count, data, bytes);
+    out->count += bytes;
+}
+static size_t layer_cut(size_t n, size_t part, size_t parts) { return n * part / parts; } /* where a part begins */
+static const void *layer_from(const void *p, memopt_type type, size_t n) { return (const unsigned char *)p + n * memopt_type_bytes(type); }
+static void *layer_to(void *p, memopt_type type, size_t n) { return (unsigned char *)p + n * memopt_type_bytes(type); }
+static void layer_linear_job(const layer_job *job, layer_result *out, size_t rows, size_t inputs, size_t outputs) {
+    memopt_linear x = layer_linear(rows, inputs, outputs, job->type, layer_types[(job->type + 1) % 3], MEMOPT_TYPE_F32);
+    memopt_ops ops = layer_ops(job->threads, &x); size_t part; void *before = layer_new(job->type, rows * outputs, 11);
+    x.activation = MEMOPT_GELU;
+    for (part = 0; part < job->parts; ++part) {
+        const size_t from = layer_cut(rows, part, job->parts), to = layer_cut(rows, part + 1, job->parts); memopt_linear y = x;
+        y.rows = to - from; y.accumulate = part != 0;
+        y.input = layer_from(x.input, x.type, from * inputs); y.output = layer_to(x.output, x.type, from * outputs);
+        y.before = layer_to(before, x.type, from * outputs);
+        y.grad_output = layer_from(x.grad_output, x.type, from * outputs); y.grad_input = layer_to(x.grad_input, x.type, from * inputs);
+        CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK && memopt_linear_backward(&ops, &y) == MEMOPT_OK);
+    }
+    layer_keep(out, x.output, x.type, rows * outputs); layer_keep(out, before, x.type, rows * outputs);
+    layer_keep(out, x.grad_input, x.type, rows * inputs);
+    layer_keep(out, x.grad_weights, x.gradient_type, outputs * inputs); layer_keep(out, x.grad_bias, x.gradient_type, outputs);
+    layer_done();
+}
+static void layer_job_linear(const layer_job *job, layer_result *out) {
+    layer_linear_job(job, out, 33, 17, 150);
+    if (job->type == MEMOPT_TYPE_BF16) layer_linear_job(job, out, 386, 1, 1370); /* more than one block of rows */
+}
+static void layer_job_activation(const layer_job *job, layer_result *out) {
+    const size_t n = 70000; memopt_lively x; memopt_ops ops = layer_ops(job->threads, NULL); size_t part; int kind;
+    for (kind = MEMOPT_RELU; kind <= MEMOPT_GELU; ++kind) {
+        memset(&x, 0, sizeof x);
+        x.type = job->type; x.activation = (memopt_activation)kind;
+        x.input = layer_new(x.type, n, 1); x.output = layer_new(x.type, n, 2);
+        x.grad_output = layer_new(x.type, n, 3); x.grad_input = layer_new(x.type, n, 4);
+        for (part = 0; part < job->parts; ++part) {
+            const size_t from = layer_cut(n, part, job->parts); memopt_lively y = x;
+            y.n = layer_cut(n, part + 1, job->parts) - from;
+            y.input = layer_from(x.input, x.type, from); y.output = layer_to(x.output, x.type, from);
+            y.grad_output = layer_from(x.grad_output, x.type, from); y.grad_input = layer_to(x.grad_input, x.type, from);
+            CHECK(memopt_activation_backward(&ops, &y) == MEMOPT_OK);
+        }
+        layer_keep(out, x.output, x.type, n); layer_keep(out, x.grad_input, x.type, n);
+        layer_done();
+    }
+}
+static void layer_job_swiglu(const layer_job *job, layer_result *out) {
+    const size_t rows = 230, width = 301; memopt_swiglu x; memopt_ops ops = layer_ops(job->threads, NULL); size_t part;
+    memset(&x, 0, sizeof x);
+    x.type = job->type; x.width = width;
+    x.input = layer_new(x.type, rows * width * 2, 1); x.output = layer_new(x.type, rows * width, 2);
+    x.grad_output = layer_new(x.type, rows * width, 3); x.grad_input = layer_new(x.type, rows * width * 2, 4);
+    for (part = 0; part < job->parts; ++part) {
+        const size_t from = layer_cut(rows, part, job->parts); memopt_swiglu y = x;
+        y.rows = layer_cut(rows, part + 1, job->parts) - from;
+        y.input = layer_from(x.input, x.type, from * width * 2); y.output = layer_to(x.output, x.type, from * width);
+        y.grad_output = layer_from(x.grad_output, x.type, from * width);
+        y.grad_input = layer_to(x.grad_input, x.type, from * width * 2);
+        CHECK(memopt_swiglu_backward(&ops, &y) == MEMOPT_OK);
+        if (part) continue;
+        y.output = layer_new(x.type, y.rows * width, 5);
+        CHECK(memopt_swiglu_forward(&ops, &y) == MEMOPT_OK);
+        CHECK(!memcmp(y.output, x.output, y.rows * width * memopt_type_bytes(x.type)));
+    }
+    layer_keep(out, x.output, x.type, rows * width); layer_keep(out, x.grad_input, x.type, rows * width * 2);
+    layer_done();
+}
+static void layer_job_dropout(const layer_job *job, layer_result *out) {
+    const size_t n = 70000; const uint64_t first = ((uint64_t)1 << 33) - 30001; size_t part;
+    memopt_dropout x = layer_dropout(job->type, n, 0.3f, first); memopt_ops ops = layer_ops(job->threads, NULL);
+    for (part = 0; part < job->parts; ++part) {
+        const size_t from = layer_cut(n, part, job->parts); memopt_dropout y = x;
+        y.n = layer_cut(n, part + 1, job->parts) - from; y.first = first + from;
+        y.input = layer_from(x.input, x.type, from); y.residual = layer_from(x.residual, x.type, from);
+        y.output = layer_to(x.output, x.type, from); y.grad_output = layer_from(x.grad_output, x.type, from);
+        y.grad_input = layer_to(x.grad_input, x.type, from);
+        CHECK(memopt_dropout_forward(&ops, &y) == MEMOPT_OK && memopt_dropout_backward(&ops, &y) == MEMOPT_OK);
+    }
+    layer_keep(out, x.output, x.type, n); layer_keep(out, x.grad_input, x.type, n);
+    layer_done();
+}
+static void layer_job_embedding(const layer_job *job, layer_result *out) {
+    const size_t rows = 280, width = 301, vocabulary = 300, length = 40; size_t part; memopt_ops ops = layer_ops(job->threads, NULL);
+    memopt_embedding x = layer_embedding(rows, width, vocabulary, length, job->type, layer_types[(job->type + 1) % 3], MEMOPT_TYPE_F32);
+    for (part = 0; part < job->parts; ++part) { /* whole sequences */
+        const size_t from = layer_cut(rows / length, part, job->parts) * length; memopt_embedding y = x;
+        y.rows = layer_cut(rows / length, part + 1, job->parts) * length - from; y.accumulate = part != 0;
+        y.ids = x.ids + from; y.output = layer_to(x.output, x.type, from * width);
+        y.grad_output = layer_from(x.grad_output, x.type, from * width);
+        CHECK(memopt_embedding_forward(&ops, &y) == MEMOPT_OK && memopt_embedding_backward(&ops, &y) == MEMOPT_OK);
+    }
+    layer_keep(out, x.output, x.type, rows * width); layer_keep(out, x.grad_tokens, x.gradient_type, vocabulary * width);
+    layer_keep(out, x.grad_positions, x.gradient_type, length * width);
+    layer_done();
+}
+static int layer_job_same(layer_job_fn *fn, const layer_job *job, const layer_result *want) {
+    layer_result got = { NULL, 0 }; int same;
+    fn(job, &got);
+    same = got.count == want->count && !memcmp(got.bytes, want->bytes, got.count);
+    free(got.bytes);
+    return same;
+}
+static void layer_same_bits(void) {
+    static layer_job_fn *const jobs[] = { layer_job_linear, layer_job_activation, layer_job_swiglu, layer_job_dropout, layer_job_embedding };
+    size_t j, t; int level, workers; layer_crew crew; memopt_threads threads;
+    for (j = 0; j < sizeof jobs / sizeof *jobs; ++j)
+        for (t = 0; t < 3; ++t) {
+            layer_result want = { NULL, 0 }; layer_job job;
+            threads = layer_threads(&crew, 0, MEMOPT_SIMD_SCALAR);
+            job.type = layer_types[t]; job.parts = 1; job.threads = &threads;
+            jobs[j](&job, &want);
+            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = layer_wider(level)) {
+                threads = layer_threads(&crew, level % 2 ? 0 : 3, level); job.parts = 1;
+                CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)level);
+                job.parts = 3;
+                CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)level);
+            }
+            job.parts = 1;
+            for (workers = 1; workers <= 8; workers = workers < 2 ? 2 : workers * 2 + (workers == 2)) {
+                threads = layer_threads(&crew, workers > 8 ? 8 : workers, memopt_simd_best());
+                CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)workers);
+            }
+            job.threads = NULL; job.parts = 7;
+            CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100);
+            free(want.bytes);
+        }
+}
+
+/* ---- what is refused, and has written nothing ---- */
+static memopt_activation layer_wrong(int number) { /* C++ has no cast to what an enum does not hold */
+    memopt_activation a;
+    memcpy(&a, &number, sizeof a);
+    return a;
+}
+#define LAYER_REFUSED(call, type, base, field, value, status) \
+    do { type bad_ = base; bad_.field = value; CHECK(call(&ops, &bad_) == status); } while (0)
+static void layer_linear_refused(void) {
+    memopt_linear x = layer_linear(3, 4, 5, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16); memopt_ops ops = layer_ops(NULL, &x), bad;
+    unsigned char kept[60], grad[48]; size_t bytes = 7; const size_t large = SIZE_MAX / 3; memopt_threads half;
+    memcpy(kept, x.output, 60); memcpy(grad, x.grad_input, 48);
+#define LAYER_LINEAR(field, value, status) LAYER_REFUSED(memopt_linear_forward, memopt_linear, x, field, value, status)
+#define LAYER_BACK(field, value, status) LAYER_REFUSED(memopt_linear_backward, memopt_linear, x, field, value, status)
+    LAYER_LINEAR(input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(weights, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(weight_type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(activation, layer_wrong(4), MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(activation, layer_wrong(-1), MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(input, (const unsigned char *)x.input + 2, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(bias, (const unsigned char *)x.bias + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(before, (unsigned char *)x.output + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(output, (unsigned char *)x.output + 2, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(rows, large, MEMOPT_ERR_OVERFLOW);
+    LAYER_LINEAR(inputs, large, MEMOPT_ERR_OVERFLOW);
+    LAYER_LINEAR(outputs, large, MEMOPT_ERR_OVERFLOW);
+    LAYER_LINEAR(rows, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_BACK(grad_output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(weights, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(gradient_type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(grad_weights, (unsigned char *)x.grad_weights + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(grad_bias, (unsigned char *)x.grad_bias + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(grad_input, (unsigned char *)x.grad_input + 2, MEMOPT_ERR_ARGUMENT);
+    LAYER_BACK(outputs, SIZE_MAX / 2, MEMOPT_ERR_OVERFLOW);
+    bad = ops; bad.scratch_bytes -= 1;
+    CHECK(memopt_linear_forward(&bad, &x) == MEMOPT_ERR_BUFFER && memopt_linear_backward(&bad, &x) == MEMOPT_ERR_BUFFER);
+    CHECK(memopt_linear_forward(NULL, &x) == MEMOPT_ERR_BUFFER);
+    bad = ops; bad.scratch = (unsigned char *)ops.scratch + 32;
+    CHECK(memopt_linear_forward(&bad, &x) == MEMOPT_ERR_ARGUMENT);
+    memset(&half, 0, sizeof half); half.worker_count = 2;
+    bad = ops; bad.threads = &half;
+    CHECK(memopt_linear_backward(&bad, &x) == MEMOPT_ERR_ARGUMENT && memopt_linear_scratch(&bad, &x, &bytes) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_linear_forward(&ops, NULL) == MEMOPT_ERR_ARGUMENT && memopt_linear_backward(&ops, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_linear_scratch(&ops, NULL, &bytes) == MEMOPT_ERR_ARGUMENT && memopt_linear_scratch(&ops, &x, NULL) == MEMOPT_ERR_ARGUMENT);
+    { /* shapes and types are all that counts */
+        memopt_linear shape;
+        memset(&shape, 0, sizeof shape);
+        shape.rows = 3; shape.inputs = 4; shape.outputs = 5; shape.weight_type = MEMOPT_TYPE_F16;
+        CHECK(memopt_linear_scratch(NULL, &shape, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH + 20);
+        shape.weight_type = MEMOPT_TYPE_F32;
+        CHECK(memopt_linear_scratch(NULL, &shape, &bytes) == MEMOPT_OK && bytes == MEMOPT_GEMM_SCRATCH);
+        bytes = 7;
+    }
+    CHECK(bytes == 7 && !memcmp(kept, x.output, 60) && !memcmp(grad, x.grad_input, 48));
+    CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK && memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    layer_done();
+}
+static memopt_status layer_failing(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    (void)p; (void)threads; (void)scratch;
+    return --*(int *)user < 0 ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
+}
+static void layer_gemm_fails(void) { /* what it says comes back */
+    memopt_linear x = layer_linear(386, 1, 1370, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32); memopt_ops ops; int left;
+    memset(&ops, 0, sizeof ops);
+    ops.gemm.multiply_fn = layer_failing; ops.gemm.user = &left;
+    x.activation = MEMOPT_SILU;
+    left = 1; CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_ERR_DEVICE && left == -1);
+    left = 2; CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK && left == 0);
+    left = 0; CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_ERR_DEVICE);
+    left = 1; CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_ERR_DEVICE);
+    left = 2; CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
+    layer_done();
+}
+static void layer_elements_refused(void) {
+    memopt_lively a; memopt_swiglu g; memopt_ops ops; memopt_threads half; unsigned char kept[64]; void *p = layer_new(MEMOPT_TYPE_F32, 16, 1);
+    memset(&a, 0, sizeof a); memset(&g, 0, sizeof g); memset(&ops, 0, sizeof ops); memset(&half, 0, sizeof half);
+    memcpy(kept, p, 64);
+    a.n = 5; a.activation = MEMOPT_GELU; a.input = layer_new(MEMOPT_TYPE_F32, 5, 1); a.grad_output = layer_new(MEMOPT_TYPE_F32, 5, 1);
+    a.output = a.grad_input = p;
+#define LAYER_ACT(call, field, value, status) LAYER_REFUSED(call, memopt_lively, a, field, value, status)
+    LAYER_ACT(memopt_activation_forward, input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_forward, output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_forward, type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_forward, activation, layer_wrong(9), MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_forward, n, SIZE_MAX / 4, MEMOPT_ERR_OVERFLOW);
+    LAYER_ACT(memopt_activation_forward, n, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_ACT(memopt_activation_backward, grad_output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_backward, grad_input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_backward, input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_backward, grad_input, (unsigned char *)p + 2, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_backward, output, (unsigned char *)p + 2, MEMOPT_ERR_ARGUMENT);
+    LAYER_ACT(memopt_activation_backward, grad_output, (const unsigned char *)a.grad_output + 1, MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_activation_forward(&ops, NULL) == MEMOPT_ERR_ARGUMENT && memopt_activation_backward(NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    g.rows = 1; g.width = 3; g.input = layer_new(MEMOPT_TYPE_F32, 6, 1); g.grad_output = layer_new(MEMOPT_TYPE_F32, 3, 1);
+    g.output = p; g.grad_input = (float *)p + 8;
+#define LAYER_GLU(call, field, value, status) LAYER_REFUSED(call, memopt_swiglu, g, field, value, status)
+    LAYER_GLU(memopt_swiglu_forward, input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_GLU(memopt_swiglu_forward, output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_GLU(memopt_swiglu_forward, type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_GLU(memopt_swiglu_forward, width, SIZE_MAX / 2 + 2, MEMOPT_ERR_OVERFLOW);
+    LAYER_GLU(memopt_swiglu_forward, rows, SIZE_MAX / 20, MEMOPT_ERR_OVERFLOW);
+    LAYER_GLU(memopt_swiglu_backward, input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_GLU(memopt_swiglu_backward, grad_output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_GLU(memopt_swiglu_backward, grad_input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_GLU(memopt_swiglu_backward, output, (unsigned char *)p + 1, MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_swiglu_forward(&ops, NULL) == MEMOPT_ERR_ARGUMENT && memopt_swiglu_backward(&ops, NULL) == MEMOPT_ERR_ARGUMENT);
+    half.worker_count = 1; ops.threads = &half;
+    CHECK(memopt_activation_forward(&ops, &a) == MEMOPT_ERR_ARGUMENT && memopt_swiglu_forward(&ops, &g) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memcmp(kept, p, 64));
+    a.n = g.rows = 0; a.input = a.grad_output = NULL; a.output = a.grad_input = NULL; /* nothing of nothing */
+    g.input = g.grad_output = NULL; g.output = g.grad_input = NULL;
+    CHECK(memopt_activation_forward(NULL, &a) == MEMOPT_OK && memopt_activation_backward(NULL, &a) == MEMOPT_OK);
+    CHECK(memopt_swiglu_forward(NULL, &g) == MEMOPT_OK && memopt_swiglu_backward(NULL, &g) == MEMOPT_OK);
+    layer_done();
+}
+static void layer_dropout_refused(void) {
+    memopt_dropout x = layer_dropout(MEMOPT_TYPE_BF16, 9, 0.5f, 0); memopt_ops ops; unsigned char kept[18];
+    memset(&ops, 0, sizeof ops);
+    memcpy(kept, x.output, 18);
+#define LAYER_DROP(call, field, value, status) LAYER_REFUSED(call, memopt_dropout, x, field, value, status)
+    LAYER_DROP(memopt_dropout_forward, rate, 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_forward, rate, -0.1f, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_backward, rate, memopt_i_bits_float(0x7fc00000u), MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_forward, input, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_forward, output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_forward, residual, (const unsigned char *)x.residual + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_forward, type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_forward, n, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_DROP(memopt_dropout_backward, grad_output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_DROP(memopt_dropout_backward, grad_input, NULL, MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_dropout_forward(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_dropout_backward(NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memcmp(kept, x.output, 18));
+    x.input = NULL; x.output = NULL; x.residual = NULL;
+    CHECK(memopt_dropout_backward(NULL, &x) == MEMOPT_OK); /* which needs none of them */
+    layer_done();
+}
+static void layer_embedding_refused(void) {
+    memopt_embedding x = layer_embedding(9, 5, 4, 3, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16); memopt_ops ops;
+    int32_t ids[9] = { 0, 1, 2, 3, 3, 3, 3, 3, 4 }; unsigned char kept[180], grad[40];
+    memset(&ops, 0, sizeof ops);
+    memcpy(kept, x.output, 180); memcpy(grad, x.grad_tokens, 40);
+#define LAYER_EMBED(call, field, value, status) LAYER_REFUSED(call, memopt_embedding, x, field, value, status)
+    LAYER_EMBED(memopt_embedding_forward, ids, ids, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_backward, ids, ids, MEMOPT_ERR_ARGUMENT);
+    ids[8] = -1;
+    LAYER_EMBED(memopt_embedding_forward, ids, ids, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_backward, ids, ids, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, ids, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, tokens, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, length, 0, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, positions, (const unsigned char *)x.positions + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, vocabulary, 0, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, weight_type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_forward, rows, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_EMBED(memopt_embedding_forward, width, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_EMBED(memopt_embedding_forward, length, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_EMBED(memopt_embedding_forward, vocabulary, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    LAYER_EMBED(memopt_embedding_backward, grad_output, NULL, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_backward, length, 0, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_backward, gradient_type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    LAYER_EMBED(memopt_embedding_backward, grad_tokens, (unsigned char *)x.grad_tokens + 1, MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_embedding_forward(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_embedding_backward(NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!memcmp(kept, x.output, 180) && !memcmp(grad, x.grad_tokens, 40));
+    layer_done();
+}
+
+static void test_layer(void) {
+    RUN(layer_linear_values);
+    RUN(layer_linear_wanted);
+    RUN(layer_sums_are_float);
+    RUN(layer_activation_values);
+    RUN(layer_activation_in_place);
+    RUN(layer_swiglu_values);
+    RUN(layer_dropout_values);
+    RUN(layer_dropout_statistics);
+    RUN(layer_dropout_at_most);
+    RUN(layer_dropout_of_infinity);
+    RUN(layer_embedding_values);
+    RUN(layer_embedding_wanted);
+    RUN(layer_same_bits);
+    RUN(layer_linear_refused);
+    RUN(layer_gemm_fails);
+    RUN(layer_elements_refused);
+    RUN(layer_dropout_refused);
+    RUN(layer_embedding_refused);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_layer(); return test_totals(); }
+#endif

@@ -1,0 +1,364 @@
+/* test_rows.c - what operators do to a row of floats. exp and the activations are compared with the C library's in
+   double, sums with the order that the section promises, written down once more; every level with every other. */
+#include "test.h"
+
+#define ROWS_N 300
+static int rows_wider(int level) { /* the next level of this machine: either NEON, or the others */
+    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
+}
+static float rows_bits(uint32_t u) { return memopt_i_bits_float(u); }
+static int rows_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+static int rows_same(float a, float b) { /* to the bit; a NaN is a NaN */
+    return memopt_i_float_bits(a) == memopt_i_float_bits(b) || (rows_is_nan(a) && rows_is_nan(b));
+}
+static int rows_all_same(const float *a, const float *b, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) if (!rows_same(a[i], b[i])) return 0;
+    return 1;
+}
+static float rows_float(double x) { volatile float y = (float)x; return y; } /* as a float, also by an x87 */
+/* The distance from the exact value in units of the last place of a float of that size. */
+static double rows_units(float x, double exact) {
+    int exponent;
+    if (exact == 0) return x == 0 ? 0 : 1e9;
+    (void)frexp(exact, &exponent);
+    return fabs((double)x - exact) / ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
+}
+/* Numbers as they come, and what is special. */
+static float rows_random(uint64_t *seed, int special) {
+    const uint64_t r = test_random(seed); const uint32_t mantissa = (uint32_t)r & 0x807fffffu;
+    const unsigned kind = (unsigned)(r >> 40) % 32;
+    if (kind == 0) return rows_bits((uint32_t)r & 0x80000000u);
+    if (kind == 1) return rows_bits(mantissa);
+    if (kind == 2) return rows_bits(mantissa | 0x42000000u); /* 32 to 64 */
+    if (kind == 3 && special) return rows_bits(((uint32_t)r & 0x80000000u) | 0x7f800000u);
+    if (kind == 4 && special) return rows_bits(0x7fc00000u);
+    return rows_bits(mantissa | (uint32_t)(0x3b + (r >> 32 & 3) + (r >> 34 & 1)) << 24);
+}
+
+/* ---- exp ---- */
+#define ROWS_EXP(V, SET)                                                                              \
+    SET static void V(rows_exp)(float *y, const float *x, size_t n) {                                 \
+        size_t i;                                                                                     \
+        for (i = 0; i < n; i += V(width)) V(store)(y + i, V(exp)(V(load)(x + i)));                    \
+    }
+ROWS_EXP(MEMOPT_I_V1, )
+#if defined(MEMOPT_I_X86)
+ROWS_EXP(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
+ROWS_EXP(MEMOPT_I_V16, MEMOPT_I_AVX512)
+#elif defined(MEMOPT_I_NEON)
+ROWS_EXP(MEMOPT_I_V4X4, )
+#endif
+static void rows_exp_at(int level, float *y, const float *x, size_t n) {
+    float padded[16] = { 0 }; size_t i, k;
+    for (i = 0; i < n; i += k) {
+        k = n - i < 16 ? n - i : 16;
+        memcpy(padded, x + i, k * sizeof *x);
+#if defined(MEMOPT_I_X86)
+        if (level >= MEMOPT_SIMD_AVX512) memopt_i_v16_rows_exp(padded, padded, 16);
+        else if (level >= MEMOPT_SIMD_AVX2) memopt_i_v8x2_rows_exp(padded, padded, 16);
+        else
+#elif defined(MEMOPT_I_NEON)
+        if (level >= MEMOPT_SIMD_NEON) memopt_i_v4x4_rows_exp(padded, padded, 16);
+        else
+#endif
+        memopt_i_v1_rows_exp(padded, padded, 16);
+        memcpy(y + i, padded, k * sizeof *y);
+    }
+    memopt_i_wide_end(level);
+}
+static void rows_exp_is_exact(void) {
+    static float x[4096], y[4096], plain[4096]; double worst = 0; const int best = memopt_simd_best(); uint64_t seed = 1;
+    uint32_t exponent, sign; size_t i;
+    for (sign = 0; sign < 2; ++sign)
+        for (exponent = 0; exponent < 255; ++exponent) {
+            const size_t n = exponent < 100 ? 64 : 4096; /* what is below 2^-27 is all the same */
+            for (i = 0; i < n; ++i) x[i] = rows_bits(sign << 31 | exponent << 23 | ((uint32_t)test_random(&seed) & 0x7fffffu));
+            x[0] = rows_bits(sign << 31 | exponent << 23); x[1] = rows_bits(sign << 31 | exponent << 23 | 0x7fffffu);
+            rows_exp_at(best, y, x, n);
+            rows_exp_at(MEMOPT_SIMD_SCALAR, plain, x, n);
+            CHECK_AT(rows_all_same(y, plain, n), exponent);
+            for (i = 0; i < n; ++i) {
+                const double exact = exp((double)x[i]);
+                double units;
+                if (exact >= 3.4028235677973366e38) { CHECK_AT(y[i] > 3.4028234e38f, memopt_i_float_bits(x[i])); continue; }
+                units = rows_units(y[i], exact);
+                CHECK_AT(units < 0.88 || (exact < 1e-45 && y[i] == 0), memopt_i_float_bits(x[i]));
+                if (exact > 1e-45 && units > worst) worst = units;
+            }
+        }
+    CHECK(worst > 0.7); /* else it was not looked at closely */
+}
+static void rows_exp_edges(void) {
+    static const float x[] = { 0, 88.72283f, 88.72284f, 90, 3e38f, -103.97208f, -103.972084f, -104, -3e38f, -87.33655f };
+    float y[10], last, all[5]; int level; size_t i;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        rows_exp_at(level, y, x, 10);
+        CHECK(y[0] == 1 && y[1] > 3.402e38f && y[1] < rows_bits(0x7f800000u) && y[3] == rows_bits(0x7f800000u));
+        CHECK(y[4] == rows_bits(0x7f800000u) && y[5] == rows_bits(1) && y[7] == 0 && y[8] == 0);
+        CHECK(!(memopt_i_float_bits(y[8]) >> 31) && rows_units(y[9], exp((double)x[9])) < 0.88);
+        all[0] = rows_bits(0xff800000u); all[1] = rows_bits(0x7f800000u); all[2] = rows_bits(0x7fc00000u);
+        all[3] = rows_bits(0xffc00001u); all[4] = -0.0f;
+        rows_exp_at(level, all, all, 5);
+        CHECK(memopt_i_float_bits(all[0]) == 0 && all[1] == rows_bits(0x7f800000u));
+        CHECK(rows_is_nan(all[2]) && rows_is_nan(all[3]) && all[4] == 1);
+        for (last = 0, i = 0; i < 4000; ++i) { /* never goes down where x goes up */
+            const float at = rows_float(-110.0 + 0.05 * (double)i); float e;
+            rows_exp_at(level, &e, &at, 1);
+            CHECK_AT(e >= last, i);
+            last = e;
+        }
+    }
+}
+
+static void rows_exp_shares(void) { /* of a row: nothing below exp(-69), and no denormal */
+    static const float x[20] = { -68.9999924f, -69, -69.0000076f, -80, -88, -100, -104, -1e9f, -3e38f, 0, 1, 88, 90,
+                                 -69, -69.0000076f, -70, -90, -3, -200, -69 };
+    float y[20]; int level; size_t i;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        float sums[16] = { 0 };
+        memopt_i_row_exp(level, sums, y, x, 0, 1, 20);
+        for (i = 0; i < 20; ++i) {
+            float whole;
+            rows_exp_at(MEMOPT_SIMD_SCALAR, &whole, x + i, 1);
+            CHECK_AT(rows_same(y[i], x[i] < -69 ? 0 : whole), i);
+        }
+    }
+}
+
+/* ---- rows, from the definition ---- */
+static float rows_total(const float *s) {
+    float a[8], b[4]; int i;
+    for (i = 0; i < 8; ++i) a[i] = rows_float((double)s[i] + (double)s[i + 8]);
+    for (i = 0; i < 4; ++i) b[i] = rows_float((double)a[i] + (double)a[i + 4]);
+    return rows_float((double)rows_float((double)b[0] + (double)b[2]) + (double)rows_float((double)b[1] + (double)b[3]));
+}
+static void rows_sums(void) {
+    static float x[ROWS_N + 1], y[ROWS_N], e[ROWS_N], want_e[ROWS_N]; uint64_t seed = 2; size_t n, i, k; int level;
+    for (n = 0; n < ROWS_N; n = n < 70 ? n + 1 : n + 57)
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+            float sums[4][17], want[4][16];
+            const float mean = rows_random(&seed, 0), from = rows_random(&seed, 0), scale = rows_float(0.7);
+            for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, n % 5 == 0); y[i] = rows_random(&seed, n % 5 == 0); }
+            for (k = 0; k < 4; ++k) {
+                for (i = 0; i < 16; ++i) sums[k][i] = want[k][i] = i == 3 ? -0.0f : rows_random(&seed, 0);
+                sums[k][16] = 77;
+            }
+            for (i = 0; i < n; ++i) {
+                const float d = rows_float((double)x[i] - (double)mean);
+                want[0][i % 16] = rows_float((double)want[0][i % 16] + (double)x[i]);
+                want[1][i % 16] = fmaf(x[i], y[i], want[1][i % 16]);
+                want[2][i % 16] = fmaf(d, d, want[2][i % 16]);
+                want_e[i] = rows_float((double)scale * (double)rows_float((double)x[i] - (double)from));
+            }
+            for (i = 0; i < n; ++i) want_e[i] = want_e[i] < -69 ? 0 : memopt_i_v1_exp(want_e[i]);
+            for (i = 0; i < n; ++i) want[3][i % 16] = rows_float((double)want[3][i % 16] + (double)want_e[i]);
+            memopt_i_row_sum(level, sums[0], x, n);
+            memopt_i_row_dot(level, sums[1], x, y, n);
+            memopt_i_row_spread(level, sums[2], x, mean, n);
+            e[n] = 77;
+            memopt_i_row_exp(level, sums[3], e, x, from, scale, n);
+            for (k = 0; k < 4; ++k) {
+                CHECK_AT(rows_all_same(sums[k], want[k], 16) && sums[k][16] == 77, n * 10 + k);
+                CHECK_AT(rows_same(memopt_i_row_total(sums[k]), rows_total(want[k])), n * 10 + k);
+            }
+            CHECK_AT(rows_all_same(e, want_e, n) && e[n] == 77, n);
+            memopt_i_row_exp(level, sums[3], x, x, from, scale, n); /* in place */
+            CHECK_AT(rows_all_same(x, want_e, n), n);
+        }
+}
+static void rows_in_pieces(void) { /* that begin at multiples of 16 */
+    static float x[ROWS_N], y[ROWS_N]; uint64_t seed = 3; size_t i, at, n; int level;
+    for (i = 0; i < ROWS_N; ++i) { x[i] = rows_random(&seed, 0); y[i] = rows_random(&seed, 0); }
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        float whole[2][16] = { { 0 } }, parts[2][16] = { { 0 } };
+        memopt_i_row_sum(level, whole[0], x, ROWS_N);
+        memopt_i_row_dot(level, whole[1], x, y, ROWS_N);
+        for (at = 0; at < ROWS_N; at += n) {
+            n = 16 * (1 + test_below(&seed, 4));
+            if (n > ROWS_N - at) n = ROWS_N - at;
+            memopt_i_row_sum(level, parts[0], x + at, n);
+            memopt_i_row_dot(level, parts[1], x + at, y + at, n);
+        }
+        CHECK(!memcmp(whole, parts, sizeof whole));
+    }
+}
+static void rows_largest(void) {
+    static float x[ROWS_N]; uint64_t seed = 4; size_t n, i; int level;
+    const float infinity = rows_bits(0x7f800000u), nan = rows_bits(0x7fc00000u);
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 61) {
+            float most = -1e30f;
+            for (i = 0; i < n; ++i) { x[i] = rows_float((double)rows_random(&seed, 0) - 100.0); most = x[i] > most ? x[i] : most; }
+            CHECK_AT(rows_same(memopt_i_row_max(level, -1e30f, x, n), most), n);
+            CHECK_AT(memopt_i_row_max(level, 5, x, n) == 5, n);
+            for (i = 0; i < n; ++i) { /* wherever it is */
+                const float kept = x[i];
+                x[i] = 200; CHECK_AT(memopt_i_row_max(level, -infinity, x, n) == 200, i);
+                x[i] = infinity; CHECK_AT(memopt_i_row_max(level, -infinity, x, n) == infinity, i);
+                x[i] = nan; CHECK_AT(memopt_i_float_bits(memopt_i_row_max(level, 300, x, n)) == 0x7fc00000u, i);
+                x[i] = -nan; CHECK_AT(memopt_i_float_bits(memopt_i_row_max(level, 300, x, n)) == 0x7fc00000u, i);
+                x[i] = kept;
+            }
+            CHECK_AT(rows_is_nan(memopt_i_row_max(level, nan, x, n)), n);
+        }
+        for (i = 0; i < 40; ++i) x[i] = i == 21 ? 0.0f : -0.0f;
+        CHECK(memopt_i_float_bits(memopt_i_row_max(level, -0.0f, x, 40)) == 0);
+        CHECK(memopt_i_float_bits(memopt_i_row_max(level, -0.0f, x, 20)) == 0);
+        CHECK(memopt_i_float_bits(memopt_i_row_max(level, -0.0f, x, 0)) == 0);
+        for (i = 0; i < 40; ++i) x[i] = -infinity;
+        CHECK(memopt_i_row_max(level, -infinity, x, 40) == -infinity);
+    }
+}
+static void rows_elements(void) {
+    static float x[ROWS_N + 1], y[ROWS_N + 1], want[ROWS_N]; uint64_t seed = 5; size_t n, i; int level;
+    for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 37)
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+            const float a = rows_random(&seed, 0);
+            for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, n % 3 == 0); y[i] = rows_random(&seed, n % 3 == 0); }
+            y[n] = x[n] = 77;
+            for (i = 0; i < n; ++i) want[i] = fmaf(a, x[i], y[i]);
+            memopt_i_row_add(level, y, x, a, n);
+            CHECK_AT(rows_all_same(y, want, n) && y[n] == 77, n);
+            for (i = 0; i < n; ++i) want[i] = rows_float((double)a * (double)x[i]);
+            memopt_i_row_scale(level, y, x, a, n);
+            CHECK_AT(rows_all_same(y, want, n) && y[n] == 77, n);
+            memopt_i_row_scale(level, x, x, a, n);
+            CHECK_AT(rows_all_same(x, want, n) && x[n] == 77, n);
+        }
+}
+
+/* ---- activations ---- */
+static double rows_logistic(double z) { return 1 / (1 + exp(-z)); }
+static double rows_inner(memopt_activation a, double x) {
+    return a == MEMOPT_SILU ? x : 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+}
+static double rows_active(memopt_activation a, double x) {
+    if (a == MEMOPT_NO_ACTIVATION) return x;
+    return a == MEMOPT_RELU ? (x > 0 ? x : 0) : x * rows_logistic(rows_inner(a, x));
+}
+static double rows_slope(memopt_activation a, double x) {
+    const double c = 2 * sqrt(2 / 3.14159265358979323846), z = rows_inner(a, x), s = rows_logistic(z);
+    const double inner = a == MEMOPT_SILU ? 1 : c * (1 + 3 * 0.044715 * x * x);
+    if (a == MEMOPT_NO_ACTIVATION) return 1;
+    return a == MEMOPT_RELU ? (x > 0 ? 1 : 0) : s + x * s * rows_logistic(-z) * inner;
+}
+/* z = x (...) is off by 2 units, and exp(z) by |z| times that, relatively; then a few operations. A slope is a sum that
+   may cancel, of terms of the size of s (1 + |x z' (1 - s)|). Below exp(-69), s is 0. */
+static double rows_bound(memopt_activation a, double x, int slope) {
+    const double z = rows_inner(a, x), value = fabs(slope ? rows_slope(a, x) : rows_active(a, x));
+    const double s = rows_logistic(z), terms = slope ? s + fabs(s * rows_logistic(-z) * (fabs(z) + 0.3 * fabs(x * x * x))) : value;
+    return (value + terms) * (5 + 2 * fabs(z < 0 ? z : z * rows_logistic(-z))) * 5.97e-8
+         + 1.1e-30 * (2 + (slope ? 3 * fabs(z) : fabs(x)));
+}
+static void rows_activations(void) {
+    static float x[4001], g[4001], y[4001], d[4001], out[4001]; int kind; size_t i; const int best = memopt_simd_best();
+    for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
+        const memopt_activation a = (memopt_activation)kind; uint64_t seed = 6;
+        for (i = 0; i < 4001; ++i) {
+            x[i] = i < 2000 ? rows_float((double)(i + 1) * 0.06 - 119.0) : i < 3000 ? rows_random(&seed, 0)
+                 : rows_float(((double)i - 3500) * 0.01);
+            g[i] = rows_float(1 + (double)(i % 7));
+        }
+        memopt_i_row_act(best, y, x, a, 4001);
+        memopt_i_row_act_grad(best, d, out, x, g, a, 4001);
+        CHECK(rows_all_same(y, out, 4001)); /* made again: the same */
+        for (i = 0; i < 4001; ++i) {
+            const double v = (double)x[i], scale = (double)g[i];
+            const double exact = rows_active(a, v), slope = rows_slope(a, v);
+            if (a == MEMOPT_NO_ACTIVATION || a == MEMOPT_RELU) {
+                CHECK_AT((double)y[i] == exact && (double)d[i] == scale * slope, i);
+                continue;
+            }
+            CHECK_AT(fabs((double)y[i] - exact) <= rows_bound(a, v, 0), i);
+            CHECK_AT(fabs((double)d[i] - scale * slope) <= scale * rows_bound(a, v, 1), i);
+        }
+    }
+}
+static void rows_activations_far_out(void) { /* huge, infinite, not a number */
+    const float infinity = rows_bits(0x7f800000u); int level; size_t i;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        static const memopt_activation curves[] = { MEMOPT_GELU, MEMOPT_SILU };
+        float x[8] = { 130, 1e10f, 3e38f, 0, -130, -1e10f, -3e38f, 0 }, g[8] = { 3, 3, 3, 3, 3, 3, 3, 3 }, y[8], d[8];
+        x[3] = infinity; x[7] = -infinity;
+        for (i = 0; i < 2; ++i) {
+            float nan = rows_bits(0x7fc00000u), one = 1, out; size_t k;
+            memopt_i_row_act_grad(level, d, y, x, g, curves[i], 8);
+            for (k = 0; k < 4; ++k) CHECK_AT(y[k] == x[k] && d[k] == 3, k);
+            for (k = 4; k < 8; ++k) CHECK_AT(y[k] == 0 && d[k] == 0, k);
+            memopt_i_row_act_grad(level, &out, &out, &nan, &one, curves[i], 1);
+            CHECK(rows_is_nan(out));
+            memopt_i_row_act_grad(level, &nan, &out, &nan, &one, curves[i], 1);
+            CHECK(rows_is_nan(out) && rows_is_nan(nan));
+        }
+        memopt_i_row_act_grad(level, d, y, x, g, MEMOPT_RELU, 8);
+        for (i = 0; i < 8; ++i) CHECK_AT(y[i] == (i < 4 ? x[i] : 0) && d[i] == (i < 4 ? 3.0f : 0.0f), i);
+        x[0] = rows_bits(0x7fc00000u); x[1] = 0; x[2] = -0.0f;
+        memopt_i_row_act_grad(level, d, y, x, g, MEMOPT_RELU, 3);
+        CHECK(rows_is_nan(y[0]) && y[1] == 0 && y[2] == 0 && d[1] == 0 && d[2] == 0);
+    }
+}
+static void rows_activations_by_level(void) {
+    static float x[ROWS_N + 1], g[ROWS_N + 1], y[ROWS_N + 1], d[ROWS_N + 1], want[ROWS_N], want_d[ROWS_N];
+    uint64_t seed = 7; size_t n, i; int level, kind;
+    for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 61)
+        for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind)
+            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+                const memopt_activation a = (memopt_activation)kind;
+                for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, 1); g[i] = rows_random(&seed, 1); }
+                memopt_i_row_act(MEMOPT_SIMD_SCALAR, want, x, a, n);
+                memopt_i_row_act_grad(MEMOPT_SIMD_SCALAR, want_d, NULL, x, g, a, n);
+                y[n] = d[n] = x[n] = g[n] = 77;
+                memopt_i_row_act(level, y, x, a, n);
+                CHECK_AT(rows_all_same(y, want, n) && y[n] == 77, n);
+                memopt_i_row_act_grad(level, d, NULL, x, g, a, n);
+                CHECK_AT(rows_all_same(d, want_d, n) && d[n] == 77, n);
+                memopt_i_row_act_grad(level, g, x, x, g, a, n); /* both in place */
+                CHECK_AT(rows_all_same(x, want, n) && rows_all_same(g, want_d, n) && x[n] == 77 && g[n] == 77, n);
+            }
+}
+
+/* ---- other types ---- */
+static void rows_types(void) {
+    static float x[ROWS_N], y[ROWS_N]; static uint16_t codes[ROWS_N + 1]; uint64_t seed = 8; size_t n, i; int level;
+    for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 51)
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+            for (i = 0; i < n; ++i) x[i] = rows_random(&seed, 0);
+            codes[n] = 77;
+            memopt_i_row_put(level, codes, x, MEMOPT_TYPE_BF16, n);
+            for (i = 0; i < n; ++i) CHECK_AT(codes[i] == memopt_to_bf16(x[i]), i);
+            memopt_i_row_get(level, y, codes, MEMOPT_TYPE_BF16, n);
+            for (i = 0; i < n; ++i) CHECK_AT(rows_same(y[i], memopt_from_bf16(codes[i])), i);
+            CHECK(codes[n] == 77 && memopt_i_row_view(level, codes, MEMOPT_TYPE_BF16, n, y) == y);
+            memopt_i_row_put(level, codes, x, MEMOPT_TYPE_F16, n);
+            for (i = 0; i < n; ++i) CHECK_AT(codes[i] == memopt_to_f16(x[i]), i);
+            memopt_i_row_get(level, y, codes, MEMOPT_TYPE_F16, n);
+            for (i = 0; i < n; ++i) CHECK_AT(rows_same(y[i], memopt_from_f16(codes[i])), i);
+            CHECK(codes[n] == 77 && memopt_i_row_view(level, x, MEMOPT_TYPE_F32, n, y) == x);
+            memopt_i_row_put(level, y, x, MEMOPT_TYPE_F32, n);
+            CHECK(!memcmp(x, y, n * sizeof *x));
+            memset(y, 0, sizeof y);
+            memopt_i_row_get(level, y, x, MEMOPT_TYPE_F32, n);
+            CHECK(!memcmp(x, y, n * sizeof *x));
+            memopt_i_row_get(level, x, x, MEMOPT_TYPE_F32, n); /* to itself, and from nowhere */
+            memopt_i_row_put(level, NULL, NULL, MEMOPT_TYPE_F32, 0);
+        }
+    CHECK(memopt_i_row_at(codes, MEMOPT_TYPE_F16, 3) == codes + 3 && memopt_i_row_to(x, MEMOPT_TYPE_F32, 3) == x + 3);
+}
+
+static void test_rows(void) {
+    RUN(rows_exp_is_exact);
+    RUN(rows_exp_edges);
+    RUN(rows_exp_shares);
+    RUN(rows_sums);
+    RUN(rows_in_pieces);
+    RUN(rows_largest);
+    RUN(rows_elements);
+    RUN(rows_activations);
+    RUN(rows_activations_far_out);
+    RUN(rows_activations_by_level);
+    RUN(rows_types);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_rows(); return test_totals(); }
+#endif

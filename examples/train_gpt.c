@@ -53,10 +53,10 @@ static int open_tape(engine *e, const options *o) { /* what is left of the budge
     return said(e, "The plan of the activations", s);
 }
 static int open_arena(engine *e, size_t capacity) {
-    memopt_arena_desc desc = { 0 }; memopt_pages_desc pages = { 0 }; memopt_status s;
-    pages.check = 1;
+    memopt_arena_desc desc = { 0 }; uint64_t available; memopt_status s;
     if (!capacity) s = memopt_source_counting(&e->source);               /* memopt 3: bytes that are only counted... */
-    else s = memopt_source_pages(&pages, &e->source);                    /* memopt 4: ...or had */
+    else s = memopt_source_pages(NULL, &e->source);                      /* memopt 4: ...or had */
+    if (!memopt_memory_available(NULL, &available) && capacity > available) s = MEMOPT_ERR_MEMORY; /* not in an hour: now */
     desc.source = &e->source; desc.capacity = capacity;
     if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
     if (s == MEMOPT_ERR_MEMORY)
@@ -254,7 +254,7 @@ static int run(const options *asked, outcome *out, char **strip) {
 }
 #include "gpt/tables.h"
 
-int main(int argc, char **argv) {
+static int run_and_tell(int argc, char **argv) {
     static outcome out; options o; char message[400] = "";
     if (options_parse(argc, argv, &o, message, sizeof message)) {
         fprintf(stderr, "train_gpt: %s\n", message);
@@ -278,4 +278,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     return 0;
+}
+int main(int argc, char **argv) {
+    const int status = run_and_tell(argc, argv);
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    fputs("train_gpt: what was to be printed could not be written: is the disk full?\n", stderr);
+    return 1;
 }

@@ -90,11 +90,12 @@
      Exact bytes  Whatever allocates can be run over memopt_source_counting() first, and tells the byte.
      Determinism  Same calls, same offsets, on every machine. The planner depends on the clock only when it is given
                   time to search; give it `work` instead, or `no_search`, and it does not.
-                  Numbers, codes, optimizer steps and operators are the same bits at every SIMD level, for any workers, however
-                  tensors are cut into slices: work is cut by the data, sums are joined in a fixed order, and betas are
-                  raised to integer powers by multiplication, not by pow(). Random bits are a function of seed, stream
-                  and place. Outside the promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without
-                  -msse2), and a C library whose fmaf() or fma() rounds twice, such as mingw-w64's.
+                  Numbers, codes, optimizer steps and operators are the same bits at every SIMD level, for any workers,
+                  however tensors are cut into slices or rows: sums are joined in a fixed order, work is cut by the data
+                  (a product's by the workers too, where no bit depends on it), and betas are raised to integer powers
+                  by multiplication, not by pow(). Random bits are a function of seed, stream and place. Outside the
+                  promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without -msse2), and a C library
+                  whose fmaf() or fma() rounds twice, such as mingw-w64's.
      Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. NaN stays NaN with its
                   sign, denormals are kept. Products go into sums through fmaf; the C library's math (-lm) is needed.
      Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names

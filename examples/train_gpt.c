@@ -1,10 +1,10 @@
 /* train_gpt.c - a GPT-2-shaped network (or a ViT) trained in as little memory as you like, every technique a switch.
 
-   What to see: `train_gpt --ladder` (make demo) trains the same network ten times, from what a usual C engine allocates to
-   everything on, each in a process of its own: predicted and measured peak, and whether the bits are the same; its page,
-   build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run` plans any size at once.
-   How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is in gpt/model.h; what a
-   usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
+   What to see: `train_gpt --ladder` (make demo) trains the same network ten times, from what a usual C engine allocates
+   to everything on, each in a process of its own: predicted and measured peak, and whether the bits are the same; its
+   page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run` plans any size at once.
+   How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is in gpt/model.h; what
+   a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
    With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl. */
 #define _DEFAULT_SOURCE 1 /* fork, pipe, mkdir */
@@ -36,9 +36,10 @@
 static int budget_is_below(engine *e, const options *o, size_t least_peak) {
     const int is_lean = o->lean_attention && o->head_chunk && o->mlp_chunk && o->fuse_step && o->weights == WEIGHTS_BF16;
     if (o->budget >= least_peak) return 0;
-    snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; %s "
-             "less.", (double)o->budget / 1e6, (double)least_peak / 1e6, is_lean ? "a smaller --batch or --context needs" :
-             "--attention lean, --head chunk:64, --mlp chunk:512, --fuse-step, --optimizer adamw8 and --weights bf16 need");
+    snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; "
+             "%s less.", (double)o->budget / 1e6, (double)least_peak / 1e6,
+             is_lean ? "a smaller --batch or --context needs" : "--attention lean, --head chunk:64, --mlp chunk:512, "
+             "--fuse-step, --optimizer adamw8 and --weights bf16 need");
     return 1;
 }
 static int open_tape(engine *e, const options *o) { /* what is left of the budget is the tape's */
@@ -60,8 +61,9 @@ static int open_arena(engine *e, size_t capacity) {
     desc.source = &e->source; desc.capacity = capacity;
     if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
     if (s == MEMOPT_ERR_MEMORY)
-        snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the system has less; --fit BYTES finds the largest "
-                 "batch that fits; --keep, --attention lean, --head chunk:64, --fuse-step need less.", (double)capacity / 1e6);
+        snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the system has less; --fit BYTES finds the "
+                 "largest batch that fits; --keep overhead:33, --attention lean, --head chunk:64, --fuse-step need less.",
+                 (double)capacity / 1e6);
     return said(e, "Memory", s);
 }
 /* capacity 0: a dry run. Else the arena has that many bytes, exactly. */
@@ -97,18 +99,18 @@ static size_t planned_arena(const options *o, const memopt_ops *ops, char *messa
 }
 /* The largest batch whose plan fits; 0: not even one. */
 static size_t fit_batch(const options *o, const memopt_ops *ops, char *message, size_t capacity) {
-    options x = *o; size_t fits = 0, over = 1, peak; 
-    const size_t process = process_bytes("VmRSS:") + (2 << 20); /* and what the C library takes on the way */
+    const size_t other = (size_t)4 << 20; /* what the C library and the workers take on the way */
+    options x = *o; size_t fits = 0, over = 1, peak;
     for (;;) {
         x.batch = over;
         peak = planned_arena(&x, ops, message, capacity);
-        if (!peak || peak + process > o->fit) break;
+        if (!peak || peak + process_bytes("VmRSS:") + other > o->fit) break;
         fits = over; over *= 2;
     }
     while (over - fits > 1) {
         x.batch = fits + (over - fits) / 2;
         peak = planned_arena(&x, ops, message, capacity);
-        if (peak && peak + process <= o->fit) fits = x.batch;
+        if (peak && peak + process_bytes("VmRSS:") + other <= o->fit) fits = x.batch;
         else over = x.batch;
     }
     return fits;
@@ -124,9 +126,11 @@ static double rate_at(const options *o, size_t step) { /* step 0 is the first */
         : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
 }
 static int load_batch(engine *e, const options *o, data *d, uint64_t first) { /* first: the number of a sequence */
-    const model *m = &e->m; const size_t n = m->batch * (m->length - 1) * m->patch; size_t side = 1; memopt_status s = MEMOPT_OK;
+    const model *m = &e->m; const size_t n = m->batch * (m->length - 1) * m->patch; size_t side = 1;
+    memopt_status s = MEMOPT_OK;
     if (!m->vit)
-        return data_batch(d, o->seed, first, m->batch, m->length, (int32_t *)e->input, e->targets, e->message, sizeof e->message);
+        return data_batch(d, o->seed, first, m->batch, m->length, (int32_t *)e->input, e->targets, e->message,
+                          sizeof e->message);
     while (side * side < o->context) ++side;
     data_images(o->seed, first, m->batch, side, PATCH_SIDE, e->pixels, e->targets);
     if (m->type == MEMOPT_TYPE_BF16) s = memopt_bf16_from_f32((uint16_t *)e->input, e->pixels, n, m->ops.threads);
@@ -141,8 +145,8 @@ static int pass(engine *e) { /* forward and backward of one micro-batch */
 }
 /* All gradients are there: look at them where that is asked for, then step. */
 static int apply(engine *e, const options *o, memopt_optim_run *run) {
-    const int scaling = o->gradients == MEMOPT_TYPE_F16; memopt_gradient_total total = { 0 }; memopt_status s = MEMOPT_OK;
-    const memopt_threads *threads = e->m.ops.threads; double clip = 1;
+    const int scaling = o->gradients == MEMOPT_TYPE_F16; const memopt_threads *threads = e->m.ops.threads;
+    memopt_gradient_total total = { 0 }; memopt_status s = MEMOPT_OK; double clip = 1;
     total.factor = 1;
     if (scaling) s = memopt_scaler_measure(&e->scaler, &e->list, &total, threads); /* memopt 9: fp16 may overflow */
     else if (o->clip > 0) s = memopt_gradients_measure(&e->list, &total, threads);
@@ -150,18 +154,20 @@ static int apply(engine *e, const options *o, memopt_optim_run *run) {
         snprintf(e->message, sizeof e->message, "The gradients are not finite: a smaller --lr, or --warmup, may help.");
         return 1;
     }
-    if (!s && o->clip > 0 && !total.overflow) s = memopt_clip_norm(sqrt(total.squares) * total.factor, o->clip, &clip);
+    if (!s && o->clip > 0 && !total.overflow)
+        s = memopt_clip_norm(sqrt(total.squares) * total.factor, o->clip, &clip);
     run->gradient_factor = total.factor * clip;
     if (!s && !total.overflow) s = memopt_optim_step(e->optim, run);     /* memopt 10: states of 32, 16 or 8 bits */
     if (!s && scaling) s = memopt_scaler_update(&e->scaler, total.overflow);
     return said(e, "The step", s);
 }
 static int step(engine *e, const options *o, data *d, size_t number) {
-    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 }; memopt_status s = MEMOPT_OK;
-    size_t i;
+    memopt_optim_group group = memopt_optim_group_default(o->optimizer); memopt_optim_run run = { 0 };
+    memopt_status s = MEMOPT_OK; size_t i;
     group.rate = rate_at(o, number);
     run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = o->fuse_step;
-    run.clips_norm = o->clip > 0; run.accumulates = o->accumulate > 1; run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
+    run.clips_norm = o->clip > 0; run.accumulates = o->accumulate > 1;
+    run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
     e->m.loss = 0; e->m.loss_scale = run.scales_loss ? (double)e->scaler.scale : 1;
     e->m.targets = e->targets; e->m.optim = e->optim;
     if (o->fuse_step) s = memopt_optim_begin(e->optim, &run);            /* memopt 11: each layer's backward steps it, */
@@ -184,7 +190,8 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
     since = now();
     for (i = 0; i < o->steps; ++i) {
         if (step(e, o, d, i)) return 1;
-        if (out->loss_count == MOST_LOSSES) memmove(out->losses, out->losses + 1, --out->loss_count * sizeof *out->losses);
+        if (out->loss_count == MOST_LOSSES) /* the first ones go */
+            memmove(out->losses, out->losses + 1, --out->loss_count * sizeof *out->losses);
         out->losses[out->loss_count++] = (float)e->m.loss;
         progress(e, o, out, i + 1, now() - since);
     }
@@ -201,8 +208,8 @@ static int open_ops(const options *o, memopt_pool **pool, memopt_threads *thread
     memset(ops, 0, sizeof *ops);
     if (o->threads > 1) {
         if (memopt_pool_create(NULL, (int)o->threads, pool)) {
-            snprintf(out->message, sizeof out->message, "No pool of %zu threads: compile with -DMEMOPT_PTHREADS -pthread, or "
-                     "give --threads 1.", o->threads);
+            snprintf(out->message, sizeof out->message, "No pool of %zu threads: compile with -DMEMOPT_PTHREADS -pthread, "
+                     "or give --threads 1.", o->threads);
             return 1;
         }
         *threads = memopt_pool_threads(*pool);
@@ -212,8 +219,8 @@ static int open_ops(const options *o, memopt_pool **pool, memopt_threads *thread
     if (o->blas) ops->gemm = memopt_cblas();
 #else
     if (o->blas) {
-        snprintf(out->message, sizeof out->message, "This program was built without a BLAS: install one that pkg-config knows "
-                 "(libopenblas-dev) and make again, or leave --gemm out.");
+        snprintf(out->message, sizeof out->message, "This program was built without a BLAS: install one that pkg-config "
+                 "knows (libopenblas-dev) and make again, or leave --gemm out.");
         return 1;
     }
 #endif
@@ -226,8 +233,9 @@ static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outco
     if (!o->dry_run) out->gemm_flops = gemm_peak(ops); /* before anything is planned: the process grows a little */
     if (o->fit && !(o->batch = fit_batch(o, ops, e->message, sizeof e->message))) {
         if (!e->message[0])
-            snprintf(e->message, sizeof e->message, "Not even a batch of 1 fits into %.1f MB; --attention lean, --head chunk:64, "
-                     "--mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.", (double)o->fit / 1e6);
+            snprintf(e->message, sizeof e->message, "Not even a batch of 1 fits into %.1f MB; --attention lean, "
+                     "--head chunk:64, --mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.",
+                     (double)o->fit / 1e6);
         return 1;
     }
     shown = *o;
@@ -270,9 +278,8 @@ static int run_and_tell(int argc, char **argv) {
     tell_plan(&out);
     if (out.loss_count)
         printf("measured %.3f MB, %.1f tokens/s, %.0f %% of the product's speed, loss %.5f, weights %016llx\n",
-            (double)out.measured_peak / 1e6,
-               out.tokens_per_second, 100 * out.mfu, (double)out.losses[out.loss_count - 1],
-                   (unsigned long long)out.weights_hash);
+               (double)out.measured_peak / 1e6, out.tokens_per_second, 100 * out.mfu,
+               (double)out.losses[out.loss_count - 1], (unsigned long long)out.weights_hash);
     if (o.json && json_write(o.json, &out)) {
         fprintf(stderr, "train_gpt: %s could not be written: is its folder there, and is there room?\n", o.json);
         return 1;

@@ -152,9 +152,9 @@ samples() {
 # ---- minutes: only in the matrix ----
 lossy() { # everything on against fp32: the loss after 200 steps, mean of 3 seeds, within 0.5 %
     for seed in 1 2 3; do
-        gpt --steps 200 --threads 2 --seed $seed --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+        gpt --steps 200 --warmup 20 --schedule cosine --threads 2 --seed $seed --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
         a="${a:-} $(last_losses)"
-        gpt --steps 200 --threads 2 --seed $seed --keep overhead:33 $lean --weights bf16 --optimizer adamw8 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
+        gpt --steps 200 --warmup 20 --schedule cosine --threads 2 --seed $seed --keep overhead:33 $lean --weights bf16 --optimizer adamw8 --json "$work/run.json" >"$work/said" || fail "$(cat "$work/said")"
         b="${b:-} $(last_losses)"
     done
     awk -v a="$a" -v b="$b" 'BEGIN { n = split(a, x, " "); split(b, y, " "); for (i = 1; i <= n; ++i) { s += x[i]; t += y[i] }

@@ -1,8 +1,7 @@
 /* conventional.h - the same network as most engines written in C hold it: every activation of every layer in memory of
-   its own, a gradient for each of them, scores and probabilities of every head,
-       logits and probabilities of every token,
-   and all of the gradients set to zero each step. The inventory is that of llm.c's train_gpt2.c, which sets the baseline:
-   16 bytes a parameter and 2 A. Losses and weights have the bits of the lean form. */
+   its own, a gradient for each of them, scores and probabilities of every head, logits and probabilities of every token,
+   and all of the gradients set to zero each step. The inventory is that of llm.c's train_gpt2.c: 16 bytes a parameter
+   and 2 A. Losses and weights have the bits of the lean form. */
 #ifndef GPT_CONVENTIONAL_H
 #define GPT_CONVENTIONAL_H
 

@@ -2,10 +2,8 @@
    that a memopt_tape can call (see memopt_step): they read step->input, write step->output, and find what they need on
    the way in step->saved and step->scratch. What each needs is counted by the code that hands it out: see room_take().
 
-   A half of a block is x + f(norm(x)). Kept from forward to backward is only what is dear: queries, keys,
-       values and the
-   attended rows; the hidden layer before its GELU. Norms and GELU are made again,
-       and nothing else has a buffer for long. */
+   A half of a block is x + f(norm(x)). Kept from forward to backward is only what is dear: queries, keys, values and the
+   attended rows; the hidden layer before its GELU. Norms and GELU are made again; nothing else has a buffer for long. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 
@@ -21,8 +19,8 @@ typedef struct model {
     memopt_type type, weight_type, gradient_type;
     memopt_weight_format format;
     memopt_ops ops;                      /* without scratch */
-    memopt_optim_tensor *stepped, **tensors, none; /* stepped: one after the other, for the optimizer; tensors: by number,
-                                            `none` for what this model does not have */
+    memopt_optim_tensor *stepped;        /* one after the other, as the optimizer wants them */
+    memopt_optim_tensor **tensors, none; /* by number; `none` stands for what this model does not have */
     void **gradients; size_t stepped_count, tensor_count;
     int    fuse; memopt_optim *optim;    /* fuse: a tensor is stepped as soon as its gradient is whole */
     const int32_t *targets; size_t target_count;
@@ -47,7 +45,8 @@ static memopt_ops room_ops(const model *m, room *r, size_t bytes) {
 }
 static size_t plane(const model *m, size_t rows) { return rows * m->width * memopt_type_bytes(m->type); } /* bytes */
 static void *row_of(const model *m, const void *rows, size_t row) {
-    return (unsigned char *)(uintptr_t)rows + plane(m, row); }
+    return (unsigned char *)(uintptr_t)rows + plane(m, row);
+}
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -186,9 +185,11 @@ static memopt_attention attention_of(const model *m, const void *qkv, void *outp
 }
 
 /* ---- the usual attention, which holds the matrix of every head. Its bits are those of the lean one ---- */
-typedef struct matrices { float *scores, *probabilities; size_t each; size_t *valid; } matrices;
-/* each: floats from one
-                                                           head's to the next; 0 = one for all. scores may be the same */
+typedef struct matrices {
+    float *scores, *probabilities; /* may be the same memory */
+    size_t each;                   /* floats from a head's matrix to the next; 0 = one for all */
+    size_t *valid;                 /* of each row, the columns it sees */
+} matrices;
 static memopt_status multiply(const memopt_ops *ops, memopt_product p) {
     memopt_gemm g; const memopt_status s = memopt_gemm_resolve(&ops->gemm, &g);
     return s ? s : g.multiply_fn(g.user, &p, ops->threads, ops->scratch);
@@ -500,7 +501,7 @@ static memopt_status patches_backward(const memopt_step *step) {
     return s ? s : gradients_done(m, POSITIONS, CLASS_TOKEN + 1 - POSITIONS);
 }
 
-/* ---- the end: norm, logits, loss. Loss and gradient are made together, in the backward; of a ViT from class tokens ---- */
+/* ---- the end: norm, logits, loss. Loss and gradient are made together, in the backward; a ViT's of class tokens ---- */
 typedef struct head_room { void *normed, *taken; float *statistics; memopt_ops ops; } head_room;
 static memopt_head head_of(const model *m, const void *input) {
     memopt_head h = { 0 };

@@ -1,6 +1,5 @@
-/* plan.h - everything a run allocates, handed out by one function: over memopt_source_counting() it tells the bytes, over
-   pages it is the run. So the plan of a model that fits nowhere takes milliseconds,
-       and what it says is what happens. */
+/* plan.h - everything a run allocates, handed out by the same functions twice: over memopt_source_counting() they
+   tell the bytes, over pages they are the run. So any size is planned in milliseconds, and the plan is what happens. */
 #ifndef GPT_PLAN_H
 #define GPT_PLAN_H
 #include <errno.h>

@@ -79,7 +79,7 @@ threads() { # test: with the pool, under the thread sanitizer where it works
     fi
     [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
     # shellcheck disable=SC2046,SC2086
-    $CC -O1 -g $sanitizer -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
+    $CC -O1 -g $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
     $run "$work/test"
 }
 example() { # name

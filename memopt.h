@@ -1694,8 +1694,8 @@ typedef struct memopt_product { /* result (rows x columns) = left (rows x depth)
     memopt_type  left_type, right_type, result_type; /* a 16-bit result is rounded once, to nearest even */
 } memopt_product;
 typedef struct memopt_gemm { /* all zero = the built-in one */
-    /* Computes a product, or returns why not. With threads NULL, or one worker, it stays on the calling thread, and is
-       called by several at once, each with its own scratch. */
+    /* Computes a product, or returns why not. With threads NULL, or its run_fn NULL (worker_count is 0 then), it stays
+       on the calling thread, and is called by several at once, each with its own scratch. */
     memopt_status (*multiply_fn)(void *user, const memopt_product *product, const memopt_threads *threads,
                                  void *scratch);
     size_t scratch_bytes; /* of one worker; operators bring that much for each, at multiples of 64 */
@@ -1737,7 +1737,8 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 
    All return OK; ERR_ARGUMENT (NULL, bad type, misaligned, a number outside its range, bad threads or gemm);
    ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: _scratch() tells); and what the gemm
-   returns. What was refused by them has written nothing; when a gemm of yours fails, outputs may be half written. */
+   returns. What was refused by them has written nothing; when a gemm of yours fails, outputs may be half written.
+   Overlap is looked for by softmax, cross-entropy, head, norm and batch norm; with the others it is on you. */
 typedef struct memopt_ops { /* what operators run with; all zero = the calling thread, the built-in gemm, no scratch */
     const memopt_threads *threads; /* NULL = the calling thread */
     memopt_gemm           gemm;    /* all zero = the built-in one */
@@ -7844,7 +7845,8 @@ static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 static int memopt_i_number_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    return a && b && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
+    return a && b && a_bytes && b_bytes
+        && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
 }
 static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_threads *threads) {
     const uintptr_t misaligned = (((uintptr_t)t->dst | (uintptr_t)t->dst2) & (t->dst_size - 1))
@@ -15249,6 +15251,7 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     c.to = is_small ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
                     : (float *)p->result + c.i * p->result_stride + c.j;
     c.to_row = is_small ? w->wide : p->result_stride;
+    c.left = c.block; c.left_tile = c.left_row = c.left_step = 0; /* of a depth of 0 */
     if (p->accumulate && is_small) memopt_i_gemm_result(&c, 0);
     begin = p->bias ? p->bias + c.j : zeros;
     if (p->accumulate) { begin = c.to; begin_row = c.to_row; }
@@ -15325,6 +15328,7 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
     const size_t step = a->stride * memopt_type_bytes(a->type), size = memopt_type_bytes(b->type);
     size_t from;
     if (!a_bytes || !b_bytes || !memopt_i_number_overlap(a->data, a_bytes, b->data, b_bytes)) return 0;
+    if (a->rows < 2 || b->rows < 2 || a->stride > SIZE_MAX / 8 || b->stride > SIZE_MAX / 8) return 1;
     if (step != b->stride * size) return 1;
     from = (uintptr_t)b->data > (uintptr_t)a->data ? ((uintptr_t)b->data - (uintptr_t)a->data) % step
          : (step - ((uintptr_t)a->data - (uintptr_t)b->data) % step) % step;

@@ -1,6 +1,6 @@
 /* train_gpt.c - a GPT-2-shaped network (or a ViT) trained in as little memory as you like, every technique a switch.
 
-   What to see: `train_gpt --ladder` (make demo) trains the same network ten times, from what a usual C engine allocates
+   What to see: `train_gpt --ladder` (make demo) trains the same network nine times, from what a usual C engine allocates
    to everything on, each in a process of its own: predicted and measured peak, and whether the bits are the same; its
    page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run` plans any size at once.
    How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is in gpt/model.h; what
@@ -66,14 +66,14 @@ static int open_arena(engine *e, size_t capacity) {
                  (double)capacity / 1e6);
     return said(e, "Memory", s);
 }
-/* capacity 0: a dry run. Else the arena has that many bytes, exactly. */
-static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_t capacity) {
+/* capacity 0: a dry run. Else the arena has that many bytes, exactly. process: bytes that are taken already. */
+static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_t capacity, size_t process) {
     size_t pass_bytes;
     memset(e, 0, sizeof *e);
+    e->process = process;
     describe_model(e, o, ops);
     if (take_tables(e)) return 1;
     describe_tensors(&e->m);
-    e->process = process_bytes("VmRSS:");
     if (open_arena(e, capacity)) return 1;
     if (push_parameters(e) || push_optimizer(e, o, !capacity) || push_list(e, o) || push_batch(e)) return 1;
     if (o->keep == KEEP_CONVENTIONAL) {
@@ -90,27 +90,27 @@ static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_
     return 0;
 }
 /* Bytes of the arena by dry run; 0, and a message, when there is no such plan. */
-static size_t planned_arena(const options *o, const memopt_ops *ops, char *message, size_t capacity) {
+static size_t planned_arena(const options *o, const memopt_ops *ops, size_t process, char *message, size_t capacity) {
     engine e; size_t peak = 0;
-    if (!engine_open(&e, o, ops, 0)) peak = e.peak;
+    if (!engine_open(&e, o, ops, 0, process)) peak = e.peak;
     else snprintf(message, capacity, "%s", e.message);
     engine_close(&e);
     return peak;
 }
 /* The largest batch whose plan fits; 0: not even one. */
-static size_t fit_batch(const options *o, const memopt_ops *ops, char *message, size_t capacity) {
+static size_t fit_batch(const options *o, const memopt_ops *ops, size_t process, char *message, size_t capacity) {
     const size_t other = (size_t)4 << 20; /* what the C library and the workers take on the way */
     options x = *o; size_t fits = 0, over = 1, peak;
     for (;;) {
         x.batch = over;
-        peak = planned_arena(&x, ops, message, capacity);
-        if (!peak || peak + process_bytes("VmRSS:") + other > o->fit) break;
+        peak = planned_arena(&x, ops, process, message, capacity);
+        if (!peak || peak + process + other > o->fit) break;
         fits = over; over *= 2;
     }
     while (over - fits > 1) {
         x.batch = fits + (over - fits) / 2;
-        peak = planned_arena(&x, ops, message, capacity);
-        if (peak && peak + process_bytes("VmRSS:") + other <= o->fit) fits = x.batch;
+        peak = planned_arena(&x, ops, process, message, capacity);
+        if (peak && peak + process + other <= o->fit) fits = x.batch;
         else over = x.batch;
     }
     return fits;
@@ -207,9 +207,10 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
 static int open_ops(const options *o, memopt_pool **pool, memopt_threads *threads, memopt_ops *ops, outcome *out) {
     memset(ops, 0, sizeof *ops);
     if (o->threads > 1) {
-        if (memopt_pool_create(NULL, (int)o->threads, pool)) {
-            snprintf(out->message, sizeof out->message, "No pool of %zu threads: compile with -DMEMOPT_PTHREADS -pthread, "
-                     "or give --threads 1.", o->threads);
+        const memopt_status s = memopt_pool_create(NULL, (int)o->threads, pool);
+        if (s) {
+            snprintf(out->message, sizeof out->message, "No pool of %zu threads (%s): give fewer --threads%s.", o->threads,
+                     memopt_status_text(s), s == MEMOPT_ERR_UNSUPPORTED ? ", or compile with -DMEMOPT_PTHREADS -pthread" : "");
             return 1;
         }
         *threads = memopt_pool_threads(*pool);
@@ -228,10 +229,14 @@ static int open_ops(const options *o, memopt_pool **pool, memopt_threads *thread
 }
 /* The plan, and, unless it is a dry run, the training. Everything is given back at the end. strip may be NULL. */
 static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outcome *out, char **strip) {
-    options shown; size_t peak = 0;
+    options shown, trial = *o; size_t peak = 0, process;
     if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, e->message, sizeof e->message)) return 1;
     if (!o->dry_run) out->gemm_flops = gemm_peak(ops); /* before anything is planned: the process grows a little */
-    if (o->fit && !(o->batch = fit_batch(o, ops, e->message, sizeof e->message))) {
+    trial.keep = KEEP_OVERHEAD; /* a plan to throw away: what the C library keeps of it is a part of the process, too */
+    (void)planned_arena(&trial, ops, 0, e->message, sizeof e->message);
+    e->message[0] = 0;
+    process = process_bytes("VmRSS:");
+    if (o->fit && !(o->batch = fit_batch(o, ops, process, e->message, sizeof e->message))) {
         if (!e->message[0])
             snprintf(e->message, sizeof e->message, "Not even a batch of 1 fits into %.1f MB; --attention lean, "
                      "--head chunk:64, --mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.",
@@ -241,8 +246,8 @@ static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outco
     shown = *o;
     shown.quiet = shown.ladder = shown.batch_table = 0; /* what anybody would give to run just this */
     options_describe(&shown, out->switches, sizeof out->switches);
-    if (!(peak = planned_arena(o, ops, e->message, sizeof e->message))) return 1;
-    if (engine_open(e, o, ops, o->dry_run ? 0 : peak)) return 1;
+    if (!(peak = planned_arena(o, ops, process, e->message, sizeof e->message))) return 1;
+    if (engine_open(e, o, ops, o->dry_run ? 0 : peak, process)) return 1;
     describe_outcome(e, o, out);
     if (strip) *strip = strip_of(e);
     if (o->dry_run) return 0;

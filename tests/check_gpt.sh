@@ -46,6 +46,14 @@ END
 --keep arena
 --keep overhead:20 --attention lean --head chunk:77 --mlp chunk:65
 END
+    family "--steps 4 --layers 2 --batch 2 --accumulate 2 --weights bf16" <<END
+--keep arena
+--keep overhead:33 --attention lean
+END
+    family "--steps 4 --layers 2 --batch 2 --accumulate 2 --gradients f16" <<END
+--keep arena
+--keep overhead:33 --attention lean --threads 2
+END
     family "--steps 4 --layers 2 --batch 2 --weights bf16" <<END
 --keep arena
 --keep overhead:33
@@ -109,6 +117,7 @@ refused() { # status words switches...
 bad_input() {
     printf '' >"$work/empty.txt"
     printf 'short' >"$work/short.txt"
+    head -c 4000 /dev/zero >"$work/raw.bin"
     head -c 4001 /dev/zero | tr '\0' '\1' >"$work/odd.u16"
     head -c 4000 /dev/zero | tr '\0' '\377' >"$work/beyond.u16"
     { printf '\210\330\064\001\001\000\000\000\377\377\000\000'; head -c 1200 /dev/zero; } >"$work/cut.bin"
@@ -128,6 +137,10 @@ bad_input() {
     refused 2 "heads" --width 100 --heads 7
     refused 2 "addresses" --layers 10000 --width 65536 --heads 64 --batch 65536 --context 65536
     refused 2 "--steps" --steps 0
+    refused 2 "leave" --ladder --clip 1
+    refused 2 "fit" --batch-table
+    refused 2 "leave" --fit 100M --batch 3
+    refused 1 "u16" --data "$work/raw.bin" --vocab 50257
     refused 2 "is no switch" --bogus
     refused 2 "value" --batch
     refused 1 "--fit" --preset 7b --batch 64 --keep arena --steps 1

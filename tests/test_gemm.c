@@ -372,6 +372,9 @@ static void gemm_refused(void) {
         for (i = 0; i < 512; ++i) CHECK_AT(memopt_i_float_bits(operands[i]) == memopt_i_float_bits((float)i), what);
     }
     CHECK(memopt_gemm_multiply(&b.p, NULL, b.scratch, b.bytes) == MEMOPT_OK && memcmp(results, before, sizeof results));
+    b.p.rows = b.p.columns = b.p.depth = 1; /* one element, on itself; a stride of one row is never taken */
+    b.p.left = results; b.p.left_stride = b.p.right_stride = b.p.result_stride = SIZE_MAX / 4 + 1;
+    CHECK(memopt_gemm_multiply(&b.p, NULL, b.scratch, b.bytes) != MEMOPT_OK);
     free(raw);
 }
 static memopt_status gemm_other(void *user, const memopt_product *product, const memopt_threads *threads, void *scratch) {

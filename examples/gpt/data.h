@@ -65,7 +65,12 @@ static int data_header(data *d, uint64_t bytes, char *message, size_t capacity) 
     for (i = 0; i < 3; ++i)
         h[i] = (uint32_t)head[4 * i] | (uint32_t)head[4 * i + 1] << 8 | (uint32_t)head[4 * i + 2] << 16
              | (uint32_t)head[4 * i + 3] << 24;
-    if (h[0] != 20240520) return 0;
+    if (h[0] != 20240520) {
+        const size_t name = strlen(d->name);
+        DATA_REFUSE(name > 4 && !strcmp(d->name + name - 4, ".bin"), "%.200s: a .bin file begins with llm.c's number 20240520, "
+                    "and this one does not; bare 16-bit tokens are read from a file whose name ends in .u16.", d->name);
+        return 0;
+    }
     DATA_REFUSE(h[1] != 1, "%.200s: this is version %u of llm.c's format, and only 1, 16-bit tokens of GPT-2, "
                 "is read here; make it again with dev/data of llm.c.", d->name, (unsigned)h[1]);
     held = bytes < 1024 ? 0 : (bytes - 1024) / 2;

@@ -25,7 +25,8 @@ typedef struct model {
     int    fuse; memopt_optim *optim;    /* fuse: a tensor is stepped as soon as its gradient is whole */
     const int32_t *targets; size_t target_count;
     float *logits; size_t logits_row;    /* evaluating with logits: of this row only */
-    int    accumulate;                   /* 1: gradients are added onto those of the micro-batch before */
+    int    accumulates;                  /* 1: steps have several micro-batches... */
+    int    accumulate;                   /* ...and this one's gradients are added onto those before */
     double loss, loss_scale; size_t loss_count;
 } model;
 typedef struct part { model *m; size_t layer; } part; /* what a callback knows itself by */
@@ -512,7 +513,8 @@ static memopt_head head_of(const model *m, const void *input) {
     return h;
 }
 static void head_forward_room(const model *m, head_room *r, room *scratch) {
-    const memopt_head h = head_of(m, NULL); size_t bytes = 0;
+    memopt_head h = head_of(m, NULL); size_t bytes = 0;
+    h.accumulate = m->accumulates;
     (void)memopt_head_scratch(&m->ops, &h, &bytes);
     r->normed = room_take(scratch, plane(m, m->target_count));
     r->taken = m->vit ? room_take(scratch, plane(m, m->target_count)) : NULL;

@@ -32,7 +32,7 @@ typedef struct options { /* sizes are checked: none is 0 where that makes no sen
     const char *json;                                 /* file, or NULL */
     int         ladder, batch_table;                  /* run the tables instead of one training */
     int         quiet;                                /* no progress line */
-    int         help;                                 /* --help was given: nothing else has been looked at */
+    int         help;                                 /* --help was given: contradictions have not been looked at */
 } options;
 /**
  * Read the command line. 0: fine; else `message` is a sentence that says what is wrong and what to do.
@@ -71,7 +71,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "dropout", "X", "share of activations, 0 to below 1; default off" },
     { NULL, "seed", "N", "of weights, batches, dropout, rounding; default 1" },
     { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor; 16 or 8 bits: lion8" },
-    { "The memory", "keep", "WHAT", "conventional, arena, every:K, budget:BYTES, overhead:PERCENT" },
+    { "The memory", "keep", "WHAT", "conventional, arena, every:K, budget:BYTES (of the process), overhead:PERCENT" },
     { NULL, "weights", "f32|bf16|split", "split: bf16 to compute with, 16 bits more to step" },
     { NULL, "gradients", "f32|bf16|f16", "f16 brings loss scaling; default: bf16 with bf16 weights" },
     { NULL, "head", "whole|chunk:N", "logits of all rows, or of N at a time" },

@@ -30,11 +30,16 @@ static int options_vit_wrong(const options *o, uint64_t given, char *message, si
 }
 static int options_table_wrong(const options *o, uint64_t given, char *message, size_t capacity) {
     static const int own[] = { ON_KEEP, ON_WEIGHTS, ON_GRADIENTS, ON_HEAD, ON_MLP, ON_ATTENTION, ON_FUSE_STEP,
-                               ON_OPTIMIZER, ON_SAMPLE };
+                               ON_OPTIMIZER, ON_SAMPLE, ON_CLIP, ON_ACCUMULATE, ON_DROPOUT };
     const char *const table = o->ladder ? "--ladder" : "--batch-table"; size_t i;
     for (i = 0; i < sizeof own / sizeof *own; ++i)
         REFUSE(GIVEN(own[i]), "%s chooses --%s for every rung itself: leave --%s out.", table, switch_rows[own[i]].name,
                switch_rows[own[i]].name);
+    REFUSE(o->ladder && o->batch_table, "--ladder and --batch-table are two tables: ask for one after the other.");
+    REFUSE(o->batch_table && !o->fit, "--batch-table needs a limit: give --fit BYTES, such as --fit 300M.");
+    REFUSE(o->batch_table && (GIVEN(ON_MODEL) || GIVEN(ON_BATCH) || GIVEN(ON_DRY_RUN) || GIVEN(ON_JSON)),
+           "--batch-table trains a gpt and a vit at batches of its own, and prints: leave --model, --batch, --dry-run and "
+           "--json out.");
     REFUSE(o->ladder && o->fit,
            "--ladder shows every rung, whether it fits or not: leave --fit out, or take --batch-table.");
     return 0;
@@ -73,6 +78,7 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            "--keep conventional holds no masks for --dropout: leave one of them out.");
     REFUSE(o->keep == KEEP_CONVENTIONAL && o->sample,
            "--sample needs the shorter batches that --keep conventional does not know: leave one of them out.");
+    REFUSE(o->fit && GIVEN(ON_BATCH), "--fit looks for the largest --batch itself: leave one of them out.");
     REFUSE(o->fit && o->keep == KEEP_BUDGET,
            "--fit is a budget for everything already: take --keep overhead:33 beside it.");
     REFUSE(o->dry_run && o->sample, "--sample needs weights that --dry-run does not train: leave one of them out.");

@@ -1,5 +1,5 @@
 /* plan.h - everything a run allocates, handed out by the same functions twice: over memopt_source_counting() they
-   tell the bytes, over pages they are the run. So any size is planned in milliseconds, and the plan is what happens. */
+   tell the bytes, over pages they are the run. So any size is planned at once, and the plan is what happens. */
 #ifndef GPT_PLAN_H
 #define GPT_PLAN_H
 #include <errno.h>
@@ -44,7 +44,7 @@ static void describe_model(engine *e, const options *o, const memopt_ops *ops) {
     m->lean_attention = o->lean_attention; m->dropout = (float)o->dropout; m->fuse = o->fuse_step;
     m->mlp_rows = o->mlp_chunk ? o->mlp_chunk : m->rows; m->head_rows = o->head_chunk ? o->head_chunk : m->target_count;
     m->type = activation_type(o); m->weight_type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
-    m->gradient_type = o->gradients;
+    m->gradient_type = o->gradients; m->accumulates = o->accumulate > 1;
     m->format = o->weights == WEIGHTS_F32 ? MEMOPT_WEIGHTS_F32 : o->weights == WEIGHTS_BF16
         ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_SPLIT;
     m->ops = *ops;
@@ -154,13 +154,18 @@ static memopt_tape_desc describe_tape(engine *e, const options *o) {
     return d;
 }
 /* ---- memory through one training step: what the tape's actions hold, one after the other ---- */
-typedef struct walk { const engine *e; outcome *out; double cost, whole; float held; } walk;
+typedef struct walk { /* most: bytes beside what is always there, at their highest; and then by tag */
+    const engine *e; outcome *out; double cost, whole; size_t held, most, kept_then, gradients_then;
+} walk;
 static void moment_add(walk *w, size_t working, size_t gradients) {
     const size_t n = w->out->moment_count; int t;
+    if (w->held + working + gradients > w->most) {
+        w->most = w->held + working + gradients; w->kept_then = w->held; w->gradients_then = gradients;
+    }
     if (n == MOST_MOMENTS) return;
     for (t = 0; t < TAGS; ++t) w->out->moments[n].bytes[t] = (float)w->e->by_tag[t];
     w->out->moments[n].bytes[TAG_PROCESS] = (float)w->e->process;
-    w->out->moments[n].bytes[TAG_KEPT] += w->held;
+    w->out->moments[n].bytes[TAG_KEPT] += (float)w->held;
     w->out->moments[n].bytes[TAG_WORKING] += (float)working;
     w->out->moments[n].bytes[TAG_GRADIENTS] += (float)gradients;
     w->out->moments[n].when = (float)(w->cost / w->whole);
@@ -172,20 +177,20 @@ static void walk_action(walk *w, memopt_action a) {
     switch ((memopt_op)a.op) {
     case MEMOPT_OP_FORWARD: case MEMOPT_OP_FORWARD_SAVE:
         moment_add(w, (a.op == MEMOPT_OP_FORWARD ? s->plain_scratch : s->forward_scratch) + s->output_bytes, 0);
-        w->held += (float)(a.op == MEMOPT_OP_FORWARD ? s->output_bytes : s->saved_bytes);
+        w->held += a.op == MEMOPT_OP_FORWARD ? s->output_bytes : s->saved_bytes;
         w->cost += s->forward_cost;
         break;
     case MEMOPT_OP_BACKWARD:
         moment_add(w, s->backward_scratch - fused + s->grad_bytes + grad_in, fused);
-        w->held -= (float)s->saved_bytes; w->cost += s->backward_cost;
+        w->held -= s->saved_bytes; w->cost += s->backward_cost;
         break;
-    case MEMOPT_OP_DROP: if (a.index) w->held -= (float)w->e->segments[a.index - 1].output_bytes; break;
+    case MEMOPT_OP_DROP: if (a.index) w->held -= w->e->segments[a.index - 1].output_bytes; break;
     default: break;
     }
 }
 /* Fills in moments and bytes at the peak: of the plan, so that they add up to the predicted peak to the byte. */
 static void tell_memory(const engine *e, outcome *out) {
-    walk w = { 0 }; size_t count = 0, i, k = 0; const memopt_action *actions; double most_bytes = -1; int t;
+    walk w = { 0 }; size_t count = 0, i, rest; const memopt_action *actions; int t;
     w.e = e; w.out = out;
     out->predicted_peak = e->process + e->peak; out->moment_count = 0;
     w.whole = e->tape ? memopt_tape_get_stats(e->tape).cost : 1;
@@ -194,15 +199,12 @@ static void tell_memory(const engine *e, outcome *out) {
     for (i = 0; i < count; ++i) walk_action(&w, actions[i]);
     w.cost = w.whole; w.held = 0;
     moment_add(&w, 0, 0);
-    for (i = 0; i < out->moment_count; ++i) {
-        const float *const by = out->moments[i].bytes;
-        const double bytes = (double)(by[TAG_KEPT] + by[TAG_WORKING] + by[TAG_GRADIENTS]);
-        if (bytes > most_bytes) { most_bytes = bytes; k = i; }
+    for (t = 0, rest = e->process + e->peak; t < TAGS; ++t) {
+        out->at_peak[t] = t == TAG_PROCESS ? e->process : t == TAG_WORKING ? 0 : e->by_tag[t];
+        if (t == TAG_KEPT) out->at_peak[t] += w.kept_then;
+        if (t == TAG_GRADIENTS) out->at_peak[t] += w.gradients_then;
+        rest -= (size_t)out->at_peak[t];
     }
-    for (t = 0, i = 0; t < TAGS; ++t) {
-        out->at_peak[t] = t == TAG_WORKING ? 0 : (uint64_t)(double)out->moments[k].bytes[t];
-        i += (size_t)out->at_peak[t];
-    }
-    out->at_peak[TAG_WORKING] = out->predicted_peak - i; /* with the gaps between buffers */
+    out->at_peak[TAG_WORKING] = rest; /* with the gaps between buffers */
 }
 #endif

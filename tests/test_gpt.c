@@ -186,7 +186,7 @@ static void gpt_described(void) { /* text of options, read again, is the same op
         "--keep every:3 --head chunk:7 --mlp chunk:9 --attention lean --optimizer lamb8 --seed 7",
         "--clip 0.3 --dropout 0.15 --schedule linear --warmup 9 --steps 11 --scale-lr 3 --accumulate 2",
             "--ladder --dry-run --threads 3",
-        "--batch-table --fit 1G --json a --data b", "--keep conventional --gemm blas --gradients f32",
+        "--batch-table --fit 1G --data b", "--keep conventional --gemm blas --gradients f32",
         "--fit 2G --keep overhead:10" };
     static char text[1000]; char cut[12]; size_t i; options a, b;
     for (i = 0; i < sizeof lines / sizeof *lines; ++i) {

@@ -71,7 +71,7 @@ static const switch_row switch_rows[SWITCHES] = {
     { NULL, "dropout", "X", "share of activations, 0 to below 1; default off" },
     { NULL, "seed", "N", "of weights, batches, dropout, rounding; default 1" },
     { NULL, "optimizer", "NAME", "adamw adam sgd lion lars lamb adafactor; 16 or 8 bits: lion8" },
-    { "The memory", "keep", "WHAT", "conventional, arena, every:K, budget:BYTES (of the process), overhead:PERCENT" },
+    { "The memory", "keep", "WHAT", "conventional, arena, every:K, budget:BYTES, overhead:PERCENT (a forward is 33)" },
     { NULL, "weights", "f32|bf16|split", "split: bf16 to compute with, 16 bits more to step" },
     { NULL, "gradients", "f32|bf16|f16", "f16 brings loss scaling; default: bf16 with bf16 weights" },
     { NULL, "head", "whole|chunk:N", "logits of all rows, or of N at a time" },

@@ -148,6 +148,7 @@ $(BUILD)/train_gpt: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
 $(BUILD)/train_gpt: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/adapters/*.h)
+$(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
 
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

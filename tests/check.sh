@@ -272,12 +272,12 @@ cuda() {
     "$nvcc" -I. -Xcompiler -Wall,-Wextra,-Werror -c "$work/impl.cu" -o "$work/impl.o"
 }
 fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs
-    $CC -g -O1 -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"
+    $CC -g -O1 -DMEMOPT_STATIC -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"
 }
 fuzz() { # entry seconds
     need clang
     clang -fsanitize=fuzzer "$work/entry.c" -o "$work/entry" 2>/dev/null || skip "no libFuzzer here: make deps"
-    clang -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. "tests/fuzz/$1.c" -o "$work/fuzz" -lm ||
+    clang -g -O1 -DMEMOPT_STATIC -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. "tests/fuzz/$1.c" -o "$work/fuzz" -lm ||
         fail "does not compile"
     mkdir "$work/corpus"
     "$work/fuzz" -max_total_time="$2" -max_len=4096 -timeout=25 -artifact_prefix="$work/" "$work/corpus" >"$work/said" 2>&1 && {

@@ -15289,6 +15289,7 @@ static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, 
     memopt_i_gemm_work w;
     (void)user;
     if (!p->rows || !p->columns) return MEMOPT_OK;
+    memset(&w, 0, sizeof w);
     w.product = p; w.level = memopt_i_simd_level(threads); w.kit = memopt_i_gemm_kit_at(w.level);
     w.left.data = p->left; w.left.stride = p->left_stride; w.left.turned = p->left_turned; w.left.type = p->left_type;
     w.right.data = p->right; w.right.stride = p->right_stride; w.right.type = p->right_type;
@@ -15912,8 +15913,8 @@ static int memopt_i_ops_bad(const void *p, memopt_type type) {
 static int memopt_i_ops_bad_if(const void *p, memopt_type type) { return p && memopt_i_ops_bad(p, type); }
 /* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
 static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
-    size_t n;
-    return memopt_i_mul(rows, columns, &n) || memopt_i_mul(n, memopt_type_bytes(type), &n) || n > SIZE_MAX / 2;
+    size_t n, bytes;
+    return memopt_i_mul(rows, columns, &n) || memopt_i_mul(n, memopt_type_bytes(type), &bytes) || bytes > SIZE_MAX / 2;
 }
 /* @section softmax : rows operator api_ops
    Softmax of rows, and its gradient.
@@ -16118,7 +16119,7 @@ static float *memopt_i_entropy_piece(const memopt_i_entropy *t, const memopt_i_e
 }
 static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy_row *r) {
     float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
-    r->most = memopt_i_bits_float(0xff800000u); r->total = 0;
+    r->most = memopt_i_bits_float(0xff800000u); r->total = 0; r->at = 0;
     memopt_i_row_get(t->level, &r->at, memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type, 1);
     for (i = 0; i < columns; i += n) {
         const float *x;
@@ -16522,7 +16523,7 @@ typedef struct memopt_i_attending {
     const memopt_i_attention *t;
     memopt_status *status;           /* the first failure of this worker's products */
     int      worker;
-    size_t   sequence, head, used;   /* of queries; rows in use */
+    size_t   sequence, head, kv_head, used; /* rows in use */
     float   *scores, *slopes;        /* block x stride: probabilities, and the gradients of scores */
     float   *rows;                   /* block x width: output, or gradients of queries. From here on: online */
     float   *most, *sum;             /* block each; in backward most is the statistic, and sum is sum(dO O) */
@@ -16606,7 +16607,7 @@ static memopt_i_attending memopt_i_attention_begin(const memopt_i_attention *t, 
                                                    int worker) {
     memopt_i_attending w; unsigned char *part = memopt_i_attention_part(t, worker);
     const size_t block = t->a.block, width = t->a.online ? t->a.width : 0, line = t->a.online ? block : 0;
-    w.t = t; w.worker = worker; w.sequence = sequence; w.head = head;
+    w.t = t; w.worker = worker; w.sequence = sequence; w.head = head; w.kv_head = head / t->group;
     w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
     w.status = (memopt_status *)(void *)part;
     w.scores = (float *)(void *)(part + 64);
@@ -16626,7 +16627,7 @@ static size_t memopt_i_attention_query(const memopt_i_attending *w, size_t row) 
 }
 static size_t memopt_i_attention_key(const memopt_i_attending *w, size_t row) {
     const memopt_attention *a = &w->t->a;
-    return (w->sequence * a->length + row) * a->kv_stride + w->head / w->t->group * a->width;
+    return (w->sequence * a->length + row) * a->kv_stride + w->kv_head * a->width;
 }
 static size_t memopt_i_attention_out(const memopt_i_attending *w, size_t row) {
     const memopt_attention *a = &w->t->a;
@@ -17389,7 +17390,7 @@ static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
             const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, i), x->type, n, grad);
             memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
             memopt_i_row_put(t->level, grad_place, to, x->type, n);
-        } else memopt_i_row_act(t->level, out, from, x->activation, n);
+        } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
         if (place) memopt_i_row_put(t->level, place, out, x->type, n);
     }
     memopt_i_wide_end(t->level);

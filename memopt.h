@@ -15913,8 +15913,8 @@ static int memopt_i_ops_bad(const void *p, memopt_type type) {
 static int memopt_i_ops_bad_if(const void *p, memopt_type type) { return p && memopt_i_ops_bad(p, type); }
 /* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
 static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
-    size_t n, bytes;
-    return memopt_i_mul(rows, columns, &n) || memopt_i_mul(n, memopt_type_bytes(type), &bytes) || bytes > SIZE_MAX / 2;
+    const size_t bytes = memopt_type_bytes(type);
+    return bytes && columns && rows > SIZE_MAX / 2 / bytes / columns;
 }
 /* @section softmax : rows operator api_ops
    Softmax of rows, and its gradient.
@@ -17390,7 +17390,7 @@ static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
             const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, i), x->type, n, grad);
             memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
             memopt_i_row_put(t->level, grad_place, to, x->type, n);
-        } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
+        } else if (place) memopt_i_row_act(t->level, out, from, x->activation, n);
         if (place) memopt_i_row_put(t->level, place, out, x->type, n);
     }
     memopt_i_wide_end(t->level);

@@ -2089,7 +2089,7 @@ static memopt_status memopt_i_fail(memopt_error *error, memopt_status status, co
    Sizes that came from outside are added, multiplied and rounded only here; each returns 1 on overflow, and *out is
    then undefined. It stands below `host`, because the default allocator must round a hostile size like anybody else. */
 static int memopt_i_add(size_t a, size_t b, size_t *out) { *out = a + b; return *out < a; }
-static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return a && b > SIZE_MAX / a; }
+static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return b && a > SIZE_MAX / b; }
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
 static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
 static int memopt_i_align_up(size_t x, size_t align, size_t *out) {

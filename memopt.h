@@ -2089,6 +2089,7 @@ static memopt_status memopt_i_fail(memopt_error *error, memopt_status status, co
    Sizes that came from outside are added, multiplied and rounded only here; each returns 1 on overflow, and *out is
    then undefined. It stands below `host`, because the default allocator must round a hostile size like anybody else. */
 static int memopt_i_add(size_t a, size_t b, size_t *out) { *out = a + b; return *out < a; }
+/* NOLINTNEXTLINE(clang-analyzer-*): products of two products are taken for values that nobody wrote */
 static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return b && a > SIZE_MAX / b; }
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
 static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
@@ -15914,6 +15915,7 @@ static int memopt_i_ops_bad_if(const void *p, memopt_type type) { return p && me
 /* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
 static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
     const size_t bytes = memopt_type_bytes(type);
+    /* NOLINTNEXTLINE(clang-analyzer-*): the same */
     return bytes && columns && rows > SIZE_MAX / 2 / bytes / columns;
 }
 /* @section softmax : rows operator api_ops

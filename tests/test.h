@@ -45,6 +45,38 @@ static inline uint64_t test_random(uint64_t *state) {
 }
 static inline size_t test_below(uint64_t *state, size_t n) { return (size_t)(test_random(state) % n); }
 
+/* Threads for a test: a level and no workers; or workers that take chunks in a scrambled order, under scrambled numbers. */
+static inline memopt_threads test_level(int level) {
+    memopt_threads t;
+    memset(&t, 0, sizeof t);
+    t.simd_level = level;
+    return t;
+}
+static inline int test_wider(int level) { /* the next level of this machine: either NEON, or the others */
+    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
+}
+typedef struct test_crew { uint64_t seed; int workers; size_t runs, chunks; } test_crew;
+static inline void test_crew_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    test_crew *crew = (test_crew *)user; size_t *order = (size_t *)malloc((chunk_count + 1) * sizeof *order), i;
+    if (!order) { printf("test.h: out of memory\n"); exit(1); }
+    for (i = 0; i < chunk_count; ++i) order[i] = i;
+    for (i = chunk_count; i > 1; --i) {
+        const size_t k = test_below(&crew->seed, i), t = order[k];
+        order[k] = order[i - 1]; order[i - 1] = t;
+    }
+    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
+    ++crew->runs; crew->chunks += chunk_count;
+    free(order);
+}
+static inline memopt_threads test_workers(test_crew *crew, int workers, int level) { /* 0: none */
+    memopt_threads t = test_level(level);
+    if (!workers) return t;
+    memset(crew, 0, sizeof *crew);
+    crew->seed = (uint64_t)workers; crew->workers = workers;
+    t.run_fn = test_crew_run; t.user = crew; t.worker_count = workers;
+    return t;
+}
+
 /* A host whose every door can fail: the fail_on-th call (1 = the first), or every call from fail_from on.
    It counts what is live and notices a block freed with another size than it was asked with. */
 typedef struct test_faults {

@@ -90,33 +90,6 @@ static attention_call attention_make(const attention_case *c, uint64_t seed) {
 static void attention_free(attention_call *a) {
     free(a->inputs); free(a->grads); free(a->output); free(a->grad_output); free(a->x.statistics);
 }
-static memopt_threads attention_level(int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    return t;
-}
-static int attention_wider(int level) { /* the next level of this machine: either NEON, or the others */
-    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
-}
-/* Workers that take chunks in a scrambled order, under scrambled numbers. */
-typedef struct attention_crew { uint64_t seed; int workers; } attention_crew;
-static void attention_deal(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    attention_crew *crew = (attention_crew *)user; size_t *order = (size_t *)attention_alloc(chunk_count * sizeof *order), i;
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    free(order);
-}
-static memopt_threads attention_workers(attention_crew *crew, int workers, int level) {
-    memopt_threads t = attention_level(level);
-    crew->seed = (uint64_t)workers; crew->workers = workers;
-    t.run_fn = attention_deal; t.user = crew; t.worker_count = workers;
-    return t;
-}
 /* Forward and backward, with exactly the scratch that is asked for: nothing before and after it may change. */
 static memopt_status attention_both(const attention_call *a, const memopt_threads *threads, const memopt_gemm *gemm) {
     memopt_ops ops; memopt_status s; size_t bytes = 0, i; unsigned char *block, *at;
@@ -141,7 +114,7 @@ static memopt_status attention_both(const attention_call *a, const memopt_thread
 /* ---- the plain form, in float ---- */
 typedef struct attention_floats { float *inputs, *grads, *output; } attention_floats; /* rows as in the call, all float */
 static void attention_plain_scores(const attention_call *a, const float *q, const float *k, size_t used, float *scores) {
-    memopt_product p; memopt_threads scalar = attention_level(MEMOPT_SIMD_SCALAR); void *block; unsigned char *scratch;
+    memopt_product p; memopt_threads scalar = test_level(MEMOPT_SIMD_SCALAR); void *block; unsigned char *scratch;
     const size_t bytes = memopt_gemm_scratch(NULL);
     memset(&p, 0, sizeof p);
     block = attention_alloc(bytes + 64);
@@ -233,8 +206,8 @@ static const attention_case attention_cases[] = { /* batch, length, heads, kv_he
 static void attention_plain_bits(void) {
     size_t i; int type, level;
     for (i = 0; i < ATTENTION_CASES; ++i) for (type = 0; type < 3; ++type)
-        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = attention_wider(level)) {
-            attention_case c = attention_cases[i]; attention_call a; memopt_threads t = attention_level(level);
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            attention_case c = attention_cases[i]; attention_call a; memopt_threads t = test_level(level);
             c.type = (memopt_type)type;
             a = attention_make(&c, i + 1);
             if (i == 3) a.x.scale = 2.5f;
@@ -377,13 +350,13 @@ static void attention_any_workers(void) {
     size_t i; int type, online, workers, level;
     for (i = 0; i < ATTENTION_CASES; i += i < 5 ? 5 : 1) for (type = 0; type < 3; ++type) for (online = 0; online < 2; ++online) {
         attention_case c = attention_cases[i]; attention_call one;
-        memopt_threads scalar = attention_level(MEMOPT_SIMD_SCALAR);
+        memopt_threads scalar = test_level(MEMOPT_SIMD_SCALAR);
         c.type = (memopt_type)type; c.online = online;
         one = attention_make(&c, i + 200);
         CHECK(attention_both(&one, &scalar, NULL) == MEMOPT_OK);
-        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = attention_wider(level))
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
             for (workers = 1; workers <= 8; workers += workers == 3 ? 5 : 1) {
-                attention_crew crew; memopt_threads t = attention_workers(&crew, workers, level);
+                test_crew crew; memopt_threads t = test_workers(&crew, workers, level);
                 attention_call many = attention_make(&c, i + 200);
                 CHECK_AT(attention_both(&many, &t, NULL) == MEMOPT_OK && attention_same(&one, &many), i * 100 + (size_t)workers);
                 CHECK_AT(!online || c.lengths || !memcmp(one.x.statistics, many.x.statistics, one.rows * c.heads * sizeof(float)), i);
@@ -555,8 +528,8 @@ static memopt_status attention_multiply(void *user, const memopt_product *p, con
 static void attention_own_gemm(void) {
     int online, type;
     for (online = 0; online < 2; ++online) for (type = 0; type < 3; ++type) {
-        attention_case c = attention_cases[6]; attention_call a; attention_gemm g; memopt_gemm table; attention_crew crew; size_t all, n;
-        memopt_threads t = attention_workers(&crew, 3, 0);
+        attention_case c = attention_cases[6]; attention_call a; attention_gemm g; memopt_gemm table; test_crew crew; size_t all, n;
+        memopt_threads t = test_workers(&crew, 3, 0);
         memset(&g, 0, sizeof g);
         table.multiply_fn = attention_multiply; table.scratch_bytes = 100; table.user = &g;
         c.online = online; c.type = (memopt_type)type;
@@ -610,7 +583,7 @@ static void attention_bad(void) {
     CHECK(memopt_attention_scratch(NULL, &a.x, &bytes) == MEMOPT_OK);
     block = (unsigned char *)attention_alloc(bytes + 64); at = block + (64 - ((uintptr_t)block & 63));
     for (i = 0; i < 38; ++i) for (k = 0; k < 2; ++k) {
-        memopt_attention x = a.x; memopt_ops o = ops; memopt_threads t = attention_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT, got;
+        memopt_attention x = a.x; memopt_ops o = ops; memopt_threads t = test_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT, got;
         const memopt_attention *p = &x; const void *inputs = a.inputs; size_t j; int only = 2;
         o.scratch = at; o.scratch_bytes = bytes; o.threads = &t;
         switch (i) {

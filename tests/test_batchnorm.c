@@ -318,24 +318,6 @@ static void batchnorm_blocks(void) { /* more than one block, and more than one p
 }
 
 /* ---- the same bits ---- */
-typedef struct batchnorm_crew { uint64_t seed; int workers; } batchnorm_crew;
-static void batchnorm_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) { /* in any order, by anyone */
-    batchnorm_crew *crew = (batchnorm_crew *)user; size_t *order = (size_t *)malloc(chunk_count * sizeof *order), i;
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    free(order);
-}
-static memopt_threads batchnorm_threads(batchnorm_crew *crew, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level; crew->seed = 5; crew->workers = workers;
-    if (workers) { t.run_fn = batchnorm_run; t.user = crew; t.worker_count = workers; }
-    return t;
-}
 static uint64_t batchnorm_hash(uint64_t hash, const batchnorm_slot *s) {
     size_t i;
     for (i = 0; i < s->count; ++i) hash = (hash ^ memopt_i_float_bits(batchnorm_get(s, i))) * UINT64_C(0x100000001b3);
@@ -356,18 +338,18 @@ static uint64_t batchnorm_bits(const batchnorm_spec *s, const memopt_threads *th
     return hash;
 }
 static void batchnorm_same_bits(void) {
-    int i, level, workers; batchnorm_crew crew; uint64_t all = 1;
+    int i, level, workers; test_crew crew; uint64_t all = 1;
     for (i = 0; i < 40; ++i) {
-        batchnorm_spec s = batchnorm_spec_of(i * 5 + 3); memopt_threads t = batchnorm_threads(&crew, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
+        batchnorm_spec s = batchnorm_spec_of(i * 5 + 3); memopt_threads t = test_workers(&crew, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
         if (i % 20 == 7) { s.rows = 600; s.outputs = 1100; s.inputs = 3; }
         want = batchnorm_bits(&s, &t);
         all = (all ^ want) * UINT64_C(0x100000001b3);
         for (level = 1; level <= memopt_simd_best(); ++level) {
-            t = batchnorm_threads(&crew, 0, level);
+            t = test_workers(&crew, 0, level);
             CHECK_AT(batchnorm_bits(&s, &t) == want, i * 100 + level);
         }
         for (workers = 1; workers <= 8; workers += 1 + i % 3) {
-            t = batchnorm_threads(&crew, workers, workers % 2);
+            t = test_workers(&crew, workers, workers % 2);
             CHECK_AT(batchnorm_bits(&s, &t) == want, i * 100 + workers);
         }
     }
@@ -384,7 +366,7 @@ static void batchnorm_columns(void) { /* columns that are constant, far from 0, 
     memset(&s, 0, sizeof s);
     s.rows = 130; s.inputs = 1; s.outputs = 6; s.biased = s.scaled = s.shifted = 1;
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        batchnorm_crew crew; const memopt_threads threads = batchnorm_threads(&crew, 0, level); const batchnorm_slot *y;
+        test_crew crew; const memopt_threads threads = test_workers(&crew, 0, level); const batchnorm_slot *y;
         batchnorm_open(&m, &s, &threads); batchnorm_open(&good, &s, &threads);
         batchnorm_put(&m.slot[BATCHNORM_W], 1, 0); /* constant: the bias */
         batchnorm_put(&m.slot[BATCHNORM_B], 2, 4096); /* a mean 10000 times the deviation */

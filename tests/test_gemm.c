@@ -55,31 +55,6 @@ static void *gemm_alloc(size_t bytes) { /* never NULL, and with the size asked f
     return p;
 }
 
-/* ---- workers that take chunks in a scrambled order, under scrambled numbers ---- */
-typedef struct gemm_crew { uint64_t seed; int workers; size_t chunks; } gemm_crew;
-static void gemm_crew_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    gemm_crew *crew = (gemm_crew *)user; size_t *order = (size_t *)gemm_alloc(chunk_count * sizeof *order), i;
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    crew->chunks += chunk_count;
-    free(order);
-}
-static memopt_threads gemm_threads(gemm_crew *crew, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    if (!workers) return t;
-    crew->seed = (uint64_t)workers; crew->workers = workers; crew->chunks = 0;
-    t.run_fn = gemm_crew_run; t.user = crew; t.worker_count = workers;
-    return t;
-}
-static int gemm_wider(int level) { /* the next level of this machine: either NEON, or the others */
-    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
-}
 
 /* ---- a product with its operands, and what should come out ---- */
 typedef struct gemm_case {
@@ -177,9 +152,9 @@ static void gemm_run(const gemm_case *g, const memopt_threads *threads, uint64_t
     free(p.result); free(raw);
 }
 static void gemm_levels(const gemm_case *g, int workers, uint64_t at) {
-    int level; gemm_crew crew;
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = gemm_wider(level)) {
-        const memopt_threads t = gemm_threads(&crew, workers, level);
+    int level; test_crew crew;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        const memopt_threads t = test_workers(&crew, workers, level);
         gemm_run(g, &t, at * 10 + (uint64_t)level);
     }
 }
@@ -221,11 +196,11 @@ static void gemm_blocks(void) { /* sizes around those of chunks and blocks of de
         }
 }
 static void gemm_workers(void) {
-    uint64_t seed = 4; int workers, turned; gemm_crew crew;
+    uint64_t seed = 4; int workers, turned; test_crew crew;
     for (turned = 0; turned < 4; ++turned) {
         gemm_case g = gemm_make(&seed, 211, 230, 270, 0, turned, turned % 3, 0, 0);
         for (workers = 1; workers <= 8; ++workers) {
-            const memopt_threads t = gemm_threads(&crew, workers, 0);
+            const memopt_threads t = test_workers(&crew, workers, 0);
             gemm_run(&g, &t, (uint64_t)(turned * 10 + workers));
             CHECK_AT(workers == 1 || crew.chunks >= (size_t)workers, workers); /* something to do for each */
         }
@@ -382,7 +357,7 @@ static memopt_status gemm_other(void *user, const memopt_product *product, const
     return MEMOPT_ERR_DEVICE;
 }
 static void gemm_tables(void) {
-    memopt_gemm in, out; gemm_crew crew; memopt_threads t; int i;
+    memopt_gemm in, out; test_crew crew; memopt_threads t; int i;
     memset(&in, 0, sizeof in); memset(&out, 0, sizeof out);
     CHECK(memopt_gemm_resolve(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_gemm_resolve(&in, NULL) == MEMOPT_ERR_ARGUMENT);
     in.scratch_bytes = 64;
@@ -396,7 +371,7 @@ static void gemm_tables(void) {
         CHECK(memopt_gemm_resolve(i ? &in : NULL, &out) == MEMOPT_OK);
         CHECK(out.multiply_fn && out.scratch_bytes == MEMOPT_GEMM_SCRATCH && !out.user);
     }
-    t = gemm_threads(&crew, 5, 0);
+    t = test_workers(&crew, 5, 0);
     CHECK(memopt_gemm_scratch(NULL) == MEMOPT_GEMM_SCRATCH && memopt_gemm_scratch(&t) == 5 * MEMOPT_GEMM_SCRATCH);
     CHECK(MEMOPT_GEMM_SCRATCH % 64 == 0); /* panel, block and tile fit, with a page to the next worker's */
     CHECK(4 * (MEMOPT_I_GEMM_DEPTH * (MEMOPT_I_GEMM_MOST + MEMOPT_I_GEMM_ROWS) + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_KEPT) + 4096
@@ -433,12 +408,12 @@ static void gemm_cblas_run(const gemm_case *g, const memopt_threads *threads, ui
 }
 static void gemm_cblas(void) {
     static const size_t sizes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 13, 17, 0 }, { 37, 5, 64 }, { 300, 20, 40 }, { 20, 300, 270 } };
-    uint64_t seed = 9; size_t i; int types, workers = 0; gemm_crew crew; memopt_product p;
+    uint64_t seed = 9; size_t i; int types, workers = 0; test_crew crew; memopt_product p;
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
         for (types = 0; types < 27; ++types) {
             gemm_case g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], types, (int)test_below(&seed, 4),
                                     types % 3, i % 2 * 3, 0);
-            const memopt_threads t = gemm_threads(&crew, workers++ % 5, 0);
+            const memopt_threads t = test_workers(&crew, workers++ % 5, 0);
             gemm_cblas_run(&g, &t, i * 27 + (uint64_t)types);
             gemm_free(&g);
         }

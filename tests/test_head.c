@@ -4,28 +4,6 @@
 #include "test.h"
 
 /* ---- numbers ---- */
-typedef struct head_crew { uint64_t seed; int workers; size_t runs; } head_crew;
-/* Workers that take chunks in a scrambled order, under scrambled numbers. */
-static void head_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    head_crew *crew = (head_crew *)user; size_t order[1024], i;
-    CHECK(chunk_count <= 1024);
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    ++crew->runs;
-}
-static memopt_threads head_threads(head_crew *crew, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    if (!workers) return t;
-    crew->seed = (uint64_t)workers; crew->workers = workers; crew->runs = 0;
-    t.run_fn = head_run; t.user = crew; t.worker_count = workers;
-    return t;
-}
 static void *head_alloc(size_t bytes) { /* never NULL, aligned to 64, 64 bytes more that nobody may write */
     unsigned char *p = (unsigned char *)memopt_i_system_alloc(NULL, bytes + 64, 64);
     if (!p) { printf("test_head: out of memory\n"); exit(1); }
@@ -263,8 +241,8 @@ static void head_entropy_same_bits(void) {
         for (i = 0; i < ROWS; ++i) targets[i] = (int32_t)test_below(&seed, N + 300) - 300;
         for (level = memopt_simd_best(); level >= 1; --level)
             for (workers = 0; workers <= 8; workers += level == 1 ? 8 : 2) {
-                const int first = level == memopt_simd_best() && !workers; memopt_cross_entropy e; head_crew crew = { 0, 0, 0 };
-                const memopt_threads t = head_threads(&crew, workers, level); float l[ROWS]; memopt_loss got = { 0, 0 };
+                const int first = level == memopt_simd_best() && !workers; memopt_cross_entropy e; test_crew crew = { 0, 0, 0, 0 };
+                const memopt_threads t = test_workers(&crew, workers, level); float l[ROWS]; memopt_loss got = { 0, 0 };
                 memset(&e, 0, sizeof e);
                 memcpy(first ? y : w, x, bytes);
                 e.rows = ROWS; e.vocabulary = N; e.stride = STRIDE; e.type = (memopt_type)type; e.logits = first ? y : w; e.targets = targets;
@@ -459,8 +437,8 @@ static void head_same_bits(void) {
         for (k = 0; k < 30; ++k) {
             static const size_t chunks[] = { 1, 7, 8, 15, 16, 17, 44, 46, 1000, 0 };
             head_case b = head_make(45, 19, 301, 320, (memopt_type)type, (memopt_type)type, MEMOPT_TYPE_F32, 3); memopt_loss y = { 0, 0 };
-            head_crew crew = { 0, 0, 0 }; const int level = 1 + k % memopt_simd_best();
-            const memopt_threads t = head_threads(&crew, k % 9, level);
+            test_crew crew = { 0, 0, 0, 0 }; const int level = 1 + k % memopt_simd_best();
+            const memopt_threads t = test_workers(&crew, k % 9, level);
             b.h.rule = a.h.rule; b.h.accumulate = 1; b.h.chunk = chunks[k % 10];
             if (k % 4 == 1) b.h.grad_input = b.input;
             if (k % 4 == 2) b.h.grad_input = NULL;
@@ -478,7 +456,7 @@ static void head_sums_same_bits(void) {
     for (k = 0; k < 24; ++k) {
         const memopt_type type = k & 1 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F16; const int accumulate = k >> 1 & 1;
         head_case a = head_make(45, 19, 301, 320, type, type, type, 3), b = head_make(45, 19, 301, 320, type, type, type, 3);
-        memopt_loss x = { 0, 0 }, y = { 0, 0 }; head_crew crew = { 0, 0, 0 }; const memopt_threads t = head_threads(&crew, k % 9, 1 + k % memopt_simd_best());
+        memopt_loss x = { 0, 0 }, y = { 0, 0 }; test_crew crew = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&crew, k % 9, 1 + k % memopt_simd_best());
         a.h.chunk = b.h.chunk = accumulate ? 45 : 5; a.h.accumulate = b.h.accumulate = accumulate; b.h.grad_input = b.input;
         CHECK(head_loss(NULL, &a.h, &x) == MEMOPT_OK && head_loss(&t, &b.h, &y) == MEMOPT_OK);
         CHECK_AT(head_equal(&a, &b, &x, &y), k);
@@ -626,7 +604,7 @@ static void head_other_gemm_sums(void) { /* called inside of workers */
     for (fail = 0; fail <= 3; ++fail) {
         head_case b = head_make(9, 9, 300, 0, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, 1); memopt_loss y = { 0, 7 };
         head_gemm g = { 0, 0, NULL, 0, 0 }; memopt_ops o = head_ops(NULL, NULL, 0); size_t bytes = 0; void *scratch;
-        head_crew crew = { 0, 0, 0 }; const memopt_threads t = head_threads(&crew, 3, 0);
+        test_crew crew = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&crew, 3, 0);
         g.fail = fail ? fail + 1 : 0; b.h.accumulate = 1; o.threads = &t; o.gemm.multiply_fn = head_gemm_multiply; o.gemm.scratch_bytes = 100; o.gemm.user = &g;
         CHECK(memopt_head_scratch(&o, &b.h, &bytes) == MEMOPT_OK);
         scratch = head_alloc(bytes); o.scratch = scratch; o.scratch_bytes = bytes;

@@ -46,31 +46,6 @@ static double layer_unit(memopt_type type) {
 static int layer_close(memopt_type type, double got, double want, double size) {
     return fabs(got - want) <= layer_unit(type) * fabs(want) * 1.01 + size * 4e-6 + (type == MEMOPT_TYPE_F16 ? 3e-8 : 0);
 }
-static int layer_wider(int level) { /* the next level of this machine: either NEON, or the others */
-    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
-}
-/* Workers that take chunks in a scrambled order, under scrambled numbers. */
-typedef struct layer_crew { uint64_t seed; int workers; } layer_crew;
-static void layer_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    layer_crew *crew = (layer_crew *)user; size_t *order = (size_t *)malloc(chunk_count * sizeof *order + 1), i;
-    if (!order) { printf("test_layer: out of memory\n"); exit(1); }
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    free(order);
-}
-static memopt_threads layer_threads(layer_crew *crew, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    if (!workers) return t;
-    crew->seed = (uint64_t)workers; crew->workers = workers;
-    t.run_fn = layer_run; t.user = crew; t.worker_count = workers;
-    return t;
-}
 /* With the scratch that a linear layer asks for, to the byte. */
 static memopt_ops layer_ops(const memopt_threads *threads, const memopt_linear *linear) {
     memopt_ops ops;
@@ -394,9 +369,9 @@ static void layer_dropout_at_most(void) { /* a rate just below 1 leaves one of 6
 }
 static void layer_dropout_of_infinity(void) { /* what is dropped is gone */
     memopt_dropout x = layer_dropout(MEMOPT_TYPE_F32, 1000, 0.5f, 0); float *in = (float *)layer_alloc(4000), *out; size_t i; int level;
-    layer_crew crew;
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = layer_wider(level)) {
-        const memopt_threads t = layer_threads(&crew, 0, level); const memopt_ops ops = layer_ops(&t, NULL);
+    test_crew crew;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        const memopt_threads t = test_workers(&crew, 0, level); const memopt_ops ops = layer_ops(&t, NULL);
         for (i = 0; i < 1000; ++i) in[i] = memopt_i_bits_float(i % 2 ? 0x7f800000u : 0x7fc00000u);
         x.input = in; x.residual = NULL; out = (float *)x.output;
         CHECK(memopt_dropout_forward(&ops, &x) == MEMOPT_OK);
@@ -593,22 +568,22 @@ static int layer_job_same(layer_job_fn *fn, const layer_job *job, const layer_re
 }
 static void layer_same_bits(void) {
     static layer_job_fn *const jobs[] = { layer_job_linear, layer_job_activation, layer_job_swiglu, layer_job_dropout, layer_job_embedding };
-    size_t j, t; int level, workers; layer_crew crew; memopt_threads threads;
+    size_t j, t; int level, workers; test_crew crew; memopt_threads threads;
     for (j = 0; j < sizeof jobs / sizeof *jobs; ++j)
         for (t = 0; t < 3; ++t) {
             layer_result want = { NULL, 0 }; layer_job job;
-            threads = layer_threads(&crew, 0, MEMOPT_SIMD_SCALAR);
+            threads = test_workers(&crew, 0, MEMOPT_SIMD_SCALAR);
             job.type = layer_types[t]; job.parts = 1; job.threads = &threads;
             jobs[j](&job, &want);
-            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = layer_wider(level)) {
-                threads = layer_threads(&crew, level % 2 ? 0 : 3, level); job.parts = 1;
+            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+                threads = test_workers(&crew, level % 2 ? 0 : 3, level); job.parts = 1;
                 CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)level);
                 job.parts = 3;
                 CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)level);
             }
             job.parts = 1;
             for (workers = 1; workers <= 8; workers = workers < 2 ? 2 : workers * 2 + (workers == 2)) {
-                threads = layer_threads(&crew, workers > 8 ? 8 : workers, memopt_simd_best());
+                threads = test_workers(&crew, workers > 8 ? 8 : workers, memopt_simd_best());
                 CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)workers);
             }
             job.threads = NULL; job.parts = 7;

@@ -254,24 +254,6 @@ static void norm_values(void) {
 }
 
 /* ---- the same bits ---- */
-typedef struct norm_crew { uint64_t seed; int workers; } norm_crew;
-static void norm_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) { /* in any order, by anyone */
-    norm_crew *crew = (norm_crew *)user; size_t *order = (size_t *)malloc(chunk_count * sizeof *order), i;
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    free(order);
-}
-static memopt_threads norm_threads(norm_crew *crew, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level; crew->seed = 5; crew->workers = workers;
-    if (workers) { t.run_fn = norm_run; t.user = crew; t.worker_count = workers; }
-    return t;
-}
 static uint64_t norm_hash(uint64_t hash, const norm_slot *s) {
     size_t i;
     for (i = 0; i < s->count; ++i) hash = (hash ^ memopt_i_float_bits(norm_get(s, i))) * UINT64_C(0x100000001b3);
@@ -308,9 +290,9 @@ static uint64_t norm_bits(const norm_spec *s, const memopt_threads *threads, siz
     return hash;
 }
 static void norm_same_bits(void) {
-    int i, level, workers; norm_crew crew; uint64_t all = 1;
+    int i, level, workers; test_crew crew; uint64_t all = 1;
     for (i = 0; i < 150; ++i) {
-        norm_spec s = norm_spec_of(i * 7 + 3); memopt_threads t = norm_threads(&crew, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
+        norm_spec s = norm_spec_of(i * 7 + 3); memopt_threads t = test_workers(&crew, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
         s.rows = i % 3 == 0 ? 70 : 9;
         if (i % 50 == 17) { /* several blocks of rows, each of which is to be added once */
             s.rows = i == 17 ? 9000 : 300; s.width = i == 17 ? 17 : 1000; if (i == 17) s.type = MEMOPT_TYPE_F32;
@@ -319,11 +301,11 @@ static void norm_same_bits(void) {
         want = norm_bits(&s, &t, 1);
         all = (all ^ want) * UINT64_C(0x100000001b3);
         for (level = 1; level <= memopt_simd_best(); ++level) {
-            t = norm_threads(&crew, 0, level);
+            t = test_workers(&crew, 0, level);
             CHECK_AT(norm_bits(&s, &t, 1) == want, i * 100 + level);
         }
         for (workers = 1; workers <= 8; workers += 1 + i % 3) {
-            t = norm_threads(&crew, workers, workers % 2);
+            t = test_workers(&crew, workers, workers % 2);
             CHECK_AT(norm_bits(&s, &t, s.gradient_type == MEMOPT_TYPE_F32 ? (size_t)workers : 1) == want, i * 100 + workers);
         }
     }
@@ -399,7 +381,7 @@ static void norm_in_place(void) { /* output over input; no statistics wanted; gr
 static void norm_zero_scale(void) { /* from the output, h counts as 0 where a scale is 0 (of either sign) */
     int level; size_t i, row;
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        norm_spec s; norm_model m; norm_crew crew; const memopt_threads t = norm_threads(&crew, 0, level); memopt_ops ops;
+        norm_spec s; norm_model m; test_crew crew; const memopt_threads t = test_workers(&crew, 0, level); memopt_ops ops;
         memset(&s, 0, sizeof s); memset(&ops, 0, sizeof ops);
         ops.threads = &t;
         s.rows = 2; s.width = 37; s.scaled = s.shifted = 1; s.from_output = 1;
@@ -427,7 +409,7 @@ static void norm_hard_rows(void) {
     enum { ROWS = 8, WIDTH = 35 };
     int level, rms; size_t i, row;
     for (rms = 0; rms < 2; ++rms) for (level = 1; level <= memopt_simd_best(); ++level) {
-        norm_spec s; norm_model m, good; norm_crew crew; const memopt_threads t = norm_threads(&crew, 0, level); memopt_ops ops;
+        norm_spec s; norm_model m, good; test_crew crew; const memopt_threads t = test_workers(&crew, 0, level); memopt_ops ops;
         memset(&s, 0, sizeof s); memset(&ops, 0, sizeof ops);
         ops.threads = &t;
         s.rows = ROWS; s.width = WIDTH; s.scaled = 1; s.shifted = !rms; s.rms = rms;
@@ -476,7 +458,7 @@ static void norm_offset_rows(void) { /* a large mean does not cancel: 10000 + no
 }
 #if defined(MEMOPT_I_POOL)
 static void norm_pool(void) { /* threads that are real */
-    norm_spec s = norm_spec_of(5); memopt_pool *pool = NULL; memopt_threads t; norm_crew crew; memopt_threads alone = norm_threads(&crew, 0, 0);
+    norm_spec s = norm_spec_of(5); memopt_pool *pool = NULL; memopt_threads t; test_crew crew; memopt_threads alone = test_workers(&crew, 0, 0);
     s.rows = 900; s.width = 529; s.gradient_type = MEMOPT_TYPE_F32;
     CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
     t = memopt_pool_threads(pool);

@@ -94,12 +94,6 @@ static uint32_t number_single(int f, uint32_t u, int saturate, int stochastic, u
     default: return memopt_to_e5m2(x, saturate);
     }
 }
-static memopt_threads number_level(int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    return t;
-}
 
 /* The hard inputs of a format, and of float32 itself: every step 8 floats around each code's value and around each tie
    (every 64th of bf16 in the middle of its range), every exponent, every class of NaN, both signs. */
@@ -148,7 +142,7 @@ static void number_nearest(void) {
                 CHECK_AT(number_single(f, u, saturate, 0, 0) == number_wanted[i], u);
             }
             for (level = 1; level <= memopt_simd_best(); ++level) {
-                const memopt_threads t = number_level(level);
+                const memopt_threads t = test_level(level);
                 memset(number_output, 0xA5, sizeof number_output);
                 CHECK(number_narrow(f, number_output, number_input, n, saturate, NULL, 0, &t) == MEMOPT_OK);
                 for (i = 0; i < n; ++i) CHECK_AT(number_same(f, i, number_output), memopt_i_get_bits(&number_input[i]));
@@ -190,7 +184,7 @@ static void number_stochastic(void) {
                 number_wanted[i] = (uint16_t)number_expected(f, memopt_i_get_bits(&number_input[i]), saturate, 1,
                                                              memopt_i_noise32(noise, firsts[k] + i));
             for (level = 1; level <= memopt_simd_best(); ++level) {
-                const memopt_threads t = number_level(level);
+                const memopt_threads t = test_level(level);
                 memset(number_output, 0xA5, sizeof number_output);
                 CHECK(number_narrow(f, number_output, number_input, count, saturate, &noise, firsts[k], &t) == MEMOPT_OK);
                 for (i = 0; i < count; ++i)
@@ -253,7 +247,7 @@ static void number_widened(void) {
             CHECK_AT(single == number_expected_float(f, code), code);
         }
         for (level = 1; level <= memopt_simd_best(); ++level) {
-            const memopt_threads t = number_level(level);
+            const memopt_threads t = test_level(level);
             memset(number_back, 0xA5, sizeof number_back);
             CHECK(number_widen(f, number_back, number_output, codes, &t) == MEMOPT_OK);
             for (code = 0; code < codes; ++code)
@@ -272,7 +266,7 @@ static void number_split_check(uint32_t u, uint16_t high, uint16_t low, uint32_t
 static void number_split(void) {
     const size_t n = number_plant(0); size_t i; int level; uint16_t *high = number_output, *low = number_wanted;
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        const memopt_threads t = number_level(level);
+        const memopt_threads t = test_level(level);
         memset(high, 0xA5, sizeof number_output); memset(low, 0xA5, sizeof number_wanted);
         memset(number_back, 0xA5, sizeof number_back);
         CHECK(memopt_f32_split(high, low, number_input, n, &t) == MEMOPT_OK);
@@ -281,7 +275,7 @@ static void number_split(void) {
             number_split_check(memopt_i_get_bits(&number_input[i]), high[i], low[i], memopt_i_get_bits(&number_back[i]));
     }
     for (level = 1; level <= memopt_simd_best(); ++level) { /* join alone: pairs in the order of their sums */
-        const memopt_threads t = number_level(level);
+        const memopt_threads t = test_level(level);
         for (i = 0; i < 65536; ++i) { high[i] = (uint16_t)i; low[i] = (uint16_t)(i * 40503); }
         CHECK(memopt_f32_join(number_back, high, low, 65536, &t) == MEMOPT_OK);
         for (i = 0; i < 65536; ++i) { /* no other pair has this float */
@@ -301,7 +295,7 @@ static void number_lengths(void) {
     for (n = 0; n <= 130; ++n)
         for (f = 0; f < 5; ++f)
             for (level = 1; level <= memopt_simd_best(); ++level) {
-                const memopt_threads t = number_level(level); const size_t to = test_below(&seed, 17), from = test_below(&seed, 17);
+                const memopt_threads t = test_level(level); const size_t to = test_below(&seed, 17), from = test_below(&seed, 17);
                 const size_t wide = f == 4 ? 2 : (size_t)number_formats[f].bytes; const uint64_t first = test_below(&seed, 64);
                 for (i = 0; i < n; ++i) number_input[from + i] = (float)(int)test_below(&seed, 2000) * 0.013f - 13;
                 if (n && n % 4) number_input[from + test_below(&seed, n)] = memopt_i_bits_float(odd[test_below(&seed, sizeof odd / sizeof *odd)]);

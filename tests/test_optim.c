@@ -485,25 +485,6 @@ static void optim_bf16_state(void) {
     optim_close(&o);
 }
 
-/* Workers that run chunks in any order, on any of them. */
-typedef struct optim_shuffle { int workers; uint64_t seed; } optim_shuffle;
-static void optim_shuffled(void *user, size_t chunks, memopt_task_fn *fn, void *task) {
-    optim_shuffle *s = (optim_shuffle *)user; size_t *order = (size_t *)malloc((chunks + 1) * sizeof *order), i;
-    for (i = 0; i < chunks; ++i) order[i] = i;
-    for (i = chunks; i > 1; --i) {
-        const size_t k = test_below(&s->seed, i), swap = order[k];
-        order[k] = order[i - 1]; order[i - 1] = swap;
-    }
-    for (i = 0; i < chunks; ++i) fn(task, order[i], (int)test_below(&s->seed, (size_t)s->workers));
-    free(order);
-}
-static memopt_threads optim_threads(optim_shuffle *s, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    s->workers = workers; s->seed = 9; t.simd_level = level;
-    if (workers) { t.run_fn = optim_shuffled; t.user = s; t.worker_count = workers; }
-    return t;
-}
 /* A step in slices: tensors last to first, cut at random, the slices backwards. */
 static memopt_status optim_sliced(const optim_model *m, memopt_optim *o, const memopt_optim_run *run, uint64_t *seed) {
     size_t cut[64], n, k, i; int again; memopt_status s = memopt_optim_begin(o, run);
@@ -544,13 +525,13 @@ static uint32_t optim_hash(const optim_model *m) {
 static uint32_t optim_same_bits(const optim_spec *s, int steps) {
     static const int workers[] = { 0, 1, 2, 3, 8, 32 };
     enum { MANY = 12 };
-    optim_model a, b; optim_shuffle shuffle[MANY]; memopt_optim *object[MANY]; memopt_threads t; uint64_t seed = 11; int i, step;
+    optim_model a, b; test_crew shuffle[MANY]; memopt_optim *object[MANY]; memopt_threads t; uint64_t seed = 11; int i, step;
     const memopt_optim_group g = optim_group(s->kind, s->moment); unsigned char *all; uint32_t hash; const int best = memopt_simd_best();
-    t = optim_threads(&shuffle[0], 0, MEMOPT_SIMD_SCALAR);
+    t = test_workers(&shuffle[0], 0, MEMOPT_SIMD_SCALAR);
     optim_open(&a, s, &t);
     optim_open(&b, s, NULL);
     for (i = 0; i < MANY; ++i) {
-        t = optim_threads(&shuffle[i], workers[i % 6], i < best ? best - i : 1 + (int)test_below(&seed, (size_t)best));
+        t = test_workers(&shuffle[i], workers[i % 6], i < best ? best - i : 1 + (int)test_below(&seed, (size_t)best));
         object[i] = optim_object(&b, &t);
     }
     optim_start(&a, 3); optim_start(&b, 3);
@@ -654,8 +635,8 @@ static void optim_narrow_feed(optim_model *m, uint64_t t) {
 /* A step on 16 bits against one on the same numbers in float, whole or in slices, at every level. */
 static void optim_narrow_pair(int i, int weights, int format, int level) {
     const optim_spec narrow = optim_pair(i, weights, format, i % 4 == 3 ? 96 : 0); optim_spec wide = narrow;
-    const memopt_optim_group g = optim_group(narrow.kind, narrow.moment); optim_shuffle shuffle; optim_model a, b;
-    memopt_threads t = optim_threads(&shuffle, level % 3, level); uint64_t step, seed = (uint64_t)i + 5; size_t k, e;
+    const memopt_optim_group g = optim_group(narrow.kind, narrow.moment); test_crew shuffle; optim_model a, b;
+    memopt_threads t = test_workers(&shuffle, level % 3, level); uint64_t step, seed = (uint64_t)i + 5; size_t k, e;
     unsigned char *all;
     wide.gradients = MEMOPT_GRADIENTS_F32;
     optim_open(&a, &wide, &t); optim_open(&b, &narrow, &t);
@@ -1109,7 +1090,7 @@ static void optim_bad_descs(void) {
 #endif
     OPTIM_TRY(d.threads.worker_count, -1, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(d.threads.simd_level, -1, MEMOPT_ERR_ARGUMENT);
-    OPTIM_TRY(d.threads.run_fn, optim_shuffled, MEMOPT_ERR_ARGUMENT); /* without workers */
+    OPTIM_TRY(d.threads.run_fn, test_crew_run, MEMOPT_ERR_ARGUMENT); /* without workers */
     for (k = MEMOPT_SGD; k <= MEMOPT_ADAFACTOR; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
     for (k = 0; k < (int)(sizeof blocks / sizeof *blocks); ++k) OPTIM_TRY(d.block, blocks[k], MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.count, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
@@ -1485,7 +1466,7 @@ static void optim_no_overrun(void) { /* nothing behind an array's end changes, w
 
 /* Sizes, and tensors of more than 2^32 elements of which a part is held. */
 static void optim_sizes(void) {
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 65536); optim_model m; size_t bytes[4], k; optim_shuffle shuffle;
+    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 65536); optim_model m; size_t bytes[4], k; test_crew shuffle;
     static const size_t scratch[3][2] = { { 256, 0 }, { 4096, 65536 }, { 512, 8192 } };
     optim_describe(&m, &s);
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 2 * 1024 + 2 * 65536); /* 2.03 each */
@@ -1502,12 +1483,12 @@ static void optim_sizes(void) {
         m.desc.block = scratch[k][0];
         memset(&m.desc.threads, 0, sizeof m.desc.threads);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[0]) == MEMOPT_OK);
-        m.desc.threads = optim_threads(&shuffle, 1, 0);
+        m.desc.threads = test_workers(&shuffle, 1, 0);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[1]) == MEMOPT_OK && bytes[0] == bytes[1]);
-        m.desc.threads = optim_threads(&shuffle, 2, 0);
+        m.desc.threads = test_workers(&shuffle, 2, 0);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[2]) == MEMOPT_OK);
         CHECK(bytes[2] - bytes[1] >= scratch[k][1] && bytes[2] - bytes[1] <= scratch[k][1] + 64);
-        m.desc.threads = optim_threads(&shuffle, 8, 0);
+        m.desc.threads = test_workers(&shuffle, 8, 0);
         CHECK(memopt_optim_bytes(&m.desc, &bytes[3]) == MEMOPT_OK && bytes[3] - bytes[2] == 6 * scratch[k][1]); /* 8 counts fit a line */
     }
     CHECK(bytes[0] < 64 * 1024);

@@ -3,9 +3,6 @@
 #include "test.h"
 
 #define ROWS_N 300
-static int rows_wider(int level) { /* the next level of this machine: either NEON, or the others */
-    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
-}
 static float rows_bits(uint32_t u) { return memopt_i_bits_float(u); }
 static int rows_is_nan(float x) { return (memopt_i_float_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 static int rows_same(float a, float b) { /* to the bit; a NaN is a NaN */
@@ -92,7 +89,7 @@ static void rows_exp_is_exact(void) {
 static void rows_exp_edges(void) {
     static const float x[] = { 0, 88.72283f, 88.72284f, 90, 3e38f, -103.97208f, -103.972084f, -104, -3e38f, -87.33655f };
     float y[10], last, all[5]; int level; size_t i;
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
         rows_exp_at(level, y, x, 10);
         CHECK(y[0] == 1 && y[1] > 3.402e38f && y[1] < rows_bits(0x7f800000u) && y[3] == rows_bits(0x7f800000u));
         CHECK(y[4] == rows_bits(0x7f800000u) && y[5] == rows_bits(1) && y[7] == 0 && y[8] == 0);
@@ -115,7 +112,7 @@ static void rows_exp_shares(void) { /* of a row: nothing below exp(-69), and no 
     static const float x[20] = { -68.9999924f, -69, -69.0000076f, -80, -88, -100, -104, -1e9f, -3e38f, 0, 1, 88, 90,
                                  -69, -69.0000076f, -70, -90, -3, -200, -69 };
     float y[20]; int level; size_t i;
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
         float sums[16] = { 0 };
         memopt_i_row_exp(level, sums, y, x, 0, 1, 20);
         for (i = 0; i < 20; ++i) {
@@ -136,7 +133,7 @@ static float rows_total(const float *s) {
 static void rows_sums(void) {
     static float x[ROWS_N + 1], y[ROWS_N], e[ROWS_N], want_e[ROWS_N]; uint64_t seed = 2; size_t n, i, k; int level;
     for (n = 0; n < ROWS_N; n = n < 70 ? n + 1 : n + 57)
-        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
             float sums[4][17], want[4][16];
             const float mean = rows_random(&seed, 0), from = rows_random(&seed, 0), scale = rows_float(0.7);
             for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, n % 5 == 0); y[i] = rows_random(&seed, n % 5 == 0); }
@@ -170,7 +167,7 @@ static void rows_sums(void) {
 static void rows_in_pieces(void) { /* that begin at multiples of 16 */
     static float x[ROWS_N], y[ROWS_N]; uint64_t seed = 3; size_t i, at, n; int level;
     for (i = 0; i < ROWS_N; ++i) { x[i] = rows_random(&seed, 0); y[i] = rows_random(&seed, 0); }
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
         float whole[2][16] = { { 0 } }, parts[2][16] = { { 0 } };
         memopt_i_row_sum(level, whole[0], x, ROWS_N);
         memopt_i_row_dot(level, whole[1], x, y, ROWS_N);
@@ -186,7 +183,7 @@ static void rows_in_pieces(void) { /* that begin at multiples of 16 */
 static void rows_largest(void) {
     static float x[ROWS_N]; uint64_t seed = 4; size_t n, i; int level;
     const float infinity = rows_bits(0x7f800000u), nan = rows_bits(0x7fc00000u);
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
         for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 61) {
             float most = -1e30f;
             for (i = 0; i < n; ++i) { x[i] = rows_float((double)rows_random(&seed, 0) - 100.0); most = x[i] > most ? x[i] : most; }
@@ -213,7 +210,7 @@ static void rows_largest(void) {
 static void rows_elements(void) {
     static float x[ROWS_N + 1], y[ROWS_N + 1], want[ROWS_N]; uint64_t seed = 5; size_t n, i; int level;
     for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 37)
-        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
             const float a = rows_random(&seed, 0);
             for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, n % 3 == 0); y[i] = rows_random(&seed, n % 3 == 0); }
             y[n] = x[n] = 77;
@@ -277,7 +274,7 @@ static void rows_activations(void) {
 }
 static void rows_activations_far_out(void) { /* huge, infinite, not a number */
     const float infinity = rows_bits(0x7f800000u); int level; size_t i;
-    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
         static const memopt_activation curves[] = { MEMOPT_GELU, MEMOPT_SILU };
         float x[8] = { 130, 1e10f, 3e38f, 0, -130, -1e10f, -3e38f, 0 }, g[8] = { 3, 3, 3, 3, 3, 3, 3, 3 }, y[8], d[8];
         x[3] = infinity; x[7] = -infinity;
@@ -303,7 +300,7 @@ static void rows_activations_by_level(void) {
     uint64_t seed = 7; size_t n, i; int level, kind;
     for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 61)
         for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind)
-            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
                 const memopt_activation a = (memopt_activation)kind;
                 for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, 1); g[i] = rows_random(&seed, 1); }
                 memopt_i_row_act(MEMOPT_SIMD_SCALAR, want, x, a, n);
@@ -322,7 +319,7 @@ static void rows_activations_by_level(void) {
 static void rows_types(void) {
     static float x[ROWS_N], y[ROWS_N]; static uint16_t codes[ROWS_N + 1]; uint64_t seed = 8; size_t n, i; int level;
     for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 51)
-        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = rows_wider(level)) {
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
             for (i = 0; i < n; ++i) x[i] = rows_random(&seed, 0);
             codes[n] = 77;
             memopt_i_row_put(level, codes, x, MEMOPT_TYPE_BF16, n);

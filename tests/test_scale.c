@@ -98,34 +98,6 @@ static memopt_gradients scale_list(memopt_gradient *tensors, size_t count) { /* 
     list.scratch = scale_alloc(list.scratch_bytes);
     return list;
 }
-static memopt_threads scale_level(int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    return t;
-}
-static int scale_wider(int level) { /* the next level of this machine: either NEON, or the others */
-    return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
-}
-/* Workers that take chunks in a scrambled order, under scrambled numbers. */
-typedef struct scale_crew { uint64_t seed; int workers; size_t runs; } scale_crew;
-static void scale_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    scale_crew *crew = (scale_crew *)user; size_t *order = (size_t *)scale_alloc(chunk_count * sizeof *order), i;
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    ++crew->runs;
-    free(order);
-}
-static memopt_threads scale_threads(scale_crew *crew, int workers, int level) {
-    memopt_threads t = scale_level(level);
-    crew->seed = (uint64_t)workers; crew->workers = workers; crew->runs = 0;
-    t.run_fn = scale_run; t.user = crew; t.worker_count = workers;
-    return t;
-}
 
 /* ---- types and policies ---- */
 static void scale_types(void) {
@@ -381,8 +353,8 @@ static void scale_one_size(memopt_type type, size_t n, float factor, int poison,
     memcpy(want, in, bytes);
     scale_expect(type, want + lead, n, factor, &squares, &nonfinite);
     CHECK(nonfinite >= (size_t)(poison && n));
-    for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) { /* misaligned by one element, with a guard on both sides */
-        const memopt_threads threads = scale_level(level); memopt_gradient g = scale_tensor(type, got + lead, n);
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) { /* misaligned by one element, with a guard on both sides */
+        const memopt_threads threads = test_level(level); memopt_gradient g = scale_tensor(type, got + lead, n);
         memopt_gradients list = scale_list(&g, 1); memopt_gradient_total total, after;
         memcpy(got, in, bytes); memset(&total, 0xA5, sizeof total);
         CHECK_AT(memopt_gradients_scale(&list, (double)factor, &total, &threads) == MEMOPT_OK, n);
@@ -412,8 +384,8 @@ static void scale_definition(void) {
 static void scale_every_code(void) { /* all 16-bit values at once, NaN and infinities included, by a factor that rounds */
     uint16_t *codes = (uint16_t *)scale_alloc(65536 * 2); int level, type; size_t i;
     for (type = 1; type < 3; ++type)
-        for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) {
-            const memopt_threads threads = scale_level(level); const memopt_type t = (memopt_type)type;
+        for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
+            const memopt_threads threads = test_level(level); const memopt_type t = (memopt_type)type;
             memopt_gradient g = scale_tensor(t, codes, 65536); memopt_gradients list = scale_list(&g, 1); memopt_gradient_total total;
             for (i = 0; i < 65536; ++i) codes[i] = (uint16_t)i;
             CHECK(memopt_gradients_scale(&list, 0.7, &total, &threads) == MEMOPT_OK);
@@ -463,10 +435,10 @@ static void scale_any_workers(void) {
         free(copy);
     }
     list = scale_list(tensors, SCALE_MANY);
-    for (level = 1; level <= memopt_simd_best(); level = scale_wider(level))
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level))
         for (workers = 0; workers <= 32; workers += workers < 4 ? 1 : 7) {
-            scale_crew crew; memopt_threads threads = scale_level(level);
-            if (workers) threads = scale_threads(&crew, workers, level);
+            test_crew crew; memopt_threads threads = test_level(level);
+            if (workers) threads = test_workers(&crew, workers, level);
             for (i = 0; i < SCALE_MANY; ++i)
                 if (tensors[i].count) memcpy(tensors[i].values, first[i], tensors[i].count * scale_size(tensors[i].type));
             CHECK(memopt_gradients_scale(&list, (double)0.3f, &total, &threads) == MEMOPT_OK && (!workers || crew.runs == 1));
@@ -525,7 +497,7 @@ static void scale_look(void *user, size_t chunk_count, memopt_task_fn *fn, void 
 static void scale_huge(void) {
 #if SIZE_MAX > 0xFFFFFFFF
     const size_t n = ((size_t)1 << 33) + 4321, bytes = n * 2, tail = 1 << 20; uint16_t small[3] = { 0, 0, 0 };
-    memopt_gradient g[3]; memopt_gradients list; memopt_gradient_total total; memopt_threads threads = scale_level(0); unsigned char *map;
+    memopt_gradient g[3]; memopt_gradients list; memopt_gradient_total total; memopt_threads threads = test_level(0); unsigned char *map;
     g[0] = scale_tensor(MEMOPT_TYPE_BF16, small, 3); g[1] = scale_tensor(MEMOPT_TYPE_BF16, small, n); g[2] = scale_tensor(MEMOPT_TYPE_BF16, small, 1);
     list = scale_list(g, 3);
     threads.run_fn = scale_look; threads.user = &list; threads.worker_count = 1;
@@ -554,9 +526,9 @@ static void scale_huge(void) {
 static void scale_clip_codes(void) { /* every 16-bit value, limits of all kinds, by comparing values */
     static const float limits[] = { 0, 1, 0.3f, 1e-40f, 65504, 65519.996f, 65520, 1e6f, 3e38f, FLT_MAX }; size_t k, i; int type, level;
     uint16_t *codes = (uint16_t *)scale_alloc(65536 * 2 + 2);
-    for (type = 1; type < 3; ++type) for (k = 0; k <= sizeof limits / sizeof *limits; ++k) for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) {
+    for (type = 1; type < 3; ++type) for (k = 0; k <= sizeof limits / sizeof *limits; ++k) for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
         const float limit = k < sizeof limits / sizeof *limits ? limits[k] : memopt_i_bits_float(0x7F800000u);
-        const memopt_threads threads = scale_level(level); const memopt_type t = (memopt_type)type;
+        const memopt_threads threads = test_level(level); const memopt_type t = (memopt_type)type;
         const float most = scale_float(t, scale_nearest(t, limit)); const unsigned top = scale_nearest(t, limit);
         memopt_gradient g = scale_tensor(t, codes + 1, 65535 - k); memopt_gradients list = scale_list(&g, 1);
         for (i = 0; i <= 65536; ++i) codes[i] = (uint16_t)i;
@@ -575,9 +547,9 @@ static void scale_clip_codes(void) { /* every 16-bit value, limits of all kinds,
 static void scale_clip_floats(void) {
     static const float limits[] = { 0, 1, 0.3f, 1e-40f, FLT_MAX }; uint64_t seed = 21; size_t k, i, n; int level;
     uint32_t x[1100]; float y[1100]; /* bits: a float register may change a NaN */
-    for (k = 0; k <= sizeof limits / sizeof *limits; ++k) for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) for (n = 0; n < 1090; n += n < 40 ? 1 : 75) {
+    for (k = 0; k <= sizeof limits / sizeof *limits; ++k) for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) for (n = 0; n < 1090; n += n < 40 ? 1 : 75) {
         const uint32_t limit = k < sizeof limits / sizeof *limits ? memopt_i_float_bits(limits[k]) : 0x7F800000u;
-        const memopt_threads threads = scale_level(level); memopt_gradient g = scale_tensor(MEMOPT_TYPE_F32, y + 1, n); memopt_gradients list = scale_list(&g, 1);
+        const memopt_threads threads = test_level(level); memopt_gradient g = scale_tensor(MEMOPT_TYPE_F32, y + 1, n); memopt_gradients list = scale_list(&g, 1);
         for (i = 0; i < 1100; ++i) {
             const uint64_t r = test_random(&seed);
             const uint32_t close = limit + (uint32_t)(r >> 40 & 3) - (limit ? 1 : 0); /* the limit and its neighbours */
@@ -595,8 +567,8 @@ static void scale_clip_floats(void) {
 }
 static void scale_clip_minus_zero(void) { /* is a limit of zero */
     float x[20]; size_t i; int level;
-    for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) {
-        const memopt_threads threads = scale_level(level); memopt_gradient g = scale_tensor(MEMOPT_TYPE_F32, x, 20); memopt_gradients list = scale_list(&g, 1);
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
+        const memopt_threads threads = test_level(level); memopt_gradient g = scale_tensor(MEMOPT_TYPE_F32, x, 20); memopt_gradients list = scale_list(&g, 1);
         for (i = 0; i < 20; ++i) x[i] = (float)i - 7;
         CHECK(memopt_gradients_clip_value(&list, -0.0f, &threads) == MEMOPT_OK);
         for (i = 0; i < 20; ++i) CHECK_AT(memopt_i_float_bits(x[i]) == (i < 7 ? 0x80000000u : 0), i);
@@ -694,7 +666,7 @@ static size_t scale_position(uint64_t *seed, size_t n) { /* first, last, ends of
 static void scale_training(const size_t *counts, int steps, int level, uint64_t seed) {
     static const uint32_t poisons[] = { 0x7F800000u, 0xFF800000u, SCALE_NAN, 0xFFC00001u, 0x7F800001u, 0x7FFFFFFFu };
     scale_rank ranks[SCALE_RANKS]; uint64_t before[SCALE_RANKS]; size_t i; int step, scale = 10, tracker = 0;
-    const memopt_threads threads = scale_level(level); float worst = 0;
+    const memopt_threads threads = test_level(level); float worst = 0;
     for (i = 0; i < SCALE_RANKS; ++i) scale_rank_begin(&ranks[i], counts, i);
     for (step = 0; step < steps; ++step) {
         const int poison = test_below(&seed, 4) != 0 && scale > 1; size_t bad_rank = test_below(&seed, SCALE_RANKS), bad = test_below(&seed, SCALE_TENSORS), found = 0;
@@ -735,7 +707,7 @@ static void scale_training(const size_t *counts, int steps, int level, uint64_t 
 static void scale_injections(void) {
     static const size_t tiny[SCALE_TENSORS] = { 1, 17, 16, 5, 33 }, large[SCALE_TENSORS] = { 1025, 3, SCALE_PIECE + 40, 1, 2048 };
     int level;
-    for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) scale_training(large, 6, level, (uint64_t)level);
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) scale_training(large, 6, level, (uint64_t)level);
     scale_training(tiny, 6000, 0, 1); /* three quarters of them poisoned */
     scale_training(tiny, 700, MEMOPT_SIMD_SCALAR, 2);
 }
@@ -783,8 +755,8 @@ static void scale_accumulate_size(int how, memopt_type from, size_t n, uint64_t 
         for (i = 0; i < n; ++i)
             scale_add(how, want, want_rest, i, scale_get(from, g, (size_t)k * n + i), is_mean[k] ? (float)tokens[k] : 1, k == 0, memopt_i_noise16(noise, first + i));
     }
-    for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) {
-        const memopt_threads threads = scale_level(level); memopt_gradient s = scale_tensor(to, sum, n), d = scale_tensor(from, g, n);
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
+        const memopt_threads threads = test_level(level); memopt_gradient s = scale_tensor(to, sum, n), d = scale_tensor(from, g, n);
         memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 };
         memset(sum, 0x3C, (n + 1) * width); memset(rest, 0x3C, (n + 1) * 2); /* the first batch needs no zeros */
         s.first = first; s.rest = how == 2 ? rest : NULL;
@@ -859,10 +831,10 @@ static void scale_accumulate_any_workers(void) {
     enum { N = SCALE_PIECE + 100 }; float *g = (float *)scale_alloc(N * 4); uint16_t *small = (uint16_t *)scale_alloc(N * 2); uint64_t seed = 41; size_t i; int workers, level;
     uint16_t *one = (uint16_t *)scale_alloc(N * 4), *many = (uint16_t *)scale_alloc(N * 4), *rest = (uint16_t *)scale_alloc(40);
     for (i = 0; i < N; ++i) { g[i] = scale_random(&seed); scale_put(MEMOPT_TYPE_BF16, small, i, scale_random(&seed)); }
-    for (level = 1; level <= memopt_simd_best(); level = scale_wider(level)) for (workers = 0; workers <= 32; workers += workers < 2 ? 1 : 30) {
-        memopt_gradient s[3], d[3]; memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 }; scale_crew crew; int k; uint16_t *to = workers || level > 1 ? many : one;
-        const memopt_noise noise = memopt_noise_make(1, 2); const memopt_micro_batch b = scale_batch(3, 1, &noise); memopt_threads threads = scale_level(level);
-        if (workers) threads = scale_threads(&crew, workers, level);
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) for (workers = 0; workers <= 32; workers += workers < 2 ? 1 : 30) {
+        memopt_gradient s[3], d[3]; memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 }; test_crew crew; int k; uint16_t *to = workers || level > 1 ? many : one;
+        const memopt_noise noise = memopt_noise_make(1, 2); const memopt_micro_batch b = scale_batch(3, 1, &noise); memopt_threads threads = test_level(level);
+        if (workers) threads = test_workers(&crew, workers, level);
         s[0] = scale_tensor(MEMOPT_TYPE_BF16, to, N); s[1] = scale_tensor(MEMOPT_TYPE_BF16, to + N, 20); s[2] = scale_tensor(MEMOPT_TYPE_BF16, to + N + 20, N - 20);
         s[1].rest = rest; s[2].first = N;
         d[0] = scale_tensor(MEMOPT_TYPE_F32, g, N); d[1] = scale_tensor(MEMOPT_TYPE_F32, g, 20); d[2] = scale_tensor(MEMOPT_TYPE_BF16, small, N - 20);
@@ -878,7 +850,7 @@ static void scale_accumulate_bad(void) {
     memopt_accumulation none = { 0, 0 };
     for (i = 0; i < 17; ++i) {
         memopt_gradient s = scale_tensor(i >= 9 && i <= 11 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, i >= 9 && i <= 11 ? (void *)half : (void *)sum, 4), d = scale_tensor(MEMOPT_TYPE_F32, g, 4);
-        memopt_gradients sums = scale_list(&s, 1), gradients = sums; memopt_micro_batch b = scale_batch(5, 1, NULL); memopt_accumulation a = { 2, 0 }, before; memopt_threads t = scale_level(0);
+        memopt_gradients sums = scale_list(&s, 1), gradients = sums; memopt_micro_batch b = scale_batch(5, 1, NULL); memopt_accumulation a = { 2, 0 }, before; memopt_threads t = test_level(0);
         memopt_status want = MEMOPT_ERR_ARGUMENT, got; void *scratch = sums.scratch; const memopt_gradients *p = &sums, *q = &gradients; const memopt_micro_batch *r = &b; memopt_accumulation *o = &a;
         gradients.tensors = &d;
         switch (i) {
@@ -909,7 +881,7 @@ static void scale_accumulate_bad(void) {
 static void scale_lists_bad(void) {
     float x[4] = { 1, 2, 3, 4 }; uint16_t rest[4] = { 0, 0, 0, 0 }; int i; double aligned[32];
     for (i = 0; i < 15; ++i) {
-        memopt_gradient g[2], before[2]; memopt_gradients list; memopt_gradient_total total; memopt_threads t = scale_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT; size_t bytes = 77;
+        memopt_gradient g[2], before[2]; memopt_gradients list; memopt_gradient_total total; memopt_threads t = test_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT; size_t bytes = 77;
         g[0] = scale_tensor(MEMOPT_TYPE_F32, x, 4); g[1] = scale_tensor(MEMOPT_TYPE_F32, x, 4); g[0].squares = g[1].squares = 5;
         list.tensors = g; list.count = 2; list.scratch = aligned; list.scratch_bytes = sizeof aligned;
         switch (i) {

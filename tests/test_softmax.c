@@ -2,28 +2,6 @@
    gradients also as differences of it; then equal bits at every level, for any workers, and for rows in parts. */
 #include "test.h"
 
-typedef struct softmax_crew { uint64_t seed; int workers; size_t runs; } softmax_crew;
-/* Workers that take chunks in a scrambled order, under scrambled numbers. */
-static void softmax_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    softmax_crew *crew = (softmax_crew *)user; size_t order[512], i;
-    CHECK(chunk_count <= 512);
-    for (i = 0; i < chunk_count; ++i) order[i] = i;
-    for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
-        order[k] = order[i - 1]; order[i - 1] = t;
-    }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    ++crew->runs;
-}
-static memopt_threads softmax_threads(softmax_crew *crew, int workers, int level) {
-    memopt_threads t;
-    memset(&t, 0, sizeof t);
-    t.simd_level = level;
-    if (!workers) return t;
-    crew->seed = (uint64_t)workers; crew->workers = workers; crew->runs = 0;
-    t.run_fn = softmax_run; t.user = crew; t.worker_count = workers;
-    return t;
-}
 static float *softmax_alloc(size_t n) { /* of exactly that size, for sanitizers */
     float *p = (float *)malloc(n ? n * sizeof *p : 1);
     if (!p) { printf("test_softmax: out of memory\n"); exit(1); }
@@ -129,7 +107,7 @@ static void softmax_not_finite(void) {
     for (level = 1; level <= memopt_simd_best(); ++level) {
         enum { N = 37 };
         static float x[8 * N], p[8 * N]; static const size_t valid[8] = { N, N, N, N, N, 5, 0, N }; memopt_softmax s; memopt_ops o;
-        memopt_threads t = softmax_threads(NULL, 0, level);
+        memopt_threads t = test_workers(NULL, 0, level);
         memset(&o, 0, sizeof o); memset(&s, 0, sizeof s);
         o.threads = &t; s.rows = 8; s.columns = N; s.input = x; s.output = p; s.valid = valid;
         for (i = 0; i < 8 * N; ++i) x[i] = (float)(i % 5);
@@ -174,7 +152,7 @@ static void softmax_same_bits(void) {
         for (i = 0; i < all; ++i) { x[i] = softmax_normal(&seed) * 30.0f; g[i] = softmax_normal(&seed); }
         for (level = memopt_simd_best(); level >= 1; --level)
             for (workers = 0; workers <= (level == 1 ? 2 : 8); workers += level == 1 ? 2 : 3) {
-                softmax_crew crew = { 0, 0, 0 }; memopt_threads t = softmax_threads(&crew, workers, level); memopt_ops o;
+                test_crew crew = { 0, 0, 0, 0 }; memopt_threads t = test_workers(&crew, workers, level); memopt_ops o;
                 const int first = level == memopt_simd_best() && !workers;
                 memset(&o, 0, sizeof o);
                 o.threads = &t;

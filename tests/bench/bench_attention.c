@@ -124,16 +124,9 @@ static void bench_length(const bench *b, const memopt_threads *t, int threads, s
 }
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "attention"); int threads; memopt_threads t; memopt_pool *pool = NULL;
-    for (threads = 1; threads <= 2; ++threads) {
-        memset(&t, 0, sizeof t);
-        if (threads == 2) {
-            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
-            if (s) { fprintf(stderr, "bench_attention: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
-            t = memopt_pool_threads(pool);
-        }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         bench_length(&b, &t, threads, BENCH_LAYERS, 1024, 12);
         bench_length(&b, &t, threads, 2, 4096, 2);
     }
-    memopt_pool_destroy(pool);
     return 0;
 }

@@ -107,14 +107,9 @@ static void bench_batchnorm_measure(const bench *b, const memopt_threads *thread
     free(t.x); free(t.w); free(t.z); free(t.v); free(t.y); free(t.vectors); free(t.folded); free(memory);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "batchnorm"); memopt_pool *pool = NULL; memopt_threads threads; size_t i;
+    const bench b = bench_begin(argc, argv, "batchnorm"); memopt_pool *pool = NULL; memopt_threads t; int threads; size_t i;
     const size_t kinds = sizeof bench_batchnorm_kinds / sizeof *bench_batchnorm_kinds;
-    for (i = 0; i < kinds; ++i) bench_batchnorm_measure(&b, NULL, 1, &bench_batchnorm_kinds[i]);
-    if (memopt_pool_create(NULL, 2, &pool)) fprintf(stderr, "bench_batchnorm: no pool, two threads left out\n");
-    else {
-        threads = memopt_pool_threads(pool);
-        for (i = 0; i < kinds; ++i) bench_batchnorm_measure(&b, &threads, 2, &bench_batchnorm_kinds[i]);
-        memopt_pool_destroy(pool);
-    }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads)
+        for (i = 0; i < kinds; ++i) bench_batchnorm_measure(&b, &t, threads, &bench_batchnorm_kinds[i]);
     return 0;
 }

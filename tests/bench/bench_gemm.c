@@ -139,13 +139,7 @@ int main(int argc, char **argv) {
 #if defined(BENCH_CBLAS) && defined(OPENBLAS_CONFIG_H)
     openblas_set_num_threads(1);
 #endif
-    for (threads = 1; threads <= 2; ++threads) {
-        memset(&t, 0, sizeof t);
-        if (threads == 2) {
-            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
-            if (s) { fprintf(stderr, "bench_gemm: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
-            t = memopt_pool_threads(pool);
-        }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         for (i = 0; i < sizeof bench_shapes / sizeof *bench_shapes; ++i) {
             if (!strstr(bench_shapes[i].name, only)) continue;
             bench_one(&b, &bench_shapes[i], &t, threads, 0);
@@ -154,6 +148,5 @@ int main(int argc, char **argv) {
 #endif
         }
     }
-    memopt_pool_destroy(pool);
     return 0;
 }

@@ -92,15 +92,8 @@ int main(int argc, char **argv) {
     bench_stop(memopt_random_normal(d.weights, d.padded * d.width, 1, 2, 0, NULL));
     for (i = 0; i < d.padded * d.width; ++i) d.weights[i] *= 0.05f;
     for (i = 0; i < d.rows; ++i) d.targets[i] = (int32_t)(i * 7919 % d.vocabulary);
-    for (threads = 1; threads <= 2; ++threads) {
-        memset(&t, 0, sizeof t);
-        if (threads == 2) {
-            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
-            if (s) { fprintf(stderr, "bench_head: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
-            t = memopt_pool_threads(pool);
-        }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         bench_all(&b, &d, &t, threads);
     }
-    memopt_pool_destroy(pool);
     return 0;
 }

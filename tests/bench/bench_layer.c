@@ -133,18 +133,11 @@ int main(int argc, char **argv) {
         memcpy(x + i, &u, 4); memcpy(y + i, &u, 4);
     }
     for (i = 0; i < BENCH_N / BENCH_WIDTH; ++i) d.ids[i] = (int32_t)(i * 2654435761u >> 9 & (BENCH_VOCABULARY - 1));
-    for (threads = 1; threads <= 2; ++threads) {
-        memset(&t, 0, sizeof t); memset(&o, 0, sizeof o);
-        if (threads == 2) {
-            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
-            if (s) { fprintf(stderr, "bench_layer: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
-            t = memopt_pool_threads(pool);
-        }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         o.threads = &t; o.scratch_bytes = memopt_gemm_scratch(&t); o.scratch = bench_block(o.scratch_bytes);
         bench_elements(&b, &d, &o, threads);
         bench_linear(&b, &d, &o, threads);
         if (threads == 1) bench_rows(&b, &d);
     }
-    memopt_pool_destroy(pool);
     return 0;
 }

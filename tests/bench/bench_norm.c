@@ -80,7 +80,7 @@ static void bench_norm_measure(const bench *b, const memopt_threads *threads, in
               bench_median(limit, BENCH_NORM_REPEATS), 0);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "norm"); memopt_pool *pool = NULL; memopt_threads threads; size_t i;
+    const bench b = bench_begin(argc, argv, "norm"); memopt_pool *pool = NULL; memopt_threads t; int threads; size_t i;
     bench_norm_memory m; const size_t kinds = sizeof bench_norm_kinds / sizeof *bench_norm_kinds, bytes = BENCH_NORM_COUNT * 4;
     m.x = (float *)malloc(bytes); m.y = (float *)malloc(bytes); m.g = (float *)malloc(bytes); m.dx = (float *)malloc(bytes);
     m.weights = (float *)malloc(8192 * sizeof(float)); m.gradients = (float *)malloc(8192 * sizeof(float));
@@ -90,13 +90,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     bench_norm_fill(m.weights, 8192, 9);
-    for (i = 0; i < kinds; ++i) bench_norm_measure(&b, NULL, 1, &bench_norm_kinds[i], &m);
-    if (memopt_pool_create(NULL, 2, &pool)) fprintf(stderr, "bench_norm: no pool, two threads left out\n");
-    else {
-        threads = memopt_pool_threads(pool);
-        for (i = 0; i < kinds; ++i) bench_norm_measure(&b, &threads, 2, &bench_norm_kinds[i], &m);
-        memopt_pool_destroy(pool);
-    }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads)
+        for (i = 0; i < kinds; ++i) bench_norm_measure(&b, &t, threads, &bench_norm_kinds[i], &m);
     free(m.x); free(m.y); free(m.g); free(m.dx); free(m.weights); free(m.gradients); free(m.statistics);
     return 0;
 }

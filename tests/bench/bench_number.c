@@ -104,16 +104,9 @@ int main(int argc, char **argv) {
     values = (float *)(void *)bench_from;
     for (i = 0; i < BENCH_N * 2; ++i) values[i] = (float)(int)(i * 2654435761u >> 8 & 0xffffff) * 1e-6f - 4.0f;
     memset(bench_to, 1, BENCH_N * 8);
-    for (threads = 1; threads <= 2; ++threads) {
-        memset(&t, 0, sizeof t);
-        if (threads == 2) {
-            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
-            if (s) { fprintf(stderr, "bench_number: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
-            t = memopt_pool_threads(pool);
-        }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         for (i = 0; i < sizeof bench_kinds / sizeof *bench_kinds; ++i) bench_long(&b, i, &t, threads);
     }
-    memopt_pool_destroy(pool);
     free(blocks[0]); free(blocks[1]);
 #if defined(BENCH_QUANTIZE)
     bench_quantize(&b);

@@ -91,16 +91,9 @@ static void bench_quantize(const bench *b) {
     q.codes = (uint8_t *)memopt_i_system_alloc(NULL, n, 64);
     q.bf16 = (uint16_t *)memopt_i_system_alloc(NULL, n * sizeof *q.bf16, 64);
     if (!q.floats || !q.absmax || !q.codes || !q.bf16) { fprintf(stderr, "bench_number: needs half a GiB\n"); exit(1); }
-    for (threads = 1; threads <= 2; ++threads) {
-        memset(&t, 0, sizeof t);
-        if (threads == 2) {
-            const memopt_status s = memopt_pool_create(NULL, 2, &pool);
-            if (s) { fprintf(stderr, "bench_number: no pool (%s), two threads left out\n", memopt_status_text(s)); break; }
-            t = memopt_pool_threads(pool);
-        }
+    for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         bench_quantize_rows(b, &q, &t, threads);
     }
-    memopt_pool_destroy(pool);
     memopt_i_system_free(NULL, q.floats, 0, 64); memopt_i_system_free(NULL, q.absmax, 0, 64);
     memopt_i_system_free(NULL, q.codes, 0, 64); memopt_i_system_free(NULL, q.bf16, 0, 64);
 }

@@ -134,6 +134,7 @@ int main(int argc, char **argv) {
     }
     for (i = 0; i < BENCH_N / BENCH_WIDTH; ++i) d.ids[i] = (int32_t)(i * 2654435761u >> 9 & (BENCH_VOCABULARY - 1));
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
+        memset(&o, 0, sizeof o);
         o.threads = &t; o.scratch_bytes = memopt_gemm_scratch(&t); o.scratch = bench_block(o.scratch_bytes);
         bench_elements(&b, &d, &o, threads);
         bench_linear(&b, &d, &o, threads);

@@ -2098,6 +2098,7 @@ static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
     *out = memopt_i_align_down(*out, align);
     return 0;
 }
+static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
 static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
 static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
@@ -6883,7 +6884,7 @@ static memopt_status memopt_i_random(void *dst, int kind, size_t n, uint64_t see
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
     t.dst = (unsigned char *)dst; t.n = n; t.seed = seed; t.stream = stream; t.first = first;
     t.level = memopt_i_simd_level(threads); t.kind = kind;
-    memopt_i_run(threads, n / MEMOPT_I_RANDOM_CHUNK + (n % MEMOPT_I_RANDOM_CHUNK != 0), memopt_i_random_chunk, &t);
+    memopt_i_run(threads, memopt_i_ceil_div(n, MEMOPT_I_RANDOM_CHUNK), memopt_i_random_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_random_bits(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
@@ -7777,6 +7778,17 @@ static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const fl
 static void memopt_i_join_at(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
     memopt_i_join_to(level, dst, high, low, n, 0);
 }
+/* n elements of any type to floats, and back, to nearest even */
+static void memopt_i_load_at(int level, float *dst, const void *src, memopt_type type, size_t n) {
+    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
+    else if (type == MEMOPT_TYPE_F16) memopt_i_f32_from_small_to(level, dst, src, n, MEMOPT_I_F16, 0);
+    else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
+}
+static void memopt_i_store_at(int level, void *dst, const float *src, memopt_type type, size_t n) {
+    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
+    else if (type == MEMOPT_TYPE_F16) memopt_i_small_from_f32_to(level, dst, src, n, MEMOPT_I_F16, 0, 0);
+    else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
+}
 static double memopt_i_squares_at(int level, const float *x, size_t n) {
     const volatile double one = 1.0; /* clang would make a plain sum of fma(a, 1, b), which rounds twice on the x87 */
     double sums[16] = { 0 }; int i, half;
@@ -7863,7 +7875,7 @@ static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_t
         || memopt_i_number_overlap(t->dst, dst_bytes, t->dst2, dst_bytes)) return MEMOPT_ERR_ARGUMENT;
     t->level = memopt_i_simd_level(threads);
     t->stream = memopt_i_number_streams(t);
-    memopt_i_run(threads, n / MEMOPT_I_NUMBER_CHUNK + (n % MEMOPT_I_NUMBER_CHUNK != 0), memopt_i_number_chunk, t);
+    memopt_i_run(threads, memopt_i_ceil_div(n, MEMOPT_I_NUMBER_CHUNK), memopt_i_number_chunk, t);
     return MEMOPT_OK;
 }
 static memopt_i_number_task memopt_i_number_task_of(int kind, int widen, void *dst, const void *src, size_t n) {
@@ -9339,10 +9351,6 @@ typedef struct memopt_i_state_header {
     uint64_t count, first, held, columns;
 } memopt_i_state_header;
 
-static size_t memopt_i_ceil_div(size_t a, size_t b) {
-    MEMOPT_ASSERT(b);
-    return a / b + (a % b != 0);
-}
 static size_t memopt_i_held(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
 static int memopt_i_is_coded(memopt_state_format format) {
     return format == MEMOPT_STATE_8BIT || format == MEMOPT_STATE_BNB;
@@ -11399,7 +11407,7 @@ static memopt_status memopt_i_gradients_count(const memopt_gradients *list, size
     for (i = 0; i < list->count; ++i) {
         const memopt_gradient *g = list->tensors + i; const memopt_status s = memopt_i_gradient_check(g);
         if (s) return s;
-        count = g->count / MEMOPT_I_SCALE_PIECE + (g->count % MEMOPT_I_SCALE_PIECE != 0);
+        count = memopt_i_ceil_div(g->count, MEMOPT_I_SCALE_PIECE);
         if (memopt_i_add(*pieces, count, pieces)) return MEMOPT_ERR_OVERFLOW;
     }
     return *pieces > SIZE_MAX / sizeof(memopt_i_scale_piece) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
@@ -14950,15 +14958,6 @@ static float memopt_i_gemm_one(const void *p, memopt_type type) {
     if (type == MEMOPT_TYPE_F16) return memopt_from_f16(*(const uint16_t *)p);
     return *(const float *)p;
 }
-static void memopt_i_gemm_get(int level, float *dst, const void *src, memopt_type type, size_t n) {
-    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
-    else if (type == MEMOPT_TYPE_F16) memopt_i_f32_from_small_to(level, dst, src, n, MEMOPT_I_F16, 0);
-    else memcpy(dst, src, n * sizeof *dst);
-}
-static void memopt_i_gemm_put(int level, void *dst, const float *src, memopt_type type, size_t n) {
-    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
-    else memopt_i_small_from_f32_to(level, dst, src, n, MEMOPT_I_F16, 0, 0);
-}
 /* A panel of the right operand, `wide` columns side by side for each depth: its columns from..wide at the depths
    k..depth, one by one; those from n on are 0. What wide code leaves, and the definition. */
 static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_side *s, size_t j, size_t from, size_t n,
@@ -15150,7 +15149,6 @@ static const memopt_i_gemm_kit *memopt_i_gemm_kit_at(int level) {
 }
 
 /* One product under way. */
-static size_t memopt_i_gemm_count(size_t n, size_t part) { return n / part + (n % part != 0); }
 typedef struct memopt_i_gemm_work {
     const memopt_product    *product;
     const memopt_i_gemm_kit *kit;
@@ -15183,14 +15181,14 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
     }
     if (!s->turned) {
         for (i = 0; i < c->rows; ++i)
-            memopt_i_gemm_get(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
+            memopt_i_load_at(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
                               depth);
         return;
     }
     for (k = 0; k < depth; ++k) {
         const void *p = memopt_i_gemm_at(s, c->i, at + k);
         if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
-        else memopt_i_gemm_get(w->level, row, p, s->type, c->rows);
+        else memopt_i_load_at(w->level, row, p, s->type, c->rows);
         w->kit->deal(c->block + k * w->kit->tall, from, c->rows);
     }
 }
@@ -15200,7 +15198,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     const memopt_i_gemm_side *s = &c->work->right; const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
     const memopt_i_gemm_kit *kit = c->work->kit; const size_t n = memopt_i_min(kit->wide, c->columns - j);
     float edge[MEMOPT_I_GEMM_TALL * MEMOPT_I_GEMM_MOST]; memopt_i_gemm_tile t; size_t i, r, b;
-    const size_t tiles = memopt_i_gemm_count(c->rows, kit->tall);
+    const size_t tiles = memopt_i_ceil_div(c->rows, kit->tall);
     const size_t bytes = size * (s->turned ? kit->wide : MEMOPT_I_GEMM_DEPTH); size_t next = j + kit->wide, lines = 0;
     t.right = c->panel; t.depth = depth;
     t.left = c->left; t.left_row = c->left_row; t.left_step = c->left_step;
@@ -15236,8 +15234,8 @@ static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to
     const memopt_product *p = c->work->product; size_t i;
     for (i = 0; i < c->rows; ++i) {
         void *row = (uint16_t *)p->result + (c->i + i) * p->result_stride + c->j;
-        if (back) memopt_i_gemm_put(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
-        else memopt_i_gemm_get(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
+        if (back) memopt_i_store_at(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
+        else memopt_i_load_at(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
     }
 }
 static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
@@ -15274,16 +15272,16 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     const memopt_product *p = w->product; const size_t tall = w->kit->tall, wide = w->kit->wide;
     const size_t most = p->result_type == MEMOPT_TYPE_F32 ? MEMOPT_I_GEMM_WIDE : MEMOPT_I_GEMM_KEPT;
     const size_t wanted = workers > 1 ? 4 * workers : 1;
-    size_t down = memopt_i_gemm_count(p->rows, MEMOPT_I_GEMM_ROWS), across = memopt_i_gemm_count(p->columns, most);
+    size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS), across = memopt_i_ceil_div(p->columns, most);
     for (;;) {
-        w->tall = memopt_i_gemm_count(memopt_i_gemm_count(p->rows, down), tall) * tall;
-        w->wide = memopt_i_gemm_count(memopt_i_gemm_count(p->columns, across), wide) * wide;
-        if (down >= memopt_i_gemm_count(wanted, across)) break;
+        w->tall = memopt_i_ceil_div(memopt_i_ceil_div(p->rows, down), tall) * tall;
+        w->wide = memopt_i_ceil_div(memopt_i_ceil_div(p->columns, across), wide) * wide;
+        if (down >= memopt_i_ceil_div(wanted, across)) break;
         if ((double)w->tall * (double)w->wide * (double)p->depth < MEMOPT_I_GEMM_WORTH) break;
         if (w->tall > w->wide) down *= 2;
         else across *= 2;
     }
-    w->down = memopt_i_gemm_count(p->rows, w->tall);
+    w->down = memopt_i_ceil_div(p->rows, w->tall);
 }
 static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
                                            void *scratch) {
@@ -15298,7 +15296,7 @@ static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, 
     w.scratch = (unsigned char *)scratch;
     w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_NEAR;
     memopt_i_gemm_cut(&w, (size_t)memopt_i_workers(threads));
-    memopt_i_run(threads, w.down * memopt_i_gemm_count(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
+    memopt_i_run(threads, w.down * memopt_i_ceil_div(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
     return MEMOPT_OK;
 }
 /* A matrix as it lies in memory. */
@@ -15749,16 +15747,6 @@ MEMOPT_I_ROWS(MEMOPT_I_V4X4, )
 #endif
 
 /* ---- other types ---- */
-static void memopt_i_row_get(int level, float *dst, const void *src, memopt_type type, size_t n) {
-    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
-    else if (type == MEMOPT_TYPE_F16) memopt_i_f32_from_small_to(level, dst, src, n, MEMOPT_I_F16, 0);
-    else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
-}
-static void memopt_i_row_put(int level, void *dst, const float *src, memopt_type type, size_t n) {
-    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
-    else if (type == MEMOPT_TYPE_F16) memopt_i_small_from_f32_to(level, dst, src, n, MEMOPT_I_F16, 0, 0);
-    else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
-}
 /* Element `at` of an array of a type. */
 static const void *memopt_i_row_at(const void *data, memopt_type type, size_t at) {
     return (const unsigned char *)data + at * memopt_type_bytes(type);
@@ -15769,7 +15757,7 @@ static void *memopt_i_row_to(void *data, memopt_type type, size_t at) {
 /* n elements as floats: where they are, or converted into the buffer */
 static const float *memopt_i_row_view(int level, const void *src, memopt_type type, size_t n, float *buffer) {
     if (type == MEMOPT_TYPE_F32) return (const float *)src;
-    memopt_i_row_get(level, buffer, src, type, n);
+    memopt_i_load_at(level, buffer, src, type, n);
     return buffer;
 }
 
@@ -15912,6 +15900,22 @@ static int memopt_i_ops_bad(const void *p, memopt_type type) {
 }
 /* the same, where NULL is fine */
 static int memopt_i_ops_bad_if(const void *p, memopt_type type) { return p && memopt_i_ops_bad(p, type); }
+/* An array that an operator reads or writes. */
+typedef struct memopt_i_ops_array { const void *data; size_t bytes; int is_result; } memopt_i_ops_array;
+/* Does a result share a byte with anything else? The first two may be one and the same. */
+static int memopt_i_ops_shared(const memopt_i_ops_array *a, int count) {
+    int i, k;
+    for (i = 0; i < count; ++i)
+        for (k = i + 1; k < count; ++k)
+            if ((a[i].is_result || a[k].is_result) && !(i == 0 && k == 1 && a[0].data == a[1].data)
+                && memopt_i_number_overlap(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) return 1;
+    return 0;
+}
+static memopt_i_ops_array memopt_i_ops_array_of(const void *data, size_t count, memopt_type type, int is_result) {
+    memopt_i_ops_array a;
+    a.data = data; a.bytes = count * memopt_type_bytes(type); a.is_result = is_result;
+    return a;
+}
 /* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
 static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
     const size_t bytes = memopt_type_bytes(type);
@@ -15934,7 +15938,6 @@ typedef struct memopt_i_soft {
 } memopt_i_soft;
 enum { MEMOPT_I_TURN = 16384 }; /* elements */
 static size_t memopt_i_turn_rows(size_t columns) { return columns < MEMOPT_I_TURN ? MEMOPT_I_TURN / columns : 1; }
-static size_t memopt_i_turns(size_t rows, size_t turn) { return rows / turn + (rows % turn != 0); }
 #define MEMOPT_I_SOFT_LANES(V, SET)                                                                                    \
 SET static size_t V(soft_slope)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {         \
     const V(t) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);                                           \
@@ -16015,7 +16018,7 @@ static memopt_status memopt_i_soft_run(const memopt_ops *ops, const memopt_softm
     if (!t.s.rows || !t.s.columns) return MEMOPT_OK;
     if ((backward && !t.s.grad_output) || memopt_i_soft_bad(&t.s)) return MEMOPT_ERR_ARGUMENT;
     t.turn = memopt_i_turn_rows(t.s.columns);
-    memopt_i_run(o.threads, memopt_i_turns(t.s.rows, t.turn), memopt_i_soft_turn, &t);
+    memopt_i_run(o.threads, memopt_i_ceil_div(t.s.rows, t.turn), memopt_i_soft_turn, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax) {
@@ -16116,13 +16119,13 @@ typedef struct memopt_i_entropy_row {
 static float *memopt_i_entropy_piece(const memopt_i_entropy *t, const memopt_i_entropy_row *r, size_t i, size_t n,
                                      float *buffer) {
     if (t->x.type == MEMOPT_TYPE_F32) return (float *)r->logits + i;
-    memopt_i_row_get(t->level, buffer, memopt_i_row_at(r->logits, t->x.type, i), t->x.type, n);
+    memopt_i_load_at(t->level, buffer, memopt_i_row_at(r->logits, t->x.type, i), t->x.type, n);
     return buffer;
 }
 static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy_row *r) {
     float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
     r->most = memopt_i_bits_float(0xff800000u); r->total = 0; r->at = 0;
-    memopt_i_row_get(t->level, &r->at, memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type, 1);
+    memopt_i_load_at(t->level, &r->at, memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type, 1);
     for (i = 0; i < columns; i += n) {
         const float *x;
         n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
@@ -16165,7 +16168,7 @@ static void memopt_i_entropy_slopes(const memopt_i_entropy *t, const memopt_i_en
         if (at < n) e = x[at];
         memopt_i_slopes(t->level, x, a, b, c, n);
         if (at < n) x[at] = fmaf(a, e, at_target);
-        if (!r->in_place) memopt_i_row_put(t->level, memopt_i_row_to(r->logits, t->x.type, i), x, t->x.type, n);
+        if (!r->in_place) memopt_i_store_at(t->level, memopt_i_row_to(r->logits, t->x.type, i), x, t->x.type, n);
     }
 }
 static double memopt_i_entropy_work(const memopt_i_entropy *t, size_t row) {
@@ -16199,7 +16202,7 @@ static void memopt_i_entropy_turn(void *task, size_t chunk, int worker) {
 static double memopt_i_entropy_run(memopt_i_entropy *t, const memopt_threads *threads, double loss) {
     size_t row;
     t->turn = memopt_i_turn_rows(t->x.vocabulary);
-    memopt_i_run(threads, memopt_i_turns(t->x.rows, t->turn), memopt_i_entropy_turn, t);
+    memopt_i_run(threads, memopt_i_ceil_div(t->x.rows, t->turn), memopt_i_entropy_turn, t);
     for (row = 0; row < t->x.rows; ++row) {
         double of_row;
         memcpy(&of_row, t->row_losses + row * sizeof of_row, sizeof of_row);
@@ -16323,30 +16326,20 @@ MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt
     *bytes = b;
     return MEMOPT_OK;
 }
-typedef struct memopt_i_head_block { const void *at; size_t bytes; } memopt_i_head_block;
-/* The last `outputs` of the extents are written: they may overlap nothing. */
-static int memopt_i_head_overlap(const memopt_i_head_block *e, size_t count, size_t outputs) {
-    size_t i, j;
-    for (i = count - outputs; i < count; ++i)
-        for (j = 0; j < i; ++j)
-            if (memopt_i_number_overlap(e[i].at, e[i].bytes, e[j].at, e[j].bytes)) return 1;
-    return 0;
-}
 static int memopt_i_head_bad(const memopt_head *h, const memopt_i_ops *o) {
-    const size_t in = h->rows * h->width * memopt_type_bytes(h->type), weights = h->padded * h->width;
-    memopt_i_head_block e[7];
+    const size_t in = h->rows * h->width, weights = h->padded * h->width; memopt_i_ops_array a[7];
     if (memopt_i_ops_bad(h->weights, h->weight_type) || memopt_i_ops_bad_if(h->grad_weights, h->gradient_type)
         || memopt_i_ops_bad_if(h->input, h->type) || memopt_i_ops_bad_if(h->grad_input, h->type)
         || memopt_i_ops_bad_if(h->losses, MEMOPT_TYPE_F32) || ((uintptr_t)h->targets & 3)) return 1;
     if (h->rows && (!h->input || !h->targets)) return 1;
-    e[0].at = h->input;        e[0].bytes = in;
-    e[1].at = h->weights;      e[1].bytes = weights * memopt_type_bytes(h->weight_type);
-    e[2].at = h->targets;      e[2].bytes = h->rows * sizeof *h->targets;
-    e[3].at = h->losses;       e[3].bytes = h->rows * sizeof *h->losses;
-    e[4].at = h->grad_weights; e[4].bytes = weights * memopt_type_bytes(h->gradient_type);
-    e[5].at = o->scratch;      e[5].bytes = o->bytes;
-    e[6].at = h->grad_input == h->input ? NULL : h->grad_input; e[6].bytes = in;
-    return memopt_i_head_overlap(e, 7, 4);
+    a[0] = memopt_i_ops_array_of(h->input, in, h->type, 0);
+    a[1] = memopt_i_ops_array_of(h->grad_input, in, h->type, 1);
+    a[2] = memopt_i_ops_array_of(h->weights, weights, h->weight_type, 0);
+    a[3] = memopt_i_ops_array_of(h->targets, h->rows, MEMOPT_TYPE_F32, 0); /* of 4 bytes as well */
+    a[4] = memopt_i_ops_array_of(h->losses, h->rows, MEMOPT_TYPE_F32, 1);
+    a[5] = memopt_i_ops_array_of(h->grad_weights, weights, h->gradient_type, 1);
+    a[6].data = o->scratch; a[6].bytes = o->bytes; a[6].is_result = 1;
+    return memopt_i_ops_shared(a, 7);
 }
 /* logits = some rows of input * weights^T */
 static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first, size_t rows, float *logits,
@@ -16387,11 +16380,11 @@ static void memopt_i_head_sum_turn(void *task, size_t chunk, int worker) {
     void *to = memopt_i_row_to(p.result, p.result_type, at);
     p.rows = memopt_i_min(p.rows - row, MEMOPT_I_HEAD_ROWS);
     n = p.rows * h->width;
-    if (p.accumulate) memopt_i_row_get(level, sums, to, p.result_type, n);
+    if (p.accumulate) memopt_i_load_at(level, sums, to, p.result_type, n);
     p.left = (const float *)p.left + row; p.result = sums; p.result_type = MEMOPT_TYPE_F32;
     s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
     if (s) memcpy(part, &s, sizeof s);
-    else if (!p.accumulate) memopt_i_row_put(level, to, sums, h->gradient_type, n);
+    else if (!p.accumulate) memopt_i_store_at(level, to, sums, h->gradient_type, n);
     else memopt_i_noise_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums, n,
                            q->noise, at, 0);
 }
@@ -16400,7 +16393,7 @@ static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_pro
     memcpy(&seed, &loss, sizeof seed);
     q.t = t; q.product = *p; q.noise = memopt_noise_make(seed, first);
     for (i = 0; i < t->o.workers; ++i) memcpy(memopt_i_head_part(t, i), &s, sizeof s);
-    memopt_i_run(t->o.threads, memopt_i_turns(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_turn, &q);
+    memopt_i_run(t->o.threads, memopt_i_ceil_div(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_turn, &q);
     for (i = 0; i < t->o.workers && !s; ++i) {
         memcpy(&one, memopt_i_head_part(t, i), sizeof one);
         s = one;
@@ -16462,7 +16455,7 @@ MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_he
 }
 MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
                                             float *logits) {
-    memopt_i_head t; memopt_i_head_block e[4]; size_t bytes;
+    memopt_i_head t; memopt_i_ops_array a[4]; size_t bytes;
     const memopt_status s = memopt_i_head_open(ops, head, &t, &bytes);
     if (s) return s;
     if (first > t.h.rows || count > t.h.rows - first) return MEMOPT_ERR_ARGUMENT;
@@ -16470,11 +16463,11 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
     if (!count) return MEMOPT_OK;
     if (memopt_i_ops_bad(t.h.input, t.h.type) || memopt_i_ops_bad(t.h.weights, t.h.weight_type)
         || memopt_i_ops_bad(logits, MEMOPT_TYPE_F32)) return MEMOPT_ERR_ARGUMENT;
-    e[0].at = t.h.input;   e[0].bytes = t.h.rows * t.h.width * memopt_type_bytes(t.h.type);
-    e[1].at = t.h.weights; e[1].bytes = t.h.padded * t.h.width * memopt_type_bytes(t.h.weight_type);
-    e[2].at = t.o.scratch; e[2].bytes = t.o.bytes;
-    e[3].at = logits;      e[3].bytes = count * t.h.vocabulary * sizeof *logits;
-    if (memopt_i_head_overlap(e, 4, 2)) return MEMOPT_ERR_ARGUMENT;
+    a[0] = memopt_i_ops_array_of(t.h.input, t.h.rows * t.h.width, t.h.type, 0);
+    a[1] = memopt_i_ops_array_of(t.h.weights, t.h.padded * t.h.width, t.h.weight_type, 0);
+    a[2].data = t.o.scratch; a[2].bytes = t.o.bytes; a[2].is_result = 1;
+    a[3] = memopt_i_ops_array_of(logits, count * t.h.vocabulary, MEMOPT_TYPE_F32, 1);
+    if (memopt_i_ops_shared(a, 4)) return MEMOPT_ERR_ARGUMENT;
     if (t.o.bytes < t.o.workers * t.o.gemm_bytes) return MEMOPT_ERR_BUFFER;
     return memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary);
 }
@@ -16573,7 +16566,7 @@ static memopt_status memopt_i_attention_open(const memopt_ops *ops, const memopt
     if (!a->block) a->block = MEMOPT_I_ATTENTION_BLOCK;
     a->block = memopt_i_min(a->block, memopt_i_max(a->length, 1));
     t->group = a->heads / a->kv_heads;
-    t->blocks = a->length / a->block + (a->length % a->block != 0);
+    t->blocks = memopt_i_ceil_div(a->length, a->block);
     return memopt_i_attention_size(t) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
@@ -16645,7 +16638,7 @@ static void memopt_i_attention_put(const memopt_i_attending *w, void *data, size
                                    size_t count) {
     const memopt_attention *a = &w->t->a; size_t i;
     for (i = 0; i < count; ++i)
-        memopt_i_row_put(w->t->o.level, memopt_i_row_to(data, a->type, at + i * stride), rows + i * a->width, a->type,
+        memopt_i_store_at(w->t->o.level, memopt_i_row_to(data, a->type, at + i * stride), rows + i * a->width, a->type,
                          a->width);
 }
 
@@ -17118,7 +17111,6 @@ static void memopt_i_norm_add(int level, float *scale, float *shift, const float
     }
 }
 
-static size_t memopt_i_norm_parts(size_t n, size_t part) { return n / part + (n % part != 0); }
 typedef struct memopt_i_norming {
     memopt_norm n;       /* with the defaults filled in */
     int         level;
@@ -17156,7 +17148,7 @@ static float *memopt_i_norm_target(const memopt_i_norming *t, void *to, size_t f
     return t->n.type == MEMOPT_TYPE_F32 ? (float *)to + from : own;
 }
 static void memopt_i_norm_keep(const memopt_i_norming *t, void *to, size_t from, const float *y, size_t n) {
-    if (t->n.type != MEMOPT_TYPE_F32) memopt_i_row_put(t->level, memopt_i_row_to(to, t->n.type, from), y, t->n.type, n);
+    if (t->n.type != MEMOPT_TYPE_F32) memopt_i_store_at(t->level, memopt_i_row_to(to, t->n.type, from), y, t->n.type, n);
 }
 static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row) {
     const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
@@ -17227,56 +17219,40 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     (void)worker;
     memopt_i_norm_begin(&p);
     memopt_i_norm_weights(t, &p, at, n);
-    if (goes_on && s->grad_scale) memopt_i_row_get(t->level, scale, memopt_i_row_at(s->grad_scale, type, at), type, n);
-    if (goes_on && s->grad_shift) memopt_i_row_get(t->level, shift, memopt_i_row_at(s->grad_shift, type, at), type, n);
+    if (goes_on && s->grad_scale) memopt_i_load_at(t->level, scale, memopt_i_row_at(s->grad_scale, type, at), type, n);
+    if (goes_on && s->grad_shift) memopt_i_load_at(t->level, shift, memopt_i_row_at(s->grad_shift, type, at), type, n);
     for (row = t->first; row < t->end; ++row) {
         memopt_i_norm_load(t, &p, row, at, n);
         memopt_i_norm_add(t->level, scale, shift, p.g, p.h, n);
     }
-    if (s->grad_scale) memopt_i_row_put(t->level, memopt_i_row_to(s->grad_scale, type, at), scale, type, n);
-    if (s->grad_shift) memopt_i_row_put(t->level, memopt_i_row_to(s->grad_shift, type, at), shift, type, n);
-}
-/* An array that takes part. */
-typedef struct memopt_i_norm_array { const void *data; size_t bytes; int is_result; } memopt_i_norm_array;
-/* Does a result share a byte with anything else? The first two may be one and the same. */
-static int memopt_i_norm_shared(const memopt_i_norm_array *a, int count) {
-    int i, k;
-    for (i = 0; i < count; ++i)
-        for (k = i + 1; k < count; ++k)
-            if ((a[i].is_result || a[k].is_result) && !(i == 0 && k == 1 && a[0].data == a[1].data)
-                && memopt_i_number_overlap(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) return 1;
-    return 0;
-}
-static memopt_i_norm_array memopt_i_norm_array_of(const void *data, size_t count, memopt_type type, int is_result) {
-    memopt_i_norm_array a;
-    a.data = data; a.bytes = count * memopt_type_bytes(type); a.is_result = is_result;
-    return a;
+    if (s->grad_scale) memopt_i_store_at(t->level, memopt_i_row_to(s->grad_scale, type, at), scale, type, n);
+    if (s->grad_shift) memopt_i_store_at(t->level, memopt_i_row_to(s->grad_shift, type, at), shift, type, n);
 }
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static int memopt_i_norm_bad(const memopt_norm *s, int backward) {
     const size_t all = s->rows * s->width, w = s->width; const memopt_type type = s->type, f32 = MEMOPT_TYPE_F32;
-    const void *x = s->input || !backward ? s->input : s->output; memopt_i_norm_array a[8];
+    const void *x = s->input || !backward ? s->input : s->output; memopt_i_ops_array a[8];
     if (memopt_i_ops_bad_if(s->scale, s->weight_type) || memopt_i_ops_bad_if(s->shift, s->weight_type)) return 1;
     if (s->rows && memopt_i_ops_bad(x, type)) return 1;
     if (backward ? s->rows && memopt_i_ops_bad(s->statistics, f32) : memopt_i_ops_bad_if(s->statistics, f32)) return 1;
-    a[2] = memopt_i_norm_array_of(x, all, type, 0);
-    a[3] = memopt_i_norm_array_of(s->scale, w, s->weight_type, 0);
-    a[4] = memopt_i_norm_array_of(s->shift, w, s->weight_type, 0);
-    a[5] = memopt_i_norm_array_of(s->statistics, 2 * s->rows, f32, !backward);
+    a[2] = memopt_i_ops_array_of(x, all, type, 0);
+    a[3] = memopt_i_ops_array_of(s->scale, w, s->weight_type, 0);
+    a[4] = memopt_i_ops_array_of(s->shift, w, s->weight_type, 0);
+    a[5] = memopt_i_ops_array_of(s->statistics, 2 * s->rows, f32, !backward);
     if (!backward) {
         if (s->rows && memopt_i_ops_bad(s->output, type)) return 1;
-        a[0] = a[2]; a[1] = memopt_i_norm_array_of(s->output, all, type, 1);
-        a[2] = memopt_i_norm_array_of(NULL, 0, type, 0);
-        return memopt_i_norm_shared(a, 6);
+        a[0] = a[2]; a[1] = memopt_i_ops_array_of(s->output, all, type, 1);
+        a[2] = memopt_i_ops_array_of(NULL, 0, type, 0);
+        return memopt_i_ops_shared(a, 6);
     }
     if ((s->rows && memopt_i_ops_bad(s->grad_output, type)) || memopt_i_ops_bad_if(s->grad_input, type)
         || memopt_i_ops_bad_if(s->grad_scale, s->gradient_type) || memopt_i_ops_bad_if(s->grad_shift, s->gradient_type))
         return 1;
-    a[0] = memopt_i_norm_array_of(s->grad_output, all, type, 0);
-    a[1] = memopt_i_norm_array_of(s->grad_input, all, type, 1);
-    a[6] = memopt_i_norm_array_of(s->grad_scale, w, s->gradient_type, 1);
-    a[7] = memopt_i_norm_array_of(s->grad_shift, w, s->gradient_type, 1);
-    return memopt_i_norm_shared(a, 8);
+    a[0] = memopt_i_ops_array_of(s->grad_output, all, type, 0);
+    a[1] = memopt_i_ops_array_of(s->grad_input, all, type, 1);
+    a[6] = memopt_i_ops_array_of(s->grad_scale, w, s->gradient_type, 1);
+    a[7] = memopt_i_ops_array_of(s->grad_shift, w, s->gradient_type, 1);
+    return memopt_i_ops_shared(a, 8);
 }
 /* The default, where it is 0; 1: no number to add to a variance */
 static int memopt_i_norm_eps(float *eps) {
@@ -17307,7 +17283,7 @@ MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt
     const memopt_status s = memopt_i_norm_open(ops, norm, 0, &t, &o);
     if (s || !t.n.rows) return s;
     t.n.grad_output = NULL;
-    memopt_i_run(o.threads, memopt_i_norm_parts(t.n.rows, t.turn), memopt_i_norm_rows, &t);
+    memopt_i_run(o.threads, memopt_i_ceil_div(t.n.rows, t.turn), memopt_i_norm_rows, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm) {
@@ -17315,14 +17291,14 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     const memopt_status s = memopt_i_norm_open(ops, norm, 1, &t, &o);
     const int sums = !s && (t.n.grad_scale || t.n.grad_shift);
     if (s || !t.n.width) return s;
-    block = t.n.rows; columns = memopt_i_norm_parts(t.n.width, MEMOPT_I_NORM_COLUMNS);
+    block = t.n.rows; columns = memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS);
     if (sums && t.n.gradient_type == MEMOPT_TYPE_F32)
         block = memopt_i_max(1, MEMOPT_I_NORM_BLOCK / memopt_type_bytes(t.n.type) / 2 / t.n.width);
     do {
         t.end = t.first + memopt_i_min(block, t.n.rows - t.first);
         if (sums) memopt_i_run(o.threads, columns, memopt_i_norm_columns, &t);
         if (t.n.grad_input)
-            memopt_i_run(o.threads, memopt_i_norm_parts(t.end - t.first, t.turn), memopt_i_norm_rows, &t);
+            memopt_i_run(o.threads, memopt_i_ceil_div(t.end - t.first, t.turn), memopt_i_norm_rows, &t);
         t.first = t.end;
     } while (t.first < t.n.rows);
     return MEMOPT_OK;
@@ -17353,11 +17329,10 @@ enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
 static int memopt_i_layer_bad(const void *p, memopt_type type, size_t count) {
     return count ? memopt_i_ops_bad(p, type) : !memopt_type_bytes(type) || memopt_i_ops_bad_if(p, type);
 }
-/* Where results go: to their place, or into a buffer that memopt_i_row_put() takes there. */
+/* Where results go: to their place, or into a buffer that memopt_i_store_at() takes there. */
 static float *memopt_i_layer_out(void *place, memopt_type type, float *buffer) {
     return type == MEMOPT_TYPE_F32 ? (float *)place : buffer;
 }
-static size_t memopt_i_layer_pieces(size_t n, size_t piece) { return n / piece + (n % piece != 0); }
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
 
@@ -17371,7 +17346,7 @@ static void memopt_i_zero_chunk(void *task, size_t chunk, int worker) {
 static void memopt_i_layer_zero(const memopt_i_ops *o, void *data, size_t bytes) {
     memopt_i_zero z;
     z.data = (unsigned char *)data; z.bytes = bytes;
-    memopt_i_run(o->threads, memopt_i_layer_pieces(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
+    memopt_i_run(o->threads, memopt_i_ceil_div(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
 }
 
 /* ---- activations ---- */
@@ -17391,16 +17366,16 @@ static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
             float *to = memopt_i_layer_out(grad_place, x->type, grad);
             const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, i), x->type, n, grad);
             memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
-            memopt_i_row_put(t->level, grad_place, to, x->type, n);
+            memopt_i_store_at(t->level, grad_place, to, x->type, n);
         } else if (place) memopt_i_row_act(t->level, out, from, x->activation, n);
-        if (place) memopt_i_row_put(t->level, place, out, x->type, n);
+        if (place) memopt_i_store_at(t->level, place, out, x->type, n);
     }
     memopt_i_wide_end(t->level);
 }
 static void memopt_i_lively_run(const memopt_i_ops *o, const memopt_lively *x, int backward) {
     memopt_i_lively t;
     t.x = *x; t.level = o->level; t.backward = backward;
-    memopt_i_run(o->threads, memopt_i_layer_pieces(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_lively_chunk, &t);
+    memopt_i_run(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_lively_chunk, &t);
 }
 static int memopt_i_activation_bad(memopt_activation a) { return (int)a < 0 || (int)a > (int)MEMOPT_SILU; }
 static memopt_status memopt_i_activation(const memopt_ops *ops, const memopt_lively *x, int backward) {
@@ -17473,7 +17448,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     bias = (const float *)x->bias;
     if (bias && x->weight_type != MEMOPT_TYPE_F32) {
         float *wide = (float *)(void *)memopt_i_ops_own(&o);
-        memopt_i_row_get(o.level, wide, x->bias, x->weight_type, x->outputs);
+        memopt_i_load_at(o.level, wide, x->bias, x->weight_type, x->outputs);
         bias = wide;
     }
     z = x->before ? x->before : x->output;
@@ -17496,19 +17471,19 @@ static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 }, row[MEMOPT_I_LAYER_COLUMNS]; size_t i;
     void *place = memopt_i_row_to(t->sums, t->sum_type, at);
     (void)worker;
-    if (t->accumulate) memopt_i_row_get(t->level, sum, place, t->sum_type, n);
+    if (t->accumulate) memopt_i_load_at(t->level, sum, place, t->sum_type, n);
     for (i = 0; i < t->count; ++i) {
         const void *from = memopt_i_row_at(t->rows, t->type, i * t->width + at);
         memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, from, t->type, n, row), 1.0f, n);
     }
-    memopt_i_row_put(t->level, place, sum, t->sum_type, n);
+    memopt_i_store_at(t->level, place, sum, t->sum_type, n);
     memopt_i_wide_end(t->level);
 }
 static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) {
     memopt_i_bias_task t;
     t.rows = x->grad_output; t.sums = x->grad_bias; t.count = x->rows; t.width = x->outputs;
     t.type = x->type; t.sum_type = x->gradient_type; t.level = o->level; t.accumulate = x->accumulate;
-    memopt_i_run(o->threads, memopt_i_layer_pieces(t.width, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
+    memopt_i_run(o->threads, memopt_i_ceil_div(t.width, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
 }
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
     memopt_product p;
@@ -17643,10 +17618,10 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
         float *grad_gate = memopt_i_layer_out(a, x->type, gates), *grad_up = memopt_i_layer_out(b, x->type, ups);
         const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, out), x->type, n, grads);
         memopt_i_row_swiglu_grad(t->level, grad_gate, grad_up, to, gate, up, g, n);
-        memopt_i_row_put(t->level, a, grad_gate, x->type, n);
-        memopt_i_row_put(t->level, b, grad_up, x->type, n);
+        memopt_i_store_at(t->level, a, grad_gate, x->type, n);
+        memopt_i_store_at(t->level, b, grad_up, x->type, n);
     } else memopt_i_row_swiglu(t->level, to, gate, up, n);
-    if (place) memopt_i_row_put(t->level, place, to, x->type, n);
+    if (place) memopt_i_store_at(t->level, place, to, x->type, n);
 }
 static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_swiglu *t = (const memopt_i_swiglu *)task; const size_t width = t->x.width;
@@ -17671,7 +17646,7 @@ static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swi
                      || memopt_i_layer_bad(x->grad_input, x->type, n))) return MEMOPT_ERR_ARGUMENT;
     if (!n) return MEMOPT_OK;
     t.x = *x; t.level = o.level; t.backward = backward;
-    memopt_i_run(o.threads, memopt_i_layer_pieces(x->rows, memopt_i_layer_rows(x->width)), memopt_i_swiglu_chunk, &t);
+    memopt_i_run(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width)), memopt_i_swiglu_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
@@ -17767,7 +17742,7 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
         if (t->residual) b = memopt_i_row_view(t->level, memopt_i_row_at(t->residual, t->type, i), t->type, n, base);
         y = memopt_i_layer_out(place, t->type, in);
         memopt_i_row_drop(t->level, y, x, b, kept + skip, t->factor, n);
-        memopt_i_row_put(t->level, place, y, t->type, n);
+        memopt_i_store_at(t->level, place, y, t->type, n);
     }
     memopt_i_wide_end(t->level);
 }
@@ -17784,7 +17759,7 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
     t.noise = x->noise; t.first = x->first; t.level = o.level;
-    memopt_i_run(o.threads, memopt_i_layer_pieces(t.n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
+    memopt_i_run(o.threads, memopt_i_ceil_div(t.n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x) {
@@ -17808,11 +17783,11 @@ static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
             void *place = memopt_i_row_to(x->output, x->type, row * x->width + at);
             float *y = memopt_i_layer_out(place, x->type, sum);
             n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->width - at);
-            memopt_i_row_get(t->level, y, memopt_i_row_at(x->tokens, x->weight_type, token), x->weight_type, n);
+            memopt_i_load_at(t->level, y, memopt_i_row_at(x->tokens, x->weight_type, token), x->weight_type, n);
             if (x->positions)
                 memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, memopt_i_row_at(x->positions, x->weight_type,
                     row % x->length * x->width + at), x->weight_type, n, wide), 1.0f, n);
-            memopt_i_row_put(t->level, place, y, x->type, n);
+            memopt_i_store_at(t->level, place, y, x->type, n);
         }
     memopt_i_wide_end(t->level);
 }
@@ -17838,10 +17813,10 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first,
         if (done[row]) continue;
         place = memopt_i_row_to(x->grad_tokens, x->gradient_type, (size_t)ids[row] * x->width + at);
         sum = memopt_i_layer_out(place, x->gradient_type, buffer);
-        memopt_i_row_get(t->level, sum, place, x->gradient_type, n);
+        memopt_i_load_at(t->level, sum, place, x->gradient_type, n);
         for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
             if (ids[i] == ids[row]) { memopt_i_embedding_add(t, sum, first + i, at, n); done[i] = 1; }
-        memopt_i_row_put(t->level, place, sum, x->gradient_type, n);
+        memopt_i_store_at(t->level, place, sum, x->gradient_type, n);
     }
 }
 static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at, size_t n) {
@@ -17849,12 +17824,12 @@ static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at,
     for (position = 0; position < x->length && position < x->rows; ++position) {
         void *place = memopt_i_row_to(x->grad_positions, x->gradient_type, position * x->width + at);
         float *sum = memopt_i_layer_out(place, x->gradient_type, buffer);
-        memopt_i_row_get(t->level, sum, place, x->gradient_type, n);
+        memopt_i_load_at(t->level, sum, place, x->gradient_type, n);
         for (row = position; ; row += x->length) {
             memopt_i_embedding_add(t, sum, row, at, n);
             if (x->rows - row <= x->length) break;
         }
-        memopt_i_row_put(t->level, place, sum, x->gradient_type, n);
+        memopt_i_store_at(t->level, place, sum, x->gradient_type, n);
     }
 }
 static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
@@ -17896,7 +17871,7 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
     if ((s = memopt_i_embedding_places(x, x->positions, x->weight_type)) != MEMOPT_OK) return s;
     if (!n) return MEMOPT_OK;
     t.x = *x; t.level = o.level;
-    n = memopt_i_layer_pieces(x->rows, memopt_i_layer_rows(x->width));
+    n = memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width));
     memopt_i_run(o.threads, n, memopt_i_embedding_chunk, &t);
     return MEMOPT_OK;
 }
@@ -17912,7 +17887,7 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
     if (!x->rows) return MEMOPT_OK;
     t.x = *x; t.level = o.level;
-    memopt_i_run(o.threads, memopt_i_layer_pieces(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns, &t);
+    memopt_i_run(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns, &t);
     return MEMOPT_OK;
 }
 /* @section batchnorm : norm layer rows operator gemm api_ops
@@ -18048,7 +18023,7 @@ static int memopt_i_batch_take(size_t *all, size_t count, size_t size, size_t *a
 /* Where it all lies; *bytes begins with linear's. A block's sums are gone when its gradient is made. */
 static int memopt_i_batch_layout(memopt_i_batch *t, size_t *bytes) {
     const memopt_linear *x = &t->x.linear; const int narrow = x->gradient_type != MEMOPT_TYPE_F32;
-    const size_t n = x->outputs, groups = memopt_i_norm_parts(t->block, MEMOPT_I_BATCH_GROUP);
+    const size_t n = x->outputs, groups = memopt_i_ceil_div(t->block, MEMOPT_I_BATCH_GROUP);
     unsigned char *base = t->o.scratch; size_t at[4], end, sums;
     if (memopt_i_mul(n, groups, &sums) || memopt_i_batch_take(bytes, n, 2 * sizeof(double), at)
         || memopt_i_batch_take(bytes, n, 5 * sizeof(float), at + 1)) return 1;
@@ -18094,43 +18069,43 @@ MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const 
 /* What both directions look at, and what each does. There is at least one output. */
 static int memopt_i_batch_bad(const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear; const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type;
-    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n; memopt_i_norm_array a[14]; int k = 2;
+    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n; memopt_i_ops_array a[14]; int k = 2;
     if (memopt_i_ops_bad(l->before, type) || memopt_i_ops_bad(x->statistics, f32) || memopt_i_ops_bad_if(x->scale, of_w)
         || memopt_i_ops_bad_if(x->shift, of_w) || memopt_i_ops_bad_if(l->bias, of_w)) return 1;
     if (memopt_i_layer_bad(l->input, type, !backward || l->grad_weights ? in : 0)
         || memopt_i_layer_bad(l->weights, of_w, !backward || l->grad_input ? n * l->inputs : 0)) return 1;
     memset(a, 0, sizeof a); /* the first two, which might be one, are nothing */
-    a[k++] = memopt_i_norm_array_of(l->before, out, type, !backward);
-    a[k++] = memopt_i_norm_array_of(x->statistics, 2 * n, f32, !backward);
-    a[k++] = memopt_i_norm_array_of(l->input, in, type, 0);
-    a[k++] = memopt_i_norm_array_of(l->weights, n * l->inputs, of_w, 0);
-    a[k++] = memopt_i_norm_array_of(l->bias, n, of_w, 0);
-    a[k++] = memopt_i_norm_array_of(x->scale, n, of_w, 0);
-    a[k++] = memopt_i_norm_array_of(x->shift, n, of_w, 0);
+    a[k++] = memopt_i_ops_array_of(l->before, out, type, !backward);
+    a[k++] = memopt_i_ops_array_of(x->statistics, 2 * n, f32, !backward);
+    a[k++] = memopt_i_ops_array_of(l->input, in, type, 0);
+    a[k++] = memopt_i_ops_array_of(l->weights, n * l->inputs, of_w, 0);
+    a[k++] = memopt_i_ops_array_of(l->bias, n, of_w, 0);
+    a[k++] = memopt_i_ops_array_of(x->scale, n, of_w, 0);
+    a[k++] = memopt_i_ops_array_of(x->shift, n, of_w, 0);
     if (!backward) {
         if (memopt_i_ops_bad(l->output, type) || memopt_i_ops_bad_if(x->running_mean, f32)
             || memopt_i_ops_bad_if(x->running_variance, f32)) return 1;
-        a[k++] = memopt_i_norm_array_of(l->output, out, type, 1);
-        a[k++] = memopt_i_norm_array_of(x->running_mean, n, f32, 1);
-        a[k++] = memopt_i_norm_array_of(x->running_variance, n, f32, 1);
-        return memopt_i_norm_shared(a, k);
+        a[k++] = memopt_i_ops_array_of(l->output, out, type, 1);
+        a[k++] = memopt_i_ops_array_of(x->running_mean, n, f32, 1);
+        a[k++] = memopt_i_ops_array_of(x->running_variance, n, f32, 1);
+        return memopt_i_ops_shared(a, k);
     }
     if (memopt_i_ops_bad(l->grad_output, type) || memopt_i_ops_bad_if(l->grad_input, type)
         || memopt_i_ops_bad_if(l->grad_weights, l->gradient_type) || memopt_i_ops_bad_if(l->grad_bias, l->gradient_type)
         || memopt_i_ops_bad_if(x->grad_scale, l->gradient_type) || memopt_i_ops_bad_if(x->grad_shift, l->gradient_type))
         return 1;
-    a[0] = memopt_i_norm_array_of(l->grad_output, out, type, 0);
-    a[k++] = memopt_i_norm_array_of(l->grad_input, in, type, 1);
-    a[k++] = memopt_i_norm_array_of(l->grad_weights, n * l->inputs, l->gradient_type, 1);
-    a[k++] = memopt_i_norm_array_of(l->grad_bias, n, l->gradient_type, 1);
-    a[k++] = memopt_i_norm_array_of(x->grad_scale, n, l->gradient_type, 1);
-    a[k++] = memopt_i_norm_array_of(x->grad_shift, n, l->gradient_type, 1);
-    return memopt_i_norm_shared(a, k);
+    a[0] = memopt_i_ops_array_of(l->grad_output, out, type, 0);
+    a[k++] = memopt_i_ops_array_of(l->grad_input, in, type, 1);
+    a[k++] = memopt_i_ops_array_of(l->grad_weights, n * l->inputs, l->gradient_type, 1);
+    a[k++] = memopt_i_ops_array_of(l->grad_bias, n, l->gradient_type, 1);
+    a[k++] = memopt_i_ops_array_of(x->grad_scale, n, l->gradient_type, 1);
+    a[k++] = memopt_i_ops_array_of(x->grad_shift, n, l->gradient_type, 1);
+    return memopt_i_ops_shared(a, k);
 }
 /* n floats from an array that may be missing */
 static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void *from, float missing) {
     const size_t n = t->x.linear.outputs; size_t i;
-    if (from) memopt_i_row_get(t->o.level, to, from, t->x.linear.weight_type, n);
+    if (from) memopt_i_load_at(t->o.level, to, from, t->x.linear.weight_type, n);
     else for (i = 0; i < n; ++i) to[i] = missing;
 }
 static memopt_status memopt_i_batch_begin(const memopt_ops *ops, const memopt_batch_norm *x, int backward,
@@ -18171,7 +18146,7 @@ static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p
 /* Columns of 64 rows: mean and squares, or the sums for the gradients. */
 static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
     const memopt_i_batch *t = (const memopt_i_batch *)task; const size_t width = t->x.linear.outputs;
-    const size_t columns = memopt_i_norm_parts(width, MEMOPT_I_BATCH_COLUMNS), group = chunk / columns;
+    const size_t columns = memopt_i_ceil_div(width, MEMOPT_I_BATCH_COLUMNS), group = chunk / columns;
     const size_t at = chunk % columns * MEMOPT_I_BATCH_COLUMNS, n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
     const size_t begin = t->first + group * MEMOPT_I_BATCH_GROUP;
     const size_t end = begin + memopt_i_min(MEMOPT_I_BATCH_GROUP, t->first + t->count - begin);
@@ -18191,8 +18166,8 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
 }
 /* All groups of the block under way, in order, into what is there of the rows before. */
 static void memopt_i_batch_groups(memopt_i_batch *t) {
-    const size_t n = t->x.linear.outputs, groups = memopt_i_norm_parts(t->count, MEMOPT_I_BATCH_GROUP); size_t k, i;
-    memopt_i_run(t->o.threads, groups * memopt_i_norm_parts(n, MEMOPT_I_BATCH_COLUMNS), memopt_i_batch_group, t);
+    const size_t n = t->x.linear.outputs, groups = memopt_i_ceil_div(t->count, MEMOPT_I_BATCH_GROUP); size_t k, i;
+    memopt_i_run(t->o.threads, groups * memopt_i_ceil_div(n, MEMOPT_I_BATCH_COLUMNS), memopt_i_batch_group, t);
     for (k = 0; k < groups; ++k) {
         const float *a = t->group_a + k * n, *b = t->group_b + k * n;
         const double before = (double)(t->first + k * MEMOPT_I_BATCH_GROUP);
@@ -18222,11 +18197,11 @@ static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
                 memopt_i_norm_shape(level, y, p.h, t->scale + at, t->shift + at, n);
                 memopt_i_row_act(level, y, y, x->activation, n);
             }
-            if (!direct) memopt_i_row_put(level, place, y, x->type, n);
+            if (!direct) memopt_i_store_at(level, place, y, x->type, n);
         }
 }
 static void memopt_i_batch_second(memopt_i_batch *t) {
-    memopt_i_run(t->o.threads, memopt_i_norm_parts(t->count, memopt_i_batch_turn(t)), memopt_i_batch_rows, t);
+    memopt_i_run(t->o.threads, memopt_i_ceil_div(t->count, memopt_i_batch_turn(t)), memopt_i_batch_rows, t);
 }
 
 /* ---- forward ---- */
@@ -18274,9 +18249,9 @@ static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const dou
     for (at = 0; to && at < x->outputs; at += n) {
         void *place = memopt_i_row_to(to, x->gradient_type, at);
         n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, x->outputs - at);
-        if (x->accumulate) memopt_i_row_get(t->o.level, old, place, x->gradient_type, n);
+        if (x->accumulate) memopt_i_load_at(t->o.level, old, place, x->gradient_type, n);
         for (i = 0; i < n; ++i) old[i] = (float)((x->accumulate ? (double)old[i] : 0) + sums[at + i]);
-        memopt_i_row_put(t->o.level, place, old, x->gradient_type, n);
+        memopt_i_store_at(t->o.level, place, old, x->gradient_type, n);
     }
 }
 static void memopt_i_batch_slopes(const memopt_i_batch *t) {
@@ -18316,18 +18291,18 @@ static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-
         void *place = memopt_i_row_to(t->to, x->gradient_type, i); const float *sum = t->sums + i;
         n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, end - i);
         if (x->accumulate) {
-            memopt_i_row_get(t->batch->o.level, old, place, x->gradient_type, n);
+            memopt_i_load_at(t->batch->o.level, old, place, x->gradient_type, n);
             memopt_i_row_add(t->batch->o.level, old, sum, 1.0f, n);
             sum = old;
         }
-        memopt_i_row_put(t->batch->o.level, place, sum, x->gradient_type, n);
+        memopt_i_store_at(t->batch->o.level, place, sum, x->gradient_type, n);
     }
 }
 static void memopt_i_batch_keep(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
     memopt_i_batch_sums s;
     if (!to || !t->weights) return;
     s.batch = t; s.sums = sums; s.to = to; s.n = n;
-    memopt_i_run(t->o.threads, memopt_i_norm_parts(n, MEMOPT_I_NORM_TURN), memopt_i_batch_narrow, &s);
+    memopt_i_run(t->o.threads, memopt_i_ceil_div(n, MEMOPT_I_NORM_TURN), memopt_i_batch_narrow, &s);
 }
 MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x) {
     memopt_i_batch t; memopt_status s = memopt_i_batch_begin(ops, x, 1, &t); const memopt_linear *l = &t.x.linear;
@@ -18354,7 +18329,7 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
 typedef struct memopt_i_batch_fold { memopt_batch_norm x; int level; float *weights, *bias; } memopt_i_batch_fold;
 static float memopt_i_batch_one(const void *data, memopt_type type, size_t i, float missing) {
     float x = missing;
-    if (data) memopt_i_row_get(MEMOPT_SIMD_SCALAR, &x, memopt_i_row_at(data, type, i), type, 1);
+    if (data) memopt_i_load_at(MEMOPT_SIMD_SCALAR, &x, memopt_i_row_at(data, type, i), type, 1);
     return x;
 }
 static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
@@ -18367,26 +18342,26 @@ static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     (void)worker;
     t->bias[row] = fmaf(bias, factor, memopt_i_batch_one(t->x.shift, type, row, 0));
     if (!n) return;
-    memopt_i_row_get(t->level, to, memopt_i_row_at(l->weights, type, row * n), type, n);
+    memopt_i_load_at(t->level, to, memopt_i_row_at(l->weights, type, row * n), type, n);
     memopt_i_row_scale(t->level, to, to, factor, n);
 }
 static int memopt_i_batch_fold_bad(const memopt_i_batch_fold *f) {
     const memopt_batch_norm *x = &f->x; const memopt_linear *l = &x->linear;
     const memopt_type type = l->weight_type, f32 = MEMOPT_TYPE_F32;
-    const size_t n = l->outputs, all = n * l->inputs; memopt_i_norm_array a[8];
+    const size_t n = l->outputs, all = n * l->inputs; memopt_i_ops_array a[8];
     if (memopt_i_layer_bad(l->weights, type, all) || memopt_i_layer_bad(f->weights, f32, all)
         || memopt_i_ops_bad(f->bias, f32) || memopt_i_ops_bad(x->running_mean, f32)
         || memopt_i_ops_bad(x->running_variance, f32) || memopt_i_ops_bad_if(x->scale, type)
         || memopt_i_ops_bad_if(x->shift, type) || memopt_i_ops_bad_if(l->bias, type)) return 1;
-    a[0] = memopt_i_norm_array_of(l->weights, all, type, 0);
-    a[1] = memopt_i_norm_array_of(l->bias, n, type, 0);
-    a[2] = memopt_i_norm_array_of(f->weights, all, f32, 1);
-    a[3] = memopt_i_norm_array_of(f->bias, n, f32, 1);
-    a[4] = memopt_i_norm_array_of(x->running_mean, n, f32, 0);
-    a[5] = memopt_i_norm_array_of(x->running_variance, n, f32, 0);
-    a[6] = memopt_i_norm_array_of(x->scale, n, type, 0);
-    a[7] = memopt_i_norm_array_of(x->shift, n, type, 0);
-    return memopt_i_norm_shared(a, 8);
+    a[0] = memopt_i_ops_array_of(l->weights, all, type, 0);
+    a[1] = memopt_i_ops_array_of(l->bias, n, type, 0);
+    a[2] = memopt_i_ops_array_of(f->weights, all, f32, 1);
+    a[3] = memopt_i_ops_array_of(f->bias, n, f32, 1);
+    a[4] = memopt_i_ops_array_of(x->running_mean, n, f32, 0);
+    a[5] = memopt_i_ops_array_of(x->running_variance, n, f32, 0);
+    a[6] = memopt_i_ops_array_of(x->scale, n, type, 0);
+    a[7] = memopt_i_ops_array_of(x->shift, n, type, 0);
+    return memopt_i_ops_shared(a, 8);
 }
 MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
                                                 float *bias) {

@@ -2052,6 +2052,12 @@ extern int     fsync(int file);
 #if defined(MEMOPT_I_ASAN)
 #  include <sanitizer/asan_interface.h>
 #endif
+/* Small functions that memopt_cuda.cu shares, so that a formula is written once for both sides. */
+#if defined(__CUDACC__)
+#  define MEMOPT_I_BOTH __host__ __device__ __forceinline__
+#else
+#  define MEMOPT_I_BOTH
+#endif
 #if defined(__GNUC__) || defined(__clang__)
 #  define MEMOPT_I_LIKELY(x)   __builtin_expect(!!(x), 1)
 #  define MEMOPT_I_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -2092,25 +2098,40 @@ static int memopt_i_add(size_t a, size_t b, size_t *out) { *out = a + b; return 
 /* NOLINTNEXTLINE(clang-analyzer-*): products of two products are taken for values that nobody wrote */
 static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return b && a > SIZE_MAX / b; }
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
-static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
+MEMOPT_I_BOTH static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
 static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
     if (memopt_i_add(x, align - 1, out)) return 1;
     *out = memopt_i_align_down(*out, align);
     return 0;
 }
-static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
-static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
-static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
-static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-static float memopt_i_bits_float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+MEMOPT_I_BOTH static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
+MEMOPT_I_BOTH static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
+MEMOPT_I_BOTH static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
+MEMOPT_I_BOTH static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+MEMOPT_I_BOTH static float memopt_i_bits_float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
 /* A sum or product as a float: where the processor computes wider (x87), storing it rounds it. Twice rounded is once
    rounded here, because 64 bits are more than 2 * 24 + 2. */
-static float memopt_i_round(float x) {
+MEMOPT_I_BOTH static float memopt_i_round(float x) {
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
     volatile float stored = x;
     return stored;
 #else
     return x;
+#endif
+}
+/* The same, so that nvcc does not fuse them with what comes next either. */
+MEMOPT_I_BOTH static float memopt_i_times(float a, float b) {
+#if defined(__CUDA_ARCH__)
+    return __fmul_rn(a, b);
+#else
+    return memopt_i_round(a * b);
+#endif
+}
+MEMOPT_I_BOTH static float memopt_i_sum(float a, float b) {
+#if defined(__CUDA_ARCH__)
+    return __fadd_rn(a, b);
+#else
+    return memopt_i_round(a + b);
 #endif
 }
 /* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
@@ -8117,9 +8138,13 @@ static uint8_t memopt_i_encode_one(memopt_map map, float y) {
     return (uint8_t)code;
 }
 /* fl(x * inverse) as a float also where the processor computes wider */
-static float memopt_i_scaled(float x, float inverse) {
+MEMOPT_I_BOTH static float memopt_i_scaled(float x, float inverse) {
+#if defined(__CUDA_ARCH__)
+    return __fmul_rn(x, inverse);
+#else
     volatile float y = x * inverse;
     return y;
+#endif
 }
 static float memopt_i_absmax_scalar(const float *x, size_t n) {
     uint32_t most = 0, u; size_t i;
@@ -8129,7 +8154,7 @@ static float memopt_i_absmax_scalar(const float *x, size_t n) {
     }
     return memopt_i_bits_float(most);
 }
-static float memopt_i_inverse(float absmax) {
+MEMOPT_I_BOTH static float memopt_i_inverse(float absmax) {
     const uint32_t largest = 0x7f7fffff; float inverse;
     if (memopt_i_float_bits(absmax) << 1 == 0) return 0;
     inverse = 1.0f / absmax;
@@ -8870,7 +8895,7 @@ static void memopt_i_taper_init(memopt_i_taper *t, int is_signed) {
 }
 /* What values are multiplied with before they are encoded. A scale so small that its inverse is infinite gets the
    largest float there is: its codes come out smaller than they should, and nothing overflows. */
-static float memopt_i_taper_inverse(float absmax) {
+MEMOPT_I_BOTH static float memopt_i_taper_inverse(float absmax) {
     const float inverse = memopt_i_round(1.0f / absmax);
     if (!memopt_i_float_bits(absmax)) return 0;
     return memopt_i_bits_float((uint32_t)memopt_i_min(memopt_i_float_bits(inverse), 0x7f7fffffu));
@@ -8879,16 +8904,17 @@ static void memopt_i_taper_decode_v1(const memopt_i_taper *t, float *levels, con
     size_t i;
     for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
 }
-/* The definition. memopt_i_round: the product must not be kept wider than a float. */
+/* The definition. */
+MEMOPT_I_BOTH static uint8_t memopt_i_taper_code(const float *grid, int is_signed, float x, float inverse) {
+    const uint32_t sign = memopt_i_float_bits(x) >> 31;
+    float y = is_signed ? memopt_i_times(fabsf(x), inverse) : fmaf(x, inverse, MEMOPT_I_TAPER_LIFT);
+    if (is_signed && memopt_i_float_bits(y) < 96u << 23) y = MEMOPT_I_TAPER_TINY;
+    y = memopt_i_sum(y, grid[(memopt_i_float_bits(y) >> 23) & 31]);
+    return (uint8_t)(is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
+}
 static void memopt_i_taper_encode_v1(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
-    for (i = 0; i < n; ++i) {
-        const uint32_t sign = memopt_i_float_bits(x[i]) >> 31;
-        float y = t->is_signed ? memopt_i_round(fabsf(x[i]) * inverse) : fmaf(x[i], inverse, MEMOPT_I_TAPER_LIFT);
-        if (t->is_signed && memopt_i_float_bits(y) < 96u << 23) y = MEMOPT_I_TAPER_TINY;
-        y = memopt_i_round(y + t->grid[(memopt_i_float_bits(y) >> 23) & 31]);
-        codes[i] = (uint8_t)(t->is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
-    }
+    for (i = 0; i < n; ++i) codes[i] = memopt_i_taper_code(t->grid, t->is_signed, x[i], inverse);
 }
 #if defined(MEMOPT_I_X86)
 /* 64 codes to levels: the planes are looked up, put together as bfloat16 and shifted up to floats. Unpacking works
@@ -9072,20 +9098,25 @@ typedef void memopt_i_lane_fn(const memopt_i_rule *rule, const memopt_i_group *g
 #define MEMOPT_I_V1(name) memopt_i_v1_##name
 enum { memopt_i_v1_width = 1 };
 typedef float memopt_i_v1_t;
-static float memopt_i_v1_load(const float *p) { return *p; }
-static void  memopt_i_v1_store(float *p, float x) { *p = x; }
-static float memopt_i_v1_set(float x) { return x; }
-static float memopt_i_v1_mul(float a, float b) { return memopt_i_round(a * b); }
-static float memopt_i_v1_div(float a, float b) { return memopt_i_round(a / b); }
-static float memopt_i_v1_sqrt(float a) { return memopt_i_round(sqrtf(a)); }
-static float memopt_i_v1_fma(float a, float b, float c) { return fmaf(a, b, c); }
-static float memopt_i_v1_sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
+MEMOPT_I_BOTH static float memopt_i_v1_load(const float *p) { return *p; }
+MEMOPT_I_BOTH static void  memopt_i_v1_store(float *p, float x) { *p = x; }
+MEMOPT_I_BOTH static float memopt_i_v1_set(float x) { return x; }
+MEMOPT_I_BOTH static float memopt_i_v1_mul(float a, float b) { return memopt_i_times(a, b); }
+#if defined(__CUDA_ARCH__) /* whatever flags nvcc was given */
+MEMOPT_I_BOTH static float memopt_i_v1_div(float a, float b) { return __fdiv_rn(a, b); }
+MEMOPT_I_BOTH static float memopt_i_v1_sqrt(float a) { return __fsqrt_rn(a); }
+#else
+MEMOPT_I_BOTH static float memopt_i_v1_div(float a, float b) { return memopt_i_round(a / b); }
+MEMOPT_I_BOTH static float memopt_i_v1_sqrt(float a) { return memopt_i_round(sqrtf(a)); }
+#endif
+MEMOPT_I_BOTH static float memopt_i_v1_fma(float a, float b, float c) { return fmaf(a, b, c); }
+MEMOPT_I_BOTH static float memopt_i_v1_sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
 /* The larger of a and |b| by their bits, in which NaN is above all; then whether all lanes are below a limit. */
-static float memopt_i_v1_worse(float a, float b) {
+MEMOPT_I_BOTH static float memopt_i_v1_worse(float a, float b) {
     const uint32_t x = memopt_i_float_bits(a), y = memopt_i_float_bits(b) & 0x7fffffffu;
     return memopt_i_bits_float(x > y ? x : y);
 }
-static int memopt_i_v1_below(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
+MEMOPT_I_BOTH static int memopt_i_v1_below(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
 #if defined(MEMOPT_I_X86)
 #define MEMOPT_I_V8(name) memopt_i_v8_##name
 enum { memopt_i_v8_width = 8 };
@@ -9156,19 +9187,19 @@ static int memopt_i_v4_below(float32x4_t a, float32x4_t limit) {
 #endif
 /* Fetches what is 4 KiB further on: the processor's own prefetching falls behind with so many streams. An address is
    no access; it may lie past the end. */
-static void memopt_i_fetch(const void *p, size_t offset) {
-#if defined(__GNUC__) || defined(__clang__)
+MEMOPT_I_BOTH static void memopt_i_fetch(const void *p, size_t offset) {
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
     __builtin_prefetch((const void *)((uintptr_t)p + offset));
 #else
     (void)p; (void)offset;
 #endif
 }
-static void memopt_i_fetch_ahead(const float *p) { memopt_i_fetch(p, 4096); }
+MEMOPT_I_BOTH static void memopt_i_fetch_ahead(const float *p) { memopt_i_fetch(p, 4096); }
 /* The formulas. V(t) is the lane type; every function walks whole lanes and leaves what is over to the single float. */
 #define MEMOPT_I_LANES(V, SET)                                                                                         \
 SET static void V(moments)(const memopt_i_rule *r, const memopt_i_group *q) {                                          \
-    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);                \
-    const V(t) b2 = V(set)(memopt_i_round(r->b2 * q->scale_v)), f = V(set)(r->factor), pull = V(set)(r->pull);         \
+    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);                \
+    const V(t) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor), pull = V(set)(r->pull);         \
     size_t i;                                                                                                          \
     MEMOPT_I_UNROLL                                                                                                    \
     for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
@@ -9215,7 +9246,7 @@ SET static void V(direction)(const memopt_i_rule *r, const memopt_i_group *q) { 
     }                                                                                                                  \
 }                                                                                                                      \
 SET static void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {                                              \
-    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), look = V(set)(r->b1), g1 = V(set)(r->g1);              \
+    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), look = V(set)(r->b1), g1 = V(set)(r->g1);              \
     const V(t) f = V(set)(r->factor), pull = V(set)(r->pull);                                                          \
     size_t i;                                                                                                          \
     MEMOPT_I_UNROLL                                                                                                    \
@@ -9232,7 +9263,7 @@ SET static void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {       
     }                                                                                                                  \
 }                                                                                                                      \
 SET static void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {                                             \
-    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), b2 = V(set)(memopt_i_round(r->b2 * q->scale_m));       \
+    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), b2 = V(set)(memopt_i_times(r->b2, q->scale_m));       \
     const V(t) g1 = V(set)(r->g1), g2 = V(set)(r->g2);                                                                 \
     size_t i;                                                                                                          \
     MEMOPT_I_UNROLL                                                                                                    \
@@ -9259,7 +9290,7 @@ SET static int V(sane)(const float *g, size_t n, float limit) {                 
     return V(below)(worst, V(set)(limit));                                                                             \
 }
 
-MEMOPT_I_LANES(MEMOPT_I_V1, )
+MEMOPT_I_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
 MEMOPT_I_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
@@ -9936,7 +9967,7 @@ SET static void V(factor_whole)(const memopt_i_rule *r, const memopt_i_group *q)
     }                                                                                                                  \
 }                                                                                                                      \
 SET static void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q) {                                    \
-    const V(t) b1 = V(set)(memopt_i_round(r->b1 * q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);          \
+    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);          \
     const V(t) minus = V(set)(-r->ic1); /* -1, which a compiler that sees it turns into a difference, and fuses */     \
     size_t i;                                                                                                          \
     for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
@@ -9949,7 +9980,7 @@ SET static void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q
     }                                                                                                                  \
 }
 
-MEMOPT_I_FACTOR_LANES(MEMOPT_I_V1, )
+MEMOPT_I_FACTOR_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_FACTOR_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
 MEMOPT_I_FACTOR_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
@@ -10777,9 +10808,9 @@ typedef struct memopt_i_scale_piece { /* in the caller's scratch */
     double squares;
     size_t nonfinite, tensor, first;
 } memopt_i_scale_piece;
-static uint64_t memopt_i_scale_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
-static int memopt_i_scale_finite(double x) { return (memopt_i_scale_bits(x) >> 52 & 0x7FF) != 0x7FF; }
-static int memopt_i_scale_finite32(float x) { return (memopt_i_float_bits(x) & 0x7F800000u) != 0x7F800000u; }
+MEMOPT_I_BOTH static uint64_t memopt_i_scale_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
+MEMOPT_I_BOTH static int memopt_i_scale_finite(double x) { return (memopt_i_scale_bits(x) >> 52 & 0x7FF) != 0x7FF; }
+MEMOPT_I_BOTH static int memopt_i_scale_finite32(float x) { return (memopt_i_float_bits(x) & 0x7F800000u) != 0x7F800000u; }
 /* Finite or infinite, and not below zero; -0 is zero. */
 static int memopt_i_scale_limit(double x) {
     const uint64_t u = memopt_i_scale_bits(x);
@@ -10848,15 +10879,15 @@ MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, 
 #endif
 /* Rounded once, to the type it has, also where registers are wider (x87; s390x in part). A float's square is exact. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
-static float memopt_i_scale_round(float x) { volatile float rounded = x; return rounded; }
-static double memopt_i_scale_plus(double a, double b) { volatile double one = 1; return fma(one, a, b); }
-static double memopt_i_scale_square(double sum, double x) { return fma(x, x, sum); }
+MEMOPT_I_BOTH static float memopt_i_scale_round(float x) { volatile float rounded = x; return rounded; }
+MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { volatile double one = 1; return fma(one, a, b); }
+MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) { return fma(x, x, sum); }
 #else
-static float memopt_i_scale_round(float x) { return x; }
-static double memopt_i_scale_plus(double a, double b) { return a + b; }
-static double memopt_i_scale_square(double sum, double x) { return sum + x * x; }
+MEMOPT_I_BOTH static float memopt_i_scale_round(float x) { return x; }
+MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { return a + b; }
+MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) { return sum + x * x; }
 #endif
-static float memopt_i_scale_quiet(float x) { /* a result of arithmetic */
+MEMOPT_I_BOTH static float memopt_i_scale_quiet(float x) { /* a result of arithmetic */
     const float v = memopt_i_scale_round(x);
     return (memopt_i_float_bits(v) & 0x7FFFFFFFu) > 0x7F800000u ? memopt_i_bits_float(MEMOPT_I_SCALE_NAN) : v;
 }
@@ -15390,18 +15421,18 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
    n and n + the magic number. */
 #define MEMOPT_I_EXP_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it is rounded to a whole number */
 #define MEMOPT_I_EXP_BITS  0x4b400000u /* its bits; those of a sum count on from here */
-static float memopt_i_v1_plus(float a, float b) { return memopt_i_round(a + b); }
-static float memopt_i_v1_minus(float a, float b) { return memopt_i_round(a - b); }
-static float memopt_i_v1_larger(float a, float b) { return a > b ? a : b; }
-static float memopt_i_v1_smaller(float a, float b) { return a < b ? a : b; }
-static float memopt_i_v1_below_zero(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
-static float memopt_i_v1_pick(float z, float a, float b) { return z < 0 ? a : b; }
-static float memopt_i_v1_from(float z, float least, float a) { return z < least ? 0.0f : a; }
-static float memopt_i_v1_power(float p, float n, float t) {
+MEMOPT_I_BOTH static float memopt_i_v1_plus(float a, float b) { return memopt_i_sum(a, b); }
+MEMOPT_I_BOTH static float memopt_i_v1_minus(float a, float b) { return memopt_i_sum(a, -b); }
+MEMOPT_I_BOTH static float memopt_i_v1_larger(float a, float b) { return a > b ? a : b; }
+MEMOPT_I_BOTH static float memopt_i_v1_smaller(float a, float b) { return a < b ? a : b; }
+MEMOPT_I_BOTH static float memopt_i_v1_below_zero(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
+MEMOPT_I_BOTH static float memopt_i_v1_pick(float z, float a, float b) { return z < 0 ? a : b; }
+MEMOPT_I_BOTH static float memopt_i_v1_from(float z, float least, float a) { return z < least ? 0.0f : a; }
+MEMOPT_I_BOTH static float memopt_i_v1_power(float p, float n, float t) {
     const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS), half = both >> 1; /* two exponents */
     (void)n;
-    p = memopt_i_round(p * memopt_i_bits_float(half << 23));
-    p = memopt_i_round(p * memopt_i_bits_float((both - half) << 23));
+    p = memopt_i_times(p, memopt_i_bits_float(half << 23));
+    p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
     return 0.0f > p ? 0.0f : p;
 }
 #if defined(MEMOPT_I_X86)
@@ -15639,7 +15670,7 @@ SET static V(t) V(act_grad)(V(t) x, V(t) g, int kind, V(t) *y) {                
     *y = V(lively)(x, kind, &slope);                                                                                   \
     return V(mul)(g, slope);                                                                                           \
 }
-MEMOPT_I_CURVES(MEMOPT_I_V1, )
+MEMOPT_I_CURVES(MEMOPT_I_V1, MEMOPT_I_BOTH)
 /* ---- rows by 16 lanes ---- */
 #define MEMOPT_I_ROWS(V, SET)                                                                                          \
 SET MEMOPT_I_FLATTEN static void V(row_sum)(float *sums, const float *x, size_t n) {                                   \
@@ -17571,7 +17602,7 @@ SET MEMOPT_I_FLATTEN static void V(row_drop)(float *y, const float *x, const flo
     }                                                                                                                  \
     V(end)();                                                                                                          \
 }
-MEMOPT_I_LAYER_CURVES(MEMOPT_I_V1, )
+MEMOPT_I_LAYER_CURVES(MEMOPT_I_V1, MEMOPT_I_BOTH)
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_LAYER_CURVES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
 MEMOPT_I_LAYER_CURVES(MEMOPT_I_V16, MEMOPT_I_AVX512)

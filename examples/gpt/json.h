@@ -47,12 +47,10 @@ static void json_put(FILE *f, const outcome *o) {
     fputs(" }", f);
     json_count(f, "parameters", o->parameters); json_count(f, "tokens_per_step", o->tokens);
     json_count(f, "batch", o->batch);
-    if (o->largest_batch) json_count(f, "largest_batch", o->largest_batch);
     json_known(f, "tokens_per_second", o->tokens_per_second);
     json_known(f, "seconds_per_step", o->seconds_per_step);
     json_real(f, "flops_per_step", o->flops_per_step);
     json_known(f, "mfu", o->mfu); json_known(f, "gemm_flops_per_second", o->gemm_flops);
-    json_known(f, "matrix_share", o->matrix_share);
     fputs(",\n  \"losses\": [", f);
     for (i = 0; i < losses; ++i) {
         if (i) fputs(", ", f);

@@ -14,12 +14,11 @@ typedef struct outcome {
     uint64_t at_peak[TAGS];            /* bytes by tag at the predicted peak; sum = predicted_peak */
     uint64_t parameters, tokens;       /* of the model; of a step */
     double   tokens_per_second, seconds_per_step, flops_per_step, mfu, gemm_flops; /* gemm_flops: measured peak, a second */
-    double   matrix_share;             /* of the time, in matrix products; 0 = not measured */
     uint32_t loss_count;
     float    losses[MOST_LOSSES];
     uint64_t weights_hash;
     uint32_t moment_count;             /* memory through one training step, in the order of what happens */
     struct moment { float bytes[TAGS]; float when; } moments[MOST_MOMENTS]; /* when: 0 to 1 */
-    uint64_t batch, largest_batch;     /* sequences */
+    uint64_t batch;                    /* sequences */
 } outcome;
 #endif

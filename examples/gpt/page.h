@@ -12,8 +12,6 @@ typedef struct page {
     const outcome     *rungs;         /* the first is what the others are compared with */
     size_t             count;
     const char *const *strips;        /* NULL, or of each rung its schedule as SVG text, or NULL */
-    size_t             shown[3];      /* rungs whose memory is drawn over time ... */
-    size_t             shown_count;   /* ... 0 = the first, the middle and the last of those that have it */
 } page;
 /** 0: written; else nothing is there that was not there before. */
 static inline int page_write(const char *path, const page *p);
@@ -235,14 +233,14 @@ static void page_switches(FILE *f, const char *switches) { /* a switch and its v
     }
 }
 static void page_cell(FILE *f, const char *text) { fprintf(f, "<td>%s</td>", text); }
-static void page_table_row(FILE *f, const page *p, size_t i, int batches) {
+static void page_table_row(FILE *f, const page *p, size_t i) {
     const outcome *const o = &p->rungs[i]; const double predicted = (double)o->predicted_peak; words w; char text[64];
     const int same = i ? page_same(o, &p->rungs[i - 1]) : -1;
     fputs("<tr><td>", f); page_text(f, o->name); fputs("<small>", f); page_switches(f, o->switches);
     fputs("</small></td>", f);
     w = page_bytes(predicted); page_cell(f, o->predicted_peak ? w.text : "\xe2\x80\x93");
     if (!o->ok) {
-        fprintf(f, "<td class=\"why\" colspan=\"%d\">", batches ? 7 : 6);
+        fputs("<td class=\"why\" colspan=\"6\">", f);
         page_text(f, o->message); fputs("</td></tr>\n", f);
         return;
     }
@@ -256,22 +254,17 @@ static void page_table_row(FILE *f, const page *p, size_t i, int batches) {
     if (o->loss_count) snprintf(text, sizeof text, "%.5f", (double)o->losses[page_losses(o) - 1]);
     page_cell(f, o->loss_count ? text : "\xe2\x80\x93");
     fprintf(f, same == 1 ? "<td class=\"yes\">yes</td>" : "<td>%s</td>", same == 0 ? "no" : "\xe2\x80\x93");
-    if (batches) { w = page_count(o->largest_batch); page_cell(f, o->largest_batch ? w.text : "\xe2\x80\x93"); }
     fputs("</tr>\n", f);
 }
 static void page_table(FILE *f, const page *p) {
-    size_t i; uint32_t steps = 0; int batches = 0;
-    for (i = 0; i < p->count; ++i) {
-        if (steps < p->rungs[i].loss_count) steps = p->rungs[i].loss_count;
-        batches |= p->rungs[i].largest_batch != 0;
-    }
+    size_t i; uint32_t steps = 0;
+    for (i = 0; i < p->count; ++i) if (steps < p->rungs[i].loss_count) steps = p->rungs[i].loss_count;
     fputs("<section id=\"table\"><h2>The figures</h2><p>Predicted before anything ran; measured as the peak resident "
           "memory of the rung's own process.</p>\n<div class=\"wide\" tabindex=\"0\"><table><tr><th>rung</th>"
           "<th>predicted<br/>peak</th><th>measured<br/>peak</th><th>measured /<br/>predicted</th>"
           "<th>less<br/>memory</th><th>tokens<br/>a second</th>", f);
-    fprintf(f, "<th>loss after<br/>%u steps</th><th>same bits<br/>as above</th>%s</tr>\n", (unsigned)steps,
-            batches ? "<th>largest<br/>batch</th>" : "");
-    for (i = 0; i < p->count; ++i) page_table_row(f, p, i, batches);
+    fprintf(f, "<th>loss after<br/>%u steps</th><th>same bits<br/>as above</th></tr>\n", (unsigned)steps);
+    for (i = 0; i < p->count; ++i) page_table_row(f, p, i);
     fputs("</table></div></section>\n", f);
 }
 #include "page_charts.h" /* page_step(), page_strips(), page_curves(), page_chart_svg() */

@@ -45,10 +45,6 @@ static double page_highest(const outcome *o) {
 }
 static size_t page_chosen(const page *p, size_t *chosen) { /* at most 3 */
     size_t have = 0, seen = 0, i, n = 0;
-    if (p->shown_count) {
-        for (i = 0; i < p->shown_count && i < 3; ++i) if (p->shown[i] < p->count) chosen[n++] = p->shown[i];
-        return n;
-    }
     for (i = 0; i < p->count; ++i) have += p->rungs[i].moment_count != 0;
     for (i = 0; i < p->count && n < 3; ++i) {
         if (!p->rungs[i].moment_count) continue;

@@ -6529,7 +6529,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
               terms), not the C library's, whose bits differ from machine to machine.
    Source     Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC11). Wellons: hash-prospector
               (multipliers 21f0aaad and d35a2d97, shifts 16, 15, 15). */
-static void memopt_i_philox(uint32_t *out, uint64_t seed, uint64_t stream, uint64_t block) {
+MEMOPT_I_BOTH static void memopt_i_philox(uint32_t *out, uint64_t seed, uint64_t stream, uint64_t block) {
     uint32_t a = (uint32_t)block, b = (uint32_t)(block >> 32), c = (uint32_t)stream, d = (uint32_t)(stream >> 32);
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32); int round;
     for (round = 0; round < 10; ++round) {
@@ -6551,7 +6551,7 @@ static void memopt_i_philox_words(uint32_t *dst, size_t n, uint64_t seed, uint64
     size_t i;
     for (i = 0; i < n; i += 4) memopt_i_philox(dst + i, seed, stream, (index + i) >> 2);
 }
-static void memopt_i_uniform(float *dst, const uint32_t *words, size_t n) {
+MEMOPT_I_BOTH static void memopt_i_uniform(float *dst, const uint32_t *words, size_t n) {
     size_t i;
     for (i = 0; i < n; ++i) dst[i] = (float)(words[i] >> 8) * (1.0f / 16777216.0f);
 }
@@ -6575,7 +6575,7 @@ static void memopt_i_uniform(float *dst, const uint32_t *words, size_t n) {
 #if defined(__i386__) && !defined(__SSE2_MATH__)
 #  define MEMOPT_I_X87 1 /* goes on with more bits than a float has, unless the float has been in memory */
 #endif
-static float memopt_i_rounded(float x) {
+MEMOPT_I_BOTH static float memopt_i_rounded(float x) {
 #if defined(MEMOPT_I_X87)
     volatile float stored = x;
     return stored;
@@ -6584,7 +6584,7 @@ static float memopt_i_rounded(float x) {
 #endif
 }
 /* sqrt(-2 ln((word + 1/2) / 2^32)) */
-static float memopt_i_normal_radius(uint32_t word) {
+MEMOPT_I_BOTH static float memopt_i_normal_radius(uint32_t word) {
     const uint32_t u = memopt_i_float_bits(fmaf((float)word, MEMOPT_I_TWO_32, 0.5f * MEMOPT_I_TWO_32));
     const uint32_t above = u - 0x3f3504f3; /* from sqrt(1/2): the mantissa then lies around 1 */
     const float exponent = (float)((int)((above + 0x20000000) >> 23) - 64);
@@ -6596,7 +6596,7 @@ static float memopt_i_normal_radius(uint32_t word) {
     p = fmaf(exponent, MEMOPT_I_LN_2, p);
     return memopt_i_rounded(sqrtf(-2.0f * p));
 }
-static void memopt_i_normal(float *dst, const uint32_t *words, size_t n) {
+MEMOPT_I_BOTH static void memopt_i_normal(float *dst, const uint32_t *words, size_t n) {
     size_t i;
     for (i = 0; i < n; i += 2) {
         const float r = memopt_i_normal_radius(words[i]);

@@ -556,7 +556,9 @@ typedef struct memopt_block { /* what an allocation is known by; a value, all ze
  * Create a heap: lifetimes in any order. It never touches the memory it manages, so that may be a device's, or a file.
  *
  * With a source that commits, addresses for `capacity` are reserved now and memory is committed as it is needed; with
- * another source every growth is a reservation of its own, and neighbours join. A source of one block is taken whole.
+ * another source every growth is a reservation of its own, and neighbours join. Those of a device, and pinned ones, stay
+ * apart, since nothing may be copied over the seam of two: the last unit of each stays empty. A source of one block is
+ * taken whole.
  *
  * out     receives the heap; untouched on failure
  * returns OK, ERR_ARGUMENT (NULL, no capacity without a source, alignment no power of two, above 1 MiB or above the
@@ -788,11 +790,14 @@ MEMOPT_I_INLINE uint32_t memopt_i_widen(uint32_t code, unsigned bits, unsigned l
     for (exponent = lowest; !(mantissa >> bits); --exponent) mantissa <<= 1;
     return exponent << 23 | (mantissa << (23 - bits) & 0x7fffff);
 }
+MEMOPT_I_INLINE uint32_t memopt_i_bf16_nearest(uint32_t u) { /* of what is no NaN */
+    return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
 MEMOPT_I_INLINE uint32_t memopt_i_bf16_code(uint32_t u, int stochastic, uint32_t random) {
     const uint32_t magnitude = u & 0x7fffffff;
     if (magnitude > 0x7f800000) return u >> 16 | 0x40;
     if (stochastic && magnitude <= 0x7f7f0000) return (u + (random >> 16)) >> 16;
-    return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return memopt_i_bf16_nearest(u);
 }
 MEMOPT_I_INLINE uint32_t memopt_i_f16_code(uint32_t u, int stochastic, uint32_t random) {
     const uint32_t magnitude = u & 0x7fffffff, sign = u >> 16 & 0x8000; uint32_t code;
@@ -1501,7 +1506,7 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
     size_t      scratch_bytes;
-    int         untouchable; /* 1: the tape's memory is only counted, or a device's: not for the CPU to touch */
+    int         untouchable; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a device's */
     const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
     void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
     void *const *skips;      /* of each declared skip: in the forward of `from` to be written, NULL when nobody will
@@ -1521,6 +1526,13 @@ typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss
     MEMOPT_KEEP_BF16,
     MEMOPT_KEEP_8BIT   /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
 } memopt_keep;
+typedef enum memopt_keep_op { MEMOPT_KEEP_ROUND, MEMOPT_KEEP_ENCODE, MEMOPT_KEEP_DECODE } memopt_keep_op;
+typedef struct memopt_tape_keeper { /* does what a lossy keep wants where the CPU cannot; all zero = none */
+    /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. To give
+       the CPU's bits: decode(encode(x)) is what rounding makes of x. EXACT: a plain copy */
+    memopt_status (*run_fn)(void *user, memopt_keep_op op, memopt_keep keep, void *value, size_t bytes, void *copy);
+    void *user;
+} memopt_tape_keeper;
 typedef struct memopt_tape_store { /* a slow place for values; all zero = none. Keys are values of this tape */
     /* may return before it is done */
     memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
@@ -1543,9 +1555,11 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     size_t              slots;   /* of memopt_schedule_desc */
     memopt_slow         slow;    /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
-    memopt_keep         keep;    /* a lossy one and a store exclude each other */
+    memopt_keep         keep;    /* a lossy one and a store exclude each other; on a device it takes a keeper */
+    memopt_tape_keeper  keeper;
     /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_place() */
     memopt_arena       *arena;
+    int                 untouchable; /* of what is placed, where there is no arena: as in memopt_step */
     memopt_tag          tag;     /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
     uint64_t            seed;    /* of step->seed */
     /* of an engine's own generator: saved before the first forward of each segment... */
@@ -1668,7 +1682,8 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
 /* pops what is left, if nothing was pushed on top of it; NULL is fine */
 MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
 /** Copy x in; a lossy keep also rounds x itself, so that going on and starting again give the same bits.
-    OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW */
+    OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW, ERR_UNSUPPORTED (the
+    arena is a device's: there is nobody to copy) */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep);
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
     push left it) */
@@ -3434,6 +3449,11 @@ static int memopt_i_source_valid(const memopt_source *s) {
     if (!s || !s->reserve_fn || !s->release_fn || !s->zero_fn || !s->commit_fn != !s->decommit_fn) return 0;
     if (!memopt_i_power_of_two(s->granularity) || !memopt_i_power_of_two(s->base_alignment)) return 0;
     return memopt_i_power_of_two(s->alignment) && s->alignment <= s->base_alignment && s->capacity;
+}
+
+/* As in memopt_step: 0 the CPU may touch the bytes, 1 they are only counted, 2 they are a device's. */
+static int memopt_i_source_untouchable(const memopt_source *s) {
+    return s->host_visible ? 0 : s->kind == MEMOPT_SOURCE_COUNTING ? 1 : 2;
 }
 
 /* Bytes the CPU can reach: the same four functions for block, allocator and pages. */
@@ -5591,12 +5611,20 @@ static memopt_status memopt_i_heap_grow_range(memopt_heap *h, size_t size, size_
         if (!next) return MEMOPT_ERR_MEMORY;
     }
 }
+/* Reservations of CUDA that happen to touch are two allocations all the same: its copies refuse to cross from one into
+   the other. So the last unit of each is left out, and no two of them touch. */
+static size_t memopt_i_heap_margin(const memopt_heap *h) {
+    const memopt_source *s = h->source;
+    return s && (s->kind == MEMOPT_SOURCE_DEVICE || s->kind == MEMOPT_SOURCE_PINNED) ? h->unit : 0;
+}
 static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size_t alignment) {
+    const size_t margin = memopt_i_heap_margin(h);
     const size_t most = memopt_i_align_down(memopt_i_min(h->capacity - h->held, h->source->capacity), h->step);
     size_t least = size, more, i; void *base = NULL, *extents = h->extents; uint32_t p; memopt_status s;
     if (alignment > h->source->base_alignment)
         if (memopt_i_add(size, alignment - h->source->base_alignment, &least)) return MEMOPT_ERR_MEMORY;
-    if (memopt_i_align_up(least, h->step, &least) || least > most) return MEMOPT_ERR_MEMORY;
+    if (memopt_i_add(least, margin, &least) || memopt_i_align_up(least, h->step, &least) || least > most)
+        return MEMOPT_ERR_MEMORY;
     if (h->extent_count == h->extent_room) {
         if (memopt_i_heap_table(h, &extents, sizeof *h->extents, &h->extent_room)) return MEMOPT_ERR_MEMORY;
         h->extents = (memopt_i_extent *)extents;
@@ -5608,6 +5636,7 @@ static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size
         s = memopt_i_source_reserve(h->source, more = least, &base);
     }
     if (s) return s;
+    more -= margin;
     for (i = h->extent_count++; i && h->extents[i - 1].base > (uintptr_t)base; --i) h->extents[i] = h->extents[i - 1];
     h->extents[i].base = (uintptr_t)base; h->extents[i].bytes = more;
     for (p = memopt_i_heap_before(h, 0); p && h->nodes[p].offset > (uintptr_t)base; ) p = memopt_i_heap_before(h, p);
@@ -5638,6 +5667,7 @@ static memopt_status memopt_i_heap_trim_range(memopt_heap *h, size_t *released) 
     return MEMOPT_OK;
 }
 static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
+    const size_t margin = memopt_i_heap_margin(h);
     size_t e, kept = 0; uint32_t i = memopt_i_heap_after(h, 0), before;
     for (e = 0; e < h->extent_count; ++e) {
         const memopt_i_extent x = h->extents[e];
@@ -5646,8 +5676,8 @@ static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
         before = h->nodes[i].before;
         memopt_i_heap_punch(h, i, x.base, x.base + x.bytes);
         i = memopt_i_heap_after(h, before); /* what is left in front, or what comes behind */
-        memopt_i_source_release(h->source, memopt_i_heap_address(x.base), x.bytes, x.bytes);
-        *released += x.bytes;
+        memopt_i_source_release(h->source, memopt_i_heap_address(x.base), x.bytes + margin, x.bytes + margin);
+        *released += x.bytes + margin;
     }
     h->extent_count = kept;
 }
@@ -6048,9 +6078,10 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
     if (heap->ranged && heap->source)
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->base), heap->capacity,
                                 memopt_i_heap_reserved(heap));
-    for (i = 0; heap->source && i < heap->extent_count; ++i)
-        memopt_i_source_release(heap->source, memopt_i_heap_address(heap->extents[i].base), heap->extents[i].bytes,
-                                heap->extents[i].bytes);
+    for (i = 0; heap->source && i < heap->extent_count; ++i) {
+        const size_t bytes = heap->extents[i].bytes + memopt_i_heap_margin(heap);
+        memopt_i_source_release(heap->source, memopt_i_heap_address(heap->extents[i].base), bytes, bytes);
+    }
     host = heap->host; /* copied: the struct goes last */
     memopt_i_free(&host, heap->replay.slots, heap->replay.memory, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(&host, heap->noted, heap->noted_room * sizeof *heap->noted, MEMOPT_I_HOST_ALIGN);
@@ -6070,6 +6101,7 @@ MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
     if (!heap->ranged) {
         more = memopt_i_min(heap->capacity - heap->held, heap->source->capacity);
         more = memopt_i_align_down(more, heap->step);
+        more -= memopt_i_min(more, memopt_i_heap_margin(heap));
     } else {
         last = memopt_i_heap_before(heap, 0);
         more = heap->base + heap->capacity - (last ? memopt_i_heap_end(heap, last) : heap->base);
@@ -7016,7 +7048,7 @@ static void memopt_i_join_halves(float *dst, const uint16_t *high, const uint16_
 }
 /* a * b + c where a * b is exact, as squares of floats are in doubles: one rounding, fused or not. The x87 would round
    twice, to its own format and to a double. */
-static double memopt_i_plus(double a, double b, double c) {
+MEMOPT_I_BOTH static double memopt_i_plus(double a, double b, double c) {
 #if defined(MEMOPT_I_X87)
     return fma(a, b, c);
 #else
@@ -8111,9 +8143,12 @@ static float memopt_i_map_level(memopt_map map, unsigned code) {
     return memopt_i_bits_float(memopt_i_signed_levels[magnitude] | (uint32_t)(code < 127) << 31);
 }
 static unsigned memopt_i_map_zero(memopt_map map) { return map == MEMOPT_MAP_UNSIGNED ? 0 : 127; }
-/* Is y above the middle between this level and the next? Sums of two neighbours are exact in a double. */
+/* Is y above the middle between a level and the next? Sums of two neighbours are exact in a double. */
+MEMOPT_I_BOTH static int memopt_i_above(double y, float level, float next) {
+    return y + y > (double)level + (double)next;
+}
 static int memopt_i_map_above(memopt_map map, double y, unsigned code) {
-    return y + y > (double)memopt_i_map_level(map, code) + (double)memopt_i_map_level(map, code + 1);
+    return memopt_i_above(y, memopt_i_map_level(map, code), memopt_i_map_level(map, code + 1));
 }
 /* About the code of y, by the formula of the map. */
 static unsigned memopt_i_map_guess(memopt_map map, double y) {
@@ -8906,9 +8941,9 @@ static void memopt_i_taper_decode_v1(const memopt_i_taper *t, float *levels, con
 }
 /* The definition. */
 MEMOPT_I_BOTH static uint8_t memopt_i_taper_code(const float *grid, int is_signed, float x, float inverse) {
-    const uint32_t sign = memopt_i_float_bits(x) >> 31;
+    const uint32_t sign = memopt_i_float_bits(x) >> 31, least = 96u << 23; /* the bits of MEMOPT_I_TAPER_TINY */
     float y = is_signed ? memopt_i_times(fabsf(x), inverse) : fmaf(x, inverse, MEMOPT_I_TAPER_LIFT);
-    if (is_signed && memopt_i_float_bits(y) < 96u << 23) y = MEMOPT_I_TAPER_TINY;
+    if (is_signed) y = memopt_i_bits_float(memopt_i_float_bits(y) < least ? least : memopt_i_float_bits(y));
     y = memopt_i_sum(y, grid[(memopt_i_float_bits(y) >> 23) & 31]);
     return (uint8_t)(is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
 }
@@ -10205,15 +10240,21 @@ static memopt_status memopt_i_factor_measure(memopt_optim *o, size_t tensor, siz
     return MEMOPT_OK;
 }
 
-/* Sums of the squares of n elements each, to means: b2 old + g2 (f f sum / n + eps). They are read and written as
-   bytes, because doubles turn into floats in place. */
+/* The sum of the squares of n elements, to a mean: b2 old + g2 (f f sum / n + eps). */
+MEMOPT_I_BOTH static float memopt_i_factor_mean(const memopt_i_rule *r, double sum, size_t n, float old) {
+    const double ff = (double)r->factor * (double)r->factor;
+    return (float)fma((double)r->b2, (double)old, (double)r->g2 * (ff * sum / (double)n + (double)r->eps));
+}
+MEMOPT_I_BOTH static float memopt_i_factor_column_scale(float mean) { return (float)(1 / sqrt((double)mean)); }
+MEMOPT_I_BOTH static float memopt_i_factor_row_scale(double mean, float row) { return (float)sqrt(mean / (double)row); }
+/* All of them. They are read and written as bytes, because doubles turn into floats in place. */
 static void memopt_i_factor_means(const memopt_i_factor *f, const double *sums, float *means, const float *old,
                                   size_t count, size_t n) {
-    const memopt_i_rule *r = &f->part->rule; const double ff = (double)r->factor * (double)r->factor; size_t i;
+    size_t i;
     for (i = 0; i < count; ++i) {
         double sum; float mean;
         memcpy(&sum, (const unsigned char *)sums + i * sizeof sum, sizeof sum);
-        mean = (float)fma((double)r->b2, (double)old[i], (double)r->g2 * (ff * sum / (double)n + (double)r->eps));
+        mean = memopt_i_factor_mean(&f->part->rule, sum, n, old[i]);
         memcpy((unsigned char *)means + i * sizeof mean, &mean, sizeof mean);
     }
 }
@@ -10227,37 +10268,44 @@ static void memopt_i_factor_join_means(memopt_i_factor *f) {
     memopt_i_factor_means(f, f->row_sums + f->first_row, f->row_means, f->view.rows, f->held_rows, f->columns);
     for (i = 0; i < f->columns; ++i) {
         mean = memopt_i_plus((double)f->column_means[i], 1.0, mean);
-        f->column_scales[i] = (float)(1 / sqrt((double)f->column_means[i]));
+        f->column_scales[i] = memopt_i_factor_column_scale(f->column_means[i]);
     }
     mean /= (double)f->columns;
-    for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = (float)sqrt(mean / (double)f->row_means[i]);
+    for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = memopt_i_factor_row_scale(mean, f->row_means[i]);
 }
-/* How far this tensor goes in this step: the multiplier of x. */
-static double memopt_i_factor_pace(const memopt_i_factor *f) {
-    const memopt_optim_group *g = &f->part->group; size_t p;
-    double x = 0, w = 0, rate = 1 / sqrt((double)f->part->step);
-    for (p = 0; p < f->panels; ++p) {
-        x = memopt_i_plus(f->squares[2 * p], 1.0, x);
-        w = memopt_i_plus(f->squares[2 * p + 1], 1.0, w);
+/* How far a tensor of n elements goes in this step: the multiplier of x. squares: of x and w, for each panel. */
+MEMOPT_I_BOTH static double memopt_i_factor_pace(const memopt_optim_group *g, uint64_t step, const double *squares,
+                                                 size_t panels, size_t n) {
+    double x = 0, w = 0, rate = 1 / sqrt((double)step); size_t p;
+    for (p = 0; p < panels; ++p) {
+        x = memopt_i_plus(squares[2 * p], 1.0, x);
+        w = memopt_i_plus(squares[2 * p + 1], 1.0, w);
     }
-    x = sqrt(x / (double)f->tensor->count) / g->clip; w = sqrt(w / (double)f->tensor->count);
+    x = sqrt(x / (double)n) / g->clip; w = sqrt(w / (double)n);
     if (g->rate < rate) rate = g->rate;
     if (!(w > g->least_scale && w <= 3.402823466e+38)) w = g->least_scale; /* an infinite weight spoils no other */
     return rate * w / (x > 1 ? x : 1);
 }
-static void memopt_i_factor_join(memopt_optim *o, size_t tensor) {
-    memopt_i_factor f = memopt_i_factor_of(o, tensor, 0, 0); memopt_i_rule *r = &f.part->rule;
-    const memopt_optim_group *g = &f.part->group; double pace; size_t i;
-    if (!f.part->phase) {
-        const double decay = memopt_i_factor_decay(f.part->step, g->beta2);
+/* What the rule gets when a pass is joined, but for the pace. */
+static void memopt_i_factor_join_rule(memopt_i_held_tensor *part) {
+    memopt_i_rule *r = &part->rule; const memopt_optim_group *g = &part->group;
+    if (!part->phase) {
+        const double decay = memopt_i_factor_decay(part->step, g->beta2);
         r->b2 = (float)(1 - decay); r->g2 = (float)decay;
-        if (f.columns) memopt_i_factor_join_means(&f);
         return;
     }
     r->b1 = (float)g->beta1; r->g1 = (float)(1 - g->beta1); r->ic1 = 1;
     r->decay = (float)(1 - g->rate * g->weight_decay);
-    pace = memopt_i_factor_pace(&f);
-    r->step = (float)pace;
+}
+static void memopt_i_factor_join(memopt_optim *o, size_t tensor) {
+    memopt_i_factor f = memopt_i_factor_of(o, tensor, 0, 0); double pace; size_t i;
+    memopt_i_factor_join_rule(f.part);
+    if (!f.part->phase) {
+        if (f.columns) memopt_i_factor_join_means(&f);
+        return;
+    }
+    pace = memopt_i_factor_pace(&f.part->group, f.part->step, f.squares, f.panels, f.tensor->count);
+    f.part->rule.step = (float)pace;
     for (i = 0; i < f.held_rows; ++i) f.row_scales[i] = (float)((double)f.row_scales[i] * pace);
 }
 
@@ -10453,16 +10501,23 @@ MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor)
     if (o->parts[tensor].format == MEMOPT_STATE_BNB) memset(view.moment[0], 127, view.held); /* its code of zero */
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
-    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; const char *wrong;
-    memopt_i_state_header h, want; memopt_optim_view view;
+static memopt_status memopt_i_state_there(memopt_optim *o, size_t tensor) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_optim_view view;
     if (!memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return MEMOPT_OK;
-    if (!t->state || (uintptr_t)t->state % 64)
-        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a state is missing, or not aligned to 64");
-    want = memopt_i_state_expected(&o->parts[tensor], &o->desc, t);
-    memcpy(&h, t->state, sizeof h);
-    wrong = memopt_i_header_wrong(&h, &want);
+    if (t->state && (uintptr_t)t->state % 64 == 0) return MEMOPT_OK;
+    return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a state is missing, or not aligned to 64");
+}
+static memopt_status memopt_i_state_header_check(memopt_optim *o, size_t tensor, const memopt_i_state_header *h) {
+    const memopt_i_state_header want = memopt_i_state_expected(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor]);
+    const char *wrong = memopt_i_header_wrong(h, &want);
     return wrong ? memopt_i_optim_fail(o, MEMOPT_ERR_FORMAT, wrong) : MEMOPT_OK;
+}
+static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_i_state_header h; memopt_optim_view view;
+    const memopt_status s = memopt_i_state_there(o, tensor);
+    if (s || !memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return s;
+    memcpy(&h, t->state, sizeof h);
+    return memopt_i_state_header_check(o, tensor, &h);
 }
 MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *o, size_t tensor, size_t bytes) {
     memopt_optim_view view; memopt_status s; size_t need, i; int m;
@@ -10491,6 +10546,9 @@ MEMOPT_API size_t memopt_optim_grain(const memopt_optim *o, size_t tensor) {
     return o && tensor < o->desc.tensor_count ? memopt_i_optim_grain(&o->desc, &o->desc.tensors[tensor]) : 0;
 }
 
+MEMOPT_I_BOTH static int memopt_i_within(double x, double least, double most) { /* no for NaN */
+    return x >= least && x <= most;
+}
 /* b to the power of t by squaring: pow() differs between C libraries. */
 static double memopt_i_power(double b, uint64_t t) {
     volatile double result = 1, square = b; /* stored, so that no processor keeps it wider and no compiler fuses it */
@@ -10500,7 +10558,6 @@ static double memopt_i_power(double b, uint64_t t) {
     }
     return result;
 }
-static int memopt_i_within(double x, double least, double most) { return x >= least && x <= most; } /* no for NaN */
 static const char *memopt_i_optim_group_wrong(const memopt_optim_desc *d, const memopt_optim_group *g) {
     const double most = 1e30, below_one = 1 - 1e-9;
     if (!memopt_i_within(g->rate, 0, most)) return "a rate is negative, too large or not a number";
@@ -10563,16 +10620,21 @@ static const char *memopt_i_run_wrong(const memopt_optim *o, const memopt_optim_
         if (o->desc.tensors[i].group >= run->group_count) return "a tensor is in a group that does not exist";
     return NULL;
 }
-MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
-    const char *wrong; memopt_status s; size_t i; int n;
+/* What begin refuses, and what it sets; states that lie on a device are looked at there. */
+static memopt_status memopt_i_begin_check(memopt_optim *o, const memopt_optim_run *run, int on_device) {
+    const char *wrong; memopt_status s; size_t i;
     if (!o || !run) return MEMOPT_ERR_ARGUMENT;
     if (o->active != MEMOPT_I_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
     wrong = memopt_i_run_wrong(o, run);
     if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
     for (i = 0; i < o->desc.tensor_count; ++i) {
-        s = memopt_i_state_check(o, i);
+        s = on_device ? memopt_i_state_there(o, i) : memopt_i_state_check(o, i);
         if (s) return s;
     }
+    return MEMOPT_OK;
+}
+static void memopt_i_begin_set(memopt_optim *o, const memopt_optim_run *run) {
+    size_t i; int n;
     for (i = 0; i < o->desc.tensor_count; ++i) {
         memopt_i_held_tensor *part = &o->parts[i]; const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
         part->rule = memopt_i_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
@@ -10582,11 +10644,19 @@ MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_
             part->noise[n] = memopt_noise_make(seed, (uint64_t)i * MEMOPT_I_NOISES + (uint64_t)n);
         part->applied = 0; part->phase = 0;
     }
-    if (o->parts[o->desc.tensor_count - 1].phases) memset(o->sums, 0, sizeof(double) *
-        (o->parts[o->desc.tensor_count - 1].sums + o->parts[o->desc.tensor_count - 1].sum_count));
     o->skipped = 0;
     o->fused = run->fused != 0;
     o->active = MEMOPT_I_BEGUN;
+}
+static size_t memopt_i_optim_sum_count(const memopt_optim *o) { /* of all tensors */
+    const memopt_i_held_tensor *last = &o->parts[o->desc.tensor_count - 1];
+    return last->phases ? last->sums + last->sum_count : 0;
+}
+MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
+    const memopt_status s = memopt_i_begin_check(o, run, 0);
+    if (s) return s;
+    memopt_i_begin_set(o, run);
+    if (memopt_i_optim_sum_count(o)) memset(o->sums, 0, memopt_i_optim_sum_count(o) * sizeof *o->sums);
     return MEMOPT_OK;
 }
 
@@ -10674,31 +10744,48 @@ MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, si
     (void)memopt_i_pass_run(o, &pass);
     return MEMOPT_OK;
 }
-/* LAMB: rate * |w| / |u|. LARS: trust * |w| / (|g| + decay |w|). 1 where a norm is 0, or where there is no decay. */
-static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_held_tensor *part, const double *sums) {
-    const memopt_optim_group *g = &part->group; double norms[2] = { 0, 0 }, ratio = 1; size_t i;
-    for (i = 0; i < part->sum_count; i += 2) { norms[0] += sums[i]; norms[1] += sums[i + 1]; }
-    norms[0] = sqrt(norms[0]); norms[1] = sqrt(norms[1]);
-    if (d->kind == MEMOPT_LAMB) {
-        if (norms[0] > 0 && norms[1] > 0 && (g->weight_decay > 0 || g->always_adapt)) ratio = norms[0] / norms[1];
-        if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
-        part->rule.step = (float)(g->rate * ratio);
+/* LAMB: rate * |w| / |u|. LARS: rate * trust * |w| / (|g| + decay |w|). The ratio is 1 where a norm is 0, or where
+   there is no decay. w, u: the sums of squares; f: the gradient factor. */
+MEMOPT_I_BOTH static float memopt_i_trust_of(int is_lamb, const memopt_optim_group *g, float f, double w, double u) {
+    double ratio = 1;
+    w = sqrt(w); u = sqrt(u);
+    if (is_lamb) {
+        if (w > 0 && u > 0 && (g->weight_decay > 0 || g->always_adapt)) ratio = w / u;
     } else {
-        norms[1] *= (double)part->rule.factor;
-        if (norms[0] > 0 && norms[1] > 0) ratio = g->trust * norms[0] / fma(g->weight_decay, norms[0], norms[1]);
-        if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
-        part->rule.g1 = (float)(g->rate * ratio);
-        part->rule.step = 1;
+        u *= (double)f;
+        if (w > 0 && u > 0) ratio = g->trust * w / fma(g->weight_decay, w, u);
     }
+    if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
+    return (float)(g->rate * ratio);
+}
+static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_held_tensor *part, const double *sums) {
+    double norms[2] = { 0, 0 }; float trust; size_t i;
+    for (i = 0; i < part->sum_count; i += 2) { norms[0] += sums[i]; norms[1] += sums[i + 1]; }
+    trust = memopt_i_trust_of(d->kind == MEMOPT_LAMB, &part->group, part->rule.factor, norms[0], norms[1]);
+    if (d->kind == MEMOPT_LAMB) part->rule.step = trust;
+    else { part->rule.g1 = trust; part->rule.step = 1; }
+}
+/* The checks of a join; NULL where it may not be. */
+static memopt_i_held_tensor *memopt_i_join_part(memopt_optim *o, size_t tensor) {
+    memopt_i_held_tensor *part;
+    if (o->active != MEMOPT_I_BEGUN) {
+        (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+        return NULL;
+    }
+    if (tensor >= o->desc.tensor_count) {
+        (void)memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+        return NULL;
+    }
+    part = &o->parts[tensor];
+    if (part->phase < part->phases) return part;
+    (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this kind does not measure, or the tensor is joined already");
+    return NULL;
 }
 MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *again) {
     memopt_i_held_tensor *part;
     if (!o || !again) return MEMOPT_ERR_ARGUMENT;
-    if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
-    part = &o->parts[tensor];
-    if (part->phase >= part->phases)
-        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this kind does not measure, or the tensor is joined already");
+    part = memopt_i_join_part(o, tensor);
+    if (!part) return o->error.status;
     if (o->desc.kind == MEMOPT_ADAFACTOR) memopt_i_factor_join(o, tensor);
     else memopt_i_trust(&o->desc, part, o->sums + part->sums);
     *again = ++part->phase < part->phases;
@@ -10717,16 +10804,20 @@ static memopt_status memopt_i_apply(memopt_optim *o, size_t tensor, size_t at, s
     o->parts[tensor].applied += count;
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
-    size_t at = 0; const memopt_i_held_tensor *part;
-    const memopt_status s = memopt_i_slice(o, tensor, first, count, &at);
+static memopt_status memopt_i_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
+    const memopt_status s = memopt_i_slice(o, tensor, first, count, at); const memopt_i_held_tensor *part;
     if (s) return s;
     part = &o->parts[tensor];
     if (part->phase < part->phases) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE,
                                                                "the tensor is not measured and joined yet");
     if (count > part->held - part->applied) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE,
                                                                        "this much was applied already");
-    return memopt_i_apply(o, tensor, at, count);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
+    size_t at = 0;
+    const memopt_status s = memopt_i_apply_slice(o, tensor, first, count, &at);
+    return s ? s : memopt_i_apply(o, tensor, at, count);
 }
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
     int stopped;
@@ -10757,15 +10848,20 @@ static void memopt_i_step_all(memopt_optim *o) {
         (void)memopt_i_apply(o, i, 0, o->parts[i].held);
     }
 }
-MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
-    memopt_status s; size_t i;
+/* What begin does not look at. */
+static memopt_status memopt_i_step_check(memopt_optim *o, const memopt_optim_run *run) {
+    size_t i;
     if (!o || !run) return MEMOPT_ERR_ARGUMENT;
     if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
     for (i = 0; i < o->desc.tensor_count; ++i) {
         const char *wrong = memopt_i_pointers_wrong(&o->desc, &o->desc.tensors[i]);
         if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
     }
-    s = memopt_optim_begin(o, run);
+    return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
+    memopt_status s = memopt_i_step_check(o, run);
+    if (!s) s = memopt_optim_begin(o, run);
     if (s) return s;
     memopt_i_step_all(o);
     return memopt_optim_end(o);
@@ -10926,33 +11022,34 @@ static void memopt_i_add_bf16(float *to, const uint16_t *from, const uint16_t *s
 }
 /* high + rest += weight * from. The sum of both is exact, or rounded to 24 bits; what the nearest bf16 leaves of a
    float is a float. */
-static void memopt_i_add_pair(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start) {
+MEMOPT_I_BOTH static void memopt_i_add_pair(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight,
+                                            int start) {
     size_t i;
     for (i = 0; i < n; ++i) {
         const float sum = start ? 0 : memopt_i_scale_round(memopt_from_bf16(rest[i]) + memopt_from_bf16(high[i]));
         /* NOLINTNEXTLINE(clang-analyzer-*): what was loaded before is not seen to be written */
-        const float v = memopt_i_scale_quiet(start ? (float)(weight * from[i]) : fmaf(weight, from[i], sum));
+        const float v = memopt_i_scale_quiet(start ? memopt_i_times(weight, from[i]) : fmaf(weight, from[i], sum));
         high[i] = memopt_to_bf16(v);
         rest[i] = memopt_to_bf16(memopt_i_scale_quiet(v - memopt_from_bf16(high[i])));
     }
 }
-static void memopt_i_add_weighted(float *to, const float *from, size_t n, float weight, int start) {
+MEMOPT_I_BOTH static void memopt_i_add_weighted(float *to, const float *from, size_t n, float weight, int start) {
     size_t i;
     for (i = 0; i < n; ++i) {
         /* NOLINTNEXTLINE(clang-analyzer-*): what was loaded before is not seen to be written */
-        const float v = start ? (float)(weight * from[i]) : fmaf(weight, from[i], to[i]);
+        const float v = start ? memopt_i_times(weight, from[i]) : fmaf(weight, from[i], to[i]);
         to[i] = memopt_i_scale_quiet(v);
     }
 }
 /* On the bits: limit and infinity of the type without a sign, so that NaN (above infinity) is left alone. */
-static void memopt_i_clip32(float *x, size_t n, uint32_t limit) {
+MEMOPT_I_BOTH static void memopt_i_clip32(float *x, size_t n, uint32_t limit) {
     size_t i;
     for (i = 0; i < n; ++i) {
         const uint32_t bits = memopt_i_float_bits(x[i]), size = bits & 0x7FFFFFFFu;
         if (size > limit && size <= 0x7F800000u) x[i] = memopt_i_bits_float((bits & 0x80000000u) | limit);
     }
 }
-static void memopt_i_clip16(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+MEMOPT_I_BOTH static void memopt_i_clip16(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     size_t i;
     for (i = 0; i < n; ++i) {
         const uint16_t size = x[i] & 0x7FFF;
@@ -11422,7 +11519,7 @@ static void memopt_i_gradients_store(int level, memopt_type type, uint16_t *to, 
     if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, to, from, n);
     else (void)memopt_f16_from_f32(to, from, n, &threads);
 }
-static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
+MEMOPT_I_BOTH static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
 static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
     return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
 }
@@ -11569,12 +11666,14 @@ MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *lis
     memopt_i_run(threads, pieces, memopt_i_clip_piece, &t);
     return MEMOPT_OK;
 }
+MEMOPT_I_BOTH static double memopt_i_clip_factor(double norm, double max_norm) {
+    const double f = max_norm / (norm + 1e-6);
+    return f < 1 ? f : 1;
+}
 MEMOPT_API memopt_status memopt_clip_norm(double norm, double max_norm, double *factor) {
-    double f;
     if (!factor || !memopt_i_scale_limit(max_norm)) return MEMOPT_ERR_ARGUMENT;
     if (!memopt_i_scale_limit(norm) || !memopt_i_scale_finite(norm)) return MEMOPT_ERR_ARGUMENT;
-    f = max_norm / (norm + 1e-6);
-    *factor = f < 1 ? f : 1;
+    *factor = memopt_i_clip_factor(norm, max_norm);
     return MEMOPT_OK;
 }
 
@@ -11587,7 +11686,7 @@ MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler) {
     scaler->unscaled = scaler->found = 0;
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) {
+MEMOPT_I_BOTH static memopt_status memopt_i_scaler_check(const memopt_scaler *s) {
     const float lowest = 2.9387358770557188e-39f; /* 2^-128: the largest whose inverse is infinite */
     if (!s || !memopt_i_scale_finite32(s->scale) || !memopt_i_scale_finite32(s->floor)) return MEMOPT_ERR_ARGUMENT;
     if (!memopt_i_scale_finite(s->growth_factor) || s->growth_factor <= 1) return MEMOPT_ERR_ARGUMENT;
@@ -11596,9 +11695,11 @@ MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) {
     if (s->growth_tracker >= s->growth_interval || s->unscaled > 1) return MEMOPT_ERR_ARGUMENT;
     return s->found > s->unscaled ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
-MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) {
-    return memopt_scaler_check(scaler) ? 0 : (float)(1 / (double)scaler->scale);
+MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) { return memopt_i_scaler_check(s); }
+MEMOPT_I_BOTH static float memopt_i_scaler_inverse(const memopt_scaler *scaler) {
+    return memopt_i_scaler_check(scaler) ? 0 : (float)(1 / (double)scaler->scale);
 }
+MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) { return memopt_i_scaler_inverse(scaler); }
 static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gradients *list,
                                           memopt_gradient_total *total, const memopt_threads *threads, int in_place) {
     memopt_status s = memopt_scaler_check(scaler);
@@ -11618,9 +11719,9 @@ MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memo
                                                memopt_gradient_total *total, const memopt_threads *threads) {
     return memopt_i_scaler_pass(scaler, list, total, threads, 0);
 }
-MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow) {
+MEMOPT_I_BOTH static memopt_status memopt_i_scaler_update(memopt_scaler *scaler, int overflow) {
     double scale;
-    if (memopt_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
     if (!scaler->unscaled) return MEMOPT_ERR_STATE;
     if (scaler->found && !overflow) return MEMOPT_ERR_ARGUMENT;
     if (overflow) {
@@ -11635,6 +11736,9 @@ MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflo
     }
     scaler->unscaled = scaler->found = 0;
     return MEMOPT_OK;
+}
+MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow) {
+    return memopt_i_scaler_update(scaler, overflow);
 }
 MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
     if (memopt_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
@@ -14176,7 +14280,8 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Cost       About 10 ns a callback, when nothing is hashed or rounded.
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
-   Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is rounded, copied or hashed there. */
+   Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is the
+              engine's keeper that rounds and copies. A nested tape is told only when it runs whose memory it has. */
 enum { MEMOPT_I_TAPE_IDLE, MEMOPT_I_TAPE_BETWEEN };
 #define MEMOPT_I_TAPE_SHAPES 8
 struct memopt_tape {
@@ -14197,7 +14302,7 @@ struct memopt_tape {
     void            *outside[MEMOPT_I_OUTSIDE];
     uint64_t         next, passes, solves, uses, probes;
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
-    int state, busy, visible, verify, again, told, evaluating, is_measured;
+    int state, busy, untouchable, verify, again, told, evaluating, is_measured;
     memopt_tape_error error;
     size_t           memory;
 };
@@ -14274,7 +14379,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *s
     step.saved = memopt_i_tape_at(t, m->saved); step.scratch = memopt_i_tape_at(t, m->scratch);
     step.scratch_bytes = backward ? segment->backward_scratch
                        : m->op == MEMOPT_OP_FORWARD ? memopt_i_chain_plain(segment) : segment->forward_scratch;
-    step.untouchable = !t->visible;
+    step.untouchable = t->untouchable;
     step.grad_output = memopt_i_tape_at(t, m->grad_output); step.grad_input = memopt_i_tape_at(t, m->grad_input);
     step.skips = t->skips; step.skip_grads = t->skip_grads;
     step.seed = t->seed; step.stream = t->stream + m->index;
@@ -14306,15 +14411,28 @@ static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_move *m
         return memopt_i_tape_fail_move(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
     return MEMOPT_OK;
 }
+/* Rounding, and a smaller copy: by the CPU, by the engine on a device, by nobody where memory is only counted. */
+static memopt_status memopt_i_tape_keep(memopt_tape *t, memopt_keep_op op, memopt_keep keep, void *value, size_t bytes,
+                                        void *copy) {
+    const int lossy = memopt_i_kept_is_lossy(keep, bytes);
+    if (t->untouchable == 1 || (!lossy && op == MEMOPT_KEEP_ROUND)) return MEMOPT_OK;
+    if (t->untouchable && !t->desc.keeper.run_fn) return MEMOPT_ERR_UNSUPPORTED; /* a nested tape is told only now */
+    if (t->untouchable)
+        return t->desc.keeper.run_fn(t->desc.keeper.user, op, lossy ? keep : MEMOPT_KEEP_EXACT, value, bytes, copy);
+    memopt_i_kept_run(op == MEMOPT_KEEP_ROUND ? MEMOPT_I_KEPT_ROUND : op == MEMOPT_KEEP_ENCODE ? MEMOPT_I_KEPT_ENCODE
+                      : MEMOPT_I_KEPT_DECODE, keep, value, bytes, copy, &t->host.threads);
+    return MEMOPT_OK;
+}
 static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
     const size_t bytes = t->shape->segments[m->index].output_bytes; void *output = memopt_i_tape_at(t, m->output);
-    const memopt_status status = t->states && !t->evaluating ? memopt_i_tape_draw(t, script, m)
-                                                             : memopt_i_tape_call(t, script, m);
+    memopt_status status = t->states && !t->evaluating ? memopt_i_tape_draw(t, script, m)
+                                                       : memopt_i_tape_call(t, script, m);
     if (status) return memopt_i_tape_fail_move(t, m, status, t->times ? "a forward callback or the clock failed"
                                                                       : "a forward callback failed");
-    if (!t->visible || !bytes) return MEMOPT_OK;
+    if (!bytes) return MEMOPT_OK;
     if (t->desc.keep != MEMOPT_KEEP_EXACT && m->index + 1u < t->count)
-        memopt_i_kept_run(MEMOPT_I_KEPT_ROUND, t->desc.keep, output, bytes, NULL, &t->host.threads);
+        status = memopt_i_tape_keep(t, MEMOPT_KEEP_ROUND, t->desc.keep, output, bytes, NULL);
+    if (status) return memopt_i_tape_fail_move(t, m, status, "an output could not be rounded where it lies");
     return t->verify && !t->evaluating ? memopt_i_tape_verify(t, m, output, bytes) : MEMOPT_OK;
 }
 /* A transfer: to and from a smaller copy in our own memory, or to and from the store. */
@@ -14323,10 +14441,10 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_move 
     const size_t bytes = t->shape->segments[v - 1].output_bytes; void *value = memopt_i_tape_at(t, m->input);
     const memopt_keep keep = v < t->count ? t->desc.keep : MEMOPT_KEEP_EXACT; memopt_status status = MEMOPT_OK;
     if (!store->write_fn) {
-        if (!t->visible || m->op == MEMOPT_OP_WAIT || m->op == MEMOPT_OP_FORGET) return MEMOPT_OK;
-        memopt_i_kept_run(m->op == MEMOPT_OP_WRITE ? MEMOPT_I_KEPT_ENCODE : MEMOPT_I_KEPT_DECODE, keep, value, bytes,
-                          memopt_i_tape_at(t, m->output), &t->host.threads);
-        return MEMOPT_OK;
+        if (m->op == MEMOPT_OP_WAIT || m->op == MEMOPT_OP_FORGET) return MEMOPT_OK;
+        status = memopt_i_tape_keep(t, m->op == MEMOPT_OP_WRITE ? MEMOPT_KEEP_ENCODE : MEMOPT_KEEP_DECODE, keep, value,
+                                    bytes, memopt_i_tape_at(t, m->output));
+        return status ? memopt_i_tape_fail_move(t, m, status, "a smaller copy could not be made, or read") : MEMOPT_OK;
     }
     switch (m->op) {
     case MEMOPT_OP_WRITE:  t->stored[v] = 1; status = store->write_fn(store->user, v, value, bytes); break;
@@ -14352,9 +14470,9 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_script *sc
     return status;
 }
 /* Whether the CPU may touch this pass's memory. */
-static void memopt_i_tape_see(memopt_tape *t, int visible) {
-    t->visible = visible;
-    t->verify = visible && (t->desc.verify || MEMOPT_DEBUG >= 2);
+static void memopt_i_tape_see(memopt_tape *t, int untouchable) {
+    t->untouchable = untouchable;
+    t->verify = !untouchable && (t->desc.verify || MEMOPT_DEBUG >= 2);
 }
 
 /* -- passes -- */
@@ -14365,7 +14483,7 @@ static memopt_status memopt_i_tape_take(memopt_tape *t, size_t bytes) {
     t->base = t->placed;
     if (!arena && bytes > t->placed_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs");
-    if (!arena) { memopt_i_tape_see(t, 1); return MEMOPT_OK; }
+    if (!arena) { memopt_i_tape_see(t, t->desc.untouchable); return MEMOPT_OK; }
     memset(&options, 0, sizeof options);
     options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
     t->before = t->behind = memopt_arena_mark(arena);
@@ -14491,7 +14609,7 @@ static void memopt_i_tape_inherit(memopt_tape *t, const memopt_step *step, int r
     t->seed = seed; t->stream = 0;
     t->evaluating = step->evaluating;
     t->base = (unsigned char *)step->scratch;
-    memopt_i_tape_see(t, !step->untouchable);
+    memopt_i_tape_see(t, step->untouchable);
 }
 static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_step *step) {
     const memopt_status status = memopt_i_tape_ready(t, 1);
@@ -14667,8 +14785,9 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
         return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < d->chain.count; ++i)
         if (!d->layers[i].forward_fn || !d->layers[i].backward_fn) return MEMOPT_ERR_ARGUMENT;
-    if (d->arena && !d->arena->source->host_visible && d->arena->source->kind != MEMOPT_SOURCE_COUNTING
-        && (d->keep != MEMOPT_KEEP_EXACT || d->verify)) return MEMOPT_ERR_UNSUPPORTED;
+    if (d->untouchable < 0 || d->untouchable > 2) return MEMOPT_ERR_ARGUMENT;
+    if ((d->arena ? memopt_i_source_untouchable(d->arena->source) : d->untouchable) == 2
+        && ((d->keep != MEMOPT_KEEP_EXACT && !d->keeper.run_fn) || d->verify)) return MEMOPT_ERR_UNSUPPORTED;
     return MEMOPT_OK;
 }
 static size_t memopt_i_tape_align(const memopt_arena *arena) {
@@ -14718,7 +14837,7 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
     t->error.reason = memopt_status_text(MEMOPT_OK); t->error.segment = t->error.action = SIZE_MAX;
     memcpy(t->layers, d.layers, t->count * sizeof *t->layers);
     t->desc = d;
-    memopt_i_tape_see(t, !d.arena || d.arena->source->host_visible);
+    memopt_i_tape_see(t, d.arena ? memopt_i_source_untouchable(d.arena->source) : d.untouchable);
     t->desc.chain.segments = NULL; t->desc.chain.skips = NULL; t->desc.layers = NULL; t->desc.host = NULL;
     status = memopt_i_tape_use(t, &d.chain);
     if (status) { memopt_tape_destroy(t); return status; }
@@ -14909,6 +15028,7 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     bytes = memopt_stash_bytes(n, keep);
     if (!bytes) return MEMOPT_ERR_OVERFLOW;
     if (stash->count == stash->depth) return MEMOPT_ERR_STATE;
+    if (memopt_i_source_untouchable(stash->arena->source) == 2) return MEMOPT_ERR_UNSUPPORTED;
     before = memopt_arena_mark(stash->arena);
     copy = memopt_arena_push(stash->arena, bytes, MEMOPT_TAG_CHECKPOINTS);
     if (!copy) return memopt_arena_error(stash->arena).status;
@@ -15978,7 +16098,7 @@ SET static size_t V(soft_slope)(float *y, const float *p, const float *g, float 
         V(store)(y + i, V(mul)(V(mul)(s, V(load)(p + i)), V(fma)(one, V(load)(g + i), minus)));                        \
     return i;                                                                                                          \
 }
-MEMOPT_I_SOFT_LANES(MEMOPT_I_V1, )
+MEMOPT_I_SOFT_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_SOFT_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
 MEMOPT_I_SOFT_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
@@ -16092,7 +16212,7 @@ typedef struct memopt_i_entropy {
 /* The sum as a double, on the x87 too. */
 static double memopt_i_head_plus(double a, double b) { const volatile double sum = a + b; return sum; }
 /* x is finite and normal; 1 and below 2 ulp off: 2 artanh((m - 1) / (m + 1)) by its series */
-static double memopt_i_head_log(double x) {
+MEMOPT_I_BOTH static double memopt_i_head_log(double x) {
     uint64_t bits; int k; double exponent, m, s, square, sum = 1.0 / 23;
     memcpy(&bits, &x, sizeof bits);
     exponent = (double)(int)(bits >> 52) - 1023;
@@ -16119,7 +16239,7 @@ SET static size_t V(slopes)(float *y, float a, float b, float c, size_t n) {    
         V(store)(y + i, V(minus)(V(fma)(factor, V(load)(y + i), more), less));                                         \
     return i;                                                                                                          \
 }
-MEMOPT_I_HEAD_LANES(MEMOPT_I_V1, )
+MEMOPT_I_HEAD_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_HEAD_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
 MEMOPT_I_HEAD_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
@@ -16172,24 +16292,35 @@ static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy
     }
     r->sum = memopt_i_row_total(sums);
 }
-static int memopt_i_head_finite(float x) { return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
-static double memopt_i_entropy_loss(const memopt_i_entropy *t, const memopt_i_entropy_row *r, double *lse) {
-    const double most = (double)r->most, smoothing = (double)t->x.rule.smoothing, z = (double)t->x.rule.z_weight;
+MEMOPT_I_BOTH static int memopt_i_head_finite(float x) { return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
+MEMOPT_I_BOTH static double memopt_i_entropy_loss(const memopt_loss_rule *rule, size_t vocabulary,
+                                                  const memopt_i_entropy_row *r, double *lse) {
+    const double most = (double)r->most, smoothing = (double)rule->smoothing, z = (double)rule->z_weight;
     double loss;
     *lse = 0;
     if (!memopt_i_head_finite(r->most)) return (double)memopt_i_bits_float(0x7fc00000u);
     loss = memopt_i_head_log((double)r->sum);
     *lse = most + loss;
     if (smoothing < 1) loss = fma(1 - smoothing, most - (double)r->at, loss); /* 0 times an infinity would be NaN */
-    if (smoothing > 0) loss = fma(smoothing, most - r->total / (double)t->x.vocabulary, loss);
+    if (smoothing > 0) loss = fma(smoothing, most - r->total / (double)vocabulary, loss);
     if (z > 0) loss = fma(z * *lse, *lse, loss);
     return loss;
 }
+/* The gradient is a e + b - c; at the target a e + at_target. */
+typedef struct memopt_i_entropy_terms { float a, b, c, at_target; } memopt_i_entropy_terms;
+MEMOPT_I_BOTH static memopt_i_entropy_terms memopt_i_entropy_slope(const memopt_loss_rule *rule, size_t vocabulary,
+                                                                   double factor, double sum, double lse) {
+    const double smoothing = (double)rule->smoothing, even = -factor * smoothing / (double)vocabulary;
+    memopt_i_entropy_terms s;
+    s.a = (float)(factor * fma(2 * (double)rule->z_weight, lse, 1.0) / sum);
+    s.c = smoothing > 0 ? 0 : (float)ldexp(factor, -70);
+    s.b = smoothing > 0 ? (float)even : s.c;
+    s.at_target = (float)fma(-factor, 1 - smoothing, even);
+    return s;
+}
 static void memopt_i_entropy_slopes(const memopt_i_entropy *t, const memopt_i_entropy_row *r, double lse) {
-    const double smoothing = (double)t->x.rule.smoothing, even = -t->factor * smoothing / (double)t->x.vocabulary;
-    const float a = (float)(t->factor * fma(2 * (double)t->x.rule.z_weight, lse, 1) / (double)r->sum);
-    const float c = smoothing > 0 ? 0 : (float)ldexp(t->factor, -70), b = smoothing > 0 ? (float)even : c;
-    const float at_target = (float)fma(-t->factor, 1 - smoothing, even);
+    const memopt_i_entropy_terms s = memopt_i_entropy_slope(&t->x.rule, t->x.vocabulary, t->factor, (double)r->sum,
+                                                            lse);
     float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n;
     for (i = 0; i < t->x.vocabulary; i += n) {
         float *x, e = 0; size_t at = r->target - i;
@@ -16197,8 +16328,8 @@ static void memopt_i_entropy_slopes(const memopt_i_entropy *t, const memopt_i_en
         x = memopt_i_entropy_piece(t, r, i, n, buffer);
         if (!r->in_place) memopt_i_row_exp(t->level, sums, x, x, r->most, 1.0f, n);
         if (at < n) e = x[at];
-        memopt_i_slopes(t->level, x, a, b, c, n);
-        if (at < n) x[at] = fmaf(a, e, at_target);
+        memopt_i_slopes(t->level, x, s.a, s.b, s.c, n);
+        if (at < n) x[at] = fmaf(s.a, e, s.at_target);
         if (!r->in_place) memopt_i_store_at(t->level, memopt_i_row_to(r->logits, t->x.type, i), x, t->x.type, n);
     }
 }
@@ -16213,7 +16344,7 @@ static double memopt_i_entropy_work(const memopt_i_entropy *t, size_t row) {
     }
     r.target = (size_t)x->targets[row];
     memopt_i_entropy_measure(t, &r);
-    loss = memopt_i_entropy_loss(t, &r, &lse);
+    loss = memopt_i_entropy_loss(&x->rule, x->vocabulary, &r, &lse);
     if (x->keep_logits) return loss;
     memopt_i_entropy_slopes(t, &r, lse);
     memset(memopt_i_row_to(r.logits, x->type, x->vocabulary), 0, (x->stride - x->vocabulary) * bytes);
@@ -16257,11 +16388,11 @@ static int memopt_i_targets_count(const int32_t *targets, size_t rows, size_t vo
     }
     return 0;
 }
-static double memopt_i_rule_factor(const memopt_loss_rule *rule, size_t counted) {
+MEMOPT_I_BOTH static double memopt_i_rule_factor(const memopt_loss_rule *rule, size_t counted) {
     const size_t count = rule->count ? rule->count : counted;
     return (rule->scale > 0 ? rule->scale : 1) / (double)(count ? count : 1);
 }
-static memopt_loss memopt_i_rule_loss(const memopt_loss_rule *rule, size_t counted, double loss) {
+MEMOPT_I_BOTH static memopt_loss memopt_i_rule_loss(const memopt_loss_rule *rule, size_t counted, double loss) {
     const size_t count = rule->count ? rule->count : counted; memopt_loss l;
     l.loss = count ? loss / (double)count : 0; l.counted = counted;
     return l;

@@ -19,6 +19,7 @@
 #include "test_adafactor.c"
 #include "test_scale.c"
 #include "test_tape.c"
+#include "test_untouchable.c"
 #include "test_gemm.c"
 #include "test_rows.c"
 #include "test_softmax.c"
@@ -49,6 +50,7 @@ int main(void) {
     test_adafactor();
     test_scale();
     test_tape();
+    test_untouchable();
     test_gemm();
     test_rows();
     test_softmax();

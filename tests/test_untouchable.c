@@ -1,0 +1,198 @@
+/* Memory that the CPU cannot touch, under heap, tape and stash: reservations of a device stay apart in a heap; a tape
+   knows that placed memory is a device's; a lossy keep works on a device through a keeper, and is refused where there is
+   none, nested tapes included; a stash does not pretend. */
+#include "test.h"
+
+/* A device that hands out neighbours: one range, front to back. The bytes are the CPU's in truth. */
+typedef struct untouchable_device { unsigned char *memory; size_t bytes, used, live, wrong; size_t start[64], size[64], count; } untouchable_device;
+static memopt_status untouchable_reserve(memopt_source *s, size_t bytes, void **base) {
+    untouchable_device *d = (untouchable_device *)s->user;
+    if (bytes > d->bytes - d->used || d->count == 64) return MEMOPT_ERR_MEMORY;
+    *base = d->memory + d->used;
+    d->start[d->count] = d->used; d->size[d->count++] = bytes;
+    d->used += bytes; d->live += bytes;
+    return MEMOPT_OK;
+}
+static void untouchable_release(memopt_source *s, void *base, size_t bytes) {
+    untouchable_device *d = (untouchable_device *)s->user; size_t i = 0;
+    while (i < d->count && d->memory + d->start[i] != (unsigned char *)base) ++i;
+    if (i == d->count || d->size[i] != bytes) ++d->wrong;
+    d->live -= bytes;
+}
+static memopt_status untouchable_zero(memopt_source *s, void *p, size_t bytes) { (void)s; memset(p, 0, bytes); return MEMOPT_OK; }
+static void untouchable_open(untouchable_device *d, memopt_source *s, size_t bytes, int visible) {
+    memset(d, 0, sizeof *d);
+    memset(s, 0, sizeof *s);
+    d->bytes = bytes;
+    d->memory = (unsigned char *)memopt_i_system_alloc(NULL, bytes, 4096);
+    if (!d->memory) { printf("no memory for the test\n"); exit(1); }
+    memset(d->memory, 0xFF, bytes);
+    s->reserve_fn = untouchable_reserve; s->release_fn = untouchable_release; s->zero_fn = untouchable_zero;
+    s->granularity = 1; s->base_alignment = 4096; s->alignment = 256; s->capacity = bytes; s->host_visible = visible;
+    s->kind = MEMOPT_SOURCE_DEVICE; s->user = d;
+}
+static void untouchable_close(untouchable_device *d) {
+    CHECK(d->live == 0 && d->wrong == 0);
+    memopt_i_system_free(NULL, d->memory, d->bytes, 4096);
+}
+
+static void untouchable_heap_seams(void) {
+    untouchable_device d; memopt_source s; memopt_heap_desc hd; memopt_heap *h = NULL; memopt_block b[200]; uint64_t seed = 3;
+    size_t i, k, bytes, released = 0, at, before; int alive[200];
+    untouchable_open(&d, &s, (size_t)4 << 20, 0);
+    s.base_alignment = 256;
+    memset(&hd, 0, sizeof hd);
+    memset(alive, 0, sizeof alive);
+    hd.source = &s; hd.extent = 40 * 256;
+    CHECK(memopt_heap_create(&hd, &h) == MEMOPT_OK);
+    for (k = 0; k < 3000; ++k) {
+        i = test_below(&seed, 200);
+        if (alive[i]) { CHECK(memopt_heap_free(h, b[i]) == MEMOPT_OK); alive[i] = 0; continue; }
+        bytes = 1 + test_below(&seed, 20000);
+        if (memopt_heap_alloc(h, bytes, 0, MEMOPT_TAG_OTHER, &b[i])) continue;
+        alive[i] = 1;
+        at = (size_t)((unsigned char *)memopt_heap_pointer(h, b[i]) - d.memory);
+        for (before = 0; before < d.count && !(at >= d.start[before] && at - d.start[before] < d.size[before]); ++before) {}
+        CHECK_AT(before < d.count && at + bytes <= d.start[before] + d.size[before], k); /* not over a seam */
+    }
+    CHECK(d.count > 10 && memopt_heap_check(h) == MEMOPT_OK);
+    for (i = 0; i < 200; ++i) if (alive[i]) CHECK(memopt_heap_free(h, b[i]) == MEMOPT_OK);
+    before = d.live;
+    CHECK(memopt_heap_trim(h, &released) == MEMOPT_OK && released == before && d.live == 0);
+    d.count = 0; d.used = 0;
+    at = memopt_heap_largest_grown(h); /* what it promises, it gives */
+    CHECK(at > 0 && memopt_heap_alloc(h, at, 0, MEMOPT_TAG_OTHER, &b[0]) == MEMOPT_OK);
+    memopt_heap_destroy(h);
+    untouchable_close(&d);
+}
+
+/* A chain of segments that add up: outputs are floats that bf16 cannot hold. */
+enum { UNTOUCHABLE_SEGMENTS = 5, UNTOUCHABLE_FLOATS = 700 };
+typedef struct untouchable_engine { memopt_segment segments[UNTOUCHABLE_SEGMENTS]; memopt_layer layers[UNTOUCHABLE_SEGMENTS]; int untouchable,
+    dry; size_t keeps; float weights; } untouchable_engine;
+static memopt_status untouchable_forward(const memopt_step *s) {
+    untouchable_engine *e = (untouchable_engine *)s->user; const float *x = (const float *)s->input; float *y = (float *)s->output; size_t i;
+    if (s->untouchable != e->untouchable) return MEMOPT_ERR_STATE;
+    for (i = 0; i < UNTOUCHABLE_FLOATS && !e->dry; ++i) y[i] = x[i] * 0.77f + (float)i * 0.001f + (float)s->segment;
+    return MEMOPT_OK;
+}
+static memopt_status untouchable_backward(const memopt_step *s) {
+    untouchable_engine *e = (untouchable_engine *)s->user; const float *x = (const float *)s->input, *y = (const float *)s->output;
+    const float *gy = (const float *)s->grad_output; float *gx = (float *)s->grad_input; size_t i;
+    for (i = 0; i < UNTOUCHABLE_FLOATS && !e->dry; ++i) {
+        e->weights += gy[i] * x[i] + y[i];
+        if (gx) gx[i] = gy[i] * 0.77f;
+    }
+    return MEMOPT_OK;
+}
+static memopt_status untouchable_keep(void *user, memopt_keep_op op, memopt_keep keep, void *value, size_t bytes, void *copy) {
+    untouchable_engine *e = (untouchable_engine *)user; const memopt_threads none = test_level(MEMOPT_SIMD_SCALAR);
+    ++e->keeps;
+    if (copy && keep == MEMOPT_KEEP_EXACT) {
+        memcpy(op == MEMOPT_KEEP_DECODE ? value : copy, op == MEMOPT_KEEP_DECODE ? copy : value, bytes);
+        return MEMOPT_OK;
+    }
+    memopt_i_kept_run(op == MEMOPT_KEEP_ROUND ? MEMOPT_I_KEPT_ROUND : op == MEMOPT_KEEP_ENCODE ? MEMOPT_I_KEPT_ENCODE
+                      : MEMOPT_I_KEPT_DECODE, keep, value, bytes, copy, &none);
+    return MEMOPT_OK;
+}
+static memopt_tape_desc untouchable_desc(untouchable_engine *e, memopt_arena *a) {
+    memopt_tape_desc d; size_t i; const size_t bytes = UNTOUCHABLE_FLOATS * sizeof(float);
+    memset(e, 0, sizeof *e);
+    memset(&d, 0, sizeof d);
+    for (i = 0; i < UNTOUCHABLE_SEGMENTS; ++i) {
+        e->segments[i].output_bytes = e->segments[i].saved_bytes = e->segments[i].grad_bytes = bytes;
+        e->segments[i].forward_cost = e->segments[i].backward_cost = 1;
+        e->layers[i].forward_fn = untouchable_forward; e->layers[i].backward_fn = untouchable_backward; e->layers[i].user = e;
+    }
+    d.chain.segments = e->segments; d.chain.count = UNTOUCHABLE_SEGMENTS; d.chain.input_bytes = bytes; d.chain.input_grad_bytes = bytes;
+    d.layers = e->layers; d.arena = a; d.overhead = 0.2;
+    return d;
+}
+static float untouchable_pass(memopt_tape *tape, untouchable_engine *e, memopt_status expect) {
+    static float input[UNTOUCHABLE_FLOATS], grad[UNTOUCHABLE_FLOATS], grad_input[UNTOUCHABLE_FLOATS]; size_t i; memopt_status s;
+    for (i = 0; i < UNTOUCHABLE_FLOATS; ++i) { input[i] = (float)i * 0.0101f; grad[i] = 1 - (float)i * 0.003f; }
+    e->weights = 0;
+    s = memopt_tape_forward(tape, input);
+    if (!s) s = memopt_tape_backward(tape, grad, grad_input);
+    CHECK(s == expect);
+    return e->weights;
+}
+static void untouchable_keeper(void) {
+    int keep, nested;
+    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) for (nested = 0; nested < 2; ++nested) {
+        float want = 0, got; int visible; size_t at;
+        for (visible = 1; visible >= 0; --visible) {
+            untouchable_device dev; memopt_source s; memopt_arena_desc ad; memopt_arena *a = NULL; memopt_tape *tape = NULL, *outer = NULL;
+            untouchable_engine e; memopt_tape_desc d, od; memopt_segment segment; memopt_layer layer;
+            untouchable_open(&dev, &s, (size_t)1 << 20, visible);
+            memset(&ad, 0, sizeof ad);
+            ad.source = &s;
+            CHECK(memopt_arena_create(&ad, &a) == MEMOPT_OK);
+            d = untouchable_desc(&e, nested ? NULL : a);
+            e.untouchable = visible ? 0 : 2;
+            d.keep = (memopt_keep)keep;
+            if (!visible && keep && !nested) { /* nobody to do it */
+                CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_UNSUPPORTED && !tape);
+            }
+            for (at = 0; at < 2; ++at) { /* without a keeper, with one */
+                if (!visible && keep && !nested && !at) continue;
+                if (at) { d.keeper.run_fn = untouchable_keep; d.keeper.user = &e; }
+                tape = outer = NULL;
+                CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+                if (nested) {
+                    CHECK(memopt_tape_nest(tape, &segment, &layer) == MEMOPT_OK);
+                    memset(&od, 0, sizeof od);
+                    od.chain.segments = &segment; od.chain.count = 1; od.layers = &layer; od.arena = a; od.overhead = 1;
+                    od.chain.input_bytes = od.chain.input_grad_bytes = UNTOUCHABLE_FLOATS * sizeof(float);
+                    CHECK(memopt_tape_create(&od, &outer) == MEMOPT_OK);
+                }
+                got = untouchable_pass(nested ? outer : tape, &e, !visible && keep && !at ? MEMOPT_ERR_UNSUPPORTED : MEMOPT_OK);
+                if (visible && !at) want = got;
+                if (visible || !keep || at) CHECK_AT(got == want, (size_t)keep * 100 + (size_t)nested * 10 + at);
+                CHECK(!!e.keeps == (!visible && keep && at));
+                memopt_tape_destroy(outer);
+                memopt_tape_destroy(tape);
+            }
+            memopt_arena_destroy(a);
+            untouchable_close(&dev);
+        }
+    }
+}
+static void untouchable_placed(void) { /* a device's memory without an arena: at MEMOPT_DEBUG 2 it used to be hashed */
+    untouchable_engine e; memopt_tape_desc d = untouchable_desc(&e, NULL); memopt_tape *tape = NULL;
+    e.untouchable = 2; e.dry = 1;
+    d.untouchable = 3;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_ARGUMENT);
+    d.untouchable = 2; d.keep = MEMOPT_KEEP_BF16;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_UNSUPPORTED);
+    d.keep = MEMOPT_KEEP_EXACT; d.verify = 1;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_UNSUPPORTED);
+    d.verify = 0;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    CHECK(memopt_tape_place(tape, (void *)(uintptr_t)4096, (size_t)1 << 20) == MEMOPT_OK); /* nobody may touch it */
+    (void)untouchable_pass(tape, &e, MEMOPT_OK);
+    memopt_tape_destroy(tape);
+}
+static void untouchable_stash(void) {
+    untouchable_device dev; memopt_source s; memopt_arena_desc ad; memopt_arena *a = NULL; memopt_stash *stash = NULL; float x[8];
+    untouchable_open(&dev, &s, (size_t)1 << 16, 0);
+    memset(&ad, 0, sizeof ad);
+    ad.source = &s;
+    CHECK(memopt_arena_create(&ad, &a) == MEMOPT_OK && memopt_stash_create(a, 2, NULL, &stash) == MEMOPT_OK);
+    CHECK(memopt_stash_push(stash, x, 8, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_UNSUPPORTED && memopt_stash_depth(stash) == 0);
+    CHECK(memopt_arena_get_stats(a).used_low == 0);
+    memopt_stash_destroy(stash);
+    memopt_arena_destroy(a);
+    untouchable_close(&dev);
+}
+void test_untouchable(void);
+void test_untouchable(void) {
+    RUN(untouchable_heap_seams);
+    RUN(untouchable_keeper);
+    RUN(untouchable_placed);
+    RUN(untouchable_stash);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_untouchable(); return test_totals(); }
+#endif

@@ -30,11 +30,13 @@ PEERS    := $(patsubst tests/bench/peer_%.c,$(BUILD)/peer_%,$(wildcard tests/ben
             $(if $(wildcard tests/bench/peer_malloc.c),$(BUILD)/peer_mimalloc)
 FUZZERS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
+CUDA_TESTS := $(patsubst tests/%.cu,%,$(wildcard tests/test_cuda_*.cu))
+NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || echo nvcc)
 
-export CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
+export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: help all demo ladder-124m batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: simulator mutants cuda help all demo ladder-124m batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -67,6 +69,16 @@ examples: $(patsubst %,$(BUILD)/%,$(EXAMPLES)) ## build the examples
 
 layers symbols macros: ## one check of `make test` by itself: who uses whom; what is exported; which macros stay
 	@sh tests/check.sh $@
+
+simulator: $(BUILD)/flags ## run every CUDA kernel on the CPU, a fiber for each thread: compilers, sanitizers, schedules
+	@sh tests/suite.sh simulator > $(BUILD)/simulator.table
+	@LIMIT=900 sh tests/run.sh $(BUILD)/log/simulator < $(BUILD)/simulator.table
+
+mutants: $(BUILD)/flags ## break the kernels in many places, a line each, and see the simulator's tests find it (minutes)
+	@CXX="$(CXX)" JOBS=$(JOBS) python3 tests/simulator/mutants.py
+
+cuda: $(BUILD)/test_cuda $(BUILD)/bench_cuda ## with nvcc: the kernels' tests and benches for the card of this machine, and run the tests
+	@$(BUILD)/test_cuda
 
 fuzz: ## let every fuzzer search for FUZZ_SECONDS (default 60), with clang's libFuzzer
 	@for fuzzer in $(FUZZERS); do echo "$$fuzzer"; sh tests/check.sh fuzz $$fuzzer $(FUZZ_SECONDS) || exit 1; done
@@ -158,3 +170,35 @@ $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
 	@mkdir -p $(@D)
 	$(CC) -O1 $(EXPENSIVE) -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_STATIC -DMEMOPT_PTHREADS -pthread \
 	  $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+
+# memopt_cuda.cu on the CPU: build/simulator/KIND/test_cuda_X, the simulator in place of CUDA. Its own part is compiled
+# without sanitizers: it tells them of its fibers.
+SIMULATED := -x c++ -std=c++17 -g -ffp-contract=off -Wall -Wextra -Wshadow $(WERROR) -Itests/simulator/include -Itests/simulator -Itests -I.
+KIND_plain   := $(CXX) -O1
+KIND_fast    := $(CXX) -O2
+KIND_clang   := clang++ -O2
+KIND_cuda12  := $(CXX) -O1 -DCUDART_VERSION=12080
+KIND_blas    := $(CXX) -O1 -DSIMULATOR_REAL_CUBLASLT -I/usr/local/cuda/include
+KIND_address := $(CXX) -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSIMULATOR_ASAN
+KIND_thread  := clang++ -O1 -fsanitize=thread -DSIMULATOR_TSAN
+SIMULATOR_KINDS := plain fast clang cuda12 blas address thread
+SIMULATOR_PARTS := $(wildcard tests/simulator/*.h tests/simulator/include/*.h tests/simulator/*.cpp)
+define SIMULATOR_KIND
+$(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(filter-out -fsanitize=%,$$(KIND_$(1))) -O2 -fno-builtin -fno-tree-loop-distribute-patterns $(SIMULATED) -c $$< -o $$@
+$(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \
+  memopt_cuda.cu $(wildcard tests/*.h) $(COMMON)
+	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@ $$(LIBS_$(1))
+endef
+$(foreach kind,$(SIMULATOR_KINDS),$(eval $(call SIMULATOR_KIND,$(kind))))
+comma := ,
+LIBS_blas := $(addprefix -L,$(wildcard /usr/local/cuda/lib64)) $(addprefix -Wl$(comma)-rpath$(comma),$(wildcard /usr/local/cuda/lib64)) -lcublasLt
+
+# On a card.
+CUDA_ARCH ?= $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d . | sed 's/^/sm_/')
+NVCC_FLAGS = -std=c++17 -O2 -arch=$(or $(CUDA_ARCH),sm_90) -I. -Itests -Itests/simulator
+$(BUILD)/test_cuda: tests/test_cuda.cu $(wildcard tests/test_cuda_*.cu tests/*.h tests/simulator/*.h) memopt_cuda.cu $(COMMON)
+	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt
+$(BUILD)/bench_cuda: tests/bench/bench_cuda.cu $(wildcard tests/bench/*.h) memopt_cuda.cu $(COMMON)
+	$(NVCC) $(NVCC_FLAGS) $< -o $@ -lcublasLt

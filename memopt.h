@@ -17216,7 +17216,7 @@ SET MEMOPT_I_FLATTEN static void V(norm_add)(float *scale, float *shift, const f
     }                                                                                                                  \
     V(end)();                                                                                                          \
 }
-MEMOPT_I_NORM_OF(MEMOPT_I_V1, )
+MEMOPT_I_NORM_OF(MEMOPT_I_V1, MEMOPT_I_BOTH)
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_NORM_OF(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
 MEMOPT_I_NORM_OF(MEMOPT_I_V16, MEMOPT_I_AVX512)
@@ -18118,15 +18118,16 @@ SET MEMOPT_I_FLATTEN static void V(batch_join)(double *mean, double *squares, co
                                                const float *group_squares, double share, double weight, size_t n) {    \
     size_t i;                                                                                                          \
     for (i = 0; i < n; ++i)                                                                                            \
-        memopt_i_batch_join_one(mean + i, squares + i, group_mean[i], group_squares[i], share, weight);                \
+        memopt_i_batch_join_one(mean + i, squares + i, (double)group_mean[i], (double)group_squares[i], share,         \
+                                weight);                                                                               \
     V(end)();                                                                                                          \
 }
 /* Chan: b elements join a. share = b / (a + b), weight = a b / (a + b) */
-static void memopt_i_batch_join_one(double *mean, double *squares, float group_mean, float group_squares, double share,
-                                    double weight) {
-    const double d = (double)group_mean - *mean;
+MEMOPT_I_BOTH static void memopt_i_batch_join_one(double *mean, double *squares, double group_mean,
+                                                  double group_squares, double share, double weight) {
+    const double d = group_mean - *mean;
     *mean = fma(d, share, *mean);
-    *squares = fma(d * d, weight, *squares + (double)group_squares);
+    *squares = fma(d * d, weight, *squares + group_squares);
 }
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_BATCH_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
@@ -18156,7 +18157,7 @@ static void memopt_i_batch_join(int level, double *mean, double *squares, const 
     size_t i;
     MEMOPT_I_BY_LEVEL(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
     for (i = 0; i < n; ++i)
-        memopt_i_batch_join_one(mean + i, squares + i, group_mean[i], group_squares[i], share, weight);
+        memopt_i_batch_join_one(mean + i, squares + i, (double)group_mean[i], (double)group_squares[i], share, weight);
 }
 
 typedef struct memopt_i_batch {

@@ -233,11 +233,13 @@ cplusplus() { # the implementation in C++
 }
 readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
-    python3 tests/check_readme.py README.md examples/*.c examples/*/*.h
+    python3 tests/check_readme.py README.md examples/*.c examples/*.cu examples/*/*.h
 }
 layers() {
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
-    python3 tests/check_layers.py --selftest && python3 tests/check_layers.py --prefix 'memopt|MEMOPT' memopt.h
+    python3 tests/check_layers.py --selftest && for file in memopt.h memopt_cuda.cu; do
+        python3 tests/check_layers.py --prefix 'memopt|MEMOPT' "$file" || return 1
+    done
 }
 
 # ---- tools of the matrix ----
@@ -265,11 +267,46 @@ check_cpp() { # macros
         --suppress=pointerSize --suppress=arrayIndexThenCheck --suppress=duplicateAssignExpression \
         -D__GNUC__ -D__unix__ -D__linux__ -DMEMOPT_IMPLEMENTATION $1 memopt.h
 }
-cuda() {
-    nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-    [ -x "$nvcc" ] || skip "no nvcc here: install the CUDA Toolkit"
-    cp "$work/impl.c" "$work/impl.cu"
-    "$nvcc" -I. -Xcompiler -Wall,-Wextra,-Werror -c "$work/impl.cu" -o "$work/impl.o"
+# ---- memopt_cuda.cu ----
+simulated() { # kind test: the kernels on the CPU
+    compiler=$CXX run=
+    case $1 in clang | thread) compiler=clang++ ;; esac
+    [ "$1" != blas ] || [ -f /usr/local/cuda/include/cublasLt.h ] || skip "no cuBLASLt here: install the CUDA Toolkit"
+    case $1 in
+    address) can "$compiler" "-x c++ -fsanitize=address,undefined" ;;
+    thread)
+        can "$compiler" "-x c++ -fsanitize=thread" "setarch -R"
+        run="setarch -R" ;;
+    *) can "$compiler" "-x c++" ;;
+    esac
+    # shellcheck disable=SC2086
+    $MAKE -s "build/simulator/$1/$2" && $run "build/simulator/$1/$2"
+}
+need_nvcc() { command -v "$NVCC" >/dev/null 2>&1 || skip "no nvcc here: install the CUDA Toolkit, or set NVCC"; }
+cuda() { # architecture...: without a warning, a spill or a local stack; and from C
+    need_nvcc
+    targets=
+    for arch in "$@"; do targets="$targets -gencode arch=compute_$arch,code=sm_$arch"; done
+    # shellcheck disable=SC2086
+    "$NVCC" -std=c++17 $targets -t 2 -I. -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v \
+        -c memopt_cuda.cu -o "$work/cuda.o" 2>"$work/report" || { grep -v 'ptxas info' "$work/report"; fail "does not compile"; }
+    python3 tests/check_ptxas.py <"$work/report" || fail "kernels that spill"
+    printf '#define MEMOPT_CUDA_DECLARATIONS\n#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"
+    # shellcheck disable=SC2046
+    $CC -std=c99 $(warnings_for "$CC" "") -I. -c "$work/user.c" -o "$work/user.o" || fail "the declarations do not compile as C99"
+}
+cuda_fuses() { # nvcc may turn a product and a sum into one operation: that no kernel of ours gives it a chance to
+    need_nvcc
+    for fuse in true false; do
+        "$NVCC" -std=c++17 -arch=compute_90 -I. -fmad=$fuse -ptx memopt_cuda.cu -o "$work/$fuse.ptx" || fail "does not compile"
+    done
+    python3 tests/check_fuses.py "$work/true.ptx" "$work/false.ptx"
+}
+cuda_programs() { # what `make cuda` builds, compiled only
+    need_nvcc
+    for source in tests/test_cuda.cu tests/bench/bench_cuda.cu examples/cuda.cu; do
+        "$NVCC" -std=c++17 -arch=sm_90 -I. -Itests -Itests/simulator -c "$source" -o "$work/x.o" || fail "$source does not compile"
+    done
 }
 fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs
     $CC -g -O1 -DMEMOPT_STATIC -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"

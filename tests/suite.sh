@@ -1,5 +1,5 @@
 #!/bin/sh
-# suite.sh test|ci|all - print the table of checks for run.sh: `name | command` a line.
+# suite.sh test|ci|all|simulator - print the table of checks for run.sh: `name | command` a line.
 # test: what `make test` runs, with CC and CXX. ci: a part of the matrix. all: the whole of it.
 set -u
 check="sh tests/check.sh"
@@ -24,6 +24,7 @@ tests() {
     row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
     for test in $TESTS; do row "$test" "$MAKE -s build/$test && build/$test"; done
+    for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
     row "test_combined has every test" "$check combined_is_complete"
     row "implementation as C++11" "$check cplusplus c++11"
     header_checks
@@ -31,6 +32,13 @@ tests() {
     for check_of_gpt in same_bits plan_holds bad_input samples; do row "train_gpt: $check_of_gpt" "$check gpt $check_of_gpt"; done
     for example in $EXAMPLES; do [ "$example" = train_gpt ] || row "example $example" "$check example $example"; done
     for tool in $TOOLS; do row "$tool" "$check $tool"; done
+}
+
+# The kernels of memopt_cuda.cu on the CPU. fast: as the figures are told; blas: the descriptors of the real cuBLASLt.
+simulated() { # kind...
+    for kind in "$@"; do
+        for test in $CUDA_TESTS; do row "$test, simulated, $kind" "$check simulated $kind $test"; done
+    done
 }
 
 # A row of the matrix: all tests in one program.
@@ -44,6 +52,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "long random tests, clang, address and undefined" clang "$address_clang -DTEST_LONG"
     row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
     row "train_gpt: the page in a browser" "$check gpt page"
+    simulated thread clang
+    row "mutants of the kernels" "$MAKE -s mutants"
     row "valgrind" "CC=gcc $check memcheck"
     for source in tests/exhaustive_*.c; do
         name=$(basename "$source" .c); row "$name: every float" "$MAKE -s build/$name && build/$name"
@@ -68,7 +78,12 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=ci
     row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
-    row "nvcc" "$check cuda"
+    row "nvcc: five architectures, no warning, no spills" "$check cuda 75 80 90 100 120"
+    row "nvcc: the same code whether it may fuse or not" "$check cuda_fuses"
+    row "nvcc: tests and benches compile" "$check cuda_programs"
+    simulated address
+    row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
+    row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
     configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static" windows
     configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O2"
     row "gcc, examples, tools and benches without warnings" "$check everything gcc -O0"
@@ -133,5 +148,8 @@ ci | all)
     multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"
     address_clang="-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
     matrix ;;
-*) echo "suite.sh test|ci|all" >&2; exit 1 ;;
+simulator)
+    row() { printf '%s | %s\n' "$1" "$2"; }
+    simulated plain address clang thread ;;
+*) echo "suite.sh test|ci|all|simulator" >&2; exit 1 ;;
 esac

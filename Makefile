@@ -181,12 +181,15 @@ KIND_cuda12  := $(CXX) -O1 -DCUDART_VERSION=12080
 KIND_blas    := $(CXX) -O1 -DSIMULATOR_REAL_CUBLASLT -I/usr/local/cuda/include
 KIND_address := $(CXX) -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSIMULATOR_ASAN
 KIND_thread  := clang++ -O1 -fsanitize=thread -DSIMULATOR_TSAN
+# The thread sanitizer would see calls of memcpy() and memset() that a compiler makes out of loops.
+NO_CALLS := -fno-builtin $(shell echo | $(CXX) -Werror -fno-tree-loop-distribute-patterns -x c++ -c - -o /dev/null 2>/dev/null \
+              && echo -fno-tree-loop-distribute-patterns)
 SIMULATOR_KINDS := plain fast clang cuda12 blas address thread
 SIMULATOR_PARTS := $(wildcard tests/simulator/*.h tests/simulator/include/*.h tests/simulator/*.cpp)
 define SIMULATOR_KIND
 $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(filter-out -fsanitize=%,$$(KIND_$(1))) -O2 -fno-builtin -fno-tree-loop-distribute-patterns $(SIMULATED) -c $$< -o $$@
+	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -I%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@
 $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \
   memopt_cuda.cu $(wildcard tests/*.h) $(COMMON)
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@ $$(LIBS_$(1))

@@ -2149,6 +2149,13 @@ MEMOPT_I_BOTH static float memopt_i_sum(float a, float b) {
     return memopt_i_round(a + b);
 #endif
 }
+MEMOPT_I_BOTH static float memopt_i_quotient(float a, float b) { /* IEEE's, whatever flags nvcc was given */
+#if defined(__CUDA_ARCH__)
+    return __fdiv_rn(a, b);
+#else
+    return memopt_i_round(a / b);
+#endif
+}
 /* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
 static unsigned memopt_i_high_bit(uint64_t x) {
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
@@ -5566,7 +5573,16 @@ static void memopt_i_heap_punch(memopt_heap *h, uint32_t i, size_t from, size_t 
 
 /* -- growth and trimming -- */
 
-static size_t memopt_i_heap_reserved(const memopt_heap *h) { return h->held - h->replay.missing; }
+/* Reservations of CUDA that happen to touch are two allocations all the same: its copies refuse to cross from one into
+   the other. So the last unit of each is left out, and no two of them touch. */
+static size_t memopt_i_heap_margin(const memopt_heap *h) {
+    const memopt_source *s = h->source;
+    return s && (s->kind == MEMOPT_SOURCE_DEVICE || s->kind == MEMOPT_SOURCE_PINNED) ? h->unit : 0;
+}
+static size_t memopt_i_heap_margins(const memopt_heap *h) { return h->extent_count * memopt_i_heap_margin(h); }
+static size_t memopt_i_heap_reserved(const memopt_heap *h) {
+    return h->held + memopt_i_heap_margins(h) - h->replay.missing;
+}
 static size_t memopt_i_heap_free_blocks(const memopt_heap *h) { /* nodes that are nothing else */
     const size_t others = 1 + h->unused_count + h->replay.count + (h->replay.region != 0);
     return h->node_count - others - (h->used_blocks - h->replay.live);
@@ -5611,15 +5627,10 @@ static memopt_status memopt_i_heap_grow_range(memopt_heap *h, size_t size, size_
         if (!next) return MEMOPT_ERR_MEMORY;
     }
 }
-/* Reservations of CUDA that happen to touch are two allocations all the same: its copies refuse to cross from one into
-   the other. So the last unit of each is left out, and no two of them touch. */
-static size_t memopt_i_heap_margin(const memopt_heap *h) {
-    const memopt_source *s = h->source;
-    return s && (s->kind == MEMOPT_SOURCE_DEVICE || s->kind == MEMOPT_SOURCE_PINNED) ? h->unit : 0;
-}
 static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size_t alignment) {
     const size_t margin = memopt_i_heap_margin(h);
-    const size_t most = memopt_i_align_down(memopt_i_min(h->capacity - h->held, h->source->capacity), h->step);
+    const size_t room = h->capacity - h->held - memopt_i_heap_margins(h);
+    const size_t most = memopt_i_align_down(memopt_i_min(room, h->source->capacity), h->step);
     size_t least = size, more, i; void *base = NULL, *extents = h->extents; uint32_t p; memopt_status s;
     if (alignment > h->source->base_alignment)
         if (memopt_i_add(size, alignment - h->source->base_alignment, &least)) return MEMOPT_ERR_MEMORY;
@@ -6099,7 +6110,7 @@ MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
     size_t more; uint32_t last;
     if (!heap) return 0;
     if (!heap->ranged) {
-        more = memopt_i_min(heap->capacity - heap->held, heap->source->capacity);
+        more = memopt_i_min(heap->capacity - heap->held - memopt_i_heap_margins(heap), heap->source->capacity);
         more = memopt_i_align_down(more, heap->step);
         more -= memopt_i_min(more, memopt_i_heap_margin(heap));
     } else {
@@ -8192,7 +8203,7 @@ static float memopt_i_absmax_scalar(const float *x, size_t n) {
 MEMOPT_I_BOTH static float memopt_i_inverse(float absmax) {
     const uint32_t largest = 0x7f7fffff; float inverse;
     if (memopt_i_float_bits(absmax) << 1 == 0) return 0;
-    inverse = 1.0f / absmax;
+    inverse = memopt_i_quotient(1.0f, absmax);
     return memopt_i_float_bits(inverse) > largest ? memopt_i_bits_float(largest) : inverse;
 }
 static void memopt_i_encode_scalar(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
@@ -8931,7 +8942,7 @@ static void memopt_i_taper_init(memopt_i_taper *t, int is_signed) {
 /* What values are multiplied with before they are encoded. A scale so small that its inverse is infinite gets the
    largest float there is: its codes come out smaller than they should, and nothing overflows. */
 MEMOPT_I_BOTH static float memopt_i_taper_inverse(float absmax) {
-    const float inverse = memopt_i_round(1.0f / absmax);
+    const float inverse = memopt_i_quotient(1.0f, absmax);
     if (!memopt_i_float_bits(absmax)) return 0;
     return memopt_i_bits_float((uint32_t)memopt_i_min(memopt_i_float_bits(inverse), 0x7f7fffffu));
 }
@@ -9137,13 +9148,14 @@ MEMOPT_I_BOTH static float memopt_i_v1_load(const float *p) { return *p; }
 MEMOPT_I_BOTH static void  memopt_i_v1_store(float *p, float x) { *p = x; }
 MEMOPT_I_BOTH static float memopt_i_v1_set(float x) { return x; }
 MEMOPT_I_BOTH static float memopt_i_v1_mul(float a, float b) { return memopt_i_times(a, b); }
-#if defined(__CUDA_ARCH__) /* whatever flags nvcc was given */
-MEMOPT_I_BOTH static float memopt_i_v1_div(float a, float b) { return __fdiv_rn(a, b); }
-MEMOPT_I_BOTH static float memopt_i_v1_sqrt(float a) { return __fsqrt_rn(a); }
+MEMOPT_I_BOTH static float memopt_i_v1_div(float a, float b) { return memopt_i_quotient(a, b); }
+MEMOPT_I_BOTH static float memopt_i_v1_sqrt(float a) {
+#if defined(__CUDA_ARCH__)
+    return __fsqrt_rn(a);
 #else
-MEMOPT_I_BOTH static float memopt_i_v1_div(float a, float b) { return memopt_i_round(a / b); }
-MEMOPT_I_BOTH static float memopt_i_v1_sqrt(float a) { return memopt_i_round(sqrtf(a)); }
+    return memopt_i_round(sqrtf(a));
 #endif
+}
 MEMOPT_I_BOTH static float memopt_i_v1_fma(float a, float b, float c) { return fmaf(a, b, c); }
 MEMOPT_I_BOTH static float memopt_i_v1_sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
 /* The larger of a and |b| by their bits, in which NaN is above all; then whether all lanes are below a limit. */
@@ -9928,6 +9940,7 @@ struct memopt_optim {
     size_t            chunk, chunk_count; /* elements of a chunk, chunks of all tensors */
     size_t            lane;               /* floats of scratch of a worker and moment; 0: on the worker's stack */
     int               level, workers, active, fused;
+    int               by_device;          /* the step's gradient factor lies on a device */
     memopt_i_held_tensor    *parts;
     double           *sums;
     size_t           *skips;              /* of each worker */
@@ -10575,6 +10588,21 @@ static const char *memopt_i_optim_group_wrong(const memopt_optim_desc *d, const 
         return "a beta1 above 0 needs first_moment in the desc";
     return NULL;
 }
+/* What a rule has of the gradient factor f; a device that works f out itself does this there. No product is added to
+   anything, so nothing can be fused. */
+typedef struct memopt_i_by_factor { float limit, factor, g1, g2; } memopt_i_by_factor;
+MEMOPT_I_BOTH static memopt_i_by_factor memopt_i_by_factor_of(memopt_optim_kind kind, double beta1, double beta2,
+                                                              double f) {
+    memopt_i_by_factor by;
+    by.limit = (float)((double)MEMOPT_I_HUGE / f);
+    by.factor = (float)f;
+    by.g1 = (float)((1 - beta1) * (kind == MEMOPT_ADAM ? 1 : f));
+    by.g2 = (float)((1 - beta2) * (kind == MEMOPT_ADAM ? 1 : kind == MEMOPT_LION ? f : f * f));
+    return by;
+}
+MEMOPT_I_BOTH static int memopt_i_by_factor_allowed(double f) {
+    return memopt_i_within(f, 1 / 281474976710656.0, 281474976710656.0);
+}
 static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_format format,
                                       const memopt_optim_group *g,
                                       const memopt_optim_run *run) {
@@ -10582,17 +10610,15 @@ static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_f
     const double c1 = 1 - memopt_i_power(g->beta1, run->step), c2 = 1 - memopt_i_power(g->beta2, run->step);
     const int adam = d->kind == MEMOPT_ADAMW || d->kind == MEMOPT_ADAM || d->kind == MEMOPT_LAMB;
     const int decoupled = d->kind == MEMOPT_ADAMW || d->kind == MEMOPT_LION;
+    const memopt_i_by_factor by = memopt_i_by_factor_of(d->kind, g->beta1, g->beta2, f);
     memopt_i_rule r;
     memset(&r, 0, sizeof r);
-    r.limit = (float)((double)MEMOPT_I_HUGE / f);
-    r.factor = (float)f;
+    r.limit = by.limit; r.factor = by.factor; r.g1 = by.g1; r.g2 = by.g2;
     r.coupled = d->kind == MEMOPT_ADAM;
     r.late = format == MEMOPT_STATE_BNB;
     r.nesterov = d->kind == MEMOPT_SGD && g->nesterov;
     r.b1 = (float)g->beta1;
     r.b2 = (float)(format == MEMOPT_STATE_8BIT && adam ? sqrt(g->beta2) : g->beta2);
-    r.g1 = (float)((1 - g->beta1) * (r.coupled ? 1 : f));
-    r.g2 = (float)((1 - g->beta2) * (r.coupled ? 1 : d->kind == MEMOPT_LION ? f : f * f));
     r.ic1 = (float)(1 / c1); r.ic2 = (float)(1 / sqrt(c2));
     r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
     r.pull = (float)(decoupled ? 0 : g->weight_decay);
@@ -10607,7 +10633,7 @@ static const char *memopt_i_run_wrong(const memopt_optim *o, const memopt_optim_
     size_t i;
     if (!run->step) return "step 0: the first is 1";
     if (!run->groups || !run->group_count) return "there are no groups";
-    if (run->gradient_factor != 0 && !memopt_i_within(run->gradient_factor, 1 / 281474976710656.0, 281474976710656.0))
+    if (run->gradient_factor != 0 && !memopt_i_by_factor_allowed(run->gradient_factor))
         return "the gradient factor is not between 2^-48 and 2^48";
     if (run->fused && run->clips_norm) return "a fused step cannot clip by the global norm, which is known only after backward";
     if (run->fused && run->accumulates) return "a fused step cannot accumulate: it steps with each micro-batch's gradient";
@@ -10646,6 +10672,7 @@ static void memopt_i_begin_set(memopt_optim *o, const memopt_optim_run *run) {
     }
     o->skipped = 0;
     o->fused = run->fused != 0;
+    o->by_device = 0;
     o->active = MEMOPT_I_BEGUN;
 }
 static size_t memopt_i_optim_sum_count(const memopt_optim *o) { /* of all tensors */

@@ -305,7 +305,8 @@ cuda_fuses() { # nvcc may turn a product and a sum into one operation: that no k
 cuda_programs() { # what `make cuda` builds, compiled only
     need_nvcc
     for source in tests/test_cuda.cu tests/bench/bench_cuda.cu examples/cuda.cu; do
-        "$NVCC" -std=c++17 -arch=sm_90 -I. -Itests -Itests/simulator -c "$source" -o "$work/x.o" || fail "$source does not compile"
+        "$NVCC" -std=c++17 -gencode arch=compute_90,code=compute_90 -I. -Itests -Itests/simulator -c "$source" \
+            -o "$work/x.o" || fail "$source does not compile"
     done
 }
 fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs

@@ -1,0 +1,95 @@
+/* simulator.h - a CUDA device that is the CPU: what a test can ask of it, and what the headers in include/ call.
+
+   A .cu file is compiled by g++ or clang++ with `-x c++ -Itests/simulator/include -Itests/simulator` and linked with
+   simulator.cpp. simulator.cpp says how it works and what it finds. One OS thread only. */
+#ifndef SIMULATOR_H
+#define SIMULATOR_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Threads of a block take turns: 0 first comes first, 1 last comes first, 2 and up random priorities from that seed. */
+void simulator_schedule(int schedule);
+
+/* Operations of streams run at once; as late as events and synchronisations allow; or at random from the seed. */
+enum { MODE_EAGER, MODE_LAZY, MODE_RANDOM };
+void simulator_streams(int mode, uint64_t seed);
+
+/* Faults to come. `k` counts from now on, 1 = the next one; 0 = none. A call that fails has done nothing. What frees,
+   destroys, unmaps or only asks for the last error does not fail and is not counted. */
+void   simulator_fail_malloc(size_t k);   /* memory of any kind: cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
+void   simulator_fail_launch(size_t k);   /* a launch: cudaErrorLaunchOutOfResources, as cudaGetLastError() tells */
+void   simulator_fail_call(size_t k);     /* any call that can fail, launches included: an error of its own kind */
+void   simulator_pending_error(int code); /* a cudaError_t that cudaGetLastError() has not told yet; 0 takes it back */
+size_t simulator_calls(void);             /* calls that can fail, so far: what simulator_fail_call() counts */
+size_t simulator_launches(void);          /* kernels launched, so far; those that failed as well */
+
+/* Huge tensors: of the following launches only the first and the last so many blocks run (SIZE_MAX, 0 for all), and
+   device blocks of at least so many bytes (0 = the usual 64 MiB) are zero pages that take memory when written. */
+void simulator_run_blocks(size_t first, size_t last);
+void simulator_sparse(size_t bytes);
+
+/* The machine: 2 devices of capability 9.0 with 141 GiB each, unless a test says otherwise. */
+void simulator_devices(int count); /* 0 to 8 */
+void simulator_memory(size_t bytes);
+void simulator_capability(int major, int minor);
+void simulator_attribute(int attribute, int value); /* a cudaDeviceAttr */
+
+/* fn(argument) as an operation of the stream, in its order, with device memory in reach: for mocks of libraries that
+   launch. A cudaError_t; unless it is 0, fn is never called. */
+int simulator_host_function(void *stream, void (*fn)(void *), void *argument);
+
+/* What exists now. */
+enum {
+    LIVE_DEVICE_BYTES, LIVE_PINNED_BYTES, LIVE_MANAGED_BYTES, LIVE_STREAMS, LIVE_EVENTS,
+    LIVE_RESERVATIONS, LIVE_HANDLES, LIVE_MAPPINGS, LIVE_KINDS
+};
+size_t simulator_live(int what);
+
+/* Each finding prints `simulator: file:line: what, thread, block, kernel` once per place, 20 at most. */
+size_t      simulator_findings(void); /* so far, every occurrence */
+const char *simulator_log(void);      /* what was printed, or would have been; since simulator_forget() */
+void        simulator_forget(void);   /* they were expected: for tests of the simulator itself */
+void        simulator_quiet(int on);  /* find, but do not print */
+/* The end of a test: what is queued runs, what is still allocated is a finding and freed, and faults, schedule, streams
+   and machine are as at the start. Returns the findings since the last end. */
+size_t simulator_end_test(void);
+void   simulator_totals(void); /* prints a line */
+
+/* ---- what the headers in include/ call --------------------------------------------------------------------------- */
+typedef struct simulator_i_index { unsigned x, y, z; } simulator_i_index;
+typedef struct simulator_i_view { simulator_i_index thread; int lane; } simulator_i_view;
+extern simulator_i_view *simulator_i_now; /* the thread that runs; NULL on the host */
+extern simulator_i_index simulator_i_block, simulator_i_block_size, simulator_i_grid_size;
+
+enum { SIMULATOR_I_POINTERS = 16 };
+typedef struct simulator_i_launch { /* everything a launch says */
+    simulator_i_index grid, block;
+    size_t            shared_bytes, argument_bytes;
+    void             *stream;
+    void            (*run)(void *arguments);     /* one thread */
+    void            (*destroy)(void *arguments); /* they were made with malloc() */
+    void             *arguments;
+    void             *kernel;                    /* its address */
+    int               bound;                     /* its __launch_bounds__; 0 where that is not known */
+    size_t            pointer_count;             /* parameters that are pointers to data */
+    const void       *pointers[SIMULATOR_I_POINTERS];
+    const char       *name, *file;
+    int               line;
+} simulator_i_launch;
+void simulator_i_start(const simulator_i_launch *launch);
+
+enum { SIMULATOR_I_PLAIN, SIMULATOR_I_OR, SIMULATOR_I_AND, SIMULATOR_I_COUNT };
+int simulator_i_barrier(int kind, int predicate, const char *file, int line);
+enum { SIMULATOR_I_SHUFFLE = 1, SIMULATOR_I_VOTE, SIMULATOR_I_SYNC, SIMULATOR_I_EIGHT = 256 }; /* of 8 bytes */
+uint64_t simulator_i_warp(int operation, unsigned mask, uint64_t value, int source, const char *file, int line);
+void     simulator_i_bad_width(int width, const char *file, int line);
+void    *simulator_i_shared(const void *key, size_t bytes, const char *name, const char *file, int line);
+void    *simulator_i_shared_bytes(const char *file, int line);
+void     simulator_i_fence(void);
+#ifdef __cplusplus
+}
+#endif
+#endif

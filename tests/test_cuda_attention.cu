@@ -1,0 +1,373 @@
+/* test_cuda_attention.cu - attention by blocks of rows: section `cuda_attention`. */
+#include "test_cuda.h"
+#ifndef __CUDACC__
+#  include "cublaslt_mock.h"
+#endif
+
+static double test_cuda_attention_at(memopt_type type, const void *data, size_t i) {
+    return type == MEMOPT_TYPE_F32 ? (double)((const float *)data)[i] : type == MEMOPT_TYPE_BF16
+         ? (double)memopt_from_bf16(((const uint16_t *)data)[i]) : (double)memopt_from_f16(((const uint16_t *)data)[i]);
+}
+static double test_cuda_attention_half(memopt_type type) { /* half of the last place, relative */
+    return type == MEMOPT_TYPE_F32 ? ldexp(1, -24) : type == MEMOPT_TYPE_BF16 ? ldexp(1, -8) : ldexp(1, -11);
+}
+typedef struct test_cuda_attention_tensor { double *x; unsigned char *host; void *d; size_t n, bytes; memopt_type type; } test_cuda_attention_tensor;
+static test_cuda_attention_tensor test_cuda_attention_make(uint64_t *seed, memopt_type type, size_t n, size_t offset) {
+    test_cuda_attention_tensor t; size_t i;
+    t.type = type; t.n = n; t.bytes = n * memopt_type_bytes(type);
+    t.x = (double *)malloc((n + 1) * sizeof *t.x); t.host = (unsigned char *)malloc(t.bytes + 16);
+    for (i = 0; i < n; ++i) {
+        const float x = (float)((double)(int64_t)(test_random(seed) >> 11) * 0x1p-51 - 2);
+        if (type == MEMOPT_TYPE_F32) ((float *)t.host)[i] = x;
+        else ((uint16_t *)t.host)[i] = type == MEMOPT_TYPE_BF16 ? memopt_to_bf16(x) : memopt_to_f16(x);
+        t.x[i] = test_cuda_attention_at(type, t.host, i);
+    }
+    t.d = test_device_at(t.bytes, offset * memopt_type_bytes(type));
+    test_put(t.d, t.host, t.bytes);
+    return t;
+}
+static void test_cuda_attention_drop(test_cuda_attention_tensor *t) { free(t->x); free(t->host); }
+
+typedef struct test_cuda_attention_rig { memopt_cuda_gemm *gemm; void *memory; memopt_cuda_ops ops; int mark; } test_cuda_attention_rig;
+static test_cuda_attention_rig test_cuda_attention_open(size_t shapes) {
+    test_cuda_attention_rig r; memopt_cuda_gemm_desc desc; size_t bytes = 0;
+#ifndef __CUDACC__
+    cublaslt_mock_reset();
+#endif
+    memset(&desc, 0, sizeof desc);
+    memset(&r, 0, sizeof r);
+    r.mark = test_device_mark();
+    desc.shapes = shapes;
+    desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
+    CHECK(memopt_cuda_gemm_bytes(&desc, &bytes) == 0);
+    r.memory = memopt_i_system_alloc(NULL, bytes, 64);
+    CHECK(memopt_cuda_gemm_create(&desc, r.memory, bytes, &r.gemm) == 0);
+    r.ops.gemm = r.gemm;
+    return r;
+}
+static void test_cuda_attention_close(test_cuda_attention_rig *r) {
+    test_synchronize();
+    memopt_cuda_gemm_destroy(r->gemm);
+    memopt_i_system_free(NULL, r->memory, 0, 64);
+    test_device_free(r->mark);
+#ifndef __CUDACC__
+    CHECK(cublaslt_mock_counted().handles == 0 && cublaslt_mock_counted().findings == 0);
+#endif
+}
+static void test_cuda_attention_scratch(test_cuda_attention_rig *r, const memopt_attention *x) { /* exactly what is asked for */
+    size_t bytes = 0;
+    CHECK(memopt_cuda_attention_scratch(&r->ops, x, &bytes) == 0);
+    r->ops.d_scratch = test_device(bytes); r->ops.scratch_bytes = bytes;
+}
+
+/* ---- a case: queries, keys and values in one matrix, as their gradients; or apart and dense ---- */
+typedef struct test_cuda_attention_case {
+    test_cuda_attention_tensor q, k, v, out, grad, dq, dk, dv;
+    size_t lengths[8], kv; memopt_attention a;
+} test_cuda_attention_case;
+static test_cuda_attention_case test_cuda_attention_case_make(uint64_t *seed, memopt_type type, size_t batch, size_t length, size_t heads, size_t kv_heads, size_t width, int joined, int lengths, size_t offset) {
+    test_cuda_attention_case c; const size_t kv = kv_heads ? kv_heads : heads, rows = batch * length, row = heads * width, key = kv * width, all = row + 2 * key; size_t i;
+    memset(&c, 0, sizeof c);
+    c.kv = kv;
+    c.a.batch = batch; c.a.length = length; c.a.heads = heads; c.a.kv_heads = kv_heads; c.a.width = width; c.a.type = type;
+    c.q = test_cuda_attention_make(seed, type, rows * (joined ? all : row), offset); c.dq = test_cuda_attention_make(seed, type, c.q.n, offset);
+    c.k = test_cuda_attention_make(seed, type, joined ? 0 : rows * key, offset); c.dk = test_cuda_attention_make(seed, type, c.k.n, offset);
+    c.v = test_cuda_attention_make(seed, type, c.k.n, offset); c.dv = test_cuda_attention_make(seed, type, c.k.n, offset);
+    c.out = test_cuda_attention_make(seed, type, rows * row, offset); c.grad = test_cuda_attention_make(seed, type, rows * row, offset);
+    c.a.queries = c.q.d; c.a.keys = joined ? memopt_i_row_at(c.q.d, type, row) : c.k.d; c.a.values = joined ? memopt_i_row_at(c.q.d, type, row + key) : c.v.d;
+    c.a.grad_queries = c.dq.d; c.a.grad_keys = joined ? memopt_i_row_to(c.dq.d, type, row) : c.dk.d; c.a.grad_values = joined ? memopt_i_row_to(c.dq.d, type, row + key) : c.dv.d;
+    c.a.query_stride = c.a.kv_stride = joined ? all : 0;
+    c.a.output = c.out.d; c.a.grad_output = c.grad.d;
+    for (i = 0; i < 8; ++i) c.lengths[i] = lengths ? i == 0 ? length : i == 1 ? length / 2 : i == 2 ? 0 : length + 5 : length;
+    if (!lengths) return c;
+    c.a.lengths = (const size_t *)test_device(batch * sizeof(size_t));
+    test_put((void *)(uintptr_t)c.a.lengths, c.lengths, batch * sizeof(size_t));
+    return c;
+}
+static void test_cuda_attention_case_drop(test_cuda_attention_case *c) {
+    test_cuda_attention_drop(&c->q); test_cuda_attention_drop(&c->k); test_cuda_attention_drop(&c->v); test_cuda_attention_drop(&c->out); test_cuda_attention_drop(&c->grad);
+    test_cuda_attention_drop(&c->dq); test_cuda_attention_drop(&c->dk); test_cuda_attention_drop(&c->dv);
+}
+/* where element 0 of a row lies: 0 queries, 1 keys, 2 values; operands or their gradients, then 3: of the output */
+static size_t test_cuda_attention_place(const test_cuda_attention_case *c, int what, size_t b, size_t head, size_t row) {
+    const memopt_attention *a = &c->a; const size_t q = a->heads * a->width, k = c->kv * a->width, r = b * a->length + row;
+    const size_t base = a->query_stride ? r * a->query_stride + (what == 1 ? q : what == 2 ? q + k : 0) : r * (what == 1 || what == 2 ? k : q);
+    return (what == 3 ? r * q : base) + head * a->width;
+}
+static const test_cuda_attention_tensor *test_cuda_attention_of(const test_cuda_attention_case *c, int what, int gradient) {
+    if (what == 3) return gradient ? &c->grad : &c->out;
+    if (what == 0 || c->a.query_stride) return gradient ? &c->dq : &c->q;
+    return what == 1 ? gradient ? &c->dk : &c->k : gradient ? &c->dv : &c->v;
+}
+/* Rows that are not in use hold NaN: nothing of them may be seen. */
+static void test_cuda_attention_spoil(test_cuda_attention_case *c) {
+    size_t b, row, head, j; int what; const size_t size = memopt_type_bytes(c->a.type);
+    for (b = 0; b < c->a.batch; ++b) for (row = c->lengths[b]; row < c->a.length; ++row) for (what = 0; what < 4; ++what)
+        for (head = 0; head < (what == 1 || what == 2 ? c->kv : c->a.heads); ++head) for (j = 0; j < c->a.width; ++j)
+            memset(test_cuda_attention_of(c, what, what == 3)->host + (test_cuda_attention_place(c, what, b, head, row) + j) * size, 0xFF, size);
+    test_put(c->q.d, c->q.host, c->q.bytes); test_put(c->k.d, c->k.host, c->k.bytes); test_put(c->v.d, c->v.host, c->v.bytes); test_put(c->grad.d, c->grad.host, c->grad.bytes);
+}
+static void test_cuda_attention_poison(test_cuda_attention_tensor *t) { test_poison(t->d, t->bytes); }
+#define VALUE(what, gradient, b, head, row, j) (test_cuda_attention_of(c, what, gradient)->x[test_cuda_attention_place(c, what, b, head, row) + (j)])
+/* Of a head: probabilities and gradients of scores, each with how far off it may be (p, s and their errors). */
+static void test_cuda_attention_matrices(const test_cuda_attention_case *c, size_t b, size_t head, double *p, double *s, double *error, int backward) {
+    const memopt_attention *a = &c->a; const size_t n = a->length, kh = head / (a->heads / c->kv), used = c->lengths[b] < n ? c->lengths[b] : n; size_t i, j, k;
+    const double scale = a->scale > 0 ? (double)a->scale : 1 / sqrt((double)a->width), half = test_cuda_attention_half(a->type);
+    for (i = 0; i < n; ++i) {
+        const size_t valid = i >= used ? 0 : a->causal ? i + 1 : used; double most = -1e300, sum = 0, mean = 0, spread = 0;
+        for (j = 0; j < n; ++j) p[i * n + j] = s[i * n + j] = error[i * n + j] = 0;
+        for (j = 0; j < valid; ++j) {
+            for (k = 0; k < a->width; ++k) p[i * n + j] += scale * VALUE(0, 0, b, head, i, k) * VALUE(1, 0, b, kh, j, k);
+            if (p[i * n + j] > most) most = p[i * n + j];
+        }
+        for (j = 0; j < valid; ++j) sum += p[i * n + j] = exp(p[i * n + j] - most);
+        for (j = 0; j < valid; ++j) p[i * n + j] /= sum;
+        for (j = 0; j < valid && backward; ++j) {
+            for (k = 0; k < a->width; ++k) s[i * n + j] += VALUE(3, 1, b, head, i, k) * VALUE(2, 0, b, kh, j, k);
+            mean += p[i * n + j] * s[i * n + j]; spread += p[i * n + j] * fabs(s[i * n + j]);
+        }
+        for (j = 0; j < valid && backward; ++j) {
+            error[i * n + j] = scale * p[i * n + j] * (2.2 * (half + 1e-5) * fabs(s[i * n + j] - mean) + 1.1 * (half + 1e-5) * spread) + 1e-7;
+            s[i * n + j] = scale * p[i * n + j] * (s[i * n + j] - mean);
+        }
+    }
+}
+static void test_cuda_attention_near(const test_cuda_attention_tensor *t, size_t at, double wanted, double error, uint64_t seed) {
+    const double got = test_cuda_attention_at(t->type, t->host, at), half = test_cuda_attention_half(t->type);
+    CHECK_AT(fabs(got - wanted) <= error + 1.1 * half * fabs(wanted) + (t->type == MEMOPT_TYPE_F16 ? 1e-7 : 1e-9), seed);
+}
+static void test_cuda_attention_check_output(const test_cuda_attention_case *c, const double *p, size_t b, size_t head, uint64_t seed) {
+    const memopt_attention *a = &c->a; const size_t n = a->length, kh = head / (a->heads / c->kv); size_t i, j, k;
+    const double half = a->type == MEMOPT_TYPE_F32 ? 0 : test_cuda_attention_half(a->type);
+    for (i = 0; i < n; ++i) for (k = 0; k < a->width; ++k) {
+        double sum = 0, most = 0;
+        for (j = 0; j < n; ++j) if (p[i * n + j] > 0) { sum += p[i * n + j] * VALUE(2, 0, b, kh, j, k); most += fabs(p[i * n + j] * VALUE(2, 0, b, kh, j, k)); }
+        test_cuda_attention_near(&c->out, test_cuda_attention_place(c, 3, b, head, i) + k, sum, (1.05 * half + 1e-5) * most, seed);
+    }
+}
+/* The gradient of queries of a head; sums of those of keys and values, and of their bounds, for all heads that share them. */
+static void test_cuda_attention_check_queries(const test_cuda_attention_case *c, const double *s, const double *error, size_t b, size_t head, uint64_t seed) {
+    const memopt_attention *a = &c->a; const size_t n = a->length, kh = head / (a->heads / c->kv); size_t i, j, k;
+    for (i = 0; i < n; ++i) for (k = 0; k < a->width; ++k) {
+        double sum = 0, bound = 0;
+        for (j = 0; j < n; ++j) if (error[i * n + j] > 0) {
+            const double key = VALUE(1, 0, b, kh, j, k);
+            sum += s[i * n + j] * key; bound += (error[i * n + j] + (1.05 * test_cuda_attention_half(a->type) + 1e-5) * fabs(s[i * n + j])) * fabs(key);
+        }
+        test_cuda_attention_near(&c->dq, test_cuda_attention_place(c, 0, b, head, i) + k, sum, bound, seed);
+    }
+}
+static void test_cuda_attention_check_keys(const test_cuda_attention_case *c, size_t b, size_t kh, double *p, double *s, double *error, uint64_t seed) {
+    const memopt_attention *a = &c->a; const size_t n = a->length, w = a->width, group = a->heads / c->kv; size_t h, i, j, k;
+    double *keys = (double *)calloc(4 * n * w + 1, sizeof *keys), *values = keys + n * w, *key_bound = values + n * w, *value_bound = key_bound + n * w;
+    const double half = 1.05 * test_cuda_attention_half(a->type) + 1e-5;
+    for (h = kh * group; h < (kh + 1) * group; ++h) {
+        test_cuda_attention_matrices(c, b, h, p, s, error, 1);
+        test_cuda_attention_check_queries(c, s, error, b, h, seed);
+        for (i = 0; i < n; ++i) for (j = 0; j < n; ++j) if (error[i * n + j] > 0) for (k = 0; k < w; ++k) {
+            const double q = VALUE(0, 0, b, h, i, k), g = VALUE(3, 1, b, h, i, k);
+            keys[j * w + k] += s[i * n + j] * q; key_bound[j * w + k] += (error[i * n + j] + half * fabs(s[i * n + j])) * fabs(q);
+            values[j * w + k] += p[i * n + j] * g; value_bound[j * w + k] += half * fabs(p[i * n + j] * g);
+        }
+    }
+    for (j = 0; j < n; ++j) for (k = 0; k < w; ++k) {
+        test_cuda_attention_near(test_cuda_attention_of(c, 1, 1), test_cuda_attention_place(c, 1, b, kh, j) + k, keys[j * w + k], key_bound[j * w + k], seed);
+        test_cuda_attention_near(test_cuda_attention_of(c, 2, 1), test_cuda_attention_place(c, 2, b, kh, j) + k, values[j * w + k], value_bound[j * w + k], seed);
+    }
+    free(keys);
+}
+static void test_cuda_attention_check(test_cuda_attention_case *c, int backward, uint64_t seed) {
+    const memopt_attention *a = &c->a; const size_t n = a->length; size_t b, h;
+    double *p = (double *)malloc((3 * n * n + 1) * sizeof *p), *s = p + n * n, *error = s + n * n;
+    test_get(c->out.host, c->out.d, c->out.bytes);
+    if (backward) { test_get(c->dq.host, c->dq.d, c->dq.bytes); test_get(c->dk.host, c->dk.d, c->dk.bytes); test_get(c->dv.host, c->dv.d, c->dv.bytes); }
+    for (b = 0; b < a->batch; ++b) {
+        for (h = 0; h < a->heads && !backward; ++h) {
+            test_cuda_attention_matrices(c, b, h, p, s, error, 0);
+            test_cuda_attention_check_output(c, p, b, h, seed);
+        }
+        for (h = 0; h < c->kv && backward; ++h) test_cuda_attention_check_keys(c, b, h, p, s, error, seed);
+    }
+    free(p);
+}
+/* ---- tests ---- */
+static void test_cuda_attention_shapes(void) {
+    static const size_t shapes[][5] = { /* batch, length, heads, kv_heads, width */
+        { 1, 1, 1, 0, 1 }, { 2, 5, 2, 0, 8 }, { 1, 33, 3, 0, 16 }, { 3, 40, 4, 2, 8 }, { 2, 31, 6, 1, 5 }, { 4, 17, 2, 2, 24 }, { 1, 130, 2, 1, 8 } };
+    static const size_t blocks[] = { 0, 1, 7, 16, 64 };
+    uint64_t seed = 1; size_t s; int type, again, n = 0;
+    for (s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) for (type = 0; type < 3; ++type) for (again = 0; again < 4; ++again, ++n) {
+        test_cuda_attention_rig r = test_cuda_attention_open(n % 6 ? 0 : 2); /* a table that is too small works too */
+        test_cuda_attention_case c = test_cuda_attention_case_make(&seed, (memopt_type)type, shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], shapes[s][4], again & 1, n % 3 == 1, (size_t)(n % 5 == 4));
+        c.a.causal = again >> 1; c.a.block = blocks[n % 5]; c.a.online = n % 7 == 6;
+        if (n % 4 == 2) c.a.scale = 0.5f;
+        if (shapes[s][1] > 100 && c.a.block == 1) c.a.block = 48;
+        test_cuda_attention_spoil(&c);
+        test_cuda_attention_poison(&c.out); test_cuda_attention_poison(&c.dq); test_cuda_attention_poison(&c.dk); test_cuda_attention_poison(&c.dv);
+        test_cuda_attention_scratch(&r, &c.a);
+        CHECK_AT(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0, n);
+        test_cuda_attention_check(&c, 0, (uint64_t)n);
+        CHECK_AT(memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0, n);
+        test_cuda_attention_check(&c, 1, (uint64_t)n);
+        test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+}
+static void test_cuda_attention_schedules(void) { /* the same bits in every order of threads, and in every order of streams */
+    uint64_t seed; int type;
+    for (type = 0; type < 3; ++type) {
+        unsigned char *first = NULL; size_t bytes = 0;
+        TEST_SCHEDULES(8) {
+            test_cuda_attention_rig r = test_cuda_attention_open(0); test_cuda_attention_case c;
+            seed = 9;
+            c = test_cuda_attention_case_make(&seed, (memopt_type)type, 2, 21, 2, 1, 8, 0, 1, 0);
+            c.a.causal = 1; c.a.block = 8;
+            test_cuda_attention_scratch(&r, &c.a);
+            simulator_streams(test_schedule_i % 3, (uint64_t)test_schedule_i);
+            CHECK(memopt_cuda_attention_forward(&r.ops, &c.a, NULL) == 0 && memopt_cuda_attention_backward(&r.ops, &c.a, NULL) == 0);
+            test_get(c.out.host, c.out.d, c.out.bytes); test_get(c.dk.host, c.dk.d, c.dk.bytes);
+            if (!first) { bytes = c.out.bytes; first = (unsigned char *)malloc(bytes + c.dk.bytes); memcpy(first, c.out.host, bytes); memcpy(first + bytes, c.dk.host, c.dk.bytes); }
+            CHECK_AT(!memcmp(first, c.out.host, bytes) && !memcmp(first + bytes, c.dk.host, c.dk.bytes), test_schedule_i);
+            test_cuda_attention_case_drop(&c);
+            test_cuda_attention_close(&r);
+        }
+        free(first);
+    }
+}
+/* The kernels alone, on the last three rows: for a warp, a block, and for rows that are longer than registers hold. */
+static void test_cuda_attention_row(const float *x, const float *g, size_t n, size_t columns, memopt_type type, const void *p, const void *s, double scale, uint64_t at) {
+    const double half = test_cuda_attention_half(type); double sum = 0, mean = 0, spread = 0, most = -1e300; size_t j;
+    for (j = 0; j < n; ++j) if ((double)x[j] * scale > most) most = (double)x[j] * scale;
+    for (j = 0; j < n; ++j) sum += exp((double)x[j] * scale - most);
+    for (j = 0; j < columns; ++j) {
+        const double wanted = j < n ? exp((double)x[j] * scale - most) / sum : 0, got = test_cuda_attention_at(type, p, j);
+        CHECK_AT(fabs(got - wanted) <= (half + 1e-5) * wanted + (type == MEMOPT_TYPE_F16 ? 6e-8 : 1e-30), at);
+        mean += got * (double)g[j]; spread += got * fabs((double)g[j]);
+    }
+    for (j = 0; j < columns; ++j) {
+        const double q = test_cuda_attention_at(type, p, j), wanted = j < n ? scale * q * ((double)g[j] - mean) : 0;
+        CHECK_AT(fabs(test_cuda_attention_at(type, s, j) - wanted) <= 1.05 * half * fabs(wanted) + 1e-5 * scale * q * (fabs((double)g[j]) + spread) + (type == MEMOPT_TYPE_F16 ? 6e-8 : 1e-30), at);
+    }
+}
+static void test_cuda_attention_long(void) {
+    static const size_t lengths[] = { 3, 33, 1024, 1025, 8192, 8193 };
+    uint64_t seed = 3; size_t s, i, j; int type;
+    for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
+        const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
+        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; size_t bytes; float *scores, *slopes; unsigned char *p, *g;
+        const int mark = test_device_mark();
+        memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
+        x.batch = x.heads = 1; x.length = n; x.width = 4; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;
+        CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0);
+        ops.d_scratch = test_device(bytes); ops.scratch_bytes = bytes;
+        CHECK(memopt_i_cuda_attention_open(&ops, &x, 1, &t) == 0 && t.bytes == bytes);
+        scores = (float *)malloc(6 * t.stride * 4); slopes = scores + 3 * t.stride; p = (unsigned char *)malloc(12 * t.stride); g = (unsigned char *)malloc(12 * t.stride);
+        TEST_SCHEDULES(n > 2000 ? 2 : 8) {
+            for (i = 0; i < 6 * t.stride; ++i) scores[i] = i % t.stride < n ? (float)((double)(test_random(&seed) >> 11) * 0x1p-50 - 4) : memopt_i_bits_float(0x7fc00000u);
+            test_put(t.scores, scores, 12 * t.stride); test_put(t.slopes, slopes, 12 * t.stride);
+            CHECK(memopt_i_cuda_attention_soft<0>(&t, 0, first, 3, n) == 0 && memopt_i_cuda_attention_soft<1>(&t, 0, first, 3, n) == 0);
+            for (i = 0; i < 3; ++i) {
+                const size_t valid = x.causal ? first + i + 1 : n, size = memopt_type_bytes(of);
+                test_get(p, (char *)t.p + i * t.pitch * size, n * size); test_get(g, (char *)t.g + i * t.pitch * size, n * size);
+                for (j = valid; j < n; ++j) slopes[i * t.stride + j] = 0;
+                test_cuda_attention_row(scores + i * t.stride, slopes + i * t.stride, valid, n, of, p, g, 0.5, s);
+            }
+        }
+        free(scores); free(p); free(g);
+        test_device_free(mark);
+    }
+}
+static void test_cuda_attention_bad(void) {
+    uint64_t seed = 4; size_t i, bytes = 0; memopt_attention x; memopt_cuda_ops ops, none;
+    test_cuda_attention_rig r = test_cuda_attention_open(0);
+    test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_BF16, 2, 8, 2, 2, 8, 0, 1, 0);
+    memset(&none, 0, sizeof none);
+    test_cuda_attention_scratch(&r, &c.a);
+#define BAD(call, change, status) do { x = c.a; ops = r.ops; change; CHECK(memopt_cuda_attention_##call(&ops, &x, NULL) == (status)); } while (0)
+#define BOTH(change, status) do { BAD(forward, change, status); BAD(backward, change, status); } while (0)
+    CHECK(memopt_cuda_attention_forward(NULL, &c.a, NULL) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_attention_backward(&none, &c.a, NULL) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_attention_forward(&r.ops, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_cuda_attention_backward(&r.ops, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_cuda_attention_scratch(NULL, &c.a, NULL) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_attention_scratch(NULL, NULL, &bytes) == MEMOPT_ERR_ARGUMENT);
+    BOTH(x.queries = NULL, MEMOPT_CUDA_ERR_NULL);
+    BOTH(x.keys = NULL, MEMOPT_CUDA_ERR_NULL);
+    BOTH(x.values = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(forward, x.output = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(backward, x.grad_output = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(backward, x.grad_queries = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(backward, x.grad_keys = NULL, MEMOPT_CUDA_ERR_NULL);
+    BAD(backward, x.grad_values = NULL, MEMOPT_CUDA_ERR_NULL);
+    BOTH(x.keys = (const char *)x.keys + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
+    BOTH(x.lengths = (const size_t *)(const void *)((const char *)x.lengths + 4), MEMOPT_CUDA_ERR_ALIGNMENT);
+    BOTH(ops.d_scratch = (char *)ops.d_scratch + 16, MEMOPT_CUDA_ERR_ALIGNMENT);
+    BAD(backward, ops.scratch_bytes -= 1, MEMOPT_ERR_BUFFER);
+    BOTH(ops.scratch_bytes = 16, MEMOPT_ERR_BUFFER);
+    BOTH(x.kv_heads = 3, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.heads = 0, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.width = 0, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.causal = 2, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.type = (memopt_type)3, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.scale = -1, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.query_stride = 15, MEMOPT_ERR_ARGUMENT);
+    BOTH(x.length = SIZE_MAX / 2, MEMOPT_ERR_OVERFLOW);
+    BOTH((x.length = (size_t)1 << 31, x.batch = 1), MEMOPT_ERR_OVERFLOW);
+    BOTH(x.batch = 0, 0);
+    BOTH((x.length = 0, x.queries = NULL), 0);
+#ifndef __CUDACC__
+    simulator_pending_error(cudaErrorIllegalAddress);
+    BOTH((void)x, MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress);
+    simulator_pending_error(0);
+    for (i = 1; i <= 3; ++i) { r.gemm->used = 0; cublaslt_mock_no_algorithm(i); /* there are three shapes */ BAD(backward, (void)x, MEMOPT_CUDA_ERR_NO_ALGORITHM); }
+    r.gemm->used = 0;
+    cublaslt_mock_no_algorithm(SIZE_MAX);
+    BAD(forward, (void)x, MEMOPT_CUDA_ERR_NO_ALGORITHM);
+#endif
+    test_get(c.out.host, c.out.d, c.out.bytes); test_get(c.dq.host, c.dq.d, c.dq.bytes); test_get(c.dk.host, c.dk.d, c.dk.bytes);
+    for (i = 0; i < c.out.n; ++i) CHECK_AT(test_cuda_attention_at(c.a.type, c.out.host, i) == c.out.x[i] && test_cuda_attention_at(c.a.type, c.dq.host, i) == c.dq.x[i] && test_cuda_attention_at(c.a.type, c.dk.host, i) == c.dk.x[i], i);
+#undef BAD
+#undef BOTH
+    test_cuda_attention_case_drop(&c);
+    test_cuda_attention_close(&r);
+}
+static void test_cuda_attention_faults(void) { /* the k-th call into cuBLASLt, the k-th launch, the k-th call into CUDA fails */
+#ifndef __CUDACC__
+    size_t k; int how; uint64_t seed = 5;
+    for (how = 0; how < 3; ++how)
+        for (k = 1; k < 60; ++k) {
+            test_cuda_attention_rig r = test_cuda_attention_open(0); memopt_cuda_status s;
+            test_cuda_attention_case c = test_cuda_attention_case_make(&seed, MEMOPT_TYPE_F16, 1, 8, 2, 1, 8, 0, 1, 0);
+            c.a.block = 4;
+            test_cuda_attention_scratch(&r, &c.a);
+            if (how == 2) simulator_fail_call(k); else if (how) simulator_fail_launch(k); else cublaslt_mock_fail(k, CUBLAS_STATUS_EXECUTION_FAILED);
+            s = memopt_cuda_attention_forward(&r.ops, &c.a, NULL);
+            if (!s) s = memopt_cuda_attention_backward(&r.ops, &c.a, NULL);
+            if (how == 2) simulator_fail_call(0); else if (how) simulator_fail_launch(0); else cublaslt_mock_fail(0, 0);
+            test_cuda_attention_case_drop(&c);
+            test_cuda_attention_close(&r);
+            if (!s) break;
+            CHECK_AT(how == 2 || s == (how ? MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_OF_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
+            CHECK(cudaPeekAtLastError() == cudaSuccess);
+        }
+    CHECK(k > 6 && k < 60);
+#endif
+}
+static void test_cuda_attention_bytes(void) { /* what the essay says */
+    memopt_attention x; size_t bytes = 0;
+    memset(&x, 0, sizeof x);
+    x.batch = 8; x.length = 4096; x.heads = 32; x.width = 128; x.type = MEMOPT_TYPE_BF16;
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)32 * 256 * 4096 * 4);
+    x.grad_queries = &x; /* of a backward */
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4 + (size_t)2 * 4096 * 32 * 128 * 4);
+    x.type = MEMOPT_TYPE_F32;
+    CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0 && bytes == (size_t)2 * 32 * 256 * 4096 * 4);
+}
+static void test_cuda_attention(void) {
+    RUN(test_cuda_attention_shapes);
+    RUN(test_cuda_attention_schedules);
+    RUN(test_cuda_attention_long);
+    RUN(test_cuda_attention_bytes);
+    RUN(test_cuda_attention_bad);
+    RUN(test_cuda_attention_faults);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_cuda_attention(); return test_totals(); }
+#endif

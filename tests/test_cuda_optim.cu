@@ -1,0 +1,699 @@
+/* test_cuda_optim.cu - optimizers on a device, sections cuda_walk, cuda_factor and cuda_optim. What is right is what
+   the CPU does: every bit of weights, extra, states and what was skipped, for the same tensors and gradients. */
+#include "test_cuda.h"
+
+enum { CUDA_OPTIM_TENSORS = 40 };
+typedef struct cuda_optim_spec {
+    memopt_optim_kind kind; memopt_state_format state; memopt_weight_format weights; memopt_gradient_format gradients;
+    int    moment, tensors;
+    size_t block, min_quantized, offset; /* offset: elements that device arrays begin after 256 */
+    size_t count[CUDA_OPTIM_TENSORS], columns[CUDA_OPTIM_TENSORS];
+    size_t first, held; /* of tensor 0 */
+} cuda_optim_spec;
+typedef struct cuda_optim_side { /* the CPU's, or the device's */
+    memopt_optim_desc desc; memopt_optim_tensor tensor[CUDA_OPTIM_TENSORS]; memopt_optim *optim;
+} cuda_optim_side;
+typedef struct cuda_optim_pair {
+    cuda_optim_spec spec; cuda_optim_side cpu, gpu;
+    size_t held[CUDA_OPTIM_TENSORS], state_bytes[CUDA_OPTIM_TENSORS], wide, gradient, scratch_bytes;
+    void *d_scratch; unsigned char *blocks[4 * CUDA_OPTIM_TENSORS + 2]; int block_count;
+} cuda_optim_pair;
+
+static void *cuda_optim_block(cuda_optim_pair *p, size_t bytes) { /* aligned to 64 */
+    unsigned char *b = (unsigned char *)malloc(bytes + 64);
+    memset(b, 0x5A, bytes + 64);
+    p->blocks[p->block_count++] = b;
+    return b + (64 - (uintptr_t)b % 64);
+}
+static void cuda_optim_close(cuda_optim_pair *p) {
+    while (p->block_count) free(p->blocks[--p->block_count]);
+    free(p);
+}
+static memopt_optim *cuda_optim_object(cuda_optim_pair *p, cuda_optim_side *s) {
+    memopt_optim *o = NULL; size_t bytes = 0;
+    CHECK(memopt_optim_bytes(&s->desc, &bytes) == MEMOPT_OK);
+    CHECK(memopt_optim_create(&s->desc, cuda_optim_block(p, bytes), bytes, &o) == MEMOPT_OK && o);
+    return o;
+}
+static uint32_t cuda_optim_bits(uint64_t seed, uint64_t a, uint64_t b) {
+    uint64_t state = seed * 1315423911u + a * UINT64_C(0xd1342543de82ef95) + b * 77;
+    return (uint32_t)(test_random(&state) >> 32);
+}
+static float cuda_optim_value(uint64_t seed, uint64_t k, uint64_t i) { /* -1 to 1; all bits of a float: sums round */
+    return ((float)(cuda_optim_bits(seed, k, i) >> 8) - 8388608.0f) * (1.0f / 8388608.0f);
+}
+static void cuda_optim_put_code(void *p, size_t i, size_t bytes, uint32_t code) {
+    if (bytes == 4) memcpy((unsigned char *)p + 4 * i, &code, 4);
+    else { const uint16_t half = (uint16_t)code; memcpy((unsigned char *)p + 2 * i, &half, 2); }
+}
+static uint32_t cuda_optim_code(float x, size_t bytes, int half) {
+    return bytes == 4 ? memopt_i_float_bits(x) : half ? memopt_to_f16(x) : memopt_to_bf16(x);
+}
+/* Sizes that matter to rounding: of several decades, some 0; `bad` of 64 are not sane. */
+static const uint32_t cuda_optim_bad[8] = { 0x7fc00001u, 0xffc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu,
+    0x5f000000u,
+                                            0x7f800001u, 0xde800000u };
+static void cuda_optim_feed(cuda_optim_pair *p, uint64_t seed, unsigned bad) {
+    static const float size[8] = { 1, 0.01f, 0.3f, 1e-4f, 1, 30, 0.1f, 0 }; int k; size_t i;
+    const int half = p->spec.gradients == MEMOPT_GRADIENTS_F16;
+    for (k = 0; k < p->spec.tensors; ++k) {
+        unsigned char *g = (unsigned char *)(uintptr_t)p->cpu.tensor[k].gradients;
+        for (i = 0; i < p->held[k]; ++i) {
+            const uint64_t at = p->cpu.tensor[k].first + i;
+            const uint32_t r = cuda_optim_bits(seed + 99, (uint64_t)k, at);
+            float x = cuda_optim_value(seed, (uint64_t)k + 8, at) * size[at / 3 % 8];
+            uint32_t code = cuda_optim_code(x, p->gradient, half);
+            if (r % 64 < bad) {
+                code = cuda_optim_bad[r / 64 % 8];
+                if (p->gradient == 2) code = half ? (r & 64 ? 0x7c00 : 0xfe01) : code >> 16;
+                if (p->gradient == 2 && !half && code == 0x7f80 && r & 64) code = 0xff81;
+            }
+            cuda_optim_put_code(g, i, p->gradient, code);
+        }
+        test_put((void *)(uintptr_t)p->gpu.tensor[k].gradients, g, p->held[k] * p->gradient);
+    }
+}
+static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
+    cuda_optim_pair *p = (cuda_optim_pair *)calloc(1, sizeof *p); memopt_optim_desc d; int k; size_t i;
+    p->spec = *spec;
+    memset(&d, 0, sizeof d);
+    d.kind = spec->kind; d.state = spec->state; d.weights = spec->weights; d.gradients = spec->gradients; d.seed = 42;
+    d.first_moment = spec->moment; d.block = spec->block; d.min_quantized = spec->min_quantized;
+    d.tensor_count = (size_t)spec->tensors;
+    p->wide = d.weights == MEMOPT_WEIGHTS_F32 || d.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
+    p->gradient = d.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    p->cpu.desc = p->gpu.desc = d;
+    p->cpu.desc.tensors = p->cpu.tensor; p->gpu.desc.tensors = p->gpu.tensor;
+    for (k = 0; k < spec->tensors; ++k) {
+        memopt_optim_tensor *t = &p->cpu.tensor[k]; size_t n;
+        t->count = spec->count[k]; t->columns = spec->columns[k]; t->group = (size_t)k % 2;
+        if (!k) { t->first = spec->first; t->held = spec->held; }
+        n = p->held[k] = t->held ? t->held : t->count - t->first;
+        CHECK(memopt_optim_state_bytes(&p->cpu.desc, (size_t)k, &p->state_bytes[k]) == MEMOPT_OK);
+        p->gpu.tensor[k] = *t;
+        t->weights = cuda_optim_block(p, n * p->wide); t->gradients = cuda_optim_block(p, n * p->gradient);
+        p->gpu.tensor[k].weights = test_device_at(n * p->wide, spec->offset * p->wide);
+        p->gpu.tensor[k].gradients = test_device_at(n * p->gradient, spec->offset * p->gradient);
+        if (d.weights >= MEMOPT_WEIGHTS_SPLIT) {
+            t->extra = cuda_optim_block(p, n * 2);
+            p->gpu.tensor[k].extra = test_device_at(n * 2, spec->offset * 2);
+        }
+        if (p->state_bytes[k]) {
+            t->state = cuda_optim_block(p, p->state_bytes[k]);
+            p->gpu.tensor[k].state = test_device_at(p->state_bytes[k], spec->offset * 64);
+        }
+        for (i = 0; i < n; ++i) {
+            const float w = 0.5f * cuda_optim_value(1, (uint64_t)k, t->first + i);
+            cuda_optim_put_code(t->weights, i, p->wide, cuda_optim_code(w, p->wide, 0));
+            if (t->extra) cuda_optim_put_code(t->extra, i, 2, 0);
+        }
+        test_put(p->gpu.tensor[k].weights, t->weights, n * p->wide);
+        if (d.weights == MEMOPT_WEIGHTS_SPLIT) test_put(p->gpu.tensor[k].extra, t->extra, n * 2);
+    }
+    p->cpu.optim = cuda_optim_object(p, &p->cpu); p->gpu.optim = cuda_optim_object(p, &p->gpu);
+    CHECK(memopt_cuda_optim_scratch(p->gpu.optim, &p->scratch_bytes) == 0);
+    p->d_scratch = test_device(p->scratch_bytes);
+    for (k = 0; k < spec->tensors; ++k) {
+        CHECK(memopt_optim_state_init(p->cpu.optim, (size_t)k) == MEMOPT_OK);
+        CHECK(memopt_cuda_optim_state_init(p->gpu.optim, (size_t)k, NULL) == 0);
+        CHECK(memopt_cuda_optim_state_check(p->gpu.optim, (size_t)k, p->state_bytes[k], NULL) == 0);
+    }
+    return p;
+}
+/* Bytes that differ; NaN are alike where `bytes` is the size of a float or bfloat16. */
+static size_t cuda_optim_differs(const void *host, const void *device, size_t n, size_t bytes) {
+    unsigned char *got = (unsigned char *)malloc(n * bytes + 1);
+    const unsigned char *want = (const unsigned char *)host; size_t i, off = 0;
+    test_get(got, device, n * bytes);
+    for (i = 0; i < n; ++i) {
+        uint32_t a = 0, b = 0; const uint32_t infinity = bytes == 4 ? 0x7f800000u : 0x7f80u,
+            most = bytes == 4 ? 0x7fffffffu : 0x7fffu;
+        memcpy(&a, want + i * bytes, bytes); memcpy(&b, got + i * bytes, bytes);
+        off += a != b && !(bytes > 1 && (a & most) > infinity && (b & most) > infinity);
+    }
+    free(got);
+    return off;
+}
+static void cuda_optim_same(const cuda_optim_pair *p, uint64_t at) {
+    memopt_cuda_optim_result_of result = { 0, 0, 0, 0 }; int k;
+    for (k = 0; k < p->spec.tensors; ++k) {
+        const memopt_optim_tensor *c = &p->cpu.tensor[k], *g = &p->gpu.tensor[k];
+        CHECK_AT(!cuda_optim_differs(c->weights, g->weights, p->held[k], p->wide), at * 100 + (uint64_t)k);
+        if (c->extra) CHECK_AT(!cuda_optim_differs(c->extra, g->extra, p->held[k], 2), at * 100 + (uint64_t)k);
+        if (c->state) CHECK_AT(!cuda_optim_differs(c->state, g->state, p->state_bytes[k], 1), at * 100 + (uint64_t)k);
+    }
+    CHECK(memopt_cuda_optim_result(p->gpu.optim, p->d_scratch, p->scratch_bytes, &result, NULL) == 0);
+    CHECK_AT(result.skipped == memopt_optim_skipped(p->cpu.optim) && !result.stopped, at);
+    CHECK(memopt_optim_skipped(p->gpu.optim) == result.skipped);
+}
+static void cuda_optim_groups(memopt_optim_group *g, memopt_optim_kind kind, int moment) {
+    g[0] = memopt_optim_group_default(kind);
+    g[0].rate = 0.01; g[0].weight_decay = 0.1;
+    if (kind == MEMOPT_ADAMW || kind == MEMOPT_ADAM || kind == MEMOPT_LAMB)
+        { g[0].beta1 = 0.8; g[0].beta2 = 0.97; g[0].eps = 1e-3; }
+    if (((kind == MEMOPT_SGD || kind == MEMOPT_ADAFACTOR) && moment) || kind == MEMOPT_LARS) g[0].beta1 = 0.9;
+    if (kind == MEMOPT_LARS) g[0].trust = 0.02;
+    g[1] = g[0];
+    g[1].rate = 0.003; g[1].weight_decay = 0;
+    if (kind == MEMOPT_SGD && moment) g[1].nesterov = 1;
+    if (kind == MEMOPT_SGD && moment) g[0].dampening = 0.25;
+    if (kind == MEMOPT_LAMB) g[1].always_adapt = 1;
+}
+static memopt_optim_run cuda_optim_run(const memopt_optim_group *g, uint64_t step) {
+    memopt_optim_run run;
+    memset(&run, 0, sizeof run);
+    run.step = step; run.groups = g; run.group_count = 2; run.gradient_factor = 0.5;
+    return run;
+}
+static void cuda_optim_steps(cuda_optim_pair *p, uint64_t steps, uint64_t at) {
+    memopt_optim_group g[2]; uint64_t t; int k;
+    cuda_optim_groups(g, p->spec.kind, p->spec.moment);
+    for (t = 1; t <= steps; ++t) {
+        const memopt_optim_run run = cuda_optim_run(g, t);
+        cuda_optim_feed(p, t + at, t == 2 ? 3 : 0);
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+        CHECK_AT(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0, at);
+        cuda_optim_same(p, at * 10 + t);
+    }
+    for (k = 0; k < p->spec.tensors; ++k) CHECK(memopt_optim_applied(p->gpu.optim, (size_t)k) == p->held[k]);
+}
+static cuda_optim_spec cuda_optim_of(memopt_optim_kind kind, memopt_state_format state, int moment) {
+    cuda_optim_spec s;
+    memset(&s, 0, sizeof s);
+    s.kind = kind; s.state = state; s.moment = moment; s.min_quantized = 64; s.tensors = 1; s.count[0] = 1000;
+    return s;
+}
+static const struct { memopt_optim_kind kind; int moment, bnb; } cuda_optim_kinds[] = {
+    { MEMOPT_ADAMW, 0, 1 }, { MEMOPT_ADAM, 0, 1 }, { MEMOPT_SGD, 0, 0 }, { MEMOPT_SGD, 1, 0 }, { MEMOPT_LION, 0, 0 },
+    { MEMOPT_LARS, 0, 0 }, { MEMOPT_LAMB, 0, 0 }, { MEMOPT_ADAFACTOR, 0, 0 }, { MEMOPT_ADAFACTOR, 1, 0 } };
+enum { CUDA_OPTIM_KINDS = (int)(sizeof cuda_optim_kinds / sizeof *cuda_optim_kinds) };
+
+/* Every kind, state, weight and gradient format: small tensors in one launch, blocks of 256 and of other sizes. */
+static void cuda_optim_all_formats(void) {
+    static const size_t blocks[4] = { 0, 32, 96, 512 }; int i, state, weights, gradients; uint64_t n = 0;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = 0; state < 4; ++state) {
+        if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
+        for (weights = 0; weights < 4; ++weights) for (gradients = 0; gradients < 3; ++gradients, ++n) {
+            cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state,
+                                              cuda_optim_kinds[i].moment);
+            cuda_optim_pair *p;
+            s.weights = (memopt_weight_format)weights; s.gradients = (memopt_gradient_format)gradients;
+            s.block = blocks[n % 4]; s.tensors = 3; s.offset = n % 3 == 2;
+            s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
+            simulator_schedule((int)(n % 8));
+            p = cuda_optim_open(&s);
+            cuda_optim_steps(p, 2, n);
+            cuda_optim_close(p);
+            test_device_free(0);
+        }
+    }
+}
+/* All 8-bit blocks that differ in how they are cut, over tensors that end anywhere; and kinds that have one moment. */
+static void cuda_optim_blocks(void) {
+    static const size_t blocks[] = { 32, 64, 96, 224, 256, 288, 1024, 2048, 2080, 3616, 4064, 4096 };
+    static const size_t counts[] = { 64, 255, 257, 4099, 8192, 9001, 12288 }; size_t b, n = 0;
+    for (b = 0; b < sizeof blocks / sizeof *blocks; ++b) TEST_SCHEDULES(8) {
+        const int bnb = b % 3 == 1, lion = !bnb && test_schedule_i % 4 == 3; cuda_optim_pair *p;
+        cuda_optim_spec s = cuda_optim_of(lion ? MEMOPT_LION : MEMOPT_ADAMW, bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT,
+                                          0);
+        s.block = blocks[b]; s.offset = (size_t)test_schedule_i % 3; s.tensors = 2;
+        s.count[0] = counts[n++ % 7]; s.count[1] = counts[(n + 2) % 7];
+        p = cuda_optim_open(&s);
+        cuda_optim_steps(p, 2, b * 8 + (size_t)test_schedule_i);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* Sizes around vectors, warps and tiles, aligned and not; floats. */
+static void cuda_optim_sizes(void) {
+    static const size_t counts[] = { 1, 3, 4, 5, 31, 32, 33, 255, 257, 1023, 1025, 2047, 2048, 2049, 4099 };
+    size_t k, offset;
+    for (offset = 0; offset < 5; ++offset) TEST_SCHEDULES(2) {
+        cuda_optim_spec s = cuda_optim_of(offset % 2 ? MEMOPT_ADAM : MEMOPT_ADAMW,
+                                          (memopt_state_format)(offset / 2 % 2), 0);
+        cuda_optim_pair *p;
+        s.offset = offset; s.tensors = 15; s.gradients = (memopt_gradient_format)(offset % 3);
+        s.weights = offset < 2 ? MEMOPT_WEIGHTS_F32 : (memopt_weight_format)(offset % 4);
+        for (k = 0; k < 15; ++k) s.count[k] = counts[k];
+        p = cuda_optim_open(&s);
+        cuda_optim_steps(p, 3, offset);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* More tensors than a launch takes, and more rules. */
+static void cuda_optim_many(void) {
+    int i, k;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
+        memopt_optim_group g[8]; memopt_optim_run run; cuda_optim_pair *p; uint64_t t;
+        s.tensors = 40; s.min_quantized = 300;
+        for (k = 0; k < 40; ++k) { s.count[k] = (size_t)(k % 5 ? k * 17 + 1 : 32 * (32 + k));
+            s.columns[k] = k % 5 ? 0 : 32; }
+        p = cuda_optim_open(&s);
+        for (k = 0; k < 40; ++k) p->cpu.tensor[k].group = p->gpu.tensor[k].group = (size_t)k * 7 % 8;
+        cuda_optim_groups(g, s.kind, s.moment);
+        for (k = 2; k < 8; ++k) { g[k] = g[k % 2]; g[k].rate *= 1 + k; }
+        for (t = 1; t <= 2; ++t) {
+            run = cuda_optim_run(g, t);
+            run.group_count = 8;
+            cuda_optim_feed(p, t, 1);
+            CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+            CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            cuda_optim_same(p, (uint64_t)i * 10 + t);
+        }
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* What is measured: several chunks, blocks that cut spans, rows and panels of every shape. */
+static void cuda_optim_measured(void) {
+    static const memopt_optim_kind kinds[2] = { MEMOPT_LARS, MEMOPT_LAMB };
+    static const size_t blocks[3] = { 0, 32, 480 }; int i, state, b;
+    for (i = 0; i < 2; ++i) for (state = 0; state < 3; ++state) for (b = 0; b < (state == 2 ? 3 : 1); ++b) {
+        cuda_optim_spec s = cuda_optim_of(kinds[i], (memopt_state_format)state, 0); cuda_optim_pair *p;
+        s.weights = (memopt_weight_format)((state + i) % 4); s.gradients = (memopt_gradient_format)((state + b) % 3);
+        s.block = blocks[b]; s.tensors = 3; s.count[0] = 140001; s.count[1] = 65537; s.count[2] = 300;
+        s.offset = (size_t)b;
+        p = cuda_optim_open(&s);
+        cuda_optim_steps(p, 2, (uint64_t)(i * 16 + state * 4 + b));
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+static const size_t cuda_optim_shapes[][3] = { /* rows, columns, block */
+    { 1, 0, 0 }, { 10000, 0, 0 }, { 40, 33, 0 }, { 64, 100, 0 }, { 300, 257, 32 }, { 31, 1000, 0 }, { 100, 31, 0 },
+    { 32, 32, 32 }, { 640, 64, 0 }, { 33, 520, 64 }, { 65, 300, 96 }, { 1, 257, 0 }, { 129, 48, 0 },
+        { 40, 1100, 4096 } };
+static void cuda_optim_matrices(void) {
+    size_t i; int way;
+    for (i = 0; i < sizeof cuda_optim_shapes / sizeof *cuda_optim_shapes; ++i) for (way = 0; way < 3; ++way) {
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAFACTOR, way ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32, way == 2);
+        cuda_optim_pair *p;
+        s.count[0] = cuda_optim_shapes[i][0] * (cuda_optim_shapes[i][1] ? cuda_optim_shapes[i][1] : 1);
+        s.columns[0] = cuda_optim_shapes[i][1]; s.block = cuda_optim_shapes[i][2];
+        s.weights = (memopt_weight_format)((i + (size_t)way) % 4); s.gradients = (memopt_gradient_format)(i % 3);
+        s.offset = i % 2; simulator_schedule((int)i % 8);
+        p = cuda_optim_open(&s);
+        cuda_optim_steps(p, 3, i);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* Weights that are not numbers, or nearly: whatever they do, they do the same, and nobody else notices. */
+static void cuda_optim_wild(void) {
+    static const uint32_t wild[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0xfe967699u, 1, 0x80000000u,
+        0x80000001u }; int i; size_t k;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)(i % 3),
+                                          cuda_optim_kinds[i].moment); cuda_optim_pair *p;
+        s.columns[0] = 50; s.count[0] = 2000;
+        p = cuda_optim_open(&s);
+        for (k = 0; k < 8; ++k) cuda_optim_put_code(p->cpu.tensor[0].weights, k * 217, 4, wild[k]);
+        test_put(p->gpu.tensor[0].weights, p->cpu.tensor[0].weights, 8000);
+        cuda_optim_steps(p, 3, (uint64_t)i);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* In slices of any order; parts of a tensor, whose sums are added up as ranks do it: the bits of the whole. */
+static void cuda_optim_slices(cuda_optim_pair *p, const memopt_optim_run *run, size_t tensor, int what) {
+    const size_t grain = memopt_optim_grain(p->gpu.optim, tensor), first = p->gpu.tensor[tensor].first,
+        n = p->held[tensor];
+    size_t at = first + n, size = grain; (void)run;
+    while (at > first) { /* from the back, each twice as long as the one before */
+        const size_t end = at;
+        at = at - first > size ? (at - size) / grain * grain : first;
+        if (at < first) at = first;
+        CHECK((what ? memopt_cuda_optim_apply : memopt_cuda_optim_measure)(p->gpu.optim, tensor, at, end - at,
+                                                                           p->d_scratch,
+                                                                          p->scratch_bytes, NULL) == 0);
+        size *= 2;
+    }
+}
+static void cuda_optim_cut(void) {
+    int i, k, again;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_8BIT : MEMOPT_STATE_BF16,
+                                          cuda_optim_kinds[i].moment);
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p; uint64_t t; const int measures = i >= 5;
+        s.tensors = 3; s.count[0] = 140000; s.columns[0] = 100; s.count[1] = 1500; s.count[2] = 2500;
+        s.block = i % 4 == 1 ? 96 : 0;
+        if (i >= 7) { s.count[0] = 33000; s.count[1] = 100; }
+        s.weights = (memopt_weight_format)(i % 4); s.gradients = (memopt_gradient_format)(i % 3);
+        p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        for (t = 1; t <= 2; ++t) {
+            run = cuda_optim_run(g, t);
+            cuda_optim_feed(p, t, 1);
+            CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+            CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            for (k = 2; k >= 0; --k) {
+                for (again = measures; again; ) {
+                    cuda_optim_slices(p, &run, (size_t)k, 0);
+                    CHECK(memopt_cuda_optim_join(p->gpu.optim, (size_t)k, &again, p->d_scratch, p->scratch_bytes,
+                                                 NULL) == 0);
+                }
+                cuda_optim_slices(p, &run, (size_t)k, 1);
+                CHECK(memopt_optim_applied(p->gpu.optim, (size_t)k) == p->held[k]);
+            }
+            CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
+            cuda_optim_same(p, (uint64_t)i * 10 + t);
+        }
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* The sums of all ranks, added up on the host and put back; both sides' layouts are the same. */
+static void cuda_optim_add_sums(cuda_optim_pair *const *p, int ranks, int device) {
+    double *sums[4], *all, *one; size_t n = 0, i; int r;
+    for (r = 0; r < ranks; ++r)
+        if (device) CHECK(memopt_cuda_optim_sums(p[r]->gpu.optim, 0, p[r]->d_scratch, p[r]->scratch_bytes, &sums[r],
+                                                 &n) == 0);
+        else CHECK(memopt_optim_sums(p[r]->cpu.optim, 0, &sums[r], &n) == MEMOPT_OK);
+    all = (double *)calloc(n + 1, sizeof *all); one = (double *)calloc(n + 1, sizeof *one);
+    for (r = 0; r < ranks; ++r) {
+        if (device) test_get(one, sums[r], n * sizeof *one);
+        else memcpy(one, sums[r], n * sizeof *one);
+        for (i = 0; i < n; ++i) all[i] += one[i];
+    }
+    for (r = 0; r < ranks; ++r)
+        if (device) test_put(sums[r], all, n * sizeof *all);
+        else memcpy(sums[r], all, n * sizeof *all);
+    free(all); free(one);
+}
+/* Rounded to a ratio of floats, an order of summation hardly shows: the sums themselves. */
+static void cuda_optim_same_sums(const cuda_optim_pair *p, int at) {
+    double *host, *device, *got; size_t n = 0, m = 0;
+    CHECK(memopt_optim_sums(p->cpu.optim, 0, &host, &n) == MEMOPT_OK);
+    CHECK(memopt_cuda_optim_sums(p->gpu.optim, 0, p->d_scratch, p->scratch_bytes, &device, &m) == 0 && m == n);
+    got = (double *)malloc(n * sizeof *got + 1);
+    test_get(got, device, n * sizeof *got);
+    CHECK_AT(!memcmp(got, host, n * sizeof *got), at);
+    free(got);
+}
+static void cuda_optim_parts(void) {
+    int i, r, again, there;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_pair *p[3]; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t; const int measures = i >= 5;
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT,
+                                          cuda_optim_kinds[i].moment);
+        size_t grain, cut[4];
+        s.count[0] = i >= 7 ? 20480 : 200000; s.columns[0] = i % 2 ? 0 : 100; s.weights = MEMOPT_WEIGHTS_BF16;
+        if (i >= 7) s.columns[0] = i == 7 ? 128 : 64;
+        p[0] = cuda_optim_open(&s);
+        grain = memopt_optim_grain(p[0]->gpu.optim, 0);
+        cuda_optim_close(p[0]);
+        test_device_free(0);
+        cut[0] = 0; cut[1] = grain; cut[2] = s.count[0] / 2 / grain * grain + grain; cut[3] = s.count[0];
+        for (r = 0; r < 3; ++r) {
+            cuda_optim_spec part = s;
+            part.first = cut[r]; part.held = cut[r + 1] - cut[r];
+            p[r] = cuda_optim_open(&part);
+        }
+        cuda_optim_groups(g, s.kind, s.moment);
+        for (t = 1; t <= 2; ++t) {
+            run = cuda_optim_run(g, t);
+            for (r = 0; r < 3; ++r) {
+                cuda_optim_feed(p[r], t, 1);
+                CHECK(memopt_optim_begin(p[r]->cpu.optim, &run) == MEMOPT_OK);
+                CHECK(memopt_cuda_optim_begin(p[r]->gpu.optim, &run, p[r]->d_scratch, p[r]->scratch_bytes, NULL) == 0);
+            }
+            for (there = measures; there; there = again) {
+                for (again = r = 0; r < 3; ++r) {
+                    CHECK(memopt_optim_measure(p[r]->cpu.optim, 0, cut[r], p[r]->held[0]) == MEMOPT_OK);
+                    cuda_optim_slices(p[r], &run, 0, 0);
+                }
+                for (r = 0; r < 3; ++r) cuda_optim_same_sums(p[r], i * 10 + r);
+                cuda_optim_add_sums(p, 3, 0);
+                cuda_optim_add_sums(p, 3, 1);
+                for (r = 0; r < 3; ++r) {
+                    CHECK(memopt_optim_join(p[r]->cpu.optim, 0, &again) == MEMOPT_OK);
+                    CHECK(memopt_cuda_optim_join(p[r]->gpu.optim, 0, &again, p[r]->d_scratch, p[r]->scratch_bytes,
+                                                 NULL) == 0);
+                }
+            }
+            for (r = 0; r < 3; ++r) {
+                CHECK(memopt_optim_apply(p[r]->cpu.optim, 0, cut[r], p[r]->held[0]) == MEMOPT_OK);
+                cuda_optim_slices(p[r], &run, 0, 1);
+                CHECK(memopt_optim_end(p[r]->cpu.optim) == MEMOPT_OK && memopt_cuda_optim_end(p[r]->gpu.optim) == 0);
+                cuda_optim_same(p[r], (uint64_t)i * 100 + t * 10 + (uint64_t)r);
+            }
+        }
+        for (r = 0; r < 3; ++r) cuda_optim_close(p[r]);
+        test_device_free(0);
+    }
+}
+/* Inside backward: a slice with a gradient that is not finite stops all that follow, whatever has been launched. */
+static void cuda_optim_fused(void) {
+    int i, k, again;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
+        memopt_optim_group g[2];
+        memopt_optim_run run; cuda_optim_pair *p; memopt_cuda_optim_result_of result = { 0, 0, 0, 0 };
+        const int measures = i >= 5; size_t first = 0, n;
+        s.tensors = 3; s.count[0] = 3200; s.columns[0] = 50; s.count[1] = 3000; s.columns[1] = 60; s.count[2] = 140032;
+        s.columns[2] = 64;
+        s.gradients = (memopt_gradient_format)(i % 3);
+        p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        run = cuda_optim_run(g, 1);
+        run.fused = 1; run.gradient_factor = 1;
+        CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_ARGUMENT);
+        run.clips_norm = 1;
+        CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_ARGUMENT);
+        run.clips_norm = 0;
+        for (; run.step <= 2; ++run.step) { /* the second: tensor 2 in two slices, the last gradient of all is bad */
+            cuda_optim_feed(p, run.step, 0);
+            n = s.count[2];
+            if (run.step == 2) {
+                cuda_optim_put_code((void *)(uintptr_t)p->cpu.tensor[2].gradients, n - 1 - (size_t)i % 2 * 1500,
+                                    p->gradient,
+                                    s.gradients == MEMOPT_GRADIENTS_F32 ? cuda_optim_bad[i % 8]
+                                    : s.gradients == MEMOPT_GRADIENTS_F16 ? 0x7c00 : 0xff80);
+                test_put((void *)(uintptr_t)p->gpu.tensor[2].gradients, p->cpu.tensor[2].gradients, n * p->gradient);
+            }
+            CHECK(memopt_optim_begin(p->cpu.optim, &run) == MEMOPT_OK);
+            CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            for (k = 2; k >= 0 && measures; --k) for (again = 1; again; ) {
+                CHECK(memopt_optim_measure(p->cpu.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+                CHECK(memopt_cuda_optim_measure(p->gpu.optim, (size_t)k, 0, s.count[k], p->d_scratch, p->scratch_bytes,
+                                                NULL) == 0);
+                CHECK(memopt_optim_join(p->cpu.optim, (size_t)k, &again) == MEMOPT_OK);
+                CHECK(memopt_cuda_optim_join(p->gpu.optim, (size_t)k, &again, p->d_scratch, p->scratch_bytes,
+                                             NULL) == 0);
+            }
+            first = memopt_optim_grain(p->gpu.optim, 2);
+            CHECK(memopt_cuda_optim_apply(p->gpu.optim, 2, 0, first, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(memopt_cuda_optim_apply(p->gpu.optim, 2, first, n - first, p->d_scratch, p->scratch_bytes,
+                                          NULL) == 0);
+            CHECK(memopt_cuda_optim_apply(p->gpu.optim, 1, 0, s.count[1], p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(memopt_cuda_optim_apply(p->gpu.optim, 0, 0, s.count[0], p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
+            CHECK(memopt_optim_apply(p->cpu.optim, 2, 0, first) == MEMOPT_OK);
+            for (k = 2; k >= 0; --k)
+                CHECK(memopt_optim_apply(p->cpu.optim, (size_t)k, k == 2 ? first : 0, k == 2 ? n - first : s.count[k])
+                      == (run.step == 1 ? MEMOPT_OK : MEMOPT_ERR_STATE));
+            CHECK(memopt_optim_end(p->cpu.optim) == (run.step == 1 ? MEMOPT_OK : MEMOPT_ERR_STATE));
+            if (run.step == 1) cuda_optim_same(p, (uint64_t)i);
+            else for (k = 0; k < 3; ++k) {
+                CHECK_AT(!cuda_optim_differs(p->cpu.tensor[k].weights, p->gpu.tensor[k].weights, s.count[k], 4), i);
+                if (p->state_bytes[k]) CHECK_AT(!cuda_optim_differs(p->cpu.tensor[k].state, p->gpu.tensor[k].state,
+                                                                    p->state_bytes[k], 1), i);
+            }
+        }
+        CHECK(memopt_cuda_optim_result(p->gpu.optim, p->d_scratch, p->scratch_bytes, &result, NULL) == 0);
+        CHECK_AT(result.stopped && result.tensor == 2 && result.first == first && result.skipped == 0, i);
+        run.fused = 0;
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK); /* and the next step is a step again */
+        CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
+        cuda_optim_same(p, (uint64_t)i + 100);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* The two sides take turns over the same bytes; headers are looked at when asked to. */
+static void cuda_optim_states(void) {
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p; unsigned char *state;
+    const float bad[3] = { -0.0f, -1.0f, 0 };
+    memopt_optim_view view; size_t i, n;
+    s.count[0] = 5000; s.block = 32;
+    p = cuda_optim_open(&s);
+    cuda_optim_steps(p, 2, 5);
+    n = p->state_bytes[0]; state = (unsigned char *)p->gpu.tensor[0].state;
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == 0);
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, n - 1, NULL) == MEMOPT_ERR_BUFFER);
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 1, n, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_cuda_optim_state_check(NULL, 0, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+    for (i = 0; i < 64; i += 4) {
+        unsigned char was[4], now[4];
+        test_get(was, state + i, 4);
+        memcpy(now, was, 4);
+        now[0] ^= 1;
+        test_put(state + i, now, 4);
+        CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == MEMOPT_ERR_FORMAT, i);
+        test_put(state + i, was, 4);
+    }
+    CHECK(memopt_optim_state_view(p->cpu.optim, 0, &view) == MEMOPT_OK);
+    for (i = 0; i < 2; ++i) {
+        const size_t at =
+            (size_t)((unsigned char *)view.scale[i] - (unsigned char *)p->cpu.tensor[0].state) + 4 * (view.blocks - 1);
+        test_put(state + at, &bad[i], 4);
+        CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == MEMOPT_ERR_FORMAT, i);
+        CHECK(strlen(memopt_optim_error(p->gpu.optim)->reason) > 10);
+        test_put(state + at, &bad[2], 4);
+    }
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == 0);
+    cuda_optim_close(p);
+}
+/* Second moments that are beyond what is squared: they become infinite, and are no block's largest. */
+static void cuda_optim_infinite(void) {
+    int way;
+    for (way = 0; way < 4; ++way) {
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
+        memopt_optim_view view; size_t i;
+        s.block = way < 2 ? 256 : 96; s.count[0] = 1901;
+        p = cuda_optim_open(&s);
+        CHECK(memopt_optim_state_view(p->cpu.optim, 0, &view) == MEMOPT_OK);
+        for (i = 0; i < view.blocks; ++i) view.scale[1][i] = i == 3 ? 3e30f : 1e22f; /* 3: all of it */
+        for (i = 0; i < view.held; ++i)
+            ((uint8_t *)view.moment[1])[i] = (uint8_t)(cuda_optim_bits(3, 1, i) >> (way % 2 ? 25 : 24));
+        test_put(p->gpu.tensor[0].state, p->cpu.tensor[0].state, p->state_bytes[0]);
+        cuda_optim_steps(p, 1, 1);
+        CHECK(view.scale[1][0] > 0 && view.scale[1][0] < 1e22f && memopt_i_float_bits(view.scale[1][3]) == 0);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* Bad input: a status, and nothing has changed. */
+static void cuda_optim_unchanged(const cuda_optim_pair *p, int line) {
+    CHECK_AT(!cuda_optim_differs(p->cpu.tensor[0].weights, p->gpu.tensor[0].weights, p->held[0], 4), line);
+    CHECK_AT(!cuda_optim_differs(p->cpu.tensor[0].state, p->gpu.tensor[0].state, p->state_bytes[0], 1), line);
+}
+static void cuda_optim_refused(void) {
+    int i, again = 0;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, 1); memopt_optim_group g[2];
+        memopt_optim_run run, bad;
+        cuda_optim_pair *p; memopt_cuda_optim_result_of result; memopt_optim *o; const int measures = i >= 5; size_t n;
+        void *d; double *sums; size_t count;
+        const void *was; void *state;
+        s.count[0] = 3200; s.columns[0] = 50; s.moment = cuda_optim_kinds[i].moment || i == 2;
+        p = cuda_optim_open(&s);
+        o = p->gpu.optim; n = p->scratch_bytes; d = p->d_scratch;
+        cuda_optim_groups(g, s.kind, s.moment);
+        cuda_optim_feed(p, 1, 0);
+        run = cuda_optim_run(g, 1);
+        CHECK(memopt_cuda_optim_scratch(NULL, &n) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_scratch(o, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_state_init(NULL, 0, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_state_init(o, 1, NULL) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_cuda_optim_step(NULL, &run, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_step(o, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step(o, &run, NULL, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step(o, &run, (char *)d + 64, n, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
+        CHECK(memopt_cuda_optim_step(o, &run, d, n - 1, NULL) == MEMOPT_ERR_BUFFER);
+        CHECK(memopt_cuda_optim_begin(o, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_end(NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_result(o, d, n, NULL, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_result(o, NULL, n, &result, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_sums(o, 0, d, n, NULL, &count) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_sums(o, 0, d, n, &sums, &count) == MEMOPT_ERR_STATE);
+        CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) == MEMOPT_ERR_STATE
+              && memopt_cuda_optim_end(o) == MEMOPT_ERR_STATE);
+        CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) == MEMOPT_ERR_STATE
+              && memopt_cuda_optim_join(o, 0, &again, d, n, NULL) == MEMOPT_ERR_STATE);
+        bad = run; bad.step = 0;
+        CHECK(memopt_cuda_optim_step(o, &bad, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && strlen(memopt_optim_error(o)->reason) > 5);
+        bad = run; bad.group_count = 0;
+        CHECK(memopt_cuda_optim_begin(o, &bad, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+        was = p->gpu.tensor[0].gradients;
+        p->gpu.tensor[0].gradients = NULL;
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+        p->gpu.tensor[0].gradients = (const char *)was + 1;
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+        p->gpu.tensor[0].gradients = was;
+        state = p->gpu.tensor[0].state;
+        p->gpu.tensor[0].state = (char *)state + 32;
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && memopt_cuda_optim_state_init(o, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+        p->gpu.tensor[0].state = state;
+        cuda_optim_unchanged(p, __LINE__);
+#ifndef __CUDACC__
+        simulator_pending_error(cudaErrorIllegalAddress);
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CHECK(memopt_cuda_optim_state_init(o, 0, NULL) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CHECK(memopt_cuda_optim_state_check(o, 0, p->state_bytes[0],
+                                            NULL) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
+        simulator_pending_error(0);
+        simulator_fail_launch(1);
+        CHECK(memopt_cuda_optim_begin(o, &run, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME
+              && cudaPeekAtLastError() == cudaSuccess);
+        simulator_fail_launch(1);
+        CHECK(memopt_cuda_optim_state_init(o, 0, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+        simulator_fail_launch(1);
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+        cuda_optim_unchanged(p, __LINE__);
+#endif
+        CHECK(memopt_cuda_optim_begin(o, &run, d, n, NULL) == 0
+              && memopt_cuda_optim_begin(o, &run, d, n, NULL) == MEMOPT_ERR_STATE);
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_ERR_STATE);
+        CHECK(memopt_cuda_optim_apply(o, 1, 0, 1, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && memopt_cuda_optim_apply(o, 0, 1, 32, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_cuda_optim_apply(o, 0, 0, 0, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && memopt_cuda_optim_apply(o, 0, 0, SIZE_MAX, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_cuda_optim_join(o, 0, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_join(o, 1, &again, d, n, NULL) < 0);
+        if (measures) {
+            CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) == MEMOPT_ERR_STATE);
+            for (again = 1; again; ) {
+#ifndef __CUDACC__
+                simulator_fail_launch(1);
+                CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+#endif
+                CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) == 0);
+#ifndef __CUDACC__
+                simulator_fail_launch(1);
+                CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+#endif
+                CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) == 0);
+            }
+            CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) == MEMOPT_ERR_STATE);
+        } else CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) == MEMOPT_ERR_STATE);
+        CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) == MEMOPT_ERR_STATE);
+#ifndef __CUDACC__
+        simulator_fail_launch(1);
+        CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME
+              && memopt_optim_applied(o, 0) == 0);
+        cuda_optim_unchanged(p, __LINE__);
+#endif
+        CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) == 0
+              && memopt_optim_applied(o, 0) == s.count[0]);
+        CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) == MEMOPT_ERR_STATE);
+        CHECK(memopt_cuda_optim_end(o) == 0 && memopt_cuda_optim_end(o) == MEMOPT_ERR_STATE);
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+        cuda_optim_same(p, (uint64_t)i);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+static void test_cuda_optim(void) {
+    RUN(cuda_optim_all_formats);
+    RUN(cuda_optim_blocks);
+    RUN(cuda_optim_sizes);
+    RUN(cuda_optim_many);
+    RUN(cuda_optim_measured);
+    RUN(cuda_optim_matrices);
+    RUN(cuda_optim_wild);
+    RUN(cuda_optim_cut);
+    RUN(cuda_optim_parts);
+    RUN(cuda_optim_fused);
+    RUN(cuda_optim_states);
+    RUN(cuda_optim_infinite);
+    RUN(cuda_optim_refused);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_cuda_optim(); return test_totals(); }
+#endif

@@ -74,8 +74,8 @@ simulator: $(BUILD)/flags ## run every CUDA kernel on the CPU, a fiber for each 
 	@sh tests/suite.sh simulator > $(BUILD)/simulator.table
 	@LIMIT=900 sh tests/run.sh $(BUILD)/log/simulator < $(BUILD)/simulator.table
 
-mutants: $(BUILD)/flags ## break the kernels in many places, a line each, and see the simulator's tests find it (minutes)
-	@CXX="$(CXX)" JOBS=$(JOBS) python3 tests/simulator/mutants.py
+mutants: $(BUILD)/flags ## break the kernels in many places, a line each, and see the simulator's tests find it (SAMPLE=N: fewer)
+	@CXX="$(CXX)" JOBS=$(JOBS) python3 tests/simulator/mutants.py $(if $(SAMPLE),--sample $(SAMPLE))
 
 cuda: $(BUILD)/test_cuda $(BUILD)/bench_cuda ## with nvcc: the kernels' tests and benches for the card of this machine, and run the tests
 	@$(BUILD)/test_cuda
@@ -99,16 +99,16 @@ bench-json: ## the same, one JSON object a line
 deps: ## install the Debian packages that the matrix can use (as root or with sudo)
 	@sh tests/deps.sh
 
-install: ## install memopt.h and memopt.pc under PREFIX (default /usr/local), below DESTDIR
+install: ## install memopt.h, memopt_cuda.cu and memopt.pc under PREFIX (default /usr/local), below DESTDIR
 	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig"
-	install -m 644 memopt.h "$(DESTDIR)$(PREFIX)/include/memopt.h"
+	install -m 644 memopt.h memopt_cuda.cu "$(DESTDIR)$(PREFIX)/include/"
 	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: memopt' \
 	  'Description: train the same network in less memory (one header)' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -lm' > "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
 	chmod 644 "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
 
 uninstall: ## remove them
-	rm -f "$(DESTDIR)$(PREFIX)/include/memopt.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
+	rm -f "$(DESTDIR)$(PREFIX)/include/memopt.h" "$(DESTDIR)$(PREFIX)/include/memopt_cuda.cu" "$(DESTDIR)$(PREFIX)/share/pkgconfig/memopt.pc"
 
 clean: ## remove build/
 	rm -rf $(BUILD)
@@ -190,6 +190,8 @@ define SIMULATOR_KIND
 $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -I%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@
+$(BUILD)/simulator/$(1)/example_%: examples/%.cu $(BUILD)/simulator/$(1)/simulator.o $(BUILD)/simulator/$(1)/cublaslt_mock.o memopt_cuda.cu $(COMMON)
+	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
 $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \
   memopt_cuda.cu $(wildcard tests/*.h) $(COMMON)
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@ $$(LIBS_$(1))

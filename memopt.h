@@ -101,6 +101,9 @@
      Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names
                   with memopt_i_ are private. CHANGELOG.md tells what is new.
 
+   CUDA        memopt_cuda.cu, beside this file, does the same on devices: twins of these functions, with the same bits where
+               "the same bits" is promised here.
+
    NOT HERE    no training loop, no global state, no output, no abort(), no flag you must compile with. */
 #ifndef MEMOPT_H
 #define MEMOPT_H
@@ -7060,7 +7063,7 @@ static void memopt_i_join_halves(float *dst, const uint16_t *high, const uint16_
 /* a * b + c where a * b is exact, as squares of floats are in doubles: one rounding, fused or not. The x87 would round
    twice, to its own format and to a double. */
 MEMOPT_I_BOTH static double memopt_i_plus(double a, double b, double c) {
-#if defined(MEMOPT_I_X87)
+#if defined(MEMOPT_I_X87) || defined(__CUDA_ARCH__)
     return fma(a, b, c);
 #else
     return a * b + c;
@@ -11008,7 +11011,13 @@ MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) { return
 #else
 MEMOPT_I_BOTH static float memopt_i_scale_round(float x) { return x; }
 MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { return a + b; }
-MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) { return sum + x * x; }
+MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) {
+#if defined(__CUDA_ARCH__)
+    return fma(x, x, sum);
+#else
+    return sum + x * x;
+#endif
+}
 #endif
 MEMOPT_I_BOTH static float memopt_i_scale_quiet(float x) { /* a result of arithmetic */
     const float v = memopt_i_scale_round(x);

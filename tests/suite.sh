@@ -25,6 +25,7 @@ tests() {
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
     for test in $TESTS; do row "$test" "$MAKE -s build/$test && build/$test"; done
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
+    row "example cuda, simulated" "$check simulated plain example_cuda"
     row "test_combined has every test" "$check combined_is_complete"
     row "implementation as C++11" "$check cplusplus c++11"
     header_checks
@@ -52,8 +53,10 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "long random tests, clang, address and undefined" clang "$address_clang -DTEST_LONG"
     row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
     row "train_gpt: the page in a browser" "$check gpt page"
-    simulated thread clang
+    row "nvcc: five architectures, no warning, no spills" "$check cuda 75 80 90 100 120"
+    row "nvcc: tests and benches compile" "$check cuda_programs"
     row "mutants of the kernels" "$MAKE -s mutants"
+    simulated thread clang
     row "valgrind" "CC=gcc $check memcheck"
     for source in tests/exhaustive_*.c; do
         name=$(basename "$source" .c); row "$name: every float" "$MAKE -s build/$name && build/$name"
@@ -78,12 +81,12 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=ci
     row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
-    row "nvcc: five architectures, no warning, no spills" "$check cuda 75 80 90 100 120"
+    row "nvcc: no warning, no spills" "$check cuda 90"
     row "nvcc: the same code whether it may fuse or not" "$check cuda_fuses"
-    row "nvcc: tests and benches compile" "$check cuda_programs"
     simulated address
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
+    row "mutants of the kernels, a sample" "$MAKE -s mutants SAMPLE=24"
     configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static" windows
     configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O2"
     row "gcc, examples, tools and benches without warnings" "$check everything gcc -O0"

@@ -2,7 +2,7 @@
    the CPU does: every bit of weights, extra, states and what was skipped, for the same tensors and gradients. */
 #include "test_cuda.h"
 
-enum { CUDA_OPTIM_TENSORS = 40 };
+enum { CUDA_OPTIM_TENSORS = 250 };
 typedef struct cuda_optim_spec {
     memopt_optim_kind kind; memopt_state_format state; memopt_weight_format weights; memopt_gradient_format gradients;
     int    moment, tensors;
@@ -16,7 +16,7 @@ typedef struct cuda_optim_side { /* the CPU's, or the device's */
 typedef struct cuda_optim_pair {
     cuda_optim_spec spec; cuda_optim_side cpu, gpu;
     size_t held[CUDA_OPTIM_TENSORS], state_bytes[CUDA_OPTIM_TENSORS], wide, gradient, scratch_bytes;
-    void *d_scratch; unsigned char *blocks[4 * CUDA_OPTIM_TENSORS + 2]; int block_count;
+    void *d_scratch; double *d_factor; unsigned char *blocks[4 * CUDA_OPTIM_TENSORS + 2]; int block_count;
 } cuda_optim_pair;
 
 static void *cuda_optim_block(cuda_optim_pair *p, size_t bytes) { /* aligned to 64 */
@@ -113,6 +113,7 @@ static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
     p->cpu.optim = cuda_optim_object(p, &p->cpu); p->gpu.optim = cuda_optim_object(p, &p->gpu);
     CHECK(memopt_cuda_optim_scratch(p->gpu.optim, &p->scratch_bytes) == 0);
     p->d_scratch = test_device(p->scratch_bytes);
+    p->d_factor = (double *)test_device(sizeof *p->d_factor);
     for (k = 0; k < spec->tensors; ++k) {
         CHECK(memopt_optim_state_init(p->cpu.optim, (size_t)k) == MEMOPT_OK);
         CHECK(memopt_cuda_optim_state_init(p->gpu.optim, (size_t)k, NULL) == 0);
@@ -134,17 +135,38 @@ static size_t cuda_optim_differs(const void *host, const void *device, size_t n,
     free(got);
     return off;
 }
-static void cuda_optim_same(const cuda_optim_pair *p, uint64_t at) {
-    memopt_cuda_optim_result_of result = { 0, 0, 0, 0 }; int k;
+static memopt_cuda_optim_result_of cuda_optim_result(const cuda_optim_pair *p, memopt_cuda_stream stream) {
+    memopt_cuda_optim_result_of result;
+    memset(&result, 0xA5, sizeof result);
+    CHECK(memopt_cuda_optim_result(p->gpu.optim, p->d_scratch, p->scratch_bytes, &result, stream) == 0);
+    return result;
+}
+static void cuda_optim_same_bytes(const cuda_optim_pair *p, uint64_t at) {
+    int k;
     for (k = 0; k < p->spec.tensors; ++k) {
         const memopt_optim_tensor *c = &p->cpu.tensor[k], *g = &p->gpu.tensor[k];
         CHECK_AT(!cuda_optim_differs(c->weights, g->weights, p->held[k], p->wide), at * 100 + (uint64_t)k);
         if (c->extra) CHECK_AT(!cuda_optim_differs(c->extra, g->extra, p->held[k], 2), at * 100 + (uint64_t)k);
         if (c->state) CHECK_AT(!cuda_optim_differs(c->state, g->state, p->state_bytes[k], 1), at * 100 + (uint64_t)k);
     }
-    CHECK(memopt_cuda_optim_result(p->gpu.optim, p->d_scratch, p->scratch_bytes, &result, NULL) == 0);
-    CHECK_AT(result.skipped == memopt_optim_skipped(p->cpu.optim) && !result.stopped, at);
+}
+static void cuda_optim_same(const cuda_optim_pair *p, uint64_t at) {
+    const memopt_cuda_optim_result_of result = cuda_optim_result(p, NULL);
+    cuda_optim_same_bytes(p, at);
+    CHECK_AT(result.skipped == memopt_optim_skipped(p->cpu.optim) && !result.stopped && !result.left_out, at);
     CHECK(memopt_optim_skipped(p->gpu.optim) == result.skipped);
+}
+/* The whole step, or its begin; by: with the run's factor on the device, where it is gone when the call returns. */
+static memopt_cuda_status cuda_optim_begin(cuda_optim_pair *p, const memopt_optim_run *run, int by, int whole) {
+    memopt_optim_run r = *run; memopt_cuda_status s;
+    if (!by) return (whole ? memopt_cuda_optim_step : memopt_cuda_optim_begin)(p->gpu.optim, run, p->d_scratch,
+                                                                             p->scratch_bytes, NULL);
+    test_put(p->d_factor, &r.gradient_factor, sizeof r.gradient_factor);
+    r.gradient_factor = 0;
+    s = (whole ? memopt_cuda_optim_step_by : memopt_cuda_optim_begin_by)(p->gpu.optim, &r, p->d_factor, p->d_scratch,
+                                                                       p->scratch_bytes, NULL);
+    test_poison(p->d_factor, sizeof *p->d_factor);
+    return s;
 }
 static void cuda_optim_groups(memopt_optim_group *g, memopt_optim_kind kind, int moment) {
     g[0] = memopt_optim_group_default(kind);
@@ -172,7 +194,7 @@ static void cuda_optim_steps(cuda_optim_pair *p, uint64_t steps, uint64_t at) {
         const memopt_optim_run run = cuda_optim_run(g, t);
         cuda_optim_feed(p, t + at, t == 2 ? 3 : 0);
         CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
-        CHECK_AT(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0, at);
+        CHECK_AT(cuda_optim_begin(p, &run, (at + t) % 2 == 0, 1) == 0, at);
         cuda_optim_same(p, at * 10 + t);
     }
     for (k = 0; k < p->spec.tensors; ++k) CHECK(memopt_optim_applied(p->gpu.optim, (size_t)k) == p->held[k]);
@@ -347,7 +369,7 @@ static void cuda_optim_cut(void) {
             run = cuda_optim_run(g, t);
             cuda_optim_feed(p, t, 1);
             CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
-            CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(cuda_optim_begin(p, &run, t == 2, 0) == 0);
             for (k = 2; k >= 0; --k) {
                 for (again = measures; again; ) {
                     cuda_optim_slices(p, &run, (size_t)k, 0);
@@ -417,7 +439,7 @@ static void cuda_optim_parts(void) {
             for (r = 0; r < 3; ++r) {
                 cuda_optim_feed(p[r], t, 1);
                 CHECK(memopt_optim_begin(p[r]->cpu.optim, &run) == MEMOPT_OK);
-                CHECK(memopt_cuda_optim_begin(p[r]->gpu.optim, &run, p[r]->d_scratch, p[r]->scratch_bytes, NULL) == 0);
+                CHECK(cuda_optim_begin(p[r], &run, t == 1, 0) == 0);
             }
             for (there = measures; there; there = again) {
                 for (again = r = 0; r < 3; ++r) {
@@ -450,7 +472,7 @@ static void cuda_optim_fused(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
         memopt_optim_group g[2];
-        memopt_optim_run run; cuda_optim_pair *p; memopt_cuda_optim_result_of result = { 0, 0, 0, 0 };
+        memopt_optim_run run; cuda_optim_pair *p; memopt_cuda_optim_result_of result;
         const int measures = i >= 5; size_t first = 0, n;
         s.tensors = 3; s.count[0] = 3200; s.columns[0] = 50; s.count[1] = 3000; s.columns[1] = 60; s.count[2] = 140032;
         s.columns[2] = 64;
@@ -474,7 +496,7 @@ static void cuda_optim_fused(void) {
                 test_put((void *)(uintptr_t)p->gpu.tensor[2].gradients, p->cpu.tensor[2].gradients, n * p->gradient);
             }
             CHECK(memopt_optim_begin(p->cpu.optim, &run) == MEMOPT_OK);
-            CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
+            CHECK(cuda_optim_begin(p, &run, (int)(run.step + (uint64_t)i / 2) % 2, 0) == 0);
             for (k = 2; k >= 0 && measures; --k) for (again = 1; again; ) {
                 CHECK(memopt_optim_measure(p->cpu.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
                 CHECK(memopt_cuda_optim_measure(p->gpu.optim, (size_t)k, 0, s.count[k], p->d_scratch, p->scratch_bytes,
@@ -502,8 +524,9 @@ static void cuda_optim_fused(void) {
                                                                     p->state_bytes[k], 1), i);
             }
         }
-        CHECK(memopt_cuda_optim_result(p->gpu.optim, p->d_scratch, p->scratch_bytes, &result, NULL) == 0);
-        CHECK_AT(result.stopped && result.tensor == 2 && result.first == first && result.skipped == 0, i);
+        result = cuda_optim_result(p, NULL);
+        CHECK_AT(result.stopped && result.tensor == 2 && result.first == first && !result.skipped && !result.left_out,
+                 i);
         run.fused = 0;
         CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK); /* and the next step is a step again */
         CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == 0);
@@ -511,6 +534,172 @@ static void cuda_optim_fused(void) {
         cuda_optim_close(p);
         test_device_free(0);
     }
+}
+/* A factor that the device has: any of them, in every kind; and those that leave the step out. */
+static const double cuda_optim_factors[] = { 1, 1.0 / 3, 3.7e-3, 77777.1, 1 / 281474976710656.0, 281474976710656.0 };
+static const uint64_t cuda_optim_no_factor[] = { 0, UINT64_C(1) << 63, 1, UINT64_C(0xbff0000000000000),
+    UINT64_C(0x3cefffffffffffff), UINT64_C(0x42f0000000000001), UINT64_C(0x7ff0000000000000),
+    UINT64_C(0xfff0000000000000), UINT64_C(0x7ff8000000000000), UINT64_C(0xfff0000000000001) };
+static void cuda_optim_left_out(const cuda_optim_pair *p, memopt_cuda_stream stream, uint64_t at) {
+    const memopt_cuda_optim_result_of result = cuda_optim_result(p, stream);
+    CHECK_AT(result.left_out && !result.stopped && !result.skipped, at);
+    cuda_optim_same_bytes(p, at);
+}
+static void cuda_optim_zero_sums(const cuda_optim_pair *p) { /* of all tensors */
+    const size_t n = memopt_i_optim_sum_count(p->gpu.optim); memopt_i_cuda_optim_layout at; size_t i, off = 0;
+    double *got = (double *)malloc(n * sizeof *got + 1);
+    CHECK(memopt_i_cuda_optim_layout_of(p->gpu.optim, &at) == 0 && n);
+    test_get(got, (const char *)p->d_scratch + at.sums, n * sizeof *got);
+    for (i = 0; i < n; ++i) off += !(got[i] == 0);
+    CHECK(!off);
+    free(got);
+}
+static void cuda_optim_nothing(cuda_optim_pair *p, const memopt_optim_run *run, int measures) { /* in parts */
+    int k, again;
+    CHECK(cuda_optim_begin(p, run, 1, 0) == 0);
+    for (k = 0; k < p->spec.tensors; ++k) {
+        for (again = measures; again; ) {
+            CHECK(memopt_cuda_optim_measure(p->gpu.optim, (size_t)k, 0, p->held[k], p->d_scratch, p->scratch_bytes,
+                                            NULL) == 0);
+            CHECK(memopt_cuda_optim_join(p->gpu.optim, (size_t)k, &again, p->d_scratch, p->scratch_bytes, NULL) == 0);
+        }
+        if (measures) cuda_optim_zero_sums(p);
+        CHECK(memopt_cuda_optim_apply(p->gpu.optim, (size_t)k, 0, p->held[k], p->d_scratch, p->scratch_bytes,
+                                      NULL) == 0);
+        CHECK(memopt_optim_applied(p->gpu.optim, (size_t)k) == p->held[k]);
+    }
+    CHECK(memopt_cuda_optim_end(p->gpu.optim) == 0);
+}
+static void cuda_optim_by(void) {
+    int i, state; size_t f, n = 0; uint64_t t;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = i % 3; state < 4; state += 3 - i % 3) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state,
+                                          cuda_optim_kinds[i].moment);
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p; const int measures = i >= 5;
+        if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
+        s.weights = (memopt_weight_format)(i % 4); s.gradients = (memopt_gradient_format)(state % 3);
+        s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
+        simulator_schedule((int)(n++ % 8));
+        p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        if (g[1].beta1 > 0) g[1].beta1 = 0.7;
+        if (g[1].beta2 > 0) g[1].beta2 = 0.95;
+        for (t = 1; t <= sizeof cuda_optim_factors / sizeof *cuda_optim_factors; ++t) {
+            run = cuda_optim_run(g, t);
+            run.gradient_factor = cuda_optim_factors[t - 1];
+            cuda_optim_feed(p, t, 2);
+            CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+            CHECK_AT(cuda_optim_begin(p, &run, 1, 1) == 0, i);
+            cuda_optim_same(p, (uint64_t)i * 10 + t);
+        }
+        for (f = 0; f < sizeof cuda_optim_no_factor / sizeof *cuda_optim_no_factor; ++f) {
+            run.step = t;
+            memcpy(&run.gradient_factor, &cuda_optim_no_factor[f], sizeof run.gradient_factor);
+            run.fused = f % 4 == 2;
+            if (f % 4 && !run.fused) CHECK(cuda_optim_begin(p, &run, 1, 1) == 0);
+            else cuda_optim_nothing(p, &run, measures);
+            cuda_optim_left_out(p, NULL, (uint64_t)i * 100 + f);
+        }
+        run = cuda_optim_run(g, t); /* and the next is a step again, whoever has the factor */
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+        CHECK(cuda_optim_begin(p, &run, i % 2, 1) == 0);
+        cuda_optim_same(p, (uint64_t)i * 10);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+}
+/* More tensors than one launch gives factors to, with rules of their own. */
+static void cuda_optim_crowd(void) {
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, 0); memopt_optim_group g[7]; memopt_optim_run run;
+    cuda_optim_pair *p; int k;
+    s.tensors = CUDA_OPTIM_TENSORS;
+    for (k = 0; k < s.tensors; ++k) s.count[k] = (size_t)k % 5 + 1;
+    p = cuda_optim_open(&s);
+    for (k = 0; k < s.tensors; ++k) p->cpu.tensor[k].group = p->gpu.tensor[k].group = (size_t)k / 3 % 7;
+    cuda_optim_groups(g, s.kind, s.moment);
+    for (k = 1; k < 7; ++k) { g[k] = g[0]; g[k].beta1 = 0.1 * k; g[k].beta2 = 0.13 * k; }
+    for (run = cuda_optim_run(g, 1); run.step <= 2; ++run.step) {
+        run.group_count = 7; run.gradient_factor = 0.7 / (double)run.step;
+        cuda_optim_feed(p, run.step, 1);
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+        CHECK(cuda_optim_begin(p, &run, 1, 1) == 0);
+        cuda_optim_same(p, run.step);
+    }
+    cuda_optim_close(p);
+}
+/* Measure, clip, step and update, five times, and the host waits for none of it; the third and the last overflow. */
+typedef struct cuda_optim_loop {
+    memopt_gradient host[4], device[4]; memopt_gradients list, d_list; memopt_scaler scaler, *d_scaler;
+    memopt_gradient_total total, *d_total; float bad[4]; void *scratch;
+} cuda_optim_loop;
+static void cuda_optim_loop_of(cuda_optim_loop *l, const cuda_optim_pair *p) {
+    static const float bad[4] = { 1, 2, INFINITY, 3 }; int k;
+    memset(l, 0, sizeof *l);
+    memcpy(l->bad, bad, sizeof bad);
+    for (k = 0; k < 4; ++k) {
+        l->host[k].type = k < 3 && p->gradient == 2 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+        l->host[k].count = k < 3 ? p->held[k] : 4;
+        l->device[k] = l->host[k];
+        l->host[k].values = k < 3 ? (void *)(uintptr_t)p->cpu.tensor[k].gradients : l->bad;
+        l->device[k].values = k < 3 ? (void *)(uintptr_t)p->gpu.tensor[k].gradients : test_device(sizeof bad);
+    }
+    test_put(l->device[3].values, bad, sizeof bad);
+    l->list.tensors = l->host; l->d_list.tensors = l->device; l->list.count = l->d_list.count = 4;
+    CHECK(memopt_gradients_scratch(&l->list, &l->list.scratch_bytes) == MEMOPT_OK);
+    CHECK(memopt_cuda_gradients_scratch(&l->d_list, &l->d_list.scratch_bytes) == 0);
+    l->list.scratch = l->scratch = malloc(l->list.scratch_bytes + 1);
+    l->d_list.scratch = test_device(l->d_list.scratch_bytes);
+    CHECK(memopt_scaler_default(&l->scaler) == MEMOPT_OK);
+    l->scaler.scale = 8; l->scaler.growth_interval = 2;
+    l->d_scaler = (memopt_scaler *)test_device(sizeof *l->d_scaler);
+    l->d_total = (memopt_gradient_total *)test_device(sizeof *l->d_total);
+    test_put(l->d_scaler, &l->scaler, sizeof l->scaler);
+}
+static void cuda_optim_loop_step(cuda_optim_loop *l, cuda_optim_pair *p, memopt_optim_run run, double max_norm,
+                                 cudaStream_t stream) {
+    double clip = 0; const double mean = 1.0 / 5;
+    l->list.count = l->d_list.count = run.step % 3 && run.step < 5 ? 3 : 4;
+    run.gradient_factor = 0;
+    CHECK(memopt_cuda_scaler_measure(l->d_scaler, &l->d_list, l->d_total, NULL, stream) == 0);
+    CHECK(memopt_cuda_clip_norm(l->d_total, mean, max_norm, p->d_factor, stream) == 0);
+    CHECK(memopt_cuda_optim_step_by(p->gpu.optim, &run, p->d_factor, p->d_scratch, p->scratch_bytes, stream) == 0);
+    CHECK(memopt_cuda_scaler_update(l->d_scaler, &l->d_total->overflow, NULL, stream) == 0);
+    CHECK(memopt_scaler_measure(&l->scaler, &l->list, &l->total, NULL) == MEMOPT_OK);
+    CHECK(l->total.overflow == (l->list.count == 4));
+    if (!l->total.overflow) {
+        CHECK(memopt_clip_norm(sqrt(l->total.squares) * (l->total.factor * mean), max_norm, &clip) == MEMOPT_OK);
+        CHECK((clip < 1) == (max_norm < 1));
+        run.gradient_factor = l->total.factor * mean * clip;
+        CHECK(memopt_optim_step(p->cpu.optim, &run) == MEMOPT_OK);
+    }
+    CHECK(memopt_scaler_update(&l->scaler, l->total.overflow) == MEMOPT_OK);
+}
+static void cuda_optim_never_waits(void) {
+    int i;
+    for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
+        cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32,
+                                          cuda_optim_kinds[i].moment);
+        cuda_optim_pair *p; cuda_optim_loop l; memopt_optim_group g[2]; memopt_scaler scaler; cudaStream_t stream;
+        uint64_t t;
+        s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
+        s.gradients = i % 3 ? MEMOPT_GRADIENTS_F32 : MEMOPT_GRADIENTS_BF16;
+        simulator_streams(i % 2 ? MODE_LAZY : MODE_RANDOM, (uint64_t)i + 1);
+        test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        p = cuda_optim_open(&s);
+        cuda_optim_groups(g, s.kind, s.moment);
+        cuda_optim_feed(p, (uint64_t)i, 0);
+        cuda_optim_loop_of(&l, p);
+        test_synchronize();
+        for (t = 1; t <= 5; ++t) cuda_optim_loop_step(&l, p, cuda_optim_run(g, t), t % 2 ? 0.5 : 1e9, stream);
+        cuda_optim_left_out(p, stream, (uint64_t)i); /* waits */
+        test_get(&scaler, l.d_scaler, sizeof scaler);
+        CHECK_AT(!memcmp(&scaler, &l.scaler, sizeof scaler) && scaler.scale == 4, i);
+        test_cuda_must(cudaStreamDestroy(stream), "cudaStreamDestroy");
+        free(l.scratch);
+        cuda_optim_close(p);
+        test_device_free(0);
+    }
+    simulator_streams(MODE_EAGER, 0);
 }
 /* The two sides take turns over the same bytes; headers are looked at when asked to. */
 static void cuda_optim_states(void) {
@@ -608,6 +797,18 @@ static void cuda_optim_refused(void) {
               && strlen(memopt_optim_error(o)->reason) > 5);
         bad = run; bad.group_count = 0;
         CHECK(memopt_cuda_optim_begin(o, &bad, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_cuda_optim_step_by(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && memopt_cuda_optim_begin_by(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && strlen(memopt_optim_error(o)->reason) > 5); /* the run has a factor of its own */
+        bad = run; bad.gradient_factor = 0;
+        CHECK(memopt_cuda_optim_step_by(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_begin_by(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step_by(o, NULL, p->d_factor, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_begin_by(NULL, &bad, p->d_factor, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step_by(o, &bad, (double *)(void *)((char *)p->d_factor + 4), d, n, NULL)
+              == MEMOPT_CUDA_ERR_ALIGNMENT);
+        CHECK(memopt_cuda_optim_begin_by(o, &bad, (double *)d + 1, d, n, NULL) == MEMOPT_CUDA_ERR_OVERLAP
+              && memopt_cuda_optim_begin_by(o, &bad, p->d_factor, d, n - 1, NULL) == MEMOPT_ERR_BUFFER);
         was = p->gpu.tensor[0].gradients;
         p->gpu.tensor[0].gradients = NULL;
         CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
@@ -631,6 +832,9 @@ static void cuda_optim_refused(void) {
         simulator_fail_launch(1);
         CHECK(memopt_cuda_optim_begin(o, &run, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME
               && cudaPeekAtLastError() == cudaSuccess);
+        simulator_fail_launch(2);
+        CHECK(memopt_cuda_optim_begin_by(o, &bad, p->d_factor, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+        CHECK(memopt_cuda_optim_end(o) == MEMOPT_ERR_STATE); /* nothing has begun */
         simulator_fail_launch(1);
         CHECK(memopt_cuda_optim_state_init(o, 0, NULL) > MEMOPT_CUDA_OF_RUNTIME);
         simulator_fail_launch(1);
@@ -690,6 +894,9 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_cut);
     RUN(cuda_optim_parts);
     RUN(cuda_optim_fused);
+    RUN(cuda_optim_by);
+    RUN(cuda_optim_crowd);
+    RUN(cuda_optim_never_waits);
     RUN(cuda_optim_states);
     RUN(cuda_optim_infinite);
     RUN(cuda_optim_refused);

@@ -178,7 +178,7 @@ KIND_plain   := $(CXX) -O1
 KIND_fast    := $(CXX) -O2
 KIND_clang   := clang++ -O2
 KIND_cuda12  := $(CXX) -O1 -DCUDART_VERSION=12080
-KIND_blas    := $(CXX) -O1 -DSIMULATOR_REAL_CUBLASLT -I/usr/local/cuda/include
+KIND_blas    := $(CXX) -O1 -DSIMULATOR_REAL_CUBLASLT -idirafter/usr/local/cuda/include
 KIND_address := $(CXX) -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSIMULATOR_ASAN
 KIND_thread  := clang++ -O1 -fsanitize=thread -DSIMULATOR_TSAN
 # The thread sanitizer would see calls of memcpy() and memset() that a compiler makes out of loops.
@@ -189,7 +189,7 @@ SIMULATOR_PARTS := $(wildcard tests/simulator/*.h tests/simulator/include/*.h te
 define SIMULATOR_KIND
 $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -I%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@
+	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -i%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@
 $(BUILD)/simulator/$(1)/example_%: examples/%.cu $(BUILD)/simulator/$(1)/simulator.o $(BUILD)/simulator/$(1)/cublaslt_mock.o memopt_cuda.cu $(COMMON)
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
 $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \

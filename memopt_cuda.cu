@@ -21,6 +21,7 @@
      memory     sources: device, growing, pinned, managed; transfers in buckets; a store for tapes
      number     fp32 to and from bf16, fp16, fp8: nearest, stochastic, split; random numbers        the CPU's bits
      quant      8-bit blocks                                                                        the CPU's bits
+     keeper     lossy keeps of tapes: outputs in bf16 or 8 bits                                     the CPU's bits
      optim      every kind and format, many tensors a launch, 8 bits in one pass                    the CPU's bits
      factor     Adafactor                                                                           the CPU's bits
      scale      norm, finite check, loss scaling, clipping, accumulation; the host never waits      the CPU's bits
@@ -354,6 +355,28 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, cons
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
                                                                const float *d_absmax, size_t n, memopt_map map,
                                                                size_t block, memopt_cuda_stream stream);
+/* @section api_cuda_keeper : api_cuda_base
+   A keeper for tapes over memory of a device: with it MEMOPT_KEEP_BF16 and MEMOPT_KEEP_8BIT work there as well, and
+   values, copies, losses and gradients have the bits of the same tape on the CPU. See api_tape in memopt.h. */
+typedef struct memopt_cuda_keeper { /* what the keeper knows; yours: outlives the tape and stays where it is */
+    memopt_cuda_stream stream; /* that of the engine's callbacks; may be set between passes */
+    memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
+} memopt_cuda_keeper;
+/**
+ * Make a keeper, for memopt_tape_desc.keeper. It launches into keeper->stream, waits for nothing and allocates nothing.
+ * One keeper is good for any number of tapes with the same stream, and for those nested in them: each inner tape with a
+ * lossy keep wants it in its own desc.
+ *
+ * keeper  all of it is written
+ * out     its run_fn does what MEMOPT_KEEP_... says, with value and copy on the device: a value of floats aligned to 4
+ *         bytes, fastest to 16; its copy to 4 (8BIT) or 2 bytes. It returns MEMOPT_OK; what memopt_cuda_status_plain()
+ *         makes of keeper->status otherwise, and then nothing is written: NULL, not aligned, value and copy overlap, no
+ *         such op or keep, CUDA's
+ * returns OK; MEMOPT_CUDA_ERR_NULL, then nothing is written
+ * threads one thread at a time per keeper
+ */
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *keeper, memopt_tape_keeper *out,
+                                                           memopt_cuda_stream stream);
 /* @section api_cuda_optim : api_cuda_base
    An optimizer whose tensors lie on a device. The object is memopt_optim, made by memopt_optim_create() and kept on the
    host; `weights`, `extra`, `gradients` and `state` of its tensors are device pointers then, aligned as there. Objects
@@ -2779,6 +2802,223 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
                                                                size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize((memopt_i_cuda_bf16 *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
+/* @section cuda_keeper : cuda_quant cuda_number cuda_base api_cuda_keeper
+   Outputs of a tape in fewer bytes, on the device. What is rounded to what stands at `kept` in memopt.h.
+   Problem    A tape with a lossy keep rounds every output right after its forward, kept or not, so rounding is in each
+              step's way. Made of the twins at hand it is a copy and its way back: 10 bytes an element (bf16: 12), twice
+              the launches, and a scratch for the copy. And the sign of a block's scale depends on its codes.
+   Idea       Rounding is a pass in place: elements stay in registers from the first read to the only write. bf16 is an
+              operation more for the kernel of `number`, 8 bits are the team of 8 threads and the table of `quant`, and
+              then the levels of the codes, from shared memory, times the scale.
+   Sign       The scale is negative where no element takes the level 1 under +absmax. Products by one number do not
+              change the order of floats, so only the largest element can tell: it is looked up before anything is
+              encoded, and the block is encoded once, with the inverse's sign right from the start.
+   Not finite As integers, magnitudes from 0x7f800000 on. Such a block, and one that is too small, is multiplied by
+              zero: its codes are those of zero then, without a way of its own.
+   Ladder     Rounding to 8 bits, for each element. Counted, not measured on a card.
+              version 1  quantise to a scratch, look for code 255, quantise again where there is none, dequantise: 2 to
+                         3 launches and 10 to 15 bytes.
+              version 2  a pass in registers: 1 launch, 8 bytes, no scratch; two encodings where the scale is negative,
+                         which is about every second block.
+              version 3  the sign first: one encoding, 2 reads of shared memory instead of up to 3; for it, a second
+                         maximum, 2 instructions an element.
+              Copies: 4 + 1 + 4/256 bytes an element (bf16: 4 + 2), each once, and as many back.
+   Rounds     as in `quant`: in long arrays a CUDA block makes 2 to 8 passes with one copy of the tables.
+   Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see memopt_i_cuda_decode(). */
+enum {
+    MEMOPT_I_CUDA_KEPT_TEAM  = 8, /* threads that share a block */
+    MEMOPT_I_CUDA_KEPT_TEAMS = MEMOPT_I_CUDA_QUANT_THREADS / MEMOPT_I_CUDA_KEPT_TEAM,
+    MEMOPT_I_CUDA_KEPT_FOURS = MEMOPT_I_KEPT_BLOCK / (4 * MEMOPT_I_CUDA_KEPT_TEAM)
+};
+/* ---- bf16: for memopt_i_cuda_number_kernel ---- */
+struct memopt_i_cuda_kept_bf16 {
+    typedef float one; typedef float4 four;
+    float *x;
+    __device__ __forceinline__ void load(one &v, size_t i) const { v = x[i]; }
+    __device__ __forceinline__ void store(const one &v, size_t i) const { x[i] = memopt_from_bf16(memopt_to_bf16(v)); }
+    __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(x + i); }
+    __device__ __forceinline__ void store(const four &v, size_t i) const {
+        uint32_t u[4], c[4];
+        memopt_i_cuda_words(u, v);
+        for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]) & 0xffff0000;
+        if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
+            for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 0, 0) << 16;
+        *(uint4 *)(x + i) = make_uint4(c[0], c[1], c[2], c[3]);
+    }
+};
+/* ---- 8 bits ---- */
+typedef struct memopt_i_cuda_kept {
+    float *x, *scales; uint8_t *codes; /* the copy: not when rounding */
+    size_t n, blocks;
+    uint32_t rounds, vector;
+} memopt_i_cuda_kept;
+/* Bits of the largest float, and of the largest with its sign turned; as integers, negative floats are below zero. */
+struct memopt_i_cuda_ends { int32_t up, down; };
+static __device__ __forceinline__ void memopt_i_cuda_kept_more(memopt_i_cuda_ends *e, float x) {
+    const int32_t up = (int32_t)memopt_i_bits_of(x), down = (int32_t)(memopt_i_bits_of(x) ^ 0x80000000);
+    e->up = e->up > up ? e->up : up;
+    e->down = e->down > down ? e->down : down;
+}
+static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_kept_ends(const float4 *x) {
+    memopt_i_cuda_ends e = { 0, 0 };
+    MEMOPT_I_CUDA_UNROLL
+    for (int k = 0; k < MEMOPT_I_CUDA_KEPT_FOURS; ++k) {
+        memopt_i_cuda_kept_more(&e, x[k].x); memopt_i_cuda_kept_more(&e, x[k].y);
+        memopt_i_cuda_kept_more(&e, x[k].z); memopt_i_cuda_kept_more(&e, x[k].w);
+    }
+    MEMOPT_I_CUDA_UNROLL
+    for (int o = MEMOPT_I_CUDA_KEPT_TEAM / 2; o; o /= 2) {
+        const int32_t up = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.up, o);
+        const int32_t down = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.down, o);
+        e.up = e.up > up ? e.up : up;
+        e.down = e.down > down ? e.down : down;
+    }
+    return e;
+}
+/* The scale of a block with these ends, and what its elements are multiplied with. */
+static __device__ __forceinline__ float memopt_i_cuda_kept_scale(const uint32_t *bins, memopt_i_cuda_ends e,
+                                                                 float *inverse) {
+    const int32_t most = e.up > e.down ? e.up : e.down; const float absmax = memopt_i_float_of((uint32_t)most);
+    const float factor = memopt_i_inverse(absmax);
+    const uint32_t top = memopt_i_bits_of(memopt_i_scaled(memopt_i_float_of((uint32_t)e.up), factor));
+    *inverse = 0;
+    if (most >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
+    if (most < 0x0d800000) return 0; /* 2^-100 */
+    if (memopt_i_cuda_index<true>(bins, top) >> 24 == 128) {
+        *inverse = factor;
+        return absmax;
+    }
+    *inverse = -factor;
+    return -absmax;
+}
+/* What four codes come back as. */
+static __device__ __forceinline__ void memopt_i_cuda_kept_put(float *to, uint32_t offset, size_t end,
+                                                              const float *levels, uint32_t codes, float scale,
+                                                              bool four) {
+    float x[4];
+    for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes >> 8 * j & 0xff], scale);
+    if (four) *(float4 *)(to + offset) = make_float4(x[0], x[1], x[2], x[3]);
+    else
+        for (uint32_t j = 0; j < 4; ++j) if (offset + j < end) to[offset + j] = x[j];
+}
+/* Blocks go to the teams in turn. */
+template <bool ROUND>
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
+memopt_i_cuda_kept_kernel(memopt_i_cuda_kept t) {
+    enum { count = MEMOPT_I_CUDA_SIGNED_BINS, block = MEMOPT_I_KEPT_BLOCK };
+    MEMOPT_I_CUDA_SHARED(uint32_t, bins, [MEMOPT_I_CUDA_SIGNED_BINS]);
+    MEMOPT_I_CUDA_SHARED(float, levels, [ROUND ? 256 : 1]);
+    const size_t first = (size_t)blockIdx.x * MEMOPT_I_CUDA_KEPT_TEAMS * t.rounds
+                       + threadIdx.x / MEMOPT_I_CUDA_KEPT_TEAM;
+    const uint32_t lane = threadIdx.x % MEMOPT_I_CUDA_KEPT_TEAM;
+    const bool whole = t.vector
+                    && (blockIdx.x + (size_t)1) * MEMOPT_I_CUDA_KEPT_TEAMS * t.rounds * block <= t.n;
+    float4 x[MEMOPT_I_CUDA_KEPT_FOURS]; float inverse;
+    for (uint32_t round = 0; round < t.rounds; ++round) {
+        const size_t b = first + (size_t)round * MEMOPT_I_CUDA_KEPT_TEAMS;
+        const size_t end = b < t.blocks ? memopt_i_min(t.n - b * block, block) : 0;
+        float *const at = t.x + b * block;
+        MEMOPT_I_CUDA_UNROLL
+        for (int k = 0; k < MEMOPT_I_CUDA_KEPT_FOURS; ++k) {
+            const uint32_t offset = (k * MEMOPT_I_CUDA_KEPT_TEAM + lane) * 4;
+            if (whole || (t.vector && offset + 4 <= end)) x[k] = memopt_i_cuda_whole_four(at + offset);
+            else x[k] = memopt_i_cuda_some_of_four(at, offset, end);
+        }
+        if (round == 0) { /* tables come while the numbers are on their way */
+            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = memopt_i_cuda_signed_bins[i];
+            if (ROUND)
+                levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(MEMOPT_MAP_SIGNED, threadIdx.x));
+            __syncthreads(); /* bins, levels */
+        }
+        const float scale = memopt_i_cuda_kept_scale(bins, memopt_i_cuda_kept_ends(x), &inverse);
+        if (!ROUND && end && lane == 0) t.scales[b] = scale;
+        memopt_i_cuda_scale_fours<MEMOPT_I_CUDA_KEPT_FOURS>(x, inverse);
+        MEMOPT_I_CUDA_UNROLL
+        for (int k = 0; k < MEMOPT_I_CUDA_KEPT_FOURS; ++k) {
+            const uint32_t offset = (k * MEMOPT_I_CUDA_KEPT_TEAM + lane) * 4;
+            const uint32_t codes = memopt_i_cuda_encode<true>(bins, x[k]);
+            const bool four = whole || (t.vector && offset + 4 <= end);
+            if (ROUND) memopt_i_cuda_kept_put(at, offset, end, levels, codes, scale, four);
+            else if (four) *(uint32_t *)(t.codes + b * block + offset) = codes;
+            else
+                for (uint32_t j = 0; j < 4 && offset + j < end; ++j)
+                    t.codes[b * block + offset + j] = (uint8_t)(codes >> 8 * j);
+        }
+    }
+}
+
+/* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
+static memopt_cuda_status memopt_i_cuda_kept_encode(float *x, size_t n, void *copy, uint32_t rounds,
+                                                    memopt_cuda_stream stream) {
+    memopt_i_cuda_kept t; unsigned grid = 0; memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
+    if (!s) s = memopt_i_cuda_pointer_if(copy, sizeof(float));
+    t.x = x; t.n = n; t.blocks = memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK);
+    t.scales = (float *)copy;
+    t.codes = copy ? (uint8_t *)copy + t.blocks * sizeof(float) : NULL;
+    if (!s) s = memopt_i_cuda_apart(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
+    if (!rounds) {
+        const size_t wanted = t.blocks / MEMOPT_I_CUDA_KEPT_TEAMS / MEMOPT_I_CUDA_QUANT_PASSES;
+        rounds = (uint32_t)memopt_i_max(memopt_i_min(wanted, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
+    }
+    t.rounds = rounds;
+    t.vector = !((uintptr_t)x & 15);
+    if (!s) s = memopt_i_cuda_grid(t.blocks, (size_t)MEMOPT_I_CUDA_KEPT_TEAMS * rounds, &grid);
+    if (!s) s = memopt_i_cuda_ready();
+    if (s) return s;
+    if (copy) MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_kept_kernel<false>, grid, MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
+    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_kept_kernel<true>, grid, MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
+    return memopt_i_cuda_launched();
+}
+static memopt_cuda_status memopt_i_cuda_kept_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
+    const memopt_i_cuda_number_arrays arrays = memopt_i_cuda_number_arrays_of(x, sizeof *x, NULL, 0, NULL, 0);
+    memopt_i_cuda_kept_bf16 op;
+    op.x = x;
+    return memopt_i_cuda_number_run(op, &arrays, n, 0, 0, stream);
+}
+static memopt_cuda_status memopt_i_cuda_kept_plain(void *to, const void *from, size_t bytes,
+                                                   memopt_cuda_stream stream) {
+    memopt_cuda_status s = !to || !from ? (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL : 0;
+    if (!s) s = memopt_i_cuda_apart(to, bytes, from, bytes);
+    if (!s) s = memopt_i_cuda_ready();
+    return s ? s : memopt_i_cuda_took(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+/* The twin of memopt_i_kept_run. */
+static memopt_cuda_status memopt_i_cuda_kept_run(memopt_keep_op op, memopt_keep keep, void *value, size_t bytes,
+                                                 void *copy, memopt_cuda_stream stream) {
+    float *const x = (float *)value; const size_t n = bytes / sizeof *x;
+    if ((unsigned)op > MEMOPT_KEEP_DECODE || (unsigned)keep > MEMOPT_KEEP_8BIT) return MEMOPT_ERR_ARGUMENT;
+    if (!bytes) return memopt_i_cuda_ready();
+    if (!memopt_i_kept_is_lossy(keep, bytes)) {
+        if (op == MEMOPT_KEEP_ROUND) return memopt_i_cuda_ready(); /* it is as it stays */
+        return op == MEMOPT_KEEP_ENCODE ? memopt_i_cuda_kept_plain(copy, value, bytes, stream)
+                                        : memopt_i_cuda_kept_plain(value, copy, bytes, stream);
+    }
+    if (op == MEMOPT_KEEP_ROUND)
+        return keep == MEMOPT_KEEP_BF16 ? memopt_i_cuda_kept_round_bf16(x, n, stream)
+                                        : memopt_i_cuda_kept_encode(x, n, NULL, 0, stream);
+    if (!copy) return MEMOPT_CUDA_ERR_NULL;
+    if (keep == MEMOPT_KEEP_BF16)
+        return op == MEMOPT_KEEP_ENCODE ? memopt_cuda_bf16_from_f32((uint16_t *)copy, x, n, stream)
+                                        : memopt_cuda_f32_from_bf16(x, (const uint16_t *)copy, n, stream);
+    if (op == MEMOPT_KEEP_ENCODE) return memopt_i_cuda_kept_encode(x, n, copy, 0, stream);
+    const size_t scales = memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK) * sizeof(float);
+    return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_MAP_SIGNED,
+                                      MEMOPT_I_KEPT_BLOCK, stream);
+}
+static memopt_status memopt_i_cuda_keeper_run(void *user, memopt_keep_op op, memopt_keep keep, void *value,
+                                              size_t bytes, void *copy) {
+    memopt_cuda_keeper *const keeper = (memopt_cuda_keeper *)user;
+    const memopt_cuda_status s = memopt_i_cuda_kept_run(op, keep, value, bytes, copy, keeper->stream);
+    if (s) keeper->status = s;
+    return memopt_cuda_status_plain(s);
+}
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *keeper, memopt_tape_keeper *out,
+                                                           memopt_cuda_stream stream) {
+    if (!keeper || !out) return MEMOPT_CUDA_ERR_NULL;
+    keeper->stream = stream; keeper->status = 0;
+    out->run_fn = memopt_i_cuda_keeper_run; out->user = keeper;
+    return 0;
+}
 /* @section cuda_walk : cuda_base
    A step over slices of tensors: every format is loaded into registers, stepped, and stored, in one pass.
    Problem    The step itself is short. AdamW with floats moves 28 bytes an element (16 read, 12 written), with 8-bit
@@ -3772,8 +4012,8 @@ memopt_i_cuda_factor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
    Factor     One that the device works out is in four numbers of a rule, which a launch at begin leaves in the scratch,
               16 bytes for each tensor, by the CPU's function. A block loads its tensor's: no element pays for it, and a
               step whose factor is the host's only asks whether there are any. A factor of 0 is a stop before the first.
-   Scratch    Control and codes; a float, a double and four floats for each tensor; the sums, laid out as in the object; for
-              Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
+   Scratch    Control and codes; a float, a double and four floats for each tensor; the sums, laid out as in the object;
+              for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
 struct memopt_i_cuda_optim_layout { size_t codes, pace, by, mean, sums, groups, group_count, bytes; };
 struct memopt_i_cuda_optim_call { /* what a call works with */
@@ -3823,7 +4063,7 @@ static memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *
     c->o = o; c->base = (unsigned char *)(uintptr_t)d_scratch; c->stream = (cudaStream_t)stream;
     return s;
 }
-static float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* of all tensors; NULL: the host has it */
+static float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
     return c->o->by_device ? (float4 *)(void *)(c->base + c->at.by) : NULL;
 }
 static double *memopt_i_cuda_optim_sums_of(const memopt_i_cuda_optim_call *c, size_t tensor) {

@@ -65,14 +65,14 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     tier=ci
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
-    configuration "clang, address and undefined, threads" clang "$address_clang -DMEMOPT_PTHREADS -pthread"
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     for test in $(grep -l memopt_pool_create tests/test_*.c); do
         test=$(basename "$test" .c)
         row "clang, thread, $test" "CC=clang $check threads $test"
     done
-    for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
     tier=all
+    configuration "clang, address and undefined, threads" clang "$address_clang -DMEMOPT_PTHREADS -pthread"
+    for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
     row "coverage: 97% of lines, 90% of branches" "$check measured 97 90"
     row "gcc -fanalyzer" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_PTHREADS -pthread'"
     row "gcc -fanalyzer, MEMOPT_DEBUG 3" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_DEBUG=3'"
@@ -86,7 +86,6 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     simulated address
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
-    row "mutants of the kernels, a sample" "$MAKE -s mutants SAMPLE=24"
     configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static" windows
     configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O2"
     row "gcc, examples, tools and benches without warnings" "$check everything gcc -O0"

@@ -2802,7 +2802,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
                                                                size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize((memopt_i_cuda_bf16 *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
-/* @section cuda_keeper : cuda_quant cuda_number cuda_base api_cuda_keeper
+/* @section cuda_keeper : cuda_quant cuda_number cuda_memory cuda_base api_cuda_keeper
    Outputs of a tape in fewer bytes, on the device. What is rounded to what stands at `kept` in memopt.h.
    Problem    A tape with a lossy keep rounds every output right after its forward, kept or not, so rounding is in each
               step's way. Made of the twins at hand it is a copy and its way back: 10 bytes an element (bf16: 12), twice
@@ -2925,7 +2925,8 @@ memopt_i_cuda_kept_kernel(memopt_i_cuda_kept t) {
             else x[k] = memopt_i_cuda_some_of_four(at, offset, end);
         }
         if (round == 0) { /* tables come while the numbers are on their way */
-            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS) bins[i] = memopt_i_cuda_signed_bins[i];
+            for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS)
+                bins[i] = memopt_i_cuda_signed_bins[i];
             if (ROUND)
                 levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(MEMOPT_MAP_SIGNED, threadIdx.x));
             __syncthreads(); /* bins, levels */

@@ -61,6 +61,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     for source in tests/exhaustive_*.c; do
         name=$(basename "$source" .c); row "$name: every float" "$MAKE -s build/$name && build/$name"
     done
+    row "exhaustive_cuda: every float" "$check simulated fast exhaustive_cuda"
     configuration "gcc, address and undefined" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     tier=ci

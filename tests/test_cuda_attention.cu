@@ -108,7 +108,7 @@ static void test_cuda_attention_spoil(test_cuda_attention_case *c) {
     test_put(c->q.d, c->q.host, c->q.bytes); test_put(c->k.d, c->k.host, c->k.bytes); test_put(c->v.d, c->v.host, c->v.bytes); test_put(c->grad.d, c->grad.host, c->grad.bytes);
 }
 static void test_cuda_attention_poison(test_cuda_attention_tensor *t) { test_poison(t->d, t->bytes); }
-#define VALUE(what, gradient, b, head, row, j) (test_cuda_attention_of(c, what, gradient)->x[test_cuda_attention_place(c, what, b, head, row) + (j)])
+#define CUDA_ATTENTION_VALUE(what, gradient, b, head, row, j) (test_cuda_attention_of(c, what, gradient)->x[test_cuda_attention_place(c, what, b, head, row) + (j)])
 /* Of a head: probabilities and gradients of scores, each with how far off it may be (p, s and their errors). */
 static void test_cuda_attention_matrices(const test_cuda_attention_case *c, size_t b, size_t head, double *p, double *s, double *error, int backward) {
     const memopt_attention *a = &c->a; const size_t n = a->length, kh = head / (a->heads / c->kv), used = c->lengths[b] < n ? c->lengths[b] : n; size_t i, j, k;
@@ -117,13 +117,13 @@ static void test_cuda_attention_matrices(const test_cuda_attention_case *c, size
         const size_t valid = i >= used ? 0 : a->causal ? i + 1 : used; double most = -1e300, sum = 0, mean = 0, spread = 0;
         for (j = 0; j < n; ++j) p[i * n + j] = s[i * n + j] = error[i * n + j] = 0;
         for (j = 0; j < valid; ++j) {
-            for (k = 0; k < a->width; ++k) p[i * n + j] += scale * VALUE(0, 0, b, head, i, k) * VALUE(1, 0, b, kh, j, k);
+            for (k = 0; k < a->width; ++k) p[i * n + j] += scale * CUDA_ATTENTION_VALUE(0, 0, b, head, i, k) * CUDA_ATTENTION_VALUE(1, 0, b, kh, j, k);
             if (p[i * n + j] > most) most = p[i * n + j];
         }
         for (j = 0; j < valid; ++j) sum += p[i * n + j] = exp(p[i * n + j] - most);
         for (j = 0; j < valid; ++j) p[i * n + j] /= sum;
         for (j = 0; j < valid && backward; ++j) {
-            for (k = 0; k < a->width; ++k) s[i * n + j] += VALUE(3, 1, b, head, i, k) * VALUE(2, 0, b, kh, j, k);
+            for (k = 0; k < a->width; ++k) s[i * n + j] += CUDA_ATTENTION_VALUE(3, 1, b, head, i, k) * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k);
             mean += p[i * n + j] * s[i * n + j]; spread += p[i * n + j] * fabs(s[i * n + j]);
         }
         for (j = 0; j < valid && backward; ++j) {
@@ -141,7 +141,7 @@ static void test_cuda_attention_check_output(const test_cuda_attention_case *c, 
     const double half = a->type == MEMOPT_TYPE_F32 ? 0 : test_cuda_attention_half(a->type);
     for (i = 0; i < n; ++i) for (k = 0; k < a->width; ++k) {
         double sum = 0, most = 0;
-        for (j = 0; j < n; ++j) if (p[i * n + j] > 0) { sum += p[i * n + j] * VALUE(2, 0, b, kh, j, k); most += fabs(p[i * n + j] * VALUE(2, 0, b, kh, j, k)); }
+        for (j = 0; j < n; ++j) if (p[i * n + j] > 0) { sum += p[i * n + j] * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k); most += fabs(p[i * n + j] * CUDA_ATTENTION_VALUE(2, 0, b, kh, j, k)); }
         test_cuda_attention_near(&c->out, test_cuda_attention_place(c, 3, b, head, i) + k, sum, (1.05 * half + 1e-5) * most, seed);
     }
 }
@@ -151,7 +151,7 @@ static void test_cuda_attention_check_queries(const test_cuda_attention_case *c,
     for (i = 0; i < n; ++i) for (k = 0; k < a->width; ++k) {
         double sum = 0, bound = 0;
         for (j = 0; j < n; ++j) if (error[i * n + j] > 0) {
-            const double key = VALUE(1, 0, b, kh, j, k);
+            const double key = CUDA_ATTENTION_VALUE(1, 0, b, kh, j, k);
             sum += s[i * n + j] * key; bound += (error[i * n + j] + (1.05 * test_cuda_attention_half(a->type) + 1e-5) * fabs(s[i * n + j])) * fabs(key);
         }
         test_cuda_attention_near(&c->dq, test_cuda_attention_place(c, 0, b, head, i) + k, sum, bound, seed);
@@ -165,7 +165,7 @@ static void test_cuda_attention_check_keys(const test_cuda_attention_case *c, si
         test_cuda_attention_matrices(c, b, h, p, s, error, 1);
         test_cuda_attention_check_queries(c, s, error, b, h, seed);
         for (i = 0; i < n; ++i) for (j = 0; j < n; ++j) if (error[i * n + j] > 0) for (k = 0; k < w; ++k) {
-            const double q = VALUE(0, 0, b, h, i, k), g = VALUE(3, 1, b, h, i, k);
+            const double q = CUDA_ATTENTION_VALUE(0, 0, b, h, i, k), g = CUDA_ATTENTION_VALUE(3, 1, b, h, i, k);
             keys[j * w + k] += s[i * n + j] * q; key_bound[j * w + k] += (error[i * n + j] + half * fabs(s[i * n + j])) * fabs(q);
             values[j * w + k] += p[i * n + j] * g; value_bound[j * w + k] += half * fabs(p[i * n + j] * g);
         }

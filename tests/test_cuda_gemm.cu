@@ -349,7 +349,7 @@ static void test_cuda_gemm_fp8(void) {
         p.left_type = types == 1 ? MEMOPT_CUDA_E5M2 : MEMOPT_CUDA_E4M3; p.right_type = types == 2 ? MEMOPT_CUDA_E5M2 : MEMOPT_CUDA_E4M3;
         left = (uint8_t *)malloc(rows * stride); right = (uint8_t *)malloc(columns * stride);
 #define CODE(t, x) ((t) == MEMOPT_CUDA_E5M2 ? memopt_to_e5m2(x, 0) : memopt_to_e4m3(x, 0))
-#define VALUE(t, c) ((double)((t) == MEMOPT_CUDA_E5M2 ? memopt_from_e5m2(c) : memopt_from_e4m3(c)))
+#define CUDA_GEMM_VALUE(t, c) ((double)((t) == MEMOPT_CUDA_E5M2 ? memopt_from_e5m2(c) : memopt_from_e4m3(c)))
         for (i = 0; i < rows * stride; ++i) left[i] = CODE(p.left_type, (float)(int)(test_random(&seed) % 9) - 4);
         for (i = 0; i < columns * stride; ++i) right[i] = CODE(p.right_type, ((float)(int)(test_random(&seed) % 9) - 4) / 4);
         p.d_left = (const uint8_t *)test_device(rows * stride); test_put((void *)(uintptr_t)p.d_left, left, rows * stride);
@@ -360,7 +360,7 @@ static void test_cuda_gemm_fp8(void) {
         test_cuda_gemm_fetch(&out);
         for (i = 0; i < rows; ++i) for (j = 0; j < columns; ++j) {
             double sum = 0;
-            for (k = 0; k < depth; ++k) sum += VALUE(p.left_type, left[i * stride + k]) * VALUE(p.right_type, right[j * stride + k]);
+            for (k = 0; k < depth; ++k) sum += CUDA_GEMM_VALUE(p.left_type, left[i * stride + k]) * CUDA_GEMM_VALUE(p.right_type, right[j * stride + k]);
             sum *= (p.d_left_scale ? 0.5 : 1) * (p.d_right_scale ? 4.0 : 1);
             if (p.d_bias) sum += bias.x[j];
             if (p.accumulate) sum += out.x[i * columns + j];

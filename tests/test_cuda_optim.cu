@@ -480,7 +480,7 @@ static void cuda_optim_fused(void) {
         p = cuda_optim_open(&s);
         cuda_optim_groups(g, s.kind, s.moment);
         run = cuda_optim_run(g, 1);
-        run.fused = 1; run.gradient_factor = 1;
+        run.fused = 1; run.gradient_factor = 0.25;
         CHECK(memopt_cuda_optim_step(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_ARGUMENT);
         run.clips_norm = 1;
         CHECK(memopt_cuda_optim_begin(p->gpu.optim, &run, p->d_scratch, p->scratch_bytes, NULL) == MEMOPT_ERR_ARGUMENT);
@@ -488,6 +488,10 @@ static void cuda_optim_fused(void) {
         for (; run.step <= 2; ++run.step) { /* the second: tensor 2 in two slices, the last gradient of all is bad */
             cuda_optim_feed(p, run.step, 0);
             n = s.count[2];
+            if (run.step == 1 && s.gradients == MEMOPT_GRADIENTS_F32) { /* too large without the factor */
+                cuda_optim_put_code((void *)(uintptr_t)p->cpu.tensor[1].gradients, 5, 4, 0x5f000000u);
+                test_put((void *)(uintptr_t)p->gpu.tensor[1].gradients, p->cpu.tensor[1].gradients, s.count[1] * 4);
+            }
             if (run.step == 2) {
                 cuda_optim_put_code((void *)(uintptr_t)p->cpu.tensor[2].gradients, n - 1 - (size_t)i % 2 * 1500,
                                     p->gradient,

@@ -349,6 +349,7 @@ static void cuda_keeper_queued(void) {
         CHECK(k.run_fn(k.user, MEMOPT_KEEP_ROUND, (memopt_keep)keep, d, sizeof x, NULL) == MEMOPT_OK);
         CHECK(k.run_fn(k.user, MEMOPT_KEEP_ENCODE, (memopt_keep)keep, d, sizeof x, d_copy) == MEMOPT_OK);
         CHECK(cudaStreamQuery(stream) == cudaErrorNotReady); /* a lazy stream has not begun */
+        (void)cudaGetLastError();
         cuda_keeper_cpu(MEMOPT_KEEP_ENCODE, (memopt_keep)keep, x, sizeof x, copy);
         cuda_keeper_cpu(MEMOPT_KEEP_ROUND, (memopt_keep)keep, x, sizeof x, NULL);
         test_cuda_must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");

@@ -10149,6 +10149,7 @@ static memopt_i_factor memopt_i_factor_of(memopt_optim *o, size_t tensor, size_t
     f.first_row = f.columns ? f.tensor->first / f.columns : 0;
     f.held_rows = f.columns ? f.part->held / f.columns : 0;
     f.grain = memopt_i_factor_grain(&o->desc, f.tensor);
+    MEMOPT_ASSERT(f.grain);
     f.width = f.columns ? f.columns : f.grain;
     f.panels = memopt_i_ceil_div(f.tensor->count, f.grain);
     f.row_sums = o->sums + f.part->sums;

@@ -2816,12 +2816,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
    Not finite As integers, magnitudes from 0x7f800000 on. Such a block, and one that is too small, is multiplied by
               zero: its codes are those of zero then, without a way of its own.
    Ladder     Rounding to 8 bits, for each element. Counted, not measured on a card.
-              version 1  quantise to a scratch, look for code 255, quantise again where there is none, dequantise: 2 to
-                         3 launches and 10 to 15 bytes.
+              version 1  quantise to two scratches, under either sign, choose a copy for each block and dequantise it: 3
+                         launches, 16 bytes.
               version 2  a pass in registers: 1 launch, 8 bytes, no scratch; two encodings where the scale is negative,
                          which is about every second block.
-              version 3  the sign first: one encoding, 2 reads of shared memory instead of up to 3; for it, a second
-                         maximum, 2 instructions an element.
+              version 3  the sign first: one encoding, 2 reads of shared memory instead of up to 3; for it, the largest
+                         of either sign: an instruction more an element, and 3 more shuffles for 32 elements.
               Copies: 4 + 1 + 4/256 bytes an element (bf16: 4 + 2), each once, and as many back.
    Rounds     as in `quant`: in long arrays a CUDA block makes 2 to 8 passes with one copy of the tables.
    Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see memopt_i_cuda_decode(). */

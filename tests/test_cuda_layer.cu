@@ -170,6 +170,11 @@ static void cuda_layer_dropouts(void) {
             for (int k = 0; k < 10; ++k)
                 for (int f = 0; f < 8; ++f, ++i)
                     cuda_layer_dropout_case(sizes[k], (memopt_type)type, rates[i % 5], firsts[f], i % 3 ? 0 : i % 8, i % 4);
+    for (size_t k = 0; k < 64; ++k) { /* the noise of element k is the threshold itself: it stays */
+        const uint64_t first = k % 2 ? 5 : 0;
+        const uint32_t noise = memopt_i_noise16(memopt_noise_make(64, 3), first + k / 2 * 2 + k / 2 % 2);
+        cuda_layer_dropout_case(64, MEMOPT_TYPE_F32, (float)noise / 65536.0f, first, 0, 0);
+    }
 }
 
 /* ---- embeddings ---- */

@@ -172,7 +172,7 @@ $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
 	  $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 # memopt_cuda.cu on the CPU: build/simulator/KIND/test_cuda_X, the simulator in place of CUDA. Its own part is compiled
-# without sanitizers: it tells them of its fibers.
+# without sanitizers: it tells them of its fibers. Two makes may be at it at once: each moves a whole file into place.
 SIMULATED := -x c++ -std=c++17 -g -ffp-contract=off -Wall -Wextra -Wshadow $(WERROR) -Itests/simulator/include -Itests/simulator -Itests -I.
 KIND_plain   := $(CXX) -O1
 KIND_fast    := $(CXX) -O2
@@ -189,7 +189,8 @@ SIMULATOR_PARTS := $(wildcard tests/simulator/*.h tests/simulator/include/*.h te
 define SIMULATOR_KIND
 $(BUILD)/simulator/$(1)/%.o: tests/simulator/%.cpp $(SIMULATOR_PARTS) Makefile $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -i%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@
+	$(CXX) -O2 $(NO_CALLS) $$(filter -D% -i%,$$(KIND_$(1))) $(SIMULATED) -c $$< -o $$@.$$$$$$$$ && mv $$@.$$$$$$$$ $$@
+.PRECIOUS: $(BUILD)/simulator/$(1)/%.o
 $(BUILD)/simulator/$(1)/example_%: examples/%.cu $(BUILD)/simulator/$(1)/simulator.o $(BUILD)/simulator/$(1)/cublaslt_mock.o memopt_cuda.cu $(COMMON)
 	$$(KIND_$(1)) $(SIMULATED) $$< -x none $$(filter %.o,$$^) -o $$@
 $(BUILD)/simulator/$(1)/%: tests/%.cu $(patsubst tests/simulator/%.cpp,$(BUILD)/simulator/$(1)/%.o,$(wildcard tests/simulator/*.cpp)) \

@@ -10,7 +10,9 @@
                and link with                            -lcublasLt -lcudart
                where it is used, in C, C++ or CUDA:     #define MEMOPT_CUDA_DECLARATIONS
                                                         #include "memopt_cuda.cu"
-               No flag is needed for the right bits; -use_fast_math takes them away.
+               (linked by gcc: -L of CUDA, and -lm -lstdc++ as well). Compute capability 7.5 and up. No flag is needed
+               for the right bits; -use_fast_math, -ftz=true and -prec-div=false take them away. It has a copy of
+               memopt.h of its own: compile engine and this file with the same memopt.h.
 
    OPTIONS     MEMOPT_CUDA_DECLARATIONS  the declarations only; they are C99
                MEMOPT_CUDA_STATIC        all functions are static: #include it in the one file that uses them
@@ -39,9 +41,15 @@
                  this file; structs themselves are read on the host at the call. What the CPU looks at before it starts
                  (targets, ids, lengths) is read by kernels only: see each section for what a bad one does.
      Streams     Work is launched into the stream, of the calling thread's device, and the call returns. Nothing waits
-                 and nothing is allocated unless it says so. So all of it can be captured into a graph.
+                 and nothing is allocated unless it says so. So kernels can be captured into a graph; what a host brings
+                 to them cannot: transfers, stores and sources. A captured call repeats its arguments: an optimizer's
+                 step number and the places of random bits stay as they were.
      Errors      0, or why not: memopt_cuda_status_text(). What is refused has launched nothing. An error of somebody
-                 else that is pending in CUDA is told (MEMOPT_CUDA_OF_EARLIER) and left pending.
+                 else that is pending in CUDA is told (MEMOPT_CUDA_OF_EARLIER) and left pending, by every call that has
+                 something to launch.
+     Scratch     of all operators may be one block, as large as the largest _scratch() says, while they share a stream.
+     Overlap     of results with anything else is looked for where a declaration has MEMOPT_CUDA_ERR_OVERLAP for it;
+                 with linear, attention, layer and lists of gradients it is on you.
      Bits        "The CPU's bits": those of memopt.h, NaN included, for every shape and alignment. "A bound": it stands
                  at the declarations, against float64; the same bits in every run on the same card.
      Threads     Nothing global: any threads at once, but one at a time for each object.
@@ -49,6 +57,9 @@
                  one: make cuda.
 
    NOT HERE    no handle, stream or memory of its own, no printing, no exit(). */
+#if defined(MEMOPT_CUDA_CU) && !defined(MEMOPT_CUDA_DECLARATIONS) && !defined(MEMOPT_I_CUDA_IMPLEMENTED)
+#  error "the declarations of memopt_cuda.cu stand above: its implementation goes into a file of its own"
+#endif
 #ifndef MEMOPT_CUDA_CU
 #define MEMOPT_CUDA_CU
 #if defined(MEMOPT_CUDA_DECLARATIONS)
@@ -228,7 +239,7 @@ typedef struct memopt_cuda_store memopt_cuda_store;
 typedef struct memopt_cuda_store_desc { /* zero it, then set what you need */
     memopt_cuda_transfer *transfer;   /* required; outlives the store */
     memopt_source        *source;     /* required, host_visible; outlives the store. Pinned: copies go straight to it,
-                                         the CPU waits for nothing. Other: through the transfer's buckets, and it does */
+                                         CPU waits for nothing. Other: through the transfer's buckets, and it does */
     size_t                slots;      /* values it can hold at once: slow.slots of the tape */
     size_t                slot_bytes; /* the largest of them */
     memopt_cuda_stream    stream;     /* in which the tape's callbacks queue all they do */
@@ -380,13 +391,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *k
 /* @section api_cuda_optim : api_cuda_base
    An optimizer whose tensors lie on a device. The object is memopt_optim, made by memopt_optim_create() and kept on the
    host; `weights`, `extra`, `gradients` and `state` of its tensors are device pointers then, aligned as there. Objects
-   of the CPU and of a device take turns over the same bytes: states,
-       weights and codes are those of memopt_optim_step().
+   of the CPU and of a device take turns over the same bytes: states, weights and codes are memopt_optim_step()'s.
    All calls of a step are given the same scratch and go into the same stream, or into streams that wait for each other.
-   Errors are those of the twins, with the reason in memopt_optim_error();
-   and MEMOPT_CUDA_ERR_NULL, _ALIGNMENT (scratch:
-   to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), and what CUDA said. A launch
-   that fails in the middle of a step leaves what was launched before. */
+   Errors are those of the twins, with the reason in memopt_optim_error(); and MEMOPT_CUDA_ERR_NULL, _ALIGNMENT
+   (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), and what CUDA said.
+   A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its own
+   number: rates, corrections and random bits are arguments of its kernels, so capture it anew, or update the graph. */
 /** Bytes of device scratch: what was skipped, tables, sums and means. Kept from begin to end, and until _result(). */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes);
 /** Begin the state of a tensor: header, and zero moments. */
@@ -495,9 +505,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scale(const memopt_grad
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit,
                                                                     memopt_cuda_stream stream);
 /**
- * What an optimizer multiplies gradients by, worked out on the device: total.factor * mean * clip, where clip is that
- of * memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm); 0 when total.overflow says to skip the
- step. *
+ * What an optimizer multiplies gradients by, worked out on the device: total.factor * mean * clip, where clip is of
+ * memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm); 0 when total.overflow says to skip the step.
+ *
  * mean      such as 1 / tokens, see memopt_accumulation_mean(); above 0, finite
  * max_norm  0 and up; infinity: never clips
  */
@@ -542,7 +552,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
  *
  * returns ERR_ARGUMENT (stride below columns, a scale that is negative or not finite), ERR_OVERFLOW,
  *         MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP (output with another pointer's rows, unless it is that pointer),
- and *         those of launches
+ *         and those of launches
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *ops,
                                                                const memopt_softmax *softmax,
@@ -763,7 +773,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
    chunk 0 = as many rows as 448 MiB of logits hold, a multiple of 128, at most 2048 (not 512 as on the CPU: a product
    of few rows leaves the card idle, and each chunk passes over grad_weights once). A grad_weights of 16 bits is rounded
    to nearest with every chunk: give it float, or few chunks. */
-/** min(chunk, rows) * padded logits, each rounded up to 256 bytes, and 8 bytes a row. */
+/** The logits of min(chunk, rows) rows, and 8 bytes a row; each of the two rounded up to 256, and 256 for the count. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *ops, const memopt_head *head,
                                                             size_t *bytes);
 /** Loss into d_out (of the device), and both gradients, in one pass. grad_input may be input. */
@@ -798,6 +808,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 }
 #endif
 #ifndef MEMOPT_CUDA_DECLARATIONS
+#define MEMOPT_I_CUDA_IMPLEMENTED
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+#  error "memopt_cuda.cu needs compute capability 7.0 and up: give nvcc -arch=native, or sm_75, sm_90..."
+#endif
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <cublasLt.h>
@@ -830,9 +844,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 static memopt_cuda_status memopt_i_cuda_runtime(cudaError_t error) {
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_OF_RUNTIME + (int)error;
 }
-/* Before the first launch of a call. */
+/* What a runtime call said; its error is taken away, since it is told here. */
+static memopt_cuda_status memopt_i_cuda_took(cudaError_t error) {
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    return memopt_i_cuda_runtime(error);
+}
+/* Before the first launch of a call. Where there is no device it is this very look that finds it out. */
 static memopt_cuda_status memopt_i_cuda_ready(void) {
     const cudaError_t error = cudaPeekAtLastError();
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInitializationError)
+        return memopt_i_cuda_took(error);
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_OF_EARLIER + (int)error;
 }
 /* After each launch: takes what this launch left. */
@@ -936,11 +957,6 @@ MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
 
 /* -- which device, and what is pending -- */
 
-/* What a runtime call said; its error is taken away, since it is told here. */
-static memopt_cuda_status memopt_i_cuda_took(cudaError_t error) {
-    if (error != cudaSuccess) (void)cudaGetLastError();
-    return memopt_i_cuda_runtime(error);
-}
 static memopt_cuda_status memopt_i_cuda_first(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
 static memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
     memopt_cuda_status s = memopt_i_cuda_took(cudaGetDevice(before));
@@ -3054,10 +3070,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *k
    Trap       A pointer into the table, which is the kernel's argument, makes nvcc copy all of it into local memory,
               unless it is a __grid_constant__. A moment that a kind does not have has no scales in any format. */
 #if defined(__CUDACC__)
-#  define MEMOPT_I_CUDA_EACH _Pragma("unroll") /* before loops over registers */
 #  define MEMOPT_I_CUDA_ARGUMENT __grid_constant__
 #else
-#  define MEMOPT_I_CUDA_EACH
 #  define MEMOPT_I_CUDA_ARGUMENT
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -3158,7 +3172,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get32(uint32_t *raw, 
         raw[2] = memopt_i_float_bits(four.z); raw[3] = memopt_i_float_bits(four.w);
         return;
     }
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) raw[e] = i + plus + (unsigned)e < n ? memopt_i_float_bits(x[e]) : 0;
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[e] = i + plus + (unsigned)e < n ? memopt_i_float_bits(x[e]) : 0;
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, const void *p, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
@@ -3169,7 +3183,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, 
         return;
     }
     raw[0] = raw[1] = 0;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e)
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e)
         if (i + plus + (unsigned)e < n) raw[e / 2] |= (uint32_t)x[e] << 16 * (e % 2);
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_get8(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
@@ -3177,14 +3191,14 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get8(uint32_t *raw, c
     const uint8_t *x = (const uint8_t *)p + i + plus; int e;
     if (whole) { *raw = *(const uint32_t *)(const void *)x; return; }
     *raw = 0;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e)
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e)
         if (i + plus + (unsigned)e < n) *raw |= (uint32_t)x[e] << 8 * e;
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_put32(void *p, const float *x, uint64_t i, unsigned plus,
                                                                  uint64_t n, int whole) {
     float *to = (float *)p + i + plus; int e;
     if (whole) { *(float4 *)(void *)to = make_float4(x[0], x[1], x[2], x[3]); return; }
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = x[e];
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = x[e];
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const uint32_t *code, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
@@ -3193,13 +3207,13 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const 
         *(uint2 *)(void *)to = make_uint2(code[0] | code[1] << 16, code[2] | code[3] << 16);
         return;
     }
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus,
                                                                 uint64_t n, int whole) {
     uint8_t *to = (uint8_t *)p + i + plus; int e;
     if (whole) { *(uint32_t *)(void *)to = four; return; }
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
 }
 static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32_t *raw, int e) {
     return (uint16_t)(raw[e / 2] >> 16 * (e % 2));
@@ -3208,7 +3222,7 @@ static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32
 static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code, const float *x, memopt_noise noise,
                                                                  uint64_t place) {
     int e;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e)
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e)
         code[e] = memopt_to_bf16_stochastic(x[e], memopt_i_noise32(noise, place + (unsigned)e));
 }
 
@@ -3276,11 +3290,11 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const m
     if (format == MEMOPT_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_OF_WEIGHTS],
                                                                  s.place + i + plus);
     else if (format == MEMOPT_WEIGHTS_F32_BF16) {
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) code[e] = memopt_to_bf16(w[e]);
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_to_bf16(w[e]);
     } else {
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
         memopt_i_cuda_optim_put16(s.extra, code, i, plus, s.count, whole);
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     }
     memopt_i_cuda_optim_put16(format == MEMOPT_WEIGHTS_F32_BF16 ? s.extra : s.weights, code, i, plus, s.count, whole);
 }
@@ -3336,7 +3350,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
     memopt_i_cuda_optim_element one[4]; float w[4], g[4]; unsigned skipped = 0; uint64_t row = 0, column = 0; int e;
     const int factored = KIND == MEMOPT_I_CUDA_FACTOR && s.columns;
     if (factored) { row = (i + plus) / s.columns; column = (i + plus) % s.columns; }
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
         one[e].w = w[e] = memopt_i_cuda_optim_weight_of(format, raw.w, raw.extra, e);
         one[e].g = g[e] = memopt_i_cuda_optim_gradient_of(memopt_i_cuda_optim_gradients<WIDE>(t), raw.g, e);
         one[e].m = x->m[e]; one[e].v = x->v[e]; one[e].u = 0;
@@ -3349,12 +3363,13 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         }
     }
     if (memopt_i_v1_sane(g, 4, rule.limit) && (!(rule.weight_limit > 0) || memopt_i_v1_sane(w, 4, rule.weight_limit))) {
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) (void)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 0);
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) (void)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 0);
     } else {
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) skipped += (unsigned)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 1);
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) skipped += (unsigned)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 1);
     }
     /* what is not there is 0: not skipped, not stored, and no block's largest */
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
         w[e] = one[e].w; x->m[e] = (unsigned)e < left ? one[e].m : 0; x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
     memopt_i_cuda_optim_store_weights(s, format, w, i, plus, whole);
@@ -3375,7 +3390,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
     const float scale[2] = { 1, 1 }; memopt_i_cuda_optim_four x; uint32_t code[4]; int e;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
         x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.m, e))
                : memopt_i_bits_float(raw.m[e]);
         x.v[e] = second && bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.v, e))
@@ -3397,12 +3412,12 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const
                                                                            const memopt_i_rule &rule, uint64_t i) {
     const uint64_t n = t.slice[k].count; const int aligned = (int)t.slice[k].aligned; memopt_i_cuda_optim_raw raw[2];
     unsigned skipped = 0; int j;
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, MEMOPT_I_CUDA_FLOATS, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_floats4<KIND, WIDE>(raw[j], t, k, rule, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n), &skipped);
@@ -3453,7 +3468,7 @@ template <int CODES>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const float *level, const float *grid,
                                                                        int moment, const float *x, float inverse) {
     uint32_t four = 0; int e;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
         if (CODES == MEMOPT_I_CUDA_BNB)
             four |= memopt_i_cuda_optim_bnb_code(level, moment, memopt_i_scaled(x[e], inverse)) << 8 * e;
         else four |= (uint32_t)memopt_i_taper_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
@@ -3466,7 +3481,7 @@ template <int CODES> static __device__ __forceinline__ float memopt_i_cuda_optim
 /* The largest of four magnitudes that are finite, by its bits. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
     uint32_t most = 0; int e;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
         const uint32_t u = memopt_i_float_bits(x[e]) & 0x7fffffff;
         if (u < 0x7f800000 && u > most) most = u;
     }
@@ -3479,7 +3494,7 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_about4(const floa
 }
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_warp_largest(uint32_t largest) {
     int far;
-    MEMOPT_I_CUDA_EACH for (far = 16; far; far /= 2)
+    MEMOPT_I_CUDA_UNROLL for (far = 16; far; far /= 2)
         largest = max(largest, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest, far));
     return largest;
 }
@@ -3502,7 +3517,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
                                                                   unsigned *skipped) {
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
     const float one[2] = { 1, 1 }; int e;
-    MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
         x->m[e] = first ? memopt_i_cuda_optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
         x->v[e] = second ? memopt_i_cuda_optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
                 : KIND == MEMOPT_I_CUDA_FACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
@@ -3526,14 +3541,14 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     memopt_i_cuda_optim_raw raw[4]; memopt_i_cuda_optim_four x[4];
     float *const scale_m = s.scale[0] + first / t.block, *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     if (memopt_i_cuda_optim_stopped(t)) return;
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 4; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
         if (i < count) memopt_i_cuda_optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
     }
     memopt_i_cuda_optim_tables<CODES>(t.codes, level, grid);
     most[threadIdx.x] = 0;
     __syncthreads();
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 4; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
         uint32_t largest[2] = { 0, 0 }; int far;
         if (i < count) {
@@ -3553,7 +3568,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         }
     }
     __syncthreads(); /* scales are all read, and known anew */
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 4; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
         const int whole = s.aligned && i + 4 <= count;
         if (i >= count) continue;
@@ -3575,13 +3590,13 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const int two = memopt_i_cuda_optim_has_second<KIND>();
     const uint64_t i = b * 256 + 4 * (threadIdx.x % 32), n = s.count; const int aligned = (int)s.aligned;
     memopt_i_cuda_optim_raw raw[2]; memopt_i_cuda_optim_four x[2]; float scale[2]; unsigned skipped = 0; int j;
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
     scale[0] = s.scale[0][b]; scale[1] = two ? s.scale[1][b] : 1;
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) {
             memopt_i_cuda_optim_coded4<KIND, CODES, WIDE>(&x[j], raw[j], t, k, rule, i, plus,
@@ -3596,7 +3611,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (threadIdx.x % 32 == 0) { s.scale[0][b] = scale[0]; if (two) s.scale[1][b] = scale[1]; }
     scale[0] = memopt_i_taper_inverse(scale[0]); scale[1] = memopt_i_taper_inverse(scale[1]);
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j; const int whole = WHOLE || (aligned && i + plus + 4 <= n);
         if (!WHOLE && i + plus >= n) continue;
         memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]),
@@ -3635,16 +3650,16 @@ memopt_i_cuda_optim_look_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
     int j, e, bad = 0;
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
     const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit; uint32_t raw[2][4];
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
         const uint64_t at = i + 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         const int whole = s.aligned && at + 4 <= s.count;
-        if (at >= s.count) { MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) raw[j][e] = 0; }
+        if (at >= s.count) { MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0; }
         else if (t.gradients == MEMOPT_GRADIENTS_F32) memopt_i_cuda_optim_get32(raw[j], s.gradients, at, 0, s.count,
             whole);
         else memopt_i_cuda_optim_get16(raw[j], s.gradients, at, 0, s.count, whole);
     }
-    MEMOPT_I_CUDA_EACH for (j = 0; j < 2; ++j) {
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
             const float g = memopt_i_cuda_optim_gradient_of(t.gradients, raw[j], e); /* 0 where there is none */
             bad |= !memopt_i_v1_sane(&g, 1, limit);
         }
@@ -3734,7 +3749,7 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
             const unsigned first = (base + span) / parts * block + (base + span) % parts * 256;
             const unsigned left = block - (base + span) % parts * 256, most = left < n - first ? left : n - first;
             const unsigned count = most < 256 ? most : 256; double sum = 0; int j;
-            MEMOPT_I_CUDA_EACH for (j = 0; j < 8; ++j) {
+            MEMOPT_I_CUDA_UNROLL for (j = 0; j < 8; ++j) {
                 const unsigned e = lane + 32 * (unsigned)j; float w = 0, u = 0;
                 if (e < count) {
                     w = memopt_i_cuda_optim_weight_at(t, k, at + first + e);
@@ -3854,12 +3869,12 @@ memopt_i_cuda_factor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
     if (row >= rows || memopt_i_cuda_factor_left_out(t)) return; /* all of the warp */
     for (j = lane; j - lane < s.columns; j += 128) {
         float x[4], y[4];
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) {
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
             const uint64_t column = j + 32u * (unsigned)e;
             x[e] = column < s.columns ? memopt_i_cuda_factor_gradient(t, k, a + column, limit) : 0;
             y[e] = column < s.columns && row + 1 < rows ? memopt_i_cuda_factor_gradient(t, k, b + column, limit) : 0;
         }
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 4; ++e) sum = memopt_i_cuda_optim_pair(sum, x[e], y[e]);
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) sum = memopt_i_cuda_optim_pair(sum, x[e], y[e]);
     }
     sum = memopt_i_cuda_optim_pair_join(sum);
     if (lane == 0) s.row_sums[s.first_row + row] = sum;
@@ -3876,11 +3891,11 @@ memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
     if (column >= s.columns || memopt_i_cuda_factor_left_out(t)) return;
     for (i = panel * s.grain + column; i < end; i += 8 * s.columns) {
         float x[8]; int e;
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 8; ++e) {
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 8; ++e) {
             const uint64_t at = i + (unsigned)e * s.columns;
             x[e] = at < end ? memopt_i_cuda_factor_gradient(t, k, at, limit) : 0;
         }
-        MEMOPT_I_CUDA_EACH for (e = 0; e < 8; ++e) sum = memopt_i_plus((double)x[e], (double)x[e], sum);
+        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 8; ++e) sum = memopt_i_plus((double)x[e], (double)x[e], sum);
     }
     s.column_sums[(s.panel + panel) * s.columns + column] = sum;
 }
@@ -3938,7 +3953,7 @@ memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
     if (memopt_i_cuda_factor_left_out(t)) return;
     for (round = 0; round < MEMOPT_I_CUDA_FACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
         const uint64_t in_row = group % wide * 256, at = group / wide * width + in_row; double sum = 0;
-        MEMOPT_I_CUDA_EACH for (j = 0; j < 8; ++j) {
+        MEMOPT_I_CUDA_UNROLL for (j = 0; j < 8; ++j) {
             const uint64_t e = lane + 32u * (unsigned)j, i = at + e; float w = 0, g, v, u = 0; memopt_i_group q;
             if (in_row + e < width && i < s.count) {
                 w = t.weights == MEMOPT_WEIGHTS_BF16 ? memopt_from_bf16(((const uint16_t *)s.weights)[i])
@@ -4404,7 +4419,7 @@ static memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from
                                                     memopt_cuda_stream stream) {
     cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize((cudaStream_t)stream);
-    return memopt_i_cuda_runtime(e);
+    return memopt_i_cuda_took(e);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
                                                                  memopt_cuda_stream stream) {
@@ -5925,12 +5940,11 @@ template <typename KERNEL> static size_t memopt_i_cuda_entropy_kept(KERNEL kerne
         && cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess
         && most > 65536) /* less 1 KiB for the system, and 1 for what else the kernel has */
         bytes = memopt_i_align_down((size_t)(most + 1024) / 2 - 2048, 16);
-    if (pieces * 16 <= bytes) bytes = pieces * 16;
-    if (bytes > 47 * 1024
+    if (pieces * 16 > 47 * 1024 && bytes > 47 * 1024 /* always to the same: threads with other rows launch it, too */
         && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) != cudaSuccess)
         bytes = 32768;
     (void)cudaGetLastError(); /* of these three: there was none before */
-    return bytes / 16;
+    return memopt_i_min(pieces, bytes / 16);
 }
 template <typename T, int TOTAL>
 static memopt_cuda_status memopt_i_cuda_entropy_launch(memopt_i_cuda_entropy t, memopt_cuda_stream stream) {
@@ -7389,11 +7403,7 @@ memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t l
     memopt_i_cuda_put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
 }
 static memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
-    cudaError_t error;
-    if (!bytes) return 0;
-    error = cudaMemsetAsync(p, 0, bytes, stream);
-    if (error != cudaSuccess) (void)cudaGetLastError(); /* it is told already */
-    return memopt_i_cuda_runtime(error);
+    return bytes ? memopt_i_cuda_took(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
 static memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, size_t *bytes) {
     size_t words;
@@ -7534,11 +7544,6 @@ typedef struct memopt_i_cuda_product {
 } memopt_i_cuda_product;
 
 /* ---- the object ---- */
-/* What a call into the runtime said; the error it left is taken. */
-static memopt_cuda_status memopt_i_cuda_called(cudaError_t error) {
-    if (error != cudaSuccess) (void)cudaGetLastError();
-    return memopt_i_cuda_runtime(error);
-}
 static memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_OF_BLAS + (int)status;
 }
@@ -7553,9 +7558,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm
 }
 static memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
     int major = 0, minor = 0;
-    memopt_cuda_status s = memopt_i_cuda_called(cudaGetDevice(&g->device));
-    if (!s) s = memopt_i_cuda_called(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
-    if (!s) s = memopt_i_cuda_called(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
+    memopt_cuda_status s = memopt_i_cuda_took(cudaGetDevice(&g->device));
+    if (!s) s = memopt_i_cuda_took(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
+    if (!s) s = memopt_i_cuda_took(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
     if (s) return s;
     g->capability = 10 * major + minor;
     return memopt_i_cuda_blas(cublasLtCreate(&g->handle));
@@ -7589,11 +7594,15 @@ MEMOPT_CUDA_API memopt_cuda_gemm_counts memopt_cuda_gemm_counted(const memopt_cu
 }
 
 /* ---- a product as a shape ---- */
+static size_t memopt_i_cuda_gemm_size(int type) { /* bytes of an element */
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 1;
+}
 static int memopt_i_cuda_gemm_type(memopt_type type) {
     return type == MEMOPT_TYPE_BF16 ? CUDA_R_16BF : type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
-static uint32_t memopt_i_cuda_gemm_alignment(const void *p) { /* the largest power of two, up to 256 */
-    const uintptr_t x = (uintptr_t)p | 256;
+/* The largest power of two, up to 256, that every matrix of a batch begins at a multiple of; step in bytes. */
+static uint32_t memopt_i_cuda_gemm_alignment(const void *p, size_t step) {
+    const uintptr_t x = (uintptr_t)p | (uintptr_t)step | 256;
     return (uint32_t)(x & (~x + 1));
 }
 static memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q) {
@@ -7614,11 +7623,12 @@ static memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, c
     s.compute = g->desc.tf32 && s.a_type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     s.epilogue = q->epilogue ? (uint32_t)q->epilogue : (uint32_t)CUBLASLT_EPILOGUE_DEFAULT;
     s.scales = (q->left_scale ? 1u : 0u) | (q->right_scale ? 2u : 0u);
-    s.a_align = memopt_i_cuda_gemm_alignment(p->right); s.b_align = memopt_i_cuda_gemm_alignment(p->left);
-    s.d_align = memopt_i_cuda_gemm_alignment(p->result);
+    s.a_align = memopt_i_cuda_gemm_alignment(p->right, (size_t)s.a_step * memopt_i_cuda_gemm_size(s.a_type));
+    s.b_align = memopt_i_cuda_gemm_alignment(p->left, (size_t)s.b_step * memopt_i_cuda_gemm_size(s.b_type));
+    s.d_align = memopt_i_cuda_gemm_alignment(p->result, (size_t)s.d_step * memopt_i_cuda_gemm_size(s.d_type));
     s.bias_type = q->bias ? q->bias_type : 0;
-    s.bias_align = memopt_i_cuda_gemm_alignment(q->bias);
-    s.aux_align = memopt_i_cuda_gemm_alignment(q->aux); s.aux_leading = q->aux ? (int64_t)q->aux_stride : 0;
+    s.bias_align = memopt_i_cuda_gemm_alignment(q->bias, 0);
+    s.aux_align = memopt_i_cuda_gemm_alignment(q->aux, 0); s.aux_leading = q->aux ? (int64_t)q->aux_stride : 0;
     return s;
 }
 static uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
@@ -7762,7 +7772,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, me
 /* The gemm is there, and of the device that is current; no error is waiting. */
 static memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
     int device = 0; memopt_cuda_status s = memopt_i_cuda_ready();
-    if (!s) s = memopt_i_cuda_called(cudaGetDevice(&device));
+    if (!s) s = memopt_i_cuda_took(cudaGetDevice(&device));
     return s ? s : device == g->device ? 0 : MEMOPT_ERR_ARGUMENT;
 }
 static memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
@@ -8473,8 +8483,13 @@ static __device__ __forceinline__ float memopt_i_cuda_batch_slope_of(float z, fl
     return memopt_i_cuda_act_grad<KIND>(fmaf(*h, scale, shift), g, &unused);
 }
 /* sum(g') and sum(g' h) of the columns of a group */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 /* left alone, ptxas spills two registers there for a fourth block */
+#  define MEMOPT_I_CUDA_BATCH_BOUNDS __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK, 1)
+#else
+#  define MEMOPT_I_CUDA_BATCH_BOUNDS __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
+#endif
 template <class T, int KIND>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
+static __global__ void MEMOPT_I_CUDA_BATCH_BOUNDS
 memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
     MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
@@ -9060,7 +9075,7 @@ static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, s
 static memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_cuda_stream stream) {
     const size_t begin = h->rows ? h->vocabulary : 0, size = memopt_type_bytes(h->gradient_type);
     if (!h->grad_weights || h->accumulate || begin == h->padded) return 0;
-    return memopt_i_cuda_called(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
+    return memopt_i_cuda_took(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
                                                 (h->padded - begin) * h->width * size, stream));
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,

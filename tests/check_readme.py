@@ -18,6 +18,9 @@ def main():
         if not found:
             bad += 1
             print(f'{readme}: not in any example: {block[0]} ...')
+    if '@@' in open(readme).read():
+        bad += 1
+        print(f'{readme}: a placeholder (@@) was left in')
     print(f'{readme}: {len(blocks)} blocks of C, {bad} not in an example')
     sys.exit(bad != 0 or not blocks)
 

@@ -718,6 +718,14 @@ static void cuda_optim_states(void) {
     CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, n - 1, NULL) == MEMOPT_ERR_BUFFER);
     CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 1, n, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_optim_state_check(NULL, 0, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+#ifndef __CUDACC__
+    for (i = 1; i <= 3; ++i) { /* copies and waits that fail: told once, and nobody else is blamed for it */
+        simulator_fail_call(i);
+        CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) > MEMOPT_CUDA_OF_RUNTIME, i);
+        simulator_fail_call(0);
+        CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == 0, i);
+    }
+#endif
     for (i = 0; i < 64; i += 4) {
         unsigned char was[4], now[4];
         test_get(was, state + i, 4);

@@ -395,8 +395,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *k
    All calls of a step are given the same scratch and go into the same stream, or into streams that wait for each other.
    Errors are those of the twins, with the reason in memopt_optim_error(); and MEMOPT_CUDA_ERR_NULL, _ALIGNMENT
    (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), and what CUDA said.
-   A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its own
-   number: rates, corrections and random bits are arguments of its kernels, so capture it anew, or update the graph. */
+   A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its
+   own number: rates, corrections and random bits are arguments of its kernels, so capture it anew or update it. */
 /** Bytes of device scratch: what was skipped, tables, sums and means. Kept from begin to end, and until _result(). */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes);
 /** Begin the state of a tensor: header, and zero moments. */
@@ -3172,7 +3172,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get32(uint32_t *raw, 
         raw[2] = memopt_i_float_bits(four.z); raw[3] = memopt_i_float_bits(four.w);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[e] = i + plus + (unsigned)e < n ? memopt_i_float_bits(x[e]) : 0;
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) raw[e] = i + plus + (unsigned)e < n ? memopt_i_float_bits(x[e]) : 0;
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, const void *p, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
@@ -3183,7 +3184,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, 
         return;
     }
     raw[0] = raw[1] = 0;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e)
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e)
         if (i + plus + (unsigned)e < n) raw[e / 2] |= (uint32_t)x[e] << 16 * (e % 2);
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_get8(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
@@ -3191,14 +3193,16 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get8(uint32_t *raw, c
     const uint8_t *x = (const uint8_t *)p + i + plus; int e;
     if (whole) { *raw = *(const uint32_t *)(const void *)x; return; }
     *raw = 0;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e)
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e)
         if (i + plus + (unsigned)e < n) *raw |= (uint32_t)x[e] << 8 * e;
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_put32(void *p, const float *x, uint64_t i, unsigned plus,
                                                                  uint64_t n, int whole) {
     float *to = (float *)p + i + plus; int e;
     if (whole) { *(float4 *)(void *)to = make_float4(x[0], x[1], x[2], x[3]); return; }
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = x[e];
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = x[e];
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const uint32_t *code, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
@@ -3207,13 +3211,15 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const 
         *(uint2 *)(void *)to = make_uint2(code[0] | code[1] << 16, code[2] | code[3] << 16);
         return;
     }
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
 }
 static __device__ __forceinline__ void memopt_i_cuda_optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus,
                                                                 uint64_t n, int whole) {
     uint8_t *to = (uint8_t *)p + i + plus; int e;
     if (whole) { *(uint32_t *)(void *)to = four; return; }
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
 }
 static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32_t *raw, int e) {
     return (uint16_t)(raw[e / 2] >> 16 * (e % 2));
@@ -3222,7 +3228,8 @@ static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32
 static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code, const float *x, memopt_noise noise,
                                                                  uint64_t place) {
     int e;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e)
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e)
         code[e] = memopt_to_bf16_stochastic(x[e], memopt_i_noise32(noise, place + (unsigned)e));
 }
 
@@ -3290,11 +3297,14 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const m
     if (format == MEMOPT_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_OF_WEIGHTS],
                                                                  s.place + i + plus);
     else if (format == MEMOPT_WEIGHTS_F32_BF16) {
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_to_bf16(w[e]);
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) code[e] = memopt_to_bf16(w[e]);
     } else {
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) code[e] = memopt_i_float_bits(w[e]) & 0xffff;
         memopt_i_cuda_optim_put16(s.extra, code, i, plus, s.count, whole);
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     }
     memopt_i_cuda_optim_put16(format == MEMOPT_WEIGHTS_F32_BF16 ? s.extra : s.weights, code, i, plus, s.count, whole);
 }
@@ -3350,7 +3360,8 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
     memopt_i_cuda_optim_element one[4]; float w[4], g[4]; unsigned skipped = 0; uint64_t row = 0, column = 0; int e;
     const int factored = KIND == MEMOPT_I_CUDA_FACTOR && s.columns;
     if (factored) { row = (i + plus) / s.columns; column = (i + plus) % s.columns; }
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) {
         one[e].w = w[e] = memopt_i_cuda_optim_weight_of(format, raw.w, raw.extra, e);
         one[e].g = g[e] = memopt_i_cuda_optim_gradient_of(memopt_i_cuda_optim_gradients<WIDE>(t), raw.g, e);
         one[e].m = x->m[e]; one[e].v = x->v[e]; one[e].u = 0;
@@ -3363,13 +3374,15 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         }
     }
     if (memopt_i_v1_sane(g, 4, rule.limit) && (!(rule.weight_limit > 0) || memopt_i_v1_sane(w, 4, rule.weight_limit))) {
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) (void)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 0);
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) (void)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 0);
     } else {
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) skipped += (unsigned)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 1);
     }
     /* what is not there is 0: not skipped, not stored, and no block's largest */
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) {
         w[e] = one[e].w; x->m[e] = (unsigned)e < left ? one[e].m : 0; x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
     memopt_i_cuda_optim_store_weights(s, format, w, i, plus, whole);
@@ -3390,7 +3403,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
     const float scale[2] = { 1, 1 }; memopt_i_cuda_optim_four x; uint32_t code[4]; int e;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) {
         x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.m, e))
                : memopt_i_bits_float(raw.m[e]);
         x.v[e] = second && bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.v, e))
@@ -3412,12 +3426,14 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const
                                                                            const memopt_i_rule &rule, uint64_t i) {
     const uint64_t n = t.slice[k].count; const int aligned = (int)t.slice[k].aligned; memopt_i_cuda_optim_raw raw[2];
     unsigned skipped = 0; int j;
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, MEMOPT_I_CUDA_FLOATS, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_floats4<KIND, WIDE>(raw[j], t, k, rule, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n), &skipped);
@@ -3468,7 +3484,8 @@ template <int CODES>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const float *level, const float *grid,
                                                                        int moment, const float *x, float inverse) {
     uint32_t four = 0; int e;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) {
         if (CODES == MEMOPT_I_CUDA_BNB)
             four |= memopt_i_cuda_optim_bnb_code(level, moment, memopt_i_scaled(x[e], inverse)) << 8 * e;
         else four |= (uint32_t)memopt_i_taper_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
@@ -3481,7 +3498,8 @@ template <int CODES> static __device__ __forceinline__ float memopt_i_cuda_optim
 /* The largest of four magnitudes that are finite, by its bits. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
     uint32_t most = 0; int e;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) {
         const uint32_t u = memopt_i_float_bits(x[e]) & 0x7fffffff;
         if (u < 0x7f800000 && u > most) most = u;
     }
@@ -3494,7 +3512,8 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_about4(const floa
 }
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_warp_largest(uint32_t largest) {
     int far;
-    MEMOPT_I_CUDA_UNROLL for (far = 16; far; far /= 2)
+    MEMOPT_I_CUDA_UNROLL
+    for (far = 16; far; far /= 2)
         largest = max(largest, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest, far));
     return largest;
 }
@@ -3517,7 +3536,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
                                                                   unsigned *skipped) {
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
     const float one[2] = { 1, 1 }; int e;
-    MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (e = 0; e < 4; ++e) {
         x->m[e] = first ? memopt_i_cuda_optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
         x->v[e] = second ? memopt_i_cuda_optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
                 : KIND == MEMOPT_I_CUDA_FACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
@@ -3541,14 +3561,16 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     memopt_i_cuda_optim_raw raw[4]; memopt_i_cuda_optim_four x[4];
     float *const scale_m = s.scale[0] + first / t.block, *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     if (memopt_i_cuda_optim_stopped(t)) return;
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 4; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
         if (i < count) memopt_i_cuda_optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
     }
     memopt_i_cuda_optim_tables<CODES>(t.codes, level, grid);
     most[threadIdx.x] = 0;
     __syncthreads();
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 4; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
         uint32_t largest[2] = { 0, 0 }; int far;
         if (i < count) {
@@ -3568,7 +3590,8 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         }
     }
     __syncthreads(); /* scales are all read, and known anew */
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 4; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 4; ++j) {
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
         const int whole = s.aligned && i + 4 <= count;
         if (i >= count) continue;
@@ -3590,13 +3613,15 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const int two = memopt_i_cuda_optim_has_second<KIND>();
     const uint64_t i = b * 256 + 4 * (threadIdx.x % 32), n = s.count; const int aligned = (int)s.aligned;
     memopt_i_cuda_optim_raw raw[2]; memopt_i_cuda_optim_four x[2]; float scale[2]; unsigned skipped = 0; int j;
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
     scale[0] = s.scale[0][b]; scale[1] = two ? s.scale[1][b] : 1;
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) {
             memopt_i_cuda_optim_coded4<KIND, CODES, WIDE>(&x[j], raw[j], t, k, rule, i, plus,
@@ -3611,7 +3636,8 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (threadIdx.x % 32 == 0) { s.scale[0][b] = scale[0]; if (two) s.scale[1][b] = scale[1]; }
     scale[0] = memopt_i_taper_inverse(scale[0]); scale[1] = memopt_i_taper_inverse(scale[1]);
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j; const int whole = WHOLE || (aligned && i + plus + 4 <= n);
         if (!WHOLE && i + plus >= n) continue;
         memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]),
@@ -3650,7 +3676,8 @@ memopt_i_cuda_optim_look_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
     int j, e, bad = 0;
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
     const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit; uint32_t raw[2][4];
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
         const uint64_t at = i + 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         const int whole = s.aligned && at + 4 <= s.count;
         if (at >= s.count) { MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0; }
@@ -3658,8 +3685,10 @@ memopt_i_cuda_optim_look_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
             whole);
         else memopt_i_cuda_optim_get16(raw[j], s.gradients, at, 0, s.count, whole);
     }
-    MEMOPT_I_CUDA_UNROLL for (j = 0; j < 2; ++j) {
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+    MEMOPT_I_CUDA_UNROLL
+    for (j = 0; j < 2; ++j) {
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) {
             const float g = memopt_i_cuda_optim_gradient_of(t.gradients, raw[j], e); /* 0 where there is none */
             bad |= !memopt_i_v1_sane(&g, 1, limit);
         }
@@ -3749,7 +3778,8 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
             const unsigned first = (base + span) / parts * block + (base + span) % parts * 256;
             const unsigned left = block - (base + span) % parts * 256, most = left < n - first ? left : n - first;
             const unsigned count = most < 256 ? most : 256; double sum = 0; int j;
-            MEMOPT_I_CUDA_UNROLL for (j = 0; j < 8; ++j) {
+            MEMOPT_I_CUDA_UNROLL
+            for (j = 0; j < 8; ++j) {
                 const unsigned e = lane + 32 * (unsigned)j; float w = 0, u = 0;
                 if (e < count) {
                     w = memopt_i_cuda_optim_weight_at(t, k, at + first + e);
@@ -3869,12 +3899,14 @@ memopt_i_cuda_factor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
     if (row >= rows || memopt_i_cuda_factor_left_out(t)) return; /* all of the warp */
     for (j = lane; j - lane < s.columns; j += 128) {
         float x[4], y[4];
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) {
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) {
             const uint64_t column = j + 32u * (unsigned)e;
             x[e] = column < s.columns ? memopt_i_cuda_factor_gradient(t, k, a + column, limit) : 0;
             y[e] = column < s.columns && row + 1 < rows ? memopt_i_cuda_factor_gradient(t, k, b + column, limit) : 0;
         }
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) sum = memopt_i_cuda_optim_pair(sum, x[e], y[e]);
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 4; ++e) sum = memopt_i_cuda_optim_pair(sum, x[e], y[e]);
     }
     sum = memopt_i_cuda_optim_pair_join(sum);
     if (lane == 0) s.row_sums[s.first_row + row] = sum;
@@ -3891,11 +3923,13 @@ memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
     if (column >= s.columns || memopt_i_cuda_factor_left_out(t)) return;
     for (i = panel * s.grain + column; i < end; i += 8 * s.columns) {
         float x[8]; int e;
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 8; ++e) {
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 8; ++e) {
             const uint64_t at = i + (unsigned)e * s.columns;
             x[e] = at < end ? memopt_i_cuda_factor_gradient(t, k, at, limit) : 0;
         }
-        MEMOPT_I_CUDA_UNROLL for (e = 0; e < 8; ++e) sum = memopt_i_plus((double)x[e], (double)x[e], sum);
+        MEMOPT_I_CUDA_UNROLL
+        for (e = 0; e < 8; ++e) sum = memopt_i_plus((double)x[e], (double)x[e], sum);
     }
     s.column_sums[(s.panel + panel) * s.columns + column] = sum;
 }
@@ -3953,7 +3987,8 @@ memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
     if (memopt_i_cuda_factor_left_out(t)) return;
     for (round = 0; round < MEMOPT_I_CUDA_FACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
         const uint64_t in_row = group % wide * 256, at = group / wide * width + in_row; double sum = 0;
-        MEMOPT_I_CUDA_UNROLL for (j = 0; j < 8; ++j) {
+        MEMOPT_I_CUDA_UNROLL
+        for (j = 0; j < 8; ++j) {
             const uint64_t e = lane + 32u * (unsigned)j, i = at + e; float w = 0, g, v, u = 0; memopt_i_group q;
             if (in_row + e < width && i < s.count) {
                 w = t.weights == MEMOPT_WEIGHTS_BF16 ? memopt_from_bf16(((const uint16_t *)s.weights)[i])
@@ -4796,7 +4831,7 @@ template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_
     uint4 v = { 0, 0, 0, 0 };
     uint32_t *const w = &v.x;
     if (aligned && at + 16 <= bytes) return *(const uint4 *)(const void *)(p + at);
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 16 / SIZE; ++i) {
         if (at + (size_t)(i * SIZE) >= bytes) continue;
         if (SIZE == 4) w[i] = *(const uint32_t *)(const void *)(p + at + i * SIZE);
@@ -4809,7 +4844,7 @@ static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *
                                                                 uint4 v) {
     const uint32_t *const w = &v.x;
     if (aligned && at + 16 <= bytes) { *(uint4 *)(void *)(p + at) = v; return; }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 16 / SIZE; ++i) {
         if (at + (size_t)(i * SIZE) >= bytes) continue;
         if (SIZE == 4) *(uint32_t *)(void *)(p + at + i * SIZE) = w[i];
@@ -4851,7 +4886,7 @@ template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale
 template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale_chain(const uint4 *tile, unsigned rows,
                                                                                       unsigned lane, double sum) {
     for (unsigned row = 0; row < rows; row += 8)
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (unsigned k = 0; k < 8; ++k)
             sum = memopt_i_scale_square(sum, memopt_i_cuda_scale_double<TYPE>(tile, (row + k) * 16 + lane));
     return sum;
@@ -4875,11 +4910,11 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
     const size_t next = (size_t)MEMOPT_I_CUDA_SCALE_THREADS * 16;
     const int aligned = ((uintptr_t)p & 15) == 0, write = factor != 1;
     uint4 v[LOADS]; uint32_t special = 0; double sum = 0;
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < LOADS; ++k) v[k] = memopt_i_cuda_scale_load<SIZE>(p, mine + (size_t)k * next, bytes, aligned);
     for (size_t at = 0; at < bytes; at += step) {
         uint4 *const tile = tiles + (at & step ? MEMOPT_I_CUDA_SCALE_TILE : 0);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
             if (write) {
                 v[k].x = memopt_i_cuda_scale_word<TYPE>(v[k].x, factor);
@@ -4894,7 +4929,7 @@ MEMOPT_I_CUDA_UNROLL
         }
         __syncthreads(); /* the one barrier: what is added up here is overwritten two tiles later, behind the next */
         if (at + step < bytes)
-MEMOPT_I_CUDA_UNROLL
+            MEMOPT_I_CUDA_UNROLL
             for (int k = 0; k < LOADS; ++k)
                 v[k] = memopt_i_cuda_scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
         if (threadIdx.x < 16) {
@@ -5140,10 +5175,10 @@ template <int SIZE> static __device__ void memopt_i_cuda_clip_tile(unsigned char
                                                                    uint32_t infinity) {
     enum { LOADS = MEMOPT_I_CUDA_CLIP_TILE * SIZE / 16 / 256 };
     const int aligned = ((uintptr_t)p & 15) == 0; uint4 v[LOADS];
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < LOADS; ++k)
         v[k] = memopt_i_cuda_scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < LOADS; ++k) {
         int cut = memopt_i_cuda_clip_word<SIZE>(&v[k].x, limit, infinity);
         cut |= memopt_i_cuda_clip_word<SIZE>(&v[k].y, limit, infinity);
@@ -5198,7 +5233,7 @@ struct memopt_i_cuda_sum_list {
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsigned n, unsigned step, int wide,
                                                              float *x) {
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) x[i] = 0;
     if (wide && sizeof(T) == 4) {
         const float4 v = *(const float4 *)(const void *)p;
@@ -5206,20 +5241,20 @@ MEMOPT_I_CUDA_UNROLL
     } else if (wide) {
         const uint2 v = *(const uint2 *)(const void *)p; T one;
         const uint32_t w[2] = { v.x, v.y };
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (unsigned i = 0; i < 4; ++i) {
             const uint16_t code = (uint16_t)(w[i / 2] >> (i % 2 * 16));
             memcpy(&one, &code, 2);
             x[i] = memopt_i_cuda_load(&one);
         }
     } else
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (unsigned i = 0; i < 4; ++i) if (i < n) x[i] = memopt_i_cuda_load(p + (size_t)i * step);
 }
 static __device__ __forceinline__ void memopt_i_cuda_sum_store(float *p, unsigned n, unsigned step, int wide,
                                                               const float *x) {
     if (wide) { *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]); return; }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) if (i < n) p[(size_t)i * step] = x[i];
 }
 static __device__ __forceinline__ void memopt_i_cuda_sum_codes(uint16_t *p, unsigned n, unsigned step, int wide,
@@ -5228,7 +5263,7 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_codes(uint16_t *p, unsi
         *(uint2 *)(void *)p = make_uint2(x[0] | (uint32_t)x[1] << 16, x[2] | (uint32_t)x[3] << 16);
         return;
     }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) if (i < n) p[(size_t)i * step] = x[i];
 }
 /* A group of a thread, `at` elements into its tile. */
@@ -5247,7 +5282,7 @@ template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_grou
     if (HOW == MEMOPT_I_CUDA_SUM_F32) {
         float *const to = (float *)(void *)sum + q.at;
         if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) memopt_i_add_weighted(x + i, from + i, 1, list.weight, list.start);
         memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, x);
         return;
@@ -5259,7 +5294,7 @@ MEMOPT_I_CUDA_UNROLL
         rest_at += q.at;
         if (!list.start)
             memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)rest_at, q.n, q.step, q.wide, y);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) {
             high[i] = (uint16_t)(memopt_i_float_bits(x[i]) >> 16); /* what they were */
             rest[i] = (uint16_t)(memopt_i_float_bits(y[i]) >> 16);
@@ -5267,7 +5302,7 @@ MEMOPT_I_CUDA_UNROLL
         }
         memopt_i_cuda_sum_codes(rest_at, q.n, q.step, q.wide, rest);
     } else
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (unsigned i = 0; i < 4; ++i) {
             memopt_i_add_weighted(x + i, from + i, 1, list.weight, list.start);
             high[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
@@ -5279,7 +5314,7 @@ template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_
                                                                  const memopt_i_cuda_sum_tensor &t, size_t first) {
     const unsigned left = (unsigned)memopt_i_min(t.count - first, MEMOPT_I_CUDA_SUM_TILE); float from[4][4];
     unsigned char *const sum = t.sum + first * (HOW == MEMOPT_I_CUDA_SUM_F32 ? 4 : 2);
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned g = 0; g < 4; ++g) {
         const memopt_i_cuda_sum_at q = memopt_i_cuda_sum_place(g, left, t.aligned);
         const size_t at = first + q.at;
@@ -5289,7 +5324,7 @@ MEMOPT_I_CUDA_UNROLL
             memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
         else memopt_i_cuda_sum_load((const memopt_i_cuda_f16 *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
     }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned g = 0; g < 4; ++g)
         memopt_i_cuda_sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.rest + first : NULL, list, t.place + first,
                                      memopt_i_cuda_sum_place(g, left, t.aligned), from[g]);
@@ -5450,7 +5485,7 @@ static __device__ __forceinline__ void memopt_i_cuda_soft_load(const T *p, memop
         }
         const uint2 v = *(const uint2 *)(const void *)(p + q.first);
         const uint32_t w[2] = { v.x, v.y };
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) {
             const uint16_t code = (uint16_t)(w[i / 2] >> (i % 2 * 16)); T one;
             memcpy(&one, &code, 2);
@@ -5458,7 +5493,7 @@ MEMOPT_I_CUDA_UNROLL
         }
         return;
     }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
         x[i] = at < n ? memopt_i_cuda_load(p + at) : fill;
@@ -5469,7 +5504,7 @@ static __device__ __forceinline__ void memopt_i_cuda_soft_put(float *p, const fl
 }
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_put(T *p, const float *x) {
     T y[4];
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) memopt_i_cuda_store(y + i, x[i]);
     *(uint2 *)(void *)p = make_uint2(y[0].code | (uint32_t)y[1].code << 16, y[2].code | (uint32_t)y[3].code << 16);
 }
@@ -5478,7 +5513,7 @@ template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_
                                                                                      size_t n, size_t columns,
                                                                                      const float *x) {
     if (q.wide && q.first + 4 <= n) { memopt_i_cuda_soft_put(p + q.first, x); return; }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
         if (at < columns) memopt_i_cuda_store(p + at, at < n ? x[i] : 0.0f);
@@ -5486,12 +5521,12 @@ MEMOPT_I_CUDA_UNROLL
 }
 /* ---- what all threads of a group have in the end ---- */
 static __device__ __forceinline__ float memopt_i_cuda_soft_warp_sum(float x) {
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int far = 16; far; far /= 2) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
 static __device__ __forceinline__ float memopt_i_cuda_soft_warp_max(float x) {
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
@@ -5522,16 +5557,16 @@ static __device__ void memopt_i_cuda_soft_row(const float *x, OUT *y, size_t n, 
     const unsigned lane = threadIdx.x % LANES; const float none = memopt_i_bits_float(0xff800000u);
     const int aligned = memopt_i_cuda_soft_aligned(x) && memopt_i_cuda_soft_aligned(y);
     float v[MEMOPT_I_CUDA_SOFT_GROUPS][4], most = none, sum = 0, part;
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)
         memopt_i_cuda_soft_load(x, memopt_i_cuda_soft_place(k, lane, LANES, aligned), n, none, v[k]);
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)
         most = fmaxf(most, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
     most = memopt_i_cuda_soft_max<LANES>(most, red);
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i)
             v[k][i] = memopt_i_cuda_soft_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -most)));
         part = memopt_i_sum(memopt_i_sum(v[k][0], v[k][1]), memopt_i_sum(v[k][2], v[k][3]));
@@ -5539,9 +5574,9 @@ MEMOPT_I_CUDA_UNROLL
     }
     sum = memopt_i_v1_div(1.0f, memopt_i_cuda_soft_sum<LANES>(sum, red));
     if (LANES == 32 && sizeof(OUT) != 4) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) v[k][i] = memopt_i_times(v[k][i], sum);
         memopt_i_cuda_soft_store(y, memopt_i_cuda_soft_place(k, lane, LANES, aligned), n, columns, v[k]);
     }
@@ -5552,22 +5587,22 @@ static __device__ void memopt_i_cuda_soft_slope_row(const P *p, const G *g, OUT 
     const unsigned lane = threadIdx.x % LANES;
     const int aligned = memopt_i_cuda_soft_aligned(p) && memopt_i_cuda_soft_aligned(g) && memopt_i_cuda_soft_aligned(y);
     float v[MEMOPT_I_CUDA_SOFT_GROUPS][4], w[MEMOPT_I_CUDA_SOFT_GROUPS][4], mean = 0;
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
         const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k, lane, LANES, aligned);
         memopt_i_cuda_soft_load(p, q, n, 0, v[k]);
         memopt_i_cuda_soft_load(g, q, n, 0, w[k]);
     }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
     mean = memopt_i_cuda_soft_sum<LANES>(mean, red);
     if (LANES == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
         float z[4];
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) (void)memopt_i_v1_soft_slope(z + i, v[k] + i, w[k] + i, scale, mean, 1);
         memopt_i_cuda_soft_store(y, memopt_i_cuda_soft_place(k, lane, LANES, aligned), n, columns, z);
     }
@@ -5583,20 +5618,20 @@ template <int N, int TOTAL>
 static __device__ __forceinline__ void memopt_i_cuda_soft_take(memopt_i_cuda_soft_sums *s, const float *x,
                                                               float scale) {
     float most = x[0], e[N], t[N];
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 1; i < N; ++i) most = fmaxf(most, x[i]);
     if (most > s->most) {
         s->sum = memopt_i_times(s->sum, memopt_i_cuda_soft_exp(memopt_i_times(scale, memopt_i_sum(s->most, -most))));
         s->most = most;
     }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
         e[i] = memopt_i_cuda_soft_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->most)));
         if (TOTAL) t[i] = memopt_i_times(x[i], 0.125f); /* no more than 8 of them: no overflow, one conversion */
     }
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int half = N / 2; half; half /= 2)
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < half; ++i) {
             e[i] = memopt_i_sum(e[i], e[i + half]);
             if (TOTAL) t[i] = memopt_i_sum(t[i], t[i + half]);
@@ -5630,20 +5665,20 @@ static __device__ void memopt_i_cuda_soft_long_row(const float *x, OUT *y, size_
     memopt_i_cuda_soft_sums s = memopt_i_cuda_soft_begin();
     for (size_t k = 0; k * all < n; k += 2) {
         const float none = memopt_i_bits_float(0xff800000u);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int u = 0; u < 2; ++u)
             memopt_i_cuda_soft_load(x, memopt_i_cuda_soft_place(k + u, threadIdx.x, lanes, aligned), n, none, v[u]);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int u = 0; u < 2; ++u) memopt_i_cuda_soft_take<4, 0>(&s, v[u], scale);
     }
     memopt_i_cuda_soft_agree(&s, scale, red);
     inverse = memopt_i_v1_div(1.0f, s.sum);
     for (size_t k = 0; k * all < columns; k += 2)
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int u = 0; u < 2; ++u) {
             const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k + u, threadIdx.x, lanes, aligned);
             memopt_i_cuda_soft_load(x, q, n, 0, v[u]);
-MEMOPT_I_CUDA_UNROLL
+            MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < 4; ++i)
                 v[u][i] = memopt_i_times(inverse, memopt_i_cuda_soft_share(
                     memopt_i_times(scale, memopt_i_sum(v[u][i], -s.most))));
@@ -5659,7 +5694,7 @@ static __device__ void memopt_i_cuda_soft_long_slope_row(const P *p, const G *g,
         const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k, threadIdx.x, lanes, aligned);
         memopt_i_cuda_soft_load(p, q, n, 0, v);
         memopt_i_cuda_soft_load(g, q, n, 0, w);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) mean = fmaf(v[i], w[i], mean);
     }
     mean = memopt_i_cuda_soft_sum<0>(mean, red);
@@ -5667,7 +5702,7 @@ MEMOPT_I_CUDA_UNROLL
         const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k, threadIdx.x, lanes, aligned); float z[4];
         memopt_i_cuda_soft_load(p, q, n, 0, v);
         memopt_i_cuda_soft_load(g, q, n, 0, w);
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) (void)memopt_i_v1_soft_slope(z + i, v + i, w + i, scale, mean, 1);
         memopt_i_cuda_soft_store(y, q, n, columns, z);
     }
@@ -5761,7 +5796,7 @@ static __device__ __forceinline__ void memopt_i_cuda_soft_unpack(const float *, 
 }
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_unpack(const T *, uint4 v, float *x) {
     const uint32_t w[4] = { v.x, v.y, v.z, v.w };
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
         T low, high;
         low.code = (uint16_t)w[i]; high.code = (uint16_t)(w[i] >> 16);
@@ -5775,7 +5810,7 @@ template <int PLAIN> static __device__ __forceinline__ uint4 memopt_i_cuda_soft_
 template <int PLAIN, typename T>
 static __device__ __forceinline__ uint4 memopt_i_cuda_soft_packed(const T *, const float *x) {
     uint32_t w[4];
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
         T low, high;
         if (PLAIN) {
@@ -5802,7 +5837,7 @@ static __device__ __forceinline__ memopt_i_cuda_soft_span<T> memopt_i_cuda_soft_
 /* All n become `value`. */
 template <typename T> static __device__ void memopt_i_cuda_soft_fill(T *x, size_t n, float value) {
     const memopt_i_cuda_soft_span<T> r = memopt_i_cuda_soft_cut(x, n); float v[memopt_i_cuda_soft_pack<T>::N];
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < memopt_i_cuda_soft_pack<T>::N; ++i) v[i] = value;
     const uint4 all = memopt_i_cuda_soft_packed<0>(x, v);
     for (size_t i = threadIdx.x; i < r.body; i += blockDim.x) r.pieces[i] = all;
@@ -5823,10 +5858,10 @@ static __device__ memopt_i_cuda_soft_sums memopt_i_cuda_entropy_measure(memopt_i
     enum { N = memopt_i_cuda_soft_pack<T>::N, LOADS = MEMOPT_I_CUDA_ENTROPY_LOADS };
     memopt_i_cuda_soft_sums s = memopt_i_cuda_soft_begin(); uint4 v[LOADS]; float x[N];
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k)
             if (at + (size_t)k * blockDim.x < r.body) v[k] = r.pieces[at + (size_t)k * blockDim.x];
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x;
             if (i >= r.body) continue;
@@ -5873,7 +5908,7 @@ static __device__ void memopt_i_cuda_entropy_decide(const memopt_i_cuda_entropy 
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_entropy_slopes(float *x, int n,
                                                                     const memopt_i_cuda_entropy_found &f) {
-MEMOPT_I_CUDA_UNROLL
+    MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < n; ++i) {
         x[i] = memopt_i_cuda_soft_exp(memopt_i_sum(x[i], -f.most));
         (void)memopt_i_v1_slopes(x + i, f.terms.a, f.terms.b, f.terms.c, 1);
@@ -5886,12 +5921,12 @@ static __device__ void memopt_i_cuda_entropy_write(memopt_i_cuda_soft_span<T> r,
     enum { N = memopt_i_cuda_soft_pack<T>::N, LOADS = MEMOPT_I_CUDA_ENTROPY_LOADS };
     uint4 v[LOADS]; float x[N];
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x;
             if (i < r.body) v[k] = i < some ? kept[i] : r.pieces[i];
         }
-MEMOPT_I_CUDA_UNROLL
+        MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x, first = r.head + i * N;
             if (i >= r.body) continue;

@@ -57,7 +57,7 @@ test: $(BUILD)/flags ## run the tests; what this machine cannot run is skipped, 
 	@sh tests/suite.sh test > $(BUILD)/test.table
 	@LIMIT=300 sh tests/run.sh $(BUILD)/log/test < $(BUILD)/test.table
 
-test-ci: $(BUILD)/flags ## the part of the matrix that fits into 12 minutes on two cores
+test-ci: $(BUILD)/flags ## the part of the matrix that fits into a quarter of an hour on two cores
 	@sh tests/suite.sh ci > $(BUILD)/test-ci.table
 	@LIMIT=600 sh tests/run.sh $(BUILD)/log/test-ci < $(BUILD)/test-ci.table
 

@@ -365,6 +365,13 @@ static void cuda_batch_whole(void) {
         cuda_batch_whole_case(&s);
         if (test_failures != failures) { printf("case %d\n", i); return; }
     }
+    for (int i = 0; i < 6; ++i) { /* several parts of the backward, with sums of their own where gradients have 16 bits */
+        cuda_batch_spec s = cuda_batch_spec_of(i * 5 + 1);
+        s.rows = 100; s.inputs = 6; s.outputs = 264; s.biased = 1; s.adds = i % 2; s.misaligned = 0;
+        s.type = s.gradient_type = (memopt_type)(i / 2);
+        s.part = 64;
+        cuda_batch_whole_case(&s);
+    }
 }
 /* Folded weights and bias, against the twin. */
 static void cuda_batch_fold(void) {

@@ -835,6 +835,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
 #endif
 #define MEMOPT_I_CUDA_ALL 0xffffffffu /* all lanes of a warp */
+/* Blocks on a multiprocessor, asked of ptxas: before Blackwell, and from it on, where code takes more registers. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#  define MEMOPT_I_CUDA_RESIDENT(before, blackwell) (blackwell)
+#else
+#  define MEMOPT_I_CUDA_RESIDENT(before, blackwell) (before)
+#endif
 #if defined(__CUDACC__)
 #  define MEMOPT_I_CUDA_UNROLL _Pragma("unroll")
 #else
@@ -3650,7 +3656,8 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
 }
 template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_FEWER,
-                                         KIND == MEMOPT_I_CUDA_FACTOR ? 5 : MEMOPT_I_CUDA_OPTIM_RESIDENT)
+                                         MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_FACTOR ? 5
+                                                                : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
 memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
@@ -6542,7 +6549,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_c
 /* K spans a thread; the slots of a block take the rows of its group in turns. */
 template <class T, int K, bool BACK>
 static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_NORM_MOST : MEMOPT_I_CUDA_NORM_BLOCK,
-                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : 3)
+                                         K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : MEMOPT_I_CUDA_RESIDENT(3, 2))
 memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norming t) {
     enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * MEMOPT_I_CUDA_NORM_WARPS]);
@@ -8518,7 +8525,7 @@ static __device__ __forceinline__ float memopt_i_cuda_batch_slope_of(float z, fl
     return memopt_i_cuda_act_grad<KIND>(fmaf(*h, scale, shift), g, &unused);
 }
 /* sum(g') and sum(g' h) of the columns of a group */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800 /* left alone, ptxas spills two registers there for a fourth block */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000) /* left alone, ptxas spills there */
 #  define MEMOPT_I_CUDA_BATCH_BOUNDS __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK, 1)
 #else
 #  define MEMOPT_I_CUDA_BATCH_BOUNDS __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)

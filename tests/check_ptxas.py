@@ -6,7 +6,10 @@ Fails when a kernel spills registers, or keeps something in local memory and is 
 no kernel at all."""
 import re, subprocess, sys
 
-ALLOWED = {}  # name of a kernel, without its arguments: why it may have a local stack
+ALLOWED = {  # kernels, without their arguments, and architectures that may have a local stack (never spills), and why
+    ("memopt_i_cuda_norm_backward_kernel", "sm_100"): "rows of floats: 16 to 48 bytes that ptxas moves there by itself",
+    ("memopt_i_cuda_norm_backward_kernel", "sm_120"): "the same",
+}
 
 def demangled(names):
     try:
@@ -38,7 +41,7 @@ def main():
     for mangled, arch, stack, stores, loads, registers in sorted(found, key=lambda k: (k[1], k[0])):
         name = re.sub(r"\(.*", "", names[mangled].replace("(anonymous namespace)::", "").replace("static ", ""))
         plain = re.sub(r"^.*?(memopt_i_cuda_\w+).*$", r"\1", name)
-        wrong = stores or loads or (stack and plain not in ALLOWED)
+        wrong = stores or loads or (stack and (plain, arch) not in ALLOWED)
         bad += bool(wrong)
         if wrong or "--table" in sys.argv:
             print(f"{arch:8}{registers:5} registers {stack:6} stack {stores:5} + {loads} spilled  {name}{'  <-' if wrong else ''}")

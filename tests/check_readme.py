@@ -20,7 +20,7 @@ def main():
             print(f'{readme}: not in any example: {block[0]} ...')
     if '@@' in open(readme).read():
         bad += 1
-        print(f'{readme}: a placeholder (@@) was left in')
+        print(f'{readme}: @@ marks what was never filled in')
     print(f'{readme}: {len(blocks)} blocks of C, {bad} not in an example')
     sys.exit(bad != 0 or not blocks)
 

@@ -4121,6 +4121,13 @@ static memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *
     c->o = o; c->base = (unsigned char *)(uintptr_t)d_scratch; c->stream = (cudaStream_t)stream;
     return s;
 }
+/* The same for calls that begin a step. */
+static memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
+                                                     const memopt_optim_run *run, const void *d_scratch, size_t bytes,
+                                                     memopt_cuda_stream stream) {
+    const memopt_cuda_status s = memopt_i_cuda_optim_call_of(c, o, d_scratch, bytes, stream);
+    return s || run ? s : MEMOPT_CUDA_ERR_NULL;
+}
 static float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
     return c->o->by_device ? (float4 *)(void *)(c->base + c->at.by) : NULL;
 }
@@ -4555,7 +4562,7 @@ static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_ca
     if (s) return s;
     MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_begin_kernel, grid + 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
                          (memopt_i_cuda_optim_control *)(void *)c->base,
-                             (memopt_i_cuda_optim_codes *)(void *)(c->base + c->at.codes),
+                         (memopt_i_cuda_optim_codes *)(void *)(c->base + c->at.codes),
                          (double *)(void *)(c->base + c->at.sums), count, memopt_i_cuda_optim_codes_of(c->o));
     s = memopt_i_cuda_launched();
     if (!s && d_factor) s = memopt_i_cuda_optim_begin_factor(c, run, d_factor);
@@ -4569,27 +4576,25 @@ static memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_o
     return s ? s : memopt_i_cuda_apart(d_factor, sizeof *d_factor, c->base, c->at.bytes);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
-                                                           void *d_scratch,
-                                                           size_t scratch_bytes, memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
-    if (!s && !run) s = MEMOPT_CUDA_ERR_NULL;
+                                                           void *d_scratch, size_t scratch_bytes,
+                                                           memopt_cuda_stream stream) {
+    memopt_i_cuda_optim_call c;
+    const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : memopt_i_cuda_optim_begin(&c, run, NULL);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_by(memopt_optim *optim, const memopt_optim_run *run,
                                                               const double *d_factor, void *d_scratch,
                                                               size_t scratch_bytes, memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
-    if (!s && !run) s = MEMOPT_CUDA_ERR_NULL;
+    memopt_i_cuda_optim_call c;
+    memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
     return s ? s : memopt_i_cuda_optim_begin(&c, run, d_factor);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
                                                              size_t count, void *d_scratch, size_t scratch_bytes,
-                                                                 memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
+                                                             memopt_cuda_stream stream) {
+    memopt_i_cuda_optim_call c;
+    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     memopt_i_cuda_factor_batch b; size_t at = 0;
     if (!s) s = memopt_i_slice(optim, tensor, first, count, &at);
     if (!s && optim->parts[tensor].phase >= optim->parts[tensor].phases)
@@ -4623,10 +4628,10 @@ static memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_opti
     return 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, int *again,
-                                                          void *d_scratch,
-                                                          size_t scratch_bytes, memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
+                                                          void *d_scratch, size_t scratch_bytes,
+                                                          memopt_cuda_stream stream) {
+    memopt_i_cuda_optim_call c;
+    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     memopt_i_held_tensor *part, was; memopt_i_cuda_factor_batch b;
     if (!s && !again) s = MEMOPT_CUDA_ERR_NULL;
     if (s) return s;
@@ -4649,8 +4654,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, s
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first,
                                                            size_t count, void *d_scratch, size_t scratch_bytes,
                                                                memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
+    memopt_i_cuda_optim_call c;
+    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     memopt_i_cuda_factor_batch b; size_t at = 0;
     if (!s) s = memopt_i_apply_slice(optim, tensor, first, count, &at);
     if (!s) s = memopt_i_cuda_ready();
@@ -4699,19 +4704,17 @@ static memopt_cuda_status memopt_i_cuda_optim_step(const memopt_i_cuda_optim_cal
     return s;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run,
-                                                          void *d_scratch,
-                                                          size_t scratch_bytes, memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
-    if (!s && !run) s = MEMOPT_CUDA_ERR_NULL;
+                                                          void *d_scratch, size_t scratch_bytes,
+                                                          memopt_cuda_stream stream) {
+    memopt_i_cuda_optim_call c;
+    const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : memopt_i_cuda_optim_step(&c, run, NULL);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_by(memopt_optim *optim, const memopt_optim_run *run,
                                                              const double *d_factor, void *d_scratch,
                                                              size_t scratch_bytes, memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        stream);
-    if (!s && !run) s = MEMOPT_CUDA_ERR_NULL;
+    memopt_i_cuda_optim_call c;
+    memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
     return s ? s : memopt_i_cuda_optim_step(&c, run, d_factor);
 }

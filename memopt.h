@@ -44,6 +44,7 @@
      api_host     host      the only doors outside: allocator, workers, files, clock
                   platform  what is taken from the system
                   base      checked sizes, alignment, bits
+                  text      lines for people in your buffer: numbers, bytes, errors
      api_ledger   ledger    who holds which bytes: now, at the peak; table, snapshot, trace
      api_source   source    where bytes come from: your block, an allocator, pages, counting only, your device
      api_arena    arena     lifetimes that nest: two ends, marks
@@ -76,10 +77,13 @@
                   batchnorm linear + batch norm + activation
 
    CONVENTIONS
-     Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back,
-                  with the reason in memopt_arena_error(), memopt_heap_error(), memopt_optim_error() or
-                  memopt_tape_get_error(). A failed call has changed nothing, leaks nothing and can be repeated; what it
-                  would have written, `out`, is untouched. Nothing aborts or prints.
+     Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
+                  Why is told by one struct, memopt_error: what was refused, where, what it got and what the limit is.
+                  Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
+                  memopt_optim_error(), memopt_tape_get_error(). Where there is no object, because it could not be
+                  created or because operators have none, the desc or the memopt_ops names an error of yours that is
+                  filled in. memopt_error_text() makes one line of it. A failed call has changed nothing, leaks nothing
+                  and can be repeated; what it would have written, `out`, is untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.
@@ -146,14 +150,44 @@ typedef enum memopt_status {
 /** One lower-case line for a status, for people; static text, never NULL, also for numbers that are no status. */
 MEMOPT_API const char *memopt_status_text(memopt_status status);
 
-/* Why the last failed call of an arena or a heap failed. memopt_ledger_explain() makes a text of it. */
+/* A number in an error: a size, an id that may be negative, a rate. */
+typedef enum memopt_quantity_kind {
+    MEMOPT_QUANTITY_NONE,
+    MEMOPT_QUANTITY_COUNT,    /* `count` */
+    MEMOPT_QUANTITY_NEGATIVE, /* minus `count` */
+    MEMOPT_QUANTITY_REAL      /* `real`, which may be NaN or infinite */
+} memopt_quantity_kind;
+typedef struct memopt_quantity {
+    memopt_quantity_kind kind;
+    uint64_t count;
+    double   real;
+} memopt_quantity;
+
+/* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes keep
+   the error of their last failed call. A call without such an object writes the error that its desc or its memopt_ops
+   names (NULL: not wanted), only when it fails. All texts are static. */
 typedef struct memopt_error {
-    memopt_status status;     /* MEMOPT_OK: nothing has failed yet */
-    const char   *reason;     /* what was wrong with this call; static text, never NULL */
-    size_t        asked;      /* bytes the call asked for, 0 if it asked for none */
-    size_t        free_bytes; /* bytes free at that moment, in one piece or not */
-    size_t        largest;    /* the largest request that succeeds instead, without the heap growing */
+    memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
+    const char     *reason;   /* what was wrong; never NULL after a failure */
+    const char     *subject;  /* who refused: "embedding"; NULL where `place` or `reason` says it */
+    const char     *place;    /* what `index` counts: "segment", "row"; NULL: no place in particular */
+    size_t          index;
+    const char     *argument; /* the argument or field; NULL: no single one */
+    memopt_quantity got;      /* its value; of arenas and heaps the bytes that the call asked for */
+    const char     *bound;    /* how the limit binds: "limit", "at least output_bytes"; NULL: not a matter of a limit */
+    memopt_quantity limit;    /* of arenas and heaps the largest request that succeeds instead, without the heap growing */
+    size_t          free_bytes; /* of arenas and heaps: bytes free at that moment, in one piece or not */
+    size_t          action;   /* of a running tape: which of the schedule's actions; SIZE_MAX: none */
 } memopt_error;
+/**
+ * Write an error as one line for people: "segment 7: saved_bytes 100, at least output_bytes 128", "embedding: id 50300 at
+ * row 7, limit 50257". memopt_ledger_explain() also tells who holds the memory.
+ *
+ * buffer   may be NULL with capacity 0, to ask for the size
+ * length   receives the bytes it takes, without the 0 at the end, also when the buffer is too small; may be NULL
+ * returns  OK, ERR_ARGUMENT (NULL), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
+ */
+MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length);
 /* @section api_host : api_status */
 typedef struct memopt_allocator { /* all zero = malloc and free; else set both functions */
     /* NULL when there is none; alignment: a power of two */
@@ -321,7 +355,7 @@ MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memop
 /** The table for people: memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, ...). */
 MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
                                               size_t *length);
-/** One line of text for an error of an arena or heap: what was asked, is free, who holds most. ledger may be NULL. */
+/** memopt_error_text(), and of the ledger (NULL: none) who holds most. The same statuses. */
 MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
                                                size_t capacity, size_t *length);
 /* @section api_source : api_ledger */
@@ -1662,13 +1696,8 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     it back. */
 MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes);
 
-typedef struct memopt_tape_error { /* of the last call that failed */
-    memopt_status status;
-    const char   *reason;  /* static text, never NULL */
-    size_t        segment; /* where; SIZE_MAX when it is none in particular */
-    size_t        action;  /* which of the schedule's actions; SIZE_MAX */
-} memopt_tape_error;
-MEMOPT_API memopt_tape_error memopt_tape_get_error(const memopt_tape *tape);
+/** Of the last call that failed; `index` is the segment, `action` which of the schedule's. */
+MEMOPT_API memopt_error memopt_tape_get_error(const memopt_tape *tape);
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
     measured. buffer, capacity, length as in memopt_ledger_export(). */
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
@@ -1762,6 +1791,7 @@ typedef struct memopt_ops { /* what operators run with; all zero = the calling t
     memopt_gemm           gemm;    /* all zero = the built-in one */
     void                 *scratch; /* aligned to 64; what each operator's _scratch() says; not kept between calls */
     size_t                scratch_bytes;
+    memopt_error         *error;   /* NULL, or filled in when a call fails */
 } memopt_ops;
 
 /* ---- softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits ---- */
@@ -2104,11 +2134,70 @@ MEMOPT_API const char *memopt_status_text(memopt_status status) {
     }
     return "not a status of memopt";
 }
-static memopt_status memopt_i_fail(memopt_error *error, memopt_status status, const char *reason, size_t asked) {
-    error->status = status; error->reason = reason;
-    error->asked = asked; error->free_bytes = error->largest = 0;
+
+static memopt_quantity memopt_i_count(uint64_t count) {
+    memopt_quantity q;
+
+    q.kind = MEMOPT_QUANTITY_COUNT;
+    q.count = count;
+    q.real = 0;
+    return q;
+}
+
+static memopt_quantity memopt_i_signed(int64_t number) {
+    memopt_quantity q = memopt_i_count(number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+
+    if (number < 0) q.kind = MEMOPT_QUANTITY_NEGATIVE;
+    return q;
+}
+
+static memopt_quantity memopt_i_real(double real) {
+    memopt_quantity q;
+
+    q.kind = MEMOPT_QUANTITY_REAL;
+    q.count = 0;
+    q.real = real;
+    return q;
+}
+
+static memopt_error memopt_i_error(memopt_status status, const char *reason) {
+    memopt_error e;
+
+    memset(&e, 0, sizeof e);
+    e.status = status;
+    e.reason = reason;
+    e.index = e.action = SIZE_MAX;
+    return e;
+}
+
+/* These three fill in an error, NULL when the caller wants none, and return its status. */
+static memopt_status memopt_i_fail(memopt_error *error, memopt_status status, const char *reason) {
+    if (error) *error = memopt_i_error(status, reason);
     return status;
 }
+
+static memopt_status memopt_i_fail_at(memopt_error *error, memopt_status status, const char *reason, const char *place,
+                                      size_t index) {
+    if (!error) return status;
+    *error = memopt_i_error(status, reason);
+    error->place = place;
+    error->index = index;
+    return status;
+}
+
+/* "ARGUMENT GOT, BOUND LIMIT"; the place, if any, is set by the caller. */
+static memopt_status memopt_i_fail_limit(memopt_error *error, memopt_status status, const char *reason,
+                                         const char *argument, memopt_quantity got, const char *bound,
+                                         memopt_quantity limit) {
+    if (!error) return status;
+    *error = memopt_i_error(status, reason);
+    error->argument = argument;
+    error->got = got;
+    error->bound = bound;
+    error->limit = limit;
+    return status;
+}
+
 /* @section base : status
    Sizes that came from outside are added, multiplied and rounded only here; each returns 1 on overflow, and *out is
    then undefined. It stands below `host`, because the default allocator must round a hostile size like anybody else. */
@@ -2175,6 +2264,177 @@ static unsigned memopt_i_low_bit(uint64_t x) {
 #else
     return memopt_i_high_bit(x & (~x + 1));
 #endif
+}
+/* @section text : base api_status
+   Lines for people, written into the caller's buffer.
+   Idea       Everything appends and counts on when the buffer is full, so that one pass without a buffer tells the size.
+   Trap       Numbers are written with integers only: printf's %f asks the locale for the decimal point. */
+typedef struct memopt_i_out { char *buffer; size_t capacity, length; } memopt_i_out;
+static void memopt_i_put(memopt_i_out *o, const void *bytes, size_t count) {
+    if (o->length < o->capacity && count)
+        memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
+    o->length += count;
+}
+static void memopt_i_put_text(memopt_i_out *o, const char *text) { memopt_i_put(o, text, strlen(text)); }
+static void memopt_i_put_number(memopt_i_out *o, uint64_t n) {
+    char digits[20]; size_t at = sizeof digits;
+    do digits[--at] = (char)('0' + n % 10); while (n /= 10);
+    memopt_i_put(o, digits + at, sizeof digits - at);
+}
+static void memopt_i_put_bytes(memopt_i_out *o, size_t bytes) { /* 12.3 MiB */
+    static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB" };
+    const unsigned unit = bytes ? memopt_i_high_bit(bytes) / 10 : 0;
+    const size_t one = (size_t)1 << (10 * unit);
+    memopt_i_put_number(o, bytes / one);
+    if (unit) { memopt_i_put_text(o, "."); memopt_i_put_number(o,
+        ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024); }
+    memopt_i_put_text(o, units[unit]);
+}
+/* Fill up with blanks: what was written since `start` becomes `width` wide, flush left; or right, by moving it. */
+static void memopt_i_put_left(memopt_i_out *o, size_t start, size_t width) {
+    while (o->length - start < width) memopt_i_put(o, " ", 1);
+}
+static void memopt_i_put_right_number(memopt_i_out *o, uint64_t n, size_t width) {
+    uint64_t limit = 10; size_t digits = 1;
+    while (digits < 20 && n >= limit) { ++digits; limit *= 10; }
+    for (; digits < width; ++digits) memopt_i_put(o, " ", 1);
+    memopt_i_put_number(o, n);
+}
+static void memopt_i_put_right_bytes(memopt_i_out *o, size_t bytes, size_t width) {
+    char text[32]; memopt_i_out t;
+    t.buffer = text; t.capacity = sizeof text; t.length = 0;
+    memopt_i_put_bytes(&t, bytes);
+    while (width-- > t.length) memopt_i_put(o, " ", 1);
+    memopt_i_put(o, text, t.length);
+}
+static memopt_i_out memopt_i_out_begin(char *buffer, size_t capacity) {
+    memopt_i_out o;
+    o.buffer = buffer; o.capacity = capacity; o.length = 0;
+    return o;
+}
+static memopt_status memopt_i_out_end(memopt_i_out *o, int text, size_t *length) {
+    if (length) *length = o->length;
+    if (text && o->capacity) o->buffer[memopt_i_min(o->length, o->capacity - 1)] = 0;
+    return o->length + (size_t)(text != 0) > o->capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+}
+
+/* To six digits: 0.9, 1.5e-9, infinity. */
+static void memopt_i_put_digits(memopt_i_out *o, uint64_t digits, int exponent) { /* digits: six, the first is not 0 */
+    char text[32];
+    size_t count = 6, length = 0, i;
+    const int fixed = exponent >= -4 && exponent < 6;
+    const size_t whole = fixed && exponent >= 0 ? (size_t)exponent + 1 : 1;
+    uint64_t unit = 100000;
+
+    while (count > whole && digits % 10 == 0) {
+        digits /= 10;
+        unit /= 10;
+        --count;
+    }
+    if (fixed && exponent < 0) {
+        memopt_i_put_text(o, "0.");
+        for (i = 1; i < (size_t)-exponent; ++i) memopt_i_put_text(o, "0");
+    }
+    for (i = 0; i < count; ++i, unit /= 10) {
+        if (i == whole && !(fixed && exponent < 0)) text[length++] = '.';
+        text[length++] = (char)('0' + digits / unit % 10);
+    }
+    memopt_i_put(o, text, length);
+    if (fixed) return;
+    memopt_i_put_text(o, exponent < 0 ? "e-" : "e+");
+    memopt_i_put_number(o, (uint64_t)(exponent < 0 ? -exponent : exponent));
+}
+
+static void memopt_i_put_real(memopt_i_out *o, double x) {
+    uint64_t bits, digits;
+    int exponent = 0;
+
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits << 1) > (UINT64_C(0x7FF) << 53)) {
+        memopt_i_put_text(o, "NaN");
+        return;
+    }
+    if (bits >> 63) memopt_i_put_text(o, "-");
+    if ((bits << 1) == (UINT64_C(0x7FF) << 53) || !(bits << 1)) {
+        memopt_i_put_text(o, bits << 1 ? "infinity" : "0");
+        return;
+    }
+    if (bits >> 63) x = -x;
+    for (; x >= 10; x /= 10) ++exponent;
+    for (; x < 1; x *= 10) --exponent;
+    digits = (uint64_t)(x * 1e5 + 0.5);
+    if (digits == 1000000) { /* 9.999996 is 10.0000 */
+        digits = 100000;
+        ++exponent;
+    }
+    memopt_i_put_digits(o, digits, exponent);
+}
+
+static void memopt_i_put_quantity(memopt_i_out *o, memopt_quantity q) {
+    if (q.kind == MEMOPT_QUANTITY_REAL) {
+        memopt_i_put_real(o, q.real);
+        return;
+    }
+    if (q.kind == MEMOPT_QUANTITY_NEGATIVE) memopt_i_put_text(o, "-");
+    memopt_i_put_number(o, q.count);
+}
+
+static void memopt_i_put_place(memopt_i_out *o, const char *before, const memopt_error *e, const char *after) {
+    memopt_i_put_text(o, before);
+    memopt_i_put_text(o, e->place);
+    memopt_i_put_text(o, " ");
+    memopt_i_put_number(o, e->index);
+    memopt_i_put_text(o, after);
+}
+
+/* What memory was asked for and what there was. */
+static void memopt_i_put_shortage(memopt_i_out *o, const memopt_error *e) {
+    const uint64_t largest = e->limit.count;
+
+    if (e->got.kind) {
+        memopt_i_put_text(o, ": asked ");
+        memopt_i_put_bytes(o, (size_t)e->got.count);
+    }
+    if (e->status != MEMOPT_ERR_MEMORY || !e->limit.kind) return;
+    memopt_i_put_text(o, ", free ");
+    memopt_i_put_bytes(o, e->free_bytes);
+    memopt_i_put_text(o, ", largest piece ");
+    memopt_i_put_bytes(o, (size_t)largest);
+    memopt_i_put_text(o, ", fragmentation ");
+    memopt_i_put_number(o, largest < e->free_bytes
+        ? (uint64_t)(100.0 - 100.0 * (double)largest / (double)e->free_bytes) : 0);
+    memopt_i_put_text(o, "%");
+}
+
+static void memopt_i_put_error(memopt_i_out *o, const memopt_error *e) {
+    if (e->subject) {
+        memopt_i_put_text(o, e->subject);
+        memopt_i_put_text(o, ": ");
+    } else if (e->place) memopt_i_put_place(o, "", e, ": ");
+    if (e->bound) {
+        memopt_i_put_text(o, e->argument ? e->argument : "value");
+        memopt_i_put_text(o, " ");
+        memopt_i_put_quantity(o, e->got);
+    } else memopt_i_put_text(o, e->reason ? e->reason : memopt_status_text(e->status));
+    if (e->subject && e->place) memopt_i_put_place(o, " at ", e, "");
+    if (e->bound) {
+        memopt_i_put_text(o, ", ");
+        memopt_i_put_text(o, e->bound);
+        if (e->limit.kind) memopt_i_put_text(o, " ");
+        if (e->limit.kind) memopt_i_put_quantity(o, e->limit);
+    } else memopt_i_put_shortage(o, e);
+    if (e->action == SIZE_MAX) return;
+    memopt_i_put_text(o, ", action ");
+    memopt_i_put_number(o, e->action);
+}
+
+MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length) {
+    memopt_i_out o;
+
+    if (!error || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
+    o = memopt_i_out_begin(buffer, capacity);
+    memopt_i_put_error(&o, error);
+    return memopt_i_out_end(&o, 1, length);
 }
 /* @section host : base api_host
    The only doors outside. A zero table stands for the C library, so that a caller who does not care writes nothing;
@@ -2652,7 +2912,7 @@ MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool) {
 }
 MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) { (void)pool; }
 #endif
-/* @section ledger : base host api_ledger
+/* @section ledger : text base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
               every single block is a new peak.
@@ -2954,57 +3214,6 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
     memopt_i_ledger_event(l, MEMOPT_I_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
-/* Writing. Everything below appends to a buffer and counts on when it is full, so that one pass without a buffer tells
-   the size. Sizes are written with integers only: printf's %f asks the locale for the decimal point. */
-typedef struct memopt_i_out { char *buffer; size_t capacity, length; } memopt_i_out;
-static void memopt_i_put(memopt_i_out *o, const void *bytes, size_t count) {
-    if (o->length < o->capacity && count)
-        memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
-    o->length += count;
-}
-static void memopt_i_put_text(memopt_i_out *o, const char *text) { memopt_i_put(o, text, strlen(text)); }
-static void memopt_i_put_number(memopt_i_out *o, uint64_t n) {
-    char digits[20]; size_t at = sizeof digits;
-    do digits[--at] = (char)('0' + n % 10); while (n /= 10);
-    memopt_i_put(o, digits + at, sizeof digits - at);
-}
-static void memopt_i_put_bytes(memopt_i_out *o, size_t bytes) { /* 12.3 MiB */
-    static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB" };
-    const unsigned unit = bytes ? memopt_i_high_bit(bytes) / 10 : 0;
-    const size_t one = (size_t)1 << (10 * unit);
-    memopt_i_put_number(o, bytes / one);
-    if (unit) { memopt_i_put_text(o, "."); memopt_i_put_number(o,
-        ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024); }
-    memopt_i_put_text(o, units[unit]);
-}
-/* Fill up with blanks: what was written since `start` becomes `width` wide, flush left; or right, by moving it. */
-static void memopt_i_put_left(memopt_i_out *o, size_t start, size_t width) {
-    while (o->length - start < width) memopt_i_put(o, " ", 1);
-}
-static void memopt_i_put_right_number(memopt_i_out *o, uint64_t n, size_t width) {
-    uint64_t limit = 10; size_t digits = 1;
-    while (digits < 20 && n >= limit) { ++digits; limit *= 10; }
-    for (; digits < width; ++digits) memopt_i_put(o, " ", 1);
-    memopt_i_put_number(o, n);
-}
-static void memopt_i_put_right_bytes(memopt_i_out *o, size_t bytes, size_t width) {
-    char text[32]; memopt_i_out t;
-    t.buffer = text; t.capacity = sizeof text; t.length = 0;
-    memopt_i_put_bytes(&t, bytes);
-    while (width-- > t.length) memopt_i_put(o, " ", 1);
-    memopt_i_put(o, text, t.length);
-}
-static memopt_i_out memopt_i_out_begin(char *buffer, size_t capacity) {
-    memopt_i_out o;
-    o.buffer = buffer; o.capacity = capacity; o.length = 0;
-    return o;
-}
-static memopt_status memopt_i_out_end(memopt_i_out *o, int text, size_t *length) {
-    if (length) *length = o->length;
-    if (text && o->capacity) o->buffer[memopt_i_min(o->length, o->capacity - 1)] = 0;
-    return o->length + (size_t)(text != 0) > o->capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
-}
-
 /* The table for people. Tags that never held anything are left out. */
 static void memopt_i_report_row(memopt_i_out *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length, share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
@@ -3075,16 +3284,7 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
     memopt_i_out o; memopt_tag done[3]; size_t place, used = 0;
     if (!error || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     o = memopt_i_out_begin(buffer, capacity);
-    memopt_i_put_text(&o, error->reason ? error->reason : memopt_status_text(error->status));
-    if (error->asked) { memopt_i_put_text(&o, ": asked "); memopt_i_put_bytes(&o, error->asked); }
-    if (error->status == MEMOPT_ERR_MEMORY) {
-        memopt_i_put_text(&o, ", free ");           memopt_i_put_bytes(&o, error->free_bytes);
-        memopt_i_put_text(&o, ", largest piece ");  memopt_i_put_bytes(&o, error->largest);
-        memopt_i_put_text(&o, ", fragmentation ");
-        memopt_i_put_number(&o, error->largest < error->free_bytes
-            ? (uint64_t)(100.0 - 100.0 * (double)error->largest / (double)error->free_bytes) : 0);
-        memopt_i_put_text(&o, "%");
-    }
+    memopt_i_put_error(&o, error);
     for (place = 0; ledger && place < 3; ++place) { /* the three tags that hold most */
         size_t tag, best = ledger->tag_count;
         for (tag = 0; tag < ledger->tag_count; ++tag) {
@@ -4039,7 +4239,7 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     if (s) { memopt_i_free(&a.host, p, a.memory, MEMOPT_I_HOST_ALIGN); return s; }
     a.base = (unsigned char *)base;
     if (a.log_capacity) a.log = (memopt_i_pushed *)(void *)((char *)p + head);
-    a.error.reason = memopt_status_text(MEMOPT_OK);
+    a.error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     a.top_alignment = a.alignment;
     if (!a.source->commit_fn) {
         a.ends[0].committed = a.ends[1].committed = a.capacity;
@@ -4131,9 +4331,10 @@ static size_t memopt_i_arena_largest(const memopt_arena *a, size_t alignment, si
 static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const char *reason, size_t bytes,
                                    const memopt_push_options *o) {
     const int aligned = memopt_i_power_of_two(o->alignment) && o->alignment <= a->source->base_alignment;
-    (void)memopt_i_fail(&a->error, status, reason, bytes);
+    (void)memopt_i_fail(&a->error, status, reason);
+    if (bytes) a->error.got = memopt_i_count(bytes);
     a->error.free_bytes = memopt_i_arena_middle(a);
-    a->error.largest = memopt_i_arena_largest(a, aligned ? o->alignment : a->alignment, 0, a->capacity);
+    a->error.limit = memopt_i_count(memopt_i_arena_largest(a, aligned ? o->alignment : a->alignment, 0, a->capacity));
     if (status == MEMOPT_ERR_MEMORY && (!a->ledger || o->tag < a->ledger->tag_count))
         (void)memopt_ledger_failed(a->ledger, o->tag, bytes);
     return NULL;
@@ -4183,8 +4384,8 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     s = memopt_i_arena_commit(a, top, used);
     if (s) {
         (void)memopt_i_arena_refuse(a, s, "the source could not commit memory", bytes, o);
-        a->error.largest = memopt_i_arena_largest(a, alignment, top ? a->capacity - a->ends[1].committed : 0,
-                                                  top ? a->capacity : a->ends[0].committed);
+        a->error.limit = memopt_i_count(memopt_i_arena_largest(a, alignment, top ? a->capacity - a->ends[1].committed : 0,
+                                                  top ? a->capacity : a->ends[0].committed));
         return NULL;
     }
     memopt_i_arena_show(a, start, bytes);
@@ -4234,14 +4435,12 @@ MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark ma
     memopt_i_end *end; size_t released;
     if (!arena) return MEMOPT_ERR_ARGUMENT;
     if (mark.arena != arena || (mark.top != 0 && mark.top != 1))
-        return memopt_i_fail(&arena->error, MEMOPT_ERR_ARGUMENT, "a mark of another arena", 0);
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_ARGUMENT, "a mark of another arena");
     end = &arena->ends[mark.top];
     if (mark.used > end->used || mark.epoch > arena->epoch)
-        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a mark from the future: the arena was rewound below it",
-            0);
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a mark from the future: the arena was rewound below it");
     if (memopt_i_mark_is_stale(end, &mark))
-        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a stale mark: its bytes were rewound and pushed anew",
-            0);
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a stale mark: its bytes were rewound and pushed anew");
     released = end->used - mark.used;
     if (!released) return MEMOPT_OK;
     arena->peak = memopt_i_arena_now(arena);
@@ -4265,11 +4464,7 @@ MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena) 
     return s;
 }
 MEMOPT_API memopt_error memopt_arena_error(const memopt_arena *arena) {
-    memopt_error none;
-    memset(&none, 0, sizeof none);
-    none.status = MEMOPT_ERR_ARGUMENT;
-    none.reason = "the arena is NULL";
-    return arena ? arena->error : none;
+    return arena ? arena->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the arena is NULL");
 }
 /* What stays committed between the ends then counts as used before: it may be, and must not pass for fresh. */
 static memopt_status memopt_i_arena_trim_end(memopt_arena *a, int top) {
@@ -4306,7 +4501,7 @@ MEMOPT_API memopt_status memopt_arena_trim(memopt_arena *arena) {
     memopt_i_arena_divide(arena);
     for (top = 0; top < 2; ++top) {
         s = memopt_i_arena_trim_end(arena, top);
-        if (s) return memopt_i_fail(&arena->error, s, "the source could not take memory back", 0);
+        if (s) return memopt_i_fail(&arena->error, s, "the source could not take memory back");
     }
     return MEMOPT_OK;
 }
@@ -4324,7 +4519,7 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
         memopt_i_arena_hide(arena, start, bytes);
     }
     if (written)
-        return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound", 0);
+        return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound");
     return MEMOPT_OK;
 }
 MEMOPT_API const char *memopt_arena_name_at(const memopt_arena *arena, const void *address) {
@@ -5896,9 +6091,10 @@ static memopt_status memopt_i_heap_place(memopt_heap *h, size_t size, size_t ali
 }
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_fail(memopt_heap *h, memopt_status status, const char *reason,
                                                           size_t asked) {
-    (void)memopt_i_fail(&h->error, status, reason, asked);
+    (void)memopt_i_fail(&h->error, status, reason);
+    if (asked) h->error.got = memopt_i_count(asked);
     h->error.free_bytes = memopt_heap_get_stats(h).free_bytes;
-    h->error.largest = memopt_heap_largest(h); /* certain; growth might give more, or be refused */
+    h->error.limit = memopt_i_count(memopt_heap_largest(h)); /* certain; growth might give more, or be refused */
     return status;
 }
 static memopt_status memopt_i_heap_out(memopt_heap *h, memopt_status s, size_t bytes) {
@@ -6058,7 +6254,7 @@ static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_de
     h->extent = d->extent ? d->extent : (size_t)1 << 20;
     if (s && s->kind == MEMOPT_SOURCE_BLOCK) h->extent = SIZE_MAX; /* it can be reserved once */
     if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
-    h->error.reason = "no error";
+    h->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     h->solid = 1;
     return MEMOPT_OK;
 }
@@ -6144,10 +6340,7 @@ MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
     return s;
 }
 MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
-    memopt_error e;
-    memset(&e, 0, sizeof e);
-    e.reason = "no heap";
-    return heap ? heap->error : e;
+    return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
 }
 static void memopt_i_heap_entry(const memopt_heap *h, uint32_t i, memopt_heap_entry *e) {
     const memopt_i_node *n = &h->nodes[i];
@@ -10490,7 +10683,7 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     o->sums = (double *)(void *)(base + l.sums);
     o->skips = (size_t *)(void *)(base + l.skips);
     o->scratch = (float *)(void *)(base + l.scratch);
-    o->error.reason = "";
+    o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     for (i = 0; i < d.tensor_count; ++i) {
         memopt_i_held_tensor *part = &o->parts[i];
         memopt_i_tensor_fill(&d, &d.tensors[i], part);
@@ -10501,7 +10694,7 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     return MEMOPT_OK;
 }
 static memopt_status memopt_i_optim_fail(memopt_optim *o, memopt_status status, const char *reason) {
-    return memopt_i_fail(&o->error, status, reason, 0);
+    return memopt_i_fail(&o->error, status, reason);
 }
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor) {
     memopt_optim_view view; memopt_i_state_header h; const memopt_optim_tensor *t; size_t bytes;
@@ -14340,12 +14533,13 @@ struct memopt_tape {
     uint64_t         next, passes, solves, uses, probes;
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
     int state, busy, untouchable, verify, again, told, evaluating, is_measured;
-    memopt_tape_error error;
+    memopt_error     error;
     size_t           memory;
 };
 static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason, size_t segment,
                                            size_t action) {
-    t->error.status = status; t->error.reason = reason; t->error.segment = segment; t->error.action = action;
+    (void)memopt_i_fail_at(&t->error, status, reason, segment == SIZE_MAX ? NULL : "segment", segment);
+    t->error.action = action;
     return status;
 }
 static memopt_status memopt_i_tape_fail(memopt_tape *t, memopt_status status, const char *reason) {
@@ -14871,7 +15065,7 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
     t->host = host; t->state_bytes = state_bytes;
     t->count = d.chain.count; t->skip_count = d.chain.skip_count;
     t->align = memopt_i_tape_align(d.arena);
-    t->error.reason = memopt_status_text(MEMOPT_OK); t->error.segment = t->error.action = SIZE_MAX;
+    t->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     memcpy(t->layers, d.layers, t->count * sizeof *t->layers);
     t->desc = d;
     memopt_i_tape_see(t, d.arena ? memopt_i_source_untouchable(d.arena->source) : d.untouchable);
@@ -14918,10 +15112,8 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
     if (count) *count = tape ? tape->shape->result.actions : 0;
     return tape ? tape->shape->actions : NULL;
 }
-MEMOPT_API memopt_tape_error memopt_tape_get_error(const memopt_tape *tape) {
-    memopt_tape_error none;
-    none.status = MEMOPT_ERR_ARGUMENT; none.reason = "the tape is NULL"; none.segment = none.action = SIZE_MAX;
-    return tape ? tape->error : none;
+MEMOPT_API memopt_error memopt_tape_get_error(const memopt_tape *tape) {
+    return tape ? tape->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the tape is NULL");
 }
 /* The report: costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
 static void memopt_i_put_share(memopt_i_out *o, double part, double whole, size_t width) {
@@ -16049,6 +16241,7 @@ typedef struct memopt_i_ops {
     size_t         workers, gemm_bytes; /* of one worker, a multiple of 64 */
     unsigned char *scratch;        /* NULL when there is none */
     size_t         bytes;
+    memopt_error  *error;          /* the caller's; NULL when it is not wanted */
 } memopt_i_ops;
 static memopt_status memopt_i_ops_open(const memopt_ops *ops, memopt_i_ops *out) {
     memopt_ops none; memopt_i_ops o; memopt_status s;
@@ -16061,9 +16254,24 @@ static memopt_status memopt_i_ops_open(const memopt_ops *ops, memopt_i_ops *out)
     o.workers = (size_t)memopt_i_workers(ops->threads);
     if (memopt_i_align_up(o.gemm.scratch_bytes, 64, &o.gemm_bytes)) return MEMOPT_ERR_OVERFLOW;
     o.scratch = (unsigned char *)ops->scratch; o.bytes = ops->scratch_bytes;
+    o.error = ops->error;
     *out = o;
     return MEMOPT_OK;
 }
+
+/* "SUBJECT: ARGUMENT GOT at row ROW, BOUND LIMIT"; row SIZE_MAX: no row in particular */
+static memopt_status memopt_i_ops_outside(const memopt_i_ops *o, const char *subject, const char *reason,
+                                          const char *argument, memopt_quantity got, size_t row, const char *bound,
+                                          memopt_quantity limit) {
+    const memopt_status status = memopt_i_fail_limit(o->error, MEMOPT_ERR_ARGUMENT, reason, argument, got, bound, limit);
+
+    if (!o->error) return status;
+    o->error->subject = subject;
+    o->error->place = row == SIZE_MAX ? NULL : "row";
+    o->error->index = row;
+    return status;
+}
+
 /* Bytes of scratch: the gemm's for every worker, and count * bytes of the operator's own. 1: does not fit size_t */
 static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes, size_t *out) {
     size_t gemm, own;
@@ -17948,7 +18156,10 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
 static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dropout *x, int backward) {
     memopt_i_ops o; memopt_i_dropout t; memopt_status s;
     if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
-    if (!x || !(x->rate >= 0 && x->rate < 1)) return MEMOPT_ERR_ARGUMENT;
+    if (!x) return MEMOPT_ERR_ARGUMENT;
+    if (!(x->rate >= 0 && x->rate < 1))
+        return memopt_i_ops_outside(&o, "dropout", "the rate is not from 0 to below 1", "rate", memopt_i_real(x->rate),
+                                    SIZE_MAX, "at least 0 and below", memopt_i_real(1));
     t.input = backward ? x->grad_output : x->input; t.residual = backward ? NULL : x->residual;
     t.output = backward ? x->grad_input : x->output; t.n = x->n; t.type = x->type;
     if (memopt_i_layer_bad(t.input, t.type, t.n) || memopt_i_ops_bad_if(t.residual, t.type)
@@ -18052,7 +18263,9 @@ static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt
     if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     for (i = 0; i < x->rows; ++i)
-        if (x->ids[i] < 0 || (uint64_t)x->ids[i] >= x->vocabulary) return MEMOPT_ERR_ARGUMENT;
+        if (x->ids[i] < 0 || (uint64_t)x->ids[i] >= x->vocabulary)
+            return memopt_i_ops_outside(o, "embedding", "an id is outside the vocabulary", "id",
+                                        memopt_i_signed(x->ids[i]), i, "limit", memopt_i_count(x->vocabulary));
     return MEMOPT_OK;
 }
 /* Positions, or their gradient, that are wanted. */

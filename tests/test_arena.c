@@ -104,7 +104,7 @@ static void test_arena_whole(void) { /* the last byte of either end, and both en
         const size_t left = 1024 - test_arena_up(low, 64);
         CHECK_AT(memopt_arena_push(a, low, 0) != NULL, low);
         CHECK_AT(!memopt_arena_push_top(a, left + 1, 0), low);
-        CHECK_AT(memopt_arena_error(a).largest == left && memopt_arena_error(a).free_bytes == 1024 - low, low);
+        CHECK_AT(memopt_arena_error(a).limit.count == left && memopt_arena_error(a).free_bytes == 1024 - low, low);
         if (left) CHECK_AT(test_arena_at(a, memopt_arena_push_top(a, left, 0)) == 1024 - left, low);
         CHECK(memopt_arena_rewind(a, zero) == MEMOPT_OK && memopt_arena_rewind(a, zero_top) == MEMOPT_OK);
     }
@@ -197,7 +197,7 @@ static void test_arena_bad_pushes(void) {
         CHECK(memopt_source_counting(&s) == MEMOPT_OK);
         a = test_arena_new(&s, 4096, l);
         e = memopt_arena_error(a);
-        CHECK(e.status == MEMOPT_OK && e.reason && !e.asked && !e.free_bytes && !e.largest);
+        CHECK(e.status == MEMOPT_OK && e.reason && !e.got.kind && !e.free_bytes && !e.limit.kind);
         CHECK(memopt_arena_push(a, 100, 0) && memopt_arena_push_top(a, 100, 0)); /* free: 128 to 3968 */
         before = test_arena_look(a, l);
         memset(&o, 0, sizeof o);
@@ -206,8 +206,8 @@ static void test_arena_bad_pushes(void) {
                 o.top = top;
                 CHECK_AT(!(top ? memopt_arena_push_top(a, huge[i], 0) : memopt_arena_push(a, huge[i], 0)), i);
                 e = memopt_arena_error(a);
-                CHECK_AT(e.status == MEMOPT_ERR_MEMORY && e.asked == huge[i] && e.free_bytes == 4096 - 100 - 128 && e.largest == 3968 - 128, i);
-                CHECK_AT(!memopt_arena_push_with(a, huge[i], &o) && memopt_arena_error(a).asked == huge[i], i);
+                CHECK_AT(e.status == MEMOPT_ERR_MEMORY && e.got.count == huge[i] && e.free_bytes == 4096 - 100 - 128 && e.limit.count == 3968 - 128, i);
+                CHECK_AT(!memopt_arena_push_with(a, huge[i], &o) && memopt_arena_error(a).got.count == huge[i], i);
                 CHECK_AT(!memopt_arena_push_zero(a, huge[i], 0) && memopt_arena_error(a).status == MEMOPT_ERR_MEMORY, i);
             }
         CHECK(!l || memopt_ledger_total(l).failed == 6 * sizeof huge / sizeof *huge);
@@ -215,7 +215,7 @@ static void test_arena_bad_pushes(void) {
             o.top = top; o.alignment = 0;
             CHECK(!memopt_arena_push_with(a, 0, &o));
             e = memopt_arena_error(a);
-            CHECK(e.status == MEMOPT_ERR_ARGUMENT && e.asked == 0 && e.free_bytes == 4096 - 228 && e.largest == 3840);
+            CHECK(e.status == MEMOPT_ERR_ARGUMENT && e.got.count == 0 && e.free_bytes == 4096 - 228 && e.limit.count == 3840);
             for (i = 0; i < sizeof bad / sizeof *bad; ++i) {
                 o.alignment = bad[i];
                 CHECK_AT(!memopt_arena_push_with(a, 1, &o), bad[i]);
@@ -233,7 +233,7 @@ static void test_arena_bad_pushes(void) {
         CHECK(!memopt_arena_push_array(a, 8, 0, 0) && memopt_arena_error(a).status == MEMOPT_ERR_ARGUMENT);
         CHECK(!memopt_arena_push_array(a, SIZE_MAX / 2 + 1, 2, 0));
         e = memopt_arena_error(a);
-        CHECK(e.status == MEMOPT_ERR_OVERFLOW && e.asked == SIZE_MAX && e.free_bytes == 4096 - 228 && e.largest == 3840);
+        CHECK(e.status == MEMOPT_ERR_OVERFLOW && e.got.count == SIZE_MAX && e.free_bytes == 4096 - 228 && e.limit.count == 3840);
         CHECK(!memopt_arena_push_array(a, SIZE_MAX, SIZE_MAX, 0) && memopt_arena_error(a).status == MEMOPT_ERR_OVERFLOW);
         CHECK(!memopt_arena_push_array(a, SIZE_MAX, 1, 0) && memopt_arena_error(a).status == MEMOPT_ERR_MEMORY);
         if (l) {
@@ -264,9 +264,9 @@ static void test_arena_largest(void) {
         for (o.top = 0; o.top < 2; ++o.top) {
             CHECK_AT(!memopt_arena_push_with(a, SIZE_MAX / 2, &o), round);
             e = memopt_arena_error(a);
-            CHECK_AT(e.free_bytes == memopt_arena_get_stats(a).free_bytes && e.largest <= e.free_bytes, round);
-            CHECK_AT(!memopt_arena_push_with(a, e.largest + 1, &o), round);
-            if (e.largest) CHECK_AT(memopt_arena_push_with(a, e.largest, &o) != NULL, round);
+            CHECK_AT(e.free_bytes == memopt_arena_get_stats(a).free_bytes && e.limit.count <= e.free_bytes, round);
+            CHECK_AT(!memopt_arena_push_with(a, e.limit.count + 1, &o), round);
+            if (e.limit.count) CHECK_AT(memopt_arena_push_with(a, e.limit.count, &o) != NULL, round);
             CHECK(memopt_arena_rewind(a, low) == MEMOPT_OK && memopt_arena_rewind(a, top) == MEMOPT_OK);
         }
         memopt_arena_destroy(a);
@@ -623,7 +623,7 @@ static void test_arena_marks(void) {
     CHECK(memopt_arena_rewind(a, bad) == MEMOPT_ERR_STATE);
     bad = m1; bad.epoch += 1;
     CHECK(memopt_arena_rewind(a, bad) == MEMOPT_ERR_STATE);
-    CHECK(memopt_arena_error(a).status == MEMOPT_ERR_STATE && memopt_arena_error(a).asked == 0);
+    CHECK(memopt_arena_error(a).status == MEMOPT_ERR_STATE && memopt_arena_error(a).got.count == 0);
     CHECK(test_arena_same(before, test_arena_look(a, NULL)));
 
     CHECK(memopt_arena_rewind(a, m2) == MEMOPT_OK); /* nothing since: nothing goes */
@@ -869,15 +869,15 @@ static void test_arena_growth_failures(void) {
                 if (!p) {
                     ++failed;
                     e = memopt_arena_error(a);
-                    CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.asked == sizes[i] && e.free_bytes == before.stats.free_bytes, n);
+                    CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.got.count == sizes[i] && e.free_bytes == before.stats.free_bytes, n);
                     CHECK_AT(d.calls == d.fail_on && test_arena_same(before, test_arena_look(a, l)), n);
                     CHECK_AT(memopt_arena_get_stats(a).committed == d.committed && memopt_arena_check(a) == MEMOPT_OK, n);
                     if (d.committed == committed) { /* the commit: what is left is what is committed, and it can be had */
                         d.fail_from = d.calls;
                         mark = o.top ? memopt_arena_mark_top(a) : memopt_arena_mark(a);
                         o.zero = 0;
-                        CHECK_AT(e.largest < sizes[i] && !memopt_arena_push_with(a, e.largest + 1, &o), n);
-                        if (e.largest) CHECK_AT(memopt_arena_push_with(a, e.largest, &o) && memopt_arena_rewind(a, mark) == MEMOPT_OK, n);
+                        CHECK_AT(e.limit.count < sizes[i] && !memopt_arena_push_with(a, e.limit.count + 1, &o), n);
+                        if (e.limit.count) CHECK_AT(memopt_arena_push_with(a, e.limit.count, &o) && memopt_arena_rewind(a, mark) == MEMOPT_OK, n);
                         o.zero = i % 2 == 1;
                         d.fail_from = 0;
                     }
@@ -1041,7 +1041,7 @@ static void test_arena_use_after_rewind(void) {
                 CHECK(memopt_arena_check(a) == MEMOPT_ERR_CORRUPT && memopt_arena_error(a).status == MEMOPT_ERR_CORRUPT);
                 CHECK(memopt_arena_check(a) == MEMOPT_ERR_CORRUPT); /* looking does not mend it */
                 q = (unsigned char *)memopt_arena_push_with(a, 100, &o);
-                CHECK_AT(!q && memopt_arena_error(a).status == MEMOPT_ERR_CORRUPT && memopt_arena_error(a).asked == 100, i);
+                CHECK_AT(!q && memopt_arena_error(a).status == MEMOPT_ERR_CORRUPT && memopt_arena_error(a).got.count == 100, i);
                 CHECK(test_arena_same(before, test_arena_look(a, NULL)));
                 CHECK(memopt_arena_check(a) == MEMOPT_OK);
                 q = (unsigned char *)memopt_arena_push_with(a, 100, &o);

@@ -207,7 +207,7 @@ static void heap_model_try_alloc(heap_model *m, size_t start) {
     CHECK_AT(s == MEMOPT_OK || bytes > largest || alignment > m->unit, m->at);
     if (s && m->ranged)
         CHECK_AT(!heap_model_fits(m, start, (bytes + m->unit - 1) / m->unit * m->unit, alignment > m->unit ? alignment : m->unit), m->at);
-    if (s) CHECK_AT(memopt_heap_error(m->heap).status == s && memopt_heap_error(m->heap).asked == bytes, m->at);
+    if (s) CHECK_AT(memopt_heap_error(m->heap).status == s && memopt_heap_error(m->heap).got.count == bytes, m->at);
 }
 /* One random operation of any kind, right or wrong. */
 static void heap_model_step(heap_model *m, size_t start, int with_plans) {
@@ -339,7 +339,7 @@ static void test_heap_offsets(void) {
     CHECK(memopt_heap_grow(h, 3201) == MEMOPT_ERR_MEMORY && memopt_heap_grow(h, 3200) == MEMOPT_OK && heap_stats_are(h, 4096, 640, 640, 3200, 2));
     CHECK(memopt_heap_free(h, d) == MEMOPT_OK && heap_stats_are(h, 4096, 0, 0, 4096, 1));
     CHECK(memopt_heap_get_stats(h).external == 0.0 && memopt_heap_get_stats(h).internal == 0.0);
-    CHECK(!memopt_heap_pointer(h, d) && memopt_heap_error(h).asked == 3201);
+    CHECK(!memopt_heap_pointer(h, d) && memopt_heap_error(h).got.count == 3201);
     memopt_heap_destroy(h);
 }
 static void test_heap_alignment(void) { /* only one free piece happens to begin well, and no piece is sure to be enough */
@@ -400,7 +400,7 @@ static void test_heap_bad_calls(void) {
     CHECK(memopt_heap_alloc(h, 1, SIZE_MAX, 0, &bad) == MEMOPT_ERR_ARGUMENT && memopt_heap_alloc(h, 1, 0, 4096, &bad) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_alloc(h, SIZE_MAX, 0, 0, &bad) == MEMOPT_ERR_OVERFLOW && memopt_heap_alloc(h, SIZE_MAX - 62, 0, 0, &bad) == MEMOPT_ERR_OVERFLOW);
     CHECK(memopt_heap_alloc(h, SIZE_MAX - 63, 0, 0, &bad) == MEMOPT_ERR_MEMORY && memopt_heap_alloc(h, SIZE_MAX - 63, 4096, 0, &bad) == MEMOPT_ERR_MEMORY);
-    CHECK(memopt_heap_error(h).asked == SIZE_MAX - 63 && memopt_heap_error(h).largest == before.largest && memopt_heap_error(h).free_bytes == before.free_bytes);
+    CHECK(memopt_heap_error(h).got.count == SIZE_MAX - 63 && memopt_heap_error(h).limit.count == before.largest && memopt_heap_error(h).free_bytes == before.free_bytes);
     CHECK(!memcmp(&bad, &untouched, sizeof bad));
     CHECK(memopt_heap_free(NULL, a) == MEMOPT_ERR_ARGUMENT && memopt_heap_free(h, none) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_free(h, b) != MEMOPT_OK && memopt_heap_free(other, a) != MEMOPT_OK); /* the same offset, node and history */
@@ -724,7 +724,7 @@ static void test_heap_replay_gives_back(void) {
     { memopt_heap *dry = heap_new(NULL, 4096, 64, NULL); memopt_plan_result r; memset(&r, 1, sizeof r);
       CHECK(memopt_heap_record(dry) == MEMOPT_OK && memopt_heap_plan(h, dry, NULL, &r) == MEMOPT_OK && r.peak == 0); /* nothing to plan */
       heap_record_step(dry);
-      CHECK(memopt_heap_plan(h, dry, &heap_quick, &r) == MEMOPT_ERR_MEMORY && r.peak == 0 && memopt_heap_error(h).asked == 960);
+      CHECK(memopt_heap_plan(h, dry, &heap_quick, &r) == MEMOPT_ERR_MEMORY && r.peak == 0 && memopt_heap_error(h).got.count == 960);
       memopt_heap_destroy(dry); }
     CHECK(memopt_heap_get_stats(h).planned == 0 && memopt_heap_check(h) == MEMOPT_OK);
     memopt_heap_destroy(h);

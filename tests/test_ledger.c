@@ -524,8 +524,9 @@ static void ledger_long_name(void) { /* a name wider than its column moves the r
     memopt_ledger_destroy(l);
 }
 static memopt_error ledger_error(memopt_status status, const char *reason, size_t asked, size_t free_bytes, size_t largest) {
-    memopt_error e;
-    e.status = status; e.reason = reason; e.asked = asked; e.free_bytes = free_bytes; e.largest = largest;
+    memopt_error e = memopt_i_error(status, reason);
+    if (asked) e.got = memopt_i_count(asked);
+    e.free_bytes = free_bytes; e.limit = memopt_i_count(largest);
     return e;
 }
 static void ledger_explained(const memopt_ledger *l, memopt_error e, const char *want, int line) {

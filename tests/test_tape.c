@@ -646,7 +646,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
         tape_watch_make(&w, 100 + seed, 6, 1);
         tape_watch_buffers(&w);
         for (i = 0; i < TAPE_VARIANTS; ++i) {
-            tape_rig r; memopt_tape_desc d; memopt_tape_error e; size_t calls, count = 0;
+            tape_rig r; memopt_tape_desc d; memopt_error e; size_t calls, count = 0;
             tape_rig_open(&r, tape_watch_room(&w), 0);
             w.rig = &r; w.stream_count = 0;
             d = tape_watch_desc(&w, &r);
@@ -664,7 +664,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_DEVICE, n);
                 CHECK_AT(w.calls == n, n); /* and nothing was called after it */
                 e = memopt_tape_get_error(w.tape);
-                CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.reason && e.segment == w.failed && e.action < count, n);
+                CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.reason && e.index == w.failed && e.action < count, n);
                 if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_OP_BACKWARD && a[e.action].index == w.failed,
                     n);
                 w.fail_on = 0; w.stream_count = 0;
@@ -677,7 +677,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
                 w.calls = 0; w.fail_on = n;
                 CHECK_AT(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_ERR_DEVICE && w.calls == n
                     && tape_rig_is_clean(&r), n);
-                CHECK_AT(memopt_tape_get_error(w.tape).segment == n - 1, n);
+                CHECK_AT(memopt_tape_get_error(w.tape).index == n - 1, n);
             }
             w.fail_on = 0; w.evaluating = 0; w.stream_count = 0;
             CHECK(tape_rig_peak(&r) == (memopt_tape_get_stats(w.tape).peak > memopt_tape_get_stats(w.tape).evaluate_peak
@@ -707,8 +707,8 @@ static void tape_full_arena(void) { /* one byte too few, and just enough */
         tape_watch_feed(&w);
         CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0, i);
         CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY
-            && memopt_arena_error(r.arena).asked == s.peak, i);
-        CHECK_AT(memopt_tape_get_error(w.tape).segment == SIZE_MAX && memopt_tape_get_error(w.tape).action == SIZE_MAX,
+            && memopt_arena_error(r.arena).got.count == s.peak, i);
+        CHECK_AT(memopt_tape_get_error(w.tape).index == SIZE_MAX && memopt_tape_get_error(w.tape).action == SIZE_MAX,
             i);
         CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, i);
         CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
@@ -1304,7 +1304,7 @@ static void tape_unsteady(void) {
                     status = memopt_tape_forward(w.tape, w.input);
                     if (!status) status = memopt_tape_backward(w.tape, w.grad_output, w.grad_input);
                     w.unsteady = 0;
-                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_get_error(w.tape).segment == s,
+                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_get_error(w.tape).index == s,
                         seed * 100 + i);
                     CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_CORRUPT && tape_rig_is_clean(&r),
                         seed * 100 + i);

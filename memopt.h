@@ -15195,7 +15195,9 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
    Copies on a stack at the low end of an arena, for engines that update one buffer in place.
    Idea       Last in, first out is what an arena's low end does: a push is a mark and a copy, a pop is a copy and a
               rewind. Where the newest copy ends must be where the arena ends; else somebody else has pushed and not
-              popped, or popped too much, and the pop is refused. */
+              popped, or popped too much, and the pop is refused.
+   Trap       The arena may end at the same place again with other bytes: rewound to the mark before a push, then pushed
+              as far. So a copy is judged by a mark behind it: every rewind into the copy is below that one. */
 typedef struct memopt_i_stashed { /* 32 bytes: where the arena was, and what was pushed */
     uint64_t epoch;
     size_t before, n;
@@ -15236,18 +15238,20 @@ static size_t memopt_i_stash_offset(const memopt_stash *stash, const memopt_i_st
     const size_t unit = stash->arena->alignment;
     return (e->before + unit - 1) & ~(unit - 1);
 }
-/* The arena's low end is where the newest push left it, and nobody was below since. */
+/* The arena's low end is where the newest push left it, and no rewind went below that place since. */
 static int memopt_i_stash_is_last(const memopt_stash *stash) {
-    const memopt_i_stashed *e = &stash->entries[stash->count - 1]; const memopt_i_end *low = &stash->arena->ends[0];
-    const memopt_mark mark = memopt_i_stash_mark(stash, stash->count - 1);
-    return low->used == memopt_i_stash_offset(stash, e) + memopt_stash_bytes(e->n, e->keep)
-        && !memopt_i_mark_is_stale(low, &mark);
+    const memopt_i_stashed *e = &stash->entries[stash->count - 1];
+    const memopt_i_end *low = &stash->arena->ends[0];
+    memopt_mark behind = memopt_i_stash_mark(stash, stash->count - 1);
+
+    behind.used = memopt_i_stash_offset(stash, e) + memopt_stash_bytes(e->n, e->keep);
+    return low->used == behind.used && !memopt_i_mark_is_stale(low, &behind);
 }
 MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     memopt_host host;
     if (!stash) return;
-    if (stash->count && memopt_i_stash_is_last(stash))
-        (void)memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, 0));
+    for (; stash->count && memopt_i_stash_is_last(stash); --stash->count) /* one by one: what lies between may be foreign */
+        (void)memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count - 1));
     host = stash->host;
     memopt_i_free(&host, stash, stash->memory, MEMOPT_I_HOST_ALIGN);
 }

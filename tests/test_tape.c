@@ -2444,6 +2444,46 @@ static void tape_stash_in_place(void) { /* a residual stream in one buffer */
     memopt_stash_destroy(s);
     tape_rig_close(&r);
 }
+/* The arena is rewound to the mark before a push, and as many bytes are pushed for something else: they are not the
+   stash's, neither to pop nor to free. */
+static void tape_stash_rewound(void) {
+    float x[64], y[64];
+    size_t i, under;
+
+    for (under = 0; under < 3; ++under) { /* intact copies below the stale one */
+        tape_rig r;
+        memopt_stash *s = NULL;
+        memopt_mark begin, before;
+        unsigned char *foreign;
+        size_t used;
+
+        tape_rig_open(&r, (size_t)1 << 20, 0);
+        begin = memopt_arena_mark(r.arena);
+        CHECK(memopt_stash_create(r.arena, 4, NULL, &s) == MEMOPT_OK);
+        for (i = 0; i < 64; ++i) x[i] = (float)i;
+        for (i = 0; i < under; ++i) CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        before = memopt_arena_mark(r.arena);
+        CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        CHECK(memopt_arena_rewind(r.arena, before) == MEMOPT_OK);
+        foreign = (unsigned char *)memopt_arena_push(r.arena, sizeof x, MEMOPT_TAG_OTHER);
+        CHECK(foreign != NULL);
+        if (!foreign) return;
+        memset(foreign, 0x77, sizeof x);
+        used = memopt_arena_get_stats(r.arena).used_low;
+        memcpy(y, x, sizeof y);
+        CHECK_AT(memopt_stash_pop(s, y, 64) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == under + 1, under);
+        CHECK_AT(!memcmp(x, y, sizeof x) && memopt_arena_get_stats(r.arena).used_low == used, under);
+        if (under) { /* a good copy on top of the foreign bytes comes out again, and what is below stays refused */
+            CHECK_AT(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK, under);
+            if (under == 2) CHECK_AT(memopt_stash_pop(s, y, 64) == MEMOPT_OK && memopt_stash_pop(s, y, 64) == MEMOPT_ERR_STATE, under);
+        }
+        memopt_stash_destroy(s); /* frees its own copies on top, never what is foreign */
+        CHECK_AT(memopt_arena_get_stats(r.arena).used_low == used && foreign[0] == 0x77 && foreign[sizeof x - 1] == 0x77, under);
+        CHECK(memopt_arena_rewind(r.arena, begin) == MEMOPT_OK);
+        tape_rig_close(&r);
+    }
+}
+
 static void tape_stash_bad(void) {
     tape_rig r; memopt_stash *s = NULL, *const none = (memopt_stash *)&r; float x[64]; test_faults f; memopt_host h;
     size_t n; int keep;
@@ -2652,6 +2692,7 @@ static void test_tape(void) {
     RUN(tape_stash_kept);
     RUN(tape_stash_unusual);
     RUN(tape_stash_in_place);
+    RUN(tape_stash_rewound);
     RUN(tape_stash_bad);
 }
 #ifndef TEST_COMBINED

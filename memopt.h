@@ -384,6 +384,7 @@ struct memopt_source { /* where bytes come from; zero one and fill it in to add 
     size_t capacity;       /* the most bytes one reserve can get */
     int    host_visible;   /* 1: the CPU may read and write the bytes */
     int    fresh_is_zero;  /* 1: bytes read as zero after each commit; without commit, after reserve */
+    int    reserved_once;  /* 1: one reservation at a time, as of a block; 0: as often as memory lasts */
     memopt_source_kind kind;
     void          *user;
     memopt_ledger *ledger; /* NULL, or who is told of reservations and commits; set it before the first use */
@@ -577,7 +578,9 @@ MEMOPT_API const char *memopt_plan_order_name(unsigned order);
 typedef struct memopt_heap memopt_heap;
 typedef struct memopt_heap_desc { /* zero it, then set what you need */
     memopt_source     *source;    /* NULL = offsets only, from 0 on: manages anything; else outlives the heap */
-    size_t             capacity;  /* most bytes it may ever hold; 0 = all the source has; required without a source */
+    /* most bytes it may ever hold; 0 = all the source has: a block's or device's capacity, the range of one that
+       commits, else as long as the source gives; required without a source */
+    size_t             capacity;
     size_t             extent;    /* bytes to grow by at the least; 0 = default: 1 MiB */
     /* of every block: sizes and offsets are multiples of it; 0 = the source's, 64 without */
     size_t             alignment;
@@ -594,8 +597,8 @@ typedef struct memopt_block { /* what an allocation is known by; a value, all ze
  *
  * With a source that commits, addresses for `capacity` are reserved now and memory is committed as it is needed; with
  * another source every growth is a reservation of its own, and neighbours join. Those of a device, and pinned ones, stay
- * apart, since nothing may be copied over the seam of two: the last unit of each stays empty. A source of one block is
- * taken whole.
+ * apart, since nothing may be copied over the seam of two: the last unit of each stays empty. A source that can be
+ * reserved once is taken whole, up to the capacity.
  *
  * out     receives the heap; untouched on failure
  * returns OK, ERR_ARGUMENT (NULL, no capacity without a source, alignment no power of two, above 1 MiB or above the
@@ -3707,6 +3710,7 @@ MEMOPT_API memopt_status memopt_source_block(void *block, size_t bytes, memopt_s
     s.reserve_fn = memopt_i_block_reserve; s.release_fn = memopt_i_block_release;
     s.user = (unsigned char *)block + skip;
     s.capacity = bytes - skip;
+    s.reserved_once = 1;
     /* as it happens to lie, at least 64 */
     s.base_alignment = (size_t)1 << memopt_i_low_bit((uint64_t)(uintptr_t)s.user);
     *out = s;
@@ -6248,11 +6252,12 @@ static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_de
     h->ranged = !s || s->commit_fn;
     h->step = s ? memopt_i_max(h->unit, s->granularity) : h->unit;
     if (s && !capacity) capacity = SIZE_MAX;
-    if (s && h->ranged) capacity = memopt_i_min(capacity, s->capacity);
+    if (s && (h->ranged || s->reserved_once || s->kind == MEMOPT_SOURCE_DEVICE)) /* all that there is, not one piece */
+        capacity = memopt_i_min(capacity, s->capacity);
     h->capacity = memopt_i_align_down(capacity, h->step);
     if (!h->capacity) return MEMOPT_ERR_ARGUMENT;
     h->extent = d->extent ? d->extent : (size_t)1 << 20;
-    if (s && s->kind == MEMOPT_SOURCE_BLOCK) h->extent = SIZE_MAX; /* it can be reserved once */
+    if (s && s->reserved_once) h->extent = SIZE_MAX;
     if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
     h->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     h->solid = 1;

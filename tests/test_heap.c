@@ -927,6 +927,80 @@ static memopt_status heap_story(memopt_heap *h, size_t *failures) { /* a bit of 
     }
     return worst;
 }
+
+/* A user's source over one region that can be reserved once. */
+#define HEAP_REGION ((size_t)1 << 20)
+typedef struct heap_region { unsigned char *bytes; int taken; } heap_region;
+
+static memopt_status heap_region_reserve(memopt_source *source, size_t bytes, void **base) {
+    heap_region *region = (heap_region *)source->user;
+
+    if (region->taken || bytes > source->capacity) return MEMOPT_ERR_MEMORY;
+    region->taken = 1;
+    *base = region->bytes;
+    return MEMOPT_OK;
+}
+
+static void heap_region_release(memopt_source *source, void *base, size_t bytes) {
+    (void)base;
+    (void)bytes;
+    ((heap_region *)source->user)->taken = 0;
+}
+
+/* largest_grown() succeeds, and one byte more does not, however full the heap is. */
+static void heap_grown_is_true(memopt_heap *h, size_t first, size_t at) {
+    const size_t promised = memopt_heap_largest_grown(h);
+    memopt_heap_stats before = memopt_heap_get_stats(h);
+    memopt_block filler, b;
+
+    CHECK_AT(promised <= before.capacity && before.capacity <= HEAP_REGION && promised >= first, at);
+    if (first) {
+        CHECK_AT(memopt_heap_alloc(h, first, 0, 0, &filler) == MEMOPT_OK, at);
+        heap_grown_is_true(h, 0, at);
+        CHECK_AT(memopt_heap_free(h, filler) == MEMOPT_OK && memopt_heap_trim(h, NULL) == MEMOPT_OK, at);
+        CHECK_AT(memopt_heap_largest_grown(h) == promised, at);
+    }
+    if (promised) CHECK_AT(memopt_heap_alloc(h, promised, 0, 0, &b) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK, at);
+    CHECK_AT(memopt_heap_alloc(h, promised + 1, 0, 0, &b) == MEMOPT_ERR_MEMORY, at);
+}
+
+/* Capacity 0, all that the source has, more than it has, and less: for blocks as they happen to lie, for a source of a
+   user's, and for one that commits. */
+static void test_heap_capacity(void) {
+    static const size_t capacities[] = { 0, HEAP_REGION, HEAP_REGION * 2, SIZE_MAX, HEAP_REGION / 2 + 5 };
+    unsigned char *room = (unsigned char *)malloc(HEAP_REGION + 64);
+    size_t skew, i, first;
+    int kind;
+
+    CHECK(room != NULL);
+    if (!room) return;
+    for (kind = 0; kind < 2; ++kind)
+        for (skew = 0; skew < 64; skew += 9)
+            for (i = 0; i < sizeof capacities / sizeof *capacities; ++i)
+                for (first = 0; first < 4096; first += 1024) {
+                    heap_region region;
+                    memopt_source source;
+                    memopt_heap *h;
+                    size_t has;
+
+                    if (kind == 0) CHECK(memopt_source_block(room + skew, HEAP_REGION, &source) == MEMOPT_OK);
+                    else {
+                        CHECK(memopt_source_allocator(NULL, &source) == MEMOPT_OK);
+                        region.bytes = (unsigned char *)(((uintptr_t)room + 63) & ~(uintptr_t)63);
+                        region.taken = 0;
+                        source.reserve_fn = heap_region_reserve; source.release_fn = heap_region_release;
+                        source.kind = MEMOPT_SOURCE_USER; source.user = &region; source.base_alignment = 64;
+                        source.capacity = HEAP_REGION - 64 * skew; source.reserved_once = 1;
+                    }
+                    h = heap_new(&source, capacities[i], 0, NULL);
+                    has = source.capacity / 64 * 64;
+                    if (capacities[i] && capacities[i] < has) has = capacities[i] / 64 * 64;
+                    CHECK_AT(memopt_heap_get_stats(h).capacity == has && memopt_heap_largest_grown(h) == has, skew);
+                    heap_grown_is_true(h, first, skew);
+                    memopt_heap_destroy(h);
+                }
+    free(room);
+}
 static void test_heap_failures(void) {
     static heap_mock m; test_faults f; memopt_host host; memopt_heap_desc d; memopt_heap *h; memopt_status s; size_t n, failures; int kind, from;
     for (kind = 0; kind < 6; ++kind) for (from = 0; from < 2; ++from) { /* host or source fails; offsets, committing, extents; once or from then on */
@@ -972,6 +1046,7 @@ static void test_heap(void) {
     RUN(test_heap_replay_commits);
     RUN(test_heap_replay_pieces);
     RUN(test_heap_replay_and_plain);
+    RUN(test_heap_capacity);
     RUN(test_heap_failures);
     RUN(test_heap_model_offsets);
     RUN(test_heap_model_committing);

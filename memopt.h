@@ -310,7 +310,7 @@ typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = a
 MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out);
 MEMOPT_API void          memopt_ledger_destroy(memopt_ledger *ledger); /* NULL is fine */
 
-/** A tag of your own. At most 31 bytes of the name are copied. OK, ERR_ARGUMENT (NULL, empty), ERR_MEMORY (no tag left). */
+/** A tag of your own. At most 31 bytes of the name are copied, whole characters of UTF-8. OK, ERR_ARGUMENT (NULL, empty), ERR_MEMORY (no tag left). */
 MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char *name, memopt_tag *out);
 MEMOPT_API const char   *memopt_ledger_tag_name(const memopt_ledger *ledger, memopt_tag tag); /* "?" for no tag of it */
 /** What the events from here on belong to: the training step and the layer. */
@@ -1013,7 +1013,8 @@ typedef enum memopt_optim_kind {
     MEMOPT_LION,      /* google/automl's rule */
     MEMOPT_LARS,      /* the paper's rule (1708.03888): the rate goes into the momentum; eta is `trust` */
     MEMOPT_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself */
-    MEMOPT_ADAFACTOR  /* the author's rule (mesh-tensorflow's optimize.py), rows and columns of a matrix */
+    MEMOPT_ADAFACTOR  /* the author's rule (mesh-tensorflow's optimize.py); a matrix of at least 32 x 32 is factored into
+                         rows and columns, anything smaller keeps a second moment for each element */
 } memopt_optim_kind;
 typedef enum memopt_state_format {
     MEMOPT_STATE_F32,  /* 4 bytes a moment */
@@ -1042,7 +1043,7 @@ typedef struct memopt_optim_tensor {
     size_t      count;     /* elements of the whole tensor */
     size_t      first;     /* the part held here starts at this element (see memopt_optim_grain()) ... */
     size_t      held;      /* ... and has so many elements: 0 = all that follow */
-    size_t      columns;   /* Adafactor: elements of a row; 0 = a vector, whose second moment is not factored */
+    size_t      columns;   /* Adafactor: elements of a row; 0 = a vector. Factored from 32 rows and 32 columns on */
     size_t      group;     /* index of its memopt_optim_group */
 } memopt_optim_tensor;
 
@@ -1128,7 +1129,8 @@ typedef struct memopt_optim_view {
     int    moments;   /* 0 to 2 */
     void  *moment[2]; /* float, bfloat16 bits, or codes */
     float *scale[2];  /* the largest magnitude of each block */
-    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. A vector has its second moment in rows */
+    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. What is not factored (a vector, a matrix below
+                              32 x 32) has its second moment in rows */
 } memopt_optim_view;
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
 /** Parts and slices of a tensor begin at multiples of this many elements, counted in all of it; 0: no such tensor. */
@@ -1136,8 +1138,9 @@ MEMOPT_API size_t memopt_optim_grain(const memopt_optim *optim, size_t tensor);
 
 /**
  * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
- * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them); every other element
- * is stepped as if they were not there. To leave the whole step out instead, look before: see memopt_scaler_measure().
+ * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them). The others are stepped
+ * as usual; in the norms and means of LARS, LAMB and Adafactor a skipped element counts with its weight and a gradient
+ * of 0, so it changes the step of its tensor a little. To leave the whole step out instead, look before: see memopt_scaler_measure().
  *
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
  *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or is another's), ERR_STATE
@@ -1441,7 +1444,9 @@ typedef struct memopt_schedule_result {
     size_t at;       /* of an error: the action that cannot be; else the one at which the peak is first reached */
 } memopt_schedule_result;
 /**
- * Go through actions and tell their exact peak and cost. Any list will do, whoever made it.
+ * Go through actions and tell their exact peak and cost. Any list will do, whoever made it. The gradient of the last
+ * output (grad_bytes of the last segment) is counted from beginning to end, like the input: a loss hands it in. 0 where
+ * the last segment begins the backward by itself.
  *
  * slow     NULL = none
  * host     its allocator is used, about 16 bytes a segment and 8 a skip, all returned; NULL = malloc
@@ -2310,6 +2315,20 @@ static void memopt_i_put_right_bytes(memopt_i_out *o, size_t bytes, size_t width
     while (width-- > t.length) memopt_i_put(o, " ", 1);
     memopt_i_put(o, text, t.length);
 }
+/* The bytes of the character that a text begins with, as UTF-8 (RFC 3629); 0 where it is a control character, the end,
+   or no UTF-8: cut off, too long, a surrogate, above U+10FFFF. */
+static size_t memopt_i_utf8(const char *text) {
+    const unsigned char *t = (const unsigned char *)text;
+    const size_t bytes = t[0] < 0x80 ? 1 : t[0] < 0xC2 ? 0 : t[0] < 0xE0 ? 2 : t[0] < 0xF0 ? 3 : t[0] < 0xF5 ? 4 : 0;
+    size_t i;
+
+    if (bytes == 1) return t[0] >= ' ' && t[0] != 0x7F;
+    for (i = 1; i < bytes; ++i)
+        if ((t[i] & 0xC0) != 0x80) return 0;
+    if ((t[0] == 0xE0 && t[1] < 0xA0) || (t[0] == 0xED && t[1] > 0x9F)) return 0;
+    if ((t[0] == 0xF0 && t[1] < 0x90) || (t[0] == 0xF4 && t[1] > 0x8F)) return 0;
+    return bytes;
+}
 static memopt_i_out memopt_i_out_begin(char *buffer, size_t capacity) {
     memopt_i_out o;
     o.buffer = buffer; o.capacity = capacity; o.length = 0;
@@ -3026,6 +3045,8 @@ MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char
     if (!ledger || !name || !*name || !out) return MEMOPT_ERR_ARGUMENT;
     if (ledger->tag_count == ledger->tag_capacity) return MEMOPT_ERR_MEMORY;
     length = memopt_i_min(strlen(name), sizeof ledger->names->text - 1);
+    if (name[length]) /* cut, but not inside a character */
+        while (length && ((unsigned char)name[length] & 0xC0) == 0x80) --length;
     memcpy(ledger->names[ledger->tag_count].text, name, length); /* zeros follow */
     *out = (memopt_tag)ledger->tag_count++;
     return MEMOPT_OK;
@@ -3220,9 +3241,11 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
 /* The table for people. Tags that never held anything are left out. */
 static void memopt_i_report_row(memopt_i_out *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length, share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
-    size_t i;
+    size_t i, hidden = 0; /* bytes that continue a character take no column */
+
+    for (i = 0; name[i]; ++i) hidden += ((unsigned char)name[i] & 0xC0) == 0x80;
     memopt_i_put_text(o, name);
-    memopt_i_put_left(o, start, 16);
+    memopt_i_put_left(o, start + hidden, 16);
     memopt_i_put_right_bytes(o, u->now, 12);
     memopt_i_put_right_bytes(o, u->peak, 12);
     memopt_i_put_right_bytes(o, u->at_peak, 12);
@@ -3328,16 +3351,19 @@ static void memopt_i_document_end(memopt_i_document *d, int dict) {
     else memopt_i_put_text(&d->out, dict ? "}" : "]");
     d->comma = 1;
 }
-/* Names are for people and may hold anything; what is not printable ASCII becomes a question mark in both forms. */
+/* Names may hold anything: UTF-8 is written through; control characters and bytes that are no UTF-8 become question
+   marks. The length stays, which a pickle tells before the text. */
 static void memopt_i_document_text(memopt_i_document *d, const char *text) {
-    const size_t length = strlen(text); size_t i;
+    const size_t length = strlen(text);
+    size_t i, bytes;
+
     memopt_i_document_item(d);
     if (d->pickle) { memopt_i_put_text(&d->out, "X"); memopt_i_little_endian(&d->out, length, 4); }
     else memopt_i_put_text(&d->out, "\"");
-    for (i = 0; i < length; ++i) {
-        const char c = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-        if (!d->pickle && (c == '"' || c == '\\')) memopt_i_put_text(&d->out, "\\");
-        memopt_i_put(&d->out, &c, 1);
+    for (i = 0; i < length; i += bytes ? bytes : 1) {
+        bytes = memopt_i_utf8(text + i);
+        if (!d->pickle && (text[i] == '"' || text[i] == '\\')) memopt_i_put_text(&d->out, "\\");
+        memopt_i_put(&d->out, bytes ? text + i : "?", bytes ? bytes : 1);
     }
     if (!d->pickle) memopt_i_put_text(&d->out, "\"");
 }
@@ -10172,7 +10198,7 @@ static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t 
                   b2 = 1 - t^-beta2
                   R  = b2 R + (1 - b2) mean of (g g + eps) over a row's elements;  C likewise over a column's
                   x  = g / sqrt(R / mean(R)) / sqrt(C)
-                  V  = b2 V + (1 - b2) (g g + eps),  x = g / sqrt(V)     where there are no rows and columns to speak of
+                  V  = b2 V + (1 - b2) (g g + eps),  x = g / sqrt(V)     for vectors and matrices below 32 x 32
                   u  = x min(rate, 1 / sqrt(t)) max(RMS(w), least_scale) / max(1, RMS(x) / clip)
                   w -= u;  with a first moment m = beta1 m + (1 - beta1) u, w -= m
               Weight decay is not in it: where it is above 0, w is multiplied with 1 - rate weight_decay before.

@@ -809,8 +809,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #endif
 #ifndef MEMOPT_CUDA_DECLARATIONS
 #define MEMOPT_I_CUDA_IMPLEMENTED
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
-#  error "memopt_cuda.cu needs compute capability 7.0 and up: give nvcc -arch=native, or sm_75, sm_90..."
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
+#  error "memopt_cuda.cu needs compute capability 7.5 and up: give nvcc -arch=native, or sm_75, sm_90..."
 #endif
 #include <cuda.h>
 #include <cuda_runtime.h>

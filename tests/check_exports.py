@@ -7,6 +7,7 @@ JSON and pickle are read by Python's own modules and must be the same document. 
 model block by block and event by event, and with what the viewer of PyTorch's snapshots needs: its reader knows few
 opcodes and small numbers only, and walking back through the events, every block must lie in a segment at every moment.
 """
+import codecs
 import json, os, pickle, pickletools, subprocess, sys, tempfile
 
 TAGS = ["other", "parameters", "gradients", "optimizer", "activations", "checkpoints", "scratch", "communication"]
@@ -45,7 +46,10 @@ class Model:
     def tag(self, _a, _b, _c, name):
         if len(self.names) == 12:
             return -3
-        self.names.append(name[:31])
+        cut = 31
+        while len(name) > 31 and cut and name[cut] & 0xC0 == 0x80:  # not inside a character
+            cut -= 1
+        self.names.append(name[:cut])
         return 0
     def label(self, step, layer, _c, _n):
         self.step, self.layer = step, layer
@@ -147,8 +151,9 @@ class Model:
         return self.events[-self.event_capacity:] if self.event_capacity else []
 
 # ---- the document ----
-def plain(name):  # what is not printable ASCII is a question mark
-    return "".join(chr(c) if 32 <= c <= 126 else "?" for c in name)
+codecs.register_error("marks", lambda e: ("?" * (e.end - e.start), e.end))
+def plain(name):  # control characters, and each byte that is no UTF-8, are question marks
+    return "".join(c if c >= " " and c != "\x7f" else "?" for c in bytes(name).decode("utf-8", "marks"))
 def frames(model, tag, name, step, layer):
     tag_name = plain(model.names[tag])
     return [dict(filename=f"step {step}", line=layer, name=tag_name if name is None else plain(name)),
@@ -285,7 +290,8 @@ def expected_report(model):
     out = [b"memory                   now        peak at the peak  share at the peak      blocks     allocs  failed"]
     def row(name, now, peak, at_peak, blocks, allocs, failed):
         share = int(at_peak / model.total_peak * 20 + 0.5) if model.total_peak else 0
-        out.append(name.ljust(16) + b"".join(size(n).rjust(12).encode() for n in (now, peak, at_peak))
+        hidden = sum(c & 0xC0 == 0x80 for c in name)
+        out.append(name.ljust(16 + hidden) + b"".join(size(n).rjust(12).encode() for n in (now, peak, at_peak))
                    + f"  {'#' * share}{'.' * (20 - share)}{blocks:9}{allocs:11}{failed:8}".encode())
     every = dict(allocs=0, failed=0, retried=0)
     for tag in list(range(1, len(model.names))) + [0]:

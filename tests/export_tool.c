@@ -48,11 +48,12 @@ static void commit(uint64_t start, uint64_t bytes) { memopt_i_ledger_committed(l
 
 static void planted(void) {
     static const char *const names[] = {
-        "plain", "\"quoted\" and \\back\\slashed\\", "tab\t newline\n bell\a delete\x7f", "\xc3\xa9t\xc3\xa9 \xff\xfe", "", "/", "{}[],:", "'", "e(u.", NULL
+        "plain", "\"quoted\" and \\back\\slashed\\", "tab\t newline\n bell\a delete\x7f", "\xc3\xa9t\xc3\xa9 \xff\xfe",
+        "\xe2\x82\xac \xf0\x9f\x98\x80 \xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82", "", "/", "{}[],:", "'", "e(u.", NULL
     };
     static const int bits[] = { 4, 7, 8, 15, 16, 30, 31, 32, 33, 39, 40, 46, 47, 48, 52, 53, 54, 55, 56, 62, 63 };
     size_t i;
-    own_tag("\"own\" \\ tag"); own_tag("\xf0\x9f\x98\x80"); own_tag("control\x01"); own_tag("a name of more than thirty-one bytes, cut");
+    own_tag("\"own\" \\ tag"); own_tag("\xf0\x9f\x98\x80"); own_tag("control\x01"); own_tag("thirty bytes and the euro sign\xe2\x82\xac cut");
     reserve(0x7f0000000000, (uint64_t)5 << 30, (uint64_t)3 << 30);
     for (i = 0; i < sizeof names / sizeof *names; ++i) {
         label((uint32_t)i, 0xffffffffu - (uint32_t)i);

@@ -590,6 +590,40 @@ static memopt_ledger *ledger_small(test_faults *f, memopt_host *h) {
     "{\"filename\": \"memopt\", \"line\": " number ", \"name\": \"" tag "\"}]"
 #define LEDGER_EVENT(action, addr, size, us, more, frames) "{\"action\": \"" action "\", \"addr\": " addr ", \"size\": " size \
     ", \"stream\": 0, \"time_us\": " us more ", \"pool_id\": [0, 0], " frames "}"
+/* Every start of up to four bytes, by the definition: the number that the bits make is at least what needs so many bytes,
+   is no surrogate, and ends at U+10FFFF. */
+static size_t ledger_utf8_defined(const unsigned char *t) {
+    static const uint32_t least[] = { 0, 0x20, 0x80, 0x800, 0x10000 };
+    size_t bytes = 0, i;
+    uint32_t c;
+
+    if (t[0] < 0x80) bytes = 1;
+    else if ((t[0] & 0xE0) == 0xC0) bytes = 2;
+    else if ((t[0] & 0xF0) == 0xE0) bytes = 3;
+    else if ((t[0] & 0xF8) == 0xF0) bytes = 4;
+    else return 0;
+    c = bytes == 1 ? t[0] : t[0] & (0x7Fu >> bytes);
+    for (i = 1; i < bytes; ++i) {
+        if (t[i] >> 6 != 2) return 0;
+        c = c << 6 | (t[i] & 0x3F);
+    }
+    return c >= least[bytes] && c != 0x7F && !(c >= 0xD800 && c < 0xE000) && c <= 0x10FFFF ? bytes : 0;
+}
+
+static void ledger_utf8(void) {
+    static const unsigned char others[] = { 0, 1, 0x1F, ' ', '"', '~', 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xE1, 0xFF };
+    unsigned char t[5] = { 0 };
+    unsigned first, i, k, m;
+
+    for (first = 0; first < 256; ++first)
+        for (i = 0; i < 256; ++i)
+            for (k = 0; k < sizeof others; ++k)
+                for (m = 0; m < sizeof others; ++m) {
+                    t[0] = (unsigned char)first; t[1] = (unsigned char)i; t[2] = others[k]; t[3] = others[m];
+                    CHECK_AT(memopt_i_utf8((const char *)t) == ledger_utf8_defined(t), first << 24 | i << 16 | k << 8 | m);
+                }
+}
+
 static void ledger_snapshot_json(void) {
     test_faults f; memopt_host h; memopt_ledger *l = ledger_small(&f, &h);
     ledger_export_is(l, MEMOPT_EXPORT_SNAPSHOT_JSON,
@@ -597,12 +631,12 @@ static void ledger_snapshot_json(void) {
         "\"requested_size\": 64, \"stream\": 0, \"segment_type\": \"large\", \"segment_pool_id\": [0, 0], \"frames\": [], \"blocks\": ["
         "{\"address\": 4096, \"size\": 64, \"requested_size\": 0, \"state\": \"inactive\", \"frames\": []}, "
         "{\"address\": 4160, \"size\": 64, \"requested_size\": 64, \"state\": \"active_allocated\", "
-        LEDGER_FRAMES("g\\\"\\\\?" "?" "?" "?" "~", "gradients", "2") "}, "
+        LEDGER_FRAMES("g\\\"\\\\?" "?" "\xc3\xa9" "~", "gradients", "2") "}, "
         "{\"address\": 4224, \"size\": 128, \"requested_size\": 0, \"state\": \"inactive\", \"frames\": []}]}], "
         "\"device_traces\": [["
         LEDGER_EVENT("segment_alloc", "4096", "256", "1", "", "\"frames\": [{\"filename\": \"step 0\", \"line\": 0, \"name\": \"other\"}, "
                      "{\"filename\": \"memopt\", \"line\": 0, \"name\": \"other\"}]") ", "
-        LEDGER_EVENT("alloc", "4160", "64", "2", "", LEDGER_FRAMES("g\\\"\\\\?" "?" "?" "?" "~", "gradients", "2")) ", "
+        LEDGER_EVENT("alloc", "4160", "64", "2", "", LEDGER_FRAMES("g\\\"\\\\?" "?" "\xc3\xa9" "~", "gradients", "2")) ", "
         LEDGER_EVENT("segment_alloc", "2415919104", "32", "3", "", LEDGER_FRAMES("scratch", "scratch", "6")) ", "
         LEDGER_EVENT("alloc", "2415919104", "32", "3", "", LEDGER_FRAMES("scratch", "scratch", "6")) ", "
         LEDGER_EVENT("free_requested", "2415919104", "32", "4", "", LEDGER_FRAMES("scratch", "scratch", "6")) ", "
@@ -735,6 +769,7 @@ static void test_ledger(void) {
     RUN(ledger_report_left_out);
     RUN(ledger_long_name);
     RUN(ledger_explain);
+    RUN(ledger_utf8);
     RUN(ledger_snapshot_json);
     RUN(ledger_snapshot_pickle);
     RUN(ledger_pickle_numbers);

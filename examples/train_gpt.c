@@ -25,6 +25,7 @@
 #include "gpt/page.h"
 #include "gpt/model.h"
 #include "gpt/conventional.h"
+#include "gpt/process.h"
 #include "gpt/plan.h"
 #include "gpt/report.h"
 #ifdef TRAIN_GPT_CBLAS
@@ -33,22 +34,31 @@
 #endif
 
 /* ---- to open: the same code twice, over a source that only counts and over pages ---- */
-static int budget_is_below(engine *e, const options *o, size_t least_peak) {
+static int budget_is_below(engine *e, const options *o, size_t least_arena) {
     const int is_lean = o->lean_attention && o->head_chunk && o->mlp_chunk && o->fuse_step && o->weights == WEIGHTS_BF16;
-    if (o->budget >= least_peak) return 0;
+    const size_t least_peak = predicted_peak(&e->beside, in_pages(least_arena, 1));
+
+    if (o->budget >= least_peak) return 0; /* what is told is a little more, so that it is enough in the next run, too */
     snprintf(e->message, sizeof e->message, "A budget of %.1f MB is too small: the least is %.1f MB with these switches; "
-             "%s less.", (double)o->budget / 1e6, (double)least_peak / 1e6,
+             "%s less.", (double)o->budget / 1e6, ceil((double)(least_peak + PROCESS_SLACK) / 1e5) / 10,
              is_lean ? "a smaller --batch or --context needs" : "--attention lean, --head chunk:64, --mlp chunk:512, "
              "--fuse-step, --optimizer adamw8 and --weights bf16 need");
     return 1;
 }
-static int open_tape(engine *e, const options *o) { /* what is left of the budget is the tape's */
-    const size_t held = e->process + memopt_arena_get_stats(e->arena).used_low; size_t need = 0; memopt_status s;
+/* What is left of the budget for the tape; `need` is there. */
+static size_t budget_left(const engine *e, const options *o, size_t held, size_t need) {
+    const size_t other = e->beside.process + PROCESS_SLACK, arena = o->budget > other ? o->budget - other : 0;
+
+    return most(need, in_pages(arena, 0) > held ? in_pages(arena, 0) - held : 0);
+}
+static int open_tape(engine *e, const options *o) {
+    const size_t held = memopt_arena_get_stats(e->arena).used_low; size_t need = 0; memopt_status s;
     memopt_tape_desc d = describe_tape(e, o);
-    if (o->keep == KEEP_BUDGET) {
+    if (o->keep == KEEP_BUDGET || o->keep == KEEP_LEAST) {
         s = memopt_tape_least(&d, &need);                                /* memopt 1: the least that is possible */
-        if (said(e, "The plan of the activations", s) || budget_is_below(e, o, held + need)) return 1;
-        d.budget = o->budget - held;
+        if (said(e, "The plan of the activations", s)) return 1;
+        if (o->keep == KEEP_BUDGET && budget_is_below(e, o, held + need)) return 1;
+        d.budget = o->keep == KEEP_BUDGET ? budget_left(e, o, held, need) : need;
     }
     s = memopt_tape_create(&d, &e->tape);                                /* memopt 2: what to keep, what to make again */
     return said(e, "The plan of the activations", s);
@@ -56,21 +66,22 @@ static int open_tape(engine *e, const options *o) { /* what is left of the budge
 static int open_arena(engine *e, size_t capacity) {
     memopt_arena_desc desc = { 0 }; uint64_t available; memopt_status s;
     if (!capacity) s = memopt_source_counting(&e->source);               /* memopt 3: bytes that are only counted... */
-    else s = memopt_source_pages(NULL, &e->source);                      /* memopt 4: ...or had */
+    else s = arena_pages(capacity, &e->source);                          /* memopt 4: ...or had */
     if (!memopt_memory_available(NULL, &available) && capacity > available) s = MEMOPT_ERR_MEMORY; /* not in an hour: now */
     desc.source = &e->source; desc.capacity = capacity;
     if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
+    if (!s) e->empty = memopt_arena_mark(e->arena);
     if (s == MEMOPT_ERR_MEMORY)
         snprintf(e->message, sizeof e->message, "This takes %.1f MB, and the system has less; --fit BYTES finds the "
                  "largest batch that fits; --keep overhead:33, --attention lean, --head chunk:64, --fuse-step need less.",
                  (double)capacity / 1e6);
     return said(e, "Memory", s);
 }
-/* capacity 0: a dry run. Else the arena has that many bytes, exactly. process: bytes that are taken already. */
-static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_t capacity, size_t process) {
-    size_t pass_bytes;
+/* capacity 0: a dry run. Else the arena has that many bytes, exactly. */
+static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_t capacity, const beside *b) {
+    size_t bytes;
     memset(e, 0, sizeof *e);
-    e->process = process;
+    e->beside = *b; e->host = process_host();
     describe_model(e, o, ops);
     if (take_tables(e)) return 1;
     describe_tensors(&e->m);
@@ -79,38 +90,36 @@ static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_
     if (o->keep == KEEP_CONVENTIONAL) {
         conventional_count(&e->m, &e->plain);
         if (push_conventional(e)) return 1;
-        e->peak = memopt_arena_get_stats(e->arena).used_low;
-        return 0;
+    } else {
+        describe_chain(&e->m, e->segments, e->segment_gradients);
+        describe_layers(&e->m, e->parts, e->layers);
+        if (open_tape(e, o)) return 1;
     }
-    describe_chain(&e->m, e->segments, e->segment_gradients);
-    describe_layers(&e->m, e->parts, e->layers);
-    if (open_tape(e, o)) return 1;
-    pass_bytes = memopt_tape_get_stats(e->tape).peak;                    /* memopt 6: known before anything has run */
-    e->peak = memopt_arena_get_stats(e->arena).used_low + ((pass_bytes + 63) & ~(size_t)63);
-    return 0;
+    bytes = memopt_tape_get_stats(e->tape).peak;                         /* memopt 6: known before anything has run */
+    e->peak = in_pages(memopt_arena_get_stats(e->arena).used_low + ((bytes + 63) & ~(size_t)63), 1);
+    return capacity && touch_arena(e);
 }
 /* Bytes of the arena by dry run; 0, and a message, when there is no such plan. */
-static size_t planned_arena(const options *o, const memopt_ops *ops, size_t process, char *message, size_t capacity) {
+static size_t planned_arena(const options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
     engine e; size_t peak = 0;
-    if (!engine_open(&e, o, ops, 0, process)) peak = e.peak;
+    if (!engine_open(&e, o, ops, 0, b)) peak = e.peak;
     else snprintf(message, capacity, "%s", e.message);
     engine_close(&e);
     return peak;
 }
 /* The largest batch whose plan fits; 0: not even one. */
-static size_t fit_batch(const options *o, const memopt_ops *ops, size_t process, char *message, size_t capacity) {
-    const size_t other = (size_t)4 << 20; /* what the C library and the workers take on the way */
+static size_t fit_batch(const options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
     options x = *o; size_t fits = 0, over = 1, peak;
     for (;;) {
         x.batch = over;
-        peak = planned_arena(&x, ops, process, message, capacity);
-        if (!peak || peak + process + other > o->fit) break;
+        peak = planned_arena(&x, ops, b, message, capacity);
+        if (!peak || predicted_peak(b, peak) + PROCESS_SLACK > o->fit) break;
         fits = over; over *= 2;
     }
     while (over - fits > 1) {
         x.batch = fits + (over - fits) / 2;
-        peak = planned_arena(&x, ops, process, message, capacity);
-        if (peak && peak + process + other <= o->fit) fits = x.batch;
+        peak = planned_arena(&x, ops, b, message, capacity);
+        if (peak && predicted_peak(b, peak) + PROCESS_SLACK <= o->fit) fits = x.batch;
         else over = x.batch;
     }
     return fits;
@@ -179,14 +188,21 @@ static int step(engine *e, const options *o, data *d, size_t number) {
     if (!o->fuse_step) return apply(e, o, &run);
     return said(e, "The step", memopt_optim_end(e->optim));              /* memopt 12 */
 }
+static int init_states(engine *e) {
+    size_t i;
+    for (i = 0; i < e->m.stepped_count; ++i)
+        if (said(e, "The optimizer's state", memopt_optim_state_init(e->optim, i))) return 1;
+    return said(e, "The loss scale", memopt_scaler_default(&e->scaler));
+}
 #include "gpt/sample.h"
+#include "gpt/rehearse.h"
 
 /* ---- a whole run ---- */
 static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; double since;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (e->m.tensors[i]->count && said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
-    if (said(e, "The loss scale", memopt_scaler_default(&e->scaler))) return 1;
+    if (init_states(e)) return 1;
     since = now();
     for (i = 0; i < o->steps; ++i) {
         if (step(e, o, d, i)) return 1;
@@ -198,8 +214,6 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
     out->seconds_per_step = (now() - since) / (double)o->steps;
     out->tokens_per_second = (double)out->tokens / out->seconds_per_step;
     out->flops_per_step = step_flops(e, o);
-    out->mfu = out->gemm_flops > 0 ? out->flops_per_step / out->seconds_per_step / out->gemm_flops : 0;
-    out->measured_peak = process_bytes("VmHWM:");
     out->weights_hash = weights_hash(&e->m);
     return 0;
 }
@@ -227,31 +241,49 @@ static int open_ops(const options *o, memopt_pool **pool, memopt_threads *thread
 #endif
     return 0;
 }
+/* What the process has beside an arena: a plan to throw away leaves what the C library keeps of it. */
+static int look_beside(const options *o, const memopt_ops *ops, beside *b, char *message, size_t capacity) {
+    options x = *o; engine e; int wrong;
+    if (x.keep != KEEP_CONVENTIONAL) x.keep = KEEP_LEAST;
+    wrong = engine_open(&e, &x, ops, 0, b);
+    if (wrong) snprintf(message, capacity, "%s", e.message);
+    b->process = process_now(); b->highest = process_highest();
+    engine_close(&e);
+    return wrong;
+}
+static int fit(options *o, const memopt_ops *ops, const beside *b, char *message, size_t capacity) {
+    o->batch = fit_batch(o, ops, b, message, capacity);
+    if (!o->batch && !message[0])
+        snprintf(message, capacity, "Not even a batch of 1 fits into %.1f MB; --attention lean, "
+                 "--head chunk:64, --mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.",
+                 (double)o->fit / 1e6);
+    return !o->batch;
+}
 /* The plan, and, unless it is a dry run, the training. Everything is given back at the end. strip may be NULL. */
 static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outcome *out, char **strip) {
-    options shown, trial = *o; size_t peak = 0, process;
-    if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, e->message, sizeof e->message)) return 1;
-    if (!o->dry_run) out->gemm_flops = gemm_peak(ops); /* before anything is planned: the process grows a little */
-    trial.keep = KEEP_OVERHEAD; /* a plan to throw away: what the C library keeps of it is a part of the process, too */
-    (void)planned_arena(&trial, ops, 0, e->message, sizeof e->message);
-    e->message[0] = 0;
-    process = process_bytes("VmRSS:");
-    if (o->fit && !(o->batch = fit_batch(o, ops, process, e->message, sizeof e->message))) {
-        if (!e->message[0])
-            snprintf(e->message, sizeof e->message, "Not even a batch of 1 fits into %.1f MB; --attention lean, "
-                     "--head chunk:64, --mlp chunk:512, --fuse-step, --keep overhead:33 and --weights bf16 need less.",
-                     (double)o->fit / 1e6);
-        return 1;
+    char *const message = e->message; const size_t n = sizeof e->message; options shown; size_t peak; beside b = { 0, 0 };
+    if (!o->dry_run && !o->vit && data_open(o->data, o->vocab, o->context, d, message, n)) return 1;
+    touch_stacks(ops->threads);
+    if (look_beside(o, ops, &b, message, n)) return 1;
+    if (o->fit && fit(o, ops, &b, message, n)) return 1;
+    if (o->blas && !o->dry_run) { /* a batch that has to be smaller then takes no more of it */
+        if (rehearse(o, ops, d, &b, message, n)) return 1;
+        if (o->fit && fit(o, ops, &b, message, n)) return 1;
     }
     shown = *o;
     shown.quiet = shown.ladder = shown.batch_table = 0; /* what anybody would give to run just this */
     options_describe(&shown, out->switches, sizeof out->switches);
-    if (!(peak = planned_arena(o, ops, process, e->message, sizeof e->message))) return 1;
-    if (engine_open(e, o, ops, o->dry_run ? 0 : peak, process)) return 1;
+    if (!(peak = planned_arena(o, ops, &b, message, n))) return 1;
+    if (engine_open(e, o, ops, o->dry_run ? 0 : peak, &b)) return 1;
     describe_outcome(e, o, out);
+    if (!o->dry_run) {
+        if (train(e, o, d, out) || (o->sample && sample(e, o, d))) return 1;
+        out->gemm_flops = gemm_peak(e);
+        out->mfu = out->gemm_flops > 0 ? out->flops_per_step / out->seconds_per_step / out->gemm_flops : 0;
+        out->measured_peak = process_highest();
+    }
     if (strip) *strip = strip_of(e);
-    if (o->dry_run) return 0;
-    return train(e, o, d, out) || (o->sample && sample(e, o, d));
+    return 0;
 }
 static int run(const options *asked, outcome *out, char **strip) {
     options o = *asked; engine e; memopt_pool *pool = NULL; memopt_threads threads; memopt_ops ops; data d; int wrong;

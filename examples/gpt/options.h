@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET, KEEP_OVERHEAD } keep_kind;
+typedef enum keep_kind { KEEP_CONVENTIONAL, KEEP_ARENA, KEEP_EVERY, KEEP_BUDGET, KEEP_OVERHEAD,
+                         KEEP_LEAST /* no switch: the smallest plan, for what comes before training */ } keep_kind;
 typedef enum weights_kind { WEIGHTS_F32, WEIGHTS_BF16, WEIGHTS_SPLIT } weights_kind;
 typedef enum decline { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE } decline;
 typedef struct options { /* sizes are checked: none is 0 where that makes no sense, none overflows */

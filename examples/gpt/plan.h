@@ -12,22 +12,15 @@ typedef struct engine {
     memopt_optim_desc optim_desc; memopt_optim *optim;
     memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
     void *input; float *pixels; int32_t *targets;
-    size_t process;                    /* bytes the process had before the arena */
-    size_t by_tag[TAGS], peak;         /* of the arena; tags without the activations */
+    beside beside;                     /* what the process has without the arena */
+    unsigned char *base; memopt_mark empty; /* of the arena: its first push, and before it */
+    memopt_host host;                  /* of the tape's own memory */
+    size_t by_tag[TAGS], peak;         /* of the arena, in whole pages; tags without the activations */
     char   message[400];
 } engine;
 enum { TAG_PROCESS, TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_WORKING, TAG_DATA };
 enum { PATCH_SIDE = 8 };
 
-/* Bytes of this process: now, or at its highest; 0 where the system does not tell. */
-static size_t process_bytes(const char *field) {
-    char line[256]; size_t kib = 0; FILE *f = fopen("/proc/self/status", "r");
-    if (!f) return 0;
-    while (fgets(line, sizeof line, f))
-        if (!strncmp(line, field, strlen(field))) { kib = (size_t)strtoull(line + strlen(field), NULL, 10); break; }
-    fclose(f);
-    return kib * 1024;
-}
 static int said(engine *e, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
     if (s && !e->message[0]) snprintf(e->message, sizeof e->message, "%s: %s.", what, memopt_status_text(s));
     return s != MEMOPT_OK;
@@ -79,8 +72,24 @@ static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves
     void *p = memopt_arena_push(e->arena, bytes ? bytes : 1, tags[tag]);
     if (!p) (void)said(e, "Memory for the model", memopt_arena_error(e->arena).status);
     else e->by_tag[tag] += (bytes + 63) & ~(size_t)63;
+    if (!e->base) e->base = (unsigned char *)p;
     return p;
 }
+/* Every page of the arena is had now: what is planned is there, and no page fault, no lack of memory, comes later. */
+static int touch_arena(engine *e) {
+    const memopt_arena_stats stats = memopt_arena_get_stats(e->arena); const memopt_mark mark = memopt_arena_mark(e->arena);
+    volatile unsigned char *const bytes = e->base; size_t i;
+
+    if (stats.free_bytes && !memopt_arena_push(e->arena, stats.free_bytes, MEMOPT_TAG_OTHER))
+        return said(e, "Memory for the activations", memopt_arena_error(e->arena).status);
+    for (i = 0; i < stats.capacity; i += SMALLEST_PAGE) {
+        const unsigned char same = bytes[i];
+
+        bytes[i] = same;
+    }
+    return said(e, "Memory for the activations", memopt_arena_rewind(e->arena, mark));
+}
+static size_t predicted_peak(const beside *b, size_t arena) { return most(b->process + arena, b->highest); }
 static int push_parameters(engine *e) {
     model *m = &e->m; size_t i;
     for (i = 0; i < m->tensor_count; ++i) {
@@ -108,10 +117,7 @@ static int push_optimizer(engine *e, const options *o, int counting) {
         if (state && !(e->m.stepped[i].state = push(e, state, TAG_OPTIMIZER))) return 1;
     }
     if (counting) return 0;
-    if (said(e, "The optimizer", memopt_optim_create(d, memory, bytes, &e->optim))) return 1;
-    for (i = 0; i < d->tensor_count; ++i)
-        if (said(e, "The optimizer's state", memopt_optim_state_init(e->optim, i))) return 1;
-    return 0;
+    return said(e, "The optimizer", memopt_optim_create(d, memory, bytes, &e->optim));
 }
 static int push_list(engine *e, const options *o) { /* of all gradients, for clipping and loss scaling */
     size_t i, bytes = 0;
@@ -149,7 +155,7 @@ static memopt_tape_desc describe_tape(engine *e, const options *o) {
     d.arena = e->arena; d.seed = o->seed; d.slots = 500;
     d.rule = o->keep == KEEP_ARENA ? MEMOPT_RULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_RULE_EVERY : MEMOPT_RULE_EXTENDED;
     d.every = 2 * o->every; /* a block is two segments */
-    d.budget = SIZE_MAX;
+    d.budget = SIZE_MAX; d.host = &e->host;
     if (o->keep == KEEP_OVERHEAD) { d.budget = 0; d.overhead = o->overhead; }
     return d;
 }
@@ -164,7 +170,7 @@ static void moment_add(walk *w, size_t working, size_t gradients) {
     }
     if (n == MOST_MOMENTS) return;
     for (t = 0; t < TAGS; ++t) w->out->moments[n].bytes[t] = (float)w->e->by_tag[t];
-    w->out->moments[n].bytes[TAG_PROCESS] = (float)w->e->process;
+    w->out->moments[n].bytes[TAG_PROCESS] = (float)w->e->beside.process;
     w->out->moments[n].bytes[TAG_KEPT] += (float)w->held;
     w->out->moments[n].bytes[TAG_WORKING] += (float)working;
     w->out->moments[n].bytes[TAG_GRADIENTS] += (float)gradients;
@@ -192,19 +198,19 @@ static void walk_action(walk *w, memopt_action a) {
 static void tell_memory(const engine *e, outcome *out) {
     walk w = { 0 }; size_t count = 0, i, rest; const memopt_action *actions; int t;
     w.e = e; w.out = out;
-    out->predicted_peak = e->process + e->peak; out->moment_count = 0;
+    out->predicted_peak = predicted_peak(&e->beside, e->peak); out->moment_count = 0;
     w.whole = e->tape ? memopt_tape_get_stats(e->tape).cost : 1;
     moment_add(&w, 0, 0);
     actions = e->tape ? memopt_tape_actions(e->tape, &count) : NULL;
     for (i = 0; i < count; ++i) walk_action(&w, actions[i]);
     w.cost = w.whole; w.held = 0;
     moment_add(&w, 0, 0);
-    for (t = 0, rest = e->process + e->peak; t < TAGS; ++t) {
-        out->at_peak[t] = t == TAG_PROCESS ? e->process : t == TAG_WORKING ? 0 : e->by_tag[t];
+    for (t = 0, rest = (size_t)out->predicted_peak; t < TAGS; ++t) {
+        out->at_peak[t] = t == TAG_PROCESS ? rest - e->peak : t == TAG_WORKING ? 0 : e->by_tag[t];
         if (t == TAG_KEPT) out->at_peak[t] += w.kept_then;
         if (t == TAG_GRADIENTS) out->at_peak[t] += w.gradients_then;
         rest -= (size_t)out->at_peak[t];
     }
-    out->at_peak[TAG_WORKING] = rest; /* with the gaps between buffers */
+    out->at_peak[TAG_WORKING] = rest; /* with the gaps between buffers, and the last page */
 }
 #endif

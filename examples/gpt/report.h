@@ -7,25 +7,25 @@ static double now(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-static double gemm_peak(const memopt_ops *ops) { /* operations a second of products as this network has them */
-    enum { N = 512, TRIES = 60 }; /* the first ones wake the workers */
-    float *x = (float *)calloc(3 * N * N, sizeof *x); double best = 0, since, begin = now(); memopt_product p = { 0 }; memopt_gemm g;
-    int i;
-    memopt_ops mine = *ops; model m;
-    memset(&m, 0, sizeof m);
-    m.ops = *ops;
-    mine.scratch_bytes = gemm_bytes(&m);
-    if (!x || memopt_gemm_resolve(&ops->gemm, &g) || posix_memalign(&mine.scratch, 64, mine.scratch_bytes + 64)) {
-        free(x); return 0; }
-    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = N; p.right_turned = 1;
-    p.left = x; p.right = x + N * N; p.result = x + 2 * N * N;
+/* Operations a second of products as this network has them, in the arena of a training that is over. */
+static double gemm_peak(engine *e) {
+    enum { TRIES = 60 }; /* the first ones wake the workers */
+    const int wrong = memopt_arena_rewind(e->arena, e->empty) || memopt_arena_trim(e->arena);
+    const size_t scratch = gemm_bytes(&e->m), bytes = memopt_arena_get_stats(e->arena).capacity;
+    memopt_product p = { 0 }; memopt_ops ops = e->m.ops; double best = 0, since, begin; size_t n = 512; float *x; int i;
+
+    while (n > 16 && 3 * n * n * sizeof *x + scratch + 64 > bytes) n /= 2;
+    x = (float *)memopt_arena_push_zero(e->arena, 3 * n * n * sizeof *x, MEMOPT_TAG_OTHER);
+    ops.scratch = scratch ? memopt_arena_push(e->arena, scratch, MEMOPT_TAG_SCRATCH) : NULL;
+    if (wrong || !x || (scratch && !ops.scratch)) return 0;
+    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = n; p.right_turned = 1;
+    p.left = x; p.right = x + n * n; p.result = x + 2 * n * n;
+    begin = now();
     for (i = 0; i < TRIES && now() - begin < 0.3; ++i) {
         since = now();
-        if (multiply(&mine, p)) break;
-        if (2.0 * N * N * N / (now() - since) > best) best = 2.0 * N * N * N / (now() - since);
+        if (multiply(&ops, p)) break;
+        if (2.0 * (double)(n * n * n) / (now() - since) > best) best = 2.0 * (double)(n * n * n) / (now() - since);
     }
-    free(mine.scratch);
-    free(x);
     return best;
 }
 static double step_flops(const engine *e, const options *o) { /* of forward and backward, without what is made again */
@@ -58,7 +58,8 @@ static void progress(const engine *e, const options *o, const outcome *out, size
         terminal ? "\r" : "",
             done, o->steps, (double)out->losses[out->loss_count - 1],
                 (double)done * (double)(e->m.rows * o->accumulate) / seconds,
-            (double)process_bytes("VmRSS:") / 1e6, (double)process_bytes("VmHWM:") / 1e6,
+            (double)process_bytes("/proc/self/status", "VmRSS:") / 1e6,
+            (double)process_bytes("/proc/self/status", "VmHWM:") / 1e6,
             seconds / (double)done * (double)(o->steps - done),
                 !terminal ? "\n" : !last ? "   " : in_a_table(o) ? "\r\033[K" : "\n");
 }

@@ -14,6 +14,7 @@ static int sample(engine *e, const options *o, data *d) {
     model *m = &e->m; const size_t t = m->length; memopt_chain chain = { 0 }; size_t i, have = least(PROMPT, t), n;
     float u;
     int32_t *ids = (int32_t *)e->input; int wrong = 0; float unused[16];
+    if (said(e, "The activations", memopt_arena_trim(e->arena))) return 1; /* training is over: the system has them back */
     m->logits = (float *)malloc(m->vocab * sizeof *m->logits);
     if (!m->logits) return said(e, "The logits", MEMOPT_ERR_MEMORY);
     m->batch = 1; m->rows = m->target_count = t; m->mlp_rows = least(m->mlp_rows, t);

@@ -53,9 +53,9 @@ static void run_apart(const options *o, const char *name, outcome *out, char **s
 }
 
 static size_t planned_alone(const options *o) { /* whatever the threads: they take no memory worth the name */
-    memopt_ops ops; char message[400];
+    memopt_ops ops; char message[400]; const beside nothing = { 0, 0 };
     memset(&ops, 0, sizeof ops);
-    return planned_arena(o, &ops, 0, message, sizeof message);
+    return planned_arena(o, &ops, &nothing, message, sizeof message);
 }
 static size_t memory_there(void) {
     uint64_t bytes = 0;

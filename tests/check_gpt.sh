@@ -93,7 +93,7 @@ has_blas() { gpt --dry-run --gemm blas >"$work/said" 2>&1; }
 plan_holds() {
     small="--steps 2 --layers 6 --width 64 --heads 4 --context 128 --batch 8"
     for threads in 1 2 3 4 8; do budgets_hold $threads "$small"; done
-    if has_blas; then budgets_hold 4 "$small --gemm blas"; else echo "no BLAS in this program: nothing is said about --gemm blas"; fi
+    if has_blas; then budgets_hold 8 "$small --gemm blas"; else echo "no BLAS in this program: nothing is said about --gemm blas"; fi
     planned "--steps 1 --keep overhead:33 $lean --fit 60M --threads 3" 60000000
     while read -r line; do planned "--steps 2 $line"; done <<END
 --keep conventional --threads 8
@@ -247,6 +247,9 @@ $lean --keep every:2 --weights bf16 --optimizer adamw8
 --keep arena --width 256 --batch 16
 --keep overhead:33 --width 512 --heads 8 --batch 4 $lean
 END
+    for threads in 2 8; do # products that take too long for a rehearsal of each worker
+        [ -z "$blas" ] || planned "--steps 1 --layers 2 --width 768 --heads 12 --context 256 --vocab 8000 --batch 2 --gemm blas --threads $threads"
+    done
     for threads in 1 2 3 4 5 6 7 8; do
         budgets_hold $threads "--steps 1 --layers 6 --width 64 --heads 4 --batch 4 --head chunk:100"
         budgets_hold $threads "--steps 1 --layers 2 --width 32 --context 100 --model vit"

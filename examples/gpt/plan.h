@@ -78,9 +78,9 @@ static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves
 /* Every page of the arena is had now: what is planned is there, and no page fault, no lack of memory, comes later. */
 static int touch_arena(engine *e) {
     const memopt_arena_stats stats = memopt_arena_get_stats(e->arena); const memopt_mark mark = memopt_arena_mark(e->arena);
-    volatile unsigned char *const bytes = e->base; size_t i;
+    const size_t rest = stats.free_bytes & ~(size_t)63; volatile unsigned char *const bytes = e->base; size_t i;
 
-    if (stats.free_bytes && !memopt_arena_push(e->arena, stats.free_bytes, MEMOPT_TAG_OTHER))
+    if (rest && !memopt_arena_push(e->arena, rest, MEMOPT_TAG_OTHER))
         return said(e, "Memory for the activations", memopt_arena_error(e->arena).status);
     for (i = 0; i < stats.capacity; i += SMALLEST_PAGE) {
         const unsigned char same = bytes[i];

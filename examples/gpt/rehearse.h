@@ -4,15 +4,16 @@
 #define GPT_REHEARSE_H
 
 /* OpenBLAS lends each call that is inside it a buffer, always the first that is free. While those before are held, a
-   call gets the next one. These two are not in its header, but LAPACK's part of the same library calls them. */
-#if defined(TRAIN_GPT_CBLAS) && defined(OPENBLAS_CONFIG_H)
-extern void *blas_memory_alloc(int place);
-extern void  blas_memory_free(void *buffer);
-enum { BUFFERS_ARE_HELD = 1 };
+   call gets the next one. These two are not in its header, but LAPACK's part of the same library calls them; a build that
+   hides them is treated like any other BLAS. */
+#if defined(TRAIN_GPT_CBLAS) && defined(OPENBLAS_CONFIG_H) && defined(__GNUC__)
+extern void *blas_memory_alloc(int place) __attribute__((weak));
+extern void  blas_memory_free(void *buffer) __attribute__((weak));
+static int buffers_are_held(void) { return blas_memory_alloc && blas_memory_free; }
 static void *buffer_hold(void) { return blas_memory_alloc(0); }
 static void buffer_let_go(void *buffer) { blas_memory_free(buffer); }
 #else
-enum { BUFFERS_ARE_HELD = 0 };
+static int buffers_are_held(void) { return 0; }
 static void *buffer_hold(void) { return NULL; }
 static void buffer_let_go(void *buffer) { (void)buffer; }
 #endif
@@ -51,7 +52,7 @@ static int first_products(const options *o, const memopt_ops *ops, data *d, cons
 static int rehearse(const options *o, const memopt_ops *ops, data *d, beside *b, char *message, size_t n) {
     const size_t before = process_anonymous(); const double begin = seconds_worked(); void *held[1024];
     int wrong = first_products(o, ops, d, b, message, n);
-    const int others = BUFFERS_ARE_HELD && (seconds_worked() - begin) * (double)o->threads < 1;
+    const int others = buffers_are_held() && (seconds_worked() - begin) * (double)o->threads < 1;
     const size_t after = process_anonymous(), each = after > before ? after - before : 0; size_t i;
 
     for (i = 0; !wrong && others && i + 1 < o->threads; ++i) {

@@ -12121,6 +12121,15 @@ static double memopt_i_chain_write(const memopt_chain *c, const memopt_slow *slo
 static double memopt_i_chain_read(const memopt_chain *c, const memopt_slow *slow, size_t v) {
     return slow->read_cost + slow->read_byte_cost * (double)memopt_i_chain_value(c, v);
 }
+static uint64_t memopt_i_cost_bits(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
+/* No memcmp: there may be padding. */
+static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment *b) {
+    return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
+        && a->forward_scratch == b->forward_scratch && a->backward_scratch == b->backward_scratch
+        && a->plain_scratch == b->plain_scratch && a->kept_bytes == b->kept_bytes
+        && memopt_i_cost_bits(a->forward_cost) == memopt_i_cost_bits(b->forward_cost)
+        && memopt_i_cost_bits(a->backward_cost) == memopt_i_cost_bits(b->backward_cost);
+}
 /* All bytes of a chain together. Where they fit size_t, no sum of what is alive needs a check later. */
 static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     size_t total = 0, i, k; int wraps = memopt_i_add(c->input_bytes, c->input_grad_bytes, &total);
@@ -12550,11 +12559,18 @@ typedef struct memopt_i_cut { /* a part [s, t] cut before segment j: what going 
     int64_t  plain, save;           /* when segment j - 1 saves nothing; when it saves */
     int64_t  plain_away, save_away; /* the same while the part's input moves to the slow place */
     uint32_t skips;                 /* bytes of skips that start in s..j - 1 and end in j..t */
+    uint32_t left[2];               /* the cell of the part [s, j - 1], and of the same saved at its end */
 } memopt_i_cut;
+/* the parts that begin with a segment: those of up to `length` segments are the same as at an earlier one */
+typedef struct memopt_i_repeat {
+    uint16_t length, like;   /* the earliest segment with the same `length` segments */
+    uint32_t cell, saved;    /* of the first part that is longer, and of the same saved at its end */
+} memopt_i_repeat;
 typedef struct memopt_i_shifted { /* a row of points as it looks when `more` bytes are taken by something else */
     int32_t  *cost;
     uint16_t *from;  /* the point of the row behind each cost */
     int64_t   more;
+    size_t    row;   /* which row; SIZE_MAX: none yet */
     size_t    first, last; /* the first that is feasible, the first with the final cost */
 } memopt_i_shifted;
 enum { /* ways to solve a part: keep value j - 1, or save segment j - 1; the part's own input may be away meanwhile */
@@ -12575,18 +12591,20 @@ struct memopt_schedule {
     double          unit;   /* of cost: a power of two */
     double          dearest; /* more than all forwards, as often as can be, nobody pays for a transfer */
     size_t          count, slots;
-    size_t          cells, sweep; /* parts of the chain; the longest that are also solved saved at their end */
+    size_t          sweep;        /* the longest parts that are also solved saved at their end */
+    size_t          cells, saved; /* parts of the chain, each once, however often it repeats; parts saved at their end */
     uint32_t        fineness; /* of the grid */
     /* ways of a part: saved at its end or not, its input away or not, slow slots left */
     size_t          saves, aways, rooms;
-    size_t          planes;              /* of those, what right parts can be: their input is never away */
     size_t          blends; /* tables */
     int             ways;   /* 4 or 2, without a slow place */
     int             limited, level; /* whether slow slots are; of SIMD */
     uint32_t       *grid;   /* slots thresholds, ascending */
     memopt_i_stage *stages; /* count + 1 */
+    memopt_i_repeat *repeats; /* count + 1 */
     memopt_i_cut   *cuts;   /* of the part being solved, by j */
-    memopt_i_shifted *shifted; /* of the column being solved: ways * planes * (count + 2) */
+    memopt_i_shifted *shifted; /* right parts of the column being solved: for each way and room, by their length, and
+                                  those saved at their end by theirs */
     int32_t        *cost;   /* a row of `slots` for each blend, plane and part: the least cost with memory grid[g]... */
     uint32_t       *need;   /* ...and the memory that this takes exactly */
     uint16_t       *first, *last; /* of each row: its first feasible point, or slots; the first with the final cost */
@@ -12608,8 +12626,8 @@ typedef struct memopt_i_stretch { /* segments s to t, reversed; value s - 1 is i
 /* one way to solve a part: cut before j; first the right one of two, then the left one */
 typedef struct memopt_i_choice {
     memopt_i_stretch right, left;
-    memopt_i_shifted *shifted; /* of right parts, by j */
-    size_t  rows;         /* the row of the left part of j is rows + j */
+    memopt_i_shifted *shifted; /* of right parts, by their length less one */
+    size_t  rows;         /* the rows of left parts begin here, by cell */
     int64_t grads;        /* alive before the right part's backward begins */
     int64_t away_more;    /* memory that the input takes while it is away: less than nothing */
     int32_t away_add;     /* what its transfers cost */
@@ -12709,11 +12727,14 @@ static uint32_t memopt_i_schedule_fineness(uint32_t low, uint32_t high, size_t s
 
 /* -- layout -- */
 
-static size_t memopt_i_schedule_cells(const memopt_schedule *p) { /* saved at their end or not */
-    return p->cells + (p->saves == 2 ? p->count * p->sweep : 0);
+static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; } /* of both kinds */
+
+static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right parts of a column: of both kinds */
+    return p->count + (p->saves == 2 ? p->sweep : 0);
 }
+
 static size_t memopt_i_schedule_shifted(const memopt_schedule *p) {
-    return (size_t)p->ways * p->planes * (p->count + 2);
+    return (size_t)p->ways * p->rooms * memopt_i_schedule_rights(p);
 }
 /* A part of the block: its bytes are counted, and it lies at `base` when there is one. */
 static void *memopt_i_schedule_carve(unsigned char *base, size_t *used, size_t count, size_t size, int *wraps) {
@@ -12729,6 +12750,7 @@ static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char 
     memopt_i_schedule_carve(base, &used, 1, sizeof *p, &wraps);
     p->grid = (uint32_t *)memopt_i_schedule_carve(base, &used, p->slots, sizeof *p->grid, &wraps);
     p->stages = (memopt_i_stage *)memopt_i_schedule_carve(base, &used, p->count + 1, sizeof *p->stages, &wraps);
+    p->repeats = (memopt_i_repeat *)memopt_i_schedule_carve(base, &used, p->count + 1, sizeof *p->repeats, &wraps);
     p->cuts = (memopt_i_cut *)memopt_i_schedule_carve(base, &used, p->count + 2, sizeof *p->cuts, &wraps);
     p->choice = (uint32_t *)memopt_i_schedule_carve(base, &used, 2 * p->slots, sizeof *p->choice, &wraps);
     for (k = 0; k < p->blends; ++k) /* all of FULL and NEVER could be in one */
@@ -12751,10 +12773,76 @@ static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char 
     for (k = 0; base && k < shifted; ++k) {
         p->shifted[k].cost = cost + k * p->slots;
         p->shifted[k].from = from + k * p->slots;
+        p->shifted[k].row = SIZE_MAX;
     }
     *bytes = used;
     return wraps ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
 }
+/* Whether two segments are the same to every part that holds them: sizes, costs, and the skips around and behind. */
+static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
+    const memopt_chain *c = &p->chain; memopt_i_stage a, b; size_t m, of_i = 0, of_k = 0;
+    if (!memopt_i_segment_equal(&c->segments[i - 1], &c->segments[k - 1])) return 0;
+    a = memopt_i_stage_of(p, i);
+    b = memopt_i_stage_of(p, k);
+    if (a.grads != b.grads || a.reverse != b.reverse) return 0;
+    for (m = 0; m < c->skip_count; ++m) { /* those that end here, in the order in which they are told */
+        if (c->skips[m].to + 1 == i) ++of_i;
+        if (c->skips[m].to + 1 == k) ++of_k;
+    }
+    if (of_i != of_k) return 0;
+    for (m = of_k = 0; of_i; ++m) {
+        if (c->skips[m].to + 1 != i) continue;
+        while (c->skips[of_k].to + 1 != k) ++of_k;
+        if (c->skips[m].to - c->skips[m].from != c->skips[of_k].to - c->skips[of_k].from) return 0;
+        if (c->skips[m].bytes != c->skips[of_k].bytes) return 0;
+        ++of_k; --of_i;
+    }
+    return 1;
+}
+
+/* Whether parts that begin with these two see the same input: only where it can be away do they see it at all. */
+static int memopt_i_input_same(const memopt_schedule *p, size_t i, size_t k) {
+    return !p->slow.slots || (memopt_i_chain_value(&p->chain, i - 1) == memopt_i_chain_value(&p->chain, k - 1)
+                              && memopt_i_chain_copy(&p->chain, i - 1) == memopt_i_chain_copy(&p->chain, k - 1));
+}
+
+/* Of each segment, the first that is the same. */
+static void memopt_i_repeats_kinds(const memopt_schedule *p, uint16_t *kind) {
+    size_t i, k;
+    for (i = 1; i <= p->count; ++i) {
+        for (k = 1; k < i; ++k)
+            if (kind[k] == k && memopt_i_stage_same(p, i, k)) break;
+        kind[i] = (uint16_t)k;
+    }
+}
+
+/* Which parts are the same, and so how many there are; out may be NULL. */
+static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) {
+    uint16_t kind[MEMOPT_CHAIN_MOST + 1], length[MEMOPT_CHAIN_MOST + 1], like[MEMOPT_CHAIN_MOST + 1];
+    const size_t n = p->count; size_t i, by;
+    memopt_i_repeats_kinds(p, kind);
+    memset(length, 0, sizeof length);
+    memset(like, 0, sizeof like);
+    for (by = 1; by < n; ++by) { /* each segment beside the one so far before it */
+        uint16_t run = 0;
+        for (i = n; i > by; --i) {
+            run = (uint16_t)(kind[i] == kind[i - by] ? run + 1 : 0);
+            if (!run || run < length[i] || !memopt_i_input_same(p, i, i - by)) continue;
+            length[i] = run; like[i] = (uint16_t)(i - by);
+        }
+    }
+    p->cells = p->saved = 0;
+    for (i = 1; i <= n; ++i) {
+        const size_t longest = p->saves == 2 ? memopt_i_min(p->sweep, n - i) : 0; /* of those saved at their end */
+        if (out) {
+            out[i].length = length[i]; out[i].like = like[i];
+            out[i].cell = (uint32_t)p->cells; out[i].saved = (uint32_t)p->saved;
+        }
+        p->cells += n - i + 1 - length[i];
+        p->saved += longest > length[i] ? longest - length[i] : 0;
+    }
+}
+
 /* What the solver takes a transfer for. */
 static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
     return cost < p->dearest ? cost : p->dearest;
@@ -12776,10 +12864,9 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
     p->aways = p->slow.slots ? 2 : 1;
     p->ways = p->slow.slots ? MEMOPT_I_WAYS : MEMOPT_I_KEEP_AWAY;
     p->rooms = p->limited ? p->slow.slots + 1 : 1;
-    p->planes = p->saves * p->rooms;
     p->blends = !p->slow.slots ? 1 : !p->slow.overlap ? 2 : MEMOPT_I_BLENDS;
-    p->cells = p->count * (p->count + 1) / 2;
     p->sweep = p->rule == MEMOPT_RULE_EXTENDED ? memopt_i_min(p->count, MEMOPT_I_SWEEP_MOST) : 1;
+    memopt_i_schedule_repeats(p, NULL);
     for (k = 0; k < p->count; ++k) {
         p->dearest += p->chain.segments[k].forward_cost * (double)p->count;
         most += p->chain.segments[k].backward_cost;
@@ -12803,10 +12890,22 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
 
 /* -- solving -- */
 
+static size_t memopt_i_plane(const memopt_schedule *p, const memopt_i_stretch *a) { /* its first row */
+    return ((a->blend * p->rooms + a->room) * p->aways + a->away) * memopt_i_schedule_cells(p);
+}
+
+static int memopt_i_part_is_new(const memopt_schedule *p, size_t s, size_t t) { /* nothing like it begins before s */
+    return t - s >= p->repeats[s].length;
+}
+
+static uint32_t memopt_i_cell(const memopt_schedule *p, size_t s, size_t t, size_t save) {
+    const size_t more = t - s; const memopt_i_repeat *r = &p->repeats[s];
+    while (more < r->length) r = &p->repeats[r->like];
+    return (uint32_t)(more - r->length) + (save ? (uint32_t)p->cells + r->saved : r->cell);
+}
+
 static size_t memopt_i_row(const memopt_schedule *p, const memopt_i_stretch *a) {
-    const size_t q = a->s - 1, plane = (a->blend * p->rooms + a->room) * p->aways + a->away;
-    const size_t cell = a->save ? p->cells + q * p->sweep : q * p->count - q * (q - (q != 0)) / 2;
-    return plane * memopt_i_schedule_cells(p) + cell + a->t - a->s;
+    return memopt_i_plane(p, a) + memopt_i_cell(p, a->s, a->t, a->save);
 }
 static size_t memopt_i_threshold(const memopt_schedule *p, uint32_t memory) { /* the first that is not below it */
     size_t low = 0, high = p->slots;
@@ -12844,13 +12943,15 @@ static void memopt_i_stretch_cuts(const memopt_schedule *p, size_t s, size_t t) 
         save = around + stage->saving;
         cut->save = memopt_i_max64(plain, save);
         cut->save_away = memopt_i_max64(plain_away, save + out);
+        cut->left[0] = memopt_i_cell(p, s, i, 0);
+        cut->left[1] = p->saves == 2 && i - s < p->sweep ? memopt_i_cell(p, s, i, 1) : 0;
         cut->plain = plain = memopt_i_max64(plain, around + stage->plain);
         cut->plain_away = plain_away = memopt_i_max64(plain_away, around + stage->plain + out);
     }
 }
 /* One way to solve a part, whatever j; 0 when that cannot be. */
 static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_stretch *a, int way, memopt_i_choice *c) {
-    const memopt_i_stage *input = &p->stages[a->s - 1]; size_t plane;
+    const memopt_i_stage *input = &p->stages[a->s - 1];
     const int away = way >= MEMOPT_I_KEEP_AWAY, writes = away && !a->away;
     c->way = way; c->saves = way == MEMOPT_I_SAVE || way == MEMOPT_I_SAVE_AWAY; c->away = away;
     c->threshold = 0;
@@ -12863,10 +12964,9 @@ static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_stretc
     c->grads = (int64_t)p->stages[a->t].grads + (a->save ? p->stages[a->t].saved : 0);
     c->away_more = away ? (int64_t)input->copy - input->value : 0;
     c->away_add = away ? input->read[a->blend] + (writes ? input->write[a->blend] : 0) : 0;
-    plane = c->right.room * p->saves + c->right.save;
-    c->shifted = &p->shifted[((size_t)way * p->planes + plane) * (p->count + 2)];
-    c->left.t = a->s;
-    c->rows = memopt_i_row(p, &c->left) - a->s - 1;
+    c->shifted = &p->shifted[((size_t)way * p->rooms + c->right.room) * memopt_i_schedule_rights(p)];
+    c->shifted += c->right.save ? p->count : 0;
+    c->rows = memopt_i_plane(p, &c->left);
     return 1;
 }
 static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
@@ -12883,11 +12983,12 @@ static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_stretch *
     return 1;
 }
 /* The right one's row as the whole part sees it: `more` memory is taken. */
-static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choice *c, memopt_i_shifted *to) {
-    const size_t row = memopt_i_row(p, &c->right), slots = p->slots, first = p->first[row];
+static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choice *c, size_t row,
+                                  memopt_i_shifted *to) {
+    const size_t slots = p->slots, first = p->first[row];
     const int32_t *cost = p->cost + row * slots; const uint32_t *need = p->need + row * slots;
     size_t g, h = first;
-    to->more = c->more; to->first = slots; to->last = 0;
+    to->more = c->more; to->row = row; to->first = slots; to->last = 0;
     for (g = 0; g < slots; ++g) {
         while (h < slots && (int64_t)need[h] <= (int64_t)p->grid[g] - c->more) ++h;
         to->cost[g] = MEMOPT_I_NO_COST;
@@ -12898,8 +12999,8 @@ static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choic
     }
 }
 static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, const memopt_i_choice *c) {
-    memopt_i_shifted *to = c->shifted + c->right.s;
-    if (to->more != c->more) memopt_i_choice_shift(p, c, to);
+    memopt_i_shifted *to = c->shifted + (c->right.t - c->right.s); const size_t row = memopt_i_row(p, &c->right);
+    if (to->more != c->more || to->row != row) memopt_i_choice_shift(p, c, row, to);
     return to;
 }
 /* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
@@ -12939,8 +13040,10 @@ static void memopt_i_relax(const memopt_schedule *p, int32_t *cost, uint32_t *ch
 }
 /* Solve part a, of which choice c is one way, by cutting it before j. */
 static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
-    const memopt_i_shifted *right; const size_t left = c->rows + j, row = memopt_i_row(p, a) * p->slots; size_t g, end;
+    const memopt_i_shifted *right; size_t left = c->rows, row, g, end;
     if (!memopt_i_choice_at(p, a, j, c) || c->check > (int64_t)p->grid[p->slots - 1]) return;
+    left += p->cuts[j].left[c->saves];
+    row = memopt_i_row(p, a) * p->slots;
     right = memopt_i_choice_right(p, c);
     g = memopt_i_max(right->first, p->first[left]);
     if (g == p->slots) return;
@@ -13002,19 +13105,20 @@ static void memopt_i_stretch_solve(const memopt_schedule *p, const memopt_i_stre
                 if (can[way][k]) memopt_i_stretch_try(p, &parts[k], j, &c[way][k]);
     for (k = 0; k < count; ++k) memopt_i_stretch_finish(p, &parts[k], memopt_i_row(p, &parts[k]));
 }
-/* All parts that end with segment t. One that is saved at its end lies left of something, so t is not the last, and
-   is no longer than a sweep may be. */
+/* All parts that end with segment t and are not the same as an earlier one. One that is saved at its end lies left of
+   something, so t is not the last, and is no longer than a sweep may be. */
 static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, size_t t) {
     memopt_i_stretch parts[2]; size_t k, s, away, room;
-    for (k = 0; k < memopt_i_schedule_shifted(p); ++k) p->shifted[k].more = INT64_MIN;
     for (s = t; s; --s) {
+        if (!memopt_i_part_is_new(p, s, t)) continue;
         memopt_i_stretch_cuts(p, s, t);
         for (room = 0; room < p->rooms; ++room)
             for (away = 0; away < p->aways; ++away) {
                 for (k = 0; k < 2; ++k) {
                     parts[k].s = s; parts[k].t = t; parts[k].save = k; parts[k].away = away; parts[k].room = room;
                     parts[k].blend = blend;
-                    if (s == t && k < p->saves) memopt_i_stretch_single(p, &parts[k], memopt_i_row(p, &parts[k]));
+                    if (s == t && k < p->saves && (!k || t < p->count))
+                        memopt_i_stretch_single(p, &parts[k], memopt_i_row(p, &parts[k]));
                 }
                 if (s < t) memopt_i_stretch_solve(p, parts, p->saves == 2 && t < p->count && t - s < p->sweep ? 2 : 1);
             }
@@ -13036,7 +13140,7 @@ MEMOPT_I_NOINLINE static size_t memopt_i_stretch_choice(const memopt_schedule *p
         for (way = 0; way < p->ways; ++way) {
             const int64_t memory = p->grid[*g]; memopt_i_choice *c = &ways[way]; int32_t left; size_t h;
             if (!can[way] || !memopt_i_choice_at(p, a, j, c) || c->check > memory) continue;
-            left = p->cost[(c->rows + j) * p->slots + *g];
+            left = p->cost[(c->rows + p->cuts[j].left[c->saves]) * p->slots + *g];
             h = memopt_i_point_within(p, memopt_i_row(p, &c->right), memory - c->more);
             if (h == p->slots) continue;
             if (p->cost[memopt_i_row(p, &c->right) * p->slots + h] + left + c->add != cost[*g]) continue;
@@ -13299,6 +13403,7 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     memopt_i_schedule_range(&p, &low, &high);
     memopt_i_schedule_thresholds(low, high, p.fineness, p.slots, p.grid);
     memopt_i_schedule_stages(&p);
+    memopt_i_schedule_repeats(&p, p.repeats);
     for (b = 0; b < p.blends; ++b) {
         for (t = 1; t <= p.count; ++t) memopt_i_schedule_column(&p, b, t);
         s = memopt_i_schedule_find(&p, b);
@@ -14188,7 +14293,6 @@ static uint64_t memopt_i_script_mix(uint64_t h, uint64_t word) {
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
-static uint64_t memopt_i_cost_bits(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
     uint64_t h = memopt_i_script_mix(memopt_i_script_mix(c->count, c->input_bytes), c->input_grad_bytes); size_t i;
     for (i = 0; i < c->count; ++i) {
@@ -14204,14 +14308,6 @@ static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
         h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].bytes), c->skips[i].grad_bytes);
     }
     return h;
-}
-/* No memcmp: there may be padding. */
-static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment *b) {
-    return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
-        && a->forward_scratch == b->forward_scratch && a->backward_scratch == b->backward_scratch
-        && a->plain_scratch == b->plain_scratch && a->kept_bytes == b->kept_bytes
-        && memopt_i_cost_bits(a->forward_cost) == memopt_i_cost_bits(b->forward_cost)
-        && memopt_i_cost_bits(a->backward_cost) == memopt_i_cost_bits(b->backward_cost);
 }
 static int memopt_i_chain_equal(const memopt_chain *a, const memopt_chain *b) {
     size_t i;

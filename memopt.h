@@ -1484,6 +1484,8 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     size_t       slots;  /* 0 = default: as many as 64 MiB hold, 280 to 16384; else 16 to 65535. For each part of the
                             chain so many sizes of memory are looked at; of schedules closer to each other, the faster
                             stays */
+    size_t       most;   /* bytes: only budgets up to this are looked at, and so more closely; keeping everything stays
+                            known. 0 = default: all budgets */
 } memopt_schedule_desc;
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots; four times that with a slow place, twice
     more when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
@@ -1641,6 +1643,12 @@ typedef struct memopt_tape_stats {
     size_t   live_peak;      /* largest sum of bytes alive: no placing could need less */
     size_t   evaluate_peak;  /* of memopt_tape_evaluate() */
     size_t   kept;           /* bytes held between forward and backward */
+    /* the solver's largest table: taken while the shape was solved, and given back */
+    size_t   solve_bytes;
+    /* the largest of its tables that lay in the arena's free end, where it does not raise the peak: behind what was used
+       (aligned to 64, or as the arena) so many bytes were taken. In a counting arena: what an arena of the CPU's memory
+       would give. The others come from the host's allocator: on a device, in a dry run and without an arena, all */
+    size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
     size_t   actions, forwards;
     uint64_t passes;         /* forward and backward done */
@@ -12534,7 +12542,9 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
 #define MEMOPT_I_MOST_COST 268435456.0           /* 2^28: what any finite cost stays below */
 #define MEMOPT_I_LEAST_SLOTS 16
 #define MEMOPT_I_MOST_SLOTS  65535
-#define MEMOPT_I_TABLE_BYTES ((size_t)64 << 20)  /* the default table */
+#define MEMOPT_I_TABLE_BYTES ((size_t)64 << 20)  /* the default table: as many slots as these hold, ... */
+#define MEMOPT_I_FEW_SLOTS   280                 /* ...but not fewer than these, ... */
+#define MEMOPT_I_MANY_SLOTS  1024                /* ...nor more: from there on next to nothing is found */
 #define MEMOPT_I_SCHEDULE_ALIGN 64
 #define MEMOPT_I_SAME_COST   1e-12               /* what sums of the same costs may differ by, of the sum */
 #define MEMOPT_I_NO_VALUE    UINT16_MAX
@@ -12591,6 +12601,8 @@ struct memopt_schedule {
     double          unit;   /* of cost: a power of two */
     double          dearest; /* more than all forwards, as often as can be, nobody pays for a transfer */
     size_t          count, slots;
+    uint32_t        low, high;    /* memory of interest */
+    uint32_t        single;       /* what the largest segment takes alone: no schedule takes less */
     size_t          sweep;        /* the longest parts that are also solved saved at their end */
     size_t          cells, saved; /* parts of the chain, each once, however often it repeats; parts saved at their end */
     uint32_t        fineness; /* of the grid */
@@ -12681,9 +12693,12 @@ static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /*
     }
     return stage;
 }
-/* Memory between these two is of interest: from that of small segments alone to that of keeping everything. */
-static void memopt_i_schedule_range(const memopt_schedule *p, uint32_t *low, uint32_t *high) {
-    const size_t n = p->count; size_t i;
+/* Memory between these two is of interest: from that of small segments alone to that of keeping everything, or to what
+   a budget of `budget` bytes leaves. */
+static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
+    const size_t n = p->count, always = memopt_i_units(p, p->chain.input_bytes)
+                                      + memopt_i_units(p, memopt_i_chain_grad(&p->chain, n));
+    size_t i;
     uint32_t all = 0, least = UINT32_MAX, most = 0, plain = 0, waiting = 0, values = 0;
     const uint32_t grads = memopt_i_stage_of(p, n).grads;
     for (i = n; i; --i) { /* all: of segments i to n, all saved */
@@ -12699,8 +12714,12 @@ static void memopt_i_schedule_range(const memopt_schedule *p, uint32_t *low, uin
     }
     /* all values, and one segment at a time */
     if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(most, plain + waiting);
-    *high = all;
-    *low = memopt_i_max32(least, most / 4); /* below it a part has one point only */
+    p->single = most;
+    p->high = all;
+    p->low = memopt_i_max32(least, most / 4); /* below it a part has one point only */
+    if (!budget) return;
+    budget = (budget >> p->shift) > always ? (budget >> p->shift) - always : 0;
+    if (budget < p->high) p->high = memopt_i_max32(p->low, (uint32_t)budget);
 }
 /* How many thresholds there are, at most `most` + 1. They grow by 64 in `per` of themselves, and where there is little
    memory by less, down to 1: that is where a few checkpoints make all the difference. */
@@ -12847,9 +12866,17 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
 static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
     return cost < p->dearest ? cost : p->dearest;
 }
+/* As many as a table of so many bytes holds. */
+static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
+    memopt_schedule p = *schedule; size_t total;
+    for (p.slots = MEMOPT_I_MANY_SLOTS; p.slots > least; p.slots -= p.slots / 32)
+        if (!memopt_i_schedule_layout(&p, NULL, &total) && total <= bytes) break;
+    return memopt_i_max(p.slots, least);
+}
+
 /* All of a schedule that does not lie behind it: checked, and counted. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
-    size_t total, k; uint32_t low, high; double most = 0;
+    size_t total, k; double most = 0;
     memopt_status s = d ? memopt_i_chain_check(&d->chain) : MEMOPT_ERR_ARGUMENT;
     if (s) return s;
     if (d->rule > MEMOPT_RULE_REVOLVE || memopt_i_slow_check(&d->slow)) return MEMOPT_ERR_ARGUMENT;
@@ -12876,15 +12903,10 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
     p->unit = 1;
     while (most > p->unit * MEMOPT_I_MOST_COST) p->unit *= 2;
     while (most > 0 && most * 2 <= p->unit * MEMOPT_I_MOST_COST && p->unit > 1e-300) p->unit /= 2;
-    memopt_i_schedule_range(p, &low, &high);
-    p->slots = d->slots;
-    if (!p->slots) { /* as many as fit the default table */
-        for (p->slots = 16384; p->slots > 280; p->slots -= p->slots / 32)
-            if (!memopt_i_schedule_layout(p, NULL, &total) && total <= MEMOPT_I_TABLE_BYTES) break;
-        p->slots = memopt_i_max(p->slots, 280);
-    }
-    p->fineness = memopt_i_schedule_fineness(low, high, p->slots);
-    p->slots = memopt_i_min(p->slots, memopt_i_schedule_thresholds(low, high, p->fineness, p->slots, NULL));
+    memopt_i_schedule_range(p, d->most);
+    p->slots = d->slots ? d->slots : memopt_i_schedule_slots(p, MEMOPT_I_TABLE_BYTES, MEMOPT_I_FEW_SLOTS);
+    p->fineness = memopt_i_schedule_fineness(p->low, p->high, p->slots);
+    p->slots = memopt_i_min(p->slots, memopt_i_schedule_thresholds(p->low, p->high, p->fineness, p->slots, NULL));
     return MEMOPT_OK;
 }
 
@@ -13393,15 +13415,14 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
 }
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out) {
-    memopt_schedule p; size_t needed, b, t; uint32_t low, high; memopt_status s = memopt_i_schedule_shape(desc, &p);
+    memopt_schedule p; size_t needed, b, t; memopt_status s = memopt_i_schedule_shape(desc, &p);
     if (!s) s = memopt_i_schedule_layout(&p, NULL, &needed);
     if (s) return s;
     if (!memory || (uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN || !out) return MEMOPT_ERR_ARGUMENT;
     if (bytes < needed) return MEMOPT_ERR_BUFFER;
     memopt_i_schedule_layout(&p, (unsigned char *)memory, &needed);
     p.level = memopt_i_simd_level(NULL);
-    memopt_i_schedule_range(&p, &low, &high);
-    memopt_i_schedule_thresholds(low, high, p.fineness, p.slots, p.grid);
+    memopt_i_schedule_thresholds(p.low, p.high, p.fineness, p.slots, p.grid);
     memopt_i_schedule_stages(&p);
     memopt_i_schedule_repeats(&p, p.repeats);
     for (b = 0; b < p.blends; ++b) {
@@ -13561,16 +13582,21 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
     if (result) result->peak = p->found_count[0] ? p->found[0][0].peak : SIZE_MAX;
     return MEMOPT_ERR_MEMORY;
 }
+/* The one with the least memory for at most so much more time; NULL when there is none. */
+static const memopt_i_found *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
+    double base = 0; size_t i;
+    for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
+    for (i = 0; i < p->found_count[0]; ++i)
+        if (p->found[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST) return &p->found[0][i];
+    return NULL;
+}
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result) {
-    const memopt_schedule *p = schedule; double base = 0; size_t i;
+    const memopt_schedule *p = schedule; const memopt_i_found *found;
     if (!p || (capacity && !actions) || !memopt_i_cost_ok(overhead)) return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
-    for (i = 0; i < p->found_count[0]; ++i)
-        if (p->found[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST)
-            return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
-    return MEMOPT_ERR_STATE;
+    found = memopt_i_schedule_within(p, overhead);
+    return found ? memopt_i_schedule_deliver(p, found, actions, capacity, host, result) : MEMOPT_ERR_STATE;
 }
 /* @section strip : schedule ledger api_schedule
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
@@ -14036,7 +14062,7 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
     k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_KEPT_BLOCK);
     memopt_i_run(threads, (k.n - 1) / MEMOPT_I_KEPT_CHUNK + 1, memopt_i_kept_chunk, &k);
 }
-/* @section script : schedule plan kept api_tape
+/* @section script : schedule plan kept arena api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
               input outlives that of its output, so no stack can hold them, and a bad placing needs more than is alive.
@@ -14063,6 +14089,9 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
 #define MEMOPT_I_SCRIPT_WORK 4096           /* the planner's steps, ... */
 #define MEMOPT_I_SCRIPT_SEARCH 2048         /* ... and the items up to which it takes them */
 #define MEMOPT_I_SCRIPT_TRIES  16           /* schedules that are placed in search of one that fits */
+#define MEMOPT_I_SCRIPT_SLOTS  128          /* of a table, at the least */
+#define MEMOPT_I_SCRIPT_SHARE  10           /* a table takes no more than one of so many parts of a pass, ... */
+#define MEMOPT_I_SCRIPT_GUEST  2            /* ...and is the arena's guest up to one of so many */
 
 typedef struct memopt_i_touch { size_t value, grad; uint32_t skip; } memopt_i_touch; /* of a skip */
 typedef struct memopt_i_move {
@@ -14090,6 +14119,7 @@ typedef struct memopt_i_shape {
     memopt_i_script pass, evaluation;
     memopt_schedule_result result; /* of the unrounded chain */
     size_t   kept;
+    size_t   solve_bytes, solve_arena; /* what solving it took */
     uint64_t hash, used; /* used: when it was last wanted */
     size_t   memory;
 } memopt_i_shape;
@@ -14104,8 +14134,10 @@ typedef struct memopt_i_solver {
     memopt_slow             slow;
     const memopt_schedule  *schedule; /* NULL: the rule is a textbook's */
     memopt_action          *actions;
-    void                   *memory;
+    void                   *memory; /* the table */
+    memopt_mark             before, behind; /* of the arena, where that is whose memory it has */
     size_t chain_memory, schedule_memory, capacity, action_count;
+    size_t table_most, arena_most; /* bytes of the largest table, and of the largest in the arena */
 } memopt_i_solver;
 
 /* A part of one block: where it begins, and where the next one does. Returns 1 on overflow. */
@@ -14389,6 +14421,8 @@ static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shap
 
 /* -- the solver -- */
 
+static size_t memopt_i_more(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
+
 static int memopt_i_round_up(size_t *bytes, size_t align) { return memopt_i_align_up(*bytes, align, bytes); }
 /* The engine's own memory counts nothing, and a lossy copy what it takes. */
 static void memopt_i_solver_plain(memopt_i_solver *s) {
@@ -14423,17 +14457,92 @@ static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
     }
     return wraps ? MEMOPT_ERR_OVERFLOW : memopt_i_chain_check(&s->rounded);
 }
-static memopt_status memopt_i_solver_solve(memopt_i_solver *s) {
-    memopt_schedule_desc d; memopt_status status;
+/* Whether a table has a place in the arena's free end, where it does not raise the arena's peak: there it is less than
+   a pass takes. A device's memory is not for the solver. A counting arena has none either, but answers for one that has. */
+static int memopt_i_solver_is_guest(const memopt_i_solver *s, size_t bytes, size_t expected) {
+    const memopt_arena *a = s->desc->arena; size_t start;
+    if (!a || memopt_i_source_untouchable(a->source) == 2 || a->source->base_alignment < MEMOPT_I_SCHEDULE_ALIGN)
+        return 0;
+    if (bytes > expected / MEMOPT_I_SCRIPT_GUEST) return 0;
+    if (a->log && a->ends[0].log_count + memopt_i_max(a->ends[1].log_count, 1) >= a->log_capacity)
+        return 0; /* its entry would be joined to another one for good */
+    return !memopt_i_arena_place(a, bytes, memopt_i_max(a->alignment, MEMOPT_I_SCHEDULE_ALIGN), 0, &start);
+}
+
+static void memopt_i_solver_borrow(memopt_i_solver *s, size_t bytes) {
+    memopt_push_options o;
+    memset(&o, 0, sizeof o);
+    o.tag = s->desc->tag ? s->desc->tag : MEMOPT_TAG_ACTIVATIONS;
+    o.alignment = memopt_i_max(s->desc->arena->alignment, MEMOPT_I_SCHEDULE_ALIGN);
+    o.name = "table of the solver";
+    s->before = memopt_arena_mark(s->desc->arena);
+    s->memory = memopt_arena_push_with(s->desc->arena, bytes, &o);
+    s->behind = memopt_arena_mark(s->desc->arena);
+}
+
+/* The table goes. Where somebody has pushed on top of it, rewinding would take that away: then its bytes stay until the
+   arena is rewound. */
+static void memopt_i_solver_forget(memopt_i_solver *s) {
+    if (!s->memory) return;
+    if (!s->behind.arena) memopt_i_free(s->host, s->memory, s->schedule_memory, MEMOPT_I_HOST_ALIGN);
+    else if (memopt_arena_mark(s->desc->arena).used == s->behind.used)
+        (void)memopt_arena_rewind(s->desc->arena, s->before);
+    memset(&s->behind, 0, sizeof s->behind);
+    s->memory = NULL; s->schedule = NULL;
+}
+
+/* A table of the chain; one pass is expected to take so many bytes. slots 0: as many as a share of these holds. */
+static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size_t slots, size_t expected) {
+    memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes; int guest;
     memset(&d, 0, sizeof d);
-    d.chain = s->rounded; d.rule = s->desc->rule; d.slow = s->slow; d.slots = s->desc->slots;
-    status = memopt_schedule_bytes(&d, &s->schedule_memory);
+    d.chain = s->rounded; d.rule = s->desc->rule; d.slow = s->slow; d.slots = slots; d.most = most;
+    memopt_i_solver_forget(s);
+    status = memopt_i_schedule_shape(&d, &p);
     if (status) return status;
-    s->memory = memopt_i_alloc(s->host, s->schedule_memory, MEMOPT_I_HOST_ALIGN);
-    return s->memory ? memopt_schedule_solve(&d, s->memory, s->schedule_memory, &s->schedule) : MEMOPT_ERR_MEMORY;
+    expected = memopt_i_min(memopt_i_max(expected, (size_t)p.single << p.shift), (size_t)p.high << p.shift);
+    if (!slots) d.slots = memopt_i_schedule_slots(&p, expected / MEMOPT_I_SCRIPT_SHARE, MEMOPT_I_SCRIPT_SLOTS);
+    status = memopt_schedule_bytes(&d, &bytes);
+    if (status) return status;
+    guest = memopt_i_solver_is_guest(s, bytes, expected);
+    if (guest && s->desc->arena->source->host_visible) memopt_i_solver_borrow(s, bytes);
+    if (!s->memory) {
+        memset(&s->behind, 0, sizeof s->behind);
+        s->memory = memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
+        if (!s->memory) return MEMOPT_ERR_MEMORY;
+        guest = guest && !s->desc->arena->source->host_visible;
+    }
+    s->schedule_memory = bytes;
+    s->table_most = memopt_i_max(s->table_most, bytes);
+    if (guest) s->arena_most = memopt_i_max(s->arena_most, bytes);
+    return memopt_schedule_solve(&d, s->memory, bytes, &s->schedule);
+}
+
+/* The peak that the table knows for what is asked: the least, or the least within the overhead; 0 when there is none. */
+static size_t memopt_i_solver_peak(const memopt_i_solver *s, int least) {
+    const memopt_schedule *p = s->schedule; const memopt_i_found *found;
+    if (least) return p->found_count[0] ? p->found[0][0].peak : 0;
+    found = memopt_i_schedule_within(p, s->desc->overhead);
+    return found ? found->peak : 0;
+}
+
+/* The table for what is asked: a budget, or (0) an overhead, or the least memory. Of these two the peak is known only
+   when it has been solved coarsely; then all slots go to what is around it. */
+static memopt_status memopt_i_solver_solve(memopt_i_solver *s, size_t budget, int least) {
+    const size_t slots = s->desc->slots; size_t peak, finer; memopt_status status;
+    if (!memopt_i_rule_is_solved(s->desc->rule)) return MEMOPT_OK;
+    if (slots) return s->schedule ? MEMOPT_OK : memopt_i_solver_table(s, 0, slots, budget);
+    if (budget && !least) return memopt_i_solver_table(s, memopt_i_more(budget, budget / 8), 0, budget);
+    status = memopt_i_solver_table(s, 0, MEMOPT_I_SCRIPT_SLOTS, 0);
+    if (status) return status;
+    peak = memopt_i_solver_peak(s, least);
+    if (!peak || s->schedule->fineness == UINT32_MAX) return MEMOPT_OK; /* finer there is not */
+    status = memopt_i_solver_table(s, memopt_i_more(peak, peak / (least ? 4 : 8)), 0, peak);
+    if (status) return status;
+    finer = memopt_i_solver_peak(s, least);
+    return finer && finer <= peak ? MEMOPT_OK : memopt_i_solver_table(s, 0, MEMOPT_I_SCRIPT_SLOTS, peak);
 }
 static void memopt_i_solver_close(memopt_i_solver *s) {
-    memopt_i_free(s->host, s->memory, s->schedule_memory, MEMOPT_I_HOST_ALIGN);
+    memopt_i_solver_forget(s);
     memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(s->host, s->segments, s->chain_memory, MEMOPT_I_HOST_ALIGN);
 }
@@ -14455,8 +14564,7 @@ static memopt_status memopt_i_solver_open(memopt_i_solver *s, const memopt_tape_
     s->slow = desc->slow;
     if (desc->keep != MEMOPT_KEEP_EXACT) s->slow.slots = MEMOPT_SLOW_UNLIMITED;
     memopt_i_solver_plain(s);
-    status = memopt_i_solver_round(s);
-    return !status && memopt_i_rule_is_solved(desc->rule) ? memopt_i_solver_solve(s) : status;
+    return memopt_i_solver_round(s);
 }
 /* -- lossy copies for the textbook's schedules, which know no second place -- */
 
@@ -14587,7 +14695,7 @@ static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memop
     memopt_i_shape *shape = NULL; memopt_status status = MEMOPT_OK; size_t budget = limit, fails = limit; int k;
     for (k = 0; k < MEMOPT_I_SCRIPT_TRIES && budget; ++k) {
         size_t excess;
-        if (s->schedule && budget < s->schedule->found[0][0].peak) break;
+        if (s->schedule && (!s->schedule->found_count[0] || budget < s->schedule->found[0][0].peak)) break;
         status = memopt_i_solver_try(s, budget, &shape);
         if (status) return status;
         if (shape->pass.peak <= limit) {
@@ -14603,7 +14711,8 @@ static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memop
         memopt_i_shape_free(s->host, shape);
         if (!s->schedule) return MEMOPT_ERR_MEMORY; /* a textbook has no smaller one */
     }
-    status = memopt_i_solver_least(s, &shape);
+    status = memopt_i_solver_solve(s, 0, 1);
+    if (!status) status = memopt_i_solver_least(s, &shape);
     if (status) return status;
     if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); return MEMOPT_ERR_MEMORY; }
     *out = shape;
@@ -14612,9 +14721,11 @@ static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memop
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, int least, memopt_i_shape **out) {
     memopt_i_solver s; memopt_status status = memopt_i_solver_open(&s, desc, chain, host, align);
+    if (!status) status = memopt_i_solver_solve(&s, least ? 0 : desc->budget, least);
     if (!status && least) status = memopt_i_solver_least(&s, out);
     else if (!status && desc->budget) status = memopt_i_solver_fit(&s, desc->budget, out);
     else if (!status) status = memopt_i_solver_try(&s, 0, out);
+    if (!status) { (*out)->solve_bytes = s.table_most; (*out)->solve_arena = s.arena_most; }
     memopt_i_solver_close(&s);
     return status;
 }
@@ -15230,6 +15341,7 @@ MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     if (!tape) return s;
     s.peak = tape->shape->pass.peak; s.live_peak = tape->shape->result.peak;
     s.evaluate_peak = tape->shape->evaluation.peak; s.kept = tape->shape->kept;
+    s.solve_bytes = tape->shape->solve_bytes; s.solve_arena = tape->shape->solve_arena;
     s.cost = tape->shape->result.cost; s.extra = tape->shape->result.extra;
     s.actions = tape->shape->result.actions; s.forwards = tape->shape->result.forwards;
     s.passes = tape->passes; s.solves = tape->solves;

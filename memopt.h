@@ -14090,8 +14090,7 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
 #define MEMOPT_I_SCRIPT_SEARCH 2048         /* ... and the items up to which it takes them */
 #define MEMOPT_I_SCRIPT_TRIES  16           /* schedules that are placed in search of one that fits */
 #define MEMOPT_I_SCRIPT_SLOTS  128          /* of a table, at the least */
-#define MEMOPT_I_SCRIPT_SHARE  10           /* a table takes no more than one of so many parts of a pass, ... */
-#define MEMOPT_I_SCRIPT_GUEST  2            /* ...and is the arena's guest up to one of so many */
+#define MEMOPT_I_SCRIPT_SHARE  10           /* a table takes no more than one of so many parts of a pass */
 
 typedef struct memopt_i_touch { size_t value, grad; uint32_t skip; } memopt_i_touch; /* of a skip */
 typedef struct memopt_i_move {
@@ -14457,16 +14456,17 @@ static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
     }
     return wraps ? MEMOPT_ERR_OVERFLOW : memopt_i_chain_check(&s->rounded);
 }
-/* Whether a table has a place in the arena's free end, where it does not raise the arena's peak: there it is less than
-   a pass takes. A device's memory is not for the solver. A counting arena has none either, but answers for one that has. */
+/* Whether a table has a place in the arena's free end where it does not raise the arena's peak: it was as full before,
+   or will be in a pass. A device's memory is not for the solver. A counting arena has none either, but answers for one
+   that has. */
 static int memopt_i_solver_is_guest(const memopt_i_solver *s, size_t bytes, size_t expected) {
     const memopt_arena *a = s->desc->arena; size_t start;
     if (!a || memopt_i_source_untouchable(a->source) == 2 || a->source->base_alignment < MEMOPT_I_SCHEDULE_ALIGN)
         return 0;
-    if (bytes > expected / MEMOPT_I_SCRIPT_GUEST) return 0;
     if (a->log && a->ends[0].log_count + memopt_i_max(a->ends[1].log_count, 1) >= a->log_capacity)
         return 0; /* its entry would be joined to another one for good */
-    return !memopt_i_arena_place(a, bytes, memopt_i_max(a->alignment, MEMOPT_I_SCHEDULE_ALIGN), 0, &start);
+    if (memopt_i_arena_place(a, bytes, memopt_i_max(a->alignment, MEMOPT_I_SCHEDULE_ALIGN), 0, &start)) return 0;
+    return bytes <= expected - expected / 4 || start + bytes + a->ends[1].used <= memopt_i_arena_now(a);
 }
 
 static void memopt_i_solver_borrow(memopt_i_solver *s, size_t bytes) {

@@ -1215,6 +1215,150 @@ static void schedule_transfers_overlap(void) {
     CHECK(better > chains / 2);
 }
 
+/* -- parts that repeat, which share a row -- */
+
+/* Chains of few kinds: periodic, in runs, shuffled, or all of one kind but the ends. Returns the pattern. */
+static size_t schedule_repeating(schedule_case *c, size_t *kind, size_t count, uint64_t *random) {
+    const size_t kinds = 1 + test_below(random, 4), pattern = test_below(random, 4); size_t i, k;
+    memopt_segment of[4];
+    memset(c, 0, sizeof *c);
+    for (k = 0; k < kinds; ++k) {
+        memopt_segment *s = &of[k];
+        *s = schedule_segment(1 + test_below(random, 5), 0, test_below(random, 4), (double)test_below(random, 6),
+                              (double)(4 * test_below(random, 4) + k));
+        s->saved_bytes = s->output_bytes + test_below(random, 12);
+        s->forward_scratch = test_below(random, 3); s->backward_scratch = test_below(random, 5);
+        s->kept_bytes = test_below(random, 3) ? 0 : s->output_bytes / 2;
+    }
+    for (i = 0; i < count; ++i) {
+        kind[i] = pattern == 0 ? i % kinds : pattern == 1 ? i * kinds / count : pattern == 2 ? test_below(random, kinds)
+                : i && i + 1 < count ? 0 : kinds - 1;
+        c->segment[i] = of[kind[i]];
+    }
+    c->count = count; c->input_bytes = test_below(random, 3); c->input_grad_bytes = test_below(random, 4);
+    return pattern;
+}
+
+/* The same chain, of which no two segments are equal: each backward takes less than a unit longer than it did. */
+static void schedule_told_apart(schedule_case *c) {
+    size_t i;
+    for (i = 0; i < c->count; ++i) c->segment[i].backward_cost += 1e-13 * (double)(i + 1);
+}
+
+static void schedule_same_schedules(const schedule_solved *a, const schedule_solved *b, uint64_t at) {
+    size_t n, m, i; memopt_point *p = schedule_frontier(a, &n), *q = schedule_frontier(b, &m);
+    static memopt_action other[SCHEDULE_ACTIONS]; memopt_schedule_result r, o;
+    CHECK_AT(p && q && n == m, at);
+    for (i = 0; p && q && n == m && i < n; ++i) {
+        CHECK_AT(p[i].peak == q[i].peak && schedule_same(p[i].cost, q[i].cost), at);
+        CHECK_AT(memopt_schedule_for_budget(a->schedule, p[i].peak, schedule_action, SCHEDULE_ACTIONS, NULL, &r)
+                 == MEMOPT_OK, at);
+        CHECK_AT(memopt_schedule_for_budget(b->schedule, p[i].peak, other, SCHEDULE_ACTIONS, NULL, &o) == MEMOPT_OK, at);
+        CHECK_AT(r.actions == o.actions && !memcmp(schedule_action, other, r.actions * sizeof *other), at);
+    }
+    free(p);
+    free(q);
+}
+
+/* Sharing changes nothing: a table whose segments are told apart by a hair has a row for every part, and gives the same
+   schedules, action by action. */
+static void schedule_repeats_change_nothing(void) {
+    static schedule_case apart; size_t kind[40], shared = 0; uint64_t seed;
+#ifdef TEST_LONG
+    const uint64_t chains = 3000;
+#else
+    const uint64_t chains = 150;
+#endif
+    for (seed = 1; seed <= chains; ++seed) {
+        uint64_t random = seed; memopt_schedule_desc d, e; schedule_solved a, b; size_t k;
+        const size_t count = 2 + test_below(&random, 30);
+        schedule_repeating(&schedule_now, kind, count, &random);
+        schedule_now.segment[0].backward_cost += 0.25; /* so that the sum of costs is no power of two, where units change */
+        if (seed % 3 == 0 && count > 4)
+            for (k = 0; k < 4; ++k) { /* blocks with a skip in each, or anything */
+                const size_t from = seed % 2 ? k * (count - 2) / 4 : test_below(&random, count - 2);
+                schedule_now.skip[schedule_now.skip_count++] =
+                    schedule_skip(from, from + 1 + (seed % 2 ? 1 : test_below(&random, count - from - 1)), seed % 2 ? 2
+                                  : test_below(&random, 4), seed % 2 ? 0 : test_below(&random, 2));
+            }
+        d = schedule_desc(&schedule_now, (memopt_rule)(seed % 3 + seed % 5 == 2 ? 2 : seed % 2), 16 + test_below(&random, 200));
+        if (seed % 4 == 1) {
+            d.slow.slots = seed % 8 == 1 ? MEMOPT_SLOW_UNLIMITED : 1 + test_below(&random, 3);
+            d.slow.write_cost = (double)test_below(&random, 3); d.slow.read_cost = (double)test_below(&random, 3);
+            d.slow.overlap = seed % 16 == 5 && count < 10;
+        }
+        apart = schedule_now;
+        schedule_told_apart(&apart);
+        e = d;
+        e.chain = schedule_chain(&apart);
+        if (!schedule_open(&a, &schedule_now, &d) || !schedule_open(&b, &apart, &e)) return;
+        CHECK_AT(b.schedule->cells == count * (count + 1) / 2 && a.schedule->cells <= b.schedule->cells, seed);
+        shared += a.bytes < b.bytes;
+        schedule_same_schedules(&a, &b, seed);
+        schedule_close(&a); schedule_close(&b);
+    }
+    CHECK(shared > chains * 3 / 4);
+}
+
+/* Rows are counted: as many as there are different parts, by comparing each with all before it. */
+static int schedule_parts_same(const size_t *name, size_t s, size_t t, size_t length) {
+    return !memcmp(name + s, name + t, length * sizeof *name);
+}
+static void schedule_repeats_counted(void) {
+    size_t kind[40], name[40], parts, s, t, i, length; uint64_t seed;
+    for (seed = 1; seed <= 200; ++seed) {
+        uint64_t random = seed; memopt_schedule_desc d; schedule_solved a;
+        const size_t count = 2 + test_below(&random, 20);
+        schedule_repeating(&schedule_now, kind, count, &random);
+        for (i = 0; i < count; ++i) { /* a segment also sees the gradients on both sides */
+            const size_t before = i ? schedule_now.segment[i - 1].grad_bytes : schedule_now.input_grad_bytes;
+            name[i] = kind[i] * 100 + before * 10 + (i + 1 < count ? schedule_now.segment[i].grad_bytes : 0);
+        }
+        for (parts = 0, s = 0; s < count; ++s)
+            for (length = 1; s + length <= count; ++length) {
+                for (t = 0; t < s && !schedule_parts_same(name, s, t, length);) ++t;
+                parts += t == s;
+            }
+        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64);
+        if (!schedule_open(&a, &schedule_now, &d)) return;
+        CHECK_AT(a.schedule->cells == parts, seed);
+        schedule_close(&a);
+    }
+}
+
+/* Only budgets up to `most`: up to there the schedules are the same where the table is exact, and with few slots better. */
+static void schedule_up_to(void) {
+    double coarse = 0, fine = 0; uint64_t seed; size_t i; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
+    for (seed = 1; seed <= 40; ++seed) {
+        uint64_t random = seed * 5; memopt_schedule_desc d; schedule_solved all, some; size_t full, most, m;
+        schedule_random_chain(&schedule_now, 2 + test_below(&random, 9), &random);
+        full = schedule_full_peak(&schedule_now);
+        d = schedule_desc(&schedule_now, MEMOPT_RULE_ROTOR, 1024);
+        if (!schedule_open(&all, &schedule_now, &d)) return;
+        d.most = most = 1 + test_below(&random, full + 20);
+        if (!schedule_open(&some, &schedule_now, &d)) return;
+        for (m = 1; m <= most && m <= full + 2; ++m)
+            CHECK_AT(schedule_spend(&all, m, &r) == schedule_spend(&some, m, &r), seed * 1000 + m);
+        CHECK_AT(schedule_spend(&some, SIZE_MAX, &r) == schedule_keep_all_cost(&schedule_now), seed);
+        CHECK_AT(some.bytes <= all.bytes, seed);
+        schedule_close(&all); schedule_close(&some);
+    }
+    for (i = 0; i < 60; ++i) schedule_now.segment[i] = schedule_segment(1370000, 17 * 1370000 + 1000 * i, 1370000, 1, 2);
+    schedule_now.count = 60; schedule_now.skip_count = 0;
+    for (i = 1; i <= 8; ++i) {
+        memopt_schedule_desc d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64); schedule_solved s;
+        const size_t budget = 40000000 * i;
+        if (!schedule_open(&s, &schedule_now, &d)) return;
+        coarse += schedule_spend(&s, budget, &r);
+        schedule_close(&s);
+        d.most = budget + budget / 8;
+        if (!schedule_open(&s, &schedule_now, &d)) return;
+        fine += schedule_spend(&s, budget, &r);
+        schedule_close(&s);
+    }
+    CHECK(fine < coarse && fine < SCHEDULE_NEVER);
+}
+
 /* -- wrong, hostile and failing -- */
 
 enum { REFUSED_BYTES = 1 << 20 };
@@ -1500,7 +1644,7 @@ static void schedule_coarse(void) {
 /* Tables that no address space holds are refused, not wrapped around. */
 static void schedule_huge(void) {
     static memopt_segment segment[MEMOPT_CHAIN_MOST]; memopt_schedule_desc d; size_t i, bytes = 77; memopt_status s;
-    for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) segment[i] = schedule_segment(64, 128, 64, 1, 2);
+    for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) segment[i] = schedule_segment(64, 128 + i, 64, 1, 2); /* no two the same */
     memset(&d, 0, sizeof d);
     d.chain.segments = segment; d.slow.overlap = 1; d.slots = 16;
     for (d.chain.count = 3900; d.chain.count <= MEMOPT_CHAIN_MOST; d.chain.count += 49)
@@ -1512,7 +1656,7 @@ static void schedule_huge(void) {
 }
 static void schedule_sizes(void) { /* what the memory of the default amounts to; a long chain in few slots */
     static const struct { size_t count, mebibytes; } most[] = {
-        { 2, 64 }, { 32, 64 }, { 128, 64 }, { 170, 64 }, { 512, 600 }
+        { 2, 1 }, { 32, 3 }, { 128, 6 }, { 140, 7 }, { 170, 8 }, { 512, 20 }
     };
     size_t i, bytes; memopt_schedule_desc d; schedule_solved s; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; double last = SCHEDULE_NEVER;
     uint64_t random = 1;
@@ -1520,6 +1664,13 @@ static void schedule_sizes(void) { /* what the memory of the default amounts to;
         schedule_equal(&schedule_now, most[i].count, schedule_segment(1000, 17000, 1000, 1, 2), 1000);
         d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 0);
         CHECK_AT(memopt_schedule_bytes(&d, &bytes) == MEMOPT_OK && bytes <= most[i].mebibytes << 20, i);
+    }
+    for (i = 0; i < sizeof most / sizeof most[0]; ++i) { /* and of chains that do not repeat */
+        size_t k;
+        for (k = 0; k < most[i].count; ++k) schedule_now.segment[k] = schedule_segment(1000, 17000 + k, 1000, 1, 2);
+        schedule_now.count = most[i].count;
+        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 0);
+        CHECK_AT(memopt_schedule_bytes(&d, &bytes) == MEMOPT_OK && bytes <= (most[i].count < 500 ? 64u : 340u) << 20, i);
     }
     schedule_ugly_chain(&schedule_now, 128, &random);
     for (i = 0; i < 128; ++i) schedule_now.segment[i].saved_bytes += 100000; /* so that there is something to gain */
@@ -1720,6 +1871,9 @@ static void test_schedule(void) {
     RUN(schedule_solves_two_levels);
     RUN(schedule_solves_revolve);
     RUN(schedule_transfers_overlap);
+    RUN(schedule_repeats_change_nothing);
+    RUN(schedule_repeats_counted);
+    RUN(schedule_up_to);
     schedule_memory = memopt_i_system_alloc(NULL, REFUSED_BYTES, 64);
     if (schedule_memory) {
         memset(schedule_memory, 0xA5, REFUSED_BYTES);

@@ -2650,6 +2650,236 @@ static void tape_same_or_nothing(void) {
     }
     CHECK(n > 5 && n < 100);
 }
+
+/* -- The memory of solving -- */
+
+enum { TABLE_MOST = 140 };
+typedef struct table_chain { memopt_segment segment[TABLE_MOST]; memopt_layer layer[TABLE_MOST]; } table_chain;
+
+/* Touches all that it is given. */
+static memopt_status table_step(const memopt_step *step) {
+    const size_t *saved = (const size_t *)step->user; const int backward = step->grad_output || step->grad_input;
+    if (step->untouchable) return MEMOPT_OK;
+    if (!backward) memset(step->output, 1, 32768);
+    else if (step->grad_input) memset(step->grad_input, 1, 32768);
+    if (step->saved) memset(step->saved, 2, *saved);
+    if (step->scratch) memset(step->scratch, 3, step->scratch_bytes);
+    return MEMOPT_OK;
+}
+
+/* Equal steps of a recurrent network, or steps each of another size. */
+static memopt_tape_desc table_desc(table_chain *c, size_t count, int unequal, size_t *saved) {
+    memopt_tape_desc d; size_t i;
+    memset(&d, 0, sizeof d); memset(c, 0, sizeof *c);
+    for (i = 0; i < count; ++i) {
+        memopt_segment *s = &c->segment[i];
+        saved[i] = 262144 + (unequal ? 64 * ((i * 37) % count) : 0);
+        s->output_bytes = s->grad_bytes = 32768; s->saved_bytes = 32768 + saved[i];
+        s->forward_scratch = 32768; s->backward_scratch = 65536;
+        s->forward_cost = 1; s->backward_cost = 2;
+        c->layer[i].forward_fn = c->layer[i].backward_fn = table_step; c->layer[i].user = &saved[i];
+    }
+    d.chain.segments = c->segment; d.chain.count = count; d.chain.input_bytes = 32768; d.layers = c->layer;
+    d.overhead = 0.15;
+    return d;
+}
+static size_t table_saved[TABLE_MOST];
+
+static memopt_tape *table_open(const memopt_tape_desc *desc, memopt_arena *arena, memopt_tape_stats *stats) {
+    memopt_tape_desc d = *desc; memopt_tape *tape = NULL;
+    d.arena = arena;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    *stats = memopt_tape_get_stats(tape);
+    return tape;
+}
+static int table_same(const memopt_tape *a, const memopt_tape *b) {
+    size_t n, m; const memopt_action *p = memopt_tape_actions(a, &n), *q = memopt_tape_actions(b, &m);
+    return n == m && n && !memcmp(p, q, n * sizeof *p);
+}
+
+/* What a dry run says of the table is what an arena of the CPU's memory then gives; afterwards it is as it was. The
+   schedule is the same wherever the table lies. */
+static void tape_table_is_a_guest(void) {
+    int form;
+    for (form = 0; form < 4; ++form) { /* equal or unequal steps, by overhead or within a budget */
+        static table_chain c; memopt_tape_desc d = table_desc(&c, 40, form & 1, table_saved); test_faults f, g;
+        memopt_host host; tape_rig r, counting, full; memopt_tape *plain, *dry, *guest, *small; size_t in, room;
+        memopt_tape_stats none, s, t, u; memopt_mark mark; unsigned char before[TAPE_BASE];
+        d.budget = form & 2 ? 4000000 : 0;
+        memset(&f, 0, sizeof f); memset(&g, 0, sizeof g);
+        d.host = &host; host = test_host(&f);
+        plain = table_open(&d, NULL, &none);
+        CHECK_AT(none.solve_bytes && !none.solve_arena && f.peak_bytes > none.solve_bytes, form);
+        tape_rig_open(&counting, (size_t)1 << 30, 1);
+        dry = table_open(&d, counting.arena, &s);
+        CHECK_AT(s.solve_bytes == none.solve_bytes && s.solve_arena && s.solve_arena <= s.solve_bytes, form);
+        CHECK_AT(s.solve_arena < s.peak && tape_rig_peak(&counting) == 0 && table_same(plain, dry), form);
+        if (!(form & 1)) CHECK_AT(s.solve_arena <= (s.peak + s.peak / 4) / 10, form); /* a tenth of a pass */
+
+        tape_rig_open(&r, TAPE_BASE + s.peak, 0); /* as the dry run says */
+        memcpy(before, r.memory + (size_t)(r.neighbour - r.memory), sizeof before);
+        mark = memopt_arena_mark(r.arena);
+        host = test_host(&g);
+        guest = table_open(&d, r.arena, &t);
+        CHECK_AT(t.peak == s.peak && t.solve_bytes == s.solve_bytes && t.solve_arena == s.solve_arena, form);
+        CHECK_AT(tape_rig_peak(&r) == s.solve_arena && tape_rig_is_clean(&r) && table_same(plain, guest), form);
+        CHECK_AT(memopt_arena_error(r.arena).status == MEMOPT_OK && memopt_arena_rewind(r.arena, mark) == MEMOPT_OK, form);
+        CHECK_AT(!memcmp(before, r.neighbour, sizeof before), form);
+        if (form & 2) CHECK_AT(s.solve_arena == s.solve_bytes, form); /* one table */
+        if (form & 2) CHECK_AT(g.peak_bytes + s.solve_bytes / 2 < f.peak_bytes, form);
+        in = (size_t)memopt_ledger_usage(r.ledger, MEMOPT_TAG_ACTIVATIONS).peak;
+        CHECK_AT(in == s.solve_arena && memopt_ledger_usage(r.ledger, MEMOPT_TAG_ACTIVATIONS).now == 0, form);
+        CHECK_AT(memopt_tape_forward(guest, c.segment) == MEMOPT_OK
+                 && memopt_tape_backward(guest, c.segment, NULL) == MEMOPT_OK, form);
+        CHECK_AT(tape_rig_peak(&r) == s.peak && tape_rig_is_clean(&r), form);
+        for (in = 0; in < d.chain.count; ++in) c.segment[in].backward_cost = 2.5; /* solved again, between passes */
+        CHECK_AT(memopt_tape_reshape(guest, &d.chain) == MEMOPT_OK && tape_rig_is_clean(&r), form);
+        CHECK_AT(memopt_tape_get_stats(guest).solves == 2 && memopt_tape_get_stats(guest).solve_arena
+                 && tape_rig_peak(&r) == s.peak, form);
+        for (in = 0; in < d.chain.count; ++in) c.segment[in].backward_cost = 2;
+
+        room = s.solve_arena / 2; /* less free than the table takes: it is not coarser, but elsewhere */
+        tape_rig_open(&full, TAPE_BASE + room, 0);
+        small = table_open(&d, full.arena, &u);
+        CHECK_AT(!u.solve_arena && u.solve_bytes == s.solve_bytes && u.peak == s.peak && table_same(plain, small), form);
+        CHECK_AT(tape_rig_peak(&full) == 0 && memopt_arena_error(full.arena).status == MEMOPT_OK, form);
+        memopt_tape_destroy(small); memopt_tape_destroy(guest); memopt_tape_destroy(dry);
+        host = test_host(&f);
+        memopt_tape_destroy(plain);
+        tape_rig_close(&full); tape_rig_close(&r); tape_rig_close(&counting);
+    }
+}
+
+/* Each allocation fails in turn while the table lies in the arena, and so does the arena's source: nothing stays. */
+static void tape_table_and_failures(void) {
+    static table_chain c; memopt_tape_desc d = table_desc(&c, 30, 0, table_saved); test_faults f; memopt_host host;
+    memopt_tape *tape = NULL; tape_rig r; size_t n, most;
+    tape_rig_open(&r, (size_t)16 << 20, 0);
+    memset(&f, 0, sizeof f);
+    host = test_host(&f);
+    d.host = &host; d.arena = r.arena;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK && memopt_tape_get_stats(tape).solve_arena);
+    memopt_tape_destroy(tape);
+    most = f.calls;
+    for (n = 1; n <= most; ++n) {
+        memset(&f, 0, sizeof f);
+        f.fail_on = n; tape = NULL;
+        CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_ERR_MEMORY && !tape, n);
+        CHECK_AT(tape_rig_is_clean(&r) && !f.live_blocks && !f.bad_frees, n);
+    }
+    tape_rig_close(&r);
+}
+
+/* A device's memory is not for the solver, and the textbook has no table. */
+static void tape_table_elsewhere(void) {
+    static table_chain c; memopt_tape_desc d = table_desc(&c, 30, 0, table_saved); memopt_tape *tape; memopt_tape_stats s;
+    test_device dev; memopt_source source; memopt_arena_desc ad; memopt_arena *arena = NULL;
+    test_device_open(&dev, &source, (size_t)16 << 20, 4096, 0);
+    memset(&ad, 0, sizeof ad);
+    ad.source = &source; ad.capacity = (size_t)16 << 20;
+    CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    tape = table_open(&d, arena, &s);
+    CHECK(s.solve_bytes && !s.solve_arena && !memopt_arena_get_stats(arena).peak && !dev.mistakes);
+    memopt_tape_destroy(tape);
+    d.rule = MEMOPT_RULE_SQRT;
+    tape = table_open(&d, arena, &s);
+    CHECK(!s.solve_bytes && !s.solve_arena);
+    memopt_tape_destroy(tape);
+    memopt_arena_destroy(arena);
+    test_device_close(&dev);
+}
+
+/* The default table costs less than 2 % of a pass, held against one of ten times as many slots. What is the least
+   budget for one tape is a budget for the other. */
+static void tape_table_is_fine_enough(void) {
+    static const double overheads[] = { 0.05, 0.2, 0.4 }; size_t i, form;
+    for (form = 0; form < 2; ++form)
+        for (i = 0; i < 3; ++i) {
+            static table_chain c; memopt_tape_desc d = table_desc(&c, 30, (int)form, table_saved), fine;
+            memopt_tape *a, *b; memopt_tape_stats s, t; size_t least;
+            d.overhead = overheads[i];
+            fine = d;
+            fine.slots = 1280;
+            b = table_open(&fine, NULL, &t);
+            a = table_open(&d, NULL, &s);
+            CHECK_AT(s.extra <= d.overhead * 90 * (1 + 1e-9), i);
+            memopt_tape_destroy(a);
+            d.budget = t.peak; /* the time that the default takes in the memory of the fine one */
+            a = table_open(&d, NULL, &s);
+            CHECK_AT(s.peak <= t.peak && s.cost <= t.cost + 0.02 * 90, i);
+            CHECK_AT(s.solve_bytes < t.solve_bytes, i);
+            memopt_tape_destroy(a); memopt_tape_destroy(b);
+            CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK, i);
+            d.budget = least;
+            a = table_open(&d, NULL, &s);
+            CHECK_AT(s.peak <= least, i);
+            memopt_tape_destroy(a);
+        }
+}
+
+/* -- The memory of the process: a process of its own, as what this one has freed would hide what it takes -- */
+
+#if defined(__linux__) && defined(__x86_64__) && !defined(TEST_COMBINED) && !defined(MEMOPT_I_ASAN) \
+    && !defined(__SANITIZE_THREAD__)
+#define TAPE_MEASURED
+static const char *tape_program;
+
+static double tape_process(const char *what) { /* MB of a line of /proc/self/status */
+    char line[256]; double kilobytes = 0; FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, what, strlen(what))) kilobytes = atof(line + strlen(what) + 1);
+    if (f) fclose(f);
+    return kilobytes * 1024e-6;
+}
+/* 0: the process stays within the figure when the tape is created, in training, and when it is solved again */
+static int tape_measure(const char *form) {
+    static table_chain c; memopt_tape_desc d = table_desc(&c, TABLE_MOST, !strcmp(form, "unequal"), table_saved);
+    const double base = tape_process("VmHWM:"); const size_t weights = 4000000; double create, training, again, most;
+    memopt_source source; memopt_arena_desc ad; memopt_arena *arena = NULL; memopt_tape *tape; memopt_tape_stats s; size_t i;
+    unsigned char *w = (unsigned char *)malloc(weights);
+    if (!w) return 1;
+    memset(w, 1, weights);
+    memset(&ad, 0, sizeof ad);
+    ad.source = &source; ad.capacity = (size_t)1 << 40;
+    CHECK(memopt_source_counting(&source) == MEMOPT_OK && memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    tape = table_open(&d, arena, &s);
+    memopt_tape_destroy(tape);
+    memopt_arena_destroy(arena);
+    ad.capacity = s.peak;
+    CHECK(memopt_source_pages(NULL, &source) == MEMOPT_OK && memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    tape = table_open(&d, arena, &s);
+    create = tape_process("VmHWM:") - base;
+    for (i = 0; i < 2; ++i)
+        CHECK(memopt_tape_forward(tape, w) == MEMOPT_OK && memopt_tape_backward(tape, w, NULL) == MEMOPT_OK);
+    training = tape_process("VmHWM:") - base;
+    for (i = 0; i < TABLE_MOST; ++i) c.segment[i].backward_cost = 2.5;
+    CHECK(memopt_tape_reshape(tape, &d.chain) == MEMOPT_OK);
+    again = tape_process("VmHWM:") - base;
+    CHECK(memopt_arena_get_stats(arena).peak == s.peak);
+    most = 1.1 * 1e-6 * (double)(s.peak + weights) + 2;
+    if (strcmp(form, "equal")) most += 1.1e-6 * (double)s.solve_bytes; /* of the dry run, which the host gave */
+    printf("%s steps: pass %.1f MB, weights %.1f, table %.1f; process at create %.1f, in training %.1f, solved again %.1f, "
+           "limit %.1f\n", form, 1e-6 * (double)s.peak, 1e-6 * (double)weights, 1e-6 * (double)s.solve_bytes, create,
+           training, again, most);
+    memopt_tape_destroy(tape);
+    memopt_arena_destroy(arena);
+    free(w);
+    return test_failures || s.peak < 20000000 || s.peak > 30000000 || create > most || training > most || again > most;
+}
+#endif
+static void tape_process_memory(void) {
+#ifdef TAPE_MEASURED
+    static const char *const forms[] = { "equal", "unequal" }; char command[1000]; size_t i;
+    for (i = 0; i < 2; ++i) {
+        CHECK(strlen(tape_program) < 900);
+        sprintf(command, "\"%s\" measure %s", tape_program, forms[i]);
+        fflush(stdout);
+        CHECK_AT(system(command) == 0, i);
+    }
+#else
+    SKIP("the process is measured on Linux, x86-64, without sanitizers");
+#endif
+}
 static void test_tape(void) {
     RUN(tape_workers);
     RUN(tape_stash_workers);
@@ -2694,7 +2924,20 @@ static void test_tape(void) {
     RUN(tape_stash_in_place);
     RUN(tape_stash_rewound);
     RUN(tape_stash_bad);
+    RUN(tape_table_is_a_guest);
+    RUN(tape_table_and_failures);
+    RUN(tape_table_elsewhere);
+    RUN(tape_table_is_fine_enough);
+    RUN(tape_process_memory);
 }
 #ifndef TEST_COMBINED
-int main(void) { test_tape(); return test_totals(); }
+int main(int argc, char **argv) {
+#ifdef TAPE_MEASURED
+    tape_program = argv[0];
+    if (argc == 3 && !strcmp(argv[1], "measure")) return tape_measure(argv[2]);
+#endif
+    (void)argc; (void)argv;
+    test_tape();
+    return test_totals();
+}
 #endif

@@ -1481,18 +1481,21 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     memopt_chain chain;  /* what it points to outlives the schedule */
     memopt_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
     memopt_slow  slow;   /* all zero = none */
-    size_t       slots;  /* 0 = default: as many as 64 MiB hold, 280 to 16384; else 16 to 65535. For each part of the
+    size_t       slots;  /* 0 = default: as many as 64 MiB hold, 280 to 1024; else 16 to 65535. For each part of the
                             chain so many sizes of memory are looked at; of schedules closer to each other, the faster
                             stays */
     size_t       most;   /* bytes: only budgets up to this are looked at, and so more closely; keeping everything stays
                             known. 0 = default: all budgets */
 } memopt_schedule_desc;
-/** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots; four times that with a slow place, twice
-    more when its transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
+/** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and 36 * count *
+    slots when all are. In between what counts is how many parts of the chain are different: equal segments in a row,
+    or the same few again and again, share rows of the table. Four times that with a slow place, twice more when its
+    transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 /**
- * Solve a chain: the fastest schedule for every budget. O(count^3 * slots): 0.25 s for 128 segments, 6 s for 512; with
- * skips, count^3 / 6 looks at all of them more. About 400 bytes of stack a segment, here and where a schedule is read.
+ * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for 128
+ * and 6 s for 512 of them; O(count^2 * slots) when all are, 0.06 s and 0.8 s. With skips, count^3 / 6 looks at all of
+ * them more. About 400 bytes of stack a segment, here and where a schedule is read; 32 KiB in memopt_schedule_bytes().
  *
  * memory   bytes of yours, aligned to 64; holds the schedule
  * out      receives it; untouched on failure
@@ -1599,7 +1602,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     size_t              every;   /* of MEMOPT_RULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
     double              overhead;/* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
-    size_t              slots;   /* of memopt_schedule_desc */
+    size_t              slots;   /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes, up
+                                    to 1024, but a slot a segment (128 to 280). That costs below 1 % of time on average */
     memopt_slow         slow;    /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
     memopt_keep         keep;    /* a lossy one and a store exclude each other; on a device it takes a keeper */
@@ -1629,7 +1633,9 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
  *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_least() tells; or no memory for the tape),
  *         ERR_OVERFLOW
- * memory  of the tape: about 200 bytes an action and shape, and while solving memopt_schedule_bytes()
+ * memory  of the tape: about 200 bytes an action and shape; while solving, stats.solve_bytes, of which up to
+ *         stats.solve_arena lie in the arena and are given back: its peak does not rise above that of a pass, as the
+ *         host's allocator must not take from this arena
  * threads one thread at a time per tape
  */
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
@@ -12522,17 +12528,25 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
               dropped, which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor
               the same with j = s + 1 only when it saves. With a slow place, each way has a second form: the part's own
               input is away while the right part runs.
+   Repeats    What a part costs depends on its segments, not on where it begins. So parts of the same segments share a row,
+              solved where they are first: of n equal segments there are n of these instead of n^2 / 2, with other ends 3n,
+              of a chain of period k about k * n. `repeats` tells of each segment how long a part from there is known
+              from an earlier one, and which: a chain of a few steps leads from a part to its row. Segments are the same
+              when sizes and costs are, the gradients around them, and the skips that end there; with a slow place a
+              part's input is among what it depends on. Nothing else changes: the table says what the full one would.
    Points     A part's row holds, for each threshold of memory, the least cost and the memory this takes exactly. What a
               threshold hides is only which of several good schedules close to each other is kept: what is taken is
               counted to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the
-              recurrence. They do not depend on a budget, so more budget is never slower, and one table serves all.
+              recurrence. They do not depend on a budget, so more budget is never slower, and one table serves all. Who
+              knows the budget says so (`most`), and all thresholds lie below it: 128 of them are as good as 280 otherwise.
    Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
               part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is
               shifted anew where it differs.
    Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
               2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
-   Cost       count^3 / 6 times the slots (four times that with a slow place), 8 at a time; bound by memory beyond
-              some hundred segments. So both kinds of left part are solved together: they read the same rows. A saved
+   Cost       count^3 / 6 times the slots when nothing repeats (four times that with a slow place), 8 at a time; bound by
+              memory beyond some hundred segments. When all do, 3 / 2 * count^2: then reading schedules takes longer.
+              So both kinds of left part are solved together: they read the same rows. A saved
               segment's input is made again over 32 segments at the most, which halves the table and costs nothing that
               was found.
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
@@ -14072,6 +14086,15 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
               in the end by the frontier from below, which is also how the least budget is found.
    Sizes      What belongs to the engine (value 0, both outer gradients) counts nothing. The solver sees each size
               rounded up to the alignment, since so many bytes a buffer takes; what is alive is told unrounded.
+   Table      The solver's table would be the largest thing of all: so it is no larger than a tenth of what a pass takes,
+              as long as it has a slot a segment, 128 at the least and 280 at the most. For a budget these lie below it;
+              for an overhead, and for the least memory, a first table with so few slots tells about where the peak will
+              be, and the second one looks there. With 128 slots a pass within a budget is 0.1 to 0.7 % slower on average
+              than with 16 times as many, 3 % at the worst (24 to 140 segments; GPT, convolutions, recurrent and random). How many slots there are
+              depends on the chain and the desc alone, so that a schedule is the same wherever the table lies.
+   Guest      It lies in the arena's free end, where the next pass will lie: where that is the CPU's memory, and where the
+              arena's peak does not rise. It was as full before; or the table is below 3 / 4 of the peak expected,
+              which is the budget, what the first table found, or the largest segment. Else the host has it.
    Copies     The solver puts lossy copies where they pay. The textbook knows none: there a value becomes a copy
               whenever it waits while others work.
    Moves      An action that calls somebody becomes a move with six places, each an offset or one of the few names for
@@ -14089,7 +14112,7 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
 #define MEMOPT_I_SCRIPT_WORK 4096           /* the planner's steps, ... */
 #define MEMOPT_I_SCRIPT_SEARCH 2048         /* ... and the items up to which it takes them */
 #define MEMOPT_I_SCRIPT_TRIES  16           /* schedules that are placed in search of one that fits */
-#define MEMOPT_I_SCRIPT_SLOTS  128          /* of a table, at the least */
+#define MEMOPT_I_SCRIPT_SLOTS  128          /* of a table, at the least, for a chain of up to so many segments */
 #define MEMOPT_I_SCRIPT_SHARE  10           /* a table takes no more than one of so many parts of a pass */
 
 typedef struct memopt_i_touch { size_t value, grad; uint32_t skip; } memopt_i_touch; /* of a skip */
@@ -14491,6 +14514,10 @@ static void memopt_i_solver_forget(memopt_i_solver *s) {
     s->memory = NULL; s->schedule = NULL;
 }
 
+static size_t memopt_i_solver_least_slots(const memopt_i_solver *s) {
+    return memopt_i_max(MEMOPT_I_SCRIPT_SLOTS, memopt_i_min(s->chain->count, MEMOPT_I_FEW_SLOTS));
+}
+
 /* A table of the chain; one pass is expected to take so many bytes. slots 0: as many as a share of these holds. */
 static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size_t slots, size_t expected) {
     memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes; int guest;
@@ -14500,7 +14527,8 @@ static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size
     status = memopt_i_schedule_shape(&d, &p);
     if (status) return status;
     expected = memopt_i_min(memopt_i_max(expected, (size_t)p.single << p.shift), (size_t)p.high << p.shift);
-    if (!slots) d.slots = memopt_i_schedule_slots(&p, expected / MEMOPT_I_SCRIPT_SHARE, MEMOPT_I_SCRIPT_SLOTS);
+    if (!slots)
+        d.slots = memopt_i_schedule_slots(&p, expected / MEMOPT_I_SCRIPT_SHARE, memopt_i_solver_least_slots(s));
     status = memopt_schedule_bytes(&d, &bytes);
     if (status) return status;
     guest = memopt_i_solver_is_guest(s, bytes, expected);
@@ -14532,14 +14560,14 @@ static memopt_status memopt_i_solver_solve(memopt_i_solver *s, size_t budget, in
     if (!memopt_i_rule_is_solved(s->desc->rule)) return MEMOPT_OK;
     if (slots) return s->schedule ? MEMOPT_OK : memopt_i_solver_table(s, 0, slots, budget);
     if (budget && !least) return memopt_i_solver_table(s, memopt_i_more(budget, budget / 8), 0, budget);
-    status = memopt_i_solver_table(s, 0, MEMOPT_I_SCRIPT_SLOTS, 0);
+    status = memopt_i_solver_table(s, 0, memopt_i_solver_least_slots(s), 0);
     if (status) return status;
     peak = memopt_i_solver_peak(s, least);
     if (!peak || s->schedule->fineness == UINT32_MAX) return MEMOPT_OK; /* finer there is not */
     status = memopt_i_solver_table(s, memopt_i_more(peak, peak / (least ? 4 : 8)), 0, peak);
     if (status) return status;
     finer = memopt_i_solver_peak(s, least);
-    return finer && finer <= peak ? MEMOPT_OK : memopt_i_solver_table(s, 0, MEMOPT_I_SCRIPT_SLOTS, peak);
+    return finer && finer <= peak ? MEMOPT_OK : memopt_i_solver_table(s, 0, memopt_i_solver_least_slots(s), peak);
 }
 static void memopt_i_solver_close(memopt_i_solver *s) {
     memopt_i_solver_forget(s);

@@ -19,7 +19,7 @@ static const char usage[] =
     "  --rule RULE       extended (default), rotor, revolve; or of the textbook: all, none, every:K, sqrt\n"
     "  --slow SLOTS,WRITE,READ  a second place for SLOTS values (-1: any number), and what each transfer costs\n"
     "  --overlap         transfers run beside the computing\n"
-    "  --slots N         points kept for each part of the chain, 16 to 65535 (default: as many as 64 MiB hold)\n"
+    "  --slots N         points kept for each part of the chain, 16 to 65535 (default: 280 to 1024, as 64 MiB hold)\n"
     "  --frontier        adds every peak at which the cost falls\n"
     "  --strip FILE.txt, --svg FILE.svg  draw the schedule\n"
     "prints a number, or one line of JSON: feasible, peak, cost, extra, overhead_percent, minimum, steps, forwards,\n"

@@ -1220,6 +1220,7 @@ static void schedule_transfers_overlap(void) {
 /* Chains of few kinds: periodic, in runs, shuffled, or all of one kind but the ends. Returns the pattern. */
 static size_t schedule_repeating(schedule_case *c, size_t *kind, size_t count, uint64_t *random) {
     const size_t kinds = 1 + test_below(random, 4), pattern = test_below(random, 4); size_t i, k;
+    const int alike = test_below(random, 3) == 0; /* but for their copies */
     memopt_segment of[4];
     memset(c, 0, sizeof *c);
     for (k = 0; k < kinds; ++k) {
@@ -1229,6 +1230,9 @@ static size_t schedule_repeating(schedule_case *c, size_t *kind, size_t count, u
         s->saved_bytes = s->output_bytes + test_below(random, 12);
         s->forward_scratch = test_below(random, 3); s->backward_scratch = test_below(random, 5);
         s->kept_bytes = test_below(random, 3) ? 0 : s->output_bytes / 2;
+        if (!alike) continue;
+        s->backward_cost = 4; s->saved_bytes = 12; s->output_bytes = 4; s->grad_bytes = 1; s->forward_cost = 2;
+        s->kept_bytes = k;
     }
     for (i = 0; i < count; ++i) {
         kind[i] = pattern == 0 ? i % kinds : pattern == 1 ? i * kinds / count : pattern == 2 ? test_below(random, kinds)
@@ -1274,12 +1278,14 @@ static void schedule_repeats_change_nothing(void) {
         const size_t count = 2 + test_below(&random, 30);
         schedule_repeating(&schedule_now, kind, count, &random);
         schedule_now.segment[0].backward_cost += 0.25; /* so that the sum of costs is no power of two, where units change */
-        if (seed % 3 == 0 && count > 4)
-            for (k = 0; k < 4; ++k) { /* blocks with a skip in each, or anything */
-                const size_t from = seed % 2 ? k * (count - 2) / 4 : test_below(&random, count - 2);
-                schedule_now.skip[schedule_now.skip_count++] =
-                    schedule_skip(from, from + 1 + (seed % 2 ? 1 : test_below(&random, count - from - 1)), seed % 2 ? 2
-                                  : test_below(&random, 4), seed % 2 ? 0 : test_below(&random, 2));
+        if (seed % 3 == 0 && count > 4) /* a skip in every block, of few sizes and lengths; or anything */
+            for (k = 0; k < (seed % 2 ? 8u : 4u); ++k) {
+                const size_t from = seed % 2 ? k * (count - 3) / 8 : test_below(&random, count - 2);
+                schedule_now.skip[schedule_now.skip_count++] = seed % 2
+                    ? schedule_skip(from, from + 1 + (seed % 4 == 1 ? test_below(&random, 2) : 0), 2 + 3 * test_below(&random,
+                                    seed % 4 == 3 ? 2 : 1), 0)
+                    : schedule_skip(from, from + 1 + test_below(&random, count - from - 1), test_below(&random, 4),
+                                    test_below(&random, 2));
             }
         d = schedule_desc(&schedule_now, (memopt_rule)(seed % 3 + seed % 5 == 2 ? 2 : seed % 2), 16 + test_below(&random, 200));
         if (seed % 4 == 1) {
@@ -1305,7 +1311,7 @@ static int schedule_parts_same(const size_t *name, size_t s, size_t t, size_t le
     return !memcmp(name + s, name + t, length * sizeof *name);
 }
 static void schedule_repeats_counted(void) {
-    size_t kind[40], name[40], parts, s, t, i, length; uint64_t seed;
+    size_t kind[40], name[40], parts, saved, s, t, i, length; uint64_t seed;
     for (seed = 1; seed <= 200; ++seed) {
         uint64_t random = seed; memopt_schedule_desc d; schedule_solved a;
         const size_t count = 2 + test_below(&random, 20);
@@ -1314,14 +1320,15 @@ static void schedule_repeats_counted(void) {
             const size_t before = i ? schedule_now.segment[i - 1].grad_bytes : schedule_now.input_grad_bytes;
             name[i] = kind[i] * 100 + before * 10 + (i + 1 < count ? schedule_now.segment[i].grad_bytes : 0);
         }
-        for (parts = 0, s = 0; s < count; ++s)
+        for (parts = saved = 0, s = 0; s < count; ++s)
             for (length = 1; s + length <= count; ++length) {
                 for (t = 0; t < s && !schedule_parts_same(name, s, t, length);) ++t;
                 parts += t == s;
+                saved += t == s && s + length < count; /* saved at its end: never the last one */
             }
         d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64);
         if (!schedule_open(&a, &schedule_now, &d)) return;
-        CHECK_AT(a.schedule->cells == parts, seed);
+        CHECK_AT(a.schedule->cells == parts && a.schedule->saved == saved, seed);
         schedule_close(&a);
     }
 }

@@ -3,7 +3,7 @@
    1, what its backward keeps 17, forward and backward take 1 and 2; a head, where there is one, takes 5 times that and
    keeps 85, or 11 when it works in 8 parts.
    Limit of a time: reading the table count / 3 times, as the part that ends with a segment is found from all parts that
-   end before. Limit of the memory: what was promised. Limit of a peak: that of keeping the input of every block. Tables
+   end before; none where blocks are equal, and share the table's rows. Limit of the memory: what was promised. Limit of a peak: that of keeping the input of every block. Tables
    and charts are for people: without --json. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
@@ -69,19 +69,24 @@ static double bench_limit(const bench_solved *s, size_t n) { /* seconds; of many
     for (k = 0; k < measured; ++k) sink = sink + bench_read((const unsigned char *)s->memory, s->bytes);
     return (double)(bench_now() - start) * 1e-9 * (double)times / (double)measured;
 }
-static void bench_time(const bench *b, size_t n, int rounds, double promised) {
-    bench_chain c; bench_solved s; double times[BENCH_ROUNDS], limits[BENCH_ROUNDS]; char name[32]; int round;
+/* Equal blocks, or blocks of which no two are equal. */
+static void bench_time(const bench *b, const char *kind, int equal, size_t n, int rounds, double promised) {
+    bench_chain c; bench_solved s; double times[BENCH_ROUNDS], limits[BENCH_ROUNDS]; char name[32]; int round; size_t i;
     bench_gpt(&c, n - 2, 1);
+    for (i = 0; i < n; ++i) { /* so many bytes that all slots are of use */
+        c.segments[i].output_bytes *= 1000000; c.segments[i].saved_bytes *= 1000000; c.segments[i].grad_bytes *= 1000000;
+        if (!equal) c.segments[i].saved_bytes += 1000 * i;
+    }
     for (round = 0; round < rounds; ++round) {
         const uint64_t start = bench_now();
         s = bench_solve(&c.chain, MEMOPT_RULE_EXTENDED);
         times[round] = (double)(bench_now() - start) * 1e-9;
-        limits[round] = bench_limit(&s, n);
+        limits[round] = equal ? 0 : bench_limit(&s, n);
         bench_release(&s);
     }
-    sprintf(name, "solve_%u", (unsigned)n);
+    sprintf(name, "solve_%s%u", kind, (unsigned)n);
     bench_row(b, name, 1, n, bench_median(times, (size_t)rounds), "s", bench_median(limits, (size_t)rounds), 0);
-    sprintf(name, "memory_%u", (unsigned)n);
+    sprintf(name, "memory_%s%u", kind, (unsigned)n);
     if (promised > 0) bench_row(b, name, 1, n, (double)s.bytes / 1048576, "MiB", promised, 0);
 }
 
@@ -187,12 +192,15 @@ static void bench_pictures(const char *title, size_t blocks, size_t head) {
 }
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "schedule");
-    bench_time(&b, 24, BENCH_ROUNDS, 0);
+    bench_time(&b, "", 0, 24, BENCH_ROUNDS, 0);
     bench_quality(&b, "peak_24_head", 24, 85);
     bench_quality(&b, "peak_24_head_in_parts", 24, 11);
     bench_quality(&b, "peak_96", 96, 1);
-    bench_time(&b, 128, BENCH_ROUNDS, 64);
-    bench_time(&b, 512, 1, 600);
+    bench_time(&b, "", 0, 128, BENCH_ROUNDS, 64);
+    bench_time(&b, "", 0, 512, 1, 600);
+    bench_time(&b, "equal_", 1, 128, BENCH_ROUNDS, 6);
+    bench_time(&b, "equal_", 1, 140, BENCH_ROUNDS, 7);
+    bench_time(&b, "equal_", 1, 512, 1, 20);
     if (b.json) return 0;
     bench_pictures("24 blocks and a head", 24, 85);
     bench_pictures("24 blocks and a head that works in 8 parts", 24, 11);

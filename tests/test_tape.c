@@ -2733,7 +2733,9 @@ static void tape_table_is_a_guest(void) {
                  && memopt_tape_backward(guest, c.segment, NULL) == MEMOPT_OK, form);
         CHECK_AT(tape_rig_peak(&r) == s.peak && tape_rig_is_clean(&r), form);
         for (in = 0; in < d.chain.count; ++in) c.segment[in].backward_cost = 2.5; /* solved again, between passes */
+        g.peak_bytes = in = g.live_bytes;
         CHECK_AT(memopt_tape_reshape(guest, &d.chain) == MEMOPT_OK && tape_rig_is_clean(&r), form);
+        CHECK_AT(g.peak_bytes - in < s.solve_bytes / 2, form); /* all tables: a pass has been there */
         CHECK_AT(memopt_tape_get_stats(guest).solves == 2 && memopt_tape_get_stats(guest).solve_arena
                  && tape_rig_peak(&r) == s.peak, form);
         for (in = 0; in < d.chain.count; ++in) c.segment[in].backward_cost = 2;
@@ -2770,6 +2772,29 @@ static void tape_table_and_failures(void) {
     tape_rig_close(&r);
 }
 
+/* An arena whose log is full would book the table together with what was pushed before, and that for good. */
+static void tape_table_and_a_full_log(void) {
+    static table_chain c; memopt_tape_desc d = table_desc(&c, 30, 0, table_saved); memopt_ledger *ledger = NULL; size_t n;
+    for (n = 2; n < 6; ++n) {
+        memopt_source source; memopt_arena_desc ad; memopt_arena *arena = NULL; memopt_tape *tape; memopt_tape_stats s;
+        unsigned char *block = (unsigned char *)malloc((size_t)16 << 20);
+        memset(&ad, 0, sizeof ad);
+        CHECK(memopt_ledger_create(NULL, &ledger) == MEMOPT_OK);
+        CHECK(block && memopt_source_block(block, (size_t)16 << 20, &source) == MEMOPT_OK);
+        ad.source = &source; ad.ledger = ledger; ad.log_entries = n;
+        CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+        CHECK(memopt_arena_push(arena, 1000, MEMOPT_TAG_PARAMETERS) && memopt_arena_push(arena, 100, MEMOPT_TAG_OPTIMIZER));
+        tape = table_open(&d, arena, &s);
+        CHECK_AT((memopt_ledger_usage(ledger, MEMOPT_TAG_OTHER).now > 0) == (n < 3), n);
+        CHECK_AT((memopt_ledger_usage(ledger, MEMOPT_TAG_OPTIMIZER).now >= 100) == (n >= 3), n);
+        CHECK_AT(!s.solve_arena == (n < 4), n);
+        memopt_tape_destroy(tape);
+        memopt_arena_destroy(arena);
+        memopt_ledger_destroy(ledger);
+        free(block);
+    }
+}
+
 /* A device's memory is not for the solver, and the textbook has no table. */
 static void tape_table_elsewhere(void) {
     static table_chain c; memopt_tape_desc d = table_desc(&c, 30, 0, table_saved); memopt_tape *tape; memopt_tape_stats s;
@@ -2787,6 +2812,46 @@ static void tape_table_elsewhere(void) {
     memopt_tape_destroy(tape);
     memopt_arena_destroy(arena);
     test_device_close(&dev);
+
+    d.rule = MEMOPT_RULE_EXTENDED; /* pages that cannot be committed: the host has memory for the table */
+    test_device_open(&dev, &source, (size_t)16 << 20, 4096, 1);
+    CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
+    dev.fail_from = dev.calls + 1;
+    tape = table_open(&d, arena, &s);
+    CHECK(s.solve_bytes && !s.solve_arena && !memopt_arena_get_stats(arena).peak && !dev.mistakes);
+    dev.fail_from = 0;
+    memopt_tape_destroy(tape);
+    memopt_arena_destroy(arena);
+    test_device_close(&dev);
+}
+
+/* Random chains: never more memory at an overhead than the first, coarse table knows; and the least budget is one. */
+static void tape_table_never_coarser(void) {
+    uint64_t seed; size_t i;
+    for (seed = 1; seed <= 20; ++seed) {
+        static table_chain c; memopt_tape_desc d = table_desc(&c, 24, 1, table_saved); uint64_t random = seed;
+        memopt_tape *tape; memopt_tape_stats s, t; size_t least = 0;
+        for (i = 0; i < d.chain.count; ++i) {
+            memopt_segment *g = &c.segment[i];
+            g->output_bytes = g->grad_bytes = 1000 + test_below(&random, 100000);
+            g->saved_bytes = g->output_bytes + test_below(&random, 1000000);
+            g->backward_scratch = test_below(&random, 200000);
+            g->forward_cost = 1 + (double)test_below(&random, 100);
+        }
+        d.overhead = 0.05 * (double)(1 + seed % 9);
+        tape = table_open(&d, NULL, &s);
+        memopt_tape_destroy(tape);
+        d.slots = 128;
+        tape = table_open(&d, NULL, &t);
+        memopt_tape_destroy(tape);
+        CHECK_AT(s.live_peak <= t.live_peak, seed);
+        d.slots = 0;
+        CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK, seed);
+        d.budget = least;
+        tape = table_open(&d, NULL, &s);
+        CHECK_AT(s.peak <= least, seed);
+        memopt_tape_destroy(tape);
+    }
 }
 
 /* The default table costs less than 2 % of a pass, held against one of ten times as many slots. What is the least
@@ -2802,7 +2867,7 @@ static void tape_table_is_fine_enough(void) {
             fine.slots = 1280;
             b = table_open(&fine, NULL, &t);
             a = table_open(&d, NULL, &s);
-            CHECK_AT(s.extra <= d.overhead * 90 * (1 + 1e-9), i);
+            CHECK_AT(s.extra <= d.overhead * 90 * (1 + 1e-9) && s.live_peak <= t.live_peak + t.live_peak / 50, i);
             memopt_tape_destroy(a);
             d.budget = t.peak; /* the time that the default takes in the memory of the fine one */
             a = table_open(&d, NULL, &s);
@@ -2926,8 +2991,10 @@ static void test_tape(void) {
     RUN(tape_stash_bad);
     RUN(tape_table_is_a_guest);
     RUN(tape_table_and_failures);
+    RUN(tape_table_and_a_full_log);
     RUN(tape_table_elsewhere);
     RUN(tape_table_is_fine_enough);
+    RUN(tape_table_never_coarser);
     RUN(tape_process_memory);
 }
 #ifndef TEST_COMBINED

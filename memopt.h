@@ -1633,9 +1633,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
  *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_least() tells; or no memory for the tape),
  *         ERR_OVERFLOW
- * memory  of the tape: about 200 bytes an action and shape; while solving, stats.solve_bytes, of which up to
- *         stats.solve_arena lie in the arena and are given back: its peak does not rise above that of a pass, as the
- *         host's allocator must not take from this arena
+ * memory  of the tape: about 200 bytes an action and shape. While solving stats.solve_bytes more, in the arena's free
+ *         end or from the host, given back at the end; the host's allocator must not take them from this arena
  * threads one thread at a time per tape
  */
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
@@ -1651,9 +1650,9 @@ typedef struct memopt_tape_stats {
     size_t   kept;           /* bytes held between forward and backward */
     /* the solver's largest table: taken while the shape was solved, and given back */
     size_t   solve_bytes;
-    /* the largest of its tables that lay in the arena's free end, where it does not raise the peak: behind what was used
-       (aligned to 64, or as the arena) so many bytes were taken. In a counting arena: what an arena of the CPU's memory
-       would give. The others come from the host's allocator: on a device, in a dry run and without an arena, all */
+    /* the largest table that lay in the arena: its low end was higher by so much, aligned to 64. No more than 3 / 4 of
+       the peak expected, or than the arena has held before. In a counting arena: what one of the CPU's memory would
+       give. Other tables come from the host's allocator: on a device, in a dry run and without an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
     size_t   actions, forwards;
@@ -12545,10 +12544,10 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
    Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
               2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
    Cost       count^3 / 6 times the slots when nothing repeats (four times that with a slow place), 8 at a time; bound by
-              memory beyond some hundred segments. When all do, 3 / 2 * count^2: then reading schedules takes longer.
-              So both kinds of left part are solved together: they read the same rows. A saved
-              segment's input is made again over 32 segments at the most, which halves the table and costs nothing that
-              was found.
+              memory beyond some hundred segments: so both kinds of left part are solved together, as they read the
+              same rows. A saved segment's input is made again over 32 segments at the most, which halves the table and
+              costs nothing that was found. When all segments are equal, 3 / 2 * count^2: then reading schedules takes
+              longer.
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
               (2020), H-Revolve. */
 
@@ -14090,11 +14089,12 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
               as long as it has a slot a segment, 128 at the least and 280 at the most. For a budget these lie below it;
               for an overhead, and for the least memory, a first table with so few slots tells about where the peak will
               be, and the second one looks there. With 128 slots a pass within a budget is 0.1 to 0.7 % slower on average
-              than with 16 times as many, 3 % at the worst (24 to 140 segments; GPT, convolutions, recurrent and random). How many slots there are
-              depends on the chain and the desc alone, so that a schedule is the same wherever the table lies.
-   Guest      It lies in the arena's free end, where the next pass will lie: where that is the CPU's memory, and where the
-              arena's peak does not rise. It was as full before; or the table is below 3 / 4 of the peak expected,
-              which is the budget, what the first table found, or the largest segment. Else the host has it.
+              than with 16 times as many, 3 % at the worst, near the least budget 4 % (24 to 140 segments; GPT,
+              convolutions, recurrent and random). How many slots there are depends on the chain and the desc alone, so
+              that a schedule is the same wherever the table lies.
+   Guest      The table lies in the arena's free end, where the next pass will lie, if that is the CPU's memory and the
+              arena's peak does not rise: it was as full before, or the table is below 3 / 4 of the peak expected. That
+              is the budget, what the first table found, or the largest segment. Else the host's allocator gives it.
    Copies     The solver puts lossy copies where they pay. The textbook knows none: there a value becomes a copy
               whenever it waits while others work.
    Moves      An action that calls somebody becomes a move with six places, each an offset or one of the few names for
@@ -14495,7 +14495,8 @@ static int memopt_i_solver_is_guest(const memopt_i_solver *s, size_t bytes, size
 static void memopt_i_solver_borrow(memopt_i_solver *s, size_t bytes) {
     memopt_push_options o;
     memset(&o, 0, sizeof o);
-    o.tag = s->desc->tag ? s->desc->tag : MEMOPT_TAG_ACTIVATIONS;
+    o.tag = s->desc->tag;
+    if (!o.tag) o.tag = MEMOPT_TAG_ACTIVATIONS;
     o.alignment = memopt_i_max(s->desc->arena->alignment, MEMOPT_I_SCHEDULE_ALIGN);
     o.name = "table of the solver";
     s->before = memopt_arena_mark(s->desc->arena);

@@ -14089,9 +14089,9 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
               as long as it has a slot a segment, 128 at the least and 280 at the most. For a budget these lie below it;
               for an overhead, and for the least memory, a first table with so few slots tells about where the peak will
               be, and the second one looks there. With 128 slots a pass within a budget is 0.1 to 0.7 % slower on average
-              than with 16 times as many, 3 % at the worst, near the least budget 4 % (24 to 140 segments; GPT,
-              convolutions, recurrent and random). How many slots there are depends on the chain and the desc alone, so
-              that a schedule is the same wherever the table lies.
+              than with 16 times as many, 3 % at the worst, near the least budget 4 % (GPT and recurrent chains of 24 to
+              140 segments, convolutions and random chains of 24 and 60). How many slots there are depends on the chain
+              and the desc alone, so that a schedule is the same wherever the table lies.
    Guest      The table lies in the arena's free end, where the next pass will lie, if that is the CPU's memory and the
               arena's peak does not rise: it was as full before, or the table is below 3 / 4 of the peak expected. That
               is the budget, what the first table found, or the largest segment. Else the host's allocator gives it.

@@ -15567,6 +15567,9 @@ MEMOPT_API size_t memopt_stash_depth(const memopt_stash *stash) { return stash ?
               blocks of depth its elements are floats: in the result itself, or, where that is 16-bit, in scratch.
    Begin      A tile takes its beginning from some row of floats and leaves its end in another. Zeros and bias are rows
               too, with a stride of 0.
+   Triangle   Attention multiplies by triangles: elements of the left operand above a diagonal take no part, whatever
+              they are and whatever they would meet; a product with 0 would let an infinity through as NaN. The depths
+              that only some rows of a tile take come before those that all of them take, or after them.
    Cost       Beside the multiply-adds: packing, of the right operand 1 / (rows of a chunk) for each, of the left one
               1 / (columns of a chunk). A right operand that lies transposed is turned on the way.
    Trap       Rows of a left operand whose stride is a multiple of 4 KiB fall into the same few lines of the first-level
@@ -15599,6 +15602,8 @@ typedef struct memopt_i_gemm_tile {
     size_t       left_row, left_step; /* from a row to the next, from a depth to the next */
     size_t       from_row, to_row;
     size_t       rows, depth;
+    size_t       lead, lead_rows; /* depths before `depth`: the first lead_rows rows take the first one, then one more each */
+    size_t       tail, tail_skip; /* depths after it: the first tail_skip rows leave the first one out, then one more each */
 } memopt_i_gemm_tile;
 
 static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
@@ -15629,21 +15634,33 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
     V(t) b##i = rows > i ? V(load)(from + i * from_row + V(width)) : V(set)(0);
 #define MEMOPT_I_GEMM_STEP(V, i, p, at)                                                                                \
     if (rows > i) { const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i); }
+#define MEMOPT_I_GEMM_SOME(V, i, p, at)                                                                                \
+    if (rows > i && first <= i && i < end) { const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i); }
 #define MEMOPT_I_GEMM_SAVE(V, i, p, at)                                                                                \
     if (rows > i) { V(store)(to + i * to_row, a##i); V(store)(to + i * to_row + V(width), b##i); }
-#define MEMOPT_I_GEMM_CASE(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1); break;
+#define MEMOPT_I_GEMM_CASE(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1, 0); break;
+#define MEMOPT_I_GEMM_CASE_BAND(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1, 1); break;
+/* Depths of which rows first..end take part. */
+#define MEMOPT_I_GEMM_BAND(V, count, from_first, from_end)                                                             \
+    for (k = 0; k < (count); ++k) {                                                                                    \
+        const V(t) a = V(load)(right), b = V(load)(right + V(width)); const size_t first = (from_first), end = (from_end); \
+        MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_SOME, V)                                                                      \
+        right += 2 * V(width); r0 += step; r3 += step; r6 += step; r9 += step;                                         \
+    }
 #define MEMOPT_I_GEMM_TILE(V, SET)                                                                                     \
-SET static inline void V(gemm_rows)(const memopt_i_gemm_tile *t, int rows) { /* rows: told to the compiler */          \
+SET static inline void V(gemm_rows)(const memopt_i_gemm_tile *t, int rows, int band) { /* told to the compiler */      \
     const size_t row = t->left_row, step = t->left_step;                                                               \
     const float *r0 = t->left, *r3 = rows > 3 ? r0 + 3 * row : r0, *r6 = rows > 6 ? r0 + 6 * row : r0;                 \
     const float *r9 = rows > 9 ? r0 + 9 * row : r0, *right = t->right, *from = t->from;                                \
     const size_t from_row = t->from_row, to_row = t->to_row; float *to = t->to; size_t k;                              \
     MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_LOAD, V)                                                                          \
+    if (band) MEMOPT_I_GEMM_BAND(V, t->lead, 0, t->lead_rows + k)                                                      \
     for (k = t->depth; k; --k) {                                                                                       \
         const V(t) a = V(load)(right), b = V(load)(right + V(width));                                                  \
         MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_STEP, V)                                                                      \
         right += 2 * V(width); r0 += step; r3 += step; r6 += step; r9 += step;                                         \
     }                                                                                                                  \
+    if (band) MEMOPT_I_GEMM_BAND(V, t->tail, t->tail_skip + k, MEMOPT_I_GEMM_TALL)                                     \
     MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_SAVE, V)                                                                          \
 }                                                                                                                      \
 SET static void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth of a chunk's rows, to their tiles */ \
@@ -15653,6 +15670,9 @@ SET static void V(gemm_deal)(float *to, const float *from, size_t n) { /* a dept
 }                                                                                                                      \
 SET MEMOPT_I_FLATTEN static void V(gemm_tile)(const memopt_i_gemm_tile *t) {                                           \
     switch (t->rows) { MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_CASE, V) }                                                     \
+}                                                                                                                      \
+SET MEMOPT_I_FLATTEN static void V(gemm_band)(const memopt_i_gemm_tile *t) {                                           \
+    switch (t->rows) { MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_CASE_BAND, V) }                                                \
 }
 #define MEMOPT_I_GEMM_PACK(V, SET)                                                                                     \
 SET static inline void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,         \
@@ -15778,10 +15798,11 @@ MEMOPT_I_GEMM_PACK(MEMOPT_I_V4, )
 typedef struct memopt_i_gemm_kit {
     size_t tall, wide; /* rows and columns of a tile */
     void (*tile)(const memopt_i_gemm_tile *t);
+    void (*band)(const memopt_i_gemm_tile *t); /* the same, with lead and tail */
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kit;
-#define MEMOPT_I_GEMM_KIT(V) { V(tall), 2 * V(width), V(gemm_tile), V(gemm_deal), V(gemm_pack) }
+#define MEMOPT_I_GEMM_KIT(V) { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) }
 static const memopt_i_gemm_kit memopt_i_gemm_v1 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V1);
 #if defined(MEMOPT_I_X86)
 static const memopt_i_gemm_kit memopt_i_gemm_v8 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V8);
@@ -15808,6 +15829,7 @@ typedef struct memopt_i_gemm_work {
     size_t                   tall, wide, down; /* rows and columns of a chunk; chunks below one another */
     unsigned char           *scratch;
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
+    ptrdiff_t                diagonal; /* of row r of the left operand, as it lies, columns up to r + diagonal take part */
 } memopt_i_gemm_work;
 typedef struct memopt_i_gemm_chunk {
     const memopt_i_gemm_work *work;
@@ -15844,21 +15866,46 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
         w->kit->deal(c->block + k * w->kit->tall, from, c->rows);
     }
 }
+/* Which depths of at..at + depth the rows of a tile take, the first of which is row i; 1: some take more than others. */
+static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_gemm_tile *t, size_t i, size_t at,
+                                       size_t depth) {
+    const ptrdiff_t row = (ptrdiff_t)(c->i + i), all = (ptrdiff_t)depth, more = (ptrdiff_t)t->rows - 1;
+    ptrdiff_t first = 0, lead = 0, end = all, tail = all, side; /* depths first..lead, lead..end, end..tail */
+    t->lead_rows = t->tail_skip = 0;
+    if (c->work->left.turned) { /* row r of the tile takes those from side + r on */
+        side = row - c->work->diagonal - (ptrdiff_t)at;
+        first = side < 0 ? 0 : side < all ? side : all;
+        lead = side + more < 0 ? 0 : side + more < all ? side + more : all;
+        t->lead_rows = (size_t)(first - side + 1);
+    } else { /* those below side + r */
+        side = row + c->work->diagonal + 1 - (ptrdiff_t)at;
+        end = side < 0 ? 0 : side < all ? side : all;
+        tail = side + more < 0 ? 0 : side + more < all ? side + more : all;
+        t->tail_skip = (size_t)(end - side + 1);
+    }
+    t->left += (size_t)first * t->left_step;
+    t->right += (size_t)first * c->work->kit->wide;
+    t->lead = (size_t)(lead - first); t->depth = (size_t)(end - lead); t->tail = (size_t)(tail - end);
+    return t->lead || t->tail;
+}
 /* The tiles of one panel. Where it is not full, they are computed beside the result. */
 static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t at, size_t depth, const float *begin,
                                 size_t begin_row) {
     const memopt_i_gemm_side *s = &c->work->right; const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
     const memopt_i_gemm_kit *kit = c->work->kit; const size_t n = memopt_i_min(kit->wide, c->columns - j);
     float edge[MEMOPT_I_GEMM_TALL * MEMOPT_I_GEMM_MOST]; memopt_i_gemm_tile t; size_t i, r, b;
+    const float *left = c->left; void (*tile)(const memopt_i_gemm_tile *t) = kit->tile;
     const size_t tiles = memopt_i_ceil_div(c->rows, kit->tall);
     const size_t bytes = size * (s->turned ? kit->wide : MEMOPT_I_GEMM_DEPTH); size_t next = j + kit->wide, lines = 0;
+    const size_t from_depth = at;
+    memset(&t, 0, sizeof t);
     t.right = c->panel; t.depth = depth;
-    t.left = c->left; t.left_row = c->left_row; t.left_step = c->left_step;
+    t.left_row = c->left_row; t.left_step = c->left_step;
     if (next >= c->columns) { next = 0; at += depth; }
     if (c->work->fetches && at < c->work->product->depth) /* the panel that comes next, a share with each tile */
         lines = s->turned ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
                           : memopt_i_min(kit->wide, c->columns - next);
-    for (i = 0; i < c->rows; i += kit->tall, t.left += c->left_tile) {
+    for (i = 0; i < c->rows; i += kit->tall, left += c->left_tile) {
         for (r = i / kit->tall; r < lines; r += tiles) {
             const void *p = memopt_i_gemm_at(s, c->j + next + (s->turned ? 0 : r), at + (s->turned ? r : 0));
             for (b = 0; b < bytes; b += 64) MEMOPT_I_GEMM_FETCH((uintptr_t)p + b);
@@ -15869,15 +15916,20 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
                 MEMOPT_I_GEMM_FETCH(to); MEMOPT_I_GEMM_FETCH(to + 64);
             }
         t.rows = memopt_i_min(kit->tall, c->rows - i);
+        t.left = left;
+        if (c->work->diagonal != PTRDIFF_MAX) {
+            t.right = c->panel;
+            tile = memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth) ? kit->band : kit->tile;
+        }
         t.from = begin + i * begin_row + j; t.from_row = begin_row;
         t.to = c->to + i * c->to_row + j; t.to_row = c->to_row;
-        if (n == kit->wide) { kit->tile(&t); continue; }
+        if (n == kit->wide) { tile(&t); continue; }
         for (r = 0; r < t.rows; ++r) {
             memcpy(edge + r * kit->wide, t.from + r * t.from_row, n * sizeof *edge);
             memset(edge + r * kit->wide + n, 0, (kit->wide - n) * sizeof *edge);
         }
         t.from = t.to = edge; t.from_row = t.to_row = kit->wide;
-        kit->tile(&t);
+        tile(&t);
         for (r = 0; r < t.rows; ++r)
             memcpy(c->to + (i + r) * c->to_row + j, edge + r * kit->wide, n * sizeof *edge);
     }
@@ -15935,12 +15987,14 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     }
     w->down = memopt_i_ceil_div(p->rows, w->tall);
 }
-static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
-                                           void *scratch) {
+/* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. PTRDIFF_MAX:
+   all of them. */
+static void memopt_i_gemm_triangle(const memopt_product *p, ptrdiff_t diagonal, const memopt_threads *threads,
+                                   void *scratch) {
     memopt_i_gemm_work w;
-    (void)user;
-    if (!p->rows || !p->columns) return MEMOPT_OK;
+    if (!p->rows || !p->columns) return;
     memset(&w, 0, sizeof w);
+    w.diagonal = diagonal;
     w.product = p; w.level = memopt_i_simd_level(threads); w.kit = memopt_i_gemm_kit_at(w.level);
     w.left.data = p->left; w.left.stride = p->left_stride; w.left.turned = p->left_turned; w.left.type = p->left_type;
     w.right.data = p->right; w.right.stride = p->right_stride; w.right.type = p->right_type;
@@ -15949,6 +16003,11 @@ static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, 
     w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_NEAR;
     memopt_i_gemm_cut(&w, (size_t)memopt_i_workers(threads));
     memopt_i_run(threads, w.down * memopt_i_ceil_div(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
+}
+static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
+                                           void *scratch) {
+    (void)user;
+    memopt_i_gemm_triangle(p, PTRDIFF_MAX, threads, scratch);
     return MEMOPT_OK;
 }
 /* A matrix as it lies in memory. */
@@ -16555,11 +16614,57 @@ static unsigned char *memopt_i_ops_own(const memopt_i_ops *o) { return o->scratc
 static memopt_status memopt_i_ops_multiply(const memopt_i_ops *o, const memopt_product *p) {
     return o->gemm.multiply_fn(o->gemm.user, p, o->threads, o->scratch);
 }
-static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const memopt_product *p, int worker) {
-    memopt_threads alone; /* keeps the level */
+static memopt_threads memopt_i_ops_alone(const memopt_i_ops *o) { /* keeps the level */
+    memopt_threads alone;
     memset(&alone, 0, sizeof alone);
     if (o->threads) alone.simd_level = o->threads->simd_level;
+    return alone;
+}
+static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const memopt_product *p, int worker) {
+    const memopt_threads alone = memopt_i_ops_alone(o);
     return o->gemm.multiply_fn(o->gemm.user, p, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
+}
+/* Are `count` rows of n elements finite? */
+static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride, size_t count, size_t n) {
+    const uint32_t most = type == MEMOPT_TYPE_F32 ? 0x7f800000u : type == MEMOPT_TYPE_BF16 ? 0x7f80u : 0x7c00u;
+    size_t i, j;
+    for (i = 0; i < count; ++i)
+        for (j = 0; j < n; ++j) {
+            const void *p = memopt_i_row_at(data, type, i * stride + j);
+            const uint32_t x = type == MEMOPT_TYPE_F32 ? *(const uint32_t *)p : *(const uint16_t *)p;
+            if ((x & most) == most) return 0;
+        }
+    return 1;
+}
+/* One row of a product by a triangle, only what takes part of it. */
+static memopt_status memopt_i_ops_triangle_row(const memopt_i_ops *o, memopt_product p, size_t row, ptrdiff_t diagonal,
+                                               int worker) {
+    const ptrdiff_t side = p.left_turned ? (ptrdiff_t)row - diagonal : (ptrdiff_t)row + diagonal + 1;
+    const size_t at = side < 0 ? 0 : memopt_i_min((size_t)side, p.depth), first = p.left_turned ? at : 0;
+    p.left = memopt_i_row_at(p.left, p.left_type, p.left_turned ? first * p.left_stride + row : row * p.left_stride);
+    p.right = memopt_i_row_at(p.right, p.right_type, first * p.right_stride);
+    p.result = memopt_i_row_to(p.result, p.result_type, row * p.result_stride);
+    p.rows = 1;
+    p.depth = p.left_turned ? p.depth - first : at;
+    return memopt_i_ops_multiply_alone(o, &p, worker);
+}
+/* A product by a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. Behind them
+   are zeros, for a gemm that knows no triangles; where these would meet what is not finite it gets rows one by one. */
+static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const memopt_product *p, ptrdiff_t diagonal,
+                                                 int worker) {
+    const ptrdiff_t columns = (ptrdiff_t)(p->left_turned ? p->rows : p->depth);
+    const memopt_threads alone = memopt_i_ops_alone(o); size_t row, from, count; memopt_status s = MEMOPT_OK;
+    if (diagonal >= columns - 1) return memopt_i_ops_multiply_alone(o, p, worker);
+    if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
+        memopt_i_gemm_triangle(p, diagonal, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
+        return MEMOPT_OK;
+    }
+    from = p->left_turned || diagonal < 0 ? 0 : (size_t)diagonal + 1; /* rows of the right operand that zeros meet */
+    count = p->left_turned ? memopt_i_min((size_t)(columns - 1 - diagonal), p->depth) : p->depth - from;
+    if (memopt_i_ops_finite(memopt_i_row_at(p->right, p->right_type, from * p->right_stride), p->right_type,
+                            p->right_stride, count, p->columns)) return memopt_i_ops_multiply_alone(o, p, worker);
+    for (row = 0; row < p->rows && !s; ++row) s = memopt_i_ops_triangle_row(o, *p, row, diagonal, worker);
+    return s;
 }
 /* May this pointer be to elements of this type? bad: NULL, misaligned, no type */
 static int memopt_i_ops_bad(const void *p, memopt_type type) {
@@ -17359,22 +17464,29 @@ static void memopt_i_attention_cross(const memopt_i_attending *w, float *block, 
     p.result = block;
     memopt_i_attention_multiply(w, &p);
 }
+/* A block of scores is a triangle: of row i the columns up to i + diagonal take part. */
+static ptrdiff_t memopt_i_attention_diagonal(const memopt_i_attending *w, size_t row, size_t column) {
+    return w->t->a.causal ? (ptrdiff_t)row - (ptrdiff_t)column : PTRDIFF_MAX;
+}
+static void memopt_i_attention_triangle(const memopt_i_attending *w, const memopt_product *p, ptrdiff_t diagonal) {
+    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_triangle_alone(&w->t->o, p, diagonal, w->worker);
+}
 /* result = block * right, or added onto it */
 static void memopt_i_attention_mix(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
-                                   memopt_i_matrix right, void *result, size_t stride, memopt_type type,
+                                   ptrdiff_t diagonal, memopt_i_matrix right, void *result, size_t stride, memopt_type type,
                                    int accumulate) {
     memopt_product p = memopt_i_attention_shape(w, rows, w->t->a.width, columns);
     p.left = block; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
     p.result = result; p.result_stride = stride; p.result_type = type; p.accumulate = accumulate;
-    memopt_i_attention_multiply(w, &p);
+    memopt_i_attention_triangle(w, &p, diagonal);
 }
 /* sums += block^T * right */
 static void memopt_i_attention_gather(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
-                                      memopt_i_matrix right, float *sums, size_t stride) {
+                                      ptrdiff_t diagonal, memopt_i_matrix right, float *sums, size_t stride) {
     memopt_product p = memopt_i_attention_shape(w, columns, w->t->a.width, rows);
     p.left = block; p.left_turned = 1; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
     p.result = sums; p.result_stride = stride; p.accumulate = 1;
-    memopt_i_attention_multiply(w, &p);
+    memopt_i_attention_triangle(w, &p, diagonal);
 }
 
 /* ---- whole rows ---- */
@@ -17405,7 +17517,8 @@ static void memopt_i_attention_weigh(const memopt_i_attending *w, size_t first, 
 static void memopt_i_attention_forward_rows(const memopt_i_attending *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a; const size_t columns = a->causal ? first + rows : w->used;
     memopt_i_attention_weigh(w, first, rows);
-    memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_values(w, 0),
+    memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, 0),
+                           memopt_i_attention_values(w, 0),
                            memopt_i_row_to(a->output, a->type, memopt_i_attention_out(w, first)), a->output_stride,
                            a->type, 0);
 }
@@ -17414,7 +17527,9 @@ static void memopt_i_attention_backward_rows(const memopt_i_attending *w, size_t
                                              float *values, size_t stride) {
     const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
     const size_t columns = a->causal ? first + rows : w->used;
-    memopt_i_attention_gather(w, w->scores, rows, columns, memopt_i_attention_grads(w, first), values, stride);
+    const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, 0);
+    memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
+                              stride);
     memopt_i_attention_cross(w, w->slopes, rows, columns, memopt_i_attention_grads(w, first),
                              memopt_i_attention_values(w, 0));
     if (*w->status) return;
@@ -17426,10 +17541,11 @@ static void memopt_i_attention_backward_rows(const memopt_i_attending *w, size_t
         memopt_i_soft_slope(level, g, p, g, a->scale, memopt_i_row_total(sums), valid);
         memset(g + valid, 0, (columns - valid) * sizeof *g);
     }
-    memopt_i_attention_mix(w, w->slopes, rows, columns, memopt_i_attention_keys(w, 0),
+    memopt_i_attention_mix(w, w->slopes, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
                            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
                            a->query_stride, a->type, 0);
-    memopt_i_attention_gather(w, w->slopes, rows, columns, memopt_i_attention_queries(w, first), keys, stride);
+    memopt_i_attention_gather(w, w->slopes, rows, columns, diagonal, memopt_i_attention_queries(w, first), keys,
+                              stride);
 }
 /* A key head of a sequence, and all query heads that share it. */
 static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int worker) {
@@ -17491,8 +17607,8 @@ static void memopt_i_attention_online_rows(const memopt_i_attending *w, size_t f
         if (*w->status) return;
         for (i = 0; i < rows; ++i)
             memopt_i_attention_online_row(w, i, memopt_i_attention_valid(w, first + i, at, columns), columns);
-        memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_values(w, at), w->rows, a->width,
-                               MEMOPT_TYPE_F32, 1);
+        memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, at),
+                               memopt_i_attention_values(w, at), w->rows, a->width, MEMOPT_TYPE_F32, 1);
     }
     if (*w->status) return;
     for (i = 0; i < rows; ++i) {
@@ -17542,11 +17658,14 @@ static void memopt_i_attention_online_head(const memopt_i_attending *w, size_t a
     for (; first < w->used && *w->status == MEMOPT_OK; first += a->block) {
         const size_t rows = memopt_i_min(a->block, w->used - first);
         const size_t seen = a->causal ? memopt_i_min(columns, first + rows - at) : columns;
+        const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, at);
         if (!memopt_i_attention_tile(w, first, rows, at, seen)) return;
-        memopt_i_attention_gather(w, w->scores, rows, seen, memopt_i_attention_grads(w, first), w->values, a->width);
-        memopt_i_attention_gather(w, w->slopes, rows, seen, memopt_i_attention_queries(w, first), w->keys, a->width);
+        memopt_i_attention_gather(w, w->scores, rows, seen, diagonal, memopt_i_attention_grads(w, first), w->values,
+                                  a->width);
+        memopt_i_attention_gather(w, w->slopes, rows, seen, diagonal, memopt_i_attention_queries(w, first), w->keys,
+                                  a->width);
         if (a->type == MEMOPT_TYPE_F32)
-            memopt_i_attention_mix(w, w->slopes, rows, seen, memopt_i_attention_keys(w, at),
+            memopt_i_attention_mix(w, w->slopes, rows, seen, diagonal, memopt_i_attention_keys(w, at),
                 memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)), a->query_stride,
                 MEMOPT_TYPE_F32, 1);
     }
@@ -17577,8 +17696,8 @@ static void memopt_i_attention_online_queries(const memopt_i_attending *w, size_
     for (at = 0; at < all; at += columns) {
         columns = memopt_i_min(w->t->tile, all - at);
         if (!memopt_i_attention_tile(w, first, rows, at, columns)) return;
-        memopt_i_attention_mix(w, w->slopes, rows, columns, memopt_i_attention_keys(w, at), w->rows, a->width,
-                               MEMOPT_TYPE_F32, 1);
+        memopt_i_attention_mix(w, w->slopes, rows, columns, memopt_i_attention_diagonal(w, first, at),
+                               memopt_i_attention_keys(w, at), w->rows, a->width, MEMOPT_TYPE_F32, 1);
     }
     memopt_i_attention_put(w, a->grad_queries, memopt_i_attention_query(w, first), a->query_stride, w->rows, rows);
 }

@@ -1,6 +1,6 @@
 /* test_attention.c - attention against two forms written down here. The plain form keeps matrices of length x length:
-   all scores by one product, softmax row by row with the kernels of `rows`, the other products by loops of fmaf; whole
-   rows must have its bits. The exact form is in double, from the definition, with a bound for every element that is
+   products are loops of fmaf over what a row attends to and nothing else, softmax is row by row with the scalar kernels
+   of `rows`; whole rows must have its bits, whatever stands in the operands. The exact form is in double, from the definition, with a bound for every element that is
    added up beside it; its gradients are compared with finite differences. */
 #include "test.h"
 
@@ -113,17 +113,6 @@ static memopt_status attention_both(const attention_call *a, const memopt_thread
 
 /* ---- the plain form, in float ---- */
 typedef struct attention_floats { float *inputs, *grads, *output; } attention_floats; /* rows as in the call, all float */
-static void attention_plain_scores(const attention_call *a, const float *q, const float *k, size_t used, float *scores) {
-    memopt_product p; memopt_threads scalar = test_level(MEMOPT_SIMD_SCALAR); void *block; unsigned char *scratch;
-    const size_t bytes = memopt_gemm_scratch(NULL);
-    memset(&p, 0, sizeof p);
-    block = attention_alloc(bytes + 64);
-    scratch = (unsigned char *)block + (64 - ((uintptr_t)block & 63));
-    p.rows = p.columns = used; p.depth = a->x.width; p.right_turned = 1;
-    p.left = q; p.right = k; p.left_stride = p.right_stride = a->row; p.result = scores; p.result_stride = used;
-    CHECK(memopt_gemm_multiply(&p, &scalar, scratch, bytes) == MEMOPT_OK);
-    free(block);
-}
 /* One query head of one sequence. The gradients of keys and values are added onto what is there. */
 static void attention_plain_head(const attention_call *a, const attention_floats *f, size_t sequence, size_t head, size_t kv) {
     const memopt_attention *x = &a->x; const size_t n = attention_used(x, sequence), w = x->width, row = a->row; size_t i, j, c;
@@ -136,41 +125,45 @@ static void attention_plain_head(const attention_call *a, const attention_floats
     float *grad_out = (float *)attention_alloc(n * w * 4);
     for (i = 0; i < n * w; ++i)
         grad_out[i] = attention_get(x->type, a->grad_output, (sequence * x->length + i / w) * a->out_row + head * w + i % w);
-    if (n) attention_plain_scores(a, q, k, n, p);
     for (i = 0; i < n; ++i) {
         float sums[16] = { 0 }, dots[16] = { 0 }, most, dot; const size_t valid = x->causal ? i + 1 : n; float *s = p + i * n;
+        for (j = 0; j < valid; ++j)
+            for (s[j] = 0, c = 0; c < w; ++c) s[j] = fmaf(q[i * row + c], k[j * row + c], s[j]);
         most = memopt_i_row_max(MEMOPT_SIMD_SCALAR, s[0], s, valid);
         memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, s, s, most, scale, valid);
         memopt_i_row_scale(MEMOPT_SIMD_SCALAR, s, s, memopt_i_round(1.0f / memopt_i_row_total(sums)), valid);
-        for (j = valid; j < n; ++j) s[j] = 0;
         for (c = 0; c < w; ++c) {
             float sum = 0;
-            for (j = 0; j < n; ++j) sum = fmaf(s[j], v[j * row + c], sum);
+            for (j = 0; j < valid; ++j) sum = fmaf(s[j], v[j * row + c], sum);
             out[i * a->out_row + c] = sum;
         }
-        for (j = 0; j < n; ++j) {
+        for (j = 0; j < valid; ++j) {
             float sum = 0;
             for (c = 0; c < w; ++c) sum = fmaf(grad_out[i * w + c], v[j * row + c], sum);
             g[i * n + j] = sum;
         }
         memopt_i_row_dot(MEMOPT_SIMD_SCALAR, dots, s, g + i * n, valid);
         dot = memopt_i_row_total(dots);
-        for (j = 0; j < n; ++j) {
+        for (j = 0; j < valid; ++j) {
             const float slope = memopt_i_round(g[i * n + j] - dot);
-            g[i * n + j] = j < valid ? memopt_i_round(memopt_i_round(scale * s[j]) * slope) : 0;
+            g[i * n + j] = memopt_i_round(memopt_i_round(scale * s[j]) * slope);
         }
         for (c = 0; c < w; ++c) {
             float sum = 0;
-            for (j = 0; j < n; ++j) sum = fmaf(g[i * n + j], k[j * row + c], sum);
+            for (j = 0; j < valid; ++j) sum = fmaf(g[i * n + j], k[j * row + c], sum);
             dq[i * row + c] = sum;
         }
     }
     for (j = 0; j < n; ++j) for (c = 0; c < w; ++c)
-        for (i = 0; i < n; ++i) {
+        for (i = x->causal ? j : 0; i < n; ++i) {
             dv[j * row + c] = fmaf(p[i * n + j], grad_out[i * w + c], dv[j * row + c]);
             dk[j * row + c] = fmaf(g[i * n + j], q[i * row + c], dk[j * row + c]);
         }
     free(p); free(g); free(grad_out);
+}
+/* The same number, or both are NaN: which of them is not promised. */
+static int attention_equal(float a, float b) {
+    return memopt_i_float_bits(a) == memopt_i_float_bits(b) || (a != a && b != b);
 }
 /* Does a call that has run have the bits of the plain form, zeros in rows that are not in use, and all else untouched? */
 static int attention_is_plain(const attention_call *a) {
@@ -184,12 +177,12 @@ static int attention_is_plain(const attention_call *a) {
     for (i = 0; i < outs; ++i) {
         float want = attention_rounded(x->type, f.output[i]), got = attention_get(x->type, a->output, i);
         if (i % a->out_row + 3 >= a->out_row) memset(&want, 0xA5, 4), want = attention_get(x->type, &want, 0);
-        same = same && memopt_i_float_bits(want) == memopt_i_float_bits(got);
+        same = same && attention_equal(want, got);
     }
     for (i = 0; i < all; ++i) {
         float want = attention_rounded(x->type, f.grads[i]), got = attention_get(x->type, a->grads, i);
         if (i % a->row + 3 >= a->row) memset(&want, 0xA5, 4), want = attention_get(x->type, &want, 0);
-        same = same && memopt_i_float_bits(want) == memopt_i_float_bits(got);
+        same = same && attention_equal(want, got);
     }
     free(f.inputs); free(f.grads); free(f.output);
     return same;
@@ -438,6 +431,25 @@ static void attention_dense(void) {
     attention_free(&a);
 }
 
+/* ---- a gemm of the caller's ---- */
+typedef struct attention_gemm { size_t calls, fail_on; unsigned char *base; size_t bytes, bad; } attention_gemm;
+static memopt_status attention_multiply(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    attention_gemm *g = (attention_gemm *)user; size_t i, j, k;
+    if (++g->calls == g->fail_on) return MEMOPT_ERR_DEVICE;
+    if (g->calls > g->fail_on && g->fail_on) ++g->bad; /* one worker stops at its first failure */
+    if (threads && threads->run_fn) ++g->bad;
+    if ((uintptr_t)scratch & 63) ++g->bad;
+    memset(scratch, 0x5A, 100);
+    for (i = 0; i < p->rows; ++i) for (j = 0; j < p->columns; ++j) { /* backwards, in double: a gemm of another order */
+        double sum = p->accumulate ? (double)attention_get(p->result_type, p->result, i * p->result_stride + j) : 0;
+        for (k = p->depth; k--; )
+            sum += (double)attention_get(p->left_type, p->left, p->left_turned ? k * p->left_stride + i : i * p->left_stride + k)
+                 * (double)attention_get(p->right_type, p->right, p->right_turned ? j * p->right_stride + k : k * p->right_stride + j);
+        attention_set(p->result_type, p->result, i * p->result_stride + j, attention_rounded(p->result_type, (float)sum));
+    }
+    return MEMOPT_OK;
+}
+
 /* ---- long rows, large scores, scores that are not finite ---- */
 static void attention_long(void) {
     static const attention_case cases[] = { { 1, 4096, 1, 0, 8, 0, 1, 1, MEMOPT_TYPE_F32, NULL }, { 1, 4096, 1, 0, 8, 0, 1, 0, MEMOPT_TYPE_F32, NULL },
@@ -483,12 +495,139 @@ static void attention_not_finite(void) {
         for (i = 0; i < whole.rows * whole.out_row; ++i) {
             const float x = ((float *)whole.output)[i], y = ((float *)online.output)[i];
             const int fine = (memopt_i_float_bits(x) & 0x7fffffffu) < 0x7f800000u, same = (memopt_i_float_bits(y) & 0x7fffffffu) < 0x7f800000u;
-            /* a causal row before the odd one, in its block: NaN through a product with 0 of the columns it may not see */
-            if (causal && i / whole.out_row < row) { CHECK_AT(i / whole.out_row / 64 == row / 64 || (fine && same), i); continue; }
+            if (causal && i / whole.out_row < row) CHECK_AT(i % whole.out_row + 3 >= whole.out_row || (fine && same), i);
             CHECK_AT(fine == same && (!fine || fabs((double)(x - y)) <= 1e-4 + 1e-5 * fabs((double)x)), k * 100000 + part * 10000 + i);
         }
         attention_free(&whole); attention_free(&online);
     }
+}
+/* ---- a row attends to itself and the rows before it, whatever stands anywhere else ---- */
+static const uint32_t attention_odd[] = { 0x7fc00000u, 0xffa00001u, 0x7f800000u, 0xff800000u, 0x00000001u, 0x80000001u, 0x7f7fffffu };
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_DO, ATTENTION_OPERANDS, ATTENTION_ODD = sizeof attention_odd / sizeof *attention_odd };
+/* Puts a number into an element of a row of an operand, in all heads; width and heads as in the case. */
+static void attention_plant(attention_call *a, const attention_case *c, int operand, size_t row, uint32_t bits) {
+    const size_t kv = c->kv_heads ? c->kv_heads : c->heads, heads = operand == ATTENTION_K || operand == ATTENTION_V ? kv : c->heads;
+    const size_t from = operand == ATTENTION_K ? c->heads * c->width : operand == ATTENTION_V ? (c->heads + kv) * c->width : 0; size_t h;
+    for (h = 0; h < heads; ++h) {
+        const size_t at = h * c->width + (row + h) % c->width;
+        if (operand == ATTENTION_DO) attention_set(c->type, a->grad_output, row * a->out_row + at, memopt_i_bits_float(bits));
+        else attention_set(c->type, a->inputs, row * a->row + from + at, memopt_i_bits_float(bits));
+    }
+}
+/* What is nobody's: rows that are not in use, and elements between rows. */
+static void attention_fill_padding(attention_call *a, uint32_t bits) {
+    const memopt_attention *x = &a->x; size_t r, i;
+    for (r = 0; r < a->rows; ++r) {
+        const int used = r % x->length < attention_used(x, r / x->length);
+        for (i = used ? a->row - 3 : 0; i < a->row; ++i) attention_set(x->type, a->inputs, r * a->row + i, memopt_i_bits_float(bits));
+        for (i = used ? a->out_row - 3 : 0; i < a->out_row; ++i)
+            attention_set(x->type, a->grad_output, r * a->out_row + i, memopt_i_bits_float(bits));
+    }
+}
+static int attention_equal_rows(const attention_call *a, const void *x, const void *y, size_t row, size_t stride) {
+    size_t i; int same = 1;
+    for (i = 0; i < stride; ++i)
+        same = same && attention_equal(attention_get(a->x.type, x, row * stride + i), attention_get(a->x.type, y, row * stride + i));
+    return same;
+}
+static int attention_equal_calls(const attention_call *a, const attention_call *b) {
+    size_t r; int same = 1;
+    for (r = 0; r < a->rows; ++r)
+        same = same && attention_equal_rows(a, a->output, b->output, r, a->out_row) && attention_equal_rows(a, a->grads, b->grads, r, a->row);
+    return same;
+}
+/* The smallest case: V = { 5, infinity }. Row 0 is 5. */
+static void attention_two_rows(void) {
+    size_t block; int online;
+    for (block = 1; block <= 2; ++block) for (online = 0; online < 2; ++online) {
+        attention_case c = { 1, 2, 1, 0, 1, 0, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call a; float *in;
+        c.block = block; c.online = online;
+        a = attention_make(&c, 1); in = (float *)a.inputs;
+        in[2] = 5; in[a.row + 2] = memopt_i_bits_float(0x7f800000u);
+        CHECK(attention_both(&a, NULL, NULL) == MEMOPT_OK);
+        CHECK_AT(((float *)a.output)[0] == 5 && memopt_i_float_bits(((float *)a.output)[a.out_row]) == 0x7f800000u, block);
+        attention_free(&a);
+    }
+}
+/* Odd numbers in every operand, alone and everywhere at once: whole rows have the bits of the plain form, at every level
+   and for every block; online has the bits of one block of its own, and is finite where the plain form is. */
+static void attention_odd_case(const attention_case *shape, int operand, size_t odd, size_t row, const attention_call *one) {
+    static const size_t blocks[] = { 1, 7, 64, SIZE_MAX }; size_t b; int level;
+    for (b = 0; b < sizeof blocks / sizeof *blocks; ++b)
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            memopt_threads t = test_level(level); attention_case c = *shape; attention_call a; int k;
+            if (b % 2 && level != memopt_simd_best()) continue;
+            c.block = blocks[b];
+            a = attention_make(&c, odd + 40);
+            for (k = 0; k < ATTENTION_OPERANDS; ++k)
+                if (k == operand || operand == ATTENTION_OPERANDS) attention_plant(&a, &c, k, row + (operand == k ? 0 : (size_t)k * 4), attention_odd[odd]);
+            if (odd % 2) attention_fill_padding(&a, 0x7f800000u);
+            CHECK(attention_both(&a, &t, NULL) == MEMOPT_OK);
+            CHECK_AT(attention_equal_calls(&a, one), odd * 10000 + (size_t)operand * 1000 + b * 100 + (size_t)level);
+            attention_free(&a);
+        }
+}
+static void attention_odd_bits(void) {
+    static const size_t some[3] = { 70, 0, 80 }; int operand, causal, type, online; size_t odd;
+    for (causal = 0; causal < 2; ++causal) for (odd = 0; odd < ATTENTION_ODD; ++odd) for (type = 0; type < (odd < 3 ? 3 : 1); ++type)
+        for (operand = 0; operand <= ATTENTION_OPERANDS; ++operand) for (online = 0; online < 2; ++online) {
+            attention_case c = { 1, 80, 2, 1, 3, 33, 0, 0, MEMOPT_TYPE_F32, NULL }; attention_call one; int k;
+            const size_t row = operand % 2 ? 3 : 67;
+            if (odd == 2) { c.batch = 3; c.lengths = some; }
+            c.causal = causal; c.type = (memopt_type)type; c.online = online;
+            one = attention_make(&c, odd + 40);
+            for (k = 0; k < ATTENTION_OPERANDS; ++k)
+                if (k == operand || operand == ATTENTION_OPERANDS) attention_plant(&one, &c, k, row + (operand == k ? 0 : (size_t)k * 4), attention_odd[odd]);
+            CHECK(attention_both(&one, NULL, NULL) == MEMOPT_OK);
+            CHECK_AT(online || attention_is_plain(&one), odd * 10000 + (size_t)operand * 1000);
+            attention_odd_case(&c, operand, odd, row, &one);
+            attention_free(&one);
+        }
+}
+/* Against a call without it, an odd number reaches only what attends to its row: of an input of row r, the outputs and
+   gradients of queries of r (of keys and values: of all rows from r on); and no gradient of a key or value after r, where
+   it stands in a query, grad_output, output or statistic. With the built-in gemm, and one that knows no triangles. */
+static void attention_run_planted(attention_call *a, const attention_case *c, int operand, size_t row, uint32_t bits, const memopt_gemm *gemm) {
+    memopt_ops ops; size_t bytes = 0; unsigned char *block;
+    memset(&ops, 0, sizeof ops);
+    if (gemm) ops.gemm = *gemm;
+    CHECK(memopt_attention_scratch(&ops, &a->x, &bytes) == MEMOPT_OK);
+    block = (unsigned char *)attention_alloc(bytes + 64);
+    ops.scratch = block + (64 - ((uintptr_t)block & 63)); ops.scratch_bytes = bytes;
+    if (operand < ATTENTION_OPERANDS) attention_plant(a, c, operand, row, bits);
+    CHECK(memopt_attention_forward(&ops, &a->x) == MEMOPT_OK);
+    if (operand == ATTENTION_OPERANDS) a->x.statistics[row] = memopt_i_bits_float(bits);
+    if (operand == ATTENTION_OPERANDS + 1) attention_set(c->type, a->output, row * a->out_row, memopt_i_bits_float(bits));
+    CHECK(memopt_attention_backward(&ops, &a->x) == MEMOPT_OK);
+    free(block);
+}
+static void attention_reach(void) {
+    static const uint32_t odd[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u }; static const size_t rows[] = { 0, 30, 63, 64, 129 };
+    attention_gemm g; memopt_gemm table; int operand, online, type, own; size_t i, k, r;
+    memset(&g, 0, sizeof g);
+    table.multiply_fn = attention_multiply; table.scratch_bytes = 100; table.user = &g;
+    for (own = 0; own < 2; ++own) for (online = 0; online < 2; ++online) for (type = 0; type < 3; ++type)
+        for (operand = 0; operand < ATTENTION_OPERANDS + 2; ++operand) for (i = 0; i < 3; ++i) for (k = 0; k < 5; ++k) {
+            attention_case c = { 1, 130, 1, 0, 3, 64, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call clean, a; size_t at = rows[k];
+            if ((own && (k + i) % 2) || (operand >= ATTENTION_OPERANDS && !online)) continue;
+            c.online = online; c.type = (memopt_type)type; c.block = i == 1 ? 100 : 64;
+            if (online && !own && k == 4) { c.length = 300; at = 280; } /* more than a tile of columns */
+            clean = attention_make(&c, 77); a = attention_make(&c, 77);
+            attention_run_planted(&clean, &c, -1, 0, 0, own ? &table : NULL);
+            attention_run_planted(&a, &c, operand, at, odd[i], own ? &table : NULL);
+            for (r = 0; r < c.length; ++r) {
+                const int seen = operand == ATTENTION_K || operand == ATTENTION_V ? r >= at : r == at, key = 3, value = 6; size_t j;
+                for (j = 0; j < 3 && !seen; ++j) {
+                    CHECK_AT(attention_equal(attention_get(c.type, a.output, r * a.out_row + j), attention_get(c.type, clean.output, r * a.out_row + j)), r);
+                    CHECK_AT(attention_equal(attention_get(c.type, a.grads, r * a.row + j), attention_get(c.type, clean.grads, r * a.row + j)), r);
+                }
+                for (j = 0; j < 3 && r > at && operand != ATTENTION_K && operand != ATTENTION_V; ++j) {
+                    CHECK_AT(attention_equal(attention_get(c.type, a.grads, r * a.row + (size_t)key + j), attention_get(c.type, clean.grads, r * a.row + (size_t)key + j)), r);
+                    CHECK_AT(attention_equal(attention_get(c.type, a.grads, r * a.row + (size_t)value + j), attention_get(c.type, clean.grads, r * a.row + (size_t)value + j)), r);
+                }
+            }
+            attention_free(&clean); attention_free(&a);
+        }
 }
 /* A whole tile of scores of -infinity counts nothing, before and after one with a softmax. */
 static void attention_minus_infinity(void) {
@@ -507,24 +646,7 @@ static void attention_minus_infinity(void) {
     }
 }
 
-/* ---- a gemm of the caller's ---- */
-typedef struct attention_gemm { size_t calls, fail_on; unsigned char *base; size_t bytes, bad; } attention_gemm;
-static memopt_status attention_multiply(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
-    attention_gemm *g = (attention_gemm *)user; size_t i, j, k;
-    if (++g->calls == g->fail_on) return MEMOPT_ERR_DEVICE;
-    if (g->calls > g->fail_on && g->fail_on) ++g->bad; /* one worker stops at its first failure */
-    if (threads && threads->run_fn) ++g->bad;
-    if ((uintptr_t)scratch & 63) ++g->bad;
-    memset(scratch, 0x5A, 100);
-    for (i = 0; i < p->rows; ++i) for (j = 0; j < p->columns; ++j) { /* backwards, in double: a gemm of another order */
-        double sum = p->accumulate ? (double)attention_get(p->result_type, p->result, i * p->result_stride + j) : 0;
-        for (k = p->depth; k--; )
-            sum += (double)attention_get(p->left_type, p->left, p->left_turned ? k * p->left_stride + i : i * p->left_stride + k)
-                 * (double)attention_get(p->right_type, p->right, p->right_turned ? j * p->right_stride + k : k * p->right_stride + j);
-        attention_set(p->result_type, p->result, i * p->result_stride + j, attention_rounded(p->result_type, (float)sum));
-    }
-    return MEMOPT_OK;
-}
+/* ---- a gemm of the caller's fails, or not ---- */
 static void attention_own_gemm(void) {
     int online, type;
     for (online = 0; online < 2; ++online) for (type = 0; type < 3; ++type) {
@@ -641,6 +763,9 @@ static void test_attention(void) {
     RUN(attention_long);
     RUN(attention_large_scores);
     RUN(attention_not_finite);
+    RUN(attention_two_rows);
+    RUN(attention_odd_bits);
+    RUN(attention_reach);
     RUN(attention_minus_infinity);
     RUN(attention_own_gemm);
     RUN(attention_sizes);

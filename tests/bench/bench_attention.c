@@ -28,7 +28,7 @@ static void bench_forward_chunk(void *task, size_t chunk, int worker) {
     if (!f->alone) w.scores = f->kept + head * f->step + first * f->t.stride;
     if (f->alone) memopt_i_attention_cross(&w, w.scores, rows, first + rows, memopt_i_attention_queries(&w, first), memopt_i_attention_keys(&w, 0));
     else memopt_i_attention_weigh(&w, first, rows);
-    memopt_i_attention_mix(&w, w.scores, rows, first + rows, memopt_i_attention_values(&w, 0),
+    memopt_i_attention_mix(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_values(&w, 0),
         memopt_i_row_to(f->t.a.output, f->t.a.type, memopt_i_attention_out(&w, first)), f->t.a.output_stride, f->t.a.type, 0);
 }
 static void bench_backward_chunk(void *task, size_t head, int worker) {
@@ -46,11 +46,11 @@ static void bench_backward_chunk(void *task, size_t head, int worker) {
             memopt_i_attention_backward_rows(&w, first, rows, keys, values, a->kv_stride);
             continue;
         }
-        memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_grads(&w, first), values, a->kv_stride);
+        memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_grads(&w, first), values, a->kv_stride);
         memopt_i_attention_cross(&w, w.slopes, rows, first + rows, memopt_i_attention_grads(&w, first), memopt_i_attention_values(&w, 0));
-        memopt_i_attention_mix(&w, w.slopes, rows, first + rows, memopt_i_attention_keys(&w, 0),
+        memopt_i_attention_mix(&w, w.slopes, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_keys(&w, 0),
             memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(&w, first)), a->query_stride, a->type, 0);
-        memopt_i_attention_gather(&w, w.slopes, rows, first + rows, memopt_i_attention_queries(&w, first), keys, a->kv_stride);
+        memopt_i_attention_gather(&w, w.slopes, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_queries(&w, first), keys, a->kv_stride);
     }
 }
 static void bench_must(memopt_status s) {

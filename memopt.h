@@ -16074,9 +16074,10 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
     return MEMOPT_OK;
 }
 /* @section rows : lanes number random api_ops
-   What operators do to a row of floats: sums, the largest, exp, and the activations; and how a row of another type
+   What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
-   Problem    A softmax is as good as its exp, and the C library's differs from machine to machine. A sum's bits depend
+   Problem    A softmax is as good as its exp, and the C library's differs from machine to machine, as does its log: of
+              the C library only what IEEE says to the bit is used, roots and fused multiply-adds. A sum's bits depend
               on the order of its terms, and a wide sum has another order than a plain one.
    Idea       The order is that of 16 lanes, whatever the machine has: element i of a row is added to sum i % 16, and
               the 16 are joined at the end, 8 and 8, 4 and 4. So the wide code is written once, for 16 lanes, and a
@@ -16091,6 +16092,7 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               e / (1 + e). Nothing overflows, and nothing cancels.
               y = x s(z),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. Where s is 0 or 1 to the
               last bit x is cut off, so that infinity times 0 is never asked for.
+   log        one a row, in double by fused multiply-adds: of the loss, and of online attention's statistics.
    Invariant  A row may come in pieces that begin at multiples of 16. The lanes behind a row's end neither are read nor
               change a sum. Any NaN makes a NaN, which of them is not said: processors disagree.
    Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
@@ -16457,6 +16459,24 @@ MEMOPT_I_ROWS(MEMOPT_I_V4X4, )
 #define MEMOPT_I_BY_LEVEL(level, name, arguments) ((void)(level))
 #endif
 
+/* ---- one number ---- */
+/* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; 2 artanh((m - 1) / (m + 1)) by
+   its series, below 2 units in the last place off. */
+MEMOPT_I_BOTH static double memopt_i_row_log(double x) {
+    uint64_t bits; int k; double exponent, m, s, square, sum = 1.0 / 23;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits >> 52 & 0x7ff) == 0x7ff) return x;
+    if (!bits) return -(double)memopt_i_bits_float(0x7f800000u);
+    exponent = (double)(int)(bits >> 52) - 1023;
+    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+    memcpy(&m, &bits, sizeof m); /* 1 to below 2 */
+    if (m > 1.4142135623730951) { m *= 0.5; exponent += 1; }
+    s = (m - 1) / (m + 1);
+    square = s * s;
+    for (k = 10; k >= 0; --k) sum = fma(sum, square, 1.0 / (2 * k + 1));
+    return fma(exponent, 0.69314718055994531, 2 * s * sum);
+}
+
 /* ---- other types ---- */
 /* Element `at` of an array of a type. */
 static const void *memopt_i_row_at(const void *data, memopt_type type, size_t at) {
@@ -16811,7 +16831,6 @@ MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const me
               + smoothing (most - mean) + z lse^2 with lse = most + log(sum): differences in double, where nothing
               cancels or overflows. Gradient (p (1 + 2 z lse) - q) scale / count, q = smoothing / vocabulary, and
               1 - smoothing more at the target. It is a e + b with one rounding: e = exp(x - most), a and b from double.
-   Logarithm  one a row, in double by fused multiply-adds; the C library's differs from machine to machine.
    Trap       Denormal gradients, of logits 80 below the largest, make products 30 times slower. Without smoothing, c =
               2^-70 factor is added in the same rounding and taken off: below 2^-95 of a row's factor is 0.
    16 bits    Logits of 16 bits have no room for e, which is worked out twice.
@@ -16833,19 +16852,6 @@ typedef struct memopt_i_entropy {
 } memopt_i_entropy;
 /* The sum as a double, on the x87 too. */
 static double memopt_i_head_plus(double a, double b) { const volatile double sum = a + b; return sum; }
-/* x is finite and normal; 1 and below 2 ulp off: 2 artanh((m - 1) / (m + 1)) by its series */
-MEMOPT_I_BOTH static double memopt_i_head_log(double x) {
-    uint64_t bits; int k; double exponent, m, s, square, sum = 1.0 / 23;
-    memcpy(&bits, &x, sizeof bits);
-    exponent = (double)(int)(bits >> 52) - 1023;
-    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
-    memcpy(&m, &bits, sizeof m); /* 1 to below 2 */
-    if (m > 1.4142135623730951) { m *= 0.5; exponent += 1; }
-    s = (m - 1) / (m + 1);
-    square = s * s;
-    for (k = 10; k >= 0; --k) sum = fma(sum, square, 1.0 / (2 * k + 1));
-    return fma(exponent, 0.69314718055994531, 2 * s * sum);
-}
 /* The sum of n elements; huge ones do not overflow, and no more than a few units of the sum are lost. */
 static double memopt_i_head_total(const float *x, size_t n) {
     double sums[4] = { 0 }; size_t i;
@@ -16921,7 +16927,7 @@ MEMOPT_I_BOTH static double memopt_i_entropy_loss(const memopt_loss_rule *rule, 
     double loss;
     *lse = 0;
     if (!memopt_i_head_finite(r->most)) return (double)memopt_i_bits_float(0x7fc00000u);
-    loss = memopt_i_head_log((double)r->sum);
+    loss = memopt_i_row_log((double)r->sum);
     *lse = most + loss;
     if (smoothing < 1) loss = fma(1 - smoothing, most - (double)r->at, loss); /* 0 times an infinity would be NaN */
     if (smoothing > 0) loss = fma(smoothing, most - r->total / (double)vocabulary, loss);
@@ -17283,7 +17289,6 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
               block x tile, and width (block + 2 tile + 2). Against the form that keeps the matrix: one product more, 7
               instead of 6, and the exponentials twice; but nothing is written to memory and read again. Tiles of 128
               and 512, blocks of 48 to 128 are as fast, within 5%; shorter ones wait for operands to be packed.
-   Library    The statistic takes log() of a double from the C library, and is then rounded to float.
    Trap       A row whose scores are all -infinity has no largest one to begin with, and is NaN as in the plain form. A
               tile of such scores is not: it must count 0, or scores that overflow spoil their row. */
 enum { MEMOPT_I_ATTENTION_BLOCK = 64, MEMOPT_I_ATTENTION_TILE = 256 };
@@ -17614,7 +17619,7 @@ static void memopt_i_attention_online_rows(const memopt_i_attending *w, size_t f
     for (i = 0; i < rows; ++i) {
         float *out = w->rows + i * a->width;
         memopt_i_row_scale(w->t->o.level, out, out, memopt_i_round(1 / w->sum[i]), a->width);
-        statistics[i] = (float)((double)w->most[i] + log((double)w->sum[i]) / (double)a->scale);
+        statistics[i] = (float)((double)w->most[i] + memopt_i_row_log((double)w->sum[i]) / (double)a->scale);
     }
     memopt_i_attention_put(w, a->output, memopt_i_attention_out(w, first), a->output_stride, w->rows, rows);
 }

@@ -184,6 +184,10 @@ combined_is_complete() {
 }
 
 # ---- the header as a neighbour ----
+# the functions of math.h, and what compilers and glibc make of them
+mathematics='(a?(cos|sin|tan)h?|atan2|sincos|exp(2|10|m1)?|pow|log(2|10|1p|b)?|ilogb|cbrt|hypot|sqrt|erfc?|lgamma|tgamma|fma|fabs'
+mathematics=$mathematics'|fmod|modf|remainder|remquo|fmin|fmax|fdim|frexp|ldexp|scalbl?n|ceil|floor|trunc|l?l?round|l?l?rint|nearbyint'
+mathematics=$mathematics'|nextafter|copysign)[fl]?(_finite)?(@.*)?'
 symbols() { # nothing exported but memopt_*; no writable data; neither printing nor ending the program
     can "$CC" "-O2 -fno-pic -no-pie"; need nm; need size
     # Not position-independent: in such code even a constant table of pointers must be written to once, by the loader.
@@ -195,6 +199,10 @@ symbols() { # nothing exported but memopt_*; no writable data; neither printing 
     size "$work/impl.o" | awk 'NR == 2 && $2 + $3 != 0 { print "writable data: " $2 + $3 " bytes"; exit 1 }' || exit 1
     nm -u "$work/impl.o" | grep -w -E 'abort|_?exit|_Exit|raise|v?f?printf|puts|fputs|putchar|perror|std(out|err)|__assert_fail' &&
         fail "prints or ends the program"
+    # Of the C library's mathematics only what IEEE 754 defines to the bit: everything else differs from machine to machine.
+    nm -u "$work/impl.o" | sed -n 's/^ *U _*//p' | grep -v -x -E '(sqrt|fma|ldexp|floor|fabs)f?' | grep -x -E "$mathematics" &&
+        fail "calls mathematics whose bits are the C library's"
+    echo sinhf | grep -q -x -E "$mathematics" || fail "the check itself knows no mathematics"
     return 0
 }
 macros() { # the implementation leaves no macro behind but MEMOPT_* and those of the system headers it includes

@@ -501,6 +501,27 @@ static void attention_not_finite(void) {
         attention_free(&whole); attention_free(&online);
     }
 }
+/* What online keeps of a row is its largest score plus the logarithm of a sum, by the logarithm that the library has of its
+   own, at every level; here of one tile. */
+static void attention_statistics(void) {
+    int level; size_t i, j, k;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        const attention_case c = { 1, 200, 1, 0, 3, 0, 1, 1, MEMOPT_TYPE_F32, NULL }; attention_call a = attention_make(&c, 21);
+        memopt_threads t = test_level(level); const float *in = (const float *)a.inputs; float scores[200];
+        a.x.scale = 0.75f;
+        CHECK(attention_both(&a, &t, NULL) == MEMOPT_OK);
+        for (i = 0; i < c.length; ++i) {
+            float most, sums[16] = { 0 };
+            for (j = 0; j <= i; ++j)
+                for (scores[j] = 0, k = 0; k < 3; ++k) scores[j] = fmaf(in[i * a.row + k], in[j * a.row + 3 + k], scores[j]);
+            for (most = scores[0], j = 1; j <= i; ++j) if (scores[j] > most) most = scores[j];
+            memopt_i_row_exp(MEMOPT_SIMD_SCALAR, sums, scores, scores, most, a.x.scale, i + 1);
+            CHECK_AT(a.x.statistics[i] == (float)((double)most + memopt_i_row_log((double)memopt_i_row_total(sums)) / (double)a.x.scale), i);
+        }
+        attention_free(&a);
+    }
+}
+
 /* ---- a row attends to itself and the rows before it, whatever stands anywhere else ---- */
 static const uint32_t attention_odd[] = { 0x7fc00000u, 0xffa00001u, 0x7f800000u, 0xff800000u, 0x00000001u, 0x80000001u, 0x7f7fffffu };
 enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_DO, ATTENTION_OPERANDS, ATTENTION_ODD = sizeof attention_odd / sizeof *attention_odd };
@@ -536,7 +557,19 @@ static int attention_equal_calls(const attention_call *a, const attention_call *
         same = same && attention_equal_rows(a, a->output, b->output, r, a->out_row) && attention_equal_rows(a, a->grads, b->grads, r, a->row);
     return same;
 }
-/* The smallest case: V = { 5, infinity }. Row 0 is 5. */
+static int attention_finite_alike(const attention_call *a, const attention_call *b) {
+    size_t i; int alike = 1;
+    for (i = 0; i < a->rows * a->out_row; ++i) {
+        const float x = attention_get(a->x.type, a->output, i), y = attention_get(a->x.type, b->output, i);
+        alike = alike && (fabs((double)x) <= 1e38) == (fabs((double)y) <= 1e38);
+    }
+    for (i = 0; i < a->rows * a->row; ++i) {
+        const float x = attention_get(a->x.type, a->grads, i), y = attention_get(a->x.type, b->grads, i);
+        alike = alike && (fabs((double)x) <= 1e38) == (fabs((double)y) <= 1e38);
+    }
+    return alike;
+}
+/* The smallest case: V = { 5, infinity }. Row 0 is 5. */
 static void attention_two_rows(void) {
     size_t block; int online;
     for (block = 1; block <= 2; ++block) for (online = 0; online < 2; ++online) {
@@ -615,6 +648,12 @@ static void attention_reach(void) {
             clean = attention_make(&c, 77); a = attention_make(&c, 77);
             attention_run_planted(&clean, &c, -1, 0, 0, own ? &table : NULL);
             attention_run_planted(&a, &c, operand, at, odd[i], own ? &table : NULL);
+            if (own) { /* and finite where the built-in one is */
+                attention_call b = attention_make(&c, 77);
+                attention_run_planted(&b, &c, operand, at, odd[i], NULL);
+                CHECK_AT(attention_finite_alike(&a, &b), operand * 100 + (int)k);
+                attention_free(&b);
+            }
             for (r = 0; r < c.length; ++r) {
                 const int seen = operand == ATTENTION_K || operand == ATTENTION_V ? r >= at : r == at, key = 3, value = 6; size_t j;
                 for (j = 0; j < 3 && !seen; ++j) {
@@ -763,6 +802,7 @@ static void test_attention(void) {
     RUN(attention_long);
     RUN(attention_large_scores);
     RUN(attention_not_finite);
+    RUN(attention_statistics);
     RUN(attention_two_rows);
     RUN(attention_odd_bits);
     RUN(attention_reach);

@@ -343,6 +343,24 @@ static void rows_types(void) {
     CHECK(memopt_i_row_at(codes, MEMOPT_TYPE_F16, 3) == codes + 3 && memopt_i_row_to(x, MEMOPT_TYPE_F32, 3) == x + 3);
 }
 
+/* ---- log ---- */
+static void rows_logarithm(void) {
+    uint64_t seed = 1; int i;
+    CHECK(memopt_i_row_log(1) <= 0 && memopt_i_row_log(1) >= 0);
+    for (i = 0; i < 20000; ++i) {
+        const double x = ldexp(1 + (double)(test_random(&seed) >> 12) * ldexp(1, -52), i % 40), want = log(x);
+        CHECK_AT(fabs(memopt_i_row_log(x) - want) <= 4 * ldexp(1, -53) * want, i);
+    }
+    for (i = 1; i < 40; ++i) { /* next to 1, and around the root of 2 */
+        const double x = 1 + ldexp(1, -i), y = 1.4142135623730951 + ldexp(1, -i), w = 1.4142135623730951 - ldexp(1, -i - 2);
+        CHECK_AT(fabs(memopt_i_row_log(x) - log(x)) <= 4 * ldexp(1, -53) * log(x), i);
+        CHECK_AT(fabs(memopt_i_row_log(y) - log(y)) <= ldexp(1, -51) && fabs(memopt_i_row_log(w) - log(w)) <= ldexp(1, -51), i);
+    }
+    CHECK(memopt_i_row_log(0) == -(double)rows_bits(0x7f800000u));
+    CHECK(memopt_i_row_log((double)rows_bits(0x7f800000u)) == (double)rows_bits(0x7f800000u));
+    CHECK(rows_is_nan((float)memopt_i_row_log((double)rows_bits(0x7fc00000u))) && rows_is_nan((float)memopt_i_row_log((double)rows_bits(0xffc00000u))));
+}
+
 static void test_rows(void) {
     RUN(rows_exp_is_exact);
     RUN(rows_exp_edges);
@@ -355,6 +373,7 @@ static void test_rows(void) {
     RUN(rows_activations_far_out);
     RUN(rows_activations_by_level);
     RUN(rows_types);
+    RUN(rows_logarithm);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_rows(); return test_totals(); }

@@ -97,11 +97,15 @@
                   Numbers, codes, optimizer steps and operators are the same bits at every SIMD level, for any workers,
                   however tensors are cut into slices or rows: sums are joined in a fixed order, work is cut by the data
                   (a product's by the workers too, where no bit depends on it), and betas are raised to integer powers
-                  by multiplication, not by pow(). Random bits are a function of seed, stream and place. Outside the
+                  by multiplication, not by pow(). Random bits are a function of seed, stream and place. Exponentials and
+                  logarithms are the library's own; of the C library's mathematics it calls only what IEEE 754 defines to
+                  the bit: sqrt(), fma(), ldexp(), floor(), and their floats. In results of operators the same elements are
+                  NaN, but not the same NaN: processors and compilers disagree about its sign and payload. Outside the
                   promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without -msse2), and a C library
                   whose fmaf() or fma() rounds twice, such as mingw-w64's.
-     Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. NaN stays NaN with its
-                  sign, denormals are kept. Products go into sums through fmaf; the C library's math (-lm) is needed.
+     Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. In them NaN stays NaN
+                  with its sign, and denormals are kept. Products go into sums through fmaf; the C library's math (-lm) is
+                  needed.
      Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names
                   with memopt_i_ are private. CHANGELOG.md tells what is new.
 
@@ -1792,7 +1796,8 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage; results
-   are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts.
+   are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts;
+   the same elements are NaN then, but which NaN they are is not said.
 
    Each takes a memopt_ops, which says what it runs with, and a struct of its own: shapes, types, pointers. Zero the
    struct, set what you need; a pointer that an operator does not know what to do without is ERR_ARGUMENT when NULL. The
@@ -1889,7 +1894,8 @@ typedef struct memopt_attention {
     size_t       width;            /* of one head */
     const size_t *lengths;         /* NULL, or of each sequence the rows in use, at most length, 0 is fine: rows after it
                                       are not read; their output and gradients become 0 */
-    int          causal;           /* 1: a row attends to itself and the rows before */
+    int          causal;           /* 1: a row attends to itself and the rows before; the rows after it take no part,
+                                      NaN, infinities or not, and no bit depends on block */
     float        scale;            /* of scores; 0 = 1 / sqrt(width); else 10^-30 or more */
     size_t       block;            /* rows of scores in scratch; 0 = 64 */
     int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does not
@@ -1907,7 +1913,9 @@ MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const m
 /**
  * Forward: whole rows of scores are made, `block` at a time, turned into probabilities and multiplied by the values.
  * Backward makes them again from queries and keys: nothing is kept between the two but the operands themselves; online,
- * output and statistics as well. Whole rows give the bits of the plain form (a matrix of scores, softmax, product).
+ * output and statistics as well. Whole rows give the bits of the plain form (a matrix of scores, softmax, product), in
+ * which a row sums over what it attends to and nothing else. A gemm of yours multiplies the rest by 0; where that is not
+ * finite it is called row by row, without it.
  */
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x);
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x);
@@ -16094,7 +16102,9 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               last bit x is cut off, so that infinity times 0 is never asked for.
    log        one a row, in double by fused multiply-adds: of the loss, and of online attention's statistics.
    Invariant  A row may come in pieces that begin at multiples of 16. The lanes behind a row's end neither are read nor
-              change a sum. Any NaN makes a NaN, which of them is not said: processors disagree.
+              change a sum. Any NaN makes a NaN, which of them is not said: of two, processors take the first or the
+              second, which compilers exchange; and x86 and ARM make new ones of different signs. One NaN for all would
+              take two more instructions at every store of every operator, and could not hold for a gemm of the caller's.
    Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
    Cost       One pass, at the cache's speed but for exp and activations. */
 
@@ -17271,9 +17281,11 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
               all rows of all heads that share them, so all of these are one chunk, worked off in order, each block
               added onto the last. Then the sums are those of one product over all rows. With 16 bits of storage they
               are added up in scratch and rounded once. Fewer such chunks than workers leave some idle.
-   Causal     A block ends at the last column that its last row may see; what its other rows may not see of it is 0.
-              The plain form adds more such products of 0, which change nothing (but the sign of a 0 that an underflow
-              left, and all of it where a value is not finite).
+   Causal     A block ends at the last column that its last row may see. What its other rows may not see of it takes no
+              part, whatever it is: products are by triangles. Multiplied by 0 instead, an infinity would reach up to
+              block - 1 rows before it as NaN, and a finite number the sign of a 0 that an underflow left; both depend
+              on the block. A gemm of the caller's knows no triangles: it gets the zeros, and where they would meet
+              what is not finite, single rows. To see that, some rows are read once more: 1 / columns of a product.
    Online     [Milakov 2018, Rabe 2021, FlashAttention 2022] Columns come in tiles too. A row keeps its largest score m
               so far, and sum and output relative to it; a larger one shrinks both by exp(scale (m - new)). What is
               kept for backward is m + log(sum) / scale: the score with probability 1. There, sum(P dP) of a row is

@@ -791,6 +791,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                memopt.h, and one rounding to the type.
    online      is taken as 0: whole rows of scores are made, statistics are not written and not read. Scratch grows with
                heads * block * length: a smaller block, not online, is what makes it small here.
+   causal      Products run over whole blocks, with zeros where a row may not look, and 0 times what is not finite is NaN.
+               So a NaN or an infinity in a key or a value also makes rows before it in its block NaN, and one in a query
+               or in grad_output the gradients of keys and values of rows after it in its block; further it does not
+               reach. The CPU's has no such limit. Finite operands are not concerned.
    lengths     are on the device, and read by kernels only. One above length counts as length. Rows after them are not
                read into any result, whatever they hold. */
 /** Bytes of scratch, of a backward where grad_queries is set, else of a forward: kv_heads * block * length * 4, twice

@@ -28,6 +28,7 @@
 #include "test_norm.c"
 #include "test_layer.c"
 #include "test_batchnorm.c"
+#include "test_nan.c"
 
 int main(void) {
     test_config();
@@ -59,10 +60,11 @@ int main(void) {
     test_norm();
     test_layer();
     test_batchnorm();
+    test_nan();
 #else
     (void)test_simd; (void)test_random_section; (void)test_number; (void)test_quant; (void)test_taper; (void)test_optim;
     (void)test_adafactor; (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_rows; (void)test_softmax;
-    (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm;
+    (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
 #endif
     return test_totals();
 }

@@ -234,6 +234,46 @@ static void test_cuda_attention_schedules(void) { /* the same bits in every orde
         free(first);
     }
 }
+/* What the declaration says of a causal block: NaN and infinities of a row reach what attends to it, and beside that only
+   rows of its block: those before it by keys and values, gradients of those after it by queries and grad_output. */
+static test_cuda_attention_case test_cuda_attention_planted(test_cuda_attention_rig *r, memopt_type type, size_t block, int what, uint32_t bits, size_t at) {
+    uint64_t seed = 4; test_cuda_attention_case c = test_cuda_attention_case_make(&seed, type, 1, 40, 2, 1, 8, 0, 0, 0); size_t j;
+    const test_cuda_attention_tensor *t = test_cuda_attention_of(&c, what, what == 3); float x; const uint16_t half = (uint16_t)(type == MEMOPT_TYPE_BF16 ? bits >> 16 : bits >> 16 & 0x8000 ? 0xfc00 : bits & 0x400000 ? 0x7e00 : 0x7c00);
+    memcpy(&x, &bits, sizeof x);
+    c.a.causal = 1; c.a.block = block;
+    for (j = 0; j < 8 && bits; ++j) {
+        const size_t place = test_cuda_attention_place(&c, what, 0, 0, at) + j;
+        if (type == MEMOPT_TYPE_F32) ((float *)t->host)[place] = x;
+        else ((uint16_t *)t->host)[place] = half;
+    }
+    test_put(t->d, t->host, t->bytes);
+    test_cuda_attention_scratch(r, &c.a);
+    CHECK(memopt_cuda_attention_forward(&r->ops, &c.a, NULL) == 0 && memopt_cuda_attention_backward(&r->ops, &c.a, NULL) == 0);
+    test_get(c.out.host, c.out.d, c.out.bytes); test_get(c.dq.host, c.dq.d, c.dq.bytes); test_get(c.dk.host, c.dk.d, c.dk.bytes); test_get(c.dv.host, c.dv.d, c.dv.bytes);
+    return c;
+}
+static int test_cuda_attention_same_row(const test_cuda_attention_case *a, const test_cuda_attention_case *b, int what, int gradient, size_t row) {
+    const test_cuda_attention_tensor *x = test_cuda_attention_of(a, what, gradient), *y = test_cuda_attention_of(b, what, gradient);
+    const size_t size = memopt_type_bytes(x->type), at = test_cuda_attention_place(a, what, 0, 0, row);
+    return !memcmp(x->host + at * size, y->host + at * size, a->a.width * size);
+}
+static void test_cuda_attention_not_finite(void) {
+    static const uint32_t odd[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u }; static const size_t blocks[] = { 1, 16, 40 }; size_t block, i, row; int what, type;
+    for (type = 0; type < 3; ++type) for (block = 0; block < 3; ++block) for (what = 0; what < 4; ++what) for (i = 0; i < 3; ++i) {
+        const size_t at = 21, from = at / blocks[block] * blocks[block], end = memopt_i_min(from + blocks[block], 40);
+        test_cuda_attention_rig r = test_cuda_attention_open(0);
+        test_cuda_attention_case clean = test_cuda_attention_planted(&r, (memopt_type)type, blocks[block], what, 0, at);
+        test_cuda_attention_case c = test_cuda_attention_planted(&r, (memopt_type)type, blocks[block], what, odd[i], at);
+        for (row = 0; row < 40; ++row) {
+            const int keys = what == 1 || what == 2, clear = keys ? row < from : row != at;
+            if (clear) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 3, 0, row) && test_cuda_attention_same_row(&clean, &c, 0, 1, row), row);
+            if (!keys && row >= end) CHECK_AT(test_cuda_attention_same_row(&clean, &c, 1, 1, row) && test_cuda_attention_same_row(&clean, &c, 2, 1, row), row);
+        }
+        CHECK_AT(what == 3 || !test_cuda_attention_same_row(&clean, &c, 3, 0, at), what);
+        test_cuda_attention_case_drop(&clean); test_cuda_attention_case_drop(&c);
+        test_cuda_attention_close(&r);
+    }
+}
 /* The kernels alone, on the last three rows: for a warp, a block, and for rows that are longer than registers hold. */
 static void test_cuda_attention_row(const float *x, const float *g, size_t n, size_t columns, memopt_type type, const void *p, const void *s, double scale, uint64_t at) {
     const double half = test_cuda_attention_half(type); double sum = 0, mean = 0, spread = 0, most = -1e300; size_t j;
@@ -363,6 +403,7 @@ static void test_cuda_attention_bytes(void) { /* what the essay says */
 static void test_cuda_attention(void) {
     RUN(test_cuda_attention_shapes);
     RUN(test_cuda_attention_schedules);
+    RUN(test_cuda_attention_not_finite);
     RUN(test_cuda_attention_long);
     RUN(test_cuda_attention_bytes);
     RUN(test_cuda_attention_bad);

@@ -643,8 +643,8 @@ static void attention_reach(void) {
         for (operand = 0; operand < ATTENTION_OPERANDS + 2; ++operand) for (i = 0; i < 3; ++i) for (k = 0; k < 5; ++k) {
             attention_case c = { 1, 130, 1, 0, 3, 64, 1, 0, MEMOPT_TYPE_F32, NULL }; attention_call clean, a; size_t at = rows[k];
             if ((own && (k + i) % 2) || (operand >= ATTENTION_OPERANDS && !online)) continue;
-            c.online = online; c.type = (memopt_type)type; c.block = i == 1 ? 100 : 64;
-            if (online && !own && k == 4) { c.length = 300; at = 280; } /* more than a tile of columns */
+            c.online = online; c.type = (memopt_type)type; c.block = i == 1 ? 100 : i == 2 ? SIZE_MAX : 64;
+            if (!own && k == 4) { c.length = 300; at = 193; } /* more than a block of depth, more than a tile of columns */
             clean = attention_make(&c, 77); a = attention_make(&c, 77);
             attention_run_planted(&clean, &c, -1, 0, 0, own ? &table : NULL);
             attention_run_planted(&a, &c, operand, at, odd[i], own ? &table : NULL);

@@ -97,15 +97,15 @@
                   Numbers, codes, optimizer steps and operators are the same bits at every SIMD level, for any workers,
                   however tensors are cut into slices or rows: sums are joined in a fixed order, work is cut by the data
                   (a product's by the workers too, where no bit depends on it), and betas are raised to integer powers
-                  by multiplication, not by pow(). Random bits are a function of seed, stream and place. Exponentials and
-                  logarithms are the library's own; of the C library's mathematics it calls only what IEEE 754 defines to
-                  the bit: sqrt(), fma(), ldexp(), floor(), and their floats. In results of operators the same elements are
-                  NaN, but not the same NaN: processors and compilers disagree about its sign and payload. Outside the
-                  promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without -msse2), and a C library
-                  whose fmaf() or fma() rounds twice, such as mingw-w64's.
+                  by multiplication, not by pow(). Random bits are a function of seed, stream and place. Exponentials
+                  and logarithms are the library's own; of the C library's mathematics it calls only what IEEE 754
+                  defines to the bit: sqrt(), fma(), ldexp(), floor(), and their floats. In results of operators the
+                  same elements are NaN, but not the same NaN: processors and compilers disagree about its sign and
+                  payload. Outside the promise: flush-to-zero modes, -ffast-math, x87 arithmetic (32-bit x86 without
+                  -msse2), and a C library whose fmaf() or fma() rounds twice, such as mingw-w64's.
      Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. In them NaN stays NaN
-                  with its sign, and denormals are kept. Products go into sums through fmaf; the C library's math (-lm) is
-                  needed.
+                  with its sign, and denormals are kept. Products go into sums through fmaf; the C library's math (-lm)
+                  is needed.
      Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names
                   with memopt_i_ are private. CHANGELOG.md tells what is new.
 
@@ -1796,8 +1796,8 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage; results
-   are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in parts;
-   the same elements are NaN then, but which NaN they are is not said.
+   are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in
+   parts; the same elements are NaN then, but which NaN they are is not said.
 
    Each takes a memopt_ops, which says what it runs with, and a struct of its own: shapes, types, pointers. Zero the
    struct, set what you need; a pointer that an operator does not know what to do without is ERR_ARGUMENT when NULL. The
@@ -1914,8 +1914,8 @@ MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const m
  * Forward: whole rows of scores are made, `block` at a time, turned into probabilities and multiplied by the values.
  * Backward makes them again from queries and keys: nothing is kept between the two but the operands themselves; online,
  * output and statistics as well. Whole rows give the bits of the plain form (a matrix of scores, softmax, product), in
- * which a row sums over what it attends to and nothing else. A gemm of yours multiplies the rest by 0; where that is not
- * finite it is called row by row, without it.
+ * which a row sums over what it attends to and nothing else. A gemm of yours multiplies the rest by 0; where that is
+ * not finite it is called row by row, without it.
  */
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x);
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x);
@@ -15610,8 +15610,8 @@ typedef struct memopt_i_gemm_tile {
     size_t       left_row, left_step; /* from a row to the next, from a depth to the next */
     size_t       from_row, to_row;
     size_t       rows, depth;
-    size_t       lead, lead_rows; /* depths before `depth`: the first lead_rows rows take the first one, then one more each */
-    size_t       tail, tail_skip; /* depths after it: the first tail_skip rows leave the first one out, then one more each */
+    size_t       lead, lead_rows; /* depths before `depth`: the first is for the first lead_rows rows, then one more */
+    size_t       tail, tail_skip; /* depths after it: the first is not for the first tail_skip rows, then one more */
 } memopt_i_gemm_tile;
 
 static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
@@ -15643,7 +15643,9 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
 #define MEMOPT_I_GEMM_STEP(V, i, p, at)                                                                                \
     if (rows > i) { const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i); }
 #define MEMOPT_I_GEMM_SOME(V, i, p, at)                                                                                \
-    if (rows > i && first <= i && i < end) { const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i); }
+    if (rows > i && first <= i && i < end) {                                                                           \
+        const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i);                          \
+    }
 #define MEMOPT_I_GEMM_SAVE(V, i, p, at)                                                                                \
     if (rows > i) { V(store)(to + i * to_row, a##i); V(store)(to + i * to_row + V(width), b##i); }
 #define MEMOPT_I_GEMM_CASE(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1, 0); break;
@@ -15651,7 +15653,8 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
 /* Depths of which rows first..end take part. */
 #define MEMOPT_I_GEMM_BAND(V, count, from_first, from_end)                                                             \
     for (k = 0; k < (count); ++k) {                                                                                    \
-        const V(t) a = V(load)(right), b = V(load)(right + V(width)); const size_t first = (from_first), end = (from_end); \
+        const V(t) a = V(load)(right), b = V(load)(right + V(width));                                                  \
+        const size_t first = (from_first), end = (from_end);                                                           \
         MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_SOME, V)                                                                      \
         right += 2 * V(width); r0 += step; r3 += step; r6 += step; r9 += step;                                         \
     }
@@ -15837,7 +15840,7 @@ typedef struct memopt_i_gemm_work {
     size_t                   tall, wide, down; /* rows and columns of a chunk; chunks below one another */
     unsigned char           *scratch;
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
-    ptrdiff_t                diagonal; /* of row r of the left operand, as it lies, columns up to r + diagonal take part */
+    ptrdiff_t                diagonal; /* of row r of the left operand as it lies, columns to r + diagonal take part */
 } memopt_i_gemm_work;
 typedef struct memopt_i_gemm_chunk {
     const memopt_i_gemm_work *work;
@@ -15874,7 +15877,7 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
         w->kit->deal(c->block + k * w->kit->tall, from, c->rows);
     }
 }
-/* Which depths of at..at + depth the rows of a tile take, the first of which is row i; 1: some take more than others. */
+/* Which depths of at..at + depth the rows of a tile take, the first of which is i; 1: some take more than others. */
 static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_gemm_tile *t, size_t i, size_t at,
                                        size_t depth) {
     const ptrdiff_t row = (ptrdiff_t)(c->i + i), all = (ptrdiff_t)depth, more = (ptrdiff_t)t->rows - 1;
@@ -15995,8 +15998,8 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     }
     w->down = memopt_i_ceil_div(p->rows, w->tall);
 }
-/* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. PTRDIFF_MAX:
-   all of them. */
+/* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
+   PTRDIFF_MAX: all of them. */
 static void memopt_i_gemm_triangle(const memopt_product *p, ptrdiff_t diagonal, const memopt_threads *threads,
                                    void *scratch) {
     memopt_i_gemm_work w;
@@ -16104,7 +16107,7 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
    Invariant  A row may come in pieces that begin at multiples of 16. The lanes behind a row's end neither are read nor
               change a sum. Any NaN makes a NaN, which of them is not said: of two, processors take the first or the
               second, which compilers exchange; and x86 and ARM make new ones of different signs. One NaN for all would
-              take two more instructions at every store of every operator, and could not hold for a gemm of the caller's.
+              take two more instructions at every store of every operator, and not hold for a gemm of the caller's.
    Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
    Cost       One pass, at the cache's speed but for exp and activations. */
 
@@ -16470,8 +16473,8 @@ MEMOPT_I_ROWS(MEMOPT_I_V4X4, )
 #endif
 
 /* ---- one number ---- */
-/* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; 2 artanh((m - 1) / (m + 1)) by
-   its series, below 2 units in the last place off. */
+/* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
+   2 artanh((m - 1) / (m + 1)), below 2 units in the last place off. */
 MEMOPT_I_BOTH static double memopt_i_row_log(double x) {
     uint64_t bits; int k; double exponent, m, s, square, sum = 1.0 / 23;
     memcpy(&bits, &x, sizeof bits);
@@ -17490,8 +17493,8 @@ static void memopt_i_attention_triangle(const memopt_i_attending *w, const memop
 }
 /* result = block * right, or added onto it */
 static void memopt_i_attention_mix(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
-                                   ptrdiff_t diagonal, memopt_i_matrix right, void *result, size_t stride, memopt_type type,
-                                   int accumulate) {
+                                   ptrdiff_t diagonal, memopt_i_matrix right, void *result, size_t stride,
+                                   memopt_type type, int accumulate) {
     memopt_product p = memopt_i_attention_shape(w, rows, w->t->a.width, columns);
     p.left = block; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
     p.result = result; p.result_stride = stride; p.result_type = type; p.accumulate = accumulate;

@@ -16659,13 +16659,21 @@ static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const me
 }
 /* Are `count` rows of n elements finite? */
 static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride, size_t count, size_t n) {
-    const uint32_t most = type == MEMOPT_TYPE_F32 ? 0x7f800000u : type == MEMOPT_TYPE_BF16 ? 0x7f80u : 0x7c00u;
+    const uint32_t exponent = type == MEMOPT_TYPE_F32 ? 0x7f800000u : type == MEMOPT_TYPE_BF16 ? 0x7f80u : 0x7c00u;
     size_t i, j;
+
     for (i = 0; i < count; ++i)
         for (j = 0; j < n; ++j) {
             const void *p = memopt_i_row_at(data, type, i * stride + j);
-            const uint32_t x = type == MEMOPT_TYPE_F32 ? *(const uint32_t *)p : *(const uint16_t *)p;
-            if ((x & most) == most) return 0;
+            uint32_t wide;
+            uint16_t half;
+
+            if (type == MEMOPT_TYPE_F32) memcpy(&wide, p, 4);
+            else {
+                memcpy(&half, p, 2);
+                wide = half;
+            }
+            if ((wide & exponent) == exponent) return 0;
         }
     return 1;
 }

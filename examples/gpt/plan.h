@@ -152,7 +152,7 @@ static int push_conventional(engine *e) {
 static memopt_tape_desc describe_tape(engine *e, const options *o) {
     memopt_tape_desc d = { 0 };
     d.chain.segments = e->segments; d.chain.count = e->segment_count; d.chain.input_bytes = 64; d.layers = e->layers;
-    d.arena = e->arena; d.seed = o->seed; d.slots = 500;
+    d.arena = e->arena; d.seed = o->seed;
     d.rule = o->keep == KEEP_ARENA ? MEMOPT_RULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_RULE_EVERY : MEMOPT_RULE_EXTENDED;
     d.every = 2 * o->every; /* a block is two segments */
     d.budget = SIZE_MAX; d.host = &e->host;

@@ -74,8 +74,8 @@ simulator: $(BUILD)/flags ## run every CUDA kernel on the CPU, a fiber for each 
 	@sh tests/suite.sh simulator > $(BUILD)/simulator.table
 	@LIMIT=900 sh tests/run.sh $(BUILD)/log/simulator < $(BUILD)/simulator.table
 
-mutants: $(BUILD)/flags ## break the kernels in many places, a line each, and see the simulator's tests find it (SAMPLE=N: fewer)
-	@CXX="$(CXX)" JOBS=$(JOBS) python3 tests/simulator/mutants.py $(if $(SAMPLE),--sample $(SAMPLE))
+mutants: $(BUILD)/flags ## break header and kernels, a line each, and see the section's tests find it (SECTION=arena, SAMPLE=N)
+	@CC="$(CC)" CXX="$(CXX)" JOBS=$(JOBS) python3 tests/mutants/mutants.py $(if $(SAMPLE),--sample $(SAMPLE)) $(SECTION)
 
 cuda: $(BUILD)/test_cuda $(BUILD)/bench_cuda ## with nvcc: the kernels' tests and benches for the card of this machine, and run the tests
 	@$(BUILD)/test_cuda

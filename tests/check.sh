@@ -62,6 +62,11 @@ everything() { # compiler flags: every example, tool and bench compiles without 
     done
 }
 
+mutants() { # the lists of faults name lines that are there
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/mutants/mutants.py --check
+}
+
 # ---- `make test` ----
 sanitized() { # test
     can "$CC" "-fsanitize=address,undefined"

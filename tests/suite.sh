@@ -8,6 +8,7 @@ header_checks() {
     row "README.md: every block of code is from an example" "$check readme"
     row "symbols: memopt_ only, no writable data, no output" "$check symbols"
     row "macros: MEMOPT_ only" "$check macros"
+    row "mutants: every fault has its place" "$check mutants"
     row "MEMOPT_STATIC too late is refused" "$check late_static"
     row "three copies in one program" "$check two_copies"
     row "declarations as C89" "$check declarations '$CC' c89 c"
@@ -57,7 +58,8 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "nvcc: five architectures, no warning, no spills" "$check cuda 75 80 90 100 120"
     row "nvcc: the same code whether it may fuse or not" "$check cuda_fuses"
     row "nvcc: tests and benches compile" "$check cuda_programs"
-    row "mutants of the kernels" "$MAKE -s mutants"
+    row "mutants of the kernels" "$MAKE -s mutants SECTION=kernels"
+    row "mutants of the header" "$MAKE -s mutants SECTION=header"
     simulated thread clang
     row "valgrind" "CC=gcc $check memcheck"
     for source in tests/exhaustive_*.c; do
@@ -67,6 +69,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "gcc, address and undefined" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     tier=ci
+    [ "$wanted" = all ] || row "mutants of the header, a sample" "$MAKE -s mutants SECTION=header SAMPLE=40 JOBS=1"
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     for test in $(grep -l memopt_pool_create tests/test_*.c); do

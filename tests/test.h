@@ -16,10 +16,16 @@
 
 static int test_passed, test_failed, test_skipped, test_failures; /* failures: CHECKs that failed */
 
-#define CHECK(x) do { if (!(x)) { ++test_failures; printf("%s:%d: %s\n", __FILE__, __LINE__, #x); } } while (0)
+/* With TEST_STOP the first CHECK that fails ends the program: tests/mutants asks no more of it. */
+#if defined(TEST_STOP)
+#  define TEST_FAILED() (fflush(stdout), _Exit(1))
+#else
+#  define TEST_FAILED() ((void)0)
+#endif
+#define CHECK(x) do { if (!(x)) { ++test_failures; printf("%s:%d: %s\n", __FILE__, __LINE__, #x); TEST_FAILED(); } } while (0)
 /* For loops over random or exhaustive inputs: tells the seed or index, and gives up after the first few. */
-#define CHECK_AT(x, at) do { if (!(x) && test_failures++ < 20) \
-    printf("%s:%d: %s (at %llu)\n", __FILE__, __LINE__, #x, (unsigned long long)(at)); } while (0)
+#define CHECK_AT(x, at) do { if (!(x) && test_failures++ < 20) { \
+    printf("%s:%d: %s (at %llu)\n", __FILE__, __LINE__, #x, (unsigned long long)(at)); TEST_FAILED(); } } while (0)
 #define RUN(test) test_run(#test, test)
 #define SKIP(why) do { ++test_skipped; --test_passed; printf("skipped %s:%d: %s\n", __FILE__, __LINE__, why); } while (0)
 

@@ -83,6 +83,31 @@ static void base_bits(void) {
                 CHECK_AT(memopt_i_low_bit(x) == low, low);
             }
 }
+static void base_ceil_div(void) {
+    const size_t n = base_plant(); size_t i, b;
+    for (i = 0; i < n; ++i)
+        for (b = 1; b < 70; ++b) { /* the smallest quotient whose multiple reaches a */
+            const size_t a = base_planted[i], q = memopt_i_ceil_div(a, b);
+            CHECK_AT(a == 0 ? q == 0 : q > 0 && q - 1 <= a / b && (q - 1) * b < a && a - (q - 1) * b <= b, i);
+        }
+}
+static void base_floats(void) { /* bits from IEEE 754's table; sums, products and quotients by double, rounded once */
+    static const struct { float x; uint32_t bits; } known[] = {
+        { 0.0f, 0 }, { 1.0f, 0x3f800000u }, { -2.0f, 0xc0000000u }, { 0.15625f, 0x3e200000u }, { 16777215.0f, 0x4b7fffffu }
+    };
+    uint64_t seed = 3; int i;
+    for (i = 0; i < (int)(sizeof known / sizeof *known); ++i) {
+        CHECK_AT(memopt_i_float_bits(known[i].x) == known[i].bits, i);
+        CHECK_AT(memopt_i_float_bits(memopt_i_bits_float(known[i].bits)) == known[i].bits, i);
+    }
+    for (i = 0; i < 20000; ++i) { /* 24 bits each: double holds the product, and rounds the others harmlessly */
+        const float a = (float)(test_below(&seed, 1 << 24) + 1) - 8388608.5f, b = (float)(test_below(&seed, 1 << 24) + 1) / 4096;
+        const volatile float sum = (float)((double)a + (double)b), product = (float)((double)a * (double)b);
+        const volatile float quotient = (float)((double)a / (double)b);
+        CHECK_AT(memopt_i_sum(a, b) == sum && memopt_i_times(a, b) == product && memopt_i_quotient(a, b) == quotient, i);
+        CHECK_AT(memopt_i_round(product) == product, i);
+    }
+}
 static void test_base(void) {
     RUN(base_add_and_mul);
     RUN(base_random_products);
@@ -90,6 +115,8 @@ static void test_base(void) {
     RUN(base_power_of_two);
     RUN(base_min_max);
     RUN(base_bits);
+    RUN(base_ceil_div);
+    RUN(base_floats);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_base(); return test_totals(); }

@@ -468,6 +468,37 @@ static void head_sums_unbiased(void) {
         head_unmake(&f); head_unmake(&c);
     }
 }
+static void head_sums_chunks(void) { /* up to 8 chunks are rounded to nearest; head_loss() looks at the bytes */
+    static const size_t rows[] = { 35, 36, 39, 40, 41, 44, 45, 46 }; size_t k;
+    for (k = 0; k < sizeof rows / sizeof *rows; ++k) {
+        head_case a = head_make(rows[k], 3, 5, 0, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, k); memopt_loss x = { 0, 0 };
+        a.h.chunk = 5;
+        CHECK_AT(head_sums(NULL, &a.h) == (rows[k] <= 40 ? 0 : 128), k);
+        CHECK_AT(head_loss(NULL, &a.h, &x) == MEMOPT_OK, k);
+        head_unmake(&a);
+    }
+}
+/* Rows so sure of their target that their loss is 0, and their gradients are not: 512 chunks of one row each add a 16th
+   of a place, so that each element has been rounded up about 32 times, but for chunks that share their noise. */
+static void head_sums_sure(void) {
+    enum { ROWS = 512, WIDTH = 8, WORDS = 40 };
+    head_case c = head_make(ROWS, WIDTH, WORDS, 0, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, 1); memopt_loss x = { 1, 0 };
+    const double ulp = ldexp(1, -7), p = exp(-42); double sum = 0; size_t i;
+    for (i = 0; i < ROWS * WIDTH; ++i) ((float *)c.input)[i] = 1;
+    for (i = 0; i < WORDS * WIDTH; ++i) ((float *)c.weights)[i] = i < WIDTH ? 0 : -5.25f;
+    for (i = 0; i < WORDS * WIDTH; ++i) head_put(MEMOPT_TYPE_BF16, c.grad_weights, i, 1);
+    for (i = 0; i < ROWS; ++i) c.targets[i] = 0;
+    c.h.chunk = 1; c.h.accumulate = 1; c.h.rule.count = 1;
+    c.h.rule.scale = ulp / 16 / p;
+    CHECK(head_loss(NULL, &c.h, &x) == MEMOPT_OK && x.loss >= 0 && x.loss <= 0);
+    for (i = WIDTH; i < WORDS * WIDTH; ++i) {
+        const double up = (head_get(MEMOPT_TYPE_BF16, c.grad_weights, i) - 1) / ulp;
+        CHECK_AT(up > 0 && up < 70, i);
+        sum += up;
+    }
+    CHECK(fabs(sum / ((WORDS - 1) * WIDTH) - 32) < 2);
+    head_unmake(&c);
+}
 #if defined(MEMOPT_I_POOL)
 static void head_pool(void) { /* real threads, for the thread sanitizer */
     memopt_pool *pool = NULL; memopt_threads t; int k;
@@ -673,6 +704,8 @@ static void test_head(void) {
     RUN(head_same_bits);
     RUN(head_sums_same_bits);
     RUN(head_sums_unbiased);
+    RUN(head_sums_chunks);
+    RUN(head_sums_sure);
 #if defined(MEMOPT_I_POOL)
     RUN(head_pool);
 #endif

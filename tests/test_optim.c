@@ -739,6 +739,47 @@ static void optim_bf16_weights(void) {
     optim_close(&a); optim_close(&b);
 }
 
+/* Rounding noise is another one for every step: SGD does the same at each, and the same weights are rounded otherwise. */
+static void optim_bf16_noise_of_steps(void) {
+    enum { N = 4000 };
+    optim_spec s = optim_of(MEMOPT_SGD, MEMOPT_STATE_F32, N); memopt_optim_group h; optim_model m; size_t i, other; int k;
+    static float first[N];
+    s.weights = MEMOPT_WEIGHTS_BF16; s.moment = 0;
+    optim_open(&m, &s, NULL);
+    h = optim_group(MEMOPT_SGD, 0);
+    h.weight_decay = 0;
+    for (k = -1; k < 63; ++k) {
+        const memopt_optim_run run = optim_run(&h, k < 0 ? 1 : 1 + ((uint64_t)1 << k));
+        optim_start(&m, 1);
+        optim_feed(&m, 1);
+        CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_OK, k);
+        for (i = other = 0; i < N; ++i) {
+            if (k < 0) first[i] = optim_weight(&m, 0, i);
+            other += first[i] != optim_weight(&m, 0, i);
+        }
+        if (k >= 0) CHECK_AT(other > N / 8, k);
+    }
+    optim_close(&m);
+}
+/* An eps of 0 and a gradient of 0: no step, and no 0 / 0. */
+static void optim_eps_of_zero(void) {
+    static const memopt_optim_kind kinds[3] = { MEMOPT_ADAMW, MEMOPT_ADAM, MEMOPT_LAMB };
+    enum { N = 4200 };
+    size_t i; int k, level;
+    for (k = 0; k < 9; ++k)
+        for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
+            const memopt_threads t = test_level(level); optim_model m; memopt_optim_group h = optim_group(kinds[k % 3], 1);
+            optim_spec s = optim_of(kinds[k % 3], k / 3 == 0 ? MEMOPT_STATE_F32 : k / 3 == 1 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT, N);
+            const memopt_optim_run run = optim_run(&h, 1);
+            h.eps = 0; h.weight_decay = 0;
+            optim_open(&m, &s, &t);
+            for (i = 0; i < N; ++i) { optim_set_weight(&m, 0, i, 0.5f); optim_set_gradient(&m, 0, i, i % 3 ? 0.25f : 0); }
+            CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_OK, k);
+            for (i = 0; i < N; ++i) CHECK_AT(i % 3 ? optim_weight(&m, 0, i) < 0.5f : optim_weight(&m, 0, i) == 0.5f, i);
+            optim_close(&m);
+        }
+}
+
 /* A tensor that several ranks hold parts of: cuts at multiples of the grain. LAMB's and LARS's sums are added up over them. */
 static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts) {
     const memopt_optim_group g = optim_group(whole->kind, whole->moment); optim_model w, p[4]; memopt_optim_run run; size_t i, n; uint64_t t; int k, j, again;
@@ -1673,6 +1714,8 @@ static void test_optim(void) {
     RUN(optim_pool);
     RUN(optim_weight_formats);
     RUN(optim_bf16_weights);
+    RUN(optim_bf16_noise_of_steps);
+    RUN(optim_eps_of_zero);
     RUN(optim_parts);
     RUN(optim_skipped);
     RUN(optim_limits);

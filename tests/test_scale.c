@@ -253,6 +253,10 @@ static void scale_scaler_odd_factors(void) { /* 1000, growth 1.3, backoff 0.7, i
     CHECK(memopt_scaler_update(&s, 0) == MEMOPT_OK && memopt_i_float_bits(s.scale) == 0x7F7FFFFFu);
     s.scale = ldexpf(1, 127); s.growth_factor = 1.99999997; s.growth_tracker = 2; s.unscaled = 1; /* rounds to 2^128 */
     CHECK(memopt_scaler_update(&s, 0) == MEMOPT_OK && s.scale == ldexpf(1, 127) && s.growth_tracker == 0);
+    s.growth_factor = 2 - ldexp(1, -24); s.growth_tracker = 2; s.unscaled = 1; /* between the largest and 2^128: a tie, to 2^128 */
+    CHECK(memopt_scaler_update(&s, 0) == MEMOPT_OK && s.scale == ldexpf(1, 127) && s.growth_tracker == 0);
+    s.growth_factor = 2 - ldexp(1, -24) - ldexp(1, -50); s.growth_tracker = 2; s.unscaled = 1; /* just below it */
+    CHECK(memopt_scaler_update(&s, 0) == MEMOPT_OK && memopt_i_float_bits(s.scale) == 0x7F7FFFFFu);
     s.scale = 1.5f; s.unscaled = 1; s.backoff_factor = 0.75; /* to just above the floor, and not below it */
     CHECK(memopt_scaler_update(&s, 1) == MEMOPT_OK && (double)s.scale == 1.125);
     s.unscaled = 1; saved = s;
@@ -872,6 +876,14 @@ static void scale_accumulate_bad(void) {
         free(scratch);
     }
     for (i = 0; i < 4; ++i) CHECK(sum[i] == 9 && half[i] == 9 && rest[i] == 9 && g[i] == (float)(i + 1));
+    { memopt_gradient s = scale_tensor(MEMOPT_TYPE_F32, sum, 4), d = scale_tensor(MEMOPT_TYPE_F32, g, 4); /* the last token that fits */
+      memopt_gradients sums = scale_list(&s, 1), gradients = sums; const memopt_micro_batch b = scale_batch(5, 0, NULL);
+      memopt_accumulation a;
+      memset(&a, 0, sizeof a);
+      a.tokens = UINT64_MAX - 5; a.micro_batches = 3; gradients.tensors = &d;
+      CHECK(memopt_gradients_accumulate(&sums, &gradients, &b, &a, NULL) == MEMOPT_OK);
+      CHECK(a.tokens == UINT64_MAX && a.micro_batches == 4 && sum[0] == 10 && sum[3] == 13);
+      free(sums.scratch); }
     CHECK(memopt_accumulation_mean(&none, &mean) == MEMOPT_ERR_STATE && memopt_accumulation_mean(NULL, &mean) == MEMOPT_ERR_ARGUMENT && mean == 7);
     none.tokens = UINT64_MAX;
     CHECK(memopt_accumulation_mean(&none, NULL) == MEMOPT_ERR_ARGUMENT && memopt_accumulation_mean(&none, &mean) == MEMOPT_OK && mean == ldexp(1, -64));

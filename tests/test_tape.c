@@ -214,6 +214,7 @@ static memopt_status tape_watch_forward(const memopt_step *step) {
     ++w->forwards[s];
     w->unused += step->output_unused != 0;
     CHECK_AT((step->scratch != NULL) == (scratch > 0), s);
+    CHECK_AT(w->measuring ? step->scratch_bytes >= scratch : step->scratch_bytes == scratch, s);
     CHECK_AT(s || step->input == w->input, s);
     CHECK_AT(!step->grad_output && !step->grad_input, s);
     if (w->dry) return MEMOPT_OK;
@@ -273,6 +274,7 @@ static memopt_status tape_watch_backward(const memopt_step *step) {
         tape_watch_streams(w, step, 0);
     }
     CHECK_AT(!w->evaluating, s);
+    CHECK_AT(step->scratch_bytes == scratch, s);
     CHECK_AT((step->scratch != NULL) == (scratch > 0) && (step->saved != NULL) == (tape_extra_bytes(&w->chain, s) > 0),
         s);
     CHECK_AT((step->grad_output != NULL) == (tape_grad_bytes(&w->chain, s + 1) > 0)
@@ -2001,6 +2003,38 @@ static void tape_trained(void) { /* every schedule, 100 steps */
         CHECK((t.steps < 20 || (double)plain.last < 0.7 * (double)plain.first) && n.stopped > 0 && n.hooks > 0); /* it learned */
     }
 }
+/* A recompute that fails leaves the engine's generator where the forward of the pass left it. */
+static void tape_generator_put_back(void) {
+    static tape_net n; size_t i, at, forwards, calls, failed = 0;
+    tape_net_make(&n, tape_nets[0]);
+    for (i = 0; i < TAPE_VARIANTS; ++i) {
+        tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; uint64_t own;
+        tape_rig_open(&r, 400000, 0);
+        d = tape_net_desc(&n, r.arena);
+        tape_variant(&d, i);
+        memset(n.op[0].known, 0, sizeof n.op[0].known);
+        tape_net_start(&n); tape_net_feed(&n);
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        n.calls = n.fail_on = 0;
+        CHECK(memopt_tape_forward(tape, n.x) == MEMOPT_OK);
+        forwards = n.calls;
+        CHECK(memopt_tape_backward(tape, NULL, n.gradient) == MEMOPT_OK);
+        calls = n.calls;
+        for (at = forwards + 1; at <= calls; ++at) {
+            n.pass = at;
+            n.calls = 0; n.fail_on = at;
+            CHECK_AT(memopt_tape_forward(tape, n.x) == MEMOPT_OK, at);
+            own = n.own;
+            CHECK_AT(memopt_tape_backward(tape, NULL, n.gradient) == MEMOPT_ERR_DEVICE, at);
+            CHECK_AT(n.own == own, at);
+            ++failed;
+        }
+        n.fail_on = 0;
+        memopt_tape_destroy(tape);
+        tape_rig_close(&r);
+    }
+    CHECK(failed > 100);
+}
 /* nothing is saved when nobody asks; without a dropout of its own nothing is missing */
 static void tape_without_hooks(void) {
     static tape_net n; size_t i; tape_training plain = tape_steps(10, 1);
@@ -2973,6 +3007,7 @@ static void test_tape(void) {
     RUN(tape_copied);
     RUN(tape_long);
     RUN(tape_trained);
+    RUN(tape_generator_put_back);
     RUN(tape_without_hooks);
     RUN(tape_reshaped);
     RUN(tape_bad_shapes);

@@ -385,6 +385,13 @@ static int host_together(const memopt_threads *t) {
 }
 #endif
 #endif
+static void host_workers_counted(void) { /* the calling thread is one */
+    memopt_threads t; test_crew crew;
+    memset(&t, 0, sizeof t);
+    CHECK(memopt_i_workers(NULL) == 1 && memopt_i_workers(&t) == 1);
+    t = test_workers(&crew, 7, 0);
+    CHECK(memopt_i_workers(&t) == 7);
+}
 static void host_calling_thread(void) {
     memopt_host h;
     CHECK(memopt_host_resolve(NULL, &h) == MEMOPT_OK);
@@ -536,6 +543,7 @@ static void test_host_section(void) {
     RUN(host_files_rename);
     RUN(host_files_failing);
     RUN(host_clock);
+    RUN(host_workers_counted);
     RUN(host_calling_thread);
     RUN(host_openmp);
     RUN(host_pool_arguments);

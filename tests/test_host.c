@@ -209,6 +209,12 @@ static void host_files_far(void) { /* offsets that no file has, and one far beyo
         CHECK_AT(h.files.read_fn(h.files.user, file, distant[i], &byte, 1, &done) == MEMOPT_ERR_OVERFLOW && done == 99, i);
         CHECK_AT(i == 0 || h.files.resize_fn(h.files.user, file, distant[i]) == MEMOPT_ERR_OVERFLOW, i);
     }
+#if defined(MEMOPT_I_POSIX)
+    if (sizeof(size_t) > 4) { /* the last byte that has a position can be asked for, whatever the system says of it */
+        CHECK(h.files.read_fn(h.files.user, file, (uint64_t)INT64_MAX - 1, &byte, 1, &done) != MEMOPT_ERR_OVERFLOW);
+        CHECK(h.files.read_fn(h.files.user, file, (uint64_t)INT64_MAX - 1, &byte, 2, &done) == MEMOPT_ERR_OVERFLOW);
+    }
+#endif
     CHECK(h.files.resize_fn(h.files.user, file, (uint64_t)INT64_MAX) != MEMOPT_OK); /* a position, but no disk has it */
     CHECK(h.files.size_fn(h.files.user, file, &size) == MEMOPT_OK && size == 0);
     if (sizeof(size_t) > 4 && h.files.write_fn(h.files.user, file, UINT64_C(5) << 30, &byte, 1) == MEMOPT_OK) { /* a hole of 5 GiB */
@@ -277,6 +283,17 @@ static void host_clock(void) {
         CHECK_AT(h.clock.now_fn(h.clock.user, &now) == MEMOPT_OK && now >= before, i);
     }
     CHECK(now > first && now - first < UINT64_C(20000000000)); /* it goes, and in nanoseconds */
+#if defined(MEMOPT_I_STEADY)
+    for (i = 0; i < 1000; ++i) { /* it lies between two looks at the system's own */
+        memopt_i_time a, b;
+        CHECK(clock_gettime(MEMOPT_I_STEADY, &a) == 0);
+        CHECK(h.clock.now_fn(h.clock.user, &now) == MEMOPT_OK);
+        CHECK(clock_gettime(MEMOPT_I_STEADY, &b) == 0);
+        CHECK_AT(now / 1000000000 >= (uint64_t)a.tv_sec && now / 1000000000 <= (uint64_t)b.tv_sec, i);
+        CHECK_AT(now / 1000000000 > (uint64_t)a.tv_sec || now % 1000000000 >= (uint64_t)a.tv_nsec, i);
+        CHECK_AT(now / 1000000000 < (uint64_t)b.tv_sec || now % 1000000000 <= (uint64_t)b.tv_nsec, i);
+    }
+#endif
 #if !defined(_WIN32)
     { struct timeval pause; /* a pause of 20 ms takes 20 ms, or more where others run too */
       pause.tv_sec = 0; pause.tv_usec = 20000;
@@ -391,6 +408,23 @@ static void host_workers_counted(void) { /* the calling thread is one */
     CHECK(memopt_i_workers(NULL) == 1 && memopt_i_workers(&t) == 1);
     t = test_workers(&crew, 7, 0);
     CHECK(memopt_i_workers(&t) == 7);
+}
+static void host_count_chunk(void *task, size_t chunk, int worker) {
+    (void)worker;
+    *(size_t *)task += chunk + 1;
+}
+static void host_run_one(void) { /* one chunk is not worth waking anybody; without workers the calling thread does all */
+    test_crew crew; memopt_threads t, none; size_t sum, n;
+    memset(&none, 0, sizeof none);
+    for (n = 0; n < 5; ++n) {
+        t = test_workers(&crew, 3, 0);
+        sum = 0; memopt_i_run(&t, n, host_count_chunk, &sum);
+        CHECK_AT(sum == n * (n + 1) / 2 && crew.runs == (n > 1), n);
+        sum = 0; memopt_i_run(&none, n, host_count_chunk, &sum);
+        CHECK_AT(sum == n * (n + 1) / 2, n);
+        sum = 0; memopt_i_run(NULL, n, host_count_chunk, &sum);
+        CHECK_AT(sum == n * (n + 1) / 2, n);
+    }
 }
 static void host_calling_thread(void) {
     memopt_host h;
@@ -544,6 +578,7 @@ static void test_host_section(void) {
     RUN(host_files_failing);
     RUN(host_clock);
     RUN(host_workers_counted);
+    RUN(host_run_one);
     RUN(host_calling_thread);
     RUN(host_openmp);
     RUN(host_pool_arguments);

@@ -31,8 +31,8 @@ CC = shlex.split(os.environ.get("CC") or "cc")
 CXX = shlex.split(os.environ.get("CXX") or "c++")
 CLANGXX = shlex.split(os.environ.get("CLANGXX") or "clang++")
 JOBS = int(os.environ.get("JOBS") or os.cpu_count() or 2)
-SLACK = 5       # a test may need this many times the processor time that it needs without a fault, and ...
-LEAST = 10      # ... this many seconds more
+SLACK = 4       # a test may need this many times the processor time that it needs without a fault, and ...
+LEAST = 4       # ... this many seconds more
 MEMORY = 4 << 20  # KiB of data a program without sanitizer may have
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 # What tells most about a test that has failed, best first.
@@ -213,7 +213,8 @@ class Workshop:
         self.lock, self.once = threading.Lock(), {}
         versions = [subprocess.run([*compiler, "--version"], stdout=subprocess.PIPE).stdout
                     for compiler in (CC, CXX)] if kind.builds else []
-        self.inputs = hashlib.sha256(b"".join(versions) + repr((kind.builds, SLACK, LEAST)).encode())
+        self.inputs = hashlib.sha256(b"".join(versions) + repr(kind.builds).encode())
+        self.inputs.update(re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", " ", self.text, flags=re.S)).encode())
         for path in kind.inputs():
             self.inputs.update(read(path).encode())
 
@@ -245,8 +246,10 @@ class Workshop:
         for fault in faults:
             at = self.place(fault)[0]
             for first, last, name in spans:
+                if not first <= at <= at + len(fault.old) <= last:
+                    continue
                 head = heading(self.text[first:last])
-                if first <= at and at + len(fault.old) <= last and head and at >= first + head.body:
+                if head and at >= first + head.body:
                     numbers[fault] = len(numbers) + 1
                     inside[first, last].append((numbers[fault], at - first, fault))
                     break
@@ -291,20 +294,23 @@ class Workshop:
         return "", os.path.join(folder, "test")
 
     def outcome(self, build, program, seconds, number=0):
-        """('' when a program passes, else why not; the seconds that it took)."""
+        """('' when a program passes, else why not; the processor time that it took)."""
         limits = f"ulimit -c 0; ulimit -t {int(seconds)}; " + (
             "" if "-fsanitize" in " ".join(build.flags) else f"ulimit -d {MEMORY}; ")
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            ran = subprocess.Popen(["sh", "-c", limits + 'exec "$@"', "sh", *build.runner, program], cwd=ROOT, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   errors="replace", env={**os.environ, "TMPDIR": folder, "MEMOPT_MUTANT": str(number)})
-            stopper = threading.Timer(30 * seconds, ran.kill)
-            started = time.time()
-            stopper.start()
-            output = ran.communicate()[0]
-            stopper.cancel()
+            with open(os.path.join(folder, "said"), "w+", errors="replace") as said:
+                ran = subprocess.Popen(["sh", "-c", limits + 'exec "$@"', "sh", *build.runner, program], cwd=ROOT,
+                                       stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+                                       env={**os.environ, "TMPDIR": folder, "MEMOPT_MUTANT": str(number)})
+                stopper = threading.Timer(30 * seconds, ran.kill) # it may wait for ever
+                stopper.start()
+                _, status, used = os.wait4(ran.pid, 0)
+                stopper.cancel()
+                ran.returncode = os.waitstatus_to_exitcode(status)
+                said.seek(0)
+                output = said.read(1 << 20)
         why = {-9: "too slow", -24: "too slow", 137: "too slow", 152: "too slow"}.get(ran.returncode)
-        return (why or why_of(output, f"status {ran.returncode}") if ran.returncode else ""), time.time() - started
+        return (why or why_of(output, f"status {ran.returncode}") if ran.returncode else ""), used.ru_utime + used.ru_stime
 
     def unbroken(self, build, test):
         """('' or why the test fails without a fault, seconds)."""
@@ -348,8 +354,7 @@ class Workshop:
     def kept(self, fault):
         """The file that keeps what is found out about a fault."""
         key = self.inputs.copy()
-        text = self.with_fault(fault)
-        key.update(re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", " ", text, flags=re.S)).encode())
+        key.update(repr((fault.section, fault.name, fault.old, fault.new)).encode())
         for test in self.kind.tests(fault.section):
             key.update(read(test).encode())
         return os.path.join(KEPT, key.hexdigest())

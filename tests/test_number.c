@@ -422,6 +422,35 @@ static void number_squares(void) { /* sums of small integers' squares are exact 
         }
     }
 }
+/* What other sections call for a piece at a time, against the single values: one by one, at every level. */
+static void number_pieces(void) {
+    enum { N = 100 };
+    static const memopt_type types[3] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 };
+    const memopt_noise noise = memopt_noise_make(3, 4); uint64_t seed = 8; float x[N], y[N]; uint16_t a[N], b[N]; size_t i, n, k; int level;
+    for (i = 0; i < N; ++i) x[i] = ((float)test_below(&seed, 1 << 24) - 8388608.0f) * 0.001f;
+    for (level = 1; level <= memopt_simd_best(); level = test_wider(level))
+        for (n = 0; n < N; n += n < 40 ? 1 : 19) {
+            memset(a, 0xA5, sizeof a); memset(b, 0xA5, sizeof b);
+            memopt_i_bf16_from_f32_at(level, a, x, n);
+            for (i = 0; i < N; ++i) CHECK_AT(a[i] == (i < n ? memopt_to_bf16(x[i]) : 0xA5A5), n);
+            memopt_i_bf16_noise_at(level, a, x, n, noise, 7);
+            for (i = 0; i < n; ++i) CHECK_AT(a[i] == memopt_to_bf16_stochastic(x[i], memopt_i_noise32(noise, 7 + i)), n);
+            memopt_i_f32_from_bf16_at(level, y, a, n);
+            for (i = 0; i < n; ++i) CHECK_AT(y[i] == memopt_from_bf16(a[i]), n);
+            memopt_i_split_at(level, a, b, x, n);
+            for (i = 0; i < n; ++i) CHECK_AT(b[i] == (uint16_t)memopt_i_float_bits(x[i]) && a[i] == (memopt_i_float_bits(x[i]) + 0x8000) >> 16, n);
+            memopt_i_join_at(level, y, a, b, n);
+            for (i = 0; i < n; ++i) CHECK_AT(y[i] == x[i], n);
+            for (k = 0; k < 3; ++k) {
+                uint32_t stored[N]; float z[N];
+                memset(stored, 0, sizeof stored);
+                memopt_i_store_at(level, stored, x, types[k], n);
+                memopt_i_load_at(level, z, stored, types[k], n);
+                for (i = 0; i < n; ++i)
+                    CHECK_AT(z[i] == (k == 0 ? x[i] : k == 1 ? memopt_from_bf16(memopt_to_bf16(x[i])) : memopt_from_f16(memopt_to_f16(x[i]))), n);
+            }
+        }
+}
 static void number_bad(void) {
     static float x[64]; static uint16_t y[64], z[64]; uint8_t *byte = (uint8_t *)y; memopt_threads half, odd; size_t i;
     const memopt_noise noise = memopt_noise_make(0, 0); const size_t most = SIZE_MAX / 4;
@@ -473,6 +502,7 @@ static void test_number(void) {
     RUN(number_streamed);
     RUN(number_long);
     RUN(number_squares);
+    RUN(number_pieces);
     RUN(number_bad);
 }
 #ifndef TEST_COMBINED

@@ -7,7 +7,8 @@ Prints COUNT faults of a section of memopt.h, always the same ones: one a line a
 in code that the preprocessor leaves on this machine. The rules are the table below. What it prints is read, thinned out
 and put into header.txt by hand.
 """
-import os, random, re, shlex, subprocess, sys
+import os, random, re, subprocess, sys
+sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import mutants
 

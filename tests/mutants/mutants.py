@@ -14,8 +14,9 @@ once in the source, or in the section, or else in the function that the name beg
 
 Each fault is put into a copy of the source and the section's own tests are built with it and run: plainly, then, if
 nobody noticed, with ASan and UBSan, then with TSan (in the header only the tests that start threads). A test that fails,
-crashes or hangs has noticed, if the same build passes without the fault. What was found is kept in build/mutants/, under
-a hash of all that went into it, so that the next run examines only what is new.
+crashes or hangs has noticed, if the same build passes without the fault. In the header the faults of a section are built
+into one program, with a switch in every function that has some. What was found is kept in build/mutants/, under a hash of
+the fault, the test and the code that it reaches, so that the next run examines only what is new.
 Exit status 1 when a fault has no place or does not compile, or fewer are caught than ENOUGH says.
 From the environment: CC, CXX, JOBS, and CLANGXX for TSan on kernels.
 """
@@ -151,6 +152,9 @@ class Header:
                 "-I" + ROOT, test, "-lm", "-o", os.path.join(folder, "test")]
 
 
+DEBUG = Build("debug", CC, ["-O1", *Header.plain, "-DMEMOPT_DEBUG=2", "-DMEMOPT_PTHREADS", "-pthread"], [], [])
+
+
 class Kernels:
     """memopt_cuda.cu, by the tests of its sections on the simulator."""
     name, path, enough, prefix, combines = "kernels", "memopt_cuda.cu", 0.95, "cuda_", False
@@ -213,7 +217,8 @@ class Workshop:
         self.lock, self.once = threading.Lock(), {}
         versions = [subprocess.run([*compiler, "--version"], stdout=subprocess.PIPE).stdout
                     for compiler in (CC, CXX)] if kind.builds else []
-        self.inputs = hashlib.sha256(b"".join(versions) + repr(kind.builds).encode())
+        self.outside = hashlib.sha256(b"".join(versions) + repr(kind.builds).encode())
+        self.inputs = self.outside.copy()
         self.inputs.update(re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", " ", self.text, flags=re.S)).encode())
         for path in kind.inputs():
             self.inputs.update(read(path).encode())
@@ -351,17 +356,42 @@ class Workshop:
             why = self.outcome(build, program, LEAST + SLACK * seconds)[0]
         return (build.name, why) if why else ("", "")
 
+    def made(self, test):
+        """A hash of what the compiler makes of a test and the parts of the source that it reaches, with and without
+        debugging: it stays the same when another section changes."""
+        def make():
+            key = self.inputs.copy()
+            key.update(read(test).encode())
+            if not self.kind.combines:
+                return key.hexdigest()
+            kept = os.path.join(KEPT, "program-" + key.hexdigest())
+            if not os.path.exists(kept):
+                code = hashlib.sha256()
+                for build in self.kind.builds[0], DEBUG:
+                    with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                        why, program = self.program(build, test, self.text, folder)
+                        if why:
+                            return key.hexdigest()
+                        with open(program, "rb") as file:
+                            code.update(file.read())
+                with open(kept + ".new", "w") as file:
+                    file.write(code.hexdigest())
+                os.replace(kept + ".new", kept)
+            return read(kept)
+        return self.only_once(("made", test), make)
+
     def kept(self, fault):
         """The file that keeps what is found out about a fault."""
-        key = self.inputs.copy()
-        key.update(repr((fault.section, fault.name, fault.old, fault.new)).encode())
+        key = self.outside.copy()
+        key.update(repr(fault[1:5]).encode())
         for test in self.kind.tests(fault.section):
-            key.update(read(test).encode())
+            key.update(self.made(test).encode())
         return os.path.join(KEPT, key.hexdigest())
 
-    def ask(self, faults):
+    def ask(self, faults, pool):
         """What is to be examined, as a list: the rest is known."""
         self.wanted = collections.defaultdict(list)
+        list(pool.map(self.made, sorted({test for fault in faults for test in self.kind.tests(fault.section)})))
         for fault in faults:
             if not os.path.exists(self.kept(fault)):
                 self.wanted[fault.section].append(fault)
@@ -451,7 +481,7 @@ def main():
         if not good or options.check:
             print("every fault has its place" if good else "so the list has to be mended first")
             return not good
-        new, done, started = {fault for _, workshop, faults, _ in jobs for fault in workshop.ask(faults)}, 0, time.time()
+        new, done, started = {fault for _, workshop, faults, _ in jobs for fault in workshop.ask(faults, pool)}, 0, time.time()
         asked = [(kind, fault, pool.submit(workshop.examine, fault)) for kind, workshop, faults, _ in jobs
                  for fault in faults]
         print(f"{len(asked)} faults, of which {len(asked) - len(new)} are known from an earlier run", flush=True)

@@ -92,11 +92,16 @@ def stands_alone(head, before):
     return head.rstrip()[-1] in ";{" or re.match(r"(else |if \(.*\) |for \(.*\) |while \(.*\) )$", head) is not None
 
 
+def section_end(text, begin):
+    end = text.find("@section ", begin + 12)
+    return end if end >= 0 else len(text)
+
+
 def candidates(text, section):
     """{function: [[(begin, end, rule, replacement), ...] of a line, ...]}"""
     path = os.path.join(mutants.ROOT, "memopt.h")
     begin = text.find(mutants.Header.marker(section))
-    end = text.find("@section ", begin + 12)
+    end = section_end(text, begin)
     bare, active = without_comments(text), active_lines(path)
     spans = sorted((a, b, name) for name, places in mutants.functions(text).items() for a, b in places)
     found, at, line = {}, 0, ""
@@ -134,7 +139,7 @@ def candidates(text, section):
 def shown(text, name, section, begin, end, new):
     """(old, new): the change with as much of its line about it as makes it stand once, in the section or the function."""
     places = [(text.find(mutants.Header.marker(section)), None)]
-    places[0] = (places[0][0], text.find("@section ", places[0][0] + 12))
+    places[0] = (places[0][0], section_end(text, places[0][0]))
     places += [(a, b) for a, b in mutants.functions(text)[name] if a <= begin < b]
     line_begin = text.rfind("\n", 0, begin) + 1
     line_end = text.find("\n", end)

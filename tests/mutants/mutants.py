@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """mutants.py - break memopt.h and memopt_cuda.cu on purpose, a line at a time, and see whether the tests notice.
 
-    mutants.py [--sample N] [--check] [--same] [SECTION...]
+    mutants.py [--sample N] [--check] [--plain] [--same] [SECTION...]
 
 SECTION is a section of memopt.h (arena), one of memopt_cuda.cu (cuda_quant), `header` or `kernels`; none means all.
 --sample N   N faults of each list, spread evenly over it: always the same ones, for runs that have minutes only
 --check      only see that the text of every fault stands in its source
+--plain      without sanitizers: quick, and what survives is not kept
 --same       run the faults that are listed as changing nothing; one that is caught is an error
 
 header.txt and kernels.txt, beside this file, have lines `section :: name :: old text :: new text`, and a fifth field,
@@ -13,7 +14,7 @@ header.txt and kernels.txt, beside this file, have lines `section :: name :: old
 once in the source, or in the section, or else in the function that the name begins with.
 
 Each fault is put into a copy of the source and the section's own tests are built with it and run: plainly, then, if
-nobody noticed, with ASan and UBSan, then with TSan (in the header only the tests that start threads). A test that fails,
+nobody noticed, with ASan and UBSan, then with TSan (in the header only `host`, where threads are). A test that fails,
 crashes or hangs has noticed, if the same build passes without the fault. In the header the faults of a section are built
 into one program, with a switch in every function that has some. What was found is kept in build/mutants/, under a hash of
 the fault, the test and the code that it reaches, so that the next run examines only what is new.
@@ -34,7 +35,7 @@ CLANGXX = shlex.split(os.environ.get("CLANGXX") or "clang++")
 JOBS = int(os.environ.get("JOBS") or os.cpu_count() or 2)
 SLACK = 4       # a test may need this many times the processor time that it needs without a fault, and ...
 LEAST = 4       # ... this many seconds more
-MEMORY = 4 << 20  # KiB of data a program without sanitizer may have
+MEMORY = 4 << 20  # KiB of data that a plain test of the header may have
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 # What tells most about a test that has failed, best first.
 TELLING = [r"^simulator: .*:\d+: ", r"ERROR: ", r"WARNING: ", r"runtime error", r"\.(cu|c|h):\d+:", r"FAILED", r"error"]
@@ -140,8 +141,8 @@ class Header:
     def tests(self, section):
         return [os.path.join(TESTS, f"test_{test}.c") for test in self.owners.get(section, [section])]
 
-    def runs(self, build, test):
-        return build.name != "tsan" or "memopt_pool_create" in read(test)
+    def runs(self, build, section):
+        return build.name != "tsan" or section == "host"
 
     def inputs(self):
         return sorted(glob.glob(os.path.join(TESTS, "*.h")))
@@ -175,7 +176,7 @@ class Kernels:
     def tests(self, section):
         return [os.path.join(TESTS, f"test_cuda_{section}.cu")]
 
-    def runs(self, build, test):
+    def runs(self, build, section):
         return True
 
     def inputs(self):
@@ -219,7 +220,7 @@ class Workshop:
         self.lock, self.once = threading.Lock(), {}
         versions = [subprocess.run([*compiler, "--version"], stdout=subprocess.PIPE).stdout
                     for compiler in (CC, CXX)] if kind.builds else []
-        self.outside = hashlib.sha256(b"".join(versions) + repr(kind.builds).encode())
+        self.outside = hashlib.sha256(b"".join(versions) + repr(type(kind).builds).encode())
         self.inputs = self.outside.copy()
         self.inputs.update(re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", " ", self.text, flags=re.S)).encode())
         for path in kind.inputs():
@@ -303,7 +304,7 @@ class Workshop:
     def outcome(self, build, program, seconds, number=0):
         """('' when a program passes, else why not; the processor time that it took)."""
         limits = f"ulimit -c 0; ulimit -t {int(seconds)}; " + (
-            "" if "-fsanitize" in " ".join(build.flags) else f"ulimit -d {MEMORY}; ")
+            f"ulimit -d {MEMORY}; " if self.kind.combines and build.name == "plain" else "")
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             with open(os.path.join(folder, "said"), "w+", errors="replace") as said:
                 ran = subprocess.Popen(["sh", "-c", limits + 'exec "$@"', "sh", *build.runner, program], cwd=ROOT,
@@ -407,10 +408,10 @@ class Workshop:
         found, said = "SURVIVED", ""
         for build in self.kind.builds:
             for test in self.kind.tests(fault.section):
-                if found == "SURVIVED" and self.kind.runs(build, test):
+                if found == "SURVIVED" and self.kind.runs(build, fault.section):
                     by, why = self.examine_by(build, test, fault)
                     found, said = by or found, why or said
-        if found != "NO FAULT":
+        if found != "NO FAULT" and not (found == "SURVIVED" and len(self.kind.builds) < 3):
             with open(f"{kept}.{os.getpid()}.{threading.get_ident()}", "w") as file:
                 file.write(f"{found}\t{said}")
             os.replace(file.name, kept)
@@ -455,6 +456,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--same", action="store_true")
     parser.add_argument("sections", nargs="*")
     options = parser.parse_args()
@@ -464,6 +466,8 @@ def main():
     unknown = set(options.sections) - {"header", "kernels"}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
         for kind in kinds:
+            if options.plain:
+                kind.builds = kind.builds[:1]
             faults = read_list(kind)
             unknown -= {kind.prefix + fault.section for fault in faults}
             wanted = [fault for fault in faults

@@ -61,9 +61,9 @@ test-ci: $(BUILD)/flags ## the part of the matrix that fits into a quarter of an
 	@sh tests/suite.sh ci > $(BUILD)/test-ci.table
 	@LIMIT=600 sh tests/run.sh $(BUILD)/log/test-ci < $(BUILD)/test-ci.table
 
-test-all: $(BUILD)/flags ## the whole matrix: compilers, standards, processors, sanitizers, analysers, fuzzers
+test-all: $(BUILD)/flags ## the whole matrix; what passed on the same sources is not run again (FRESH=1: all of it)
 	@sh tests/suite.sh all > $(BUILD)/test-all.table
-	@LIMIT=7200 sh tests/run.sh $(BUILD)/log/test-all < $(BUILD)/test-all.table
+	@LIMIT=7200 KEEP=$(BUILD)/kept sh tests/run.sh $(BUILD)/log/test-all < $(BUILD)/test-all.table
 
 examples: $(patsubst %,$(BUILD)/%,$(EXAMPLES)) ## build the examples
 

@@ -180,6 +180,56 @@ page_tool() { # a page of made-up figures; looked at in a browser it is by `chec
     grep -q '</html>' "$work/page.html" && grep -q '</svg>' "$work/chart.svg" || fail "not written to the end"
     if build/page_tool "$work/none/page.html" "$work/chart.svg"; then fail "a folder that is not there is no error"; fi
 }
+exhaustive() { # every float there is
+    $MAKE -s "build/$1" && "build/$1"
+}
+keeps() { # run.sh runs what failed, was skipped or depends on what has changed, and nothing else; key.sh knows what is included
+    mkdir "$work/tests" "$work/examples" "$work/ran" && cp tests/run.sh tests/key.sh "$work/tests" || exit 1
+    for source in memopt.h memopt_cuda.cu Makefile README.md tests/x.c; do echo 1 >"$work/$source"; done
+    echo 'echo x >>ran/cpu; echo "3 passed, 0 failed, 1 skipped"' >"$work/tests/check.sh"
+    cat >"$work/table" <<'END'
+passes | echo x >>ran/any
+fails | echo x >>ran/fails; exit 1
+is skipped | echo x >>ran/skipped; echo not here; exit 77
+changes its own sources | echo x >>ran/changes; [ -f no_more ] || echo x >>examples/x.c
+is for the CPU | sh tests/check.sh combined cc
+END
+    ran() { # how often each has run by now, the totals, setting...
+        want=$1 totals=$2; shift 2
+        (cd "$work" && env KEEP=kept JOBS=1 FRESH= MAKEFLAGS= "$@" sh tests/run.sh log <table >said 2>&1) && fail "the failed row is not told"
+        got=$(for name in any fails skipped changes cpu; do wc -l <"$work/ran/$name"; done | tr -d ' ' | tr '\n' ' ')
+        [ "$got" = "$want " ] && [ "$(tail -n 1 "$work/said")" = "$totals" ] || { cat "$work/said"; fail "ran $got, not $want"; }
+    }
+    : >"$work/no_more"
+    ran "1 1 1 1 1" "5 passed, 1 failed, 2 skipped"
+    ran "1 2 2 1 1" "5 passed, 1 failed, 2 skipped" MAKEFLAGS=" -- JOBS=1" # those that passed are kept, with their numbers
+    grep -q 'kept    is for the CPU (3 passed, 0 failed, 1 skipped, passed on ' "$work/said" || fail "does not tell what it kept"
+    echo 2 >"$work/memopt_cuda.cu"; ran "2 3 3 2 1" "5 passed, 1 failed, 2 skipped"
+    echo 2 >"$work/tests/x.c"; ran "3 4 4 3 2" "5 passed, 1 failed, 2 skipped"
+    echo 1 >"$work/tests/x.c"; ran "3 5 5 3 2" "5 passed, 1 failed, 2 skipped" # what was changed back
+    ran "4 6 6 4 3" "5 passed, 1 failed, 2 skipped" CFLAGS=-O7
+    ran "5 7 7 5 4" "5 passed, 1 failed, 2 skipped" MAKEFLAGS=" -- BLAS=none"
+    ran "6 8 8 6 5" "5 passed, 1 failed, 2 skipped" FRESH=1
+    ran "7 9 9 7 6" "5 passed, 1 failed, 2 skipped" KEEP= # `make test` keeps nothing
+    rm "$work/no_more"
+    ran "8 10 10 8 7" "5 passed, 1 failed, 2 skipped" CFLAGS=-O8
+    rm "$work/examples/x.c"; : >"$work/no_more"
+    ran "8 11 11 9 8" "5 passed, 1 failed, 2 skipped" CFLAGS=-O8 # the first had ended when its sources changed
+}
+knows() { # key.sh names every file that the compiler reads
+    reads() { # action, compiler and arguments...
+        sh tests/key.sh files "sh tests/check.sh $1 x" >"$work/named"; shift
+        "$@" -MM -I. >"$work/rules" || exit 1
+        tr ' \\' '\n\n' <"$work/rules" | grep -v -E '^/|:$|^$' | sed 's,[a-z]*/\.\./,,' | sort -u >"$work/read"
+        grep -q '^memopt.h$' "$work/read" || skip "$1 does not list what it includes (-MM)"
+        comm -23 "$work/read" "$work/named" | grep . && fail "these are not named for $1"
+    }
+    # shellcheck disable=SC2086
+    reads combined $CC tests/*.c tests/fuzz/*.c tests/bench/*.c examples/*.c
+    # shellcheck disable=SC2086
+    reads simulated $CXX -x c++ -Itests -Itests/simulator -Itests/simulator/include tests/*.cu tests/simulator/*.cpp examples/*.cu
+    return 0
+}
 combined_is_complete() {
     for test in $TESTS; do
         [ "$test" != test_gpt ] || continue # of an example, whose names are its own

@@ -4205,9 +4205,12 @@ static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
 }
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
 static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t end) {
-    const size_t low = a->ends[0].highest, top = a->capacity - a->ends[1].highest;
-    const int looks = MEMOPT_DEBUG >= 2 && a->source->host_visible; size_t i;
-    for (i = start; looks && i < end; ++i) {
+    size_t i;
+
+    if (MEMOPT_DEBUG < 2 || !a->source->host_visible) return 0;
+    for (i = start; i < end; ++i) {
+        const size_t low = a->ends[0].highest, top = a->capacity - a->ends[1].highest;
+
         if (i >= low && i < top) { i = memopt_i_min(top, end) - 1; continue; } /* fresh: nobody filled it */
         if (a->base[i] != MEMOPT_I_RELEASED) return 1;
     }

@@ -39,6 +39,21 @@ combined() { # compiler flags [runner]
     case ${3:-} in qemu*) ulimit -v 8388608 ;; esac
     ${3:-} "$work/test.exe"
 }
+big_endian() { # compiler runner: tests that know their bits, and the hashes of this machine. The options are for the tests' own
+    # floats: neither more precise than float, nor fused; what the library computes needs none.
+    can "$1" "-std=c99 -static" "$2"
+    can "$CC" "-std=c99"
+    flags="-std=c99 -fexcess-precision=fast -ffp-contract=off -O2 -DMEMOPT_STATIC"
+    # shellcheck disable=SC2086
+    $1 $flags -static $(warnings_for "$1" "") -I. tests/hashes.c -o "$work/there" -lm || fail "does not compile"
+    # shellcheck disable=SC2086
+    $CC -std=c99 -O1 -ffp-contract=off -DMEMOPT_STATIC $(warnings_for "$CC" "") -I. tests/hashes.c -o "$work/here" -lm || fail "does not compile"
+    "$work/here" | grep -v ' passed, ' >"$work/hashes" || fail "hashes.c fails here"
+    "$2" "$work/there" tests >"$work/said" || { cat "$work/said"; fail "fails there"; }
+    [ "$(wc -l <"$work/hashes")" -ge 50 ] || fail "few hashes"
+    grep -v -e ' passed, ' -e '^skipped' "$work/said" | diff "$work/hashes" - || fail "other hashes than on this machine"
+    tail -n 1 "$work/said"
+}
 windows() { # a runner: a Windows program under wine, its line ends as ours
     wine=$(command -v wine64 || command -v wine || echo /usr/lib/wine/wine64) # Debian's has no name in PATH
     WINEDEBUG=-all WINEPREFIX="$PWD/build/wine" "$wine" "$@" >"$work/windows.out"; status=$?
@@ -218,11 +233,12 @@ END
 }
 knows() { # key.sh names every file that the compiler reads
     reads() { # action, compiler and arguments...
-        sh tests/key.sh files "sh tests/check.sh $1 x" >"$work/named"; shift
+        action=$1; shift
+        sh tests/key.sh files "sh tests/check.sh $action x" >"$work/named"
         "$@" -MM -I. >"$work/rules" || exit 1
         tr ' \\' '\n\n' <"$work/rules" | grep -v -E '^/|:$|^$' | sed 's,[a-z]*/\.\./,,' | sort -u >"$work/read"
-        grep -q '^memopt.h$' "$work/read" || skip "$1 does not list what it includes (-MM)"
-        comm -23 "$work/read" "$work/named" | grep . && fail "these are not named for $1"
+        grep -q '^memopt.h$' "$work/read" || skip "$1 does not list what is included (-MM)"
+        comm -23 "$work/read" "$work/named" | grep . && fail "these are not named for $action"
     }
     # shellcheck disable=SC2086
     reads combined $CC tests/*.c tests/fuzz/*.c tests/bench/*.c examples/*.c

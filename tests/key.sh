@@ -33,7 +33,7 @@ files() { # command: its files, one a line
         grep -E '^(memopt\.h|\.clang-tidy|tests/check\.sh)$' ;;
     "sh tests/check.sh combined "* | "sh tests/check.sh memcheck" | "sh tests/check.sh threads "* | "sh tests/check.sh fuzz "* | \
     "sh tests/check.sh measured "* | "sh tests/check.sh bench "* | "sh tests/check.sh everything "* | "sh tests/check.sh gpt "* | \
-    "sh tests/check.sh exhaustive "*) # programs for the CPU
+    "sh tests/check.sh exhaustive "* | "sh tests/check.sh big_endian "*) # programs for the CPU
         grep -v -E '\.cu$|^README\.md$|^tests/(run|key)\.sh$|^tests/simulator/|^tests/mutants' ;;
     "sh tests/check.sh simulated "* | "sh tests/check.sh cuda"*) # the kernels, and the header they are compared with
         grep -v -E '\.c$|^README\.md$|^tests/(run|key)\.sh$|^tests/mutants|^examples/.*\.h$|\.py$|\.txt$|^tests/check_gpt\.sh$'

@@ -8,7 +8,7 @@
 #
 # With KEEP=FOLDER2 what passed is noted there under its key (see key.sh): a check with the same key is not run again, but
 # counted with the numbers it had. Failures and skips are not noted. FRESH=1: run all, and note them anew.
-# FOLDER/summary.md is the table of verdicts and times, with the machine, the compilers and the commit of each row.
+# FOLDER/summary.md is the table of verdicts and times (by the clock, and of all processors), with the machine, the compilers and the commit of each row.
 set -u
 totals='^[0-9][0-9]* passed, [0-9][0-9]* failed, [0-9][0-9]* skipped$'
 
@@ -30,6 +30,7 @@ one() { # one FOLDER NUMBER: run line NUMBER of the table
     child=$!
     trap 'kill $child 2>/dev/null; exit 255' INT TERM
     wait $child; status=$?
+    times >"$folder/$number.times" # of what ended: the second line
     now=$(date +%s)
     [ $status = 124 ] && echo "stopped: it needed more than $LIMIT s" >>"$log"
 
@@ -41,8 +42,8 @@ one() { # one FOLDER NUMBER: run line NUMBER of the table
     elif [ $status != 0 ] || [ "$failed" != 0 ]; then verdict=FAILED; [ "$failed" != 0 ] || failed=1
     else verdict=ok; [ -n "$own" ] || passed=1
     fi
-    seconds=$((now - begin)) today=$(date +%Y-%m-%d)
-    echo "$passed $failed $skipped|$verdict|$seconds|$today|$COMMIT|$name" >"$folder/$number.result"
+    seconds=$((now - begin)) cpu=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$folder/$number.times") today=$(date +%Y-%m-%d)
+    echo "$passed $failed $skipped|$verdict|$seconds|$cpu|$today|$COMMIT|$name" >"$folder/$number.result"
     # Only if nobody has changed its sources meanwhile.
     if [ -n "$KEEP" ] && [ $verdict = ok ] && [ "$key" = "$(sh tests/key.sh key "$TOOLS_KEY" "$command")" ]; then
         cp "$log" "$KEEP/$key.log" && cp "$folder/$number.result" "$KEEP/$key.new" && mv "$KEEP/$key.new" "$KEEP/$key"
@@ -68,7 +69,7 @@ kept() { # kept FOLDER NUMBER: is line NUMBER one that passed before? Then that 
     key=$(sh tests/key.sh key "$TOOLS_KEY" "${line#* | }")
     [ -f "$KEEP/$key" ] || return 1
     cp "$KEEP/$key" "$folder/$number.result"; cp "$KEEP/$key.log" "$folder/$number.log"
-    IFS='|' read -r _ _ seconds date commit name <"$KEEP/$key"
+    IFS='|' read -r _ _ seconds _ date _ <"$KEEP/$key"
     own=$(grep -e "$totals" "$folder/$number.log" | tail -n 1)
     echo "        kept    ${line%% | *} (${own:+$own, }passed on $date in $seconds s)"
 }
@@ -82,13 +83,13 @@ summary() { # summary FOLDER TOTALS: in Markdown
         # shellcheck disable=SC2086
         ! command -v $tool >/dev/null 2>&1 || echo "$(basename "$tool"): $($tool --version 2>/dev/null | grep -m 1 -i -E 'version|release|[0-9]\.[0-9]')."
     done
-    printf '\n| check | result | passed | failed | skipped | s | on | commit |\n|---|---|--:|--:|--:|--:|---|---|\n'
+    printf '\n| check | result | passed | failed | skipped | s | CPU s | on | commit |\n|---|---|--:|--:|--:|--:|--:|---|---|\n'
     for number in $(awk '{ print NR }' "$1/table"); do
-        if [ ! -f "$1/$number.result" ]; then echo "| $(sed -n "${number}p" "$1/table" | sed 's/ | .*//') | not run | | | | | | |"; continue; fi
-        IFS='|' read -r numbers verdict seconds date commit name <"$1/$number.result"
+        if [ ! -f "$1/$number.result" ]; then echo "| $(sed -n "${number}p" "$1/table" | sed 's/ | .*//') | not run | | | | | | | |"; continue; fi
+        IFS='|' read -r numbers verdict seconds cpu date commit name <"$1/$number.result"
         # shellcheck disable=SC2086
         set -- "$1" $numbers
-        echo "| $name | $verdict | $2 | $3 | $4 | $seconds | $date | $commit |"
+        echo "| $name | $verdict | $2 | $3 | $4 | $seconds | $cpu | $date | $commit |"
     done
 }
 

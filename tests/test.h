@@ -4,7 +4,8 @@
        #ifndef TEST_COMBINED
        int main(void) { test_<section>(); return test_totals(); }
        #endif
-   so that it is a program of its own, and also a part of the combined program tests/test_combined.c. */
+   so that it is a program of its own, and also a part of the combined program tests/test_combined.c. With TEST_ONLY=text
+   in the environment only the tests run whose names have it in them. */
 #ifndef MEMOPT_TEST_H
 #define MEMOPT_TEST_H
 #ifndef MEMOPT_DEBUG
@@ -30,7 +31,8 @@ static int test_passed, test_failed, test_skipped, test_failures; /* failures: C
 #define SKIP(why) do { ++test_skipped; --test_passed; printf("skipped %s:%d: %s\n", __FILE__, __LINE__, why); } while (0)
 
 static inline void test_run(const char *name, void (*test)(void)) {
-    const int before = test_failures;
+    const int before = test_failures; const char *only = getenv("TEST_ONLY");
+    if (only && !strstr(name, only)) return;
     test();
     if (test_failures == before) { ++test_passed; return; }
     ++test_failed;

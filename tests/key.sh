@@ -1,5 +1,6 @@
 #!/bin/sh
-# key.sh tools | key.sh files COMMAND | key.sh key TOOLS COMMAND - what the result of a check depends on; in the project's root.
+# key.sh tools | files COMMAND | key TOOLS COMMAND | program TOOLS FILE - what the result of a check depends on; in the
+# project's root.
 #
 # key: a hash of the command, of TOOLS, which is what `key.sh tools` printed (compilers, other tools, flags, the machine),
 # and of each file that `key.sh files` names. With the same key a check that passed need not run again (see run.sh).
@@ -47,5 +48,6 @@ case $1 in
 tools) tools | one ;;
 files) files "$2" ;;
 key) { echo "$2"; echo "$3"; files "$3" | xargs sh -c 'exec "$0" "$@"' "$(command -v sha256sum || command -v cksum)"; } | one ;;
-*) echo "key.sh tools|files|key" >&2; exit 1 ;;
+program) { echo "$2"; cat "$3"; } | one ;;
+*) echo "key.sh tools|files|key|program" >&2; exit 1 ;;
 esac

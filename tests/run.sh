@@ -107,6 +107,7 @@ TOOLS_KEY=
 export LIMIT KEEP COMMIT TOOLS_KEY
 folder=$1
 rm -rf "$folder" && mkdir -p "$folder" ${KEEP:+"$KEEP"} || exit 1
+[ -z "$FRESH" ] || [ -z "$KEEP" ] || rm -f "$KEEP"/program-* # of check.sh
 cat >"$folder/table"
 date +%s >"$folder/start"
 numbers=$(awk '{ print NR }' "$folder/table") left=

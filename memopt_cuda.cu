@@ -839,11 +839,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
 #endif
 #define MEMOPT_I_CUDA_ALL 0xffffffffu /* all lanes of a warp */
-/* Blocks on a multiprocessor, asked of ptxas: before Blackwell, and from it on, where code takes more registers. */
+/* Blocks on a multiprocessor, asked of ptxas: before Blackwell, and from it on, where code takes more registers. And
+   bounds that ask for one: left alone, it spills a register or two of some kernels there to make room for another. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #  define MEMOPT_I_CUDA_RESIDENT(before, blackwell) (blackwell)
 #else
 #  define MEMOPT_I_CUDA_RESIDENT(before, blackwell) (before)
+#endif
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1000)
+#  define MEMOPT_I_CUDA_BOUNDS(threads) __launch_bounds__(threads, 1)
+#else
+#  define MEMOPT_I_CUDA_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 #if defined(__CUDACC__)
 #  define MEMOPT_I_CUDA_UNROLL _Pragma("unroll")
@@ -6386,7 +6392,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_shape(const memopt_i_c
 }
 /* K spans a thread. Threads of rows that are not there work on zeros. */
 template <class T, int K>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_MOST)
+static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_MOST)
 memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norming t) {
     enum { N = 16 / sizeof(T) };
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
@@ -6641,7 +6647,7 @@ memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norming t, unsigned blocks) {
         if ((unsigned)i < left) { to[i] = scale[i]; to[width + i] = shift[i]; }
 }
 template <class T, bool BACK>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_MOST)
+static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_MOST)
 memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norming t) {
     enum { N = 16 / sizeof(T) };
     MEMOPT_I_CUDA_SHARED(float, red, [2 * MEMOPT_I_CUDA_NORM_WARPS]);
@@ -8532,13 +8538,8 @@ static __device__ __forceinline__ float memopt_i_cuda_batch_slope_of(float z, fl
     return memopt_i_cuda_act_grad<KIND>(fmaf(*h, scale, shift), g, &unused);
 }
 /* sum(g') and sum(g' h) of the columns of a group */
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000) /* left alone, ptxas spills there */
-#  define MEMOPT_I_CUDA_BATCH_BOUNDS __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK, 1)
-#else
-#  define MEMOPT_I_CUDA_BATCH_BOUNDS __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-#endif
 template <class T, int KIND>
-static __global__ void MEMOPT_I_CUDA_BATCH_BOUNDS
+static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
     MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
@@ -9295,7 +9296,7 @@ static __device__ __forceinline__ size_t memopt_i_cuda_attend_valid(const memopt
     return row >= used ? 0 : t.causal ? row + 1 : used;
 }
 template <int LANES, int SLOPES, typename T>
-static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_attend_kernel(memopt_i_cuda_attend t) {
+static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512) memopt_i_cuda_attend_kernel(memopt_i_cuda_attend t) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */

@@ -53,7 +53,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=all # what takes longest comes first
     for bench in $BENCHES; do row "$bench starts" "$check bench $bench"; done
     configuration "long random tests, gcc -O2" gcc "-std=c99 -O2 -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
-    configuration "long random tests, clang, address and undefined" clang "$address_clang -DTEST_LONG"
+    configuration "long random tests, clang, address and undefined, threads" clang "$address_clang -DTEST_LONG -DMEMOPT_PTHREADS -pthread"
     row "train_gpt: lossy, 200 steps of 3 seeds" "$check gpt lossy"
     row "train_gpt: plans hold with every switch, 1 to 8 threads" "$check gpt plan_holds_everywhere"
     row "train_gpt: the page in a browser" "$check gpt page"
@@ -80,7 +80,6 @@ matrix() { # prints the rows of ci; of all, when that is wanted
         row "clang, thread, $test" "CC=clang $check threads $test"
     done
     tier=all
-    configuration "clang, address and undefined, threads" clang "$address_clang -DMEMOPT_PTHREADS -pthread"
     for fuzzer in $FUZZERS; do row "$fuzzer, $fuzz_seconds s" "$check fuzz $fuzzer $fuzz_seconds"; done
     row "coverage: 97% of lines, 90% of branches" "$check measured 97 90"
     row "gcc -fanalyzer" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_PTHREADS -pthread'"
@@ -91,7 +90,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=ci
     row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
-    row "nvcc: no warning, no spills" "$check cuda 75 90"
+    [ "$wanted" = all ] || row "nvcc: no warning, no spills" "$check cuda 75 90" # of the five
     simulated address
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"

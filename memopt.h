@@ -18206,7 +18206,7 @@ static void memopt_i_lively_run(const memopt_i_ops *o, const memopt_lively *x, i
     t.x = *x; t.level = o->level; t.backward = backward;
     memopt_i_run(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_lively_chunk, &t);
 }
-static int memopt_i_activation_bad(memopt_activation a) { return (int)a < 0 || (int)a > (int)MEMOPT_SILU; }
+static int memopt_i_activation_bad(memopt_activation a) { return (unsigned)a > (unsigned)MEMOPT_SILU; }
 static memopt_status memopt_i_activation(const memopt_ops *ops, const memopt_lively *x, int backward) {
     memopt_i_ops o; memopt_status s;
     if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
@@ -18580,8 +18580,8 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (!(x->rate >= 0 && x->rate < 1))
-        return memopt_i_ops_outside(&o, "dropout", "the rate is not from 0 to below 1", "rate", memopt_i_real(x->rate),
-                                    SIZE_MAX, "at least 0 and below", memopt_i_real(1));
+        return memopt_i_ops_outside(&o, "dropout", "the rate is not from 0 to below 1", "rate",
+                                    memopt_i_real((double)x->rate), SIZE_MAX, "at least 0 and below", memopt_i_real(1));
     t.input = backward ? x->grad_output : x->input; t.residual = backward ? NULL : x->residual;
     t.output = backward ? x->grad_input : x->output; t.n = x->n; t.type = x->type;
     if (memopt_i_layer_bad(t.input, t.type, t.n) || memopt_i_ops_bad_if(t.residual, t.type)

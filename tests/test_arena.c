@@ -265,8 +265,8 @@ static void test_arena_largest(void) {
             CHECK_AT(!memopt_arena_push_with(a, SIZE_MAX / 2, &o), round);
             e = memopt_arena_error(a);
             CHECK_AT(e.free_bytes == memopt_arena_get_stats(a).free_bytes && e.limit.count <= e.free_bytes, round);
-            CHECK_AT(!memopt_arena_push_with(a, e.limit.count + 1, &o), round);
-            if (e.limit.count) CHECK_AT(memopt_arena_push_with(a, e.limit.count, &o) != NULL, round);
+            CHECK_AT(!memopt_arena_push_with(a, (size_t)e.limit.count + 1, &o), round);
+            if (e.limit.count) CHECK_AT(memopt_arena_push_with(a, (size_t)e.limit.count, &o) != NULL, round);
             CHECK(memopt_arena_rewind(a, low) == MEMOPT_OK && memopt_arena_rewind(a, top) == MEMOPT_OK);
         }
         memopt_arena_destroy(a);
@@ -876,8 +876,8 @@ static void test_arena_growth_failures(void) {
                         d.fail_from = d.calls;
                         mark = o.top ? memopt_arena_mark_top(a) : memopt_arena_mark(a);
                         o.zero = 0;
-                        CHECK_AT(e.limit.count < sizes[i] && !memopt_arena_push_with(a, e.limit.count + 1, &o), n);
-                        if (e.limit.count) CHECK_AT(memopt_arena_push_with(a, e.limit.count, &o) && memopt_arena_rewind(a, mark) == MEMOPT_OK, n);
+                        CHECK_AT(e.limit.count < sizes[i] && !memopt_arena_push_with(a, (size_t)e.limit.count + 1, &o), n);
+                        if (e.limit.count) CHECK_AT(memopt_arena_push_with(a, (size_t)e.limit.count, &o) && memopt_arena_rewind(a, mark) == MEMOPT_OK, n);
                         o.zero = i % 2 == 1;
                         d.fail_from = 0;
                     }

@@ -4616,7 +4616,11 @@ MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *add
               Zuckerman 1993. Orders: TFLite, XLA, TVM (their figures were measured again, code is not theirs). */
 #define MEMOPT_I_PLAN_NONE UINT32_MAX
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
-#define MEMOPT_I_PLAN_VISITS 1024 /* looks at placed boxes, for each box of an order: more than orders need that go well */
+#define MEMOPT_I_PLAN_SMALL 1024  /* boxes; up to so many every first fit is exact, whatever it costs */
+#define MEMOPT_I_PLAN_VISITS 2048 /* above: looks at placed boxes for one box, before it goes on top of its sections */
+#define MEMOPT_I_PLAN_MEAN 128    /* above: the same on average, over an order */
+#define MEMOPT_I_PLAN_RADIX 2048  /* so many and more are sorted by their digits, which are below it */
+#define MEMOPT_I_PLAN_CLASSES 16  /* of lives: below 4 sections, below 16, ... */
 
 typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie at one offset */
     size_t size, alignment, offset;
@@ -4625,8 +4629,8 @@ typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie
     uint32_t tail, busy; /* of a chain: the item that lives longest, and the section before which others live too */
     int fixed, placed;
 } memopt_i_box;
-/* of placed boxes: lowest byte, highest end, last section */
-typedef struct memopt_i_reach { size_t low, high; uint32_t end; } memopt_i_reach;
+/* The box at one place of a search tree; and of the placed boxes in its range: lowest byte, highest end, last section. */
+typedef struct memopt_i_reach { size_t low, high; uint32_t end, start, box; } memopt_i_reach;
 /* of some sections: how far they are full from offset 0 up */
 typedef struct memopt_i_ground { size_t low, high; } memopt_i_ground;
 typedef struct memopt_i_plan {
@@ -4634,7 +4638,11 @@ typedef struct memopt_i_plan {
     const memopt_plan_item *items;
     size_t count;
     memopt_i_box *boxes;    /* by birth */
-    memopt_i_reach *reach;  /* a search tree over the boxes: the middle one of a range stands for all of the range */
+    /* for each class of lives a search tree, by birth: the middle place of a range stands for all of the range */
+    memopt_i_reach *reach;
+    uint32_t *place;        /* of each box in `reach` */
+    uint32_t class_begin[MEMOPT_I_PLAN_CLASSES + 1]; /* in `reach` */
+    size_t *top, *lid;      /* segment trees over the sections: highest end; of boxes that span all of the node */
     memopt_i_ground *ground; /* a segment tree over the sections: node i has the children 2i and 2i + 1 */
     uint32_t *start, *end;  /* of each item, in sections */
     uint32_t *box_of;       /* of each item */
@@ -4648,8 +4656,9 @@ typedef struct memopt_i_plan {
     size_t bound;           /* the largest sum of sizes alive at one moment */
     size_t proven, goal;    /* no plan is smaller; stop at a peak of this or less */
     uint64_t started, time_ns;
-    uint64_t visits;        /* looks at placed boxes left to the order; 0: what is left is stacked on top */
-    int have_plan, timed, late;
+    uint64_t visits;        /* looks at placed boxes left to the box; 0: it goes on top of its sections */
+    uint64_t pool;          /* the same, left to the order */
+    int have_plan, timed, late, cut;
     int exact;              /* no pair could share: boxes are items, and what the search proves holds */
 } memopt_i_plan;
 
@@ -4689,9 +4698,41 @@ MEMOPT_API memopt_status memopt_plan_check(const memopt_plan_item *items, size_t
     }
     return MEMOPT_OK;
 }
+/* The same for many: counted by eleven bits at a time, from the lowest up; bits that all keys share are left out. */
+static void memopt_i_plan_sort_radix(const uint64_t *key, uint32_t *order, uint32_t *spare, size_t count) {
+    uint32_t *from = order, *to = spare, *swap, at[MEMOPT_I_PLAN_RADIX], sum, here;
+    uint64_t differ = 0;
+    unsigned shift;
+    size_t i;
+
+    for (i = 1; i < count; ++i) differ |= key[order[i]] ^ key[order[0]];
+    for (shift = 0; shift < 64; shift += 11) {
+        if (!(differ >> shift & (MEMOPT_I_PLAN_RADIX - 1))) continue;
+        memset(at, 0, sizeof at);
+        for (i = 0; i < count; ++i) ++at[key[from[i]] >> shift & (MEMOPT_I_PLAN_RADIX - 1)];
+        for (i = 0, sum = 0; i < MEMOPT_I_PLAN_RADIX; ++i) {
+            here = at[i];
+            at[i] = sum;
+            sum += here;
+        }
+        for (i = 0; i < count; ++i) to[at[key[from[i]] >> shift & (MEMOPT_I_PLAN_RADIX - 1)]++] = from[i];
+        swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != order) memcpy(order, from, count * sizeof *order);
+}
+
 /* Sort `order` by ascending key; equal keys stay as they are. The C library's qsort may allocate, and is not stable. */
 static void memopt_i_plan_sort(const uint64_t *key, uint32_t *order, uint32_t *spare, size_t count) {
     uint32_t *from = order, *to = spare, *swap; size_t width, low, middle, high, a, b, at;
+
+    for (at = 1; at < count && key[order[at - 1]] <= key[order[at]]; ++at) {}
+    if (at >= count) return;
+    if (count >= MEMOPT_I_PLAN_RADIX) {
+        memopt_i_plan_sort_radix(key, order, spare, count);
+        return;
+    }
     for (width = 1; width < count; width *= 2) {
         for (low = 0; low < count; low = high) {
             middle = memopt_i_min(low + width, count); high = memopt_i_min(middle + width, count);
@@ -4773,11 +4814,37 @@ static void memopt_i_plan_join(const memopt_i_plan *p, size_t i, memopt_i_box *c
     if (p->end[i] > chain->end) { chain->busy = chain->end; chain->end = p->end[i]; chain->tail = (uint32_t)i; }
     else chain->busy = p->end[i];
 }
+/* Boxes into classes of lives, each by birth. Lives of one class differ by less than a factor of four, so that a box
+   meets nearly all of those that are born between its birth less that life, and its death. A few boxes are one class. */
+static unsigned memopt_i_plan_class(const memopt_i_plan *p, const memopt_i_box *b) {
+    return p->box_count > MEMOPT_I_PLAN_SMALL ? memopt_i_high_bit(b->end - b->start) / 2 : 0;
+}
+
+static void memopt_i_plan_arrange(memopt_i_plan *p) {
+    uint32_t next[MEMOPT_I_PLAN_CLASSES] = { 0 }, k, sum = 0;
+    unsigned c;
+
+    for (k = 0; k < p->box_count; ++k) ++next[memopt_i_plan_class(p, &p->boxes[k])];
+    for (c = 0; c < MEMOPT_I_PLAN_CLASSES; ++c) {
+        p->class_begin[c] = sum;
+        sum += next[c];
+        next[c] = p->class_begin[c];
+    }
+    p->class_begin[c] = sum;
+    for (k = 0; k < p->box_count; ++k) {
+        const uint32_t at = next[memopt_i_plan_class(p, &p->boxes[k])]++;
+
+        p->place[k] = at;
+        p->reach[at].box = k;
+        p->reach[at].start = p->boxes[k].start;
+    }
+}
+
 /* One box an item, or with `chains` one for every chain of in-place items, which are built in order of birth. */
 static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
     size_t i, n; uint32_t k;
     for (i = 0; i < p->count; ++i) {
-        p->order[i] = (uint32_t)i; p->key[i] = p->start[i];
+        p->order[i] = (uint32_t)i; p->key[i] = p->items[i].first;
         p->box_of[i] = MEMOPT_I_PLAN_NONE;
     }
     memopt_i_plan_sort(p->key, p->order, p->spare, p->count);
@@ -4796,6 +4863,7 @@ static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
         box->start = box->busy = p->start[i]; box->end = p->end[i];
         box->item = box->tail = (uint32_t)i; box->fixed = t->fixed;
     }
+    memopt_i_plan_arrange(p);
 }
 
 /* -- greedy: first fit -- */
@@ -4838,30 +4906,74 @@ static size_t memopt_i_plan_ground(const memopt_i_plan *p, size_t node, size_t b
                         memopt_i_plan_ground(p, 2 * node + 1, middle, end, b));
 }
 /* Push offset `at` of box b above whatever placed box of the range it meets on the way; SIZE_MAX: out of bytes. */
-static size_t memopt_i_plan_above(memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at) {
+static size_t memopt_i_plan_above_in(memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at) {
     const size_t middle = begin + (end - begin) / 2; const memopt_i_box *c; const memopt_i_reach *r; size_t top;
-    if (begin == end || at > SIZE_MAX - b->size || p->boxes[begin].start >= b->end || !p->visits) return at;
+    if (begin == end || at > SIZE_MAX - b->size || p->reach[begin].start >= b->end || !p->visits) return at;
     --p->visits;
-    c = &p->boxes[middle]; r = &p->reach[middle]; top = at + b->size;
+    r = &p->reach[middle]; c = &p->boxes[r->box]; top = at + b->size;
     if (r->end <= b->start || r->low >= top || r->high <= at) return at;
-    at = memopt_i_plan_above(p, begin, middle, b, at);
+    at = memopt_i_plan_above_in(p, begin, middle, b, at);
     if (at > SIZE_MAX - b->size) return SIZE_MAX;
     if (c->placed && c != b && c->start < b->end && b->start < c->end && c->offset < at + b->size
         && c->offset + c->size > at
         && !(c->offset == at && memopt_i_plan_boxes_pair(p, b, c))
         && memopt_i_plan_round(c->offset + c->size, b->alignment, &at)) return SIZE_MAX;
-    return memopt_i_plan_above(p, middle + 1, end, b, at);
+    return memopt_i_plan_above_in(p, middle + 1, end, b, at);
+}
+/* The same for all boxes: the longest lives first, for they lie lowest. */
+static size_t memopt_i_plan_above(memopt_i_plan *p, const memopt_i_box *b, size_t at) {
+    unsigned c;
+
+    for (c = p->box_count > MEMOPT_I_PLAN_SMALL ? MEMOPT_I_PLAN_CLASSES : 1; c-- > 0;) {
+        at = memopt_i_plan_above_in(p, p->class_begin[c], p->class_begin[c + 1], b, at);
+        if (at > SIZE_MAX - b->size) return SIZE_MAX;
+    }
+    return at;
+}
+
+/* The skyline: the highest end of what is placed in the sections of b; a segment tree from the leaves up. */
+static void memopt_i_plan_raise_top(memopt_i_plan *p, const memopt_i_box *b, size_t to) {
+    size_t low = b->start + p->section_count, high = b->end + p->section_count, left = low, right = high - 1;
+
+    for (; low < high; low /= 2, high /= 2) {
+        if (low & 1) {
+            p->top[low] = memopt_i_max(p->top[low], to);
+            p->lid[low] = memopt_i_max(p->lid[low], to);
+            ++low;
+        }
+        if (high & 1) {
+            --high;
+            p->top[high] = memopt_i_max(p->top[high], to);
+            p->lid[high] = memopt_i_max(p->lid[high], to);
+        }
+    }
+    while ((left /= 2) != 0) p->top[left] = memopt_i_max(p->top[left], to);
+    while ((right /= 2) != 0) p->top[right] = memopt_i_max(p->top[right], to);
+}
+
+static size_t memopt_i_plan_top(const memopt_i_plan *p, const memopt_i_box *b) {
+    size_t low = b->start + p->section_count, high = b->end + p->section_count, left = low, right = high - 1, top = 0;
+
+    for (; low < high; low /= 2, high /= 2) {
+        if (low & 1) top = memopt_i_max(top, p->top[low++]);
+        if (high & 1) top = memopt_i_max(top, p->top[--high]);
+    }
+    while ((left /= 2) != 0) top = memopt_i_max(top, p->lid[left]);
+    while ((right /= 2) != 0) top = memopt_i_max(top, p->lid[right]);
+    return top;
 }
 static void memopt_i_plan_put(memopt_i_plan *p, uint32_t k, size_t at) { /* `at` + size does not overflow */
-    memopt_i_box *b = &p->boxes[k]; size_t begin = 0, end = p->box_count, middle;
+    memopt_i_box *b = &p->boxes[k]; const unsigned c = memopt_i_plan_class(p, b); const uint32_t place = p->place[k];
+    size_t begin = p->class_begin[c], end = p->class_begin[c + 1], middle;
     b->offset = at; b->placed = 1;
     do {
         memopt_i_reach *r = &p->reach[middle = begin + (end - begin) / 2];
         r->low = memopt_i_min(r->low, at); r->high = memopt_i_max(r->high, at + b->size);
         if (b->end > r->end) r->end = b->end;
-        if (k < middle) end = middle; else begin = middle + 1;
-    } while (middle != k);
+        if (place < middle) end = middle; else begin = middle + 1;
+    } while (middle != place);
     memopt_i_plan_fill(p, 1, 0, p->section_count, b, at + b->size);
+    memopt_i_plan_raise_top(p, b, at + b->size);
 }
 /* The offset of a placed item that box b may share, if it is alive with b and all is free there; else SIZE_MAX. */
 static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
@@ -4871,20 +4983,27 @@ static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
         const memopt_i_box *c = i == MEMOPT_I_PLAN_NONE ? NULL : &p->boxes[p->box_of[i]];
         if (!c || !c->placed || c->item != i || c->start >= b->end || b->start >= c->end || c->offset % b->alignment)
             continue;
-        if (memopt_i_plan_above(p, 0, p->box_count, b, c->offset) == c->offset && c->offset <= SIZE_MAX - b->size)
+        if (memopt_i_plan_above(p, b, c->offset) == c->offset && c->offset <= SIZE_MAX - b->size)
             return c->offset;
     }
     return SIZE_MAX;
 }
 /* Give box k the lowest offset where it meets no placed box. 1: it would end above SIZE_MAX. */
 static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
-    const memopt_i_box *b = &p->boxes[k]; size_t before, at = memopt_i_plan_shared(p, b);
+    const memopt_i_box *b = &p->boxes[k]; size_t before, at;
+    const uint64_t visits = p->box_count > MEMOPT_I_PLAN_SMALL ? memopt_i_min(MEMOPT_I_PLAN_VISITS, p->pool) : UINT64_MAX;
+
+    p->visits = visits;
+    at = memopt_i_plan_shared(p, b);
     if (at == SIZE_MAX) {
         if (memopt_i_plan_round(memopt_i_plan_ground(p, 1, 0, p->section_count, b), b->alignment, &at)) return 1;
-        do at = memopt_i_plan_above(p, 0, p->box_count, b, before = at);
+        do at = memopt_i_plan_above(p, b, before = at);
         while (at != before && at != SIZE_MAX);
     }
-    if (!p->visits && memopt_i_plan_round(p->reach[p->box_count / 2].high, b->alignment, &at)) return 1;
+    p->pool -= memopt_i_min(p->pool, visits - p->visits);
+    if (!p->visits) { p->cut = 1;
+        if (memopt_i_plan_round(memopt_i_plan_top(p, b), b->alignment, &at)) return 1;
+    }
     if (at > SIZE_MAX - b->size) return 1;
     memopt_i_plan_put(p, k, at);
     return 0;
@@ -4897,11 +5016,13 @@ static int memopt_i_plan_clear(memopt_i_plan *p) {
         p->reach[k].low = SIZE_MAX; p->reach[k].high = 0; p->reach[k].end = 0;
     }
     p->ground[1].low = p->ground[1].high = 0;
+    memset(p->top, 0, 2 * p->section_count * sizeof *p->top);
+    memset(p->lid, 0, 2 * p->section_count * sizeof *p->lid);
     p->visits = UINT64_MAX;
     for (k = 0; k < p->box_count; ++k) {
         const memopt_i_box *b = &p->boxes[k];
         if (!b->fixed) continue;
-        if (memopt_i_plan_above(p, 0, p->box_count, b, b->offset) != b->offset) return 1;
+        if (memopt_i_plan_above(p, b, b->offset) != b->offset) return 1;
         memopt_i_plan_put(p, k, b->offset);
     }
     return 0;
@@ -4951,14 +5072,14 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
     size_t n, peak = 0; uint32_t k;
     memopt_i_plan_clear(p);
     for (k = 0; k < p->box_count; ++k) p->order[k] = k;
-    p->visits = MEMOPT_I_PLAN_VISITS * (uint64_t)p->box_count;
+    p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count;
     memopt_i_plan_by(p, memopt_i_plan_orders[order][1]);
     memopt_i_plan_by(p, memopt_i_plan_orders[order][0]);
     for (n = 0; n < p->box_count; ++n) {
         k = p->order[n];
         if (!p->boxes[k].fixed && memopt_i_plan_first_fit(p, k)) return MEMOPT_ERR_OVERFLOW;
         peak = memopt_i_max(peak, p->boxes[k].offset + p->boxes[k].size);
-        if (p->have_plan && (peak >= p->peak || !p->visits || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
+        if (p->have_plan && (peak >= p->peak || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
     }
     memopt_i_plan_keep(p, peak);
     return MEMOPT_OK;
@@ -5336,19 +5457,22 @@ static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, si
 }
 /* One block holds all arrays, each with room for two more than there are items. */
 #define MEMOPT_I_PLAN_ITEM_BYTES (sizeof(memopt_i_box) + sizeof(memopt_i_reach) + 4 * sizeof(memopt_i_ground) \
-    + sizeof(uint64_t) + sizeof(size_t) + 8 * sizeof(uint32_t))
+    + sizeof(uint64_t) + 5 * sizeof(size_t) + 9 * sizeof(uint32_t))
 static void memopt_i_plan_layout(memopt_i_plan *p, void *block) {
     const size_t n = p->count + 2; uint32_t *small; size_t i;
     p->key = (uint64_t *)block;
     p->boxes = (memopt_i_box *)(void *)(p->key + n);
     p->reach = (memopt_i_reach *)(void *)(p->boxes + n);
     p->ground = (memopt_i_ground *)(void *)(p->reach + n);
-    p->best = (size_t *)(void *)(p->ground + 4 * n);
+    p->top = (size_t *)(void *)(p->ground + 4 * n);
+    p->lid = p->top + 2 * n;
+    p->best = p->lid + 2 * n;
     small = (uint32_t *)(void *)(p->best + n);
     p->start = small;           p->end = small + n;
     p->box_of = small + 2 * n;  p->taker = small + 3 * n;
     p->order = small + 4 * n;   p->spare = small + 5 * n;
     p->births = small + 6 * n;  p->deaths = small + 7 * n;
+    p->place = small + 8 * n;
     for (i = 0; i < p->count; ++i) p->taker[i] = MEMOPT_I_PLAN_NONE;
     for (i = 0; i < p->count; ++i)
         if (p->items[i].in_place_of) p->taker[p->items[i].in_place_of - 1] = (uint32_t)i;

@@ -4618,7 +4618,7 @@ MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *add
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
 #define MEMOPT_I_PLAN_SMALL 1024  /* boxes; up to so many every first fit is exact, whatever it costs */
 #define MEMOPT_I_PLAN_VISITS 2048 /* above: looks at placed boxes for one box, before it goes on top of its sections */
-#define MEMOPT_I_PLAN_MEAN 128    /* above: the same on average, over an order */
+#define MEMOPT_I_PLAN_MEAN 64     /* above: the same on average, in the first order; a quarter of it in all others together */
 #define MEMOPT_I_PLAN_RADIX 2048  /* so many and more are sorted by their digits, which are below it */
 #define MEMOPT_I_PLAN_CLASSES 16  /* of lives: below 4 sections, below 16, ... */
 
@@ -5049,6 +5049,7 @@ MEMOPT_API const char *memopt_plan_order_name(unsigned order) {
     case 3: return "conflicts, size";
     case 4: return "early, size";
     case 5: return "late, size";
+    case MEMOPT_I_PLAN_ORDERS: return "as the heap";
     }
     return NULL;
 }
@@ -5069,21 +5070,197 @@ static void memopt_i_plan_by(memopt_i_plan *p, int what) {
     memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
 }
 static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
-    size_t n, peak = 0; uint32_t k;
+    size_t n, peak = 0; uint32_t k; const int stops = p->have_plan && p->box_count > MEMOPT_I_PLAN_SMALL;
     memopt_i_plan_clear(p);
     for (k = 0; k < p->box_count; ++k) p->order[k] = k;
-    p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count;
     memopt_i_plan_by(p, memopt_i_plan_orders[order][1]);
     memopt_i_plan_by(p, memopt_i_plan_orders[order][0]);
     for (n = 0; n < p->box_count; ++n) {
         k = p->order[n];
         if (!p->boxes[k].fixed && memopt_i_plan_first_fit(p, k)) return MEMOPT_ERR_OVERFLOW;
         peak = memopt_i_max(peak, p->boxes[k].offset + p->boxes[k].size);
-        if (p->have_plan && (peak >= p->peak || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
+        if (p->have_plan && (peak >= p->peak || (stops && !p->pool) || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
     }
     memopt_i_plan_keep(p, peak);
     return MEMOPT_OK;
 }
+/* -- as the heap would -- */
+
+/* The offsets that `heap` gives when the same blocks are asked for and freed one after the other, with room without end
+   behind the last: bins by the seven highest bits of a size; the block that came last to its bin, if it is large enough,
+   else that of the next bin; what is left of it stays where it was; neighbours join. So no plan is worse than that.
+   A used cell has the number of its box, then come the tail and what an alignment leaves free in front of a box. */
+#define MEMOPT_I_ONLINE_LEVELS 59
+typedef struct memopt_i_cell {
+    size_t offset, size;
+    uint32_t before, after; /* by address; NONE: there is none */
+    uint32_t next, prev;    /* in its bin; NONE: there is none; prev is the cell itself while it is used */
+} memopt_i_cell;
+typedef struct memopt_i_online {
+    memopt_i_cell *cells; /* they lie over the trees, which no order uses meanwhile */
+    size_t unit;
+    uint32_t tail;        /* the free cell behind all others; in no bin */
+    uint64_t levels, bins[MEMOPT_I_ONLINE_LEVELS]; /* which are not empty */
+    uint32_t first[MEMOPT_I_ONLINE_LEVELS * 64];
+} memopt_i_online;
+
+static uint32_t memopt_i_online_bin(size_t size) {
+    const unsigned fine = memopt_i_high_bit((uint64_t)size | 64) - 6;
+
+    return fine * 64 + (uint32_t)(size >> fine);
+}
+
+static void memopt_i_online_insert(memopt_i_online *o, uint32_t i) {
+    memopt_i_cell *c = &o->cells[i];
+    const uint32_t bin = memopt_i_online_bin(c->size);
+
+    c->prev = MEMOPT_I_PLAN_NONE;
+    c->next = o->bins[bin / 64] >> bin % 64 & 1 ? o->first[bin] : MEMOPT_I_PLAN_NONE;
+    if (c->next != MEMOPT_I_PLAN_NONE) o->cells[c->next].prev = i;
+    o->first[bin] = i;
+    o->bins[bin / 64] |= (uint64_t)1 << bin % 64;
+    o->levels |= (uint64_t)1 << bin / 64;
+}
+
+static void memopt_i_online_remove(memopt_i_online *o, uint32_t i) {
+    memopt_i_cell *c = &o->cells[i];
+    const uint32_t bin = memopt_i_online_bin(c->size);
+
+    if (c->next != MEMOPT_I_PLAN_NONE) o->cells[c->next].prev = c->prev;
+    if (c->prev != MEMOPT_I_PLAN_NONE) {
+        o->cells[c->prev].next = c->next;
+    } else if (c->next != MEMOPT_I_PLAN_NONE) {
+        o->first[bin] = c->next;
+    } else {
+        o->bins[bin / 64] &= ~((uint64_t)1 << bin % 64);
+        if (!o->bins[bin / 64]) o->levels &= ~((uint64_t)1 << bin / 64);
+    }
+}
+
+static uint32_t memopt_i_online_search(const memopt_i_online *o, size_t size) {
+    const uint32_t bin = memopt_i_online_bin(size);
+    uint32_t level = bin / 64;
+    uint64_t mask = o->bins[level];
+
+    if ((mask >> bin % 64 & 1) && o->cells[o->first[bin]].size >= size) return o->first[bin];
+    mask &= ~(uint64_t)1 << bin % 64;
+    if (!mask) {
+        mask = o->levels & (~(uint64_t)1 << level);
+        if (!mask) return o->tail;
+        level = memopt_i_low_bit(mask);
+        mask = o->bins[level];
+    }
+    return o->first[level * 64 + memopt_i_low_bit(mask)];
+}
+
+/* Cell i becomes the first bytes of free cell f, which keeps its place in its bin when that stays the same. */
+static void memopt_i_online_split(memopt_i_online *o, uint32_t f, uint32_t i, size_t size) {
+    memopt_i_cell *from = &o->cells[f], *c = &o->cells[i];
+    const size_t rest = from->size - size;
+    const int moves = f != o->tail && (!rest || memopt_i_online_bin(rest) != memopt_i_online_bin(from->size));
+
+    if (moves) memopt_i_online_remove(o, f);
+    c->offset = from->offset;
+    c->size = size;
+    c->before = from->before;
+    c->after = rest ? f : from->after;
+    c->prev = i;
+    if (c->before != MEMOPT_I_PLAN_NONE) o->cells[c->before].after = i;
+    o->cells[c->after].before = i; /* the tail is behind, whatever else is not */
+    from->offset += size;
+    from->size = rest;
+    if (moves && rest) memopt_i_online_insert(o, f);
+}
+
+/* 1: there is no room below SIZE_MAX. */
+static int memopt_i_online_alloc(memopt_i_online *o, memopt_i_box *b, uint32_t k) {
+    const uint32_t front = o->tail + 1 + k;
+    size_t size, padded, gap;
+    uint32_t f;
+
+    if (memopt_i_align_up(b->size, o->unit, &size)) return 1;
+    padded = size;
+    if (b->alignment > o->unit && memopt_i_add(size, b->alignment - o->unit, &padded)) return 1;
+    f = memopt_i_online_search(o, padded);
+    if (memopt_i_plan_round(o->cells[f].offset, b->alignment, &gap)) return 1;
+    gap -= o->cells[f].offset;
+    if (o->cells[f].size <= gap || o->cells[f].size - gap < size + (f == o->tail)) return 1;
+    if (gap) memopt_i_online_split(o, f, front, gap);
+    memopt_i_online_split(o, f, k, size);
+    if (gap) memopt_i_online_insert(o, front);
+    b->offset = o->cells[k].offset;
+    return 0;
+}
+
+static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
+    memopt_i_cell *c = &o->cells[i];
+    const uint32_t low = c->before, high = c->after;
+
+    if (low != MEMOPT_I_PLAN_NONE && o->cells[low].prev != low) {
+        memopt_i_online_remove(o, low);
+        c->offset = o->cells[low].offset;
+        c->size += o->cells[low].size;
+        c->before = o->cells[low].before;
+    }
+    if (high == o->tail) {
+        o->cells[high].offset = c->offset;
+        o->cells[high].size += c->size;
+        o->cells[high].before = c->before;
+        i = high;
+    } else if (o->cells[high].prev != high) {
+        memopt_i_online_remove(o, high);
+        c->size += o->cells[high].size;
+        c->after = o->cells[high].after;
+    }
+    if (c->before != MEMOPT_I_PLAN_NONE) o->cells[c->before].after = i;
+    if (i == o->tail) return;
+    o->cells[c->after].before = i;
+    memopt_i_online_insert(o, i);
+}
+
+/* Births in the order of the boxes, which is that of time; p->order has the deaths. */
+static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
+    size_t k, dead = 0, peak = 0;
+
+    o->cells = (memopt_i_cell *)(void *)p->ground;
+    o->tail = (uint32_t)p->box_count;
+    o->levels = 0;
+    memset(o->bins, 0, sizeof o->bins);
+    o->cells[o->tail].offset = 0;
+    o->cells[o->tail].size = SIZE_MAX;
+    o->cells[o->tail].before = o->cells[o->tail].prev = MEMOPT_I_PLAN_NONE;
+    for (k = 0; k < p->box_count; ++k) {
+        memopt_i_box *b = &p->boxes[k];
+
+        while (p->items[p->boxes[p->order[dead]].item].last <= p->items[b->item].first)
+            memopt_i_online_free(o, p->order[dead++]);
+        if (memopt_i_online_alloc(o, b, (uint32_t)k)) return;
+        peak = memopt_i_max(peak, b->offset + b->size);
+        if (p->have_plan && peak >= p->peak) return;
+    }
+    memopt_i_plan_keep(p, peak);
+}
+
+/* With the heap's usual unit, and without. 1: done; 0: it has no word for fixed boxes and chains. */
+static unsigned memopt_i_plan_online(memopt_i_plan *p) {
+    memopt_i_online o;
+    uint32_t k;
+
+    for (k = 0; k < p->box_count; ++k) {
+        if (p->boxes[k].fixed || p->boxes[k].item == MEMOPT_I_PLAN_NONE) return 0;
+        p->order[k] = k;
+        p->key[k] = p->items[p->boxes[k].item].last;
+    }
+    memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
+    o.unit = 64;
+    memopt_i_online_run(p, &o);
+    o.unit = 1;
+    memopt_i_online_run(p, &o);
+    return 1;
+}
+
+/* -- the orders -- */
+
 /* How many boxes are born before each section, and how many are dead when it begins. */
 static void memopt_i_plan_census(memopt_i_plan *p) {
     size_t k, s;
@@ -5092,13 +5269,19 @@ static void memopt_i_plan_census(memopt_i_plan *p) {
     for (k = 0; k < p->box_count; ++k) { ++p->births[p->boxes[k].start + 1]; ++p->deaths[p->boxes[k].end]; }
     for (s = 1; s <= p->section_count; ++s) { p->births[s] += p->births[s - 1]; p->deaths[s] += p->deaths[s - 1]; }
 }
+/* The long lives first; where that does not reach the goal, at least what the heap would do; then the other orders. */
 static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
     unsigned order;
     memopt_i_plan_census(p);
+    p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count;
     for (order = 0; order < MEMOPT_I_PLAN_ORDERS; ++order) {
         if (p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p))) return;
+        if (order > 1 && !p->pool) return;
         *orders |= 1u << order;
         memopt_i_plan_greedy(p, order);
+        if (order || (p->have_plan && p->peak <= p->goal)) continue;
+        *orders |= memopt_i_plan_online(p) << MEMOPT_I_PLAN_ORDERS;
+        p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count;
     }
 }
 

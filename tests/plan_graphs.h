@@ -76,4 +76,74 @@ static inline void plan_graph_make(const plan_graph *g, memopt_plan_item *items)
     if (g->shuffled) plan_graph_shuffle(items, 2 * forward, &state);
 }
 
+/* Boxes that fill a rectangle 1 MiB high without a gap: it is cut again and again, straight or into a pinwheel of five
+   that no straight cut makes. Births and deaths fall on few moments. Then `dropped` of them go. */
+typedef struct plan_puzzle {
+    size_t count;   /* about so many, at most PLAN_PUZZLE_MOST */
+    size_t moments; /* of birth and death */
+    size_t dropped;
+    uint64_t seed;
+} plan_puzzle;
+
+enum { PLAN_PUZZLE_MOST = 1024, PLAN_PUZZLE_ROWS = 1024 };
+typedef struct plan_piece { size_t t0, t1, m0, m1; } plan_piece;
+
+static inline size_t plan_puzzle_pinwheel(plan_piece *piece, size_t count, size_t i, uint64_t *state) {
+    const plan_piece r = piece[i];
+    const size_t x1 = r.t0 + 1 + plan_graph_below(state, r.t1 - r.t0 - 2);
+    const size_t x2 = x1 + 1 + plan_graph_below(state, r.t1 - x1 - 1);
+    const size_t y1 = r.m0 + 1 + plan_graph_below(state, r.m1 - r.m0 - 2);
+    const size_t y2 = y1 + 1 + plan_graph_below(state, r.m1 - y1 - 1);
+    size_t k;
+
+    for (k = 0; k < 4; ++k) piece[count + k] = r;
+    piece[i].t1 = x2;         piece[i].m1 = y1;
+    piece[count].t0 = x2;     piece[count].m1 = y2;
+    piece[count + 1].t0 = x1; piece[count + 1].m0 = y2;
+    piece[count + 2].t1 = x1; piece[count + 2].m0 = y1;
+    piece[count + 3].t0 = x1; piece[count + 3].t1 = x2; piece[count + 3].m0 = y1; piece[count + 3].m1 = y2;
+    return count + 4;
+}
+
+/* `items` has room for p->count + 4. How many were made. */
+static inline size_t plan_puzzle_make(const plan_puzzle *p, memopt_plan_item *items) {
+    static plan_piece piece[PLAN_PUZZLE_MOST + 8];
+    uint64_t state = p->seed;
+    size_t count = 1, i, k, tries, rounds;
+
+    piece[0].t0 = 0; piece[0].t1 = p->moments;
+    piece[0].m0 = 0; piece[0].m1 = PLAN_PUZZLE_ROWS;
+    for (rounds = 0; count < p->count && rounds < 100 * p->count; ++rounds) {
+        plan_piece r;
+
+        for (i = plan_graph_below(&state, count), tries = 0; tries < 2; ++tries) { /* the larger ones sooner */
+            k = plan_graph_below(&state, count);
+            if ((piece[k].t1 - piece[k].t0) * (piece[k].m1 - piece[k].m0)
+                > (piece[i].t1 - piece[i].t0) * (piece[i].m1 - piece[i].m0)) i = k;
+        }
+        r = piece[i];
+        if (r.t1 - r.t0 > 3 && r.m1 - r.m0 > 3 && plan_graph_below(&state, 4) == 0) {
+            count = plan_puzzle_pinwheel(piece, count, i, &state);
+        } else if (plan_graph_bits(&state) & 1) {
+            if (r.t1 - r.t0 < 2) continue;
+            piece[count] = r;
+            piece[i].t1 = piece[count].t0 = r.t0 + 1 + plan_graph_below(&state, r.t1 - r.t0 - 1);
+            ++count;
+        } else {
+            if (r.m1 - r.m0 < 2) continue;
+            piece[count] = r;
+            piece[i].m1 = piece[count].m0 = r.m0 + 1 + plan_graph_below(&state, r.m1 - r.m0 - 1);
+            ++count;
+        }
+    }
+    memset(items, 0, count * sizeof *items);
+    for (i = 0; i < count; ++i) {
+        items[i].first = piece[i].t0;
+        items[i].last = piece[i].t1;
+        items[i].size = 1024 * (piece[i].m1 - piece[i].m0);
+    }
+    plan_graph_shuffle(items, count, &state);
+    return count - (p->dropped < count ? p->dropped : 0);
+}
+
 #endif

@@ -538,6 +538,13 @@ typedef struct memopt_plan_options { /* all zero = the greedy orders, then a sea
     size_t   capacity;  /* 0 = as small as possible; else good enough: stop at the first plan that fits */
     int      no_search; /* 1: greedy orders only */
 } memopt_plan_options;
+/* Why a smaller plan may have been missed: bits. */
+enum { MEMOPT_PLAN_CUT_TIME = 1,   /* time_ns was over, or the clock failed */
+       MEMOPT_PLAN_CUT_WORK = 2,   /* `work` steps were taken */
+       MEMOPT_PLAN_CUT_VISITS = 4, /* more than 1024 items: some went on top of the others alive with them, because the
+                                      lowest free place would have taken too long to find, or orders were left out */
+       MEMOPT_PLAN_CUT_COUNT = 8,  /* too many items for the search */
+       MEMOPT_PLAN_CUT_MEMORY = 16 /* the search had no memory */ };
 typedef struct memopt_plan_result {
     size_t   peak;        /* bytes from offset 0 to the end of the highest item */
     /* largest sum of sizes alive at one moment, what pairs may share taken off: no plan can be smaller */
@@ -545,14 +552,19 @@ typedef struct memopt_plan_result {
     uint64_t work;        /* search steps taken */
     unsigned orders;      /* bit i: greedy order i was tried; memopt_plan_order_name(i) */
     int      optimal;     /* 1: proven that no plan is smaller (the peak is the bound, or the search was exhausted) */
+    unsigned cut;         /* 0: nothing that was asked for was left out; else MEMOPT_PLAN_CUT_ bits. 0 if `capacity` is met */
+    uint64_t visits;      /* looks at placed items that the greedy orders took */
 } memopt_plan_result;
 /**
  * Give every item an offset so that no two items alive together share a byte, and the highest end is low.
  *
- * First greedy orders (first fit: long lives first, large first, ...), then, while the peak is above the lower bound
- * and time and work are left, a search. The best plan so far is kept, so stopping early costs quality, never validity.
- * A greedy order costs O(n log n) for lifetimes that nest, O(n^2) simple steps at worst; the search starts when it can
- * hold the instance (up to some thousand items).
+ * First greedy orders (first fit: long lives first, large first, ...) and what memopt_heap would do with the same calls,
+ * one after the other; then, while the peak is above the lower bound and time and work are left, a search. The best plan
+ * so far is kept, so stopping early costs quality, never validity, and unless `capacity` is met, no plan is worse than
+ * the plain heap (64-byte units, room without end; births at one moment in the order of the items, no item fixed).
+ * A greedy order costs O(n log n) for any lifetimes: with more than 1024 items an item that does not find the lowest free
+ * place soon goes on top of those alive with it, and `cut` says so. The search starts when it can hold the instance (up
+ * to some thousand items).
  *
  * items    each with last > first and size > 0; the offsets are written, nothing else; untouched on failure
  * count    0 is fine: peak 0; items may then be NULL
@@ -564,7 +576,7 @@ typedef struct memopt_plan_result {
  *          that its alignment forbids, two fixed items that overlap and are no pair at one offset, bad host);
  *          ERR_OVERFLOW (more than SIZE_MAX bytes alive at one moment, no plan found below SIZE_MAX, too many items);
  *          ERR_MEMORY (the search doing without its memory is no failure)
- * memory   about 150 bytes an item, and while searching about 200 more; all of it returned
+ * memory   about 240 bytes an item, and while searching about 2 KiB more; all of it returned. 20 KiB of stack
  * threads  any number at once, on different items
  */
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
@@ -4657,8 +4669,11 @@ typedef struct memopt_i_plan {
     size_t proven, goal;    /* no plan is smaller; stop at a peak of this or less */
     uint64_t started, time_ns;
     uint64_t visits;        /* looks at placed boxes left to the box; 0: it goes on top of its sections */
-    uint64_t pool;          /* the same, left to the order */
-    int have_plan, timed, late, cut;
+    uint64_t pool;          /* the same, left to the order or the orders */
+    uint64_t visited;
+    int have_plan, timed, late;
+    int large;              /* more than SMALL boxes */
+    unsigned cut;           /* what was left out so far */
     int exact;              /* no pair could share: boxes are items, and what the search proves holds */
 } memopt_i_plan;
 
@@ -4817,13 +4832,14 @@ static void memopt_i_plan_join(const memopt_i_plan *p, size_t i, memopt_i_box *c
 /* Boxes into classes of lives, each by birth. Lives of one class differ by less than a factor of four, so that a box
    meets nearly all of those that are born between its birth less that life, and its death. A few boxes are one class. */
 static unsigned memopt_i_plan_class(const memopt_i_plan *p, const memopt_i_box *b) {
-    return p->box_count > MEMOPT_I_PLAN_SMALL ? memopt_i_high_bit(b->end - b->start) / 2 : 0;
+    return p->large ? memopt_i_high_bit(b->end - b->start) / 2 : 0;
 }
 
 static void memopt_i_plan_arrange(memopt_i_plan *p) {
     uint32_t next[MEMOPT_I_PLAN_CLASSES] = { 0 }, k, sum = 0;
     unsigned c;
 
+    p->large = p->box_count > MEMOPT_I_PLAN_SMALL;
     for (k = 0; k < p->box_count; ++k) ++next[memopt_i_plan_class(p, &p->boxes[k])];
     for (c = 0; c < MEMOPT_I_PLAN_CLASSES; ++c) {
         p->class_begin[c] = sum;
@@ -4924,7 +4940,7 @@ static size_t memopt_i_plan_above_in(memopt_i_plan *p, size_t begin, size_t end,
 static size_t memopt_i_plan_above(memopt_i_plan *p, const memopt_i_box *b, size_t at) {
     unsigned c;
 
-    for (c = p->box_count > MEMOPT_I_PLAN_SMALL ? MEMOPT_I_PLAN_CLASSES : 1; c-- > 0;) {
+    for (c = p->large ? MEMOPT_I_PLAN_CLASSES : 1; c-- > 0;) {
         at = memopt_i_plan_above_in(p, p->class_begin[c], p->class_begin[c + 1], b, at);
         if (at > SIZE_MAX - b->size) return SIZE_MAX;
     }
@@ -4991,7 +5007,7 @@ static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
 /* Give box k the lowest offset where it meets no placed box. 1: it would end above SIZE_MAX. */
 static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
     const memopt_i_box *b = &p->boxes[k]; size_t before, at;
-    const uint64_t visits = p->box_count > MEMOPT_I_PLAN_SMALL ? memopt_i_min(MEMOPT_I_PLAN_VISITS, p->pool) : UINT64_MAX;
+    const uint64_t visits = !p->large ? UINT64_MAX : p->pool < MEMOPT_I_PLAN_VISITS ? p->pool : MEMOPT_I_PLAN_VISITS;
 
     p->visits = visits;
     at = memopt_i_plan_shared(p, b);
@@ -5000,8 +5016,10 @@ static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
         do at = memopt_i_plan_above(p, b, before = at);
         while (at != before && at != SIZE_MAX);
     }
-    p->pool -= memopt_i_min(p->pool, visits - p->visits);
-    if (!p->visits) { p->cut = 1;
+    p->visited += visits - p->visits;
+    if (p->large) p->pool -= visits - p->visits;
+    if (!p->visits) {
+        p->cut |= MEMOPT_PLAN_CUT_VISITS;
         if (memopt_i_plan_round(memopt_i_plan_top(p, b), b->alignment, &at)) return 1;
     }
     if (at > SIZE_MAX - b->size) return 1;
@@ -5070,7 +5088,7 @@ static void memopt_i_plan_by(memopt_i_plan *p, int what) {
     memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
 }
 static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
-    size_t n, peak = 0; uint32_t k; const int stops = p->have_plan && p->box_count > MEMOPT_I_PLAN_SMALL;
+    size_t n, peak = 0; uint32_t k;
     memopt_i_plan_clear(p);
     for (k = 0; k < p->box_count; ++k) p->order[k] = k;
     memopt_i_plan_by(p, memopt_i_plan_orders[order][1]);
@@ -5079,7 +5097,7 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
         k = p->order[n];
         if (!p->boxes[k].fixed && memopt_i_plan_first_fit(p, k)) return MEMOPT_ERR_OVERFLOW;
         peak = memopt_i_max(peak, p->boxes[k].offset + p->boxes[k].size);
-        if (p->have_plan && (peak >= p->peak || (stops && !p->pool) || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
+        if (p->have_plan && (peak >= p->peak || !p->pool || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
     }
     memopt_i_plan_keep(p, peak);
     return MEMOPT_OK;
@@ -5269,19 +5287,30 @@ static void memopt_i_plan_census(memopt_i_plan *p) {
     for (k = 0; k < p->box_count; ++k) { ++p->births[p->boxes[k].start + 1]; ++p->deaths[p->boxes[k].end]; }
     for (s = 1; s <= p->section_count; ++s) { p->births[s] += p->births[s - 1]; p->deaths[s] += p->deaths[s - 1]; }
 }
-/* The long lives first; where that does not reach the goal, at least what the heap would do; then the other orders. */
+static int memopt_i_plan_done(memopt_i_plan *p) {
+    return p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p));
+}
+
+/* The long lives first; where that does not reach the goal, at least what the heap would do, even when time is up; then
+   the other orders, with a quarter of the looks that the first one has. */
 static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
     unsigned order;
+
     memopt_i_plan_census(p);
     p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count;
-    for (order = 0; order < MEMOPT_I_PLAN_ORDERS; ++order) {
-        if (p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p))) return;
-        if (order > 1 && !p->pool) return;
+    if (!memopt_i_plan_done(p)) {
+        *orders |= 1u;
+        memopt_i_plan_greedy(p, 0);
+    }
+    if (!p->have_plan || p->peak > p->goal) *orders |= memopt_i_plan_online(p) << MEMOPT_I_PLAN_ORDERS;
+    p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count;
+    for (order = 1; order < MEMOPT_I_PLAN_ORDERS && !memopt_i_plan_done(p); ++order) {
+        if (!p->pool) {
+            p->cut |= MEMOPT_PLAN_CUT_VISITS;
+            return;
+        }
         *orders |= 1u << order;
         memopt_i_plan_greedy(p, order);
-        if (order || (p->have_plan && p->peak <= p->goal)) continue;
-        *orders |= memopt_i_plan_online(p) << MEMOPT_I_PLAN_ORDERS;
-        p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count;
     }
 }
 
@@ -5612,7 +5641,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 2 * sizeof *s.line)
           + MEMOPT_I_SEARCH_TRAIL * n * sizeof *s.trail + sections * (sizeof *s.sum + sizeof *s.trouble);
     block = memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!block) return; /* the greedy plan stands */
+    if (!block) { p->cut |= MEMOPT_PLAN_CUT_MEMORY; return; } /* the greedy plan stands */
     s.dead = (memopt_i_key *)block;
     s.levels = (memopt_i_level *)(void *)(s.dead + s.dead_count);
     s.slabs = (memopt_i_slab *)(void *)(s.levels + n);
@@ -5624,6 +5653,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     memopt_i_search_set_up(&s);
     memopt_i_search_improve(&s);
     *work = s.work;
+    if (s.work == s.work_limit) p->cut |= MEMOPT_PLAN_CUT_WORK;
     memopt_i_free(&p->host, block, bytes, MEMOPT_I_HOST_ALIGN);
 }
 
@@ -5689,8 +5719,13 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
         if (p->have_plan && p->peak == peak) memopt_i_plan_boxes(p, 1);
     }
     if (!p->have_plan) return MEMOPT_ERR_OVERFLOW;
-    if (!options->no_search && p->peak > p->goal && !p->late && p->box_count <= MEMOPT_I_SEARCH_MOST)
-        memopt_i_plan_search(p, options->work, &r->work);
+    if (!options->no_search && p->peak > p->goal && !p->late) {
+        if (p->box_count <= MEMOPT_I_SEARCH_MOST) memopt_i_plan_search(p, options->work, &r->work);
+        else p->cut |= MEMOPT_PLAN_CUT_COUNT;
+    }
+    if (p->late) p->cut |= MEMOPT_PLAN_CUT_TIME;
+    r->cut = p->peak > p->goal ? p->cut : 0;
+    r->visits = p->visited;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,

@@ -10,7 +10,8 @@ static const char usage[] =
     "  --ms N        stop soon after N milliseconds (default 1000; 0: greedy orders only)\n"
     "  --capacity N  stop at the first plan of N bytes or less; adds the key \"fits\"\n"
     "  --out FILE    write the rows with their offsets\n"
-    "prints one line of JSON: buffers, lower_bound, peak, ratio, ms, valid, optimal, orders, work\n"
+    "prints one line of JSON: buffers, lower_bound, peak, ratio, ms, valid, optimal, work, cut (why a smaller plan may have\n"
+    "been missed), orders\n"
     "exit status 0: planned; 1: a file is wrong, what and where is on stderr; 2: usage\n";
 
 typedef struct plan_tool { const char *file, *out; size_t ms, capacity; int has_capacity; } plan_tool;
@@ -69,11 +70,16 @@ static int plan_tool_valid(const memopt_plan_item *items, const memopt_plan_item
     return top == peak;
 }
 static void plan_tool_print(const plan_tool *t, size_t count, const memopt_plan_result *r, double ms, int valid) {
+    static const char *const why[] = { "time", "work", "visits", "count", "memory" };
     unsigned i; const char *comma = "";
     printf("{\"buffers\": %llu, \"lower_bound\": %llu, \"peak\": %llu, \"ratio\": %.6f, \"ms\": %.3f, \"valid\": %s, "
-           "\"optimal\": %s, \"work\": %llu, \"orders\": [", (unsigned long long)count, (unsigned long long)r->lower_bound,
+           "\"optimal\": %s, \"work\": %llu, \"cut\": [", (unsigned long long)count, (unsigned long long)r->lower_bound,
            (unsigned long long)r->peak, r->lower_bound ? (double)r->peak / (double)r->lower_bound : 1.0, ms,
            valid ? "true" : "false", r->optimal ? "true" : "false", (unsigned long long)r->work);
+    for (i = 0; i < sizeof why / sizeof why[0]; ++i)
+        if (r->cut >> i & 1) { printf("%s\"%s\"", comma, why[i]); comma = ", "; }
+    printf("], \"orders\": [");
+    comma = "";
     for (i = 0; memopt_plan_order_name(i); ++i)
         if (r->orders >> i & 1) { printf("%s\"%s\"", comma, memopt_plan_order_name(i)); comma = ", "; }
     printf("]");

@@ -3,6 +3,7 @@
    allocators and clocks; the reader of the tables in plan_csv.h. */
 #include "test.h"
 #include "plan_csv.h"
+#include "plan_graphs.h"
 
 enum { PLAN_MOST = 1024 };
 static memopt_plan_item plan_item[PLAN_MOST], plan_before[PLAN_MOST];
@@ -370,6 +371,182 @@ static void plan_many(void) { /* more than the search takes; every order is chea
     free(items);
 }
 
+/* -- large graphs -- */
+
+typedef struct plan_moment { size_t time, item; int birth; } plan_moment; /* deaths first, then by item */
+static int plan_moment_order(const void *a, const void *b) {
+    const plan_moment *x = (const plan_moment *)a, *y = (const plan_moment *)b;
+    if (x->time != y->time) return x->time < y->time ? -1 : 1;
+    if (x->birth != y->birth) return x->birth - y->birth;
+    return x->item < y->item ? -1 : x->item > y->item;
+}
+static plan_moment *plan_moments(const memopt_plan_item *items, size_t count) {
+    plan_moment *m = (plan_moment *)malloc(2 * count * sizeof *m); size_t i;
+    for (i = 0; i < count && m; ++i) {
+        m[2 * i].time = items[i].first; m[2 * i].birth = 1; m[2 * i].item = i;
+        m[2 * i + 1].time = items[i].last; m[2 * i + 1].birth = 0; m[2 * i + 1].item = i;
+    }
+    if (m) qsort(m, 2 * count, sizeof *m, plan_moment_order);
+    return m;
+}
+/* Walk through time with those alive in order of offsets: neighbours must not meet. The bound: the most bytes alive. */
+static int plan_sweep(const memopt_plan_item *items, size_t count, size_t peak, size_t *bound) {
+    plan_moment *m = plan_moments(items, count); size_t *alive = (size_t *)malloc(count * sizeof *alive);
+    size_t n = 0, at, live = 0, top = 0, i; int good = m && alive;
+    *bound = 0;
+    for (i = 0; i < 2 * count && good; ++i) {
+        const memopt_plan_item *t = &items[m[i].item]; size_t low = 0, high = n;
+        while (low < high) { /* the first one alive that lies at its offset or above */
+            const size_t middle = (low + high) / 2;
+            if (items[alive[middle]].offset < t->offset) low = middle + 1; else high = middle;
+        }
+        at = low;
+        if (m[i].birth) {
+            if (at && items[alive[at - 1]].offset + items[alive[at - 1]].size > t->offset) good = 0;
+            if (at < n && t->offset + t->size > items[alive[at]].offset) good = 0;
+            memmove(alive + at + 1, alive + at, (n++ - at) * sizeof *alive);
+            alive[at] = m[i].item;
+            if ((live += t->size) > *bound) *bound = live;
+            if (t->offset + t->size > top) top = t->offset + t->size;
+        } else {
+            if (at == n || alive[at] != m[i].item) { good = 0; break; }
+            memmove(alive + at, alive + at + 1, (--n - at) * sizeof *alive);
+            live -= t->size;
+        }
+    }
+    free(m); free(alive);
+    return good && top == peak;
+}
+static size_t plan_heap_peak(const memopt_plan_item *items, size_t count) { /* the same calls to a heap; 0: it failed */
+    plan_moment *m = plan_moments(items, count); memopt_block *blocks = (memopt_block *)malloc(count * sizeof *blocks);
+    memopt_heap_desc d; memopt_heap *h = NULL; size_t i, peak = 0; int good = m && blocks;
+    memset(&d, 0, sizeof d);
+    d.capacity = SIZE_MAX / 2 + 1;
+    if (good) good = memopt_heap_create(&d, &h) == MEMOPT_OK;
+    for (i = 0; i < 2 * count && good; ++i) {
+        const memopt_plan_item *t = &items[m[i].item]; memopt_block *b = &blocks[m[i].item];
+        if (!m[i].birth) { good = memopt_heap_free(h, *b) == MEMOPT_OK; continue; }
+        good = memopt_heap_alloc(h, t->size, t->alignment, 0, b) == MEMOPT_OK;
+        if (b->offset + t->size > peak) peak = b->offset + t->size;
+    }
+    memopt_heap_destroy(h);
+    free(m); free(blocks);
+    return good ? peak : 0;
+}
+static plan_graph plan_unrolled(size_t count, size_t buffers, int mix, uint64_t seed, int shuffled) {
+    plan_graph g;
+    memset(&g, 0, sizeof g);
+    g.buffers = buffers; g.steps = count / 2 / buffers; g.kept_every = 100; g.mix = mix; g.seed = seed; g.shuffled = shuffled;
+    return g;
+}
+/* Not by the clock: the looks at placed items are counted. 1: the peak is at most 1.01 of the bound. */
+static void plan_large(const plan_graph *g, int greedy_only) {
+    const size_t count = plan_graph_count(g); memopt_plan_item *items = (memopt_plan_item *)malloc(count * sizeof *items);
+    memopt_plan_options o = plan_steps(1); memopt_plan_result r; size_t bound, log2 = 0; const uint64_t seed = g->seed;
+    while (count >> log2) ++log2;
+    o.no_search = greedy_only;
+    CHECK(items != NULL);
+    if (!items) return;
+    plan_graph_make(g, items);
+    CHECK_AT(memopt_plan_solve(items, count, &o, NULL, &r) == MEMOPT_OK, seed);
+    CHECK_AT(plan_sweep(items, count, r.peak, &bound) && bound == r.lower_bound, seed);
+    CHECK_AT((double)r.peak <= 1.01 * (double)bound, seed);
+    CHECK_AT(r.visits <= 8 * log2 * count, seed);
+    CHECK_AT(r.optimal == (r.peak == bound), seed);
+    if (greedy_only) CHECK_AT(!(r.cut & ~(unsigned)MEMOPT_PLAN_CUT_VISITS), seed);
+    else CHECK_AT(r.peak == bound ? !r.cut : r.cut & MEMOPT_PLAN_CUT_COUNT, seed);
+    free(items);
+}
+static void plan_unrolled_network(void) {
+    uint64_t seed; int mix, shuffled;
+    for (mix = 0; mix < 3; ++mix)
+        for (seed = 1; seed <= 3; ++seed)
+            for (shuffled = 0; shuffled < 2; ++shuffled) {
+                plan_graph g = plan_unrolled(16000, 8, mix, seed, shuffled);
+                plan_large(&g, shuffled);
+                g.saved = 1; /* one buffer a step waits for its mirror image */
+                plan_large(&g, !shuffled);
+#ifdef TEST_LONG
+                g = plan_unrolled(1000000, 16, mix, seed, shuffled);
+                g.saved = (int)(seed & 1);
+                plan_large(&g, 1);
+#endif
+            }
+}
+static void plan_unrolled_network_large(void) { /* where looking for the lowest place would never end */
+    plan_graph g = plan_unrolled(100000, 16, 1, 1, 1);
+    g.saved = 1;
+    plan_large(&g, 1);
+}
+static void plan_unrolled_others(void) { /* more and fewer long lives, births at one moment, any sizes */
+    static const size_t kept[4] = { 1000, 300, 50, 20 }, buffers[4] = { 3, 5, 8, 12 }; size_t i;
+    for (i = 0; i < 4; ++i) {
+        plan_graph g = plan_unrolled(12000, buffers[i], (int)i, 40 + i, 1);
+        g.kept_every = kept[i]; g.saved = 1;
+        plan_large(&g, 1);
+        g.tied = 1;
+        plan_large(&g, 1);
+    }
+}
+static void plan_never_worse_than_the_heap(void) {
+    uint64_t seed = 1; size_t round, i, count, life, heap;
+    for (round = 0; round < 300; ++round) {
+        memopt_plan_options o; memopt_plan_result r;
+        count = 2 + test_below(&seed, round % 10 ? 60 : PLAN_MOST - 2); life = 2 + test_below(&seed, 60);
+        for (i = 0; i < count; ++i) {
+            const size_t first = test_below(&seed, round % 3 ? 2 * count : count);
+            plan_item[i] = plan_make(first, first + 1 + test_below(&seed, test_below(&seed, 30) ? life : 2 * count), 0);
+            plan_item[i].size = plan_graph_size(&seed, (int)(round % 4)) + (round % 5 == 4);
+            if (round % 7 == 6) plan_item[i].alignment = (size_t)1 << test_below(&seed, 10);
+        }
+        memset(&o, 0, sizeof o);
+        o.time_ns = 1; /* over at once, and kept all the same */
+        o.no_search = (int)(round & 1);
+        memcpy(plan_before, plan_item, count * sizeof *plan_item);
+        CHECK_AT(memopt_plan_solve(plan_item, count, &o, NULL, &r) == MEMOPT_OK, round);
+        CHECK_AT(plan_valid(plan_item, plan_before, count, r.peak), round);
+        heap = plan_heap_peak(plan_before, count);
+        CHECK_AT(heap && r.peak <= heap, round);
+        CHECK_AT(r.peak == r.lower_bound || r.cut == MEMOPT_PLAN_CUT_TIME, round);
+    }
+}
+static void plan_says_why(void) { /* each reason, and none where there is none */
+    static memopt_plan_item many[5000]; memopt_plan_options o = plan_steps(64); memopt_plan_result r; uint64_t seed = 9;
+    test_faults f; memopt_host h; size_t i;
+    CHECK(plan_rectangle(160, 3, 1, 64).cut == MEMOPT_PLAN_CUT_WORK);
+    CHECK(plan_rectangle(20, 3, 1, 60000).cut == 0);
+    r = plan_rectangle(160, 3, 1, 64);
+    o.capacity = r.peak;
+    CHECK(memopt_plan_solve(plan_item, plan_count, &o, NULL, &r) == MEMOPT_OK && r.cut == 0 && !r.optimal);
+    o.capacity = 0; o.no_search = 1;
+    CHECK(memopt_plan_solve(plan_item, plan_count, &o, NULL, &r) == MEMOPT_OK && r.cut == 0 && !r.optimal && r.visits > 0);
+    o.no_search = 0; o.work = 0; o.time_ns = 1;
+    CHECK(memopt_plan_solve(plan_item, plan_count, &o, NULL, &r) == MEMOPT_OK && r.cut == MEMOPT_PLAN_CUT_TIME);
+    memset(&f, 0, sizeof f);
+    f.fail_on = 2; /* the search's memory; the clock is not asked when there is work */
+    h = test_host(&f);
+    o = plan_steps(64);
+    CHECK(memopt_plan_solve(plan_item, plan_count, &o, &h, &r) == MEMOPT_OK && r.cut == MEMOPT_PLAN_CUT_MEMORY);
+    for (i = 0; i < 5000; ++i) { /* long lives without an order: holes everywhere */
+        const size_t first = test_below(&seed, 5000);
+        many[i] = plan_make(first, first + 1 + test_below(&seed, 5000), 1 + test_below(&seed, 100000));
+    }
+    CHECK(memopt_plan_solve(many, 5000, &o, NULL, &r) == MEMOPT_OK);
+    CHECK(r.cut == (MEMOPT_PLAN_CUT_COUNT | MEMOPT_PLAN_CUT_VISITS));
+}
+/* A part that failed is known by its boxes, their floors and the capacity. Were one of these left out, a part that can
+   be solved would be taken for one that failed, and a peak above the optimum would be called optimal. */
+static void plan_failed_parts_are_told_apart(void) {
+    uint64_t seed;
+    for (seed = 1; seed <= 400; ++seed) {
+        plan_puzzle p; memopt_plan_result r;
+        memset(&p, 0, sizeof p);
+        p.count = 12 + seed % 12; p.moments = 6 + seed % 5; p.seed = seed;
+        r = plan_run(plan_puzzle_make(&p, plan_item), 20000);
+        CHECK_AT(r.lower_bound == 1048576 && r.peak == r.lower_bound && r.optimal && !r.cut, seed);
+    }
+}
+
 /* -- wrong, hostile and failing -- */
 
 static void plan_refused(memopt_plan_item *items, size_t count, memopt_status expected) {
@@ -577,6 +754,12 @@ static void test_plan(void) {
     RUN(plan_order_names);
     RUN(plan_training_reaches_the_bound);
     RUN(plan_many);
+    RUN(plan_unrolled_network);
+    RUN(plan_unrolled_network_large);
+    RUN(plan_unrolled_others);
+    RUN(plan_never_worse_than_the_heap);
+    RUN(plan_says_why);
+    RUN(plan_failed_parts_are_told_apart);
     RUN(plan_bad_items);
     RUN(plan_huge_sizes);
     RUN(plan_check_refuses);

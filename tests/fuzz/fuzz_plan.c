@@ -30,6 +30,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     s = memopt_plan_solve(items, count, &options, NULL, &r);
     if (s) {
         if (memcmp(before, items, sizeof items)) abort();
-    } else if (memopt_plan_check(items, count, r.peak) || r.peak < r.lower_bound) abort();
+    } else if (memopt_plan_check(items, count, r.peak) || r.peak < r.lower_bound || (r.optimal && r.cut)) abort();
     return 0;
 }

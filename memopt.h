@@ -4631,6 +4631,9 @@ MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *add
 #define MEMOPT_I_PLAN_SMALL 1024  /* boxes; up to so many every first fit is exact, whatever it costs */
 #define MEMOPT_I_PLAN_VISITS 2048 /* above: looks at placed boxes for one box, before it goes on top of its sections */
 #define MEMOPT_I_PLAN_MEAN 64     /* above: the same on average, in the first order; a quarter of it in all others together */
+#define MEMOPT_I_PLAN_MORE 2000000 /* and so many for all boxes together */
+#define MEMOPT_I_PLAN_HUGE 32768  /* above: a peak within 1/200 of the least is good enough to stop */
+#define MEMOPT_I_PLAN_ROUNDS 8    /* above: tries with those that came out too high moved to the front */
 #define MEMOPT_I_PLAN_RADIX 2048  /* so many and more are sorted by their digits, which are below it */
 #define MEMOPT_I_PLAN_CLASSES 16  /* of lives: below 4 sections, below 16, ... */
 
@@ -4660,6 +4663,7 @@ typedef struct memopt_i_plan {
     uint32_t *box_of;       /* of each item */
     uint32_t *taker;        /* of each item: one that may take over its bytes */
     uint32_t *order, *spare;
+    uint32_t *boost;        /* of each box: how often it came out too high */
     uint32_t *births, *deaths; /* [s]: boxes born before section s, boxes dead when it begins */
     uint64_t *key;
     size_t *best;           /* the offset of each item in the best plan so far */
@@ -4936,13 +4940,23 @@ static size_t memopt_i_plan_above_in(memopt_i_plan *p, size_t begin, size_t end,
         && memopt_i_plan_round(c->offset + c->size, b->alignment, &at)) return SIZE_MAX;
     return memopt_i_plan_above_in(p, middle + 1, end, b, at);
 }
-/* The same for all boxes: the longest lives first, for they lie lowest. */
+/* The lowest offset from `at` up where box b meets no placed box: class after class, the longest lives first, for they
+   lie lowest, until none of them moves it any more. SIZE_MAX: out of bytes. */
 static size_t memopt_i_plan_above(memopt_i_plan *p, const memopt_i_box *b, size_t at) {
-    unsigned c;
+    const unsigned classes = p->large ? MEMOPT_I_PLAN_CLASSES : 1;
+    unsigned c = classes - 1, stable = 0;
 
-    for (c = p->large ? MEMOPT_I_PLAN_CLASSES : 1; c-- > 0;) {
+    while (stable < classes) {
+        const size_t before = at;
+
         at = memopt_i_plan_above_in(p, p->class_begin[c], p->class_begin[c + 1], b, at);
         if (at > SIZE_MAX - b->size) return SIZE_MAX;
+        if (at != before) {
+            stable = 0;
+            continue;
+        }
+        ++stable;
+        c = c ? c - 1 : classes - 1;
     }
     return at;
 }
@@ -5006,15 +5020,14 @@ static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
 }
 /* Give box k the lowest offset where it meets no placed box. 1: it would end above SIZE_MAX. */
 static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
-    const memopt_i_box *b = &p->boxes[k]; size_t before, at;
+    const memopt_i_box *b = &p->boxes[k]; size_t at;
     const uint64_t visits = !p->large ? UINT64_MAX : p->pool < MEMOPT_I_PLAN_VISITS ? p->pool : MEMOPT_I_PLAN_VISITS;
 
     p->visits = visits;
     at = memopt_i_plan_shared(p, b);
     if (at == SIZE_MAX) {
         if (memopt_i_plan_round(memopt_i_plan_ground(p, 1, 0, p->section_count, b), b->alignment, &at)) return 1;
-        do at = memopt_i_plan_above(p, b, before = at);
-        while (at != before && at != SIZE_MAX);
+        at = memopt_i_plan_above(p, b, at);
     }
     p->visited += visits - p->visits;
     if (p->large) p->pool -= visits - p->visits;
@@ -5077,7 +5090,7 @@ static void memopt_i_plan_by(memopt_i_plan *p, int what) {
     for (k = 0; k < p->box_count; ++k) {
         const memopt_i_box *b = &p->boxes[k]; const size_t life = b->end - b->start; size_t area;
         switch (what) {
-        case MEMOPT_I_PLAN_LIFE:   p->key[k] = ~(uint64_t)life; break;
+        case MEMOPT_I_PLAN_LIFE:   p->key[k] = ~((uint64_t)life << p->boost[k]); break;
         case MEMOPT_I_PLAN_SIZE:   p->key[k] = ~(uint64_t)b->size; break;
         case MEMOPT_I_PLAN_AREA:   p->key[k] = memopt_i_mul(life, b->size, &area) ? 0 : ~(uint64_t)area; break;
         case MEMOPT_I_PLAN_RIVALS: p->key[k] = ~(uint64_t)(p->births[b->end] - p->deaths[b->start]); break;
@@ -5291,19 +5304,41 @@ static int memopt_i_plan_done(memopt_i_plan *p) {
     return p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p));
 }
 
+/* Many boxes are too many for the search. Move those that lie above the goal to the front, as if they lived four times
+   as long, and try again. */
+static void memopt_i_plan_promote(memopt_i_plan *p) {
+    uint32_t k;
+    unsigned round;
+    size_t moved;
+
+    for (round = 0; round < MEMOPT_I_PLAN_ROUNDS && p->pool && !memopt_i_plan_done(p); ++round) {
+        for (k = 0, moved = 0; k < p->box_count; ++k)
+            if (p->boxes[k].placed && p->boxes[k].offset + p->boxes[k].size > p->goal && p->boost[k] < 30) {
+                p->boost[k] += 2;
+                ++moved;
+            }
+        if (!moved) break;
+        memopt_i_plan_greedy(p, 0);
+    }
+    memset(p->boost, 0, p->box_count * sizeof *p->boost);
+}
+
 /* The long lives first; where that does not reach the goal, at least what the heap would do, even when time is up; then
-   the other orders, with a quarter of the looks that the first one has. */
+   the other orders. */
 static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
     unsigned order;
 
     memopt_i_plan_census(p);
-    p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count;
+    memset(p->boost, 0, p->box_count * sizeof *p->boost);
+    p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
     if (!memopt_i_plan_done(p)) {
         *orders |= 1u;
         memopt_i_plan_greedy(p, 0);
     }
+    p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
+    if (p->box_count > MEMOPT_I_PLAN_HUGE && p->have_plan && p->peak - p->proven < p->proven / 200) p->pool = 0;
+    if (p->large) memopt_i_plan_promote(p);
     if (!p->have_plan || p->peak > p->goal) *orders |= memopt_i_plan_online(p) << MEMOPT_I_PLAN_ORDERS;
-    p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count;
     for (order = 1; order < MEMOPT_I_PLAN_ORDERS && !memopt_i_plan_done(p); ++order) {
         if (!p->pool) {
             p->cut |= MEMOPT_PLAN_CUT_VISITS;
@@ -5670,7 +5705,7 @@ static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, si
 }
 /* One block holds all arrays, each with room for two more than there are items. */
 #define MEMOPT_I_PLAN_ITEM_BYTES (sizeof(memopt_i_box) + sizeof(memopt_i_reach) + 4 * sizeof(memopt_i_ground) \
-    + sizeof(uint64_t) + 5 * sizeof(size_t) + 9 * sizeof(uint32_t))
+    + sizeof(uint64_t) + 5 * sizeof(size_t) + 10 * sizeof(uint32_t))
 static void memopt_i_plan_layout(memopt_i_plan *p, void *block) {
     const size_t n = p->count + 2; uint32_t *small; size_t i;
     p->key = (uint64_t *)block;
@@ -5685,7 +5720,7 @@ static void memopt_i_plan_layout(memopt_i_plan *p, void *block) {
     p->box_of = small + 2 * n;  p->taker = small + 3 * n;
     p->order = small + 4 * n;   p->spare = small + 5 * n;
     p->births = small + 6 * n;  p->deaths = small + 7 * n;
-    p->place = small + 8 * n;
+    p->place = small + 8 * n;   p->boost = small + 9 * n;
     for (i = 0; i < p->count; ++i) p->taker[i] = MEMOPT_I_PLAN_NONE;
     for (i = 0; i < p->count; ++i)
         if (p->items[i].in_place_of) p->taker[p->items[i].in_place_of - 1] = (uint32_t)i;

@@ -5130,7 +5130,8 @@ typedef struct memopt_i_cell {
 typedef struct memopt_i_online {
     memopt_i_cell *cells; /* they lie over the trees, which no order uses meanwhile */
     size_t unit;
-    uint32_t tail;        /* the free cell behind all others; in no bin */
+    uint32_t tail;        /* the room behind all cells; in no bin */
+    size_t extent;        /* of it, so much becomes a free cell when none is large enough; 0: it is one itself */
     uint64_t levels, bins[MEMOPT_I_ONLINE_LEVELS]; /* which are not empty */
     uint32_t first[MEMOPT_I_ONLINE_LEVELS * 64];
 } memopt_i_online;
@@ -5203,6 +5204,27 @@ static void memopt_i_online_split(memopt_i_online *o, uint32_t f, uint32_t i, si
     if (moves && rest) memopt_i_online_insert(o, f);
 }
 
+/* The heap grows: cell i, or the free one in front of the tail, gets what is missing to `size`, and more. 1: it cannot. */
+static int memopt_i_online_grow(memopt_i_online *o, uint32_t i, size_t size) {
+    memopt_i_cell *tail = &o->cells[o->tail];
+    const uint32_t last = tail->before;
+    const int joins = last != MEMOPT_I_PLAN_NONE && o->cells[last].prev != last;
+    const size_t more = memopt_i_max(size - (joins ? o->cells[last].size : 0), o->extent);
+
+    if (more >= tail->size) return 1;
+    if (joins) {
+        memopt_i_online_remove(o, last);
+        o->cells[last].size += more;
+        tail->offset += more;
+        tail->size -= more;
+        i = last;
+    } else {
+        memopt_i_online_split(o, o->tail, i, more);
+    }
+    memopt_i_online_insert(o, i);
+    return 0;
+}
+
 /* 1: there is no room below SIZE_MAX. */
 static int memopt_i_online_alloc(memopt_i_online *o, memopt_i_box *b, uint32_t k) {
     const uint32_t front = o->tail + 1 + k;
@@ -5213,6 +5235,11 @@ static int memopt_i_online_alloc(memopt_i_online *o, memopt_i_box *b, uint32_t k
     padded = size;
     if (b->alignment > o->unit && memopt_i_add(size, b->alignment - o->unit, &padded)) return 1;
     f = memopt_i_online_search(o, padded);
+    if (f == o->tail && o->extent) {
+        if (b->alignment > o->unit || memopt_i_online_grow(o, front, size)) return 1;
+        f = memopt_i_online_search(o, size);
+        if (f == o->tail) return 1;
+    }
     if (memopt_i_plan_round(o->cells[f].offset, b->alignment, &gap)) return 1;
     gap -= o->cells[f].offset;
     if (o->cells[f].size <= gap || o->cells[f].size - gap < size + (f == o->tail)) return 1;
@@ -5233,12 +5260,12 @@ static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
         c->size += o->cells[low].size;
         c->before = o->cells[low].before;
     }
-    if (high == o->tail) {
+    if (high == o->tail && !o->extent) {
         o->cells[high].offset = c->offset;
         o->cells[high].size += c->size;
         o->cells[high].before = c->before;
         i = high;
-    } else if (o->cells[high].prev != high) {
+    } else if (high != o->tail && o->cells[high].prev != high) {
         memopt_i_online_remove(o, high);
         c->size += o->cells[high].size;
         c->after = o->cells[high].after;
@@ -5249,7 +5276,7 @@ static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
     memopt_i_online_insert(o, i);
 }
 
-/* Births in the order of the boxes, which is that of time; p->order has the deaths. */
+/* Births in the order of the boxes, which is that of time; p->order has the items by death. */
 static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
     size_t k, dead = 0, peak = 0;
 
@@ -5263,8 +5290,8 @@ static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
     for (k = 0; k < p->box_count; ++k) {
         memopt_i_box *b = &p->boxes[k];
 
-        while (p->items[p->boxes[p->order[dead]].item].last <= p->items[b->item].first)
-            memopt_i_online_free(o, p->order[dead++]);
+        while (p->items[p->order[dead]].last <= p->items[b->item].first)
+            memopt_i_online_free(o, p->box_of[p->order[dead++]]);
         if (memopt_i_online_alloc(o, b, (uint32_t)k)) return;
         peak = memopt_i_max(peak, b->offset + b->size);
         if (p->have_plan && peak >= p->peak) return;
@@ -5272,20 +5299,25 @@ static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
     memopt_i_plan_keep(p, peak);
 }
 
-/* With the heap's usual unit, and without. 1: done; 0: it has no word for fixed boxes and chains. */
+/* With the heap's usual unit, and without; with all the room at once, and growing as it does by default. 1: done; 0: it has no word for fixed boxes and chains. */
 static unsigned memopt_i_plan_online(memopt_i_plan *p) {
     memopt_i_online o;
     uint32_t k;
 
-    for (k = 0; k < p->box_count; ++k) {
+    for (k = 0; k < p->box_count; ++k)
         if (p->boxes[k].fixed || p->boxes[k].item == MEMOPT_I_PLAN_NONE) return 0;
+    for (k = 0; k < p->count; ++k) { /* without chains, an item is a box */
         p->order[k] = k;
-        p->key[k] = p->items[p->boxes[k].item].last;
+        p->key[k] = p->items[k].last;
     }
-    memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
+    memopt_i_plan_sort(p->key, p->order, p->spare, p->count);
+    o.extent = 0;
     o.unit = 64;
     memopt_i_online_run(p, &o);
     o.unit = 1;
+    memopt_i_online_run(p, &o);
+    o.extent = (size_t)1 << 20;
+    o.unit = 64;
     memopt_i_online_run(p, &o);
     return 1;
 }
@@ -5304,29 +5336,32 @@ static int memopt_i_plan_done(memopt_i_plan *p) {
     return p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p));
 }
 
-/* Many boxes are too many for the search. Move those that lie above the goal to the front, as if they lived four times
-   as long, and try again. */
-static void memopt_i_plan_promote(memopt_i_plan *p) {
+/* Many boxes are too many for the search. Those that came out above the goal go to the front, as if they lived four
+   times as long. 1: there are some. */
+static int memopt_i_plan_promote(memopt_i_plan *p) {
+    int some = 0;
     uint32_t k;
-    unsigned round;
-    size_t moved;
 
-    for (round = 0; round < MEMOPT_I_PLAN_ROUNDS && p->pool && !memopt_i_plan_done(p); ++round) {
-        for (k = 0, moved = 0; k < p->box_count; ++k)
-            if (p->boxes[k].placed && p->boxes[k].offset + p->boxes[k].size > p->goal && p->boost[k] < 30) {
-                p->boost[k] += 2;
-                ++moved;
-            }
-        if (!moved) break;
-        memopt_i_plan_greedy(p, 0);
+    for (k = 0; k < p->box_count && p->large; ++k) {
+        const memopt_i_box *b = &p->boxes[k];
+
+        if (!b->placed || b->offset + b->size <= p->goal || p->boost[k] > 28) continue;
+        p->boost[k] += 2;
+        some = 1;
     }
-    memset(p->boost, 0, p->box_count * sizeof *p->boost);
+    return some;
+}
+
+static int memopt_i_plan_near(const memopt_i_plan *p) { /* good enough for so many */
+    return p->box_count > MEMOPT_I_PLAN_HUGE && p->have_plan && p->peak - p->proven < p->proven / 200;
 }
 
 /* The long lives first; where that does not reach the goal, at least what the heap would do, even when time is up; then
    the other orders. */
 static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
-    unsigned order;
+    unsigned order, round;
+    int more;
+    size_t peak;
 
     memopt_i_plan_census(p);
     memset(p->boost, 0, p->box_count * sizeof *p->boost);
@@ -5335,10 +5370,16 @@ static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
         *orders |= 1u;
         memopt_i_plan_greedy(p, 0);
     }
-    p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
-    if (p->box_count > MEMOPT_I_PLAN_HUGE && p->have_plan && p->peak - p->proven < p->proven / 200) p->pool = 0;
-    if (p->large) memopt_i_plan_promote(p);
+    more = memopt_i_plan_promote(p);
+    peak = p->peak;
     if (!p->have_plan || p->peak > p->goal) *orders |= memopt_i_plan_online(p) << MEMOPT_I_PLAN_ORDERS;
+    p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
+    if (memopt_i_plan_near(p) && p->peak == peak) p->pool = 0;
+    for (round = 0; round < MEMOPT_I_PLAN_ROUNDS && more && p->pool && !memopt_i_plan_done(p); ++round) {
+        memopt_i_plan_greedy(p, 0);
+        more = memopt_i_plan_promote(p);
+    }
+    memset(p->boost, 0, p->box_count * sizeof *p->boost);
     for (order = 1; order < MEMOPT_I_PLAN_ORDERS && !memopt_i_plan_done(p); ++order) {
         if (!p->pool) {
             p->cut |= MEMOPT_PLAN_CUT_VISITS;

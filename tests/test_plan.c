@@ -421,7 +421,7 @@ static size_t plan_heap_peak(const memopt_plan_item *items, size_t count) { /* t
     plan_moment *m = plan_moments(items, count); memopt_block *blocks = (memopt_block *)malloc(count * sizeof *blocks);
     memopt_heap_desc d; memopt_heap *h = NULL; size_t i, peak = 0; int good = m && blocks;
     memset(&d, 0, sizeof d);
-    d.capacity = SIZE_MAX / 2 + 1;
+    d.capacity = d.extent = SIZE_MAX / 2 + 1; /* all the room at once */
     if (good) good = memopt_heap_create(&d, &h) == MEMOPT_OK;
     for (i = 0; i < 2 * count && good; ++i) {
         const memopt_plan_item *t = &items[m[i].item]; memopt_block *b = &blocks[m[i].item];
@@ -494,7 +494,7 @@ static void plan_never_worse_than_the_heap(void) {
         memopt_plan_options o; memopt_plan_result r;
         count = 2 + test_below(&seed, round % 10 ? 60 : PLAN_MOST - 2); life = 2 + test_below(&seed, 60);
         for (i = 0; i < count; ++i) {
-            const size_t first = test_below(&seed, round % 3 ? 2 * count : count);
+            const size_t first = test_below(&seed, round % 3 ? 2 * count : 2 + count / 4); /* also many at one moment */
             plan_item[i] = plan_make(first, first + 1 + test_below(&seed, test_below(&seed, 30) ? life : 2 * count), 0);
             plan_item[i].size = plan_graph_size(&seed, (int)(round % 4)) + (round % 5 == 4);
             if (round % 7 == 6) plan_item[i].alignment = (size_t)1 << test_below(&seed, 10);

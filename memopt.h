@@ -4621,8 +4621,14 @@ MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *add
               search keeps the boxes that were better: valid, but with pairs it proves nothing, and says so in `optimal`.
    Invariant  `best` holds a valid plan from the first greedy order on; stopping at any moment costs quality, never
               validity. Only whole numbers decide, so the same work gives the same plan on every machine.
-   Cost       Greedy: two trees, over the placed boxes and over the ground below which all is taken, so that a first fit
-              costs O(log n) for lifetimes that nest. Search: a step is linear in the boxes of its part.
+   Large      First fit looks for the lowest place where a box meets none of the placed ones. Their tree tells nothing
+              when one long life lies in each of its ranges. So there is one for each class of lives: below 4 sections,
+              below 16, and so on; and a tree over the ground below which all is taken. A box that still does not find
+              its place after 2,048 looks, or 64 on average, goes on top of all that is alive with it, which a third
+              tree knows. Then those that came out above the goal go to the front, and the order is tried again. 100,000
+              items of an unrolled recurrent network: 1.000 to 1.005 of the bound; before, up to 20.
+   Heap       What the heap would do with the same calls is a plan too, and costs next to nothing: so none is worse.
+   Cost       Greedy: O(log n) a box. Search: a step is linear in the boxes of its part.
    Trap       A failed part is known by 128 bits of hash, so `optimal` is as certain as that.
    Source     Canonical plans, sections and parts: Moffitt, MiniMalloc, ASPLOS 2023. Restarts: Luby, Sinclair,
               Zuckerman 1993. Orders: TFLite, XLA, TVM (their figures were measured again, code is not theirs). */

@@ -4,8 +4,9 @@
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"
+#include "../plan_graphs.h"
 
-enum { MOST = 100000, ROUNDS = 9 };
+enum { MOST = 1000000, ROUNDS = 9 };
 static memopt_plan_item *items, *copy;
 
 static uint64_t bits(uint64_t *state) { /* splitmix64 */
@@ -102,6 +103,18 @@ int main(int argc, char **argv) {
         us = solve(counts[i], &greedy, &r);
         snprintf(name, sizeof name, "plan_greedy_%uk", (unsigned)(counts[i] / 1000));
         bench_row(&b, name, 1, counts[i], us, "us", sort_and_pass(counts[i]), 0);
+    }
+    for (i = 0; i < 6; ++i) { /* an unrolled recurrent network, 1 % of long lives, three mixes of sizes, shuffled */
+        plan_graph g;
+        memset(&g, 0, sizeof g);
+        g.buffers = 8; g.kept_every = 100; g.mix = (int)(i % 3); g.saved = (int)(i % 2); g.shuffled = 1; g.seed = 1 + i;
+        g.steps = (i < 3 ? (size_t)100000 : (size_t)1000000) / 2 / g.buffers;
+        plan_graph_make(&g, items);
+        us = solve(plan_graph_count(&g), &greedy, &r);
+        snprintf(name, sizeof name, "plan_unrolled_%uk_mix%d", i < 3 ? 100u : 1000u, g.mix);
+        bench_row(&b, name, 1, plan_graph_count(&g), us, "us", sort_and_pass(plan_graph_count(&g)), 0);
+        snprintf(name, sizeof name, "plan_unrolled_%uk_mix%d_peak", i < 3 ? 100u : 1000u, g.mix);
+        bench_row(&b, name, 1, plan_graph_count(&g), (double)r.peak / (double)r.lower_bound, "x bound", 1, 0);
     }
     for (i = 0; i < 3; ++i) {
         hard(hard_counts[i]);

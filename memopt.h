@@ -5128,13 +5128,13 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
    else that of the next bin; what is left of it stays where it was; neighbours join. So no plan is worse than that.
    A used cell has the number of its box, then come the tail and what an alignment leaves free in front of a box. */
 #define MEMOPT_I_ONLINE_LEVELS 59
-typedef struct memopt_i_cell {
+typedef struct memopt_i_plan_cell {
     size_t offset, size;
     uint32_t before, after; /* by address; NONE: there is none */
     uint32_t next, prev;    /* in its bin; NONE: there is none; prev is the cell itself while it is used */
-} memopt_i_cell;
+} memopt_i_plan_cell;
 typedef struct memopt_i_online {
-    memopt_i_cell *cells; /* they lie over the trees, which no order uses meanwhile */
+    memopt_i_plan_cell *cells; /* they lie over the trees, which no order uses meanwhile */
     size_t unit;
     uint32_t tail;        /* the room behind all cells; in no bin */
     size_t extent;        /* of it, so much becomes a free cell when none is large enough; 0: it is one itself */
@@ -5149,7 +5149,7 @@ static uint32_t memopt_i_online_bin(size_t size) {
 }
 
 static void memopt_i_online_insert(memopt_i_online *o, uint32_t i) {
-    memopt_i_cell *c = &o->cells[i];
+    memopt_i_plan_cell *c = &o->cells[i];
     const uint32_t bin = memopt_i_online_bin(c->size);
 
     c->prev = MEMOPT_I_PLAN_NONE;
@@ -5161,7 +5161,7 @@ static void memopt_i_online_insert(memopt_i_online *o, uint32_t i) {
 }
 
 static void memopt_i_online_remove(memopt_i_online *o, uint32_t i) {
-    memopt_i_cell *c = &o->cells[i];
+    memopt_i_plan_cell *c = &o->cells[i];
     const uint32_t bin = memopt_i_online_bin(c->size);
 
     if (c->next != MEMOPT_I_PLAN_NONE) o->cells[c->next].prev = c->prev;
@@ -5193,7 +5193,7 @@ static uint32_t memopt_i_online_search(const memopt_i_online *o, size_t size) {
 
 /* Cell i becomes the first bytes of free cell f, which keeps its place in its bin when that stays the same. */
 static void memopt_i_online_split(memopt_i_online *o, uint32_t f, uint32_t i, size_t size) {
-    memopt_i_cell *from = &o->cells[f], *c = &o->cells[i];
+    memopt_i_plan_cell *from = &o->cells[f], *c = &o->cells[i];
     const size_t rest = from->size - size;
     const int moves = f != o->tail && (!rest || memopt_i_online_bin(rest) != memopt_i_online_bin(from->size));
 
@@ -5212,7 +5212,7 @@ static void memopt_i_online_split(memopt_i_online *o, uint32_t f, uint32_t i, si
 
 /* The heap grows: cell i, or the free one in front of the tail, gets what is missing to `size`, and more. 1: it cannot. */
 static int memopt_i_online_grow(memopt_i_online *o, uint32_t i, size_t size) {
-    memopt_i_cell *tail = &o->cells[o->tail];
+    memopt_i_plan_cell *tail = &o->cells[o->tail];
     const uint32_t last = tail->before;
     const int joins = last != MEMOPT_I_PLAN_NONE && o->cells[last].prev != last;
     const size_t more = memopt_i_max(size - (joins ? o->cells[last].size : 0), o->extent);
@@ -5257,7 +5257,7 @@ static int memopt_i_online_alloc(memopt_i_online *o, memopt_i_box *b, uint32_t k
 }
 
 static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
-    memopt_i_cell *c = &o->cells[i];
+    memopt_i_plan_cell *c = &o->cells[i];
     const uint32_t low = c->before, high = c->after;
 
     if (low != MEMOPT_I_PLAN_NONE && o->cells[low].prev != low) {
@@ -5286,7 +5286,7 @@ static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
 static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
     size_t k, dead = 0, peak = 0;
 
-    o->cells = (memopt_i_cell *)(void *)p->ground;
+    o->cells = (memopt_i_plan_cell *)(void *)p->ground;
     o->tail = (uint32_t)p->box_count;
     o->levels = 0;
     memset(o->bins, 0, sizeof o->bins);

@@ -172,11 +172,12 @@ typedef struct memopt_quantity {
    names (NULL: not wanted), only when it fails. All texts are static. */
 typedef struct memopt_error {
     memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
-    const char     *reason;   /* what was wrong; never NULL after a failure */
+    const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
     const char     *subject;  /* who refused: "embedding"; NULL where `place` or `reason` says it */
     const char     *place;    /* what `index` counts: "segment", "row"; NULL: no place in particular */
     size_t          index;
     const char     *argument; /* the argument or field; NULL: no single one */
+    const char     *other;    /* the one it cannot go with, such as what it overlaps; NULL: none */
     memopt_quantity got;      /* its value; of arenas and heaps the bytes that the call asked for */
     const char     *bound;    /* how the limit binds: "limit", "at least output_bytes"; NULL: not a matter of a limit */
     memopt_quantity limit;    /* of arenas and heaps the largest request that succeeds instead, without the heap growing */
@@ -185,7 +186,7 @@ typedef struct memopt_error {
 } memopt_error;
 /**
  * Write an error as one line for people: "segment 7: saved_bytes 100, at least output_bytes 128", "embedding: id 50300 at
- * row 7, limit 50257". memopt_ledger_explain() also tells who holds the memory.
+ * row 7, limit 50257", "norm: output overlaps statistics". memopt_ledger_explain() also tells who holds the memory.
  *
  * buffer   may be NULL with capacity 0, to ask for the size
  * length   receives the bytes it takes, without the 0 at the end, also when the buffer is too small; may be NULL
@@ -2201,6 +2202,13 @@ static memopt_quantity memopt_i_real(double real) {
     return q;
 }
 
+static memopt_quantity memopt_i_nothing(void) {
+    memopt_quantity q;
+
+    memset(&q, 0, sizeof q);
+    return q;
+}
+
 static memopt_error memopt_i_error(memopt_status status, const char *reason) {
     memopt_error e;
 
@@ -2237,6 +2245,94 @@ static memopt_status memopt_i_fail_limit(memopt_error *error, memopt_status stat
     error->bound = bound;
     error->limit = limit;
     return status;
+}
+
+/* The checks of a call, written as a list of statements: the first that fails fills in the error, those after it do
+   nothing. All return the status so far. */
+typedef struct memopt_i_checks {
+    memopt_status status;
+    memopt_error *error;   /* the caller's; NULL when it is not wanted */
+    const char   *subject; /* who refuses */
+    const char   *place;   /* what is being checked: "row"; NULL: no place in particular */
+    size_t        index;
+} memopt_i_checks;
+
+static memopt_i_checks memopt_i_checks_begin(memopt_error *error, const char *subject) {
+    memopt_i_checks c;
+
+    c.status = MEMOPT_OK;
+    c.error = error;
+    c.subject = subject;
+    c.place = NULL;
+    c.index = SIZE_MAX;
+    return c;
+}
+
+static void memopt_i_checks_at(memopt_i_checks *c, const char *place, size_t index) {
+    if (c->status) return;
+    c->place = place;
+    c->index = index;
+}
+
+/* The first refusal: where it happened is added to what is wrong. */
+static memopt_status memopt_i_refused(memopt_i_checks *c, memopt_status status) {
+    c->status = status;
+    if (!c->error) return status;
+    c->error->subject = c->subject;
+    c->error->place = c->place;
+    c->error->index = c->index;
+    return status;
+}
+
+/* "SUBJECT: ARGUMENT REASON", or without an argument "SUBJECT: REASON" */
+static memopt_status memopt_i_refuse(memopt_i_checks *c, memopt_status status, const char *argument,
+                                     const char *reason) {
+    if (c->status) return c->status;
+    (void)memopt_i_fail(c->error, status, reason);
+    if (c->error) c->error->argument = argument;
+    return memopt_i_refused(c, status);
+}
+
+/* "SUBJECT: ARGUMENT GOT, BOUND LIMIT" */
+static memopt_status memopt_i_refuse_number(memopt_i_checks *c, memopt_status status, const char *argument,
+                                            memopt_quantity got, const char *bound, memopt_quantity limit) {
+    if (c->status) return c->status;
+    (void)memopt_i_fail_limit(c->error, status, "is outside its range", argument, got, bound, limit);
+    return memopt_i_refused(c, status);
+}
+
+static memopt_status memopt_i_must(memopt_i_checks *c, int holds, const char *argument, const char *reason) {
+    return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_ARGUMENT, argument, reason);
+}
+
+static memopt_status memopt_i_must_number(memopt_i_checks *c, int holds, const char *argument, memopt_quantity got,
+                                          const char *bound, memopt_quantity limit) {
+    return holds ? c->status : memopt_i_refuse_number(c, MEMOPT_ERR_ARGUMENT, argument, got, bound, limit);
+}
+
+static memopt_status memopt_i_must_reach(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
+                                         size_t least) {
+    return memopt_i_must_number(c, got >= least, argument, memopt_i_count(got), bound, memopt_i_count(least));
+}
+
+static memopt_status memopt_i_must_stay(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
+                                        size_t most) {
+    return memopt_i_must_number(c, got <= most, argument, memopt_i_count(got), bound, memopt_i_count(most));
+}
+
+static memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
+    return memopt_i_must_number(c, value == 0 || value == 1, argument, memopt_i_signed(value), "0 or 1",
+                                memopt_i_nothing());
+}
+
+static memopt_status memopt_i_must_point(memopt_i_checks *c, const char *argument, const void *pointer,
+                                         size_t alignment, int required) {
+    (void)memopt_i_must(c, pointer != NULL || !required, argument, "is NULL");
+    return memopt_i_must(c, ((uintptr_t)pointer & (alignment - 1)) == 0, argument, "is misaligned");
+}
+
+static memopt_status memopt_i_must_fit(memopt_i_checks *c, int fits, const char *argument, const char *reason) {
+    return fits ? c->status : memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, argument, reason);
 }
 
 /* @section base : status
@@ -2470,7 +2566,13 @@ static void memopt_i_put_error(memopt_i_out *o, const memopt_error *e) {
         memopt_i_put_text(o, e->argument ? e->argument : "value");
         memopt_i_put_text(o, " ");
         memopt_i_put_quantity(o, e->got);
-    } else memopt_i_put_text(o, e->reason ? e->reason : memopt_status_text(e->status));
+    } else {
+        if (e->argument) memopt_i_put_text(o, e->argument);
+        if (e->argument) memopt_i_put_text(o, " ");
+        memopt_i_put_text(o, e->reason ? e->reason : memopt_status_text(e->status));
+        if (e->other) memopt_i_put_text(o, " ");
+        if (e->other) memopt_i_put_text(o, e->other);
+    }
     if (e->subject && e->place) memopt_i_put_place(o, " at ", e, "");
     if (e->bound) {
         memopt_i_put_text(o, ", ");
@@ -2777,9 +2879,22 @@ static int memopt_i_files_set(const memopt_files *f) {
     return !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
          + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
 }
-static int memopt_i_threads_valid(const memopt_threads *t) {
-    return t->worker_count >= 0 && t->simd_level >= 0 && !t->run_fn == !t->worker_count;
+static memopt_status memopt_i_threads_check(memopt_i_checks *c, const memopt_threads *t) { /* NULL is fine */
+    if (!t) return c->status;
+    (void)memopt_i_must_number(c, t->worker_count >= 0, "threads.worker_count", memopt_i_signed(t->worker_count),
+                               "at least", memopt_i_count(0));
+    (void)memopt_i_must_number(c, t->simd_level >= 0, "threads.simd_level", memopt_i_signed(t->simd_level), "at least",
+                               memopt_i_count(0));
+    return memopt_i_must(c, !t->run_fn == !t->worker_count, "threads",
+                         "have workers without run_fn, or run_fn without workers");
 }
+
+static int memopt_i_threads_valid(const memopt_threads *t) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
+    return memopt_i_threads_check(&c, t) == MEMOPT_OK;
+}
+
 /* Work in chunks, by whatever workers there are; valid threads, or NULL for the calling thread. */
 static void memopt_i_run(const memopt_threads *threads, size_t chunk_count, memopt_task_fn *fn, void *task) {
     if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
@@ -17025,44 +17140,136 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
 /* @section operator : rows gemm host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own. */
+/* An array that an operator reads or writes. */
+enum { MEMOPT_I_READ, MEMOPT_I_WRITE, MEMOPT_I_MAYBE /* NULL is fine; with WRITE or alone */, MEMOPT_I_ARRAYS = 16 };
+typedef struct memopt_i_ops_array {
+    const void *data;
+    size_t      bytes;
+    int         is_result;
+    const char *name;
+} memopt_i_ops_array;
 typedef struct memopt_i_ops {
+    memopt_i_checks c;
     const memopt_threads *threads; /* NULL = the calling thread */
     memopt_gemm    gemm;           /* resolved */
     int            level;          /* of SIMD */
     size_t         workers, gemm_bytes; /* of one worker, a multiple of 64 */
     unsigned char *scratch;        /* NULL when there is none */
     size_t         bytes;
-    memopt_error  *error;          /* the caller's; NULL when it is not wanted */
+    int            count;          /* of arrays: what has been taken so far */
+    memopt_i_ops_array arrays[MEMOPT_I_ARRAYS];
 } memopt_i_ops;
-static memopt_status memopt_i_ops_open(const memopt_ops *ops, memopt_i_ops *out) {
-    memopt_ops none; memopt_i_ops o; memopt_status s;
+
+/* Begin the checks of an operator with what it runs with, and its struct, which is not looked at. */
+static memopt_status memopt_i_ops_open(const memopt_ops *ops, const char *subject, const void *x, memopt_i_ops *o) {
+    memopt_ops none;
+
     memset(&none, 0, sizeof none);
     if (!ops) ops = &none;
-    if (ops->threads && !memopt_i_threads_valid(ops->threads)) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_gemm_resolve(&ops->gemm, &o.gemm)) != MEMOPT_OK) return s;
-    if (((uintptr_t)ops->scratch & 63) || (!ops->scratch && ops->scratch_bytes)) return MEMOPT_ERR_ARGUMENT;
-    o.threads = ops->threads; o.level = memopt_i_simd_level(ops->threads);
-    o.workers = (size_t)memopt_i_workers(ops->threads);
-    if (memopt_i_align_up(o.gemm.scratch_bytes, 64, &o.gemm_bytes)) return MEMOPT_ERR_OVERFLOW;
-    o.scratch = (unsigned char *)ops->scratch; o.bytes = ops->scratch_bytes;
-    o.error = ops->error;
-    *out = o;
+    o->c = memopt_i_checks_begin(ops->error, subject);
+    o->count = 0;
+    (void)memopt_i_threads_check(&o->c, ops->threads);
+    (void)memopt_i_must(&o->c, memopt_gemm_resolve(&ops->gemm, &o->gemm) == MEMOPT_OK, "gemm",
+                        "has scratch_bytes or user without multiply_fn");
+    (void)memopt_i_must_point(&o->c, "scratch", ops->scratch, 64, ops->scratch_bytes != 0);
+    if (memopt_i_must(&o->c, x != NULL, NULL, "its struct is NULL")) return o->c.status;
+    o->threads = ops->threads;
+    o->level = memopt_i_simd_level(ops->threads);
+    o->workers = (size_t)memopt_i_workers(ops->threads);
+    o->scratch = (unsigned char *)ops->scratch;
+    o->bytes = ops->scratch_bytes;
+    return memopt_i_must_fit(&o->c, !memopt_i_align_up(o->gemm.scratch_bytes, 64, &o->gemm_bytes), "gemm.scratch_bytes",
+                             "does not fit size_t");
+}
+
+/* ---- checks of operators ---- */
+static memopt_status memopt_i_ops_type(memopt_i_ops *o, const char *name, memopt_type type) {
+    return memopt_i_must_number(&o->c, memopt_type_bytes(type) != 0, name, memopt_i_signed((int)type),
+                                "no such memopt_type", memopt_i_nothing());
+}
+
+/* An array of count elements of `size` bytes each; required unless there are none, or it is MEMOPT_I_MAYBE. */
+static memopt_status memopt_i_ops_take_sized(memopt_i_ops *o, const char *name, const void *data, size_t size,
+                                             size_t count, int how) {
+    memopt_i_ops_array *a = o->arrays + o->count;
+
+    if (memopt_i_must_point(&o->c, name, data, size, count && !(how & MEMOPT_I_MAYBE))) return o->c.status;
+    MEMOPT_ASSERT(o->count < MEMOPT_I_ARRAYS);
+    a->data = data;
+    a->bytes = count * size;
+    a->is_result = how & MEMOPT_I_WRITE;
+    a->name = name;
+    ++o->count;
     return MEMOPT_OK;
 }
 
-/* "SUBJECT: ARGUMENT GOT at row ROW, BOUND LIMIT"; row SIZE_MAX: no row in particular */
-static memopt_status memopt_i_ops_outside(const memopt_i_ops *o, const char *subject, const char *reason,
-                                          const char *argument, memopt_quantity got, size_t row, const char *bound,
-                                          memopt_quantity limit) {
-    const memopt_status status = memopt_i_fail_limit(o->error, MEMOPT_ERR_ARGUMENT, reason, argument, got, bound, limit);
+static memopt_status memopt_i_ops_take(memopt_i_ops *o, const char *name, const void *data, memopt_type type,
+                                       size_t count, int how) {
+    const size_t size = memopt_type_bytes(type);
 
-    if (!o->error) return status;
-    o->error->subject = subject;
-    o->error->place = row == SIZE_MAX ? NULL : "row";
-    o->error->index = row;
-    return status;
+    (void)memopt_i_must(&o->c, size || !data, name, "has no memopt_type");
+    return memopt_i_ops_take_sized(o, name, data, size ? size : 1, count, how);
 }
 
+/* The scratch, as an array and as a size. */
+static memopt_status memopt_i_ops_take_scratch(memopt_i_ops *o) {
+    return memopt_i_ops_take_sized(o, "scratch", o->scratch, 1, o->bytes, MEMOPT_I_WRITE | MEMOPT_I_MAYBE);
+}
+
+static memopt_status memopt_i_ops_reach(memopt_i_ops *o, size_t bytes) {
+    return bytes <= o->bytes ? o->c.status : memopt_i_refuse_number(&o->c, MEMOPT_ERR_BUFFER, "scratch_bytes",
+        memopt_i_count(o->bytes), "at least", memopt_i_count(bytes));
+}
+
+/* Does a result share a byte with anything else? With twins the first two may be one and the same. */
+static int memopt_i_ops_pair(const memopt_i_ops_array *a, int count, int twins, int *first, int *second) {
+    int i, k;
+
+    for (i = 0; i < count; ++i)
+        for (k = i + 1; k < count; ++k)
+            if ((a[i].is_result || a[k].is_result) && !(twins && k == 1 && a[0].data == a[1].data)
+                && memopt_i_number_overlap(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) {
+                *first = a[k].is_result ? k : i;
+                *second = a[k].is_result ? i : k;
+                return 1;
+            }
+    return 0;
+}
+
+/* What was taken does not overlap. */
+static memopt_status memopt_i_ops_apart(memopt_i_ops *o, int twins) {
+    int first, second;
+
+    if (o->c.status || !memopt_i_ops_pair(o->arrays, o->count, twins, &first, &second)) return o->c.status;
+    (void)memopt_i_refuse(&o->c, MEMOPT_ERR_ARGUMENT, o->arrays[first].name, "overlaps");
+    if (o->c.error) o->c.error->other = o->arrays[second].name;
+    return o->c.status;
+}
+
+/* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
+static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
+    const size_t bytes = memopt_type_bytes(type);
+    /* NOLINTNEXTLINE(clang-analyzer-*): the same */
+    return bytes && columns && rows > SIZE_MAX / 2 / bytes / columns;
+}
+
+static memopt_status memopt_i_ops_fits(memopt_i_ops *o, const char *name, size_t rows, size_t columns,
+                                       memopt_type type) {
+    return memopt_i_must_fit(&o->c, !memopt_i_ops_too_large(rows, columns, type), name, "is larger than memory can be");
+}
+
+/* The end of an operator: what its products, which may be the caller's, returned. */
+static memopt_status memopt_i_ops_end(memopt_i_ops *o, memopt_status status) {
+    return status ? memopt_i_refuse(&o->c, status, NULL, "the gemm failed") : MEMOPT_OK;
+}
+
+/* An answer of a question for scratch. */
+static memopt_status memopt_i_ops_answer(memopt_i_ops *o, size_t bytes, size_t *out) {
+    if (memopt_i_must(&o->c, out != NULL, "bytes", "is NULL") == MEMOPT_OK) *out = bytes;
+    return o->c.status;
+}
+
+/* ---- scratch and products ---- */
 /* Bytes of scratch: the gemm's for every worker, and count * bytes of the operator's own. 1: does not fit size_t */
 static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes, size_t *out) {
     size_t gemm, own;
@@ -17134,35 +17341,6 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
     for (row = 0; row < p->rows && !s; ++row) s = memopt_i_ops_triangle_row(o, *p, row, diagonal, worker);
     return s;
 }
-/* May this pointer be to elements of this type? bad: NULL, misaligned, no type */
-static int memopt_i_ops_bad(const void *p, memopt_type type) {
-    const size_t bytes = memopt_type_bytes(type);
-    return !p || !bytes || ((uintptr_t)p & (bytes - 1));
-}
-/* the same, where NULL is fine */
-static int memopt_i_ops_bad_if(const void *p, memopt_type type) { return p && memopt_i_ops_bad(p, type); }
-/* An array that an operator reads or writes. */
-typedef struct memopt_i_ops_array { const void *data; size_t bytes; int is_result; } memopt_i_ops_array;
-/* Does a result share a byte with anything else? The first two may be one and the same. */
-static int memopt_i_ops_shared(const memopt_i_ops_array *a, int count) {
-    int i, k;
-    for (i = 0; i < count; ++i)
-        for (k = i + 1; k < count; ++k)
-            if ((a[i].is_result || a[k].is_result) && !(i == 0 && k == 1 && a[0].data == a[1].data)
-                && memopt_i_number_overlap(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) return 1;
-    return 0;
-}
-static memopt_i_ops_array memopt_i_ops_array_of(const void *data, size_t count, memopt_type type, int is_result) {
-    memopt_i_ops_array a;
-    a.data = data; a.bytes = count * memopt_type_bytes(type); a.is_result = is_result;
-    return a;
-}
-/* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
-static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
-    const size_t bytes = memopt_type_bytes(type);
-    /* NOLINTNEXTLINE(clang-analyzer-*): the same */
-    return bytes && columns && rows > SIZE_MAX / 2 / bytes / columns;
-}
 /* @section softmax : rows operator api_ops
    Softmax of rows, and its gradient.
    Idea       Three passes over a row that stays in the cache: the largest, exp(scale (x - largest)) with its sum, and
@@ -17230,34 +17408,39 @@ static void memopt_i_soft_turn(void *task, size_t chunk, int worker) {
     for (row = first; row < end; ++row) memopt_i_soft_row(t, row);
 }
 /* The pointers; there is at least one element. */
-static int memopt_i_soft_bad(const memopt_softmax *s) {
-    const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float); size_t row;
-    if (memopt_i_ops_bad(s->input, MEMOPT_TYPE_F32) || memopt_i_ops_bad(s->output, MEMOPT_TYPE_F32)
-        || memopt_i_ops_bad_if(s->grad_output, MEMOPT_TYPE_F32)
-        || ((uintptr_t)s->valid & (sizeof *s->valid - 1))) return 1;
-    if (s->output != s->input && memopt_i_number_overlap(s->output, bytes, s->input, bytes)) return 1;
-    if (s->output != s->grad_output && memopt_i_number_overlap(s->output, bytes, s->grad_output, bytes)) return 1;
-    if (!s->valid) return 0;
-    if (memopt_i_number_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid)) return 1;
-    for (row = 0; row < s->rows; ++row)
-        if (s->valid[row] > s->columns) return 1;
-    return 0;
+static memopt_status memopt_i_soft_arrays(memopt_i_ops *o, const memopt_softmax *s, int backward) {
+    const size_t count = (s->rows - 1) * s->stride + s->columns;
+    size_t row;
+
+    memopt_i_ops_take(o, "input", s->input, MEMOPT_TYPE_F32, count, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "output", s->output, MEMOPT_TYPE_F32, count, MEMOPT_I_WRITE);
+    if (backward && s->grad_output != s->output)
+        memopt_i_ops_take(o, "grad_output", s->grad_output, MEMOPT_TYPE_F32, count, MEMOPT_I_READ);
+    memopt_i_ops_take_sized(o, "valid", s->valid, sizeof *s->valid, s->rows, MEMOPT_I_MAYBE);
+    memopt_i_ops_apart(o, 1);
+    for (row = 0; s->valid && row < s->rows && !o->c.status; ++row) {
+        memopt_i_checks_at(&o->c, "row", row);
+        memopt_i_must_stay(&o->c, "valid", s->valid[row], "at most columns", s->columns);
+    }
+    return o->c.status;
 }
 static memopt_status memopt_i_soft_run(const memopt_ops *ops, const memopt_softmax *softmax, int backward) {
-    memopt_i_ops o; memopt_i_soft t; size_t bytes;
-    const memopt_status s = memopt_i_ops_open(ops, &o);
-    if (s) return s;
-    if (!softmax) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_ops o;
+    memopt_i_soft t;
+
+    if (memopt_i_ops_open(ops, "softmax", softmax, &o)) return o.c.status;
     memset(&t, 0, sizeof t);
     t.s = *softmax; t.level = o.level;
     if (!t.s.stride) t.s.stride = t.s.columns;
     if (!backward) t.s.grad_output = NULL;
     if (t.s.scale == 0) t.s.scale = 1;
-    if (t.s.stride < t.s.columns || memopt_i_float_bits(t.s.scale) >= 0x7f800000u) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(t.s.rows, t.s.stride, MEMOPT_TYPE_F32)
-        || memopt_i_mul(t.s.rows, sizeof *t.s.valid, &bytes)) return MEMOPT_ERR_OVERFLOW;
-    if (!t.s.rows || !t.s.columns) return MEMOPT_OK;
-    if ((backward && !t.s.grad_output) || memopt_i_soft_bad(&t.s)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must_reach(&o.c, "stride", t.s.stride, "at least columns", t.s.columns);
+    memopt_i_must_number(&o.c, memopt_i_float_bits(t.s.scale) < 0x7f800000u, "scale", memopt_i_real((double)t.s.scale),
+                         "finite and at least", memopt_i_count(0));
+    memopt_i_ops_fits(&o, "input", t.s.rows, t.s.stride, MEMOPT_TYPE_F32);
+    memopt_i_must_fit(&o.c, t.s.rows <= SIZE_MAX / sizeof *t.s.valid, "valid", "is larger than memory can be");
+    if (o.c.status || !t.s.rows || !t.s.columns) return o.c.status;
+    if (memopt_i_soft_arrays(&o, &t.s, backward)) return o.c.status;
     t.turn = memopt_i_turn_rows(t.s.columns);
     memopt_i_run(o.threads, memopt_i_ceil_div(t.s.rows, t.turn), memopt_i_soft_turn, &t);
     return MEMOPT_OK;
@@ -17449,20 +17632,32 @@ static double memopt_i_entropy_run(memopt_i_entropy *t, const memopt_threads *th
     return loss;
 }
 /* ---- what cross-entropy and head have in common ---- */
-static int memopt_i_rule_bad(const memopt_loss_rule *rule) {
-    const uint32_t most = memopt_i_float_bits(1.0f), infinity = 0x7f800000u; uint64_t bits;
+static memopt_status memopt_i_rule_check(memopt_i_checks *c, const memopt_loss_rule *rule) {
+    const uint32_t most = memopt_i_float_bits(1.0f), infinity = 0x7f800000u;
+    uint64_t bits; /* negative numbers have the largest bits of all */
+
     memcpy(&bits, &rule->scale, sizeof bits);
-    return bits >= (uint64_t)0x7ff << 52 || memopt_i_float_bits(rule->smoothing) > most
-        || memopt_i_float_bits(rule->z_weight) >= infinity; /* negative ones have the largest bits of all */
+    memopt_i_must_number(c, bits < (uint64_t)0x7ff << 52, "rule.scale", memopt_i_real(rule->scale),
+                         "finite and at least", memopt_i_count(0));
+    memopt_i_must_number(c, memopt_i_float_bits(rule->smoothing) <= most, "rule.smoothing",
+                         memopt_i_real((double)rule->smoothing), "at least 0 and at most", memopt_i_count(1));
+    return memopt_i_must_number(c, memopt_i_float_bits(rule->z_weight) < infinity, "rule.z_weight",
+                                memopt_i_real((double)rule->z_weight), "finite and at least", memopt_i_count(0));
 }
-/* 1: one is not below vocabulary */
-static int memopt_i_targets_count(const int32_t *targets, size_t rows, size_t vocabulary, size_t *count) {
+
+/* How many targets are not ignored; each of them is below vocabulary. */
+static memopt_status memopt_i_targets_count(memopt_i_ops *o, const int32_t *targets, size_t rows, size_t vocabulary,
+                                            size_t *count) {
     size_t row;
-    for (*count = row = 0; row < rows; ++row) {
-        if (targets[row] >= 0 && (size_t)targets[row] >= vocabulary) return 1;
+
+    for (*count = row = 0; row < rows && !o->c.status; ++row) {
         *count += targets[row] >= 0;
+        if (targets[row] < 0 || (size_t)targets[row] < vocabulary) continue;
+        memopt_i_checks_at(&o->c, "row", row);
+        memopt_i_refuse_number(&o->c, MEMOPT_ERR_ARGUMENT, "target", memopt_i_signed(targets[row]), "limit",
+                               memopt_i_count(vocabulary));
     }
-    return 0;
+    return o->c.status;
 }
 MEMOPT_I_BOTH static double memopt_i_rule_factor(const memopt_loss_rule *rule, size_t counted) {
     const size_t count = rule->count ? rule->count : counted;
@@ -17474,45 +17669,43 @@ MEMOPT_I_BOTH static memopt_loss memopt_i_rule_loss(const memopt_loss_rule *rule
     return l;
 }
 /* ---- cross-entropy ---- */
-static memopt_status memopt_i_cross_entropy_check(const memopt_cross_entropy *x, memopt_i_entropy *t, size_t *bytes) {
-    if (!x || !memopt_type_bytes(x->type) || !x->vocabulary || memopt_i_rule_bad(&x->rule)) return MEMOPT_ERR_ARGUMENT;
+static memopt_status memopt_i_cross_entropy_check(const memopt_ops *ops, const memopt_cross_entropy *x, memopt_i_ops *o,
+                                                  memopt_i_entropy *t, size_t *bytes) {
+    if (memopt_i_ops_open(ops, "cross-entropy", x, o)) return o->c.status;
     memset(t, 0, sizeof *t);
     t->x = *x;
     if (!t->x.stride) t->x.stride = x->vocabulary;
-    if (t->x.stride < x->vocabulary) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(x->rows, t->x.stride, x->type) || memopt_i_mul(x->rows, sizeof(double), bytes))
-        return MEMOPT_ERR_OVERFLOW;
-    return MEMOPT_OK;
+    memopt_i_ops_type(o, "type", x->type);
+    memopt_i_must(&o->c, x->vocabulary != 0, "vocabulary", "is 0");
+    memopt_i_rule_check(&o->c, &x->rule);
+    memopt_i_must_reach(&o->c, "stride", t->x.stride, "at least vocabulary", x->vocabulary);
+    memopt_i_ops_fits(o, "logits", x->rows, t->x.stride, x->type);
+    return memopt_i_must_fit(&o->c, !memopt_i_mul(x->rows, sizeof(double), bytes), "scratch",
+                             "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                       size_t *bytes) {
-    memopt_i_ops o; memopt_i_entropy t; size_t b; memopt_status s = memopt_i_ops_open(ops, &o);
-    if (!s) s = memopt_i_cross_entropy_check(x, &t, &b);
-    if (!s && !bytes) s = MEMOPT_ERR_ARGUMENT;
-    if (!s) *bytes = b;
-    return s;
+    memopt_i_ops o; memopt_i_entropy t; size_t b;
+
+    if (memopt_i_cross_entropy_check(ops, x, &o, &t, &b)) return o.c.status;
+    return memopt_i_ops_answer(&o, b, bytes);
 }
-static int memopt_i_cross_entropy_bad(const memopt_cross_entropy *x, const memopt_i_ops *o) {
-    const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type), row = x->rows * 4;
-    return memopt_i_ops_bad(x->logits, x->type) || !x->targets || ((uintptr_t)x->targets & 3)
-        || memopt_i_ops_bad_if(x->losses, MEMOPT_TYPE_F32)
-        || memopt_i_number_overlap(x->logits, logits, x->targets, row)
-        || memopt_i_number_overlap(x->logits, logits, x->losses, row)
-        || memopt_i_number_overlap(x->targets, row, x->losses, row)
-        || memopt_i_number_overlap(o->scratch, o->bytes, x->logits, logits)
-        || memopt_i_number_overlap(o->scratch, o->bytes, x->targets, row)
-        || memopt_i_number_overlap(o->scratch, o->bytes, x->losses, row);
+static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt_cross_entropy *x) {
+    memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_WRITE);
+    memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "losses", x->losses, MEMOPT_TYPE_F32, x->rows, MEMOPT_I_WRITE | MEMOPT_I_MAYBE);
+    memopt_i_ops_take_scratch(o);
+    return memopt_i_ops_apart(o, 0);
 }
 MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                    memopt_loss *out) {
-    memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted = 0; memopt_status s = memopt_i_ops_open(ops, &o);
-    if (!s) s = memopt_i_cross_entropy_check(x, &t, &bytes);
-    if (s) return s;
-    if (!out) return MEMOPT_ERR_ARGUMENT;
-    if (x->rows && (memopt_i_cross_entropy_bad(&t.x, &o)
-                    || memopt_i_targets_count(x->targets, x->rows, x->vocabulary, &counted)))
-        return MEMOPT_ERR_ARGUMENT;
-    if (o.bytes < bytes) return MEMOPT_ERR_BUFFER;
+    memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted = 0;
+
+    if (memopt_i_cross_entropy_check(ops, x, &o, &t, &bytes)) return o.c.status;
+    memopt_i_must(&o.c, out != NULL, "out", "is NULL");
+    if (x->rows) memopt_i_cross_entropy_arrays(&o, &t.x);
+    memopt_i_targets_count(&o, x->targets, x->rows, x->vocabulary, &counted);
+    if (memopt_i_ops_reach(&o, bytes)) return o.c.status;
     t.level = o.level;
     t.factor = memopt_i_rule_factor(&x->rule, counted);
     t.row_losses = o.scratch;
@@ -17543,41 +17736,42 @@ static int memopt_i_head_bytes(memopt_i_head *t, size_t *bytes) {
 /* Shapes and types, and the bytes of scratch. */
 static memopt_status memopt_i_head_open(const memopt_ops *ops, const memopt_head *head, memopt_i_head *t,
                                         size_t *bytes) {
-    memopt_head *h = &t->h; const memopt_status s = memopt_i_ops_open(ops, &t->o);
-    if (s) return s;
-    if (!head || !head->width || !head->vocabulary || memopt_i_rule_bad(&head->rule) || !memopt_type_bytes(head->type)
-        || !memopt_type_bytes(head->weight_type) || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
+    memopt_head *h = &t->h; memopt_i_ops *o = &t->o;
+
+    if (memopt_i_ops_open(ops, "head", head, o)) return o->c.status;
     *h = *head;
     if (!h->padded) h->padded = h->vocabulary;
     if (!h->chunk) h->chunk = 512;
     h->chunk = memopt_i_min(h->chunk, h->rows);
-    if (h->padded < h->vocabulary) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(h->rows, h->width, MEMOPT_TYPE_F32)
-        || memopt_i_ops_too_large(h->padded, h->width, MEMOPT_TYPE_F32)
-        || memopt_i_head_bytes(t, bytes)) return MEMOPT_ERR_OVERFLOW;
-    return MEMOPT_OK;
+    memopt_i_must(&o->c, h->width != 0, "width", "is 0");
+    memopt_i_must(&o->c, h->vocabulary != 0, "vocabulary", "is 0");
+    memopt_i_rule_check(&o->c, &h->rule);
+    memopt_i_ops_type(o, "type", h->type);
+    memopt_i_ops_type(o, "weight_type", h->weight_type);
+    memopt_i_ops_type(o, "gradient_type", h->gradient_type);
+    memopt_i_must_reach(&o->c, "padded", h->padded, "at least vocabulary", h->vocabulary);
+    memopt_i_ops_fits(o, "input", h->rows, h->width, MEMOPT_TYPE_F32);
+    if (memopt_i_ops_fits(o, "weights", h->padded, h->width, MEMOPT_TYPE_F32)) return o->c.status;
+    return memopt_i_must_fit(&o->c, !memopt_i_head_bytes(t, bytes), "scratch", "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
-    memopt_i_head t; size_t b; const memopt_status s = memopt_i_head_open(ops, head, &t, &b);
-    if (s) return s;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    *bytes = b;
-    return MEMOPT_OK;
+    memopt_i_head t; size_t b;
+
+    if (memopt_i_head_open(ops, head, &t, &b)) return t.o.c.status;
+    return memopt_i_ops_answer(&t.o, b, bytes);
 }
-static int memopt_i_head_bad(const memopt_head *h, const memopt_i_ops *o) {
-    const size_t in = h->rows * h->width, weights = h->padded * h->width; memopt_i_ops_array a[7];
-    if (memopt_i_ops_bad(h->weights, h->weight_type) || memopt_i_ops_bad_if(h->grad_weights, h->gradient_type)
-        || memopt_i_ops_bad_if(h->input, h->type) || memopt_i_ops_bad_if(h->grad_input, h->type)
-        || memopt_i_ops_bad_if(h->losses, MEMOPT_TYPE_F32) || ((uintptr_t)h->targets & 3)) return 1;
-    if (h->rows && (!h->input || !h->targets)) return 1;
-    a[0] = memopt_i_ops_array_of(h->input, in, h->type, 0);
-    a[1] = memopt_i_ops_array_of(h->grad_input, in, h->type, 1);
-    a[2] = memopt_i_ops_array_of(h->weights, weights, h->weight_type, 0);
-    a[3] = memopt_i_ops_array_of(h->targets, h->rows, MEMOPT_TYPE_F32, 0); /* of 4 bytes as well */
-    a[4] = memopt_i_ops_array_of(h->losses, h->rows, MEMOPT_TYPE_F32, 1);
-    a[5] = memopt_i_ops_array_of(h->grad_weights, weights, h->gradient_type, 1);
-    a[6].data = o->scratch; a[6].bytes = o->bytes; a[6].is_result = 1;
-    return memopt_i_ops_shared(a, 7);
+static memopt_status memopt_i_head_arrays(memopt_i_ops *o, const memopt_head *h) {
+    const size_t in = h->rows * h->width, weights = h->padded * h->width;
+    const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE;
+
+    memopt_i_ops_take(o, "input", h->input, h->type, in, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "grad_input", h->grad_input, h->type, in, maybe);
+    memopt_i_ops_take(o, "weights", h->weights, h->weight_type, weights, MEMOPT_I_READ);
+    memopt_i_ops_take_sized(o, "targets", h->targets, sizeof *h->targets, h->rows, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "losses", h->losses, MEMOPT_TYPE_F32, h->rows, maybe);
+    memopt_i_ops_take(o, "grad_weights", h->grad_weights, h->gradient_type, weights, maybe);
+    memopt_i_ops_take_scratch(o);
+    return memopt_i_ops_apart(o, 1);
 }
 /* logits = some rows of input * weights^T */
 static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first, size_t rows, float *logits,
@@ -17682,32 +17876,32 @@ static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double 
 }
 MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out) {
     memopt_i_head t; size_t bytes, counted = 0; double loss;
-    memopt_status s = memopt_i_head_open(ops, head, &t, &bytes);
-    if (s) return s;
-    if (!out || memopt_i_head_bad(&t.h, &t.o)
-        || memopt_i_targets_count(head->targets, head->rows, head->vocabulary, &counted)) return MEMOPT_ERR_ARGUMENT;
-    if (t.o.bytes < bytes) return MEMOPT_ERR_BUFFER;
-    s = memopt_i_head_run(&t, counted, &loss);
-    if (!s) *out = memopt_i_rule_loss(&head->rule, counted, loss);
-    return s;
+
+    if (memopt_i_head_open(ops, head, &t, &bytes)) return t.o.c.status;
+    memopt_i_must(&t.o.c, out != NULL, "out", "is NULL");
+    memopt_i_head_arrays(&t.o, &t.h);
+    memopt_i_targets_count(&t.o, head->targets, head->rows, head->vocabulary, &counted);
+    if (memopt_i_ops_reach(&t.o, bytes)) return t.o.c.status;
+    if (memopt_i_ops_end(&t.o, memopt_i_head_run(&t, counted, &loss))) return t.o.c.status;
+    *out = memopt_i_rule_loss(&head->rule, counted, loss);
+    return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
                                             float *logits) {
-    memopt_i_head t; memopt_i_ops_array a[4]; size_t bytes;
-    const memopt_status s = memopt_i_head_open(ops, head, &t, &bytes);
-    if (s) return s;
-    if (first > t.h.rows || count > t.h.rows - first) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(count, t.h.vocabulary, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
-    if (!count) return MEMOPT_OK;
-    if (memopt_i_ops_bad(t.h.input, t.h.type) || memopt_i_ops_bad(t.h.weights, t.h.weight_type)
-        || memopt_i_ops_bad(logits, MEMOPT_TYPE_F32)) return MEMOPT_ERR_ARGUMENT;
-    a[0] = memopt_i_ops_array_of(t.h.input, t.h.rows * t.h.width, t.h.type, 0);
-    a[1] = memopt_i_ops_array_of(t.h.weights, t.h.padded * t.h.width, t.h.weight_type, 0);
-    a[2].data = t.o.scratch; a[2].bytes = t.o.bytes; a[2].is_result = 1;
-    a[3] = memopt_i_ops_array_of(logits, count * t.h.vocabulary, MEMOPT_TYPE_F32, 1);
-    if (memopt_i_ops_shared(a, 4)) return MEMOPT_ERR_ARGUMENT;
-    if (t.o.bytes < t.o.workers * t.o.gemm_bytes) return MEMOPT_ERR_BUFFER;
-    return memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary);
+    memopt_i_head t; memopt_i_ops *o = &t.o; size_t bytes;
+
+    if (memopt_i_head_open(ops, head, &t, &bytes)) return o->c.status;
+    memopt_i_must_stay(&o->c, "first", first, "at most rows", t.h.rows);
+    memopt_i_must_stay(&o->c, "count", count, "at most rows - first", t.h.rows - first);
+    memopt_i_ops_fits(o, "logits", count, t.h.vocabulary, MEMOPT_TYPE_F32);
+    if (o->c.status || !count) return o->c.status;
+    memopt_i_ops_take(o, "input", t.h.input, t.h.type, t.h.rows * t.h.width, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "weights", t.h.weights, t.h.weight_type, t.h.padded * t.h.width, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "logits", logits, MEMOPT_TYPE_F32, count * t.h.vocabulary, MEMOPT_I_WRITE);
+    memopt_i_ops_take_scratch(o);
+    memopt_i_ops_apart(o, 0);
+    if (memopt_i_ops_reach(o, o->workers * o->gemm_bytes)) return o->c.status;
+    return memopt_i_ops_end(o, memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary));
 }
 /* @section attention : softmax rows operator gemm api_ops
    Attention without the length x length matrix.
@@ -17781,56 +17975,81 @@ static int memopt_i_attention_size(memopt_i_attention *t) {
     return memopt_i_align_up(n, 64, &t->part);
 }
 static memopt_status memopt_i_attention_open(const memopt_ops *ops, const memopt_attention *x, memopt_i_attention *t) {
-    memopt_attention *a = &t->a; memopt_status s; size_t rows, row, key_row, chunks;
-    if (!x) return MEMOPT_ERR_ARGUMENT;
+    memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t rows = 0, row = 0, key_row, chunks;
+
+    if (memopt_i_ops_open(ops, "attention", x, o)) return o->c.status;
     *a = *x;
-    if ((s = memopt_i_ops_open(ops, &t->o)) != MEMOPT_OK) return s;
     if (!a->kv_heads) a->kv_heads = a->heads;
-    if (!a->heads || a->heads % a->kv_heads || !a->width || !memopt_type_bytes(a->type) || (a->causal & ~1)
-        || (a->online & ~1)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_must(&o->c, a->heads != 0, "heads", "is 0")) return o->c.status;
+    memopt_i_must_number(&o->c, a->heads % a->kv_heads == 0, "kv_heads", memopt_i_count(a->kv_heads),
+                         "must divide heads", memopt_i_count(a->heads));
+    memopt_i_must(&o->c, a->width != 0, "width", "is 0");
+    memopt_i_ops_type(o, "type", a->type);
+    memopt_i_must_be_flag(&o->c, "causal", a->causal);
+    memopt_i_must_be_flag(&o->c, "online", a->online);
     if (a->scale == 0) a->scale = memopt_i_round(1.0f / memopt_i_round(sqrtf((float)a->width)));
-    if (!(a->scale >= 1e-30f) || memopt_i_float_bits(a->scale) >= 0x7f800000u) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_mul(a->heads, a->width, &row)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_must_number(&o->c, a->scale >= 1e-30f && memopt_i_float_bits(a->scale) < 0x7f800000u, "scale",
+                         memopt_i_real((double)a->scale), "finite and at least", memopt_i_real(1e-30));
+    memopt_i_must_fit(&o->c, !memopt_i_mul(a->heads, a->width, &row), "heads * width", "does not fit size_t");
     key_row = a->kv_heads * a->width;
     if (!a->query_stride) a->query_stride = row;
     if (!a->kv_stride) a->kv_stride = key_row;
     if (!a->output_stride) a->output_stride = row;
-    if (a->query_stride < row || a->kv_stride < key_row || a->output_stride < row) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_mul(memopt_i_max(a->batch, 1), a->length, &rows)
-        || memopt_i_ops_too_large(rows, a->query_stride, a->type)
-        || memopt_i_ops_too_large(rows, a->kv_stride, a->type)
-        || memopt_i_ops_too_large(rows, a->output_stride, a->type)
-        || memopt_i_mul(rows, a->heads, &chunks) || memopt_i_mul(chunks, sizeof(float), &chunks))
-        return MEMOPT_ERR_OVERFLOW;
+    memopt_i_must_reach(&o->c, "query_stride", a->query_stride, "at least heads * width", row);
+    memopt_i_must_reach(&o->c, "kv_stride", a->kv_stride, "at least kv_heads * width", key_row);
+    memopt_i_must_reach(&o->c, "output_stride", a->output_stride, "at least heads * width", row);
+    memopt_i_must_fit(&o->c, !memopt_i_mul(memopt_i_max(a->batch, 1), a->length, &rows), "batch * length",
+                      "does not fit size_t");
+    memopt_i_ops_fits(o, "queries", rows, a->query_stride, a->type);
+    memopt_i_ops_fits(o, "keys", rows, a->kv_stride, a->type);
+    memopt_i_ops_fits(o, "output", rows, a->output_stride, a->type);
+    memopt_i_must_fit(&o->c, !memopt_i_mul(rows, a->heads, &chunks) && !memopt_i_mul(chunks, sizeof(float), &chunks),
+                      "statistics", "is larger than memory can be");
+    if (o->c.status) return o->c.status;
     if (!a->block) a->block = MEMOPT_I_ATTENTION_BLOCK;
     a->block = memopt_i_min(a->block, memopt_i_max(a->length, 1));
     t->group = a->heads / a->kv_heads;
     t->blocks = memopt_i_ceil_div(a->length, a->block);
-    return memopt_i_attention_size(t) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+    return memopt_i_must_fit(&o->c, !memopt_i_attention_size(t), "scratch", "is larger than memory can be");
+}
+
+/* The same, and how much scratch it takes. */
+static memopt_status memopt_i_attention_bytes(memopt_i_attention *t, size_t *bytes) {
+    return memopt_i_must_fit(&t->o.c, !memopt_i_ops_bytes(&t->o, t->o.workers, t->part, bytes), "scratch",
+                             "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
-    memopt_i_attention t; memopt_status s; size_t n;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_attention_open(ops, x, &t)) != MEMOPT_OK) return s;
-    if (memopt_i_ops_bytes(&t.o, t.o.workers, t.part, &n)) return MEMOPT_ERR_OVERFLOW;
-    *bytes = n;
-    return MEMOPT_OK;
+    memopt_i_attention t; size_t n;
+
+    if (memopt_i_attention_open(ops, x, &t) || memopt_i_attention_bytes(&t, &n)) return t.o.c.status;
+    return memopt_i_ops_answer(&t.o, n, bytes);
 }
 /* Everything that can be wrong, before anything is written. */
 static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memopt_attention *x, int backward,
                                               memopt_i_attention *t) {
-    const memopt_attention *a = &t->a; const memopt_type type = x ? x->type : MEMOPT_TYPE_F32; size_t i, bytes;
-    memopt_status s = memopt_i_attention_open(ops, x, t);
-    if (s != MEMOPT_OK || !a->batch || !a->length) return s;
-    if (memopt_i_ops_bad(a->queries, type) || memopt_i_ops_bad(a->keys, type) || memopt_i_ops_bad(a->values, type)
-        || ((!backward || a->online) && memopt_i_ops_bad(a->output, type))
-        || (a->online && memopt_i_ops_bad(a->statistics, MEMOPT_TYPE_F32))
-        || ((uintptr_t)a->lengths & (sizeof(size_t) - 1))) return MEMOPT_ERR_ARGUMENT;
-    if (backward && (memopt_i_ops_bad(a->grad_output, type) || memopt_i_ops_bad(a->grad_queries, type)
-        || memopt_i_ops_bad(a->grad_keys, type) || memopt_i_ops_bad(a->grad_values, type))) return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; a->lengths && i < a->batch; ++i) if (a->lengths[i] > a->length) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_bytes(&t->o, t->o.workers, t->part, &bytes)) return MEMOPT_ERR_OVERFLOW;
-    return t->o.bytes < bytes ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+    const memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t i, bytes = 0;
+    const int out = backward ? MEMOPT_I_READ : MEMOPT_I_WRITE;
+
+    if (memopt_i_attention_open(ops, x, t) || !a->batch || !a->length) return o->c.status;
+    memopt_i_ops_take(o, "queries", a->queries, a->type, 1, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "keys", a->keys, a->type, 1, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "values", a->values, a->type, 1, MEMOPT_I_READ);
+    if (!backward || a->online) memopt_i_ops_take(o, "output", a->output, a->type, 1, out);
+    if (a->online) memopt_i_ops_take(o, "statistics", a->statistics, MEMOPT_TYPE_F32, 1, out);
+    memopt_i_ops_take_sized(o, "lengths", a->lengths, sizeof *a->lengths, a->batch, MEMOPT_I_MAYBE);
+    if (backward) {
+        memopt_i_ops_take(o, "grad_output", a->grad_output, a->type, 1, MEMOPT_I_READ);
+        memopt_i_ops_take(o, "grad_queries", a->grad_queries, a->type, 1, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "grad_keys", a->grad_keys, a->type, 1, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "grad_values", a->grad_values, a->type, 1, MEMOPT_I_WRITE);
+    }
+    for (i = 0; a->lengths && i < a->batch && !o->c.status; ++i) {
+        memopt_i_checks_at(&o->c, "sequence", i);
+        memopt_i_must_stay(&o->c, "lengths", a->lengths[i], "at most length", a->length);
+    }
+    memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
+    memopt_i_attention_bytes(t, &bytes);
+    return memopt_i_ops_reach(o, bytes);
 }
 
 /* ---- what a worker works on ---- */
@@ -18192,16 +18411,18 @@ static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t; const memopt_status s = memopt_i_attention_check(ops, x, 0, &t);
     if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
-    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_forward_chunk);
+    return memopt_i_ops_end(&t.o, memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks,
+                                                         memopt_i_attention_forward_chunk));
 }
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t; memopt_status s = memopt_i_attention_check(ops, x, 1, &t); size_t chunks;
     if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
     chunks = t.a.batch * t.a.kv_heads;
-    if (!t.a.online) return memopt_i_attention_run(&t, chunks, memopt_i_attention_backward_chunk);
-    s = memopt_i_attention_run(&t, chunks, memopt_i_attention_online_keys);
-    if (s != MEMOPT_OK || t.a.type == MEMOPT_TYPE_F32) return s;
-    return memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
+    if (!t.a.online) s = memopt_i_attention_run(&t, chunks, memopt_i_attention_backward_chunk);
+    else s = memopt_i_attention_run(&t, chunks, memopt_i_attention_online_keys);
+    if (s == MEMOPT_OK && t.a.online && t.a.type != MEMOPT_TYPE_F32)
+        s = memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
+    return memopt_i_ops_end(&t.o, s);
 }
 /* @section norm : rows operator api_ops
    Layer norm and RMS norm of rows, and their gradients.
@@ -18482,30 +18703,26 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     if (s->grad_shift) memopt_i_store_at(t->level, memopt_i_row_to(s->grad_shift, type, at), shift, type, n);
 }
 /* The pointers. Without rows only the gradients of parameters are looked at. */
-static int memopt_i_norm_bad(const memopt_norm *s, int backward) {
-    const size_t all = s->rows * s->width, w = s->width; const memopt_type type = s->type, f32 = MEMOPT_TYPE_F32;
-    const void *x = s->input || !backward ? s->input : s->output; memopt_i_ops_array a[8];
-    if (memopt_i_ops_bad_if(s->scale, s->weight_type) || memopt_i_ops_bad_if(s->shift, s->weight_type)) return 1;
-    if (s->rows && memopt_i_ops_bad(x, type)) return 1;
-    if (backward ? s->rows && memopt_i_ops_bad(s->statistics, f32) : memopt_i_ops_bad_if(s->statistics, f32)) return 1;
-    a[2] = memopt_i_ops_array_of(x, all, type, 0);
-    a[3] = memopt_i_ops_array_of(s->scale, w, s->weight_type, 0);
-    a[4] = memopt_i_ops_array_of(s->shift, w, s->weight_type, 0);
-    a[5] = memopt_i_ops_array_of(s->statistics, 2 * s->rows, f32, !backward);
-    if (!backward) {
-        if (s->rows && memopt_i_ops_bad(s->output, type)) return 1;
-        a[0] = a[2]; a[1] = memopt_i_ops_array_of(s->output, all, type, 1);
-        a[2] = memopt_i_ops_array_of(NULL, 0, type, 0);
-        return memopt_i_ops_shared(a, 6);
+static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
+    const size_t all = s->rows * s->width, w = s->width;
+    const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE;
+
+    if (backward) {
+        memopt_i_ops_take(o, "grad_output", s->grad_output, s->type, all, MEMOPT_I_READ);
+        memopt_i_ops_take(o, "grad_input", s->grad_input, s->type, all, maybe);
+        memopt_i_ops_take(o, s->input ? "input" : "output", s->input ? s->input : s->output, s->type, all,
+                          MEMOPT_I_READ);
+        memopt_i_ops_take(o, "statistics", s->statistics, MEMOPT_TYPE_F32, 2 * s->rows, MEMOPT_I_READ);
+        memopt_i_ops_take(o, "grad_scale", s->grad_scale, s->gradient_type, w, maybe);
+        memopt_i_ops_take(o, "grad_shift", s->grad_shift, s->gradient_type, w, maybe);
+    } else {
+        memopt_i_ops_take(o, "input", s->input, s->type, all, MEMOPT_I_READ);
+        memopt_i_ops_take(o, "output", s->output, s->type, all, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "statistics", s->statistics, MEMOPT_TYPE_F32, 2 * s->rows, maybe);
     }
-    if ((s->rows && memopt_i_ops_bad(s->grad_output, type)) || memopt_i_ops_bad_if(s->grad_input, type)
-        || memopt_i_ops_bad_if(s->grad_scale, s->gradient_type) || memopt_i_ops_bad_if(s->grad_shift, s->gradient_type))
-        return 1;
-    a[0] = memopt_i_ops_array_of(s->grad_output, all, type, 0);
-    a[1] = memopt_i_ops_array_of(s->grad_input, all, type, 1);
-    a[6] = memopt_i_ops_array_of(s->grad_scale, w, s->gradient_type, 1);
-    a[7] = memopt_i_ops_array_of(s->grad_shift, w, s->gradient_type, 1);
-    return memopt_i_ops_shared(a, 8);
+    memopt_i_ops_take(o, "scale", s->scale, s->weight_type, w, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "shift", s->shift, s->weight_type, w, MEMOPT_I_MAYBE);
+    return memopt_i_ops_apart(o, 1);
 }
 /* The default, where it is 0; 1: no number to add to a variance */
 static int memopt_i_norm_eps(float *eps) {
@@ -18513,23 +18730,34 @@ static int memopt_i_norm_eps(float *eps) {
     if (!(bits << 1)) *eps = 1e-5f;
     return bits << 1 && bits >= 0x7f800000u; /* negative, infinite, NaN */
 }
+static memopt_status memopt_i_eps_check(memopt_i_checks *c, float *eps) {
+    const float got = *eps;
+
+    return memopt_i_must_number(c, !memopt_i_norm_eps(eps), "eps", memopt_i_real((double)got), "finite and at least",
+                                memopt_i_count(0));
+}
 static memopt_status memopt_i_norm_open(const memopt_ops *ops, const memopt_norm *norm, int backward,
                                         memopt_i_norming *t, memopt_i_ops *o) {
-    const memopt_status status = memopt_i_ops_open(ops, o); memopt_norm *s = &t->n;
-    if (status) return status;
-    if (!norm) return MEMOPT_ERR_ARGUMENT;
+    memopt_norm *s = &t->n;
+
+    if (memopt_i_ops_open(ops, "norm", norm, o)) return o->c.status;
     *s = *norm;
     t->level = o->level; t->first = 0; t->end = s->rows;
-    if (((s->rms | s->accumulate | s->accumulate_input) & ~1) || memopt_i_norm_eps(&s->eps)
-        || (s->rms && (s->shift || (backward && s->grad_shift)))
-        || !memopt_type_bytes(s->type) || !memopt_type_bytes(s->weight_type) || !memopt_type_bytes(s->gradient_type))
-        return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(s->rows, s->width, MEMOPT_TYPE_F32)
-        || memopt_i_ops_too_large(s->rows, 2, MEMOPT_TYPE_F32)
-        || memopt_i_ops_too_large(1, s->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_must_be_flag(&o->c, "rms", s->rms);
+    memopt_i_must_be_flag(&o->c, "accumulate", s->accumulate);
+    memopt_i_must_be_flag(&o->c, "accumulate_input", s->accumulate_input);
+    memopt_i_eps_check(&o->c, &s->eps);
+    memopt_i_must(&o->c, !s->rms || !s->shift, "shift", "is given, and RMS norm has none");
+    memopt_i_must(&o->c, !s->rms || !backward || !s->grad_shift, "grad_shift", "is given, and RMS norm has none");
+    memopt_i_ops_type(o, "type", s->type);
+    memopt_i_ops_type(o, "weight_type", s->weight_type);
+    memopt_i_ops_type(o, "gradient_type", s->gradient_type);
+    memopt_i_ops_fits(o, "input", s->rows, s->width, MEMOPT_TYPE_F32);
+    memopt_i_ops_fits(o, "statistics", s->rows, 2, MEMOPT_TYPE_F32);
+    if (memopt_i_ops_fits(o, "scale", 1, s->width, MEMOPT_TYPE_F32)) return o->c.status;
     if (!s->width) { s->rows = t->end = 0; return MEMOPT_OK; }
     t->turn = s->width < MEMOPT_I_NORM_TURN ? MEMOPT_I_NORM_TURN / s->width : 1;
-    return memopt_i_norm_bad(s, backward) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+    return memopt_i_norm_arrays(o, s, backward);
 }
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm) {
     memopt_i_ops o; memopt_i_norming t;
@@ -18578,10 +18806,6 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 #define MEMOPT_I_LAYER_TALL  384               /* in multiples of rows that cost the built-in gemm nothing */
 enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128 };     /* elements on the stack */
 enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
-/* A pointer to count elements that the work cannot do without. */
-static int memopt_i_layer_bad(const void *p, memopt_type type, size_t count) {
-    return count ? memopt_i_ops_bad(p, type) : !memopt_type_bytes(type) || memopt_i_ops_bad_if(p, type);
-}
 /* Where results go: to their place, or into a buffer that memopt_i_store_at() takes there. */
 static float *memopt_i_layer_out(void *place, memopt_type type, float *buffer) {
     return type == MEMOPT_TYPE_F32 ? (float *)place : buffer;
@@ -18631,15 +18855,22 @@ static void memopt_i_lively_run(const memopt_i_ops *o, const memopt_lively *x, i
     memopt_i_run(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_lively_chunk, &t);
 }
 static int memopt_i_activation_bad(memopt_activation a) { return (unsigned)a > (unsigned)MEMOPT_SILU; }
+static memopt_status memopt_i_activation_check(memopt_i_checks *c, memopt_activation a) {
+    return memopt_i_must_number(c, !memopt_i_activation_bad(a), "activation", memopt_i_signed((int)a),
+                                "no such memopt_activation", memopt_i_nothing());
+}
 static memopt_status memopt_i_activation(const memopt_ops *ops, const memopt_lively *x, int backward) {
-    memopt_i_ops o; memopt_status s;
-    if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
-    if (!x || memopt_i_activation_bad(x->activation) || memopt_i_layer_bad(x->input, x->type, x->n))
-        return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_layer_bad(x->output, x->type, backward && !x->output ? 0 : x->n)) return MEMOPT_ERR_ARGUMENT;
-    if (backward && (memopt_i_layer_bad(x->grad_output, x->type, x->n)
-                     || memopt_i_layer_bad(x->grad_input, x->type, x->n))) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
+    const int maybe = backward ? MEMOPT_I_MAYBE : 0;
+    memopt_i_ops o;
+
+    if (memopt_i_ops_open(ops, "activation", x, &o)) return o.c.status;
+    memopt_i_activation_check(&o.c, x->activation);
+    memopt_i_ops_type(&o, "type", x->type);
+    memopt_i_ops_take(&o, "input", x->input, x->type, x->n, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, x->n, MEMOPT_I_WRITE | maybe);
+    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->n, MEMOPT_I_READ);
+    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, x->n, MEMOPT_I_WRITE);
+    if (memopt_i_ops_fits(&o, "input", x->n, 1, x->type)) return o.c.status;
     memopt_i_lively_run(&o, x, backward);
     return MEMOPT_OK;
 }
@@ -18651,23 +18882,29 @@ MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const
 }
 
 /* ---- linear ---- */
+/* Types and shapes, and the bytes of scratch. */
+static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear *x, size_t *bytes) {
+    const size_t bias = x->weight_type == MEMOPT_TYPE_F32 ? 0 : x->outputs; /* as floats */
+
+    memopt_i_ops_type(o, "type", x->type);
+    memopt_i_ops_type(o, "weight_type", x->weight_type);
+    memopt_i_ops_fits(o, "input", x->rows, x->inputs, x->type);
+    memopt_i_ops_fits(o, "output", x->rows, x->outputs, x->type);
+    memopt_i_ops_fits(o, "weights", x->outputs, x->inputs, MEMOPT_TYPE_F32);
+    memopt_i_ops_fits(o, "bias", x->outputs, 1, MEMOPT_TYPE_F32);
+    return memopt_i_must_fit(&o->c, !memopt_i_ops_bytes(o, bias, sizeof(float), bytes), "scratch",
+                             "is larger than memory can be");
+}
 static memopt_status memopt_i_linear_open(const memopt_ops *ops, const memopt_linear *x, memopt_i_ops *o,
                                           size_t *bytes) {
-    size_t bias; memopt_status s;
-    if ((s = memopt_i_ops_open(ops, o)) != MEMOPT_OK) return s;
-    if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
-    bias = x->weight_type == MEMOPT_TYPE_F32 ? 0 : x->outputs; /* as floats */
-    if (memopt_i_ops_too_large(x->rows, x->inputs, x->type) || memopt_i_ops_too_large(x->rows, x->outputs, x->type)
-        || memopt_i_ops_too_large(x->outputs, x->inputs, MEMOPT_TYPE_F32)
-        || memopt_i_ops_too_large(x->outputs, 1, MEMOPT_TYPE_F32)
-        || memopt_i_ops_bytes(o, bias, sizeof(float), bytes)) return MEMOPT_ERR_OVERFLOW;
-    return MEMOPT_OK;
+    if (memopt_i_ops_open(ops, "linear", x, o)) return o->c.status;
+    return memopt_i_linear_check(o, x, bytes);
 }
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes) {
-    memopt_i_ops o; size_t all; memopt_status s;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_linear_open(ops, linear, &o, &all)) == MEMOPT_OK) *bytes = all;
-    return s;
+    memopt_i_ops o; size_t all;
+
+    if (memopt_i_linear_open(ops, linear, &o, &all)) return o.c.status;
+    return memopt_i_ops_answer(&o, all, bytes);
 }
 /* Rows from first on; all of it where nothing follows. */
 static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
@@ -18692,12 +18929,13 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     memopt_status s = memopt_i_linear_open(ops, x, &o, &bytes);
     if (s != MEMOPT_OK) return s;
     out = x->rows * x->outputs;
-    if (memopt_i_activation_bad(x->activation) || memopt_i_layer_bad(x->input, x->type, x->rows * x->inputs)
-        || memopt_i_layer_bad(x->weights, x->weight_type, out ? x->outputs * x->inputs : 0)
-        || memopt_i_ops_bad_if(x->bias, x->weight_type) || memopt_i_layer_bad(x->output, x->type, out)
-        || memopt_i_ops_bad_if(x->before, x->type)) return MEMOPT_ERR_ARGUMENT;
-    if (o.bytes < bytes) return MEMOPT_ERR_BUFFER;
-    if (!out) return MEMOPT_OK;
+    memopt_i_activation_check(&o.c, x->activation);
+    memopt_i_ops_take(&o, "input", x->input, x->type, x->rows * x->inputs, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, out ? x->outputs * x->inputs : 0, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "bias", x->bias, x->weight_type, x->outputs, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_WRITE);
+    memopt_i_ops_take(&o, "before", x->before, x->type, out, MEMOPT_I_WRITE | MEMOPT_I_MAYBE);
+    if (memopt_i_ops_reach(&o, bytes) || !out) return o.c.status;
     bias = (const float *)x->bias;
     if (bias && x->weight_type != MEMOPT_TYPE_F32) {
         float *wide = (float *)(void *)memopt_i_ops_own(&o);
@@ -18709,7 +18947,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
          : memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
     for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
         s = memopt_i_linear_rows(&o, x, bias, z, i, memopt_i_min(step, x->rows - i));
-    return s;
+    return memopt_i_ops_end(&o, s);
 }
 /* The sum of rows, some columns of it. */
 typedef struct memopt_i_bias_task {
@@ -18757,21 +18995,24 @@ static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const m
     return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
-    const memopt_linear *x = linear; memopt_i_ops o; size_t bytes; int wanted;
+    const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, in, out, weights;
+    const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE; int wanted;
     memopt_status s = memopt_i_linear_open(ops, x, &o, &bytes);
     if (s != MEMOPT_OK) return s;
     wanted = x->grad_weights || x->grad_bias;
-    if (memopt_i_layer_bad(x->grad_output, x->type, x->grad_input || wanted ? x->rows * x->outputs : 0)
-        || memopt_i_ops_bad_if(x->grad_input, x->type)
-        || memopt_i_layer_bad(x->weights, x->weight_type, x->grad_input && x->rows ? x->outputs * x->inputs : 0)
-        || memopt_i_layer_bad(x->input, x->type, x->grad_weights && x->outputs ? x->rows * x->inputs : 0)
-        || (wanted && !memopt_type_bytes(x->gradient_type)) || memopt_i_ops_bad_if(x->grad_weights, x->gradient_type)
-        || memopt_i_ops_bad_if(x->grad_bias, x->gradient_type)) return MEMOPT_ERR_ARGUMENT;
-    if (o.bytes < bytes) return MEMOPT_ERR_BUFFER;
-    if (x->grad_input && (s = memopt_i_linear_grad_input(&o, x)) != MEMOPT_OK) return s;
-    if (x->grad_weights && (s = memopt_i_linear_grad_weights(&o, x)) != MEMOPT_OK) return s;
-    if (x->grad_bias) memopt_i_linear_bias(&o, x);
-    return MEMOPT_OK;
+    in = x->rows * x->inputs; out = x->rows * x->outputs; weights = x->outputs * x->inputs;
+    if (wanted) memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
+    memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->grad_input || wanted ? out : 0, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, in, maybe);
+    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, x->grad_input && x->rows ? weights : 0, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, maybe);
+    memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, maybe);
+    if (memopt_i_ops_reach(&o, bytes)) return o.c.status;
+    if (x->grad_input) s = memopt_i_linear_grad_input(&o, x);
+    if (x->grad_weights && s == MEMOPT_OK) s = memopt_i_linear_grad_weights(&o, x);
+    if (x->grad_bias && s == MEMOPT_OK) memopt_i_linear_bias(&o, x);
+    return memopt_i_ops_end(&o, s);
 }
 
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
@@ -18887,17 +19128,19 @@ static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
-    memopt_i_ops o; memopt_i_swiglu t; size_t width, n; memopt_status s;
-    if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
-    if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_mul(2, x->width, &width) || memopt_i_ops_too_large(x->rows, width, x->type))
-        return MEMOPT_ERR_OVERFLOW;
+    const int maybe = backward ? MEMOPT_I_MAYBE : 0;
+    memopt_i_ops o; memopt_i_swiglu t; size_t width = 0, n;
+
+    if (memopt_i_ops_open(ops, "swiglu", x, &o)) return o.c.status;
+    memopt_i_ops_type(&o, "type", x->type);
+    memopt_i_must_fit(&o.c, !memopt_i_mul(2, x->width, &width), "input", "is larger than memory can be");
+    memopt_i_ops_fits(&o, "input", x->rows, width, x->type);
     n = x->rows * width;
-    if (memopt_i_layer_bad(x->input, x->type, n)
-        || memopt_i_layer_bad(x->output, x->type, backward && !x->output ? 0 : n)) return MEMOPT_ERR_ARGUMENT;
-    if (backward && (memopt_i_layer_bad(x->grad_output, x->type, n)
-                     || memopt_i_layer_bad(x->grad_input, x->type, n))) return MEMOPT_ERR_ARGUMENT;
-    if (!n) return MEMOPT_OK;
+    memopt_i_ops_take(&o, "input", x->input, x->type, n, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, n / 2, MEMOPT_I_WRITE | maybe);
+    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_READ);
+    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_WRITE);
+    if (o.c.status || !n) return o.c.status;
     t.x = *x; t.level = o.level; t.backward = backward;
     memopt_i_run(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width)), memopt_i_swiglu_chunk, &t);
     return MEMOPT_OK;
@@ -19000,17 +19243,18 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dropout *x, int backward) {
-    memopt_i_ops o; memopt_i_dropout t; memopt_status s;
-    if ((s = memopt_i_ops_open(ops, &o)) != MEMOPT_OK) return s;
-    if (!x) return MEMOPT_ERR_ARGUMENT;
-    if (!(x->rate >= 0 && x->rate < 1))
-        return memopt_i_ops_outside(&o, "dropout", "the rate is not from 0 to below 1", "rate",
-                                    memopt_i_real((double)x->rate), SIZE_MAX, "at least 0 and below", memopt_i_real(1));
+    memopt_i_ops o; memopt_i_dropout t;
+
+    if (memopt_i_ops_open(ops, "dropout", x, &o)) return o.c.status;
     t.input = backward ? x->grad_output : x->input; t.residual = backward ? NULL : x->residual;
     t.output = backward ? x->grad_input : x->output; t.n = x->n; t.type = x->type;
-    if (memopt_i_layer_bad(t.input, t.type, t.n) || memopt_i_ops_bad_if(t.residual, t.type)
-        || memopt_i_layer_bad(t.output, t.type, t.n)) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(t.n, 1, t.type)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_must_number(&o.c, x->rate >= 0 && x->rate < 1, "rate", memopt_i_real((double)x->rate),
+                         "at least 0 and below", memopt_i_count(1));
+    memopt_i_ops_type(&o, "type", t.type);
+    memopt_i_ops_take(&o, backward ? "grad_output" : "input", t.input, t.type, t.n, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "residual", t.residual, t.type, t.n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(&o, backward ? "grad_input" : "output", t.output, t.type, t.n, MEMOPT_I_WRITE);
+    if (memopt_i_ops_fits(&o, backward ? "grad_output" : "input", t.n, 1, t.type)) return o.c.status;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
@@ -19102,45 +19346,56 @@ static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
 }
 /* What forward and backward have in common; with rows, every id is made sure of. */
 static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
-    size_t i; memopt_status s;
-    if ((s = memopt_i_ops_open(ops, o)) != MEMOPT_OK) return s;
-    if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
-    if ((x->rows && !x->ids) || ((uintptr_t)x->ids & 3)) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
-        || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
-    for (i = 0; i < x->rows; ++i)
-        if (x->ids[i] < 0 || (uint64_t)x->ids[i] >= x->vocabulary)
-            return memopt_i_ops_outside(o, "embedding", "an id is outside the vocabulary", "id",
-                                        memopt_i_signed(x->ids[i]), i, "limit", memopt_i_count(x->vocabulary));
-    return MEMOPT_OK;
+    size_t i;
+
+    if (memopt_i_ops_open(ops, "embedding", x, o)) return o->c.status;
+    memopt_i_ops_type(o, "type", x->type);
+    memopt_i_ops_take_sized(o, "ids", x->ids, sizeof *x->ids, x->rows, MEMOPT_I_READ);
+    memopt_i_ops_fits(o, "output", x->rows, x->width, x->type);
+    memopt_i_ops_fits(o, "ids", x->rows, 1, MEMOPT_TYPE_F32);
+    memopt_i_ops_fits(o, "tokens", x->vocabulary, x->width, MEMOPT_TYPE_F32);
+    for (i = 0; i < x->rows && !o->c.status; ++i) {
+        if (x->ids[i] >= 0 && (uint64_t)x->ids[i] < x->vocabulary) continue;
+        memopt_i_checks_at(&o->c, "row", i);
+        memopt_i_refuse_number(&o->c, MEMOPT_ERR_ARGUMENT, "id", memopt_i_signed(x->ids[i]), "limit",
+                               memopt_i_count(x->vocabulary));
+    }
+    return o->c.status;
 }
 /* Positions, or their gradient, that are wanted. */
-static memopt_status memopt_i_embedding_places(const memopt_embedding *x, const void *positions, memopt_type type) {
-    if (!positions) return MEMOPT_OK;
-    if ((x->rows && !x->length) || memopt_i_ops_bad(positions, type)) return MEMOPT_ERR_ARGUMENT;
-    return memopt_i_ops_too_large(x->length, x->width, type) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+static void memopt_i_embedding_places(memopt_i_ops *o, const memopt_embedding *x, const char *name,
+                                      const void *positions, memopt_type type, int how) {
+    if (!positions) return;
+    memopt_i_must(&o->c, !x->rows || x->length, "length", "is 0");
+    memopt_i_ops_take(o, name, positions, type, 0, how);
+    memopt_i_ops_fits(o, name, x->length, x->width, type);
 }
 MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const memopt_embedding *x) {
-    memopt_i_ops o; memopt_i_embedding t; size_t n; memopt_status s = memopt_i_embedding_open(ops, x, &o);
-    if (s != MEMOPT_OK) return s;
+    memopt_i_ops o; memopt_i_embedding t; size_t n;
+
+    if (memopt_i_embedding_open(ops, x, &o)) return o.c.status;
     n = x->rows * x->width;
-    if (memopt_i_layer_bad(x->tokens, x->weight_type, n) || memopt_i_layer_bad(x->output, x->type, n))
-        return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_embedding_places(x, x->positions, x->weight_type)) != MEMOPT_OK) return s;
-    if (!n) return MEMOPT_OK;
+    memopt_i_ops_type(&o, "weight_type", x->weight_type);
+    memopt_i_ops_take(&o, "tokens", x->tokens, x->weight_type, n, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, n, MEMOPT_I_WRITE);
+    memopt_i_embedding_places(&o, x, "positions", x->positions, x->weight_type, MEMOPT_I_READ);
+    if (o.c.status || !n) return o.c.status;
     t.x = *x; t.level = o.level;
     n = memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width));
     memopt_i_run(o.threads, n, memopt_i_embedding_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x) {
-    memopt_i_ops o; memopt_i_embedding t; size_t bytes; memopt_status s = memopt_i_embedding_open(ops, x, &o);
-    if (s != MEMOPT_OK) return s;
+    memopt_i_ops o; memopt_i_embedding t; size_t bytes;
+
+    if (memopt_i_embedding_open(ops, x, &o)) return o.c.status;
     if (!x->grad_tokens && !x->grad_positions) return MEMOPT_OK;
     bytes = memopt_type_bytes(x->gradient_type) * x->width;
-    if (!memopt_type_bytes(x->gradient_type) || memopt_i_ops_bad_if(x->grad_tokens, x->gradient_type)
-        || memopt_i_layer_bad(x->grad_output, x->type, x->rows * x->width)) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_embedding_places(x, x->grad_positions, x->gradient_type)) != MEMOPT_OK) return s;
+    memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
+    memopt_i_ops_take(&o, "grad_tokens", x->grad_tokens, x->gradient_type, 0, MEMOPT_I_WRITE);
+    memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->rows * x->width, MEMOPT_I_READ);
+    memopt_i_embedding_places(&o, x, "grad_positions", x->grad_positions, x->gradient_type, MEMOPT_I_WRITE);
+    if (o.c.status) return o.c.status;
     if (!x->accumulate && x->grad_tokens) memopt_i_layer_zero(&o, x->grad_tokens, x->vocabulary * bytes);
     if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
     if (!x->rows) return MEMOPT_OK;
@@ -19303,63 +19558,62 @@ static int memopt_i_batch_layout(memopt_i_batch *t, size_t *bytes) {
 /* Shapes and types, and the bytes of scratch. */
 static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_batch_norm *x, memopt_i_batch *t,
                                          size_t *bytes) {
-    memopt_linear *l = &t->x.linear; memopt_status s = memopt_i_ops_open(ops, &t->o); size_t n;
-    if (s) return s;
-    if (!x) return MEMOPT_ERR_ARGUMENT;
+    memopt_linear *l = &t->x.linear; memopt_i_ops *o = &t->o; size_t n = 0;
+
+    if (memopt_i_ops_open(ops, "batch norm", x, o)) return o->c.status;
     t->x = *x; t->backward = 0; t->first = t->count = 0;
     if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;
-    if (memopt_i_activation_bad(l->activation) || !memopt_type_bytes(l->gradient_type) || memopt_i_norm_eps(&t->x.eps)
-        || !(t->x.momentum > 0 && t->x.momentum <= 1) || (t->x.no_update & ~1) || (l->accumulate & ~1)
-        || (l->accumulate_input & ~1)) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_linear_scratch(ops, l, bytes)) != MEMOPT_OK) return s;
-    if (memopt_i_ops_too_large(l->outputs, 2, MEMOPT_TYPE_F32) || memopt_i_add(l->inputs, 1, &n)
-        || memopt_i_ops_too_large(l->outputs, n, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_activation_check(&o->c, l->activation);
+    memopt_i_ops_type(o, "gradient_type", l->gradient_type);
+    memopt_i_eps_check(&o->c, &t->x.eps);
+    memopt_i_must_number(&o->c, t->x.momentum > 0 && t->x.momentum <= 1, "momentum",
+                         memopt_i_real((double)t->x.momentum), "above 0 and at most", memopt_i_count(1));
+    memopt_i_must_be_flag(&o->c, "no_update", t->x.no_update);
+    memopt_i_must_be_flag(&o->c, "accumulate", l->accumulate);
+    memopt_i_must_be_flag(&o->c, "accumulate_input", l->accumulate_input);
+    memopt_i_linear_check(o, l, bytes);
+    memopt_i_ops_fits(o, "statistics", l->outputs, 2, MEMOPT_TYPE_F32);
+    memopt_i_must_fit(&o->c, !memopt_i_add(l->inputs, 1, &n), "weights", "is larger than memory can be");
+    if (memopt_i_ops_fits(o, "weights", l->outputs, n, MEMOPT_TYPE_F32)) return o->c.status;
     n = memopt_i_max(1, l->outputs);
     n = MEMOPT_I_BATCH_BLOCK / n / MEMOPT_I_BATCH_GROUP * MEMOPT_I_BATCH_GROUP; /* whole groups */
     t->block = memopt_i_min(memopt_i_max(MEMOPT_I_BATCH_LEAST, n), l->rows);
-    return memopt_i_batch_layout(t, bytes) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+    return memopt_i_must_fit(&o->c, !memopt_i_batch_layout(t, bytes), "scratch", "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
-    memopt_i_batch t; size_t all; memopt_status s;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_batch_open(ops, x, &t, &all)) == MEMOPT_OK) *bytes = all;
-    return s;
+    memopt_i_batch t; size_t all;
+
+    if (memopt_i_batch_open(ops, x, &t, &all)) return t.o.c.status;
+    return memopt_i_ops_answer(&t.o, all, bytes);
 }
 /* What both directions look at, and what each does. There is at least one output. */
-static int memopt_i_batch_bad(const memopt_batch_norm *x, int backward) {
+static memopt_status memopt_i_batch_arrays(memopt_i_ops *o, const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear; const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type;
-    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n; memopt_i_ops_array a[14]; int k = 2;
-    if (memopt_i_ops_bad(l->before, type) || memopt_i_ops_bad(x->statistics, f32) || memopt_i_ops_bad_if(x->scale, of_w)
-        || memopt_i_ops_bad_if(x->shift, of_w) || memopt_i_ops_bad_if(l->bias, of_w)) return 1;
-    if (memopt_i_layer_bad(l->input, type, !backward || l->grad_weights ? in : 0)
-        || memopt_i_layer_bad(l->weights, of_w, !backward || l->grad_input ? n * l->inputs : 0)) return 1;
-    memset(a, 0, sizeof a); /* the first two, which might be one, are nothing */
-    a[k++] = memopt_i_ops_array_of(l->before, out, type, !backward);
-    a[k++] = memopt_i_ops_array_of(x->statistics, 2 * n, f32, !backward);
-    a[k++] = memopt_i_ops_array_of(l->input, in, type, 0);
-    a[k++] = memopt_i_ops_array_of(l->weights, n * l->inputs, of_w, 0);
-    a[k++] = memopt_i_ops_array_of(l->bias, n, of_w, 0);
-    a[k++] = memopt_i_ops_array_of(x->scale, n, of_w, 0);
-    a[k++] = memopt_i_ops_array_of(x->shift, n, of_w, 0);
+    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n, weights = n * l->inputs;
+    const int made = backward ? MEMOPT_I_READ : MEMOPT_I_WRITE, maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE;
+    const int input = backward && !l->grad_weights ? MEMOPT_I_MAYBE : MEMOPT_I_READ;
+    const int weight = backward && !l->grad_input ? MEMOPT_I_MAYBE : MEMOPT_I_READ;
+
+    memopt_i_ops_take(o, "input", l->input, type, in, input);
+    memopt_i_ops_take(o, "weights", l->weights, of_w, weights, weight);
+    memopt_i_ops_take(o, "bias", l->bias, of_w, n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "scale", x->scale, of_w, n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "shift", x->shift, of_w, n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "before", l->before, type, out, made);
+    memopt_i_ops_take(o, "statistics", x->statistics, f32, 2 * n, made);
     if (!backward) {
-        if (memopt_i_ops_bad(l->output, type) || memopt_i_ops_bad_if(x->running_mean, f32)
-            || memopt_i_ops_bad_if(x->running_variance, f32)) return 1;
-        a[k++] = memopt_i_ops_array_of(l->output, out, type, 1);
-        a[k++] = memopt_i_ops_array_of(x->running_mean, n, f32, 1);
-        a[k++] = memopt_i_ops_array_of(x->running_variance, n, f32, 1);
-        return memopt_i_ops_shared(a, k);
+        memopt_i_ops_take(o, "output", l->output, type, out, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, maybe);
+        memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, maybe);
+        return memopt_i_ops_apart(o, 0);
     }
-    if (memopt_i_ops_bad(l->grad_output, type) || memopt_i_ops_bad_if(l->grad_input, type)
-        || memopt_i_ops_bad_if(l->grad_weights, l->gradient_type) || memopt_i_ops_bad_if(l->grad_bias, l->gradient_type)
-        || memopt_i_ops_bad_if(x->grad_scale, l->gradient_type) || memopt_i_ops_bad_if(x->grad_shift, l->gradient_type))
-        return 1;
-    a[0] = memopt_i_ops_array_of(l->grad_output, out, type, 0);
-    a[k++] = memopt_i_ops_array_of(l->grad_input, in, type, 1);
-    a[k++] = memopt_i_ops_array_of(l->grad_weights, n * l->inputs, l->gradient_type, 1);
-    a[k++] = memopt_i_ops_array_of(l->grad_bias, n, l->gradient_type, 1);
-    a[k++] = memopt_i_ops_array_of(x->grad_scale, n, l->gradient_type, 1);
-    a[k++] = memopt_i_ops_array_of(x->grad_shift, n, l->gradient_type, 1);
-    return memopt_i_ops_shared(a, k);
+    memopt_i_ops_take(o, "grad_output", l->grad_output, type, out, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "grad_input", l->grad_input, type, in, maybe);
+    memopt_i_ops_take(o, "grad_weights", l->grad_weights, l->gradient_type, weights, maybe);
+    memopt_i_ops_take(o, "grad_bias", l->grad_bias, l->gradient_type, n, maybe);
+    memopt_i_ops_take(o, "grad_scale", x->grad_scale, l->gradient_type, n, maybe);
+    memopt_i_ops_take(o, "grad_shift", x->grad_shift, l->gradient_type, n, maybe);
+    return memopt_i_ops_apart(o, 0);
 }
 /* n floats from an array that may be missing */
 static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void *from, float missing) {
@@ -19372,9 +19626,9 @@ static memopt_status memopt_i_batch_begin(const memopt_ops *ops, const memopt_ba
     size_t bytes, n; const memopt_status s = memopt_i_batch_open(ops, x, t, &bytes);
     if (s) return s;
     t->backward = backward; n = t->x.linear.outputs;
-    if (t->x.linear.rows < 2 || (n && memopt_i_batch_bad(&t->x, backward))) return MEMOPT_ERR_ARGUMENT;
-    if (t->o.bytes < bytes) return MEMOPT_ERR_BUFFER;
-    if (!n) return MEMOPT_OK;
+    memopt_i_must_reach(&t->o.c, "rows", t->x.linear.rows, "at least", 2);
+    if (n) memopt_i_batch_arrays(&t->o, &t->x, backward);
+    if (memopt_i_ops_reach(&t->o, bytes) || !n) return t->o.c.status;
     memset(t->a, 0, 2 * n * sizeof *t->a);
     memopt_i_batch_floats(t, t->scale, t->x.scale, 1);
     memopt_i_batch_floats(t, t->shift, t->x.shift, 0);
@@ -19492,7 +19746,7 @@ MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const 
     if (s || !t.x.linear.outputs) return s;
     for (; t.first < t.x.linear.rows; t.first += t.count) {
         t.count = memopt_i_min(t.block, t.x.linear.rows - t.first);
-        if ((s = memopt_i_batch_product(ops, &t)) != MEMOPT_OK) return s;
+        if ((s = memopt_i_batch_product(ops, &t)) != MEMOPT_OK) return memopt_i_ops_end(&t.o, s);
         memopt_i_batch_groups(&t);
     }
     memopt_i_batch_statistics(&t);
@@ -19577,7 +19831,7 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
     for (t.first = 0; t.first < l->rows; t.first += t.count) {
         t.count = memopt_i_min(t.block, l->rows - t.first);
         memopt_i_batch_second(&t);
-        if ((s = memopt_i_batch_linear(ops, &t)) != MEMOPT_OK) return s;
+        if ((s = memopt_i_batch_linear(ops, &t)) != MEMOPT_OK) return memopt_i_ops_end(&t.o, s);
     }
     memopt_i_batch_keep(&t, l->grad_weights, t.weights, l->outputs * l->inputs);
     memopt_i_batch_keep(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs);
@@ -19604,23 +19858,20 @@ static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     memopt_i_load_at(t->level, to, memopt_i_row_at(l->weights, type, row * n), type, n);
     memopt_i_row_scale(t->level, to, to, factor, n);
 }
-static int memopt_i_batch_fold_bad(const memopt_i_batch_fold *f) {
+static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_batch_fold *f) {
     const memopt_batch_norm *x = &f->x; const memopt_linear *l = &x->linear;
     const memopt_type type = l->weight_type, f32 = MEMOPT_TYPE_F32;
-    const size_t n = l->outputs, all = n * l->inputs; memopt_i_ops_array a[8];
-    if (memopt_i_layer_bad(l->weights, type, all) || memopt_i_layer_bad(f->weights, f32, all)
-        || memopt_i_ops_bad(f->bias, f32) || memopt_i_ops_bad(x->running_mean, f32)
-        || memopt_i_ops_bad(x->running_variance, f32) || memopt_i_ops_bad_if(x->scale, type)
-        || memopt_i_ops_bad_if(x->shift, type) || memopt_i_ops_bad_if(l->bias, type)) return 1;
-    a[0] = memopt_i_ops_array_of(l->weights, all, type, 0);
-    a[1] = memopt_i_ops_array_of(l->bias, n, type, 0);
-    a[2] = memopt_i_ops_array_of(f->weights, all, f32, 1);
-    a[3] = memopt_i_ops_array_of(f->bias, n, f32, 1);
-    a[4] = memopt_i_ops_array_of(x->running_mean, n, f32, 0);
-    a[5] = memopt_i_ops_array_of(x->running_variance, n, f32, 0);
-    a[6] = memopt_i_ops_array_of(x->scale, n, type, 0);
-    a[7] = memopt_i_ops_array_of(x->shift, n, type, 0);
-    return memopt_i_ops_shared(a, 8);
+    const size_t n = l->outputs, all = n * l->inputs;
+
+    memopt_i_ops_take(o, "linear.weights", l->weights, type, all, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "linear.bias", l->bias, type, n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "weights", f->weights, f32, all, MEMOPT_I_WRITE);
+    memopt_i_ops_take(o, "bias", f->bias, f32, n, MEMOPT_I_WRITE);
+    memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "scale", x->scale, type, n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "shift", x->shift, type, n, MEMOPT_I_MAYBE);
+    return memopt_i_ops_apart(o, 0);
 }
 MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
                                                 float *bias) {
@@ -19629,7 +19880,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
     if (s) return s;
     f.x = t.x; f.level = t.o.level; f.weights = weights; f.bias = bias;
     if (!f.x.linear.outputs) return MEMOPT_OK;
-    if (memopt_i_batch_fold_bad(&f)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_batch_fold_arrays(&t.o, &f)) return t.o.c.status;
     memopt_i_run(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }

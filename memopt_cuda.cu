@@ -6300,13 +6300,29 @@ static memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int
     }
     return 0;
 }
+static memopt_i_ops_array memopt_i_cuda_plain(const void *data, size_t count, memopt_type type, int is_result) {
+    memopt_i_ops_array a;
+
+    a.data = data;
+    a.bytes = count * memopt_type_bytes(type);
+    a.is_result = is_result;
+    a.name = NULL;
+    return a;
+}
+
+static memopt_cuda_status memopt_i_cuda_apart(const memopt_i_ops_array *a, int count) {
+    int first, second;
+
+    return memopt_i_ops_pair(a, count, 1, &first, &second) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
+}
+
 /* The same, and no result shares a byte with anything else; only the first two may be one and the same. */
 static memopt_cuda_status memopt_i_cuda_arrays_apart(const memopt_i_cuda_array *a, int count) {
     memopt_i_ops_array plain[16];
     const memopt_cuda_status s = memopt_i_cuda_arrays(a, count);
     if (s) return s;
-    for (int i = 0; i < count; ++i) plain[i] = memopt_i_ops_array_of(a[i].data, a[i].count, a[i].type, a[i].is_result);
-    return memopt_i_ops_shared(plain, count) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
+    for (int i = 0; i < count; ++i) plain[i] = memopt_i_cuda_plain(a[i].data, a[i].count, a[i].type, a[i].is_result);
+    return memopt_i_cuda_apart(plain, count);
 }
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
 static memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size_t bytes) {
@@ -9017,8 +9033,10 @@ static size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size
 /* Shapes and types, and the bytes of scratch: logits, losses of rows, the count. */
 static memopt_cuda_status memopt_i_cuda_head_open(const memopt_head *head, memopt_i_cuda_head *t) {
     memopt_head *h = &t->h; size_t size, logits, losses;
-    if (!head || !head->width || !head->vocabulary || memopt_i_rule_bad(&head->rule) || !memopt_type_bytes(head->type)
-        || !memopt_type_bytes(head->weight_type) || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+    if (!head || !head->width || !head->vocabulary || memopt_i_rule_check(&c, &head->rule)
+        || !memopt_type_bytes(head->type) || !memopt_type_bytes(head->weight_type)
+        || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
     if (head->type != head->weight_type
         || (head->gradient_type != head->type && head->gradient_type != MEMOPT_TYPE_F32)) return MEMOPT_CUDA_ERR_TYPE;
     memset(t, 0, sizeof *t);
@@ -9058,15 +9076,15 @@ static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
         || (s = memopt_i_cuda_pointer_if(h->grad_input, memopt_type_bytes(h->type))) != 0
         || (s = memopt_i_cuda_pointer_if(h->grad_weights, memopt_type_bytes(h->gradient_type))) != 0
         || (s = memopt_i_cuda_pointer_if(h->losses, 4)) != 0) return s;
-    a[0] = memopt_i_ops_array_of(h->input, in, h->type, 0);
-    a[1] = memopt_i_ops_array_of(h->grad_input, in, h->type, 1);
-    a[2] = memopt_i_ops_array_of(h->weights, weights, h->weight_type, 0);
-    a[3] = memopt_i_ops_array_of(h->targets, h->rows, MEMOPT_TYPE_F32, 0); /* of 4 bytes as well */
-    a[4] = memopt_i_ops_array_of(h->losses, h->rows, MEMOPT_TYPE_F32, 1);
-    a[5] = memopt_i_ops_array_of(h->grad_weights, weights, h->gradient_type, 1);
+    a[0] = memopt_i_cuda_plain(h->input, in, h->type, 0);
+    a[1] = memopt_i_cuda_plain(h->grad_input, in, h->type, 1);
+    a[2] = memopt_i_cuda_plain(h->weights, weights, h->weight_type, 0);
+    a[3] = memopt_i_cuda_plain(h->targets, h->rows, MEMOPT_TYPE_F32, 0); /* of 4 bytes as well */
+    a[4] = memopt_i_cuda_plain(h->losses, h->rows, MEMOPT_TYPE_F32, 1);
+    a[5] = memopt_i_cuda_plain(h->grad_weights, weights, h->gradient_type, 1);
     a[6].data = ops->d_scratch; a[6].bytes = ops->scratch_bytes; a[6].is_result = 1;
     a[7].data = d_out; a[7].bytes = sizeof *d_out; a[7].is_result = 1;
-    return memopt_i_ops_shared(a, 8) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
+    return memopt_i_cuda_apart(a, 8);
 }
 /* ---- the three products of a chunk ---- */
 static memopt_i_cuda_product memopt_i_cuda_head_forward(const memopt_i_cuda_head *t, size_t first, size_t rows) {

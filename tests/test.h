@@ -44,6 +44,42 @@ static inline int test_totals(void) {
     return test_failed != 0;
 }
 
+/* A call that is refused returns a status and writes it, with a reason, into the caller's error, whose whole text is
+   compared. `door` is the field that names that error; with NULL in it the status is the same. */
+static memopt_error test_why;
+static inline int test_refused(memopt_status got, memopt_status want, const char *text) {
+    char line[256] = "";
+
+    if (memopt_error_text(&test_why, line, sizeof line, NULL) == MEMOPT_OK && got == want && got != MEMOPT_OK
+        && test_why.status == got && test_why.reason && strcmp(line, text) == 0) return 1;
+    printf("got %d '%s', want %d '%s'\n", (int)got, line, (int)want, text);
+    return 0;
+}
+static inline void test_why_reset(void) {
+    memset(&test_why, 0, sizeof test_why);
+    test_why.action = SIZE_MAX;
+}
+/* A call that succeeds has left the error alone. */
+static inline int test_why_untouched(void) {
+    memopt_error zero;
+
+    memset(&zero, 0, sizeof zero);
+    zero.action = SIZE_MAX;
+    return memcmp(&test_why, &zero, sizeof zero) == 0;
+}
+#define REFUSES(door, change, call, want, text) do { \
+    change; \
+    test_why_reset(); \
+    (door) = &test_why; \
+    CHECK(test_refused((call), (want), (text))); \
+    (door) = NULL; \
+    CHECK((call) == (want)); } while (0)
+#define ACCEPTS(door, change, call) do { \
+    change; \
+    test_why_reset(); \
+    (door) = &test_why; \
+    CHECK((call) == MEMOPT_OK && test_why_untouched()); } while (0)
+
 /* splitmix64: every seed is a good seed */
 static inline uint64_t test_random(uint64_t *state) {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

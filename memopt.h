@@ -17669,9 +17669,8 @@ MEMOPT_I_BOTH static memopt_loss memopt_i_rule_loss(const memopt_loss_rule *rule
     return l;
 }
 /* ---- cross-entropy ---- */
-static memopt_status memopt_i_cross_entropy_check(const memopt_ops *ops, const memopt_cross_entropy *x, memopt_i_ops *o,
-                                                  memopt_i_entropy *t, size_t *bytes) {
-    if (memopt_i_ops_open(ops, "cross-entropy", x, o)) return o->c.status;
+static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x, memopt_i_entropy *t,
+                                                  size_t *bytes) {
     memset(t, 0, sizeof *t);
     t->x = *x;
     if (!t->x.stride) t->x.stride = x->vocabulary;
@@ -17687,7 +17686,8 @@ MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, con
                                                       size_t *bytes) {
     memopt_i_ops o; memopt_i_entropy t; size_t b;
 
-    if (memopt_i_cross_entropy_check(ops, x, &o, &t, &b)) return o.c.status;
+    if (memopt_i_ops_open(ops, "cross-entropy", x, &o)) return o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, &t, &b)) return o.c.status;
     return memopt_i_ops_answer(&o, b, bytes);
 }
 static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt_cross_entropy *x) {
@@ -17701,7 +17701,8 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
                                                    memopt_loss *out) {
     memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted = 0;
 
-    if (memopt_i_cross_entropy_check(ops, x, &o, &t, &bytes)) return o.c.status;
+    if (memopt_i_ops_open(ops, "cross-entropy", x, &o)) return o.c.status;
+    if (memopt_i_cross_entropy_check(&o, x, &t, &bytes)) return o.c.status;
     memopt_i_must(&o.c, out != NULL, "out", "is NULL");
     if (x->rows) memopt_i_cross_entropy_arrays(&o, &t.x);
     memopt_i_targets_count(&o, x->targets, x->rows, x->vocabulary, &counted);

@@ -6072,9 +6072,10 @@ static memopt_cuda_status memopt_i_cuda_entropy_total(const double *d_row_losses
 /* ---- cross-entropy ---- */
 static memopt_cuda_status memopt_i_cuda_cross_entropy_open(const memopt_cross_entropy *x, memopt_cross_entropy *out,
                                                            size_t *bytes) {
-    memopt_i_entropy t; memopt_status s;
+    memopt_i_entropy t; memopt_i_ops o;
     if (!x) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cross_entropy_check(x, &t, bytes)) != MEMOPT_OK) return (memopt_cuda_status)s;
+    (void)memopt_i_ops_open(NULL, NULL, x, &o);
+    if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (memopt_cuda_status)o.c.status;
     if (memopt_i_add(*bytes, 16, bytes)) return MEMOPT_ERR_OVERFLOW;
     *out = t.x;
     return 0;

@@ -763,6 +763,186 @@ static void layer_embedding_refused(void) {
     layer_done();
 }
 
+/* ---- why: each change to what is right is told by its own line ---- */
+static memopt_status layer_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    (void)user; (void)p; (void)threads; (void)scratch;
+    return MEMOPT_ERR_DEVICE;
+}
+static float layer_room[512];
+static uint64_t layer_scratch[(2 * MEMOPT_GEMM_SCRATCH + 64) / 8 + 8];
+static memopt_ops layer_fine(void) {
+    memopt_ops o;
+
+    memset(&o, 0, sizeof o);
+    o.scratch = (void *)(((uintptr_t)layer_scratch + 63) & ~(uintptr_t)63);
+    o.scratch_bytes = MEMOPT_GEMM_SCRATCH + 64;
+    return o;
+}
+#define LAYER_ODD(p) ((void *)((char *)(p) + 1))
+#define LINEAR_SAYS(change, call, want, text) REFUSES(o.error, (x = right, o = layer_fine(), change), \
+    memopt_linear_##call, MEMOPT_ERR_##want, "linear: " text)
+static void layer_linear_errors(void) {
+    memopt_linear right, x;
+    memopt_ops o = layer_fine();
+    size_t bytes;
+
+    memset(&right, 0, sizeof right);
+    right.rows = right.inputs = right.outputs = 4;
+    right.input = layer_room;
+    right.weights = layer_room + 16;
+    right.bias = layer_room + 32;
+    right.output = layer_room + 48;
+    right.before = layer_room + 64;
+    right.grad_output = layer_room + 80;
+    right.grad_input = layer_room + 96;
+    right.grad_weights = layer_room + 112;
+    right.grad_bias = layer_room + 128;
+    ACCEPTS(o.error, x = right, memopt_linear_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_linear_backward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_linear_scratch(&o, &x, &bytes));
+    LINEAR_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
+    LINEAR_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
+    LINEAR_SAYS(x.type = (memopt_type)9, scratch(&o, &x, &bytes), ARGUMENT, "type 9, no such memopt_type");
+    LINEAR_SAYS(x.weight_type = (memopt_type)3, forward(&o, &x), ARGUMENT, "weight_type 3, no such memopt_type");
+    LINEAR_SAYS(x.gradient_type = (memopt_type)3, backward(&o, &x), ARGUMENT, "gradient_type 3, no such memopt_type");
+    LINEAR_SAYS(x.activation = (memopt_activation)7, forward(&o, &x), ARGUMENT, "activation 7, no such memopt_activation");
+    LINEAR_SAYS(x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    LINEAR_SAYS(x.input = NULL, backward(&o, &x), ARGUMENT, "input is NULL");
+    LINEAR_SAYS(x.input = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "input is misaligned");
+    LINEAR_SAYS(x.weights = NULL, forward(&o, &x), ARGUMENT, "weights is NULL");
+    LINEAR_SAYS(x.weights = NULL, backward(&o, &x), ARGUMENT, "weights is NULL");
+    LINEAR_SAYS(x.bias = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "bias is misaligned");
+    LINEAR_SAYS(x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    LINEAR_SAYS(x.before = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "before is misaligned");
+    LINEAR_SAYS(x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    LINEAR_SAYS(x.grad_input = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_input is misaligned");
+    LINEAR_SAYS(x.grad_weights = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_weights is misaligned");
+    LINEAR_SAYS(x.grad_bias = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_bias is misaligned");
+    LINEAR_SAYS(x.rows = SIZE_MAX / 2, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    LINEAR_SAYS((x.inputs = 0, x.rows = SIZE_MAX / 2), forward(&o, &x), OVERFLOW, "output is larger than memory can be");
+    LINEAR_SAYS((x.rows = 0, x.outputs = SIZE_MAX / 8), forward(&o, &x), OVERFLOW, "weights is larger than memory can be");
+    LINEAR_SAYS((x.rows = x.inputs = 0, x.outputs = SIZE_MAX / 4), forward(&o, &x), OVERFLOW,
+                "bias is larger than memory can be");
+    LINEAR_SAYS(o.scratch_bytes = 100, forward(&o, &x), BUFFER, "scratch_bytes 100, at least 786432");
+    LINEAR_SAYS(o.scratch_bytes = 786431, backward(&o, &x), BUFFER, "scratch_bytes 786431, at least 786432");
+    LINEAR_SAYS(o.gemm.multiply_fn = layer_broken_gemm, forward(&o, &x), DEVICE, "the gemm failed");
+    LINEAR_SAYS(o.gemm.multiply_fn = layer_broken_gemm, backward(&o, &x), DEVICE, "the gemm failed");
+    LINEAR_SAYS((o.gemm.multiply_fn = layer_broken_gemm, o.gemm.scratch_bytes = SIZE_MAX), backward(&o, &x), OVERFLOW,
+                "gemm.scratch_bytes does not fit size_t");
+}
+#define ELEMENTS_SAYS(operator, change, call, want, text) REFUSES(o.error, (x = right, o = layer_fine(), change), \
+    memopt_##operator##_##call, MEMOPT_ERR_##want, #operator ": " text)
+static void layer_activation_errors(void) {
+    memopt_lively right, x;
+    memopt_ops o = layer_fine();
+
+    memset(&right, 0, sizeof right);
+    right.n = 4;
+    right.input = layer_room;
+    right.output = layer_room + 16;
+    right.grad_output = layer_room + 32;
+    right.grad_input = layer_room + 48;
+    ACCEPTS(o.error, x = right, memopt_activation_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_activation_backward(&o, &x));
+    ELEMENTS_SAYS(activation, x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    ELEMENTS_SAYS(activation, x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ELEMENTS_SAYS(activation, x.output = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "output is misaligned");
+    ELEMENTS_SAYS(activation, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    ELEMENTS_SAYS(activation, x.grad_input = NULL, backward(&o, &x), ARGUMENT, "grad_input is NULL");
+    ELEMENTS_SAYS(activation, x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    ELEMENTS_SAYS(activation, x.activation = (memopt_activation)-1, forward(&o, &x), ARGUMENT,
+                  "activation -1, no such memopt_activation");
+    ELEMENTS_SAYS(activation, x.n = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    ELEMENTS_SAYS(activation, (void)0, backward(&o, NULL), ARGUMENT, "its struct is NULL");
+}
+static void layer_swiglu_errors(void) {
+    memopt_swiglu right, x;
+    memopt_ops o = layer_fine();
+
+    memset(&right, 0, sizeof right);
+    right.rows = right.width = 4;
+    right.input = layer_room;
+    right.output = layer_room + 32;
+    right.grad_output = layer_room + 64;
+    right.grad_input = layer_room + 128;
+    ACCEPTS(o.error, x = right, memopt_swiglu_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_swiglu_backward(&o, &x));
+    ELEMENTS_SAYS(swiglu, x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    ELEMENTS_SAYS(swiglu, x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ELEMENTS_SAYS(swiglu, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    ELEMENTS_SAYS(swiglu, x.grad_input = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_input is misaligned");
+    ELEMENTS_SAYS(swiglu, x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    ELEMENTS_SAYS(swiglu, x.width = SIZE_MAX, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    ELEMENTS_SAYS(swiglu, x.rows = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    ELEMENTS_SAYS(swiglu, (void)0, backward(&o, NULL), ARGUMENT, "its struct is NULL");
+}
+static void layer_dropout_errors(void) {
+    memopt_dropout right, x;
+    memopt_ops o = layer_fine();
+
+    memset(&right, 0, sizeof right);
+    right.n = 4;
+    right.rate = 0.5f;
+    right.input = layer_room;
+    right.output = layer_room + 16;
+    right.grad_output = layer_room + 32;
+    right.grad_input = layer_room + 48;
+    ACCEPTS(o.error, x = right, memopt_dropout_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_dropout_backward(&o, &x));
+    ELEMENTS_SAYS(dropout, x.rate = 1, forward(&o, &x), ARGUMENT, "rate 1, at least 0 and below 1");
+    ELEMENTS_SAYS(dropout, x.rate = -0.25f, backward(&o, &x), ARGUMENT, "rate -0.25, at least 0 and below 1");
+    ELEMENTS_SAYS(dropout, x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    ELEMENTS_SAYS(dropout, x.residual = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "residual is misaligned");
+    ELEMENTS_SAYS(dropout, x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ELEMENTS_SAYS(dropout, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    ELEMENTS_SAYS(dropout, x.grad_input = NULL, backward(&o, &x), ARGUMENT, "grad_input is NULL");
+    ELEMENTS_SAYS(dropout, x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    ELEMENTS_SAYS(dropout, x.n = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    ELEMENTS_SAYS(dropout, x.n = SIZE_MAX / 4, backward(&o, &x), OVERFLOW, "grad_output is larger than memory can be");
+    ELEMENTS_SAYS(dropout, (void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
+}
+static void layer_embedding_errors(void) {
+    static int32_t ids[8];
+    memopt_embedding right, x;
+    memopt_ops o = layer_fine();
+
+    memset(&right, 0, sizeof right);
+    right.rows = 8;
+    right.width = right.length = 4;
+    right.vocabulary = 50257;
+    right.ids = ids;
+    right.tokens = layer_room;
+    right.positions = layer_room + 16;
+    right.output = layer_room + 32;
+    right.grad_output = layer_room + 64;
+    right.grad_positions = layer_room + 96;
+    ACCEPTS(o.error, x = right, memopt_embedding_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_embedding_backward(&o, &x));
+    ELEMENTS_SAYS(embedding, ids[7] = 50300, forward(&o, &x), ARGUMENT, "id 50300 at row 7, limit 50257");
+    ELEMENTS_SAYS(embedding, ids[2] = -1, backward(&o, &x), ARGUMENT, "id -1 at row 2, limit 50257");
+    memset(ids, 0, sizeof ids);
+    ELEMENTS_SAYS(embedding, x.ids = NULL, forward(&o, &x), ARGUMENT, "ids is NULL");
+    ELEMENTS_SAYS(embedding, x.ids = (const int32_t *)LAYER_ODD(ids), forward(&o, &x), ARGUMENT, "ids is misaligned");
+    ELEMENTS_SAYS(embedding, x.tokens = NULL, forward(&o, &x), ARGUMENT, "tokens is NULL");
+    ELEMENTS_SAYS(embedding, x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ELEMENTS_SAYS(embedding, x.positions = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "positions is misaligned");
+    ELEMENTS_SAYS(embedding, x.length = 0, forward(&o, &x), ARGUMENT, "length is 0");
+    ELEMENTS_SAYS(embedding, x.length = SIZE_MAX / 8, backward(&o, &x), OVERFLOW,
+                  "grad_positions is larger than memory can be");
+    ELEMENTS_SAYS(embedding, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    ELEMENTS_SAYS(embedding, x.grad_tokens = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT,
+                  "grad_tokens is misaligned");
+    ELEMENTS_SAYS(embedding, x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    ELEMENTS_SAYS(embedding, x.weight_type = (memopt_type)3, forward(&o, &x), ARGUMENT, "weight_type 3, no such memopt_type");
+    ELEMENTS_SAYS(embedding, x.gradient_type = (memopt_type)3, backward(&o, &x), ARGUMENT,
+                  "gradient_type 3, no such memopt_type");
+    ELEMENTS_SAYS(embedding, x.width = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "output is larger than memory can be");
+    ELEMENTS_SAYS(embedding, (x.width = 0, x.rows = SIZE_MAX / 4), forward(&o, &x), OVERFLOW,
+                  "ids is larger than memory can be");
+    ELEMENTS_SAYS(embedding, x.vocabulary = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "tokens is larger than memory can be");
+    ELEMENTS_SAYS(embedding, (void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
+}
+
 static void test_layer(void) {
     RUN(layer_linear_values);
     RUN(layer_linear_wanted);
@@ -782,6 +962,11 @@ static void test_layer(void) {
     RUN(layer_elements_refused);
     RUN(layer_dropout_refused);
     RUN(layer_embedding_refused);
+    RUN(layer_linear_errors);
+    RUN(layer_activation_errors);
+    RUN(layer_swiglu_errors);
+    RUN(layer_dropout_errors);
+    RUN(layer_embedding_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_layer(); return test_totals(); }

@@ -210,6 +210,53 @@ static void softmax_bad(void) {
         for (k = 0; k < 64; ++k) CHECK_AT(x[k] == 7 && y[k] == 7 && g[k] == 7, i);
     }
 }
+/* Why a call is refused: each change to what is right is told by its own line. */
+#define SOFTMAX_SAYS(change, call, want, text) REFUSES(o.error, \
+    (s = right, memset(&o, 0, sizeof o), valid[1] = 4, change), memopt_softmax_##call(&o, p), MEMOPT_ERR_##want, \
+    "softmax: " text)
+static void softmax_errors(void) {
+    static float x[16], y[16], g[16];
+    static size_t valid[4] = { 4, 4, 4, 4 };
+    memopt_softmax right, s;
+    const memopt_softmax *p = &s;
+    memopt_threads t;
+    memopt_ops o;
+
+    memset(&right, 0, sizeof right);
+    memset(&t, 0, sizeof t);
+    right.rows = right.columns = 4;
+    right.input = x;
+    right.output = y;
+    right.grad_output = g;
+    right.valid = valid;
+    memset(&o, 0, sizeof o);
+    ACCEPTS(o.error, s = right, memopt_softmax_forward(&o, p));
+    ACCEPTS(o.error, s = right, memopt_softmax_backward(&o, p));
+    SOFTMAX_SAYS(s.input = NULL, forward, ARGUMENT, "input is NULL");
+    SOFTMAX_SAYS(s.output = NULL, forward, ARGUMENT, "output is NULL");
+    SOFTMAX_SAYS(s.grad_output = NULL, backward, ARGUMENT, "grad_output is NULL");
+    SOFTMAX_SAYS(s.input = (const float *)(const void *)((const char *)x + 2), forward, ARGUMENT, "input is misaligned");
+    SOFTMAX_SAYS(s.valid = (const size_t *)(const void *)((const char *)valid + 2), forward, ARGUMENT,
+                 "valid is misaligned");
+    SOFTMAX_SAYS(s.output = x + 1, forward, ARGUMENT, "output overlaps input");
+    SOFTMAX_SAYS(s.output = g + 1, backward, ARGUMENT, "output overlaps grad_output");
+    SOFTMAX_SAYS(s.output = (float *)(void *)valid, forward, ARGUMENT, "output overlaps valid");
+    SOFTMAX_SAYS(s.stride = 3, forward, ARGUMENT, "stride 3, at least columns 4");
+    SOFTMAX_SAYS(s.scale = -1, forward, ARGUMENT, "scale -1, finite and at least 0");
+    SOFTMAX_SAYS(s.scale = memopt_i_bits_float(0x7fc00000u), backward, ARGUMENT, "scale NaN, finite and at least 0");
+    SOFTMAX_SAYS(valid[1] = 5, forward, ARGUMENT, "valid 5 at row 1, at most columns 4");
+    SOFTMAX_SAYS(s.rows = SIZE_MAX / 8, forward, OVERFLOW, "input is larger than memory can be");
+    SOFTMAX_SAYS((s.columns = s.stride = 0, s.rows = SIZE_MAX), forward, OVERFLOW, "valid is larger than memory can be");
+    SOFTMAX_SAYS((t.worker_count = 3, o.threads = &t), forward, ARGUMENT,
+                 "threads have workers without run_fn, or run_fn without workers");
+    SOFTMAX_SAYS((t.worker_count = -3, o.threads = &t), forward, ARGUMENT, "threads.worker_count -3, at least 0");
+    SOFTMAX_SAYS((t.worker_count = 0, t.simd_level = -1, o.threads = &t), forward, ARGUMENT,
+                 "threads.simd_level -1, at least 0");
+    SOFTMAX_SAYS(o.gemm.user = x, forward, ARGUMENT, "gemm has scratch_bytes or user without multiply_fn");
+    SOFTMAX_SAYS(o.scratch_bytes = 1, forward, ARGUMENT, "scratch is NULL");
+    SOFTMAX_SAYS((o.scratch = (char *)x + 1, o.scratch_bytes = 1), forward, ARGUMENT, "scratch is misaligned");
+    SOFTMAX_SAYS(p = NULL, forward, ARGUMENT, "its struct is NULL");
+}
 static void test_softmax(void) {
     RUN(softmax_definition);
     RUN(softmax_in_place_of_p);
@@ -218,6 +265,7 @@ static void test_softmax(void) {
     RUN(softmax_huge);
     RUN(softmax_same_bits);
     RUN(softmax_bad);
+    RUN(softmax_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_softmax(); return test_totals(); }

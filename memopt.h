@@ -1777,6 +1777,7 @@ typedef struct memopt_product { /* result (rows x columns) = left (rows x depth)
     void        *result;
     size_t       result_stride;
     memopt_type  left_type, right_type, result_type; /* a 16-bit result is rounded once, to nearest even */
+    memopt_error *error;      /* NULL, or filled in when memopt_gemm_multiply() fails */
 } memopt_product;
 typedef struct memopt_gemm { /* all zero = the built-in one */
     /* Computes a product, or returns why not. With threads NULL, or its run_fn NULL (worker_count is 0 then), it stays
@@ -2299,6 +2300,13 @@ static memopt_status memopt_i_refuse_number(memopt_i_checks *c, memopt_status st
     if (c->status) return c->status;
     (void)memopt_i_fail_limit(c->error, status, "is outside its range", argument, got, bound, limit);
     return memopt_i_refused(c, status);
+}
+
+static memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, const char *argument, const char *other) {
+    const memopt_status before = c->status, status = memopt_i_refuse(c, MEMOPT_ERR_ARGUMENT, argument, "overlaps");
+
+    if (!before && c->error) c->error->other = other;
+    return status;
 }
 
 static memopt_status memopt_i_must(memopt_i_checks *c, int holds, const char *argument, const char *reason) {
@@ -16565,6 +16573,7 @@ static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, 
 }
 /* A matrix as it lies in memory. */
 typedef struct memopt_i_gemm_matrix {
+    const char *name, *stride_name, *type_name; /* in memopt_product */
     const void *data;
     size_t      rows, columns, stride;
     memopt_type type;
@@ -16572,19 +16581,29 @@ typedef struct memopt_i_gemm_matrix {
 static memopt_i_gemm_matrix memopt_i_gemm_lies(const void *data, size_t rows, size_t columns, int turned, size_t stride,
                                                memopt_type type) {
     memopt_i_gemm_matrix m;
+    m.name = m.stride_name = m.type_name = NULL;
     m.data = data; m.rows = turned ? columns : rows; m.columns = turned ? rows : columns;
     m.stride = stride; m.type = type;
     return m;
 }
+static void memopt_i_gemm_call(memopt_i_gemm_matrix *m, const char *name, const char *stride, const char *type) {
+    m->name = name;
+    m->stride_name = stride;
+    m->type_name = type;
+}
 /* How many bytes it takes, and whether it can be a matrix. */
-static memopt_status memopt_i_gemm_check(const memopt_i_gemm_matrix *m, size_t *bytes) {
+static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm_matrix *m, size_t *bytes) {
     const size_t size = memopt_type_bytes(m->type);
+
     *bytes = 0;
-    if (!size || m->stride < m->columns) return MEMOPT_ERR_ARGUMENT;
-    if (!m->rows || !m->columns) return MEMOPT_OK;
-    if (memopt_i_mul(m->rows - 1, m->stride, bytes) || memopt_i_add(*bytes, m->columns, bytes)
-        || memopt_i_mul(*bytes, size, bytes) || *bytes > SIZE_MAX / 2) return MEMOPT_ERR_OVERFLOW;
-    return !m->data || ((uintptr_t)m->data & (size - 1)) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+    memopt_i_must_number(c, size != 0, m->type_name, memopt_i_signed((int)m->type), "no such memopt_type",
+                         memopt_i_nothing());
+    memopt_i_must_reach(c, m->stride_name, m->stride, "at least", m->columns);
+    if (c->status || !m->rows || !m->columns) return c->status;
+    memopt_i_must_fit(c, !memopt_i_mul(m->rows - 1, m->stride, bytes) && !memopt_i_add(*bytes, m->columns, bytes)
+                      && !memopt_i_mul(*bytes, size, bytes) && *bytes <= SIZE_MAX / 2, m->name,
+                      "is larger than memory can be");
+    return memopt_i_must_point(c, m->name, m->data, size, 1);
 }
 /* Do two have an element in common? Columns of one matrix, such as the heads of one tensor, do not. */
 static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
@@ -16600,20 +16619,31 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
 }
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
                                               void *scratch, size_t scratch_bytes) {
-    const memopt_product *p = product; memopt_i_gemm_matrix m[4]; size_t bytes[4], i; memopt_status s;
-    if (!p || !scratch || ((uintptr_t)scratch & 63)) return MEMOPT_ERR_ARGUMENT;
-    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
-    if ((p->left_turned | p->right_turned | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
-    if (p->accumulate && p->bias) return MEMOPT_ERR_ARGUMENT;
+    const memopt_product *p = product; memopt_i_gemm_matrix m[4]; size_t bytes[4], i;
+    memopt_i_checks c = memopt_i_checks_begin(p ? p->error : NULL, "gemm");
+
+    if (!p) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must_point(&c, "scratch", scratch, 64, 1);
+    memopt_i_threads_check(&c, threads);
+    memopt_i_must_be_flag(&c, "left_turned", p->left_turned);
+    memopt_i_must_be_flag(&c, "right_turned", p->right_turned);
+    memopt_i_must_be_flag(&c, "accumulate", p->accumulate);
+    memopt_i_must(&c, !p->accumulate || !p->bias, "accumulate", "is set, and there is a bias");
     m[0] = memopt_i_gemm_lies(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
     m[1] = memopt_i_gemm_lies(p->left, p->rows, p->depth, p->left_turned, p->left_stride, p->left_type);
     m[2] = memopt_i_gemm_lies(p->right, p->depth, p->columns, p->right_turned, p->right_stride, p->right_type);
     m[3] = memopt_i_gemm_lies(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
-    for (i = 0; i < 4; ++i)
-        if ((s = memopt_i_gemm_check(&m[i], &bytes[i])) != MEMOPT_OK) return s;
-    for (i = 1; i < 4; ++i)
-        if (memopt_i_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i])) return MEMOPT_ERR_ARGUMENT;
-    if (scratch_bytes < memopt_gemm_scratch(threads)) return MEMOPT_ERR_BUFFER;
+    memopt_i_gemm_call(&m[0], "result", "result_stride", "result_type");
+    memopt_i_gemm_call(&m[1], "left", "left_stride", "left_type");
+    memopt_i_gemm_call(&m[2], "right", "right_stride", "right_type");
+    memopt_i_gemm_call(&m[3], "bias", NULL, NULL);
+    for (i = 0; i < 4; ++i) memopt_i_gemm_check(&c, &m[i], &bytes[i]);
+    for (i = 1; i < 4 && !c.status; ++i)
+        if (memopt_i_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i])) memopt_i_refuse_overlap(&c, m[0].name, m[i].name);
+    if (!c.status && scratch_bytes < memopt_gemm_scratch(threads))
+        memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(scratch_bytes), "at least",
+                               memopt_i_count(memopt_gemm_scratch(threads)));
+    if (c.status) return c.status;
     return memopt_i_gemm_builtin(NULL, p, threads, scratch);
 }
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads) {
@@ -17241,9 +17271,7 @@ static memopt_status memopt_i_ops_apart(memopt_i_ops *o, int twins) {
     int first, second;
 
     if (o->c.status || !memopt_i_ops_pair(o->arrays, o->count, twins, &first, &second)) return o->c.status;
-    (void)memopt_i_refuse(&o->c, MEMOPT_ERR_ARGUMENT, o->arrays[first].name, "overlaps");
-    if (o->c.error) o->c.error->other = o->arrays[second].name;
-    return o->c.status;
+    return memopt_i_refuse_overlap(&o->c, o->arrays[first].name, o->arrays[second].name);
 }
 
 /* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */

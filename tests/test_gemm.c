@@ -286,6 +286,44 @@ static void gemm_interleaved(void) { /* operands and result as columns of one te
 typedef struct gemm_bad {
     memopt_product p; memopt_threads t; const memopt_threads *threads; void *scratch; size_t bytes;
 } gemm_bad;
+static const struct { memopt_status status; const char *text; } gemm_reasons[] = {
+    { MEMOPT_ERR_ARGUMENT, NULL }, /* there is no product to name an error */
+    { MEMOPT_ERR_ARGUMENT, "left is NULL" },
+    { MEMOPT_ERR_ARGUMENT, "right is NULL" },
+    { MEMOPT_ERR_ARGUMENT, "result is NULL" },
+    { MEMOPT_ERR_ARGUMENT, "left is misaligned" },
+    { MEMOPT_ERR_ARGUMENT, "right is misaligned" },
+    { MEMOPT_ERR_ARGUMENT, "result is misaligned" },
+    { MEMOPT_ERR_ARGUMENT, "left_stride 4, at least 5" },
+    { MEMOPT_ERR_ARGUMENT, "right_stride 6, at least 7" },
+    { MEMOPT_ERR_ARGUMENT, "result_stride 6, at least 7" },
+    { MEMOPT_ERR_ARGUMENT, "left_type 3, no such memopt_type" },
+    { MEMOPT_ERR_ARGUMENT, "right_type 3, no such memopt_type" },
+    { MEMOPT_ERR_ARGUMENT, "result_type 3, no such memopt_type" },
+    { MEMOPT_ERR_ARGUMENT, "accumulate is set, and there is a bias" },
+    { MEMOPT_ERR_ARGUMENT, "accumulate 2, 0 or 1" },
+    { MEMOPT_ERR_ARGUMENT, "left_turned 2, 0 or 1" },
+    { MEMOPT_ERR_ARGUMENT, "right_turned -1, 0 or 1" },
+    { MEMOPT_ERR_ARGUMENT, "bias is misaligned" },
+    { MEMOPT_ERR_ARGUMENT, "result overlaps left" },
+    { MEMOPT_ERR_ARGUMENT, "result overlaps right" },
+    { MEMOPT_ERR_ARGUMENT, "result overlaps bias" },
+    { MEMOPT_ERR_ARGUMENT, "result overlaps left" },
+    { MEMOPT_ERR_ARGUMENT, "threads have workers without run_fn, or run_fn without workers" },
+    { MEMOPT_ERR_ARGUMENT, "threads.simd_level -1, at least 0" },
+    { MEMOPT_ERR_ARGUMENT, "scratch is NULL" },
+    { MEMOPT_ERR_ARGUMENT, "scratch is misaligned" },
+    { MEMOPT_ERR_ARGUMENT, "left_stride 5, at least 6" },
+    { MEMOPT_ERR_BUFFER, "scratch_bytes 786431, at least 786432" },
+    { MEMOPT_ERR_OVERFLOW, "result is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "result is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "left is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "left is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "result is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "right is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "left is larger than memory can be" },
+    { MEMOPT_ERR_OVERFLOW, "right is larger than memory can be" }
+};
 static memopt_status gemm_bad_run(gemm_bad *b, int what) {
     float *result = (float *)b->p.result; const memopt_product *p = &b->p;
     switch (what) {
@@ -331,7 +369,7 @@ static memopt_status gemm_bad_run(gemm_bad *b, int what) {
 }
 static void gemm_refused(void) {
     static float operands[512], results[64], before[64]; int what; size_t i;
-    unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64); gemm_bad b;
+    unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64); gemm_bad b, right; char text[128];
     for (i = 0; i < 512; ++i) operands[i] = (float)i;
     for (i = 0; i < 64; ++i) before[i] = results[i] = (float)i;
     for (what = 0; what < 37; ++what) { /* the last: nothing is wrong */
@@ -340,13 +378,22 @@ static void gemm_refused(void) {
         b.p.rows = 6; b.p.columns = 7; b.p.depth = 5; b.p.left_stride = 5; b.p.right_stride = b.p.result_stride = 7;
         b.p.left = operands; b.p.right = operands + 128; b.p.bias = operands + 256; b.p.result = results;
         b.scratch = raw + (0 - (uintptr_t)raw) % 64; b.bytes = MEMOPT_GEMM_SCRATCH;
+        right = b;
         s = gemm_bad_run(&b, what);
-        CHECK_AT(s == (what < 27 ? MEMOPT_ERR_ARGUMENT : what == 27 ? MEMOPT_ERR_BUFFER
-                 : MEMOPT_ERR_OVERFLOW), what);
+        CHECK_AT(s == (what < 36 ? gemm_reasons[what].status : MEMOPT_ERR_OVERFLOW), what);
+        if (what && what < 36) { /* and why */
+            b = right;
+            b.p.error = &test_why;
+            test_why_reset();
+            s = gemm_bad_run(&b, what);
+            snprintf(text, sizeof text, "gemm: %s", gemm_reasons[what].text);
+            CHECK_AT(test_refused(s, gemm_reasons[what].status, text), what);
+        }
         CHECK_AT(!memcmp(results, before, sizeof results), what);
         for (i = 0; i < 512; ++i) CHECK_AT(memopt_i_float_bits(operands[i]) == memopt_i_float_bits((float)i), what);
     }
-    CHECK(memopt_gemm_multiply(&b.p, NULL, b.scratch, b.bytes) == MEMOPT_OK && memcmp(results, before, sizeof results));
+    ACCEPTS(b.p.error, (void)0, memopt_gemm_multiply(&b.p, NULL, b.scratch, b.bytes));
+    CHECK(memcmp(results, before, sizeof results));
     b.p.rows = b.p.columns = b.p.depth = 1; /* one element, on itself; a stride of one row is never taken */
     b.p.left = results; b.p.left_stride = b.p.right_stride = b.p.result_stride = SIZE_MAX / 4 + 1;
     CHECK(memopt_gemm_multiply(&b.p, NULL, b.scratch, b.bytes) != MEMOPT_OK);

@@ -805,6 +805,86 @@ static void attention_bad(void) {
     attention_free(&a);
 }
 
+/* Why: each change to what is right is told by its own line. */
+static memopt_status attention_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads,
+                                           void *scratch) {
+    (void)user; (void)p; (void)threads; (void)scratch;
+    return MEMOPT_ERR_DEVICE;
+}
+#define ATTENTION_SAYS(change, call, want, text) REFUSES(o.error, (x = right, o = fine, change), \
+    memopt_attention_##call, MEMOPT_ERR_##want, "attention: " text)
+static void attention_errors(void) {
+    static float room[2048];
+    size_t lengths[2] = { 4, 4 }, bytes = 0;
+    memopt_attention right, x;
+    memopt_ops fine, o;
+    unsigned char *raw;
+    char text[96];
+
+    memset(&o, 0, sizeof o);
+    memset(&right, 0, sizeof right);
+    right.batch = 2;
+    right.length = 4;
+    right.heads = 8;
+    right.kv_heads = 4;
+    right.width = 2;
+    right.online = 1;
+    right.queries = room;
+    right.keys = room + 128;
+    right.values = room + 256;
+    right.output = room + 384;
+    right.statistics = room + 512;
+    right.grad_output = room + 640;
+    right.grad_queries = room + 768;
+    right.grad_keys = room + 896;
+    right.grad_values = room + 1024;
+    right.lengths = lengths;
+    ACCEPTS(o.error, x = right, memopt_attention_scratch(&o, &x, &bytes));
+    raw = (unsigned char *)malloc(bytes + 64);
+    if (!raw) { CHECK(raw != NULL); return; }
+    o.scratch = raw + (0 - (uintptr_t)raw) % 64;
+    o.scratch_bytes = bytes;
+    fine = o;
+    ACCEPTS(o.error, x = right, memopt_attention_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_attention_backward(&o, &x));
+    ATTENTION_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
+    ATTENTION_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
+    ATTENTION_SAYS(x.heads = 0, scratch(&o, &x, &bytes), ARGUMENT, "heads is 0");
+    ATTENTION_SAYS(x.kv_heads = 3, forward(&o, &x), ARGUMENT, "kv_heads 3, must divide heads 8");
+    ATTENTION_SAYS(x.width = 0, forward(&o, &x), ARGUMENT, "width is 0");
+    ATTENTION_SAYS(x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    ATTENTION_SAYS(x.causal = 2, forward(&o, &x), ARGUMENT, "causal 2, 0 or 1");
+    ATTENTION_SAYS(x.online = -1, forward(&o, &x), ARGUMENT, "online -1, 0 or 1");
+    ATTENTION_SAYS(x.scale = -1, forward(&o, &x), ARGUMENT, "scale -1, finite and at least 1e-30");
+    ATTENTION_SAYS(x.scale = 1e-31f, forward(&o, &x), ARGUMENT, "scale 1e-31, finite and at least 1e-30");
+    ATTENTION_SAYS(x.query_stride = 15, forward(&o, &x), ARGUMENT, "query_stride 15, at least heads * width 16");
+    ATTENTION_SAYS(x.kv_stride = 7, backward(&o, &x), ARGUMENT, "kv_stride 7, at least kv_heads * width 8");
+    ATTENTION_SAYS(x.output_stride = 1, forward(&o, &x), ARGUMENT, "output_stride 1, at least heads * width 16");
+    ATTENTION_SAYS(x.width = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "heads * width does not fit size_t");
+    ATTENTION_SAYS(x.batch = SIZE_MAX / 2, forward(&o, &x), OVERFLOW, "batch * length does not fit size_t");
+    ATTENTION_SAYS(x.query_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "queries is larger than memory can be");
+    ATTENTION_SAYS(x.kv_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "keys is larger than memory can be");
+    ATTENTION_SAYS(x.output_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "output is larger than memory can be");
+    ATTENTION_SAYS(x.queries = NULL, forward(&o, &x), ARGUMENT, "queries is NULL");
+    ATTENTION_SAYS(x.keys = NULL, forward(&o, &x), ARGUMENT, "keys is NULL");
+    ATTENTION_SAYS(x.values = (const char *)room + 2, forward(&o, &x), ARGUMENT, "values is misaligned");
+    ATTENTION_SAYS(x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ATTENTION_SAYS(x.statistics = NULL, backward(&o, &x), ARGUMENT, "statistics is NULL");
+    ATTENTION_SAYS(x.lengths = (const size_t *)(const void *)((const char *)lengths + 1), forward(&o, &x), ARGUMENT,
+                   "lengths is misaligned");
+    ATTENTION_SAYS(x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    ATTENTION_SAYS(x.grad_queries = NULL, backward(&o, &x), ARGUMENT, "grad_queries is NULL");
+    ATTENTION_SAYS(x.grad_keys = NULL, backward(&o, &x), ARGUMENT, "grad_keys is NULL");
+    ATTENTION_SAYS(x.grad_values = NULL, backward(&o, &x), ARGUMENT, "grad_values is NULL");
+    ATTENTION_SAYS(o.gemm.multiply_fn = attention_broken_gemm, forward(&o, &x), DEVICE, "the gemm failed");
+    ATTENTION_SAYS(o.gemm.multiply_fn = attention_broken_gemm, backward(&o, &x), DEVICE, "the gemm failed");
+    snprintf(text, sizeof text, "attention: scratch_bytes 64, at least %llu", (unsigned long long)bytes);
+    REFUSES(o.error, (x = right, o = fine, o.scratch_bytes = 64), memopt_attention_backward(&o, &x), MEMOPT_ERR_BUFFER, text);
+    lengths[1] = 5;
+    ATTENTION_SAYS((void)0, forward(&o, &x), ARGUMENT, "lengths 5 at sequence 1, at most length 4");
+    free(raw);
+}
+
 static void test_attention(void) {
     RUN(attention_differences);
     RUN(attention_plain_bits);
@@ -825,6 +905,7 @@ static void test_attention(void) {
     RUN(attention_own_gemm);
     RUN(attention_sizes);
     RUN(attention_bad);
+    RUN(attention_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_attention(); return test_totals(); }

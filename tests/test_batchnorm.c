@@ -590,6 +590,106 @@ static void batchnorm_bad_calls(void) {
     none.linear.rows = SIZE_MAX / 2; none.linear.outputs = 3;
     CHECK(memopt_batch_norm_scratch(NULL, &none, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 7);
 }
+/* Why: each change to what is right is told by its own line. */
+static memopt_status batchnorm_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads,
+                                           void *scratch) {
+    (void)user; (void)p; (void)threads; (void)scratch;
+    return MEMOPT_ERR_DEVICE;
+}
+#define BATCH_SAYS(change, call, want, text) REFUSES(o.error, (x = right, o = fine, change), memopt_batch_norm_##call, \
+    MEMOPT_ERR_##want, "batch norm: " text)
+static void batchnorm_errors(void) {
+    static float room[512];
+    const void *odd = (const char *)room + 1;
+    void *odd_to = (char *)room + 1;
+    memopt_batch_norm right, x;
+    memopt_linear *l = &right.linear;
+    memopt_ops fine, o;
+    unsigned char *raw;
+    size_t bytes = 0;
+    char text[96];
+
+    memset(&o, 0, sizeof o);
+    memset(&right, 0, sizeof right);
+    l->rows = l->inputs = l->outputs = 4;
+    l->input = room;
+    l->weights = room + 16;
+    l->bias = room + 32;
+    l->output = room + 48;
+    l->before = room + 64;
+    l->grad_output = room + 80;
+    l->grad_input = room + 96;
+    l->grad_weights = room + 112;
+    l->grad_bias = room + 128;
+    right.scale = room + 144;
+    right.shift = room + 148;
+    right.running_mean = room + 152;
+    right.running_variance = room + 156;
+    right.statistics = room + 160;
+    right.grad_scale = room + 168;
+    right.grad_shift = room + 172;
+    ACCEPTS(o.error, x = right, memopt_batch_norm_scratch(&o, &x, &bytes));
+    raw = (unsigned char *)malloc(bytes + 64);
+    if (!raw) { CHECK(raw != NULL); return; }
+    o.scratch = raw + (0 - (uintptr_t)raw) % 64;
+    o.scratch_bytes = bytes;
+    fine = o;
+    ACCEPTS(o.error, x = right, memopt_batch_norm_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_batch_norm_backward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_batch_norm_fold(&o, &x, room + 200, room + 216));
+    BATCH_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
+    BATCH_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
+    BATCH_SAYS(x.linear.rows = 1, forward(&o, &x), ARGUMENT, "rows 1, at least 2");
+    BATCH_SAYS(x.linear.activation = (memopt_activation)5, forward(&o, &x), ARGUMENT,
+               "activation 5, no such memopt_activation");
+    BATCH_SAYS(x.linear.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    BATCH_SAYS(x.linear.weight_type = (memopt_type)3, forward(&o, &x), ARGUMENT, "weight_type 3, no such memopt_type");
+    BATCH_SAYS(x.linear.gradient_type = (memopt_type)3, forward(&o, &x), ARGUMENT,
+               "gradient_type 3, no such memopt_type");
+    BATCH_SAYS(x.eps = -1, forward(&o, &x), ARGUMENT, "eps -1, finite and at least 0");
+    BATCH_SAYS(x.momentum = 1.5f, forward(&o, &x), ARGUMENT, "momentum 1.5, above 0 and at most 1");
+    BATCH_SAYS(x.no_update = 2, forward(&o, &x), ARGUMENT, "no_update 2, 0 or 1");
+    BATCH_SAYS(x.linear.accumulate = 2, backward(&o, &x), ARGUMENT, "accumulate 2, 0 or 1");
+    BATCH_SAYS(x.linear.accumulate_input = 2, backward(&o, &x), ARGUMENT, "accumulate_input 2, 0 or 1");
+    BATCH_SAYS(x.linear.rows = SIZE_MAX / 2, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    BATCH_SAYS((x.linear.inputs = SIZE_MAX, x.linear.rows = x.linear.outputs = 0), forward(&o, &x), OVERFLOW,
+               "weights is larger than memory can be");
+    BATCH_SAYS((x.linear.rows = x.linear.inputs = 0, x.linear.outputs = SIZE_MAX / 12), forward(&o, &x), OVERFLOW,
+               "statistics is larger than memory can be");
+    BATCH_SAYS(x.linear.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    BATCH_SAYS(x.linear.weights = NULL, backward(&o, &x), ARGUMENT, "weights is NULL");
+    BATCH_SAYS(x.linear.bias = odd, forward(&o, &x), ARGUMENT, "bias is misaligned");
+    BATCH_SAYS(x.scale = odd, forward(&o, &x), ARGUMENT, "scale is misaligned");
+    BATCH_SAYS(x.shift = odd, forward(&o, &x), ARGUMENT, "shift is misaligned");
+    BATCH_SAYS(x.linear.before = NULL, forward(&o, &x), ARGUMENT, "before is NULL");
+    BATCH_SAYS(x.statistics = NULL, backward(&o, &x), ARGUMENT, "statistics is NULL");
+    BATCH_SAYS(x.linear.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    BATCH_SAYS(x.running_mean = (float *)odd_to, forward(&o, &x), ARGUMENT, "running_mean is misaligned");
+    BATCH_SAYS(x.running_variance = (float *)odd_to, forward(&o, &x), ARGUMENT, "running_variance is misaligned");
+    BATCH_SAYS(x.linear.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    BATCH_SAYS(x.linear.grad_input = odd_to, backward(&o, &x), ARGUMENT, "grad_input is misaligned");
+    BATCH_SAYS(x.linear.grad_weights = odd_to, backward(&o, &x), ARGUMENT, "grad_weights is misaligned");
+    BATCH_SAYS(x.linear.grad_bias = odd_to, backward(&o, &x), ARGUMENT, "grad_bias is misaligned");
+    BATCH_SAYS(x.grad_scale = odd_to, backward(&o, &x), ARGUMENT, "grad_scale is misaligned");
+    BATCH_SAYS(x.grad_shift = odd_to, backward(&o, &x), ARGUMENT, "grad_shift is misaligned");
+    BATCH_SAYS(x.linear.output = x.linear.before, forward(&o, &x), ARGUMENT, "output overlaps before");
+    BATCH_SAYS(x.linear.output = room + 1, forward(&o, &x), ARGUMENT, "output overlaps input");
+    BATCH_SAYS(x.linear.grad_input = room + 81, backward(&o, &x), ARGUMENT, "grad_input overlaps grad_output");
+    BATCH_SAYS((x.linear.grad_weights = NULL, x.linear.grad_input = room), backward(&o, &x), ARGUMENT,
+               "grad_input overlaps input"); /* although nobody reads it */
+    snprintf(text, sizeof text, "batch norm: scratch_bytes %llu, at least %llu", (unsigned long long)bytes - 1,
+             (unsigned long long)bytes);
+    REFUSES(o.error, (x = right, o = fine, --o.scratch_bytes), memopt_batch_norm_forward(&o, &x), MEMOPT_ERR_BUFFER, text);
+    BATCH_SAYS(o.gemm.multiply_fn = batchnorm_broken_gemm, forward(&o, &x), DEVICE, "the gemm failed");
+    BATCH_SAYS(o.gemm.multiply_fn = batchnorm_broken_gemm, backward(&o, &x), DEVICE, "the gemm failed");
+    BATCH_SAYS(x.running_mean = NULL, fold(&o, &x, room + 200, room + 216), ARGUMENT, "running_mean is NULL");
+    BATCH_SAYS(x.running_variance = NULL, fold(&o, &x, room + 200, room + 216), ARGUMENT, "running_variance is NULL");
+    BATCH_SAYS((void)0, fold(&o, &x, NULL, room + 216), ARGUMENT, "weights is NULL");
+    BATCH_SAYS((void)0, fold(&o, &x, room + 200, NULL), ARGUMENT, "bias is NULL");
+    BATCH_SAYS((void)0, fold(&o, &x, room + 200, room + 215), ARGUMENT, "bias overlaps weights");
+    BATCH_SAYS((void)0, fold(&o, &x, room + 17, room + 216), ARGUMENT, "weights overlaps linear.weights");
+    free(raw);
+}
 void test_batchnorm(void);
 void test_batchnorm(void) {
 #if defined(TEST_THREADS) /* under a sanitizer that makes everything slow */
@@ -608,6 +708,7 @@ void test_batchnorm(void) {
     RUN(batchnorm_pool);
 #endif
     RUN(batchnorm_bad_calls);
+    RUN(batchnorm_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_batchnorm(); return test_totals(); }

@@ -686,6 +686,114 @@ static void head_bad(void) {
     }
     { memopt_head h; memset(&h, 0, sizeof h); h.width = h.vocabulary = 1; CHECK(memopt_head_scratch(NULL, &h, NULL) == MEMOPT_ERR_ARGUMENT); }
 }
+/* Why: each change to what is right is told by its own line. */
+#define ENTROPY_SAYS(change, call, want, text) REFUSES(o.error, (x = right, o.scratch_bytes = 256, change), \
+    memopt_cross_entropy_##call, MEMOPT_ERR_##want, "cross-entropy: " text)
+static void head_entropy_errors(void) {
+    static float room[256];
+    static double scratch[64];
+    int32_t targets[8] = { 0, 1, 2, -1, 0, 1, 2, 3 };
+    memopt_cross_entropy right, x;
+    memopt_loss out;
+    memopt_ops o;
+    size_t bytes;
+
+    memset(&o, 0, sizeof o);
+    o.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+    o.scratch_bytes = 256;
+    memset(&right, 0, sizeof right);
+    right.rows = 8;
+    right.vocabulary = 5;
+    right.logits = room;
+    right.targets = targets;
+    right.losses = room + 64;
+    ACCEPTS(o.error, x = right, memopt_cross_entropy_loss(&o, &x, &out));
+    ACCEPTS(o.error, x = right, memopt_cross_entropy_scratch(&o, &x, &bytes));
+    ENTROPY_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
+    ENTROPY_SAYS((void)0, scratch(&o, NULL, &bytes), ARGUMENT, "its struct is NULL");
+    ENTROPY_SAYS((void)0, loss(&o, &x, NULL), ARGUMENT, "out is NULL");
+    ENTROPY_SAYS(x.type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "type 3, no such memopt_type");
+    ENTROPY_SAYS(x.vocabulary = 0, loss(&o, &x, &out), ARGUMENT, "vocabulary is 0");
+    ENTROPY_SAYS(x.stride = 4, scratch(&o, &x, &bytes), ARGUMENT, "stride 4, at least vocabulary 5");
+    ENTROPY_SAYS(x.rule.scale = -2, loss(&o, &x, &out), ARGUMENT, "rule.scale -2, finite and at least 0");
+    ENTROPY_SAYS(x.rule.smoothing = 1.5f, loss(&o, &x, &out), ARGUMENT, "rule.smoothing 1.5, at least 0 and at most 1");
+    ENTROPY_SAYS(x.rule.z_weight = -1, loss(&o, &x, &out), ARGUMENT, "rule.z_weight -1, finite and at least 0");
+    ENTROPY_SAYS(x.logits = NULL, loss(&o, &x, &out), ARGUMENT, "logits is NULL");
+    ENTROPY_SAYS(x.targets = NULL, loss(&o, &x, &out), ARGUMENT, "targets is NULL");
+    ENTROPY_SAYS(x.losses = (float *)(void *)((char *)room + 257), loss(&o, &x, &out), ARGUMENT, "losses is misaligned");
+    ENTROPY_SAYS(x.losses = room + 39, loss(&o, &x, &out), ARGUMENT, "losses overlaps logits");
+    ENTROPY_SAYS(x.losses = (float *)(void *)targets, loss(&o, &x, &out), ARGUMENT, "losses overlaps targets");
+    ENTROPY_SAYS(x.losses = (float *)o.scratch, loss(&o, &x, &out), ARGUMENT, "scratch overlaps losses");
+    ENTROPY_SAYS(o.scratch_bytes = 63, loss(&o, &x, &out), BUFFER, "scratch_bytes 63, at least 64");
+    ENTROPY_SAYS(x.rows = SIZE_MAX / 8, loss(&o, &x, &out), OVERFLOW, "logits is larger than memory can be");
+    targets[6] = 5;
+    targets[7] = 9;
+    ENTROPY_SAYS((void)0, loss(&o, &x, &out), ARGUMENT, "target 5 at row 6, limit 5");
+}
+#define HEAD_SAYS(change, call, want, text) REFUSES(o.error, (x = right, o = fine, change), memopt_head_##call, \
+    MEMOPT_ERR_##want, "head: " text)
+static memopt_status head_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    (void)user; (void)p; (void)threads; (void)scratch;
+    return MEMOPT_ERR_DEVICE;
+}
+static void head_errors(void) {
+    static float room[512];
+    int32_t targets[8] = { 0, 1, 2, -1, 0, 1, 2, 3 };
+    const size_t need = MEMOPT_GEMM_SCRATCH + 8 * (5 * 4 + 8);
+    memopt_head right, x;
+    memopt_loss out;
+    memopt_ops fine = head_ops(NULL, head_alloc(need), need), o = fine;
+    size_t bytes = 0;
+
+    memset(&right, 0, sizeof right);
+    right.rows = 8;
+    right.width = 4;
+    right.vocabulary = 5;
+    right.input = room;
+    right.weights = room + 64;
+    right.targets = targets;
+    right.grad_input = room + 128;
+    right.grad_weights = room + 192;
+    right.losses = room + 256;
+    ACCEPTS(o.error, x = right, memopt_head_loss(&o, &x, &out));
+    ACCEPTS(o.error, x = right, memopt_head_scratch(&o, &x, &bytes));
+    ACCEPTS(o.error, x = right, memopt_head_logits(&o, &x, 0, 8, room + 300));
+    CHECK(bytes == need);
+    HEAD_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
+    HEAD_SAYS((void)0, scratch(&o, NULL, &bytes), ARGUMENT, "its struct is NULL");
+    HEAD_SAYS((void)0, loss(&o, &x, NULL), ARGUMENT, "out is NULL");
+    HEAD_SAYS(x.width = 0, scratch(&o, &x, &bytes), ARGUMENT, "width is 0");
+    HEAD_SAYS(x.vocabulary = 0, scratch(&o, &x, &bytes), ARGUMENT, "vocabulary is 0");
+    HEAD_SAYS(x.padded = 4, loss(&o, &x, &out), ARGUMENT, "padded 4, at least vocabulary 5");
+    HEAD_SAYS(x.rule.smoothing = -1, loss(&o, &x, &out), ARGUMENT, "rule.smoothing -1, at least 0 and at most 1");
+    HEAD_SAYS(x.type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "type 3, no such memopt_type");
+    HEAD_SAYS(x.weight_type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "weight_type 3, no such memopt_type");
+    HEAD_SAYS(x.gradient_type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "gradient_type 3, no such memopt_type");
+    HEAD_SAYS(x.rows = SIZE_MAX / 8, loss(&o, &x, &out), OVERFLOW, "input is larger than memory can be");
+    HEAD_SAYS(x.padded = SIZE_MAX / 8, loss(&o, &x, &out), OVERFLOW, "weights is larger than memory can be");
+    HEAD_SAYS((x.width = 1, x.rows = x.chunk = SIZE_MAX / 16, x.padded = 1 << 20), loss(&o, &x, &out), OVERFLOW,
+              "scratch is larger than memory can be");
+    HEAD_SAYS(x.input = NULL, loss(&o, &x, &out), ARGUMENT, "input is NULL");
+    HEAD_SAYS(x.weights = NULL, loss(&o, &x, &out), ARGUMENT, "weights is NULL");
+    HEAD_SAYS(x.targets = NULL, loss(&o, &x, &out), ARGUMENT, "targets is NULL");
+    HEAD_SAYS(x.targets = (const int32_t *)(const void *)((const char *)targets + 2), loss(&o, &x, &out), ARGUMENT,
+              "targets is misaligned");
+    HEAD_SAYS(x.grad_input = room + 1, loss(&o, &x, &out), ARGUMENT, "grad_input overlaps input");
+    HEAD_SAYS(x.grad_weights = room + 65, loss(&o, &x, &out), ARGUMENT, "grad_weights overlaps weights");
+    HEAD_SAYS(x.losses = room + 129, loss(&o, &x, &out), ARGUMENT, "losses overlaps grad_input");
+    HEAD_SAYS(x.losses = (float *)o.scratch, loss(&o, &x, &out), ARGUMENT, "scratch overlaps losses");
+    HEAD_SAYS(o.scratch_bytes = need - 1, loss(&o, &x, &out), BUFFER, "scratch_bytes 786655, at least 786656");
+    HEAD_SAYS((void)0, logits(&o, &x, 9, 0, room), ARGUMENT, "first 9, at most rows 8");
+    HEAD_SAYS((void)0, logits(&o, &x, 6, 3, room), ARGUMENT, "count 3, at most rows - first 2");
+    HEAD_SAYS((void)0, logits(&o, &x, 0, 1, NULL), ARGUMENT, "logits is NULL");
+    HEAD_SAYS((void)0, logits(&o, &x, 0, 1, room + 31), ARGUMENT, "logits overlaps input");
+    HEAD_SAYS(o.scratch_bytes = 4096, logits(&o, &x, 0, 1, room + 300), BUFFER, "scratch_bytes 4096, at least 786432");
+    HEAD_SAYS(o.gemm.multiply_fn = head_broken_gemm, loss(&o, &x, &out), DEVICE, "the gemm failed");
+    HEAD_SAYS(o.gemm.multiply_fn = head_broken_gemm, logits(&o, &x, 0, 1, room + 300), DEVICE, "the gemm failed");
+    targets[7] = 50300;
+    HEAD_SAYS((void)0, loss(&o, &x, &out), ARGUMENT, "target 50300 at row 7, limit 5");
+    head_free(fine.scratch, need);
+}
 static void test_head(void) {
 #if defined(TEST_THREADS) /* under a sanitizer that makes everything slow */
     RUN(head_pool);
@@ -716,6 +824,8 @@ static void test_head(void) {
     RUN(head_other_gemm);
     RUN(head_other_gemm_sums);
     RUN(head_bad);
+    RUN(head_entropy_errors);
+    RUN(head_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_head(); return test_totals(); }

@@ -552,6 +552,61 @@ static void norm_bad_calls(void) {
         norm_close(&m);
     }
 }
+/* Why: each change to what is right is told by its own line. */
+#define NORM_SAYS(change, call, want, text) REFUSES(o.error, (n = right, change), memopt_norm_##call(&o, p), \
+    MEMOPT_ERR_##want, "norm: " text)
+static void norm_errors(void) {
+    static float room[256];
+    memopt_norm right, n;
+    const memopt_norm *p = &n;
+    memopt_ops o;
+
+    memset(&o, 0, sizeof o);
+    memset(&right, 0, sizeof right);
+    right.rows = right.width = 4;
+    right.input = room;
+    right.output = room + 16;
+    right.statistics = room + 32;
+    right.scale = room + 48;
+    right.shift = room + 56;
+    right.grad_output = room + 64;
+    right.grad_input = room + 80;
+    right.grad_scale = room + 96;
+    right.grad_shift = room + 104;
+    ACCEPTS(o.error, n = right, memopt_norm_forward(&o, p));
+    ACCEPTS(o.error, n = right, memopt_norm_backward(&o, p));
+    NORM_SAYS(n.input = NULL, forward, ARGUMENT, "input is NULL");
+    NORM_SAYS(n.output = NULL, forward, ARGUMENT, "output is NULL");
+    NORM_SAYS(n.input = n.output = NULL, backward, ARGUMENT, "output is NULL");
+    NORM_SAYS(n.statistics = NULL, backward, ARGUMENT, "statistics is NULL");
+    NORM_SAYS(n.statistics = (float *)(void *)((char *)room + 2), forward, ARGUMENT, "statistics is misaligned");
+    NORM_SAYS(n.scale = (char *)room + 1, forward, ARGUMENT, "scale is misaligned");
+    NORM_SAYS(n.shift = (char *)room + 1, backward, ARGUMENT, "shift is misaligned");
+    NORM_SAYS(n.grad_output = NULL, backward, ARGUMENT, "grad_output is NULL");
+    NORM_SAYS(n.grad_input = (char *)room + 1, backward, ARGUMENT, "grad_input is misaligned");
+    NORM_SAYS(n.grad_scale = (char *)room + 1, backward, ARGUMENT, "grad_scale is misaligned");
+    NORM_SAYS(n.grad_shift = (char *)room + 1, backward, ARGUMENT, "grad_shift is misaligned");
+    NORM_SAYS(n.output = room + 1, forward, ARGUMENT, "output overlaps input");
+    NORM_SAYS(n.statistics = room + 31, forward, ARGUMENT, "statistics overlaps output");
+    NORM_SAYS(n.output = (void *)(uintptr_t)n.scale, forward, ARGUMENT, "output overlaps scale");
+    NORM_SAYS(n.grad_input = room + 65, backward, ARGUMENT, "grad_input overlaps grad_output");
+    NORM_SAYS(n.grad_input = room + 3, backward, ARGUMENT, "grad_input overlaps input");
+    NORM_SAYS(n.grad_shift = n.grad_scale, backward, ARGUMENT, "grad_shift overlaps grad_scale");
+    NORM_SAYS(n.rms = 2, forward, ARGUMENT, "rms 2, 0 or 1");
+    NORM_SAYS(n.rms = 1, forward, ARGUMENT, "shift is given, and RMS norm has none");
+    NORM_SAYS((n.rms = 1, n.shift = NULL), backward, ARGUMENT, "grad_shift is given, and RMS norm has none");
+    NORM_SAYS(n.accumulate = -1, forward, ARGUMENT, "accumulate -1, 0 or 1");
+    NORM_SAYS(n.accumulate_input = 2, backward, ARGUMENT, "accumulate_input 2, 0 or 1");
+    NORM_SAYS(n.eps = -1, forward, ARGUMENT, "eps -1, finite and at least 0");
+    NORM_SAYS(n.eps = memopt_i_bits_float(0x7f800000u), forward, ARGUMENT, "eps infinity, finite and at least 0");
+    NORM_SAYS(n.type = (memopt_type)3, forward, ARGUMENT, "type 3, no such memopt_type");
+    NORM_SAYS(n.weight_type = (memopt_type)3, forward, ARGUMENT, "weight_type 3, no such memopt_type");
+    NORM_SAYS(n.gradient_type = (memopt_type)3, forward, ARGUMENT, "gradient_type 3, no such memopt_type");
+    NORM_SAYS(n.rows = SIZE_MAX / 8, forward, OVERFLOW, "input is larger than memory can be");
+    NORM_SAYS((n.rows = SIZE_MAX / 8, n.width = 0), forward, OVERFLOW, "statistics is larger than memory can be");
+    NORM_SAYS((n.rows = 0, n.width = SIZE_MAX / 4), backward, OVERFLOW, "scale is larger than memory can be");
+    NORM_SAYS(p = NULL, forward, ARGUMENT, "its struct is NULL");
+}
 void test_norm(void);
 void test_norm(void) {
 #if defined(TEST_THREADS) /* under a sanitizer that makes everything slow */
@@ -569,6 +624,7 @@ void test_norm(void) {
     RUN(norm_pool);
 #endif
     RUN(norm_bad_calls);
+    RUN(norm_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_norm(); return test_totals(); }

@@ -178,9 +178,10 @@ typedef struct memopt_error {
     size_t          index;
     const char     *argument; /* the argument or field; NULL: no single one */
     const char     *other;    /* the one it cannot go with, such as what it overlaps; NULL: none */
-    memopt_quantity got;      /* its value; of arenas and heaps the bytes that the call asked for */
+    memopt_quantity got;      /* its value; without `argument`, of arenas and heaps the bytes that the call asked for */
     const char     *bound;    /* how the limit binds: "limit", "at least output_bytes"; NULL: not a matter of a limit */
-    memopt_quantity limit;    /* of arenas and heaps the largest request that succeeds instead, without the heap growing */
+    memopt_quantity limit;    /* without `argument`, of arenas and heaps the largest request that succeeds instead, with
+                                 no growth of the heap */
     size_t          free_bytes; /* of arenas and heaps: bytes free at that moment, in one piece or not */
     size_t          action;   /* of a running tape: which of the schedule's actions; SIZE_MAX: none */
 } memopt_error;
@@ -303,6 +304,7 @@ typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = a
     size_t             event_capacity;   /* the last so many events, for snapshot and trace; 0 = none */
     size_t             segment_capacity; /* reservations known one by one; 0 = default: 64 */
     const memopt_host *host;             /* memory and clock; NULL = the C library's */
+    memopt_error      *error;            /* NULL, or filled in when the creation fails */
 } memopt_ledger_desc;
 /**
  * Create a ledger: who holds which bytes. Arenas, heaps and sources that are given it write into it by themselves.
@@ -417,6 +419,7 @@ typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = al
     int check;   /* 1: refuse, with ERR_MEMORY, what is more than the memory really available, cgroup limits included */
     int touch;   /* 1: commit and touch every page at the reservation, so that no page fault and no kill comes later */
     const memopt_host *host; /* files, for `check`; NULL = the system's */
+    memopt_error *error;     /* NULL, or filled in when memopt_source_pages() fails */
 } memopt_pages_desc;
 /**
  * Pages of the system: addresses are reserved at once, memory is committed as it is reached and never moves.
@@ -445,6 +448,7 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
     size_t             log_entries; /* pushes kept apart for the ledger; 0 = default: 4096. More are booked together, as
                                        OTHER when their tags differ: bytes stay exact, counts of blocks do not */
     const memopt_host *host;        /* memory of the arena itself; NULL = malloc */
+    memopt_error      *error;       /* NULL, or filled in when the creation fails */
 } memopt_arena_desc;
 /**
  * Create an arena: lifetimes that nest. Bytes are pushed at the low or at the top end and go back, many at a time,
@@ -603,6 +607,7 @@ typedef struct memopt_heap_desc { /* zero it, then set what you need */
     size_t             alignment;
     memopt_ledger     *ledger;    /* NULL, or who is told; outlives the heap */
     const memopt_host *host;      /* memory of the metadata; NULL = malloc */
+    memopt_error      *error;     /* NULL, or filled in when the creation fails */
 } memopt_heap_desc;
 typedef struct memopt_block { /* what an allocation is known by; a value, all zero = none */
     size_t   offset; /* with a source: the address as a number; without: from 0 on */
@@ -2309,6 +2314,14 @@ static memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, const char *arg
     return status;
 }
 
+/* "SUBJECT: no memory for it: asked 16.0 KiB" */
+static memopt_status memopt_i_refuse_memory(memopt_i_checks *c, size_t bytes) {
+    const memopt_status before = c->status, status = memopt_i_refuse(c, MEMOPT_ERR_MEMORY, NULL, "no memory for it");
+
+    if (!before && c->error) c->error->got = memopt_i_count(bytes);
+    return status;
+}
+
 static memopt_status memopt_i_must(memopt_i_checks *c, int holds, const char *argument, const char *reason) {
     return holds ? c->status : memopt_i_refuse(c, MEMOPT_ERR_ARGUMENT, argument, reason);
 }
@@ -2329,7 +2342,7 @@ static memopt_status memopt_i_must_stay(memopt_i_checks *c, const char *argument
 }
 
 static memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
-    return memopt_i_must_number(c, value == 0 || value == 1, argument, memopt_i_signed(value), "0 or 1",
+    return memopt_i_must_number(c, value == 0 || value == 1, argument, memopt_i_signed(value), "must be 0 or 1",
                                 memopt_i_nothing());
 }
 
@@ -2350,6 +2363,10 @@ static int memopt_i_add(size_t a, size_t b, size_t *out) { *out = a + b; return 
 /* NOLINTNEXTLINE(clang-analyzer-*): products of two products are taken for values that nobody wrote */
 static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return b && a > SIZE_MAX / b; }
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
+static memopt_status memopt_i_must_be_power(memopt_i_checks *c, const char *argument, size_t got) {
+    return memopt_i_must_number(c, memopt_i_power_of_two(got), argument, memopt_i_count(got), "must be a power of two",
+                                memopt_i_nothing());
+}
 MEMOPT_I_BOTH static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
 static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
     if (memopt_i_add(x, align - 1, out)) return 1;
@@ -2920,13 +2937,16 @@ static memopt_files memopt_i_system_files(void) {
     f.user = NULL;
     return f;
 }
-MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out) {
+static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host, memopt_host *out) {
     memopt_host h; int files;
-    if (!out) return MEMOPT_ERR_ARGUMENT;
-    if (host) h = *host; else memset(&h, 0, sizeof h);
+
+    memset(&h, 0, sizeof h);
+    if (host) h = *host;
     files = memopt_i_files_set(&h.files);
-    if (!h.allocator.alloc_fn != !h.allocator.free_fn || (files != 0 && files != 9)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_threads_valid(&h.threads)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must(c, !h.allocator.alloc_fn == !h.allocator.free_fn, "host.allocator", "is half a table");
+    memopt_i_must_number(c, files == 0 || files == 9, "host.files", memopt_i_count((uint64_t)files),
+                         "either 0 or", memopt_i_count(9));
+    if (memopt_i_threads_check(c, &h.threads)) return c->status;
     if (!h.allocator.alloc_fn) {
         h.allocator.alloc_fn = memopt_i_system_alloc;
         h.allocator.free_fn = memopt_i_system_free;
@@ -2936,6 +2956,12 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
     if (!h.clock.now_fn) h.clock.now_fn = memopt_i_system_now;
     *out = h;
     return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_host *out) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
+    return out ? memopt_i_host_resolve(&c, host, out) : MEMOPT_ERR_ARGUMENT;
 }
 
 #if defined(_OPENMP)
@@ -3161,22 +3187,30 @@ static int memopt_i_ledger_layout(memopt_ledger *l, size_t offsets[6]) {
         || memopt_i_table(&l->memory, l->block_capacity, sizeof *l->order, &offsets[5]);
 }
 MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
-    memopt_ledger_desc d; memopt_ledger l, *p; size_t offsets[6], i;
-    if (!out) return MEMOPT_ERR_ARGUMENT;
-    if (desc) d = *desc; else memset(&d, 0, sizeof d);
+    memopt_ledger_desc d; memopt_ledger l, *p; size_t offsets[6], i; memopt_i_checks c;
+
+    memset(&d, 0, sizeof d);
+    if (desc) d = *desc;
+    c = memopt_i_checks_begin(d.error, "ledger");
     memset(&l, 0, sizeof l);
-    if (memopt_host_resolve(d.host, &l.host)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_host_resolve(&c, d.host, &l.host);
     l.tag_capacity = d.tag_capacity ? d.tag_capacity : 32;
-    if (l.tag_capacity < MEMOPT_TAG_USER || l.tag_capacity > 4096) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must_reach(&c, "tag_capacity", l.tag_capacity, "at least", MEMOPT_TAG_USER);
+    memopt_i_must_stay(&c, "tag_capacity", l.tag_capacity, "at most", 4096);
     l.segment_capacity = d.segment_capacity ? d.segment_capacity : 64;
     l.event_capacity = d.event_capacity;
     l.block_capacity = d.block_capacity;
-    if (l.block_capacity >= UINT32_MAX / 4) return MEMOPT_ERR_OVERFLOW;
+    if (l.block_capacity >= UINT32_MAX / 4)
+        memopt_i_refuse_number(&c, MEMOPT_ERR_OVERFLOW, "block_capacity", memopt_i_count(l.block_capacity), "below",
+                               memopt_i_count(UINT32_MAX / 4));
+    if (c.status) return c.status;
     if (l.block_capacity) /* at most half full, so that a search is short */
         for (l.block_places = 4; l.block_places < 2 * l.block_capacity; l.block_places *= 2) {}
-    if (memopt_i_ledger_layout(&l, offsets)) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_i_ledger_layout(&l, offsets))
+        return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, NULL, "its tables do not fit size_t");
     p = (memopt_ledger *)memopt_i_alloc(&l.host, l.memory, MEMOPT_I_HOST_ALIGN);
-    if (!p) return MEMOPT_ERR_MEMORY;
+    if (!p) return memopt_i_refuse_memory(&c, l.memory);
     memset(p, 0, l.memory);
     l.tags     = (memopt_usage *)(void *)((char *)p + offsets[0]);
     l.names    = (memopt_i_tag_name *)(void *)((char *)p + offsets[1]);
@@ -3840,10 +3874,23 @@ static void memopt_i_source_release(memopt_source *s, void *base, size_t bytes, 
     s->release_fn(s, base, bytes);
 }
 /* What arenas and heaps ask before they trust a table that somebody else filled in. */
-static int memopt_i_source_valid(const memopt_source *s) {
-    if (!s || !s->reserve_fn || !s->release_fn || !s->zero_fn || !s->commit_fn != !s->decommit_fn) return 0;
-    if (!memopt_i_power_of_two(s->granularity) || !memopt_i_power_of_two(s->base_alignment)) return 0;
-    return memopt_i_power_of_two(s->alignment) && s->alignment <= s->base_alignment && s->capacity;
+static memopt_status memopt_i_source_check(memopt_i_checks *c, const memopt_source *s) {
+    if (memopt_i_must(c, s != NULL, "source", "is NULL")) return c->status;
+    memopt_i_must(c, s->reserve_fn != NULL, "source.reserve_fn", "is NULL");
+    memopt_i_must(c, s->release_fn != NULL, "source.release_fn", "is NULL");
+    memopt_i_must(c, s->zero_fn != NULL, "source.zero_fn", "is NULL");
+    memopt_i_must(c, !s->commit_fn == !s->decommit_fn, "source", "has one of commit_fn and decommit_fn, not both");
+    memopt_i_must_be_power(c, "source.granularity", s->granularity);
+    memopt_i_must_be_power(c, "source.base_alignment", s->base_alignment);
+    memopt_i_must_be_power(c, "source.alignment", s->alignment);
+    memopt_i_must_stay(c, "source.alignment", s->alignment, "at most source.base_alignment", s->base_alignment);
+    return memopt_i_must(c, s->capacity != 0, "source.capacity", "is 0");
+}
+
+/* The source has not got, or would not give, what a creation asks for. */
+static memopt_status memopt_i_source_refused(memopt_i_checks *c, memopt_status status, size_t bytes) {
+    return memopt_i_refuse_number(c, status, "capacity", memopt_i_count(bytes), "refused by the source",
+                                  memopt_i_nothing());
 }
 
 /* As in memopt_step: 0 the CPU may touch the bytes, 1 they are only counted, 2 they are a device's. */
@@ -4242,7 +4289,10 @@ static size_t memopt_i_huge_size(const memopt_host *host) {
 }
 MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_PAGES); size_t huge = 0;
-    if (!out || memopt_host_resolve(desc ? desc->host : NULL, &s.host)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_host_resolve(&c, desc ? desc->host : NULL, &s.host)) return c.status;
     s.reserve_fn = memopt_i_pages_reserve; s.release_fn = memopt_i_pages_release;
     if (desc && desc->check) s.flags |= MEMOPT_I_PAGES_CHECK;
     if (desc && desc->touch) s.flags |= MEMOPT_I_PAGES_TOUCH; /* then all is there from reserve to release */
@@ -4258,9 +4308,12 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
 }
 #else
 MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
     memopt_host h;
-    if (!out || memopt_host_resolve(desc ? desc->host : NULL, &h)) return MEMOPT_ERR_ARGUMENT;
-    return MEMOPT_ERR_UNSUPPORTED;
+
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_host_resolve(&c, desc ? desc->host : NULL, &h);
+    return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no virtual memory");
 }
 #endif
 /* @section arena : source api_arena
@@ -4408,24 +4461,39 @@ static void memopt_i_arena_limits(memopt_arena *a) {
 }
 MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
     memopt_arena a, *p; size_t unit, capacity, head, log_bytes; void *base = NULL; memopt_status s;
-    if (!desc || !out || !memopt_i_source_valid(desc->source)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "arena");
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
     memset(&a, 0, sizeof a);
-    if (memopt_host_resolve(desc->host, &a.host)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_source_check(&c, desc->source);
+    if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
     a.source = desc->source; a.ledger = desc->ledger;
     a.alignment = desc->alignment ? desc->alignment : a.source->alignment;
-    if (!memopt_i_power_of_two(a.alignment) || a.alignment < 16 || a.alignment > a.source->base_alignment)
-        return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must_be_power(&c, "alignment", a.alignment);
+    memopt_i_must_reach(&c, "alignment", a.alignment, "at least", 16);
+    if (memopt_i_must_stay(&c, "alignment", a.alignment, "at most source.base_alignment", a.source->base_alignment))
+        return c.status;
     unit = memopt_i_max(a.source->granularity, a.alignment);
     capacity = desc->capacity ? desc->capacity : memopt_i_align_down(a.source->capacity, unit);
-    if (memopt_i_align_up(capacity, unit, &a.capacity)) return MEMOPT_ERR_OVERFLOW;
-    if (!a.capacity || a.capacity > a.source->capacity) return MEMOPT_ERR_MEMORY;
+    memopt_i_must_fit(&c, !memopt_i_align_up(capacity, unit, &a.capacity), "capacity", "does not fit size_t");
+    if (!c.status && (!a.capacity || a.capacity > a.source->capacity))
+        memopt_i_refuse_number(&c, MEMOPT_ERR_MEMORY, a.capacity ? "capacity" : "source.capacity",
+                               memopt_i_count(a.capacity ? a.capacity : a.source->capacity),
+                               a.capacity ? "at most source.capacity" : "at least",
+                               memopt_i_count(a.capacity ? a.source->capacity : unit));
     if (a.ledger || MEMOPT_DEBUG >= 2) a.log_capacity = desc->log_entries ? memopt_i_max(desc->log_entries, 2) : 4096;
-    if (memopt_i_align_up(sizeof a, 16, &head) || memopt_i_mul(a.log_capacity, sizeof *a.log, &log_bytes)
-        || memopt_i_add(head, log_bytes, &a.memory)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_must_fit(&c, !memopt_i_align_up(sizeof a, 16, &head)
+                      && !memopt_i_mul(a.log_capacity, sizeof *a.log, &log_bytes)
+                      && !memopt_i_add(head, log_bytes, &a.memory), "log_entries", "do not fit size_t");
+    if (c.status) return c.status;
     p = (memopt_arena *)memopt_i_alloc(&a.host, a.memory, MEMOPT_I_HOST_ALIGN);
-    if (!p) return MEMOPT_ERR_MEMORY;
+    if (!p) return memopt_i_refuse_memory(&c, a.memory);
     s = memopt_i_source_reserve(a.source, a.capacity, &base);
-    if (s) { memopt_i_free(&a.host, p, a.memory, MEMOPT_I_HOST_ALIGN); return s; }
+    if (s) {
+        memopt_i_free(&a.host, p, a.memory, MEMOPT_I_HOST_ALIGN);
+        return memopt_i_source_refused(&c, s, a.capacity);
+    }
     a.base = (unsigned char *)base;
     if (a.log_capacity) a.log = (memopt_i_pushed *)(void *)((char *)p + head);
     a.error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
@@ -4528,6 +4596,14 @@ static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const 
         (void)memopt_ledger_failed(a->ledger, o->tag, bytes);
     return NULL;
 }
+static void *memopt_i_arena_refuse_number(memopt_arena *a, const char *argument, size_t got, const char *bound,
+                                          memopt_quantity limit) {
+    memopt_i_checks c = memopt_i_checks_begin(&a->error, "arena");
+
+    memopt_i_refuse_number(&c, MEMOPT_ERR_ARGUMENT, argument, memopt_i_count(got), bound, limit);
+    a->error.free_bytes = memopt_i_arena_middle(a);
+    return NULL;
+}
 /* The offset of the bytes from the base, or 1 when they do not fit between the ends. */
 static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alignment, int top, size_t *start) {
     if (bytes > memopt_i_arena_middle(a)) return 1;
@@ -4564,9 +4640,11 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     const int top = o->top != 0;
     size_t start, used; memopt_status s;
     if (!bytes) return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT, "a push of no bytes", bytes, o);
-    if (!memopt_i_power_of_two(alignment) || alignment > a->source->base_alignment)
-        return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT,
-            "the alignment is no power of two, or more than the source has", bytes, o);
+    if (!memopt_i_power_of_two(alignment))
+        return memopt_i_arena_refuse_number(a, "alignment", alignment, "must be a power of two", memopt_i_nothing());
+    if (alignment > a->source->base_alignment)
+        return memopt_i_arena_refuse_number(a, "alignment", alignment, "at most source.base_alignment",
+                                            memopt_i_count(a->source->base_alignment));
     if (memopt_i_arena_place(a, bytes, alignment, top, &start))
         return memopt_i_arena_refuse(a, MEMOPT_ERR_MEMORY, "the arena is full", bytes, o);
     used = top ? a->capacity - start : start + bytes;
@@ -4584,11 +4662,17 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     }
     s = o->zero && !memopt_i_arena_is_fresh(a, start, bytes) ? a->source->zero_fn(a->source, a->base + start, bytes)
         : MEMOPT_OK;
-    if (!s) s = memopt_i_arena_log(a, top, used, o->tag, o->name);
     if (s) {
         memopt_i_arena_unpush(a, start, start + bytes);
-        return memopt_i_arena_refuse(a, s, "the source could not zero the bytes, or the ledger has no such tag",
-                                     bytes, o);
+        return memopt_i_arena_refuse(a, s, "the source could not zero the bytes", bytes, o);
+    }
+    s = memopt_i_arena_log(a, top, used, o->tag, o->name);
+    if (s) {
+        memopt_i_arena_unpush(a, start, start + bytes);
+        if (s == MEMOPT_ERR_ARGUMENT)
+            return memopt_i_arena_refuse_number(a, "tag", o->tag, "below the ledger's",
+                                                memopt_i_count(a->ledger->tag_count));
+        return memopt_i_arena_refuse(a, s, "the ledger's sum does not fit size_t", bytes, o);
     }
     a->ends[top].used = used;
     if (top) a->top_alignment = memopt_i_max(a->top_alignment, alignment);
@@ -6702,12 +6786,27 @@ static memopt_status memopt_i_heap_out(memopt_heap *h, memopt_status s, size_t b
     return memopt_i_heap_fail(h, s, s == MEMOPT_ERR_MEMORY ? "no free piece is large enough, and the heap cannot grow"
                                                            : "the heap could not grow: its source refused", bytes);
 }
-/* Whether the ledger will take a block, asked before anything is done. */
-static memopt_status memopt_i_heap_bookable(const memopt_heap *h, size_t size, memopt_tag tag) {
-    if (tag > MEMOPT_I_HEAP_TAGS) return MEMOPT_ERR_ARGUMENT;
-    if (!h->ledger) return MEMOPT_OK;
-    if (tag >= h->ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
-    return size > SIZE_MAX - h->ledger->total.now ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+/* The arguments of an allocation, and whether the ledger will take the block, before anything is done. */
+static memopt_status memopt_i_heap_check(memopt_heap *h, size_t bytes, size_t alignment, memopt_tag tag,
+                                         const void *out, size_t *size) {
+    const size_t tags = h->ledger ? h->ledger->tag_count : MEMOPT_I_HEAP_TAGS + 1;
+    memopt_i_checks c = memopt_i_checks_begin(&h->error, "heap"); /* written only when something is refused */
+
+    *size = 0;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_must(&c, bytes != 0, "bytes", "is 0");
+    if (alignment) memopt_i_must_be_power(&c, "alignment", alignment);
+    memopt_i_must_fit(&c, !memopt_i_align_up(bytes, h->unit, size), NULL, "the size does not fit size_t");
+    memopt_i_must_number(&c, tag < tags && tag <= MEMOPT_I_HEAP_TAGS, "tag", memopt_i_count(tag),
+                         h->ledger ? "below the ledger's" : "below", memopt_i_count(tags));
+    memopt_i_must_fit(&c, !h->ledger || *size <= SIZE_MAX - h->ledger->total.now, NULL,
+                      "the ledger's sum does not fit size_t");
+    if (!c.status) return MEMOPT_OK;
+    h->error.free_bytes = memopt_heap_get_stats(h).free_bytes;
+    if (h->error.argument) return c.status;
+    h->error.got = memopt_i_count(bytes);
+    h->error.limit = memopt_i_count(memopt_heap_largest(h));
+    return c.status;
 }
 static void memopt_i_heap_note(memopt_heap *h, uint32_t i, size_t bytes, size_t alignment, memopt_tag tag) {
     memopt_i_noted *n; void *noted = h->noted;
@@ -6740,12 +6839,7 @@ static memopt_tag memopt_i_heap_tag(const memopt_i_node *n) { return n->up >> ME
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, size_t bytes, size_t alignment,
                                                                 memopt_tag tag, memopt_block *out) {
     size_t size; uint32_t i = 0; memopt_status s;
-    if (!out || !bytes || (alignment && !memopt_i_power_of_two(alignment)))
-        return memopt_i_heap_fail(h, MEMOPT_ERR_ARGUMENT, "zero bytes, no `out`, or a bad alignment", bytes);
-    if (memopt_i_align_up(bytes, h->unit, &size))
-        return memopt_i_heap_fail(h, MEMOPT_ERR_OVERFLOW, "the size wraps around", bytes);
-    if ((s = memopt_i_heap_bookable(h, size, tag)) != MEMOPT_OK)
-        return memopt_i_heap_fail(h, s, "no such tag, or the ledger's sum would not fit", bytes);
+    if ((s = memopt_i_heap_check(h, bytes, alignment, tag, out, &size)) != MEMOPT_OK) return s;
     alignment = memopt_i_max(alignment, h->unit);
     if (h->replay.stepping) i = memopt_i_replay_serve(h, size, alignment, tag);
     if (!i && (s = memopt_i_heap_place(h, size, alignment, &i)) != MEMOPT_OK) {
@@ -6793,7 +6887,8 @@ MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block)
     memopt_i_node *n; memopt_status s;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_heap_known(heap, block)) != MEMOPT_OK)
-        return memopt_i_heap_fail(heap, s, s == MEMOPT_ERR_STATE ? "freed before" : "not a block of this heap", 0);
+        return memopt_i_heap_fail(heap, s, s == MEMOPT_ERR_STATE ? "the block was freed before"
+                                  : "not a block of this heap", 0);
     n = &heap->nodes[block.node];
     /* Peaks as late as can be: before anything goes. */
     if (MEMOPT_I_UNLIKELY(heap->used > heap->peak_used)) heap->peak_used = heap->used;
@@ -6813,9 +6908,9 @@ MEMOPT_API void *memopt_heap_pointer(const memopt_heap *heap, memopt_block block
 MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes) {
     size_t size; memopt_status s;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
-    if (!bytes) return memopt_i_heap_fail(heap, MEMOPT_ERR_ARGUMENT, "zero bytes", 0);
+    if (!bytes) return memopt_i_heap_fail(heap, MEMOPT_ERR_ARGUMENT, "a growth by no bytes", 0);
     if (memopt_i_align_up(bytes, heap->unit, &size))
-        return memopt_i_heap_fail(heap, MEMOPT_ERR_OVERFLOW, "the size wraps around", bytes);
+        return memopt_i_heap_fail(heap, MEMOPT_ERR_OVERFLOW, "the size does not fit size_t", bytes);
     if (size <= memopt_heap_largest(heap)) return MEMOPT_OK;
     s = memopt_i_heap_need(heap, 2);
     if (!s) s = memopt_i_heap_more(heap, size, heap->unit);
@@ -6838,12 +6933,16 @@ MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
 
 /* -- create and destroy -- */
 
-static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_desc *d) { /* all but memory */
-    const memopt_source *s = d->source; size_t capacity = d->capacity;
-    if (memopt_host_resolve(d->host, &h->host) || (s && !memopt_i_source_valid(s))) return MEMOPT_ERR_ARGUMENT;
+static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, const memopt_heap_desc *d) {
+    const memopt_source *s = d->source; size_t capacity = d->capacity; /* all but memory */
+
+    if (s) memopt_i_source_check(c, s);
+    if (memopt_i_host_resolve(c, d->host, &h->host)) return c->status;
     h->unit = d->alignment ? d->alignment : s ? s->alignment : 64;
-    if (!memopt_i_power_of_two(h->unit) || h->unit > ((size_t)1 << MEMOPT_I_HEAP_SLACK)) return MEMOPT_ERR_ARGUMENT;
-    if (s && h->unit > s->base_alignment) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must_be_power(c, "alignment", h->unit);
+    memopt_i_must_stay(c, "alignment", h->unit, "at most", (size_t)1 << MEMOPT_I_HEAP_SLACK);
+    if (s) memopt_i_must_stay(c, "alignment", h->unit, "at most source.base_alignment", s->base_alignment);
+    if (c->status) return c->status;
     h->shift = memopt_i_low_bit(h->unit);
     h->source = d->source; h->ledger = d->ledger;
     h->ranged = !s || s->commit_fn;
@@ -6852,7 +6951,8 @@ static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_de
     if (s && (h->ranged || s->reserved_once || s->kind == MEMOPT_SOURCE_DEVICE)) /* all that there is, not one piece */
         capacity = memopt_i_min(capacity, s->capacity);
     h->capacity = memopt_i_align_down(capacity, h->step);
-    if (!h->capacity) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_must_number(c, h->capacity != 0, "capacity", memopt_i_count(capacity), "at least",
+                             memopt_i_count(h->step))) return c->status;
     h->extent = d->extent ? d->extent : (size_t)1 << 20;
     if (s && s->reserved_once) h->extent = SIZE_MAX;
     if (memopt_i_align_up(h->extent, h->step, &h->extent)) h->extent = memopt_i_align_down(SIZE_MAX, h->step);
@@ -6862,18 +6962,22 @@ static memopt_status memopt_i_heap_settings(memopt_heap *h, const memopt_heap_de
 }
 MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
     memopt_heap *h; memopt_heap settings; void *base = NULL; memopt_status s;
-    if (!desc || !out) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "heap");
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
     memset(&settings, 0, sizeof settings);
-    if ((s = memopt_i_heap_settings(&settings, desc)) != MEMOPT_OK) return s;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_heap_settings(&c, &settings, desc)) return c.status;
     h = (memopt_heap *)memopt_i_alloc(&settings.host, sizeof *h, MEMOPT_I_HOST_ALIGN);
-    if (!h) return MEMOPT_ERR_MEMORY;
+    if (!h) return memopt_i_refuse_memory(&c, sizeof *h);
     *h = settings;
-    s = memopt_i_heap_more_nodes(h, 64);
-    if (!s && h->ranged && h->source) s = memopt_i_source_reserve(h->source, h->capacity, &base);
-    if (s) {
+    if (memopt_i_heap_more_nodes(h, 64)) memopt_i_refuse_memory(&c, memopt_i_heap_nodes_bytes(64));
+    else if (h->ranged && h->source && (s = memopt_i_source_reserve(h->source, h->capacity, &base)) != MEMOPT_OK)
+        memopt_i_source_refused(&c, s, h->capacity);
+    if (c.status) {
         memopt_i_free(&settings.host, h->nodes, memopt_i_heap_nodes_bytes(h->node_count), MEMOPT_I_HOST_ALIGN);
         memopt_i_free(&settings.host, h, sizeof *h, MEMOPT_I_HOST_ALIGN);
-        return s;
+        return c.status;
     }
     h->base = (uintptr_t)base;
     memopt_i_heap_watch(h);
@@ -7116,8 +7220,9 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     memopt_plan_item *items = NULL; memopt_plan_result plan; size_t count, bytes; memopt_status s = MEMOPT_OK;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (!recorder) recorder = heap;
-    if (heap->replay.region || recorder->recording == MEMOPT_I_RECORD_NONE)
-        return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "nothing was recorded, or there is a plan already", 0);
+    if (heap->replay.region) return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "there is a plan already", 0);
+    if (recorder->recording == MEMOPT_I_RECORD_NONE)
+        return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "nothing was recorded", 0);
     if (recorder->recording == MEMOPT_I_RECORD_LOST)
         return memopt_i_heap_fail(heap, MEMOPT_ERR_MEMORY, "the recording was cut short by a lack of memory", 0);
     memset(&plan, 0, sizeof plan);

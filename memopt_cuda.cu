@@ -1740,10 +1740,10 @@ static void memopt_i_cuda_store_forget(void *user, size_t value) {
     memopt_i_cuda_slot_free(store, slot);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
-    size_t slot, all;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL); size_t slot, all;
     if (!desc || !desc->source || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    if (!desc->slots || !desc->slot_bytes || desc->slots > MEMOPT_CHAIN_MOST || !memopt_i_source_valid(desc->source))
-        return MEMOPT_ERR_ARGUMENT;
+    if (!desc->slots || !desc->slot_bytes || desc->slots > MEMOPT_CHAIN_MOST) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_source_check(&c, desc->source)) return (memopt_cuda_status)c.status;
     if (memopt_i_align_up(desc->slot_bytes, MEMOPT_I_CUDA_ALIGN, &slot) || memopt_i_mul(slot, desc->slots, &all)
         || memopt_i_align_up(all, desc->source->granularity, &all)) return MEMOPT_ERR_OVERFLOW;
     *bytes = all;

@@ -47,13 +47,16 @@ static inline int test_totals(void) {
 /* A call that is refused returns a status and writes it, with a reason, into the caller's error, whose whole text is
    compared. `door` is the field that names that error; with NULL in it the status is the same. */
 static memopt_error test_why;
-static inline int test_refused(memopt_status got, memopt_status want, const char *text) {
+static inline int test_says(const memopt_error *error, memopt_status status, const char *text) {
     char line[256] = "";
 
-    if (memopt_error_text(&test_why, line, sizeof line, NULL) == MEMOPT_OK && got == want && got != MEMOPT_OK
-        && test_why.status == got && test_why.reason && strcmp(line, text) == 0) return 1;
-    printf("got %d '%s', want %d '%s'\n", (int)got, line, (int)want, text);
+    if (memopt_error_text(error, line, sizeof line, NULL) == MEMOPT_OK && error->status == status && error->reason
+        && status != MEMOPT_OK && strcmp(line, text) == 0) return 1;
+    printf("got %d '%s', want %d '%s'\n", (int)error->status, line, (int)status, text);
     return 0;
+}
+static inline int test_refused(memopt_status got, memopt_status want, const char *text) {
+    return test_says(&test_why, want, text) && got == want;
 }
 static inline void test_why_reset(void) {
     memset(&test_why, 0, sizeof test_why);

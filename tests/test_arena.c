@@ -1178,6 +1178,89 @@ static void test_arena_on_pages(void) { /* real pages: untouched memory stays un
     }
 }
 
+/* Why: of a creation in the desc's error, of a push in the arena's. */
+static memopt_status test_arena_no_reserve(memopt_source *s, size_t bytes, void **base) {
+    (void)s; (void)bytes; (void)base;
+    return MEMOPT_ERR_DEVICE;
+}
+#define ARENA_SAYS(change, want, text) REFUSES(d.error, (d = right, change), memopt_arena_create(&d, to), \
+    MEMOPT_ERR_##want, "arena: " text)
+static void test_arena_errors(void) {
+    memopt_source s, half;
+    memopt_arena *a = NULL, **to = &a;
+    memopt_arena_desc right, d;
+    memopt_push_options o;
+    memopt_ledger *l = NULL;
+    memopt_error e;
+    memopt_host h;
+    test_faults f;
+    char text[96];
+
+    CHECK(memopt_source_counting(&s) == MEMOPT_OK && memopt_ledger_create(NULL, &l) == MEMOPT_OK);
+    memset(&right, 0, sizeof right);
+    memset(&h, 0, sizeof h);
+    memset(&f, 0, sizeof f);
+    right.source = &s;
+    right.capacity = 4096;
+    ARENA_SAYS(to = NULL, ARGUMENT, "out is NULL");
+    to = &a;
+    ARENA_SAYS(d.source = NULL, ARGUMENT, "source is NULL");
+    ARENA_SAYS((half = s, half.zero_fn = NULL, d.source = &half), ARGUMENT, "source.zero_fn is NULL");
+    ARENA_SAYS((h.allocator.alloc_fn = test_alloc, d.host = &h), ARGUMENT, "host.allocator is half a table");
+    ARENA_SAYS(d.alignment = 48, ARGUMENT, "alignment 48, must be a power of two");
+    ARENA_SAYS(d.alignment = 8, ARGUMENT, "alignment 8, at least 16");
+    ARENA_SAYS((half = s, half.base_alignment = 4096, d.source = &half, d.alignment = 8192), ARGUMENT,
+               "alignment 8192, at most source.base_alignment 4096");
+    ARENA_SAYS(d.capacity = SIZE_MAX, OVERFLOW, "capacity does not fit size_t");
+    ARENA_SAYS((half = s, half.capacity = 4096, d.source = &half, d.capacity = 4097), MEMORY,
+               "capacity 4160, at most source.capacity 4096");
+    ARENA_SAYS((half = s, half.capacity = 63, d.source = &half, d.capacity = 0), MEMORY,
+               "source.capacity 63, at least 64");
+    ARENA_SAYS((d.ledger = l, d.log_entries = SIZE_MAX), OVERFLOW, "log_entries do not fit size_t");
+    d = right;
+    d.error = &test_why;
+    h = test_host(&f);
+    d.host = &h;
+    f.fail_on = 1;
+    test_why_reset();
+    CHECK(memopt_arena_create(&d, to) == MEMOPT_ERR_MEMORY && test_why.status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_error_text(&test_why, text, sizeof text, NULL) == MEMOPT_OK);
+    CHECK(strncmp(text, "arena: no memory for it: asked ", 31) == 0 && f.live_blocks == 0);
+    ARENA_SAYS((half = s, half.reserve_fn = test_arena_no_reserve, d.source = &half), DEVICE,
+               "capacity 4096, refused by the source");
+    CHECK(a == NULL);
+
+    d = right;
+    d.ledger = l;
+    ACCEPTS(d.error, (void)0, memopt_arena_create(&d, to));
+    memset(&o, 0, sizeof o);
+    CHECK(memopt_arena_push(a, 100, 0) != NULL && test_why_untouched());
+    CHECK(!memopt_arena_push(a, 0, 0));
+    e = memopt_arena_error(a);
+    CHECK(test_says(&e, MEMOPT_ERR_ARGUMENT, "a push of no bytes"));
+    o.alignment = 48;
+    CHECK(!memopt_arena_push_with(a, 10, &o));
+    e = memopt_arena_error(a);
+    CHECK(test_says(&e, MEMOPT_ERR_ARGUMENT, "arena: alignment 48, must be a power of two") && e.free_bytes == 4096 - 100);
+    o.alignment = 2 * s.base_alignment;
+    CHECK(!memopt_arena_push_with(a, 10, &o));
+    e = memopt_arena_error(a);
+    snprintf(text, sizeof text, "arena: alignment %llu, at most source.base_alignment %llu",
+             2 * (unsigned long long)s.base_alignment, (unsigned long long)s.base_alignment);
+    CHECK(test_says(&e, MEMOPT_ERR_ARGUMENT, text));
+    CHECK(!memopt_arena_push(a, 10, 9));
+    e = memopt_arena_error(a);
+    CHECK(test_says(&e, MEMOPT_ERR_ARGUMENT, "arena: tag 9, below the ledger's 8"));
+    CHECK(!memopt_arena_push(a, 5000, 0));
+    e = memopt_arena_error(a);
+    CHECK(test_says(&e, MEMOPT_ERR_MEMORY,
+                    "the arena is full: asked 4.8 KiB, free 3.9 KiB, largest piece 3.8 KiB, fragmentation 0%"));
+    CHECK(!memopt_arena_push_array(a, SIZE_MAX / 2 + 1, 2, 0));
+    e = memopt_arena_error(a);
+    CHECK(e.status == MEMOPT_ERR_OVERFLOW && strcmp(e.reason, "count times size does not fit size_t") == 0);
+    memopt_arena_destroy(a);
+    memopt_ledger_destroy(l);
+}
 static void test_arena(void) {
     RUN(test_arena_offsets);
     RUN(test_arena_whole);
@@ -1201,6 +1284,7 @@ static void test_arena(void) {
     RUN(test_arena_fast_path);
 #endif
     RUN(test_arena_names);
+    RUN(test_arena_errors);
     RUN(test_arena_use_after_rewind);
     RUN(test_arena_corrupt_then_fresh);
     RUN(test_arena_released_value);

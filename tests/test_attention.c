@@ -853,8 +853,8 @@ static void attention_errors(void) {
     ATTENTION_SAYS(x.kv_heads = 3, forward(&o, &x), ARGUMENT, "kv_heads 3, must divide heads 8");
     ATTENTION_SAYS(x.width = 0, forward(&o, &x), ARGUMENT, "width is 0");
     ATTENTION_SAYS(x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
-    ATTENTION_SAYS(x.causal = 2, forward(&o, &x), ARGUMENT, "causal 2, 0 or 1");
-    ATTENTION_SAYS(x.online = -1, forward(&o, &x), ARGUMENT, "online -1, 0 or 1");
+    ATTENTION_SAYS(x.causal = 2, forward(&o, &x), ARGUMENT, "causal 2, must be 0 or 1");
+    ATTENTION_SAYS(x.online = -1, forward(&o, &x), ARGUMENT, "online -1, must be 0 or 1");
     ATTENTION_SAYS(x.scale = -1, forward(&o, &x), ARGUMENT, "scale -1, finite and at least 1e-30");
     ATTENTION_SAYS(x.scale = 1e-31f, forward(&o, &x), ARGUMENT, "scale 1e-31, finite and at least 1e-30");
     ATTENTION_SAYS(x.query_stride = 15, forward(&o, &x), ARGUMENT, "query_stride 15, at least heads * width 16");

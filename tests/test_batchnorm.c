@@ -648,9 +648,9 @@ static void batchnorm_errors(void) {
                "gradient_type 3, no such memopt_type");
     BATCH_SAYS(x.eps = -1, forward(&o, &x), ARGUMENT, "eps -1, finite and at least 0");
     BATCH_SAYS(x.momentum = 1.5f, forward(&o, &x), ARGUMENT, "momentum 1.5, above 0 and at most 1");
-    BATCH_SAYS(x.no_update = 2, forward(&o, &x), ARGUMENT, "no_update 2, 0 or 1");
-    BATCH_SAYS(x.linear.accumulate = 2, backward(&o, &x), ARGUMENT, "accumulate 2, 0 or 1");
-    BATCH_SAYS(x.linear.accumulate_input = 2, backward(&o, &x), ARGUMENT, "accumulate_input 2, 0 or 1");
+    BATCH_SAYS(x.no_update = 2, forward(&o, &x), ARGUMENT, "no_update 2, must be 0 or 1");
+    BATCH_SAYS(x.linear.accumulate = 2, backward(&o, &x), ARGUMENT, "accumulate 2, must be 0 or 1");
+    BATCH_SAYS(x.linear.accumulate_input = 2, backward(&o, &x), ARGUMENT, "accumulate_input 2, must be 0 or 1");
     BATCH_SAYS(x.linear.rows = SIZE_MAX / 2, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
     BATCH_SAYS((x.linear.inputs = SIZE_MAX, x.linear.rows = x.linear.outputs = 0), forward(&o, &x), OVERFLOW,
                "weights is larger than memory can be");

@@ -1026,11 +1026,100 @@ static void test_heap_failures(void) {
         CHECK(n < 2000); /* it got through */
     }
 }
+/* Why: of a creation in the desc's error, of other calls in the heap's. */
+static memopt_status test_heap_no_reserve(memopt_source *s, size_t bytes, void **base) {
+    (void)s; (void)bytes; (void)base;
+    return MEMOPT_ERR_DEVICE;
+}
+static memopt_status heap_errors_commit(memopt_source *s, void *start, size_t bytes) {
+    (void)s; (void)start; (void)bytes;
+    return MEMOPT_OK;
+}
+#define HEAP_SAYS(change, want, text) REFUSES(d.error, (d = right, change), memopt_heap_create(&d, to), \
+    MEMOPT_ERR_##want, "heap: " text)
+#define HEAP_CALL(call, want, text) do { \
+    CHECK((call) == MEMOPT_ERR_##want); \
+    e = memopt_heap_error(h); \
+    CHECK(test_says(&e, MEMOPT_ERR_##want, text)); } while (0)
+static void test_heap_errors(void) {
+    memopt_heap *h = NULL, *other = NULL, **to = &h;
+    memopt_heap_desc right, d;
+    memopt_source s, half;
+    memopt_block b, none;
+    memopt_ledger *l = NULL;
+    memopt_error e;
+    memopt_host host;
+    test_faults f;
+    size_t n;
+    char text[96];
+
+    CHECK(memopt_source_counting(&s) == MEMOPT_OK && memopt_ledger_create(NULL, &l) == MEMOPT_OK);
+    memset(&right, 0, sizeof right);
+    memset(&host, 0, sizeof host);
+    memset(&none, 0, sizeof none);
+    right.capacity = 4096;
+    HEAP_SAYS(to = NULL, ARGUMENT, "out is NULL");
+    to = &h;
+    HEAP_SAYS(d.capacity = 0, ARGUMENT, "capacity 0, at least 64");
+    HEAP_SAYS(d.capacity = 63, ARGUMENT, "capacity 63, at least 64");
+    HEAP_SAYS(d.alignment = 48, ARGUMENT, "alignment 48, must be a power of two");
+    HEAP_SAYS(d.alignment = 2097152, ARGUMENT, "alignment 2097152, at most 1048576");
+    HEAP_SAYS((half = s, half.base_alignment = 256, d.source = &half, d.alignment = 512), ARGUMENT,
+              "alignment 512, at most source.base_alignment 256");
+    HEAP_SAYS((half = s, half.reserve_fn = NULL, d.source = &half), ARGUMENT, "source.reserve_fn is NULL");
+    HEAP_SAYS((host.allocator.free_fn = test_free, d.host = &host), ARGUMENT, "host.allocator is half a table");
+    HEAP_SAYS((half = s, half.reserve_fn = test_heap_no_reserve, half.commit_fn = heap_errors_commit,
+               half.decommit_fn = heap_errors_commit, d.source = &half), DEVICE, "capacity 4096, refused by the source");
+    for (n = 1; n < 3; ++n) { /* the heap itself, and its table */
+        memset(&f, 0, sizeof f);
+        host = test_host(&f);
+        f.fail_on = n;
+        d = right;
+        d.host = &host;
+        d.error = &test_why;
+        test_why_reset();
+        CHECK(memopt_heap_create(&d, to) == MEMOPT_ERR_MEMORY && test_why.status == MEMOPT_ERR_MEMORY);
+        CHECK(memopt_error_text(&test_why, text, sizeof text, NULL) == MEMOPT_OK);
+        CHECK_AT(strncmp(text, "heap: no memory for it: asked ", 30) == 0 && f.live_blocks == 0, n);
+    }
+    CHECK(h == NULL);
+
+    d = right;
+    d.ledger = l;
+    ACCEPTS(d.error, (void)0, memopt_heap_create(&d, &h));
+    CHECK(memopt_heap_create(&right, &other) == MEMOPT_OK);
+    CHECK(memopt_heap_alloc(h, 64, 0, 0, &b) == MEMOPT_OK && test_why_untouched());
+    HEAP_CALL(memopt_heap_alloc(h, 64, 0, 0, NULL), ARGUMENT, "heap: out is NULL");
+    HEAP_CALL(memopt_heap_alloc(h, 0, 0, 0, &b), ARGUMENT, "heap: bytes is 0");
+    HEAP_CALL(memopt_heap_alloc(h, 64, 48, 0, &b), ARGUMENT, "heap: alignment 48, must be a power of two");
+    CHECK(e.free_bytes == memopt_heap_get_stats(h).free_bytes);
+    HEAP_CALL(memopt_heap_alloc(h, 64, 0, 8, &b), ARGUMENT, "heap: tag 8, below the ledger's 8");
+    CHECK(memopt_heap_alloc(h, SIZE_MAX - 1, 0, 0, &b) == MEMOPT_ERR_OVERFLOW && memopt_heap_error(h).got.count == SIZE_MAX - 1);
+    CHECK(strcmp(memopt_heap_error(h).reason, "the size does not fit size_t") == 0);
+    CHECK(memopt_heap_alloc(h, 5000, 0, 0, &b) == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_heap_error(h).got.count == 5000 && memopt_heap_error(h).limit.count == memopt_heap_largest(h));
+    CHECK(memopt_heap_alloc(other, 64, 0, 4096, &b) == MEMOPT_ERR_ARGUMENT);
+    e = memopt_heap_error(other);
+    CHECK(test_says(&e, MEMOPT_ERR_ARGUMENT, "heap: tag 4096, below 4096"));
+    HEAP_CALL(memopt_heap_free(h, none), ARGUMENT, "not a block of this heap");
+    CHECK(memopt_heap_alloc(h, 64, 0, 0, &b) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK);
+    HEAP_CALL(memopt_heap_free(h, b), STATE, "the block was freed before");
+    HEAP_CALL(memopt_heap_grow(h, 0), ARGUMENT, "a growth by no bytes");
+    HEAP_CALL(memopt_heap_plan(h, NULL, NULL, NULL), STATE, "nothing was recorded");
+    CHECK(memopt_heap_record(h) == MEMOPT_OK && memopt_heap_alloc(h, 64, 0, 0, &b) == MEMOPT_OK);
+    CHECK(memopt_heap_free(h, b) == MEMOPT_OK && memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_OK);
+    HEAP_CALL(memopt_heap_plan(h, NULL, NULL, NULL), STATE, "there is a plan already");
+    HEAP_CALL(memopt_heap_record(h), STATE, "a plan is being replayed");
+    memopt_heap_destroy(h);
+    memopt_heap_destroy(other);
+    memopt_ledger_destroy(l);
+}
 static void test_heap(void) {
     RUN(test_heap_offsets);
     RUN(test_heap_alignment);
     RUN(test_heap_bad_descs);
     RUN(test_heap_bad_calls);
+    RUN(test_heap_errors);
     RUN(test_heap_ledger);
     RUN(test_heap_extents_join);
     RUN(test_heap_growth_fails);

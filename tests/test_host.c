@@ -567,9 +567,36 @@ static void host_pool_refused(void) { /* the system refuses the nth thread, mute
 }
 #endif
 #endif
+/* What is wrong with a host, as every creation with a desc tells it. */
+static memopt_status host_told(memopt_error *error, const memopt_host *host) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "ledger");
+    memopt_host out;
+
+    return memopt_i_host_resolve(&c, host, &out);
+}
+static void host_errors(void) {
+    memopt_error *door = NULL;
+    test_faults f;
+    memopt_host h, full;
+
+    memset(&f, 0, sizeof f);
+    full = test_host(&f);
+    ACCEPTS(door, h = full, host_told(door, &h));
+    REFUSES(door, (h = full, h.allocator.free_fn = NULL), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.allocator is half a table");
+    REFUSES(door, (h = full, h.files.sync_fn = NULL), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: host.files 8, either 0 or 9");
+    REFUSES(door, (h = host_zero(), h.threads.worker_count = -1), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: threads.worker_count -1, at least 0");
+    REFUSES(door, (h = host_zero(), h.threads.simd_level = -7), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: threads.simd_level -7, at least 0");
+    REFUSES(door, (h = host_zero(), h.threads.run_fn = host_run_nothing), host_told(door, &h), MEMOPT_ERR_ARGUMENT,
+            "ledger: threads have workers without run_fn, or run_fn without workers");
+}
 static void test_host_section(void) {
     RUN(host_zero_is_the_library);
     RUN(host_half_tables);
+    RUN(host_errors);
     RUN(host_allocator);
     RUN(host_allocator_hostile);
     RUN(host_files_read_write);

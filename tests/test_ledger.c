@@ -763,6 +763,40 @@ static void ledger_sorted(void) { /* the scratch order of an export, for many bl
         memopt_ledger_destroy(l);
     }
 }
+#define LEDGER_SAYS(change, want, text) REFUSES(d.error, (memset(&d, 0, sizeof d), change), memopt_ledger_create(&d, to), \
+    MEMOPT_ERR_##want, "ledger: " text)
+static void ledger_errors(void) {
+    memopt_ledger *l = NULL, **to = &l;
+    memopt_ledger_desc d;
+    memopt_host h;
+    test_faults f;
+    char text[96];
+
+    memset(&f, 0, sizeof f);
+    memset(&h, 0, sizeof h);
+    memset(&d, 0, sizeof d);
+    ACCEPTS(d.error, d.tag_capacity = 8, memopt_ledger_create(&d, to));
+    memopt_ledger_destroy(l);
+    l = NULL;
+    h.allocator.alloc_fn = test_alloc;
+    LEDGER_SAYS(d.tag_capacity = 7, ARGUMENT, "tag_capacity 7, at least 8");
+    LEDGER_SAYS(d.tag_capacity = 4097, ARGUMENT, "tag_capacity 4097, at most 4096");
+    LEDGER_SAYS(d.event_capacity = SIZE_MAX, OVERFLOW, "its tables do not fit size_t");
+    LEDGER_SAYS(d.block_capacity = UINT32_MAX / 4, OVERFLOW, "block_capacity 1073741823, below 1073741823");
+    LEDGER_SAYS(d.host = &h, ARGUMENT, "host.allocator is half a table");
+    LEDGER_SAYS(to = NULL, ARGUMENT, "out is NULL");
+    to = &l;
+    h = test_host(&f);
+    f.fail_from = 1;
+    d.host = &h;
+    d.event_capacity = SIZE_MAX / 4096;
+    test_why_reset();
+    d.error = &test_why;
+    CHECK(memopt_ledger_create(&d, to) == MEMOPT_ERR_MEMORY && test_why.status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_error_text(&test_why, text, sizeof text, NULL) == MEMOPT_OK);
+    CHECK(strncmp(text, "ledger: no memory for it: asked ", 32) == 0 && test_why.got.count > d.event_capacity);
+    CHECK(l == NULL);
+}
 static void test_ledger(void) {
     RUN(ledger_create);
     RUN(ledger_tags);
@@ -785,6 +819,7 @@ static void test_ledger(void) {
     RUN(ledger_overlaps);
     RUN(ledger_buffers);
     RUN(ledger_sorted);
+    RUN(ledger_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_ledger(); return test_totals(); }

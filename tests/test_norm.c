@@ -592,11 +592,11 @@ static void norm_errors(void) {
     NORM_SAYS(n.grad_input = room + 65, backward, ARGUMENT, "grad_input overlaps grad_output");
     NORM_SAYS(n.grad_input = room + 3, backward, ARGUMENT, "grad_input overlaps input");
     NORM_SAYS(n.grad_shift = n.grad_scale, backward, ARGUMENT, "grad_shift overlaps grad_scale");
-    NORM_SAYS(n.rms = 2, forward, ARGUMENT, "rms 2, 0 or 1");
+    NORM_SAYS(n.rms = 2, forward, ARGUMENT, "rms 2, must be 0 or 1");
     NORM_SAYS(n.rms = 1, forward, ARGUMENT, "shift is given, and RMS norm has none");
     NORM_SAYS((n.rms = 1, n.shift = NULL), backward, ARGUMENT, "grad_shift is given, and RMS norm has none");
-    NORM_SAYS(n.accumulate = -1, forward, ARGUMENT, "accumulate -1, 0 or 1");
-    NORM_SAYS(n.accumulate_input = 2, backward, ARGUMENT, "accumulate_input 2, 0 or 1");
+    NORM_SAYS(n.accumulate = -1, forward, ARGUMENT, "accumulate -1, must be 0 or 1");
+    NORM_SAYS(n.accumulate_input = 2, backward, ARGUMENT, "accumulate_input 2, must be 0 or 1");
     NORM_SAYS(n.eps = -1, forward, ARGUMENT, "eps -1, finite and at least 0");
     NORM_SAYS(n.eps = memopt_i_bits_float(0x7f800000u), forward, ARGUMENT, "eps infinity, finite and at least 0");
     NORM_SAYS(n.type = (memopt_type)3, forward, ARGUMENT, "type 3, no such memopt_type");

@@ -788,6 +788,49 @@ static void test_source_ledger_exact(void) {
     }
 }
 
+/* What arenas and heaps say of a table that somebody else filled in, and of a desc of pages. */
+#define SOURCE_SAYS(change, text) REFUSES(door, (s = right, change), source_told(door, p), MEMOPT_ERR_ARGUMENT, \
+    "arena: source" text)
+static memopt_status test_source_commit(memopt_source *s, void *start, size_t bytes) {
+    (void)s; (void)start; (void)bytes;
+    return MEMOPT_OK;
+}
+static memopt_status source_told(memopt_error *error, const memopt_source *s) {
+    memopt_i_checks c = memopt_i_checks_begin(error, "arena");
+
+    return memopt_i_source_check(&c, s);
+}
+static void test_source_errors(void) {
+    memopt_source right, s;
+    const memopt_source *p = &s;
+    memopt_error *door = NULL;
+    memopt_pages_desc d;
+    memopt_host h;
+
+    CHECK(memopt_source_counting(&right) == MEMOPT_OK);
+    ACCEPTS(door, s = right, source_told(door, p));
+    SOURCE_SAYS(s.reserve_fn = NULL, ".reserve_fn is NULL");
+    SOURCE_SAYS(s.release_fn = NULL, ".release_fn is NULL");
+    SOURCE_SAYS(s.zero_fn = NULL, ".zero_fn is NULL");
+    SOURCE_SAYS(s.decommit_fn = s.decommit_fn ? NULL : test_source_commit, " has one of commit_fn and decommit_fn, not both");
+    SOURCE_SAYS(s.granularity = 48, ".granularity 48, must be a power of two");
+    SOURCE_SAYS(s.base_alignment = 0, ".base_alignment 0, must be a power of two");
+    SOURCE_SAYS(s.alignment = 100, ".alignment 100, must be a power of two");
+    SOURCE_SAYS((s.base_alignment = 64, s.alignment = 128), ".alignment 128, at most source.base_alignment 64");
+    SOURCE_SAYS(s.capacity = 0, ".capacity is 0");
+    SOURCE_SAYS(p = NULL, " is NULL");
+    memset(&d, 0, sizeof d);
+    memset(&h, 0, sizeof h);
+    if (memopt_source_pages(&d, &s) == MEMOPT_ERR_UNSUPPORTED) {
+        REFUSES(d.error, (void)0, memopt_source_pages(&d, &s), MEMOPT_ERR_UNSUPPORTED,
+                "pages: this platform has no virtual memory");
+        return;
+    }
+    ACCEPTS(d.error, (void)0, memopt_source_pages(&d, &s));
+    REFUSES(d.error, (void)0, memopt_source_pages(&d, NULL), MEMOPT_ERR_ARGUMENT, "pages: out is NULL");
+    h.allocator.alloc_fn = test_alloc;
+    REFUSES(d.error, d.host = &h, memopt_source_pages(&d, &s), MEMOPT_ERR_ARGUMENT, "pages: host.allocator is half a table");
+}
 static void test_source(void) {
     RUN(test_source_block_alignment);
     RUN(test_source_block_use);
@@ -812,6 +855,7 @@ static void test_source(void) {
     RUN(test_source_pages_guard);
 #endif
     RUN(test_source_valid);
+    RUN(test_source_errors);
     RUN(test_source_device_failures);
     RUN(test_source_ledger_exact);
 }

@@ -1097,6 +1097,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     memopt_threads             threads;      /* all zero = the calling thread */
     const memopt_optim_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
     size_t                     tensor_count;
+    memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
 typedef struct memopt_optim memopt_optim;
 
@@ -10375,20 +10376,35 @@ static int memopt_i_kind_moments(const memopt_optim_desc *d) {
     return -1;
 }
 static int memopt_i_in(int value, int least, int most) { return value >= least && value <= most; }
+static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int most) { /* of an enum */
+    return memopt_i_must_number(c, memopt_i_in(got, 0, most), argument, memopt_i_signed(got), "at most",
+                                memopt_i_count((uint64_t)most));
+}
+
 /* Fill in the defaults, and refuse what does not exist. */
-static memopt_status memopt_i_optim_resolve(const memopt_optim_desc *desc, memopt_optim_desc *out) {
-    memopt_optim_desc d; const int most_state = MEMOPT_STATE_BNB, most_weights = MEMOPT_WEIGHTS_F32_BF16;
-    if (!desc || !desc->tensors || !desc->tensor_count) return MEMOPT_ERR_ARGUMENT;
+static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_optim_desc *desc, memopt_optim_desc *out) {
+    memopt_optim_desc d;
+
+    *c = memopt_i_checks_begin(desc ? desc->error : NULL, "optim");
+    if (memopt_i_must(c, desc != NULL, NULL, "its desc is NULL")) return c->status;
     d = *desc;
+    d.error = NULL; /* of this call, not of the object */
     if (!d.block) d.block = 256;
     if (!d.min_quantized) d.min_quantized = 4096;
-    if (d.block % 32 || d.block < 32 || d.block > 4096 || !memopt_i_threads_valid(&d.threads)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_in((int)d.kind, 0, MEMOPT_ADAFACTOR) || !memopt_i_in((int)d.state, 0, most_state)
-        || !memopt_i_in((int)d.weights, 0, most_weights) || !memopt_i_in((int)d.gradients, 0, MEMOPT_GRADIENTS_F16))
-        return MEMOPT_ERR_ARGUMENT;
-    if (d.state == MEMOPT_STATE_BNB && d.kind != MEMOPT_ADAMW && d.kind != MEMOPT_ADAM) return MEMOPT_ERR_ARGUMENT;
-    *out = d;
-    return MEMOPT_OK;
+    memopt_i_must(c, d.tensor_count != 0, "tensor_count", "is 0");
+    memopt_i_must(c, d.tensors != NULL, "tensors", "is NULL");
+    memopt_i_must_number(c, d.block % 32 == 0, "block", memopt_i_count(d.block), "must be a multiple of",
+                         memopt_i_count(32));
+    memopt_i_must_stay(c, "block", d.block, "at most", 4096);
+    memopt_i_threads_check(c, &d.threads);
+    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_ADAFACTOR);
+    memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
+    memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_WEIGHTS_F32_BF16);
+    memopt_i_must_exist(c, "gradients", (int)d.gradients, MEMOPT_GRADIENTS_F16);
+    memopt_i_must(c, d.state != MEMOPT_STATE_BNB || d.kind == MEMOPT_ADAMW || d.kind == MEMOPT_ADAM, "state",
+                  "is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
+    if (!c->status) *out = d;
+    return c->status;
 }
 /* Chunks are whole blocks, about 64 Ki elements: a worker's turn. Kinds that measure have one sum for each. */
 static size_t memopt_i_optim_chunk(const memopt_optim_desc *d) { return d->block * (65536 / d->block); }
@@ -10396,17 +10412,34 @@ static size_t memopt_i_optim_grain(const memopt_optim_desc *d, const memopt_opti
     if (d->kind == MEMOPT_ADAFACTOR) return memopt_i_factor_grain(d, t);
     return memopt_i_kind_measures(d->kind) ? memopt_i_optim_chunk(d) : d->block;
 }
-static memopt_status memopt_i_tensor_check(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
-    size_t grain, held, bytes;
-    if (!t->count || t->first >= t->count || (t->held && t->held > t->count - t->first)) return MEMOPT_ERR_ARGUMENT;
-    if (t->columns && t->count % t->columns) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_mul(t->count, 16, &bytes)) return MEMOPT_ERR_OVERFLOW; /* every array of it and its sums then fit */
+/* What follows is about one tensor, or one group: "tensor 3: count 0, at least 1". */
+static void memopt_i_optim_at(memopt_i_checks *c, const char *place, size_t index) {
+    if (c->status) return;
+    c->subject = NULL;
+    memopt_i_checks_at(c, place, index);
+}
+static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_optim_desc *d, size_t tensor) {
+    const memopt_optim_tensor *t = &d->tensors[tensor]; size_t grain, held, bytes;
+
+    memopt_i_optim_at(c, "tensor", tensor);
+    memopt_i_must_reach(c, "count", t->count, "at least", 1);
+    memopt_i_must_number(c, t->first < t->count, "first", memopt_i_count(t->first), "below count",
+                         memopt_i_count(t->count));
+    memopt_i_must_stay(c, "held", t->held, "at most count - first", t->count - t->first);
+    memopt_i_must_number(c, !t->columns || t->count % t->columns == 0, "columns", memopt_i_count(t->columns),
+                         "must divide count", memopt_i_count(t->count));
+    /* every array of it and its sums then fit */
+    if (memopt_i_must_fit(c, !memopt_i_mul(t->count, 16, &bytes), "count", "is larger than memory can be"))
+        return c->status;
     if (d->kind == MEMOPT_ADAFACTOR && memopt_i_factor_is_matrix(t)
-        && memopt_i_mul(memopt_i_factor_panel(d, t), t->columns, &bytes)) return MEMOPT_ERR_OVERFLOW; /* its grain */
+        && memopt_i_mul(memopt_i_factor_panel(d, t), t->columns, &bytes)) /* its grain */
+        return memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, "columns", "are larger than memory can be");
     grain = memopt_i_optim_grain(d, t); held = memopt_i_held(t);
     MEMOPT_ASSERT(grain);
-    if (t->first % grain || (t->first + held != t->count && held % grain)) return MEMOPT_ERR_ARGUMENT;
-    return MEMOPT_OK;
+    memopt_i_must_number(c, t->first % grain == 0, "first", memopt_i_count(t->first), "must be a multiple of the grain",
+                         memopt_i_count(grain));
+    return memopt_i_must_number(c, t->first + held == t->count || held % grain == 0, "held", memopt_i_count(held),
+                                "must be a multiple of the grain", memopt_i_count(grain));
 }
 /* What a tensor's state is made of; its sizes have been checked. */
 static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_tensor *t, memopt_i_held_tensor *part) {
@@ -10456,17 +10489,25 @@ static memopt_i_state_header memopt_i_state_expected(const memopt_i_held_tensor 
     h.count = t->count; h.first = t->first; h.held = part->held; h.columns = t->columns;
     return h;
 }
-/* Why a header is not the one that is expected; NULL when it is. */
-static const char *memopt_i_header_wrong(const memopt_i_state_header *h, const memopt_i_state_header *want) {
-    if (memcmp(h->magic, want->magic, 8)) return "these bytes are no state of an optimizer";
-    if (h->order != want->order) return "the state is of a machine with the other byte order";
-    if (h->version != want->version) return "the state is of another version";
-    if (h->kind != want->kind) return "the state is of another kind of optimizer";
-    if (h->format != want->format || h->block != want->block || h->moments != want->moments)
-        return "the state is in another format, or has other blocks";
-    if (h->count != want->count || h->columns != want->columns) return "the state is of a tensor of another size";
-    if (h->first != want->first || h->held != want->held) return "the state is of another part of the tensor";
-    return NULL;
+static void memopt_i_header_number(memopt_i_checks *c, const char *name, uint64_t got, uint64_t want) {
+    if (got == want) return;
+    memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, name, memopt_i_count(got), "expected", memopt_i_count(want));
+}
+/* A header is the one that is expected. */
+static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_state_header *h,
+                                           const memopt_i_state_header *want) {
+    if (memcmp(h->magic, want->magic, 8)) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "state", "is not of an optimizer");
+    if (h->order != want->order) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "state", "has the other byte order");
+    memopt_i_header_number(c, "state version", h->version, want->version);
+    memopt_i_header_number(c, "state kind", h->kind, want->kind);
+    memopt_i_header_number(c, "state format", h->format, want->format);
+    memopt_i_header_number(c, "state block", h->block, want->block);
+    memopt_i_header_number(c, "state moments", h->moments, want->moments);
+    memopt_i_header_number(c, "state count", h->count, want->count);
+    memopt_i_header_number(c, "state columns", h->columns, want->columns);
+    memopt_i_header_number(c, "state first", h->first, want->first);
+    memopt_i_header_number(c, "state held", h->held, want->held);
+    return c->status;
 }
 /* @section walk : state taper lanes quant number
    How a step walks over a tensor: every format is decoded into floats, stepped, and encoded again, a group at a time.
@@ -11324,14 +11365,15 @@ MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind)
     }
     return g;
 }
+static memopt_status memopt_i_optim_exists(memopt_i_checks *c, size_t tensor, size_t count) {
+    return memopt_i_must_number(c, tensor < count, "tensor", memopt_i_count(tensor), "below", memopt_i_count(count));
+}
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes) {
-    memopt_optim_desc d; memopt_i_held_tensor part; memopt_optim_view view; memopt_status s;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_optim_resolve(desc, &d);
-    if (s) return s;
-    if (tensor >= d.tensor_count) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_tensor_check(&d, &d.tensors[tensor]);
-    if (s) return s;
+    memopt_optim_desc d; memopt_i_held_tensor part; memopt_optim_view view; memopt_i_checks c;
+
+    if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (memopt_i_optim_exists(&c, tensor, d.tensor_count) || memopt_i_tensor_check(&c, &d, tensor)) return c.status;
     memopt_i_tensor_fill(&d, &d.tensors[tensor], &part);
     *bytes = memopt_i_state_layout(&part, &d, &d.tensors[tensor], &view);
     return MEMOPT_OK;
@@ -11343,43 +11385,48 @@ static int memopt_i_place(size_t *at, size_t count, size_t size, size_t *where) 
     *where = *at;
     return memopt_i_mul(count, size, &bytes) || memopt_i_align_up(bytes, 64, &bytes) || memopt_i_add(*at, bytes, at);
 }
-static memopt_status memopt_i_optim_plan(const memopt_optim_desc *d, memopt_i_optim_layout *l) {
-    memopt_i_held_tensor part; memopt_status s; size_t i;
+static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_desc *d, memopt_i_optim_layout *l) {
+    memopt_i_held_tensor part; size_t i;
     memset(l, 0, sizeof *l);
     l->workers = memopt_i_workers(&d->threads);
     l->lane = 2 * d->block > MEMOPT_I_OWN_LANE ? 2 * d->block : 0;
     for (i = 0; i < d->tensor_count; ++i) {
-        s = memopt_i_tensor_check(d, &d->tensors[i]);
-        if (s) return s;
+        if (memopt_i_tensor_check(c, d, i)) return c->status;
         memopt_i_tensor_fill(d, &d->tensors[i], &part);
-        if (memopt_i_add(l->sum_count, part.sum_count, &l->sum_count)) return MEMOPT_ERR_OVERFLOW;
+        if (memopt_i_must_fit(c, !memopt_i_add(l->sum_count, part.sum_count, &l->sum_count), "its sums",
+                              "do not fit size_t")) return c->status;
     }
     l->bytes = memopt_i_align_down(sizeof(memopt_optim) + 63, 64);
-    if (memopt_i_place(&l->bytes, d->tensor_count, sizeof(memopt_i_held_tensor), &l->parts)
-        || memopt_i_place(&l->bytes, l->sum_count, sizeof(double), &l->sums)
-        || memopt_i_place(&l->bytes, (size_t)l->workers, sizeof(size_t), &l->skips)
-        || memopt_i_place(&l->bytes, (size_t)l->workers, 2 * l->lane * sizeof(float),
-                          &l->scratch)) return MEMOPT_ERR_OVERFLOW;
-    return MEMOPT_OK;
+    return memopt_i_must_fit(c, !memopt_i_place(&l->bytes, d->tensor_count, sizeof(memopt_i_held_tensor), &l->parts)
+                             && !memopt_i_place(&l->bytes, l->sum_count, sizeof(double), &l->sums)
+                             && !memopt_i_place(&l->bytes, (size_t)l->workers, sizeof(size_t), &l->skips)
+                             && !memopt_i_place(&l->bytes, (size_t)l->workers, 2 * l->lane * sizeof(float), &l->scratch),
+                             "tensors", "are too many: the object is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
-    memopt_optim_desc d; memopt_i_optim_layout l; memopt_status s;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_optim_resolve(desc, &d);
-    if (s) return s;
-    s = memopt_i_optim_plan(&d, &l);
-    if (!s) *bytes = l.bytes;
-    return s;
+    memopt_optim_desc d; memopt_i_optim_layout l; memopt_i_checks c;
+
+    if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (c.status || memopt_i_optim_plan(&c, &d, &l)) return c.status;
+    *bytes = l.bytes;
+    return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
                                              memopt_optim **out) {
-    memopt_optim_desc d; memopt_i_optim_layout l; memopt_status s; size_t i, sums = 0;
+    memopt_optim_desc d; memopt_i_optim_layout l; memopt_i_checks c; size_t i, sums = 0;
     unsigned char *base = (unsigned char *)memory; memopt_optim *o = (memopt_optim *)memory;
-    if (!memory || !out || (uintptr_t)memory % 64) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_optim_resolve(desc, &d);
-    if (!s) s = memopt_i_optim_plan(&d, &l);
-    if (s) return s;
-    if (bytes < l.bytes) return MEMOPT_ERR_BUFFER;
+
+    if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    memopt_i_must_point(&c, "memory", memory, 64, 1);
+    if (c.status || memopt_i_optim_plan(&c, &d, &l)) return c.status;
+    if (bytes < l.bytes) {
+        memopt_i_checks_at(&c, NULL, SIZE_MAX);
+        c.subject = "optim";
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
+                                      memopt_i_count(l.bytes));
+    }
     memset(memory, 0, l.bytes);
     o->desc = d;
     memopt_i_taper_init(&o->codes[0], 1);
@@ -11403,31 +11450,48 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
 static memopt_status memopt_i_optim_fail(memopt_optim *o, memopt_status status, const char *reason) {
     return memopt_i_fail(&o->error, status, reason);
 }
+static memopt_status memopt_i_optim_fail_at(memopt_optim *o, memopt_status status, const char *reason, size_t tensor) {
+    return memopt_i_fail_at(&o->error, status, reason, "tensor", tensor);
+}
+static memopt_i_checks memopt_i_optim_checks(memopt_optim *o) { return memopt_i_checks_begin(&o->error, "optim"); }
+static memopt_status memopt_i_optim_has(memopt_optim *o, size_t tensor) {
+    memopt_i_checks c = memopt_i_optim_checks(o);
+
+    return memopt_i_optim_exists(&c, tensor, o->desc.tensor_count);
+}
+static memopt_status memopt_i_state_there(memopt_optim *o, size_t tensor) {
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_optim_view view;
+    memopt_i_checks c = memopt_i_optim_checks(o);
+
+    memopt_i_optim_at(&c, "tensor", tensor);
+    if (!memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return MEMOPT_OK;
+    return memopt_i_must_point(&c, "state", t->state, 64, 1);
+}
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor) {
     memopt_optim_view view; memopt_i_state_header h; const memopt_optim_tensor *t; size_t bytes;
-    if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    if (!o || memopt_i_optim_has(o, tensor) || memopt_i_state_there(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     t = &o->desc.tensors[tensor];
     bytes = memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view);
     if (!bytes) return MEMOPT_OK;
-    if (!t->state || (uintptr_t)t->state % 64)
-        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "the state is missing, or not aligned to 64");
     memset(t->state, 0, bytes);
     h = memopt_i_state_expected(&o->parts[tensor], &o->desc, t);
     memcpy(t->state, &h, sizeof h);
     if (o->parts[tensor].format == MEMOPT_STATE_BNB) memset(view.moment[0], 127, view.held); /* its code of zero */
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_state_there(memopt_optim *o, size_t tensor) {
-    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_optim_view view;
-    if (!memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return MEMOPT_OK;
-    if (t->state && (uintptr_t)t->state % 64 == 0) return MEMOPT_OK;
-    return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a state is missing, or not aligned to 64");
-}
 static memopt_status memopt_i_state_header_check(memopt_optim *o, size_t tensor, const memopt_i_state_header *h) {
     const memopt_i_state_header want = memopt_i_state_expected(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor]);
-    const char *wrong = memopt_i_header_wrong(h, &want);
-    return wrong ? memopt_i_optim_fail(o, MEMOPT_ERR_FORMAT, wrong) : MEMOPT_OK;
+    memopt_i_checks c = memopt_i_optim_checks(o);
+
+    memopt_i_optim_at(&c, "tensor", tensor);
+    return memopt_i_header_check(&c, h, &want);
+}
+static memopt_status memopt_i_state_whole(memopt_optim *o, size_t tensor, size_t bytes, size_t need) {
+    memopt_i_checks c = memopt_i_optim_checks(o);
+
+    memopt_i_optim_at(&c, "tensor", tensor);
+    return bytes >= need ? MEMOPT_OK : memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "state bytes",
+                                                              memopt_i_count(bytes), "at least", memopt_i_count(need));
 }
 static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
     const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_i_state_header h; memopt_optim_view view;
@@ -11438,24 +11502,26 @@ static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
 }
 MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *o, size_t tensor, size_t bytes) {
     memopt_optim_view view; memopt_status s; size_t need, i; int m;
-    if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+
+    if (!o || memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     need = memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], &view);
-    if (bytes < need) return memopt_i_optim_fail(o, MEMOPT_ERR_BUFFER, "the state is truncated");
-    s = memopt_i_state_check(o, tensor);
+    s = memopt_i_state_whole(o, tensor, bytes, need);
+    if (!s) s = memopt_i_state_check(o, tensor);
     if (s) return s;
     for (m = 0; m < view.moments; ++m)
         for (i = 0; i < view.blocks; ++i) { /* a scale is finite and has no sign */
             if (memopt_i_float_bits(view.scale[m][i]) >= 0x7f800000u)
-                return memopt_i_optim_fail(o, MEMOPT_ERR_FORMAT, "a scale of the state is negative or not finite");
+                return memopt_i_optim_fail_at(o, MEMOPT_ERR_FORMAT, "a scale of the state is negative or not finite",
+                                              tensor);
         }
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor, memopt_optim_view *out) {
     memopt_status s;
-    if (!o || !out) return MEMOPT_ERR_ARGUMENT;
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
-    s = memopt_i_state_check(o, tensor);
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!out) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "out is NULL");
+    s = memopt_i_optim_has(o, tensor);
+    if (!s) s = memopt_i_state_check(o, tensor);
     if (!s) (void)memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], out);
     return s;
 }
@@ -11475,22 +11541,38 @@ static double memopt_i_power(double b, uint64_t t) {
     }
     return result;
 }
-static const char *memopt_i_optim_group_wrong(const memopt_optim_desc *d, const memopt_optim_group *g) {
-    const double most = 1e30, below_one = 1 - 1e-9;
-    if (!memopt_i_within(g->rate, 0, most)) return "a rate is negative, too large or not a number";
-    if (!memopt_i_within(g->beta1, 0, below_one) || !memopt_i_within(g->beta2, 0, below_one))
-        return "a beta is below 0, or 1 and above, or not a number";
-    if (!memopt_i_within(g->eps, 0, most)) return "an eps is negative, too large or not a number";
-    if (!memopt_i_within(g->weight_decay, 0, most)) return "a weight decay is negative, too large or not a number";
-    if (!memopt_i_within(g->dampening, 0, 1)) return "a dampening is below 0, above 1 or not a number";
-    if (g->nesterov && (!(g->beta1 > 0) || g->dampening > 0))
-        return "Nesterov needs a momentum and no dampening";
-    if (d->kind == MEMOPT_LARS && !(g->trust > 0 && g->trust <= most)) return "LARS needs a trust above 0";
-    if (d->kind == MEMOPT_ADAFACTOR && (!(g->clip > 0 && g->clip <= most) || !memopt_i_within(g->least_scale, 0, most)
-        || !(g->beta2 > 0))) return "Adafactor needs a clip and a beta2 above 0, and a least_scale";
-    if ((d->kind == MEMOPT_SGD || d->kind == MEMOPT_ADAFACTOR) && !d->first_moment && g->beta1 > 0)
-        return "a beta1 above 0 needs first_moment in the desc";
-    return NULL;
+static void memopt_i_must_lie(memopt_i_checks *c, const char *argument, double got, double most) {
+    memopt_i_must_number(c, memopt_i_within(got, 0, most), argument, memopt_i_real(got), "at least 0 and at most",
+                         memopt_i_real(most));
+}
+static void memopt_i_must_exceed(memopt_i_checks *c, const char *argument, double got) {
+    memopt_i_must_number(c, got > 0 && got <= 1e30, argument, memopt_i_real(got), "above 0 and at most",
+                         memopt_i_real(1e30));
+}
+static void memopt_i_must_decay(memopt_i_checks *c, const char *argument, double got) {
+    memopt_i_must_number(c, memopt_i_within(got, 0, 1 - 1e-9), argument, memopt_i_real(got), "at least 0 and below",
+                         memopt_i_count(1));
+}
+static memopt_status memopt_i_group_check(memopt_i_checks *c, const memopt_optim_desc *d, const memopt_optim_group *g) {
+    const double most = 1e30;
+
+    memopt_i_must_lie(c, "rate", g->rate, most);
+    memopt_i_must_decay(c, "beta1", g->beta1);
+    memopt_i_must_decay(c, "beta2", g->beta2);
+    memopt_i_must_lie(c, "eps", g->eps, most);
+    memopt_i_must_lie(c, "weight_decay", g->weight_decay, most);
+    memopt_i_must_lie(c, "dampening", g->dampening, 1);
+    memopt_i_must(c, !g->nesterov || g->beta1 > 0, "nesterov", "is set without a momentum: beta1 is 0");
+    memopt_i_must(c, !g->nesterov || !(g->dampening > 0), "nesterov", "is set, and there is a dampening");
+    if (d->kind == MEMOPT_LARS) memopt_i_must_exceed(c, "trust", g->trust);
+    if (d->kind == MEMOPT_ADAFACTOR) {
+        memopt_i_must_exceed(c, "clip", g->clip);
+        memopt_i_must_lie(c, "least_scale", g->least_scale, most);
+        memopt_i_must(c, g->beta2 > 0, "beta2", "is 0: Adafactor needs a power above 0");
+    }
+    if ((d->kind == MEMOPT_SGD || d->kind == MEMOPT_ADAFACTOR) && !d->first_moment)
+        memopt_i_must(c, !(g->beta1 > 0), "beta1", "is above 0, which needs first_moment in the desc");
+    return c->status;
 }
 /* What a rule has of the gradient factor f; a device that works f out itself does this there. No product is added to
    anything, so nothing can be fused. */
@@ -11533,30 +11615,42 @@ static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_f
     if (d->kind == MEMOPT_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
     return r;
 }
-static const char *memopt_i_run_wrong(const memopt_optim *o, const memopt_optim_run *run) {
+static memopt_status memopt_i_run_check(memopt_i_checks *c, const memopt_optim *o, const memopt_optim_run *run) {
     size_t i;
-    if (!run->step) return "step 0: the first is 1";
-    if (!run->groups || !run->group_count) return "there are no groups";
-    if (run->gradient_factor != 0 && !memopt_i_by_factor_allowed(run->gradient_factor))
-        return "the gradient factor is not between 2^-48 and 2^48";
-    if (run->fused && run->clips_norm) return "a fused step cannot clip by the global norm, which is known only after backward";
-    if (run->fused && run->accumulates) return "a fused step cannot accumulate: it steps with each micro-batch's gradient";
-    if (run->fused && run->scales_loss) return "a fused step cannot scale the loss dynamically: it could not take a step back";
-    for (i = 0; i < run->group_count; ++i) {
-        const char *wrong = memopt_i_optim_group_wrong(&o->desc, &run->groups[i]);
-        if (wrong) return wrong;
+
+    memopt_i_must_reach(c, "step", run->step != 0, "at least", 1);
+    memopt_i_must(c, run->groups != NULL, "groups", "is NULL");
+    memopt_i_must_reach(c, "group_count", run->group_count, "at least", 1);
+    memopt_i_must_number(c, run->gradient_factor == 0 || memopt_i_by_factor_allowed(run->gradient_factor),
+                         "gradient_factor", memopt_i_real(run->gradient_factor), "must be 0, or from 2^-48 to 2^48",
+                         memopt_i_nothing());
+    memopt_i_must(c, !run->fused || !run->clips_norm, NULL,
+                  "a fused step cannot clip by the global norm, which is known only after backward");
+    memopt_i_must(c, !run->fused || !run->accumulates, NULL,
+                  "a fused step cannot accumulate: it steps with each micro-batch's gradient");
+    memopt_i_must(c, !run->fused || !run->scales_loss, NULL,
+                  "a fused step cannot scale the loss dynamically: it could not take a step back");
+    for (i = 0; i < run->group_count && !c->status; ++i) {
+        memopt_i_optim_at(c, "group", i);
+        memopt_i_group_check(c, &o->desc, &run->groups[i]);
     }
-    for (i = 0; i < o->desc.tensor_count; ++i)
-        if (o->desc.tensors[i].group >= run->group_count) return "a tensor is in a group that does not exist";
-    return NULL;
+    for (i = 0; i < o->desc.tensor_count && !c->status; ++i) {
+        memopt_i_optim_at(c, "tensor", i);
+        memopt_i_must_number(c, o->desc.tensors[i].group < run->group_count, "group",
+                             memopt_i_count(o->desc.tensors[i].group), "below group_count",
+                             memopt_i_count(run->group_count));
+    }
+    return c->status;
 }
 /* What begin refuses, and what it sets; states that lie on a device are looked at there. */
 static memopt_status memopt_i_begin_check(memopt_optim *o, const memopt_optim_run *run, int on_device) {
-    const char *wrong; memopt_status s; size_t i;
-    if (!o || !run) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_checks c; memopt_status s; size_t i;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
     if (o->active != MEMOPT_I_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
-    wrong = memopt_i_run_wrong(o, run);
-    if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
+    c = memopt_i_optim_checks(o);
+    if (memopt_i_run_check(&c, o, run)) return c.status;
     for (i = 0; i < o->desc.tensor_count; ++i) {
         s = on_device ? memopt_i_state_there(o, i) : memopt_i_state_check(o, i);
         if (s) return s;
@@ -11629,32 +11723,41 @@ static uint64_t memopt_i_pass_run(memopt_optim *o, memopt_i_pass *pass) {
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
-static int memopt_i_misaligned(const void *p, size_t size) { return !p || (uintptr_t)p % size; }
-static const char *memopt_i_pointers_wrong(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+static memopt_status memopt_i_pointers_check(memopt_optim *o, size_t tensor) {
+    const memopt_optim_desc *d = &o->desc; const memopt_optim_tensor *t = &d->tensors[tensor];
     const int wide = d->weights == MEMOPT_WEIGHTS_F32 || d->weights == MEMOPT_WEIGHTS_F32_BF16;
     const int extra = d->weights == MEMOPT_WEIGHTS_SPLIT || d->weights == MEMOPT_WEIGHTS_F32_BF16;
-    if (memopt_i_misaligned(t->weights, wide ? 4 : 2)) return "weights are missing or misaligned";
-    if (memopt_i_misaligned(t->gradients, d->gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2)) return "gradients are missing or misaligned";
-    if (extra && memopt_i_misaligned(t->extra, 2)) return "a tensor's extra is missing or misaligned";
-    return NULL;
+    memopt_i_checks c = memopt_i_optim_checks(o);
+
+    memopt_i_optim_at(&c, "tensor", tensor);
+    memopt_i_must_point(&c, "weights", t->weights, wide ? 4 : 2, 1);
+    memopt_i_must_point(&c, "gradients", t->gradients, d->gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2, 1);
+    return extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
 }
 /* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. */
 static memopt_status memopt_i_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
-    const memopt_optim_tensor *t; const char *wrong; size_t grain, end;
+    const memopt_optim_tensor *t; size_t grain, end; memopt_i_checks c;
+
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (o->active == MEMOPT_I_STOPPED)
         return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
     if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    if (memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     t = &o->desc.tensors[tensor];
     grain = memopt_i_optim_grain(&o->desc, t);
     end = t->first + o->parts[tensor].held;
-    if (!count || first < t->first || first >= end || count > end - first)
-        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "the slice is empty, or outside the part of the tensor that is held");
-    if (first % grain || (first + count != end && count % grain))
-        return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "the slice begins or ends inside a block: see memopt_optim_grain()");
-    wrong = memopt_i_pointers_wrong(&o->desc, t);
-    if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
+    c = memopt_i_optim_checks(o);
+    memopt_i_optim_at(&c, "tensor", tensor);
+    memopt_i_must_reach(&c, "count", count, "at least", 1);
+    memopt_i_must_reach(&c, "first", first, "at least the tensor's first", t->first);
+    memopt_i_must_number(&c, first < end, "first", memopt_i_count(first), "below the end of the part",
+                         memopt_i_count(end));
+    memopt_i_must_stay(&c, "count", count, "at most", end - first);
+    memopt_i_must_number(&c, first % grain == 0, "first", memopt_i_count(first),
+                         "must be a multiple of the grain", memopt_i_count(grain));
+    memopt_i_must_number(&c, first + count == end || count % grain == 0, "count", memopt_i_count(count),
+                         "must be a multiple of the grain", memopt_i_count(grain));
+    if (c.status || memopt_i_pointers_check(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     *at = first - t->first;
     return MEMOPT_OK;
 }
@@ -11669,7 +11772,8 @@ MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, si
     const memopt_status s = memopt_i_slice(o, tensor, first, count, &at);
     if (s) return s;
     if (o->parts[tensor].phase >= o->parts[tensor].phases)
-        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this kind does not measure, or the tensor is measured already");
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, o->parts[tensor].phases ? "the tensor is measured already"
+                                      : "this kind does not measure", tensor);
     if (o->desc.kind == MEMOPT_ADAFACTOR) return memopt_i_factor_measure(o, tensor, at, count);
     pass = memopt_i_pass_of(tensor, at, count, MEMOPT_I_MEASURE);
     (void)memopt_i_pass_run(o, &pass);
@@ -11703,18 +11807,17 @@ static memopt_i_held_tensor *memopt_i_join_part(memopt_optim *o, size_t tensor) 
         (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
         return NULL;
     }
-    if (tensor >= o->desc.tensor_count) {
-        (void)memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
-        return NULL;
-    }
+    if (memopt_i_optim_has(o, tensor)) return NULL;
     part = &o->parts[tensor];
     if (part->phase < part->phases) return part;
-    (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "this kind does not measure, or the tensor is joined already");
+    (void)memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, part->phases ? "the tensor is joined already"
+                                 : "this kind does not measure", tensor);
     return NULL;
 }
 MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *again) {
     memopt_i_held_tensor *part;
-    if (!o || !again) return MEMOPT_ERR_ARGUMENT;
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!again) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "again is NULL");
     part = memopt_i_join_part(o, tensor);
     if (!part) return o->error.status;
     if (o->desc.kind == MEMOPT_ADAFACTOR) memopt_i_factor_join(o, tensor);
@@ -11727,7 +11830,8 @@ static memopt_status memopt_i_apply(memopt_optim *o, size_t tensor, size_t at, s
     memopt_i_pass pass = memopt_i_pass_of(tensor, at, count, MEMOPT_I_LOOK);
     if (o->fused && memopt_i_pass_run(o, &pass)) {
         o->active = MEMOPT_I_STOPPED;
-        return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a gradient is not finite; this slice and later ones are not stepped");
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
+            "a gradient is not finite; this slice and later ones are not stepped", tensor);
     }
     pass.mode = MEMOPT_I_APPLY;
     if (o->desc.kind == MEMOPT_ADAFACTOR) o->skipped += memopt_i_factor_apply(o, tensor, at, count);
@@ -11739,10 +11843,10 @@ static memopt_status memopt_i_apply_slice(memopt_optim *o, size_t tensor, size_t
     const memopt_status s = memopt_i_slice(o, tensor, first, count, at); const memopt_i_held_tensor *part;
     if (s) return s;
     part = &o->parts[tensor];
-    if (part->phase < part->phases) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE,
-                                                               "the tensor is not measured and joined yet");
-    if (count > part->held - part->applied) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE,
-                                                                       "this much was applied already");
+    if (part->phase < part->phases)
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "the tensor is not measured and joined yet", tensor);
+    if (count > part->held - part->applied)
+        return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "this much was applied already", tensor);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
@@ -11781,13 +11885,13 @@ static void memopt_i_step_all(memopt_optim *o) {
 }
 /* What begin does not look at. */
 static memopt_status memopt_i_step_check(memopt_optim *o, const memopt_optim_run *run) {
-    size_t i;
-    if (!o || !run) return MEMOPT_ERR_ARGUMENT;
+    size_t i; memopt_status s;
+
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
     if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
-    for (i = 0; i < o->desc.tensor_count; ++i) {
-        const char *wrong = memopt_i_pointers_wrong(&o->desc, &o->desc.tensors[i]);
-        if (wrong) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, wrong);
-    }
+    for (i = 0; i < o->desc.tensor_count; ++i)
+        if ((s = memopt_i_pointers_check(o, i)) != MEMOPT_OK) return s;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
@@ -11798,9 +11902,10 @@ MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_r
     return memopt_optim_end(o);
 }
 MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, double **sums, size_t *count) {
-    if (!o || !sums || !count) return MEMOPT_ERR_ARGUMENT;
+    if (!o) return MEMOPT_ERR_ARGUMENT;
+    if (!sums || !count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "sums or count is NULL");
     if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
+    if (memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     *sums = o->sums + o->parts[tensor].sums;
     *count = o->parts[tensor].sum_count;
     if (o->desc.kind == MEMOPT_ADAFACTOR) *sums = memopt_i_factor_shared(o, tensor, count); /* those of this pass */

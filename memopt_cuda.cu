@@ -4448,8 +4448,7 @@ memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
 }
 static memopt_cuda_status memopt_i_cuda_optim_tensor(memopt_optim *o, size_t tensor) {
     if (!o) return MEMOPT_CUDA_ERR_NULL;
-    if (tensor >= o->desc.tensor_count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "there is no such tensor");
-    return memopt_i_state_there(o, tensor);
+    return memopt_i_optim_has(o, tensor) ? MEMOPT_ERR_ARGUMENT : memopt_i_state_there(o, tensor);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
                                                                 memopt_cuda_stream stream) {
@@ -4487,7 +4486,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
     if (!optim) return MEMOPT_CUDA_ERR_NULL;
     if (tensor < optim->desc.tensor_count) {
         need = memopt_i_state_layout(&optim->parts[tensor], &optim->desc, &optim->desc.tensors[tensor], &view);
-        if (bytes < need) return memopt_i_optim_fail(optim, MEMOPT_ERR_BUFFER, "the state is truncated");
+        if ((s = memopt_i_state_whole(optim, tensor, bytes, need)) != MEMOPT_OK) return s;
         if (!need) return 0;
     }
     s = memopt_i_cuda_optim_tensor(optim, tensor);
@@ -4500,7 +4499,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
             s = memopt_i_cuda_optim_fetch(scale, view.scale[m] + i, n * sizeof *scale, stream);
             for (k = 0; k < n && !s; ++k)
                 if (memopt_i_float_bits(scale[k]) >= 0x7f800000u)
-                    s = memopt_i_optim_fail(optim, MEMOPT_ERR_FORMAT, "a scale of the state is negative or not finite");
+                    s = memopt_i_optim_fail_at(optim, MEMOPT_ERR_FORMAT,
+                                               "a scale of the state is negative or not finite", tensor);
         }
     return s;
 }

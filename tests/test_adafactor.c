@@ -1057,6 +1057,65 @@ static void adafactor_decays(void) { /* t^-power, against the C library's */
     CHECK(memopt_i_factor_decay(4, 0.5) == 0.5 && memopt_i_factor_decay(65536, 0.75) == ldexp(1, -12));
 }
 
+/* Why: what only this kind refuses. */
+static void adafactor_errors(void) {
+    static float weights[1024], gradients[1024];
+    static uint64_t memory[8192], state[4096];
+    static const struct { int which; double value; const char *text; } groups[] = {
+        { 0, 0, "group 0: clip 0, above 0 and at most 1e+30" },
+        { 1, -1, "group 0: least_scale -1, at least 0 and at most 1e+30" },
+        { 2, 0, "group 0: beta2 is 0: Adafactor needs a power above 0" },
+        { 3, 0.5, "group 0: beta1 is above 0, which needs first_moment in the desc" }
+    };
+    memopt_optim_tensor t;
+    memopt_optim_desc d;
+    memopt_optim_group g;
+    memopt_optim_run run;
+    memopt_optim *o = NULL;
+    size_t bytes = 0, i;
+    char text[96];
+
+    memset(&t, 0, sizeof t);
+    memset(&d, 0, sizeof d);
+    memset(&run, 0, sizeof run);
+    t.weights = weights;
+    t.gradients = gradients;
+    t.state = (void *)(((uintptr_t)state + 63) & ~(uintptr_t)63);
+    t.count = 1024;
+    t.columns = 32;
+    d.kind = MEMOPT_ADAFACTOR;
+    d.tensors = &t;
+    d.tensor_count = 1;
+    ACCEPTS(d.error, (void)0, memopt_optim_bytes(&d, &bytes));
+    REFUSES(d.error, t.columns = 33, memopt_optim_bytes(&d, &bytes), MEMOPT_ERR_ARGUMENT,
+            "tensor 0: columns 33, must divide count 1024");
+    t.columns = 32;
+    t.first = 32;
+    d.block = 256;
+    snprintf(text, sizeof text, "tensor 0: first 32, must be a multiple of the grain %u",
+             (unsigned)memopt_i_factor_grain(&d, &t));
+    REFUSES(d.error, (void)0, memopt_optim_bytes(&d, &bytes), MEMOPT_ERR_ARGUMENT, text);
+    t.first = 0;
+    d.error = NULL;
+    CHECK(bytes <= sizeof memory - 64);
+    CHECK(memopt_optim_create(&d, (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63), bytes, &o) == MEMOPT_OK);
+    CHECK(memopt_optim_state_init(o, 0) == MEMOPT_OK);
+    run.step = 1;
+    run.groups = &g;
+    run.group_count = 1;
+    for (i = 0; i < sizeof groups / sizeof *groups; ++i) {
+        g = memopt_optim_group_default(MEMOPT_ADAFACTOR);
+        *(groups[i].which == 0 ? &g.clip : groups[i].which == 1 ? &g.least_scale : groups[i].which == 2 ? &g.beta2
+          : &g.beta1) = groups[i].value;
+        CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_ARGUMENT);
+        CHECK_AT(test_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, groups[i].text), i);
+    }
+    memset(t.state, 0, 8);
+    g = memopt_optim_group_default(MEMOPT_ADAFACTOR);
+    CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_FORMAT);
+    CHECK(test_says(memopt_optim_error(o), MEMOPT_ERR_FORMAT, "tensor 0: state is not of an optimizer"));
+}
+
 void test_adafactor(void);
 void test_adafactor(void) {
     RUN(adafactor_rule);
@@ -1072,6 +1131,7 @@ void test_adafactor(void) {
     RUN(adafactor_hostile_sizes);
     RUN(adafactor_states);
     RUN(adafactor_order);
+    RUN(adafactor_errors);
     RUN(adafactor_measured_anyhow);
     RUN(adafactor_fused);
     RUN(adafactor_zeros);

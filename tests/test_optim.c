@@ -1681,6 +1681,195 @@ static double optim_train(const optim_spec *s, uint64_t seed, uint64_t steps) { 
     optim_close(&m);
     return optim_net(w, &task, 0, OPTIM_SAMPLES, NULL);
 }
+/* Why: of calls with a desc in its error, of others in the optimizer's. Three tensors, two groups. */
+typedef struct optim_told {
+    memopt_optim_tensor t[3];
+    memopt_optim_desc   d;
+    memopt_optim_group  g[2];
+    memopt_optim_run    run;
+    memopt_optim       *optim;
+    float weights[3][8], gradients[3][8];
+    uint64_t states[3][64], memory[8192];
+} optim_told;
+static void *optim_at_64(void *p) { return (void *)(((uintptr_t)p + 63) & ~(uintptr_t)63); }
+static optim_told *optim_told_open(void) { /* everything is right */
+    static optim_told o;
+    size_t i;
+
+    memset(&o, 0, sizeof o);
+    for (i = 0; i < 3; ++i) {
+        o.t[i].weights = o.weights[i];
+        o.t[i].gradients = o.gradients[i];
+        o.t[i].state = optim_at_64(o.states[i]);
+        o.t[i].count = 8;
+        o.t[i].group = i == 2;
+    }
+    o.d.kind = MEMOPT_ADAMW;
+    o.d.tensors = o.t;
+    o.d.tensor_count = 3;
+    o.g[0] = o.g[1] = memopt_optim_group_default(MEMOPT_ADAMW);
+    o.run.step = 1;
+    o.run.groups = o.g;
+    o.run.group_count = 2;
+    return &o;
+}
+#define OPTIM_DESC_SAYS(change, want, text) REFUSES(o->d.error, (o = optim_told_open(), change), \
+    memopt_optim_bytes(&o->d, &bytes), MEMOPT_ERR_##want, text)
+static void optim_desc_errors(void) {
+    optim_told *o = optim_told_open();
+    char text[96];
+    size_t bytes = 7, need = 0;
+
+    ACCEPTS(o->d.error, (void)0, memopt_optim_bytes(&o->d, &need));
+    ACCEPTS(o->d.error, (void)0, memopt_optim_state_bytes(&o->d, 2, &need));
+    ACCEPTS(o->d.error, need = sizeof o->memory - 64, memopt_optim_create(&o->d, optim_at_64(o->memory), need, &o->optim));
+    OPTIM_DESC_SAYS(o->d.tensor_count = 0, ARGUMENT, "optim: tensor_count is 0");
+    OPTIM_DESC_SAYS(o->d.tensors = NULL, ARGUMENT, "optim: tensors is NULL");
+    OPTIM_DESC_SAYS(o->d.block = 48, ARGUMENT, "optim: block 48, must be a multiple of 32");
+    OPTIM_DESC_SAYS(o->d.block = 4128, ARGUMENT, "optim: block 4128, at most 4096");
+    OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
+    OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)7, ARGUMENT, "optim: kind 7, at most 6");
+    OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)4, ARGUMENT, "optim: state 4, at most 3");
+    OPTIM_DESC_SAYS(o->d.weights = (memopt_weight_format)4, ARGUMENT, "optim: weights 4, at most 3");
+    OPTIM_DESC_SAYS(o->d.gradients = (memopt_gradient_format)3, ARGUMENT, "optim: gradients 3, at most 2");
+    OPTIM_DESC_SAYS((o->d.kind = MEMOPT_LION, o->d.state = MEMOPT_STATE_BNB), ARGUMENT,
+                    "optim: state is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
+    OPTIM_DESC_SAYS(o->t[1].count = 0, ARGUMENT, "tensor 1: count 0, at least 1");
+    OPTIM_DESC_SAYS(o->t[1].first = 8, ARGUMENT, "tensor 1: first 8, below count 8");
+    OPTIM_DESC_SAYS(o->t[2].held = 9, ARGUMENT, "tensor 2: held 9, at most count - first 8");
+    OPTIM_DESC_SAYS(o->t[2].columns = 3, ARGUMENT, "tensor 2: columns 3, must divide count 8");
+    OPTIM_DESC_SAYS(o->t[0].first = 4, ARGUMENT, "tensor 0: first 4, must be a multiple of the grain 256");
+    OPTIM_DESC_SAYS(o->t[0].held = 4, ARGUMENT, "tensor 0: held 4, must be a multiple of the grain 256");
+    OPTIM_DESC_SAYS(o->t[0].count = SIZE_MAX / 8, OVERFLOW, "tensor 0: count is larger than memory can be");
+    CHECK(bytes == 7);
+    o = optim_told_open();
+    REFUSES(o->d.error, (void)0, memopt_optim_bytes(&o->d, NULL), MEMOPT_ERR_ARGUMENT, "optim: bytes is NULL");
+    REFUSES(o->d.error, (void)0, memopt_optim_state_bytes(&o->d, 0, NULL), MEMOPT_ERR_ARGUMENT, "optim: bytes is NULL");
+    REFUSES(o->d.error, (void)0, memopt_optim_state_bytes(&o->d, 3, &bytes), MEMOPT_ERR_ARGUMENT, "optim: tensor 3, below 3");
+    CHECK(memopt_optim_bytes(&o->d, &need) == MEMOPT_OK && need <= sizeof o->memory - 64);
+    snprintf(text, sizeof text, "optim: bytes %u, at least %u", (unsigned)need - 1, (unsigned)need);
+    REFUSES(o->d.error, (void)0, memopt_optim_create(&o->d, optim_at_64(o->memory), need - 1, &o->optim),
+            MEMOPT_ERR_BUFFER, text);
+    REFUSES(o->d.error, (void)0, memopt_optim_create(&o->d, NULL, need, &o->optim), MEMOPT_ERR_ARGUMENT,
+            "optim: memory is NULL");
+    REFUSES(o->d.error, (void)0, memopt_optim_create(&o->d, (char *)optim_at_64(o->memory) + 8, need, &o->optim),
+            MEMOPT_ERR_ARGUMENT, "optim: memory is misaligned");
+    REFUSES(o->d.error, (void)0, memopt_optim_create(&o->d, optim_at_64(o->memory), need, NULL), MEMOPT_ERR_ARGUMENT,
+            "optim: out is NULL");
+    CHECK(o->optim == NULL && memopt_optim_bytes(NULL, &need) == MEMOPT_ERR_ARGUMENT);
+}
+static optim_told *optim_told_of(memopt_optim_kind kind) {
+    optim_told *o = optim_told_open();
+    size_t i;
+
+    o->d.kind = kind;
+    o->g[0] = o->g[1] = memopt_optim_group_default(kind);
+    CHECK(memopt_optim_create(&o->d, optim_at_64(o->memory), sizeof o->memory - 64, &o->optim) == MEMOPT_OK);
+    for (i = 0; i < 3; ++i) CHECK(memopt_optim_state_init(o->optim, i) == MEMOPT_OK);
+    return o;
+}
+static optim_told *optim_told_begun(void) { return optim_told_of(MEMOPT_ADAMW); }
+#define OPTIM_SAYS(change, call, want, text) do { \
+    o = optim_told_begun(); \
+    change; \
+    CHECK((call) == MEMOPT_ERR_##want); \
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_##want, text)); } while (0)
+#define OPTIM_STEP_SAYS(change, text) OPTIM_SAYS(change, memopt_optim_step(o->optim, &o->run), ARGUMENT, text)
+static void optim_run_errors(void) {
+    const double not_number = (double)memopt_i_bits_float(0x7fc00000u);
+    optim_told *o = optim_told_begun();
+    memopt_optim_view view;
+    double *sums;
+    size_t count;
+    int again;
+
+    CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_OK && memopt_optim_error(o->optim)->status == MEMOPT_OK);
+    OPTIM_SAYS((void)0, memopt_optim_step(o->optim, NULL), ARGUMENT, "run is NULL");
+    OPTIM_STEP_SAYS(o->run.step = 0, "optim: step 0, at least 1");
+    OPTIM_STEP_SAYS(o->run.groups = NULL, "optim: groups is NULL");
+    OPTIM_STEP_SAYS(o->run.group_count = 0, "optim: group_count 0, at least 1");
+    OPTIM_STEP_SAYS(o->run.gradient_factor = -0.5, "optim: gradient_factor -0.5, must be 0, or from 2^-48 to 2^48");
+    OPTIM_STEP_SAYS(o->run.fused = 1, "a fused step is applied tensor by tensor");
+    OPTIM_STEP_SAYS(o->g[1].rate = -1, "group 1: rate -1, at least 0 and at most 1e+30");
+    OPTIM_STEP_SAYS(o->g[0].rate = not_number, "group 0: rate NaN, at least 0 and at most 1e+30");
+    OPTIM_STEP_SAYS(o->g[1].beta1 = 1, "group 1: beta1 1, at least 0 and below 1");
+    OPTIM_STEP_SAYS(o->g[0].beta2 = -0.1, "group 0: beta2 -0.1, at least 0 and below 1");
+    OPTIM_STEP_SAYS(o->g[0].eps = -1e-8, "group 0: eps -1e-8, at least 0 and at most 1e+30");
+    OPTIM_STEP_SAYS(o->g[0].weight_decay = -0.01, "group 0: weight_decay -0.01, at least 0 and at most 1e+30");
+    OPTIM_STEP_SAYS(o->g[0].dampening = 2, "group 0: dampening 2, at least 0 and at most 1");
+    OPTIM_STEP_SAYS((o->g[0].nesterov = 1, o->g[0].beta1 = 0), "group 0: nesterov is set without a momentum: beta1 is 0");
+    OPTIM_STEP_SAYS((o->g[0].nesterov = 1, o->g[0].dampening = 0.5), "group 0: nesterov is set, and there is a dampening");
+    OPTIM_STEP_SAYS(o->t[2].group = 2, "tensor 2: group 2, below group_count 2");
+    OPTIM_STEP_SAYS(o->t[1].weights = NULL, "tensor 1: weights is NULL");
+    OPTIM_STEP_SAYS(o->t[1].gradients = (char *)o->gradients + 1, "tensor 1: gradients is misaligned");
+    OPTIM_STEP_SAYS(o->t[2].state = NULL, "tensor 2: state is NULL");
+    OPTIM_STEP_SAYS(o->t[2].state = (char *)o->t[2].state + 8, "tensor 2: state is misaligned");
+    OPTIM_SAYS(memset(o->t[1].state, 0, 64), memopt_optim_step(o->optim, &o->run), FORMAT,
+               "tensor 1: state is not of an optimizer");
+    OPTIM_SAYS(((uint32_t *)o->t[1].state)[3] = 9, memopt_optim_state_check(o->optim, 1, 4096), FORMAT,
+               "tensor 1: state version 9, expected 1");
+    OPTIM_SAYS(((uint32_t *)o->t[1].state)[2] = 0x04030201, memopt_optim_state_check(o->optim, 1, 4096), FORMAT,
+               "tensor 1: state has the other byte order");
+    OPTIM_SAYS(((uint32_t *)o->t[1].state)[4] = 3, memopt_optim_state_check(o->optim, 1, 4096), FORMAT,
+               "tensor 1: state kind 3, expected 0");
+    OPTIM_SAYS(((uint64_t *)o->t[1].state)[4] = 16, memopt_optim_state_check(o->optim, 1, 4096), FORMAT,
+               "tensor 1: state count 16, expected 8");
+    OPTIM_SAYS((void)0, memopt_optim_state_check(o->optim, 1, 191), BUFFER, "tensor 1: state bytes 191, at least 192");
+    OPTIM_SAYS((void)0, memopt_optim_state_check(o->optim, 3, 192), ARGUMENT, "optim: tensor 3, below 3");
+    OPTIM_SAYS((void)0, memopt_optim_state_init(o->optim, 4), ARGUMENT, "optim: tensor 4, below 3");
+    OPTIM_SAYS(o->t[0].state = NULL, memopt_optim_state_init(o->optim, 0), ARGUMENT, "tensor 0: state is NULL");
+    OPTIM_SAYS((void)0, memopt_optim_state_view(o->optim, 5, &view), ARGUMENT, "optim: tensor 5, below 3");
+    OPTIM_SAYS((void)0, memopt_optim_state_view(o->optim, 0, NULL), ARGUMENT, "out is NULL");
+    OPTIM_SAYS(o->run.fused = o->run.clips_norm = 1, memopt_optim_begin(o->optim, &o->run), ARGUMENT,
+               "optim: a fused step cannot clip by the global norm, which is known only after backward");
+    OPTIM_SAYS(o->run.fused = o->run.accumulates = 1, memopt_optim_begin(o->optim, &o->run), ARGUMENT,
+               "optim: a fused step cannot accumulate: it steps with each micro-batch's gradient");
+    OPTIM_SAYS(o->run.fused = o->run.scales_loss = 1, memopt_optim_begin(o->optim, &o->run), ARGUMENT,
+               "optim: a fused step cannot scale the loss dynamically: it could not take a step back");
+    OPTIM_SAYS((void)0, memopt_optim_apply(o->optim, 0, 0, 8), STATE, "no step has begun");
+    OPTIM_SAYS((void)0, memopt_optim_end(o->optim), STATE, "no step has begun");
+    OPTIM_SAYS((void)0, memopt_optim_sums(o->optim, 0, &sums, &count), STATE, "no step has begun");
+    OPTIM_SAYS((void)0, memopt_optim_join(o->optim, 0, NULL), ARGUMENT, "again is NULL");
+    o = optim_told_of(MEMOPT_LARS);
+    o->g[1].trust = 0;
+    CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "group 1: trust 0, above 0 and at most 1e+30"));
+    o = optim_told_of(MEMOPT_SGD);
+    o->g[1].beta1 = 0.5;
+    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT,
+                    "group 1: beta1 is above 0, which needs first_moment in the desc"));
+    o = optim_told_of(MEMOPT_LAMB);
+    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is not measured and joined yet"));
+    CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_OK && memopt_optim_join(o->optim, 1, &again) == MEMOPT_OK);
+    CHECK(memopt_optim_join(o->optim, 1, &again) == MEMOPT_ERR_STATE);
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is joined already"));
+    CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
+#define OPTIM_BEGUN_SAYS(call, want, text) OPTIM_SAYS(CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK), call, want, text)
+    OPTIM_BEGUN_SAYS(memopt_optim_begin(o->optim, &o->run), STATE, "a step has begun already");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 3, 0, 8), ARGUMENT, "optim: tensor 3, below 3");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 0), ARGUMENT, "tensor 1: count 0, at least 1");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 8, 1), ARGUMENT, "tensor 1: first 8, below the end of the part 8");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 9), ARGUMENT, "tensor 1: count 9, at most 8");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 4, 4), ARGUMENT,
+                     "tensor 1: first 4, must be a multiple of the grain 256");
+    OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 4), ARGUMENT,
+                     "tensor 1: count 4, must be a multiple of the grain 256");
+    OPTIM_BEGUN_SAYS(memopt_optim_measure(o->optim, 1, 0, 8), STATE, "tensor 1: this kind does not measure");
+    OPTIM_BEGUN_SAYS(memopt_optim_join(o->optim, 1, &again), STATE, "tensor 1: this kind does not measure");
+    OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 7, &sums, &count), ARGUMENT, "optim: tensor 7, below 3");
+    OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 0, NULL, &count), ARGUMENT, "sums or count is NULL");
+    OPTIM_BEGUN_SAYS((memopt_optim_apply(o->optim, 1, 0, 8), memopt_optim_apply(o->optim, 1, 0, 8)), STATE,
+                     "tensor 1: this much was applied already");
+    OPTIM_SAYS((o->run.fused = 1, o->gradients[2][5] = memopt_i_bits_float(0x7f800000u),
+                (void)memopt_optim_begin(o->optim, &o->run)), memopt_optim_apply(o->optim, 2, 0, 8), STATE,
+               "tensor 2: a gradient is not finite; this slice and later ones are not stepped");
+    CHECK(memopt_optim_end(o->optim) == MEMOPT_ERR_STATE);
+    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE,
+                    "the fused step was stopped by a gradient that is not finite"));
+}
 static void optim_training(void) {
     optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, OPTIM_TRAINED); double loss[4] = { 0, 0, 0, 0 }, begin = 0; uint64_t seed; int i;
     for (seed = 1; seed <= 5; ++seed) {
@@ -1728,6 +1917,8 @@ static void test_optim(void) {
     RUN(optim_bad_pointers);
     RUN(optim_order);
     RUN(optim_bad_states);
+    RUN(optim_desc_errors);
+    RUN(optim_run_errors);
     RUN(optim_other_states);
     RUN(optim_resume);
     RUN(optim_groups);

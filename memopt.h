@@ -1255,11 +1255,12 @@ typedef struct memopt_gradient { /* one tensor; zero it, then set what you need 
     double      squares;   /* written by measure, scale and unscale: the sum of the squares; infinite if nonfinite */
     size_t      nonfinite; /* likewise: how many values are NaN or infinite */
 } memopt_gradient;
-typedef struct memopt_gradients { /* what one call works on, in one parallel pass */
+typedef struct memopt_gradients { /* what one call works on, in one parallel pass; zero it, then set what you need */
     memopt_gradient *tensors;
     size_t           count;         /* 0 is fine */
     void            *scratch;       /* as memopt_gradients_scratch() says; aligned to 8; not kept between calls */
     size_t           scratch_bytes;
+    memopt_error    *error;         /* NULL, or filled in when a call fails; of accumulate that of the sums */
 } memopt_gradients;
 typedef struct memopt_gradient_total {
     double squares;   /* sum of the squares of all values as they lie in memory now; infinite if one is not finite */
@@ -1773,7 +1774,8 @@ MEMOPT_API size_t        memopt_stash_depth(const memopt_stash *stash); /* copie
    an element begins with 0, its bias, or what is there, and takes the products of depth 0, 1, 2, ... one after the
    other, each by one fused multiply-add. So it is the same bits at every SIMD level, for any workers, and for a matrix
    computed whole, by rows, or in steps of depth that each add onto the last (with a float32 result). */
-typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns) */
+typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns); zero it,
+                                  then set what you need */
     size_t       rows, columns, depth; /* 0 is fine: nothing to do, or, of depth, only the beginning */
     const void  *left, *right;
     size_t       left_stride, right_stride;
@@ -12565,38 +12567,61 @@ MEMOPT_I_BOTH static uint16_t memopt_i_gradients_infinity(memopt_type type) { re
 static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
     return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
 }
-static memopt_status memopt_i_gradient_check(const memopt_gradient *g) {
-    const size_t bytes = memopt_type_bytes(g->type); size_t all;
-    if (!bytes || (g->count && !g->values)) return MEMOPT_ERR_ARGUMENT;
-    if ((uintptr_t)g->values % bytes || (uintptr_t)g->rest % 2) return MEMOPT_ERR_ARGUMENT;
-    return memopt_i_mul(g->count, bytes, &all) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+static memopt_i_checks memopt_i_gradients_begin(const memopt_gradients *list) {
+    return memopt_i_checks_begin(list ? list->error : NULL, "gradients");
 }
-static memopt_status memopt_i_gradients_count(const memopt_gradients *list, size_t *pieces) {
-    size_t i, count; *pieces = 0;
-    if (!list || (list->count && !list->tensors)) return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < list->count; ++i) {
-        const memopt_gradient *g = list->tensors + i; const memopt_status s = memopt_i_gradient_check(g);
-        if (s) return s;
+/* What follows is about one tensor of a list: "tensor 3: values is NULL". */
+static void memopt_i_gradients_at(memopt_i_checks *c, const char *place, size_t index) {
+    if (c->status) return;
+    c->subject = NULL;
+    memopt_i_checks_at(c, place, index);
+}
+static memopt_status memopt_i_gradient_check(memopt_i_checks *c, const memopt_gradient *g) {
+    const size_t bytes = memopt_type_bytes(g->type); size_t all;
+
+    memopt_i_must_number(c, bytes != 0, "type", memopt_i_signed((int)g->type), "no such memopt_type",
+                         memopt_i_nothing());
+    memopt_i_must_point(c, "values", g->values, bytes ? bytes : 1, g->count != 0);
+    memopt_i_must_point(c, "rest", g->rest, 2, 0);
+    return memopt_i_must_fit(c, !memopt_i_mul(g->count, bytes, &all), "values", "are larger than memory can be");
+}
+static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_gradients *list, const char *place,
+                                              size_t *pieces) {
+    const char *const subject = c->subject; size_t i, count; *pieces = 0;
+
+    if (memopt_i_must(c, list != NULL, place, "list is NULL")) return c->status;
+    memopt_i_must(c, list->tensors || !list->count, "tensors", "is NULL");
+    for (i = 0; i < list->count && !c->status; ++i) {
+        const memopt_gradient *g = list->tensors + i;
+
+        memopt_i_gradients_at(c, place, i);
+        memopt_i_gradient_check(c, g);
         count = memopt_i_ceil_div(g->count, MEMOPT_I_SCALE_PIECE);
-        if (memopt_i_add(*pieces, count, pieces)) return MEMOPT_ERR_OVERFLOW;
+        memopt_i_must_fit(c, !memopt_i_add(*pieces, count, pieces), "count", "makes the list larger than memory can be");
     }
-    return *pieces > SIZE_MAX / sizeof(memopt_i_scale_piece) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+    if (c->status) return c->status;
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    c->subject = subject;
+    return memopt_i_must_fit(c, *pieces <= SIZE_MAX / sizeof(memopt_i_scale_piece), "scratch",
+                             "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
-    size_t pieces; memopt_status s;
-    if (!bytes) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_gradients_count(list, &pieces);
-    if (!s) *bytes = pieces * sizeof(memopt_i_scale_piece);
-    return s;
+    memopt_i_checks c = memopt_i_gradients_begin(list); size_t pieces;
+
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (memopt_i_gradients_count(&c, list, "tensor", &pieces)) return c.status;
+    *bytes = pieces * sizeof(memopt_i_scale_piece);
+    return MEMOPT_OK;
 }
 /* Check everything that a call on a list needs; nothing is written yet. */
-static memopt_status memopt_i_gradients_check(const memopt_gradients *list, const memopt_threads *threads,
-                                              size_t *pieces) {
-    const memopt_status s = memopt_i_gradients_count(list, pieces);
-    if (s) return s;
-    if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
-    if (*pieces && (!list->scratch || (uintptr_t)list->scratch % 8)) return MEMOPT_ERR_ARGUMENT;
-    return list->scratch_bytes / sizeof(memopt_i_scale_piece) < *pieces ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+static memopt_status memopt_i_gradients_check(memopt_i_checks *c, const memopt_gradients *list, const char *place,
+                                              const memopt_threads *threads, size_t *pieces) {
+    if (memopt_i_gradients_count(c, list, place, pieces)) return c->status;
+    memopt_i_threads_check(c, threads);
+    memopt_i_must_point(c, "scratch", list->scratch, *pieces ? 8 : 1, *pieces != 0);
+    if (c->status || list->scratch_bytes / sizeof(memopt_i_scale_piece) >= *pieces) return c->status;
+    return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(list->scratch_bytes), "at least",
+                                  memopt_i_count(*pieces * sizeof(memopt_i_scale_piece)));
 }
 static memopt_i_scale_piece *memopt_i_gradients_cut(const memopt_gradients *list) {
     memopt_i_scale_piece *pieces = (memopt_i_scale_piece *)list->scratch, *p = pieces; size_t i, first;
@@ -12660,11 +12685,11 @@ static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i
     }
     total->overflow = total->nonfinite != 0;
 }
-static memopt_status memopt_i_gradients_pass(const memopt_gradients *list, float factor, memopt_gradient_total *total,
-                                             const memopt_threads *threads) {
+static memopt_status memopt_i_gradients_pass(memopt_i_checks *c, const memopt_gradients *list, float factor,
+                                             memopt_gradient_total *total, const memopt_threads *threads) {
     size_t pieces; memopt_i_gradients_task t; memopt_gradient_total unwanted;
-    const memopt_status s = memopt_i_gradients_check(list, threads, &pieces);
-    if (s) return s;
+
+    if (memopt_i_gradients_check(c, list, "tensor", threads, &pieces)) return c->status;
     memset(&t, 0, sizeof t);
     t.tensors = list->tensors; t.pieces = memopt_i_gradients_cut(list);
     t.factor = factor; t.level = memopt_i_simd_level(threads);
@@ -12674,13 +12699,19 @@ static memopt_status memopt_i_gradients_pass(const memopt_gradients *list, float
 }
 MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, memopt_gradient_total *total,
                                                   const memopt_threads *threads) {
-    return total ? memopt_i_gradients_pass(list, 1, total, threads) : MEMOPT_ERR_ARGUMENT;
+    memopt_i_checks c = memopt_i_gradients_begin(list);
+
+    memopt_i_must(&c, total != NULL, "total", "is NULL");
+    return memopt_i_gradients_pass(&c, list, 1, total, threads);
 }
 MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, double factor,
                                                 memopt_gradient_total *total, const memopt_threads *threads) {
+    const int finite = memopt_i_scale_finite(factor) && fabs(factor) <= 3.4028234663852886e38;
+    memopt_i_checks c = memopt_i_gradients_begin(list);
+
+    memopt_i_must_number(&c, finite, "factor", memopt_i_real(factor), "must be finite as a float", memopt_i_nothing());
     /* beyond float's range the cast itself would be undefined */
-    if (!memopt_i_scale_finite(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
-    return memopt_i_gradients_pass(list, (float)factor, total, threads);
+    return memopt_i_gradients_pass(&c, list, finite ? (float)factor : 0, total, threads);
 }
 
 /* ---- clipping ---- */
@@ -12698,10 +12729,11 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
 }
 MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
                                                      const memopt_threads *threads) {
-    size_t pieces; memopt_i_gradients_task t; memopt_status s;
-    if (!memopt_i_scale_limit((double)limit)) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_gradients_check(list, threads, &pieces);
-    if (s) return s;
+    size_t pieces; memopt_i_gradients_task t; memopt_i_checks c = memopt_i_gradients_begin(list);
+
+    memopt_i_must_number(&c, memopt_i_scale_limit((double)limit), "limit", memopt_i_real((double)limit), "at least",
+                         memopt_i_count(0));
+    if (memopt_i_gradients_check(&c, list, "tensor", threads, &pieces)) return c.status;
     memset(&t, 0, sizeof t);
     t.tensors = list->tensors; t.pieces = memopt_i_gradients_cut(list);
     t.factor = memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu); t.level = memopt_i_simd_level(threads);
@@ -12728,14 +12760,24 @@ MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler) {
     scaler->unscaled = scaler->found = 0;
     return MEMOPT_OK;
 }
-MEMOPT_I_BOTH static memopt_status memopt_i_scaler_check(const memopt_scaler *s) {
+/* What is wrong with a scaler; NULL: nothing. */
+MEMOPT_I_BOTH static const char *memopt_i_scaler_wrong(const memopt_scaler *s) {
     const float lowest = 2.9387358770557188e-39f; /* 2^-128: the largest whose inverse is infinite */
-    if (!s || !memopt_i_scale_finite32(s->scale) || !memopt_i_scale_finite32(s->floor)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_scale_finite(s->growth_factor) || s->growth_factor <= 1) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_scale_finite(s->backoff_factor) || s->backoff_factor <= 0) return MEMOPT_ERR_ARGUMENT;
-    if (s->backoff_factor >= 1 || s->floor <= lowest || s->scale < s->floor) return MEMOPT_ERR_ARGUMENT;
-    if (s->growth_tracker >= s->growth_interval || s->unscaled > 1) return MEMOPT_ERR_ARGUMENT;
-    return s->found > s->unscaled ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
+
+    if (!s) return "is NULL";
+    if (!memopt_i_scale_finite32(s->scale) || !memopt_i_scale_finite32(s->floor))
+        return "has a scale or a floor that is not finite";
+    if (!memopt_i_scale_finite(s->growth_factor) || s->growth_factor <= 1)
+        return "has a growth_factor that is not finite and above 1";
+    if (!memopt_i_scale_finite(s->backoff_factor) || s->backoff_factor <= 0 || s->backoff_factor >= 1)
+        return "has a backoff_factor that is not between 0 and 1";
+    if (s->floor <= lowest) return "has a floor whose inverse is not finite";
+    if (s->scale < s->floor) return "has a scale below its floor";
+    if (s->growth_tracker >= s->growth_interval) return "has a growth_tracker that is not below growth_interval";
+    return s->unscaled > 1 || s->found > s->unscaled ? "has found or unscaled set wrongly" : NULL;
+}
+MEMOPT_I_BOTH static memopt_status memopt_i_scaler_check(const memopt_scaler *s) {
+    return memopt_i_scaler_wrong(s) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) { return memopt_i_scaler_check(s); }
 MEMOPT_I_BOTH static float memopt_i_scaler_inverse(const memopt_scaler *scaler) {
@@ -12744,11 +12786,14 @@ MEMOPT_I_BOTH static float memopt_i_scaler_inverse(const memopt_scaler *scaler) 
 MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) { return memopt_i_scaler_inverse(scaler); }
 static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gradients *list,
                                           memopt_gradient_total *total, const memopt_threads *threads, int in_place) {
-    memopt_status s = memopt_scaler_check(scaler);
-    if (s || !total) return MEMOPT_ERR_ARGUMENT;
-    if (scaler->unscaled) return MEMOPT_ERR_STATE;
-    s = memopt_i_gradients_pass(list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads);
-    if (s) return s;
+    const char *const wrong = memopt_i_scaler_wrong(scaler);
+    memopt_i_checks c = memopt_i_gradients_begin(list);
+
+    memopt_i_must(&c, !wrong, "scaler", wrong);
+    if (memopt_i_must(&c, total != NULL, "total", "is NULL")) return c.status;
+    if (scaler->unscaled)
+        memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "they are unscaled or measured already, and not yet updated");
+    if (memopt_i_gradients_pass(&c, list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads)) return c.status;
     if (!in_place) total->factor = (double)memopt_scaler_inverse(scaler);
     scaler->unscaled = 1; scaler->found = (uint32_t)total->overflow;
     return MEMOPT_OK;
@@ -12827,28 +12872,40 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
         memopt_i_accumulate_block(t, sum, g, i, k);
     }
 }
-static memopt_status memopt_i_accumulate_check(const memopt_gradients *sums, const memopt_gradients *gradients,
-                                               const memopt_micro_batch *batch) {
-    size_t i, pieces; const memopt_status s = memopt_i_gradients_count(gradients, &pieces);
-    if (s) return s;
-    if (sums->count != gradients->count) return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < sums->count; ++i) {
+static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_gradients *sums,
+                                               const memopt_gradients *gradients, const memopt_micro_batch *batch) {
+    size_t i, pieces;
+
+    if (memopt_i_gradients_count(c, gradients, "gradient", &pieces)) return c->status;
+    memopt_i_must_number(c, sums->count == gradients->count, "sums->count", memopt_i_count(sums->count),
+                         "must be gradients->count", memopt_i_count(gradients->count));
+    for (i = 0; i < sums->count && !c->status; ++i) {
         const memopt_gradient *sum = sums->tensors + i;
-        if (sum->count != gradients->tensors[i].count || sum->type == MEMOPT_TYPE_F16) return MEMOPT_ERR_ARGUMENT;
-        if (sum->rest ? sum->type != MEMOPT_TYPE_BF16 : sum->type == MEMOPT_TYPE_BF16 && sum->count && !batch->noise)
-            return MEMOPT_ERR_ARGUMENT;
+
+        memopt_i_gradients_at(c, "sum", i);
+        memopt_i_must_number(c, sum->count == gradients->tensors[i].count, "count", memopt_i_count(sum->count),
+                             "must be the gradient's", memopt_i_count(gradients->tensors[i].count));
+        memopt_i_must(c, sum->type != MEMOPT_TYPE_F16, "type", "is MEMOPT_TYPE_F16: sums are F32 or BF16");
+        memopt_i_must(c, !sum->rest || sum->type == MEMOPT_TYPE_BF16, "rest", "is given, and the sum is not BF16");
+        memopt_i_must(c, sum->rest || sum->type != MEMOPT_TYPE_BF16 || !sum->count || batch->noise, "rest",
+                      "is NULL, and the batch has no noise");
     }
-    return MEMOPT_OK;
+    return c->status;
 }
 MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
                                                      const memopt_micro_batch *batch, memopt_accumulation *accumulation,
                                                      const memopt_threads *threads) {
-    size_t pieces; memopt_i_gradients_task t; memopt_status s;
-    if (!batch || !accumulation) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_gradients_check(sums, threads, &pieces);
-    if (!s) s = memopt_i_accumulate_check(sums, gradients, batch);
-    if (!s && batch->tokens > UINT64_MAX - accumulation->tokens) s = MEMOPT_ERR_OVERFLOW;
-    if (s || !batch->tokens) return s;
+    size_t pieces; memopt_i_gradients_task t; memopt_i_checks c = memopt_i_gradients_begin(sums);
+
+    memopt_i_must(&c, batch != NULL, "batch", "is NULL");
+    memopt_i_must(&c, accumulation != NULL, "accumulation", "is NULL");
+    if (memopt_i_gradients_check(&c, sums, "sum", threads, &pieces)) return c.status;
+    if (memopt_i_accumulate_check(&c, sums, gradients, batch)) return c.status;
+    c = memopt_i_gradients_begin(sums); /* of no tensor in particular */
+    if (batch->tokens > UINT64_MAX - accumulation->tokens)
+        memopt_i_refuse_number(&c, MEMOPT_ERR_OVERFLOW, "batch.tokens", memopt_i_count(batch->tokens), "at most",
+                               memopt_i_count(UINT64_MAX - accumulation->tokens));
+    if (c.status || !batch->tokens) return c.status;
     memset(&t, 0, sizeof t);
     t.tensors = sums->tensors; t.gradients = gradients->tensors; t.pieces = memopt_i_gradients_cut(sums);
     t.factor = batch->is_mean ? (float)batch->tokens : 1;

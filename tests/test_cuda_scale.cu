@@ -31,14 +31,14 @@ static memopt_gradient cuda_scale_tensor(memopt_type type, void *values, size_t 
 }
 static memopt_gradients cuda_scale_list(memopt_gradient *tensors, size_t count) { /* just the scratch that is asked for */
     memopt_gradients list;
-    list.tensors = tensors; list.count = count; list.scratch = NULL; list.scratch_bytes = 0;
+    memset(&list, 0, sizeof list); list.tensors = tensors; list.count = count;
     CHECK(memopt_cuda_gradients_scratch(&list, &list.scratch_bytes) == 0);
     if (list.scratch_bytes) list.scratch = test_device(list.scratch_bytes);
     return list;
 }
 static memopt_gradients cuda_scale_host(memopt_gradient *tensors, size_t count) {
     memopt_gradients list;
-    list.tensors = tensors; list.count = count; list.scratch = NULL; list.scratch_bytes = 0;
+    memset(&list, 0, sizeof list); list.tensors = tensors; list.count = count;
     CHECK(memopt_gradients_scratch(&list, &list.scratch_bytes) == MEMOPT_OK);
     list.scratch = cuda_scale_alloc(list.scratch_bytes);
     return list;
@@ -171,7 +171,7 @@ static void cuda_scale_joins(void) {
     memopt_gradient_total *d_total = (memopt_gradient_total *)test_device(sizeof *d_total), total; memopt_gradient g[2]; memopt_gradients list;
     for (i = 0; i < N; ++i) { parts[i].squares = ldexp((double)(test_random(&seed) >> 11), (int)test_below(&seed, 40)); parts[i].nonfinite = 0; }
     g[0] = cuda_scale_tensor(MEMOPT_TYPE_BF16, d, (size_t)(N - 1) * 65536); g[1] = cuda_scale_tensor(MEMOPT_TYPE_BF16, d, 1);
-    list.tensors = g; list.count = 2; list.scratch = NULL; list.scratch_bytes = 0;
+    memset(&list, 0, sizeof list); list.tensors = g; list.count = 2;
     test_put(d, parts, sizeof parts);
     for (i = 0; i < N - 1; ++i) want += parts[i].squares;
     TEST_SCHEDULES(8) {
@@ -344,7 +344,7 @@ static void cuda_scale_accumulate_one(int how, memopt_type from, size_t n, size_
     memset(fill, 0x3C, bytes); memset(want, 0x3C, bytes); memset(rest, 0x3C, rests);
     s.first = hs.first = first; if (how == 2) { s.rest = (uint16_t *)(void *)d_rest + n % 2; hs.rest = (uint16_t *)(void *)rest + n % 2; }
     host_sums = cuda_scale_host(&hs, 1); host_gradients = host_sums; host_gradients.tensors = &hf;
-    sums.tensors = &s; sums.count = 1; sums.scratch = NULL; sums.scratch_bytes = 0; gradients = sums; gradients.tensors = &f;
+    memset(&sums, 0, sizeof sums); sums.tensors = &s; sums.count = 1; gradients = sums; gradients.tensors = &f;
     for (k = 0; k < 4; ++k) {
         const memopt_noise noise = memopt_noise_make(4, k); memopt_micro_batch b;
         b.tokens = tokens[k]; b.is_mean = is_mean[k]; b.noise = how == 1 ? &noise : NULL;
@@ -415,7 +415,7 @@ static void cuda_scale_bad(void) {
     for (i = 0; i < 18; ++i) {
         memopt_gradient g[2]; memopt_gradients list; memopt_cuda_status want = MEMOPT_ERR_ARGUMENT; size_t bytes = 77; int scratch_too = i < 11; void *to = d_total, *sums = NULL;
         g[0] = cuda_scale_tensor(MEMOPT_TYPE_F32, d, 4); g[1] = cuda_scale_tensor(MEMOPT_TYPE_F32, d + 4, 4);
-        list.tensors = g; list.count = 2; list.scratch = d_scratch; list.scratch_bytes = 64;
+        memset(&list, 0, sizeof list); list.tensors = g; list.count = 2; list.scratch = d_scratch; list.scratch_bytes = 64;
         switch (i) {
         case 0: list.tensors = NULL; want = MEMOPT_CUDA_ERR_NULL; break;     case 1: g[1].values = NULL; want = MEMOPT_CUDA_ERR_NULL; break;
         case 2: g[1].type = (memopt_type)3; break;                           case 3: g[1].type = (memopt_type)3; g[1].count = 0; break;
@@ -452,7 +452,7 @@ static void cuda_scale_accumulate_bad(void) {
         memopt_gradients sums, gradients; memopt_micro_batch b; memopt_accumulation a = { 2, 0 }, before; memopt_cuda_status want = MEMOPT_ERR_ARGUMENT;
         const memopt_gradients *p = &sums, *q = &gradients; const memopt_micro_batch *r = &b; memopt_accumulation *o = &a;
         b.tokens = 5; b.is_mean = 1; b.noise = NULL; test_put(d, x, 16); test_put(d_g, x, 16);
-        sums.tensors = &s; sums.count = 1; sums.scratch = NULL; sums.scratch_bytes = 0; gradients = sums; gradients.tensors = &f;
+        memset(&sums, 0, sizeof sums); sums.tensors = &s; sums.count = 1; gradients = sums; gradients.tensors = &f;
         switch (i) {
         case 0: p = NULL; want = MEMOPT_CUDA_ERR_NULL; break;          case 1: q = NULL; want = MEMOPT_CUDA_ERR_NULL; break;
         case 2: r = NULL; want = MEMOPT_CUDA_ERR_NULL; break;          case 3: o = NULL; want = MEMOPT_CUDA_ERR_NULL; break;

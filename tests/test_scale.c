@@ -93,7 +93,7 @@ static memopt_gradient scale_tensor(memopt_type type, void *values, size_t count
 }
 static memopt_gradients scale_list(memopt_gradient *tensors, size_t count) { /* with exactly the scratch that is asked for */
     memopt_gradients list;
-    list.tensors = tensors; list.count = count; list.scratch = NULL; list.scratch_bytes = 0;
+    memset(&list, 0, sizeof list); list.tensors = tensors; list.count = count;
     CHECK(memopt_gradients_scratch(&list, &list.scratch_bytes) == MEMOPT_OK);
     list.scratch = scale_alloc(list.scratch_bytes);
     return list;
@@ -764,7 +764,7 @@ static void scale_accumulate_size(int how, memopt_type from, size_t n, uint64_t 
         memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 };
         memset(sum, 0x3C, (n + 1) * width); memset(rest, 0x3C, (n + 1) * 2); /* the first batch needs no zeros */
         s.first = first; s.rest = how == 2 ? rest : NULL;
-        sums = scale_list(&s, 1); gradients.tensors = &d; gradients.count = 1; gradients.scratch = NULL; gradients.scratch_bytes = 0;
+        sums = scale_list(&s, 1); memset(&gradients, 0, sizeof gradients); gradients.tensors = &d; gradients.count = 1;
         for (k = 0; k < 4; ++k) {
             const memopt_noise noise = memopt_noise_make(4, (uint64_t)k); const memopt_micro_batch b = scale_batch(tokens[k], is_mean[k], how == 1 ? &noise : NULL);
             d.values = g + (size_t)k * n * scale_size(from);
@@ -895,7 +895,7 @@ static void scale_lists_bad(void) {
     for (i = 0; i < 15; ++i) {
         memopt_gradient g[2], before[2]; memopt_gradients list; memopt_gradient_total total; memopt_threads t = test_level(0); memopt_status want = MEMOPT_ERR_ARGUMENT; size_t bytes = 77;
         g[0] = scale_tensor(MEMOPT_TYPE_F32, x, 4); g[1] = scale_tensor(MEMOPT_TYPE_F32, x, 4); g[0].squares = g[1].squares = 5;
-        list.tensors = g; list.count = 2; list.scratch = aligned; list.scratch_bytes = sizeof aligned;
+        memset(&list, 0, sizeof list); list.tensors = g; list.count = 2; list.scratch = aligned; list.scratch_bytes = sizeof aligned;
         switch (i) {
         case 0: list.tensors = NULL; break;               case 1: g[1].values = NULL; break;
         case 2: g[1].type = (memopt_type)3; break;        case 3: g[1].type = (memopt_type)3; g[1].count = 0; break;
@@ -929,13 +929,117 @@ static void scale_lists_bad(void) {
       const size_t most = SIZE_MAX / 2; memopt_gradient *g; memopt_gradients list; size_t k, bytes = 77; const size_t tensors = 140000;
       g = (memopt_gradient *)scale_alloc(tensors * sizeof *g);
       for (k = 0; k < tensors; ++k) g[k] = scale_tensor(MEMOPT_TYPE_BF16, rest, most);
-      list.tensors = g; list.count = tensors; list.scratch = NULL; list.scratch_bytes = 0;
+      memset(&list, 0, sizeof list); list.tensors = g; list.count = tensors;
       CHECK(memopt_gradients_scratch(&list, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
       list.count = 140; /* on 64 bits: pieces that can be counted, but whose scratch cannot */
       if (SIZE_MAX > 0xFFFFFFFF) CHECK(memopt_gradients_scratch(&list, &bytes) == MEMOPT_OK);
       list.count = 69000;
       if (SIZE_MAX > 0xFFFFFFFF) CHECK(memopt_gradients_scratch(&list, &bytes) == MEMOPT_ERR_OVERFLOW);
       free(g); }
+}
+
+/* Why: each change to what is right is told by its own line. */
+#define LIST_SAYS(change, call, want, text) REFUSES(list.error, (g[0] = g[1] = right, list = fine, change), call, \
+    MEMOPT_ERR_##want, text)
+#define LIST_MEASURE_SAYS(change, want, text) LIST_SAYS(change, memopt_gradients_measure(&list, &total, threads), want, text)
+static void scale_list_errors(void) {
+    static float x[8];
+    static double scratch[32];
+    memopt_gradient right = scale_tensor(MEMOPT_TYPE_F32, x, 8), g[2];
+    memopt_gradients fine, list;
+    memopt_gradient_total total;
+    memopt_threads bad = test_level(0), *threads = NULL;
+    memopt_scaler scaler;
+    size_t bytes;
+
+    memset(&fine, 0, sizeof fine);
+    fine.tensors = g;
+    fine.count = 2;
+    fine.scratch = scratch;
+    fine.scratch_bytes = sizeof scratch;
+    CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK);
+    ACCEPTS(list.error, (g[0] = g[1] = right, list = fine), memopt_gradients_measure(&list, &total, NULL));
+    ACCEPTS(list.error, (g[0] = g[1] = right, list = fine), memopt_gradients_scratch(&list, &bytes));
+    LIST_MEASURE_SAYS(list.tensors = NULL, ARGUMENT, "gradients: tensors is NULL");
+    LIST_MEASURE_SAYS(g[1].values = NULL, ARGUMENT, "tensor 1: values is NULL");
+    LIST_MEASURE_SAYS(g[0].values = (char *)x + 2, ARGUMENT, "tensor 0: values is misaligned");
+    LIST_MEASURE_SAYS(g[1].type = (memopt_type)3, ARGUMENT, "tensor 1: type 3, no such memopt_type");
+    LIST_MEASURE_SAYS(g[1].rest = (uint16_t *)(void *)((char *)x + 1), ARGUMENT, "tensor 1: rest is misaligned");
+    LIST_MEASURE_SAYS(g[1].count = SIZE_MAX / 2, OVERFLOW, "tensor 1: values are larger than memory can be");
+    LIST_MEASURE_SAYS(list.scratch = NULL, ARGUMENT, "gradients: scratch is NULL");
+    LIST_MEASURE_SAYS(list.scratch = (char *)scratch + 4, ARGUMENT, "gradients: scratch is misaligned");
+    LIST_SAYS((void)0, memopt_gradients_scratch(&list, NULL), ARGUMENT, "gradients: bytes is NULL");
+    LIST_SAYS((void)0, memopt_gradients_measure(&list, NULL, NULL), ARGUMENT, "gradients: total is NULL");
+    LIST_SAYS((void)0, memopt_gradients_scale(&list, -1e39, NULL, NULL), ARGUMENT,
+              "gradients: factor -1e+39, must be finite as a float");
+    LIST_SAYS((void)0, memopt_gradients_clip_value(&list, -1, NULL), ARGUMENT, "gradients: limit -1, at least 0");
+    LIST_SAYS((void)0, memopt_scaler_measure(&scaler, &list, NULL, NULL), ARGUMENT, "gradients: total is NULL");
+    LIST_SAYS(scaler.unscaled = 1, memopt_scaler_unscale(&scaler, &list, &total, NULL), STATE,
+              "gradients: they are unscaled or measured already, and not yet updated");
+    scaler.unscaled = 0;
+    LIST_SAYS(scaler.growth_factor = 1, memopt_scaler_measure(&scaler, &list, &total, NULL), ARGUMENT,
+              "gradients: scaler has a growth_factor that is not finite and above 1");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.backoff_factor = 1, memopt_scaler_measure(&scaler, &list, &total,
+              NULL)), ARGUMENT, "gradients: scaler has a backoff_factor that is not between 0 and 1");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.scale = 0.5f, memopt_scaler_measure(&scaler, &list, &total, NULL)),
+              ARGUMENT, "gradients: scaler has a scale below its floor");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.floor = 0, memopt_scaler_measure(&scaler, &list, &total, NULL)),
+              ARGUMENT, "gradients: scaler has a floor whose inverse is not finite");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.growth_tracker = 2000, memopt_scaler_measure(&scaler, &list, &total,
+              NULL)), ARGUMENT, "gradients: scaler has a growth_tracker that is not below growth_interval");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.found = 1, memopt_scaler_measure(&scaler, &list, &total, NULL)),
+              ARGUMENT, "gradients: scaler has found or unscaled set wrongly");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.scale = memopt_i_bits_float(0x7f800000u),
+              memopt_scaler_measure(&scaler, &list, &total, NULL)), ARGUMENT,
+              "gradients: scaler has a scale or a floor that is not finite");
+    LIST_SAYS((void)0, memopt_scaler_measure(NULL, &list, &total, NULL), ARGUMENT, "gradients: scaler is NULL");
+    bad.worker_count = 3;
+    threads = &bad;
+    LIST_MEASURE_SAYS((void)0, ARGUMENT, "gradients: threads have workers without run_fn, or run_fn without workers");
+    threads = NULL;
+    LIST_MEASURE_SAYS(list.scratch_bytes = 63, BUFFER, "gradients: scratch_bytes 63, at least 64");
+}
+#define SUMS_SAYS(change, want, text) REFUSES(sums.error, (s[0] = s[1] = sum, g[0] = g[1] = gradient, sums = fine, \
+    gradients.count = 2, gradients.tensors = g, batch.tokens = 5, batch.noise = NULL, change), \
+    memopt_gradients_accumulate(&sums, list, to_batch, &a, NULL), MEMOPT_ERR_##want, text)
+static void scale_sums_errors(void) {
+    static float x[8], y[8];
+    static double scratch[32];
+    static uint16_t narrow[16];
+    memopt_gradient sum = scale_tensor(MEMOPT_TYPE_F32, x, 8), gradient = scale_tensor(MEMOPT_TYPE_F32, y, 8), s[2], g[2];
+    memopt_gradients fine, sums, gradients;
+    const memopt_gradients *list = &gradients;
+    memopt_accumulation a = { 0, 0 };
+    memopt_micro_batch batch;
+    const memopt_micro_batch *to_batch = &batch;
+
+    memset(&fine, 0, sizeof fine);
+    memset(&gradients, 0, sizeof gradients);
+    memset(&batch, 0, sizeof batch);
+    fine.tensors = s;
+    fine.count = 2;
+    fine.scratch = scratch;
+    fine.scratch_bytes = sizeof scratch;
+    SUMS_SAYS(s[1].values = NULL, ARGUMENT, "sum 1: values is NULL");
+    SUMS_SAYS(g[1].values = NULL, ARGUMENT, "gradient 1: values is NULL");
+    SUMS_SAYS(gradients.count = 1, ARGUMENT, "gradients: sums->count 2, must be gradients->count 1");
+    SUMS_SAYS(g[1].count = 7, ARGUMENT, "sum 1: count 8, must be the gradient's 7");
+    SUMS_SAYS((s[1].type = MEMOPT_TYPE_F16), ARGUMENT, "sum 1: type is MEMOPT_TYPE_F16: sums are F32 or BF16");
+    SUMS_SAYS(s[0].rest = narrow, ARGUMENT, "sum 0: rest is given, and the sum is not BF16");
+    SUMS_SAYS(s[0].type = MEMOPT_TYPE_BF16, ARGUMENT, "sum 0: rest is NULL, and the batch has no noise");
+    SUMS_SAYS(sums.scratch_bytes = 0, BUFFER, "gradients: scratch_bytes 0, at least 64");
+    a.tokens = UINT64_MAX - 2;
+    SUMS_SAYS((void)0, OVERFLOW, "gradients: batch.tokens 5, at most 2");
+    list = NULL;
+    SUMS_SAYS((void)0, ARGUMENT, "gradients: gradient list is NULL");
+    list = &gradients;
+    to_batch = NULL;
+    SUMS_SAYS((void)0, ARGUMENT, "gradients: batch is NULL");
+    to_batch = &batch;
+    a.tokens = 0;
+    s[0] = s[1] = sum;
+    sums = fine;
+    ACCEPTS(sums.error, (void)0, memopt_gradients_accumulate(&sums, &gradients, &batch, &a, NULL));
 }
 
 static void test_scale(void) {
@@ -969,6 +1073,8 @@ static void test_scale(void) {
     RUN(scale_accumulate_any_workers);
     RUN(scale_accumulate_bad);
     RUN(scale_lists_bad);
+    RUN(scale_list_errors);
+    RUN(scale_sums_errors);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_scale(); return test_totals(); }

@@ -143,7 +143,7 @@ static void bench_scale(bench_card *b) {
     const size_t n = BENCH_ELEMENTS; memopt_gradient g; memopt_gradients list; size_t bytes;
     memopt_gradient_total *d_total = (memopt_gradient_total *)bench_device(sizeof *d_total);
     memset(&g, 0, sizeof g); memset(&list, 0, sizeof list);
-    g.count = n; g.values = bench_device(n * 4); list.tensors = &g; list.count = 1;
+    g.count = n; g.values = bench_device(n * 4); memset(&list, 0, sizeof list); list.tensors = &g; list.count = 1;
     bench_check(memopt_cuda_gradients_scratch(&list, &bytes), "scratch");
     list.scratch = bench_device(bytes); list.scratch_bytes = bytes;
     bench_kernel(b, "gradients_measure", n, 4.0 * (double)n, [&] {

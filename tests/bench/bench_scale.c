@@ -92,7 +92,7 @@ static void bench_pass(const memopt_threads *threads, bench_kind kind, bench_mem
     const memopt_noise noise = memopt_noise_make(1, repeat); memopt_micro_batch batch;
     memset(&g, 0, sizeof g);
     g.values = bench_kinds[kind].to ? memory->to : memory->from; g.count = BENCH_COUNT; g.type = bench_kinds[kind].gradient;
-    list.tensors = &g; list.count = 1; list.scratch = memory->scratch; list.scratch_bytes = sizeof memory->scratch;
+    memset(&list, 0, sizeof list); list.tensors = &g; list.count = 1; list.scratch = memory->scratch; list.scratch_bytes = sizeof memory->scratch;
     s = g; sums = list; sums.tensors = &s;
     s.type = bench_kinds[kind].sum;
     batch.tokens = 1; batch.is_mean = 1; batch.noise = &noise; a.tokens = a.micro_batches = 1;

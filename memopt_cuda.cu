@@ -7850,14 +7850,15 @@ static memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
 static memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
 /* A matrix of a batch as one: that overlap is looked for in all of it. */
 static memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
-    const size_t size = memopt_type_bytes(m->type); size_t far; memopt_status s;
+    const size_t size = memopt_type_bytes(m->type); size_t far;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
     if (!size) return MEMOPT_ERR_ARGUMENT;
     if (m->stride < m->columns || m->stride > 0x7fffffff) return MEMOPT_CUDA_ERR_LEADING;
     *bytes = 0;
     if (!m->rows || !m->columns || !count) return 0;
     if (!m->data) return MEMOPT_CUDA_ERR_NULL;
     if ((uintptr_t)m->data & (size - 1)) return MEMOPT_CUDA_ERR_ALIGNMENT;
-    if ((s = memopt_i_gemm_check(m, bytes)) != MEMOPT_OK) return s;
+    if (memopt_i_gemm_check(&c, m, bytes)) return (memopt_cuda_status)c.status;
     if (memopt_i_mul(count - 1, step, &far) || memopt_i_mul(far, size, &far) || memopt_i_add(far, *bytes, bytes)
         || *bytes > SIZE_MAX / 2) return MEMOPT_ERR_OVERFLOW;
     return 0;

@@ -81,8 +81,8 @@
                   Why is told by one struct, memopt_error: what was refused, where, what it got and what the limit is.
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_get_error(). Where there is no object, because it could not be
-                  created or because operators have none, the desc or the memopt_ops names an error of yours that is
-                  filled in. memopt_error_text() makes one line of it. A failed call has changed nothing, leaks nothing
+                  created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
+                  names an error of yours that is filled in. memopt_error_text() makes one line of it. A failed call has changed nothing, leaks nothing
                   and can be repeated; what it would have written, `out`, is untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".

@@ -136,6 +136,10 @@ static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net
     return optim;
 }
 /* README: end */
+static const char *why(const memopt_error *error) {
+    static char text[256];
+    return memopt_error_text(error, text, sizeof text, NULL) ? "no reason" : text;
+}
 static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0; }
 static int train_after(curve *c) {
     memopt_optim_tensor tensors[LAYERS] = { { 0 } }; memopt_optim *optim; memopt_optim_run run = { 0 };
@@ -152,7 +156,7 @@ static int train_after(curve *c) {
     for (t = 0; t < STEPS; ++t) {
         c->loss[t] = network_gradients(&net);
         run.step = (uint64_t)t + 1;                                                                   /* 11 */
-        if (memopt_optim_step(optim, &run)) return fail(memopt_optim_error(optim)->reason);           /* 12 */
+        if (memopt_optim_step(optim, &run)) return fail(why(memopt_optim_error(optim)));              /* 12 */
     }
     /* README: end */
     return 1;

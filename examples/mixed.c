@@ -31,6 +31,10 @@ static double micro_batch(uint16_t *gradients, const float *weights, const float
     for (i = 0; i < WEIGHTS; ++i) gradients[i] = memopt_to_f16(sum[i]);
     return loss;
 }
+static const char *why(const memopt_error *error) {
+    static char text[256];
+    return memopt_error_text(error, text, sizeof text, NULL) ? "no reason" : text;
+}
 static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 1; }
 static void *aligned(unsigned char *block) { return block + (64 - (uintptr_t)block % 64) % 64; }
 
@@ -72,7 +76,7 @@ int main(void) {
             if (memopt_accumulation_mean(&accumulation, &mean)
                 || memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm, &clip)) return 1;
             run.gradient_factor = total.factor * mean * clip; /* unscaled, averaged, clipped: in the step's own pass */
-            if (memopt_optim_step(optim, &run)) return fail(memopt_optim_error(optim)->reason);
+            if (memopt_optim_step(optim, &run)) return fail(why(memopt_optim_error(optim)));
             ++run.step;
         }
         if (memopt_scaler_update(&scaler, total.overflow)) return fail("the loss is broken: no scale helps");

@@ -68,7 +68,7 @@ static int open_arena(engine *e, size_t capacity) {
     if (!capacity) s = memopt_source_counting(&e->source);               /* memopt 3: bytes that are only counted... */
     else s = arena_pages(capacity, &e->source);                          /* memopt 4: ...or had */
     if (!memopt_memory_available(NULL, &available) && capacity > available) s = MEMOPT_ERR_MEMORY; /* not in an hour: now */
-    desc.source = &e->source; desc.capacity = capacity;
+    desc.source = &e->source; desc.capacity = capacity; desc.error = &e->error;
     if (!s) s = memopt_arena_create(&desc, &e->arena);                   /* memopt 5: everything lies in here */
     if (!s) e->empty = memopt_arena_mark(e->arena);
     if (s == MEMOPT_ERR_MEMORY)

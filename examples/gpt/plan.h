@@ -16,13 +16,19 @@ typedef struct engine {
     unsigned char *base; memopt_mark empty; /* of the arena: its first push, and before it */
     memopt_host host;                  /* of the tape's own memory */
     size_t by_tag[TAGS], peak;         /* of the arena, in whole pages; tags without the activations */
+    memopt_error error;                /* why an operator, a creation or a step failed */
     char   message[400];
 } engine;
 enum { TAG_PROCESS, TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_WORKING, TAG_DATA };
 enum { PATCH_SIDE = 8 };
 
 static int said(engine *e, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
-    if (s && !e->message[0]) snprintf(e->message, sizeof e->message, "%s: %s.", what, memopt_status_text(s));
+    char why[256];
+
+    if (s && e->optim && e->error.status != s) e->error = *memopt_optim_error(e->optim);
+    if (!s || e->error.status != s || memopt_error_text(&e->error, why, sizeof why, NULL))
+        snprintf(why, sizeof why, "%s", memopt_status_text(s));
+    if (s && !e->message[0]) snprintf(e->message, sizeof e->message, "%s: %s.", what, why);
     return s != MEMOPT_OK;
 }
 static memopt_type activation_type(const options *o) { return o->weights == WEIGHTS_BF16
@@ -41,6 +47,7 @@ static void describe_model(engine *e, const options *o, const memopt_ops *ops) {
     m->format = o->weights == WEIGHTS_F32 ? MEMOPT_WEIGHTS_F32 : o->weights == WEIGHTS_BF16
         ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_SPLIT;
     m->ops = *ops;
+    m->ops.error = &e->error;
 }
 /* Tables of pointers and sizes: a few hundred bytes a layer, from malloc, and part of the process. */
 static int take_tables(engine *e) {
@@ -110,6 +117,7 @@ static int push_optimizer(engine *e, const options *o, int counting) {
         ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F16;
     if (e->m.ops.threads) d->threads = *e->m.ops.threads;
     d->tensors = e->m.stepped; d->tensor_count = e->m.stepped_count;
+    d->error = &e->error;
     if (said(e, "The optimizer", memopt_optim_bytes(d, &bytes)) || !(memory = push(e, bytes, TAG_OPTIMIZER))) return 1;
     for (i = 0; i < d->tensor_count; ++i) {
         size_t state = 0;
@@ -125,7 +133,7 @@ static int push_list(engine *e, const options *o) { /* of all gradients, for cli
         e->listed[i].values = (void *)(uintptr_t)e->m.stepped[i].gradients; e->listed[i].count = e->m.stepped[i].count;
         e->listed[i].type = e->m.gradient_type;
     }
-    e->list.tensors = e->listed; e->list.count = e->m.stepped_count;
+    e->list.tensors = e->listed; e->list.count = e->m.stepped_count; e->list.error = &e->error;
     if (!(o->clip > 0) && o->gradients != MEMOPT_TYPE_F16) return 0;
     if (said(e, "The gradients", memopt_gradients_scratch(&e->list, &bytes))) return 1;
     e->list.scratch_bytes = bytes;

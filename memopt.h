@@ -82,8 +82,9 @@
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_get_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
-                  names an error of yours that is filled in. memopt_error_text() makes one line of it. A failed call has changed nothing, leaks nothing
-                  and can be repeated; what it would have written, `out`, is untouched. Nothing aborts or prints.
+                  names an error of yours that is filled in. memopt_error_text() makes one line of it. A failed call
+                  has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
+                  untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
                   Names given as `const char *` are kept as pointers unless it says "copied".
      Threads      One thread at a time for each object; different objects at the same time. No global state.

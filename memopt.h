@@ -1426,6 +1426,7 @@ typedef struct memopt_chain {
     size_t                skip_count;
     size_t                input_bytes;  /* value 0; it stays, and is counted, from beginning to end */
     size_t                input_grad_bytes; /* gradient 0; 0 when nobody wants it */
+    memopt_error         *error;        /* NULL, or filled in when a call that is given this chain fails */
 } memopt_chain;
 #define MEMOPT_CHAIN_MOST 4096
 typedef struct memopt_slow { /* a second place for values; all zero = none */
@@ -1511,6 +1512,8 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
                             stays */
     size_t       most;   /* bytes: only budgets up to this are looked at, and so more closely; keeping everything stays
                             known. 0 = default: all budgets */
+    memopt_error *error; /* filled in when a call fails that is given this desc, or the schedule made of it, which it then
+                            outlives; NULL = the chain's */
 } memopt_schedule_desc;
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and 36 * count *
     slots when all are. In between what counts is how many parts of the chain are different: equal segments in a row,
@@ -1572,6 +1575,9 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
     size_t      segment;
     int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every
                                 other side effect belong to the first run */
+    int         calibrating; /* 1: memopt_tape_calibrate() measures. Nothing that outlasts the pass may change: not even
+                                the first run updates statistics, counters or momentum, and no backward applies an
+                                optimizer. Gradients of weights are computed as always, so that their time is measured */
     int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what
                                 its backward needs is there; never with verify = 1 */
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
@@ -1621,7 +1627,8 @@ typedef struct memopt_tape_store { /* a slow place for values; all zero = none. 
 typedef struct memopt_tape memopt_tape;
 typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes,
-                                    input_grad_bytes (only whether it is 0) and grad_bytes of the last segment */
+                                    input_grad_bytes and grad_bytes of the last segment are the sizes of your buffers,
+                                    by which overlaps are found; 0 gradient bytes: there is no such gradient */
     const memopt_layer *layers;  /* chain.count of them; copied */
     memopt_rule         rule;    /* 0 = EXTENDED */
     size_t              every;   /* of MEMOPT_RULE_EVERY */
@@ -1638,17 +1645,20 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     int                 untouchable; /* of what is placed, where there is no arena: as in memopt_step */
     memopt_tag          tag;     /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
     uint64_t            seed;    /* of step->seed */
-    /* of an engine's own generator: saved before the first forward of each segment... */
+    /* of an engine's own generator, or of one for each segment: saved before the first forward of each segment... */
     size_t              random_bytes;
-    void              (*random_save_fn)(void *user, void *state);
-    /* ...and loaded for a recompute, then put back */
-    void              (*random_load_fn)(void *user, const void *state);
+    void              (*random_save_fn)(void *user, size_t segment, void *state);
+    /* ...and loaded for a recompute, then put back. In a calibration put back after every callback */
+    void              (*random_load_fn)(void *user, size_t segment, const void *state);
     void               *random_user;
     int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not
-                                    deterministic. At MEMOPT_DEBUG 2 it is always on, but for outputs nobody reads */
+                                    deterministic. The input and the last output, too, must be the same in the backward
+                                    as in the forward. At MEMOPT_DEBUG 2 recomputed outputs that somebody reads are
+                                    always compared */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
     /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
     const memopt_host  *host;
+    memopt_error       *error;   /* filled in when memopt_tape_create() or memopt_tape_least() fails; NULL = the chain's */
 } memopt_tape_desc;
 /**
  * Create a tape: it solves the chain, places every buffer with the planner, and knows its peak before anything runs.
@@ -1694,12 +1704,16 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  * Buffers lie at multiples of 64, or of the arena's alignment when that is larger. What the engine pushes itself
  * between forward and backward is to be rewound before the backward ends.
  *
- * input        value 0; must stay as it is until the backward has returned
- * grad_output  gradient of the last output; NULL when its grad_bytes is 0
- * grad_input   receives gradient 0; NULL when input_grad_bytes is 0
+ * input        value 0, outside the memory of the pass; must stay as it is until the backward has returned
+ * grad_output  gradient of the last output; NULL when its grad_bytes is 0. Outside the memory of the pass, or within
+ *              the last output: a loss whose gradient is the output itself
+ * grad_input   receives gradient 0; NULL when input_grad_bytes is 0. Overlaps neither the input nor the memory of the
+ *              pass. It may overlap grad_output where there are two segments or more: the last backward has read that
+ *              before the first writes this
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
- *              ERR_ARGUMENT (NULL); ERR_MEMORY (the arena is full; its error says more); ERR_CORRUPT (verify: a segment
- *              gave other bits when it ran again); and what a callback or the store returned. What was
+ *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
+ *              its error says more); ERR_CORRUPT (verify: a segment gave other bits when it ran again, or somebody wrote
+ *              to the input or the last output); and what a callback or the store returned. What was
  *              wrong before anything ran changes nothing. After a failure in a pass the arena is as it was before the
  *              forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
  *              engine's own generator stays where it is). memopt_tape_get_error() tells where
@@ -1711,7 +1725,8 @@ MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
 /* a forward without a backward; OK also when there is none */
 MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape);
 /** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
-    it is not wanted. Not between a forward and its backward: ERR_STATE. */
+    it is not wanted. It lies outside the memory of the pass, as the input does, and may overlap the input where there
+    are two segments or more; else ERR_ARGUMENT. Not between a forward and its backward: ERR_STATE. */
 MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output);
 
 /** The number of the next pass (they count from 0), so that a resumed run draws the random numbers it would have drawn.
@@ -1719,16 +1734,22 @@ MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *inp
 MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass);
 
 /**
- * Other sizes from here on, such as another batch or length; the layers stay. A shape seen before costs a comparison.
+ * Other sizes from here on, such as another batch or length, or fewer segments: the first chain.count layers run, such as
+ * the first steps of an unrolled network. A shape seen before costs a comparison.
  *
- * chain   as many segments and skips as before; costs are part of the shape
+ * chain   at most as many segments and skips as at creation; costs are part of the shape
  * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; then nothing has changed
  */
 MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain);
 /**
  * Run `repeats` whole passes, put the median time of each segment, in seconds, in place of its costs, and solve again.
- * The engine's callbacks are told is_recompute = 1; weight gradients they accumulate are to be cleared afterwards.
- * Arguments and statuses as for a pass; also ERR_IO when the clock fails, ERR_ARGUMENT for 0 repeats.
+ * The engine's callbacks are told `calibrating`; is_recompute is true to its word. An engine that follows the rules of
+ * memopt_step finds its weights, momentum, statistics and counters as they were, also after a failure. Its generator is
+ * put back by the tape when the tape has its hooks; without hooks a callback that is told `calibrating` puts it back
+ * itself. Gradients of weights are the engine's to clear, and grad_input holds the last repeat's. The passes count
+ * nowhere, and draw numbers by seed and stream that no pass of training draws.
+ * Arguments and statuses as for a pass, but grad_input may not overlap grad_output; also ERR_IO when the clock fails,
+ * ERR_ARGUMENT for 0 repeats.
  */
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
@@ -12985,29 +13006,112 @@ static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     *out = total;
     return wraps;
 }
-static memopt_status memopt_i_chain_check(const memopt_chain *c) {
-    double total = 0; size_t i, bytes;
-    if (!c || !c->segments || !c->count || c->count > MEMOPT_CHAIN_MOST || (c->skip_count && !c->skips))
-        return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < c->count; ++i) {
-        const memopt_segment *s = &c->segments[i];
-        if (s->saved_bytes < s->output_bytes) return MEMOPT_ERR_ARGUMENT;
-        if (!memopt_i_cost_ok(s->forward_cost) || !memopt_i_cost_ok(s->backward_cost)) return MEMOPT_ERR_ARGUMENT;
-        total += s->forward_cost + s->backward_cost;
-    }
-    for (i = 0; i < c->skip_count; ++i)
-        if (c->skips[i].from >= c->skips[i].to || c->skips[i].to >= c->count) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_cost_ok(total * (double)c->count)) return MEMOPT_ERR_OVERFLOW; /* every forward as often as can be */
-    return memopt_i_chain_total(c, &bytes) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+
+/* These fill in an error, NULL when nobody wants one, and return its status. */
+static memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place, size_t index) {
+    if (!error) return status;
+    error->place = place;
+    error->index = index;
+    return status;
 }
-static memopt_status memopt_i_slow_check(const memopt_slow *slow) {
-    if (!memopt_i_cost_ok(slow->write_cost) || !memopt_i_cost_ok(slow->read_cost)
-        || !memopt_i_cost_ok(slow->write_byte_cost) || !memopt_i_cost_ok(slow->read_byte_cost))
-        return MEMOPT_ERR_ARGUMENT;
+
+static memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
+    (void)memopt_i_fail(error, MEMOPT_ERR_MEMORY, reason);
+    if (error) error->got = memopt_i_count(bytes);
+    return MEMOPT_ERR_MEMORY;
+}
+
+static memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
+                                         const char *argument, size_t got, const char *bound, size_t limit) {
+    return memopt_i_fail_limit(error, status, reason, argument, memopt_i_count(got), bound, memopt_i_count(limit));
+}
+
+static memopt_status memopt_i_cost_check(memopt_error *error, const char *argument, double cost) {
+    if (memopt_i_cost_ok(cost)) return MEMOPT_OK;
+    return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a cost that is NaN, infinite or negative", argument,
+                               memopt_i_real(cost), "finite and at least", memopt_i_count(0));
+}
+
+/* A list that does not fit the caller's, whose capacity may be 0 to ask how long it is. */
+static memopt_status memopt_i_list_check(memopt_error *error, const char *name, const void *list, size_t capacity) {
+    return capacity && !list ? memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, name) : MEMOPT_OK;
+}
+
+static memopt_status memopt_i_list_full(memopt_error *error, size_t capacity, size_t count) {
+    return memopt_i_fail_count(error, MEMOPT_ERR_BUFFER, "the list is longer than the capacity", "capacity", capacity,
+                               "at least", count);
+}
+
+static memopt_status memopt_i_segment_check(const memopt_segment *s, size_t i, memopt_error *error) {
+    memopt_status status;
+
+    if (s->saved_bytes < s->output_bytes)
+        return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
+            "saved_bytes do not hold the output", "saved_bytes", s->saved_bytes, "at least output_bytes",
+            s->output_bytes), "segment", i);
+    status = memopt_i_cost_check(error, "forward_cost", s->forward_cost);
+    if (!status) status = memopt_i_cost_check(error, "backward_cost", s->backward_cost);
+    return status ? memopt_i_fail_place(error, status, "segment", i) : MEMOPT_OK;
+}
+
+static memopt_status memopt_i_skip_check(const memopt_chain *c, size_t k, memopt_error *error) {
+    const memopt_skip *s = &c->skips[k];
+
+    if (s->to >= c->count)
+        return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
+            "a skip to a segment that does not exist", "to", s->to, "below count", c->count), "skip", k);
+    if (s->from >= s->to)
+        return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
+            "a skip that does not lead to a later segment", "from", s->from, "below to", s->to), "skip", k);
     return MEMOPT_OK;
 }
 
+/* That there are as many segments and skips as a chain can have, and arrays of them. */
+static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *error) {
+    if (!c) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "the chain is NULL");
+    if (!c->count)
+        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "no segments", "count", 0, "at least", 1);
+    if (c->count > MEMOPT_CHAIN_MOST)
+        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "too many segments", "count", c->count, "at most",
+                                   MEMOPT_CHAIN_MOST);
+    if (!c->segments) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "segments is NULL");
+    if (c->skip_count && !c->skips)
+        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "skips is NULL, and skip_count is not 0");
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_chain_check(const memopt_chain *c, memopt_error *error) {
+    double total = 0; size_t i, bytes; memopt_status status = memopt_i_chain_arrays(c, error);
+
+    if (status) return status;
+    for (i = 0; i < c->count; ++i) {
+        status = memopt_i_segment_check(&c->segments[i], i, error);
+        if (status) return status;
+        total += c->segments[i].forward_cost + c->segments[i].backward_cost;
+    }
+    for (i = 0; i < c->skip_count; ++i) {
+        status = memopt_i_skip_check(c, i, error);
+        if (status) return status;
+    }
+    if (!memopt_i_cost_ok(total * (double)c->count)) /* every forward as often as can be */
+        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the costs do not fit a double when summed");
+    if (!memopt_i_chain_total(c, &bytes)) return MEMOPT_OK;
+    return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the sizes do not fit size_t when summed");
+}
+
+static memopt_status memopt_i_slow_check(const memopt_slow *slow, memopt_error *error) {
+    memopt_status status = memopt_i_cost_check(error, "write_cost", slow->write_cost);
+
+    if (!status) status = memopt_i_cost_check(error, "read_cost", slow->read_cost);
+    if (!status) status = memopt_i_cost_check(error, "write_byte_cost", slow->write_byte_cost);
+    if (!status) status = memopt_i_cost_check(error, "read_byte_cost", slow->read_byte_cost);
+    return status;
+}
+
+
 /* -- the course: what is alive while actions happen, in one place for everybody -- */
+
+#define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 
 typedef enum memopt_i_buffer { /* index: the value, segment or skip it belongs to */
     MEMOPT_I_VALUE, MEMOPT_I_SAVED, MEMOPT_I_GRAD, MEMOPT_I_SCRATCH, MEMOPT_I_COPY, MEMOPT_I_SKIP, MEMOPT_I_SKIP_GRAD
@@ -13033,6 +13137,7 @@ typedef struct memopt_i_course {
     size_t             copies;  /* values in the slow place */
     size_t             left;    /* segments whose backward is still to come */
     double             now, waited, free_at; /* the computing's clock, what of it was waiting, when the transfers end */
+    const char        *reason;  /* why the last action cannot be */
 } memopt_i_course;
 
 static void memopt_i_course_note(memopt_i_course *w, memopt_i_buffer kind, size_t index, size_t bytes, int born) {
@@ -13083,12 +13188,12 @@ static void memopt_i_course_begin(memopt_i_course *w, const memopt_chain *chain,
     memopt_i_course_note(w, MEMOPT_I_GRAD, n, memopt_i_chain_grad(chain, n), 1);
 }
 static memopt_status memopt_i_course_open(memopt_i_course *w, const memopt_chain *chain, const memopt_slow *slow,
-                                          const memopt_host *host) {
+                                          const memopt_host *host, memopt_error *error) {
     memopt_host h; size_t bytes; void *block;
-    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
-    if (memopt_i_course_bytes(chain, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_host_resolve(host, &h)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (memopt_i_course_bytes(chain, &bytes)) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "too many skips");
     block = memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!block) return MEMOPT_ERR_MEMORY;
+    if (!block) return memopt_i_fail_memory(error, "no memory to go through the schedule", bytes);
     memopt_i_course_begin(w, chain, slow, block);
     w->host = h;
     return MEMOPT_OK;
@@ -13097,24 +13202,60 @@ static void memopt_i_course_close(memopt_i_course *w) {
     memopt_i_free(&w->host, w->ready, w->bytes, MEMOPT_I_HOST_ALIGN);
     w->ready = NULL;
 }
-static int memopt_i_course_readable(const memopt_i_course *w, size_t value) {
-    return (w->values[value] & (MEMOPT_I_HELD | MEMOPT_I_READING)) == MEMOPT_I_HELD;
+static memopt_status memopt_i_course_refuse(memopt_i_course *w, const char *reason) {
+    w->reason = reason;
+    return MEMOPT_ERR_STATE;
 }
-static int memopt_i_course_skips_ready(const memopt_i_course *w, size_t segment, int backward) {
+
+/* That a value is there to be read. */
+static memopt_status memopt_i_course_reads(memopt_i_course *w, size_t value, const char *missing, const char *reading) {
+    if (!(w->values[value] & MEMOPT_I_HELD)) return memopt_i_course_refuse(w, missing);
+    return w->values[value] & MEMOPT_I_READING ? memopt_i_course_refuse(w, reading) : MEMOPT_OK;
+}
+
+static memopt_status memopt_i_course_skips(memopt_i_course *w, size_t segment, int backward) {
     size_t k;
+
     for (k = 0; k < w->chain->skip_count; ++k) {
         const memopt_skip *s = &w->chain->skips[k];
-        if (s->to == segment && !w->skips[k].live) return 0;
-        if (backward && s->from == segment && !w->skips[k].grad) return 0;
+
+        if (s->to == segment && !w->skips[k].live) return memopt_i_course_refuse(w, "a skip that it reads is gone");
+        if (backward && s->from == segment && !w->skips[k].grad)
+            return memopt_i_course_refuse(w, "the gradient of a skip that it reads is missing");
     }
-    return 1;
+    return MEMOPT_OK;
 }
+
+static memopt_status memopt_i_course_can_forward(memopt_i_course *w, size_t i) {
+    memopt_status status;
+
+    if (i >= w->left) return memopt_i_course_refuse(w, "its backward is done");
+    status = memopt_i_course_reads(w, i, "its input is not held", "its input is still being read");
+    if (status) return status;
+    if (w->saved[i]) return memopt_i_course_refuse(w, "it is saved already");
+    if (w->values[i + 1] & MEMOPT_I_HELD) return memopt_i_course_refuse(w, "its output is held already");
+    return memopt_i_course_skips(w, i, 0);
+}
+
+static memopt_status memopt_i_course_can_backward(memopt_i_course *w, size_t i) {
+    memopt_status status;
+
+    if (i >= w->left) return memopt_i_course_refuse(w, "its backward is done");
+    if (i + 1 < w->left) return memopt_i_course_refuse(w, "the backward of the segment behind it is not done");
+    if (!w->saved[i]) return memopt_i_course_refuse(w, "it is not saved");
+    status = memopt_i_course_reads(w, i, "its input is not held", "its input is still being read");
+    if (status) return status;
+    status = memopt_i_course_reads(w, i + 1, "its output is not held", "its output is still being read");
+    if (status) return status;
+    if (w->values[i + 1] & MEMOPT_I_WRITING) return memopt_i_course_refuse(w, "its output is still being written");
+    if (w->values[i + 1] & MEMOPT_I_COPIED) return memopt_i_course_refuse(w, "the copy of its output is not forgotten");
+    return memopt_i_course_skips(w, i, 1);
+}
+
 static memopt_status memopt_i_course_forward(memopt_i_course *w, size_t i, int save) {
     const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
     const size_t scratch = save ? s->forward_scratch : memopt_i_chain_plain(s);
-    if (i >= w->left || !memopt_i_course_readable(w, i) || w->values[i + 1] & MEMOPT_I_HELD || w->saved[i])
-        return MEMOPT_ERR_STATE;
-    if (!memopt_i_course_skips_ready(w, i, 0)) return MEMOPT_ERR_STATE;
+    if (memopt_i_course_can_forward(w, i)) return MEMOPT_ERR_STATE;
     memopt_i_course_mark(w, i + 1, w->values[i + 1] | MEMOPT_I_HELD);
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].from != i || w->skips[k].live || w->skips[k].done) continue;
@@ -13131,9 +13272,7 @@ static memopt_status memopt_i_course_forward(memopt_i_course *w, size_t i, int s
 }
 static memopt_status memopt_i_course_backward(memopt_i_course *w, size_t i) {
     const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
-    if (i + 1 != w->left || !w->saved[i] || !memopt_i_course_readable(w, i) || !memopt_i_course_readable(w, i + 1)
-        || w->values[i + 1] & (MEMOPT_I_MOVING | MEMOPT_I_COPIED) || !memopt_i_course_skips_ready(w, i, 1))
-        return MEMOPT_ERR_STATE;
+    if (memopt_i_course_can_backward(w, i)) return MEMOPT_ERR_STATE;
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to != i) continue;
         w->skips[k].grad = 1;
@@ -13162,9 +13301,13 @@ static memopt_status memopt_i_course_transfer(memopt_i_course *w, size_t v, int 
     const double cost = writes ? memopt_i_chain_write(w->chain, &w->slow, v)
                                : memopt_i_chain_read(w->chain, &w->slow, v);
     const double start = w->free_at > w->now ? w->free_at : w->now;
-    if (flags & MEMOPT_I_MOVING) return MEMOPT_ERR_STATE;
-    if (writes ? flags != MEMOPT_I_HELD || w->copies >= w->slow.slots : flags != MEMOPT_I_COPIED)
-        return MEMOPT_ERR_STATE;
+    if (flags & MEMOPT_I_MOVING) return memopt_i_course_refuse(w, "its last transfer was not waited for");
+    if (!writes && !(flags & MEMOPT_I_COPIED)) return memopt_i_course_refuse(w, "it has no copy in the slow place");
+    if (!writes && flags & MEMOPT_I_HELD) return memopt_i_course_refuse(w, "it is held already");
+    if (writes && !(flags & MEMOPT_I_HELD)) return memopt_i_course_refuse(w, "it is not held");
+    if (writes && flags & MEMOPT_I_COPIED) return memopt_i_course_refuse(w, "it has a copy in the slow place already");
+    if (writes && !w->slow.slots) return memopt_i_course_refuse(w, "there is no slow place");
+    if (writes && w->copies >= w->slow.slots) return memopt_i_course_refuse(w, "the slow place is full");
     if (writes) { ++w->copies; memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 1); }
     memopt_i_course_mark(w, v, flags | MEMOPT_I_HELD | (writes ? MEMOPT_I_WRITING : MEMOPT_I_READING));
     if (w->slow.overlap) { w->free_at = w->ready[v] = start + cost; return MEMOPT_OK; }
@@ -13174,7 +13317,7 @@ static memopt_status memopt_i_course_transfer(memopt_i_course *w, size_t v, int 
 }
 static memopt_status memopt_i_course_wait(memopt_i_course *w, size_t v) {
     const int flags = w->values[v];
-    if (!(flags & MEMOPT_I_MOVING)) return MEMOPT_ERR_STATE;
+    if (!(flags & MEMOPT_I_MOVING)) return memopt_i_course_refuse(w, "no transfer of it has begun");
     if (w->ready[v] > w->now) { w->waited += w->ready[v] - w->now; w->now = w->ready[v]; }
     memopt_i_course_mark(w, v, MEMOPT_I_HELD | MEMOPT_I_COPIED);
     return MEMOPT_OK;
@@ -13182,9 +13325,12 @@ static memopt_status memopt_i_course_wait(memopt_i_course *w, size_t v) {
 /* HELD: drop it; COPIED: forget its copy */
 static memopt_status memopt_i_course_leave(memopt_i_course *w, size_t v, int what) {
     const int flags = w->values[v];
-    if (!(flags & what) || flags & MEMOPT_I_MOVING) return MEMOPT_ERR_STATE;
-    if (what == MEMOPT_I_HELD ? (!v || w->saved[v - 1]) && !(flags & MEMOPT_I_COPIED) : !v && flags == what)
-        return MEMOPT_ERR_STATE; /* nothing would be left of the input, or of what a saved part belongs to */
+    if (flags & MEMOPT_I_MOVING) return memopt_i_course_refuse(w, "its last transfer was not waited for");
+    if (!(flags & what) && what == MEMOPT_I_HELD) return memopt_i_course_refuse(w, "it is not held");
+    if (!(flags & what)) return memopt_i_course_refuse(w, "it has no copy in the slow place");
+    if (!v && flags == what) return memopt_i_course_refuse(w, "nothing would be left of the input");
+    if (what == MEMOPT_I_HELD && v && w->saved[v - 1] && !(flags & MEMOPT_I_COPIED))
+        return memopt_i_course_refuse(w, "its segment is saved, and nothing would be left of it");
     if (what == MEMOPT_I_COPIED) {
         --w->copies;
         memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 0);
@@ -13196,7 +13342,8 @@ static memopt_status memopt_i_course_leave(memopt_i_course *w, size_t v, int wha
 static memopt_status memopt_i_course_step(memopt_i_course *w, memopt_action action) {
     const size_t i = action.index;
     const int of_segment = action.op <= MEMOPT_OP_BACKWARD;
-    if (i > w->chain->count || (of_segment && i == w->chain->count)) return MEMOPT_ERR_STATE;
+    if (of_segment && i >= w->chain->count) return memopt_i_course_refuse(w, "there is no such segment");
+    if (i > w->chain->count) return memopt_i_course_refuse(w, "there is no such value");
     switch (action.op) {
         case MEMOPT_OP_FORWARD:      return memopt_i_course_forward(w, i, 0);
         case MEMOPT_OP_FORWARD_SAVE: return memopt_i_course_forward(w, i, 1);
@@ -13206,7 +13353,7 @@ static memopt_status memopt_i_course_step(memopt_i_course *w, memopt_action acti
         case MEMOPT_OP_READ:         return memopt_i_course_transfer(w, i, 0);
         case MEMOPT_OP_WAIT:         return memopt_i_course_wait(w, i);
         case MEMOPT_OP_FORGET:       return memopt_i_course_leave(w, i, MEMOPT_I_COPIED);
-        default:                     return MEMOPT_ERR_STATE;
+        default:                     return memopt_i_course_refuse(w, "there is no such operation");
     }
 }
 /* At the end nothing is left but the input and the gradients of input and output. */
@@ -13227,18 +13374,29 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
     }
     return cost + *extra;
 }
+
+/* What a list of actions has left undone: of values, only the input's copy can be left. */
+static memopt_status memopt_i_course_unended(const memopt_i_course *w, memopt_error *error) {
+    if (w->left)
+        return memopt_i_fail_at(error, MEMOPT_ERR_STATE, "its backward is missing at the end", "segment", w->left - 1);
+    return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_MOVING ? "its last transfer was not waited for"
+                            : "its copy is not forgotten at the end", "value", 0);
+}
+
 static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_slow *slow, const memopt_action *actions,
-                                       size_t count, const memopt_host *host, memopt_schedule_result *r) {
-    memopt_i_course w; size_t t; memopt_status s = memopt_i_course_open(&w, chain, slow, host);
+                                       size_t count, const memopt_host *host, memopt_schedule_result *r,
+                                       memopt_error *error) {
+    memopt_i_course w; size_t t; memopt_status s = memopt_i_course_open(&w, chain, slow, host, error);
     memset(r, 0, sizeof *r);
     if (s) return s;
     for (t = 0; t < count && !s; ++t) {
         const size_t peak = w.peak;
         s = memopt_i_course_step(&w, actions[t]);
         if (s || w.peak > peak) r->at = t;
+        if (s) (void)memopt_i_fail_at(error, s, w.reason, "action", t);
         if (actions[t].op <= MEMOPT_OP_FORWARD_SAVE) ++r->forwards;
     }
-    if (!s && !memopt_i_course_ended(&w)) { s = MEMOPT_ERR_STATE; r->at = count; }
+    if (!s && !memopt_i_course_ended(&w)) { s = memopt_i_course_unended(&w, error); r->at = count; }
     r->peak = w.peak; r->actions = count;
     r->cost = memopt_i_chain_cost(chain, w.runs, w.waited, &r->extra);
     memopt_i_course_close(&w);
@@ -13247,10 +13405,12 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_s
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result) {
-    memopt_schedule_result r; memopt_status s = memopt_i_chain_check(chain);
+    memopt_error *error = chain ? chain->error : NULL;
+    memopt_schedule_result r; memopt_status s = memopt_i_chain_check(chain, error);
+    if (!s) s = memopt_i_list_check(error, "actions is NULL, and count is not 0", actions, count);
+    if (!s && slow) s = memopt_i_slow_check(slow, error);
     if (s) return s;
-    if ((count && !actions) || (slow && memopt_i_slow_check(slow))) return MEMOPT_ERR_ARGUMENT;
-    s = memopt_i_simulate(chain, slow, actions, count, host, &r);
+    s = memopt_i_simulate(chain, slow, actions, count, host, &r, error);
     if (result && !s) *result = r;
     if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
     return s;
@@ -13313,18 +13473,22 @@ static void memopt_i_list_none(memopt_i_list *l, size_t count) {
 }
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count) {
-    memopt_i_list list = { actions, capacity, 0, NULL, MEMOPT_OK }; memopt_status s = memopt_i_chain_check(chain);
+    memopt_i_list list = { actions, capacity, 0, NULL, MEMOPT_OK }; memopt_error *error = chain ? chain->error : NULL;
+    memopt_status s = memopt_i_chain_check(chain, error);
+    if (!s && !count) s = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "count is NULL");
+    if (!s) s = memopt_i_list_check(error, "actions is NULL, and capacity is not 0", actions, capacity);
+    if (!s && rule == MEMOPT_RULE_EVERY && !every)
+        s = memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "every 0-th value", "every", 0, "at least", 1);
     if (s) return s;
-    if (!count || (capacity && !actions) || (rule == MEMOPT_RULE_EVERY && !every)) return MEMOPT_ERR_ARGUMENT;
     switch (rule) {
         case MEMOPT_RULE_ALL:   memopt_i_list_reverse(&list, 0, chain->count); break;
         case MEMOPT_RULE_NONE:  memopt_i_list_none(&list, chain->count); break;
         case MEMOPT_RULE_EVERY: memopt_i_list_groups(&list, chain->count, memopt_i_min(every, chain->count)); break;
         case MEMOPT_RULE_SQRT:  memopt_i_list_groups(&list, chain->count, memopt_i_square_root(chain->count)); break;
-        default: return MEMOPT_ERR_ARGUMENT;
+        default: return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule of the textbook: ALL, NONE, EVERY, SQRT");
     }
     *count = list.count;
-    return list.count > capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+    return list.count > capacity ? memopt_i_list_full(error, capacity, list.count) : MEMOPT_OK;
 }
 /* Products as 64 bits, or the largest number when they do not fit. */
 static uint64_t memopt_i_mul_capped(uint64_t a, uint64_t b) { return a && b > UINT64_MAX / a ? UINT64_MAX : a * b; }
@@ -13433,6 +13597,7 @@ typedef struct memopt_i_found { /* a schedule of the whole chain */
     uint32_t count;  /* actions */
 } memopt_i_found;
 struct memopt_schedule {
+    memopt_error   *error;  /* the caller's; NULL when it is not wanted */
     memopt_chain    chain;
     memopt_slow     slow;
     memopt_rule     rule;
@@ -13716,11 +13881,19 @@ static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t by
 /* All of a schedule that does not lie behind it: checked, and counted. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
     size_t total, k; double most = 0;
-    memopt_status s = d ? memopt_i_chain_check(&d->chain) : MEMOPT_ERR_ARGUMENT;
+    memopt_error *error = !d ? NULL : d->error ? d->error : d->chain.error;
+    memopt_status s = d ? memopt_i_chain_check(&d->chain, error) : MEMOPT_ERR_ARGUMENT;
     if (s) return s;
-    if (d->rule > MEMOPT_RULE_REVOLVE || memopt_i_slow_check(&d->slow)) return MEMOPT_ERR_ARGUMENT;
-    if (d->slots && (d->slots < MEMOPT_I_LEAST_SLOTS || d->slots > MEMOPT_I_MOST_SLOTS)) return MEMOPT_ERR_ARGUMENT;
+    if (d->rule > MEMOPT_RULE_REVOLVE)
+        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE");
+    s = memopt_i_slow_check(&d->slow, error);
+    if (s) return s;
+    if (d->slots && (d->slots < MEMOPT_I_LEAST_SLOTS || d->slots > MEMOPT_I_MOST_SLOTS))
+        return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "slots out of range", "slots", d->slots,
+                                   d->slots < MEMOPT_I_LEAST_SLOTS ? "at least" : "at most",
+                                   d->slots < MEMOPT_I_LEAST_SLOTS ? MEMOPT_I_LEAST_SLOTS : MEMOPT_I_MOST_SLOTS);
     memset(p, 0, sizeof *p);
+    p->error = error;
     p->chain = d->chain; p->rule = d->rule; p->count = d->chain.count;
     if (d->slow.slots) p->slow = d->slow;
     memopt_i_chain_total(&d->chain, &total);
@@ -13738,7 +13911,8 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
         most += p->chain.segments[k].backward_cost;
     }
     most += p->dearest;
-    if (!memopt_i_cost_ok(most)) return MEMOPT_ERR_OVERFLOW;
+    if (!memopt_i_cost_ok(most))
+        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the costs do not fit a double when summed");
     p->unit = 1;
     while (most > p->unit * MEMOPT_I_MOST_COST) p->unit *= 2;
     while (most > 0 && most * 2 <= p->unit * MEMOPT_I_MOST_COST && p->unit > 1e-300) p->unit /= 2;
@@ -14245,20 +14419,27 @@ static void memopt_i_schedule_stages(memopt_schedule *p) {
         }
     }
 }
+#define MEMOPT_I_NO_TABLE "the table does not fit size_t"
+
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes) {
     memopt_schedule p; size_t total; memopt_status s = memopt_i_schedule_shape(desc, &p);
-    if (!s && !bytes) s = MEMOPT_ERR_ARGUMENT;
-    if (!s) s = memopt_i_schedule_layout(&p, NULL, &total);
-    if (!s) *bytes = total;
-    return s;
+    if (s) return s;
+    if (!bytes) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
+    if (memopt_i_schedule_layout(&p, NULL, &total)) return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
+    *bytes = total;
+    return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out) {
     memopt_schedule p; size_t needed, b, t; memopt_status s = memopt_i_schedule_shape(desc, &p);
-    if (!s) s = memopt_i_schedule_layout(&p, NULL, &needed);
     if (s) return s;
-    if (!memory || (uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN || !out) return MEMOPT_ERR_ARGUMENT;
-    if (bytes < needed) return MEMOPT_ERR_BUFFER;
+    if (memopt_i_schedule_layout(&p, NULL, &needed)) return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
+    if (!memory || !out) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, memory ? "out is NULL" : "memory is NULL");
+    if ((uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN)
+        return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
+    if (bytes < needed)
+        return memopt_i_fail_count(p.error, MEMOPT_ERR_BUFFER, "less memory than memopt_schedule_bytes() says", "bytes",
+                                   bytes, "at least", needed);
     memopt_i_schedule_layout(&p, (unsigned char *)memory, &needed);
     p.level = memopt_i_simd_level(NULL);
     memopt_i_schedule_thresholds(p.low, p.high, p.fineness, p.slots, p.grid);
@@ -14267,7 +14448,7 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     for (b = 0; b < p.blends; ++b) {
         for (t = 1; t <= p.count; ++t) memopt_i_schedule_column(&p, b, t);
         s = memopt_i_schedule_find(&p, b);
-        if (s) return s;
+        if (s) return memopt_i_fail(p.error, s, "the table gives a schedule that cannot be");
     }
     memcpy(memory, &p, sizeof p);
     *out = (const memopt_schedule *)memory;
@@ -14276,12 +14457,16 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
 MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points,
                                                   size_t capacity, size_t *count) {
     size_t i;
-    if (!schedule || !count || (capacity && !points)) return MEMOPT_ERR_ARGUMENT;
+    memopt_status status;
+    if (!schedule) return MEMOPT_ERR_ARGUMENT;
+    if (!count) return memopt_i_fail(schedule->error, MEMOPT_ERR_ARGUMENT, "count is NULL");
+    status = memopt_i_list_check(schedule->error, "points is NULL, and capacity is not 0", points, capacity);
+    if (status) return status;
     for (i = 0; i < memopt_i_min(capacity, schedule->found_count[0]); ++i) {
         points[i].peak = schedule->found[0][i].peak; points[i].cost = schedule->found[0][i].cost;
     }
     *count = schedule->found_count[0];
-    return *count > capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+    return *count > capacity ? memopt_i_list_full(schedule->error, capacity, *count) : MEMOPT_OK;
 }
 
 /* -- transfers beside the computing -- */
@@ -14307,7 +14492,7 @@ static void memopt_i_overlap_move(memopt_action *actions, size_t at, size_t leng
 static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t length, ptrdiff_t by) {
     memopt_schedule_result r; memopt_status s;
     memopt_i_overlap_move(o->actions, at, length, by);
-    s = memopt_i_simulate(&o->p->chain, &o->p->slow, o->actions, o->count, o->host, &r);
+    s = memopt_i_simulate(&o->p->chain, &o->p->slow, o->actions, o->count, o->host, &r, NULL);
     memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
     return s || r.peak > o->limit ? -1 : r.cost;
 }
@@ -14356,7 +14541,7 @@ static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
         for (i = 0; i < p->found_count[b] && p->found[b][i].peak <= peak; ++i) {
             memopt_schedule_result r; memopt_status s = memopt_i_schedule_list(p, &p->found[b][i], o->actions);
             o->count = p->found[b][i].count; o->limit = p->found[b][i].peak;
-            if (!s) s = memopt_i_simulate(&p->chain, &p->slow, o->actions, o->count, o->host, &r);
+            if (!s) s = memopt_i_simulate(&p->chain, &p->slow, o->actions, o->count, o->host, &r, p->error);
             if (s) return s;
             o->cost = r.cost;
             memopt_i_overlap_relax(o);
@@ -14377,11 +14562,12 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
                                            memopt_i_list *list) {
     memopt_i_overlap o; size_t bytes; memopt_status s; memopt_host h;
     memset(&o, 0, sizeof o);
-    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_host_resolve(host, &h)) return memopt_i_fail(p->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     o.p = p; o.host = &h; o.capacity = memopt_i_schedule_longest(p);
-    if (memopt_i_mul(o.capacity, 2 * sizeof *o.actions, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    if (memopt_i_mul(o.capacity, 2 * sizeof *o.actions, &bytes))
+        return memopt_i_fail(p->error, MEMOPT_ERR_OVERFLOW, "the actions do not fit size_t");
     o.actions = (memopt_action *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!o.actions) return MEMOPT_ERR_MEMORY;
+    if (!o.actions) return memopt_i_fail_memory(p->error, "no memory for two lists of actions", bytes);
     o.best = o.actions + o.capacity;
     s = memopt_i_overlap_best(&o, peak);
     if (!s && list->capacity)
@@ -14403,23 +14589,27 @@ static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const m
     if (p->slow.overlap) s = memopt_i_overlap_list(p, found->peak, host, &l);
     if (!s && l.count > capacity) {
         if (result) result->actions = l.count;
-        return MEMOPT_ERR_BUFFER;
+        return memopt_i_list_full(p->error, capacity, l.count);
     }
     if (!s && !p->slow.overlap) s = memopt_i_schedule_list(p, found, actions);
-    if (!s) s = memopt_i_simulate(&p->chain, &p->slow, actions, l.count, host, &r);
+    if (!s) s = memopt_i_simulate(&p->chain, &p->slow, actions, l.count, host, &r, p->error);
     if (!s && result) *result = r;
     return s;
 }
 MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
                                                     memopt_action *actions, size_t capacity, const memopt_host *host,
                                                     memopt_schedule_result *result) {
-    const memopt_schedule *p = schedule; size_t i;
-    if (!p || (capacity && !actions)) return MEMOPT_ERR_ARGUMENT;
+    const memopt_schedule *p = schedule; size_t i, least; memopt_status status;
+    if (!p) return MEMOPT_ERR_ARGUMENT;
+    status = memopt_i_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
+    if (status) return status;
     for (i = p->found_count[0]; i--;)
         if (p->found[0][i].peak <= budget)
             return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
-    if (result) result->peak = p->found_count[0] ? p->found[0][0].peak : SIZE_MAX;
-    return MEMOPT_ERR_MEMORY;
+    least = p->found_count[0] ? p->found[0][0].peak : SIZE_MAX;
+    if (result) result->peak = least;
+    return memopt_i_fail_count(p->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget", budget, "least",
+                               least);
 }
 /* The one with the least memory for at most so much more time; NULL when there is none. */
 static const memopt_i_found *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
@@ -14429,13 +14619,30 @@ static const memopt_i_found *memopt_i_schedule_within(const memopt_schedule *p, 
         if (p->found[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST) return &p->found[0][i];
     return NULL;
 }
+
+/* Nothing is as fast: the last one found is the fastest. */
+static memopt_status memopt_i_schedule_slow(const memopt_schedule *p, double overhead) {
+    const char *const reason = "no schedule of this rule is that fast";
+    double base = 0, least; size_t i;
+
+    for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
+    least = p->found_count[0] && base > 0 ? (p->found[0][p->found_count[0] - 1].cost - base) / base : 0;
+    if (!(least > 0)) return memopt_i_fail(p->error, MEMOPT_ERR_STATE, reason);
+    return memopt_i_fail_limit(p->error, MEMOPT_ERR_STATE, reason, "overhead", memopt_i_real(overhead), "least",
+                               memopt_i_real(least));
+}
+
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result) {
-    const memopt_schedule *p = schedule; const memopt_i_found *found;
-    if (!p || (capacity && !actions) || !memopt_i_cost_ok(overhead)) return MEMOPT_ERR_ARGUMENT;
+    const memopt_schedule *p = schedule; const memopt_i_found *found; memopt_status status;
+    if (!p) return MEMOPT_ERR_ARGUMENT;
+    status = memopt_i_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
+    if (!status) status = memopt_i_cost_check(p->error, "overhead", overhead);
+    if (status) return status;
     found = memopt_i_schedule_within(p, overhead);
-    return found ? memopt_i_schedule_deliver(p, found, actions, capacity, host, result) : MEMOPT_ERR_STATE;
+    if (!found) return memopt_i_schedule_slow(p, overhead);
+    return memopt_i_schedule_deliver(p, found, actions, capacity, host, result);
 }
 /* @section strip : schedule ledger api_schedule
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
@@ -14517,7 +14724,7 @@ static size_t memopt_i_strip_column(memopt_action a) { return (size_t)a.index + 
 static memopt_status memopt_i_strip_begin(memopt_i_strip *s, const memopt_host *host) {
     memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 };
     s->row = 0;
-    return memopt_i_course_open(&s->course, s->chain, &any, host);
+    return memopt_i_course_open(&s->course, s->chain, &any, host, s->chain->error);
 }
 static void memopt_i_strip_step(memopt_i_strip *s, size_t i) {
     s->action = s->actions[i];
@@ -14770,9 +14977,9 @@ static memopt_status memopt_i_strip_curve(memopt_i_strip *s, const memopt_host *
 static memopt_status memopt_i_strip_svg(memopt_i_strip *s, const memopt_host *host) {
     const size_t columns = s->chain->count + 1, bytes = columns * sizeof(uint32_t); memopt_status status = MEMOPT_OK;
     memopt_host h; uint32_t *since; int layer;
-    if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_host_resolve(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     since = (uint32_t *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!since) return MEMOPT_ERR_MEMORY;
+    if (!since) return memopt_i_fail_memory(s->chain->error, "no memory for the picture", bytes);
     s->width = memopt_i_min(columns * 18, 960);
     s->height = memopt_i_min(s->rows * 10, 1600);
     memopt_i_strip_open(s);
@@ -14793,8 +15000,11 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
                                                 memopt_strip format, const memopt_host *host, char *buffer,
                                                 size_t capacity, size_t *length) {
     memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 }; memopt_i_strip s; memopt_status status; size_t i;
-    if (!buffer && capacity) return MEMOPT_ERR_ARGUMENT;
-    if (format != MEMOPT_STRIP_TEXT && format != MEMOPT_STRIP_SVG) return MEMOPT_ERR_ARGUMENT;
+    memopt_error *error = chain ? chain->error : NULL;
+    status = memopt_i_list_check(error, "buffer is NULL, and capacity is not 0", buffer, capacity);
+    if (!status && format != MEMOPT_STRIP_TEXT && format != MEMOPT_STRIP_SVG)
+        status = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
+    if (status) return status;
     memset(&s, 0, sizeof s);
     status = memopt_schedule_simulate(chain, &any, actions, count, host, &s.sum);
     if (status) return status;
@@ -14802,7 +15012,9 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
     for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_strip_has_row(actions[i]);
     s.out = memopt_i_out_begin(buffer, capacity);
     status = format == MEMOPT_STRIP_TEXT ? memopt_i_strip_text(&s, host) : memopt_i_strip_svg(&s, host);
-    return status ? status : memopt_i_out_end(&s.out, 1, length);
+    if (status) return status;
+    status = memopt_i_out_end(&s.out, 1, length);
+    return status ? memopt_i_list_full(error, capacity, s.out.length + 1) : MEMOPT_OK;
 }
 /* @section kept : quant number simd api_tape
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
@@ -14984,6 +15196,7 @@ typedef struct memopt_i_solver {
     memopt_action          *actions;
     void                   *memory; /* the table */
     memopt_mark             before, behind; /* of the arena, where that is whose memory it has */
+    memopt_error           *error;    /* of whoever has this solved; never NULL */
     size_t chain_memory, schedule_memory, capacity, action_count;
     size_t table_most, arena_most; /* bytes of the largest table, and of the largest in the arena */
 } memopt_i_solver;
@@ -14994,6 +15207,8 @@ static int memopt_i_script_part(size_t *at, size_t count, size_t size, size_t *w
     *where = *at;
     return memopt_i_mul(count, size, &bytes) || memopt_i_align_up(bytes, 16, &bytes) || memopt_i_add(*at, bytes, at);
 }
+#define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
+
 static int memopt_i_rule_is_solved(memopt_rule rule) { return rule <= MEMOPT_RULE_REVOLVE; }
 
 /* -- the draft: from actions to items and moves -- */
@@ -15050,9 +15265,10 @@ static memopt_status memopt_i_draft_open(memopt_i_draft *d, const memopt_i_solve
         || memopt_i_script_part(&at, d->most, sizeof *d->items, &items)
         || memopt_i_script_part(&at, slots, sizeof *d->newest, &newest)
         || memopt_i_script_part(&at, slots, 1, &alive) || memopt_i_script_part(&at, d->most, 1, &read)
-        || memopt_i_script_part(&at, s->chain->count, 1, &ran)) return MEMOPT_ERR_OVERFLOW;
+        || memopt_i_script_part(&at, s->chain->count, 1, &ran))
+        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return MEMOPT_ERR_MEMORY;
+    if (!block) return memopt_i_fail_memory(s->error, "no memory to place the buffers", at);
     memset(block + newest, 0, at - newest);
     d->block = block; d->memory = at;
     d->items = (memopt_plan_item *)(void *)(block + items);
@@ -15130,13 +15346,14 @@ static void memopt_i_draft_resolve(const memopt_i_draft *d, memopt_i_script *scr
         m->grad_input = memopt_i_draft_place(d, m->grad_input);
     }
 }
-static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_host *host, memopt_i_script *script) {
+static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_i_solver *solver, memopt_i_script *script) {
     memopt_plan_options options; memopt_plan_result result; memopt_status s;
     memset(&options, 0, sizeof options);
     options.work = MEMOPT_I_SCRIPT_WORK;
     options.no_search = d->item_count > MEMOPT_I_SCRIPT_SEARCH;
-    s = memopt_plan_solve(d->items, d->item_count, &options, host, &result);
-    if (s) return s;
+    s = memopt_plan_solve(d->items, d->item_count, &options, solver->host, &result);
+    if (s) return memopt_i_fail(solver->error, s, s == MEMOPT_ERR_MEMORY ? "no memory for the planner"
+                                                                         : "the buffers cannot be placed");
     script->peak = result.peak; script->bound = result.lower_bound;
     return MEMOPT_OK;
 }
@@ -15148,7 +15365,7 @@ static memopt_status memopt_i_script_make(const memopt_i_solver *s, const memopt
     status = memopt_i_draft_open(&d, s, count, memopt_i_script_touches(&s->plain, actions, count));
     if (status) return status;
     script->split = SIZE_MAX; script->output = MEMOPT_I_NOWHERE;
-    status = memopt_i_course_open(&w, &s->plain, &s->slow, s->host);
+    status = memopt_i_course_open(&w, &s->plain, &s->slow, s->host, s->error);
     if (!status) {
         w.note_fn = memopt_i_draft_note; w.user = &d;
         for (d.at = 0; d.at < count && !status; ++d.at) {
@@ -15157,11 +15374,12 @@ static memopt_status memopt_i_script_make(const memopt_i_solver *s, const memopt
             }
             status = memopt_i_course_step(&w, actions[d.at]);
             if (!status) memopt_i_draft_move(&d, &s->plain, actions[d.at], script);
+            else (void)memopt_i_fail_at(s->error, status, w.reason, "action", d.at);
         }
-        if (!status && kept && !memopt_i_course_ended(&w)) status = MEMOPT_ERR_STATE;
+        if (!status && kept && !memopt_i_course_ended(&w)) status = memopt_i_course_unended(&w, s->error);
         memopt_i_course_close(&w);
     }
-    if (!status) status = memopt_i_draft_plan(&d, s->host, script);
+    if (!status) status = memopt_i_draft_plan(&d, s, script);
     if (!status) memopt_i_draft_resolve(&d, script);
     memopt_i_free(s->host, d.block, d.memory, MEMOPT_I_HOST_ALIGN);
     return status;
@@ -15216,9 +15434,9 @@ static memopt_status memopt_i_shape_alloc(const memopt_i_solver *s, size_t touch
         || memopt_i_script_part(&at, touches, sizeof *shape->pass.touches, &touch)
         || memopt_i_script_part(&at, 2 * c->count, sizeof *shape->pass.moves, &forwards)
         || memopt_i_script_part(&at, 2 * c->skip_count, sizeof *shape->pass.touches, &evaluated))
-        return MEMOPT_ERR_OVERFLOW;
+        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return MEMOPT_ERR_MEMORY;
+    if (!block) return memopt_i_fail_memory(s->error, "no memory for the shape", at);
     shape = (memopt_i_shape *)(void *)(block + head);
     memset(shape, 0, sizeof *shape);
     shape->memory = at;
@@ -15236,7 +15454,7 @@ static memopt_status memopt_i_shape_alloc(const memopt_i_solver *s, size_t touch
 static memopt_status memopt_i_shape_evaluation(const memopt_i_solver *s, memopt_i_shape *shape) {
     const size_t n = s->chain->count; memopt_action *list; memopt_status status; size_t i, count = 0;
     list = (memopt_action *)memopt_i_alloc(s->host, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
-    if (!list) return MEMOPT_ERR_MEMORY;
+    if (!list) return memopt_i_fail_memory(s->error, "no memory for the actions", 2 * n * sizeof *list);
     for (i = 0; i < n; ++i) {
         list[count].op = MEMOPT_OP_FORWARD; list[count++].index = (uint16_t)i;
         if (i) { list[count].op = MEMOPT_OP_DROP; list[count++].index = (uint16_t)i; }
@@ -15257,6 +15475,7 @@ static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shap
     if (c->skip_count) memcpy(shape->skips, c->skips, c->skip_count * sizeof *c->skips);
     memcpy(shape->actions, s->actions, s->action_count * sizeof *s->actions);
     shape->chain = *c; shape->chain.segments = shape->segments; shape->chain.skips = shape->skips;
+    shape->chain.error = NULL;
     shape->hash = memopt_i_chain_hash(c);
     status = memopt_schedule_simulate(&s->plain, &s->slow, s->actions, s->action_count, s->host, &shape->result);
     if (!status) status = memopt_i_script_make(s, s->actions, s->action_count, &shape->pass, &shape->kept);
@@ -15277,6 +15496,7 @@ static void memopt_i_solver_plain(memopt_i_solver *s) {
     const size_t n = s->chain->count; size_t i;
     s->plain = *s->chain;
     s->plain.input_bytes = s->plain.input_grad_bytes = 0;
+    s->plain.error = s->error;
     memcpy(s->segments, s->chain->segments, n * sizeof *s->segments);
     s->segments[n - 1].grad_bytes = 0;
     for (i = 0; i < n; ++i) /* the last output is exact, and so is its copy */
@@ -15303,7 +15523,8 @@ static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
         s->skips[i] = s->chain->skips[i];
         wraps |= memopt_i_round_up(&s->skips[i].bytes, s->align) | memopt_i_round_up(&s->skips[i].grad_bytes, s->align);
     }
-    return wraps ? MEMOPT_ERR_OVERFLOW : memopt_i_chain_check(&s->rounded);
+    if (wraps) return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, "the sizes do not fit size_t when rounded up");
+    return memopt_i_chain_check(&s->rounded, s->error);
 }
 /* Whether a table has a place in the arena's free end where it does not raise the arena's peak: it was as full before,
    or will be in a pass. A device's memory is not for the solver. A counting arena has none either, but answers for one
@@ -15350,6 +15571,7 @@ static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size
     memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes; int guest;
     memset(&d, 0, sizeof d);
     d.chain = s->rounded; d.rule = s->desc->rule; d.slow = s->slow; d.slots = slots; d.most = most;
+    d.error = s->error;
     memopt_i_solver_forget(s);
     status = memopt_i_schedule_shape(&d, &p);
     if (status) return status;
@@ -15363,7 +15585,7 @@ static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size
     if (!s->memory) {
         memset(&s->behind, 0, sizeof s->behind);
         s->memory = memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
-        if (!s->memory) return MEMOPT_ERR_MEMORY;
+        if (!s->memory) return memopt_i_fail_memory(s->error, "no memory to solve the chain", bytes);
         guest = guest && !s->desc->arena->source->host_visible;
     }
     s->schedule_memory = bytes;
@@ -15403,17 +15625,17 @@ static void memopt_i_solver_close(memopt_i_solver *s) {
 }
 /* On failure, too, to be closed. */
 static memopt_status memopt_i_solver_open(memopt_i_solver *s, const memopt_tape_desc *desc, const memopt_chain *chain,
-                                          const memopt_host *host, size_t align) {
+                                          const memopt_host *host, size_t align, memopt_error *error) {
     size_t segments, skips; unsigned char *block; memopt_status status;
     memset(s, 0, sizeof *s);
-    s->desc = desc; s->chain = chain; s->host = host; s->align = align;
-    status = memopt_i_chain_check(chain);
+    s->desc = desc; s->chain = chain; s->host = host; s->align = align; s->error = error;
+    status = memopt_i_chain_check(chain, error);
     if (status) return status;
     if (memopt_i_script_part(&s->chain_memory, 2 * chain->count, sizeof *s->segments, &segments)
         || memopt_i_script_part(&s->chain_memory, chain->skip_count, sizeof *s->skips, &skips))
-        return MEMOPT_ERR_OVERFLOW;
+        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     block = (unsigned char *)memopt_i_alloc(host, s->chain_memory, MEMOPT_I_HOST_ALIGN);
-    if (!block) return MEMOPT_ERR_MEMORY;
+    if (!block) return memopt_i_fail_memory(error, "no memory for copies of the chain", s->chain_memory);
     s->segments = (memopt_segment *)(void *)(block + segments);
     s->skips = (memopt_skip *)(void *)(block + skips);
     s->slow = desc->slow;
@@ -15467,9 +15689,10 @@ static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
     memopt_status status = MEMOPT_OK;
     if (memopt_i_script_part(&at, s->action_count, sizeof(memopt_i_gap), &gaps)
         || memopt_i_script_part(&at, n + 1, sizeof(uint32_t), &last)
-        || memopt_i_mul(s->action_count, 13 * sizeof *list.actions, &bytes)) return MEMOPT_ERR_OVERFLOW;
+        || memopt_i_mul(s->action_count, 13 * sizeof *list.actions, &bytes))
+        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return MEMOPT_ERR_MEMORY;
+    if (!block) return memopt_i_fail_memory(s->error, "no memory for the actions", at);
     memset(block, 0, at);
     memopt_i_gaps_find(s, (memopt_i_gap *)(void *)(block + gaps), (uint32_t *)(void *)(block + last));
     memset(&list, 0, sizeof list);
@@ -15479,7 +15702,7 @@ static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
         memopt_i_gaps_fill(s->actions, s->action_count, (const memopt_i_gap *)(const void *)(block + gaps), &list);
         memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
         s->actions = list.actions; s->capacity = list.capacity; s->action_count = list.count;
-    } else status = MEMOPT_ERR_MEMORY;
+    } else status = memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
     memopt_i_free(s->host, block, at, MEMOPT_I_HOST_ALIGN);
     return status;
 }
@@ -15491,7 +15714,8 @@ static memopt_status memopt_i_solver_ask(memopt_i_solver *s, size_t budget, size
         return memopt_schedule_textbook(&s->rounded, s->desc->rule, s->desc->every, s->actions, s->capacity, need);
     if (budget) status = memopt_schedule_for_budget(s->schedule, budget, s->actions, s->capacity, s->host, &r);
     else status = memopt_schedule_for_overhead(s->schedule, s->desc->overhead, s->actions, s->capacity, s->host, &r);
-    if (!budget && status == MEMOPT_ERR_STATE) status = MEMOPT_ERR_ARGUMENT; /* no schedule of this rule is that fast */
+    if (!budget && status == MEMOPT_ERR_STATE) /* no schedule of this rule is that fast */
+        s->error->status = status = MEMOPT_ERR_ARGUMENT;
     *need = r.actions;
     return status;
 }
@@ -15499,9 +15723,10 @@ static memopt_status memopt_i_solver_try(memopt_i_solver *s, size_t budget, memo
     memopt_status status = memopt_i_solver_ask(s, budget, &s->action_count);
     if (status == MEMOPT_ERR_BUFFER) {
         memopt_action *actions; size_t bytes;
-        if (memopt_i_mul(s->action_count, sizeof *actions, &bytes)) return MEMOPT_ERR_OVERFLOW;
+        if (memopt_i_mul(s->action_count, sizeof *actions, &bytes))
+            return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
         actions = (memopt_action *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
-        if (!actions) return MEMOPT_ERR_MEMORY;
+        if (!actions) return memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
         memopt_i_free(s->host, s->actions, s->capacity * sizeof *actions, MEMOPT_I_HOST_ALIGN);
         s->actions = actions; s->capacity = s->action_count;
         status = memopt_i_solver_ask(s, budget, &s->action_count);
@@ -15514,10 +15739,12 @@ static memopt_status memopt_i_solver_least(memopt_i_solver *s, memopt_i_shape **
     memopt_i_shape *best = NULL, *shape = NULL; memopt_point *points; size_t count = 0, bytes, i; memopt_status status;
     if (!s->schedule) return memopt_i_solver_try(s, 0, out);
     status = memopt_schedule_frontier(s->schedule, NULL, 0, &count);
-    if (status != MEMOPT_ERR_BUFFER) return status ? status : MEMOPT_ERR_STATE;
-    if (memopt_i_mul(count, sizeof *points, &bytes)) return MEMOPT_ERR_OVERFLOW;
+    if (!status) return memopt_i_fail(s->error, MEMOPT_ERR_STATE, "no schedule was found");
+    if (status != MEMOPT_ERR_BUFFER) return status;
+    if (memopt_i_mul(count, sizeof *points, &bytes))
+        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     points = (memopt_point *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!points) return MEMOPT_ERR_MEMORY;
+    if (!points) return memopt_i_fail_memory(s->error, "no memory for the frontier", bytes);
     status = memopt_schedule_frontier(s->schedule, points, count, &count);
     for (i = 0; i < count && i < MEMOPT_I_SCRIPT_TRIES && !status; ++i) {
         if (best && points[i].peak >= best->pass.peak) break;
@@ -15545,6 +15772,15 @@ static memopt_status memopt_i_solver_refine(memopt_i_solver *s, size_t fits, siz
     }
     return MEMOPT_OK;
 }
+/* A shape that is the least there is, and too large. */
+static memopt_status memopt_i_solver_over(const memopt_i_solver *s, memopt_i_shape *shape) {
+    const size_t least = shape->pass.peak;
+
+    memopt_i_shape_free(s->host, shape);
+    return memopt_i_fail_count(s->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget",
+                               s->desc->budget, "least", least);
+}
+
 /* The fastest shape found whose placed peak is within the limit. */
 static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memopt_i_shape **out) {
     memopt_i_shape *shape = NULL; memopt_status status = MEMOPT_OK; size_t budget = limit, fails = limit; int k;
@@ -15559,29 +15795,33 @@ static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memop
             else *out = shape;
             return status;
         }
+        if (!s->schedule) return memopt_i_solver_over(s, shape); /* a textbook has no smaller one */
         excess = shape->pass.peak - limit;
         fails = budget;
         budget = memopt_i_min(budget, shape->pass.bound);
         budget = budget > excess ? budget - excess : 0;
         memopt_i_shape_free(s->host, shape);
-        if (!s->schedule) return MEMOPT_ERR_MEMORY; /* a textbook has no smaller one */
     }
     status = memopt_i_solver_solve(s, 0, 1);
     if (!status) status = memopt_i_solver_least(s, &shape);
     if (status) return status;
-    if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); return MEMOPT_ERR_MEMORY; }
+    if (shape->pass.peak > limit) return memopt_i_solver_over(s, shape);
     *out = shape;
     return MEMOPT_OK;
 }
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
-                                          const memopt_host *host, size_t align, int least, memopt_i_shape **out) {
-    memopt_i_solver s; memopt_status status = memopt_i_solver_open(&s, desc, chain, host, align);
+                                          const memopt_host *host, size_t align, int least, memopt_error *error,
+                                          memopt_i_shape **out) {
+    memopt_error e = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK)); /* of tries that fail, too */
+    memopt_i_solver s; memopt_status status = memopt_i_solver_open(&s, desc, chain, host, align, &e);
     if (!status) status = memopt_i_solver_solve(&s, least ? 0 : desc->budget, least);
     if (!status && least) status = memopt_i_solver_least(&s, out);
     else if (!status && desc->budget) status = memopt_i_solver_fit(&s, desc->budget, out);
     else if (!status) status = memopt_i_solver_try(&s, 0, out);
     if (!status) { (*out)->solve_bytes = s.table_most; (*out)->solve_arena = s.arena_most; }
     memopt_i_solver_close(&s);
+    MEMOPT_ASSERT(!status || e.status == status);
+    if (status && error) *error = e;
     return status;
 }
 /* @section tape : script kept arena random base host api_tape
@@ -15595,9 +15835,11 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
               as the mark taken behind it is good. `busy` while the engine's code runs: it can only look, not act.
    Again      Two things that mean the same nearly always: `again`, this forward has run before in this pass (its hash
-              and its generator's state are known), and what the engine is told. A calibration tells "recompute" from
-              the first run on; a nested tape goes by its outer one, and knows a first run by its seed, which differs
-              from segment to segment and pass to pass.
+              and its generator's state are known), and what the engine is told. A nested tape goes by its outer one,
+              and knows a first run by its seed, which differs from segment to segment and pass to pass.
+   Calibrate  Whole passes that must leave no trace in the engine. Each callback gets the generator as the one before
+              got it, because it is put back behind each: so a failure anywhere needs no repair, and a nested tape does
+              the same with a generator that its outer tape has never heard of.
    Nested     The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the
               outer one's scratch. Its seed is made of the outer seed and stream.
    Cost       About 10 ns a callback, when nothing is hashed or rounded.
@@ -15614,18 +15856,21 @@ struct memopt_tape {
     memopt_i_shape **shapes, *shape; /* all that are kept, and the one in use */
     uint64_t        *hashes;      /* of each segment's output in this pass */
     double          *costs, *measured; /* of each forward, then of each backward: as given, and in seconds */
-    unsigned char   *states;      /* of the engine's generator: of each segment, at present, before a calibration */
+    unsigned char   *states;      /* of the engine's generator: of each segment, and at present */
     void           **skips, **skip_grads;
     uint8_t         *stored;      /* of each value: the store has it */
     uint64_t        *times;       /* during a calibration: nanoseconds of [segment][forward, backward][repeat] */
-    size_t           count, skip_count, state_bytes, align, repeats, repeat;
+    size_t           count, layer_count;    /* segments of the shape in use; of the layers given at creation */
+    size_t           skip_count;            /* given at creation: what `skips` has room for */
+    size_t           state_bytes, align, repeats, repeat;
     unsigned char   *base, *placed;
     size_t           placed_bytes, most;    /* most: bytes a pass has taken of the arena */
     memopt_mark      before, behind;        /* of the arena, around the push */
     void            *outside[MEMOPT_I_OUTSIDE];
     uint64_t         next, passes, solves, uses, probes;
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
-    int state, busy, untouchable, verify, again, told, evaluating, is_measured;
+    uint64_t         input_hash;            /* of this pass, for verify */
+    int state, busy, untouchable, verify, again, told, evaluating, calibrating, is_measured;
     memopt_error     error;
     size_t           memory;
 };
@@ -15698,7 +15943,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *s
     step.user = layer->user; step.segment = m->index;
     step.is_recompute = !backward && (m->again || t->told);
     step.output_unused = m->unread && step.is_recompute && !t->times && !(t->verify && t->desc.verify);
-    step.evaluating = t->evaluating;
+    step.evaluating = t->evaluating; step.calibrating = t->calibrating;
     step.input = memopt_i_tape_at(t, m->input); step.output = memopt_i_tape_at(t, m->output);
     step.saved = memopt_i_tape_at(t, m->saved); step.scratch = memopt_i_tape_at(t, m->scratch);
     step.scratch_bytes = backward ? segment->backward_scratch
@@ -15712,18 +15957,19 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *s
     if (m->touch_count) memopt_i_tape_skips(t, script, m, 0);
     return status;
 }
-/* A forward with the engine's own generator where it was when this segment ran first. */
+/* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where it
+   is at present, a calibration to where it was before any callback, and both also when that callback fails. */
 static memopt_status memopt_i_tape_draw(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
-    const memopt_tape_desc *d = &t->desc; unsigned char *mine = t->states + m->index * t->state_bytes;
-    unsigned char *present = t->states + t->count * t->state_bytes; memopt_status status;
-    if (!m->again && !t->again) {
-        d->random_save_fn(d->random_user, mine);
-        return memopt_i_tape_call(t, script, m);
-    }
-    d->random_save_fn(d->random_user, present);
-    d->random_load_fn(d->random_user, mine);
+    const memopt_tape_desc *d = &t->desc; unsigned char *present = t->states + t->layer_count * t->state_bytes;
+    unsigned char *mine = t->states + m->index * t->state_bytes; memopt_status status;
+    const int first = m->op != MEMOPT_OP_BACKWARD && !m->again && !t->again;
+
+    if (first) d->random_save_fn(d->random_user, m->index, mine);
+    if (first && !t->calibrating) return memopt_i_tape_call(t, script, m);
+    d->random_save_fn(d->random_user, m->index, present);
+    if (!first && m->op != MEMOPT_OP_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
     status = memopt_i_tape_call(t, script, m);
-    d->random_load_fn(d->random_user, present);
+    d->random_load_fn(d->random_user, m->index, present);
     return status;
 }
 static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_move *m, const void *output, size_t bytes) {
@@ -15785,7 +16031,8 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_script *sc
         const memopt_i_move *m = &script->moves[i];
         if (m->op <= MEMOPT_OP_FORWARD_SAVE) status = memopt_i_tape_forward(t, script, m);
         else if (m->op == MEMOPT_OP_BACKWARD) {
-            status = memopt_i_tape_call(t, script, m);
+            status = t->states && t->calibrating ? memopt_i_tape_draw(t, script, m)
+                                                 : memopt_i_tape_call(t, script, m);
             if (status) (void)memopt_i_tape_fail_move(t, m, status, t->times ? "a backward callback or the clock failed"
                                                                              : "a backward callback failed");
         } else status = memopt_i_tape_transfer(t, m);
@@ -15806,7 +16053,8 @@ static memopt_status memopt_i_tape_take(memopt_tape *t, size_t bytes) {
     memopt_push_options options; memopt_arena *arena = t->desc.arena;
     t->base = t->placed;
     if (!arena && bytes > t->placed_bytes)
-        return memopt_i_tape_fail(t, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs");
+        return memopt_i_fail_count(&t->error, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs",
+                                   "placed bytes", t->placed_bytes, "at least", bytes);
     if (!arena) { memopt_i_tape_see(t, t->desc.untouchable); return MEMOPT_OK; }
     memset(&options, 0, sizeof options);
     options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
@@ -15840,21 +16088,110 @@ static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void 
         c->segments[c->count - 1].grad_bytes ? (void *)(uintptr_t)grad_output : NULL;
     t->outside[SIZE_MAX - MEMOPT_I_GRAD_INPUT] = c->input_grad_bytes ? grad_input : NULL;
 }
-static memopt_status memopt_i_tape_begin(memopt_tape *t, const void *input) {
-    const memopt_i_script *script = &t->shape->pass; memopt_status status = memopt_i_tape_take(t, script->peak);
+
+/* -- what may not overlap -- */
+
+/* Buffers of the engine. One whose size was not told has its first byte; where memory is only counted, addresses mean
+   nothing. */
+static int memopt_i_tape_overlap(const memopt_tape *t, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return t->untouchable != 1
+        && memopt_i_number_overlap(a, memopt_i_max(a_bytes, 1), b, memopt_i_max(b_bytes, 1));
+}
+
+static int memopt_i_tape_inside(const memopt_tape *t, const void *a, size_t bytes, const memopt_i_script *script) {
+    return t->untouchable != 1 && memopt_i_number_overlap(a, memopt_i_max(bytes, 1), t->base, script->peak);
+}
+
+/* The gradient of a loss may be the last output itself: both are only read. */
+static int memopt_i_tape_is_output(const memopt_tape *t, const void *grad_output) {
+    const memopt_segment *last = &t->shape->segments[t->count - 1];
+    const unsigned char *output = (const unsigned char *)memopt_i_tape_at(t, t->shape->pass.output);
+    const uintptr_t offset = (uintptr_t)grad_output - (uintptr_t)output;
+
+    return output && offset <= last->output_bytes && last->grad_bytes <= last->output_bytes - offset;
+}
+
+/* Why a backward cannot take these, or NULL. Segment 0 reads the input while it writes its gradient, and only a single
+   segment reads grad_output while it does. */
+static const char *memopt_i_tape_clash(const memopt_tape *t, const void *grad_output, const void *grad_input) {
+    const memopt_chain *c = &t->shape->chain; const memopt_i_script *script = &t->shape->pass;
+    const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
+    const size_t bytes = c->input_grad_bytes, grad = c->segments[c->count - 1].grad_bytes;
+
+    if (memopt_i_tape_overlap(t, grad_input, bytes, input, c->input_bytes)) return "grad_input overlaps the input";
+    if (memopt_i_tape_inside(t, grad_input, bytes, script)) return "grad_input overlaps the memory of the pass";
+    if (memopt_i_tape_inside(t, grad_output, grad, script) && !memopt_i_tape_is_output(t, grad_output))
+        return "grad_output overlaps the memory of the pass";
+    if (c->count == 1 && memopt_i_tape_overlap(t, grad_input, bytes, grad_output, grad))
+        return "grad_input overlaps grad_output, and one segment reads and writes them";
+    return NULL;
+}
+
+/* The same for an evaluation, whose memory has been taken. */
+static const char *memopt_i_tape_evaluation_clash(const memopt_tape *t, const void *input, const void *output) {
+    const memopt_chain *c = &t->shape->chain; const memopt_i_script *script = &t->shape->evaluation;
+    const size_t bytes = c->segments[c->count - 1].output_bytes;
+
+    if (memopt_i_tape_inside(t, input, c->input_bytes, script)) return "the input overlaps the memory of the pass";
+    if (memopt_i_tape_inside(t, output, bytes, script)) return "output overlaps the memory of the pass";
+    if (c->count == 1 && memopt_i_tape_overlap(t, output, bytes, input, c->input_bytes))
+        return "output overlaps the input, and one segment reads and writes them";
+    return NULL;
+}
+
+/* verify: nobody has written to the input since the forward began. Not by MEMOPT_DEBUG alone: only who asks for it knows
+   that the input is read by its size. */
+static memopt_status memopt_i_tape_same_input(memopt_tape *t) {
+    const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
+
+    if (!t->verify || !t->desc.verify) return MEMOPT_OK;
+    if (memopt_i_tape_hash(input, t->shape->chain.input_bytes) == t->input_hash) return MEMOPT_OK;
+    return memopt_i_tape_fail(t, MEMOPT_ERR_CORRUPT, "the input was changed before the backward had returned");
+}
+
+/* And neither to the last output since it was made. */
+static memopt_status memopt_i_tape_same_ends(memopt_tape *t) {
+    const memopt_status status = memopt_i_tape_same_input(t);
+    const size_t last = t->count - 1, bytes = t->shape->segments[last].output_bytes;
+
+    if (status || !t->verify || !t->desc.verify || !bytes) return status;
+    if (memopt_i_tape_hash(memopt_i_tape_at(t, t->shape->pass.output), bytes) == t->hashes[last]) return MEMOPT_OK;
+    return memopt_i_tape_fail_at(t, MEMOPT_ERR_CORRUPT, "the last output was changed before the backward", last,
+                                 SIZE_MAX);
+}
+
+/* -- passes that stand alone, and evaluations -- */
+
+static memopt_status memopt_i_tape_open(memopt_tape *t, const void *input) {
+    memopt_status status = memopt_i_tape_take(t, t->shape->pass.peak);
+
     if (status) return status;
-    if (t->desc.arena) t->most = memopt_i_max(t->most, t->behind.used - t->before.used);
     memopt_i_tape_outside(t, input, NULL, NULL);
+    if (!memopt_i_tape_inside(t, input, t->shape->chain.input_bytes, &t->shape->pass)) return MEMOPT_OK;
+    memopt_i_tape_end(t);
+    return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "the input overlaps the memory of the pass");
+}
+
+/* The forward, in memory that was taken. */
+static memopt_status memopt_i_tape_begin(memopt_tape *t) {
+    const memopt_i_script *script = &t->shape->pass; memopt_status status;
+    const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
+
+    if (t->desc.arena) t->most = memopt_i_max(t->most, t->behind.used - t->before.used);
+    if (t->verify && t->desc.verify) t->input_hash = memopt_i_tape_hash(input, t->shape->chain.input_bytes);
     status = memopt_i_tape_run(t, script, 0, script->split);
     if (status) memopt_i_tape_end(t);
     else t->state = MEMOPT_I_TAPE_BETWEEN;
     return status;
 }
+
 static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_output, void *grad_input) {
     const memopt_i_script *script = &t->shape->pass; memopt_status status;
     if (memopt_i_tape_holds(t)) {
         memopt_i_tape_outside(t, t->outside[SIZE_MAX - MEMOPT_I_INPUT], grad_output, grad_input);
-        status = memopt_i_tape_run(t, script, script->split, script->count);
+        status = memopt_i_tape_same_ends(t);
+        if (!status) status = memopt_i_tape_run(t, script, script->split, script->count);
+        if (!status) status = memopt_i_tape_same_input(t);
     } else status = memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "the arena was rewound below the pass");
     memopt_i_tape_end(t);
     return status;
@@ -15862,12 +16199,15 @@ static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_outpu
 /* As the next pass of a tape that stands alone. */
 static void memopt_i_tape_alone(memopt_tape *t, uint64_t pass) {
     t->seed = t->desc.seed; t->stream = pass * MEMOPT_CHAIN_MOST;
-    t->again = t->told = t->evaluating = 0;
+    t->again = t->told = t->evaluating = t->calibrating = 0;
 }
 static const char *memopt_i_tape_lacks(const memopt_tape *t, const void *grad_output, const void *grad_input) {
     const memopt_chain *c = &t->shape->chain;
     if (c->segments[c->count - 1].grad_bytes && !grad_output) return "the last output's gradient is missing";
     if (c->input_grad_bytes && !grad_input) return "there is no place for the input's gradient";
+    if (grad_output && !c->segments[c->count - 1].grad_bytes)
+        return "a grad_output is given, but grad_bytes of the last segment is 0";
+    if (grad_input && !c->input_grad_bytes) return "a grad_input is given, but input_grad_bytes is 0";
     return NULL;
 }
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input) {
@@ -15875,7 +16215,8 @@ MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *inpu
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
     memopt_i_tape_alone(tape, tape->next);
-    return memopt_i_tape_begin(tape, input);
+    status = memopt_i_tape_open(tape, input);
+    return status ? status : memopt_i_tape_begin(tape);
 }
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input) {
     memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT; const char *lacks;
@@ -15883,6 +16224,7 @@ MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *gra
     if (tape->state != MEMOPT_I_TAPE_BETWEEN)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_STATE, "a backward without its forward");
     lacks = memopt_i_tape_lacks(tape, grad_output, grad_input);
+    if (!lacks && memopt_i_tape_holds(tape)) lacks = memopt_i_tape_clash(tape, grad_output, grad_input);
     if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
     status = memopt_i_tape_return(tape, grad_output, grad_input);
     if (status) return status;
@@ -15907,11 +16249,16 @@ static memopt_status memopt_i_tape_evaluate(memopt_tape *t, const void *input, v
     return status;
 }
 MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output) {
-    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT; const char *clash;
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
     status = memopt_i_tape_take(tape, tape->shape->evaluation.peak);
     if (status) return status;
+    clash = memopt_i_tape_evaluation_clash(tape, input, output);
+    if (clash) {
+        memopt_i_tape_end(tape);
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, clash);
+    }
     memopt_i_tape_alone(tape, tape->next);
     tape->evaluating = 1;
     return memopt_i_tape_evaluate(tape, input, output);
@@ -15931,14 +16278,15 @@ static void memopt_i_tape_inherit(memopt_tape *t, const memopt_step *step, int r
     t->again = recompute && seed == t->seed && !t->stream;
     t->told = recompute;
     t->seed = seed; t->stream = 0;
-    t->evaluating = step->evaluating;
+    t->evaluating = step->evaluating; t->calibrating = step->calibrating;
     t->base = (unsigned char *)step->scratch;
     memopt_i_tape_see(t, step->untouchable);
 }
 static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_step *step) {
     const memopt_status status = memopt_i_tape_ready(t, 1);
     if (!status && bytes > step->scratch_bytes)
-        return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told");
+        return memopt_i_fail_count(&t->error, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told",
+                                   "scratch_bytes", step->scratch_bytes, "at least", bytes);
     return status;
 }
 static memopt_status memopt_i_tape_nest_forward(const memopt_step *step) {
@@ -15963,11 +16311,13 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_step *step) {
 }
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer) {
     memopt_segment s; const memopt_i_shape *shape; size_t i; memopt_status status;
-    if (!inner || !segment || !layer) return MEMOPT_ERR_ARGUMENT;
+    if (!inner) return MEMOPT_ERR_ARGUMENT;
+    if (!segment || !layer)
+        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, segment ? "layer is NULL" : "segment is NULL");
     status = memopt_i_tape_ready(inner, 1);
     if (status) return status;
     if (inner->desc.arena)
-        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape has no arena of its own");
+        return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, "an inner tape takes no arena of its own");
     shape = inner->shape;
     memset(&s, 0, sizeof s);
     s.output_bytes = s.saved_bytes = shape->segments[inner->count - 1].output_bytes;
@@ -15984,8 +16334,10 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
 MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
     if (status) return status;
-    if (tape->desc.arena) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape has an arena");
-    if ((uintptr_t)memory % tape->align) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "not aligned to 64");
+    if (tape->desc.arena)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape has an arena, and takes its memory from there");
+    if ((uintptr_t)memory % tape->align)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
     tape->placed = (unsigned char *)memory;
     tape->placed_bytes = memory ? bytes : 0;
     return MEMOPT_OK;
@@ -15994,22 +16346,24 @@ MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size
 /* -- shapes -- */
 
 /* The shape of a chain, known or solved now, in use from here on. */
-static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain) {
+static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain, memopt_error *error) {
     const uint64_t hash = memopt_i_chain_hash(chain); memopt_i_shape *shape = NULL; size_t i, place = 0;
     memopt_status status;
     for (i = 0; i < t->desc.shapes; ++i) {
         memopt_i_shape *known = t->shapes[i], *worst = t->shapes[place];
         if (known && known->hash == hash && memopt_i_chain_equal(&known->chain, chain)) {
             known->used = ++t->uses; t->shape = known;
+            t->count = known->chain.count;
             return MEMOPT_OK;
         }
         if (worst && (!known || known->used < worst->used)) place = i;
     }
-    status = memopt_i_shape_solve(&t->desc, chain, &t->host, t->align, 0, &shape);
+    status = memopt_i_shape_solve(&t->desc, chain, &t->host, t->align, 0, error, &shape);
     if (status) return status;
     memopt_i_shape_free(&t->host, t->shapes[place]);
     shape->used = ++t->uses; ++t->solves;
     t->shape = t->shapes[place] = shape;
+    t->count = shape->chain.count;
     return MEMOPT_OK;
 }
 /* A shape as the engine gave it: nothing of it is measured yet. */
@@ -16020,17 +16374,28 @@ static void memopt_i_tape_given(memopt_tape *t) {
     }
     t->is_measured = 0; t->most = 0;
 }
-MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain) {
-    const memopt_i_shape *before; memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+static memopt_status memopt_i_tape_reshape(memopt_tape *t, const memopt_chain *chain) {
+    const memopt_i_shape *before = t->shape; memopt_status status = memopt_i_tape_ready(t, 1);
+
     if (status) return status;
-    if (!chain || !chain->segments || chain->count != tape->count || chain->skip_count != tape->skip_count
-        || (chain->skip_count && !chain->skips))
-        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "not as many segments and skips as before");
-    before = tape->shape;
-    status = memopt_i_tape_use(tape, chain);
-    if (status) return memopt_i_tape_fail(tape, status, "the new shape cannot be solved, or not within the budget");
-    if (tape->shape != before) memopt_i_tape_given(tape);
-    return MEMOPT_OK;
+    if (!chain) return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "the chain is NULL");
+    if (chain->count > t->layer_count)
+        return memopt_i_fail_count(&t->error, MEMOPT_ERR_ARGUMENT, "more segments than layers at creation", "count",
+                                   chain->count, "at creation", t->layer_count);
+    if (chain->skip_count > t->skip_count)
+        return memopt_i_fail_count(&t->error, MEMOPT_ERR_ARGUMENT, "more skips than at creation", "skip_count",
+                                   chain->skip_count, "at creation", t->skip_count);
+    status = memopt_i_chain_arrays(chain, &t->error);
+    if (!status) status = memopt_i_tape_use(t, chain, &t->error);
+    if (!status && t->shape != before) memopt_i_tape_given(t);
+    return status;
+}
+
+MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain) {
+    const memopt_status status = tape ? memopt_i_tape_reshape(tape, chain) : MEMOPT_ERR_ARGUMENT;
+
+    if (status && tape && chain && chain->error) *chain->error = tape->error;
+    return status;
 }
 static uint64_t memopt_i_tape_median(uint64_t *x, size_t n) { /* sorts them, in place; of two middles the lower */
     size_t i, k;
@@ -16041,54 +16406,63 @@ static uint64_t memopt_i_tape_median(uint64_t *x, size_t n) { /* sorts them, in 
     }
     return x[(n - 1) / 2];
 }
-/* The passes of a calibration: numbers from the far end, so that no pass of training ever draws the same. */
+/* A pass of a calibration: its number is from the far end, so that no pass of training ever draws the same. */
 static memopt_status memopt_i_tape_probe(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
-    memopt_status status = MEMOPT_OK;
-    for (t->repeat = 0; t->repeat < t->repeats && !status; ++t->repeat) {
-        memopt_i_tape_alone(t, ~t->probes++);
-        t->told = 1;
-        status = memopt_i_tape_begin(t, input);
-        if (!status) status = memopt_i_tape_return(t, grad_output, grad_input);
+    const memopt_chain *c = &t->shape->chain; const char *clash;
+    const size_t bytes = c->input_grad_bytes, grad = c->segments[c->count - 1].grad_bytes;
+    memopt_status status;
+
+    memopt_i_tape_alone(t, ~t->probes++);
+    t->calibrating = 1;
+    status = memopt_i_tape_open(t, input);
+    if (status) return status;
+    clash = memopt_i_tape_clash(t, grad_output, grad_input);
+    if (!clash && memopt_i_tape_overlap(t, grad_input, bytes, grad_output, grad))
+        clash = "grad_input overlaps grad_output, which the next repeat reads";
+    if (clash) {
+        memopt_i_tape_end(t);
+        return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, clash);
     }
-    return status;
+    status = memopt_i_tape_begin(t);
+    return status ? status : memopt_i_tape_return(t, grad_output, grad_input);
 }
 /* Medians in place of the costs, and the shape that follows from them. */
 static memopt_status memopt_i_tape_adopt(memopt_tape *t) {
     const size_t bytes = t->count * sizeof(memopt_segment), n = t->repeats; size_t i;
     memopt_chain chain = t->shape->chain; memopt_segment *segments; memopt_status status;
     segments = (memopt_segment *)memopt_i_alloc(&t->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!segments) return memopt_i_tape_fail(t, MEMOPT_ERR_MEMORY, "no memory for the chain with its new costs");
+    if (!segments) return memopt_i_fail_memory(&t->error, "no memory for the chain with its new costs", bytes);
     memcpy(segments, chain.segments, bytes);
     for (i = 0; i < t->count; ++i) {
         segments[i].forward_cost = 1e-9 * (double)memopt_i_tape_median(t->times + 2 * i * n, n);
         segments[i].backward_cost = 1e-9 * (double)memopt_i_tape_median(t->times + (2 * i + 1) * n, n);
     }
     chain.segments = segments;
-    status = memopt_i_tape_use(t, &chain);
+    status = memopt_i_tape_use(t, &chain, &t->error);
     for (i = 0; i < t->count && !status; ++i) {
         t->measured[i] = segments[i].forward_cost; t->measured[t->count + i] = segments[i].backward_cost;
     }
     memopt_i_free(&t->host, segments, bytes, MEMOPT_I_HOST_ALIGN);
-    if (status) return memopt_i_tape_fail(t, status, "the chain with its new costs cannot be solved");
+    if (status) return status;
     t->is_measured = 1; t->most = 0;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats) {
     memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT; const char *lacks; size_t bytes;
-    const memopt_tape_desc *d; unsigned char *state;
+
     if (status) return status;
-    lacks = input && repeats ? memopt_i_tape_lacks(tape, grad_output, grad_input) : "no input, or no repeats";
+    if (!repeats)
+        return memopt_i_fail_count(&tape->error, MEMOPT_ERR_ARGUMENT, "nothing is measured", "repeats", 0, "at least", 1);
+    lacks = input ? memopt_i_tape_lacks(tape, grad_output, grad_input) : "the input is NULL";
     if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
     if (memopt_i_mul(repeats, 2 * tape->count * sizeof *tape->times, &bytes))
         return memopt_i_tape_fail(tape, MEMOPT_ERR_OVERFLOW, "too many repeats");
     tape->times = (uint64_t *)memopt_i_alloc(&tape->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!tape->times) return memopt_i_tape_fail(tape, MEMOPT_ERR_MEMORY, "no memory for the times");
-    d = &tape->desc; state = tape->states ? tape->states + (tape->count + 1) * tape->state_bytes : NULL;
-    if (state) d->random_save_fn(d->random_user, state);
+    if (!tape->times) return memopt_i_fail_memory(&tape->error, "no memory for the times", bytes);
     tape->repeats = repeats;
-    status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
-    if (state) d->random_load_fn(d->random_user, state);
+    for (tape->repeat = 0; tape->repeat < repeats && !status; ++tape->repeat)
+        status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
     if (!status) status = memopt_i_tape_adopt(tape);
     memopt_i_free(&tape->host, tape->times, bytes, MEMOPT_I_HOST_ALIGN);
     tape->times = NULL;
@@ -16097,21 +16471,53 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
 
 /* -- creation -- */
 
-static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host *host) {
-    const memopt_tape_store *s = &d->store; size_t i;
+static memopt_status memopt_i_tape_check_layers(const memopt_tape_desc *d, memopt_error *error) {
+    size_t i;
+
+    if (!d->layers) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "layers is NULL");
+    for (i = 0; i < d->chain.count; ++i) {
+        const memopt_layer *l = &d->layers[i];
+
+        if (!l->forward_fn || !l->backward_fn)
+            return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, l->forward_fn ? "no backward callback"
+                                    : "no forward callback", "segment", i);
+    }
+    return MEMOPT_OK;
+}
+
+/* Functions and sizes that are needed together, and those that exclude each other. */
+static const char *memopt_i_tape_misfit(const memopt_tape_desc *d) {
+    const memopt_tape_store *s = &d->store;
     const int store = !!s->write_fn + !!s->read_fn + !!s->wait_fn + !!s->forget_fn;
     const int hooks = !!d->random_bytes + !!d->random_save_fn + !!d->random_load_fn;
-    const memopt_status status = memopt_i_chain_check(&d->chain);
+
+    if (store && store != 4) return "half a store: write_fn, read_fn, wait_fn and forget_fn belong together";
+    if (hooks && hooks != 3)
+        return "half a generator: random_bytes, random_save_fn and random_load_fn belong together";
+    if (store && !d->slow.slots) return "a store without slow.slots";
+    if (!store && d->slow.slots) return "slow.slots without a store";
+    if (d->keep > MEMOPT_KEEP_8BIT) return "invalid memopt_keep";
+    if (d->keep != MEMOPT_KEEP_EXACT && store) return "a lossy keep and a store exclude each other";
+    return NULL;
+}
+
+static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host *host, memopt_error *error) {
+    const char *misfit; int untouchable;
+    memopt_status status = memopt_i_chain_check(&d->chain, error);
+
+    if (!status) status = memopt_i_tape_check_layers(d, error);
     if (status) return status;
-    if (!d->layers || memopt_host_resolve(d->host, host)) return MEMOPT_ERR_ARGUMENT;
-    if ((store && store != 4) || (hooks && hooks != 3)) return MEMOPT_ERR_ARGUMENT;
-    if (!store != !d->slow.slots || (d->keep != MEMOPT_KEEP_EXACT && store) || d->keep > MEMOPT_KEEP_8BIT)
-        return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < d->chain.count; ++i)
-        if (!d->layers[i].forward_fn || !d->layers[i].backward_fn) return MEMOPT_ERR_ARGUMENT;
-    if (d->untouchable < 0 || d->untouchable > 2) return MEMOPT_ERR_ARGUMENT;
-    if ((d->arena ? memopt_i_source_untouchable(d->arena->source) : d->untouchable) == 2
-        && ((d->keep != MEMOPT_KEEP_EXACT && !d->keeper.run_fn) || d->verify)) return MEMOPT_ERR_UNSUPPORTED;
+    if (memopt_host_resolve(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    misfit = memopt_i_tape_misfit(d);
+    if (misfit) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, misfit);
+    if (d->untouchable < 0 || d->untouchable > 2)
+        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "untouchable out of range", "untouchable",
+                                   memopt_i_signed(d->untouchable), "0 to", memopt_i_count(2));
+    untouchable = d->arena ? memopt_i_source_untouchable(d->arena->source) : d->untouchable;
+    if (untouchable == 2 && d->keep != MEMOPT_KEEP_EXACT && !d->keeper.run_fn)
+        return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "a lossy keep on a device needs a keeper");
+    if (untouchable == 2 && d->verify)
+        return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "verify reads memory of a device");
     return MEMOPT_OK;
 }
 static size_t memopt_i_tape_align(const memopt_arena *arena) {
@@ -16119,8 +16525,8 @@ static size_t memopt_i_tape_align(const memopt_arena *arena) {
 }
 /* One block for the tape and its tables. */
 static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt_host *host, size_t state_bytes,
-                                         memopt_tape **out) {
-    const size_t n = d->chain.count, states = d->random_bytes ? n + 2 : 0;
+                                         memopt_error *error, memopt_tape **out) {
+    const size_t n = d->chain.count, states = d->random_bytes ? n + 1 : 0;
     size_t at = 0, head, layers, shapes, hashes, measured, state, skips, stored; unsigned char *block; memopt_tape *t;
     if (memopt_i_script_part(&at, 1, sizeof *t, &head) || memopt_i_script_part(&at, n, sizeof *t->layers, &layers)
         || memopt_i_script_part(&at, d->shapes, sizeof(void *), &shapes)
@@ -16128,9 +16534,10 @@ static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt
         || memopt_i_script_part(&at, 2 * n, 2 * sizeof *t->measured, &measured)
         || memopt_i_script_part(&at, states, state_bytes, &state)
         || memopt_i_script_part(&at, d->chain.skip_count, 2 * sizeof *t->skips, &skips)
-        || memopt_i_script_part(&at, n + 1, 1, &stored)) return MEMOPT_ERR_OVERFLOW;
+        || memopt_i_script_part(&at, n + 1, 1, &stored))
+        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     block = (unsigned char *)memopt_i_alloc(host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return MEMOPT_ERR_MEMORY;
+    if (!block) return memopt_i_fail_memory(error, "no memory for the tape", at);
     memset(block, 0, at);
     t = (memopt_tape *)(void *)(block + head);
     t->memory = at;
@@ -16144,26 +16551,35 @@ static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt
     *out = t;
     return MEMOPT_OK;
 }
+/* Where a failed call without a tape says why. */
+static memopt_error *memopt_i_tape_told(const memopt_tape_desc *desc) {
+    return desc->error ? desc->error : desc->chain.error;
+}
+
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
     memopt_tape_desc d; memopt_host host; memopt_tape *t = NULL; size_t state_bytes = 0; memopt_status status;
-    if (!desc || !out) return MEMOPT_ERR_ARGUMENT;
+    memopt_error *error = desc ? memopt_i_tape_told(desc) : NULL;
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    if (!out) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "out is NULL");
     d = *desc;
-    status = memopt_i_tape_check(&d, &host);
+    status = memopt_i_tape_check(&d, &host, error);
     if (status) return status;
     if (!d.shapes) d.shapes = MEMOPT_I_TAPE_SHAPES;
     if (!d.tag) d.tag = MEMOPT_TAG_ACTIVATIONS;
-    if (memopt_i_align_up(d.random_bytes, 16, &state_bytes)) return MEMOPT_ERR_OVERFLOW;
-    status = memopt_i_tape_alloc(&d, &host, state_bytes, &t);
+    if (memopt_i_align_up(d.random_bytes, 16, &state_bytes))
+        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
+    status = memopt_i_tape_alloc(&d, &host, state_bytes, error, &t);
     if (status) return status;
     t->host = host; t->state_bytes = state_bytes;
-    t->count = d.chain.count; t->skip_count = d.chain.skip_count;
+    t->layer_count = d.chain.count; t->skip_count = d.chain.skip_count;
     t->align = memopt_i_tape_align(d.arena);
     t->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
-    memcpy(t->layers, d.layers, t->count * sizeof *t->layers);
+    memcpy(t->layers, d.layers, d.chain.count * sizeof *t->layers);
     t->desc = d;
     memopt_i_tape_see(t, d.arena ? memopt_i_source_untouchable(d.arena->source) : d.untouchable);
     t->desc.chain.segments = NULL; t->desc.chain.skips = NULL; t->desc.layers = NULL; t->desc.host = NULL;
-    status = memopt_i_tape_use(t, &d.chain);
+    t->desc.error = t->desc.chain.error = NULL;
+    status = memopt_i_tape_use(t, &d.chain, error);
     if (status) { memopt_tape_destroy(t); return status; }
     memopt_i_tape_given(t);
     *out = t;
@@ -16179,9 +16595,12 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
 }
 MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes) {
     memopt_host host; memopt_i_shape *shape = NULL; memopt_status status;
-    if (!desc || !bytes) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_tape_check(desc, &host);
-    if (!status) status = memopt_i_shape_solve(desc, &desc->chain, &host, memopt_i_tape_align(desc->arena), 1, &shape);
+    memopt_error *error = desc ? memopt_i_tape_told(desc) : NULL;
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    if (!bytes) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
+    status = memopt_i_tape_check(desc, &host, error);
+    if (!status)
+        status = memopt_i_shape_solve(desc, &desc->chain, &host, memopt_i_tape_align(desc->arena), 1, error, &shape);
     if (status) return status;
     *bytes = shape->pass.peak;
     memopt_i_shape_free(&host, shape);

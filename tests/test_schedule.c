@@ -1857,6 +1857,246 @@ static void schedule_not_drawn(void) {
           == MEMOPT_ERR_ARGUMENT);
     CHECK(!strcmp(text, "abc") && length == 7);
 }
+/* -- What a refusal says -- */
+
+static int schedule_says(memopt_error e, memopt_status status, const char *text) {
+    char line[200];
+    if (memopt_error_text(&e, line, sizeof line, NULL) != MEMOPT_OK) return 0;
+    if (e.status == status && !strcmp(line, text)) return 1;
+    printf("%d: %s\n", (int)e.status, line);
+    return 0;
+}
+/* "F0 S1 B1": Forward, Save, Backward, Drop, Write, Read, waiT, forGet, ? is none of them. */
+static size_t schedule_spelled(const char *text, memopt_action *list) {
+    static const char letters[] = "FSBDWRTG?"; size_t count = 0;
+    for (; *text; ++text) {
+        if (*text == ' ') continue;
+        list[count].op = (uint16_t)(strchr(letters, text[0]) - letters); list[count].index = (uint16_t)(text[1] - '0');
+        ++count; ++text;
+    }
+    return count;
+}
+static const char *const schedule_refused[][2] = { /* of three segments, with one place elsewhere */
+    { "B0", "action 0: the backward of the segment behind it is not done" },
+    { "F1", "action 0: its input is not held" },
+    { "F0 F1 F2 D2 S2", "action 4: its input is not held" },
+    { "F0 F0", "action 1: its output is held already" },
+    { "S0 W1 T1 D1 F0", "action 4: it is saved already" },
+    { "S0 S1 S2 B2 F2", "action 4: its backward is done" },
+    { "S0 S1 S2 B2 B2", "action 4: its backward is done" },
+    { "F0 F1 F2 B2", "action 3: it is not saved" },
+    { "F0 W1 T1 D1 R1 F1", "action 5: its input is still being read" },
+    { "F0 S1 S2 W2 T2 D2 B2", "action 6: its input is not held" },
+    { "F0 F1 S2 W2 T2 D2 R2 B2", "action 7: its input is still being read" },
+    { "F0 F1 S2 W3 B2", "action 4: its output is still being written" },
+    { "F0 F1 S2 W3 T3 B2", "action 5: the copy of its output is not forgotten" },
+    { "F0 F1 S2 W3 T3 D3 B2", "action 6: its output is not held" },
+    { "F0 F1 S2 W3 T3 D3 R3 B2", "action 7: its output is still being read" },
+    { "F0 D2", "action 1: it is not held" },
+    { "D0", "action 0: nothing would be left of the input" },
+    { "W0 T0 D0 G0", "action 3: nothing would be left of the input" },
+    { "S0 D1", "action 1: its segment is saved, and nothing would be left of it" },
+    { "F0 W1 D1", "action 2: its last transfer was not waited for" },
+    { "F0 W1 G1", "action 2: its last transfer was not waited for" },
+    { "F0 W1 W1", "action 2: its last transfer was not waited for" },
+    { "F0 W1 T1 W1", "action 3: it has a copy in the slow place already" },
+    { "F0 F1 W1 T1 W2", "action 4: the slow place is full" },
+    { "W1", "action 0: it is not held" },
+    { "R1", "action 0: it has no copy in the slow place" },
+    { "F0 W1 T1 R1", "action 3: it is held already" },
+    { "T0", "action 0: no transfer of it has begun" },
+    { "F0 G1", "action 1: it has no copy in the slow place" },
+    { "F0 F1 S2 B2 F3", "action 4: there is no such segment" },
+    { "D4", "action 0: there is no such value" },
+    { "F0 ?0", "action 1: there is no such operation" },
+    { "", "segment 2: its backward is missing at the end" },
+    { "F0 F1 S2 B2", "segment 1: its backward is missing at the end" },
+    { "W0 T0 S0 S1 S2 B2 B1 B0", "value 0: its copy is not forgotten at the end" },
+    { "W0 S0 S1 S2 B2 B1 B0", "value 0: its last transfer was not waited for" },
+};
+static void schedule_refusals_of_actions(void) {
+    memopt_slow one = { 1, 0, 0, 0, 0, 0 }; memopt_schedule_result r; memopt_error e, before; size_t i, count;
+    memopt_status s; memopt_chain c;
+    schedule_equal(&schedule_now, 3, schedule_segment(8, 16, 8, 1, 2), 8);
+    memset(&before, 0x5A, sizeof before);
+    for (i = 0; i < sizeof schedule_refused / sizeof *schedule_refused; ++i) {
+        c = schedule_chain(&schedule_now);
+        c.error = &e; e = before;
+        count = schedule_spelled(schedule_refused[i][0], schedule_list);
+        s = memopt_schedule_simulate(&c, &one, schedule_list, count, NULL, &r);
+        CHECK_AT(s == MEMOPT_ERR_STATE && schedule_says(e, s, schedule_refused[i][1]), i);
+        CHECK_AT(e.place && (!strcmp(e.place, "action") ? r.at == e.index : r.at == count), i);
+    }
+    c = schedule_chain(&schedule_now); c.error = &e; e = before;
+    count = schedule_spelled("W0", schedule_list);
+    s = memopt_schedule_simulate(&c, NULL, schedule_list, count, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "action 0: there is no slow place"));
+    e = before; /* success does not write it, and nobody need want it */
+    count = schedule_spelled("S0 S1 S2 B2 B1 B0", schedule_list);
+    CHECK(memopt_schedule_simulate(&c, NULL, schedule_list, count, NULL, NULL) == MEMOPT_OK
+        && !memcmp(&e, &before, sizeof e));
+    c.error = NULL;
+    CHECK(memopt_schedule_simulate(&c, NULL, schedule_list, 2, NULL, NULL) == MEMOPT_ERR_STATE);
+}
+static const char *schedule_break_desc(memopt_schedule_desc *d, int i) { /* returns the text */
+    const double nan = schedule_number(UINT64_C(0x7FF8000000000000));
+    schedule_equal(&schedule_now, 3, schedule_segment(8, 16, 8, 1, 2), 8);
+    *d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 100);
+    switch (i) {
+    case 0: d->chain.count = 0; return "count 0, at least 1";
+    case 1: d->chain.count = 5000; return "count 5000, at most 4096";
+    case 2: d->chain.segments = NULL; return "segments is NULL";
+    case 3: d->chain.skip_count = 1; d->chain.skips = NULL; return "skips is NULL, and skip_count is not 0";
+    case 4: schedule_now.segment[2].saved_bytes = 7; return "segment 2: saved_bytes 7, at least output_bytes 8";
+    case 5: schedule_now.segment[1].backward_cost = nan; return "segment 1: backward_cost NaN, finite and at least 0";
+    case 6: schedule_now.segment[0].forward_cost = -3; return "segment 0: forward_cost -3, finite and at least 0";
+    case 7: schedule_now.segment[0].forward_cost = 1e308; schedule_now.segment[1].forward_cost = 1e308;
+        return "the costs do not fit a double when summed";
+    case 8: schedule_now.segment[0].backward_scratch = SIZE_MAX; return "the sizes do not fit size_t when summed";
+    case 9: schedule_now.skip[0] = schedule_skip(0, 3, 1, 1); d->chain.skips = schedule_now.skip; d->chain.skip_count = 1;
+        return "skip 0: to 3, below count 3";
+    case 10: schedule_now.skip[0] = schedule_skip(2, 1, 1, 1); d->chain.skips = schedule_now.skip; d->chain.skip_count = 1;
+        return "skip 0: from 2, below to 1";
+    case 11: d->rule = MEMOPT_RULE_ALL; return "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE";
+    case 12: d->slow.slots = 1; d->slow.write_cost = nan; return "write_cost NaN, finite and at least 0";
+    case 13: d->slow.slots = 1; d->slow.read_cost = -1; return "read_cost -1, finite and at least 0";
+    case 14: d->slow.write_byte_cost = -1; return "write_byte_cost -1, finite and at least 0";
+    case 15: d->slow.read_byte_cost = -1; return "read_byte_cost -1, finite and at least 0";
+    case 16: d->slots = 1; return "slots 1, at least 16";
+    case 17: d->slots = 65536; return "slots 65536, at most 65535";
+    default: return NULL;
+    }
+}
+static void schedule_refusals(void) {
+    memopt_schedule_desc d; const memopt_schedule *out = NULL; memopt_error e, before; memopt_status s; const char *text;
+    size_t bytes = 99, count = 99; int i; char line[64]; volatile int wrong = 2; memopt_host half; schedule_solved solved;
+    memopt_schedule_result r; memopt_chain c; memopt_point points[8];
+    memset(&half, 0, sizeof half); half.allocator.alloc_fn = test_alloc;
+    memset(&before, 0x5A, sizeof before);
+    for (i = 0; (text = schedule_break_desc(&d, i)) != NULL; ++i) {
+        const int chains = i < 11, overflow = i == 7 || i == 8;
+        const memopt_status want = overflow ? MEMOPT_ERR_OVERFLOW : MEMOPT_ERR_ARGUMENT;
+        e = before; d.error = &e;
+        s = memopt_schedule_bytes(&d, &bytes);
+        CHECK_AT(s == want && bytes == 99 && schedule_says(e, s, text), i);
+        e = before;
+        s = memopt_schedule_solve(&d, schedule_memory, REFUSED_BYTES, &out);
+        CHECK_AT(s == want && !out && schedule_says(e, s, text), i);
+        e = before; d.error = NULL; d.chain.error = &e;
+        s = memopt_schedule_bytes(&d, &bytes);
+        CHECK_AT(s == want && schedule_says(e, s, text), i);
+        if (!chains) continue;
+        e = before;
+        s = memopt_schedule_simulate(&d.chain, NULL, NULL, 0, NULL, NULL);
+        CHECK_AT(s == want && schedule_says(e, s, text), i);
+        e = before;
+        s = memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, schedule_list, 100, &count);
+        CHECK_AT(s == want && count == 99 && schedule_says(e, s, text), i);
+        e = before;
+        s = memopt_schedule_export(&d.chain, schedule_list, 0, MEMOPT_STRIP_TEXT, NULL, line, sizeof line, NULL);
+        CHECK_AT(s == want && schedule_says(e, s, text), i);
+    }
+    CHECK(i == 18);
+    e = before; d.error = &e;
+    CHECK(memopt_schedule_bytes(&d, &bytes) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
+    s = memopt_schedule_bytes(&d, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "bytes is NULL"));
+    s = memopt_schedule_solve(&d, NULL, bytes, &out);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "memory is NULL"));
+    s = memopt_schedule_solve(&d, schedule_memory, bytes, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "out is NULL"));
+    s = memopt_schedule_solve(&d, (unsigned char *)schedule_memory + 8, bytes, &out);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "memory is not aligned to 64"));
+    s = memopt_schedule_solve(&d, schedule_memory, bytes - 1, &out);
+    (void)snprintf(line, sizeof line, "bytes %u, at least %u", (unsigned)bytes - 1, (unsigned)bytes);
+    CHECK(s == MEMOPT_ERR_BUFFER && schedule_says(e, s, line) && !out);
+
+    if (!schedule_open(&solved, &schedule_now, &d)) return; /* asking */
+    s = memopt_schedule_frontier(solved.schedule, NULL, 1, &count);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "points is NULL, and capacity is not 0"));
+    s = memopt_schedule_frontier(solved.schedule, points, 8, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "count is NULL"));
+    CHECK(memopt_schedule_frontier(solved.schedule, points, 8, &count) == MEMOPT_OK && count > 1);
+    s = memopt_schedule_frontier(solved.schedule, points, 1, &count);
+    (void)snprintf(line, sizeof line, "capacity 1, at least %u", (unsigned)count);
+    CHECK(s == MEMOPT_ERR_BUFFER && schedule_says(e, s, line));
+    s = memopt_schedule_for_budget(solved.schedule, 1000, NULL, 5, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "actions is NULL, and capacity is not 0"));
+    s = memopt_schedule_for_budget(solved.schedule, 1000, schedule_list, 5, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_BUFFER && schedule_says(e, s, "capacity 5, at least 6"));
+    s = memopt_schedule_for_budget(solved.schedule, 20, schedule_list, 100, NULL, &r);
+    (void)snprintf(line, sizeof line, "budget 20, least %u", (unsigned)points[0].peak);
+    CHECK(s == MEMOPT_ERR_MEMORY && r.peak == points[0].peak && schedule_says(e, s, line));
+    s = memopt_schedule_for_budget(solved.schedule, 1000, schedule_list, 100, &half, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "the host is half set: a table has some of its functions"));
+    s = memopt_schedule_for_overhead(solved.schedule, 1, NULL, 5, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "actions is NULL, and capacity is not 0"));
+    s = memopt_schedule_for_overhead(solved.schedule, -0.1, schedule_list, 5, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "overhead -0.1, finite and at least 0"));
+    schedule_close(&solved);
+    d.rule = MEMOPT_RULE_REVOLVE; /* each segment but the last is run again before its backward: 2 of 9 */
+    if (!schedule_open(&solved, &schedule_now, &d)) return;
+    s = memopt_schedule_for_overhead(solved.schedule, 0.1, schedule_list, 100, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "overhead 0.1, least 0.222222"));
+    schedule_close(&solved);
+
+    c = schedule_chain(&schedule_now); c.error = &e;
+    s = memopt_schedule_simulate(&c, NULL, NULL, 1, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "actions is NULL, and count is not 0"));
+    s = memopt_schedule_simulate(&c, NULL, NULL, 0, &half, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "the host is half set: a table has some of its functions"));
+    d.slow.slots = 1; d.slow.read_cost = -1;
+    s = memopt_schedule_simulate(&c, &d.slow, NULL, 0, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "read_cost -1, finite and at least 0"));
+    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 100, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "count is NULL"));
+    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, NULL, 100, &count);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "actions is NULL, and capacity is not 0"));
+    s = memopt_schedule_textbook(&c, MEMOPT_RULE_EVERY, 0, schedule_list, 100, &count);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "every 0, at least 1"));
+    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ROTOR, 0, schedule_list, 100, &count);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "not a rule of the textbook: ALL, NONE, EVERY, SQRT"));
+    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 4, &count);
+    CHECK(s == MEMOPT_ERR_BUFFER && count == 6 && schedule_says(e, s, "capacity 4, at least 6"));
+    e = before;
+    CHECK(memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 6, &count) == MEMOPT_OK
+        && !memcmp(&e, &before, sizeof e));
+    s = memopt_schedule_export(&c, schedule_list, 6, MEMOPT_STRIP_TEXT, NULL, NULL, 9, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "buffer is NULL, and capacity is not 0"));
+    s = memopt_schedule_export(&c, schedule_list, 6, (memopt_strip)wrong, NULL, line, 9, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "not a format: TEXT or SVG"));
+    s = memopt_schedule_export(&c, schedule_list, 3, MEMOPT_STRIP_SVG, NULL, line, 9, NULL);
+    CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "segment 2: its backward is missing at the end"));
+    s = memopt_schedule_export(&c, schedule_list, 6, MEMOPT_STRIP_TEXT, NULL, NULL, 0, &count);
+    (void)snprintf(line, sizeof line, "capacity 0, at least %u", (unsigned)count + 1);
+    CHECK(s == MEMOPT_ERR_BUFFER && schedule_says(e, s, line));
+}
+/* Each allocation fails in turn: the error says that it was memory, and how much was asked for. */
+static void schedule_refusals_of_memory(void) {
+    memopt_schedule_desc d; memopt_error e; test_faults f; memopt_host h; size_t n, kind, count; schedule_solved solved;
+    memset(&f, 0, sizeof f);
+    h = test_host(&f);
+    (void)schedule_break_desc(&d, 99);
+    d.slow.slots = 1; d.slow.overlap = 1; d.error = &e;
+    if (!schedule_open(&solved, &schedule_now, &d)) return;
+    d.chain.error = &e;
+    count = schedule_spelled("S0 S1 S2 B2 B1 B0", schedule_list);
+    for (kind = 0; kind < 3; ++kind)
+        for (n = 1; n < 200; ++n) {
+            memopt_status s;
+            memset(&e, 0, sizeof e);
+            f.calls = 0; f.fail_on = n;
+            s = kind == 0 ? memopt_schedule_simulate(&d.chain, NULL, schedule_list, count, &h, NULL)
+              : kind == 1 ? memopt_schedule_export(&d.chain, schedule_list, count, MEMOPT_STRIP_SVG, &h, NULL, 0, NULL)
+              : memopt_schedule_for_budget(solved.schedule, 1000, schedule_list + 100, 100, &h, NULL);
+            CHECK_AT(!f.live_blocks, n);
+            if (f.calls < n) { CHECK_AT(s == (kind == 1 ? MEMOPT_ERR_BUFFER : MEMOPT_OK), n); break; }
+            if (s) CHECK_AT(s == MEMOPT_ERR_MEMORY && e.status == s && e.got.count > 0
+                && !strncmp(e.reason, "no memory ", 10), n);
+        }
+    CHECK(n > 1 && n < 200);
+    schedule_close(&solved);
+}
 static void test_schedule(void) {
     RUN(schedule_revolve_is_exact);
     RUN(schedule_revolve_extremes);
@@ -1887,6 +2127,9 @@ static void test_schedule(void) {
         RUN(schedule_bad_chains);
         RUN(schedule_bytes_that_wrap);
         RUN(schedule_bad_solve);
+    RUN(schedule_refusals_of_actions);
+    RUN(schedule_refusals);
+    RUN(schedule_refusals_of_memory);
         memopt_i_system_free(NULL, schedule_memory, REFUSED_BYTES, 64);
     }
     RUN(schedule_drawn_by_hand);

@@ -94,6 +94,7 @@ struct tape_watch {
     size_t calls, fail_on, enter_on;    /* callbacks so far; the one that fails, the one that enters the tape again */
     size_t firsts[TAPE_MOST], forwards[TAPE_MOST], backwards[TAPE_MOST], failed; /* `failed`: the segment that did */
     int    whole[TAPE_MOST];            /* its output was written */
+    int    ran[TAPE_MOST];              /* its forward has run and its backward has not: of one pass, also of a calibration's */
     uint64_t stream[TAPE_MOST];
     uint64_t streams[TAPE_STREAMS]; size_t stream_count; /* of all passes */
     int    dry, evaluating, measuring, on_loan; /* on_loan: the memory is not the rig's */
@@ -167,6 +168,7 @@ static int tape_watch_begin(tape_watch *w, const memopt_step *step) { /* whether
     if (w->calls == w->enter_on) tape_enter(w);
     CHECK_AT(step->segment == s, s);
     CHECK_AT(step->evaluating == w->evaluating, s);
+    CHECK_AT(step->calibrating == w->measuring, s);
     CHECK_AT(step->seed == w->seed, s);
     return 0;
 }
@@ -206,11 +208,12 @@ static memopt_status tape_watch_forward(const memopt_step *step) {
         if (g->output_bytes) CHECK_AT(step->output_unused == (!w->verified && !tape_output_is_read(w, s)), w->action);
         tape_watch_streams(w, step, first);
     } else if (w->measuring) {
-        CHECK_AT(step->is_recompute == 1, s);
+        CHECK_AT(step->is_recompute == w->ran[s], s);
         if (g->forward_scratch < scratch || extra) scratch = step->saved || !extra ? g->forward_scratch : scratch;
         if (tape_plain_scratch(&w->chain, s) < scratch) scratch = tape_plain_scratch(&w->chain, s);
     } else CHECK_AT(!step->saved && !step->is_recompute && !step->output_unused, s);
     if (!step->is_recompute) ++w->firsts[s];
+    w->ran[s] = 1;
     ++w->forwards[s];
     w->unused += step->output_unused != 0;
     CHECK_AT((step->scratch != NULL) == (scratch > 0), s);
@@ -267,6 +270,7 @@ static memopt_status tape_watch_backward(const memopt_step *step) {
     if (tape_watch_begin(w, step)) return MEMOPT_ERR_DEVICE;
     if (w->clock) w->clock->now += tape_takes(w, w->backward_time[s], w->backwards[s]);
     ++w->backwards[s];
+    w->ran[s] = 0;
     if (!w->measuring) {
         a = tape_next(w);
         CHECK_AT(a.index == s && a.op == MEMOPT_OP_BACKWARD, w->action);
@@ -343,9 +347,12 @@ static void tape_watch_make(tape_watch *w, uint64_t seed, size_t count, size_t s
 static void tape_watch_buffers(tape_watch *w) {
     w->grad_output_bytes = w->segment[w->chain.count - 1].grad_bytes;
     w->input = (unsigned char *)malloc(w->chain.input_bytes + 1);
-    w->grad_output = (unsigned char *)malloc(w->grad_output_bytes + 1);
-    w->grad_input = (unsigned char *)malloc(w->chain.input_grad_bytes + 1);
-    if (!w->input || !w->grad_output || !w->grad_input) { printf("no memory for the test\n"); exit(1); }
+    w->grad_output = w->grad_output_bytes ? (unsigned char *)malloc(w->grad_output_bytes) : NULL;
+    w->grad_input = w->chain.input_grad_bytes ? (unsigned char *)malloc(w->chain.input_grad_bytes) : NULL;
+    if (!w->input || !w->grad_output != !w->grad_output_bytes || !w->grad_input != !w->chain.input_grad_bytes) {
+        printf("no memory for the test\n");
+        exit(1);
+    }
 }
 static void tape_watch_close(tape_watch *w) { free(w->input); free(w->grad_output); free(w->grad_input); }
 static size_t tape_watch_room(const tape_watch *w) { /* more than any schedule can need */
@@ -367,7 +374,7 @@ static memopt_tape_desc tape_watch_desc(tape_watch *w, const tape_rig *r) {
 static void tape_watch_feed(tape_watch *w) {
     memset(w->firsts, 0, sizeof w->firsts); memset(w->forwards, 0, sizeof w->forwards);
     memset(w->backwards, 0, sizeof w->backwards);
-    memset(w->whole, 0, sizeof w->whole);
+    memset(w->whole, 0, sizeof w->whole); memset(w->ran, 0, sizeof w->ran);
     w->action = 0;
     tape_fill(w->input, w->chain.input_bytes, tape_key(w->pass, TAPE_VALUE, 0));
     tape_fill(w->grad_output, w->grad_output_bytes, tape_key(w->pass, TAPE_GRADIENT, w->chain.count));
@@ -749,6 +756,13 @@ static void tape_rewound(void) { /* by somebody else, between forward and backwa
         CHECK(memopt_arena_get_stats(r.arena).used_low == used);
         CHECK(memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK && tape_rig_is_clean(&r));
     }
+    { unsigned char *grad; /* a buffer where the pass was: it is the pass that is gone, not the buffer that is wrong */
+      tape_watch_feed(&w);
+      w.stream_count = 0;
+      CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK);
+      grad = (unsigned char *)memopt_arena_push(r.arena, memopt_tape_get_stats(w.tape).peak, 0);
+      CHECK(memopt_tape_backward(w.tape, w.grad_output ? grad : NULL, w.grad_input ? grad + 64 : NULL) == MEMOPT_ERR_STATE);
+      CHECK((w.grad_output || w.grad_input) && memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK && tape_rig_is_clean(&r)); }
     w.stream_count = 0;
     w.on_loan = 1; /* the peak is not the tape's alone */
     CHECK(tape_watch_pass(&w) == MEMOPT_OK && tape_rig_is_clean(&r));
@@ -989,8 +1003,8 @@ static memopt_status tape_no_read(void *user, size_t value, void *bytes, size_t 
     (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
 static memopt_status tape_no_wait(void *user, size_t value) { (void)user; (void)value; return MEMOPT_OK; }
 static void tape_no_forget(void *user, size_t value) { (void)user; (void)value; }
-static void tape_no_save(void *user, void *state) { (void)user; (void)state; }
-static void tape_no_load(void *user, const void *state) { (void)user; (void)state; }
+static void tape_no_save(void *user, size_t segment, void *state) { (void)user; (void)segment; (void)state; }
+static void tape_no_load(void *user, size_t segment, const void *state) { (void)user; (void)segment; (void)state; }
 static memopt_tape_store tape_no_store(void) {
     memopt_tape_store s;
     s.write_fn = tape_no_write; s.read_fn = tape_no_read; s.wait_fn = tape_no_wait; s.forget_fn = tape_no_forget;
@@ -1390,7 +1404,7 @@ static void tape_calibrated(void) {
         == MEMOPT_OK);
     calls = f.calls;
     CHECK(w.calls >= 3 * 14 && tape_rig_is_clean(&r) && calls >= 14);
-    for (i = 0; i < 7; ++i) CHECK_AT(w.forwards[i] >= 3 && w.backwards[i] == 3 && w.firsts[i] == 0, i);
+    for (i = 0; i < 7; ++i) CHECK_AT(w.forwards[i] >= 3 && w.backwards[i] == 3 && w.firsts[i] == 3, i);
     a = memopt_tape_actions(w.tape, &count);
     for (i = 0; i < count; ++i) {
         if (a[i].op <= MEMOPT_OP_FORWARD_SAVE) want += (double)w.forward_time[a[i].index];
@@ -1597,6 +1611,7 @@ typedef struct tape_op { /* a layer: what it is, and where its weights and stati
     tape_net *net; int kind; size_t in, out, weights, stats, skip; /* skip: 1 + its index; 0 = none */
     /* what the first tape gave it in each pass */
     uint64_t seed[TAPE_PASSES], stream[TAPE_PASSES]; int known[TAPE_PASSES];
+    uint64_t glued; int is_glued;               /* of that glue: the generator at the first run in this pass */
 } tape_op;
 struct tape_net {
     tape_op op[TAPE_MOST]; size_t count;
@@ -1605,7 +1620,11 @@ struct tape_net {
     uint64_t own, seed;                     /* the engine's own generator; step->seed */
     float x[TAPE_ROWS * TAPE_IN], target[TAPE_ROWS]; size_t rows;
     float gradient[TAPE_ROWS * TAPE_IN];    /* of x */
-    uint64_t pass; size_t stopped, calls, fail_on, hooks;
+    uint64_t pass; size_t stopped, calls, fail_on, hooks, saves[TAPE_MOST], loads[TAPE_MOST];
+    size_t   fail_drawn;                    /* the callback that fails when it has drawn */
+    float    momentum[TAPE_WEIGHTS]; int fused; /* an optimizer within the backward of linear layers */
+    int      glue;                          /* the engine itself puts its generator back: no hooks */
+    uint64_t drawn;                         /* its generator after the last first run */
     memopt_threads threads;
 };
 typedef struct tape_work { const tape_op *op; const memopt_step *step; } tape_work; /* what workers share */
@@ -1652,7 +1671,7 @@ static void tape_norm_column(void *task, size_t c, int worker) {
     for (r = 0; r < rows; ++r) mean += x[r * op->out + c] / (float)rows;
     for (r = 0; r < rows; ++r) variance += (x[r * op->out + c] - mean) * (x[r * op->out + c] - mean) / (float)rows;
     if (s->evaluating) { mean = running[c]; variance = running[op->out + c]; }
-    else if (!s->is_recompute) { running[c] = 0.9f * running[c] + 0.1f * mean;
+    else if (!s->is_recompute && !s->calibrating) { running[c] = 0.9f * running[c] + 0.1f * mean;
     running[op->out + c] = 0.9f * running[op->out + c] + 0.1f * variance; }
     inverse = 1 / sqrtf(variance + 1e-3f);
     if (s->saved) { ((float *)s->saved)[c] = mean; ((float *)s->saved)[op->out + c] = inverse; }
@@ -1677,7 +1696,7 @@ static memopt_status tape_op_backward(const memopt_step *s);
 static int tape_op_begin(const memopt_step *s) { /* whether to fail */
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net;
     if (++n->calls == n->fail_on) return 1;
-    if (s->evaluating) return 0;
+    if (s->evaluating || s->calibrating) return 0; /* a calibration's seeds are those of no pass */
     if (!op->known[n->pass]) { op->known[n->pass] = 1; op->stream[n->pass] = s->stream; op->seed[n->pass] = s->seed; }
     CHECK_AT(op->stream[n->pass] == s->stream && op->seed[n->pass] == s->seed, n->pass);
     return 0;
@@ -1691,7 +1710,7 @@ static memopt_status tape_op_forward(const memopt_step *s) {
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i;
     tape_work work;
     const float *x = (const float *)s->input; float *y = (float *)s->output;
-    const float *other = op->skip ? (const float *)s->skips[op->skip - 1] : NULL;
+    const float *other = op->skip ? (const float *)s->skips[op->skip - 1] : NULL; uint64_t present;
     if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
     work.op = op; work.step = s;
     n->stopped += s->output_unused != 0;
@@ -1710,11 +1729,18 @@ static memopt_status tape_op_forward(const memopt_step *s) {
         break;
     case TAPE_OWN:
         if (s->evaluating) { memcpy(y, x, all * 4); break; }
+        present = n->own;
+        if (n->glue && s->is_recompute) CHECK_AT(op->is_glued, s->segment);
+        if (n->glue && s->is_recompute) n->own = op->glued;
+        else { op->glued = present; op->is_glued = 1; }
         for (i = 0; i < all; ++i) {
             const int heads = tape_heads(&n->own);
             if (s->saved) ((unsigned char *)s->saved)[i] = (unsigned char)heads;
             if (!s->output_unused) y[i] = heads ? x[i] : 0;
         }
+        if (n->calls == n->fail_drawn) return MEMOPT_ERR_IO;
+        if (n->glue && (s->is_recompute || s->calibrating)) n->own = present;
+        if (!s->is_recompute && !s->calibrating) n->drawn = n->own;
         break;
     case TAPE_ADD: if (!s->output_unused) for (i = 0; i < all; ++i) y[i] = x[i] + other[i]; break;
     default: { /* the loss, of the mean of each row */
@@ -1730,19 +1756,21 @@ static memopt_status tape_op_forward(const memopt_step *s) {
 }
 static memopt_status tape_op_backward(const memopt_step *s) {
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i, r;
-    tape_work work;
+    tape_work work; uint64_t present;
     const float *x = (const float *)s->input, *gy = (const float *)s->grad_output; float *gx = (float *)s->grad_input;
     if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
     work.op = op; work.step = s;
     switch (op->kind) {
     case TAPE_LINEAR:
         tape_parallel(n, op->in + 1, tape_linear_weights, &work);
+        for (i = 0; n->fused && !s->calibrating && i < (op->in + 1) * op->out; ++i)
+            n->momentum[op->weights + i] = 0.9f * n->momentum[op->weights + i] + n->grads[op->weights + i];
         if (gx) tape_parallel(n, n->rows, tape_linear_back, &work);
         break;
     case TAPE_NORM: tape_parallel(n, op->out, tape_norm_back, &work); break;
     case TAPE_BEND:
         for (i = 0; i < all; ++i) {
-            const float d = 1 / (1 + fabsf(x[i])), more = op->skip
+            const float d = 1 / (1 + fabsf(x[i])), more = op->skip && s->skip_grads[op->skip - 1]
                 ? ((const float *)s->skip_grads[op->skip - 1])[i] : 0;
             gx[i] = (gy[i] + more) * d * d;
         }
@@ -1751,7 +1779,13 @@ static memopt_status tape_op_backward(const memopt_step *s) {
         CHECK(memopt_random_uniform((float *)s->scratch, all, s->seed, s->stream, 0, &n->threads) == MEMOPT_OK);
         for (i = 0; i < all; ++i) gx[i] = ((const float *)s->scratch)[i] < tape_dropped ? 0 : gy[i] * tape_scaled;
         break;
-    case TAPE_OWN: for (i = 0; i < all; ++i) gx[i] = ((const unsigned char *)s->saved)[i] ? gy[i] : 0; break;
+    case TAPE_OWN:
+        op->is_glued = 0;
+        present = n->own;
+        if (n->fused) (void)tape_heads(&n->own); /* of an optimizer that rounds at random */
+        if (n->glue && s->calibrating) n->own = present;
+        for (i = 0; i < all; ++i) gx[i] = ((const unsigned char *)s->saved)[i] ? gy[i] : 0;
+        break;
     case TAPE_ADD: memcpy(gx, gy, all * 4); memcpy(s->skip_grads[op->skip - 1], gy, all * 4); break;
     default:
         for (r = 0; r < n->rows; ++r)
@@ -1825,7 +1859,8 @@ static void tape_net_start(tape_net *n) { /* the same weights every time */
         size_t k;
         if (n->op[i].kind == TAPE_NORM) for (k = 0; k < n->op[i].out; ++k) n->weights[n->op[i].weights + k] = 1;
     }
-    n->own = 1; n->pass = 0;
+    memset(n->momentum, 0, sizeof n->momentum);
+    n->own = 1; n->pass = 0; n->drawn = 1;
 }
 static void tape_net_feed(tape_net *n) {
     uint64_t seed = n->pass + 77; size_t i, r;
@@ -1942,10 +1977,18 @@ static void tape_train(tape_net *n, memopt_tape *tape, tape_training *t) {
     }
     t->last = loss;
 }
-static void tape_own_save(void *user, void *state) { ++((tape_net *)user)->hooks;
-memcpy(state, &((tape_net *)user)->own, 8); }
-static void tape_own_load(void *user, const void *state) {
-    ++((tape_net *)user)->hooks; memcpy(&((tape_net *)user)->own, state, 8); }
+static void tape_own_save(void *user, size_t segment, void *state) {
+    tape_net *n = (tape_net *)user;
+    CHECK(segment < n->count);
+    ++n->hooks; ++n->saves[segment];
+    memcpy(state, &n->own, 8);
+}
+static void tape_own_load(void *user, size_t segment, const void *state) {
+    tape_net *n = (tape_net *)user;
+    CHECK(segment < n->count);
+    ++n->hooks; ++n->loads[segment];
+    memcpy(&n->own, state, 8);
+}
 static memopt_tape_desc tape_net_desc(tape_net *n, memopt_arena *arena) {
     memopt_tape_desc d;
     memset(&d, 0, sizeof d);
@@ -2132,7 +2175,7 @@ static void tape_bad_shapes(void) { /* refused, and the tape is as before */
         memcpy(g, n.segment, sizeof g);
         c = n.chain; c.segments = g;
         switch (i) {
-        case 0: c.count -= 1; break;
+        case 0: c.count += 1; break;
         case 1: g[3].saved_bytes = g[3].output_bytes - 4; break;
         case 2: g[1].forward_cost = -1; break;
         case 3: g[2].saved_bytes += 1000000; want = MEMOPT_ERR_MEMORY; break;
@@ -2979,6 +3022,683 @@ static void tape_process_memory(void) {
     SKIP("the process is measured on Linux, x86-64, without sanitizers");
 #endif
 }
+
+/* -- A calibration that leaves no trace -- */
+
+/* All of an engine that outlasts a pass, but for the gradients of weights, which are its own to clear. */
+static uint64_t tape_lasting(const tape_net *n) {
+    uint64_t hash = 1;
+    tape_hash(&hash, n->weights, n->weight_count * 4);
+    tape_hash(&hash, n->momentum, n->weight_count * 4);
+    tape_hash(&hash, n->stats, n->stat_count * 4);
+    tape_hash(&hash, &n->own, 8);
+    return hash;
+}
+static memopt_status tape_net_calibrate(tape_net *n, memopt_tape *tape, size_t repeats) {
+    const memopt_status status = memopt_tape_calibrate(tape, n->x, NULL, n->gradient, repeats);
+    size_t i;
+    memset(n->grads, 0, sizeof n->grads);
+    for (i = 0; i < n->count; ++i) n->op[i].is_glued = 0;
+    return status;
+}
+/* Train; before step 3 calibrate, whole and failing at each of its callbacks. Nothing of it is left. */
+static uint64_t tape_trained_calibrated(tape_net *n, const memopt_tape_desc *like, uint64_t at) {
+    tape_rig r; memopt_tape_desc d = *like; memopt_tape *tape = NULL; tape_training t = tape_steps(3, 1);
+    uint64_t lasting; size_t calls, k;
+    tape_rig_open(&r, 800000, 0);
+    d.arena = r.arena;
+    tape_net_start(n);
+    CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, at);
+    t.hash = 1;
+    tape_train(n, tape, &t);
+    lasting = tape_lasting(n);
+    tape_net_feed(n);
+    n->calls = 0;
+    CHECK_AT(tape_net_calibrate(n, tape, 2) == MEMOPT_OK && tape_lasting(n) == lasting && tape_rig_is_clean(&r), at);
+    calls = n->calls;
+    CHECK_AT(calls >= 4 * n->count && memopt_tape_get_stats(tape).passes == 3, at);
+    for (k = 1; k <= calls; ++k) {
+        memopt_status status;
+        n->calls = 0; n->fail_on = k; n->fail_drawn = 0;
+        status = tape_net_calibrate(n, tape, 2);
+        CHECK_AT(status == MEMOPT_ERR_DEVICE || (!status && n->calls < k), k); /* the schedule follows the clock */
+        CHECK_AT(tape_lasting(n) == lasting && tape_rig_is_clean(&r), k);
+        n->calls = n->fail_on = 0; n->fail_drawn = k;
+        status = n->glue || k % 4 ? MEMOPT_OK : tape_net_calibrate(n, tape, 2);
+        CHECK_AT((status == MEMOPT_OK || status == MEMOPT_ERR_IO) && tape_lasting(n) == lasting, k);
+        n->fail_drawn = SIZE_MAX;
+    }
+    n->fail_on = 0; n->calls = 0;
+    tape_train(n, tape, &t);
+    CHECK_AT(memopt_tape_get_stats(tape).passes == 6, at);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+    tape_hash(&t.hash, n->momentum, n->weight_count * 4);
+    return t.hash;
+}
+static void tape_calibrated_quietly(void) {
+    static tape_net n; size_t i, glue;
+    for (glue = 0; glue < 2; ++glue)
+        for (i = 0; i < TAPE_VARIANTS; i += glue ? 5 : 3) {
+            memopt_tape_desc d; tape_training plain = tape_steps(6, 1); uint64_t hash;
+            tape_net_make(&n, tape_nets[0]);
+            n.fused = 1; n.glue = (int)glue; n.fail_drawn = SIZE_MAX;
+            d = tape_net_desc(&n, NULL);
+            if (glue) { d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL; }
+            tape_variant(&d, i);
+            hash = tape_trained_calibrated(&n, &d, i);
+            CHECK_AT(glue || n.hooks > 0, i);
+            tape_net_start(&n);
+            plain = tape_trained_plainly(&n, plain);
+            tape_hash(&plain.hash, n.momentum, n.weight_count * 4);
+            CHECK_AT(hash == plain.hash, glue * 100 + i);
+        }
+}
+/* The generator is of an inner tape, and the outer one, which is calibrated, has no hooks. */
+static void tape_calibrated_nested(void) {
+    static tape_net n; size_t i;
+    for (i = 0; i < TAPE_VARIANTS; i += 7) {
+        memopt_tape_desc id, d; memopt_tape *inner = NULL; memopt_segment segment[6]; memopt_layer layer[6]; size_t k;
+        tape_training plain = tape_steps(6, 1); uint64_t hash;
+        tape_net_make(&n, "L20BNOBL8BH");
+        n.fused = 1; n.fail_drawn = SIZE_MAX;
+        id = tape_net_desc(&n, NULL);
+        id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1;
+        id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
+        tape_variant(&id, i);
+        CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
+        segment[0] = n.segment[0]; layer[0] = n.layer[0];
+        CHECK(memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
+        for (k = 5; k < 8; ++k) { segment[k - 3] = n.segment[k]; layer[k - 3] = n.layer[k]; }
+        d = tape_net_desc(&n, NULL);
+        d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
+        d.chain.segments = segment; d.chain.count = 5; d.layers = layer;
+        d.rule = i % 2 ? MEMOPT_RULE_NONE : MEMOPT_RULE_SQRT;
+        hash = tape_trained_calibrated(&n, &d, i);
+        plain = tape_trained_plainly(&n, plain);
+        tape_hash(&plain.hash, n.momentum, n.weight_count * 4);
+        CHECK_AT(hash == plain.hash, i);
+        memopt_tape_destroy(inner);
+    }
+}
+/* A recompute that has drawn and fails: the generator stays where the first runs have left it. */
+static void tape_generator_after_failure(void) {
+    static tape_net n, before; tape_rig r; memopt_tape_desc d; memopt_tape *tape = NULL; size_t calls, k, failed = 0;
+    tape_net_make(&n, "L16OBOL16BOH");
+    tape_rig_open(&r, 400000, 0);
+    d = tape_net_desc(&n, r.arena);
+    d.rule = MEMOPT_RULE_NONE;
+    tape_net_start(&n);
+    n.fail_drawn = SIZE_MAX;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    tape_net_feed(&n);
+    before = n;
+    (void)tape_tape_pass(&n, tape);
+    calls = n.calls;
+    for (k = 1; k < TAPE_MOST; ++k) /* first runs save, recomputes load, each of its own segment */
+        CHECK_AT(n.saves[k] == (k < n.count ? n.count - k : 0) && n.loads[k] == (k < n.count
+            ? 2 * (n.count - 1 - k) : 0), k);
+    CHECK(n.own == n.drawn && n.own != 1);
+    for (k = 1; k <= calls; ++k) {
+        memopt_status status; tape_op op[TAPE_MOST];
+        memcpy(op, n.op, sizeof op);
+        n = before;
+        memcpy(n.op, op, sizeof op);
+        CHECK(memopt_tape_seek(tape, 0) == MEMOPT_OK);
+        n.fail_drawn = k;
+        status = memopt_tape_forward(tape, n.x);
+        if (!status) status = memopt_tape_backward(tape, NULL, n.gradient);
+        if (status != MEMOPT_ERR_IO) continue;
+        ++failed;
+        if (memopt_tape_get_error(tape).action >= n.count * 2) CHECK_AT(n.own == n.drawn, k);
+        CHECK_AT(tape_rig_is_clean(&r), k);
+    }
+    CHECK(failed > 10);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+}
+
+/* -- Memory that overlaps -- */
+
+static memopt_status tape_double_forward(const memopt_step *s) { /* y = 2 x, element by element: right also in place */
+    size_t i;
+    for (i = 0; i < 32; ++i) ((float *)s->output)[i] = 2 * ((const float *)s->input)[i];
+    return MEMOPT_OK;
+}
+static memopt_status tape_double_backward(const memopt_step *s) {
+    size_t i;
+    for (i = 0; i < 32 && s->grad_input; ++i) ((float *)s->grad_input)[i] = 2 * ((const float *)s->grad_output)[i];
+    return MEMOPT_OK;
+}
+typedef struct tape_doubles { memopt_segment segment[3]; memopt_layer layer[3]; memopt_tape_desc desc; } tape_doubles;
+static void tape_doubles_make(tape_doubles *d, size_t count, memopt_arena *arena) {
+    size_t i;
+    memset(d, 0, sizeof *d);
+    for (i = 0; i < count; ++i) {
+        d->segment[i].output_bytes = d->segment[i].saved_bytes = d->segment[i].grad_bytes = 128;
+        d->layer[i].forward_fn = tape_double_forward; d->layer[i].backward_fn = tape_double_backward;
+    }
+    d->desc.chain.segments = d->segment; d->desc.chain.count = count; d->desc.layers = d->layer;
+    d->desc.chain.input_bytes = d->desc.chain.input_grad_bytes = 128; d->desc.arena = arena;
+}
+static int tape_says(memopt_error e, memopt_status status, const char *text) {
+    char line[200];
+    if (memopt_error_text(&e, line, sizeof line, NULL) != MEMOPT_OK) return 0;
+    if (e.status == status && !strcmp(line, text)) return 1;
+    printf("%d: %s\n", (int)e.status, line);
+    return 0;
+}
+static void tape_overlaps(void) {
+    size_t count, placed, i;
+    for (count = 1; count <= 3; ++count)
+        for (placed = 0; placed < 2; ++placed) {
+            tape_rig r; tape_doubles n; memopt_tape *tape = NULL; float *x = tape_block(1024), *g = tape_block(1024);
+            unsigned char *block = (unsigned char *)tape_block(8192), *at = block + (64 - (uintptr_t)block % 64), *base;
+            const char *const input = "the input overlaps the memory of the pass",
+                *const grad_input = "grad_input overlaps the memory of the pass",
+                *const grad_output = "grad_output overlaps the memory of the pass";
+            unsigned char *out; size_t peak, evaluate; memopt_error e; memopt_status s; const int one = count == 1;
+            tape_rig_open(&r, 16384, 0);
+            tape_doubles_make(&n, count, placed ? NULL : r.arena);
+            CHECK(memopt_tape_create(&n.desc, &tape) == MEMOPT_OK);
+            CHECK(!placed || memopt_tape_place(tape, at, 8000) == MEMOPT_OK);
+            peak = memopt_tape_get_stats(tape).peak; evaluate = memopt_tape_get_stats(tape).evaluate_peak;
+            base = placed ? at : r.neighbour + TAPE_BASE;
+            memset(x, 0, 1024); memset(g, 0, 1024);
+            for (i = 0; i < 3; ++i) { /* an input that ends or begins in the pass's memory, or lies in it */
+                unsigned char *in = i == 0 ? base - 64 : i == 1 ? base + peak - 4 : base + 64;
+                s = memopt_tape_forward(tape, in);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, input), i);
+                CHECK(memopt_tape_abandon(tape) == MEMOPT_OK && !memopt_tape_output(tape) && tape_rig_is_clean(&r));
+                s = memopt_tape_calibrate(tape, in, g, g + 64, 1);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, input), i);
+                if (!evaluate) continue;
+                s = memopt_tape_evaluate(tape, i == 1 ? base + evaluate - 4 : in, g);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, input), i);
+                s = memopt_tape_evaluate(tape, x, i == 1 ? base + evaluate - 4 : in);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT
+                    && tape_says(memopt_tape_get_error(tape), s, "output overlaps the memory of the pass"), i);
+                CHECK(tape_rig_is_clean(&r));
+            }
+            s = memopt_tape_evaluate(tape, x, x + 31); /* one float of it */
+            if (one) CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s,
+                "output overlaps the input, and one segment reads and writes them"));
+            else CHECK(s == MEMOPT_OK);
+            CHECK(memopt_tape_evaluate(tape, x, x + 32) == MEMOPT_OK);
+            for (i = 0; i < 32; ++i) x[i] = 1;
+            CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
+            out = (unsigned char *)(uintptr_t)memopt_tape_output(tape);
+            for (i = 0; i < 12; ++i) { /* refused, again and again, and the pass goes on */
+                const void *go = g; void *gi = g + 64; const char *why = NULL;
+                switch (i) {
+                case 0: gi = x; why = "grad_input overlaps the input"; break;
+                case 1: gi = x + 31; why = "grad_input overlaps the input"; break;
+                case 2: gi = (unsigned char *)x - 127; why = "grad_input overlaps the input"; break;
+                case 3: gi = out; why = grad_input; break;
+                case 4: gi = base + peak - 1; why = grad_input; break;
+                case 5: gi = base - 127; why = grad_input; break;
+                case 6: go = out + 1; why = grad_output; break;
+                case 7: go = out - 1; why = grad_output; break;
+                case 8: go = base + peak - 1; why = grad_output; break;
+                case 9: go = NULL; why = "the last output's gradient is missing"; break;
+                case 10: gi = NULL; why = "there is no place for the input's gradient"; break;
+                default:
+                    if (one) { gi = g + 31; why = "grad_input overlaps grad_output, and one segment reads and writes them"; }
+                }
+                if (!why) continue;
+                s = memopt_tape_backward(tape, go, gi);
+                e = memopt_tape_get_error(tape);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(e, s, why), i);
+                CHECK_AT(memopt_tape_output(tape) == out, i);
+            }
+            /* the gradient may be the output itself; and where two segments or more lie between, it may end in its place */
+            if (one) { CHECK(memopt_tape_backward(tape, out, g) == MEMOPT_OK && g[0] == 4 && g[31] == 4); }
+            else {
+                CHECK(memopt_tape_backward(tape, out, g) == MEMOPT_OK && g[0] == (count == 2 ? 16 : 64));
+                for (i = 0; i < 32; ++i) g[i] = 1;
+                CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, g) == MEMOPT_OK);
+                for (i = 0; i < 32; ++i) CHECK_AT(g[i] == (count == 2 ? 4 : 8), i);
+            }
+            CHECK(tape_rig_is_clean(&r) && memopt_tape_get_stats(tape).passes == 2 - (uint64_t)one);
+            s = memopt_tape_calibrate(tape, x, g, x, 1);
+            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
+            s = memopt_tape_calibrate(tape, x, g, g, 2);
+            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, one
+                ? "grad_input overlaps grad_output, and one segment reads and writes them"
+                : "grad_input overlaps grad_output, which the next repeat reads"));
+            CHECK(memopt_tape_calibrate(tape, x, g, g + 32, 2) == MEMOPT_OK && tape_rig_is_clean(&r));
+            n.desc.chain.input_grad_bytes = 0; n.segment[count - 1].grad_bytes = 0; /* then there is none */
+            CHECK(memopt_tape_reshape(tape, &n.desc.chain) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
+            s = memopt_tape_backward(tape, g, NULL);
+            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s,
+                "a grad_output is given, but grad_bytes of the last segment is 0"));
+            s = memopt_tape_backward(tape, NULL, g);
+            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s,
+                "a grad_input is given, but input_grad_bytes is 0"));
+            CHECK(memopt_tape_abandon(tape) == MEMOPT_OK);
+            n.desc.chain.input_grad_bytes = n.segment[count - 1].grad_bytes = 1; /* a size that was not told: its first byte */
+            n.desc.chain.input_bytes = 0;
+            CHECK(memopt_tape_reshape(tape, &n.desc.chain) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
+            s = memopt_tape_backward(tape, g, x);
+            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
+            CHECK(memopt_tape_backward(tape, x, g) == MEMOPT_OK); /* both are only read */
+            memopt_tape_destroy(tape);
+            tape_rig_close(&r);
+            free(x); free(g); free(block);
+        }
+}
+static memopt_status tape_nothing(const memopt_step *s) { (void)s; return MEMOPT_OK; }
+static void tape_overlaps_counted(void) { /* addresses of memory that is only counted mean nothing */
+    tape_rig r; tape_doubles n; memopt_tape *tape = NULL; float *x = tape_block(256);
+    size_t i;
+    tape_rig_open(&r, 16384, 1);
+    tape_doubles_make(&n, 2, r.arena);
+    for (i = 0; i < 2; ++i) { n.layer[i].forward_fn = n.layer[i].backward_fn = tape_nothing; }
+    CHECK(memopt_tape_create(&n.desc, &tape) == MEMOPT_OK);
+    CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, x, x) == MEMOPT_OK);
+    CHECK(memopt_tape_evaluate(tape, r.neighbour + TAPE_BASE, x) == MEMOPT_OK);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+    free(x);
+}
+static float *tape_scribbled; static int tape_scribble_on;
+static memopt_status tape_scribble_backward(const memopt_step *s) {
+    if (tape_scribble_on && !s->segment) *tape_scribbled += 1;
+    return tape_double_backward(s);
+}
+static void tape_changed(void) { /* verify: the input and the last output stay as they are */
+    tape_rig r; tape_doubles n; memopt_tape *tape = NULL; float *x = tape_block(128), *g = tape_block(128); size_t i, verify;
+    for (verify = 0; verify < 2; ++verify) {
+        tape_rig_open(&r, 16384, 0);
+        tape_doubles_make(&n, 3, r.arena);
+        n.desc.verify = (int)verify; n.layer[0].backward_fn = tape_scribble_backward;
+        CHECK(memopt_tape_create(&n.desc, &tape) == MEMOPT_OK);
+        memset(x, 0, 128);
+        for (i = 0; i < 5; ++i) {
+            memopt_status s; float *out; const char *why;
+            CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
+            out = (float *)(uintptr_t)memopt_tape_output(tape);
+            tape_scribbled = &x[i * 7]; tape_scribble_on = i == 2;
+            if (i == 0 || i == 4) x[i == 4 ? 31 : 0] += 1;
+            if (i == 1) out[31] += 1;
+            s = memopt_tape_backward(tape, g, g);
+            why = i == 1 ? "segment 2: the last output was changed before the backward"
+                         : "the input was changed before the backward had returned";
+            CHECK_AT(s == (verify && i != 3 ? MEMOPT_ERR_CORRUPT : MEMOPT_OK), i);
+            if (s) CHECK_AT(tape_says(memopt_tape_get_error(tape), s, why), i);
+            CHECK(tape_rig_is_clean(&r));
+        }
+        CHECK(memopt_tape_get_stats(tape).passes == (verify ? 1 : 5));
+        memopt_tape_destroy(tape);
+        tape_rig_close(&r);
+    }
+    free(x);
+    free(g);
+}
+
+/* -- Fewer segments -- */
+
+static memopt_chain tape_net_first(const tape_net *n, size_t count) { /* its first segments, and the skips within them */
+    memopt_chain c = n->chain;
+    c.count = count;
+    while (c.skip_count && n->skip[c.skip_count - 1].to >= count) --c.skip_count;
+    return c;
+}
+/* A pass of a part of the network: everything it gives, hashed. */
+static uint64_t tape_part_pass(tape_net *n, memopt_tape *tape, const tape_rig *r, const memopt_chain *c) {
+    const memopt_segment *last = &c->segments[c->count - 1]; uint64_t hash = 1; float *grad = NULL; size_t i;
+    tape_net_feed(n);
+    if (last->grad_bytes) {
+        grad = tape_block(last->grad_bytes);
+        for (i = 0; i < last->grad_bytes / 4; ++i) grad[i] = (float)(i % 13) - 6;
+    }
+    CHECK(memopt_tape_forward(tape, n->x) == MEMOPT_OK);
+    CHECK(memopt_arena_get_stats(r->arena).used_low == TAPE_BASE + memopt_tape_get_stats(tape).peak);
+    if (memopt_tape_output(tape)) tape_hash(&hash, memopt_tape_output(tape), last->output_bytes);
+    CHECK(memopt_tape_backward(tape, grad, n->gradient) == MEMOPT_OK && tape_rig_is_clean(r));
+    tape_hash(&hash, n->gradient, n->rows * TAPE_IN * 4);
+    tape_hash(&hash, n->grads, n->weight_count * 4);
+    tape_hash(&hash, n->stats, n->stat_count * 4);
+    tape_hash(&hash, &n->own, 8);
+    free(grad);
+    return hash;
+}
+static size_t tape_lines(const char *text) {
+    size_t n = 0;
+    for (; *text; ++text) n += *text == '\n';
+    return n;
+}
+static void tape_fewer(void) {
+    static const char *const nets[2] = { "L32NBDL17Bl17NOl17BH", "L16bL16NL16+BNOL8bDL8NL8+L3BH" };
+    static const size_t order[6] = { 12, 5, 1, 7, 12, 2 };
+    static tape_net n, alone; size_t k, i, turn; const memopt_keep keeps[3] = { MEMOPT_KEEP_EXACT, MEMOPT_KEEP_BF16, MEMOPT_KEEP_8BIT };
+    for (k = 0; k < 2; ++k)
+        for (i = 0; i < TAPE_VARIANTS; i += i < 6 ? 1 : 4) {
+            tape_rig r, other; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s, t; char text[16384];
+            size_t skips = 99;
+            tape_net_make(&n, nets[k]);
+            d = tape_net_desc(&n, NULL);
+            tape_variant(&d, i);
+            d.keep = keeps[i % 3];
+            if (d.budget) { d.overhead = d.rule == MEMOPT_RULE_REVOLVE ? 10 : 0.2; d.budget = 0; } /* lengths differ in that */
+            d.shapes = i % 2 ? 2 : 0;
+            tape_rig_open(&r, 400000, 0);
+            d.arena = r.arena;
+            CHECK(n.count >= 12 && memopt_tape_create(&d, &tape) == MEMOPT_OK);
+            for (turn = 0; turn < 12; ++turn) {
+                const memopt_chain c = tape_net_first(&n, turn == 9 ? n.count : order[turn % 6]); memopt_tape *fresh = NULL;
+                memopt_tape_desc f = d; uint64_t a, b;
+                if (c.skip_count < skips) skips = c.skip_count;
+                CHECK_AT(memopt_tape_reshape(tape, &c) == MEMOPT_OK, turn);
+                tape_rig_open(&other, 400000, 0);
+                f.chain = c; f.arena = other.arena;
+                CHECK_AT(memopt_tape_create(&f, &fresh) == MEMOPT_OK, turn);
+                s = memopt_tape_get_stats(tape); t = memopt_tape_get_stats(fresh);
+                CHECK_AT(s.peak == t.peak && s.cost == t.cost && s.actions == t.actions && s.kept == t.kept
+                    && s.evaluate_peak == t.evaluate_peak && s.forwards == t.forwards, turn);
+                tape_net_start(&n);
+                n.pass = turn; /* the number of the pass is part of what is drawn */
+                memset(n.saves, 0, sizeof n.saves);
+                CHECK(memopt_tape_seek(tape, turn) == MEMOPT_OK && memopt_tape_seek(fresh, turn) == MEMOPT_OK);
+                alone = n;
+                a = tape_part_pass(&n, tape, &r, &c);
+                memcpy(n.op, alone.op, sizeof n.op);
+                { const tape_net first = n; n = alone; b = tape_part_pass(&n, fresh, &other, &c); n = first; }
+                CHECK_AT(a == b, turn * 100 + i);
+                if (turn % 3 == 1) { /* measured, reported, and the same bits */
+                    float *grad = tape_block(TAPE_ROWS * TAPE_WIDE * 4);
+                    memset(grad, 0, TAPE_ROWS * TAPE_WIDE * 4);
+                    CHECK_AT(memopt_tape_calibrate(tape, n.x, c.segments[c.count - 1].grad_bytes ? grad : NULL, n.gradient, 2)
+                        == MEMOPT_OK, turn);
+                    CHECK(memopt_tape_report(tape, text, sizeof text, NULL) == MEMOPT_OK
+                        && tape_lines(text) == c.count + 4 && !strstr(text, "not measured"));
+                    n = alone;
+                    CHECK(memopt_tape_seek(tape, turn) == MEMOPT_OK);
+                    CHECK_AT(tape_part_pass(&n, tape, &r, &c) == b, turn);
+                    free(grad);
+                }
+                memopt_tape_destroy(fresh);
+                tape_rig_close(&other);
+            }
+            CHECK(skips == 0 && n.saves[n.count - 1] == 0);
+            memopt_tape_destroy(tape);
+            tape_rig_close(&r);
+        }
+}
+static void tape_fewer_refused(void) { /* more than at creation */
+    tape_rig r; tape_doubles n, more; memopt_tape *tape = NULL; memopt_skip skips[2] = { { 0, 1, 8, 8 }, { 1, 2, 8, 8 } };
+    memopt_tape_desc d; memopt_error e, before; memopt_status s;
+    tape_rig_open(&r, 16384, 0);
+    tape_doubles_make(&n, 2, r.arena);
+    tape_doubles_make(&more, 3, NULL);
+    d = n.desc; d.chain.skips = skips; d.chain.skip_count = 1;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    s = memopt_tape_reshape(tape, &more.desc.chain);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "count 3, at creation 2"));
+    d.chain.skip_count = 2;
+    s = memopt_tape_reshape(tape, &d.chain);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "skip_count 2, at creation 1"));
+    d.chain.skip_count = 1; d.chain.count = 1;
+    memset(&e, 0x5A, sizeof e); before = e;
+    d.chain.error = &e; /* the tape keeps the error; the chain's is filled in too */
+    s = memopt_tape_reshape(tape, &d.chain);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "skip 0: to 1, below count 1"));
+    CHECK(tape_says(e, s, "skip 0: to 1, below count 1"));
+    d.chain.skip_count = 0; e = before;
+    CHECK(memopt_tape_reshape(tape, &d.chain) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+}
+/* The inner tape becomes shorter, is nested again, and the outer one trains on. */
+static void tape_fewer_nested(void) {
+    static tape_net n; size_t i;
+    for (i = 0; i < TAPE_VARIANTS; i += 5) {
+        memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL; memopt_segment segment[5]; memopt_layer layer[5];
+        tape_rig r; memopt_chain c; size_t k, turn; uint64_t hash[2] = { 1, 1 };
+        tape_net_make(&n, "L20BNBBL20BH"); /* segments 1 to 3, or 1 and 2, then the last three */
+        tape_rig_open(&r, 400000, 0);
+        id = tape_net_desc(&n, NULL);
+        id.random_bytes = 0; id.random_save_fn = NULL; id.random_load_fn = NULL;
+        id.chain.segments = n.segment + 1; id.chain.count = 3; id.layers = n.layer + 1;
+        id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
+        tape_variant(&id, i);
+        if (id.budget) { id.budget = 0; id.overhead = 0.5; }
+        CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
+        segment[0] = n.segment[0]; layer[0] = n.layer[0];
+        CHECK(memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
+        for (k = 5; k < 8; ++k) { segment[k - 3] = n.segment[k]; layer[k - 3] = n.layer[k]; }
+        d = tape_net_desc(&n, r.arena);
+        d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
+        d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = i % 2 ? MEMOPT_RULE_NONE : MEMOPT_RULE_ALL;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        for (turn = 0; turn < 2; ++turn) { /* 3 segments, then 2 */
+            memopt_tape *flat = NULL; memopt_segment whole[8]; memopt_layer layers[8]; memopt_tape_desc f = d; size_t all = 0;
+            c = id.chain; c.count = 3 - turn;
+            CHECK(memopt_tape_reshape(inner, &c) == MEMOPT_OK && memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
+            c = d.chain;
+            CHECK(memopt_tape_reshape(tape, &c) == MEMOPT_OK);
+            for (k = 0; k < 8; ++k) if (k < 4 - turn || k > 4) { whole[all] = n.segment[k]; layers[all++] = n.layer[k]; }
+            f.chain.segments = whole; f.chain.count = all; f.layers = layers;
+            CHECK(memopt_tape_create(&f, &flat) == MEMOPT_OK);
+            for (k = 0; k < 2; ++k) {
+                size_t p; memopt_tape *which = k ? flat : tape;
+                tape_net_start(&n);
+                hash[k] = 1;
+                for (p = 0; p < 4; ++p) {
+                    float loss = 0;
+                    n.pass = p;
+                    tape_net_feed(&n);
+                    for (all = 0; all < n.count; ++all) n.op[all].known[p] = 0; /* seeds differ inside a nested tape */
+                    CHECK(memopt_tape_forward(which, n.x) == MEMOPT_OK);
+                    if (memopt_tape_output(which)) memcpy(&loss, memopt_tape_output(which), 4);
+                    CHECK(memopt_tape_backward(which, NULL, n.gradient) == MEMOPT_OK && tape_rig_is_clean(&r));
+                    tape_hash(&hash[k], &loss, 4);
+                    tape_hash(&hash[k], n.grads, n.weight_count * 4);
+                    tape_hash(&hash[k], n.stats, n.stat_count * 4);
+                }
+            }
+            CHECK_AT(hash[0] == hash[1], i * 10 + turn);
+            memopt_tape_destroy(flat);
+        }
+        memopt_tape_destroy(tape);
+        memopt_tape_destroy(inner);
+        tape_rig_close(&r);
+    }
+}
+/* -- What a refusal says -- */
+
+/* A desc of six segments of 128 bytes each way, 256 saved; each case breaks one thing of it. */
+typedef struct tape_plain { memopt_segment segment[6]; memopt_layer layer[6]; memopt_skip skip[2]; memopt_tape_desc desc; } tape_plain;
+static void tape_plain_make(tape_plain *p) {
+    size_t i;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < 6; ++i) {
+        p->segment[i].output_bytes = p->segment[i].grad_bytes = 128; p->segment[i].saved_bytes = 256;
+        p->segment[i].forward_cost = 1; p->segment[i].backward_cost = 2;
+        p->layer[i].forward_fn = p->layer[i].backward_fn = tape_nothing;
+    }
+    p->skip[0].to = 2; p->skip[1].from = 1; p->skip[1].to = 3;
+    p->desc.chain.segments = p->segment; p->desc.chain.count = 6; p->desc.chain.skips = p->skip;
+    p->desc.chain.skip_count = 2; p->desc.chain.input_bytes = p->desc.chain.input_grad_bytes = 128;
+    p->desc.layers = p->layer; p->desc.overhead = 1; p->desc.slots = TAPE_SLOTS;
+}
+static const char *tape_break(tape_plain *p, int i, const memopt_host *half, memopt_status *want) { /* returns the text */
+    volatile double zero = 0; memopt_tape_desc *d = &p->desc; const memopt_tape_store store = tape_no_store();
+    *want = MEMOPT_ERR_ARGUMENT;
+    switch (i) {
+    case 0: d->chain.count = 0; return "count 0, at least 1";
+    case 1: d->chain.count = MEMOPT_CHAIN_MOST + 1; return "count 4097, at most 4096";
+    case 2: d->chain.segments = NULL; return "segments is NULL";
+    case 3: d->chain.skips = NULL; return "skips is NULL, and skip_count is not 0";
+    case 4: p->segment[5].saved_bytes = 100; return "segment 5: saved_bytes 100, at least output_bytes 128";
+    case 5: p->segment[3].forward_cost = zero / zero; return "segment 3: forward_cost NaN, finite and at least 0";
+    case 6: p->segment[3].forward_cost = -1.5; return "segment 3: forward_cost -1.5, finite and at least 0";
+    case 7: p->segment[0].backward_cost = 1 / zero; return "segment 0: backward_cost infinity, finite and at least 0";
+    case 8: p->skip[1].to = 6; return "skip 1: to 6, below count 6";
+    case 9: p->skip[1].from = 3; return "skip 1: from 3, below to 3";
+    case 10: *want = MEMOPT_ERR_OVERFLOW; p->segment[2].forward_scratch = SIZE_MAX - 3;
+        return "the sizes do not fit size_t when summed";
+    case 11: *want = MEMOPT_ERR_OVERFLOW; p->segment[2].forward_cost = DBL_MAX / 2;
+        return "the costs do not fit a double when summed";
+    case 12: d->layers = NULL; return "layers is NULL";
+    case 13: p->layer[3].forward_fn = NULL; return "segment 3: no forward callback";
+    case 14: p->layer[4].backward_fn = NULL; return "segment 4: no backward callback";
+    case 15: d->host = half; return "the host is half set: a table has some of its functions";
+    case 16: d->store.write_fn = tape_no_write; d->slow.slots = 2;
+        return "half a store: write_fn, read_fn, wait_fn and forget_fn belong together";
+    case 17: d->random_bytes = 8; d->random_save_fn = tape_no_save;
+        return "half a generator: random_bytes, random_save_fn and random_load_fn belong together";
+    case 18: d->store = store; return "a store without slow.slots";
+    case 19: d->slow.slots = 2; return "slow.slots without a store";
+    case 20: d->keep = (memopt_keep)3; return "invalid memopt_keep";
+    case 21: d->store = store; d->slow.slots = 2; d->keep = MEMOPT_KEEP_BF16;
+        return "a lossy keep and a store exclude each other";
+    case 22: d->untouchable = -1; return "untouchable -1, 0 to 2";
+    case 23: d->untouchable = 3; return "untouchable 3, 0 to 2";
+    case 24: *want = MEMOPT_ERR_UNSUPPORTED; d->untouchable = 2; d->keep = MEMOPT_KEEP_BF16;
+        return "a lossy keep on a device needs a keeper";
+    case 25: *want = MEMOPT_ERR_UNSUPPORTED; d->untouchable = 2; d->verify = 1; return "verify reads memory of a device";
+    case 26: d->store = store; d->slow.slots = 2; d->slow.read_cost = zero / zero; return "read_cost NaN, finite and at least 0";
+    case 27: d->store = store; d->slow.slots = 2; d->slow.write_byte_cost = -2;
+        return "write_byte_cost -2, finite and at least 0";
+    case 28: d->rule = (memopt_rule)7; return "not a rule of the textbook: ALL, NONE, EVERY, SQRT";
+    case 29: d->rule = MEMOPT_RULE_EVERY; return "every 0, at least 1";
+    case 30: d->slots = 15; return "slots 15, at least 16";
+    case 31: d->slots = 65536; return "slots 65536, at most 65535";
+    case 32: d->overhead = -0.25; return "overhead -0.25, finite and at least 0";
+    case 33: d->overhead = 0; d->rule = MEMOPT_RULE_REVOLVE; return "overhead 0, least 0.277778"; /* 5 forwards of 18 again */
+    case 34: *want = MEMOPT_ERR_MEMORY; d->rule = MEMOPT_RULE_ALL; d->budget = 1000; return "budget 1000, least 1664"; /* 6 * 256, and a gradient */
+    default: return NULL;
+    }
+}
+static void tape_refusals(void) {
+    tape_plain p; memopt_tape *const none = (memopt_tape *)&p; memopt_tape *tape; memopt_host half; int i, where; size_t least;
+    memopt_error e, before; memopt_status want, s; char line[64];
+    memset(&half, 0, sizeof half); half.allocator.alloc_fn = test_alloc;
+    memset(&before, 0x5A, sizeof before);
+    for (i = 0; ; ++i) {
+        const char *text = NULL;
+        for (where = 0; where < 3; ++where) { /* the desc's error, the chain's, none */
+            tape_plain_make(&p);
+            text = tape_break(&p, i, &half, &want);
+            if (!text) break;
+            e = before; tape = none;
+            if (where == 0) p.desc.error = &e;
+            if (where == 1) p.desc.chain.error = &e;
+            s = memopt_tape_create(&p.desc, &tape);
+            CHECK_AT(s == want && tape == none, i);
+            CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : tape_says(e, s, text), i);
+            if (i == 10 || (i >= 32 && i <= 34)) continue; /* memopt_tape_least() takes neither budget nor overhead */
+            e = before; least = 7;
+            s = memopt_tape_least(&p.desc, &least);
+            CHECK_AT(s == want && least == 7, i);
+            CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : tape_says(e, s, text), i);
+        }
+        if (!text) break;
+    }
+    CHECK(i == 35);
+    tape_plain_make(&p);
+    p.desc.error = &e; e = before;
+    s = memopt_tape_create(&p.desc, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(e, s, "out is NULL"));
+    s = memopt_tape_least(&p.desc, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(e, s, "bytes is NULL"));
+    e = before; /* success does not write it */
+    CHECK(memopt_tape_least(&p.desc, &least) == MEMOPT_OK && least > 64 && !memcmp(&e, &before, sizeof e));
+    p.desc.budget = least - 64;
+    s = memopt_tape_create(&p.desc, &tape);
+    (void)snprintf(line, sizeof line, "budget %u, least %u", (unsigned)least - 64, (unsigned)least);
+    CHECK(s == MEMOPT_ERR_MEMORY && tape_says(e, s, line));
+    e = before; p.desc.budget = least;
+    CHECK(memopt_tape_create(&p.desc, &tape) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
+    s = memopt_tape_reshape(tape, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "the chain is NULL"));
+    for (i = 0; i < 12; ++i) { /* the same of a chain, for reshape; and the tape stays as it is */
+        const memopt_tape_stats was = memopt_tape_get_stats(tape); memopt_tape_stats is; const char *text;
+        tape_plain_make(&p);
+        text = tape_break(&p, i, &half, &want);
+        if (i == 1) text = "count 4097, at creation 6";
+        s = memopt_tape_reshape(tape, &p.desc.chain);
+        is = memopt_tape_get_stats(tape);
+        CHECK_AT(s == want && tape_says(memopt_tape_get_error(tape), s, text), i);
+        CHECK_AT(is.peak == was.peak && is.actions == was.actions && is.solves == was.solves, i);
+    }
+    tape_plain_make(&p);
+    for (i = 0; i < 6; ++i) { p.segment[i].output_bytes = 4096; p.segment[i].saved_bytes = 8192; }
+    s = memopt_tape_reshape(tape, &p.desc.chain);
+    CHECK(s == MEMOPT_ERR_MEMORY && memopt_tape_get_error(tape).got.count == least
+        && memopt_tape_get_error(tape).limit.count > 4 * least && !strcmp(memopt_tape_get_error(tape).argument, "budget"));
+    memopt_tape_destroy(tape);
+}
+static void tape_refusals_later(void) { /* calibrate, nest, place, a pass */
+    tape_plain p; tape_rig r; memopt_tape *tape = NULL, *bare = NULL; memopt_segment segment; memopt_layer layer;
+    float *x = tape_block(256), *g = tape_block(256); memopt_status s; char line[64]; unsigned char *block;
+    tape_rig_open(&r, 65536, 0);
+    tape_plain_make(&p);
+    CHECK(memopt_tape_create(&p.desc, &bare) == MEMOPT_OK);
+    p.desc.arena = r.arena;
+    CHECK(memopt_tape_create(&p.desc, &tape) == MEMOPT_OK);
+    s = memopt_tape_calibrate(tape, x, g, g + 32, 0);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "repeats 0, at least 1"));
+    s = memopt_tape_calibrate(tape, NULL, g, g + 32, 1);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "the input is NULL"));
+    s = memopt_tape_calibrate(tape, x, NULL, g + 32, 1);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "the last output's gradient is missing"));
+    s = memopt_tape_calibrate(tape, x, g, NULL, 1);
+    CHECK(s == MEMOPT_ERR_ARGUMENT
+        && tape_says(memopt_tape_get_error(tape), s, "there is no place for the input's gradient"));
+    s = memopt_tape_calibrate(tape, x, g, g + 32, SIZE_MAX / 8);
+    CHECK(s == MEMOPT_ERR_OVERFLOW && tape_says(memopt_tape_get_error(tape), s, "too many repeats"));
+    s = memopt_tape_nest(tape, &segment, &layer);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "an inner tape takes no arena of its own"));
+    s = memopt_tape_nest(bare, NULL, &layer);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(bare), s, "segment is NULL"));
+    s = memopt_tape_nest(bare, &segment, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(bare), s, "layer is NULL"));
+    block = (unsigned char *)x + (64 - (uintptr_t)x % 64);
+    s = memopt_tape_place(tape, block, 64);
+    CHECK(s == MEMOPT_ERR_ARGUMENT
+        && tape_says(memopt_tape_get_error(tape), s, "the tape has an arena, and takes its memory from there"));
+    s = memopt_tape_place(bare, block + 8, 64);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(bare), s, "memory is not aligned to 64"));
+    CHECK(memopt_tape_place(bare, block, 64) == MEMOPT_OK);
+    s = memopt_tape_forward(bare, g);
+    (void)snprintf(line, sizeof line, "placed bytes 64, at least %u", (unsigned)memopt_tape_get_stats(bare).peak);
+    CHECK(s == MEMOPT_ERR_MEMORY && tape_says(memopt_tape_get_error(bare), s, line));
+    CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
+    s = memopt_tape_reshape(tape, &p.desc.chain);
+    CHECK(s == MEMOPT_ERR_STATE && tape_says(memopt_tape_get_error(tape), s, "between a forward and its backward"));
+    memopt_tape_destroy(tape);
+    memopt_tape_destroy(bare);
+    tape_rig_close(&r);
+    free(x); free(g);
+}
+/* Each allocation fails in turn: the error says that it was memory, and how much was asked for. */
+static void tape_refusals_memory(void) {
+    tape_plain p; test_faults f; memopt_host h; memopt_tape *tape = NULL; size_t n, kind; memopt_error e, before;
+    memset(&f, 0, sizeof f);
+    memset(&before, 0x5A, sizeof before);
+    h = test_host(&f);
+    for (kind = 0; kind < 3; ++kind) /* solved, the textbook's with copies, the least */
+        for (n = 1; n < 200; ++n) {
+            memopt_status s; size_t least;
+            tape_plain_make(&p);
+            p.desc.host = &h; p.desc.error = &e; e = before; tape = NULL;
+            if (kind == 1) { p.desc.rule = MEMOPT_RULE_ALL; p.desc.keep = MEMOPT_KEEP_BF16; }
+            f.calls = 0; f.fail_on = n;
+            s = kind == 2 ? memopt_tape_least(&p.desc, &least) : memopt_tape_create(&p.desc, &tape);
+            memopt_tape_destroy(tape);
+            CHECK_AT(!f.live_blocks, n);
+            if (!s) {
+                CHECK_AT(!memcmp(&e, &before, sizeof e) || f.calls >= n, n);
+                if (f.calls < n) break;
+                continue;
+            }
+            CHECK_AT(s == MEMOPT_ERR_MEMORY && e.status == s && !strncmp(e.reason, "no memory ", 10), n);
+            CHECK_AT(!strcmp(e.reason, "no memory for the planner") || e.got.count > 0, n);
+        }
+    CHECK(n > 3 && n < 200);
+}
 static void test_tape(void) {
     RUN(tape_workers);
     RUN(tape_stash_workers);
@@ -3002,6 +3722,18 @@ static void test_tape(void) {
     RUN(tape_stored);
     RUN(tape_unsteady);
     RUN(tape_calibrated);
+    RUN(tape_calibrated_quietly);
+    RUN(tape_calibrated_nested);
+    RUN(tape_generator_after_failure);
+    RUN(tape_overlaps);
+    RUN(tape_overlaps_counted);
+    RUN(tape_changed);
+    RUN(tape_fewer);
+    RUN(tape_fewer_refused);
+    RUN(tape_fewer_nested);
+    RUN(tape_refusals);
+    RUN(tape_refusals_later);
+    RUN(tape_refusals_memory);
     RUN(tape_reported);
     RUN(tape_aligned);
     RUN(tape_copied);

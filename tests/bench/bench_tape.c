@@ -59,7 +59,7 @@ static double bench_plain(const bench_net *net, const memopt_action *actions, si
     return (double)(bench_now() - start) * 1e-3;
 }
 static void bench_callbacks(const bench *b, size_t n) {
-    static bench_net net; static unsigned char value[256]; memopt_arena *arena = bench_arena();
+    static bench_net net; static unsigned char value[256], grad[256]; memopt_arena *arena = bench_arena();
     double times[BENCH_ROUNDS], limits[BENCH_ROUNDS], calls; const memopt_action *actions; size_t count, pass;
     memopt_tape *tape = NULL; memopt_step step; int round; char name[32];
     bench_describe(&net, n, 1, arena);
@@ -72,7 +72,7 @@ static void bench_callbacks(const bench *b, size_t n) {
         const uint64_t start = bench_now();
         for (pass = 0; pass < BENCH_PASSES; ++pass) {
             bench_must(memopt_tape_forward(tape, value), tape);
-            bench_must(memopt_tape_backward(tape, value, value), tape);
+            bench_must(memopt_tape_backward(tape, value, grad), tape);
         }
         times[round] = (double)(bench_now() - start) * 1e-3 / calls;
         limits[round] = bench_plain(&net, actions, count, &step) / calls;

@@ -1479,7 +1479,8 @@ typedef struct memopt_schedule_result {
  * result   may be NULL; on ERR_STATE `at` is set; else untouched on failure
  * returns  OK; ERR_STATE (an action cannot be there: its input is missing, or at the end a backward is missing or
  *          something is still held); ERR_ARGUMENT (no segments, NULL, saved below output, bad skip, a cost that is NaN,
- *          infinite or negative), ERR_OVERFLOW (the sizes do not fit size_t when summed), ERR_MEMORY
+ *          infinite or negative), ERR_OVERFLOW (the sizes do not fit size_t when summed), ERR_MEMORY. chain->error
+ *          then says which action and why: "action 12: its input is not held"
  */
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
@@ -1512,8 +1513,8 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
                             stays */
     size_t       most;   /* bytes: only budgets up to this are looked at, and so more closely; keeping everything stays
                             known. 0 = default: all budgets */
-    memopt_error *error; /* filled in when a call fails that is given this desc, or the schedule made of it, which it then
-                            outlives; NULL = the chain's */
+    memopt_error *error; /* filled in when a call fails that is given this desc, or the schedule made of it, which the
+                            error then outlives; NULL = the chain's */
 } memopt_schedule_desc;
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and 36 * count *
     slots when all are. In between what counts is how many parts of the chain are different: equal segments in a row,
@@ -1577,7 +1578,7 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
                                 other side effect belong to the first run */
     int         calibrating; /* 1: memopt_tape_calibrate() measures. Nothing that outlasts the pass may change: not even
                                 the first run updates statistics, counters or momentum, and no backward applies an
-                                optimizer. Gradients of weights are computed as always, so that their time is measured */
+                                optimizer. Gradients of weights are computed as always: their time counts */
     int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what
                                 its backward needs is there; never with verify = 1 */
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
@@ -1658,7 +1659,7 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
     /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
     const memopt_host  *host;
-    memopt_error       *error;   /* filled in when memopt_tape_create() or memopt_tape_least() fails; NULL = the chain's */
+    memopt_error       *error;   /* filled in when memopt_tape_create() or _least() fails; NULL = the chain's */
 } memopt_tape_desc;
 /**
  * Create a tape: it solves the chain, places every buffer with the planner, and knows its peak before anything runs.
@@ -1712,8 +1713,8 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  *              before the first writes this
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
  *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
- *              its error says more); ERR_CORRUPT (verify: a segment gave other bits when it ran again, or somebody wrote
- *              to the input or the last output); and what a callback or the store returned. What was
+ *              its error says more); ERR_CORRUPT (verify: a segment gave other bits when it ran again, or somebody
+ *              wrote to the input or the last output); and what a callback or the store returned. What was
  *              wrong before anything ran changes nothing. After a failure in a pass the arena is as it was before the
  *              forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
  *              engine's own generator stays where it is). memopt_tape_get_error() tells where
@@ -1734,8 +1735,8 @@ MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *inp
 MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass);
 
 /**
- * Other sizes from here on, such as another batch or length, or fewer segments: the first chain.count layers run, such as
- * the first steps of an unrolled network. A shape seen before costs a comparison.
+ * Other sizes from here on, such as another batch or length, or fewer segments: the first chain.count layers run, as the
+ * first steps of an unrolled network. A shape seen before costs a comparison.
  *
  * chain   at most as many segments and skips as at creation; costs are part of the shape
  * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; then nothing has changed
@@ -12952,7 +12953,8 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
               What follows from that is not said but done: a backward frees what only it needed, gradients pass on, and
               a skip lives as long as some value between its ends does, here or in the slow place, because whoever
               starts again from that value needs it.
-   Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing.
+   Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing,
+              and `reason` says why it cannot.
    Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its
               transfer. Costs are summed segment by segment, not action by action, so that equal work is equal to the
               last bit.
@@ -13379,8 +13381,8 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
 static memopt_status memopt_i_course_unended(const memopt_i_course *w, memopt_error *error) {
     if (w->left)
         return memopt_i_fail_at(error, MEMOPT_ERR_STATE, "its backward is missing at the end", "segment", w->left - 1);
-    return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_MOVING ? "its last transfer was not waited for"
-                            : "its copy is not forgotten at the end", "value", 0);
+    return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_MOVING
+        ? "its last transfer was not waited for" : "its copy is not forgotten at the end", "value", 0);
 }
 
 static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_slow *slow, const memopt_action *actions,
@@ -14425,7 +14427,8 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
     memopt_schedule p; size_t total; memopt_status s = memopt_i_schedule_shape(desc, &p);
     if (s) return s;
     if (!bytes) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
-    if (memopt_i_schedule_layout(&p, NULL, &total)) return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
+    if (memopt_i_schedule_layout(&p, NULL, &total))
+        return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
     *bytes = total;
     return MEMOPT_OK;
 }
@@ -14433,7 +14436,8 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
                                                const memopt_schedule **out) {
     memopt_schedule p; size_t needed, b, t; memopt_status s = memopt_i_schedule_shape(desc, &p);
     if (s) return s;
-    if (memopt_i_schedule_layout(&p, NULL, &needed)) return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
+    if (memopt_i_schedule_layout(&p, NULL, &needed))
+        return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
     if (!memory || !out) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, memory ? "out is NULL" : "memory is NULL");
     if ((uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN)
         return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
@@ -14608,8 +14612,8 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
             return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
     least = p->found_count[0] ? p->found[0][0].peak : SIZE_MAX;
     if (result) result->peak = least;
-    return memopt_i_fail_count(p->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget", budget, "least",
-                               least);
+    return memopt_i_fail_count(p->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget", budget,
+                               "least", least);
 }
 /* The one with the least memory for at most so much more time; NULL when there is none. */
 static const memopt_i_found *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
@@ -15843,6 +15847,11 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Nested     The outer forward is an evaluation of the inner tape, the outer backward a whole pass of it, all in the
               outer one's scratch. Its seed is made of the outer seed and stream.
    Cost       About 10 ns a callback, when nothing is hashed or rounded.
+   Outside    Buffers of the engine are refused where one callback would read and write the same bytes, or where the
+              pass itself writes: the input and its gradient meet in segment 0, the gradients of both ends only in a
+              tape of one segment. By addresses and the sizes that the chain tells, before anything runs.
+   Fewer      A shorter shape uses the first layers. Tables of the tape are as long as at creation; `count` is the
+              shape's.
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is the
@@ -15957,8 +15966,8 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *s
     if (m->touch_count) memopt_i_tape_skips(t, script, m, 0);
     return status;
 }
-/* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where it
-   is at present, a calibration to where it was before any callback, and both also when that callback fails. */
+/* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
+   it is at present, a calibration to where it was before any callback, and both also when that callback fails. */
 static memopt_status memopt_i_tape_draw(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
     const memopt_tape_desc *d = &t->desc; unsigned char *present = t->states + t->layer_count * t->state_bytes;
     unsigned char *mine = t->states + m->index * t->state_bytes; memopt_status status;
@@ -16139,8 +16148,8 @@ static const char *memopt_i_tape_evaluation_clash(const memopt_tape *t, const vo
     return NULL;
 }
 
-/* verify: nobody has written to the input since the forward began. Not by MEMOPT_DEBUG alone: only who asks for it knows
-   that the input is read by its size. */
+/* verify: nobody has written to the input since the forward began. Not by MEMOPT_DEBUG alone: only who asks for it
+   knows that the input is read by its size. */
 static memopt_status memopt_i_tape_same_input(memopt_tape *t) {
     const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
 
@@ -16453,7 +16462,8 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
 
     if (status) return status;
     if (!repeats)
-        return memopt_i_fail_count(&tape->error, MEMOPT_ERR_ARGUMENT, "nothing is measured", "repeats", 0, "at least", 1);
+        return memopt_i_fail_count(&tape->error, MEMOPT_ERR_ARGUMENT, "nothing is measured", "repeats", 0, "at least",
+                                   1);
     lacks = input ? memopt_i_tape_lacks(tape, grad_output, grad_input) : "the input is NULL";
     if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
     if (memopt_i_mul(repeats, 2 * tape->count * sizeof *tape->times, &bytes))

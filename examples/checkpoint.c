@@ -58,7 +58,7 @@ static memopt_status block_forward(const memopt_step *step) {
         }
         if (step->evaluating) {
             mean = b->mean[i]; variance = b->variance[i];
-        } else if (!step->is_recompute) { /* once a batch: not when this runs again to save memory */
+        } else if (!step->is_recompute && !step->calibrating) { /* once a batch: not when run again, or measured */
             b->mean[i] += 0.1f * (mean - b->mean[i]);
             b->variance[i] += 0.1f * (variance - b->variance[i]);
         }
@@ -188,35 +188,44 @@ static memopt_tape_desc describe(network *net) { /* the tape copies what the des
 /* README: end */
 
 typedef struct outcome { double loss[STEPS], validation, work; size_t predicted, measured; } outcome;
-static int fail(const memopt_tape *tape) { fprintf(stderr, "%s\n", memopt_tape_get_error(tape).reason); return 0; }
+static int fail(const memopt_error *error) {
+    char line[160];
+    memopt_error_text(error, line, sizeof line, NULL);
+    fprintf(stderr, "%s\n", line);
+    return 0;
+}
+
+static int failed(const memopt_tape *tape) {
+    const memopt_error why = memopt_tape_get_error(tape);
+    return fail(&why);
+}
 
 /* One training from the start, in an arena that holds nothing but the tape's memory. */
 static int train(network *net, memopt_rule rule, size_t budget, outcome *out) {
     static float x[BATCH * WIDTH], error[BATCH]; memopt_tape_desc desc = describe(net); memopt_tape *tape = NULL;
     memopt_source pages; memopt_arena_desc arena_desc = { 0 }; memopt_arena *arena; uint32_t state = 2; int t;
-    memopt_status status;
+    memopt_error why;
     if (memopt_source_pages(NULL, &pages)) return 0;
     arena_desc.source = &pages; arena_desc.capacity = (size_t)64 << 20;
     if (memopt_arena_create(&arena_desc, &arena)) return 0;
     network_open(net);
     forward_work = 0;
     /* README: checkpoint train */
-    desc.arena = arena; desc.rule = rule; desc.budget = budget;
-    status = memopt_tape_create(&desc, &tape);
-    if (status) { fprintf(stderr, "%s\n", memopt_status_text(status)); return 0; } /* of memory: ask memopt_tape_least() */
+    desc.arena = arena; desc.rule = rule; desc.budget = budget; desc.error = &why;
+    if (memopt_tape_create(&desc, &tape)) return fail(&why); /* "budget 20000, least 24704" */
     out->predicted = memopt_tape_get_stats(tape).peak; /* known now, before anything has run */
     for (t = 0; t < STEPS; ++t) {
         sample(x, net->top.target, &state);
-        if (memopt_tape_forward(tape, x)) return fail(tape);
+        if (memopt_tape_forward(tape, x)) return failed(tape);
         out->loss[t] = mean_square((const float *)memopt_tape_output(tape));
-        if (memopt_tape_backward(tape, NULL, NULL)) return fail(tape);
+        if (memopt_tape_backward(tape, NULL, NULL)) return failed(tape);
         network_update(net);
     }
     /* README: end */
     out->work = forward_work;
     out->measured = memopt_arena_get_stats(arena).peak;
     sample(x, net->top.target, &state);
-    if (memopt_tape_evaluate(tape, x, error)) return fail(tape); /* by the running statistics, without dropout */
+    if (memopt_tape_evaluate(tape, x, error)) return failed(tape); /* by the running statistics, without dropout */
     out->validation = mean_square(error);
     memopt_tape_destroy(tape);
     memopt_arena_destroy(arena);

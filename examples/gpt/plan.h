@@ -139,6 +139,9 @@ static int push_list(engine *e, const options *o) { /* of all gradients, for cli
     e->list.scratch_bytes = bytes;
     return !(e->list.scratch = push(e, bytes, TAG_WORKING));
 }
+static size_t input_bytes(const model *m) {
+    return m->vit ? m->batch * (m->length - 1) * m->patch * memopt_type_bytes(m->type) : m->rows * sizeof(int32_t);
+}
 static int push_batch(engine *e) {
     const model *m = &e->m; const size_t pixels = m->batch * (m->length - 1) * m->patch;
     if (m->vit && !(e->pixels = (float *)push(e, pixels * sizeof(float), TAG_DATA))) return 1;
@@ -159,7 +162,8 @@ static int push_conventional(engine *e) {
 }
 static memopt_tape_desc describe_tape(engine *e, const options *o) {
     memopt_tape_desc d = { 0 };
-    d.chain.segments = e->segments; d.chain.count = e->segment_count; d.chain.input_bytes = 64; d.layers = e->layers;
+    d.chain.segments = e->segments; d.chain.count = e->segment_count; d.layers = e->layers;
+    d.chain.input_bytes = input_bytes(&e->m);
     d.arena = e->arena; d.seed = o->seed;
     d.rule = o->keep == KEEP_ARENA ? MEMOPT_RULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_RULE_EVERY : MEMOPT_RULE_EXTENDED;
     d.every = 2 * o->every; /* a block is two segments */

@@ -21,7 +21,7 @@ static int sample(engine *e, const options *o, data *d) {
     m->head_rows = least(m->head_rows, t);
     memset(e->segments, 0, e->segment_count * sizeof *e->segments);
     describe_chain(m, e->segments, e->segment_gradients);
-    chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = 64;
+    chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = input_bytes(m);
     wrong = said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0);
     for (i = 0; !wrong && i < have; ++i) if (o->vocab == 256) putchar(ids[i]); else printf("%d ", (int)ids[i]);
     for (n = 0; !wrong && n < o->sample; ++n) {

@@ -543,6 +543,7 @@ typedef struct memopt_plan_options { /* all zero = the greedy orders, then a sea
     uint64_t work;
     size_t   capacity;  /* 0 = as small as possible; else good enough: stop at the first plan that fits */
     int      no_search; /* 1: greedy orders only */
+    memopt_error *error; /* NULL, or filled in when the call fails */
 } memopt_plan_options;
 /* Why a smaller plan may have been missed: bits. */
 enum { MEMOPT_PLAN_CUT_TIME = 1,   /* time_ns was over, or the clock failed */
@@ -574,7 +575,7 @@ typedef struct memopt_plan_result {
  *
  * items    each with last > first and size > 0; the offsets are written, nothing else; untouched on failure
  * count    0 is fine: peak 0; items may then be NULL
- * options  NULL = all zero
+ * options  NULL = all zero. Their error says which item is wrong and why: "item 3: size is 0"
  * host     its allocator and clock are used; NULL = malloc and the system's clock. A clock that fails counts as time
  *          being up: the best plan found so far is returned
  * result   may be NULL; untouched on failure
@@ -2382,6 +2383,25 @@ static memopt_status memopt_i_must_fit(memopt_i_checks *c, int fits, const char 
     return fits ? c->status : memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, argument, reason);
 }
 
+/* Where: of an error that has been filled in. */
+static memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place, size_t index) {
+    if (!error) return status;
+    error->place = place;
+    error->index = index;
+    return status;
+}
+
+static memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
+    (void)memopt_i_fail(error, MEMOPT_ERR_MEMORY, reason);
+    if (error) error->got = memopt_i_count(bytes);
+    return MEMOPT_ERR_MEMORY;
+}
+
+static memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
+                                         const char *argument, size_t got, const char *bound, size_t limit) {
+    return memopt_i_fail_limit(error, status, reason, argument, memopt_i_count(got), bound, memopt_i_count(limit));
+}
+
 /* @section base : status
    Sizes that came from outside are added, multiplied and rounded only here; each returns 1 on overflow, and *out is
    then undefined. It stands below `host`, because the default allocator must round a hostile size like anybody else. */
@@ -2963,6 +2983,8 @@ static memopt_files memopt_i_system_files(void) {
     f.user = NULL;
     return f;
 }
+#define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
+
 static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host, memopt_host *out) {
     memopt_host h; int files;
 
@@ -4928,19 +4950,29 @@ static int memopt_i_plan_overlap(const memopt_plan_item *a, const memopt_plan_it
 static int memopt_i_plan_pair(const memopt_plan_item *items, size_t a, size_t b) {
     return items[a].in_place_of == b + 1 || items[b].in_place_of == a + 1;
 }
-static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, size_t count, size_t i) {
-    const memopt_plan_item *t = &items[i]; size_t end;
-    if (t->first >= t->last || !t->size || t->in_place_of > count || t->in_place_of == i + 1)
-        return MEMOPT_ERR_ARGUMENT;
-    if (!t->fixed) return MEMOPT_OK;
-    if (t->alignment && t->offset % t->alignment) return MEMOPT_ERR_ARGUMENT;
-    return memopt_i_add(t->offset, t->size, &end) ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+/* Why an item is wrong whatever the others are; NULL: it is not. */
+static const char *memopt_i_plan_item_wrong(const memopt_plan_item *t, size_t count, size_t i) {
+    if (t->first >= t->last) return "it does not live: last is not above first";
+    if (!t->size) return "size is 0";
+    if (t->in_place_of > count) return "in_place_of names no item";
+    if (t->in_place_of == i + 1) return "in_place_of names the item itself";
+    if (t->fixed && t->alignment && t->offset % t->alignment) return "its fixed offset is not aligned";
+    return NULL;
+}
+
+static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, size_t count, size_t i,
+                                              memopt_error *error) {
+    const memopt_plan_item *t = &items[i]; const char *wrong = memopt_i_plan_item_wrong(t, count, i); size_t end;
+
+    if (wrong) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, wrong, "item", i);
+    if (!t->fixed || !memopt_i_add(t->offset, t->size, &end)) return MEMOPT_OK;
+    return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, "its end does not fit size_t", "item", i);
 }
 MEMOPT_API memopt_status memopt_plan_check(const memopt_plan_item *items, size_t count, size_t peak) {
     size_t i, k;
     if (count && !items) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < count; ++i) {
-        const memopt_status s = memopt_i_plan_item_check(items, count, i);
+        const memopt_status s = memopt_i_plan_item_check(items, count, i, NULL);
         if (s) return s;
     }
     for (i = 0; i < count; ++i) {
@@ -5974,14 +6006,15 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
 
 /* -- the call -- */
 
-static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count) {
+static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count, memopt_error *error) {
     size_t i;
-    if (count && !items) return MEMOPT_ERR_ARGUMENT;
+    if (count && !items) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "items is NULL, and count is not 0");
     for (i = 0; i < count; ++i) {
-        const memopt_status s = memopt_i_plan_item_check(items, count, i);
+        const memopt_status s = memopt_i_plan_item_check(items, count, i, error);
         if (s) return s;
     }
-    return count > UINT32_MAX / 4 ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
+    if (count <= UINT32_MAX / 4) return MEMOPT_OK;
+    return memopt_i_fail_count(error, MEMOPT_ERR_OVERFLOW, "too many items", "count", count, "at most", UINT32_MAX / 4);
 }
 /* One block holds all arrays, each with room for two more than there are items. */
 #define MEMOPT_I_PLAN_ITEM_BYTES (sizeof(memopt_i_box) + sizeof(memopt_i_reach) + 4 * sizeof(memopt_i_ground) \
@@ -6021,10 +6054,11 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
     memopt_i_plan_sections(p);
     /* boxes come later */
     s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2);
-    if (s) return s;
+    if (s) return memopt_i_fail(options->error, s, "more than SIZE_MAX bytes are alive at one moment");
     memopt_i_plan_goal(p, options->capacity);
     memopt_i_plan_boxes(p, 0);
-    if (memopt_i_plan_clear(p)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_plan_clear(p))
+        return memopt_i_fail(options->error, MEMOPT_ERR_ARGUMENT, "two fixed items share bytes while both live");
     memopt_i_plan_boxes(p, 1);
     memopt_i_plan_orders_try(p, &r->orders);
     if (!p->exact) { /* chains can be clumsy: try without, and go on with what was better */
@@ -6033,7 +6067,8 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
         memopt_i_plan_orders_try(p, &r->orders);
         if (p->have_plan && p->peak == peak) memopt_i_plan_boxes(p, 1);
     }
-    if (!p->have_plan) return MEMOPT_ERR_OVERFLOW;
+    if (!p->have_plan)
+        return memopt_i_fail(options->error, MEMOPT_ERR_OVERFLOW, "no plan was found that ends below SIZE_MAX");
     if (!options->no_search && p->peak > p->goal && !p->late) {
         if (p->box_count <= MEMOPT_I_SEARCH_MOST) memopt_i_plan_search(p, options->work, &r->work);
         else p->cut |= MEMOPT_PLAN_CUT_COUNT;
@@ -6046,19 +6081,20 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result) {
     memopt_i_plan p; memopt_plan_options o; memopt_plan_result r; memopt_status s; size_t i, bytes; void *block;
-    s = memopt_i_plan_items_check(items, count);
-    if (s) return s;
     memset(&p, 0, sizeof p); memset(&o, 0, sizeof o); memset(&r, 0, sizeof r);
-    if (memopt_host_resolve(host, &p.host)) return MEMOPT_ERR_ARGUMENT;
     if (options) o = *options;
+    s = memopt_i_plan_items_check(items, count, o.error);
+    if (s) return s;
+    if (memopt_host_resolve(host, &p.host)) return memopt_i_fail(o.error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     p.items = items; p.count = count;
     p.timed = o.time_ns || !o.work;
     p.time_ns = o.time_ns ? o.time_ns : MEMOPT_I_PLAN_SECOND;
     if (p.timed && p.host.clock.now_fn(p.host.clock.user, &p.started)) p.late = 1;
     if (count) {
-        if (memopt_i_mul(count + 2, MEMOPT_I_PLAN_ITEM_BYTES, &bytes)) return MEMOPT_ERR_OVERFLOW;
+        if (memopt_i_mul(count + 2, MEMOPT_I_PLAN_ITEM_BYTES, &bytes))
+            return memopt_i_fail(o.error, MEMOPT_ERR_OVERFLOW, "too many items");
         block = memopt_i_alloc(&p.host, bytes, MEMOPT_I_HOST_ALIGN);
-        if (!block) return MEMOPT_ERR_MEMORY;
+        if (!block) return memopt_i_fail_memory(o.error, "no memory for the planner", bytes);
         memopt_i_plan_layout(&p, block);
         s = memopt_i_plan_run(&p, &o, &r);
         for (i = 0; i < count && !s; ++i) items[i].offset = p.best[i];
@@ -13009,25 +13045,6 @@ static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     return wraps;
 }
 
-/* These fill in an error, NULL when nobody wants one, and return its status. */
-static memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place, size_t index) {
-    if (!error) return status;
-    error->place = place;
-    error->index = index;
-    return status;
-}
-
-static memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
-    (void)memopt_i_fail(error, MEMOPT_ERR_MEMORY, reason);
-    if (error) error->got = memopt_i_count(bytes);
-    return MEMOPT_ERR_MEMORY;
-}
-
-static memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
-                                         const char *argument, size_t got, const char *bound, size_t limit) {
-    return memopt_i_fail_limit(error, status, reason, argument, memopt_i_count(got), bound, memopt_i_count(limit));
-}
-
 static memopt_status memopt_i_cost_check(memopt_error *error, const char *argument, double cost) {
     if (memopt_i_cost_ok(cost)) return MEMOPT_OK;
     return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a cost that is NaN, infinite or negative", argument,
@@ -13113,7 +13130,6 @@ static memopt_status memopt_i_slow_check(const memopt_slow *slow, memopt_error *
 
 /* -- the course: what is alive while actions happen, in one place for everybody -- */
 
-#define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 
 typedef enum memopt_i_buffer { /* index: the value, segment or skip it belongs to */
     MEMOPT_I_VALUE, MEMOPT_I_SAVED, MEMOPT_I_GRAD, MEMOPT_I_SCRATCH, MEMOPT_I_COPY, MEMOPT_I_SKIP, MEMOPT_I_SKIP_GRAD
@@ -15355,9 +15371,9 @@ static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_i_solve
     memset(&options, 0, sizeof options);
     options.work = MEMOPT_I_SCRIPT_WORK;
     options.no_search = d->item_count > MEMOPT_I_SCRIPT_SEARCH;
+    options.error = solver->error;
     s = memopt_plan_solve(d->items, d->item_count, &options, solver->host, &result);
-    if (s) return memopt_i_fail(solver->error, s, s == MEMOPT_ERR_MEMORY ? "no memory for the planner"
-                                                                         : "the buffers cannot be placed");
+    if (s) return s;
     script->peak = result.peak; script->bound = result.lower_bound;
     return MEMOPT_OK;
 }

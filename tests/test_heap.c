@@ -211,7 +211,7 @@ static void heap_model_try_alloc(heap_model *m, size_t start) {
 }
 /* One random operation of any kind, right or wrong. */
 static void heap_model_step(heap_model *m, size_t start, int with_plans) {
-    static const memopt_plan_options quick = { 0, 0, 0, 1 };
+    static const memopt_plan_options quick = { 0, 0, 0, 1, NULL };
     memopt_block b; size_t released, k; memopt_heap_stats before;
     switch (test_below(&m->seed, with_plans ? 64 : 56)) {
     case 0: if (memopt_heap_trim(m->heap, &released) != MEMOPT_OK) CHECK_AT(0, m->at); break;
@@ -593,7 +593,7 @@ static void test_heap_record_cut_short(void) {
 
 /* -- record, plan, replay, by hand -- */
 
-static const memopt_plan_options heap_quick = { 0, 0, 0, 1 };
+static const memopt_plan_options heap_quick = { 0, 0, 0, 1, NULL };
 static const memopt_tag heap_kept = MEMOPT_TAG_ACTIVATIONS, heap_gone = MEMOPT_TAG_SCRATCH;
 typedef struct heap_step { memopt_block a, b, c, d; } heap_step;
 /* The step that is recorded: a(640) b(128) -b c(256) d(64) -c -d -a. By hand: a lives longest; b and c never meet. */
@@ -902,7 +902,7 @@ static void test_heap_replay_and_plain(void) {
 /* -- every failure of the host's memory and of the source, one after the other -- */
 
 static memopt_status heap_story(memopt_heap *h, size_t *failures) { /* a bit of everything; nothing is left in use */
-    static const memopt_plan_options quick = { 0, 0, 0, 1 }; memopt_block b[150]; size_t i, k; memopt_status s, worst = MEMOPT_OK; int round;
+    static const memopt_plan_options quick = { 0, 0, 0, 1, NULL }; memopt_block b[150]; size_t i, k; memopt_status s, worst = MEMOPT_OK; int round;
     memset(b, 0, sizeof b);
     for (round = 0; round < 4; ++round) {
         const size_t used = memopt_heap_get_stats(h).used;

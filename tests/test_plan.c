@@ -633,7 +633,7 @@ static void plan_huge_sizes(void) {
     for (i = 0; i < 3; ++i) { t[i] = plan_make(0, 1, SIZE_MAX / 4 - 1); t[i].alignment = (size_t)1 << (sizeof(size_t) * 8 - 2); }
     CHECK(memopt_plan_solve(t, 3, NULL, NULL, &r) == MEMOPT_OK && memopt_plan_check(t, 3, r.peak) == MEMOPT_OK);
     t[0] = plan_make(0, 1, 5); /* more items than can be counted; refused before any is looked at twice */
-    CHECK(memopt_i_plan_items_check(t, 0) == MEMOPT_OK);
+    CHECK(memopt_i_plan_items_check(t, 0, NULL) == MEMOPT_OK);
 }
 static void plan_check_refuses(void) {
     memopt_plan_item t[2];
@@ -776,7 +776,62 @@ static void plan_hard_ones(void) {
     }
 }
 
+/* -- What a refusal says -- */
+
+static int plan_says(memopt_error e, memopt_status status, const char *text) {
+    char line[200];
+    if (memopt_error_text(&e, line, sizeof line, NULL) != MEMOPT_OK) return 0;
+    if (e.status == status && !strcmp(line, text)) return 1;
+    printf("%d: %s\n", (int)e.status, line);
+    return 0;
+}
+static const char *plan_break(memopt_plan_item *items, int i, memopt_status *want) { /* four items; returns the text */
+    int k;
+    memset(items, 0, 4 * sizeof *items);
+    for (k = 0; k < 4; ++k) { items[k].last = 2; items[k].size = 64; }
+    *want = MEMOPT_ERR_ARGUMENT;
+    switch (i) {
+    case 0: items[2].first = 2; return "item 2: it does not live: last is not above first";
+    case 1: items[3].size = 0; return "item 3: size is 0";
+    case 2: items[0].in_place_of = 5; return "item 0: in_place_of names no item";
+    case 3: items[1].in_place_of = 2; return "item 1: in_place_of names the item itself";
+    case 4: items[1].fixed = 1; items[1].alignment = 64; items[1].offset = 32;
+        return "item 1: its fixed offset is not aligned";
+    case 5: *want = MEMOPT_ERR_OVERFLOW; items[1].fixed = 1; items[1].offset = SIZE_MAX - 8;
+        return "item 1: its end does not fit size_t";
+    case 6: *want = MEMOPT_ERR_OVERFLOW; items[0].size = items[1].size = items[2].size = SIZE_MAX / 2;
+        return "more than SIZE_MAX bytes are alive at one moment";
+    case 7: items[0].fixed = items[1].fixed = 1; items[1].offset = 63;
+        return "two fixed items share bytes while both live";
+    default: return NULL;
+    }
+}
+static void plan_refusals(void) {
+    memopt_plan_item items[4]; memopt_plan_options o; memopt_error e, before; memopt_status s, want; const char *text; int i;
+    test_faults f; memopt_host h;
+    memset(&before, 0x5A, sizeof before); memset(&o, 0, sizeof o); memset(&f, 0, sizeof f);
+    for (i = 0; (text = plan_break(items, i, &want)) != NULL; ++i) {
+        e = before; o.error = &e;
+        s = memopt_plan_solve(items, 4, &o, NULL, NULL);
+        CHECK_AT(s == want && plan_says(e, s, text), i);
+        o.error = NULL;
+        CHECK_AT(memopt_plan_solve(items, 4, &o, NULL, NULL) == want
+            && memopt_plan_solve(items, 4, NULL, NULL, NULL) == want, i);
+    }
+    CHECK(i == 8);
+    o.error = &e; e = before;
+    CHECK(memopt_plan_solve(items, 4, &o, NULL, NULL) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
+    s = memopt_plan_solve(NULL, 4, &o, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && plan_says(e, s, "items is NULL, and count is not 0"));
+    memset(&h, 0, sizeof h); h.allocator.alloc_fn = test_alloc;
+    s = memopt_plan_solve(items, 4, &o, &h, NULL);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && plan_says(e, s, "the host is half set: a table has some of its functions"));
+    h = test_host(&f); f.fail_on = 1; o.no_search = 1; o.work = 1; /* no clock */
+    s = memopt_plan_solve(items, 4, &o, &h, NULL);
+    CHECK(s == MEMOPT_ERR_MEMORY && e.status == s && !strcmp(e.reason, "no memory for the planner") && e.got.count > 0);
+}
 static void test_plan(void) {
+    RUN(plan_refusals);
     RUN(plan_nothing);
     RUN(plan_by_hand);
     RUN(plan_aligned);

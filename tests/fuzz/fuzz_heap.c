@@ -117,7 +117,7 @@ static int fuzz_open(fuzz_state *f, memopt_source *s, unsigned how) {
     return memopt_heap_create(&d, &f->heap) == MEMOPT_OK;
 }
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static fuzz_state f; static const memopt_plan_options quick = { 0, 0, 0, 1 }; memopt_source s; size_t i;
+    static fuzz_state f; static const memopt_plan_options quick = { 0, 0, 0, 1, NULL }; memopt_source s; size_t i;
     fuzz_failing = 0;
     memset(fuzz_there, 0, sizeof fuzz_there);
     if (!size || !fuzz_open(&f, &s, data[0])) return 0;

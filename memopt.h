@@ -5665,7 +5665,8 @@ static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
 
 #define MEMOPT_I_SEARCH_MOST 4096 /* boxes; larger plans stay greedy */
 #define MEMOPT_I_SEARCH_TRAIL 64  /* changes that can be undone, for each box */
-#define MEMOPT_I_SEARCH_START 500 /* steps of the shortest attempt */
+#define MEMOPT_I_SEARCH_START 2   /* steps of the shortest attempt, for each box: to get to the end at all takes one */
+#define MEMOPT_I_SEARCH_OPENING 8 /* the same, of the first four */
 enum { MEMOPT_I_SEARCH_FOUND, MEMOPT_I_SEARCH_NONE, MEMOPT_I_SEARCH_STOPPED };
 
 typedef struct memopt_i_slab { /* a box of the search */
@@ -5699,6 +5700,7 @@ typedef struct memopt_i_search {
     uint32_t *line;         /* boxes by birth, part by part; the box of a level stands in front of its part */
     uint32_t *ranked;       /* room for memopt_i_search_bound */
     uint32_t *trouble;      /* [section]: how often it proved a dead end */
+    size_t *lows;           /* of those ranked */
     size_t *sum;            /* [section]: the same */
     size_t count, trail_count, dead_count;
     size_t capacity;        /* what is tried */
@@ -5748,7 +5750,11 @@ static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t en
         const memopt_i_slab *b = &s->slabs[k = s->line[i]];
         if (b->start >= s->to) break;
         if (s->from >= b->end) continue;
-        for (at = count++; at && s->slabs[s->ranked[at - 1]].low < b->low; --at) s->ranked[at] = s->ranked[at - 1];
+        for (at = count++; at && s->lows[at - 1] < b->low; --at) {
+            s->lows[at] = s->lows[at - 1];
+            s->ranked[at] = s->ranked[at - 1];
+        }
+        s->lows[at] = b->low;
         s->ranked[at] = k;
     }
     for (t = s->from; t < s->to; ++t) s->sum[t] = 0;
@@ -5860,7 +5866,7 @@ static memopt_i_key memopt_i_search_key(const memopt_i_search *s, const memopt_i
     for (i = l->begin; i < l->end; ++i) {
         const uint64_t k = s->line[i], low = memopt_i_max(s->slabs[k].floor, least);
         const uint64_t x = memopt_i_search_mix(low * UINT64_C(0x9e3779b97f4a7c15) + k * UINT64_C(0xd1b54a32d192ed03) + 1);
-        key.a += x; key.b += memopt_i_search_mix(x + k);
+        key.a += x; key.b += (x ^ x >> 31) * (x | 1);
     }
     return key;
 }
@@ -5959,25 +5965,48 @@ static void memopt_i_search_keep(memopt_i_search *s) {
     }
     memopt_i_plan_keep(p, peak);
 }
-/* Attempt after attempt: by long lives and by trouble, at the goal and at a share of the way from there to the best plan,
-   short ones most of the time and long ones now and then: 1 1 2 1 1 2 4 ... [Luby 1993, as in Knuth 4A 7.2.2.2]. */
+/* The noise of an attempt: the boxes' ranks are raised by up to 1/16 mostly, now and then by 1/64 or 1/4. Much of it drowns
+   what the order of lives is worth, and none leads to the same dead end again. */
+static void memopt_i_search_shake(memopt_i_search *s, uint64_t attempt) {
+    static const unsigned char bits[4] = { 4, 2, 6, 4 };
+    size_t k;
+
+    for (k = 0; k < s->count; ++k) {
+        s->seed += UINT64_C(0x9e3779b97f4a7c15);
+        s->slabs[k].noise = 256 + (uint32_t)(memopt_i_search_mix(s->seed) >> (64 - bits[attempt / 8 % 4]));
+    }
+}
+
+/* Attempt after attempt: by long lives and by trouble, at the goal and at a share of the way from there to the best plan.
+   First four without noise; then short ones most of the time and long ones now and then: 1 1 2 1 1 2 4 ... [Luby 1993,
+   as in Knuth 4A 7.2.2.2]. */
 static void memopt_i_search_improve(memopt_i_search *s) {
     static const unsigned char eighths[8] = { 0, 4, 0, 2, 0, 6, 0, 1 };
-    memopt_i_plan *p = s->p; uint64_t attempt, u = 1, v = 1; size_t k, over; int found;
+    memopt_i_plan *p = s->p;
+    uint64_t attempt, u = 1, v = 1;
+    size_t over;
+    int found;
+
     for (attempt = 0; p->peak > p->goal && !p->late && s->work != s->work_limit; ++attempt) {
+        const uint64_t each = attempt < 4 ? MEMOPT_I_SEARCH_OPENING : MEMOPT_I_SEARCH_START * v;
+
         s->by_trouble = attempt / 2 % 2 == 1;
-        for (k = 0; k < s->count && attempt > 3; ++k)
-            s->slabs[k].noise = 256 + (uint32_t)(memopt_i_search_mix(s->seed += UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+        if (attempt > 3) memopt_i_search_shake(s, attempt);
         s->capacity = p->goal + (p->peak - p->goal) / 8 * eighths[attempt % 8];
         s->capacity -= s->capacity % s->unit;
-        found = memopt_i_search_run(s, MEMOPT_I_SEARCH_START * v);
+        found = memopt_i_search_run(s, each * s->count);
         if (found == MEMOPT_I_SEARCH_FOUND) memopt_i_search_keep(s);
         if (found == MEMOPT_I_SEARCH_NONE && !memopt_i_add(s->capacity, s->unit, &over)) {
             p->goal = memopt_i_max(p->goal, over);
             if (p->exact) p->proven = memopt_i_max(p->proven, over);
         }
-        if (attempt % 4 != 3) continue;
-        if ((u & (~u + 1)) == v) { ++u; v = 1; } else v *= 2;
+        if (attempt < 4 || attempt % 4 != 3) continue;
+        if ((u & (~u + 1)) == v) {
+            ++u;
+            v = 1;
+        } else {
+            v *= 2;
+        }
     }
 }
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
@@ -5985,7 +6014,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     memset(&s, 0, sizeof s);
     s.p = p; s.count = n; s.work_limit = work_limit ? work_limit : UINT64_MAX;
     for (s.dead_count = 64; s.dead_count < 64 * n;) s.dead_count *= 2;
-    bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 2 * sizeof *s.line)
+    bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 2 * sizeof *s.line + sizeof *s.lows)
           + MEMOPT_I_SEARCH_TRAIL * n * sizeof *s.trail + sections * (sizeof *s.sum + sizeof *s.trouble);
     block = memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!block) { p->cut |= MEMOPT_PLAN_CUT_MEMORY; return; } /* the greedy plan stands */
@@ -5994,7 +6023,8 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
     s.slabs = (memopt_i_slab *)(void *)(s.levels + n);
     s.trail = (memopt_i_change *)(void *)(s.slabs + n);
     s.sum = (size_t *)(void *)(s.trail + MEMOPT_I_SEARCH_TRAIL * n);
-    s.parts = (memopt_i_part *)(void *)(s.sum + sections);
+    s.lows = s.sum + sections;
+    s.parts = (memopt_i_part *)(void *)(s.lows + n);
     s.line = (uint32_t *)(void *)(s.parts + n);
     s.ranked = s.line + n; s.trouble = s.ranked + n;
     memopt_i_search_set_up(&s);

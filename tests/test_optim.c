@@ -761,6 +761,22 @@ static void optim_bf16_noise_of_steps(void) {
     }
     optim_close(&m);
 }
+/* No gradient: the ratio of LARS and LAMB is 1 where a length is 0. Without decay nothing moves; else LARS decays. */
+static void optim_nothing_to_do(void) {
+    static const memopt_optim_kind kinds[2] = { MEMOPT_LARS, MEMOPT_LAMB };
+    enum { N = 300 };
+    size_t i; int k;
+    for (k = 0; k < 3; ++k) {
+        memopt_optim_group h = optim_group(kinds[k % 2], 1); optim_model m; const memopt_optim_run run = optim_run(&h, 1);
+        optim_spec s = optim_of(kinds[k % 2], MEMOPT_STATE_F32, N);
+        h.rate = 0.1; h.weight_decay = k < 2 ? 0 : 0.25;
+        optim_open(&m, &s, NULL);
+        for (i = 0; i < N; ++i) { optim_set_weight(&m, 0, i, 0.5f); optim_set_gradient(&m, 0, i, 0); }
+        CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_OK, k);
+        for (i = 0; i < N; ++i) CHECK_AT(fabs((double)optim_weight(&m, 0, i) - 0.5 * (1 - h.rate * h.weight_decay)) < (k < 2 ? 1e-30 : 1e-7), i);
+        optim_close(&m);
+    }
+}
 /* An eps of 0 and a gradient of 0: no step, and no 0 / 0. */
 static void optim_eps_of_zero(void) {
     static const memopt_optim_kind kinds[3] = { MEMOPT_ADAMW, MEMOPT_ADAM, MEMOPT_LAMB };
@@ -1905,6 +1921,7 @@ static void test_optim(void) {
     RUN(optim_bf16_weights);
     RUN(optim_bf16_noise_of_steps);
     RUN(optim_eps_of_zero);
+    RUN(optim_nothing_to_do);
     RUN(optim_parts);
     RUN(optim_skipped);
     RUN(optim_limits);

@@ -123,9 +123,11 @@ class Header:
     """memopt.h, by the tests of its sections."""
     name, path, enough, prefix, combines = "header", "memopt.h", 0.97, "", True
     # Sections without a test file of the same name.
-    owners = {"lanes": ["optim"], "state": ["optim"], "walk": ["optim"], "factor": ["adafactor"],
+    owners = {"lanes": ["optim"], "state": ["optim", "adafactor"], "walk": ["optim", "adafactor"],
+              "optim": ["optim", "adafactor"], "factor": ["adafactor"],
               "course": ["schedule"], "solver": ["schedule"], "strip": ["schedule"], "kept": ["tape"],
-              "script": ["tape"], "stash": ["tape"], "operator": ["rows", "layer"]}
+              "script": ["tape"], "stash": ["tape"], "operator": ["rows", "layer", "attention"],
+              "gemm": ["gemm", "attention"]}
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
     builds = [
         Build("plain", CC, ["-O1", *plain, "-DMEMOPT_DEBUG=0"], [], []),

@@ -15618,7 +15618,7 @@ static size_t memopt_i_solver_least_slots(const memopt_i_solver *s) {
 
 /* A table of the chain; one pass is expected to take so many bytes. slots 0: as many as a share of these holds. */
 static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size_t slots, size_t expected) {
-    memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes; int guest;
+    memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes = 0; int guest;
     memset(&d, 0, sizeof d);
     d.chain = s->rounded; d.rule = s->desc->rule; d.slow = s->slow; d.slots = slots; d.most = most;
     d.error = s->error;

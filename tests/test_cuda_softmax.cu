@@ -407,6 +407,7 @@ static void cuda_softmax_rows(void) {
         e.logits = x; e.targets = targets; e.losses = losses; /* the CPU's */
         memset(&o, 0, sizeof o);
         o.scratch_bytes = ROWS * 8; o.scratch = memopt_i_system_alloc(NULL, o.scratch_bytes, 64);
+        memset(&host, 0, sizeof host);
         CHECK(memopt_cross_entropy_loss(&o, &e, &host) == MEMOPT_OK && host.counted == out.counted && fabs(host.loss - out.loss) < 1e-6);
         memopt_i_system_free(NULL, o.scratch, o.scratch_bytes, 64);
         for (row = 0; row < ROWS; ++row) total += (double)losses[row];

@@ -2787,7 +2787,7 @@ static void tape_table_is_a_guest(void) {
         d.host = &host; host = test_host(&f);
         plain = table_open(&d, NULL, &none);
         CHECK_AT(none.solve_bytes && !none.solve_arena && f.peak_bytes > none.solve_bytes, form);
-        tape_rig_open(&counting, (size_t)1 << 30, 1);
+        tape_rig_open(&counting, (size_t)1 << 29, 1);
         dry = table_open(&d, counting.arena, &s);
         CHECK_AT(s.solve_bytes == none.solve_bytes && s.solve_arena && s.solve_arena <= s.solve_bytes, form);
         CHECK_AT(s.solve_arena < s.peak && tape_rig_peak(&counting) == 0 && table_same(plain, dry), form);

@@ -2581,7 +2581,11 @@ static void memopt_i_put_real(memopt_i_out *o, double x) {
         memopt_i_put_text(o, bits << 1 ? "infinity" : "0");
         return;
     }
-    if (bits >> 63) x = -x;
+    if (!(bits << 1 >> 53)) { /* denormal: from its integer, as flush-to-zero modes take it for 0 */
+        x = (double)(bits & ((UINT64_C(1) << 52) - 1)) * 4.9406564584124654;
+        exponent = -324;
+    }
+    else if (bits >> 63) x = -x;
     for (; x >= 10; x /= 10) ++exponent;
     for (; x < 1; x *= 10) --exponent;
     digits = (uint64_t)(x * 1e5 + 0.5);
@@ -4441,10 +4445,10 @@ static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
 }
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
 static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t end) {
+    const size_t stop = MEMOPT_DEBUG >= 2 && a->source->host_visible ? end : start; /* nobody looks */
     size_t i;
 
-    if (MEMOPT_DEBUG < 2 || !a->source->host_visible) return 0;
-    for (i = start; i < end; ++i) {
+    for (i = start; i < stop; ++i) {
         const size_t low = a->ends[0].highest, top = a->capacity - a->ends[1].highest;
 
         if (i >= low && i < top) { i = memopt_i_min(top, end) - 1; continue; } /* fresh: nobody filled it */

@@ -102,6 +102,14 @@ static float train_step(network *net, const step_buffers *b, uint32_t *state) {
     return loss;
 }
 
+static int failed(memopt_error error) { /* "the arena is full: asked 1.0 MiB, free ..." */
+    char text[256];
+
+    memopt_error_text(&error, text, sizeof text, NULL);
+    fprintf(stderr, "%s\n", text);
+    return 1;
+}
+
 /* README: dry run */
 static size_t bytes_needed(void) {
     memopt_source counting; memopt_arena_desc desc = { 0 }; memopt_arena *arena; network net; step_buffers buffers;
@@ -124,7 +132,7 @@ int main(void) {
     pages.ledger = ledger;
     desc.source = &pages; desc.capacity = needed; desc.ledger = ledger;
     if (memopt_arena_create(&desc, &arena)) return 1;
-    if (!build(&net, arena)) { fprintf(stderr, "%s\n", memopt_arena_error(arena).reason); return 1; }
+    if (!build(&net, arena)) return failed(memopt_arena_error(arena));
     for (l = 0; l < LAYERS; ++l)
         for (i = 0; i < weight_count(l); ++i) net.weights[l][i] = noise(&state) * (l + 1 < LAYERS ? 0.15f : 0.1f);
 
@@ -132,7 +140,7 @@ int main(void) {
     for (step = 0; step < STEPS; ++step) {
         const memopt_mark low = memopt_arena_mark(arena), top = memopt_arena_mark_top(arena);
         float loss;
-        if (!push_step(&buffers, arena)) { fprintf(stderr, "%s\n", memopt_arena_error(arena).reason); return 1; }
+        if (!push_step(&buffers, arena)) return failed(memopt_arena_error(arena));
         loss = train_step(&net, &buffers, &state);
         if (step % 50 == 0 || step == STEPS - 1) printf("step %3u  loss %.4f\n", (unsigned)step, (double)loss);
         memopt_arena_rewind(arena, low); /* the whole step is free again: no list of pointers */

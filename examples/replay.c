@@ -33,6 +33,14 @@ static memopt_status train_step(memopt_heap *heap, size_t tokens) {
     return s ? s : memopt_heap_free(heap, gradient);
 }
 
+static int failed(memopt_error error) { /* "the heap is full: asked 1.0 MiB, free ..." */
+    char text[256];
+
+    memopt_error_text(&error, text, sizeof text, NULL);
+    fprintf(stderr, "%s\n", text);
+    return 1;
+}
+
 int main(void) {
     memopt_source pages; memopt_heap_desc dry_desc = { 0 }, desc = { 0 }; memopt_heap *dry, *heap;
     memopt_plan_result result; memopt_heap_stats stats;
@@ -48,7 +56,7 @@ int main(void) {
     if (memopt_heap_create(&desc, &heap) || memopt_heap_plan(heap, dry, NULL, &result)) return 1;
     for (i = 0; i < 6; ++i) {
         memopt_heap_step(heap);
-        if (train_step(heap, tokens[i])) { fprintf(stderr, "%s\n", memopt_heap_error(heap).reason); return 1; }
+        if (train_step(heap, tokens[i])) return failed(memopt_heap_error(heap));
     }
     /* README: end */
 

@@ -573,6 +573,15 @@ static void plan_failed_parts_are_told_apart(void) {
 #undef PLAN_SAME
 #undef PLAN_OTHER
 }
+/* Some large ones are a matter of a few steps: attempts must not end before they can get through. */
+static void plan_puzzles_solved_soon(void) {
+    static const plan_puzzle puzzles[2] = { { 150, 75, 0, 1 }, { 210, 105, 17, 8 } };
+    size_t i;
+    for (i = 0; i < 2; ++i) {
+        const memopt_plan_result r = plan_run(plan_puzzle_make(&puzzles[i], plan_item), i ? 5000 : 25000);
+        CHECK_AT(r.peak == 1048576, i);
+    }
+}
 static void plan_small_puzzles(void) {
     uint64_t seed;
     for (seed = 1; seed <= 100; ++seed) {
@@ -768,7 +777,8 @@ static void plan_hard_ones(void) {
     for (i = 0; i < 5; ++i) {
         snprintf(path, sizeof path, "minimalloc/%c.1048576.csv", names[i]);
         if (plan_file(path, 6000, &r) == MEMOPT_ERR_IO) { SKIP("hard instances are not at hand"); return; }
-        CHECK_AT((double)r.peak <= 1.25 * (double)r.lower_bound, i);
+        CHECK_AT((double)r.peak <= (i == 3 ? 1.25 : 1.1) * (double)r.lower_bound, i);
+        if (i == 1 || i == 2 || i == 4) CHECK_AT(r.peak <= 1048576, i);
 #ifdef TEST_LONG
         plan_file(path, 3000000, &r);
         CHECK_AT(r.peak <= 1048576, i);
@@ -853,6 +863,7 @@ static void test_plan(void) {
     RUN(plan_says_why);
     RUN(plan_failed_parts_are_told_apart);
     RUN(plan_small_puzzles);
+    RUN(plan_puzzles_solved_soon);
     RUN(plan_bad_items);
     RUN(plan_huge_sizes);
     RUN(plan_check_refuses);

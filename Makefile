@@ -55,11 +55,11 @@ batch-table: $(BUILD)/train_gpt ## the largest batch under one limit and the sam
 
 test: $(BUILD)/flags ## run the tests; what this machine cannot run is skipped, with the reason
 	@sh tests/suite.sh test > $(BUILD)/test.table
-	@LIMIT=300 sh tests/run.sh $(BUILD)/log/test < $(BUILD)/test.table
+	@LIMIT=1200 sh tests/run.sh $(BUILD)/log/test < $(BUILD)/test.table
 
 test-ci: $(BUILD)/flags ## the part of the matrix that fits into a quarter of an hour on two cores
 	@sh tests/suite.sh ci > $(BUILD)/test-ci.table
-	@LIMIT=600 sh tests/run.sh $(BUILD)/log/test-ci < $(BUILD)/test-ci.table
+	@LIMIT=1800 sh tests/run.sh $(BUILD)/log/test-ci < $(BUILD)/test-ci.table
 
 test-all: $(BUILD)/flags ## the whole matrix; what passed on the same sources is not run again (FRESH=1: all of it)
 	@sh tests/suite.sh all > $(BUILD)/test-all.table

@@ -440,7 +440,8 @@ static plan_graph plan_unrolled(size_t count, size_t buffers, int mix, uint64_t 
     g.buffers = buffers; g.steps = count / 2 / buffers; g.kept_every = 100; g.mix = mix; g.seed = seed; g.shuffled = shuffled;
     return g;
 }
-/* Not by the clock: the looks at placed items are counted. 1: the peak is at most 1.01 of the bound. */
+/* Not by the clock: the looks at placed items are counted, which two orders and tries with one of them may take. The peak
+   is at most 1.01 of the bound. */
 static void plan_large(const plan_graph *g, int greedy_only) {
     const size_t count = plan_graph_count(g); memopt_plan_item *items = (memopt_plan_item *)malloc(count * sizeof *items);
     memopt_plan_options o = plan_steps(1); memopt_plan_result r; size_t bound, log2 = 0; const uint64_t seed = g->seed;
@@ -452,7 +453,7 @@ static void plan_large(const plan_graph *g, int greedy_only) {
     CHECK_AT(memopt_plan_solve(items, count, &o, NULL, &r) == MEMOPT_OK, seed);
     CHECK_AT(plan_sweep(items, count, r.peak, &bound) && bound == r.lower_bound, seed);
     CHECK_AT((double)r.peak <= 1.01 * (double)bound, seed);
-    CHECK_AT(r.visits <= (count < 50000 ? 32 : 8) * log2 * count, seed);
+    CHECK_AT(r.visits <= (count < 50000 ? 48 : 12) * log2 * count, seed);
     CHECK_AT(r.optimal == (r.peak == bound), seed);
     if (greedy_only) CHECK_AT(!(r.cut & ~(unsigned)MEMOPT_PLAN_CUT_VISITS), seed);
     else CHECK_AT(r.peak == bound ? !r.cut : r.cut & MEMOPT_PLAN_CUT_COUNT, seed);
@@ -487,6 +488,30 @@ static void plan_unrolled_others(void) { /* more and fewer long lives, births at
         plan_large(&g, 1);
         g.tied = 1;
         plan_large(&g, 1);
+    }
+}
+/* Many short lives on top of a few long ones: those by life, these by size. By life alone 1.04 and 1.06 of the bound. */
+static void plan_unrolled_wide(void) {
+    static const size_t kept[2] = { 100, 300 };
+    static const uint64_t seeds[2] = { 14, 15 };
+    size_t i;
+
+    for (i = 0; i < 2; ++i) {
+        plan_graph g = plan_unrolled(60000, 40, 0, seeds[i], (int)i);
+        const size_t count = plan_graph_count(&g);
+        memopt_plan_item *items = (memopt_plan_item *)malloc(count * sizeof *items);
+        memopt_plan_options o = plan_steps(1);
+        memopt_plan_result r;
+        size_t bound;
+
+        g.kept_every = kept[i];
+        CHECK(items != NULL);
+        if (!items) return;
+        plan_graph_make(&g, items);
+        CHECK_AT(memopt_plan_solve(items, count, &o, NULL, &r) == MEMOPT_OK, i);
+        CHECK_AT(plan_sweep(items, count, r.peak, &bound) && bound == r.lower_bound, i);
+        CHECK_AT((double)r.peak <= 1.015 * (double)bound, i);
+        free(items);
     }
 }
 static void plan_never_worse_than_the_heap(void) {
@@ -859,6 +884,7 @@ static void test_plan(void) {
     RUN(plan_unrolled_network);
     RUN(plan_unrolled_network_large);
     RUN(plan_unrolled_others);
+    RUN(plan_unrolled_wide);
     RUN(plan_never_worse_than_the_heap);
     RUN(plan_says_why);
     RUN(plan_failed_parts_are_told_apart);

@@ -612,7 +612,7 @@ static void plan_small_puzzles(void) {
     for (seed = 1; seed <= 100; ++seed) {
         plan_puzzle p; memopt_plan_result r;
         memset(&p, 0, sizeof p);
-        p.count = 12 + seed % 10; p.moments = 8 + seed % 5; p.seed = seed;
+        p.count = 12 + (size_t)(seed % 10); p.moments = 8 + (size_t)(seed % 5); p.seed = seed;
         r = plan_run(plan_puzzle_make(&p, plan_item), 20000);
         CHECK_AT(r.lower_bound == 1048576 && r.peak == r.lower_bound && r.optimal && !r.cut, seed);
     }

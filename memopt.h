@@ -7622,6 +7622,16 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #endif
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 MEMOPT_I_NOINLINE static void memopt_i_zeroupper(void) { _mm256_zeroupper(); }
+
+/* b where all bits of a lane of the mask are set, a where none is. With -funsigned-char gcc 12 takes the instruction's
+   bytes for less than 0 never, and always gives a. */
+MEMOPT_I_AVX2 static inline __m256i memopt_i_blend256(__m256i a, __m256i b, __m256i mask) {
+#  if defined(__CHAR_UNSIGNED__)
+    return _mm256_or_si256(_mm256_and_si256(mask, b), _mm256_andnot_si256(mask, a));
+#  else
+    return _mm256_blendv_epi8(a, b, mask);
+#  endif
+}
 #endif
 MEMOPT_API int memopt_simd_best(void) {
 #if defined(MEMOPT_I_X86)
@@ -8456,7 +8466,7 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_bf16_256(const float *src) { /* NaN
                                            _mm256_set1_epi32(0x7f800000));
     const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(u, 16), one);
     const __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, half), lsb);
-    return _mm256_srli_epi32(_mm256_blendv_epi8(r, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan), 16);
+    return _mm256_srli_epi32(memopt_i_blend256(r, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan), 16);
 }
 MEMOPT_I_AVX2 static void memopt_i_bf16_from_f32_avx2(uint16_t *dst, const float *src, size_t n, int stream) {
     size_t i = 0, k;
@@ -8575,8 +8585,8 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_narrow256(__m256i u, const memopt_i
         sum = _mm256_add_epi32(sum, _mm256_and_si256(_mm256_srlv_epi32(mantissa, capped), _mm256_set1_epi32(1)));
     code = _mm256_min_epu32(_mm256_add_epi32(code, _mm256_srlv_epi32(sum, capped)), over);
     if (stochastic)
-        code = _mm256_blendv_epi8(code, over, _mm256_cmpgt_epi32(all, _mm256_set1_epi32((int)f->beyond - 1)));
-    code = _mm256_blendv_epi8(code, nan, _mm256_cmpgt_epi32(all, _mm256_set1_epi32(0x7f800000)));
+        code = memopt_i_blend256(code, over, _mm256_cmpgt_epi32(all, _mm256_set1_epi32((int)f->beyond - 1)));
+    code = memopt_i_blend256(code, nan, _mm256_cmpgt_epi32(all, _mm256_set1_epi32(0x7f800000)));
     return _mm256_or_si256(code, _mm256_srlv_epi32(_mm256_andnot_si256(_mm256_set1_epi32(0x7fffffff), u),
                                                    _mm256_set1_epi32((int)f->sign_shift)));
 }
@@ -8626,7 +8636,7 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_f16_of_small256(const uint8_t *src,
     const __m256i magnitude = _mm256_and_si256(words, _mm256_set1_epi16(0x7f));
     const __m256i sign = _mm256_and_si256(words, _mm256_set1_epi16((short)-0x8000));
     if (kind == MEMOPT_I_E5M2) return _mm256_slli_epi16(words, 8);
-    return _mm256_or_si256(sign, _mm256_blendv_epi8(_mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(0x7e00),
+    return _mm256_or_si256(sign, memopt_i_blend256(_mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(0x7e00),
                                                     _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f))));
 }
 MEMOPT_I_AVX2 static void memopt_i_f32_from_small_avx2(float *dst, const void *src, size_t n, int kind, int stream) {
@@ -12543,7 +12553,7 @@ MEMOPT_I_AVX2 static void memopt_i_clip32_avx2(float *x, size_t n, uint32_t limi
         const __m256i clipped = _mm256_or_si256(_mm256_andnot_si256(sizes, v), most);
         MEMOPT_I_SCALE_AHEAD(x + i);
         if (!_mm256_movemask_epi8(cut)) continue;
-        _mm256_storeu_ps(x + i, _mm256_castsi256_ps(_mm256_blendv_epi8(v, clipped, cut)));
+        _mm256_storeu_ps(x + i, _mm256_castsi256_ps(memopt_i_blend256(v, clipped, cut)));
     }
     memopt_i_clip32(x + i, n - i, limit);
 }
@@ -12556,7 +12566,7 @@ MEMOPT_I_AVX2 static void memopt_i_clip16_avx2(uint16_t *x, size_t n, uint16_t l
         const __m256i clipped = _mm256_or_si256(_mm256_andnot_si256(sizes, v), most);
         MEMOPT_I_SCALE_AHEAD(x + i);
         if (!_mm256_movemask_epi8(cut)) continue;
-        _mm256_storeu_si256((__m256i *)(void *)(x + i), _mm256_blendv_epi8(v, clipped, cut));
+        _mm256_storeu_si256((__m256i *)(void *)(x + i), memopt_i_blend256(v, clipped, cut));
     }
     memopt_i_clip16(x + i, n - i, limit, infinity);
 }
@@ -14221,7 +14231,7 @@ MEMOPT_I_AVX2 static void memopt_i_relax_avx2(int32_t *cost, uint32_t *choice, c
         const __m256i was = _mm256_loadu_si256((const __m256i *)(const void *)(choice + g));
         const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(a, b), adds), less = _mm256_cmpgt_epi32(old, sum);
         _mm256_storeu_si256((__m256i *)(void *)(cost + g), _mm256_min_epi32(old, sum));
-        _mm256_storeu_si256((__m256i *)(void *)(choice + g), _mm256_blendv_epi8(was, names, less));
+        _mm256_storeu_si256((__m256i *)(void *)(choice + g), memopt_i_blend256(was, names, less));
     }
     memopt_i_wide_end(MEMOPT_SIMD_AVX2);
     memopt_i_relax_scalar(cost + g, choice + g, right + g, left + g, add, name, n - g);

@@ -83,6 +83,9 @@ static inline int test_why_untouched(void) {
     (door) = &test_why; \
     CHECK((call) == MEMOPT_OK && test_why_untouched()); } while (0)
 
+/* A number that the compiler does not know, for enums that are to be wrong: C++ refuses those that it sees. */
+static inline int test_number_of(int x) { volatile int unknown = x; return unknown; }
+
 /* splitmix64: every seed is a good seed */
 static inline uint64_t test_random(uint64_t *state) {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

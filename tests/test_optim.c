@@ -1745,8 +1745,8 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.block = 4128, ARGUMENT, "optim: block 4128, at most 4096");
     OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
     OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)7, ARGUMENT, "optim: kind 7, at most 6");
-    OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)4, ARGUMENT, "optim: state 4, at most 3");
-    OPTIM_DESC_SAYS(o->d.weights = (memopt_weight_format)4, ARGUMENT, "optim: weights 4, at most 3");
+    OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
+    OPTIM_DESC_SAYS(o->d.weights = (memopt_weight_format)test_number_of(4), ARGUMENT, "optim: weights 4, at most 3");
     OPTIM_DESC_SAYS(o->d.gradients = (memopt_gradient_format)3, ARGUMENT, "optim: gradients 3, at most 2");
     OPTIM_DESC_SAYS((o->d.kind = MEMOPT_LION, o->d.state = MEMOPT_STATE_BNB), ARGUMENT,
                     "optim: state is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");

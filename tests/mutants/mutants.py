@@ -346,9 +346,11 @@ class Workshop:
             return (program, numbers, seconds) if not why else ("", {}, 0)
         return self.only_once((build.name, test, section), make)
 
-    def examine_by(self, build, test, fault):
+    def examine_by(self, build, test, fault, alone=False):
         """(who caught it or '', how)."""
-        program, numbers, seconds = self.all_in_one(build, test, fault.section) if self.kind.combines else ("", {}, 0)
+        program, numbers, seconds = "", {}, 0
+        if self.kind.combines and not alone:
+            program, numbers, seconds = self.all_in_one(build, test, fault.section)
         if fault in numbers:
             why = self.outcome(build, program, LEAST + SLACK * seconds, numbers[fault])[0]
             return (build.name, why) if why else ("", "")
@@ -416,6 +418,9 @@ class Workshop:
                 if found == "SURVIVED" and self.kind.runs(build, fault.section):
                     by, why = self.examine_by(build, test, fault)
                     found, said = by or found, why or said
+        if found == "SURVIVED" and self.kind.combines:  # what is not initialized may be another thing alone
+            by, said = self.examine_by(self.kind.builds[0], self.kind.tests(fault.section)[0], fault, alone=True)
+            found = by or found
         if found != "NO FAULT" and not (found == "SURVIVED" and len(self.kind.builds) < 3):
             with open(f"{kept}.{os.getpid()}.{threading.get_ident()}", "w") as file:
                 file.write(f"{found}\t{said}")

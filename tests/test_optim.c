@@ -1261,7 +1261,7 @@ static void optim_bad_pointers(void) {
         all = optim_save(&m);
         t = m.tensor[k];
         size = optim_wide(&m) ? 4 : 2;
-        for (i = 0; i < 8; ++i) {
+        for (i = 0; i < 9; ++i) {
             if (!optim_has_extra(&m) && (i == 4 || i == 5)) continue;
             if (i == 0) m.tensor[k].weights = NULL;
             if (i == 1) m.tensor[k].weights = (unsigned char *)t.weights + size / 2;
@@ -1271,6 +1271,7 @@ static void optim_bad_pointers(void) {
             if (i == 5) m.tensor[k].extra = (unsigned char *)t.extra + 1;
             if (i == 6) m.tensor[k].state = NULL;
             if (i == 7) m.tensor[k].state = (unsigned char *)t.state + 32;
+            if (i == 8) m.tensor[k].state = (unsigned char *)t.state + 1;
             CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_ARGUMENT, i);
             CHECK_AT(strlen(memopt_optim_error(m.optim)->reason) > 5, i);
             if (i < 6) { /* in parts, the pointers of a tensor are looked at when it is its turn */

@@ -1791,9 +1791,9 @@ static int schedule_tags_match(const char *text) {
     return depth == 0 && tags > 20;
 }
 /* Nothing lies outside of the picture, and the bytes alive reach their right edge where the peak is. */
-static int schedule_inside(const char *text) {
+static int schedule_inside(const char *text, size_t segments) {
     static const char head[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
-    unsigned long width = 0, height = 0, x, y, w, h; size_t places = 0;
+    unsigned long width = 0, height = 0, x, y, w, h, left; size_t places = 0; double scale;
     const char *at = text, *scaled = strstr(text, "<g ");
     if (strncmp(text, head, sizeof head - 1)) return 0;
     if (sscanf(text + sizeof head - 1, " width=\"%lu\" height=\"%lu\"", &width, &height) != 2) return 0;
@@ -1803,7 +1803,30 @@ static int schedule_inside(const char *text) {
     }
     at = strstr(scaled + 1, "<g transform=\"translate(");
     if (!at || sscanf(at, "<g transform=\"translate(%lu %lu)", &x, &y) != 2 || x + 200 > width) return 0;
+    if (sscanf(scaled, "<g transform=\"translate(%lu %lu) scale(%lf ", &left, &y, &scale) != 3) return 0;
+    if ((double)left + scale * 10 * (double)(segments + 1) > (double)x) return 0; /* the bytes are beside the columns */
     return places > 20 && strstr(at, "H2000V") != NULL && !strstr(at, "H2001");
+}
+/* Numbers beside a picture: the least of 1, 2, 5, 10, 20, 50 ... that leaves twelve at most; factors to six decimals. */
+static void schedule_drawn_numbers(void) {
+    static const struct { double x; const char *text; } factors[] = {
+        { 0, "0.000000" }, { 1, "1.000000" }, { 1.5, "1.500000" }, { 0.000001, "0.000001" }, { 12.345678, "12.345678" },
+        { 2.9999996, "3.000000" }
+    };
+    static const size_t steps[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500 };
+    size_t count, i;
+    for (count = 1; count < 6000; ++count) {
+        for (i = 0; count / steps[i] > 12; ++i) {}
+        CHECK_AT(memopt_i_strip_stride(count) == steps[i], count);
+    }
+    CHECK(memopt_i_strip_stride(25) == 2 && memopt_i_strip_stride(26) == 5 && memopt_i_strip_stride(64) == 5);
+    CHECK(memopt_i_strip_stride(65) == 10 && memopt_i_strip_stride(129) == 10 && memopt_i_strip_stride(130) == 20);
+    for (i = 0; i < sizeof factors / sizeof factors[0]; ++i) {
+        char text[32]; memopt_i_out o = memopt_i_out_begin(text, sizeof text - 1);
+        memopt_i_strip_factor(&o, factors[i].x);
+        text[o.length] = 0;
+        CHECK_AT(!strcmp(text, factors[i].text), i);
+    }
 }
 static void schedule_drawn(void) { /* both formats, of chains of any length, in buffers of any size */
     static const size_t counts[] = { 1, 2, 9, 24, 100 };
@@ -1832,13 +1855,14 @@ static void schedule_drawn(void) { /* both formats, of chains of any length, in 
             CHECK_AT(strstr(schedule_text, head) != NULL, i);
             if (strip == MEMOPT_STRIP_TEXT) { /* a line for each forward and backward, and 8 above */
                 lines = schedule_times(schedule_text, "\n");
+                if (counts[i] == 24) CHECK(strstr(schedule_text, "\naction in 0         10        20    bytes alive\n") != NULL);
                 CHECK_AT(lines == 7 + r.forwards + counts[i] && schedule_times(schedule_text, "  peak\n") == 1, i);
                 continue;
             }
             for (k = 0; k < 5; ++k) marks += schedule_times(schedule_text, marks_of[k]) - 1;
             /* one of each more in the legend */
             CHECK_AT(schedule_tags_match(schedule_text) && marks == r.forwards + counts[i], i);
-            CHECK_AT(schedule_inside(schedule_text), i);
+            CHECK_AT(schedule_inside(schedule_text, counts[i]), i);
         }
     }
 }
@@ -2134,6 +2158,7 @@ static void test_schedule(void) {
     }
     RUN(schedule_drawn_by_hand);
     RUN(schedule_costs_as_text);
+    RUN(schedule_drawn_numbers);
     RUN(schedule_drawn);
     RUN(schedule_not_drawn);
     RUN(schedule_bad_asking);

@@ -60,7 +60,12 @@ static void fuzz_push(fuzz_state *f, const uint8_t *d) { /* four bytes say how *
     o.top = top; o.zero = d[2] >> 1 & 1; o.tag = d[2] >> 2 & 15; /* half of the tags do not exist */
     o.alignment = d[3] & 128 ? 0 : (size_t)(d[3] & 64 ? d[3] & 63 : 1 << (d[3] & 15));
     p = (unsigned char *)memopt_arena_push_with(f->a, bytes, &o);
-    if (!p) { fuzz_must(memopt_arena_error(f->a).status != MEMOPT_OK && memopt_arena_error(f->a).got.count == bytes); return; }
+    if (!p) { /* where an argument is named, it is the argument that was got */
+        const memopt_error e = memopt_arena_error(f->a);
+
+        fuzz_must(e.status != MEMOPT_OK && e.reason && (e.argument || e.got.count == bytes));
+        return;
+    }
     fuzz_must(bytes && o.tag < 8 && (uintptr_t)p % (o.alignment ? o.alignment : 64) == 0);
     for (i = 0; o.zero && i < bytes; ++i) fuzz_must(p[i] == 0);
     b = &f->blocks[top][f->count[top]++];

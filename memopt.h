@@ -11620,10 +11620,11 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
 }
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
     memopt_optim_desc d; memopt_i_optim_layout l; memopt_i_checks c;
+    memopt_status status = memopt_i_optim_resolve(&c, desc, &d);
 
-    if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
-    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
-    if (c.status || memopt_i_optim_plan(&c, &d, &l)) return c.status;
+    if (!status) status = memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (!status) status = memopt_i_optim_plan(&c, &d, &l);
+    if (status) return status;
     *bytes = l.bytes;
     return MEMOPT_OK;
 }
@@ -14207,7 +14208,7 @@ static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choic
 }
 static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, const memopt_i_choice *c) {
     memopt_i_shifted *to = c->shifted + (c->right.t - c->right.s); const size_t row = memopt_i_row(p, &c->right);
-    if (to->more != c->more || to->row != row) memopt_i_choice_shift(p, c, row, to);
+    if (to->row != row || to->more != c->more) memopt_i_choice_shift(p, c, row, to);
     return to;
 }
 /* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
@@ -15523,6 +15524,7 @@ static void memopt_i_draft_resolve(const memopt_i_draft *d, memopt_i_script *scr
 static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_i_solver *solver, memopt_i_script *script) {
     memopt_plan_options options; memopt_plan_result result; memopt_status s;
     memset(&options, 0, sizeof options);
+    memset(&result, 0, sizeof result);
     options.work = MEMOPT_I_SCRIPT_WORK;
     options.no_search = d->item_count > MEMOPT_I_SCRIPT_SEARCH;
     options.error = solver->error;

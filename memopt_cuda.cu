@@ -4731,7 +4731,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_by(memopt_optim *optim
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
                                                           size_t scratch_bytes, double **d_sums, size_t *count) {
     memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        NULL); double *sums;
+        NULL); double *sums = NULL;
     if (!s && (!d_sums || !count)) s = MEMOPT_CUDA_ERR_NULL;
     if (!s) s = memopt_optim_sums(optim, tensor, &sums, count);
     if (!s) *d_sums = (double *)(void *)(c.base + c.at.sums) + (sums - optim->sums); /* the same place in both */

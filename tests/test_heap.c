@@ -758,6 +758,10 @@ static void test_heap_replay_commits(void) {
     memopt_heap_destroy(dry); memopt_heap_destroy(h);
     CHECK(m.live == 0 && m.wrong == 0);
 }
+/* A field is changed: the check sees it, and sees that it is mended. */
+#define HEAP_BREAK(h, lvalue, change) do { unsigned char saved[8]; memcpy(saved, &(lvalue), sizeof(lvalue)); \
+    CHECK(memopt_heap_check(h) == MEMOPT_OK); lvalue ^= (change); CHECK(memopt_heap_check(h) == MEMOPT_ERR_CORRUPT); \
+    memcpy(&(lvalue), saved, sizeof(lvalue)); } while (0)
 /* A place that is reached at many points leaves many pieces when the region goes; the nodes for them are kept ready. */
 static void test_heap_replay_pieces(void) {
     static heap_mock m; memopt_heap *dry = heap_new(NULL, 1 << 24, 64, NULL), *h; memopt_block a, b; const size_t cell = MEMOPT_I_HEAP_CELL; size_t i;
@@ -771,16 +775,14 @@ static void test_heap_replay_pieces(void) {
         CHECK(memopt_heap_step(h) == MEMOPT_OK);
         a = heap_get(h, 64, 0, 0); b = heap_get(h, 64, cell << i, 0);
         CHECK(heap_in_region(h, a) && heap_in_region(h, b) && memopt_heap_check(h) == MEMOPT_OK);
+        if (i == 3) HEAP_BREAK(h, h->pledged, h->pledged ^ 3u); /* four pieces lie idle, one of them before b */
         CHECK(memopt_heap_free(h, a) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK);
     }
     CHECK(memopt_heap_unplan(h) == MEMOPT_OK && memopt_heap_check(h) == MEMOPT_OK && memopt_heap_get_stats(h).reserved == heap_mock_held(&m));
     memopt_heap_destroy(dry); memopt_heap_destroy(h);
     CHECK(m.live == 0 && m.wrong == 0);
 }
-/* Each invariant, broken once: the check sees it, and sees that it is mended. */
-#define HEAP_BREAK(h, lvalue, change) do { unsigned char saved[8]; memcpy(saved, &(lvalue), sizeof(lvalue)); \
-    CHECK(memopt_heap_check(h) == MEMOPT_OK); lvalue ^= (change); CHECK(memopt_heap_check(h) == MEMOPT_ERR_CORRUPT); \
-    memcpy(&(lvalue), saved, sizeof(lvalue)); } while (0)
+/* Each invariant, broken once. */
 static void test_heap_check_sees(void) {
     memopt_heap *h = heap_planned(8192), *x; static heap_mock m; memopt_block a = heap_get(h, 640, 0, 0), b = heap_get(h, 64, 0, 0), c = heap_get(h, 640, 0, 0), s;
     CHECK(memopt_heap_grow(h, 640) == MEMOPT_OK && memopt_heap_free(h, a) == MEMOPT_OK);

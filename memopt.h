@@ -2586,8 +2586,8 @@ static void memopt_i_put_real(memopt_i_out *o, double x) {
         exponent = -324;
     }
     else if (bits >> 63) x = -x;
-    for (; x >= 10; x /= 10) ++exponent;
-    for (; x < 1; x *= 10) --exponent;
+    while (x >= 10) { x /= 10; ++exponent; }
+    while (x < 1) { x *= 10; --exponent; }
     digits = (uint64_t)(x * 1e5 + 0.5);
     if (digits == 1000000) { /* 9.999996 is 10.0000 */
         digits = 100000;
@@ -2696,6 +2696,7 @@ static void memopt_i_calling_thread_run(void *user, size_t chunk_count, memopt_t
     for (i = 0; i < chunk_count; ++i) fn(task, i, 0);
 }
 static void *memopt_i_alloc(const memopt_host *host, size_t bytes, size_t alignment) {
+    /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a host is resolved before it is used, calls further up */
     return host->allocator.alloc_fn(host->allocator.user, bytes, alignment);
 }
 static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, size_t alignment) {
@@ -4343,7 +4344,7 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_PAGES); size_t huge = 0;
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
 
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
     if (memopt_i_host_resolve(&c, desc ? desc->host : NULL, &s.host)) return c.status;
     s.reserve_fn = memopt_i_pages_reserve; s.release_fn = memopt_i_pages_release;
     if (desc && desc->check) s.flags |= MEMOPT_I_PAGES_CHECK;
@@ -4517,7 +4518,7 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     memset(&a, 0, sizeof a);
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
     memopt_i_source_check(&c, desc->source);
     if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
     a.source = desc->source; a.ledger = desc->ledger;
@@ -6101,6 +6102,7 @@ static void memopt_i_search_improve(memopt_i_search *s) {
     size_t over;
     int found;
 
+    MEMOPT_ASSERT(s->unit);
     for (attempt = 0; p->peak > p->goal && !p->late && s->work != s->work_limit; ++attempt) {
         const uint64_t each = attempt < 4 ? MEMOPT_I_SEARCH_OPENING : MEMOPT_I_SEARCH_START * v;
 
@@ -7172,7 +7174,7 @@ MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     memset(&settings, 0, sizeof settings);
-    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
     if (memopt_i_heap_settings(&c, &settings, desc)) return c.status;
     h = (memopt_heap *)memopt_i_alloc(&settings.host, sizeof *h, MEMOPT_I_HOST_ALIGN);
     if (!h) return memopt_i_refuse_memory(&c, sizeof *h);
@@ -12822,7 +12824,7 @@ static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_g
 MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
     memopt_i_checks c = memopt_i_gradients_begin(list); size_t pieces;
 
-    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (memopt_i_must(&c, bytes != NULL, "bytes", "is NULL")) return c.status;
     if (memopt_i_gradients_count(&c, list, "tensor", &pieces)) return c.status;
     *bytes = pieces * sizeof(memopt_i_scale_piece);
     return MEMOPT_OK;
@@ -13578,12 +13580,13 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_s
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result) {
-    memopt_error *error = chain ? chain->error : NULL;
-    memopt_schedule_result r; memopt_status s = memopt_i_chain_check(chain, error);
-    if (!s) s = memopt_i_list_check(error, "actions is NULL, and count is not 0", actions, count);
-    if (!s && slow) s = memopt_i_slow_check(slow, error);
+    memopt_schedule_result r; memopt_status s;
+    if (!chain) return MEMOPT_ERR_ARGUMENT;
+    s = memopt_i_chain_check(chain, chain->error);
+    if (!s) s = memopt_i_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
+    if (!s && slow) s = memopt_i_slow_check(slow, chain->error);
     if (s) return s;
-    s = memopt_i_simulate(chain, slow, actions, count, host, &r, error);
+    s = memopt_i_simulate(chain, slow, actions, count, host, &r, chain->error);
     if (result && !s) *result = r;
     if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
     return s;
@@ -14265,8 +14268,10 @@ static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretc
 /* The memory that a choice takes exactly, when it is given grid[g]. */
 static uint32_t memopt_i_stretch_need(const memopt_schedule *p, const memopt_i_stretch *a, uint32_t name, size_t g) {
     memopt_i_choice c; int64_t need; const memopt_i_shifted *right;
-    memopt_i_choice_begin(p, a, (int)(name % MEMOPT_I_WAYS), &c);
-    memopt_i_choice_at(p, a, name / MEMOPT_I_WAYS, &c);
+    const int possible = memopt_i_choice_begin(p, a, (int)(name % MEMOPT_I_WAYS), &c)
+                         && memopt_i_choice_at(p, a, name / MEMOPT_I_WAYS, &c);
+    MEMOPT_ASSERT(possible); /* it has been chosen */
+    (void)possible;
     right = memopt_i_choice_right(p, &c);
     need = (int64_t)p->need[memopt_i_row(p, &c.right) * p->slots + right->from[g]] + c.more;
     need = memopt_i_max64(need, p->need[memopt_i_row(p, &c.left) * p->slots + g]);
@@ -15175,10 +15180,10 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
                                                 memopt_strip format, const memopt_host *host, char *buffer,
                                                 size_t capacity, size_t *length) {
     memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 }; memopt_i_strip s; memopt_status status; size_t i;
-    memopt_error *error = chain ? chain->error : NULL;
-    status = memopt_i_list_check(error, "buffer is NULL, and capacity is not 0", buffer, capacity);
+    if (!chain) return MEMOPT_ERR_ARGUMENT;
+    status = memopt_i_list_check(chain->error, "buffer is NULL, and capacity is not 0", buffer, capacity);
     if (!status && format != MEMOPT_STRIP_TEXT && format != MEMOPT_STRIP_SVG)
-        status = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
+        status = memopt_i_fail(chain->error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
     if (status) return status;
     memset(&s, 0, sizeof s);
     status = memopt_schedule_simulate(chain, &any, actions, count, host, &s.sum);
@@ -15189,7 +15194,7 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
     status = format == MEMOPT_STRIP_TEXT ? memopt_i_strip_text(&s, host) : memopt_i_strip_svg(&s, host);
     if (status) return status;
     status = memopt_i_out_end(&s.out, 1, length);
-    return status ? memopt_i_list_full(error, capacity, s.out.length + 1) : MEMOPT_OK;
+    return status ? memopt_i_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
 }
 /* @section kept : quant number simd api_tape
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.

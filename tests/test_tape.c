@@ -1478,6 +1478,10 @@ static void tape_reported(void) {
         CHECK(tape_watch_pass(&w) == MEMOPT_OK);
     }
     CHECK(memopt_tape_report(w.tape, NULL, 5, &length) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_report(w.tape, text, sizeof text, NULL) == MEMOPT_OK && !strstr(text, "bytes), measured -;"));
+    w.segment[0].forward_cost += 1;
+    CHECK(memopt_tape_reshape(w.tape, &d.chain) == MEMOPT_OK); /* nothing of the new shape is measured */
+    CHECK(memopt_tape_report(w.tape, text, sizeof text, NULL) == MEMOPT_OK && strstr(text, "bytes), measured -;"));
     memopt_tape_destroy(w.tape);
     tape_rig_close(&r);
     tape_watch_close(&w);
@@ -2332,6 +2336,7 @@ static void tape_nested(void) {
                 with = tape_trained_with(&n, &d, t);
                 if (!inner && !outer) plain = tape_trained_plainly(&n, t);
                 CHECK_AT(with.hash == plain.hash, shape * 10000 + inner * 100 + outer);
+                CHECK_AT(memopt_tape_get_stats(tape[0]).passes == 30, shape * 10000 + inner * 100 + outer);
                 if (shape == 4 && !outer) tape_ungraded(&n, d);
                 memopt_tape_destroy(tape[1]);
                 memopt_tape_destroy(tape[0]);
@@ -2518,6 +2523,28 @@ static void tape_stash_in_place(void) { /* a residual stream in one buffer */
         }
     }
     CHECK(!memcmp(g, h, sizeof g) && memopt_stash_depth(s) == 0);
+    memopt_stash_destroy(s);
+    tape_rig_close(&r);
+}
+/* Behind any number of bytes that the arena was given to somebody else. */
+static void tape_stash_after_any(void) {
+    float x[20], y[20];
+    tape_rig r;
+    memopt_stash *s = NULL;
+    size_t bytes, i;
+
+    tape_rig_open(&r, 100000, 0);
+    CHECK(memopt_stash_create(r.arena, 1, NULL, &s) == MEMOPT_OK);
+    for (i = 0; i < 20; ++i) x[i] = (float)i;
+    for (bytes = 1; bytes <= 130; ++bytes) {
+        const memopt_mark mark = memopt_arena_mark(r.arena);
+
+        CHECK(memopt_arena_push(r.arena, bytes, MEMOPT_TAG_OTHER) != NULL);
+        CHECK_AT(memopt_stash_push(s, x, 20, MEMOPT_KEEP_EXACT) == MEMOPT_OK, bytes);
+        memset(y, 0, sizeof y);
+        CHECK_AT(memopt_stash_pop(s, y, 20) == MEMOPT_OK && !memcmp(x, y, sizeof x), bytes);
+        CHECK(memopt_arena_rewind(r.arena, mark) == MEMOPT_OK);
+    }
     memopt_stash_destroy(s);
     tape_rig_close(&r);
 }
@@ -2829,6 +2856,26 @@ static void tape_table_is_a_guest(void) {
     }
 }
 
+/* A table may be as large as all that the arena has held, whatever the pass takes, and no larger. */
+static void tape_table_up_to_the_mark(void) {
+    static table_chain c; memopt_tape_desc d = table_desc(&c, 40, 1, table_saved); memopt_tape_stats s; size_t less;
+
+    d.budget = 1400000;
+    memopt_tape_destroy(table_open(&d, NULL, &s));
+    CHECK(s.solve_bytes > s.peak / 4 * 3);
+    for (less = 0; less < 2; ++less) {
+        tape_rig r; memopt_mark mark; memopt_tape_stats t;
+
+        tape_rig_open(&r, TAPE_BASE + 2 * s.solve_bytes, 0);
+        mark = memopt_arena_mark(r.arena);
+        CHECK(memopt_arena_push(r.arena, s.solve_bytes - 64 * less, MEMOPT_TAG_OTHER));
+        CHECK(memopt_arena_rewind(r.arena, mark) == MEMOPT_OK);
+        memopt_tape_destroy(table_open(&d, r.arena, &t));
+        CHECK_AT(t.solve_arena == (less ? 0 : s.solve_bytes), less);
+        tape_rig_close(&r);
+    }
+}
+
 /* Each allocation fails in turn while the table lies in the arena, and so does the arena's source: nothing stays. */
 static void tape_table_and_failures(void) {
     static table_chain c; memopt_tape_desc d = table_desc(&c, 30, 0, table_saved); test_faults f; memopt_host host;
@@ -2938,7 +2985,7 @@ static void tape_table_is_fine_enough(void) {
     for (form = 0; form < 2; ++form)
         for (i = 0; i < 3; ++i) {
             static table_chain c; memopt_tape_desc d = table_desc(&c, 30, (int)form, table_saved), fine;
-            memopt_tape *a, *b; memopt_tape_stats s, t; size_t least;
+            memopt_tape *a, *b; memopt_tape_stats s, t; size_t least, best;
             d.overhead = overheads[i];
             fine = d;
             fine.slots = 1280;
@@ -2951,7 +2998,8 @@ static void tape_table_is_fine_enough(void) {
             CHECK_AT(s.peak <= t.peak && s.cost <= t.cost + 0.02 * 90, i);
             CHECK_AT(s.solve_bytes < t.solve_bytes, i);
             memopt_tape_destroy(a); memopt_tape_destroy(b);
-            CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK, i);
+            CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK && memopt_tape_least(&fine, &best) == MEMOPT_OK, i);
+            CHECK_AT(least <= best + best / 100, i);
             d.budget = least;
             a = table_open(&d, NULL, &s);
             CHECK_AT(s.peak <= least, i);
@@ -3754,9 +3802,11 @@ static void test_tape(void) {
     RUN(tape_stash_kept);
     RUN(tape_stash_unusual);
     RUN(tape_stash_in_place);
+    RUN(tape_stash_after_any);
     RUN(tape_stash_rewound);
     RUN(tape_stash_bad);
     RUN(tape_table_is_a_guest);
+    RUN(tape_table_up_to_the_mark);
     RUN(tape_table_and_failures);
     RUN(tape_table_and_a_full_log);
     RUN(tape_table_elsewhere);

@@ -870,6 +870,7 @@ static void layer_swiglu_errors(void) {
     ACCEPTS(o.error, x = right, memopt_swiglu_backward(&o, &x));
     ELEMENTS_SAYS(swiglu, x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
     ELEMENTS_SAYS(swiglu, x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ELEMENTS_SAYS(swiglu, (x.rows = x.width = 1, x.output = NULL), forward(&o, &x), ARGUMENT, "output is NULL");
     ELEMENTS_SAYS(swiglu, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
     ELEMENTS_SAYS(swiglu, x.grad_input = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_input is misaligned");
     ELEMENTS_SAYS(swiglu, x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");

@@ -305,13 +305,15 @@ static void rows_activations_by_level(void) {
                 for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, 1); g[i] = rows_random(&seed, 1); }
                 memopt_i_row_act(MEMOPT_SIMD_SCALAR, want, x, a, n);
                 memopt_i_row_act_grad(MEMOPT_SIMD_SCALAR, want_d, NULL, x, g, a, n);
-                y[n] = d[n] = x[n] = g[n] = 77;
+                y[n] = d[n] = 77;
+                x[n] = g[n] = -0.5f; /* no activation leaves it as it is */
                 memopt_i_row_act(level, y, x, a, n);
                 CHECK_AT(rows_all_same(y, want, n) && y[n] == 77, n);
                 memopt_i_row_act_grad(level, d, NULL, x, g, a, n);
                 CHECK_AT(rows_all_same(d, want_d, n) && d[n] == 77, n);
                 memopt_i_row_act_grad(level, g, x, x, g, a, n); /* both in place */
-                CHECK_AT(rows_all_same(x, want, n) && rows_all_same(g, want_d, n) && x[n] == 77 && g[n] == 77, n);
+                CHECK_AT(rows_all_same(x, want, n) && rows_all_same(g, want_d, n) && x[n] == -0.5f
+                         && g[n] == -0.5f, n);
             }
 }
 

@@ -126,7 +126,7 @@ class Header:
     owners = {"lanes": ["optim"], "state": ["optim", "adafactor"], "walk": ["optim", "adafactor"],
               "optim": ["optim", "adafactor"], "factor": ["adafactor"],
               "course": ["schedule"], "solver": ["schedule"], "strip": ["schedule"], "kept": ["tape"],
-              "script": ["tape"], "stash": ["tape"], "operator": ["rows", "layer", "attention"],
+              "script": ["tape"], "stash": ["tape"], "operator": ["rows", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
     builds = [

@@ -79,6 +79,7 @@
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
                   Why is told by one struct, memopt_error: what was refused, where, what it got and what the limit is.
+                  (Calls with neither an object nor a desc have their status alone, and so do stashes and pools.)
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_get_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
@@ -503,7 +504,7 @@ MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena); /* of t
  * Give back everything pushed at the mark's end since the mark. A mark can be rewound to many times.
  *
  * returns OK, ERR_ARGUMENT (NULL, a mark of another arena), ERR_STATE (a mark from the future, or one that an earlier
- *         rewind went below: its bytes belong to somebody else now; known for the last 16 levels of nesting)
+ *         rewind went below: its bytes belong to somebody else now; known for the last 128 levels of nesting)
  */
 MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark mark);
 
@@ -540,7 +541,7 @@ typedef struct memopt_plan_item { /* zero it, then set what you need */
 typedef struct memopt_plan_options { /* all zero = the greedy orders, then a search of a second at the most */
     uint64_t time_ns;   /* 0 = default: one second, or no limit when `work` is given; else stop soon after so long */
     /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed */
-    uint64_t work;
+    uint64_t work; /* a step looks at what is alive beside one item: microseconds, with 2,000 alive some milliseconds */
     size_t   capacity;  /* 0 = as small as possible; else good enough: stop at the first plan that fits */
     int      no_search; /* 1: greedy orders only */
     memopt_error *error; /* NULL, or filled in when the call fails */
@@ -558,7 +559,9 @@ typedef struct memopt_plan_result {
     size_t   lower_bound;
     uint64_t work;        /* search steps taken */
     unsigned orders;      /* bit i: greedy order i was tried; memopt_plan_order_name(i) */
-    int      optimal;     /* 1: proven that no plan is smaller (the peak is the bound, or the search was exhausted) */
+    /* 1: proven that no plan is smaller: the peak is the bound, or the search was exhausted (which proves nothing when
+       pairs may share bytes) */
+    int      optimal;
     unsigned cut;         /* 0: nothing that was asked for was left out; else MEMOPT_PLAN_CUT_ bits. 0 if `capacity` is met */
     uint64_t visits;      /* looks at placed items that the greedy orders took */
 } memopt_plan_result;
@@ -601,8 +604,8 @@ MEMOPT_API const char *memopt_plan_order_name(unsigned order);
 typedef struct memopt_heap memopt_heap;
 typedef struct memopt_heap_desc { /* zero it, then set what you need */
     memopt_source     *source;    /* NULL = offsets only, from 0 on: manages anything; else outlives the heap */
-    /* most bytes it may ever hold; 0 = all the source has: a block's or device's capacity, the range of one that
-       commits, else as long as the source gives; required without a source */
+    /* most bytes it may ever hold; 0 = all the source has: a block's or device's capacity, as many addresses as one
+       that commits can reserve (all, else half, a quarter, ...), else as long as it gives; required without a source */
     size_t             capacity;
     size_t             extent;    /* bytes to grow by at the least; 0 = default: 1 MiB */
     /* of every block: sizes and offsets are multiples of it; 0 = the source's, 64 without */
@@ -1168,7 +1171,8 @@ MEMOPT_API size_t memopt_optim_grain(const memopt_optim *optim, size_t tensor);
  * of 0, so it changes the step of its tensor a little. To leave the whole step out instead, look before: see memopt_scaler_measure().
  *
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
- *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or is another's), ERR_STATE
+ *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or that of a tensor of another
+ *         size, slice or shape: whose it is among equals is not known), ERR_STATE
  *         (a step has begun already); nothing has changed then
  */
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
@@ -1776,7 +1780,7 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
 typedef struct memopt_stash memopt_stash;
 /** Bytes one push of n floats takes. 0 when they do not fit size_t. */
 MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_keep keep);
-/** depth: pushes at most. memory of the stash itself: 32 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
+/** depth: pushes at most. memory of the stash itself: 56 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
     ERR_MEMORY. */
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out);
@@ -1787,7 +1791,8 @@ MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
     arena is a device's: there is nobody to copy) */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep);
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
-    push left it) */
+    push left it). When a rewind of yours has taken copies away, as when a step is given up, they cannot be popped, nor
+    those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
 MEMOPT_API size_t        memopt_stash_depth(const memopt_stash *stash); /* copies in it now */
 /* @section api_gemm : api_number
@@ -1891,7 +1896,8 @@ typedef struct memopt_loss { /* of one call */
     double loss;      /* the sum over rows divided by the count; 0 without a target */
     size_t counted;   /* targets that are not ignored */
 } memopt_loss;
-/* Targets are numbers below the vocabulary; a negative one is ignored: no loss, gradient 0. One of vocabulary or more is
+/* Targets are numbers below the vocabulary; a negative one is ignored: no loss, gradient 0 (which the head multiplies by
+   the row's input: a NaN or infinity there reaches the gradient of the weights). One of vocabulary or more is
    ERR_ARGUMENT. Columns from vocabulary on are padding: no part of the softmax, gradient 0. */
 typedef struct memopt_cross_entropy {
     size_t         rows, vocabulary, stride; /* stride 0 = vocabulary; the columns between are padding */
@@ -2633,6 +2639,10 @@ static void memopt_i_put_shortage(memopt_i_out *o, const memopt_error *e) {
 }
 
 static void memopt_i_put_error(memopt_i_out *o, const memopt_error *e) {
+    if (!e->status) {
+        memopt_i_put_text(o, memopt_status_text(MEMOPT_OK));
+        return;
+    }
     if (e->subject) {
         memopt_i_put_text(o, e->subject);
         memopt_i_put_text(o, ": ");
@@ -3901,11 +3911,21 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
    Invariant  Everybody else goes through the four memopt_i_source_ calls below, which book into the source's ledger
               what the table really did.
    Trap       A counting or device address must never be read; memset, poison and checks ask host_visible first. */
-static memopt_status memopt_i_source_reserve(memopt_source *s, size_t bytes, void **base) {
-    const memopt_status status = s->reserve_fn(s, bytes, base);
-    if (!status) memopt_i_ledger_reserved(s->ledger, *base, bytes, s->commit_fn ? 0 : bytes);
-    else memopt_ledger_failed(s->ledger, MEMOPT_TAG_OTHER, bytes);
+/* *bytes, or half of them, a quarter, ... as long as they are `least` and there is no room; multiples of least. */
+static memopt_status memopt_i_source_reserve_most(memopt_source *s, size_t least, size_t *bytes, void **base) {
+    memopt_status status = s->reserve_fn(s, *bytes, base);
+
+    while (status == MEMOPT_ERR_MEMORY && *bytes / 2 >= least) {
+        *bytes = memopt_i_align_down(*bytes / 2, least);
+        status = s->reserve_fn(s, *bytes, base);
+    }
+    if (!status) memopt_i_ledger_reserved(s->ledger, *base, *bytes, s->commit_fn ? 0 : *bytes);
+    else memopt_ledger_failed(s->ledger, MEMOPT_TAG_OTHER, *bytes);
     return status;
+}
+
+static memopt_status memopt_i_source_reserve(memopt_source *s, size_t bytes, void **base) {
+    return memopt_i_source_reserve_most(s, SIZE_MAX, &bytes, base);
 }
 static memopt_status memopt_i_source_commit(memopt_source *s, void *start, size_t bytes) {
     memopt_status status;
@@ -4384,16 +4404,23 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
    Marks      A mark is where an end was, and when. It is stale when a rewind went below it since: other bytes lie
               there now. Only those rewinds matter that no later one went below; they are kept in `rewinds`, lowest
               first, one for each level of nesting. Beyond that room the oldest are forgotten: then a stale mark may
-              pass, but a good one is never refused.
+              pass, but a good one is never refused. What the library itself relies on (a pass of a tape, a copy of
+              a stash) has a guard instead, which knows about any number of levels.
    Fresh      Between the two `highest` no byte was ever handed out: where a source's fresh bytes are zero, a zeroed
               push need not write them, and their pages stay untouched.
    Debug      At MEMOPT_DEBUG 2 released bytes are filled with 0xDD and looked at when they are handed out again:
               a difference is a write after the rewind. ASan is told of every committed byte that is not pushed. */
-#define MEMOPT_I_REWINDS  16
+#define MEMOPT_I_REWINDS  128
 #define MEMOPT_I_RELEASED 0xDD
 typedef struct memopt_i_rewind { uint64_t epoch; size_t used; } memopt_i_rewind;
 /* before: used then */
 typedef struct memopt_i_pushed { size_t before, bytes; const char *name; memopt_tag tag; } memopt_i_pushed;
+/* Bytes at the low end that somebody relies on. Guards are a stack: each was set behind the one below it. */
+typedef struct memopt_i_guard {
+    struct memopt_i_guard *below;
+    size_t used;   /* of the low end, behind the bytes */
+    int    broken; /* 1: a rewind went below that place */
+} memopt_i_guard;
 typedef struct memopt_i_end { /* bytes are counted from the end's own side of the range */
     size_t used, limit, committed;
     size_t highest; /* the most it ever used, as of the last rewind */
@@ -4404,6 +4431,7 @@ struct memopt_arena {
     unsigned char *base;
     size_t capacity, alignment;
     memopt_i_end ends[2]; /* low, top */
+    memopt_i_guard *guards; /* those that are not broken, the highest */
     size_t peak, top_alignment; /* peak: as of the last rewind; top_alignment: the largest asked for at the top */
     uint64_t epoch;
     memopt_source *source;
@@ -4743,10 +4771,30 @@ static memopt_mark memopt_i_arena_mark(const memopt_arena *a, int top) {
 MEMOPT_API memopt_mark memopt_arena_mark(const memopt_arena *arena)     { return memopt_i_arena_mark(arena, 0); }
 MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena) { return memopt_i_arena_mark(arena, 1); }
 static int memopt_i_mark_is_stale(const memopt_i_end *end, const memopt_mark *m) {
-    size_t i = 0;
-    while (i < end->rewind_count && end->rewinds[i].epoch <= m->epoch) ++i;
+    size_t i = end->rewind_count;
+    while (i && end->rewinds[i - 1].epoch > m->epoch) --i;
     return i < end->rewind_count && end->rewinds[i].used < m->used; /* the lowest of the later rewinds */
 }
+
+/* Behind what the low end holds now. */
+static void memopt_i_guard_set(memopt_arena *a, memopt_i_guard *g) {
+    g->below = a->guards;
+    g->used = a->ends[0].used;
+    g->broken = 0;
+    a->guards = g;
+}
+
+static void memopt_i_guard_drop(memopt_arena *a, const memopt_i_guard *g) {
+    memopt_i_guard **at = &a->guards;
+
+    while (*at && *at != g) at = &(*at)->below;
+    if (*at) *at = g->below;
+}
+
+static void memopt_i_guards_break(memopt_arena *a, size_t used) {
+    for (; a->guards && a->guards->used > used; a->guards = a->guards->below) a->guards->broken = 1;
+}
+
 static void memopt_i_arena_note_rewind(memopt_arena *a, memopt_i_end *end, size_t used) {
     while (end->rewind_count && end->rewinds[end->rewind_count - 1].used >= used) --end->rewind_count;
     if (end->rewind_count == MEMOPT_I_REWINDS)
@@ -4775,6 +4823,7 @@ MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark ma
     memopt_i_arena_fill(arena, mark.top ? arena->capacity - end->used : mark.used, released);
     end->used = mark.used;
     memopt_i_arena_note_rewind(arena, end, mark.used);
+    if (!mark.top) memopt_i_guards_break(arena, mark.used);
     return MEMOPT_OK;
 }
 
@@ -6155,12 +6204,14 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
 static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count, memopt_error *error) {
     size_t i;
     if (count && !items) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "items is NULL, and count is not 0");
+    if (count > UINT32_MAX / 4)
+        return memopt_i_fail_count(error, MEMOPT_ERR_OVERFLOW, "too many items", "count", count, "at most",
+                                   UINT32_MAX / 4);
     for (i = 0; i < count; ++i) {
         const memopt_status s = memopt_i_plan_item_check(items, count, i, error);
         if (s) return s;
     }
-    if (count <= UINT32_MAX / 4) return MEMOPT_OK;
-    return memopt_i_fail_count(error, MEMOPT_ERR_OVERFLOW, "too many items", "count", count, "at most", UINT32_MAX / 4);
+    return MEMOPT_OK;
 }
 /* One block holds all arrays, each with room for two more than there are items. */
 #define MEMOPT_I_PLAN_ITEM_BYTES (sizeof(memopt_i_box) + sizeof(memopt_i_reach) + 4 * sizeof(memopt_i_ground) \
@@ -7180,7 +7231,9 @@ MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt
     if (!h) return memopt_i_refuse_memory(&c, sizeof *h);
     *h = settings;
     if (memopt_i_heap_more_nodes(h, 64)) memopt_i_refuse_memory(&c, memopt_i_heap_nodes_bytes(64));
-    else if (h->ranged && h->source && (s = memopt_i_source_reserve(h->source, h->capacity, &base)) != MEMOPT_OK)
+    else if (h->ranged && h->source
+             && (s = memopt_i_source_reserve_most(h->source, desc->capacity ? SIZE_MAX : h->step, &h->capacity,
+                                                  &base)) != MEMOPT_OK)
         memopt_i_source_refused(&c, s, h->capacity);
     if (c.status) {
         memopt_i_free(&settings.host, h->nodes, memopt_i_heap_nodes_bytes(h->node_count), MEMOPT_I_HOST_ALIGN);
@@ -16015,7 +16068,7 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               ends. What must not differ from run to run is given by place: seed and stream are functions of pass and
               segment, an engine's own generator is put back to where it was before the first run.
    Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
-              as the mark taken behind it is good. `busy` while the engine's code runs: it can only look, not act.
+              as the guard behind it is not broken. `busy` while the engine's code runs: it can only look, not act.
    Again      Two things that mean the same nearly always: `again`, this forward has run before in this pass (its hash
               and its generator's state are known), and what the engine is told. A nested tape goes by its outer one,
               and knows a first run by its seed, which differs from segment to segment and pass to pass.
@@ -16052,7 +16105,8 @@ struct memopt_tape {
     size_t           state_bytes, align, repeats, repeat;
     unsigned char   *base, *placed;
     size_t           placed_bytes, most;    /* most: bytes a pass has taken of the arena */
-    memopt_mark      before, behind;        /* of the arena, around the push */
+    memopt_mark      before;                /* of the arena, below the push */
+    memopt_i_guard   guard;                 /* of what was pushed */
     void            *outside[MEMOPT_I_OUTSIDE];
     uint64_t         next, passes, solves, uses, probes;
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
@@ -16245,18 +16299,15 @@ static memopt_status memopt_i_tape_take(memopt_tape *t, size_t bytes) {
     if (!arena) { memopt_i_tape_see(t, t->desc.untouchable); return MEMOPT_OK; }
     memset(&options, 0, sizeof options);
     options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
-    t->before = t->behind = memopt_arena_mark(arena);
-    if (!bytes) return MEMOPT_OK;
-    t->base = (unsigned char *)memopt_arena_push_with(arena, bytes, &options);
-    if (!t->base) return memopt_i_tape_fail(t, memopt_arena_error(arena).status, "the arena has no room for a pass");
-    t->behind = memopt_arena_mark(arena);
+    t->before = memopt_arena_mark(arena);
+    if (bytes) t->base = (unsigned char *)memopt_arena_push_with(arena, bytes, &options);
+    if (bytes && !t->base)
+        return memopt_i_tape_fail(t, memopt_arena_error(arena).status, "the arena has no room for a pass");
+    memopt_i_guard_set(arena, &t->guard);
     return MEMOPT_OK;
 }
 /* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
-static int memopt_i_tape_holds(const memopt_tape *t) {
-    const memopt_i_end *low = t->desc.arena ? &t->desc.arena->ends[0] : NULL;
-    return !low || (t->behind.used <= low->used && !memopt_i_mark_is_stale(low, &t->behind));
-}
+static int memopt_i_tape_holds(const memopt_tape *t) { return !t->desc.arena || !t->guard.broken; }
 /* The end of a pass, however it went: the store forgets, the arena is as it was. */
 static void memopt_i_tape_end(memopt_tape *t) {
     const memopt_tape_store *store = &t->desc.store; size_t v;
@@ -16264,7 +16315,10 @@ static void memopt_i_tape_end(memopt_tape *t) {
     for (v = 1; v <= t->count && store->forget_fn; ++v)
         if (t->stored[v]) { t->stored[v] = 0; store->forget_fn(store->user, v); }
     t->busy = 0;
-    if (t->desc.arena && memopt_i_tape_holds(t)) (void)memopt_arena_rewind(t->desc.arena, t->before);
+    if (t->desc.arena && memopt_i_tape_holds(t)) {
+        memopt_i_guard_drop(t->desc.arena, &t->guard);
+        (void)memopt_arena_rewind(t->desc.arena, t->before);
+    }
     t->base = NULL;
     t->state = MEMOPT_I_TAPE_IDLE;
 }
@@ -16364,7 +16418,7 @@ static memopt_status memopt_i_tape_begin(memopt_tape *t) {
     const memopt_i_script *script = &t->shape->pass; memopt_status status;
     const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
 
-    if (t->desc.arena) t->most = memopt_i_max(t->most, t->behind.used - t->before.used);
+    if (t->desc.arena) t->most = memopt_i_max(t->most, t->guard.used - t->before.used);
     if (t->verify && t->desc.verify) t->input_hash = memopt_i_tape_hash(input, t->shape->chain.input_bytes);
     status = memopt_i_tape_run(t, script, 0, script->split);
     if (status) memopt_i_tape_end(t);
@@ -16696,6 +16750,9 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     if (!status) status = memopt_i_tape_check_layers(d, error);
     if (status) return status;
     if (memopt_host_resolve(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (d->rule > MEMOPT_RULE_SQRT)
+        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "no such memopt_rule", "rule",
+                                   memopt_i_signed((int)d->rule), "at most", memopt_i_count(MEMOPT_RULE_SQRT));
     misfit = memopt_i_tape_misfit(d);
     if (misfit) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, misfit);
     if (d->untouchable < 0 || d->untouchable > 2)
@@ -16898,8 +16955,9 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
               rewind. Where the newest copy ends must be where the arena ends; else somebody else has pushed and not
               popped, or popped too much, and the pop is refused.
    Trap       The arena may end at the same place again with other bytes: rewound to the mark before a push, then pushed
-              as far. So a copy is judged by a mark behind it: every rewind into the copy is below that one. */
-typedef struct memopt_i_stashed { /* 32 bytes: where the arena was, and what was pushed */
+              as far. So each copy has a guard behind it, which every rewind into the copy breaks. */
+typedef struct memopt_i_stashed { /* 56 bytes: where the arena was, and what was pushed */
+    memopt_i_guard guard;
     uint64_t epoch;
     size_t before, n;
     memopt_keep keep;
@@ -16941,23 +16999,27 @@ static size_t memopt_i_stash_offset(const memopt_stash *stash, const memopt_i_st
 }
 /* The arena's low end is where the newest push left it, and no rewind went below that place since. */
 static int memopt_i_stash_is_last(const memopt_stash *stash) {
-    const memopt_i_stashed *e = &stash->entries[stash->count - 1];
-    const memopt_i_end *low = &stash->arena->ends[0];
-    memopt_mark behind = memopt_i_stash_mark(stash, stash->count - 1);
+    const memopt_i_guard *g = &stash->entries[stash->count - 1].guard;
 
-    behind.used = memopt_i_stash_offset(stash, e) + memopt_stash_bytes(e->n, e->keep);
-    return low->used == behind.used && !memopt_i_mark_is_stale(low, &behind);
+    return stash->arena->ends[0].used == g->used && !g->broken;
+}
+static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
+    --stash->count;
+    memopt_i_guard_drop(stash->arena, &stash->entries[stash->count].guard);
+    return memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count));
 }
 MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     memopt_host host;
     if (!stash) return;
-    for (; stash->count && memopt_i_stash_is_last(stash); --stash->count) /* one by one: what lies between may be foreign */
-        (void)memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count - 1));
+    while (stash->count && memopt_i_stash_is_last(stash)) /* one by one: what lies between may be foreign */
+        (void)memopt_i_stash_rewind(stash);
+    for (; stash->count; --stash->count)
+        memopt_i_guard_drop(stash->arena, &stash->entries[stash->count - 1].guard);
     host = stash->host;
     memopt_i_free(&host, stash, stash->memory, MEMOPT_I_HOST_ALIGN);
 }
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep) {
-    memopt_i_stashed e; memopt_mark before; size_t bytes; void *copy;
+    memopt_i_stashed *e; memopt_mark before; size_t bytes; void *copy;
     if (!stash || !x || !n || keep > MEMOPT_KEEP_8BIT) return MEMOPT_ERR_ARGUMENT;
     bytes = memopt_stash_bytes(n, keep);
     if (!bytes) return MEMOPT_ERR_OVERFLOW;
@@ -16966,13 +17028,17 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     before = memopt_arena_mark(stash->arena);
     copy = memopt_arena_push(stash->arena, bytes, MEMOPT_TAG_CHECKPOINTS);
     if (!copy) return memopt_arena_error(stash->arena).status;
-    e.epoch = before.epoch; e.before = before.used; e.n = n; e.keep = keep;
+    e = &stash->entries[stash->count++];
+    e->epoch = before.epoch;
+    e->before = before.used;
+    e->n = n;
+    e->keep = keep;
+    memopt_i_guard_set(stash->arena, &e->guard);
     if (stash->arena->source->host_visible) {
         memopt_i_kept_run(MEMOPT_I_KEPT_ENCODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
         if (keep != MEMOPT_KEEP_EXACT)
             memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
     }
-    stash->entries[stash->count++] = e;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n) {
@@ -16983,8 +17049,7 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
     copy = stash->arena->base + memopt_i_stash_offset(stash, e);
     if (stash->arena->source->host_visible)
         memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, e->keep, x, n * sizeof *x, copy, &stash->host.threads);
-    --stash->count;
-    return memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count));
+    return memopt_i_stash_rewind(stash);
 }
 MEMOPT_API size_t memopt_stash_depth(const memopt_stash *stash) { return stash ? stash->count : 0; }
 /* @section gemm : lanes number api_gemm
@@ -18579,6 +18644,7 @@ static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_
     if (!t->x.stride) t->x.stride = x->vocabulary;
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must(&o->c, x->vocabulary != 0, "vocabulary", "is 0");
+    memopt_i_must_be_flag(&o->c, "keep_logits", x->keep_logits);
     memopt_i_rule_check(&o->c, &x->rule);
     memopt_i_must_reach(&o->c, "stride", t->x.stride, "at least vocabulary", x->vocabulary);
     memopt_i_ops_fits(o, "logits", x->rows, t->x.stride, x->type);
@@ -18649,6 +18715,7 @@ static memopt_status memopt_i_head_open(const memopt_ops *ops, const memopt_head
     h->chunk = memopt_i_min(h->chunk, h->rows);
     memopt_i_must(&o->c, h->width != 0, "width", "is 0");
     memopt_i_must(&o->c, h->vocabulary != 0, "vocabulary", "is 0");
+    memopt_i_must_be_flag(&o->c, "accumulate", h->accumulate);
     memopt_i_rule_check(&o->c, &h->rule);
     memopt_i_ops_type(o, "type", h->type);
     memopt_i_ops_type(o, "weight_type", h->weight_type);
@@ -19792,6 +19859,8 @@ static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear 
 
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_ops_type(o, "weight_type", x->weight_type);
+    memopt_i_must_be_flag(&o->c, "accumulate", x->accumulate);
+    memopt_i_must_be_flag(&o->c, "accumulate_input", x->accumulate_input);
     memopt_i_ops_fits(o, "input", x->rows, x->inputs, x->type);
     memopt_i_ops_fits(o, "output", x->rows, x->outputs, x->type);
     memopt_i_ops_fits(o, "weights", x->outputs, x->inputs, MEMOPT_TYPE_F32);
@@ -20254,6 +20323,7 @@ static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt
 
     if (memopt_i_ops_open(ops, "embedding", x, o)) return o->c.status;
     memopt_i_ops_type(o, "type", x->type);
+    memopt_i_must_be_flag(&o->c, "accumulate", x->accumulate);
     memopt_i_ops_take_sized(o, "ids", x->ids, sizeof *x->ids, x->rows, MEMOPT_I_READ);
     memopt_i_ops_fits(o, "output", x->rows, x->width, x->type);
     memopt_i_ops_fits(o, "ids", x->rows, 1, MEMOPT_TYPE_F32);

@@ -50,8 +50,9 @@
      Scratch     of all operators may be one block, as large as the largest _scratch() says, while they share a stream.
      Overlap     of results with anything else is looked for where a declaration has MEMOPT_CUDA_ERR_OVERLAP for it;
                  with linear, attention, layer and lists of gradients it is on you.
-     Bits        "The CPU's bits": those of memopt.h, NaN included, for every shape and alignment. "A bound": it stands
-                 at the declarations, against float64; the same bits in every run on the same card.
+     Bits        "The CPU's bits": those of memopt.h for every shape and alignment; which NaN a NaN is, too, unless a
+                 section says otherwise. "A bound": it stands at the declarations, against float64; the same bits in
+                 every run on the same card.
      Threads     Nothing global: any threads at once, but one at a time for each object.
      Tested      without a GPU, every kernel on the CPU under sanitizers and hostile schedules: make simulator. With
                  one: make cuda.

@@ -713,6 +713,7 @@ static void head_entropy_errors(void) {
     ENTROPY_SAYS((void)0, scratch(&o, NULL, &bytes), ARGUMENT, "its struct is NULL");
     ENTROPY_SAYS((void)0, loss(&o, &x, NULL), ARGUMENT, "out is NULL");
     ENTROPY_SAYS(x.type = (memopt_type)3, loss(&o, &x, &out), ARGUMENT, "type 3, no such memopt_type");
+    ENTROPY_SAYS(x.keep_logits = 77, loss(&o, &x, &out), ARGUMENT, "keep_logits 77, must be 0 or 1");
     ENTROPY_SAYS(x.vocabulary = 0, loss(&o, &x, &out), ARGUMENT, "vocabulary is 0");
     ENTROPY_SAYS(x.stride = 4, scratch(&o, &x, &bytes), ARGUMENT, "stride 4, at least vocabulary 5");
     ENTROPY_SAYS(x.rule.scale = -2, loss(&o, &x, &out), ARGUMENT, "rule.scale -2, finite and at least 0");
@@ -758,6 +759,7 @@ static void head_errors(void) {
     ACCEPTS(o.error, x = right, memopt_head_loss(&o, &x, &out));
     ACCEPTS(o.error, x = right, memopt_head_scratch(&o, &x, &bytes));
     ACCEPTS(o.error, x = right, memopt_head_logits(&o, &x, 0, 8, room + 300));
+    HEAD_SAYS(x.accumulate = 2, loss(&o, &x, &out), ARGUMENT, "accumulate 2, must be 0 or 1");
     CHECK(bytes == need);
     HEAD_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
     HEAD_SAYS((void)0, scratch(&o, NULL, &bytes), ARGUMENT, "its struct is NULL");

@@ -518,11 +518,12 @@ static void test_heap_growth_fails(void) {
 /* The ready sources, with real bytes: nobody writes into anybody else's. */
 static void test_heap_real_memory(void) {
     static unsigned char room[100000]; memopt_source s; memopt_heap *h; memopt_block b[200]; unsigned char *p; uint64_t seed = 5; size_t i, k, size[200]; int kind;
-    for (kind = 0; kind < 3; ++kind) {
+    for (kind = 0; kind < 4; ++kind) { /* 3: as many pages as there are */
         memopt_status status = kind == 0 ? memopt_source_block(room + 1, sizeof room - 1, &s) : kind == 1 ? memopt_source_allocator(NULL, &s) : memopt_source_pages(NULL, &s);
         if (status == MEMOPT_ERR_UNSUPPORTED) continue;
         CHECK(status == MEMOPT_OK);
         h = heap_new(&s, kind == 2 ? (size_t)64 << 20 : 0, 4096, NULL);
+        if (kind == 3) CHECK(memopt_heap_get_stats(h).capacity >= (size_t)64 << 20 && memopt_heap_get_stats(h).reserved == 0);
         for (i = 0; i < 200; ++i) size[i] = 0;
         for (i = 0; i < 4000; ++i) {
             k = test_below(&seed, 200);

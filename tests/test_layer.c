@@ -798,6 +798,8 @@ static void layer_linear_errors(void) {
     right.grad_weights = layer_room + 112;
     right.grad_bias = layer_room + 128;
     ACCEPTS(o.error, x = right, memopt_linear_forward(&o, &x));
+    LINEAR_SAYS(x.accumulate = 2, backward(&o, &x), ARGUMENT, "accumulate 2, must be 0 or 1");
+    LINEAR_SAYS(x.accumulate_input = -1, backward(&o, &x), ARGUMENT, "accumulate_input -1, must be 0 or 1");
     ACCEPTS(o.error, x = right, memopt_linear_backward(&o, &x));
     ACCEPTS(o.error, x = right, memopt_linear_scratch(&o, &x, &bytes));
     LINEAR_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
@@ -923,6 +925,7 @@ static void layer_embedding_errors(void) {
     ELEMENTS_SAYS(embedding, ids[7] = 50300, forward(&o, &x), ARGUMENT, "id 50300 at row 7, limit 50257");
     ELEMENTS_SAYS(embedding, ids[2] = -1, backward(&o, &x), ARGUMENT, "id -1 at row 2, limit 50257");
     memset(ids, 0, sizeof ids);
+    ELEMENTS_SAYS(embedding, x.accumulate = 7, backward(&o, &x), ARGUMENT, "accumulate 7, must be 0 or 1");
     ELEMENTS_SAYS(embedding, x.ids = NULL, forward(&o, &x), ARGUMENT, "ids is NULL");
     ELEMENTS_SAYS(embedding, x.ids = (const int32_t *)LAYER_ODD(ids), forward(&o, &x), ARGUMENT, "ids is misaligned");
     ELEMENTS_SAYS(embedding, x.tokens = NULL, forward(&o, &x), ARGUMENT, "tokens is NULL");

@@ -640,6 +640,8 @@ static void plan_bad_items(void) {
     CHECK(memopt_plan_solve(NULL, 1, NULL, NULL, &r) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_plan_check(NULL, 1, 0) == MEMOPT_ERR_ARGUMENT);
     for (i = 0; i < 3; ++i) t[i] = plan_make(i, i + 4, 8);
+    CHECK(memopt_plan_solve(t, SIZE_MAX, NULL, NULL, &r) == MEMOPT_ERR_OVERFLOW); /* before an item is looked at */
+    for (i = 0; i < 3; ++i) t[i] = plan_make(i, i + 4, 8);
     CHECK(memopt_plan_solve(t, 3, NULL, &half, &r) == MEMOPT_ERR_ARGUMENT);
     t[1].last = t[1].first;         plan_refused(t, 3, MEMOPT_ERR_ARGUMENT); t[1].last = 0; plan_refused(t, 3, MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_plan_check(t, 3, 100) == MEMOPT_ERR_ARGUMENT);

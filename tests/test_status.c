@@ -88,8 +88,8 @@ static void status_error_texts(void) {
     char byte = 77;
 
     memset(&e, 0, sizeof e); /* as a caller begins it */
-    e.action = SIZE_MAX;
     status_text_is(&e, "no error", __LINE__);
+    e.action = SIZE_MAX;
     (void)memopt_i_fail_limit(&e, MEMOPT_ERR_ARGUMENT, "saved_bytes is below output_bytes", "saved_bytes",
                               memopt_i_count(100), "at least output_bytes", memopt_i_count(128));
     e.place = "segment"; e.index = 7;

@@ -2588,6 +2588,117 @@ static void tape_stash_rewound(void) {
     }
 }
 
+/* After a rewind below a copy the arena may be pushed and rewound on any number of levels: what lies where the copy lay
+   stays somebody else's. */
+static void tape_stash_many_levels(void) {
+    const size_t levels[] = { 1, 15, 16, 17, 127, 128, 129, 1000 };
+    size_t i, k;
+
+    for (k = 0; k < sizeof levels / sizeof *levels; ++k) {
+        float x[16], y[16];
+        tape_rig r;
+        memopt_stash *s = NULL;
+        memopt_mark below, step;
+        unsigned char *foreign;
+
+        tape_rig_open(&r, (size_t)1 << 20, 0);
+        CHECK(memopt_stash_create(r.arena, 4, NULL, &s) == MEMOPT_OK);
+        memset(x, 0, sizeof x);
+        below = memopt_arena_mark(r.arena);
+        CHECK(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
+        foreign = (unsigned char *)memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER);
+        step = memopt_arena_mark(r.arena);
+        for (i = 0; i < levels[k]; ++i) { /* layers: an output stays, scratch goes */
+            memopt_mark layer;
+
+            CHECK_AT(memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) != NULL, i);
+            layer = memopt_arena_mark(r.arena);
+            CHECK_AT(memopt_arena_push(r.arena, 128, MEMOPT_TAG_OTHER) != NULL, i);
+            CHECK_AT(memopt_arena_rewind(r.arena, layer) == MEMOPT_OK, i);
+        }
+        CHECK_AT(memopt_arena_rewind(r.arena, step) == MEMOPT_OK, levels[k]);
+        CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 1, levels[k]);
+        CHECK_AT(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK, levels[k]);
+        CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_OK && memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE, levels[k]);
+        memopt_stash_destroy(s);
+        CHECK_AT((unsigned char *)memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) == foreign + 64, levels[k]);
+        CHECK_AT(memopt_arena_rewind(r.arena, below) == MEMOPT_OK, levels[k]);
+        tape_rig_close(&r);
+    }
+}
+
+/* The same between a forward and its backward. */
+static void tape_rewound_many_levels(void) {
+    const size_t levels[] = { 1, 16, 17, 128, 129, 1000 };
+    size_t i, k;
+
+    for (k = 0; k < sizeof levels / sizeof *levels; ++k) {
+        static tape_net n;
+        tape_rig r;
+        memopt_tape_desc d;
+        memopt_tape *tape = NULL;
+        memopt_mark below, step;
+        size_t used;
+
+        tape_net_make(&n, "L20BNDBL8BH");
+        tape_rig_open(&r, (size_t)1 << 20, 0);
+        d = tape_net_desc(&n, r.arena);
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        tape_net_start(&n);
+        tape_net_feed(&n);
+        below = memopt_arena_mark(r.arena);
+        CHECK(memopt_tape_forward(tape, n.x) == MEMOPT_OK);
+        used = memopt_arena_get_stats(r.arena).used_low - below.used;
+        CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
+        CHECK(memopt_arena_push(r.arena, used, MEMOPT_TAG_OTHER) != NULL);
+        step = memopt_arena_mark(r.arena);
+        for (i = 0; i < levels[k]; ++i) {
+            memopt_mark layer;
+
+            CHECK_AT(memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) != NULL, i);
+            layer = memopt_arena_mark(r.arena);
+            CHECK_AT(memopt_arena_push(r.arena, 128, MEMOPT_TAG_OTHER) != NULL, i);
+            CHECK_AT(memopt_arena_rewind(r.arena, layer) == MEMOPT_OK, i);
+        }
+        CHECK_AT(memopt_arena_rewind(r.arena, step) == MEMOPT_OK, levels[k]);
+        CHECK_AT(memopt_tape_backward(tape, NULL, n.gradient) == MEMOPT_ERR_STATE, levels[k]);
+        CHECK_AT(memopt_arena_mark(r.arena).used == step.used, levels[k]);
+        memopt_tape_destroy(tape);
+        CHECK_AT(memopt_arena_mark(r.arena).used == step.used, levels[k]);
+        CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
+        tape_rig_close(&r);
+    }
+}
+
+/* One rewind takes the copies of two stashes away; the top end's scratch takes none. */
+static void tape_stash_two(void) {
+    float x[16], y[16];
+    tape_rig r;
+    memopt_stash *s[2] = { NULL, NULL };
+    memopt_mark below, top;
+    int i;
+
+    memset(x, 0, sizeof x);
+    tape_rig_open(&r, 10000, 0);
+    below = memopt_arena_mark(r.arena);
+    for (i = 0; i < 2; ++i) {
+        CHECK(memopt_stash_create(r.arena, 2, NULL, &s[i]) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s[i], x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+    }
+    top = memopt_arena_mark_top(r.arena);
+    CHECK(memopt_arena_push_top(r.arena, 64, MEMOPT_TAG_OTHER) && memopt_arena_rewind(r.arena, top) == MEMOPT_OK);
+    CHECK(memopt_stash_pop(s[1], y, 16) == MEMOPT_OK && memopt_stash_push(s[1], x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+    CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
+    for (i = 0; i < 2; ++i) {
+        CHECK(memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) != NULL);
+        CHECK_AT(memopt_stash_pop(s[i], y, 16) == MEMOPT_ERR_STATE, i);
+    }
+    for (i = 0; i < 2; ++i) memopt_stash_destroy(s[i]);
+    CHECK(memopt_arena_mark(r.arena).used == below.used + 128 && memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
+    tape_rig_close(&r);
+}
+
 static void tape_stash_bad(void) {
     tape_rig r; memopt_stash *s = NULL, *const none = (memopt_stash *)&r; float x[64]; test_faults f; memopt_host h;
     size_t n; int keep;
@@ -3609,7 +3720,7 @@ static const char *tape_break(tape_plain *p, int i, const memopt_host *half, mem
     case 26: d->store = store; d->slow.slots = 2; d->slow.read_cost = zero / zero; return "read_cost NaN, finite and at least 0";
     case 27: d->store = store; d->slow.slots = 2; d->slow.write_byte_cost = -2;
         return "write_byte_cost -2, finite and at least 0";
-    case 28: d->rule = (memopt_rule)7; return "not a rule of the textbook: ALL, NONE, EVERY, SQRT";
+    case 28: d->rule = (memopt_rule)7; return "rule 7, at most 6";
     case 29: d->rule = MEMOPT_RULE_EVERY; return "every 0, at least 1";
     case 30: d->slots = 15; return "slots 15, at least 16";
     case 31: d->slots = 65536; return "slots 65536, at most 65535";
@@ -3804,6 +3915,9 @@ static void test_tape(void) {
     RUN(tape_stash_in_place);
     RUN(tape_stash_after_any);
     RUN(tape_stash_rewound);
+    RUN(tape_stash_many_levels);
+    RUN(tape_stash_two);
+    RUN(tape_rewound_many_levels);
     RUN(tape_stash_bad);
     RUN(tape_table_is_a_guest);
     RUN(tape_table_up_to_the_mark);

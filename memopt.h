@@ -1780,7 +1780,7 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
 typedef struct memopt_stash memopt_stash;
 /** Bytes one push of n floats takes. 0 when they do not fit size_t. */
 MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_keep keep);
-/** depth: pushes at most. memory of the stash itself: 56 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
+/** depth: pushes at most. memory of the stash itself: 48 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
     ERR_MEMORY. */
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out);
@@ -16956,9 +16956,8 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
               popped, or popped too much, and the pop is refused.
    Trap       The arena may end at the same place again with other bytes: rewound to the mark before a push, then pushed
               as far. So each copy has a guard behind it, which every rewind into the copy breaks. */
-typedef struct memopt_i_stashed { /* 56 bytes: where the arena was, and what was pushed */
+typedef struct memopt_i_stashed { /* 48 bytes: where the arena was, and what was pushed */
     memopt_i_guard guard;
-    uint64_t epoch;
     size_t before, n;
     memopt_keep keep;
 } memopt_i_stashed;
@@ -16989,7 +16988,7 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
 }
 static memopt_mark memopt_i_stash_mark(const memopt_stash *stash, size_t entry) {
     memopt_mark mark = memopt_arena_mark(stash->arena);
-    mark.used = stash->entries[entry].before; mark.epoch = stash->entries[entry].epoch;
+    mark.used = stash->entries[entry].before; /* the guard tells whether it is good */
     return mark;
 }
 /* How far into the arena a copy begins. */
@@ -17019,20 +17018,19 @@ MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     memopt_i_free(&host, stash, stash->memory, MEMOPT_I_HOST_ALIGN);
 }
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep) {
-    memopt_i_stashed *e; memopt_mark before; size_t bytes; void *copy;
+    memopt_i_stashed *e; size_t bytes; void *copy;
     if (!stash || !x || !n || keep > MEMOPT_KEEP_8BIT) return MEMOPT_ERR_ARGUMENT;
     bytes = memopt_stash_bytes(n, keep);
     if (!bytes) return MEMOPT_ERR_OVERFLOW;
     if (stash->count == stash->depth) return MEMOPT_ERR_STATE;
     if (memopt_i_source_untouchable(stash->arena->source) == 2) return MEMOPT_ERR_UNSUPPORTED;
-    before = memopt_arena_mark(stash->arena);
-    copy = memopt_arena_push(stash->arena, bytes, MEMOPT_TAG_CHECKPOINTS);
-    if (!copy) return memopt_arena_error(stash->arena).status;
-    e = &stash->entries[stash->count++];
-    e->epoch = before.epoch;
-    e->before = before.used;
+    e = &stash->entries[stash->count];
+    e->before = memopt_arena_mark(stash->arena).used;
     e->n = n;
     e->keep = keep;
+    copy = memopt_arena_push(stash->arena, bytes, MEMOPT_TAG_CHECKPOINTS);
+    if (!copy) return memopt_arena_error(stash->arena).status;
+    ++stash->count;
     memopt_i_guard_set(stash->arena, &e->guard);
     if (stash->arena->source->host_visible) {
         memopt_i_kept_run(MEMOPT_I_KEPT_ENCODE, keep, x, n * sizeof *x, copy, &stash->host.threads);

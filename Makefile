@@ -122,7 +122,7 @@ $(BUILD)/flags: FORCE
 COMMON := memopt.h Makefile $(BUILD)/flags
 # Every program is one source file. The tests as C99, with errors for warnings, at MEMOPT_DEBUG 0 (the fast paths; below
 # under sanitizers at 2), and with MEMOPT_STATIC, because the compiler then skips what a section's test does not use;
-# examples, tools and benches as a user would compile them.
+# examples and benches as a user would compile them.
 # gcc at -O1 forgets vzeroupper without -fexpensive-optimizations, and all that follows a wide function crawls.
 EXPENSIVE := $(shell echo 'int x;' | $(CC) -Werror -fexpensive-optimizations -x c -c - -o /dev/null 2>/dev/null && echo -fexpensive-optimizations)
 $(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
@@ -132,8 +132,9 @@ $(BUILD)/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)
 $(BUILD)/exhaustive_%: tests/exhaustive_%.c $(wildcard tests/*.h) $(COMMON)
 	$(CC) -O2 -DMEMOPT_PTHREADS -pthread $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
+# Static: what a program does not use is not compiled.
 $(BUILD)/%_tool: tests/%_tool.c $(wildcard tests/*.h) $(COMMON)
-	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) -O2 -DMEMOPT_STATIC $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/bench_%: tests/bench/bench_%.c $(wildcard tests/bench/*.h tests/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@ $(LDFLAGS) $(LDLIBS)

@@ -3096,7 +3096,7 @@ static void tape_table_is_fine_enough(void) {
     for (form = 0; form < 2; ++form)
         for (i = 0; i < 3; ++i) {
             static table_chain c; memopt_tape_desc d = table_desc(&c, 30, (int)form, table_saved), fine;
-            memopt_tape *a, *b; memopt_tape_stats s, t; size_t least, best;
+            memopt_tape *a, *b; memopt_tape_stats s, t; size_t least = 0, best = 0;
             d.overhead = overheads[i];
             fine = d;
             fine.slots = 1280;

@@ -85,11 +85,12 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "gcc -fanalyzer" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_PTHREADS -pthread'"
     row "gcc -fanalyzer, MEMOPT_DEBUG 3" "$check analysed gcc '-O1 -fanalyzer -DMEMOPT_DEBUG=3'"
     # What an assert says is told to the analyser, which then still follows the ways of a release.
+    row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     row "clang-tidy, MEMOPT_DEBUG 0" "$check tidy '-DMEMOPT_DEBUG=0 -DMEMOPT_ASSERT(x)=((x)?(void)0:__builtin_unreachable())'"
     row "cppcheck, MEMOPT_DEBUG 0" "$check check_cpp -DMEMOPT_DEBUG=0"
     tier=ci
     [ "$wanted" = all ] || row "mutants of the header, a sample" "$MAKE -s mutants SECTION=header SAMPLE=40 JOBS=1" # of all
-    row "clang-tidy" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
+    [ "$wanted" = all ] || row "clang-tidy without its analyser" "$check tidy '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS' '-clang-analyzer-*'"
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     [ "$wanted" = all ] || row "nvcc: no warning, no spills" "$check cuda 90" # of the five
     for test in $CUDA_TESTS; do # in ci those that have most pointers

@@ -79,11 +79,11 @@
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
                   Why is told by one struct, memopt_error: what was refused, where, what it got and what the limit is.
-                  (Calls with neither an object nor a desc have their status alone, and so do stashes and pools.)
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
                   memopt_optim_error(), memopt_tape_get_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
-                  names an error of yours that is filled in. memopt_error_text() makes one line of it. A failed call
+                  names an error of yours that is filled in. memopt_error_text() makes one line of it. Stashes, pools
+                  and calls with neither an object nor a desc have a status alone. A failed call
                   has changed nothing, leaks nothing and can be repeated; what it would have written, `out`, is
                   untouched. Nothing aborts or prints.
      Ownership    Who creates, destroys, once. What a desc points to (source, ledger) outlives what is built on it.
@@ -540,8 +540,9 @@ typedef struct memopt_plan_item { /* zero it, then set what you need */
 } memopt_plan_item;
 typedef struct memopt_plan_options { /* all zero = the greedy orders, then a search of a second at the most */
     uint64_t time_ns;   /* 0 = default: one second, or no limit when `work` is given; else stop soon after so long */
-    /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed */
-    uint64_t work; /* a step looks at what is alive beside one item: microseconds, with 2,000 alive some milliseconds */
+    /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed. A step looks at
+       what is alive beside one item: it takes microseconds, with 2,000 items alive some milliseconds */
+    uint64_t work;
     size_t   capacity;  /* 0 = as small as possible; else good enough: stop at the first plan that fits */
     int      no_search; /* 1: greedy orders only */
     memopt_error *error; /* NULL, or filled in when the call fails */
@@ -1171,9 +1172,9 @@ MEMOPT_API size_t memopt_optim_grain(const memopt_optim *optim, size_t tensor);
  * of 0, so it changes the step of its tensor a little. To leave the whole step out instead, look before: see memopt_scaler_measure().
  *
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
- *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or that of a tensor of another
- *         size, slice or shape: whose it is among equals is not known), ERR_STATE
- *         (a step has begun already); nothing has changed then
+ *         pointer that is missing or misaligned), ERR_FORMAT (a state that was not begun, or of a tensor of another
+ *         size, slice or shape; states of equal tensors cannot be told apart), ERR_STATE (a step has begun already);
+ *         nothing has changed then
  */
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
 /**
@@ -2592,8 +2593,14 @@ static void memopt_i_put_real(memopt_i_out *o, double x) {
         exponent = -324;
     }
     else if (bits >> 63) x = -x;
-    while (x >= 10) { x /= 10; ++exponent; }
-    while (x < 1) { x *= 10; --exponent; }
+    while (x >= 10) {
+        x /= 10;
+        ++exponent;
+    }
+    while (x < 1) {
+        x *= 10;
+        --exponent;
+    }
     digits = (uint64_t)(x * 1e5 + 0.5);
     if (digits == 1000000) { /* 9.999996 is 10.0000 */
         digits = 100000;
@@ -3911,11 +3918,11 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
    Invariant  Everybody else goes through the four memopt_i_source_ calls below, which book into the source's ledger
               what the table really did.
    Trap       A counting or device address must never be read; memset, poison and checks ask host_visible first. */
-/* *bytes, or half of them, a quarter, ... as long as they are `least` and there is no room; multiples of least. */
-static memopt_status memopt_i_source_reserve_most(memopt_source *s, size_t least, size_t *bytes, void **base) {
+/* Reserves *bytes; while there is no room, half of them, a quarter, ..., multiples of `least` and not below it. */
+static memopt_status memopt_i_source_reserve_down_to(memopt_source *s, size_t least, size_t *bytes, void **base) {
     memopt_status status = s->reserve_fn(s, *bytes, base);
 
-    while (status == MEMOPT_ERR_MEMORY && *bytes / 2 >= least) {
+    while (status == MEMOPT_ERR_MEMORY && *bytes > least) {
         *bytes = memopt_i_align_down(*bytes / 2, least);
         status = s->reserve_fn(s, *bytes, base);
     }
@@ -3925,7 +3932,7 @@ static memopt_status memopt_i_source_reserve_most(memopt_source *s, size_t least
 }
 
 static memopt_status memopt_i_source_reserve(memopt_source *s, size_t bytes, void **base) {
-    return memopt_i_source_reserve_most(s, SIZE_MAX, &bytes, base);
+    return memopt_i_source_reserve_down_to(s, bytes, &bytes, base);
 }
 static memopt_status memopt_i_source_commit(memopt_source *s, void *start, size_t bytes) {
     memopt_status status;
@@ -4415,12 +4422,14 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
 typedef struct memopt_i_rewind { uint64_t epoch; size_t used; } memopt_i_rewind;
 /* before: used then */
 typedef struct memopt_i_pushed { size_t before, bytes; const char *name; memopt_tag tag; } memopt_i_pushed;
-/* Bytes at the low end that somebody relies on. Guards are a stack: each was set behind the one below it. */
+
+/* Protects bytes at the low end that a tape or stash relies on. Guards are a stack: each is set behind the one below. */
 typedef struct memopt_i_guard {
     struct memopt_i_guard *below;
     size_t used;   /* of the low end, behind the bytes */
     int    broken; /* 1: a rewind went below that place */
 } memopt_i_guard;
+
 typedef struct memopt_i_end { /* bytes are counted from the end's own side of the range */
     size_t used, limit, committed;
     size_t highest; /* the most it ever used, as of the last rewind */
@@ -4431,7 +4440,7 @@ struct memopt_arena {
     unsigned char *base;
     size_t capacity, alignment;
     memopt_i_end ends[2]; /* low, top */
-    memopt_i_guard *guards; /* those that are not broken, the highest */
+    memopt_i_guard *guards; /* the highest that is not broken */
     size_t peak, top_alignment; /* peak: as of the last rewind; top_alignment: the largest asked for at the top */
     uint64_t epoch;
     memopt_source *source;
@@ -4776,7 +4785,7 @@ static int memopt_i_mark_is_stale(const memopt_i_end *end, const memopt_mark *m)
     return i < end->rewind_count && end->rewinds[i].used < m->used; /* the lowest of the later rewinds */
 }
 
-/* Behind what the low end holds now. */
+/* Guard what the low end holds now. */
 static void memopt_i_guard_set(memopt_arena *a, memopt_i_guard *g) {
     g->below = a->guards;
     g->used = a->ends[0].used;
@@ -7231,10 +7240,10 @@ MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt
     if (!h) return memopt_i_refuse_memory(&c, sizeof *h);
     *h = settings;
     if (memopt_i_heap_more_nodes(h, 64)) memopt_i_refuse_memory(&c, memopt_i_heap_nodes_bytes(64));
-    else if (h->ranged && h->source
-             && (s = memopt_i_source_reserve_most(h->source, desc->capacity ? SIZE_MAX : h->step, &h->capacity,
-                                                  &base)) != MEMOPT_OK)
-        memopt_i_source_refused(&c, s, h->capacity);
+    else if (h->ranged && h->source) {
+        s = memopt_i_source_reserve_down_to(h->source, desc->capacity ? h->capacity : h->step, &h->capacity, &base);
+        if (s) memopt_i_source_refused(&c, s, h->capacity);
+    }
     if (c.status) {
         memopt_i_free(&settings.host, h->nodes, memopt_i_heap_nodes_bytes(h->node_count), MEMOPT_I_HOST_ALIGN);
         memopt_i_free(&settings.host, h, sizeof *h, MEMOPT_I_HOST_ALIGN);
@@ -17003,8 +17012,7 @@ static int memopt_i_stash_is_last(const memopt_stash *stash) {
     return stash->arena->ends[0].used == g->used && !g->broken;
 }
 static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
-    --stash->count;
-    memopt_i_guard_drop(stash->arena, &stash->entries[stash->count].guard);
+    --stash->count; /* the rewind breaks the copy's guard, and so takes it off */
     return memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count));
 }
 MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {

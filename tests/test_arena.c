@@ -653,18 +653,18 @@ static void test_arena_marks(void) {
     CHECK(memopt_arena_rewind(a, m1) == MEMOPT_ERR_STATE && memopt_arena_rewind(a, m0) == MEMOPT_OK);
     memopt_arena_destroy(a);
 
-    /* Sixteen levels of nesting, each rewound once and gone on from: the stale marks of all of them are known. */
+    /* 128 levels of nesting, each rewound once and gone on from: the stale marks of all of them are known. */
     a = test_arena_new(&s, 65536, NULL);
     {
-        memopt_mark inside[16], outside[16], low = memopt_arena_mark(a);
-        for (i = 0; i < 16; ++i) {
+        memopt_mark inside[128], outside[128], low = memopt_arena_mark(a);
+        for (i = 0; i < 128; ++i) {
             CHECK(memopt_arena_push(a, 64, 0) != NULL);
             outside[i] = memopt_arena_mark(a);
             CHECK(memopt_arena_push(a, 64, 0) != NULL);
             inside[i] = memopt_arena_mark(a);
             CHECK(memopt_arena_rewind(a, outside[i]) == MEMOPT_OK && memopt_arena_push(a, 64, 0) != NULL);
         }
-        for (i = 0; i < 16; ++i) CHECK_AT(memopt_arena_rewind(a, inside[i]) == MEMOPT_ERR_STATE, i);
+        for (i = 0; i < 128; ++i) CHECK_AT(memopt_arena_rewind(a, inside[i]) == MEMOPT_ERR_STATE, i);
         for (i = 0; i < 40; ++i) { /* far deeper: a good mark is never refused */
             CHECK(memopt_arena_push(a, 64, 0) != NULL);
             m1 = memopt_arena_mark(a);
@@ -673,7 +673,7 @@ static void test_arena_marks(void) {
             CHECK(memopt_arena_push(a, 64, 0) != NULL && memopt_arena_rewind(a, m2) == MEMOPT_OK);
             CHECK_AT(memopt_arena_rewind(a, m1) == MEMOPT_OK && memopt_arena_rewind(a, m2) == MEMOPT_ERR_STATE, i);
         }
-        for (i = 16; i--; ) CHECK_AT(memopt_arena_rewind(a, outside[i]) == MEMOPT_OK, i);
+        for (i = 128; i--; ) CHECK_AT(memopt_arena_rewind(a, outside[i]) == MEMOPT_OK, i);
         CHECK(memopt_arena_rewind(a, low) == MEMOPT_OK && memopt_arena_get_stats(a).used_low == 0);
     }
     memopt_arena_destroy(a);

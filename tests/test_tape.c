@@ -2588,17 +2588,33 @@ static void tape_stash_rewound(void) {
     }
 }
 
+/* A forward of many layers, and the end of its step: outputs stay until then, scratch goes. */
+static void tape_levels(memopt_arena *arena, size_t levels) {
+    const memopt_mark step = memopt_arena_mark(arena);
+    size_t i;
+
+    for (i = 0; i < levels; ++i) {
+        memopt_mark layer;
+
+        CHECK_AT(memopt_arena_push(arena, 64, MEMOPT_TAG_OTHER) != NULL, i);
+        layer = memopt_arena_mark(arena);
+        CHECK_AT(memopt_arena_push(arena, 128, MEMOPT_TAG_OTHER) != NULL, i);
+        CHECK_AT(memopt_arena_rewind(arena, layer) == MEMOPT_OK, i);
+    }
+    CHECK_AT(memopt_arena_rewind(arena, step) == MEMOPT_OK, levels);
+}
+
 /* After a rewind below a copy the arena may be pushed and rewound on any number of levels: what lies where the copy lay
    stays somebody else's. */
 static void tape_stash_many_levels(void) {
     const size_t levels[] = { 1, 15, 16, 17, 127, 128, 129, 1000 };
-    size_t i, k;
+    size_t k;
 
     for (k = 0; k < sizeof levels / sizeof *levels; ++k) {
         float x[16], y[16];
         tape_rig r;
         memopt_stash *s = NULL;
-        memopt_mark below, step;
+        memopt_mark below;
         unsigned char *foreign;
 
         tape_rig_open(&r, (size_t)1 << 20, 0);
@@ -2608,16 +2624,7 @@ static void tape_stash_many_levels(void) {
         CHECK(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
         CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
         foreign = (unsigned char *)memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER);
-        step = memopt_arena_mark(r.arena);
-        for (i = 0; i < levels[k]; ++i) { /* layers: an output stays, scratch goes */
-            memopt_mark layer;
-
-            CHECK_AT(memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) != NULL, i);
-            layer = memopt_arena_mark(r.arena);
-            CHECK_AT(memopt_arena_push(r.arena, 128, MEMOPT_TAG_OTHER) != NULL, i);
-            CHECK_AT(memopt_arena_rewind(r.arena, layer) == MEMOPT_OK, i);
-        }
-        CHECK_AT(memopt_arena_rewind(r.arena, step) == MEMOPT_OK, levels[k]);
+        tape_levels(r.arena, levels[k]);
         CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 1, levels[k]);
         CHECK_AT(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK, levels[k]);
         CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_OK && memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE, levels[k]);
@@ -2631,7 +2638,7 @@ static void tape_stash_many_levels(void) {
 /* The same between a forward and its backward. */
 static void tape_rewound_many_levels(void) {
     const size_t levels[] = { 1, 16, 17, 128, 129, 1000 };
-    size_t i, k;
+    size_t k;
 
     for (k = 0; k < sizeof levels / sizeof *levels; ++k) {
         static tape_net n;
@@ -2653,15 +2660,7 @@ static void tape_rewound_many_levels(void) {
         CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
         CHECK(memopt_arena_push(r.arena, used, MEMOPT_TAG_OTHER) != NULL);
         step = memopt_arena_mark(r.arena);
-        for (i = 0; i < levels[k]; ++i) {
-            memopt_mark layer;
-
-            CHECK_AT(memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) != NULL, i);
-            layer = memopt_arena_mark(r.arena);
-            CHECK_AT(memopt_arena_push(r.arena, 128, MEMOPT_TAG_OTHER) != NULL, i);
-            CHECK_AT(memopt_arena_rewind(r.arena, layer) == MEMOPT_OK, i);
-        }
-        CHECK_AT(memopt_arena_rewind(r.arena, step) == MEMOPT_OK, levels[k]);
+        tape_levels(r.arena, levels[k]);
         CHECK_AT(memopt_tape_backward(tape, NULL, n.gradient) == MEMOPT_ERR_STATE, levels[k]);
         CHECK_AT(memopt_arena_mark(r.arena).used == step.used, levels[k]);
         memopt_tape_destroy(tape);

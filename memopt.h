@@ -2103,9 +2103,10 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #endif
 #endif /* MEMOPT_H */
 
-#ifdef MEMOPT_IMPLEMENTATION
+#if defined(MEMOPT_IMPLEMENTATION) || defined(MEMOPT_I_WIDTH)
 #undef  MEMOPT_IMPLEMENTATION
-#ifndef MEMOPT_I_IMPLEMENTED
+#if !defined(MEMOPT_I_IMPLEMENTED) || defined(MEMOPT_I_WIDTH)
+#ifndef MEMOPT_I_WIDTH /* ---- once; parts of it then once for each width: see `vec` ---- */
 #define MEMOPT_I_IMPLEMENTED
 /* @section platform : config
    What the implementation takes from the system. Every system call goes through `host` or `source`, nothing else
@@ -7670,14 +7671,15 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #    pragma GCC diagnostic ignored "-Wsign-conversion" /* at -O0 they are macros */
 #  endif
 #endif
-#if defined(__CUDACC__)
-#  define MEMOPT_I_UNROLL
-#elif defined(__clang__)
-#  define MEMOPT_I_UNROLL _Pragma("clang loop unroll_count(4)")
-#elif defined(__GNUC__)
-#  define MEMOPT_I_UNROLL _Pragma("GCC unroll 4")
+#if defined(__clang__) && !defined(__CUDACC__)
+#  define MEMOPT_I_UNROLL     _Pragma("clang loop unroll_count(4)")
+#  define MEMOPT_I_UNROLL_ALL _Pragma("clang loop unroll(full)") /* of a loop over registers */
+#elif defined(__GNUC__) && !defined(__CUDACC__)
+#  define MEMOPT_I_UNROLL     _Pragma("GCC unroll 4")
+#  define MEMOPT_I_UNROLL_ALL _Pragma("GCC unroll 16") /* gcc keeps arrays of vectors in memory otherwise */
 #else
 #  define MEMOPT_I_UNROLL
+#  define MEMOPT_I_UNROLL_ALL
 #endif
 #if defined(__GNUC__) || defined(__clang__)
 #  define MEMOPT_I_FLATTEN __attribute__((flatten)) /* everything that is called in it becomes a part of it */
@@ -7735,7 +7737,562 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     }
     return "not a level of memopt";
 }
-/* @section random : simd api_random
+/* @section vec : simd base
+   The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
+   Problem    An algorithm written once for each instruction set is written four times, and the fourth is the one that
+              nobody tests. A macro that makes the four cannot be stepped through.
+   Idea       Algorithms stand once, over the words of this section. The file includes itself at its end, once for each
+              width it has wide code for, and compiles the marked parts alone:
+                  #endif   "once for each width" ...the part... #ifndef MEMOPT_I_WIDTH   "once"
+              V(name) is memopt_i_v1_name where the file is read first, in which the same parts are the definition, then
+              memopt_i_v8_name (AVX2), memopt_i_v16_name (AVX-512), or memopt_i_v4_name (NEON). They are functions: a
+              debugger steps into them.
+   Words      V(floats) are `V(width)` of them. R(floats) are 16 whatever the width, two or four registers, because a
+              row's sums are 16 (see `rows`); where the file is read first they are one float.
+   Dispatch   MEMOPT_I_AT(level, name, (arguments)) calls the function of a level; MEMOPT_I_WIDTHS(type, name,
+              (parameters)) declares the wide ones, which come at the end of the file.
+   New width  One block of operations here, its level in MEMOPT_I_AT and MEMOPT_I_WIDTHS, one inclusion at the end.
+   Exception  What one processor alone can do (byte permutations, matrix units) stands beside the part, and says so. */
+#if defined(MEMOPT_I_X86)
+#  define MEMOPT_I_AT(level, name, arguments)                                                                          \
+    ((level) >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_##name arguments                                                     \
+     : (level) >= MEMOPT_SIMD_AVX2 ? memopt_i_v8_##name arguments : memopt_i_v1_##name arguments)
+#  define MEMOPT_I_WIDTHS(type, name, parameters)                                                                        \
+    MEMOPT_I_AVX2 static type memopt_i_v8_##name parameters;                                                           \
+    MEMOPT_I_AVX512 static type memopt_i_v16_##name parameters;
+#elif defined(MEMOPT_I_NEON)
+#  define MEMOPT_I_AT(level, name, arguments)                                                                          \
+    ((level) >= MEMOPT_SIMD_NEON ? memopt_i_v4_##name arguments : memopt_i_v1_##name arguments)
+#  define MEMOPT_I_WIDTHS(type, name, parameters) static type memopt_i_v4_##name parameters;
+#else
+#  define MEMOPT_I_AT(level, name, arguments) ((void)(level), memopt_i_v1_##name arguments)
+#  define MEMOPT_I_WIDTHS(type, name, parameters)
+#endif
+#pragma push_macro("V") /* yours come back at the end of the file */
+#pragma push_macro("R")
+#pragma push_macro("V_FN")
+#pragma push_macro("V_HOST_FN")
+#undef V
+#undef R
+#undef V_FN
+#undef V_HOST_FN
+#define V(name)   memopt_i_v1_##name
+#define R(name)   memopt_i_v1_##name
+#define V_FN      MEMOPT_I_BOTH static
+#define V_HOST_FN static /* no part of it for the device */
+#define MEMOPT_I_EXP_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it is rounded to a whole number */
+#define MEMOPT_I_EXP_BITS  0x4b400000u /* its bits; those of a sum count on from here */
+
+/* One float: the definition of each operation.
+   magnitude     the larger of a and |b| by their bits, in which NaN is above all
+   all_below     are all lanes below a limit?
+   sign          -1, 0 or 1
+   max, min      b where one is NaN
+   negative      -|a|
+   if_negative   a where z < 0, else b
+   zero_below    0 where z < least, else a
+   power         p 2^n, from n and n + the magic number */
+enum { memopt_i_v1_width = 1, memopt_i_v1_level = MEMOPT_SIMD_SCALAR };
+typedef float memopt_i_v1_floats;
+V_FN float V(load)(const float *p) { return *p; }
+V_FN void V(store)(float *p, float x) { *p = x; }
+V_FN void V(end)(void) { }
+V_FN float V(set)(float x) { return x; }
+V_FN float V(add)(float a, float b) { return memopt_i_sum(a, b); }
+V_FN float V(sub)(float a, float b) { return memopt_i_sum(a, -b); }
+V_FN float V(mul)(float a, float b) { return memopt_i_times(a, b); }
+V_FN float V(div)(float a, float b) { return memopt_i_quotient(a, b); }
+V_FN float V(fma)(float a, float b, float c) { return fmaf(a, b, c); }
+V_FN float V(max)(float a, float b) { return a > b ? a : b; }
+V_FN float V(min)(float a, float b) { return a < b ? a : b; }
+V_FN float V(sign)(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
+V_FN float V(negative)(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
+V_FN float V(if_negative)(float z, float a, float b) { return z < 0 ? a : b; }
+V_FN float V(zero_below)(float z, float least, float a) { return z < least ? 0.0f : a; }
+V_FN int V(all_below)(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
+V_FN float V(sqrt)(float a) {
+#if defined(__CUDA_ARCH__)
+    return __fsqrt_rn(a);
+#else
+    return memopt_i_round(sqrtf(a));
+#endif
+}
+
+V_FN float V(magnitude)(float a, float b) {
+    const uint32_t x = memopt_i_float_bits(a), y = memopt_i_float_bits(b) & 0x7fffffffu;
+    return memopt_i_bits_float(x > y ? x : y);
+}
+
+V_FN float V(power)(float p, float n, float t) {
+    const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS); /* two exponents */
+    const uint32_t half = both >> 1;
+
+    (void)n;
+    p = memopt_i_times(p, memopt_i_bits_float(half << 23));
+    p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
+    return 0.0f > p ? 0.0f : p;
+}
+#endif /* ---- once for each width: see `vec` ---- */
+#if defined(MEMOPT_I_WIDTH)
+#  undef V
+#  undef R
+#  undef V_FN
+#  undef V_HOST_FN
+#  define V_HOST_FN V_FN
+#  if MEMOPT_I_WIDTH == 16
+#    define V(name) memopt_i_v16_##name
+#    define R(name) memopt_i_v16_##name
+#    define V_FN    MEMOPT_I_AVX512 static
+#  elif MEMOPT_I_WIDTH == 8
+#    define V(name) memopt_i_v8_##name
+#    define R(name) memopt_i_r8_##name
+#    define V_FN    MEMOPT_I_AVX2 static
+#  elif MEMOPT_I_WIDTH == 4
+#    define V(name) memopt_i_v4_##name
+#    define R(name) memopt_i_r4_##name
+#    define V_FN    static
+#  endif
+#endif
+
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
+/* AVX2: 8 floats. */
+enum { memopt_i_v8_width = 8, memopt_i_v8_level = MEMOPT_SIMD_AVX2 };
+typedef __m256 memopt_i_v8_floats;
+V_FN __m256 V(load)(const float *p) { return _mm256_loadu_ps(p); }
+V_FN void V(store)(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
+V_FN __m256 V(set)(float x) { return _mm256_set1_ps(x); }
+V_FN __m256 V(add)(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+V_FN __m256 V(sub)(__m256 a, __m256 b) { return _mm256_sub_ps(a, b); }
+V_FN __m256 V(mul)(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
+V_FN __m256 V(div)(__m256 a, __m256 b) { return _mm256_div_ps(a, b); }
+V_FN __m256 V(sqrt)(__m256 a) { return _mm256_sqrt_ps(a); }
+V_FN __m256 V(fma)(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+V_FN __m256 V(max)(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+V_FN __m256 V(min)(__m256 a, __m256 b) { return _mm256_min_ps(a, b); }
+V_FN __m256 V(negative)(__m256 a) { return _mm256_or_ps(a, _mm256_set1_ps(-0.0f)); }
+V_FN void V(end)(void) { _mm256_zeroupper(); }
+
+V_FN __m256 V(sign)(__m256 a) {
+    const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
+    return _mm256_and_ps(_mm256_cmp_ps(a, zero, _CMP_NEQ_OQ), _mm256_or_ps(_mm256_and_ps(a, sign),
+                                                                           _mm256_set1_ps(1.0f)));
+}
+
+V_FN __m256 V(if_negative)(__m256 z, __m256 a, __m256 b) {
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(z, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+
+V_FN __m256 V(zero_below)(__m256 z, __m256 least, __m256 a) {
+    return _mm256_andnot_ps(_mm256_cmp_ps(z, least, _CMP_LT_OQ), a);
+}
+
+V_FN __m256 V(magnitude)(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a),
+        _mm256_and_si256(_mm256_castps_si256(b), _mm256_set1_epi32(0x7fffffff))));
+}
+
+V_FN int V(all_below)(__m256 a, __m256 limit) {
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LT_OQ)) == 255;
+}
+
+V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
+    const __m256i both = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)(254u - MEMOPT_I_EXP_BITS)));
+    const __m256i half = _mm256_srli_epi32(both, 1);
+
+    (void)n;
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
+    return _mm256_max_ps(_mm256_setzero_ps(), p);
+}
+
+/* As many doubles. */
+typedef struct memopt_i_v8_doubles { __m256d a, b; } memopt_i_v8_doubles;
+
+V_FN V(doubles) V(d_load)(const double *p) {
+    V(doubles) x;
+    x.a = _mm256_loadu_pd(p);
+    x.b = _mm256_loadu_pd(p + 4);
+    return x;
+}
+
+V_FN void V(d_store)(double *p, V(doubles) x) {
+    _mm256_storeu_pd(p, x.a);
+    _mm256_storeu_pd(p + 4, x.b);
+}
+
+V_FN V(doubles) V(d_floats)(__m256 x) {
+    V(doubles) d;
+    d.a = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    d.b = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    return d;
+}
+
+V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
+    z.a = _mm256_fmadd_pd(x.a, y.a, z.a);
+    z.b = _mm256_fmadd_pd(x.b, y.b, z.b);
+    return z;
+}
+
+/* The first `count` lanes, 0 to all: all bits of them. */
+V_FN __m256i V(first)(size_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
+
+/* 16 floats of a row are two registers. */
+typedef struct memopt_i_r8_floats { __m256 a, b; } memopt_i_r8_floats;
+
+V_FN R(floats) R(both)(__m256 a, __m256 b) {
+    R(floats) x;
+    x.a = a;
+    x.b = b;
+    return x;
+}
+
+V_FN R(floats) R(set)(float x) { return R(both)(V(set)(x), V(set)(x)); }
+V_FN R(floats) R(add)(R(floats) x, R(floats) y) { return R(both)(V(add)(x.a, y.a), V(add)(x.b, y.b)); }
+V_FN R(floats) R(sub)(R(floats) x, R(floats) y) { return R(both)(V(sub)(x.a, y.a), V(sub)(x.b, y.b)); }
+V_FN R(floats) R(mul)(R(floats) x, R(floats) y) { return R(both)(V(mul)(x.a, y.a), V(mul)(x.b, y.b)); }
+V_FN R(floats) R(div)(R(floats) x, R(floats) y) { return R(both)(V(div)(x.a, y.a), V(div)(x.b, y.b)); }
+V_FN R(floats) R(max)(R(floats) x, R(floats) y) { return R(both)(V(max)(x.a, y.a), V(max)(x.b, y.b)); }
+V_FN R(floats) R(min)(R(floats) x, R(floats) y) { return R(both)(V(min)(x.a, y.a), V(min)(x.b, y.b)); }
+V_FN R(floats) R(negative)(R(floats) x) { return R(both)(V(negative)(x.a), V(negative)(x.b)); }
+
+V_FN R(floats) R(fma)(R(floats) x, R(floats) y, R(floats) z) {
+    return R(both)(V(fma)(x.a, y.a, z.a), V(fma)(x.b, y.b, z.b));
+}
+
+V_FN R(floats) R(if_negative)(R(floats) z, R(floats) x, R(floats) y) {
+    return R(both)(V(if_negative)(z.a, x.a, y.a), V(if_negative)(z.b, x.b, y.b));
+}
+
+V_FN R(floats) R(zero_below)(R(floats) z, R(floats) least, R(floats) x) {
+    return R(both)(V(zero_below)(z.a, least.a, x.a), V(zero_below)(z.b, least.b, x.b));
+}
+
+V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(both)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b));
+}
+
+/* Up to 16 elements: those behind them are neither read nor written, and 0. */
+V_FN R(floats) R(read)(const float *p, size_t count) {
+    if (count >= 16) return R(both)(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+    if (count >= 8) return R(both)(_mm256_loadu_ps(p), _mm256_maskload_ps(p + 8, V(first)(count - 8)));
+    return R(both)(_mm256_maskload_ps(p, V(first)(count)), _mm256_setzero_ps());
+}
+
+V_FN void R(write)(float *p, R(floats) x, size_t count) {
+    if (count >= 16) {
+        _mm256_storeu_ps(p, x.a);
+        _mm256_storeu_ps(p + 8, x.b);
+        return;
+    }
+    _mm256_maskstore_ps(p, V(first)(count), x.a);
+    if (count > 8) _mm256_maskstore_ps(p + 8, V(first)(count - 8), x.b);
+}
+
+/* The first `count` lanes of x, the others of y. */
+V_FN R(floats) R(first)(size_t count, R(floats) x, R(floats) y) {
+    if (count >= 16) return x;
+    return R(both)(_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(V(first)(count))),
+                   _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(V(first)(count < 8 ? 0 : count - 8))));
+}
+
+/* seen, and where x is NaN; whether it has been seen at all */
+V_FN R(floats) R(nan)(R(floats) seen, R(floats) x) {
+    return R(both)(_mm256_or_ps(seen.a, _mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q)),
+                   _mm256_or_ps(seen.b, _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q)));
+}
+
+V_FN int R(any)(R(floats) seen) { return _mm256_movemask_ps(_mm256_or_ps(seen.a, seen.b)) != 0; }
+
+/* x where the mask is all ones, y where it is 0 */
+V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
+    const __m256i *m = (const __m256i *)(const void *)mask;
+    return R(both)(_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(_mm256_loadu_si256(m))),
+                   _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(_mm256_loadu_si256(m + 1))));
+}
+#elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
+/* AVX-512: 16 floats, in a row as well. */
+enum { memopt_i_v16_width = 16, memopt_i_v16_level = MEMOPT_SIMD_AVX512 };
+typedef __m512 memopt_i_v16_floats;
+V_FN __m512 V(load)(const float *p) { return _mm512_loadu_ps(p); }
+V_FN void V(store)(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
+V_FN __m512 V(set)(float x) { return _mm512_set1_ps(x); }
+V_FN __m512 V(add)(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
+V_FN __m512 V(sub)(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
+V_FN __m512 V(mul)(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
+V_FN __m512 V(div)(__m512 a, __m512 b) { return _mm512_div_ps(a, b); }
+V_FN __m512 V(sqrt)(__m512 a) { return _mm512_sqrt_ps(a); }
+V_FN __m512 V(fma)(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+V_FN __m512 V(max)(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
+V_FN __m512 V(min)(__m512 a, __m512 b) { return _mm512_min_ps(a, b); }
+V_FN __m512 V(negative)(__m512 a) { return _mm512_or_ps(a, _mm512_set1_ps(-0.0f)); }
+V_FN void V(end)(void) { _mm256_zeroupper(); }
+
+V_FN __m512 V(sign)(__m512 a) {
+    const __m512 sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0f));
+    return _mm512_maskz_or_ps(_mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_OQ), sign, _mm512_set1_ps(1.0f));
+}
+
+V_FN __m512 V(if_negative)(__m512 z, __m512 a, __m512 b) {
+    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_LT_OQ), a);
+}
+
+V_FN __m512 V(zero_below)(__m512 z, __m512 least, __m512 a) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, least, _CMP_NLT_UQ), a);
+}
+
+V_FN __m512 V(magnitude)(__m512 a, __m512 b) {
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a),
+        _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0x7fffffff))));
+}
+
+V_FN int V(all_below)(__m512 a, __m512 limit) { return _mm512_cmp_ps_mask(a, limit, _CMP_LT_OQ) == 0xffff; }
+
+V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
+    (void)t;
+    return _mm512_scalef_ps(p, n);
+}
+
+typedef struct memopt_i_v16_doubles { __m512d a, b; } memopt_i_v16_doubles;
+
+V_FN V(doubles) V(d_load)(const double *p) {
+    V(doubles) x;
+    x.a = _mm512_loadu_pd(p);
+    x.b = _mm512_loadu_pd(p + 8);
+    return x;
+}
+
+V_FN void V(d_store)(double *p, V(doubles) x) {
+    _mm512_storeu_pd(p, x.a);
+    _mm512_storeu_pd(p + 8, x.b);
+}
+
+V_FN V(doubles) V(d_floats)(__m512 x) { /* masked: g++ 12 warns of its own header otherwise */
+    V(doubles) d;
+    d.a = _mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x, 0));
+    d.b = _mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x, 1));
+    return d;
+}
+
+V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
+    z.a = _mm512_fmadd_pd(x.a, y.a, z.a);
+    z.b = _mm512_fmadd_pd(x.b, y.b, z.b);
+    return z;
+}
+
+V_FN __mmask16 V(lanes)(size_t count) { return (__mmask16)((1u << count) - 1); } /* the first `count`, 0 to 16 */
+
+V_FN __m512 R(read)(const float *p, size_t count) {
+    return count >= 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(V(lanes)(count), p);
+}
+
+V_FN void R(write)(float *p, __m512 x, size_t count) {
+    if (count >= 16) _mm512_storeu_ps(p, x);
+    else _mm512_mask_storeu_ps(p, V(lanes)(count), x);
+}
+
+V_FN __m512 R(first)(size_t count, __m512 x, __m512 y) {
+    return count >= 16 ? x : _mm512_mask_mov_ps(y, V(lanes)(count), x);
+}
+
+V_FN __m512 R(nan)(__m512 seen, __m512 x) {
+    return _mm512_mask_mov_ps(seen, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
+}
+
+V_FN int R(any)(__m512 seen) { return _mm512_cmp_ps_mask(seen, seen, _CMP_UNORD_Q) != 0; }
+
+V_FN __m512 R(masked)(const uint32_t *mask, __m512 x, __m512 y) {
+    const __m512i m = _mm512_loadu_si512(mask);
+    return _mm512_mask_mov_ps(y, _mm512_test_epi32_mask(m, m), x);
+}
+#elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 4
+/* NEON: 4 floats. */
+enum { memopt_i_v4_width = 4, memopt_i_v4_level = MEMOPT_SIMD_NEON };
+typedef float32x4_t memopt_i_v4_floats;
+V_FN float32x4_t V(load)(const float *p) { return vld1q_f32(p); }
+V_FN void V(store)(float *p, float32x4_t x) { vst1q_f32(p, x); }
+V_FN float32x4_t V(set)(float x) { return vdupq_n_f32(x); }
+V_FN float32x4_t V(add)(float32x4_t a, float32x4_t b) { return vaddq_f32(a, b); }
+V_FN float32x4_t V(sub)(float32x4_t a, float32x4_t b) { return vsubq_f32(a, b); }
+V_FN float32x4_t V(mul)(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
+V_FN float32x4_t V(div)(float32x4_t a, float32x4_t b) { return vdivq_f32(a, b); }
+V_FN float32x4_t V(sqrt)(float32x4_t a) { return vsqrtq_f32(a); }
+V_FN float32x4_t V(fma)(float32x4_t a, float32x4_t b, float32x4_t c) { return vfmaq_f32(c, a, b); }
+V_FN float32x4_t V(max)(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+V_FN float32x4_t V(min)(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+V_FN float32x4_t V(if_negative)(float32x4_t z, float32x4_t a, float32x4_t b) { return vbslq_f32(vcltzq_f32(z), a, b); }
+V_FN int V(all_below)(float32x4_t a, float32x4_t limit) { return vminvq_u32(vcltq_f32(a, limit)) != 0; }
+V_FN void V(end)(void) { }
+
+V_FN float32x4_t V(negative)(float32x4_t a) {
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vdupq_n_u32(0x80000000u)));
+}
+
+V_FN float32x4_t V(sign)(float32x4_t a) {
+    const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f)), bits = vreinterpretq_u32_f32(a);
+    const uint32x4_t sign = vorrq_u32(vandq_u32(bits, vdupq_n_u32(0x80000000u)), one);
+    const uint32x4_t is_signed = vorrq_u32(vcgtq_f32(a, vdupq_n_f32(0)), vcltq_f32(a, vdupq_n_f32(0)));
+    return vreinterpretq_f32_u32(vandq_u32(sign, is_signed));
+}
+
+V_FN float32x4_t V(zero_below)(float32x4_t z, float32x4_t least, float32x4_t a) {
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(z, least)));
+}
+
+V_FN float32x4_t V(magnitude)(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(vabsq_f32(b))));
+}
+
+V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
+    const uint32x4_t both = vaddq_u32(vreinterpretq_u32_f32(t), vdupq_n_u32(254u - MEMOPT_I_EXP_BITS));
+    const uint32x4_t half = vshrq_n_u32(both, 1);
+
+    (void)n;
+    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
+    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
+    return V(max)(vdupq_n_f32(0), p);
+}
+
+typedef struct memopt_i_v4_doubles { float64x2_t a, b; } memopt_i_v4_doubles;
+
+V_FN V(doubles) V(d_load)(const double *p) {
+    V(doubles) x;
+    x.a = vld1q_f64(p);
+    x.b = vld1q_f64(p + 2);
+    return x;
+}
+
+V_FN void V(d_store)(double *p, V(doubles) x) {
+    vst1q_f64(p, x.a);
+    vst1q_f64(p + 2, x.b);
+}
+
+V_FN V(doubles) V(d_floats)(float32x4_t x) {
+    V(doubles) d;
+    d.a = vcvt_f64_f32(vget_low_f32(x));
+    d.b = vcvt_high_f64_f32(x);
+    return d;
+}
+
+V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
+    z.a = vfmaq_f64(z.a, x.a, y.a);
+    z.b = vfmaq_f64(z.b, x.b, y.b);
+    return z;
+}
+
+/* 16 floats of a row are four registers. */
+typedef struct memopt_i_r4_floats { float32x4_t a, b, c, d; } memopt_i_r4_floats;
+
+V_FN R(floats) R(four)(float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
+    R(floats) x;
+    x.a = a;
+    x.b = b;
+    x.c = c;
+    x.d = d;
+    return x;
+}
+
+V_FN R(floats) R(set)(float x) { return R(four)(V(set)(x), V(set)(x), V(set)(x), V(set)(x)); }
+
+V_FN R(floats) R(add)(R(floats) x, R(floats) y) {
+    return R(four)(V(add)(x.a, y.a), V(add)(x.b, y.b), V(add)(x.c, y.c), V(add)(x.d, y.d));
+}
+
+V_FN R(floats) R(sub)(R(floats) x, R(floats) y) {
+    return R(four)(V(sub)(x.a, y.a), V(sub)(x.b, y.b), V(sub)(x.c, y.c), V(sub)(x.d, y.d));
+}
+
+V_FN R(floats) R(mul)(R(floats) x, R(floats) y) {
+    return R(four)(V(mul)(x.a, y.a), V(mul)(x.b, y.b), V(mul)(x.c, y.c), V(mul)(x.d, y.d));
+}
+
+V_FN R(floats) R(div)(R(floats) x, R(floats) y) {
+    return R(four)(V(div)(x.a, y.a), V(div)(x.b, y.b), V(div)(x.c, y.c), V(div)(x.d, y.d));
+}
+
+V_FN R(floats) R(max)(R(floats) x, R(floats) y) {
+    return R(four)(V(max)(x.a, y.a), V(max)(x.b, y.b), V(max)(x.c, y.c), V(max)(x.d, y.d));
+}
+
+V_FN R(floats) R(min)(R(floats) x, R(floats) y) {
+    return R(four)(V(min)(x.a, y.a), V(min)(x.b, y.b), V(min)(x.c, y.c), V(min)(x.d, y.d));
+}
+
+V_FN R(floats) R(negative)(R(floats) x) {
+    return R(four)(V(negative)(x.a), V(negative)(x.b), V(negative)(x.c), V(negative)(x.d));
+}
+
+V_FN R(floats) R(fma)(R(floats) x, R(floats) y, R(floats) z) {
+    return R(four)(V(fma)(x.a, y.a, z.a), V(fma)(x.b, y.b, z.b), V(fma)(x.c, y.c, z.c), V(fma)(x.d, y.d, z.d));
+}
+
+V_FN R(floats) R(if_negative)(R(floats) z, R(floats) x, R(floats) y) {
+    return R(four)(V(if_negative)(z.a, x.a, y.a), V(if_negative)(z.b, x.b, y.b),
+                   V(if_negative)(z.c, x.c, y.c), V(if_negative)(z.d, x.d, y.d));
+}
+
+V_FN R(floats) R(zero_below)(R(floats) z, R(floats) least, R(floats) x) {
+    return R(four)(V(zero_below)(z.a, least.a, x.a), V(zero_below)(z.b, least.b, x.b),
+                   V(zero_below)(z.c, least.c, x.c), V(zero_below)(z.d, least.d, x.d));
+}
+
+V_FN R(floats) R(power)(R(floats) p, R(floats) n, R(floats) t) {
+    return R(four)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b),
+                   V(power)(p.c, n.c, t.c), V(power)(p.d, n.d, t.d));
+}
+
+V_FN R(floats) R(read)(const float *p, size_t count) {
+    float all[16] = { 0 };
+
+    if (count < 16) p = (const float *)memcpy(all, p, count * sizeof *p);
+    return R(four)(vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12));
+}
+
+V_FN void R(write)(float *p, R(floats) x, size_t count) {
+    float all[16];
+    float *to = count < 16 ? all : p;
+
+    vst1q_f32(to, x.a);
+    vst1q_f32(to + 4, x.b);
+    vst1q_f32(to + 8, x.c);
+    vst1q_f32(to + 12, x.d);
+    if (count < 16) memcpy(p, all, count * sizeof *p);
+}
+
+V_FN float32x4_t R(first_of)(size_t count, const uint32_t *lanes, float32x4_t x, float32x4_t y) {
+    return vbslq_f32(vcltq_u32(vld1q_u32(lanes), vdupq_n_u32((uint32_t)count)), x, y);
+}
+
+V_FN R(floats) R(first)(size_t count, R(floats) x, R(floats) y) {
+    static const uint32_t lanes[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+
+    if (count >= 16) return x;
+    return R(four)(R(first_of)(count, lanes, x.a, y.a), R(first_of)(count, lanes + 4, x.b, y.b),
+                   R(first_of)(count, lanes + 8, x.c, y.c), R(first_of)(count, lanes + 12, x.d, y.d));
+}
+
+V_FN float32x4_t R(nan_of)(float32x4_t seen, float32x4_t x) {
+    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(seen), vmvnq_u32(vceqq_f32(x, x))));
+}
+
+V_FN R(floats) R(nan)(R(floats) seen, R(floats) x) {
+    return R(four)(R(nan_of)(seen.a, x.a), R(nan_of)(seen.b, x.b), R(nan_of)(seen.c, x.c), R(nan_of)(seen.d, x.d));
+}
+
+V_FN int R(any)(R(floats) seen) {
+    const uint32x4_t low = vorrq_u32(vreinterpretq_u32_f32(seen.a), vreinterpretq_u32_f32(seen.b));
+    const uint32x4_t high = vorrq_u32(vreinterpretq_u32_f32(seen.c), vreinterpretq_u32_f32(seen.d));
+    return vmaxvq_u32(vorrq_u32(low, high)) != 0;
+}
+
+V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
+    return R(four)(vbslq_f32(vld1q_u32(mask), x.a, y.a), vbslq_f32(vld1q_u32(mask + 4), x.b, y.b),
+                   vbslq_f32(vld1q_u32(mask + 8), x.c, y.c), vbslq_f32(vld1q_u32(mask + 12), x.d, y.d));
+}
+#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+/* @section random : vec api_random
    Problem    Random numbers that depend on who asked first cannot be repeated: not with more workers, not for a part of
               a tensor, not after a crash. And rounding at random needs 16 bits for every weight at every step.
    Idea       Numbers by place. The counter (seed, stream, index) goes through a function that scrambles it; there is no
@@ -8146,7 +8703,7 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
                                               const memopt_threads *threads) {
     return memopt_i_random(dst, MEMOPT_I_RANDOM_NORMAL, n, seed, stream, first, threads);
 }
-/* @section number : simd random api_number
+/* @section number : vec random api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
               lose NaN, or flush denormals, or give other bits in the last seven elements than in the rest.
    Idea       The scalar functions of the declarations are the definition, in plain integers. Wide ones treat a group of
@@ -9498,11 +10055,6 @@ static inline void memopt_i_quant_ahead(const void *x) { /* the four cache lines
     __builtin_prefetch((const void *)((uintptr_t)x + 8320)); __builtin_prefetch((const void *)((uintptr_t)x + 8384));
 }
 /* ---- AVX-512 ---- */
-#if defined(__clang__) /* gcc -O2 keeps arrays of vectors in memory unless the loop over them is unrolled */
-#  define MEMOPT_I_QUANT_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#  define MEMOPT_I_QUANT_UNROLL _Pragma("GCC unroll 16")
-#endif
 #define MEMOPT_I_AVX512_PART MEMOPT_I_AVX512 static inline __attribute__((always_inline))
 MEMOPT_I_AVX512_PART float memopt_i_absmax_avx512_as(const float *x, size_t n, int ahead) {
     const __m512i sign = _mm512_set1_epi32((int)0x80000000); size_t i; uint32_t most;
@@ -9531,7 +10083,7 @@ MEMOPT_I_AVX512_PART memopt_i_lines512 memopt_i_lines_avx512(memopt_map map) {
     const uint32_t *junctions = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
     const float (*lines)[32] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_lines : memopt_i_signed_lines;
     memopt_i_lines512 t; int i;
-    MEMOPT_I_QUANT_UNROLL
+    MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
         t.junctions[i] = _mm512_loadu_si512(junctions + 16 * i);
         t.slopes[i] = _mm512_loadu_ps(lines[0] + 16 * i);
@@ -9613,10 +10165,10 @@ typedef struct memopt_i_planes512 { __m512i at[16]; } memopt_i_planes512;
 MEMOPT_I_AVX512_PART memopt_i_planes512 memopt_i_planes_avx512(memopt_map map) {
     memopt_i_planes512 t; int i;
     if (map == MEMOPT_MAP_SIGNED) {
-        MEMOPT_I_QUANT_UNROLL
+        MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 8; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_signed_planes[i / 2] + 64 * (i % 2));
     } else {
-        MEMOPT_I_QUANT_UNROLL
+        MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 16; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_unsigned_planes[i / 4] + 64 * (i % 4));
     }
     return t;
@@ -9626,7 +10178,7 @@ MEMOPT_I_AVX512_PART void memopt_i_signed_bytes_avx512(const memopt_i_planes512 
     const __m512i index = _mm512_abs_epi8(_mm512_sub_epi8(codes, _mm512_set1_epi8(127)));
     const __mmask64 high = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64)), one = _mm512_movepi8_mask(index);
     int i;
-    MEMOPT_I_QUANT_UNROLL
+    MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i)
         p[i] = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(index, t->at[2 * i]), high, index,
                                             t->at[2 * i + 1]);
@@ -9638,7 +10190,7 @@ MEMOPT_I_AVX512_PART void memopt_i_unsigned_bytes_avx512(const memopt_i_planes51
     const __mmask64 high = _mm512_movepi8_mask(codes), odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
     const __mmask64 q1 = _kandn_mask64(high, odd), q2 = _kandn_mask64(odd, high), q3 = _kand_mask64(high, odd);
     int i;
-    MEMOPT_I_QUANT_UNROLL
+    MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
         p[i] = _mm512_permutexvar_epi8(codes, t->at[4 * i]);
         p[i] = _mm512_mask_permutexvar_epi8(p[i], q1, codes, t->at[4 * i + 1]);
@@ -9670,7 +10222,7 @@ MEMOPT_I_AVX512_PART void memopt_i_level64_avx512(memopt_map map, const memopt_i
     q[2] = _mm512_unpacklo_epi8(p[2], p[3]); q[3] = _mm512_unpackhi_epi8(p[2], p[3]);
     p[0] = _mm512_unpacklo_epi16(q[0], q[2]); p[1] = _mm512_unpackhi_epi16(q[0], q[2]);
     p[2] = _mm512_unpacklo_epi16(q[1], q[3]); p[3] = _mm512_unpackhi_epi16(q[1], q[3]);
-    MEMOPT_I_QUANT_UNROLL
+    MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
 }
 /* Fewer than 64: what is whole may still be streamed. */
@@ -10060,7 +10612,7 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
     memopt_i_quant_run(&q, memopt_i_dequantize_chunk, threads);
     return MEMOPT_OK;
 }
-/* @section taper : simd
+/* @section taper : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
               search, which costs more than the whole of Adam. Worse, it rounds to the nearest where its levels lie far
@@ -10290,7 +10842,7 @@ static void memopt_i_taper_encode_at(int level, const memopt_i_taper *t, uint8_t
     (void)level;
     memopt_i_taper_encode_v1(t, codes, x, n, inverse);
 }
-/* @section lanes : simd
+/* @section lanes : vec
    The arithmetic of one optimizer step, for a group of elements.
    Problem    Seven kinds, four instruction sets, and one result to the bit.
    Idea       Each formula is written once, in terms of a lane type V: a float, 4, 8 or 16 of them. The macro
@@ -10323,98 +10875,6 @@ typedef struct memopt_i_group { /* up to a few hundred elements; u, m, v and w m
 } memopt_i_group;
 typedef void memopt_i_lane_fn(const memopt_i_rule *rule, const memopt_i_group *group);
 
-/* One float. */
-#define MEMOPT_I_V1(name) memopt_i_v1_##name
-enum { memopt_i_v1_width = 1 };
-typedef float memopt_i_v1_t;
-MEMOPT_I_BOTH static float memopt_i_v1_load(const float *p) { return *p; }
-MEMOPT_I_BOTH static void  memopt_i_v1_store(float *p, float x) { *p = x; }
-MEMOPT_I_BOTH static float memopt_i_v1_set(float x) { return x; }
-MEMOPT_I_BOTH static float memopt_i_v1_mul(float a, float b) { return memopt_i_times(a, b); }
-MEMOPT_I_BOTH static float memopt_i_v1_div(float a, float b) { return memopt_i_quotient(a, b); }
-MEMOPT_I_BOTH static float memopt_i_v1_sqrt(float a) {
-#if defined(__CUDA_ARCH__)
-    return __fsqrt_rn(a);
-#else
-    return memopt_i_round(sqrtf(a));
-#endif
-}
-MEMOPT_I_BOTH static float memopt_i_v1_fma(float a, float b, float c) { return fmaf(a, b, c); }
-MEMOPT_I_BOTH static float memopt_i_v1_sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; }
-/* The larger of a and |b| by their bits, in which NaN is above all; then whether all lanes are below a limit. */
-MEMOPT_I_BOTH static float memopt_i_v1_worse(float a, float b) {
-    const uint32_t x = memopt_i_float_bits(a), y = memopt_i_float_bits(b) & 0x7fffffffu;
-    return memopt_i_bits_float(x > y ? x : y);
-}
-MEMOPT_I_BOTH static int memopt_i_v1_below(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
-#if defined(MEMOPT_I_X86)
-#define MEMOPT_I_V8(name) memopt_i_v8_##name
-enum { memopt_i_v8_width = 8 };
-typedef __m256 memopt_i_v8_t;
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_load(const float *p) { return _mm256_loadu_ps(p); }
-MEMOPT_I_AVX2 static void   memopt_i_v8_store(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_set(float x) { return _mm256_set1_ps(x); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_mul(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_div(__m256 a, __m256 b) { return _mm256_div_ps(a, b); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_sqrt(__m256 a) { return _mm256_sqrt_ps(a); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_sign(__m256 a) {
-    const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
-    return _mm256_and_ps(_mm256_cmp_ps(a, zero, _CMP_NEQ_OQ), _mm256_or_ps(_mm256_and_ps(a, sign),
-                                                                           _mm256_set1_ps(1.0f)));
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_worse(__m256 a, __m256 b) {
-    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a),
-        _mm256_and_si256(_mm256_castps_si256(b), _mm256_set1_epi32(0x7fffffff))));
-}
-MEMOPT_I_AVX2 static int memopt_i_v8_below(__m256 a, __m256 limit) {
-    return _mm256_movemask_ps(_mm256_cmp_ps(a, limit, _CMP_LT_OQ)) == 255;
-}
-#define MEMOPT_I_V16(name) memopt_i_v16_##name
-enum { memopt_i_v16_width = 16 };
-typedef __m512 memopt_i_v16_t;
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_load(const float *p) { return _mm512_loadu_ps(p); }
-MEMOPT_I_AVX512 static void   memopt_i_v16_store(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_set(float x) { return _mm512_set1_ps(x); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_mul(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_div(__m512 a, __m512 b) { return _mm512_div_ps(a, b); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_sqrt(__m512 a) { return _mm512_sqrt_ps(a); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_fma(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_sign(__m512 a) {
-    const __m512 sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0f));
-    return _mm512_maskz_or_ps(_mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_OQ), sign, _mm512_set1_ps(1.0f));
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_worse(__m512 a, __m512 b) {
-    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a),
-        _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi32(0x7fffffff))));
-}
-MEMOPT_I_AVX512 static int memopt_i_v16_below(__m512 a, __m512 limit) {
-    return _mm512_cmp_ps_mask(a, limit, _CMP_LT_OQ) == 0xffff;
-}
-#elif defined(MEMOPT_I_NEON)
-#define MEMOPT_I_V4(name) memopt_i_v4_##name
-enum { memopt_i_v4_width = 4 };
-typedef float32x4_t memopt_i_v4_t;
-static float32x4_t memopt_i_v4_load(const float *p) { return vld1q_f32(p); }
-static void        memopt_i_v4_store(float *p, float32x4_t x) { vst1q_f32(p, x); }
-static float32x4_t memopt_i_v4_set(float x) { return vdupq_n_f32(x); }
-static float32x4_t memopt_i_v4_mul(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
-static float32x4_t memopt_i_v4_div(float32x4_t a, float32x4_t b) { return vdivq_f32(a, b); }
-static float32x4_t memopt_i_v4_sqrt(float32x4_t a) { return vsqrtq_f32(a); }
-static float32x4_t memopt_i_v4_fma(float32x4_t a, float32x4_t b, float32x4_t c) { return vfmaq_f32(c, a, b); }
-static float32x4_t memopt_i_v4_sign(float32x4_t a) {
-    const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f)), bits = vreinterpretq_u32_f32(a);
-    const uint32x4_t sign = vorrq_u32(vandq_u32(bits, vdupq_n_u32(0x80000000u)), one);
-    const uint32x4_t is_signed = vorrq_u32(vcgtq_f32(a, vdupq_n_f32(0)), vcltq_f32(a, vdupq_n_f32(0)));
-    return vreinterpretq_f32_u32(vandq_u32(sign, is_signed));
-}
-static float32x4_t memopt_i_v4_worse(float32x4_t a, float32x4_t b) {
-    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(vabsq_f32(b))));
-}
-static int memopt_i_v4_below(float32x4_t a, float32x4_t limit) {
-    return vminvq_u32(vcltq_f32(a, limit)) != 0;
-}
-#endif
 /* Fetches what is 4 KiB further on: the processor's own prefetching falls behind with so many streams. An address is
    no access; it may lie past the end. */
 MEMOPT_I_BOTH static void memopt_i_fetch(const void *p, size_t offset) {
@@ -10425,109 +10885,6 @@ MEMOPT_I_BOTH static void memopt_i_fetch(const void *p, size_t offset) {
 #endif
 }
 MEMOPT_I_BOTH static void memopt_i_fetch_ahead(const float *p) { memopt_i_fetch(p, 4096); }
-/* The formulas. V(t) is the lane type; every function walks whole lanes and leaves what is over to the single float. */
-#define MEMOPT_I_LANES(V, SET)                                                                                         \
-SET static void V(moments)(const memopt_i_rule *r, const memopt_i_group *q) {                                          \
-    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);                \
-    const V(t) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor), pull = V(set)(r->pull);         \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        V(t) x = V(load)(q->g + i), v = V(load)(q->old_v + i);                                                         \
-        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->old_m + i); }                      \
-        if (r->coupled) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, x));                                             \
-        V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));                                          \
-        if (q->root) { v = V(mul)(b2, v); v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x))); }                       \
-        else v = V(fma)(b2, v, V(mul)(V(mul)(g2, x), x));                                                              \
-        V(store)(q->v + i, v);                                                                                         \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(update)(const memopt_i_rule *r, const memopt_i_group *q) {                                           \
-    const V(t) ic2 = V(set)(r->ic2), eps = V(set)(r->eps), decay = V(set)(r->decay), step = V(set)(-r->step);          \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        const V(t) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);                                                \
-        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }                      \
-        const V(t) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));                                                 \
-        const V(t) w = V(load)(q->w + i);                                                                              \
-        V(store)(q->w + i, r->late ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));           \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(adam)(const memopt_i_rule *r, const memopt_i_group *q) {                            \
-    memopt_i_group part = *q; size_t left = q->count - q->count % V(width);                                            \
-    for (; left; left -= part.count) { /* both by turns, while it is in the first cache and the divider is busy */     \
-        part.count = memopt_i_min(left, 64);                                                                           \
-        V(moments)(r, &part);                                                                                          \
-        V(update)(r, &part);                                                                                           \
-        part.w += part.count; part.g += part.count; part.old_m += part.count; part.old_v += part.count;                \
-        part.m += part.count; part.v += part.count;                                                                    \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(direction)(const memopt_i_rule *r, const memopt_i_group *q) {                                        \
-    const V(t) ic1 = V(set)(r->ic1), ic2 = V(set)(r->ic2), eps = V(set)(r->eps), pull = V(set)(r->pull);               \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        const V(t) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);                                                \
-        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }                      \
-        const V(t) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));                                    \
-        V(store)(q->u + i, V(fma)(pull, V(load)(q->w + i), u));                                                        \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {                                              \
-    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), look = V(set)(r->b1), g1 = V(set)(r->g1);              \
-    const V(t) f = V(set)(r->factor), pull = V(set)(r->pull);                                                          \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        const V(t) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));                                  \
-        V(t) m = x;                                                                                                    \
-        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }                          \
-        if (q->m) {                                                                                                    \
-            if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);                                                      \
-            m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));                                                      \
-            V(store)(q->m + i, m);                                                                                     \
-        }                                                                                                              \
-        V(store)(q->u + i, r->nesterov ? V(fma)(look, m, x) : m);                                                      \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {                                             \
-    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), b2 = V(set)(memopt_i_times(r->b2, q->scale_m));       \
-    const V(t) g1 = V(set)(r->g1), g2 = V(set)(r->g2);                                                                 \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        const V(t) x = V(load)(q->g + i), m = V(load)(q->old_m + i);                                                   \
-        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }                          \
-        if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);                                                          \
-        V(store)(q->u + i, V(sign)(V(fma)(b1, m, V(mul)(g1, x))));                                                     \
-        V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));                                                              \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(axpy)(const memopt_i_rule *r, const memopt_i_group *q) {                                             \
-    const V(t) decay = V(set)(r->decay), step = V(set)(-r->step);                                                      \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= q->count; i += V(width))                                                               \
-        V(store)(q->w + i, V(fma)(step, V(load)(q->u + i), V(mul)(V(load)(q->w + i), decay)));                         \
-}                                                                                                                      \
-SET static int V(sane)(const float *g, size_t n, float limit) {                                                        \
-    V(t) worst = V(set)(0);                                                                                            \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= n; i += V(width)) worst = V(worse)(worst, V(load)(g + i));                             \
-    return V(below)(worst, V(set)(limit));                                                                             \
-}
-
-MEMOPT_I_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
-MEMOPT_I_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_LANES(MEMOPT_I_V4, )
-#endif
-
 /* What a level is made of. A lane function does whole lanes only; memopt_i_lanes_run() hands the rest to the float. */
 enum { MEMOPT_I_MOMENTS, MEMOPT_I_UPDATE, MEMOPT_I_ADAM, MEMOPT_I_DIRECTION, MEMOPT_I_SGD, MEMOPT_I_LION, MEMOPT_I_AXPY };
 typedef struct memopt_i_lanes {
@@ -10536,25 +10893,112 @@ typedef struct memopt_i_lanes {
     size_t            width;
     int               level;
 } memopt_i_lanes;
-#define MEMOPT_I_LANES_TABLE(V, LEVEL) \
-    { { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy) }, V(sane), V(width), LEVEL }
-static const memopt_i_lanes memopt_i_lanes_v1 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V1, MEMOPT_SIMD_SCALAR);
-#if defined(MEMOPT_I_X86)
-static const memopt_i_lanes memopt_i_lanes_v8 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V8, MEMOPT_SIMD_AVX2);
-static const memopt_i_lanes memopt_i_lanes_v16 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V16, MEMOPT_SIMD_AVX512);
-#elif defined(MEMOPT_I_NEON)
-static const memopt_i_lanes memopt_i_lanes_v4 = MEMOPT_I_LANES_TABLE(MEMOPT_I_V4, MEMOPT_SIMD_NEON);
-#endif
-static const memopt_i_lanes *memopt_i_lanes_at(int level) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) return &memopt_i_lanes_v16;
-    if (level >= MEMOPT_SIMD_AVX2) return &memopt_i_lanes_v8;
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) return &memopt_i_lanes_v4;
-#endif
-    (void)level;
-    return &memopt_i_lanes_v1;
+/* The formulas. Every function walks whole lanes and leaves what is over to the single float. */
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN void V(moments)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);
+    const V(floats) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor), pull = V(set)(r->pull);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        V(floats) x = V(load)(q->g + i), v = V(load)(q->old_v + i);
+        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->old_m + i); }
+        if (r->coupled) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, x));
+        V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));
+        if (q->root) { v = V(mul)(b2, v); v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x))); }
+        else v = V(fma)(b2, v, V(mul)(V(mul)(g2, x), x));
+        V(store)(q->v + i, v);
+    }
 }
+V_FN void V(update)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) ic2 = V(set)(r->ic2), eps = V(set)(r->eps), decay = V(set)(r->decay), step = V(set)(-r->step);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
+        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }
+        const V(floats) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));
+        const V(floats) w = V(load)(q->w + i);
+        V(store)(q->w + i, r->late ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));
+    }
+}
+V_FN MEMOPT_I_FLATTEN void V(adam)(const memopt_i_rule *r, const memopt_i_group *q) {
+    memopt_i_group part = *q; size_t left = q->count - q->count % V(width);
+    for (; left; left -= part.count) { /* both by turns, while it is in the first cache and the divider is busy */
+        part.count = memopt_i_min(left, 64);
+        V(moments)(r, &part);
+        V(update)(r, &part);
+        part.w += part.count; part.g += part.count; part.old_m += part.count; part.old_v += part.count;
+        part.m += part.count; part.v += part.count;
+    }
+}
+V_FN void V(direction)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) ic1 = V(set)(r->ic1), ic2 = V(set)(r->ic2), eps = V(set)(r->eps), pull = V(set)(r->pull);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
+        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }
+        const V(floats) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));
+        V(store)(q->u + i, V(fma)(pull, V(load)(q->w + i), u));
+    }
+}
+V_FN void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), look = V(set)(r->b1), g1 = V(set)(r->g1);
+    const V(floats) f = V(set)(r->factor), pull = V(set)(r->pull);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
+        V(floats) m = x;
+        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }
+        if (q->m) {
+            if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);
+            m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));
+            V(store)(q->m + i, m);
+        }
+        V(store)(q->u + i, r->nesterov ? V(fma)(look, m, x) : m);
+    }
+}
+V_FN void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), b2 = V(set)(memopt_i_times(r->b2, q->scale_m));
+    const V(floats) g1 = V(set)(r->g1), g2 = V(set)(r->g2);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) x = V(load)(q->g + i), m = V(load)(q->old_m + i);
+        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }
+        if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);
+        V(store)(q->u + i, V(sign)(V(fma)(b1, m, V(mul)(g1, x))));
+        V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));
+    }
+}
+V_FN void V(axpy)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) decay = V(set)(r->decay), step = V(set)(-r->step);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width))
+        V(store)(q->w + i, V(fma)(step, V(load)(q->u + i), V(mul)(V(load)(q->w + i), decay)));
+}
+V_FN int V(sane)(const float *g, size_t n, float limit) {
+    V(floats) worst = V(set)(0);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= n; i += V(width)) worst = V(magnitude)(worst, V(load)(g + i));
+    return V(all_below)(worst, V(set)(limit));
+}
+
+V_HOST_FN const memopt_i_lanes *V(lanes_table)(void) {
+    static const memopt_i_lanes table = {
+        { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy) }, V(sane), V(width), V(level)
+    };
+    return &table;
+}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(const memopt_i_lanes *, lanes_table, (void))
+
+static const memopt_i_lanes *memopt_i_lanes_at(int level) { return MEMOPT_I_AT(level, lanes_table, ()); }
+
 static memopt_i_group memopt_i_group_from(const memopt_i_group *q, size_t i, size_t count) {
     memopt_i_group part = *q;
     part.g += i; part.count = count;
@@ -10571,7 +11015,7 @@ static void memopt_i_lanes_run(const memopt_i_lanes *lanes, int which, const mem
     if (whole < q->count) {
         const memopt_i_group rest = memopt_i_group_from(q, whole, q->count - whole);
         memopt_i_wide_end(lanes->level);
-        memopt_i_lanes_v1.fn[which](rule, &rest);
+        memopt_i_v1_lanes_table()->fn[which](rule, &rest);
     }
 }
 static int memopt_i_lanes_sane(const memopt_i_lanes *lanes, const float *x, size_t n, float limit) {
@@ -10930,9 +11374,9 @@ MEMOPT_I_NOINLINE static void memopt_i_step_careful(memopt_i_walk *k, const memo
     size_t i;
     for (i = 0; i < q->count; ++i) {
         const memopt_i_group one = memopt_i_group_from(q, i, 1);
-        if (memopt_i_lanes_sane_group(&memopt_i_lanes_v1, &k->part->rule, &one)) {
-            memopt_i_step_moments(k, &memopt_i_lanes_v1, &one);
-            memopt_i_step_weights(k, &memopt_i_lanes_v1, &one);
+        if (memopt_i_lanes_sane_group(memopt_i_v1_lanes_table(), &k->part->rule, &one)) {
+            memopt_i_step_moments(k, memopt_i_v1_lanes_table(), &one);
+            memopt_i_step_weights(k, memopt_i_v1_lanes_table(), &one);
         } else {
             if (one.m) *one.m = memopt_i_round(*one.old_m * q->scale_m); /* as decoded; floats have the scale 1 */
             if (one.v) *one.v = memopt_i_round(*one.old_v * q->scale_v);
@@ -10978,7 +11422,8 @@ static void memopt_i_block_done(memopt_i_walk *k, size_t at, size_t n) {
     k->waiting = n; k->waiting_at = at;
     k->half = k->half ? 0 : k->desc->block;
 }
-#if defined(MEMOPT_I_X86)
+#endif /* ---- once for each width: see `vec` ---- */
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a group is one look-up in the byte permutations */
 /* Decode, step and encode 64 elements at a time, as the loop in memopt_i_walk_apply() does, without a call between:
    8-bit states, whole 64s. Calls would cost a third of a step. */
 MEMOPT_I_AVX512 static __m512 memopt_i_larger_v16(__m512 largest, const float *x, size_t n) {
@@ -11089,6 +11534,10 @@ MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk
     k->largest[0] = _mm512_reduce_max_ps(largest_m);
     k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
 }
+#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX512 static void memopt_i_pipeline_v16(memopt_i_walk *k, size_t at, size_t j, size_t n);
 #endif
 /* Does the whole group, if it can be done so. */
 static int memopt_i_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n) {
@@ -11217,129 +11666,97 @@ static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t 
        part    u = f g old_v scale_v
        whole   x = f g;  v = b2 v + g2 (x x + eps);  u = x / sqrt(v) scale_v
        finish  m = b1 m + g1 u;  w = decay w - m, or - u where there is no first moment */
-#define MEMOPT_I_FACTOR_LANES(V, SET)                                                                                  \
-SET static void V(factor_part)(const memopt_i_rule *r, const memopt_i_group *q) {                                      \
-    const V(t) f = V(set)(r->factor), row = V(set)(q->scale_v);                                                        \
-    size_t i;                                                                                                          \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        const V(t) x = V(mul)(V(mul)(f, V(load)(q->g + i)), V(load)(q->old_v + i));                                    \
-        V(store)(q->u + i, V(mul)(x, row));                                                                            \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(factor_whole)(const memopt_i_rule *r, const memopt_i_group *q) {                                     \
-    const V(t) f = V(set)(r->factor), b2 = V(set)(r->b2), g2 = V(set)(r->g2), eps = V(set)(r->eps);                    \
-    const V(t) scale = V(set)(q->scale_v);                                                                             \
-    size_t i;                                                                                                          \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        const V(t) x = V(mul)(f, V(load)(q->g + i));                                                                   \
-        const V(t) v = V(fma)(b2, V(load)(q->old_v + i), V(mul)(g2, V(fma)(x, x, eps)));                               \
-        V(store)(q->v + i, v);                                                                                         \
-        V(store)(q->u + i, V(mul)(V(div)(x, V(sqrt)(v)), scale));                                                      \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET static void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q) {                                    \
-    const V(t) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);          \
-    const V(t) minus = V(set)(-r->ic1); /* -1, which a compiler that sees it turns into a difference, and fuses */     \
-    size_t i;                                                                                                          \
-    for (i = 0; i + V(width) <= q->count; i += V(width)) {                                                             \
-        V(t) u = V(load)(q->u + i);                                                                                    \
-        if (q->m) {                                                                                                    \
-            u = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, u));                                                      \
-            V(store)(q->m + i, u);                                                                                     \
-        }                                                                                                              \
-        V(store)(q->w + i, V(fma)(minus, u, V(mul)(V(load)(q->w + i), decay)));                                        \
-    }                                                                                                                  \
-}
-
-MEMOPT_I_FACTOR_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_FACTOR_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
-MEMOPT_I_FACTOR_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_FACTOR_LANES(MEMOPT_I_V4, )
-#endif
-/* Adds the squares of x to a row's 16 sums and to a sum for each element: its column's. The definition. */
-static void memopt_i_v1_factor_squares(double *sums, double *columns, const float *x, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) {
-        const double d = (double)x[i];
-        sums[i & 15] = memopt_i_plus(d, d, sums[i & 15]);
-        columns[i] = memopt_i_plus(d, d, columns[i]);
-    }
-}
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_AVX2 static void memopt_i_v8_factor_squares(double *sums, double *columns, const float *x, size_t n) {
-    __m256d s[4]; size_t i = 0; int k;
-    for (k = 0; k < 4; ++k) s[k] = _mm256_loadu_pd(sums + 4 * k);
-    for (; i + 16 <= n; i += 16)
-        for (k = 0; k < 4; ++k) {
-            const __m256d d = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * k));
-            double *column = columns + i + 4 * k;
-            s[k] = _mm256_fmadd_pd(d, d, s[k]);
-            _mm256_storeu_pd(column, _mm256_fmadd_pd(d, d, _mm256_loadu_pd(column)));
-        }
-    for (k = 0; k < 4; ++k) _mm256_storeu_pd(sums + 4 * k, s[k]);
-    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
-}
-MEMOPT_I_AVX512 static void memopt_i_v16_factor_squares(double *sums, double *columns, const float *x, size_t n) {
-    __m512d s[2]; size_t i = 0; int k;
-    for (k = 0; k < 2; ++k) s[k] = _mm512_loadu_pd(sums + 8 * k);
-    for (; i + 16 <= n; i += 16)
-        for (k = 0; k < 2; ++k) {
-            const __m512d d = _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8 * k));
-            double *column = columns + i + 8 * k;
-            s[k] = _mm512_fmadd_pd(d, d, s[k]);
-            _mm512_storeu_pd(column, _mm512_fmadd_pd(d, d, _mm512_loadu_pd(column)));
-        }
-    for (k = 0; k < 2; ++k) _mm512_storeu_pd(sums + 8 * k, s[k]);
-    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
-}
-#elif defined(MEMOPT_I_NEON)
-static void memopt_i_v4_factor_squares(double *sums, double *columns, const float *x, size_t n) {
-    float64x2_t s[8]; size_t i = 0; int k;
-    for (k = 0; k < 8; ++k) s[k] = vld1q_f64(sums + 2 * k);
-    for (; i + 16 <= n; i += 16)
-        for (k = 0; k < 8; ++k) {
-            const float64x2_t d = vcvt_f64_f32(vld1_f32(x + i + 2 * k));
-            double *column = columns + i + 2 * k;
-            s[k] = vfmaq_f64(s[k], d, d);
-            vst1q_f64(column, vfmaq_f64(vld1q_f64(column), d, d));
-        }
-    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, s[k]);
-    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
-}
-#endif
 enum { MEMOPT_I_FACTOR_PART, MEMOPT_I_FACTOR_WHOLE, MEMOPT_I_FACTOR_FINISH };
 typedef struct memopt_i_factor_lanes {
     memopt_i_lane_fn *fn[3];
     void            (*squares)(double *sums, double *columns, const float *x, size_t n);
     size_t            width;
 } memopt_i_factor_lanes;
-#define MEMOPT_I_FACTOR_TABLE(V) { { V(factor_part), V(factor_whole), V(factor_finish) }, V(factor_squares), V(width) }
-static const memopt_i_factor_lanes memopt_i_factor_lanes_v1 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V1);
-#if defined(MEMOPT_I_X86)
-static const memopt_i_factor_lanes memopt_i_factor_lanes_v8 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V8);
-static const memopt_i_factor_lanes memopt_i_factor_lanes_v16 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V16);
-#elif defined(MEMOPT_I_NEON)
-static const memopt_i_factor_lanes memopt_i_factor_lanes_v4 = MEMOPT_I_FACTOR_TABLE(MEMOPT_I_V4);
-#endif
-static const memopt_i_factor_lanes *memopt_i_factor_lanes_at(int level) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) return &memopt_i_factor_lanes_v16;
-    if (level >= MEMOPT_SIMD_AVX2) return &memopt_i_factor_lanes_v8;
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) return &memopt_i_factor_lanes_v4;
-#endif
-    (void)level;
-    return &memopt_i_factor_lanes_v1;
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN void V(factor_part)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) f = V(set)(r->factor), row = V(set)(q->scale_v);
+    size_t i;
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) x = V(mul)(V(mul)(f, V(load)(q->g + i)), V(load)(q->old_v + i));
+        V(store)(q->u + i, V(mul)(x, row));
+    }
 }
+V_FN void V(factor_whole)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) f = V(set)(r->factor), b2 = V(set)(r->b2), g2 = V(set)(r->g2), eps = V(set)(r->eps);
+    const V(floats) scale = V(set)(q->scale_v);
+    size_t i;
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) x = V(mul)(f, V(load)(q->g + i));
+        const V(floats) v = V(fma)(b2, V(load)(q->old_v + i), V(mul)(g2, V(fma)(x, x, eps)));
+        V(store)(q->v + i, v);
+        V(store)(q->u + i, V(mul)(V(div)(x, V(sqrt)(v)), scale));
+    }
+}
+V_FN void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q) {
+    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);
+    const V(floats) minus = V(set)(-r->ic1); /* -1, which a compiler that sees it turns into a difference, and fuses */
+    size_t i;
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        V(floats) u = V(load)(q->u + i);
+        if (q->m) {
+            u = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, u));
+            V(store)(q->m + i, u);
+        }
+        V(store)(q->w + i, V(fma)(minus, u, V(mul)(V(load)(q->w + i), decay)));
+    }
+}
+
+#if defined(MEMOPT_I_WIDTH)
+V_FN void V(factor_squares)(double *sums, double *columns, const float *x, size_t n) {
+    V(doubles) s[16 / V(width)];
+    size_t i, k;
+
+    for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
+    for (i = 0; i + 16 <= n; i += 16) {
+        MEMOPT_I_UNROLL
+        for (k = 0; k < 16 / V(width); ++k) {
+            double *column = columns + i + k * V(width);
+            const V(doubles) d = V(d_floats)(V(load)(x + i + k * V(width)));
+
+            s[k] = V(d_fma)(d, d, s[k]);
+            V(d_store)(column, V(d_fma)(d, d, V(d_load)(column)));
+        }
+    }
+    for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
+    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
+}
+#else
+/* Adds the squares of x to a row's 16 sums and to a sum for each element: its column's. The definition. */
+static void V(factor_squares)(double *sums, double *columns, const float *x, size_t n) {
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        const double d = (double)x[i];
+
+        sums[i & 15] = memopt_i_plus(d, d, sums[i & 15]);
+        columns[i] = memopt_i_plus(d, d, columns[i]);
+    }
+}
+#endif
+
+V_HOST_FN const memopt_i_factor_lanes *V(factor_table)(void) {
+    static const memopt_i_factor_lanes table = {
+        { V(factor_part), V(factor_whole), V(factor_finish) }, V(factor_squares), V(width)
+    };
+    return &table;
+}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(const memopt_i_factor_lanes *, factor_table, (void))
+
+static const memopt_i_factor_lanes *memopt_i_factor_lanes_at(int level) { return MEMOPT_I_AT(level, factor_table, ()); }
+
 static void memopt_i_factor_run(const memopt_i_factor_lanes *lanes, int which, const memopt_i_rule *rule,
                                 const memopt_i_group *q) {
     const size_t whole = q->count - q->count % lanes->width;
     lanes->fn[which](rule, q);
     if (whole < q->count) {
         const memopt_i_group rest = memopt_i_group_from(q, whole, q->count - whole);
-        memopt_i_factor_lanes_v1.fn[which](rule, &rest);
+        memopt_i_v1_factor_table()->fn[which](rule, &rest);
     }
 }
 
@@ -11574,8 +11991,8 @@ static void memopt_i_factor_step_group(const memopt_i_factor *f, memopt_i_walk *
     for (i = 0; i < q->count; ++i) {
         const memopt_i_group one = memopt_i_group_from(q, i, 1);
         if (memopt_i_v1_sane(one.g, 1, k->part->rule.limit)) {
-            memopt_i_factor_update(f, &memopt_i_factor_lanes_v1, k, first, i, 1);
-            memopt_i_factor_run(&memopt_i_factor_lanes_v1, MEMOPT_I_FACTOR_FINISH, &k->part->rule, &one);
+            memopt_i_factor_update(f, memopt_i_v1_factor_table(), k, first, i, 1);
+            memopt_i_factor_run(memopt_i_v1_factor_table(), MEMOPT_I_FACTOR_FINISH, &k->part->rule, &one);
         } else {
             if (one.m) *one.m = memopt_i_round(*one.old_m * q->scale_m); /* as decoded; floats have the scale 1 */
             ++k->skipped;
@@ -17129,178 +17546,6 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
             panel[k * wide + i] = i < n ? memopt_i_gemm_one(memopt_i_gemm_at(s, j + i, at + k), s->type) : 0;
 }
 
-/* The tile, and the packing of a panel, for a lane type V as in `lanes`. Three rows are within reach of one address. */
-#define MEMOPT_I_GEMM_EACH(DO, V)                                                                                      \
-    DO(V, 0, r0, 0) DO(V, 1, r0, row) DO(V, 2, r0, 2 * row) DO(V, 3, r3, 0) DO(V, 4, r3, row) DO(V, 5, r3, 2 * row)    \
-    DO(V, 6, r6, 0) DO(V, 7, r6, row) DO(V, 8, r6, 2 * row) DO(V, 9, r9, 0) DO(V, 10, r9, row) DO(V, 11, r9, 2 * row)
-#define MEMOPT_I_GEMM_LOAD(V, i, p, at)                                                                                \
-    V(t) a##i = rows > i ? V(load)(from + i * from_row) : V(set)(0);                                             \
-    V(t) b##i = rows > i ? V(load)(from + i * from_row + V(width)) : V(set)(0);
-#define MEMOPT_I_GEMM_STEP(V, i, p, at)                                                                                \
-    if (rows > i) { const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i); }
-#define MEMOPT_I_GEMM_SOME(V, i, p, at)                                                                                \
-    if (rows > i && first <= i && i < end) {                                                                           \
-        const V(t) x = V(set)((p)[at]); a##i = V(fma)(x, a, a##i); b##i = V(fma)(x, b, b##i);                          \
-    }
-#define MEMOPT_I_GEMM_SAVE(V, i, p, at)                                                                                \
-    if (rows > i) { V(store)(to + i * to_row, a##i); V(store)(to + i * to_row + V(width), b##i); }
-#define MEMOPT_I_GEMM_CASE(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1, 0); break;
-#define MEMOPT_I_GEMM_CASE_BAND(V, i, p, at) case i + 1: if (i < V(tall)) V(gemm_rows)(t, i + 1, 1); break;
-/* Depths of which rows first..end take part. */
-#define MEMOPT_I_GEMM_BAND(V, count, from_first, from_end)                                                             \
-    for (k = 0; k < (count); ++k) {                                                                                    \
-        const V(t) a = V(load)(right), b = V(load)(right + V(width));                                                  \
-        const size_t first = (from_first), end = (from_end);                                                           \
-        MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_SOME, V)                                                                      \
-        right += 2 * V(width); r0 += step; r3 += step; r6 += step; r9 += step;                                         \
-    }
-#define MEMOPT_I_GEMM_TILE(V, SET)                                                                                     \
-SET static inline void V(gemm_rows)(const memopt_i_gemm_tile *t, int rows, int band) { /* told to the compiler */      \
-    const size_t row = t->left_row, step = t->left_step;                                                               \
-    const float *r0 = t->left, *r3 = rows > 3 ? r0 + 3 * row : r0, *r6 = rows > 6 ? r0 + 6 * row : r0;                 \
-    const float *r9 = rows > 9 ? r0 + 9 * row : r0, *right = t->right, *from = t->from;                                \
-    const size_t from_row = t->from_row, to_row = t->to_row; float *to = t->to; size_t k;                              \
-    MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_LOAD, V)                                                                          \
-    if (band) MEMOPT_I_GEMM_BAND(V, t->lead, 0, t->lead_rows + k)                                                      \
-    for (k = t->depth; k; --k) {                                                                                       \
-        const V(t) a = V(load)(right), b = V(load)(right + V(width));                                                  \
-        MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_STEP, V)                                                                      \
-        right += 2 * V(width); r0 += step; r3 += step; r6 += step; r9 += step;                                         \
-    }                                                                                                                  \
-    if (band) MEMOPT_I_GEMM_BAND(V, t->tail, t->tail_skip + k, MEMOPT_I_GEMM_TALL)                                     \
-    MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_SAVE, V)                                                                          \
-}                                                                                                                      \
-SET static void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth of a chunk's rows, to their tiles */ \
-    size_t i;                                                                                                          \
-    for (i = 0; i + V(tall) <= n; i += V(tall)) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, V(tall) * sizeof *to);  \
-    if (i < n) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, (n - i) * sizeof *to);                                   \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(gemm_tile)(const memopt_i_gemm_tile *t) {                                           \
-    switch (t->rows) { MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_CASE, V) }                                                     \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(gemm_band)(const memopt_i_gemm_tile *t) {                                           \
-    switch (t->rows) { MEMOPT_I_GEMM_EACH(MEMOPT_I_GEMM_CASE_BAND, V) }                                                \
-}
-#define MEMOPT_I_GEMM_PACK(V, SET)                                                                                     \
-SET static inline void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,         \
-                                     size_t depth, int type) {                                                         \
-    const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);                                        \
-    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2; size_t k, i;                                                  \
-    for (k = 0; k < depth; ++k, p += s->stride * size)                                                                 \
-        for (i = 0; i < n; i += V(width))                                                                              \
-            V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));                                   \
-}                                                                                                                      \
-SET static inline void V(gemm_turned)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,        \
-                                      size_t depth, int type) {                                                        \
-    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2, stride = s->stride * size; size_t k, i;                       \
-    for (i = 0; i < n; i += V(width)) {                                                                                \
-        const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);                                \
-        for (k = 0; k < depth; k += 4, p += 4 * size)                                                                  \
-            V(gemm_turn)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),                              \
-                         V(gemm_lift)(p + stride, 4 * stride, type), V(gemm_lift)(p + 2 * stride, 4 * stride, type),   \
-                         V(gemm_lift)(p + 3 * stride, 4 * stride, type));                                              \
-    }                                                                                                                  \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,\
-                                              size_t depth) {                                                          \
-    const size_t wide = 2 * V(width), whole = n - n % V(width);                                                        \
-    const size_t deep = s->turned ? depth : depth - depth % 4;                                                         \
-    switch ((int)s->type * 2 + s->turned) {                                                                            \
-    case 0: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;                                      \
-    case 1: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;                                       \
-    case 2: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;                                     \
-    case 3: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;                                      \
-    case 4: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;                                      \
-    case 5: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;                                       \
-    }                                                                                                                  \
-    memopt_i_gemm_right(panel, wide, s, j, whole, n, at, 0, deep);                                                     \
-    memopt_i_gemm_right(panel, wide, s, j, 0, n, at, deep, depth);                                                     \
-}
-static void memopt_i_v1_gemm_pack(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
-                                  size_t depth) {
-    memopt_i_gemm_right(panel, 2, s, j, 0, n, at, 0, depth);
-}
-enum { memopt_i_v1_tall = 4 };
-MEMOPT_I_GEMM_TILE(MEMOPT_I_V1, )
-#if defined(MEMOPT_I_X86)
-/* get: a vector of floats out of any type. lift: four depths from each of the columns 0, 4, 8 and 12; the other columns
-   are lifted so as well, and turn() takes all of them apart: four vectors, each of one depth. */
-enum { memopt_i_v8_tall = 6, memopt_i_v16_tall = 12 };
-MEMOPT_I_AVX2 static inline __m256 memopt_i_v8_gemm_wide(__m128i x, int type) {
-    if (type == MEMOPT_TYPE_F16) return _mm256_cvtph_ps(x);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
-}
-MEMOPT_I_AVX2 static inline __m256 memopt_i_v8_gemm_get(const void *p, int type) {
-    if (type == MEMOPT_TYPE_F32) return _mm256_loadu_ps((const float *)p);
-    return memopt_i_v8_gemm_wide(_mm_loadu_si128((const __m128i *)p), type);
-}
-MEMOPT_I_AVX2 static inline __m256 memopt_i_v8_gemm_lift(const unsigned char *p, size_t step, int type) {
-    if (type == MEMOPT_TYPE_F32)
-        return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)p)),
-                                    _mm_loadu_ps((const float *)(const void *)(p + step)), 1);
-    return memopt_i_v8_gemm_wide(_mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
-                                                    _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
-}
-MEMOPT_I_AVX2 static inline void memopt_i_v8_gemm_turn(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
-    const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
-    const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b)), h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
-    _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
-    _mm256_storeu_ps(to + 16, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
-    _mm256_storeu_ps(to + 32, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
-    _mm256_storeu_ps(to + 48, _mm256_castpd_ps(_mm256_unpackhi_pd(g, h)));
-}
-MEMOPT_I_AVX512 static inline __m512 memopt_i_v16_gemm_wide(__m256i x, int type) {
-    if (type == MEMOPT_TYPE_F16) return _mm512_cvtph_ps(x);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-}
-MEMOPT_I_AVX512 static inline __m512 memopt_i_v16_gemm_get(const void *p, int type) {
-    if (type == MEMOPT_TYPE_F32) return _mm512_loadu_ps(p);
-    return memopt_i_v16_gemm_wide(_mm256_loadu_si256((const __m256i *)p), type);
-}
-MEMOPT_I_AVX512 static inline __m512 memopt_i_v16_gemm_lift(const unsigned char *p, size_t step, int type) {
-    if (type == MEMOPT_TYPE_F32)
-        return _mm512_insertf32x8(_mm512_castps256_ps512(memopt_i_v8_gemm_lift(p, step, type)),
-                                  memopt_i_v8_gemm_lift(p + 2 * step, step, type), 1);
-    const __m128i a = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
-                                         _mm_loadl_epi64((const __m128i *)(const void *)(p + step)));
-    const __m128i b = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)(p + 2 * step)),
-                                         _mm_loadl_epi64((const __m128i *)(const void *)(p + 3 * step)));
-    return memopt_i_v16_gemm_wide(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), type);
-}
-MEMOPT_I_AVX512 static inline void memopt_i_v16_gemm_turn(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
-    const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
-    const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
-    _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
-    _mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
-    _mm512_storeu_ps(to + 64, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
-    _mm512_storeu_ps(to + 96, _mm512_castpd_ps(_mm512_unpackhi_pd(g, h)));
-}
-MEMOPT_I_GEMM_TILE(MEMOPT_I_V8, MEMOPT_I_AVX2)
-MEMOPT_I_GEMM_PACK(MEMOPT_I_V8, MEMOPT_I_AVX2)
-MEMOPT_I_GEMM_TILE(MEMOPT_I_V16, MEMOPT_I_AVX512)
-MEMOPT_I_GEMM_PACK(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-enum { memopt_i_v4_tall = 12 };
-static inline float32x4_t memopt_i_v4_gemm_get(const void *p, int type) {
-    if (type == MEMOPT_TYPE_F32) return vld1q_f32((const float *)p);
-    if (type == MEMOPT_TYPE_F16) return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
-    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16((const uint16_t *)p), 16));
-}
-static inline float32x4_t memopt_i_v4_gemm_lift(const unsigned char *p, size_t step, int type) {
-    (void)step;
-    return memopt_i_v4_gemm_get(p, type);
-}
-static inline void memopt_i_v4_gemm_turn(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
-    const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b)), f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
-    const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b)), h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
-    vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
-    vst1q_f32(to + 8, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
-    vst1q_f32(to + 16, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
-    vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(g, h)));
-}
-MEMOPT_I_GEMM_TILE(MEMOPT_I_V4, )
-MEMOPT_I_GEMM_PACK(MEMOPT_I_V4, )
-#endif
 /* What a level is made of. */
 typedef struct memopt_i_gemm_kit {
     size_t tall, wide; /* rows and columns of a tile */
@@ -17309,24 +17554,231 @@ typedef struct memopt_i_gemm_kit {
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kit;
-#define MEMOPT_I_GEMM_KIT(V) { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) }
-static const memopt_i_gemm_kit memopt_i_gemm_v1 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V1);
-#if defined(MEMOPT_I_X86)
-static const memopt_i_gemm_kit memopt_i_gemm_v8 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V8);
-static const memopt_i_gemm_kit memopt_i_gemm_v16 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V16);
-#elif defined(MEMOPT_I_NEON)
-static const memopt_i_gemm_kit memopt_i_gemm_v4 = MEMOPT_I_GEMM_KIT(MEMOPT_I_V4);
+#endif /* ---- once for each width: see `vec` ---- */
+/* The tile: rows of two vectors, as many as there are registers for their sums. */
+#if !defined(MEMOPT_I_WIDTH)
+enum { memopt_i_v1_tall = 4 };
+#elif MEMOPT_I_WIDTH == 8
+enum { memopt_i_v8_tall = 6 };
+#elif MEMOPT_I_WIDTH == 16
+enum { memopt_i_v16_tall = 12 };
+#else
+enum { memopt_i_v4_tall = 12 };
 #endif
-static const memopt_i_gemm_kit *memopt_i_gemm_kit_at(int level) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) return &memopt_i_gemm_v16;
-    if (level >= MEMOPT_SIMD_AVX2) return &memopt_i_gemm_v8;
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) return &memopt_i_gemm_v4;
-#endif
-    (void)level;
-    return &memopt_i_gemm_v1;
+typedef struct V(gemm_sums) {
+    V(floats) a[V(tall)], b[V(tall)];
+    const float *left[4]; /* of every third row: three are within reach of one address */
+    const float *right;
+} V(gemm_sums);
+
+/* The next depth, of which the rows first..end take part. `rows` is told to the compiler, and so are 0 and rows. */
+V_HOST_FN void V(gemm_step)(V(gemm_sums) *s, const memopt_i_gemm_tile *t, size_t rows, size_t first, size_t end) {
+    const V(floats) a = V(load)(s->right), b = V(load)(s->right + V(width));
+    size_t r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < rows; ++r) {
+        V(floats) x;
+
+        if (r < first || r >= end) continue;
+        x = V(set)(s->left[r / 3][r % 3 * t->left_row]);
+        s->a[r] = V(fma)(x, a, s->a[r]);
+        s->b[r] = V(fma)(x, b, s->b[r]);
+    }
+    s->right += 2 * V(width);
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
+
+V_HOST_FN void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) { /* both told to the compiler */
+    V(gemm_sums) s;
+    size_t k, r;
+
+    if (rows > V(tall)) return;
+    s.right = t->right;
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < 4; ++r) s.left[r] = t->left + (3 * r < rows ? 3 * r : 0) * t->left_row;
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < rows; ++r) {
+        s.a[r] = V(load)(t->from + r * t->from_row);
+        s.b[r] = V(load)(t->from + r * t->from_row + V(width));
+    }
+    if (band)
+        for (k = 0; k < t->lead; ++k) V(gemm_step)(&s, t, rows, 0, t->lead_rows + k);
+    for (k = t->depth; k; --k) V(gemm_step)(&s, t, rows, 0, rows);
+    if (band)
+        for (k = 0; k < t->tail; ++k) V(gemm_step)(&s, t, rows, t->tail_skip + k, rows);
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < rows; ++r) {
+        V(store)(t->to + r * t->to_row, s.a[r]);
+        V(store)(t->to + r * t->to_row + V(width), s.b[r]);
+    }
+}
+
+V_HOST_FN void V(gemm_any_rows)(const memopt_i_gemm_tile *t, int band) {
+    switch (t->rows) {
+    case 1:  V(gemm_rows)(t, 1, band); break;
+    case 2:  V(gemm_rows)(t, 2, band); break;
+    case 3:  V(gemm_rows)(t, 3, band); break;
+    case 4:  V(gemm_rows)(t, 4, band); break;
+    case 5:  V(gemm_rows)(t, 5, band); break;
+    case 6:  V(gemm_rows)(t, 6, band); break;
+    case 7:  V(gemm_rows)(t, 7, band); break;
+    case 8:  V(gemm_rows)(t, 8, band); break;
+    case 9:  V(gemm_rows)(t, 9, band); break;
+    case 10: V(gemm_rows)(t, 10, band); break;
+    case 11: V(gemm_rows)(t, 11, band); break;
+    case 12: V(gemm_rows)(t, 12, band); break;
+    }
+}
+
+V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) { V(gemm_any_rows)(t, 0); }
+V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_band)(const memopt_i_gemm_tile *t) { V(gemm_any_rows)(t, 1); }
+
+V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth of a chunk's rows, to their tiles */
+    size_t i;
+
+    for (i = 0; i + V(tall) <= n; i += V(tall)) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, V(tall) * sizeof *to);
+    if (i < n) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, (n - i) * sizeof *to);
+}
+#if defined(MEMOPT_I_WIDTH)
+
+/* get: a vector of floats out of any type. lift: four depths from each of the columns 0, 4, 8 and 12; the other columns
+   are lifted so as well, and turn() takes all of them apart: four vectors, each of one depth. */
+#  if MEMOPT_I_WIDTH == 8
+V_FN __m256 V(gemm_wide)(__m128i x, int type) {
+    if (type == MEMOPT_TYPE_F16) return _mm256_cvtph_ps(x);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+
+V_FN __m256 V(gemm_get)(const void *p, int type) {
+    if (type == MEMOPT_TYPE_F32) return _mm256_loadu_ps((const float *)p);
+    return V(gemm_wide)(_mm_loadu_si128((const __m128i *)p), type);
+}
+
+V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
+    if (type == MEMOPT_TYPE_F32)
+        return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)p)),
+                                    _mm_loadu_ps((const float *)(const void *)(p + step)), 1);
+    return V(gemm_wide)(_mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
+                                                    _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
+}
+
+V_FN void V(gemm_turn)(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
+    const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+    const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b)), h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+    _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
+    _mm256_storeu_ps(to + 16, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
+    _mm256_storeu_ps(to + 32, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
+    _mm256_storeu_ps(to + 48, _mm256_castpd_ps(_mm256_unpackhi_pd(g, h)));
+}
+#  elif MEMOPT_I_WIDTH == 16
+V_FN __m512 V(gemm_wide)(__m256i x, int type) {
+    if (type == MEMOPT_TYPE_F16) return _mm512_cvtph_ps(x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+V_FN __m512 V(gemm_get)(const void *p, int type) {
+    if (type == MEMOPT_TYPE_F32) return _mm512_loadu_ps(p);
+    return V(gemm_wide)(_mm256_loadu_si256((const __m256i *)p), type);
+}
+
+V_FN __m512 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
+    if (type == MEMOPT_TYPE_F32) {
+        const float *at = (const float *)(const void *)p;
+        const size_t row = step / sizeof *at;
+        const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at)), _mm_loadu_ps(at + row), 1);
+        const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at + 2 * row)),
+                                                 _mm_loadu_ps(at + 3 * row), 1);
+        return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+    }
+    const __m128i a = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
+                                         _mm_loadl_epi64((const __m128i *)(const void *)(p + step)));
+    const __m128i b = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)(p + 2 * step)),
+                                         _mm_loadl_epi64((const __m128i *)(const void *)(p + 3 * step)));
+    return V(gemm_wide)(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), type);
+}
+
+V_FN void V(gemm_turn)(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
+    const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+    const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+    _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
+    _mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
+    _mm512_storeu_ps(to + 64, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
+    _mm512_storeu_ps(to + 96, _mm512_castpd_ps(_mm512_unpackhi_pd(g, h)));
+}
+#  else
+V_FN float32x4_t V(gemm_get)(const void *p, int type) {
+    if (type == MEMOPT_TYPE_F32) return vld1q_f32((const float *)p);
+    if (type == MEMOPT_TYPE_F16) return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16((const uint16_t *)p), 16));
+}
+
+V_FN float32x4_t V(gemm_lift)(const unsigned char *p, size_t step, int type) {
+    (void)step;
+    return V(gemm_get)(p, type);
+}
+
+V_FN void V(gemm_turn)(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
+    const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b)), f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
+    const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b)), h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
+    vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
+    vst1q_f32(to + 8, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
+    vst1q_f32(to + 16, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
+    vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(g, h)));
+}
+#  endif
+
+V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+                                     size_t depth, int type) {
+    const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2; size_t k, i;
+    for (k = 0; k < depth; ++k, p += s->stride * size)
+        for (i = 0; i < n; i += V(width))
+            V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));
+}
+
+V_FN void V(gemm_turned)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+                                      size_t depth, int type) {
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2, stride = s->stride * size; size_t k, i;
+    for (i = 0; i < n; i += V(width)) {
+        const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);
+        for (k = 0; k < depth; k += 4, p += 4 * size)
+            V(gemm_turn)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),
+                         V(gemm_lift)(p + stride, 4 * stride, type), V(gemm_lift)(p + 2 * stride, 4 * stride, type),
+                         V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+    }
+}
+
+V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+                                              size_t depth) {
+    const size_t wide = 2 * V(width), whole = n - n % V(width);
+    const size_t deep = s->turned ? depth : depth - depth % 4;
+    switch ((int)s->type * 2 + s->turned) {
+    case 0: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;
+    case 1: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;
+    case 2: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;
+    case 3: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;
+    case 4: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;
+    case 5: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;
+    }
+    memopt_i_gemm_right(panel, wide, s, j, whole, n, at, 0, deep);
+    memopt_i_gemm_right(panel, wide, s, j, 0, n, at, deep, depth);
+}
+#else
+static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth) {
+    memopt_i_gemm_right(panel, 2, s, j, 0, n, at, 0, depth);
+}
+#endif
+
+V_HOST_FN const memopt_i_gemm_kit *V(gemm_kit)(void) {
+    static const memopt_i_gemm_kit kit = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) };
+    return &kit;
+}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(const memopt_i_gemm_kit *, gemm_kit, (void))
+
+static const memopt_i_gemm_kit *memopt_i_gemm_kit_at(int level) { return MEMOPT_I_AT(level, gemm_kit, ()); }
 
 /* One product under way. */
 typedef struct memopt_i_gemm_work {
@@ -17629,199 +18081,7 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
    Trap       gcc fuses a product with the plain sum it goes into. exp ends with a maximum, so that it is no product.
    Cost       One pass, at the cache's speed but for exp and activations. */
 
-/* ---- more of one lane type: what optimizers do not need ---- */
-/* larger, smaller: b where one is NaN. pick: a where z < 0, else b. from: 0 where z < least, else a. power: p 2^n, from
-   n and n + the magic number. */
-#define MEMOPT_I_EXP_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it is rounded to a whole number */
-#define MEMOPT_I_EXP_BITS  0x4b400000u /* its bits; those of a sum count on from here */
-MEMOPT_I_BOTH static float memopt_i_v1_plus(float a, float b) { return memopt_i_sum(a, b); }
-MEMOPT_I_BOTH static float memopt_i_v1_minus(float a, float b) { return memopt_i_sum(a, -b); }
-MEMOPT_I_BOTH static float memopt_i_v1_larger(float a, float b) { return a > b ? a : b; }
-MEMOPT_I_BOTH static float memopt_i_v1_smaller(float a, float b) { return a < b ? a : b; }
-MEMOPT_I_BOTH static float memopt_i_v1_below_zero(float a) { return memopt_i_bits_float(memopt_i_float_bits(a) | 0x80000000u); }
-MEMOPT_I_BOTH static float memopt_i_v1_pick(float z, float a, float b) { return z < 0 ? a : b; }
-MEMOPT_I_BOTH static float memopt_i_v1_from(float z, float least, float a) { return z < least ? 0.0f : a; }
-MEMOPT_I_BOTH static float memopt_i_v1_power(float p, float n, float t) {
-    const uint32_t both = memopt_i_float_bits(t) + (254u - MEMOPT_I_EXP_BITS), half = both >> 1; /* two exponents */
-    (void)n;
-    p = memopt_i_times(p, memopt_i_bits_float(half << 23));
-    p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
-    return 0.0f > p ? 0.0f : p;
-}
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_plus(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_minus(__m256 a, __m256 b) { return _mm256_sub_ps(a, b); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_larger(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_smaller(__m256 a, __m256 b) { return _mm256_min_ps(a, b); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_below_zero(__m256 a) { return _mm256_or_ps(a, _mm256_set1_ps(-0.0f)); }
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_pick(__m256 z, __m256 a, __m256 b) {
-    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(z, _mm256_setzero_ps(), _CMP_LT_OQ));
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_from(__m256 z, __m256 least, __m256 a) {
-    return _mm256_andnot_ps(_mm256_cmp_ps(z, least, _CMP_LT_OQ), a);
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_power(__m256 p, __m256 n, __m256 t) {
-    const __m256i both = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)(254u - MEMOPT_I_EXP_BITS)));
-    const __m256i half = _mm256_srli_epi32(both, 1);
-    (void)n;
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
-    return _mm256_max_ps(_mm256_setzero_ps(), p);
-}
-/* The first `count` lanes, 0 to all: read, write, or take those of a, the others from b. */
-MEMOPT_I_AVX2 static __m256i memopt_i_v8_lanes(size_t count) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_some(const float *p, size_t count) {
-    return _mm256_maskload_ps(p, memopt_i_v8_lanes(count));
-}
-MEMOPT_I_AVX2 static void memopt_i_v8_put_some(float *p, __m256 x, size_t count) {
-    _mm256_maskstore_ps(p, memopt_i_v8_lanes(count), x);
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_first(size_t count, __m256 a, __m256 b) {
-    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(memopt_i_v8_lanes(count)));
-}
-/* seen, and where x is NaN; whether it has been seen at all */
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_nan(__m256 seen, __m256 x) {
-    return _mm256_or_ps(seen, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-}
-MEMOPT_I_AVX2 static int memopt_i_v8_any(__m256 seen) { return _mm256_movemask_ps(seen) != 0; }
-/* a where mask is all ones, b where it is 0 */
-MEMOPT_I_AVX2 static __m256 memopt_i_v8_masked(const uint32_t *mask, __m256 a, __m256 b) {
-    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)mask)));
-}
-MEMOPT_I_AVX2 static void memopt_i_v8_end(void) { _mm256_zeroupper(); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_plus(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_minus(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_larger(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_smaller(__m512 a, __m512 b) { return _mm512_min_ps(a, b); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_below_zero(__m512 a) { return _mm512_or_ps(a, _mm512_set1_ps(-0.0f)); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_pick(__m512 z, __m512 a, __m512 b) {
-    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_LT_OQ), a);
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_from(__m512 z, __m512 least, __m512 a) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, least, _CMP_NLT_UQ), a);
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_power(__m512 p, __m512 n, __m512 t) {
-    (void)t;
-    return _mm512_scalef_ps(p, n);
-}
-MEMOPT_I_AVX512 static __mmask16 memopt_i_v16_lanes(size_t count) { return (__mmask16)((1u << count) - 1); }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_some(const float *p, size_t count) {
-    return _mm512_maskz_loadu_ps(memopt_i_v16_lanes(count), p);
-}
-MEMOPT_I_AVX512 static void memopt_i_v16_put_some(float *p, __m512 x, size_t count) {
-    _mm512_mask_storeu_ps(p, memopt_i_v16_lanes(count), x);
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_first(size_t count, __m512 a, __m512 b) {
-    return _mm512_mask_mov_ps(b, memopt_i_v16_lanes(count), a);
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_nan(__m512 seen, __m512 x) {
-    return _mm512_mask_mov_ps(seen, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
-}
-MEMOPT_I_AVX512 static int memopt_i_v16_any(__m512 seen) { return _mm512_cmp_ps_mask(seen, seen, _CMP_UNORD_Q) != 0; }
-MEMOPT_I_AVX512 static __m512 memopt_i_v16_masked(const uint32_t *mask, __m512 a, __m512 b) {
-    const __m512i m = _mm512_loadu_si512(mask);
-    return _mm512_mask_mov_ps(b, _mm512_test_epi32_mask(m, m), a);
-}
-MEMOPT_I_AVX512 static void memopt_i_v16_end(void) { _mm256_zeroupper(); }
-#elif defined(MEMOPT_I_NEON)
-static float32x4_t memopt_i_v4_plus(float32x4_t a, float32x4_t b) { return vaddq_f32(a, b); }
-static float32x4_t memopt_i_v4_minus(float32x4_t a, float32x4_t b) { return vsubq_f32(a, b); }
-static float32x4_t memopt_i_v4_larger(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
-static float32x4_t memopt_i_v4_smaller(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
-static float32x4_t memopt_i_v4_below_zero(float32x4_t a) {
-    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a), vdupq_n_u32(0x80000000u)));
-}
-static float32x4_t memopt_i_v4_pick(float32x4_t z, float32x4_t a, float32x4_t b) {
-    return vbslq_f32(vcltzq_f32(z), a, b);
-}
-static float32x4_t memopt_i_v4_from(float32x4_t z, float32x4_t least, float32x4_t a) {
-    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(z, least)));
-}
-static float32x4_t memopt_i_v4_power(float32x4_t p, float32x4_t n, float32x4_t t) {
-    const uint32x4_t both = vaddq_u32(vreinterpretq_u32_f32(t), vdupq_n_u32(254u - MEMOPT_I_EXP_BITS));
-    const uint32x4_t half = vshrq_n_u32(both, 1);
-    (void)n;
-    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
-    p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
-    return memopt_i_v4_larger(vdupq_n_f32(0), p);
-}
-static uint32x4_t memopt_i_v4_lanes(size_t count) {
-    static const uint32_t lanes[4] = { 0, 1, 2, 3 };
-    return vcltq_u32(vld1q_u32(lanes), vdupq_n_u32((uint32_t)count));
-}
-static float32x4_t memopt_i_v4_some(const float *p, size_t count) {
-    float all[4] = { 0, 0, 0, 0 };
-    memcpy(all, p, count * sizeof *p);
-    return vld1q_f32(all);
-}
-static void memopt_i_v4_put_some(float *p, float32x4_t x, size_t count) {
-    float all[4];
-    vst1q_f32(all, x);
-    memcpy(p, all, count * sizeof *p);
-}
-static float32x4_t memopt_i_v4_first(size_t count, float32x4_t a, float32x4_t b) {
-    return vbslq_f32(memopt_i_v4_lanes(count), a, b);
-}
-static float32x4_t memopt_i_v4_nan(float32x4_t seen, float32x4_t x) {
-    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(seen), vmvnq_u32(vceqq_f32(x, x))));
-}
-static int memopt_i_v4_any(float32x4_t seen) { return vmaxvq_u32(vreinterpretq_u32_f32(seen)) != 0; }
-static float32x4_t memopt_i_v4_masked(const uint32_t *mask, float32x4_t a, float32x4_t b) {
-    return vbslq_f32(vld1q_u32(mask), a, b);
-}
-static void memopt_i_v4_end(void) { }
-#endif
-/* A lane type D, of two V. */
-#define MEMOPT_I_DOUBLE(D, V, SET)                                                                                     \
-enum { D(width) = 2 * V(width) };                                                                                      \
-typedef struct D(t) { V(t) a, b; } D(t);                                                                               \
-SET static D(t) D(join)(V(t) a, V(t) b) { D(t) x; x.a = a; x.b = b; return x; }                                        \
-SET static D(t) D(load)(const float *p) { return D(join)(V(load)(p), V(load)(p + V(width))); }                         \
-SET static void D(store)(float *p, D(t) x) { V(store)(p, x.a); V(store)(p + V(width), x.b); }                          \
-SET static D(t) D(set)(float x) { return D(join)(V(set)(x), V(set)(x)); }                                              \
-SET static D(t) D(mul)(D(t) x, D(t) y) { return D(join)(V(mul)(x.a, y.a), V(mul)(x.b, y.b)); }                         \
-SET static D(t) D(div)(D(t) x, D(t) y) { return D(join)(V(div)(x.a, y.a), V(div)(x.b, y.b)); }                         \
-SET static D(t) D(plus)(D(t) x, D(t) y) { return D(join)(V(plus)(x.a, y.a), V(plus)(x.b, y.b)); }                      \
-SET static D(t) D(minus)(D(t) x, D(t) y) { return D(join)(V(minus)(x.a, y.a), V(minus)(x.b, y.b)); }                   \
-SET static D(t) D(fma)(D(t) x, D(t) y, D(t) z) { return D(join)(V(fma)(x.a, y.a, z.a), V(fma)(x.b, y.b, z.b)); }       \
-SET static D(t) D(larger)(D(t) x, D(t) y) { return D(join)(V(larger)(x.a, y.a), V(larger)(x.b, y.b)); }                \
-SET static D(t) D(smaller)(D(t) x, D(t) y) { return D(join)(V(smaller)(x.a, y.a), V(smaller)(x.b, y.b)); }             \
-SET static D(t) D(below_zero)(D(t) x) { return D(join)(V(below_zero)(x.a), V(below_zero)(x.b)); }                      \
-SET static D(t) D(pick)(D(t) z, D(t) x, D(t) y) { return D(join)(V(pick)(z.a, x.a, y.a), V(pick)(z.b, x.b, y.b)); }    \
-SET static D(t) D(from)(D(t) z, D(t) x, D(t) y) { return D(join)(V(from)(z.a, x.a, y.a), V(from)(z.b, x.b, y.b)); }    \
-SET static D(t) D(power)(D(t) p, D(t) n, D(t) t) { return D(join)(V(power)(p.a, n.a, t.a), V(power)(p.b, n.b, t.b)); } \
-SET static D(t) D(some)(const float *p, size_t count) {                                                                \
-    const size_t half = memopt_i_min(count, V(width));                                                                 \
-    return D(join)(V(some)(p, half), V(some)(p + half, count - half));                                                 \
-}                                                                                                                      \
-SET static void D(put_some)(float *p, D(t) x, size_t count) {                                                          \
-    const size_t half = memopt_i_min(count, V(width));                                                                 \
-    V(put_some)(p, x.a, half);                                                                                         \
-    V(put_some)(p + half, x.b, count - half);                                                                          \
-}                                                                                                                      \
-SET static D(t) D(first)(size_t count, D(t) x, D(t) y) {                                                               \
-    const size_t half = memopt_i_min(count, V(width));                                                                 \
-    return D(join)(V(first)(half, x.a, y.a), V(first)(count - half, x.b, y.b));                                        \
-}                                                                                                                      \
-SET static D(t) D(nan)(D(t) seen, D(t) x) { return D(join)(V(nan)(seen.a, x.a), V(nan)(seen.b, x.b)); }                \
-SET static int D(any)(D(t) seen) { return V(any)(seen.a) || V(any)(seen.b); }                                          \
-SET static D(t) D(masked)(const uint32_t *mask, D(t) x, D(t) y) {                                                      \
-    return D(join)(V(masked)(mask, x.a, y.a), V(masked)(mask + V(width), x.b, y.b));                                   \
-}                                                                                                                      \
-SET static void D(end)(void) { V(end)(); }
-#if defined(MEMOPT_I_X86)
-#define MEMOPT_I_V8X2(name) memopt_i_v8x2_##name
-MEMOPT_I_DOUBLE(MEMOPT_I_V8X2, MEMOPT_I_V8, MEMOPT_I_AVX2)
-#elif defined(MEMOPT_I_NEON)
-#define MEMOPT_I_V4X2(name) memopt_i_v4x2_##name
-#define MEMOPT_I_V4X4(name) memopt_i_v4x4_##name
-MEMOPT_I_DOUBLE(MEMOPT_I_V4X2, MEMOPT_I_V4, )
-MEMOPT_I_DOUBLE(MEMOPT_I_V4X4, MEMOPT_I_V4X2, )
-#endif
-
-/* ---- curves: of one lane type ---- */
+/* ---- curves and rows ---- */
 #define MEMOPT_I_EXP_LOG2E  1.44269502f
 #define MEMOPT_I_EXP_LN2    0.693145751953125f /* 15 bits: times n it is exact */
 #define MEMOPT_I_EXP_REST   1.42860677e-06f    /* of ln 2 */
@@ -17834,161 +18094,274 @@ MEMOPT_I_DOUBLE(MEMOPT_I_V4X4, MEMOPT_I_V4X2, )
 #define MEMOPT_I_GELU_1     1.59576917f        /* 2 sqrt(2 / pi) */
 #define MEMOPT_I_GELU_3     0.0713548139f      /* that times 0.044715 */
 #define MEMOPT_I_GELU_SLOPE 0.214064449f       /* and three times it */
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN R(floats) R(exp)(R(floats) x) {
+    const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
+    R(floats) n, r, t, q, most, rest;
+
+    x = R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)); /* 0 and infinity all the same */
+    t = R(fma)(x, R(set)(MEMOPT_I_EXP_LOG2E), magic);
+    n = R(sub)(t, magic);
+    most = R(fma)(n, R(set)(-MEMOPT_I_EXP_LN2), x);
+    rest = R(mul)(n, R(set)(-MEMOPT_I_EXP_REST));
+    r = R(fma)(n, R(set)(-MEMOPT_I_EXP_REST), most);
+    q = R(fma)(R(set)(MEMOPT_I_EXP_4), r, R(set)(MEMOPT_I_EXP_3));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_2));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_1));
+    q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_0));
+    return R(power)(R(add)(R(set)(1), R(add)(most, R(fma)(q, R(mul)(r, r), rest))), n, t);
+}
+
+/* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long */
+V_FN R(floats) R(exp_share)(R(floats) x) {
+    const R(floats) least = R(set)(MEMOPT_I_EXP_LEAST);
+    return R(zero_below)(x, least, R(exp)(R(max)(least, x)));
+}
+
 /* The activation of x, and its slope. */
-#define MEMOPT_I_CURVES(V, SET)                                                                                        \
-SET static V(t) V(exp)(V(t) x) {                                                                                       \
-    const V(t) magic = V(set)(MEMOPT_I_EXP_MAGIC); V(t) n, r, t, q, most, rest;                                        \
-    x = V(larger)(V(set)(-106.0f), V(smaller)(V(set)(90.0f), x)); /* 0 and infinity all the same */                    \
-    t = V(fma)(x, V(set)(MEMOPT_I_EXP_LOG2E), magic);                                                                  \
-    n = V(minus)(t, magic);                                                                                            \
-    most = V(fma)(n, V(set)(-MEMOPT_I_EXP_LN2), x);                                                                    \
-    rest = V(mul)(n, V(set)(-MEMOPT_I_EXP_REST));                                                                      \
-    r = V(fma)(n, V(set)(-MEMOPT_I_EXP_REST), most);                                                                   \
-    q = V(fma)(V(set)(MEMOPT_I_EXP_4), r, V(set)(MEMOPT_I_EXP_3));                                                     \
-    q = V(fma)(q, r, V(set)(MEMOPT_I_EXP_2));                                                                          \
-    q = V(fma)(q, r, V(set)(MEMOPT_I_EXP_1));                                                                          \
-    q = V(fma)(q, r, V(set)(MEMOPT_I_EXP_0));                                                                          \
-    return V(power)(V(plus)(V(set)(1), V(plus)(most, V(fma)(q, V(mul)(r, r), rest))), n, t);                           \
-}                                                                                                                      \
-/* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long */           \
-SET static V(t) V(exp_share)(V(t) x) {                                                                                 \
-    const V(t) least = V(set)(MEMOPT_I_EXP_LEAST);                                                                     \
-    return V(from)(x, least, V(exp)(V(larger)(least, x)));                                                             \
-}                                                                                                                      \
-SET static V(t) V(lively)(V(t) x, int kind, V(t) *slope) {                                                             \
-    const V(t) limit = V(set)(kind == MEMOPT_GELU ? 16.0f : 128.0f), least = V(minus)(V(set)(0), limit);               \
-    const V(t) cut = V(larger)(least, V(smaller)(limit, x)), one = V(set)(1);                                          \
-    V(t) z = cut, bend = cut, e, most, rest, s;                                                                        \
-    if (kind == MEMOPT_GELU) {                                                                                         \
-        const V(t) square = V(mul)(cut, cut);                                                                          \
-        z = V(mul)(cut, V(fma)(square, V(set)(MEMOPT_I_GELU_3), V(set)(MEMOPT_I_GELU_1)));                             \
-        bend = V(mul)(cut, V(fma)(square, V(set)(MEMOPT_I_GELU_SLOPE), V(set)(MEMOPT_I_GELU_1)));                      \
-    }                                                                                                                  \
-    e = V(exp_share)(V(below_zero)(z));                                                                                \
-    most = V(div)(one, V(plus)(one, e));                                                                               \
-    rest = V(mul)(e, most);                                                                                            \
-    s = V(pick)(z, rest, most);                                                                                        \
-    *slope = V(mul)(s, V(fma)(bend, V(pick)(z, most, rest), one));                                                     \
-    return V(mul)(V(larger)(least, x), s);                                                                             \
-}                                                                                                                      \
-SET static V(t) V(act)(V(t) x, int kind) {                                                                             \
-    V(t) unused;                                                                                                       \
-    if (kind == MEMOPT_RELU) return V(larger)(V(set)(0), x);                                                           \
-    return V(lively)(x, kind, &unused);                                                                                \
-}                                                                                                                      \
-/* of the gradient g; y receives the activation */                                                                     \
-SET static V(t) V(act_grad)(V(t) x, V(t) g, int kind, V(t) *y) {                                                       \
-    const V(t) zero = V(set)(0); V(t) slope;                                                                           \
-    if (kind == MEMOPT_RELU) { *y = V(larger)(zero, x); return V(pick)(V(minus)(zero, x), g, zero); }                  \
-    *y = V(lively)(x, kind, &slope);                                                                                   \
-    return V(mul)(g, slope);                                                                                           \
+V_FN R(floats) R(lively)(R(floats) x, int kind, R(floats) *slope) {
+    const R(floats) limit = R(set)(kind == MEMOPT_GELU ? 16.0f : 128.0f), least = R(sub)(R(set)(0), limit);
+    const R(floats) cut = R(max)(least, R(min)(limit, x)), one = R(set)(1);
+    R(floats) z = cut, bend = cut, e, most, rest, s;
+
+    if (kind == MEMOPT_GELU) {
+        const R(floats) square = R(mul)(cut, cut);
+        z = R(mul)(cut, R(fma)(square, R(set)(MEMOPT_I_GELU_3), R(set)(MEMOPT_I_GELU_1)));
+        bend = R(mul)(cut, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE), R(set)(MEMOPT_I_GELU_1)));
+    }
+    e = R(exp_share)(R(negative)(z));
+    most = R(div)(one, R(add)(one, e));
+    rest = R(mul)(e, most);
+    s = R(if_negative)(z, rest, most);
+    *slope = R(mul)(s, R(fma)(bend, R(if_negative)(z, most, rest), one));
+    return R(mul)(R(max)(least, x), s);
 }
-MEMOPT_I_CURVES(MEMOPT_I_V1, MEMOPT_I_BOTH)
-/* ---- rows by 16 lanes ---- */
-#define MEMOPT_I_ROWS(V, SET)                                                                                          \
-SET MEMOPT_I_FLATTEN static void V(row_sum)(float *sums, const float *x, size_t n) {                                   \
-    V(t) s = V(load)(sums); size_t i = 0;                                                                              \
-    for (; i + 16 <= n; i += 16) s = V(plus)(s, V(load)(x + i));                                                       \
-    if (i < n) s = V(first)(n - i, V(plus)(s, V(some)(x + i, n - i)), s);                                              \
-    V(store)(sums, s);                                                                                                 \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_dot)(float *sums, const float *x, const float *y, size_t n) {                   \
-    V(t) s = V(load)(sums); size_t i = 0;                                                                              \
-    for (; i + 16 <= n; i += 16) s = V(fma)(V(load)(x + i), V(load)(y + i), s);                                        \
-    if (i < n) s = V(first)(n - i, V(fma)(V(some)(x + i, n - i), V(some)(y + i, n - i), s), s);                        \
-    V(store)(sums, s);                                                                                                 \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_spread)(float *sums, const float *x, float mean, size_t n) {                    \
-    V(t) s = V(load)(sums), d; size_t i = 0;                                                                           \
-    for (; i + 16 <= n; i += 16) { d = V(minus)(V(load)(x + i), V(set)(mean)); s = V(fma)(d, d, s); }                  \
-    if (i < n) {                                                                                                       \
-        d = V(minus)(V(some)(x + i, n - i), V(set)(mean));                                                             \
-        s = V(first)(n - i, V(fma)(d, d, s), s);                                                                       \
-    }                                                                                                                  \
-    V(store)(sums, s);                                                                                                 \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-/* 16 largest, none below `most`; 1 when there is a NaN */                                                             \
-SET MEMOPT_I_FLATTEN static int V(row_max)(float *lanes, float most, const float *x, size_t n) {                       \
-    V(t) s = V(set)(most), seen = V(nan)(V(set)(0), s), y; size_t i = 0; int found;                                    \
-    for (; i + 16 <= n; i += 16) { y = V(load)(x + i); s = V(larger)(s, y); seen = V(nan)(seen, y); }                  \
-    if (i < n) { y = V(first)(n - i, V(some)(x + i, n - i), s); s = V(larger)(s, y); seen = V(nan)(seen, y); }         \
-    V(store)(lanes, s);                                                                                                \
-    found = V(any)(seen);                                                                                              \
-    V(end)();                                                                                                          \
-    return found;                                                                                                      \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_exp)(float *sums, float *y, const float *x, float from, float scale, size_t n) {\
-    const V(t) f = V(set)(from), a = V(set)(scale); V(t) s = V(load)(sums), e; size_t i = 0;                           \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        e = V(exp_share)(V(mul)(a, V(minus)(V(load)(x + i), f)));                                                      \
-        V(store)(y + i, e);                                                                                            \
-        s = V(plus)(s, e);                                                                                             \
-    }                                                                                                                  \
-    if (i < n) {                                                                                                       \
-        e = V(exp_share)(V(mul)(a, V(minus)(V(some)(x + i, n - i), f)));                                               \
-        V(put_some)(y + i, e, n - i);                                                                                  \
-        s = V(first)(n - i, V(plus)(s, e), s);                                                                         \
-    }                                                                                                                  \
-    V(store)(sums, s);                                                                                                 \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_scale)(float *y, const float *x, float scale, size_t n) {                       \
-    const V(t) a = V(set)(scale); size_t i = 0;                                                                        \
-    for (; i + 16 <= n; i += 16) V(store)(y + i, V(mul)(a, V(load)(x + i)));                                           \
-    if (i < n) V(put_some)(y + i, V(mul)(a, V(some)(x + i, n - i)), n - i);                                            \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_add)(float *y, const float *x, float scale, size_t n) {                         \
-    const V(t) a = V(set)(scale); size_t i = 0;                                                                        \
-    for (; i + 16 <= n; i += 16) V(store)(y + i, V(fma)(a, V(load)(x + i), V(load)(y + i)));                           \
-    if (i < n) V(put_some)(y + i, V(fma)(a, V(some)(x + i, n - i), V(some)(y + i, n - i)), n - i);                     \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_act)(float *y, const float *x, int kind, size_t n) {                            \
-    size_t i = 0;                                                                                                      \
-    for (; i + 16 <= n; i += 16) V(store)(y + i, V(act)(V(load)(x + i), kind));                                        \
-    if (i < n) V(put_some)(y + i, V(act)(V(some)(x + i, n - i), kind), n - i);                                         \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_act_grad)(float *grad, float *out, const float *x, const float *g, int kind,    \
-                                                 size_t n) {                                                           \
-    V(t) y, d; size_t i = 0;                                                                                           \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        d = V(act_grad)(V(load)(x + i), V(load)(g + i), kind, &y);                                                     \
-        V(store)(grad + i, d);                                                                                         \
-        if (out) V(store)(out + i, y);                                                                                 \
-    }                                                                                                                  \
-    if (i < n) {                                                                                                       \
-        d = V(act_grad)(V(some)(x + i, n - i), V(some)(g + i, n - i), kind, &y);                                       \
-        V(put_some)(grad + i, d, n - i);                                                                               \
-        if (out) V(put_some)(out + i, y, n - i);                                                                       \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
+
+V_FN R(floats) R(act)(R(floats) x, int kind) {
+    R(floats) unused;
+
+    if (kind == MEMOPT_RELU) return R(max)(R(set)(0), x);
+    return R(lively)(x, kind, &unused);
 }
-/* Goes on in the wide code of a level, if there is any, and comes back from there; else goes on below it. */
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_CURVES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_CURVES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-MEMOPT_I_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_ROWS(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#define MEMOPT_I_ROWS_LEVEL MEMOPT_SIMD_AVX2 /* where wide code begins */
-#define MEMOPT_I_BY_LEVEL(level, name, arguments)                                                                      \
-    do {                                                                                                               \
-        if ((level) >= MEMOPT_SIMD_AVX512) { memopt_i_v16_##name arguments; return; }                                  \
-        if ((level) >= MEMOPT_SIMD_AVX2) { memopt_i_v8x2_##name arguments; return; }                                   \
-    } while (0)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_CURVES(MEMOPT_I_V4X4, )
-MEMOPT_I_ROWS(MEMOPT_I_V4X4, )
-#define MEMOPT_I_ROWS_LEVEL MEMOPT_SIMD_NEON
-#define MEMOPT_I_BY_LEVEL(level, name, arguments)                                                                      \
-    do { if ((level) >= MEMOPT_SIMD_NEON) { memopt_i_v4x4_##name arguments; return; } } while (0)
+
+/* of the gradient g; y receives the activation */
+V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
+    const R(floats) zero = R(set)(0);
+    R(floats) slope;
+
+    if (kind == MEMOPT_RELU) {
+        *y = R(max)(zero, x);
+        return R(if_negative)(R(sub)(zero, x), g, zero);
+    }
+    *y = R(lively)(x, kind, &slope);
+    return R(mul)(g, slope);
+}
+#if defined(MEMOPT_I_WIDTH)
+/* Rows, 16 elements at a time, and once more for what is left, whose lanes behind the end change nothing. */
+V_FN MEMOPT_I_FLATTEN void V(row_sum)(float *sums, const float *x, size_t n) {
+    R(floats) s = R(read)(sums, 16);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) s = R(add)(s, R(read)(x + i, 16));
+    if (i < n) s = R(first)(n - i, R(add)(s, R(read)(x + i, n - i)), s);
+    R(write)(sums, s, 16);
+    V(end)();
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_dot)(float *sums, const float *x, const float *y, size_t n) {
+    R(floats) s = R(read)(sums, 16);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) s = R(fma)(R(read)(x + i, 16), R(read)(y + i, 16), s);
+    if (i < n) s = R(first)(n - i, R(fma)(R(read)(x + i, n - i), R(read)(y + i, n - i), s), s);
+    R(write)(sums, s, 16);
+    V(end)();
+}
+
+V_FN R(floats) R(spread_of)(R(floats) sum, const float *x, R(floats) mean, size_t n) {
+    const R(floats) d = R(sub)(R(read)(x, n), mean);
+    return R(first)(n, R(fma)(d, d, sum), sum);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_spread)(float *sums, const float *x, float mean, size_t n) {
+    const R(floats) m = R(set)(mean);
+    R(floats) s = R(read)(sums, 16);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) s = R(spread_of)(s, x + i, m, 16);
+    if (i < n) s = R(spread_of)(s, x + i, m, n - i);
+    R(write)(sums, s, 16);
+    V(end)();
+}
+
+/* The largest of `most` and n elements, or NaN when there is one. */
+V_FN MEMOPT_I_FLATTEN float V(row_largest)(float most, const float *x, size_t n) {
+    R(floats) s = R(set)(most), seen = R(nan)(R(set)(0), s), y;
+    float lanes[16];
+    size_t i = 0, half;
+
+    for (; i + 16 <= n; i += 16) {
+        y = R(read)(x + i, 16);
+        s = R(max)(s, y);
+        seen = R(nan)(seen, y);
+    }
+    if (i < n) {
+        y = R(first)(n - i, R(read)(x + i, n - i), s);
+        s = R(max)(s, y);
+        seen = R(nan)(seen, y);
+    }
+    if (R(any)(seen)) lanes[0] = memopt_i_bits_float(0x7fc00000);
+    else {
+        R(write)(lanes, s, 16);
+        for (half = 8; half; half /= 2)
+            for (i = 0; i < half; ++i) lanes[i] = memopt_i_v1_max(lanes[i], lanes[i + half]);
+    }
+    V(end)();
+    return lanes[0];
+}
+
+V_FN R(floats) R(exp_of)(R(floats) sum, float *y, const float *x, R(floats) from, R(floats) scale, size_t n) {
+    const R(floats) e = R(exp_share)(R(mul)(scale, R(sub)(R(read)(x, n), from)));
+
+    R(write)(y, e, n);
+    return R(first)(n, R(add)(sum, e), sum);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_exp)(float *sums, float *y, const float *x, float from, float scale, size_t n) {
+    const R(floats) f = R(set)(from), a = R(set)(scale);
+    R(floats) s = R(read)(sums, 16);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) s = R(exp_of)(s, y + i, x + i, f, a, 16);
+    if (i < n) s = R(exp_of)(s, y + i, x + i, f, a, n - i);
+    R(write)(sums, s, 16);
+    V(end)();
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_scale)(float *y, const float *x, float scale, size_t n) {
+    const R(floats) a = R(set)(scale);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(write)(y + i, R(mul)(a, R(read)(x + i, 16)), 16);
+    if (i < n) R(write)(y + i, R(mul)(a, R(read)(x + i, n - i)), n - i);
+    V(end)();
+}
+
+V_FN void R(add_of)(float *y, const float *x, R(floats) scale, size_t n) {
+    R(write)(y, R(fma)(scale, R(read)(x, n), R(read)(y, n)), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_add)(float *y, const float *x, float scale, size_t n) {
+    const R(floats) a = R(set)(scale);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(add_of)(y + i, x + i, a, 16);
+    if (i < n) R(add_of)(y + i, x + i, a, n - i);
+    V(end)();
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_act)(float *y, const float *x, int kind, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(write)(y + i, R(act)(R(read)(x + i, 16), kind), 16);
+    if (i < n) R(write)(y + i, R(act)(R(read)(x + i, n - i), kind), n - i);
+    V(end)();
+}
+
+V_FN void R(act_grad_of)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
+    R(floats) y;
+    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, &y);
+
+    R(write)(grad, d, n);
+    if (out) R(write)(out, y, n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_act_grad)(float *grad, float *out, const float *x, const float *g, int kind,
+                                           size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, 16);
+    if (i < n) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, n - i);
+    V(end)();
+}
 #else
-#define MEMOPT_I_BY_LEVEL(level, name, arguments) ((void)(level))
+/* The definitions: element i of a row is added to sum i % 16. */
+static void V(row_sum)(float *sums, const float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) sums[i % 16] = memopt_i_round(sums[i % 16] + x[i]);
+}
+
+static void V(row_dot)(float *sums, const float *x, const float *y, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) sums[i % 16] = fmaf(x[i], y[i], sums[i % 16]);
+}
+
+static void V(row_spread)(float *sums, const float *x, float mean, size_t n) {
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        const float d = memopt_i_round(x[i] - mean);
+        sums[i % 16] = fmaf(d, d, sums[i % 16]);
+    }
+}
+
+static float V(row_largest)(float most, const float *x, size_t n) {
+    int nan = most != most;
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        nan |= x[i] != x[i];
+        most = V(max)(most, x[i]);
+    }
+    return nan ? memopt_i_bits_float(0x7fc00000) : most;
+}
+
+static void V(row_exp)(float *sums, float *y, const float *x, float from, float scale, size_t n) {
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        y[i] = V(exp_share)(V(mul)(scale, V(sub)(x[i], from)));
+        sums[i % 16] = memopt_i_round(sums[i % 16] + y[i]);
+    }
+}
+
+static void V(row_scale)(float *y, const float *x, float a, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) y[i] = memopt_i_round(a * x[i]);
+}
+
+static void V(row_add)(float *y, const float *x, float a, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) y[i] = fmaf(a, x[i], y[i]);
+}
+
+static void V(row_act)(float *y, const float *x, int kind, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) y[i] = V(act)(x[i], kind);
+}
+
+static void V(row_act_grad)(float *grad, float *y, const float *x, const float *g, int kind, size_t n) {
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        float out;
+        const float d = V(act_grad)(x[i], g[i], kind, &out);
+
+        grad[i] = d;
+        if (y) y[i] = out;
+    }
+}
 #endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
+MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
+MEMOPT_I_WIDTHS(void, row_spread, (float *sums, const float *x, float mean, size_t n))
+MEMOPT_I_WIDTHS(float, row_largest, (float most, const float *x, size_t n))
+MEMOPT_I_WIDTHS(void, row_exp, (float *sums, float *y, const float *x, float from, float scale, size_t n))
+MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t n))
+MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n))
+MEMOPT_I_WIDTHS(void, row_act, (float *y, const float *x, int kind, size_t n))
+MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, const float *g, int kind, size_t n))
 
 /* ---- one number ---- */
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
@@ -18023,7 +18396,7 @@ static const float *memopt_i_row_view(int level, const void *src, memopt_type ty
     return buffer;
 }
 
-/* ---- rows, by level: the definitions ---- */
+/* ---- rows, by level ---- */
 /* sums: 16 of them; element i of a row is added to sum i % 16. */
 static float memopt_i_row_total(const float *sums) {
     float t[16]; int half, i;
@@ -18033,85 +18406,56 @@ static float memopt_i_row_total(const float *sums) {
     return t[0];
 }
 static void memopt_i_row_sum(int level, float *sums, const float *x, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_sum, (sums, x, n));
-    for (i = 0; i < n; ++i) sums[i % 16] = memopt_i_round(sums[i % 16] + x[i]);
+    MEMOPT_I_AT(level, row_sum, (sums, x, n));
 }
+
 static void memopt_i_row_dot(int level, float *sums, const float *x, const float *y, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_dot, (sums, x, y, n));
-    for (i = 0; i < n; ++i) sums[i % 16] = fmaf(x[i], y[i], sums[i % 16]);
+    MEMOPT_I_AT(level, row_dot, (sums, x, y, n));
 }
+
 /* the sum of (x - mean)^2 */
 static void memopt_i_row_spread(int level, float *sums, const float *x, float mean, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_spread, (sums, x, mean, n));
-    for (i = 0; i < n; ++i) { const float d = memopt_i_round(x[i] - mean); sums[i % 16] = fmaf(d, d, sums[i % 16]); }
+    MEMOPT_I_AT(level, row_spread, (sums, x, mean, n));
 }
+
 /* The largest of `most` and n elements: NaN when one of them is, and never -0. */
 static float memopt_i_row_max(int level, float most, const float *x, size_t n) {
-    int nan = most != most; size_t i;
-#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_I_ROWS_LEVEL) {
-        float lanes[16]; size_t half;
-#if defined(MEMOPT_I_X86)
-        nan = level >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_row_max(lanes, most, x, n)
-                                          : memopt_i_v8x2_row_max(lanes, most, x, n);
-#else
-        nan = memopt_i_v4x4_row_max(lanes, most, x, n);
-#endif
-        for (half = 8; half; half /= 2)
-            for (i = 0; i < half; ++i) lanes[i] = memopt_i_v1_larger(lanes[i], lanes[i + half]);
-        most = lanes[0]; n = 0;
-    }
-#endif
-    (void)level;
-    for (i = 0; i < n; ++i) { nan |= x[i] != x[i]; most = memopt_i_v1_larger(most, x[i]); }
-    return nan ? memopt_i_bits_float(0x7fc00000) : memopt_i_round(most + 0.0f);
+    return memopt_i_round(MEMOPT_I_AT(level, row_largest, (most, x, n)) + 0.0f);
 }
+
 /* y = exp(scale (x - from)), or 0 where the exponent is below -69, added to sums; in place is fine */
 static void memopt_i_row_exp(int level, float *sums, float *y, const float *x, float from, float scale, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_exp, (sums, y, x, from, scale, n));
-    for (i = 0; i < n; ++i) {
-        y[i] = memopt_i_v1_exp_share(memopt_i_v1_mul(scale, memopt_i_v1_minus(x[i], from)));
-        sums[i % 16] = memopt_i_round(sums[i % 16] + y[i]);
-    }
+    MEMOPT_I_AT(level, row_exp, (sums, y, x, from, scale, n));
 }
+
 /* y = a x; in place is fine */
 static void memopt_i_row_scale(int level, float *y, const float *x, float a, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_scale, (y, x, a, n));
-    for (i = 0; i < n; ++i) y[i] = memopt_i_round(a * x[i]);
+    MEMOPT_I_AT(level, row_scale, (y, x, a, n));
 }
+
 /* y = a x + y */
 static void memopt_i_row_add(int level, float *y, const float *x, float a, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_add, (y, x, a, n));
-    for (i = 0; i < n; ++i) y[i] = fmaf(a, x[i], y[i]);
+    MEMOPT_I_AT(level, row_add, (y, x, a, n));
 }
+
 /* y = activation(x); in place is fine */
 static void memopt_i_row_act(int level, float *y, const float *x, memopt_activation activation, size_t n) {
-    const int kind = (int)activation; size_t i;
-    if (activation == MEMOPT_NO_ACTIVATION) { if (n && y != x) memcpy(y, x, n * sizeof *y); return; }
-    MEMOPT_I_BY_LEVEL(level, row_act, (y, x, kind, n));
-    for (i = 0; i < n; ++i) y[i] = memopt_i_v1_act(x[i], kind);
+    if (activation == MEMOPT_NO_ACTIVATION) {
+        if (n && y != x) memcpy(y, x, n * sizeof *y);
+        return;
+    }
+    MEMOPT_I_AT(level, row_act, (y, x, (int)activation, n));
 }
+
 /* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
 static void memopt_i_row_act_grad(int level, float *grad, float *y, const float *x, const float *g,
                                   memopt_activation activation, size_t n) {
-    const int kind = (int)activation; size_t i;
     if (activation == MEMOPT_NO_ACTIVATION) {
         if (n && y && y != x) memcpy(y, x, n * sizeof *y);
         if (n && grad != g) memcpy(grad, g, n * sizeof *grad);
         return;
     }
-    MEMOPT_I_BY_LEVEL(level, row_act_grad, (grad, y, x, g, kind, n));
-    for (i = 0; i < n; ++i) {
-        float out; const float d = memopt_i_v1_act_grad(x[i], g[i], kind, &out);
-        grad[i] = d;
-        if (y) y[i] = out;
-    }
+    MEMOPT_I_AT(level, row_act_grad, (grad, y, x, g, (int)activation, n));
 }
 /* @section operator : rows gemm host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
@@ -18331,34 +18675,24 @@ typedef struct memopt_i_soft {
 } memopt_i_soft;
 enum { MEMOPT_I_TURN = 16384 }; /* elements */
 static size_t memopt_i_turn_rows(size_t columns) { return columns < MEMOPT_I_TURN ? MEMOPT_I_TURN / columns : 1; }
-#define MEMOPT_I_SOFT_LANES(V, SET)                                                                                    \
-SET static size_t V(soft_slope)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {         \
-    const V(t) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);                                           \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= n; i += V(width))                                                                      \
-        V(store)(y + i, V(mul)(V(mul)(s, V(load)(p + i)), V(fma)(one, V(load)(g + i), minus)));                        \
-    return i;                                                                                                          \
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN size_t V(soft_slope)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {
+    const V(floats) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= n; i += V(width))
+        V(store)(y + i, V(mul)(V(mul)(s, V(load)(p + i)), V(fma)(one, V(load)(g + i), minus)));
+    return i;
 }
-MEMOPT_I_SOFT_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_SOFT_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
-MEMOPT_I_SOFT_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_SOFT_LANES(MEMOPT_I_V4, )
-#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(size_t, soft_slope, (float *y, const float *p, const float *g, float scale, float mean, size_t n))
+
 /* y = scale p (g - mean); y may be p or g */
 static void memopt_i_soft_slope(int level, float *y, const float *p, const float *g, float scale, float mean,
                                 size_t n) {
-    size_t i = 0;
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) i = memopt_i_v16_soft_slope(y, p, g, scale, mean, n);
-    else if (level >= MEMOPT_SIMD_AVX2) i = memopt_i_v8_soft_slope(y, p, g, scale, mean, n);
+    const size_t i = MEMOPT_I_AT(level, soft_slope, (y, p, g, scale, mean, n));
+
     memopt_i_wide_end(level);
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) i = memopt_i_v4_soft_slope(y, p, g, scale, mean, n);
-#endif
     (void)memopt_i_v1_soft_slope(y + i, p + i, g + i, scale, mean, n - i);
 }
 static void memopt_i_soft_row(const memopt_i_soft *t, size_t row) {
@@ -18463,33 +18797,23 @@ static double memopt_i_head_total(const float *x, size_t n) {
     for (i = 0; i < n; ++i) sums[i % 4] = memopt_i_head_plus(sums[i % 4], (double)x[i]);
     return memopt_i_head_plus(memopt_i_head_plus(sums[0], sums[2]), memopt_i_head_plus(sums[1], sums[3]));
 }
-#define MEMOPT_I_HEAD_LANES(V, SET)                                                                                    \
-SET static size_t V(slopes)(float *y, float a, float b, float c, size_t n) {                                           \
-    const V(t) factor = V(set)(a), more = V(set)(b), less = V(set)(c);                                                 \
-    size_t i;                                                                                                          \
-    MEMOPT_I_UNROLL                                                                                                    \
-    for (i = 0; i + V(width) <= n; i += V(width))                                                                      \
-        V(store)(y + i, V(minus)(V(fma)(factor, V(load)(y + i), more), less));                                         \
-    return i;                                                                                                          \
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN size_t V(slopes)(float *y, float a, float b, float c, size_t n) {
+    const V(floats) factor = V(set)(a), more = V(set)(b), less = V(set)(c);
+    size_t i;
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= n; i += V(width))
+        V(store)(y + i, V(sub)(V(fma)(factor, V(load)(y + i), more), less));
+    return i;
 }
-MEMOPT_I_HEAD_LANES(MEMOPT_I_V1, MEMOPT_I_BOTH)
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_HEAD_LANES(MEMOPT_I_V8, MEMOPT_I_AVX2)
-MEMOPT_I_HEAD_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_HEAD_LANES(MEMOPT_I_V4, )
-#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(size_t, slopes, (float *y, float a, float b, float c, size_t n))
+
 /* y = a y + b - c, where b is at least c: what is far below c becomes 0 */
 static void memopt_i_slopes(int level, float *y, float a, float b, float c, size_t n) {
-    size_t i = 0;
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) i = memopt_i_v16_slopes(y, a, b, c, n);
-    else if (level >= MEMOPT_SIMD_AVX2) i = memopt_i_v8_slopes(y, a, b, c, n);
+    const size_t i = MEMOPT_I_AT(level, slopes, (y, a, b, c, n));
+
     memopt_i_wide_end(level);
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) i = memopt_i_v4_slopes(y, a, b, c, n);
-#endif
     (void)memopt_i_v1_slopes(y + i, a, b, c, n - i);
 }
 /* ---- a row ---- */
@@ -19421,145 +19745,181 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
 enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_TURN = 16384 /* elements */ };
 #define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
-#define MEMOPT_I_NORM_OF(V, SET)                                                                                       \
-SET static V(t) V(norm_hat_of)(V(t) x, V(t) mean, V(t) inverse) { return V(mul)(V(minus)(x, mean), inverse); }         \
-SET static V(t) V(norm_back_of)(V(t) y, V(t) scale, V(t) shift) {                                                      \
-    return V(pick)(V(below_zero)(scale), V(div)(V(minus)(y, shift), scale), V(set)(0));                                \
-}                                                                                                                      \
-SET static V(t) V(norm_slope_of)(V(t) g, V(t) h, V(t) scale, const float *three) {                                     \
-    return V(fma)(V(set)(-three[1]), h, V(fma)(g, scale, V(set)(-three[0])));                                          \
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN R(floats) R(norm_hat_of)(R(floats) x, R(floats) mean, R(floats) inverse) { return R(mul)(R(sub)(x, mean), inverse); }
+V_FN R(floats) R(norm_back_of)(R(floats) y, R(floats) scale, R(floats) shift) {
+    return R(if_negative)(R(negative)(scale), R(div)(R(sub)(y, shift), scale), R(set)(0));
 }
-/* Rows, of 16 lanes. */
-#define MEMOPT_I_NORM_ROWS(V, SET)                                                                                     \
-SET MEMOPT_I_FLATTEN static void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift,       \
-                                               size_t n) {                                                             \
-    size_t i = 0, left;                                                                                                \
-    for (; i + 16 <= n; i += 16)                                                                                       \
-        V(store)(y + i, V(fma)(V(load)(h + i), V(load)(scale + i), V(load)(shift + i)));                               \
-    left = n - i;                                                                                                      \
-    if (left)                                                                                                          \
-        V(put_some)(y + i, V(fma)(V(some)(h + i, left), V(some)(scale + i, left), V(some)(shift + i, left)), left);    \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {          \
-    const V(t) m = V(set)(mean), by = V(set)(inverse); size_t i = 0;                                                   \
-    for (; i + 16 <= n; i += 16) V(store)(h + i, V(norm_hat_of)(V(load)(x + i), m, by));                               \
-    if (i < n) V(put_some)(h + i, V(norm_hat_of)(V(some)(x + i, n - i), m, by), n - i);                                \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(norm_back)(float *h, const float *y, const float *scale, const float *shift,        \
-                                              size_t n) {                                                              \
-    size_t i = 0, left;                                                                                                \
-    for (; i + 16 <= n; i += 16)                                                                                       \
-        V(store)(h + i, V(norm_back_of)(V(load)(y + i), V(load)(scale + i), V(load)(shift + i)));                      \
-    left = n - i;                                                                                                      \
-    if (left)                                                                                                          \
-        V(put_some)(h + i, V(norm_back_of)(V(some)(y + i, left), V(some)(scale + i, left), V(some)(shift + i, left)),  \
-                    left);                                                                                             \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale,         \
-                                              size_t n) {                                                              \
-    V(t) a = V(load)(sums), b = V(load)(sums + 16), u, s; size_t i = 0, left;                                          \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        u = V(load)(g + i); s = V(load)(scale + i);                                                                    \
-        a = V(fma)(u, s, a);                                                                                           \
-        b = V(fma)(V(mul)(u, s), V(load)(h + i), b);                                                                   \
-    }                                                                                                                  \
-    left = n - i;                                                                                                      \
-    if (left) {                                                                                                        \
-        u = V(some)(g + i, left); s = V(some)(scale + i, left);                                                        \
-        a = V(fma)(u, s, a); /* lanes behind the end are 0 */                                                          \
-        b = V(fma)(V(mul)(u, s), V(some)(h + i, left), b);                                                             \
-    }                                                                                                                  \
-    V(store)(sums, a);                                                                                                 \
-    V(store)(sums + 16, b);                                                                                            \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(norm_slope)(float *y, const float *old, const float *g, const float *h,             \
-                                               const float *scale, const float *three, size_t n) {                     \
-    const V(t) by = V(set)(three[2]); V(t) u; size_t i = 0, left;                                                      \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        u = V(norm_slope_of)(V(load)(g + i), V(load)(h + i), V(load)(scale + i), three);                               \
-        V(store)(y + i, old ? V(fma)(by, u, V(load)(old + i)) : V(mul)(by, u));                                        \
-    }                                                                                                                  \
-    left = n - i;                                                                                                      \
-    if (left) {                                                                                                        \
-        u = V(norm_slope_of)(V(some)(g + i, left), V(some)(h + i, left), V(some)(scale + i, left), three);             \
-        V(put_some)(y + i, old ? V(fma)(by, u, V(some)(old + i, left)) : V(mul)(by, u), left);                         \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {   \
-    V(t) u; size_t i = 0, left;                                                                                        \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        u = V(load)(g + i);                                                                                            \
-        V(store)(scale + i, V(fma)(u, V(load)(h + i), V(load)(scale + i)));                                            \
-        V(store)(shift + i, V(plus)(u, V(load)(shift + i)));                                                           \
-    }                                                                                                                  \
-    left = n - i;                                                                                                      \
-    if (left) {                                                                                                        \
-        u = V(some)(g + i, left);                                                                                      \
-        V(put_some)(scale + i, V(fma)(u, V(some)(h + i, left), V(some)(scale + i, left)), left);                       \
-        V(put_some)(shift + i, V(plus)(u, V(some)(shift + i, left)), left);                                            \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
+V_FN R(floats) R(norm_slope_of)(R(floats) g, R(floats) h, R(floats) scale, const float *three) {
+    return R(fma)(R(set)(-three[1]), h, R(fma)(g, scale, R(set)(-three[0])));
 }
-MEMOPT_I_NORM_OF(MEMOPT_I_V1, MEMOPT_I_BOTH)
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_NORM_OF(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_NORM_OF(MEMOPT_I_V16, MEMOPT_I_AVX512)
-MEMOPT_I_NORM_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_NORM_ROWS(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_NORM_OF(MEMOPT_I_V4X4, )
-MEMOPT_I_NORM_ROWS(MEMOPT_I_V4X4, )
-#endif
-/* y = h scale + shift; y may be h */
-static void memopt_i_norm_shape(int level, float *y, const float *h, const float *scale, const float *shift, size_t n) {
+
+#if defined(MEMOPT_I_WIDTH)
+V_FN void R(norm_shape_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, 16);
+    if (i < n) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, n - i);
+    V(end)();
+}
+
+V_FN MEMOPT_I_FLATTEN void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {
+    const R(floats) m = R(set)(mean), by = R(set)(inverse);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, 16), m, by), 16);
+    if (i < n) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, n - i), m, by), n - i);
+    V(end)();
+}
+
+V_FN void R(norm_back_row)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    R(write)(h, R(norm_back_of)(R(read)(y, n), R(read)(scale, n), R(read)(shift, n)), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(norm_back)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(norm_back_row)(h + i, y + i, scale + i, shift + i, 16);
+    if (i < n) R(norm_back_row)(h + i, y + i, scale + i, shift + i, n - i);
+    V(end)();
+}
+
+/* Lanes behind the end are 0. */
+V_FN void R(norm_sums_of)(R(floats) *a, R(floats) *b, const float *g, const float *h, const float *scale, size_t n) {
+    const R(floats) u = R(read)(g, n), s = R(read)(scale, n);
+
+    *a = R(fma)(u, s, *a);
+    *b = R(fma)(R(mul)(u, s), R(read)(h, n), *b);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale, size_t n) {
+    R(floats) a = R(read)(sums, 16), b = R(read)(sums + 16, 16);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(norm_sums_of)(&a, &b, g + i, h + i, scale + i, 16);
+    if (i < n) R(norm_sums_of)(&a, &b, g + i, h + i, scale + i, n - i);
+    R(write)(sums, a, 16);
+    R(write)(sums + 16, b, 16);
+    V(end)();
+}
+
+V_FN void R(norm_slope_row)(float *y, const float *old, const float *g, const float *h, const float *scale,
+                            const float *three, size_t n) {
+    const R(floats) by = R(set)(three[2]);
+    const R(floats) u = R(norm_slope_of)(R(read)(g, n), R(read)(h, n), R(read)(scale, n), three);
+
+    R(write)(y, old ? R(fma)(by, u, R(read)(old, n)) : R(mul)(by, u), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(norm_slope)(float *y, const float *old, const float *g, const float *h,
+                                         const float *scale, const float *three, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, 16);
+    if (i < n) R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, n - i);
+    V(end)();
+}
+
+V_FN void R(norm_add_of)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+    const R(floats) u = R(read)(g, n);
+
+    R(write)(scale, R(fma)(u, R(read)(h, n), R(read)(scale, n)), n);
+    R(write)(shift, R(add)(u, R(read)(shift, n)), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(norm_add_of)(scale + i, shift + i, g + i, h + i, 16);
+    if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, h + i, n - i);
+    V(end)();
+}
+#else
+static void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, norm_shape, (y, h, scale, shift, n));
     for (i = 0; i < n; ++i) y[i] = fmaf(h[i], scale[i], shift[i]);
 }
-/* h = (x - mean) inverse; h may be x */
-static void memopt_i_norm_hat(int level, float *h, const float *x, float mean, float inverse, size_t n) {
+
+static void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, norm_hat, (h, x, mean, inverse, n));
-    for (i = 0; i < n; ++i) h[i] = memopt_i_v1_norm_hat_of(x[i], mean, inverse);
+    for (i = 0; i < n; ++i) h[i] = V(norm_hat_of)(x[i], mean, inverse);
 }
-/* h = (y - shift) / scale; h may be y */
-static void memopt_i_norm_back(int level, float *h, const float *y, const float *scale, const float *shift, size_t n) {
+
+static void V(norm_back)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, norm_back, (h, y, scale, shift, n));
-    for (i = 0; i < n; ++i) h[i] = memopt_i_v1_norm_back_of(y[i], scale[i], shift[i]);
+    for (i = 0; i < n; ++i) h[i] = V(norm_back_of)(y[i], scale[i], shift[i]);
 }
-/* 16 sums of s = g scale, and 16 of s h */
-static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *h, const float *scale, size_t n) {
+
+static void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, norm_sums, (sums, g, h, scale, n));
+
     for (i = 0; i < n; ++i) {
         sums[i % 16] = fmaf(g[i], scale[i], sums[i % 16]);
         sums[16 + i % 16] = fmaf(memopt_i_round(g[i] * scale[i]), h[i], sums[16 + i % 16]);
     }
 }
-/* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
-static void memopt_i_norm_slope(int level, float *y, const float *old, const float *g, const float *h,
-                                const float *scale, const float *three, size_t n) {
+
+static void V(norm_slope)(float *y, const float *old, const float *g, const float *h, const float *scale,
+                          const float *three, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, norm_slope, (y, old, g, h, scale, three, n));
+
     for (i = 0; i < n; ++i) {
-        const float u = memopt_i_v1_norm_slope_of(g[i], h[i], scale[i], three);
+        const float u = V(norm_slope_of)(g[i], h[i], scale[i], three);
         y[i] = old ? fmaf(three[2], u, old[i]) : memopt_i_round(three[2] * u);
     }
 }
-/* scale += g h, shift += g */
-static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
+
+static void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, norm_add, (scale, shift, g, h, n));
+
     for (i = 0; i < n; ++i) {
         scale[i] = fmaf(g[i], h[i], scale[i]);
         shift[i] = memopt_i_round(shift[i] + g[i]);
     }
+}
+#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, norm_shape, (float *y, const float *h, const float *scale, const float *shift, size_t n))
+MEMOPT_I_WIDTHS(void, norm_hat, (float *h, const float *x, float mean, float inverse, size_t n))
+MEMOPT_I_WIDTHS(void, norm_back, (float *h, const float *y, const float *scale, const float *shift, size_t n))
+MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *h, const float *scale, size_t n))
+MEMOPT_I_WIDTHS(void, norm_slope, (float *y, const float *old, const float *g, const float *h, const float *scale,
+                                 const float *three, size_t n))
+MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
+
+/* y = h scale + shift; y may be h */
+static void memopt_i_norm_shape(int level, float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    MEMOPT_I_AT(level, norm_shape, (y, h, scale, shift, n));
+}
+
+/* h = (x - mean) inverse; h may be x */
+static void memopt_i_norm_hat(int level, float *h, const float *x, float mean, float inverse, size_t n) {
+    MEMOPT_I_AT(level, norm_hat, (h, x, mean, inverse, n));
+}
+
+/* h = (y - shift) / scale; h may be y */
+static void memopt_i_norm_back(int level, float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    MEMOPT_I_AT(level, norm_back, (h, y, scale, shift, n));
+}
+
+/* 16 sums of s = g scale, and 16 of s h */
+static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *h, const float *scale, size_t n) {
+    MEMOPT_I_AT(level, norm_sums, (sums, g, h, scale, n));
+}
+
+/* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
+static void memopt_i_norm_slope(int level, float *y, const float *old, const float *g, const float *h,
+                                const float *scale, const float *three, size_t n) {
+    MEMOPT_I_AT(level, norm_slope, (y, old, g, h, scale, three, n));
+}
+
+/* scale += g h, shift += g */
+static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
+    MEMOPT_I_AT(level, norm_add, (scale, shift, g, h, n));
 }
 
 typedef struct memopt_i_norming {
@@ -19996,84 +20356,105 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
 
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
 /* y = silu(gate) up; the gradients of both, where each array may be one of the operands */
-#define MEMOPT_I_LAYER_CURVES(V, SET)                                                                                  \
-SET static V(t) V(swiglu)(V(t) gate, V(t) up) { return V(mul)(V(act)(gate, MEMOPT_SILU), up); }                        \
-SET static V(t) V(swiglu_grad)(V(t) gate, V(t) up, V(t) g, V(t) *grad_up, V(t) *y) {                                   \
-    V(t) s; const V(t) grad = V(act_grad)(gate, V(mul)(g, up), MEMOPT_SILU, &s);                                       \
-    *grad_up = V(mul)(g, s);                                                                                           \
-    *y = V(mul)(s, up);                                                                                                \
-    return grad;                                                                                                       \
+#endif /* ---- once for each width: see `vec` ---- */
+V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) { return R(mul)(R(act)(gate, MEMOPT_SILU), up); }
+V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
+    R(floats) s; const R(floats) grad = R(act_grad)(gate, R(mul)(g, up), MEMOPT_SILU, &s);
+    *grad_up = R(mul)(g, s);
+    *y = R(mul)(s, up);
+    return grad;
 }
-#define MEMOPT_I_LAYER_LANES(V, SET)                                                                                   \
-SET MEMOPT_I_FLATTEN static void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {               \
-    size_t i = 0;                                                                                                      \
-    for (; i + 16 <= n; i += 16) V(store)(y + i, V(swiglu)(V(load)(gate + i), V(load)(up + i)));                       \
-    if (i < n) V(put_some)(y + i, V(swiglu)(V(some)(gate + i, n - i), V(some)(up + i, n - i)), n - i);                 \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate,     \
-                                                    const float *up, const float *g, size_t n) {                       \
-    V(t) a, b, out; size_t i = 0;                                                                                      \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        a = V(swiglu_grad)(V(load)(gate + i), V(load)(up + i), V(load)(g + i), &b, &out);                              \
-        V(store)(grad_gate + i, a);                                                                                    \
-        V(store)(grad_up + i, b);                                                                                      \
-        V(store)(y + i, out);                                                                                          \
-    }                                                                                                                  \
-    if (i < n) {                                                                                                       \
-        a = V(swiglu_grad)(V(some)(gate + i, n - i), V(some)(up + i, n - i), V(some)(g + i, n - i), &b, &out);         \
-        V(put_some)(grad_gate + i, a, n - i);                                                                          \
-        V(put_some)(grad_up + i, b, n - i);                                                                            \
-        V(put_some)(y + i, out, n - i);                                                                                \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-/* y = base + (kept ? factor x : 0); kept has a multiple of 16 */                                                      \
-SET MEMOPT_I_FLATTEN static void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept,        \
-                                             float factor, size_t n) {                                                 \
-    const V(t) f = V(set)(factor), zero = V(set)(0); V(t) a, b; size_t i = 0;                                          \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        a = V(load)(x + i);                                                                                            \
-        if (base) { b = V(load)(base + i); V(store)(y + i, V(masked)(kept + i, V(fma)(f, a, b), b)); }                 \
-        else V(store)(y + i, V(masked)(kept + i, V(mul)(f, a), zero));                                                 \
-    }                                                                                                                  \
-    if (i < n) {                                                                                                       \
-        a = V(some)(x + i, n - i);                                                                                     \
-        b = base ? V(some)(base + i, n - i) : zero;                                                                    \
-        V(put_some)(y + i, V(masked)(kept + i, base ? V(fma)(f, a, b) : V(mul)(f, a), b), n - i);                      \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
+
+#if defined(MEMOPT_I_WIDTH)
+V_FN MEMOPT_I_FLATTEN void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(write)(y + i, R(swiglu)(R(read)(gate + i, 16), R(read)(up + i, 16)), 16);
+    if (i < n) R(write)(y + i, R(swiglu)(R(read)(gate + i, n - i), R(read)(up + i, n - i)), n - i);
+    V(end)();
 }
-MEMOPT_I_LAYER_CURVES(MEMOPT_I_V1, MEMOPT_I_BOTH)
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_LAYER_CURVES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_LAYER_CURVES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-MEMOPT_I_LAYER_LANES(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_LAYER_LANES(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_LAYER_CURVES(MEMOPT_I_V4X4, )
-MEMOPT_I_LAYER_LANES(MEMOPT_I_V4X4, )
-#endif
-static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
+
+V_FN void R(swiglu_grad_of)(float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
+                            const float *g, size_t n) {
+    R(floats) b, out;
+    const R(floats) a = R(swiglu_grad)(R(read)(gate, n), R(read)(up, n), R(read)(g, n), &b, &out);
+
+    R(write)(grad_gate, a, n);
+    R(write)(grad_up, b, n);
+    R(write)(y, out, n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate,
+                                              const float *up, const float *g, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, 16);
+    if (i < n) R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, n - i);
+    V(end)();
+}
+
+V_FN void R(drop_of)(float *y, const float *x, const float *base, const uint32_t *kept, R(floats) factor, size_t n) {
+    const R(floats) a = R(read)(x, n), b = base ? R(read)(base, n) : R(set)(0);
+
+    R(write)(y, R(masked)(kept, base ? R(fma)(factor, a, b) : R(mul)(factor, a), b), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept, float factor,
+                                       size_t n) {
+    const R(floats) f = R(set)(factor);
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(drop_of)(y + i, x + i, base ? base + i : NULL, kept + i, f, 16);
+    if (i < n) R(drop_of)(y + i, x + i, base ? base + i : NULL, kept + i, f, n - i);
+    V(end)();
+}
+#else
+static void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_swiglu, (y, gate, up, n));
-    for (i = 0; i < n; ++i) y[i] = memopt_i_v1_swiglu(gate[i], up[i]);
+    for (i = 0; i < n; ++i) y[i] = V(swiglu)(gate[i], up[i]);
 }
-static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up, float *y, const float *gate,
-                                     const float *up, const float *g, size_t n) {
+
+static void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
+                               const float *g, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
+
     for (i = 0; i < n; ++i) {
-        float b, out; const float a = memopt_i_v1_swiglu_grad(gate[i], up[i], g[i], &b, &out);
-        grad_gate[i] = a; grad_up[i] = b; y[i] = out;
+        float b, out;
+        const float a = V(swiglu_grad)(gate[i], up[i], g[i], &b, &out);
+
+        grad_gate[i] = a;
+        grad_up[i] = b;
+        y[i] = out;
     }
 }
-static void memopt_i_row_drop(int level, float *y, const float *x, const float *base, const uint32_t *kept,
-                              float factor, size_t n) {
+
+static void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept, float factor, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, row_drop, (y, x, base, kept, factor, n));
+
     for (i = 0; i < n; ++i)
         y[i] = base ? (kept[i] ? fmaf(factor, x[i], base[i]) : base[i]) : kept[i] ? memopt_i_round(factor * x[i]) : 0;
+}
+#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, row_swiglu, (float *y, const float *gate, const float *up, size_t n))
+MEMOPT_I_WIDTHS(void, row_swiglu_grad, (float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
+                                      const float *g, size_t n))
+MEMOPT_I_WIDTHS(void, row_drop, (float *y, const float *x, const float *base, const uint32_t *kept, float factor,
+                               size_t n))
+
+static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
+    MEMOPT_I_AT(level, row_swiglu, (y, gate, up, n));
+}
+
+static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up, float *y, const float *gate,
+                                     const float *up, const float *g, size_t n) {
+    MEMOPT_I_AT(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
+}
+
+/* y = base + (kept ? factor x : 0); kept has a multiple of 16 */
+static void memopt_i_row_drop(int level, float *y, const float *x, const float *base, const uint32_t *kept,
+                              float factor, size_t n) {
+    MEMOPT_I_AT(level, row_drop, (y, x, base, kept, factor, n));
 }
 
 typedef struct memopt_i_swiglu { memopt_swiglu x; int level, backward; } memopt_i_swiglu;
@@ -20402,57 +20783,6 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
    Source     Chan, Golub, LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979). */
 enum { MEMOPT_I_BATCH_GROUP = 64, MEMOPT_I_BATCH_COLUMNS = 256, MEMOPT_I_BATCH_LEAST = 256 /* rows of a block */ };
 #define MEMOPT_I_BATCH_BLOCK ((size_t)1 << 19) /* elements of the product in the cache */
-#define MEMOPT_I_BATCH_ROWS(V, SET)                                                                                    \
-/* squares += (z - mean)^2 */                                                                                          \
-SET MEMOPT_I_FLATTEN static void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {        \
-    V(t) d; size_t i = 0, left;                                                                                        \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        d = V(minus)(V(load)(z + i), V(load)(mean + i));                                                               \
-        V(store)(squares + i, V(fma)(d, d, V(load)(squares + i)));                                                     \
-    }                                                                                                                  \
-    left = n - i;                                                                                                      \
-    if (left) {                                                                                                        \
-        d = V(minus)(V(some)(z + i, left), V(some)(mean + i, left));                                                   \
-        V(put_some)(squares + i, V(fma)(d, d, V(some)(squares + i, left)), left);                                      \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-/* h = (z - mean) inverse */                                                                                           \
-SET MEMOPT_I_FLATTEN static void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse,       \
-                                              size_t n) {                                                              \
-    size_t i = 0, left;                                                                                                \
-    for (; i + 16 <= n; i += 16)                                                                                       \
-        V(store)(h + i, V(norm_hat_of)(V(load)(z + i), V(load)(mean + i), V(load)(inverse + i)));                      \
-    left = n - i;                                                                                                      \
-    if (left)                                                                                                          \
-        V(put_some)(h + i, V(norm_hat_of)(V(some)(z + i, left), V(some)(mean + i, left), V(some)(inverse + i, left)),  \
-                    left);                                                                                             \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-/* y = factor ((g - mean) - h share) */                                                                                \
-SET MEMOPT_I_FLATTEN static void V(batch_slope)(float *y, const float *g, const float *h, const float *factor,         \
-                                                const float *mean, const float *share, size_t n) {                     \
-    const V(t) less = V(set)(-1.0f); V(t) u; size_t i = 0, left;                                                       \
-    for (; i + 16 <= n; i += 16) {                                                                                     \
-        u = V(fma)(V(mul)(less, V(load)(h + i)), V(load)(share + i), V(minus)(V(load)(g + i), V(load)(mean + i)));     \
-        V(store)(y + i, V(mul)(V(load)(factor + i), u));                                                               \
-    }                                                                                                                  \
-    left = n - i;                                                                                                      \
-    if (left) {                                                                                                        \
-        u = V(minus)(V(some)(g + i, left), V(some)(mean + i, left));                                                   \
-        u = V(fma)(V(mul)(less, V(some)(h + i, left)), V(some)(share + i, left), u);                                   \
-        V(put_some)(y + i, V(mul)(V(some)(factor + i, left), u), left);                                                \
-    }                                                                                                                  \
-    V(end)();                                                                                                          \
-}                                                                                                                      \
-SET MEMOPT_I_FLATTEN static void V(batch_join)(double *mean, double *squares, const float *group_mean,                 \
-                                               const float *group_squares, double share, double weight, size_t n) {    \
-    size_t i;                                                                                                          \
-    for (i = 0; i < n; ++i)                                                                                            \
-        memopt_i_batch_join_one(mean + i, squares + i, (double)group_mean[i], (double)group_squares[i], share,         \
-                                weight);                                                                               \
-    V(end)();                                                                                                          \
-}
 /* Chan: b elements join a. share = b / (a + b), weight = a b / (a + b) */
 MEMOPT_I_BOTH static void memopt_i_batch_join_one(double *mean, double *squares, double group_mean,
                                                   double group_squares, double share, double weight) {
@@ -20460,35 +20790,107 @@ MEMOPT_I_BOTH static void memopt_i_batch_join_one(double *mean, double *squares,
     *mean = fma(d, share, *mean);
     *squares = fma(d * d, weight, *squares + group_squares);
 }
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_BATCH_ROWS(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-MEMOPT_I_BATCH_ROWS(MEMOPT_I_V16, MEMOPT_I_AVX512)
-#elif defined(MEMOPT_I_NEON)
-MEMOPT_I_BATCH_ROWS(MEMOPT_I_V4X4, )
-#endif
-static void memopt_i_batch_spread(int level, float *squares, const float *z, const float *mean, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, batch_spread, (squares, z, mean, n));
-    for (i = 0; i < n; ++i) { const float d = memopt_i_round(z[i] - mean[i]); squares[i] = fmaf(d, d, squares[i]); }
+#endif /* ---- once for each width: see `vec` ---- */
+#if defined(MEMOPT_I_WIDTH)
+V_FN void R(batch_spread_of)(float *squares, const float *z, const float *mean, size_t n) {
+    const R(floats) d = R(sub)(R(read)(z, n), R(read)(mean, n));
+    R(write)(squares, R(fma)(d, d, R(read)(squares, n)), n);
 }
-static void memopt_i_batch_hat(int level, float *h, const float *z, const float *mean, const float *inverse, size_t n) {
-    size_t i;
-    MEMOPT_I_BY_LEVEL(level, batch_hat, (h, z, mean, inverse, n));
-    for (i = 0; i < n; ++i) h[i] = memopt_i_v1_norm_hat_of(z[i], mean[i], inverse[i]);
+
+V_FN MEMOPT_I_FLATTEN void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(batch_spread_of)(squares + i, z + i, mean + i, 16);
+    if (i < n) R(batch_spread_of)(squares + i, z + i, mean + i, n - i);
+    V(end)();
 }
-static void memopt_i_batch_slope(int level, float *y, const float *g, const float *h, const float *factor,
-                                 const float *mean, const float *share, size_t n) {
+
+V_FN void R(batch_hat_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+    R(write)(h, R(norm_hat_of)(R(read)(z, n), R(read)(mean, n), R(read)(inverse, n)), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, 16);
+    if (i < n) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, n - i);
+    V(end)();
+}
+
+V_FN void R(batch_slope_of)(float *y, const float *g, const float *h, const float *factor, const float *mean,
+                            const float *share, size_t n) {
+    const R(floats) less = R(mul)(R(set)(-1.0f), R(read)(h, n)), rest = R(sub)(R(read)(g, n), R(read)(mean, n));
+    R(write)(y, R(mul)(R(read)(factor, n), R(fma)(less, R(read)(share, n), rest)), n);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(batch_slope)(float *y, const float *g, const float *h, const float *factor,
+                                          const float *mean, const float *share, size_t n) {
+    size_t i = 0;
+
+    for (; i + 16 <= n; i += 16) R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, 16);
+    if (i < n) R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, n - i);
+    V(end)();
+}
+#else
+static void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, batch_slope, (y, g, h, factor, mean, share, n));
+
+    for (i = 0; i < n; ++i) {
+        const float d = memopt_i_round(z[i] - mean[i]);
+        squares[i] = fmaf(d, d, squares[i]);
+    }
+}
+
+static void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) h[i] = V(norm_hat_of)(z[i], mean[i], inverse[i]);
+}
+
+static void V(batch_slope)(float *y, const float *g, const float *h, const float *factor, const float *mean,
+                           const float *share, size_t n) {
+    size_t i;
+
     for (i = 0; i < n; ++i)
         y[i] = memopt_i_round(factor[i] * fmaf(-h[i], share[i], memopt_i_round(g[i] - mean[i])));
 }
-static void memopt_i_batch_join(int level, double *mean, double *squares, const float *group_mean,
-                                const float *group_squares, double share, double weight, size_t n) {
+#endif
+
+/* Wide only because the compiler may make it so. */
+V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_mean, const float *group_squares,
+                             double share, double weight, size_t n) {
     size_t i;
-    MEMOPT_I_BY_LEVEL(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
+
     for (i = 0; i < n; ++i)
         memopt_i_batch_join_one(mean + i, squares + i, (double)group_mean[i], (double)group_squares[i], share, weight);
+    V(end)();
+}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, batch_spread, (float *squares, const float *z, const float *mean, size_t n))
+MEMOPT_I_WIDTHS(void, batch_hat, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
+MEMOPT_I_WIDTHS(void, batch_slope, (float *y, const float *g, const float *h, const float *factor, const float *mean,
+                                  const float *share, size_t n))
+MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *group_mean, const float *group_squares,
+                                 double share, double weight, size_t n))
+
+/* squares += (z - mean)^2 */
+static void memopt_i_batch_spread(int level, float *squares, const float *z, const float *mean, size_t n) {
+    MEMOPT_I_AT(level, batch_spread, (squares, z, mean, n));
+}
+
+/* h = (z - mean) inverse */
+static void memopt_i_batch_hat(int level, float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+    MEMOPT_I_AT(level, batch_hat, (h, z, mean, inverse, n));
+}
+
+/* y = factor ((g - mean) - h share) */
+static void memopt_i_batch_slope(int level, float *y, const float *g, const float *h, const float *factor,
+                                 const float *mean, const float *share, size_t n) {
+    MEMOPT_I_AT(level, batch_slope, (y, g, h, factor, mean, share, n));
+}
+
+static void memopt_i_batch_join(int level, double *mean, double *squares, const float *group_mean,
+                                const float *group_squares, double share, double weight, size_t n) {
+    MEMOPT_I_AT(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
 }
 
 typedef struct memopt_i_batch {
@@ -20864,9 +21266,41 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
     memopt_i_run(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }
+/* ---- the wide code: this file once more for each width ---- */
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+#  ifndef MEMOPT_HEADER
+#    define MEMOPT_HEADER "memopt.h"
+#  endif
+#  if defined(__has_include)
+#    if !__has_include(MEMOPT_HEADER)
+#      error "memopt.h does not find itself: define MEMOPT_HEADER as its name in quotes, or MEMOPT_NO_SIMD"
+#    endif
+#  endif
+#endif
+#if defined(MEMOPT_I_X86)
+#  define MEMOPT_I_WIDTH 8
+#  include MEMOPT_HEADER
+#  undef MEMOPT_I_WIDTH
+#  define MEMOPT_I_WIDTH 16
+#  include MEMOPT_HEADER
+#  undef MEMOPT_I_WIDTH
+#elif defined(MEMOPT_I_NEON)
+#  define MEMOPT_I_WIDTH 4
+#  include MEMOPT_HEADER
+#  undef MEMOPT_I_WIDTH
+#endif
+#undef V
+#undef R
+#undef V_FN
+#undef V_HOST_FN
+#pragma pop_macro("V")
+#pragma pop_macro("R")
+#pragma pop_macro("V_FN")
+#pragma pop_macro("V_HOST_FN")
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
 #  pragma GCC diagnostic pop
 #endif
+#endif /* MEMOPT_I_WIDTH */
 #endif /* MEMOPT_I_IMPLEMENTED */
 #endif /* MEMOPT_IMPLEMENTATION */
 

@@ -6437,7 +6437,7 @@ memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norming t) {
         const unsigned left = memopt_i_cuda_left<N>(width, (((size_t)k << t.shift) + lane) * N);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) {
-            const float d = (unsigned)i < left ? memopt_i_v1_minus(memopt_i_cuda_at(s[k], i), mean) : 0.0f;
+            const float d = (unsigned)i < left ? memopt_i_v1_sub(memopt_i_cuda_at(s[k], i), mean) : 0.0f;
             squares = fmaf(d, d, squares);
         }
     }
@@ -6474,7 +6474,7 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norming t) {
         memopt_i_cuda_span_get(&s, x + at, left, t.wide);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) {
-            const float d = (unsigned)i < left ? memopt_i_v1_minus(memopt_i_cuda_at(s, i), mean) : 0.0f;
+            const float d = (unsigned)i < left ? memopt_i_v1_sub(memopt_i_cuda_at(s, i), mean) : 0.0f;
             squares = fmaf(d, d, squares);
         }
     }
@@ -8461,9 +8461,9 @@ memopt_i_cuda_batch_spread_kernel(memopt_i_cuda_batch t) {
             const float share = memopt_i_v1_div(1.0f, count);
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
-                const float x = memopt_i_cuda_at(s[k], i), d = memopt_i_v1_minus(x, mean[i]);
+                const float x = memopt_i_cuda_at(s[k], i), d = memopt_i_v1_sub(x, mean[i]);
                 mean[i] = fmaf(d, share, mean[i]);
-                square[i] = fmaf(d, memopt_i_v1_minus(x, mean[i]), square[i]);
+                square[i] = fmaf(d, memopt_i_v1_sub(x, mean[i]), square[i]);
             }
         }
     }
@@ -8508,9 +8508,9 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_ke
     x->statistics[n + i] = (float)(1 / sqrt(square / rows + (double)x->eps));
     if (x->no_update) return;
     if (x->running_mean)
-        x->running_mean[i] = fmaf(x->momentum, memopt_i_v1_minus(middle, x->running_mean[i]), x->running_mean[i]);
+        x->running_mean[i] = fmaf(x->momentum, memopt_i_v1_sub(middle, x->running_mean[i]), x->running_mean[i]);
     if (x->running_variance)
-        x->running_variance[i] = fmaf(x->momentum, memopt_i_v1_minus(variance, x->running_variance[i]),
+        x->running_variance[i] = fmaf(x->momentum, memopt_i_v1_sub(variance, x->running_variance[i]),
                                       x->running_variance[i]);
 }
 /* Rows of a block, where none has to be a group. */
@@ -8663,7 +8663,7 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
                 const float u = memopt_i_cuda_batch_slope_of<KIND>(memopt_i_cuda_at(zs[k], i),
                                                                    memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
                                                                    c.scale[i], c.shift[i], &h);
-                const float rest = fmaf(-h, share[i], memopt_i_v1_minus(u, mean[i]));
+                const float rest = fmaf(-h, share[i], memopt_i_v1_sub(u, mean[i]));
                 memopt_i_cuda_set(&out, i, memopt_i_times(factor[i], rest));
             }
             memopt_i_cuda_span_put(y + (row + (size_t)k * p.step - t.first) * width, out, p.left, t.wide);
@@ -8962,7 +8962,7 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_rowing t, memopt_batch_norm x, flo
     if (!at) {
         const float old = memopt_i_cuda_one_or(l->bias, l->weight_type, row, 0);
         const float shift = memopt_i_cuda_one_or(x.shift, l->weight_type, row, 0);
-        bias[row] = fmaf(memopt_i_v1_minus(old, x.running_mean[row]), factor, shift);
+        bias[row] = fmaf(memopt_i_v1_sub(old, x.running_mean[row]), factor, shift);
     }
     memopt_i_cuda_floats<N>(w, left ? l->weights : NULL, l->weight_type, row * l->inputs + at, left, wide, 0);
     MEMOPT_I_CUDA_UNROLL

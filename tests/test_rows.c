@@ -34,17 +34,15 @@ static float rows_random(uint64_t *seed, int special) {
 }
 
 /* ---- exp ---- */
-#define ROWS_EXP(V, SET)                                                                              \
-    SET static void V(rows_exp)(float *y, const float *x, size_t n) {                                 \
-        size_t i;                                                                                     \
-        for (i = 0; i < n; i += V(width)) V(store)(y + i, V(exp)(V(load)(x + i)));                    \
+#define ROWS_EXP(R, SET)                                                                     \
+    SET static void R##rows_exp(float *y, const float *x) {                                  \
+        R##write(y, R##exp(R##read(x, 16)), 16);                                             \
     }
-ROWS_EXP(MEMOPT_I_V1, )
 #if defined(MEMOPT_I_X86)
-ROWS_EXP(MEMOPT_I_V8X2, MEMOPT_I_AVX2)
-ROWS_EXP(MEMOPT_I_V16, MEMOPT_I_AVX512)
+ROWS_EXP(memopt_i_r8_, MEMOPT_I_AVX2)
+ROWS_EXP(memopt_i_v16_, MEMOPT_I_AVX512)
 #elif defined(MEMOPT_I_NEON)
-ROWS_EXP(MEMOPT_I_V4X4, )
+ROWS_EXP(memopt_i_r4_, )
 #endif
 static void rows_exp_at(int level, float *y, const float *x, size_t n) {
     float padded[16] = { 0 }; size_t i, k;
@@ -52,14 +50,15 @@ static void rows_exp_at(int level, float *y, const float *x, size_t n) {
         k = n - i < 16 ? n - i : 16;
         memcpy(padded, x + i, k * sizeof *x);
 #if defined(MEMOPT_I_X86)
-        if (level >= MEMOPT_SIMD_AVX512) memopt_i_v16_rows_exp(padded, padded, 16);
-        else if (level >= MEMOPT_SIMD_AVX2) memopt_i_v8x2_rows_exp(padded, padded, 16);
+        if (level >= MEMOPT_SIMD_AVX512) memopt_i_v16_rows_exp(padded, padded);
+        else if (level >= MEMOPT_SIMD_AVX2) memopt_i_r8_rows_exp(padded, padded);
         else
 #elif defined(MEMOPT_I_NEON)
-        if (level >= MEMOPT_SIMD_NEON) memopt_i_v4x4_rows_exp(padded, padded, 16);
+        if (level >= MEMOPT_SIMD_NEON) memopt_i_r4_rows_exp(padded, padded);
         else
 #endif
-        memopt_i_v1_rows_exp(padded, padded, 16);
+        for (k = 0; k < 16; ++k) padded[k] = memopt_i_v1_exp(padded[k]);
+        k = n - i < 16 ? n - i : 16;
         memcpy(y + i, padded, k * sizeof *y);
     }
     memopt_i_wide_end(level);

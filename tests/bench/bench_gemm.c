@@ -34,24 +34,24 @@ static const bench_shape bench_shapes[] = {
 
 /* ---- the limit: ten accumulators and nothing else ---- */
 #define BENCH_PEAK(V, SET)                                                                                             \
-SET static float V(bench_peak)(size_t steps, float seed) {                                                             \
-    const V(t) x = V(set)(seed), y = V(set)(0.5f);                                                                     \
-    V(t) a = V(set)(1), b = V(set)(2), c = V(set)(3), d = V(set)(4), e = V(set)(5), f = V(set)(6), g = V(set)(7);      \
-    V(t) h = V(set)(8), i = V(set)(9), j = V(set)(10); float sum[16];                                                  \
+SET static float V##bench_peak(size_t steps, float seed) {                                                             \
+    const V##floats x = V##set(seed), y = V##set(0.5f);                                                                     \
+    V##floats a = V##set(1), b = V##set(2), c = V##set(3), d = V##set(4), e = V##set(5), f = V##set(6), g = V##set(7);      \
+    V##floats h = V##set(8), i = V##set(9), j = V##set(10); float sum[16];                                                  \
     for (; steps; --steps) {                                                                                           \
-        a = V(fma)(x, y, a); b = V(fma)(x, y, b); c = V(fma)(x, y, c); d = V(fma)(x, y, d); e = V(fma)(x, y, e);       \
-        f = V(fma)(x, y, f); g = V(fma)(x, y, g); h = V(fma)(x, y, h); i = V(fma)(x, y, i); j = V(fma)(x, y, j);       \
+        a = V##fma(x, y, a); b = V##fma(x, y, b); c = V##fma(x, y, c); d = V##fma(x, y, d); e = V##fma(x, y, e);       \
+        f = V##fma(x, y, f); g = V##fma(x, y, g); h = V##fma(x, y, h); i = V##fma(x, y, i); j = V##fma(x, y, j);       \
     }                                                                                                                  \
-    a = V(fma)(a, b, V(fma)(c, d, V(fma)(e, f, V(fma)(g, h, V(mul)(i, j)))));                                          \
-    V(store)(sum, a);                                                                                                  \
+    a = V##fma(a, b, V##fma(c, d, V##fma(e, f, V##fma(g, h, V##mul(i, j)))));                                          \
+    V##store(sum, a);                                                                                                  \
     return sum[0];                                                                                                     \
 }
-BENCH_PEAK(MEMOPT_I_V1, )
+BENCH_PEAK(memopt_i_v1_, )
 #if defined(MEMOPT_I_X86)
-BENCH_PEAK(MEMOPT_I_V8, MEMOPT_I_AVX2)
-BENCH_PEAK(MEMOPT_I_V16, MEMOPT_I_AVX512)
+BENCH_PEAK(memopt_i_v8_, MEMOPT_I_AVX2)
+BENCH_PEAK(memopt_i_v16_, MEMOPT_I_AVX512)
 #elif defined(MEMOPT_I_NEON)
-BENCH_PEAK(MEMOPT_I_V4, )
+BENCH_PEAK(memopt_i_v4_, )
 #endif
 #define BENCH_STEPS ((size_t)1000000)
 static volatile float bench_sink;

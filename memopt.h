@@ -2464,6 +2464,15 @@ MEMOPT_I_BOTH static float memopt_i_quotient(float a, float b) { /* IEEE's, what
     return memopt_i_round(a / b);
 #endif
 }
+/* Asks for a cache line that is `ahead` bytes further: into the first level, and into the second. An address is no
+   access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does nothing. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
+#  define MEMOPT_I_FETCH(p, ahead)    __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
+#  define MEMOPT_I_FETCH_L2(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)), 0, 2)
+#else
+#  define MEMOPT_I_FETCH(p, ahead)    ((void)(p))
+#  define MEMOPT_I_FETCH_L2(p, ahead) ((void)(p))
+#endif
 /* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
 static unsigned memopt_i_high_bit(uint64_t x) {
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
@@ -7737,7 +7746,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     }
     return "not a level of memopt";
 }
-/* @section vec : simd base
+/* @section vec : simd base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
    Problem    An algorithm written once for each instruction set is written four times, and the fourth is the one that
               nobody tests. A macro that makes the four cannot be stepped through.
@@ -7749,6 +7758,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
               debugger steps into them.
    Words      V(floats) are `V(width)` of them. R(floats) are 16 whatever the width, two or four registers, because a
               row's sums are 16 (see `rows`); where the file is read first they are one float.
+   Ends       A part walks whole lanes. V_REST(name, (arguments)) hands what is left to the single float.
    Dispatch   MEMOPT_I_AT(level, name, (arguments)) calls the function of a level; MEMOPT_I_WIDTHS(type, name,
               (parameters)) declares the wide ones, which come at the end of the file.
    New width  One block of operations here, its level in MEMOPT_I_AT and MEMOPT_I_WIDTHS, one inclusion at the end.
@@ -7772,14 +7782,17 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #pragma push_macro("R")
 #pragma push_macro("V_FN")
 #pragma push_macro("V_HOST_FN")
+#pragma push_macro("V_REST")
 #undef V
 #undef R
 #undef V_FN
 #undef V_HOST_FN
+#undef V_REST
 #define V(name)   memopt_i_v1_##name
 #define R(name)   memopt_i_v1_##name
-#define V_FN      MEMOPT_I_BOTH static
-#define V_HOST_FN static /* no part of it for the device */
+#define V_FN      MEMOPT_I_BOTH static inline
+#define V_HOST_FN static inline /* no part of it for the device */
+#define V_REST(name, arguments) ((void)0)
 #define MEMOPT_I_EXP_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it is rounded to a whole number */
 #define MEMOPT_I_EXP_BITS  0x4b400000u /* its bits; those of a sum count on from here */
 
@@ -7832,25 +7845,51 @@ V_FN float V(power)(float p, float n, float t) {
     p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
     return 0.0f > p ? 0.0f : p;
 }
+V_FN float V(quiet)(float a) {
+    return (memopt_i_float_bits(a) & 0x7fffffffu) > 0x7f800000u ? memopt_i_bits_float(0x7fc00000u) : a;
+}
+
+typedef uint32_t memopt_i_v1_ints;
+typedef int memopt_i_v1_mask;
+typedef uint16_t memopt_i_v1_words;
+V_FN uint32_t V(bits)(float x) { return memopt_i_float_bits(x); }
+V_FN float V(floats_of)(uint32_t x) { return memopt_i_bits_float(x); }
+V_FN uint32_t V(i_set)(uint32_t x) { return x; }
+V_FN uint32_t V(i_and)(uint32_t a, uint32_t b) { return a & b; }
+V_FN uint32_t V(i_or)(uint32_t a, uint32_t b) { return a | b; }
+V_FN uint32_t V(i_if)(int m, uint32_t a, uint32_t b) { return m ? a : b; }
+V_FN int V(m_above)(uint32_t a, uint32_t b) { return (int32_t)a > (int32_t)b; }
+V_FN int V(m_and_not)(int a, int b) { return a && !b; }
+V_FN int V(m_any)(int m) { return m; }
+V_FN uint16_t V(w_load)(const uint16_t *p) { return *p; }
+V_FN void V(w_store)(uint16_t *p, uint16_t x) { *p = x; }
+V_FN uint32_t V(i_words)(uint16_t x) { return x; }
+V_FN uint16_t V(w_ints)(uint32_t x) { return (uint16_t)x; }
+V_FN float V(from_bf16)(uint16_t x) { return memopt_from_bf16(x); }
+V_FN float V(from_f16)(uint16_t x) { return memopt_from_f16(x); }
+V_FN uint16_t V(to_bf16)(float x) { return memopt_to_bf16(x); }
+V_FN uint16_t V(to_f16)(float x) { return memopt_to_f16(x); }
 #endif /* ---- once for each width: see `vec` ---- */
 #if defined(MEMOPT_I_WIDTH)
 #  undef V
 #  undef R
 #  undef V_FN
 #  undef V_HOST_FN
+#  undef V_REST
 #  define V_HOST_FN V_FN
+#  define V_REST(name, arguments) memopt_i_v1_##name arguments
 #  if MEMOPT_I_WIDTH == 16
 #    define V(name) memopt_i_v16_##name
 #    define R(name) memopt_i_v16_##name
-#    define V_FN    MEMOPT_I_AVX512 static
+#    define V_FN    MEMOPT_I_AVX512 static inline
 #  elif MEMOPT_I_WIDTH == 8
 #    define V(name) memopt_i_v8_##name
 #    define R(name) memopt_i_r8_##name
-#    define V_FN    MEMOPT_I_AVX2 static
+#    define V_FN    MEMOPT_I_AVX2 static inline
 #  elif MEMOPT_I_WIDTH == 4
 #    define V(name) memopt_i_v4_##name
 #    define R(name) memopt_i_r4_##name
-#    define V_FN    static
+#    define V_FN    static inline
 #  endif
 #endif
 
@@ -7903,6 +7942,37 @@ V_FN __m256 V(power)(__m256 p, __m256 n, __m256 t) {
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(half, 23)));
     p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_sub_epi32(both, half), 23)));
     return _mm256_max_ps(_mm256_setzero_ps(), p);
+}
+
+V_FN __m256 V(quiet)(__m256 a) {
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    return _mm256_blendv_ps(a, nan, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+}
+
+/* As many integers of 32 bits, of which a mask has all or none, and of 16 bits ("words"). */
+typedef __m256i memopt_i_v8_ints;
+typedef __m256i memopt_i_v8_mask;
+typedef __m128i memopt_i_v8_words;
+V_FN __m256i V(bits)(__m256 x) { return _mm256_castps_si256(x); }
+V_FN __m256 V(floats_of)(__m256i x) { return _mm256_castsi256_ps(x); }
+V_FN __m256i V(i_set)(uint32_t x) { return _mm256_set1_epi32((int)x); }
+V_FN __m256i V(i_and)(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
+V_FN __m256i V(i_or)(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
+V_FN __m256i V(i_if)(__m256i m, __m256i a, __m256i b) { return memopt_i_blend256(b, a, m); }
+V_FN __m256i V(m_above)(__m256i a, __m256i b) { return _mm256_cmpgt_epi32(a, b); }
+V_FN __m256i V(m_and_not)(__m256i a, __m256i b) { return _mm256_andnot_si256(b, a); }
+V_FN int V(m_any)(__m256i m) { return !_mm256_testz_si256(m, m); }
+V_FN __m128i V(w_load)(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+V_FN void V(w_store)(uint16_t *p, __m128i x) { _mm_storeu_si128((__m128i *)(void *)p, x); }
+V_FN __m256i V(i_words)(__m128i x) { return _mm256_cvtepu16_epi32(x); }
+V_FN __m128i V(w_ints)(__m256i x) { return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)); }
+V_FN __m256 V(from_bf16)(__m128i x) { return V(floats_of)(_mm256_slli_epi32(V(i_words)(x), 16)); }
+V_FN __m256 V(from_f16)(__m128i x) { return _mm256_cvtph_ps(x); }
+V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
+
+V_FN __m128i V(to_bf16)(__m256 x) { /* to nearest, ties to even; of NaN the quiet one */
+    const __m256i u = V(bits)(x), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    return V(w_ints)(_mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16));
 }
 
 /* As many doubles. */
@@ -8054,6 +8124,36 @@ V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
     return _mm512_scalef_ps(p, n);
 }
 
+V_FN __m512 V(quiet)(__m512 a) {
+    return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
+}
+
+typedef __m512i memopt_i_v16_ints;
+typedef __mmask16 memopt_i_v16_mask;
+typedef __m256i memopt_i_v16_words;
+V_FN __m512i V(bits)(__m512 x) { return _mm512_castps_si512(x); }
+V_FN __m512 V(floats_of)(__m512i x) { return _mm512_castsi512_ps(x); }
+V_FN __m512i V(i_set)(uint32_t x) { return _mm512_set1_epi32((int)x); }
+V_FN __m512i V(i_and)(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
+V_FN __m512i V(i_or)(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
+V_FN __m512i V(i_if)(__mmask16 m, __m512i a, __m512i b) { return _mm512_mask_mov_epi32(b, m, a); }
+V_FN __mmask16 V(m_above)(__m512i a, __m512i b) { return _mm512_cmpgt_epi32_mask(a, b); }
+V_FN __mmask16 V(m_and_not)(__mmask16 a, __mmask16 b) { return (__mmask16)(a & ~b); }
+V_FN int V(m_any)(__mmask16 m) { return m != 0; }
+V_FN __m256i V(w_load)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
+V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); } /* masked: g++ 12 warns otherwise */
+V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
+V_FN __m512 V(from_bf16)(__m256i x) { return V(floats_of)(_mm512_maskz_slli_epi32(0xffff, V(i_words)(x), 16)); }
+V_FN __m512 V(from_f16)(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
+V_FN __m256i V(to_f16)(__m512 x) { return _mm512_maskz_cvtps_ph(0xffff, x, 0); }
+
+V_FN __m256i V(to_bf16)(__m512 x) { /* to nearest, ties to even; of NaN the quiet one */
+    const __m512i u = V(bits)(x), odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, u, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return V(w_ints)(_mm512_maskz_srli_epi32(0xffff, sum, 16));
+}
+
 typedef struct memopt_i_v16_doubles { __m512d a, b; } memopt_i_v16_doubles;
 
 V_FN V(doubles) V(d_load)(const double *p) {
@@ -8152,6 +8252,38 @@ V_FN float32x4_t V(power)(float32x4_t p, float32x4_t n, float32x4_t t) {
     p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(half, 23)));
     p = vmulq_f32(p, vreinterpretq_f32_u32(vshlq_n_u32(vsubq_u32(both, half), 23)));
     return V(max)(vdupq_n_f32(0), p);
+}
+
+V_FN float32x4_t V(quiet)(float32x4_t a) {
+    return vbslq_f32(vceqq_f32(a, a), a, vreinterpretq_f32_u32(vdupq_n_u32(0x7fc00000u)));
+}
+
+typedef uint32x4_t memopt_i_v4_ints;
+typedef uint32x4_t memopt_i_v4_mask;
+typedef uint16x4_t memopt_i_v4_words;
+V_FN uint32x4_t V(bits)(float32x4_t x) { return vreinterpretq_u32_f32(x); }
+V_FN float32x4_t V(floats_of)(uint32x4_t x) { return vreinterpretq_f32_u32(x); }
+V_FN uint32x4_t V(i_set)(uint32_t x) { return vdupq_n_u32(x); }
+V_FN uint32x4_t V(i_and)(uint32x4_t a, uint32x4_t b) { return vandq_u32(a, b); }
+V_FN uint32x4_t V(i_or)(uint32x4_t a, uint32x4_t b) { return vorrq_u32(a, b); }
+V_FN uint32x4_t V(i_if)(uint32x4_t m, uint32x4_t a, uint32x4_t b) { return vbslq_u32(m, a, b); }
+V_FN uint32x4_t V(m_and_not)(uint32x4_t a, uint32x4_t b) { return vbicq_u32(a, b); }
+V_FN int V(m_any)(uint32x4_t m) { return vmaxvq_u32(m) != 0; }
+V_FN uint16x4_t V(w_load)(const uint16_t *p) { return vld1_u16(p); }
+V_FN void V(w_store)(uint16_t *p, uint16x4_t x) { vst1_u16(p, x); }
+V_FN uint32x4_t V(i_words)(uint16x4_t x) { return vmovl_u16(x); }
+V_FN uint16x4_t V(w_ints)(uint32x4_t x) { return vmovn_u32(x); }
+V_FN float32x4_t V(from_bf16)(uint16x4_t x) { return V(floats_of)(vshll_n_u16(x, 16)); }
+V_FN float32x4_t V(from_f16)(uint16x4_t x) { return vcvt_f32_f16(vreinterpret_f16_u16(x)); }
+V_FN uint16x4_t V(to_f16)(float32x4_t x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); }
+
+V_FN uint32x4_t V(m_above)(uint32x4_t a, uint32x4_t b) {
+    return vcgtq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b));
+}
+
+V_FN uint16x4_t V(to_bf16)(float32x4_t x) { /* to nearest, ties to even; of NaN the quiet one */
+    const uint32x4_t u = V(bits)(x), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    return vshrn_n_u32(vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
 }
 
 typedef struct memopt_i_v4_doubles { float64x2_t a, b; } memopt_i_v4_doubles;
@@ -8833,10 +8965,7 @@ MEMOPT_I_AVX512 static inline void memopt_i_put256(void *dst, __m256i v, int str
     if (stream) _mm256_stream_si256((__m256i *)dst, v);
     else _mm256_storeu_si256((__m256i *)dst, v);
 }
-/* The cache line 8 KiB further; beyond an array it does no harm. Macros: gcc takes a function that only does this for
-   one that does nothing. */
-#define MEMOPT_I_AHEAD(src) __builtin_prefetch((const void *)((uintptr_t)(src) + 8192), 0, 2)
-#define MEMOPT_I_AHEAD_32(src) do { MEMOPT_I_AHEAD(src); MEMOPT_I_AHEAD((src) + 16); } while (0) /* of 32 floats */
+#define MEMOPT_I_AHEAD_32(src) do { MEMOPT_I_FETCH_L2(src, 8192); MEMOPT_I_FETCH_L2((src) + 16, 8192); } while (0) /* of 32 floats */
 MEMOPT_I_AVX512 static inline __m512i memopt_i_words512(__m512i a, __m512i b) { /* the upper halves of 32 */
     const __m512i order = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
                                            31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
@@ -8895,7 +9024,7 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_avx512_bf16(uint16_t *ds
 MEMOPT_I_AVX512 static void memopt_i_f32_from_bf16_avx512(float *dst, const uint16_t *src, size_t n, int stream) {
     size_t i = 0, k;
     for (; i + 64 <= n; i += 64) {
-        if (stream) { MEMOPT_I_AHEAD(src + i); MEMOPT_I_AHEAD(src + i + 32); }
+        if (stream) { MEMOPT_I_FETCH_L2(src + i, 8192); MEMOPT_I_FETCH_L2(src + i + 32, 8192); }
         for (k = 0; k < 64; k += 16) {
             const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(src + i + k));
             memopt_i_put512(dst + i + k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16), stream);
@@ -8960,7 +9089,7 @@ MEMOPT_I_AVX512 static void memopt_i_join_avx512(float *dst, const uint16_t *hig
         /* high << 16, less 65536 where the low half made it round up: that is less low's own top bit, doubled */
         const __m512i u = _mm512_or_si512(l, _mm512_sub_epi32(_mm512_slli_epi32(h, 16),
                           _mm512_andnot_si512(lows, _mm512_add_epi32(l, l))));
-        if (stream && !(i & 16)) { MEMOPT_I_AHEAD(high + i); MEMOPT_I_AHEAD(low + i); }
+        if (stream && !(i & 16)) { MEMOPT_I_FETCH_L2(high + i, 8192); MEMOPT_I_FETCH_L2(low + i, 8192); }
         if (MEMOPT_I_UNLIKELY(_mm512_cmpge_epu32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), infinity)))
             memopt_i_join_halves(dst + i, high + i, low + i, 16);
         else memopt_i_put512(dst + i, u, stream);
@@ -9052,7 +9181,7 @@ MEMOPT_I_AVX512 static void memopt_i_f32_from_small_avx512(float *dst, const voi
                                                  : memopt_i_f16_of_small512(one + i, kind);
         const __m512 a = _mm512_cvtph_ps(_mm512_castsi512_si256(f16));
         const __m512 b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(f16, 1));
-        if (stream) MEMOPT_I_AHEAD(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i));
+        if (stream) MEMOPT_I_FETCH_L2(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i), 8192);
         memopt_i_put512(dst + i, _mm512_castps_si512(_mm512_mul_ps(a, scale)), stream);
         memopt_i_put512(dst + i + 16, _mm512_castps_si512(_mm512_mul_ps(b, scale)), stream);
     }
@@ -9106,7 +9235,7 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_dwords256(const uint16_t *src) { /*
 MEMOPT_I_AVX2 static void memopt_i_f32_from_bf16_avx2(float *dst, const uint16_t *src, size_t n, int stream) {
     size_t i = 0, k;
     for (; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD(src + i);
+        if (stream) MEMOPT_I_FETCH_L2(src + i, 8192);
         for (k = 0; k < 32; k += 8)
             memopt_i_store256(dst + i + k, _mm256_slli_epi32(memopt_i_dwords256(src + i + k), 16), stream);
     }
@@ -9158,7 +9287,7 @@ MEMOPT_I_AVX2 static void memopt_i_split_avx2(uint16_t *high, uint16_t *low, con
         const __m256i a = memopt_i_get256(src + i), b = memopt_i_get256(src + i + 8);
         const __m256i nan = _mm256_cmpgt_epi32(_mm256_max_epi32(_mm256_and_si256(a, magnitude),
                                                                 _mm256_and_si256(b, magnitude)), infinity);
-        if (stream) MEMOPT_I_AHEAD(src + i);
+        if (stream) MEMOPT_I_FETCH_L2(src + i, 8192);
         if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(nan, nan))) {
             memopt_i_split(high + i, low + i, src + i, 16);
             continue;
@@ -9179,7 +9308,7 @@ MEMOPT_I_AVX2 static void memopt_i_join_avx2(float *dst, const uint16_t *high, c
         const __m256i u = _mm256_or_si256(l, _mm256_sub_epi32(_mm256_slli_epi32(h, 16),
                           _mm256_andnot_si256(lows, _mm256_add_epi32(l, l))));
         const __m256i odd = _mm256_cmpgt_epi32(_mm256_and_si256(u, magnitude), most);
-        if (stream && !(i & 24)) { MEMOPT_I_AHEAD(high + i); MEMOPT_I_AHEAD(low + i); }
+        if (stream && !(i & 24)) { MEMOPT_I_FETCH_L2(high + i, 8192); MEMOPT_I_FETCH_L2(low + i, 8192); }
         if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(odd, odd))) memopt_i_join_halves(dst + i, high + i, low + i, 8);
         else memopt_i_store256(dst + i, u, stream);
     }
@@ -9267,7 +9396,7 @@ MEMOPT_I_AVX2 static void memopt_i_f32_from_small_avx2(float *dst, const void *s
         const __m256i f16 = kind == MEMOPT_I_F16 ? memopt_i_get256(two + i) : memopt_i_f16_of_small256(one + i, kind);
         const __m256 a = _mm256_cvtph_ps(_mm256_castsi256_si128(f16));
         const __m256 b = _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1));
-        if (stream) MEMOPT_I_AHEAD(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i));
+        if (stream) MEMOPT_I_FETCH_L2(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i), 8192);
         memopt_i_store256(dst + i, _mm256_castps_si256(_mm256_mul_ps(a, scale)), stream);
         memopt_i_store256(dst + i + 8, _mm256_castps_si256(_mm256_mul_ps(b, scale)), stream);
     }
@@ -10875,16 +11004,6 @@ typedef struct memopt_i_group { /* up to a few hundred elements; u, m, v and w m
 } memopt_i_group;
 typedef void memopt_i_lane_fn(const memopt_i_rule *rule, const memopt_i_group *group);
 
-/* Fetches what is 4 KiB further on: the processor's own prefetching falls behind with so many streams. An address is
-   no access; it may lie past the end. */
-MEMOPT_I_BOTH static void memopt_i_fetch(const void *p, size_t offset) {
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
-    __builtin_prefetch((const void *)((uintptr_t)p + offset));
-#else
-    (void)p; (void)offset;
-#endif
-}
-MEMOPT_I_BOTH static void memopt_i_fetch_ahead(const float *p) { memopt_i_fetch(p, 4096); }
 /* What a level is made of. A lane function does whole lanes only; memopt_i_lanes_run() hands the rest to the float. */
 enum { MEMOPT_I_MOMENTS, MEMOPT_I_UPDATE, MEMOPT_I_ADAM, MEMOPT_I_DIRECTION, MEMOPT_I_SGD, MEMOPT_I_LION, MEMOPT_I_AXPY };
 typedef struct memopt_i_lanes {
@@ -10902,7 +11021,7 @@ V_FN void V(moments)(const memopt_i_rule *r, const memopt_i_group *q) {
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         V(floats) x = V(load)(q->g + i), v = V(load)(q->old_v + i);
-        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->old_m + i); }
+        if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->old_m + i, 4096); }
         if (r->coupled) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, x));
         V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));
         if (q->root) { v = V(mul)(b2, v); v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x))); }
@@ -10916,7 +11035,7 @@ V_FN void V(update)(const memopt_i_rule *r, const memopt_i_group *q) {
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
-        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }
+        if (q->in_memory) { MEMOPT_I_FETCH(q->old_v + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
         const V(floats) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));
         const V(floats) w = V(load)(q->w + i);
         V(store)(q->w + i, r->late ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));
@@ -10938,7 +11057,7 @@ V_FN void V(direction)(const memopt_i_rule *r, const memopt_i_group *q) {
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
-        if (q->in_memory) { memopt_i_fetch_ahead(q->old_v + i); memopt_i_fetch_ahead(q->w + i); }
+        if (q->in_memory) { MEMOPT_I_FETCH(q->old_v + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
         const V(floats) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));
         V(store)(q->u + i, V(fma)(pull, V(load)(q->w + i), u));
     }
@@ -10951,9 +11070,9 @@ V_FN void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
         V(floats) m = x;
-        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }
+        if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
         if (q->m) {
-            if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);
+            if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
             m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));
             V(store)(q->m + i, m);
         }
@@ -10967,8 +11086,8 @@ V_FN void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(load)(q->g + i), m = V(load)(q->old_m + i);
-        if (q->in_memory) { memopt_i_fetch_ahead(q->g + i); memopt_i_fetch_ahead(q->w + i); }
-        if (q->in_memory) memopt_i_fetch_ahead(q->old_m + i);
+        if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
+        if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
         V(store)(q->u + i, V(sign)(V(fma)(b1, m, V(mul)(g1, x))));
         V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));
     }
@@ -11517,11 +11636,11 @@ MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk
             if (two) memopt_i_taper_encode_v16(cv, v - back, old_v, N, inverse_v);
         }
         for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
-            memopt_i_fetch(far_w, (1024 + 16 * (size_t)i) * wide);
-            memopt_i_fetch(far_g, (1024 + 16 * (size_t)i) * grad);
+            MEMOPT_I_FETCH(far_w, (1024 + 16 * (size_t)i) * wide);
+            MEMOPT_I_FETCH(far_g, (1024 + 16 * (size_t)i) * grad);
         }
-        memopt_i_fetch(m, 1024);
-        memopt_i_fetch(v, 1024);
+        MEMOPT_I_FETCH(m, 1024);
+        MEMOPT_I_FETCH(v, 1024);
         if (sane) memopt_i_pipeline_weights_v16(k, &rule, &q);
         memopt_i_pipeline_store_v16(k, &q, at);
         at += N;
@@ -11818,7 +11937,7 @@ static double memopt_i_factor_decay(uint64_t t, double power) {
 /* Fetches what is 4 KiB beyond n elements at p: worth a third of the time, in every pass. */
 static void memopt_i_factor_ahead(const void *p, size_t at, size_t n, size_t size) {
     size_t i;
-    for (i = 0; i < n * size; i += 64) memopt_i_fetch(p, at * size + 4096 + i);
+    for (i = 0; i < n * size; i += 64) MEMOPT_I_FETCH(p, at * size + 4096 + i);
 }
 static void memopt_i_factor_all_ahead(const memopt_i_walk *k, size_t at, size_t n) {
     memopt_i_factor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
@@ -12698,21 +12817,14 @@ MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, 
     return policy && !(policy->keep_f32 & kinds) ? policy->weights : MEMOPT_TYPE_F32;
 }
 
-/* ---- the loops: x * factor, stored or not, squared into 16 sums; to = weight * from (+ to); values cut ----
+/* ---- the loops ----
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
-   long enough to fill the window in which it would look further by itself. The address may be past the end. */
-#if defined(__GNUC__) || defined(__clang__)
-#  define MEMOPT_I_SCALE_AHEAD(p) __builtin_prefetch((const void *)((uintptr_t)(p) + 4096))
-#else
-#  define MEMOPT_I_SCALE_AHEAD(p) ((void)(p))
-#endif
+   long enough to fill the window in which it would look further by itself. */
 /* Rounded once, to the type it has, also where registers are wider (x87; s390x in part). A float's square is exact. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
-MEMOPT_I_BOTH static float memopt_i_scale_round(float x) { volatile float rounded = x; return rounded; }
 MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { volatile double one = 1; return fma(one, a, b); }
 MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) { return fma(x, x, sum); }
 #else
-MEMOPT_I_BOTH static float memopt_i_scale_round(float x) { return x; }
 MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { return a + b; }
 MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) {
 #if defined(__CUDA_ARCH__)
@@ -12722,524 +12834,185 @@ MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) {
 #endif
 }
 #endif
-MEMOPT_I_BOTH static float memopt_i_scale_quiet(float x) { /* a result of arithmetic */
-    const float v = memopt_i_scale_round(x);
-    return (memopt_i_float_bits(v) & 0x7FFFFFFFu) > 0x7F800000u ? memopt_i_bits_float(MEMOPT_I_SCALE_NAN) : v;
-}
 static double memopt_i_scale_join(double *sums) {
     int half, i;
     for (half = 8; half; half /= 2)
         for (i = 0; i < half; ++i) sums[i] = memopt_i_scale_plus(sums[i], sums[i + half]);
     return sums[0];
 }
-static void memopt_i_scale_squares(float *x, size_t n, float factor, int write, double *sums) {
-    size_t i;
-    for (i = 0; i < n; ++i) {
-        const float v = memopt_i_scale_quiet(x[i] * factor);
-        if (write) x[i] = v;
-        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)v);
-    }
+#endif /* ---- once for each width: see `vec` ---- */
+/* A 16-bit value of either type as a float, and back; to nearest, of NaN the quiet one. */
+V_FN V(floats) V(scale_float)(memopt_type type, V(words) x) {
+    return type == MEMOPT_TYPE_BF16 ? V(from_bf16)(x) : V(from_f16)(x);
 }
-/* The same on 16-bit values. What is squared is what was stored. */
-static void memopt_i_scale_squares16(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
-    const int bf16 = type == MEMOPT_TYPE_BF16; size_t i;
-    for (i = 0; i < n; ++i) {
-        float v = bf16 ? memopt_from_bf16(x[i]) : memopt_from_f16(x[i]);
-        if (write) {
-            v = memopt_i_scale_quiet(v * factor);
-            x[i] = bf16 ? memopt_to_bf16(v) : memopt_to_f16(v);
-            v = bf16 ? memopt_from_bf16(x[i]) : memopt_from_f16(x[i]);
+
+V_FN V(words) V(scale_word)(memopt_type type, V(floats) x) {
+    return type == MEMOPT_TYPE_BF16 ? V(to_bf16)(x) : V(to_f16)(x);
+}
+
+V_FN V(floats) V(scale_one)(float *x, V(floats) factor, int write) {
+    const V(floats) v = V(quiet)(V(mul)(V(load)(x), factor));
+
+    if (write) V(store)(x, v);
+    return v;
+}
+
+/* What is squared is what was stored. */
+V_FN V(floats) V(scale_one16)(memopt_type type, uint16_t *x, V(floats) factor, int write) {
+    V(words) code = V(w_load)(x);
+
+    if (write) {
+        code = V(scale_word)(type, V(quiet)(V(mul)(V(scale_float)(type, code), factor)));
+        V(w_store)(x, code);
+    }
+    return V(scale_float)(type, code);
+}
+#if defined(MEMOPT_I_WIDTH)
+V_FN void V(scale_squares)(float *x, size_t n, float factor, int write, double *sums) {
+    const V(floats) f = V(set)(factor);
+    V(doubles) s[16 / V(width)];
+    size_t i, k;
+
+    for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
+    for (i = 0; i + 16 <= n; i += 16) {
+        MEMOPT_I_FETCH(x + i, 4096);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16 / V(width); ++k) {
+            const V(doubles) d = V(d_floats)(V(scale_one)(x + i + k * V(width), f, write));
+            s[k] = V(d_fma)(d, d, s[k]);
         }
-        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)v);
     }
+    for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
+    memopt_i_v1_scale_squares(x + i, n - i, factor, write, sums);
 }
-/* to = weight * from + sum, where from and sum are bf16 */
-static void memopt_i_add_bf16(float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight) {
+
+V_FN void V(scale_squares16)(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
+    const V(floats) f = V(set)(factor);
+    V(doubles) s[16 / V(width)];
+    size_t i, k;
+
+    for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
+    for (i = 0; i + 16 <= n; i += 16) {
+        MEMOPT_I_FETCH(x + i, 4096);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16 / V(width); ++k) {
+            const V(doubles) d = V(d_floats)(V(scale_one16)(type, x + i + k * V(width), f, write));
+            s[k] = V(d_fma)(d, d, s[k]);
+        }
+    }
+    for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
+    memopt_i_v1_scale_squares16(type, x + i, n - i, factor, write, sums);
+}
+#else
+/* x * factor, stored or not, squared into 16 sums: the definition. */
+static void V(scale_squares)(float *x, size_t n, float factor, int write, double *sums) {
     size_t i;
+
     for (i = 0; i < n; ++i)
-        to[i] = memopt_i_scale_quiet(fmaf(weight, memopt_from_bf16(from[i]), memopt_from_bf16(sum[i])));
+        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)V(scale_one)(x + i, factor, write));
 }
+
+static void V(scale_squares16)(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
+    size_t i;
+
+    for (i = 0; i < n; ++i)
+        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)V(scale_one16)(type, x + i, factor, write));
+}
+#endif
+
+/* to = weight * from + sum, where from and sum are bf16 */
+V_FN void V(add_bf16)(float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight) {
+    const V(floats) w = V(set)(weight);
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(from_bf16)(V(w_load)(from + i)), s = V(from_bf16)(V(w_load)(sum + i));
+
+        MEMOPT_I_FETCH(from + i, 4096);
+        MEMOPT_I_FETCH(sum + i, 4096);
+        V(store)(to + i, V(quiet)(V(fma)(w, x, s)));
+    }
+    V_REST(add_bf16, (to + i, from + i, sum + i, n - i, weight));
+}
+
 /* high + rest += weight * from. The sum of both is exact, or rounded to 24 bits; what the nearest bf16 leaves of a
    float is a float. */
-MEMOPT_I_BOTH static void memopt_i_add_pair(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight,
-                                            int start) {
+V_FN void V(add_pair)(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start) {
+    const V(floats) w = V(set)(weight);
     size_t i;
-    for (i = 0; i < n; ++i) {
-        const float sum = start ? 0 : memopt_i_scale_round(memopt_from_bf16(rest[i]) + memopt_from_bf16(high[i]));
-        /* NOLINTNEXTLINE(clang-analyzer-*): what was loaded before is not seen to be written */
-        const float v = memopt_i_scale_quiet(start ? memopt_i_times(weight, from[i]) : fmaf(weight, from[i], sum));
-        high[i] = memopt_to_bf16(v);
-        rest[i] = memopt_to_bf16(memopt_i_scale_quiet(v - memopt_from_bf16(high[i])));
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        V(floats) v = V(load)(from + i);
+        V(words) code;
+
+        MEMOPT_I_FETCH(high + i, 4096);
+        MEMOPT_I_FETCH(rest + i, 4096);
+        if (start) v = V(mul)(w, v);
+        else v = V(fma)(w, v, V(add)(V(from_bf16)(V(w_load)(rest + i)), V(from_bf16)(V(w_load)(high + i))));
+        v = V(quiet)(v);
+        code = V(to_bf16)(v);
+        V(w_store)(high + i, code);
+        V(w_store)(rest + i, V(to_bf16)(V(quiet)(V(sub)(v, V(from_bf16)(code)))));
     }
+    V_REST(add_pair, (high + i, rest + i, from + i, n - i, weight, start));
 }
-MEMOPT_I_BOTH static void memopt_i_add_weighted(float *to, const float *from, size_t n, float weight, int start) {
+
+V_FN void V(add_weighted)(float *to, const float *from, size_t n, float weight, int start) {
+    const V(floats) w = V(set)(weight);
     size_t i;
-    for (i = 0; i < n; ++i) {
-        /* NOLINTNEXTLINE(clang-analyzer-*): what was loaded before is not seen to be written */
-        const float v = start ? memopt_i_times(weight, from[i]) : fmaf(weight, from[i], to[i]);
-        to[i] = memopt_i_scale_quiet(v);
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(load)(from + i);
+
+        MEMOPT_I_FETCH(from + i, 4096);
+        MEMOPT_I_FETCH(to + i, 4096);
+        V(store)(to + i, V(quiet)(start ? V(mul)(w, x) : V(fma)(w, x, V(load)(to + i))));
     }
+    V_REST(add_weighted, (to + i, from + i, n - i, weight, start));
 }
-/* On the bits: limit and infinity of the type without a sign, so that NaN (above infinity) is left alone. */
-MEMOPT_I_BOTH static void memopt_i_clip32(float *x, size_t n, uint32_t limit) {
+
+/* Which values are cut: those above the limit up to infinity, so that NaN is left alone. On bits without a sign. */
+V_FN V(mask) V(clip_which)(V(ints) size, uint32_t limit, uint32_t infinity) {
+    return V(m_and_not)(V(m_above)(size, V(i_set)(limit)), V(m_above)(size, V(i_set)(infinity)));
+}
+
+V_FN V(ints) V(clipped)(V(mask) cut, V(ints) x, uint32_t limit, uint32_t sign) {
+    return V(i_if)(cut, V(i_or)(V(i_and)(x, V(i_set)(sign)), V(i_set)(limit)), x);
+}
+
+V_FN void V(clip32)(float *x, size_t n, uint32_t limit) {
     size_t i;
-    for (i = 0; i < n; ++i) {
-        const uint32_t bits = memopt_i_float_bits(x[i]), size = bits & 0x7FFFFFFFu;
-        if (size > limit && size <= 0x7F800000u) x[i] = memopt_i_bits_float((bits & 0x80000000u) | limit);
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(ints) v = V(bits)(V(load)(x + i));
+        const V(mask) cut = V(clip_which)(V(i_and)(v, V(i_set)(0x7fffffffu)), limit, 0x7f800000u);
+
+        MEMOPT_I_FETCH(x + i, 4096);
+        if (V(m_any)(cut)) V(store)(x + i, V(floats_of)(V(clipped)(cut, v, limit, 0x80000000u)));
     }
+    V_REST(clip32, (x + i, n - i, limit));
 }
-MEMOPT_I_BOTH static void memopt_i_clip16(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+
+V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     size_t i;
-    for (i = 0; i < n; ++i) {
-        const uint16_t size = x[i] & 0x7FFF;
-        if (size > limit && size <= infinity) x[i] = (uint16_t)((x[i] & 0x8000) | limit);
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(ints) v = V(i_words)(V(w_load)(x + i));
+        const V(mask) cut = V(clip_which)(V(i_and)(v, V(i_set)(0x7fff)), limit, infinity);
+
+        MEMOPT_I_FETCH(x + i, 4096);
+        if (V(m_any)(cut)) V(w_store)(x + i, V(w_ints)(V(clipped)(cut, v, limit, 0x8000)));
     }
+    V_REST(clip16, (x + i, n - i, limit, infinity));
 }
-#if defined(MEMOPT_I_X86)
-/* 16 elements at a time; what is left goes to the scalar loop, whose index then starts at a multiple of 16 again. */
-MEMOPT_I_AVX512 static __m512 memopt_i_scale_quiet_avx512(__m512 v) {
-    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(MEMOPT_I_SCALE_NAN));
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, nan);
-}
-MEMOPT_I_AVX512 static __m512d memopt_i_scale_square_avx512(__m512d sum, __m256 v) {
-    const __m512d x = _mm512_maskz_cvtps_pd(0xFF, v); /* masked, as below: g++ 12 warns of its own header otherwise */
-    return _mm512_fmadd_pd(x, x, sum);
-}
-MEMOPT_I_AVX512 static void memopt_i_scale_squares_avx512(float *x, size_t n, float factor, int write, double *sums) {
-    const __m512 f = _mm512_set1_ps(factor); size_t i;
-    __m512d a = _mm512_loadu_pd(sums), b = _mm512_loadu_pd(sums + 8);
-    for (i = 0; i + 16 <= n; i += 16) {
-        const __m512 v = memopt_i_scale_quiet_avx512(_mm512_mul_ps(_mm512_loadu_ps(x + i), f));
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        if (write) _mm512_storeu_ps(x + i, v);
-        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, v, 0));
-        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, v, 1));
-    }
-    _mm512_storeu_pd(sums, a); _mm512_storeu_pd(sums + 8, b);
-    memopt_i_scale_squares(x + i, n - i, factor, write, sums);
-}
-/* To the nearest bf16, in the upper half: half a unit less one is added, and one if the unit is odd, so that a tie goes
-   to even. The quiet NaN stays. */
-MEMOPT_I_AVX512 static __m512i memopt_i_scale_round_avx512(__m512 v) {
-    const __m512i u = _mm512_castps_si512(memopt_i_scale_quiet_avx512(v));
-    const __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xFFFF, u, 16), _mm512_set1_epi32(1));
-    return _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_scale_decode_avx512(__m256i codes) {
-    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, _mm512_maskz_cvtepu16_epi32(0xFFFF, codes), 16));
-}
-MEMOPT_I_AVX512 static __m512 memopt_i_scale_bf16_avx512(const uint16_t *p) {
-    return memopt_i_scale_decode_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-MEMOPT_I_AVX512 static __m256i memopt_i_scale_encode_avx512(__m512 v) {
-    return _mm512_maskz_cvtepi32_epi16(0xFFFF, _mm512_maskz_srli_epi32(0xFFFF, memopt_i_scale_round_avx512(v), 16));
-}
-/* 32 bf16 are 16 pairs: the lower of each shifted up, the upper with the rest masked off, are floats without any
-   shuffling. So even and odd sums stand apart; 16 further comes the same sum again. */
-MEMOPT_I_AVX512 static void memopt_i_scale_bf16_squares_avx512(uint16_t *x, size_t n, float factor, int write,
-                                                               double *sums) {
-    const __m512 f = _mm512_set1_ps(factor); const __m512i upper = _mm512_set1_epi32((int)0xFFFF0000u); size_t i; int k;
-    double apart[16]; __m512d a, b;
-    for (k = 0; k < 16; ++k) apart[k % 2 * 8 + k / 2] = sums[k];
-    a = _mm512_loadu_pd(apart); b = _mm512_loadu_pd(apart + 8);
-    for (i = 0; i + 32 <= n; i += 32) {
-        __m512i u = _mm512_loadu_si512(x + i);
-        __m512 even = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, u, 16));
-        __m512 odd = _mm512_castsi512_ps(_mm512_and_si512(u, upper));
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        if (write) {
-            even = _mm512_castsi512_ps(_mm512_and_si512(memopt_i_scale_round_avx512(_mm512_mul_ps(even, f)), upper));
-            odd = _mm512_castsi512_ps(_mm512_and_si512(memopt_i_scale_round_avx512(_mm512_mul_ps(odd, f)), upper));
-            u = _mm512_maskz_srli_epi32(0xFFFF, _mm512_castps_si512(even), 16);
-            _mm512_storeu_si512(x + i, _mm512_or_si512(u, _mm512_castps_si512(odd)));
-        }
-        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, even, 0));
-        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, odd, 0));
-        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, even, 1));
-        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, odd, 1));
-    }
-    _mm512_storeu_pd(apart, a); _mm512_storeu_pd(apart + 8, b);
-    for (k = 0; k < 16; ++k) sums[k] = apart[k % 2 * 8 + k / 2];
-    memopt_i_scale_squares16(MEMOPT_TYPE_BF16, x + i, n - i, factor, write, sums);
-}
-MEMOPT_I_AVX512 static void memopt_i_scale_f16_squares_avx512(uint16_t *x, size_t n, float factor, int write,
-                                                              double *sums) {
-    const __m512 f = _mm512_set1_ps(factor); size_t i;
-    __m512d a = _mm512_loadu_pd(sums), b = _mm512_loadu_pd(sums + 8);
-    for (i = 0; i + 16 <= n; i += 16) {
-        __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
-        __m512 v = _mm512_maskz_cvtph_ps(0xFFFF, codes);
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        if (write) {
-            codes = _mm512_maskz_cvtps_ph(0xFFFF, memopt_i_scale_quiet_avx512(_mm512_mul_ps(v, f)), 0); /* to even */
-            _mm256_storeu_si256((__m256i *)(void *)(x + i), codes);
-            v = _mm512_maskz_cvtph_ps(0xFFFF, codes);
-        }
-        a = memopt_i_scale_square_avx512(a, _mm512_maskz_extractf32x8_ps(0xFF, v, 0));
-        b = memopt_i_scale_square_avx512(b, _mm512_maskz_extractf32x8_ps(0xFF, v, 1));
-    }
-    _mm512_storeu_pd(sums, a); _mm512_storeu_pd(sums + 8, b);
-    memopt_i_scale_squares16(MEMOPT_TYPE_F16, x + i, n - i, factor, write, sums);
-}
-MEMOPT_I_AVX512 static void memopt_i_add_bf16_avx512(float *to, const uint16_t *from, const uint16_t *sum, size_t n,
-                                                     float weight) {
-    const __m512 w = _mm512_set1_ps(weight); size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        const __m512 v = memopt_i_scale_bf16_avx512(from + i);
-        const __m512 s = memopt_i_scale_bf16_avx512(sum + i);
-        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(sum + i);
-        _mm512_storeu_ps(to + i, memopt_i_scale_quiet_avx512(_mm512_fmadd_ps(w, v, s)));
-    }
-    memopt_i_add_bf16(to + i, from + i, sum + i, n - i, weight);
-}
-MEMOPT_I_AVX512 static void memopt_i_add_pair_avx512(uint16_t *high, uint16_t *rest, const float *from, size_t n,
-                                                     float weight, int start) {
-    const __m512 w = _mm512_set1_ps(weight); size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        __m512 v = _mm512_loadu_ps(from + i); __m256i codes;
-        MEMOPT_I_SCALE_AHEAD(high + i); MEMOPT_I_SCALE_AHEAD(rest + i);
-        if (start) v = _mm512_mul_ps(w, v);
-        else {
-            const __m512 s = memopt_i_scale_bf16_avx512(high + i);
-            const __m512 c = memopt_i_scale_bf16_avx512(rest + i);
-            v = _mm512_fmadd_ps(w, v, _mm512_add_ps(c, s));
-        }
-        codes = memopt_i_scale_encode_avx512(v);
-        _mm256_storeu_si256((__m256i *)(void *)(high + i), codes);
-        v = _mm512_sub_ps(v, memopt_i_scale_decode_avx512(codes));
-        _mm256_storeu_si256((__m256i *)(void *)(rest + i), memopt_i_scale_encode_avx512(v));
-    }
-    memopt_i_add_pair(high + i, rest + i, from + i, n - i, weight, start);
-}
-MEMOPT_I_AVX512 static void memopt_i_add_weighted_avx512(float *to, const float *from, size_t n, float weight,
-                                                          int start) {
-    const __m512 w = _mm512_set1_ps(weight); size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        __m512 v = _mm512_loadu_ps(from + i);
-        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(to + i);
-        v = start ? _mm512_mul_ps(w, v) : _mm512_fmadd_ps(w, v, _mm512_loadu_ps(to + i));
-        _mm512_storeu_ps(to + i, memopt_i_scale_quiet_avx512(v));
-    }
-    memopt_i_add_weighted(to + i, from + i, n - i, weight, start);
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_scale_quiet_avx2(__m256 v) {
-    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(MEMOPT_I_SCALE_NAN));
-    return _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-}
-MEMOPT_I_AVX2 static __m256d memopt_i_scale_square_avx2(__m256d sum, __m128 v) {
-    const __m256d x = _mm256_cvtps_pd(v);
-    return _mm256_fmadd_pd(x, x, sum);
-}
-MEMOPT_I_AVX2 static void memopt_i_scale_squares_avx2(float *x, size_t n, float factor, int write, double *sums) {
-    const __m256 f = _mm256_set1_ps(factor); size_t i;
-    __m256d a = _mm256_loadu_pd(sums), b = _mm256_loadu_pd(sums + 4);
-    __m256d c = _mm256_loadu_pd(sums + 8), d = _mm256_loadu_pd(sums + 12);
-    for (i = 0; i + 16 <= n; i += 16) {
-        const __m256 v = memopt_i_scale_quiet_avx2(_mm256_mul_ps(_mm256_loadu_ps(x + i), f));
-        const __m256 w = memopt_i_scale_quiet_avx2(_mm256_mul_ps(_mm256_loadu_ps(x + i + 8), f));
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        if (write) { _mm256_storeu_ps(x + i, v); _mm256_storeu_ps(x + i + 8, w); }
-        a = memopt_i_scale_square_avx2(a, _mm256_castps256_ps128(v));
-        b = memopt_i_scale_square_avx2(b, _mm256_extractf128_ps(v, 1));
-        c = memopt_i_scale_square_avx2(c, _mm256_castps256_ps128(w));
-        d = memopt_i_scale_square_avx2(d, _mm256_extractf128_ps(w, 1));
-    }
-    _mm256_storeu_pd(sums, a); _mm256_storeu_pd(sums + 4, b);
-    _mm256_storeu_pd(sums + 8, c); _mm256_storeu_pd(sums + 12, d);
-    memopt_i_scale_squares(x + i, n - i, factor, write, sums);
-}
-MEMOPT_I_AVX2 static void memopt_i_add_weighted_avx2(float *to, const float *from, size_t n, float weight, int start) {
-    const __m256 w = _mm256_set1_ps(weight); size_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        __m256 v = _mm256_loadu_ps(from + i);
-        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(to + i);
-        v = start ? _mm256_mul_ps(w, v) : _mm256_fmadd_ps(w, v, _mm256_loadu_ps(to + i));
-        _mm256_storeu_ps(to + i, memopt_i_scale_quiet_avx2(v));
-    }
-    memopt_i_add_weighted(to + i, from + i, n - i, weight, start);
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_scale_decode_avx2(int bf16, __m128i codes) {
-    if (!bf16) return _mm256_cvtph_ps(codes);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
-}
-MEMOPT_I_AVX2 static __m256 memopt_i_scale_bf16_avx2(const uint16_t *p) {
-    return memopt_i_scale_decode_avx2(1, _mm_loadu_si128((const __m128i *)(const void *)p));
-}
-MEMOPT_I_AVX2 static __m128i memopt_i_scale_encode_avx2(int bf16, __m256 v) {
-    __m256i u = _mm256_castps_si256(v), odd;
-    if (!bf16) return _mm256_cvtps_ph(v, 0);
-    odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    u = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
-    return _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1));
-}
-MEMOPT_I_AVX2 static void memopt_i_scale_squares16_avx2(memopt_type type, uint16_t *x, size_t n, float factor,
-                                                        int write, double *sums) {
-    const __m256 f = _mm256_set1_ps(factor); const int bf16 = type == MEMOPT_TYPE_BF16; size_t i; int k;
-    __m256d a[4];
-    for (k = 0; k < 4; ++k) a[k] = _mm256_loadu_pd(sums + 4 * k);
-    for (i = 0; i + 16 <= n; i += 16) {
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        for (k = 0; k < 2; ++k) {
-            __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(x + i + 8 * k));
-            __m256 v = memopt_i_scale_decode_avx2(bf16, codes);
-            if (write) {
-                codes = memopt_i_scale_encode_avx2(bf16, memopt_i_scale_quiet_avx2(_mm256_mul_ps(v, f)));
-                _mm_storeu_si128((__m128i *)(void *)(x + i + 8 * k), codes);
-                v = memopt_i_scale_decode_avx2(bf16, codes);
-            }
-            a[2 * k] = memopt_i_scale_square_avx2(a[2 * k], _mm256_castps256_ps128(v));
-            a[2 * k + 1] = memopt_i_scale_square_avx2(a[2 * k + 1], _mm256_extractf128_ps(v, 1));
-        }
-    }
-    for (k = 0; k < 4; ++k) _mm256_storeu_pd(sums + 4 * k, a[k]);
-    memopt_i_scale_squares16(type, x + i, n - i, factor, write, sums);
-}
-MEMOPT_I_AVX2 static void memopt_i_add_bf16_avx2(float *to, const uint16_t *from, const uint16_t *sum, size_t n,
-                                                 float weight) {
-    const __m256 w = _mm256_set1_ps(weight); size_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        const __m256 v = memopt_i_scale_bf16_avx2(from + i);
-        const __m256 s = memopt_i_scale_bf16_avx2(sum + i);
-        MEMOPT_I_SCALE_AHEAD(from + i); MEMOPT_I_SCALE_AHEAD(sum + i);
-        _mm256_storeu_ps(to + i, memopt_i_scale_quiet_avx2(_mm256_fmadd_ps(w, v, s)));
-    }
-    memopt_i_add_bf16(to + i, from + i, sum + i, n - i, weight);
-}
-MEMOPT_I_AVX2 static void memopt_i_add_pair_avx2(uint16_t *high, uint16_t *rest, const float *from, size_t n,
-                                                 float weight, int start) {
-    const __m256 w = _mm256_set1_ps(weight); size_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        __m256 v = _mm256_loadu_ps(from + i); __m128i codes;
-        MEMOPT_I_SCALE_AHEAD(high + i); MEMOPT_I_SCALE_AHEAD(rest + i);
-        if (start) v = _mm256_mul_ps(w, v);
-        else {
-            const __m256 s = memopt_i_scale_bf16_avx2(high + i);
-            const __m256 c = memopt_i_scale_bf16_avx2(rest + i);
-            v = _mm256_fmadd_ps(w, v, _mm256_add_ps(c, s));
-        }
-        v = memopt_i_scale_quiet_avx2(v);
-        codes = memopt_i_scale_encode_avx2(1, v);
-        _mm_storeu_si128((__m128i *)(void *)(high + i), codes);
-        v = memopt_i_scale_quiet_avx2(_mm256_sub_ps(v, memopt_i_scale_decode_avx2(1, codes)));
-        _mm_storeu_si128((__m128i *)(void *)(rest + i), memopt_i_scale_encode_avx2(1, v));
-    }
-    memopt_i_add_pair(high + i, rest + i, from + i, n - i, weight, start);
-}
-/* Clipping reads and compares; wider than this it would wait for memory as well. */
-MEMOPT_I_AVX2 static void memopt_i_clip32_avx2(float *x, size_t n, uint32_t limit) {
-    const __m256i most = _mm256_set1_epi32((int)limit), infinity = _mm256_set1_epi32(0x7F800000); size_t i;
-    const __m256i sizes = _mm256_set1_epi32(0x7FFFFFFF);
-    for (i = 0; i + 8 <= n; i += 8) {
-        const __m256i v = _mm256_castps_si256(_mm256_loadu_ps(x + i)), size = _mm256_and_si256(v, sizes);
-        const __m256i cut = _mm256_andnot_si256(_mm256_cmpgt_epi32(size, infinity), _mm256_cmpgt_epi32(size, most));
-        const __m256i clipped = _mm256_or_si256(_mm256_andnot_si256(sizes, v), most);
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        if (!_mm256_movemask_epi8(cut)) continue;
-        _mm256_storeu_ps(x + i, _mm256_castsi256_ps(memopt_i_blend256(v, clipped, cut)));
-    }
-    memopt_i_clip32(x + i, n - i, limit);
-}
-MEMOPT_I_AVX2 static void memopt_i_clip16_avx2(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
-    const __m256i most = _mm256_set1_epi16((short)limit), top = _mm256_set1_epi16((short)infinity); size_t i;
-    const __m256i sizes = _mm256_set1_epi16(0x7FFF);
-    for (i = 0; i + 16 <= n; i += 16) {
-        const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i)), size = _mm256_and_si256(v, sizes);
-        const __m256i cut = _mm256_andnot_si256(_mm256_cmpgt_epi16(size, top), _mm256_cmpgt_epi16(size, most));
-        const __m256i clipped = _mm256_or_si256(_mm256_andnot_si256(sizes, v), most);
-        MEMOPT_I_SCALE_AHEAD(x + i);
-        if (!_mm256_movemask_epi8(cut)) continue;
-        _mm256_storeu_si256((__m256i *)(void *)(x + i), memopt_i_blend256(v, clipped, cut));
-    }
-    memopt_i_clip16(x + i, n - i, limit, infinity);
-}
-#endif
-#if defined(MEMOPT_I_NEON)
-static float32x4_t memopt_i_scale_quiet_neon(float32x4_t v) {
-    return vbslq_f32(vceqq_f32(v, v), v, vreinterpretq_f32_u32(vdupq_n_u32(MEMOPT_I_SCALE_NAN)));
-}
-static void memopt_i_scale_squares_neon(float *x, size_t n, float factor, int write, double *sums) {
-    const float32x4_t f = vdupq_n_f32(factor); float64x2_t a[8]; size_t i; int k;
-    for (k = 0; k < 8; ++k) a[k] = vld1q_f64(sums + 2 * k);
-    for (i = 0; i + 16 <= n; i += 16)
-        for (k = 0; k < 4; ++k) {
-            const float32x4_t v = memopt_i_scale_quiet_neon(vmulq_f32(vld1q_f32(x + i + 4 * k), f));
-            const float64x2_t low = vcvt_f64_f32(vget_low_f32(v)), high = vcvt_high_f64_f32(v);
-            if (write) vst1q_f32(x + i + 4 * k, v);
-            a[2 * k] = vfmaq_f64(a[2 * k], low, low);
-            a[2 * k + 1] = vfmaq_f64(a[2 * k + 1], high, high);
-        }
-    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, a[k]);
-    memopt_i_scale_squares(x + i, n - i, factor, write, sums);
-}
-static float32x4_t memopt_i_scale_decode_neon(int bf16, uint16x4_t codes) {
-    if (!bf16) return vcvt_f32_f16(vreinterpret_f16_u16(codes));
-    return vreinterpretq_f32_u32(vshll_n_u16(codes, 16));
-}
-static uint16x4_t memopt_i_scale_encode_neon(int bf16, float32x4_t v) {
-    const uint32x4_t u = vreinterpretq_u32_f32(v), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
-    if (!bf16) return vreinterpret_u16_f16(vcvt_f16_f32(v));
-    return vshrn_n_u32(vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7FFF))), 16);
-}
-static void memopt_i_scale_squares16_neon(memopt_type type, uint16_t *x, size_t n, float factor, int write,
-                                          double *sums) {
-    const int bf16 = type == MEMOPT_TYPE_BF16; float64x2_t a[8]; size_t i; int k;
-    for (k = 0; k < 8; ++k) a[k] = vld1q_f64(sums + 2 * k);
-    for (i = 0; i + 16 <= n; i += 16)
-        for (k = 0; k < 4; ++k) {
-            uint16x4_t codes = vld1_u16(x + i + 4 * k); float32x4_t v = memopt_i_scale_decode_neon(bf16, codes);
-            if (write) {
-                codes = memopt_i_scale_encode_neon(bf16, memopt_i_scale_quiet_neon(vmulq_n_f32(v, factor)));
-                vst1_u16(x + i + 4 * k, codes);
-                v = memopt_i_scale_decode_neon(bf16, codes);
-            }
-            a[2 * k] = vfmaq_f64(a[2 * k], vcvt_f64_f32(vget_low_f32(v)), vcvt_f64_f32(vget_low_f32(v)));
-            a[2 * k + 1] = vfmaq_f64(a[2 * k + 1], vcvt_high_f64_f32(v), vcvt_high_f64_f32(v));
-        }
-    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, a[k]);
-    memopt_i_scale_squares16(type, x + i, n - i, factor, write, sums);
-}
-static void memopt_i_add_bf16_neon(float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight) {
-    const float32x4_t w = vdupq_n_f32(weight); size_t i;
-    for (i = 0; i + 4 <= n; i += 4) {
-        const float32x4_t v = memopt_i_scale_decode_neon(1, vld1_u16(from + i));
-        const float32x4_t s = memopt_i_scale_decode_neon(1, vld1_u16(sum + i));
-        vst1q_f32(to + i, memopt_i_scale_quiet_neon(vfmaq_f32(s, w, v)));
-    }
-    memopt_i_add_bf16(to + i, from + i, sum + i, n - i, weight);
-}
-static void memopt_i_add_pair_neon(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight,
-                                   int start) {
-    const float32x4_t w = vdupq_n_f32(weight); size_t i;
-    for (i = 0; i + 4 <= n; i += 4) {
-        float32x4_t v = vld1q_f32(from + i); uint16x4_t codes;
-        const float32x4_t s = memopt_i_scale_decode_neon(1, vld1_u16(high + i));
-        const float32x4_t c = memopt_i_scale_decode_neon(1, vld1_u16(rest + i));
-        v = memopt_i_scale_quiet_neon(start ? vmulq_f32(w, v) : vfmaq_f32(vaddq_f32(c, s), w, v));
-        codes = memopt_i_scale_encode_neon(1, v);
-        vst1_u16(high + i, codes);
-        v = memopt_i_scale_quiet_neon(vsubq_f32(v, memopt_i_scale_decode_neon(1, codes)));
-        vst1_u16(rest + i, memopt_i_scale_encode_neon(1, v));
-    }
-    memopt_i_add_pair(high + i, rest + i, from + i, n - i, weight, start);
-}
-static void memopt_i_add_weighted_neon(float *to, const float *from, size_t n, float weight, int start) {
-    const float32x4_t w = vdupq_n_f32(weight); size_t i;
-    for (i = 0; i + 4 <= n; i += 4) {
-        float32x4_t v = vld1q_f32(from + i);
-        v = start ? vmulq_f32(w, v) : vfmaq_f32(vld1q_f32(to + i), w, v);
-        vst1q_f32(to + i, memopt_i_scale_quiet_neon(v));
-    }
-    memopt_i_add_weighted(to + i, from + i, n - i, weight, start);
-}
-static void memopt_i_clip32_neon(float *x, size_t n, uint32_t limit) {
-    const uint32x4_t most = vdupq_n_u32(limit), infinity = vdupq_n_u32(0x7F800000u), sizes = vdupq_n_u32(0x7FFFFFFFu);
-    size_t i;
-    for (i = 0; i + 4 <= n; i += 4) {
-        const uint32x4_t v = vreinterpretq_u32_f32(vld1q_f32(x + i)), size = vandq_u32(v, sizes);
-        const uint32x4_t cut = vandq_u32(vcgtq_u32(size, most), vcleq_u32(size, infinity));
-        if (!vmaxvq_u32(cut)) continue;
-        vst1q_f32(x + i, vreinterpretq_f32_u32(vbslq_u32(cut, vbslq_u32(sizes, most, v), v)));
-    }
-    memopt_i_clip32(x + i, n - i, limit);
-}
-static void memopt_i_clip16_neon(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
-    const uint16x8_t most = vdupq_n_u16(limit), top = vdupq_n_u16(infinity), sizes = vdupq_n_u16(0x7FFF); size_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        const uint16x8_t v = vld1q_u16(x + i), size = vandq_u16(v, sizes);
-        const uint16x8_t cut = vandq_u16(vcgtq_u16(size, most), vcleq_u16(size, top));
-        if (!vmaxvq_u16(cut)) continue;
-        vst1q_u16(x + i, vbslq_u16(cut, vbslq_u16(sizes, most, v), v));
-    }
-    memopt_i_clip16(x + i, n - i, limit, infinity);
-}
-#endif
-static void memopt_i_scale_squares_at(int level, float *x, size_t n, float factor, int write, double *sums) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) memopt_i_scale_squares_avx512(x, n, factor, write, sums);
-    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_scale_squares_avx2(x, n, factor, write, sums);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_scale_squares_neon(x, n, factor, write, sums);
-    else
-#endif
-    memopt_i_scale_squares(x, n, factor, write, sums);
-    (void)level;
-}
-static void memopt_i_scale_squares16_at(int level, memopt_type type, uint16_t *x, size_t n, float factor, int write,
-                                        double *sums) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512 && type == MEMOPT_TYPE_BF16)
-        memopt_i_scale_bf16_squares_avx512(x, n, factor, write, sums);
-    else if (level >= MEMOPT_SIMD_AVX512) memopt_i_scale_f16_squares_avx512(x, n, factor, write, sums);
-    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_scale_squares16_avx2(type, x, n, factor, write, sums);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_scale_squares16_neon(type, x, n, factor, write, sums);
-    else
-#endif
-    memopt_i_scale_squares16(type, x, n, factor, write, sums);
-    (void)level;
-}
-static void memopt_i_add_bf16_at(int level, float *to, const uint16_t *from, const uint16_t *sum, size_t n,
-                                 float weight) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) memopt_i_add_bf16_avx512(to, from, sum, n, weight);
-    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_add_bf16_avx2(to, from, sum, n, weight);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_add_bf16_neon(to, from, sum, n, weight);
-    else
-#endif
-    memopt_i_add_bf16(to, from, sum, n, weight);
-    (void)level;
-}
-static void memopt_i_add_pair_at(int level, uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight,
-                                 int start) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) memopt_i_add_pair_avx512(high, rest, from, n, weight, start);
-    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_add_pair_avx2(high, rest, from, n, weight, start);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_add_pair_neon(high, rest, from, n, weight, start);
-    else
-#endif
-    memopt_i_add_pair(high, rest, from, n, weight, start);
-    (void)level;
-}
-static void memopt_i_add_weighted_at(int level, float *to, const float *from, size_t n, float weight, int start) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) memopt_i_add_weighted_avx512(to, from, n, weight, start);
-    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_add_weighted_avx2(to, from, n, weight, start);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_add_weighted_neon(to, from, n, weight, start);
-    else
-#endif
-    memopt_i_add_weighted(to, from, n, weight, start);
-    (void)level;
-}
-static void memopt_i_clip32_at(int level, float *x, size_t n, uint32_t limit) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX2) memopt_i_clip32_avx2(x, n, limit);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_clip32_neon(x, n, limit);
-    else
-#endif
-    memopt_i_clip32(x, n, limit);
-    (void)level;
-}
-static void memopt_i_clip16_at(int level, uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX2) memopt_i_clip16_avx2(x, n, limit, infinity);
-    else
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_clip16_neon(x, n, limit, infinity);
-    else
-#endif
-    memopt_i_clip16(x, n, limit, infinity);
-    (void)level;
-}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, scale_squares, (float *x, size_t n, float factor, int write, double *sums))
+MEMOPT_I_WIDTHS(void, scale_squares16, (memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums))
+MEMOPT_I_WIDTHS(void, add_bf16, (float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight))
+MEMOPT_I_WIDTHS(void, add_pair, (uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start))
+MEMOPT_I_WIDTHS(void, add_weighted, (float *to, const float *from, size_t n, float weight, int start))
+MEMOPT_I_WIDTHS(void, clip32, (float *x, size_t n, uint32_t limit))
+MEMOPT_I_WIDTHS(void, clip16, (uint16_t *x, size_t n, uint16_t limit, uint16_t infinity))
 
 /* ---- lists, cut into pieces ---- */
 /* 16-bit values of either type to float and back. The public calls cannot fail here. */
@@ -13348,8 +13121,8 @@ static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values,
 }
 static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
     double sums[16] = { 0 }; const int write = factor != 1;
-    if (type == MEMOPT_TYPE_F32) memopt_i_scale_squares_at(level, (float *)x, n, factor, write, sums);
-    else memopt_i_scale_squares16_at(level, type, (uint16_t *)x, n, factor, write, sums);
+    if (type == MEMOPT_TYPE_F32) MEMOPT_I_AT(level, scale_squares, ((float *)x, n, factor, write, sums));
+    else MEMOPT_I_AT(level, scale_squares16, (type, (uint16_t *)x, n, factor, write, sums));
     return memopt_i_scale_join(sums);
 }
 static void memopt_i_scale_one(void *task, size_t index, int worker) {
@@ -13416,10 +13189,10 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const memopt_gradient *g = t->tensors + p->tensor; uint16_t limit = 0;
     const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
     (void)worker;
-    if (g->type == MEMOPT_TYPE_F32) memopt_i_clip32_at(t->level, (float *)x, n, memopt_i_float_bits(t->factor));
+    if (g->type == MEMOPT_TYPE_F32) MEMOPT_I_AT(t->level, clip32, ((float *)x, n, memopt_i_float_bits(t->factor)));
     else {
         memopt_i_gradients_store(MEMOPT_SIMD_SCALAR, g->type, &limit, &t->factor, 1);
-        memopt_i_clip16_at(t->level, (uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type));
+        MEMOPT_I_AT(t->level, clip16, ((uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type)));
     }
 }
 MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
@@ -13536,18 +13309,18 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
     float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK]; const float *from = block;
     uint16_t *high = (uint16_t *)sum->values + at; const uint16_t *codes = (const uint16_t *)g->values + at;
     if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->rest && !t->start) {
-        memopt_i_add_bf16_at(t->level, value, codes, high, n, t->factor);
+        MEMOPT_I_AT(t->level, add_bf16, (value, codes, high, n, t->factor));
         memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
         return;
     }
     if (g->type == MEMOPT_TYPE_F32) from = (const float *)g->values + at;
     else memopt_i_gradients_load(t->level, g->type, block, codes, n);
     if (sum->type == MEMOPT_TYPE_F32)
-        memopt_i_add_weighted_at(t->level, (float *)sum->values + at, from, n, t->factor, t->start);
-    else if (sum->rest) memopt_i_add_pair_at(t->level, high, sum->rest + at, from, n, t->factor, t->start);
+        MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + at, from, n, t->factor, t->start));
+    else if (sum->rest) MEMOPT_I_AT(t->level, add_pair, (high, sum->rest + at, from, n, t->factor, t->start));
     else {
         if (!t->start) memopt_i_f32_from_bf16_at(t->level, value, high, n);
-        memopt_i_add_weighted_at(t->level, value, from, n, t->factor, t->start);
+        MEMOPT_I_AT(t->level, add_weighted, (value, from, n, t->factor, t->start));
         memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
     }
 }
@@ -13558,8 +13331,8 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
     const size_t end = p->first + memopt_i_scale_count(sum, p); size_t i, k;
     (void)worker;
     if (sum->type == MEMOPT_TYPE_F32 && g->type == MEMOPT_TYPE_F32) {
-        memopt_i_add_weighted_at(t->level, (float *)sum->values + p->first, (const float *)g->values + p->first,
-                                 end - p->first, t->factor, t->start);
+        MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + p->first, (const float *)g->values + p->first,
+                                 end - p->first, t->factor, t->start));
         return;
     }
     for (i = p->first; i < end; i += k) {
@@ -21293,10 +21066,12 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #undef R
 #undef V_FN
 #undef V_HOST_FN
+#undef V_REST
 #pragma pop_macro("V")
 #pragma pop_macro("R")
 #pragma pop_macro("V_FN")
 #pragma pop_macro("V_HOST_FN")
+#pragma pop_macro("V_REST")
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
 #  pragma GCC diagnostic pop
 #endif

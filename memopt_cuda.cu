@@ -4874,7 +4874,7 @@ static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *
 }
 /* ---- multiply, look for what is not finite, make a double ---- */
 static __device__ __forceinline__ float memopt_i_cuda_scale_times(float x, float factor) {
-    return memopt_i_scale_quiet(memopt_i_times(x, factor));
+    return memopt_i_v1_quiet(memopt_i_times(x, factor));
 }
 template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_scale_word(uint32_t w, float factor) {
     if (TYPE == MEMOPT_TYPE_F32)
@@ -5182,12 +5182,12 @@ template <int SIZE> static __device__ __forceinline__ int memopt_i_cuda_clip_wor
     const uint32_t before = *w;
     if (SIZE == 4) {
         float x = memopt_i_bits_float(before);
-        memopt_i_clip32(&x, 1, limit);
+        memopt_i_v1_clip32(&x, 1, limit);
         *w = memopt_i_float_bits(x);
     } else {
         uint16_t low = (uint16_t)before, high = (uint16_t)(before >> 16);
-        memopt_i_clip16(&low, 1, (uint16_t)limit, (uint16_t)infinity);
-        memopt_i_clip16(&high, 1, (uint16_t)limit, (uint16_t)infinity);
+        memopt_i_v1_clip16(&low, 1, (uint16_t)limit, (uint16_t)infinity);
+        memopt_i_v1_clip16(&high, 1, (uint16_t)limit, (uint16_t)infinity);
         *w = low | (uint32_t)high << 16;
     }
     return *w != before;
@@ -5304,7 +5304,7 @@ template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_grou
         float *const to = (float *)(void *)sum + q.at;
         if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
         MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) memopt_i_add_weighted(x + i, from + i, 1, list.weight, list.start);
+        for (int i = 0; i < 4; ++i) memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
         memopt_i_cuda_sum_store(to, q.n, q.step, q.wide, x);
         return;
     }
@@ -5319,13 +5319,13 @@ template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_grou
         for (int i = 0; i < 4; ++i) {
             high[i] = (uint16_t)(memopt_i_float_bits(x[i]) >> 16); /* what they were */
             rest[i] = (uint16_t)(memopt_i_float_bits(y[i]) >> 16);
-            memopt_i_add_pair(high + i, rest + i, from + i, 1, list.weight, list.start);
+            memopt_i_v1_add_pair(high + i, rest + i, from + i, 1, list.weight, list.start);
         }
         memopt_i_cuda_sum_codes(rest_at, q.n, q.step, q.wide, rest);
     } else
         MEMOPT_I_CUDA_UNROLL
         for (unsigned i = 0; i < 4; ++i) {
-            memopt_i_add_weighted(x + i, from + i, 1, list.weight, list.start);
+            memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
             high[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
         }
     memopt_i_cuda_sum_codes(to, q.n, q.step, q.wide, high);

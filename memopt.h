@@ -33,6 +33,7 @@
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads; link with -pthread)
      MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits
+     MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide code
      MEMOPT_ASSERT(x)  [impl] default: assert(x) when MEMOPT_DEBUG > 0, else nothing
      MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
                        at when it is handed out again; 3 whole structures at every call, slow
@@ -51,6 +52,7 @@
      api_plan     plan      lifetimes known beforehand, to offsets
      api_heap     heap      lifetimes in any order; record a step, plan it, replay it
      api_simd     simd      levels found at run time; the scalar code is the definition, the wide ones give its bits
+                  vec       the vocabulary of wide code; the parts over it are compiled once for each width
      api_random   random    random numbers by seed, stream and index; noise for rounding
      api_number   number    float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
      api_quant    quant     8-bit blocks: signed and unsigned dynamic maps, linear
@@ -2106,6 +2108,9 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #if defined(MEMOPT_IMPLEMENTATION) || defined(MEMOPT_I_WIDTH)
 #undef  MEMOPT_IMPLEMENTATION
 #if !defined(MEMOPT_I_IMPLEMENTED) || defined(MEMOPT_I_WIDTH)
+#if MEMOPT_VERSION != 100
+#  error "memopt.h includes another version of itself: define MEMOPT_HEADER as its name in quotes, or MEMOPT_NO_SIMD"
+#endif
 #ifndef MEMOPT_I_WIDTH /* ---- once; parts of it then once for each width: see `vec` ---- */
 #define MEMOPT_I_IMPLEMENTED
 /* @section platform : config
@@ -21039,7 +21044,8 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
     memopt_i_run(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }
-/* ---- the wide code: this file once more for each width ---- */
+/* @section widths : *
+   The wide code: this file once more for each width, see `vec`. */
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
 #  ifndef MEMOPT_HEADER
 #    define MEMOPT_HEADER "memopt.h"

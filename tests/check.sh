@@ -310,6 +310,29 @@ late_static() { # MEMOPT_STATIC defined after the first include would give two k
     $CC -I. -c "$work/late.c" -o "$work/late.o" >"$work/said" 2>&1 && fail "was accepted"
     grep 'define it before the first #include' "$work/said" || fail "was refused with other words: $(cat "$work/said")"
 }
+finds_itself() { # the header includes itself for its wide code: under another name, from other folders, in other files
+    built() { # name flags... source
+        name=$1; shift
+        # shellcheck disable=SC2046
+        "$@" $(warnings_for "$CC" "") -o "$work/found" -lm >"$work/said" 2>&1 && "$work/found" >>"$work/said" ||
+            fail "$name: $(cat "$work/said")"
+    }
+    root=$PWD; source=$root/tests/finds_itself.c
+    mkdir -p "$work/a/b" "$work/link" "$work/renamed"
+    cp memopt.h "$work/renamed/mine.h"; cp memopt.h "$work/a/memopt.h"; ln -s "$root/memopt.h" "$work/link/memopt.h"
+    built "plainly" "$CC" -I. "$source"
+    built "prefix maps" "$CC" "-ffile-prefix-map=$root=/somewhere" "-fdebug-prefix-map=$root=." -I. "$source"
+    built "a link" "$CC" "-I$work/link" "$source"
+    built "renamed" "$CC" "-I$work/renamed" '-DHEADER="mine.h"' '-DMEMOPT_HEADER="mine.h"' "$source"
+    (cd "$work/a/b" && built "relative -I" "$CC" -I.. "$source") || exit 1
+    (cd "$work/a" && built "by a path" "$CC" -I. '-DHEADER="b/../memopt.h"' "$source") || exit 1
+    # pasted into another file, it says what to do
+    { printf '#define MEMOPT_STATIC\n#define MEMOPT_IMPLEMENTATION\n'; cat memopt.h; printf '#define AMALGAMATED\n'; sed '/^#define MEMOPT/d' "$source"; } >"$work/all.c"
+    (cd "$work/b" 2>/dev/null || cd "$work/renamed"; $CC -c "$work/all.c" -o "$work/all.o") >"$work/said" 2>&1 &&
+        [ -z "$($CC -dM -E -x c /dev/null | grep -E '__x86_64__|__aarch64__')" ] && fail "pasted: was accepted"
+    grep -q 'MEMOPT_NO_SIMD' "$work/said" || fail "pasted: other words: $(head -5 "$work/said")"
+    built "pasted, MEMOPT_NO_SIMD" "$CC" -DMEMOPT_NO_SIMD "$work/all.c"
+}
 two_copies() { # two private copies and a public one in one program
     # shellcheck disable=SC2046
     $CC $(warnings_for "$CC" "") -I. tests/two.c tests/two_a.c tests/two_b.c -o "$work/two" -lm && "$work/two"
@@ -331,7 +354,7 @@ readme() { # its code stands in examples that are compiled and run
 layers() {
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
     python3 tests/check_layers.py --selftest && for file in memopt.h memopt_cuda.cu; do
-        python3 tests/check_layers.py --prefix 'memopt|MEMOPT' "$file" || return 1
+        python3 tests/check_layers.py --prefix 'memopt|MEMOPT|V_' "$file" || return 1
     done
 }
 

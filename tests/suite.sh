@@ -11,6 +11,7 @@ header_checks() {
     row "mutants: every fault has its place" "$check mutants"
     row "MEMOPT_STATIC too late is refused" "$check late_static"
     row "three copies in one program" "$check two_copies"
+    row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "declarations as C89" "$check declarations '$CC' c89 c"
     row "declarations as C++98" "$check declarations '$CXX' c++98 c++"
     row "declarations as C++11" "$check declarations '$CXX' c++11 c++"
@@ -150,6 +151,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "clang symbols" "CC=clang $check symbols"
     row "clang macros" "CC=clang $check macros"
     row "clang three copies in one program" "CC=clang $check two_copies"
+    row "clang the header finds itself" "CC=clang $check finds_itself"
 }
 
 case $1 in

@@ -55,9 +55,9 @@ def functions(text):
     begins, name = 0, ""
     for line in lines:
         whole = re.sub(r"/\*.*?\*/", "", line).rstrip("\\ ")
-        start = re.match(r"(?![#/{}])\S.*?\b((?:memopt_\w+)|V\(\w+\))\(", line)
+        start = re.match(r"(?![#/{}])\S.*?\b((?:memopt_\w+)|[VR]\(\w+\))\(", line)
         if start and not line.startswith("typedef"):
-            begins, name = at, re.sub(r"V\((\w+)\)", r"\1", start.group(1))
+            begins, name = at, re.sub(r"[VR]\((\w+)\)", r"\1", start.group(1))
         if name and (whole.startswith("}") or (whole.endswith("}") and begins == at)):
             found[name].append((begins, at + len(line)))
             name = ""
@@ -65,22 +65,24 @@ def functions(text):
     return found
 
 
-SWITCH = """static int memopt_mutant;
+SWITCH = """#ifndef MEMOPT_I_WIDTH
+static int memopt_mutant;
 extern char *getenv(const char *name);
 extern int atoi(const char *text);
 __attribute__((constructor)) static void memopt_mutant_choose(void) {
     const char *number = getenv("MEMOPT_MUTANT");
     memopt_mutant = number ? atoi(number) : 0;
 }
+#endif
 """
 # The operations of vectors are made part of their callers; with a switch in them a test takes twenty times as long.
-LANES = re.compile(r"V\(|memopt_i_v\d+_")
-Heading = collections.namedtuple("Heading", "name at body parameters void macro")
+LANES = re.compile(r"[VR]\(|memopt_i_[vr]\d+_")
+Heading = collections.namedtuple("Heading", "name at body parameters void")
 
 
 def heading(function):
     """The first lines of a function taken apart; body: where what its braces hold begins. None when it is no function."""
-    start = re.match(r"(\S.*?)\b(memopt_\w+|V\(\w+\))\(", function)
+    start = re.match(r"(\S.*?)\b(memopt_\w+|[VR]\(\w+\))\(", function)
     if not start:
         return None
     depth, at, parts, part = 1, start.end(), [], ""
@@ -104,7 +106,7 @@ def heading(function):
         if part not in ("", "void"):
             names.append(name.group(1))
     return Heading(start.group(2), start.start(2), at + brace.end(), names,
-                   re.search(r"\bvoid\s*$", start.group(1)) is not None, "V(" in start.group(2))
+                   re.search(r"\bvoid\s*$", start.group(1)) is not None)
 
 
 def numbered(head, number):
@@ -123,7 +125,7 @@ class Header:
     """memopt.h, by the tests of its sections."""
     name, path, enough, prefix, combines = "header", "memopt.h", 0.97, "", True
     # Sections without a test file of the same name.
-    owners = {"lanes": ["optim"], "state": ["optim", "adafactor"], "walk": ["optim", "adafactor"],
+    owners = {"vec": ["rows", "optim", "scale", "layer"], "lanes": ["optim"], "state": ["optim", "adafactor"], "walk": ["optim", "adafactor"],
               "optim": ["optim", "adafactor"], "factor": ["adafactor"],
               "course": ["schedule"], "solver": ["schedule"], "strip": ["schedule"], "kept": ["tape"],
               "script": ["tape"], "stash": ["tape"], "operator": ["rows", "layer", "attention", "softmax"],
@@ -271,16 +273,14 @@ class Workshop:
             variants = [renamed(old, head, 0)]
             for number, at, fault in here:
                 variants.append(renamed(old[:at] + fault.new + old[at + len(fault.old):], head, number))
-            end = " \\\n" if head.macro else "\n"
             if old.count(head.name + "(") > 1:
-                variants.insert(0, re.sub(r"\s*(\\\n)?\s*$", ";", old[:head.body - 1].replace("\n", " ").replace("\\", "")))
+                variants.insert(0, re.sub(r"\s*$", ";", old[:head.body - 1].replace("\n", " ")))
             give = "" if head.void else "return "
             cases = [f"case {number}: {give}{called(head, number)}; break;" for number, _, _ in here]
             cases.append(f"default: {give}{called(head, 0)}; break;")
-            start = re.sub(r"\\\n|\n", " ", old[:head.body])
-            variants.append(f"{start} switch (memopt_mutant) {{ {' '.join(cases)} }} }}" + (" \\" if head.macro else ""))
-            text = text[:first] + end.join(v.rstrip("\\ ") if head.macro else v for v in variants[:-1]) + end \
-                + variants[-1] + text[last:]
+            start = old[:head.body].replace("\n", " ")
+            variants.append(f"{start} switch (memopt_mutant) {{ {' '.join(cases)} }} }}")
+            text = text[:first] + "\n".join(variants) + text[last:]
         return SWITCH + text, numbers
 
     def only_once(self, key, make):

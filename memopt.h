@@ -7788,16 +7788,25 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #pragma push_macro("V_FN")
 #pragma push_macro("V_HOST_FN")
 #pragma push_macro("V_REST")
+#pragma push_macro("V_SHL")
+#pragma push_macro("V_SHR")
+#pragma push_macro("V_SAR")
 #undef V
 #undef R
 #undef V_FN
 #undef V_HOST_FN
 #undef V_REST
+#undef V_SHL
+#undef V_SHR
+#undef V_SAR
 #define V(name)   memopt_i_v1_##name
 #define R(name)   memopt_i_v1_##name
 #define V_FN      MEMOPT_I_BOTH static inline
 #define V_HOST_FN static inline /* no part of it for the device */
 #define V_REST(name, arguments) ((void)0)
+#define V_SHL(x, n) ((x) << (n)) /* macros, because the instructions want a number */
+#define V_SHR(x, n) ((x) >> (n))
+#define V_SAR(x, n) ((x) >> (n) | (0u - ((x) >> 31)) << (32 - (n))) /* of a signed one */
 #define MEMOPT_I_EXP_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it is rounded to a whole number */
 #define MEMOPT_I_EXP_BITS  0x4b400000u /* its bits; those of a sum count on from here */
 
@@ -7860,6 +7869,13 @@ typedef uint16_t memopt_i_v1_words;
 V_FN uint32_t V(bits)(float x) { return memopt_i_float_bits(x); }
 V_FN float V(floats_of)(uint32_t x) { return memopt_i_bits_float(x); }
 V_FN uint32_t V(i_set)(uint32_t x) { return x; }
+V_FN uint32_t V(i_load)(const uint32_t *p) { return *p; }
+V_FN uint32_t V(i_add)(uint32_t a, uint32_t b) { return a + b; }
+V_FN uint32_t V(i_sub)(uint32_t a, uint32_t b) { return a - b; }
+V_FN uint32_t V(i_xor)(uint32_t a, uint32_t b) { return a ^ b; }
+V_FN float V(f_signed)(uint32_t x) { return memopt_i_round((float)(int32_t)x); }
+V_FN float V(f_unsigned)(uint32_t x) { return memopt_i_round((float)x); }
+V_FN int V(m_odd)(uint32_t x) { return (int)(x & 1); }
 V_FN uint32_t V(i_and)(uint32_t a, uint32_t b) { return a & b; }
 V_FN uint32_t V(i_or)(uint32_t a, uint32_t b) { return a | b; }
 V_FN uint32_t V(i_if)(int m, uint32_t a, uint32_t b) { return m ? a : b; }
@@ -7874,6 +7890,17 @@ V_FN float V(from_bf16)(uint16_t x) { return memopt_from_bf16(x); }
 V_FN float V(from_f16)(uint16_t x) { return memopt_from_f16(x); }
 V_FN uint16_t V(to_bf16)(float x) { return memopt_to_bf16(x); }
 V_FN uint16_t V(to_f16)(float x) { return memopt_to_f16(x); }
+
+/* Elements that lie by twos: all first ones, all second ones. */
+V_FN void V(i_load_pairs)(const uint32_t *p, uint32_t *a, uint32_t *b) {
+    *a = p[0];
+    *b = p[1];
+}
+
+V_FN void V(store_pairs)(float *p, float a, float b) {
+    p[0] = a;
+    p[1] = b;
+}
 #endif /* ---- once for each width: see `vec` ---- */
 #if defined(MEMOPT_I_WIDTH)
 #  undef V
@@ -7881,20 +7908,32 @@ V_FN uint16_t V(to_f16)(float x) { return memopt_to_f16(x); }
 #  undef V_FN
 #  undef V_HOST_FN
 #  undef V_REST
+#  undef V_SHL
+#  undef V_SHR
+#  undef V_SAR
 #  define V_HOST_FN V_FN
 #  define V_REST(name, arguments) memopt_i_v1_##name arguments
 #  if MEMOPT_I_WIDTH == 16
 #    define V(name) memopt_i_v16_##name
 #    define R(name) memopt_i_v16_##name
 #    define V_FN    MEMOPT_I_AVX512 static inline
+#    define V_SHL(x, n) _mm512_maskz_slli_epi32(0xffff, x, n) /* masked: g++ 12 warns of its own header otherwise */
+#    define V_SHR(x, n) _mm512_maskz_srli_epi32(0xffff, x, n)
+#    define V_SAR(x, n) _mm512_maskz_srai_epi32(0xffff, x, n)
 #  elif MEMOPT_I_WIDTH == 8
 #    define V(name) memopt_i_v8_##name
 #    define R(name) memopt_i_r8_##name
 #    define V_FN    MEMOPT_I_AVX2 static inline
+#    define V_SHL(x, n) _mm256_slli_epi32(x, n)
+#    define V_SHR(x, n) _mm256_srli_epi32(x, n)
+#    define V_SAR(x, n) _mm256_srai_epi32(x, n)
 #  elif MEMOPT_I_WIDTH == 4
 #    define V(name) memopt_i_v4_##name
 #    define R(name) memopt_i_r4_##name
 #    define V_FN    static inline
+#    define V_SHL(x, n) vshlq_n_u32(x, n)
+#    define V_SHR(x, n) vshrq_n_u32(x, n)
+#    define V_SAR(x, n) vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(x), n))
 #  endif
 #endif
 
@@ -7961,6 +8000,11 @@ typedef __m128i memopt_i_v8_words;
 V_FN __m256i V(bits)(__m256 x) { return _mm256_castps_si256(x); }
 V_FN __m256 V(floats_of)(__m256i x) { return _mm256_castsi256_ps(x); }
 V_FN __m256i V(i_set)(uint32_t x) { return _mm256_set1_epi32((int)x); }
+V_FN __m256i V(i_load)(const uint32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+V_FN __m256i V(i_add)(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
+V_FN __m256i V(i_sub)(__m256i a, __m256i b) { return _mm256_sub_epi32(a, b); }
+V_FN __m256i V(i_xor)(__m256i a, __m256i b) { return _mm256_xor_si256(a, b); }
+V_FN __m256 V(f_signed)(__m256i x) { return _mm256_cvtepi32_ps(x); }
 V_FN __m256i V(i_and)(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
 V_FN __m256i V(i_or)(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
 V_FN __m256i V(i_if)(__m256i m, __m256i a, __m256i b) { return memopt_i_blend256(b, a, m); }
@@ -7978,6 +8022,48 @@ V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
 V_FN __m128i V(to_bf16)(__m256 x) { /* to nearest, ties to even; of NaN the quiet one */
     const __m256i u = V(bits)(x), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     return V(w_ints)(_mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16));
+}
+
+V_FN __m256i V(m_odd)(__m256i x) {
+    const __m256i one = _mm256_set1_epi32(1);
+    return _mm256_cmpeq_epi32(_mm256_and_si256(x, one), one);
+}
+
+V_FN __m256 V(f_unsigned)(__m256i x) { /* exact halves: their sum rounds once */
+    const __m256 high = _mm256_cvtepi32_ps(_mm256_srli_epi32(x, 16));
+    return _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0f), _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32(0xffff))));
+}
+
+/* Out of order by halves, and put back into it. */
+V_FN void V(i_load_pairs)(const uint32_t *p, __m256i *a, __m256i *b) {
+    const __m256 first = _mm256_castsi256_ps(V(i_load)(p)), second = _mm256_castsi256_ps(V(i_load)(p + 8));
+
+    *a = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88));
+    *b = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd));
+}
+
+V_FN void V(store_pairs)(float *p, __m256 a, __m256 b) {
+    _mm256_storeu_ps(p, _mm256_unpacklo_ps(a, b));
+    _mm256_storeu_ps(p + 8, _mm256_unpackhi_ps(a, b));
+}
+
+/* Half as many numbers of 64 bits. */
+enum { memopt_i_v8_longs_width = 4 };
+typedef __m256i memopt_i_v8_longs;
+V_FN __m256i V(l_set)(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
+V_FN __m256i V(l_and)(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
+V_FN __m256i V(l_upper)(__m256i x) { return _mm256_srli_epi64(x, 32); }
+V_FN __m256i V(l_multiply)(__m256i a, __m256i b) { return _mm256_mul_epu32(a, b); } /* the lower halves */
+V_FN __m256i V(l_xor)(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+V_FN __m256i V(l_count)(uint64_t first) { /* dealt so that unpacking, in the store, puts them in order */
+    return _mm256_add_epi64(V(l_set)(first), _mm256_set_epi64x(3, 1, 2, 0));
+}
+
+V_FN void V(l_store_lower)(uint32_t *p, __m256i a, __m256i b, __m256i c, __m256i d) { /* of each four */
+    a = _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
+    c = _mm256_blend_epi32(c, _mm256_slli_epi64(d, 32), 0xaa);
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_unpacklo_epi64(a, c));
+    _mm256_storeu_si256((__m256i *)(void *)(p + 8), _mm256_unpackhi_epi64(a, c));
 }
 
 /* As many doubles. */
@@ -8139,6 +8225,13 @@ typedef __m256i memopt_i_v16_words;
 V_FN __m512i V(bits)(__m512 x) { return _mm512_castps_si512(x); }
 V_FN __m512 V(floats_of)(__m512i x) { return _mm512_castsi512_ps(x); }
 V_FN __m512i V(i_set)(uint32_t x) { return _mm512_set1_epi32((int)x); }
+V_FN __m512i V(i_load)(const uint32_t *p) { return _mm512_loadu_si512(p); }
+V_FN __m512i V(i_add)(__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }
+V_FN __m512i V(i_sub)(__m512i a, __m512i b) { return _mm512_sub_epi32(a, b); }
+V_FN __m512i V(i_xor)(__m512i a, __m512i b) { return _mm512_xor_si512(a, b); }
+V_FN __m512 V(f_signed)(__m512i x) { return _mm512_cvtepi32_ps(x); }
+V_FN __m512 V(f_unsigned)(__m512i x) { return _mm512_cvtepu32_ps(x); }
+V_FN __mmask16 V(m_odd)(__m512i x) { return _mm512_test_epi32_mask(x, _mm512_set1_epi32(1)); }
 V_FN __m512i V(i_and)(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
 V_FN __m512i V(i_or)(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
 V_FN __m512i V(i_if)(__mmask16 m, __m512i a, __m512i b) { return _mm512_mask_mov_epi32(b, m, a); }
@@ -8157,6 +8250,39 @@ V_FN __m256i V(to_bf16)(__m512 x) { /* to nearest, ties to even; of NaN the quie
     const __m512i u = V(bits)(x), odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, u, 16), _mm512_set1_epi32(1));
     const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     return V(w_ints)(_mm512_maskz_srli_epi32(0xffff, sum, 16));
+}
+
+V_FN void V(i_load_pairs)(const uint32_t *p, __m512i *a, __m512i *b) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i first = V(i_load)(p), second = V(i_load)(p + 16);
+
+    *a = _mm512_permutex2var_epi32(first, even, second);
+    *b = _mm512_permutex2var_epi32(first, _mm512_or_si512(even, _mm512_set1_epi32(1)), second);
+}
+
+V_FN void V(store_pairs)(float *p, __m512 a, __m512 b) {
+    const __m512i lower = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+
+    _mm512_storeu_ps(p, _mm512_permutex2var_ps(a, lower, b));
+    _mm512_storeu_ps(p + 16, _mm512_permutex2var_ps(a, _mm512_add_epi32(lower, _mm512_set1_epi32(8)), b));
+}
+
+enum { memopt_i_v16_longs_width = 8 };
+typedef __m512i memopt_i_v16_longs;
+V_FN __m512i V(l_set)(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+V_FN __m512i V(l_and)(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
+V_FN __m512i V(l_upper)(__m512i x) { return _mm512_maskz_srli_epi64(0xff, x, 32); }
+V_FN __m512i V(l_multiply)(__m512i a, __m512i b) { return _mm512_mul_epu32(a, b); }
+V_FN __m512i V(l_xor)(__m512i a, __m512i b, __m512i c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+V_FN __m512i V(l_count)(uint64_t first) {
+    return _mm512_add_epi64(V(l_set)(first), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+}
+
+V_FN void V(l_store_lower)(uint32_t *p, __m512i a, __m512i b, __m512i c, __m512i d) {
+    a = _mm512_mask_shuffle_epi32(a, 0xaaaa, b, (_MM_PERM_ENUM)0xa0);
+    c = _mm512_mask_shuffle_epi32(c, 0xaaaa, d, (_MM_PERM_ENUM)0xa0);
+    _mm512_storeu_si512(p, _mm512_unpacklo_epi64(a, c));
+    _mm512_storeu_si512(p + 16, _mm512_unpackhi_epi64(a, c));
 }
 
 typedef struct memopt_i_v16_doubles { __m512d a, b; } memopt_i_v16_doubles;
@@ -8269,6 +8395,13 @@ typedef uint16x4_t memopt_i_v4_words;
 V_FN uint32x4_t V(bits)(float32x4_t x) { return vreinterpretq_u32_f32(x); }
 V_FN float32x4_t V(floats_of)(uint32x4_t x) { return vreinterpretq_f32_u32(x); }
 V_FN uint32x4_t V(i_set)(uint32_t x) { return vdupq_n_u32(x); }
+V_FN uint32x4_t V(i_load)(const uint32_t *p) { return vld1q_u32(p); }
+V_FN uint32x4_t V(i_add)(uint32x4_t a, uint32x4_t b) { return vaddq_u32(a, b); }
+V_FN uint32x4_t V(i_sub)(uint32x4_t a, uint32x4_t b) { return vsubq_u32(a, b); }
+V_FN uint32x4_t V(i_xor)(uint32x4_t a, uint32x4_t b) { return veorq_u32(a, b); }
+V_FN float32x4_t V(f_signed)(uint32x4_t x) { return vcvtq_f32_s32(vreinterpretq_s32_u32(x)); }
+V_FN float32x4_t V(f_unsigned)(uint32x4_t x) { return vcvtq_f32_u32(x); }
+V_FN uint32x4_t V(m_odd)(uint32x4_t x) { return vtstq_u32(x, vdupq_n_u32(1)); }
 V_FN uint32x4_t V(i_and)(uint32x4_t a, uint32x4_t b) { return vandq_u32(a, b); }
 V_FN uint32x4_t V(i_or)(uint32x4_t a, uint32x4_t b) { return vorrq_u32(a, b); }
 V_FN uint32x4_t V(i_if)(uint32x4_t m, uint32x4_t a, uint32x4_t b) { return vbslq_u32(m, a, b); }
@@ -8289,6 +8422,37 @@ V_FN uint32x4_t V(m_above)(uint32x4_t a, uint32x4_t b) {
 V_FN uint16x4_t V(to_bf16)(float32x4_t x) { /* to nearest, ties to even; of NaN the quiet one */
     const uint32x4_t u = V(bits)(x), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
     return vshrn_n_u32(vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
+}
+
+V_FN void V(i_load_pairs)(const uint32_t *p, uint32x4_t *a, uint32x4_t *b) {
+    const uint32x4x2_t x = vld2q_u32(p);
+
+    *a = x.val[0];
+    *b = x.val[1];
+}
+
+V_FN void V(store_pairs)(float *p, float32x4_t a, float32x4_t b) {
+    float32x4x2_t x;
+
+    x.val[0] = a;
+    x.val[1] = b;
+    vst2q_f32(p, x);
+}
+
+enum { memopt_i_v4_longs_width = 2 };
+typedef uint64x2_t memopt_i_v4_longs;
+V_FN uint64x2_t V(l_set)(uint64_t x) { return vdupq_n_u64(x); }
+V_FN uint64x2_t V(l_and)(uint64x2_t a, uint64x2_t b) { return vandq_u64(a, b); }
+V_FN uint64x2_t V(l_upper)(uint64x2_t x) { return vshrq_n_u64(x, 32); }
+V_FN uint64x2_t V(l_multiply)(uint64x2_t a, uint64x2_t b) { return vmull_u32(vmovn_u64(a), vmovn_u64(b)); }
+V_FN uint64x2_t V(l_xor)(uint64x2_t a, uint64x2_t b, uint64x2_t c) { return veorq_u64(veorq_u64(a, b), c); }
+V_FN uint64x2_t V(l_count)(uint64_t first) { return vcombine_u64(vcreate_u64(first), vcreate_u64(first + 1)); }
+
+V_FN void V(l_store_lower)(uint32_t *p, uint64x2_t a, uint64x2_t b, uint64x2_t c, uint64x2_t d) {
+    const uint32x2x2_t ab = vzip_u32(vmovn_u64(a), vmovn_u64(b)), cd = vzip_u32(vmovn_u64(c), vmovn_u64(d));
+
+    vst1q_u32(p, vcombine_u32(ab.val[0], cd.val[0]));
+    vst1q_u32(p + 4, vcombine_u32(ab.val[1], cd.val[1]));
 }
 
 typedef struct memopt_i_v4_doubles { float64x2_t a, b; } memopt_i_v4_doubles;
@@ -8466,15 +8630,6 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
     noise.key[0] = words[0]; noise.key[1] = words[1];
     return noise;
 }
-/* The kernels below take multiples of 64 values; index is a multiple of 4. */
-static void memopt_i_philox_words(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index) {
-    size_t i;
-    for (i = 0; i < n; i += 4) memopt_i_philox(dst + i, seed, stream, (index + i) >> 2);
-}
-MEMOPT_I_BOTH static void memopt_i_uniform(float *dst, const uint32_t *words, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) dst[i] = (float)(words[i] >> 8) * (1.0f / 16777216.0f);
-}
 #define MEMOPT_I_LOG_0 0.333339095f
 #define MEMOPT_I_LOG_1 (-0.250013381f)
 #define MEMOPT_I_LOG_2 0.199630633f
@@ -8495,299 +8650,97 @@ MEMOPT_I_BOTH static void memopt_i_uniform(float *dst, const uint32_t *words, si
 #if defined(__i386__) && !defined(__SSE2_MATH__)
 #  define MEMOPT_I_X87 1 /* goes on with more bits than a float has, unless the float has been in memory */
 #endif
-MEMOPT_I_BOTH static float memopt_i_rounded(float x) {
-#if defined(MEMOPT_I_X87)
-    volatile float stored = x;
-    return stored;
-#else
-    return x;
-#endif
-}
-/* sqrt(-2 ln((word + 1/2) / 2^32)) */
-MEMOPT_I_BOTH static float memopt_i_normal_radius(uint32_t word) {
-    const uint32_t u = memopt_i_float_bits(fmaf((float)word, MEMOPT_I_TWO_32, 0.5f * MEMOPT_I_TWO_32));
-    const uint32_t above = u - 0x3f3504f3; /* from sqrt(1/2): the mantissa then lies around 1 */
-    const float exponent = (float)((int)((above + 0x20000000) >> 23) - 64);
-    const float f = memopt_i_bits_float((above & 0x7fffff) + 0x3f3504f3) - 1.0f; float p = MEMOPT_I_LOG_6;
-    p = fmaf(p, f, MEMOPT_I_LOG_5); p = fmaf(p, f, MEMOPT_I_LOG_4); p = fmaf(p, f, MEMOPT_I_LOG_3);
-    p = fmaf(p, f, MEMOPT_I_LOG_2); p = fmaf(p, f, MEMOPT_I_LOG_1); p = fmaf(p, f, MEMOPT_I_LOG_0);
-    p = fmaf(p, f, -0.5f);
-    p = fmaf(f * f, p, f);
-    p = fmaf(exponent, MEMOPT_I_LN_2, p);
-    return memopt_i_rounded(sqrtf(-2.0f * p));
-}
-MEMOPT_I_BOTH static void memopt_i_normal(float *dst, const uint32_t *words, size_t n) {
-    size_t i;
-    for (i = 0; i < n; i += 2) {
-        const float r = memopt_i_normal_radius(words[i]);
-        const uint32_t quarter = (words[i + 1] + 0x20000000) >> 30; /* the nearest multiple of a right angle */
-        const float t = memopt_i_rounded((float)(int32_t)(words[i + 1] - (quarter << 30))) * MEMOPT_I_TWO_32, z = t * t;
-        float s = MEMOPT_I_SIN_3, c = MEMOPT_I_COS_3; uint32_t x, y;
-        s = fmaf(s, z, MEMOPT_I_SIN_2); s = fmaf(s, z, MEMOPT_I_SIN_1); s = fmaf(s, z, MEMOPT_I_SIN_0);
-        c = fmaf(c, z, MEMOPT_I_COS_2); c = fmaf(c, z, MEMOPT_I_COS_1); c = fmaf(c, z, MEMOPT_I_COS_0);
-        c = fmaf(c, z, 1.0f);
-        s = memopt_i_rounded(s * t);
-        x = memopt_i_float_bits(quarter & 1 ? s : c) ^ ((quarter + 1) & 2) << 30;
-        y = memopt_i_float_bits(quarter & 1 ? c : s) ^ (quarter & 2) << 30;
-        dst[i] = memopt_i_bits_float(x) * r;
-        dst[i + 1] = memopt_i_bits_float(y) * r;
-    }
-}
-#if defined(MEMOPT_I_X86)
 #define MEMOPT_I_LAST_BLOCK 0x3fffffffffffffff /* after it comes block 0, as the index starts again */
-/* Philox with a word in the lower half of each 64 bits: the product is where the next round wants it, and what is left
-   in the upper half is never looked at. Blocks are dealt to the lanes so that unpacking puts them in order. */
-MEMOPT_I_AVX512 static void memopt_i_philox_words_avx512(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream,
-                                                         uint64_t index) {
-    const __m512i by_a = _mm512_set1_epi64(0xd2511f53), by_c = _mm512_set1_epi64(0xcd9e8d57);
-    const __m512i lanes = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), last = _mm512_set1_epi64(MEMOPT_I_LAST_BLOCK);
-    size_t i; int round;
-    for (i = 0; i < n; i += 32) { /* counters of 64 bits are added as such */
-        const __m512i sum = _mm512_add_epi64(_mm512_set1_epi64((long long)((index + i) >> 2)), lanes);
-        __m512i a = _mm512_and_si512(sum, last), b = _mm512_srli_epi64(a, 32);
-        __m512i c = _mm512_set1_epi64((long long)stream), d = _mm512_srli_epi64(c, 32);
-        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
-        for (round = 0; round < 10; ++round) {
-            const __m512i x = _mm512_mul_epu32(a, by_a), y = _mm512_mul_epu32(c, by_c);
-            a = _mm512_ternarylogic_epi64(_mm512_srli_epi64(y, 32), b, _mm512_set1_epi64(key0), 0x96); b = y;
-            c = _mm512_ternarylogic_epi64(_mm512_srli_epi64(x, 32), d, _mm512_set1_epi64(key1), 0x96); d = x;
-            key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
-        }
-        a = _mm512_mask_shuffle_epi32(a, 0xaaaa, b, (_MM_PERM_ENUM)0xa0);
-        c = _mm512_mask_shuffle_epi32(c, 0xaaaa, d, (_MM_PERM_ENUM)0xa0);
-        _mm512_storeu_si512(dst + i, _mm512_unpacklo_epi64(a, c));
-        _mm512_storeu_si512(dst + i + 16, _mm512_unpackhi_epi64(a, c));
-    }
-}
-MEMOPT_I_AVX512 static void memopt_i_uniform_avx512(float *dst, const uint32_t *words, size_t n) {
-    const __m512 unit = _mm512_set1_ps(1.0f / 16777216.0f); size_t i;
-    for (i = 0; i < n; i += 16)
-        _mm512_storeu_ps(dst + i, _mm512_mul_ps(unit,
-            _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_loadu_si512(words + i), 8))));
-}
-MEMOPT_I_AVX512 static inline __m512 memopt_i_step512(__m512 p, __m512 x, float c) {
-    return _mm512_fmadd_ps(p, x, _mm512_set1_ps(c));
-}
-MEMOPT_I_AVX512 static inline __m512 memopt_i_normal_radius512(__m512i word) {
-    const __m512i root = _mm512_set1_epi32(0x3f3504f3);
-    const __m512 whole = _mm512_cvtepu32_ps(word);
-    const __m512 u = memopt_i_step512(whole, _mm512_set1_ps(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
-    const __m512i above = _mm512_sub_epi32(_mm512_castps_si512(u), root);
-    const __m512 exponent = _mm512_cvtepi32_ps(_mm512_srai_epi32(above, 23));
-    const __m512i near_one = _mm512_add_epi32(_mm512_and_si512(above, _mm512_set1_epi32(0x7fffff)), root);
-    const __m512 f = _mm512_sub_ps(_mm512_castsi512_ps(near_one), _mm512_set1_ps(1.0f));
-    __m512 p = memopt_i_step512(_mm512_set1_ps(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
-    p = memopt_i_step512(p, f, MEMOPT_I_LOG_4); p = memopt_i_step512(p, f, MEMOPT_I_LOG_3);
-    p = memopt_i_step512(p, f, MEMOPT_I_LOG_2); p = memopt_i_step512(p, f, MEMOPT_I_LOG_1);
-    p = memopt_i_step512(p, f, MEMOPT_I_LOG_0); p = memopt_i_step512(p, f, -0.5f);
-    p = _mm512_fmadd_ps(_mm512_mul_ps(f, f), p, f);
-    p = _mm512_fmadd_ps(exponent, _mm512_set1_ps(MEMOPT_I_LN_2), p);
-    return _mm512_sqrt_ps(_mm512_mul_ps(p, _mm512_set1_ps(-2.0f)));
-}
-MEMOPT_I_AVX512 static void memopt_i_normal_avx512(float *dst, const uint32_t *words, size_t n) {
-    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i lower = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i one = _mm512_set1_epi32(1), two = _mm512_set1_epi32(2), odd = _mm512_or_si512(even, one);
-    const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8)); size_t i;
-    for (i = 0; i < n; i += 32) {
-        const __m512i first = _mm512_loadu_si512(words + i), second = _mm512_loadu_si512(words + i + 16);
-        const __m512i angle = _mm512_permutex2var_epi32(first, odd, second);
-        const __m512 r = memopt_i_normal_radius512(_mm512_permutex2var_epi32(first, even, second));
-        const __m512i quarter = _mm512_srli_epi32(_mm512_add_epi32(angle, _mm512_set1_epi32(0x20000000)), 30);
-        const __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(angle, _mm512_slli_epi32(quarter, 30))),
-                                       _mm512_set1_ps(MEMOPT_I_TWO_32)), z = _mm512_mul_ps(t, t);
-        const __mmask16 turned = _mm512_test_epi32_mask(quarter, one);
-        __m512 s = memopt_i_step512(_mm512_set1_ps(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2);
-        __m512 c = memopt_i_step512(_mm512_set1_ps(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2);
-        __m512i x, y;
-        s = memopt_i_step512(s, z, MEMOPT_I_SIN_1); s = memopt_i_step512(s, z, MEMOPT_I_SIN_0);
-        c = memopt_i_step512(c, z, MEMOPT_I_COS_1); c = memopt_i_step512(c, z, MEMOPT_I_COS_0);
-        c = memopt_i_step512(c, z, 1.0f);
-        s = _mm512_mul_ps(s, t);
-        x = _mm512_xor_si512(_mm512_castps_si512(_mm512_mask_blend_ps(turned, c, s)),
-                             _mm512_slli_epi32(_mm512_and_si512(_mm512_add_epi32(quarter, one), two), 30));
-        y = _mm512_xor_si512(_mm512_castps_si512(_mm512_mask_blend_ps(turned, s, c)),
-                             _mm512_slli_epi32(_mm512_and_si512(quarter, two), 30));
-        c = _mm512_mul_ps(_mm512_castsi512_ps(x), r); s = _mm512_mul_ps(_mm512_castsi512_ps(y), r);
-        _mm512_storeu_ps(dst + i, _mm512_permutex2var_ps(c, lower, s));
-        _mm512_storeu_ps(dst + i + 16, _mm512_permutex2var_ps(c, upper, s));
-    }
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_load256(const uint32_t *src) {
-    return _mm256_loadu_si256((const __m256i *)(const void *)src);
-}
-MEMOPT_I_AVX2 static void memopt_i_philox_words_avx2(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream,
-                                                     uint64_t index) {
-    const __m256i by_a = _mm256_set1_epi64x(0xd2511f53), by_c = _mm256_set1_epi64x(0xcd9e8d57);
-    const __m256i lanes = _mm256_set_epi64x(3, 1, 2, 0), last = _mm256_set1_epi64x(MEMOPT_I_LAST_BLOCK);
-    size_t i; int round;
-    for (i = 0; i < n; i += 16) {
-        const __m256i sum = _mm256_add_epi64(_mm256_set1_epi64x((long long)((index + i) >> 2)), lanes);
-        __m256i a = _mm256_and_si256(sum, last), b = _mm256_srli_epi64(a, 32);
-        __m256i c = _mm256_set1_epi64x((long long)stream), d = _mm256_srli_epi64(c, 32);
-        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
-        for (round = 0; round < 10; ++round) {
-            const __m256i x = _mm256_mul_epu32(a, by_a), y = _mm256_mul_epu32(c, by_c);
-            a = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(y, 32), b), _mm256_set1_epi64x(key0)); b = y;
-            c = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(x, 32), d), _mm256_set1_epi64x(key1)); d = x;
-            key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
-        }
-        a = _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
-        c = _mm256_blend_epi32(c, _mm256_slli_epi64(d, 32), 0xaa);
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i), _mm256_unpacklo_epi64(a, c));
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i + 8), _mm256_unpackhi_epi64(a, c));
-    }
-}
-MEMOPT_I_AVX2 static void memopt_i_uniform_avx2(float *dst, const uint32_t *words, size_t n) {
-    const __m256 unit = _mm256_set1_ps(1.0f / 16777216.0f); size_t i;
-    for (i = 0; i < n; i += 8)
-        _mm256_storeu_ps(dst + i, _mm256_mul_ps(unit,
-            _mm256_cvtepi32_ps(_mm256_srli_epi32(memopt_i_load256(words + i), 8))));
-}
-MEMOPT_I_AVX2 static inline __m256 memopt_i_step256(__m256 p, __m256 x, float c) {
-    return _mm256_fmadd_ps(p, x, _mm256_set1_ps(c));
-}
-MEMOPT_I_AVX2 static inline __m256 memopt_i_normal_radius256(__m256i word) {
-    const __m256i root = _mm256_set1_epi32(0x3f3504f3);
-    const __m256 high = _mm256_cvtepi32_ps(_mm256_srli_epi32(word, 16)); /* exact halves: their sum rounds once */
-    const __m256 low = _mm256_cvtepi32_ps(_mm256_and_si256(word, _mm256_set1_epi32(0xffff)));
-    const __m256 whole = _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0f), low);
-    const __m256 u = memopt_i_step256(whole, _mm256_set1_ps(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
-    const __m256i above = _mm256_sub_epi32(_mm256_castps_si256(u), root);
-    const __m256 exponent = _mm256_cvtepi32_ps(_mm256_srai_epi32(above, 23));
-    const __m256i near_one = _mm256_add_epi32(_mm256_and_si256(above, _mm256_set1_epi32(0x7fffff)), root);
-    const __m256 f = _mm256_sub_ps(_mm256_castsi256_ps(near_one), _mm256_set1_ps(1.0f));
-    __m256 p = memopt_i_step256(_mm256_set1_ps(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
-    p = memopt_i_step256(p, f, MEMOPT_I_LOG_4); p = memopt_i_step256(p, f, MEMOPT_I_LOG_3);
-    p = memopt_i_step256(p, f, MEMOPT_I_LOG_2); p = memopt_i_step256(p, f, MEMOPT_I_LOG_1);
-    p = memopt_i_step256(p, f, MEMOPT_I_LOG_0); p = memopt_i_step256(p, f, -0.5f);
-    p = _mm256_fmadd_ps(_mm256_mul_ps(f, f), p, f);
-    p = _mm256_fmadd_ps(exponent, _mm256_set1_ps(MEMOPT_I_LN_2), p);
-    return _mm256_sqrt_ps(_mm256_mul_ps(p, _mm256_set1_ps(-2.0f)));
-}
-MEMOPT_I_AVX2 static void memopt_i_normal_avx2(float *dst, const uint32_t *words, size_t n) {
-    const __m256i one = _mm256_set1_epi32(1), two = _mm256_set1_epi32(2); size_t i;
-    for (i = 0; i < n; i += 16) { /* shuffled out of order by halves, and unpacked back into it */
-        const __m256 first = _mm256_castsi256_ps(memopt_i_load256(words + i));
-        const __m256 second = _mm256_castsi256_ps(memopt_i_load256(words + i + 8));
-        const __m256i angle = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd));
-        const __m256 r = memopt_i_normal_radius256(_mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88)));
-        const __m256i quarter = _mm256_srli_epi32(_mm256_add_epi32(angle, _mm256_set1_epi32(0x20000000)), 30);
-        const __m256 t = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(angle, _mm256_slli_epi32(quarter, 30))),
-                                       _mm256_set1_ps(MEMOPT_I_TWO_32)), z = _mm256_mul_ps(t, t);
-        const __m256 turned = _mm256_castsi256_ps(_mm256_slli_epi32(quarter, 31));
-        __m256 s = memopt_i_step256(_mm256_set1_ps(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2);
-        __m256 c = memopt_i_step256(_mm256_set1_ps(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2), x, y;
-        s = memopt_i_step256(s, z, MEMOPT_I_SIN_1); s = memopt_i_step256(s, z, MEMOPT_I_SIN_0);
-        c = memopt_i_step256(c, z, MEMOPT_I_COS_1); c = memopt_i_step256(c, z, MEMOPT_I_COS_0);
-        c = memopt_i_step256(c, z, 1.0f);
-        s = _mm256_mul_ps(s, t);
-        x = _mm256_xor_ps(_mm256_blendv_ps(c, s, turned), _mm256_castsi256_ps(
-            _mm256_slli_epi32(_mm256_and_si256(_mm256_add_epi32(quarter, one), two), 30)));
-        y = _mm256_xor_ps(_mm256_blendv_ps(s, c, turned),
-                          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(quarter, two), 30)));
-        x = _mm256_mul_ps(x, r); y = _mm256_mul_ps(y, r);
-        _mm256_storeu_ps(dst + i, _mm256_unpacklo_ps(x, y));
-        _mm256_storeu_ps(dst + i + 8, _mm256_unpackhi_ps(x, y));
-    }
-}
-#endif
-#if defined(MEMOPT_I_NEON)
-static void memopt_i_philox_words_neon(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index) {
-    size_t i; int round;
-    for (i = 0; i < n; i += 8) { /* two blocks */
-        const uint64x2_t block = vcombine_u64(vcreate_u64((index + i) >> 2), vcreate_u64((index + i + 4) >> 2));
-        uint32x2_t a = vmovn_u64(block), b = vshrn_n_u64(block, 32);
-        uint32x2_t c = vdup_n_u32((uint32_t)stream), d = vdup_n_u32((uint32_t)(stream >> 32));
-        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32); uint32x2x2_t ab, cd;
-        for (round = 0; round < 10; ++round) {
-            const uint64x2_t x = vmull_u32(a, vdup_n_u32(0xd2511f53u)), y = vmull_u32(c, vdup_n_u32(0xcd9e8d57u));
-            a = veor_u32(veor_u32(vshrn_n_u64(y, 32), b), vdup_n_u32(key0)); b = vmovn_u64(y);
-            c = veor_u32(veor_u32(vshrn_n_u64(x, 32), d), vdup_n_u32(key1)); d = vmovn_u64(x);
-            key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
-        }
-        ab = vzip_u32(a, b); cd = vzip_u32(c, d);
-        vst1q_u32(dst + i, vcombine_u32(ab.val[0], cd.val[0]));
-        vst1q_u32(dst + i + 4, vcombine_u32(ab.val[1], cd.val[1]));
-    }
-}
-static void memopt_i_uniform_neon(float *dst, const uint32_t *words, size_t n) {
+#endif /* ---- once for each width: see `vec` ---- */
+/* These take multiples of 64 values; index is a multiple of 4. */
+#if defined(MEMOPT_I_WIDTH)
+/* A word in the lower half of each 64 bits: the product is where the next round wants it, and what is left in the upper
+   half is never looked at. */
+V_FN void V(philox_words)(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index) {
+    const V(longs) by_a = V(l_set)(0xd2511f53), by_c = V(l_set)(0xcd9e8d57), last = V(l_set)(MEMOPT_I_LAST_BLOCK);
     size_t i;
-    for (i = 0; i < n; i += 4)
-        vst1q_f32(dst + i, vmulq_n_f32(vcvtq_f32_u32(vshrq_n_u32(vld1q_u32(words + i), 8)), 1.0f / 16777216.0f));
-}
-static float32x4_t memopt_i_step_neon(float32x4_t p, float32x4_t x, float c) { return vfmaq_f32(vdupq_n_f32(c), p, x); }
-static float32x4_t memopt_i_normal_radius_neon(uint32x4_t word) {
-    const uint32x4_t root = vdupq_n_u32(0x3f3504f3);
-    const float32x4_t u = memopt_i_step_neon(vcvtq_f32_u32(word), vdupq_n_f32(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
-    const uint32x4_t above = vsubq_u32(vreinterpretq_u32_f32(u), root);
-    const float32x4_t exponent = vcvtq_f32_s32(vshrq_n_s32(vreinterpretq_s32_u32(above), 23));
-    const uint32x4_t near_one = vaddq_u32(vandq_u32(above, vdupq_n_u32(0x7fffff)), root);
-    const float32x4_t f = vsubq_f32(vreinterpretq_f32_u32(near_one), vdupq_n_f32(1.0f));
-    float32x4_t p = memopt_i_step_neon(vdupq_n_f32(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
-    p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_4); p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_3);
-    p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_2); p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_1);
-    p = memopt_i_step_neon(p, f, MEMOPT_I_LOG_0); p = memopt_i_step_neon(p, f, -0.5f);
-    p = vfmaq_f32(f, vmulq_f32(f, f), p);
-    p = vfmaq_f32(p, exponent, vdupq_n_f32(MEMOPT_I_LN_2));
-    return vsqrtq_f32(vmulq_n_f32(p, -2.0f));
-}
-static void memopt_i_normal_neon(float *dst, const uint32_t *words, size_t n) {
-    const uint32x4_t one = vdupq_n_u32(1), two = vdupq_n_u32(2); size_t i;
-    for (i = 0; i < n; i += 8) {
-        const uint32x4x2_t pair = vld2q_u32(words + i);
-        const float32x4_t r = memopt_i_normal_radius_neon(pair.val[0]);
-        const uint32x4_t quarter = vshrq_n_u32(vaddq_u32(pair.val[1], vdupq_n_u32(0x20000000)), 30);
-        const int32x4_t rest = vreinterpretq_s32_u32(vsubq_u32(pair.val[1], vshlq_n_u32(quarter, 30)));
-        const float32x4_t t = vmulq_n_f32(vcvtq_f32_s32(rest), MEMOPT_I_TWO_32), z = vmulq_f32(t, t);
-        const uint32x4_t turned = vtstq_u32(quarter, one);
-        float32x4_t s = memopt_i_step_neon(vdupq_n_f32(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2);
-        float32x4_t c = memopt_i_step_neon(vdupq_n_f32(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2); float32x4x2_t out;
-        uint32x4_t x, y;
-        s = memopt_i_step_neon(s, z, MEMOPT_I_SIN_1); s = memopt_i_step_neon(s, z, MEMOPT_I_SIN_0);
-        c = memopt_i_step_neon(c, z, MEMOPT_I_COS_1); c = memopt_i_step_neon(c, z, MEMOPT_I_COS_0);
-        c = memopt_i_step_neon(c, z, 1.0f);
-        s = vmulq_f32(s, t);
-        x = veorq_u32(vreinterpretq_u32_f32(vbslq_f32(turned, s, c)),
-                      vshlq_n_u32(vandq_u32(vaddq_u32(quarter, one), two), 30));
-        y = veorq_u32(vreinterpretq_u32_f32(vbslq_f32(turned, c, s)), vshlq_n_u32(vandq_u32(quarter, two), 30));
-        out.val[0] = vmulq_f32(vreinterpretq_f32_u32(x), r);
-        out.val[1] = vmulq_f32(vreinterpretq_f32_u32(y), r);
-        vst2q_f32(dst + i, out);
+    int round;
+
+    for (i = 0; i < n; i += 4 * V(longs_width)) {
+        V(longs) a = V(l_and)(V(l_count)((index + i) >> 2), last), b = V(l_upper)(a);
+        V(longs) c = V(l_set)(stream), d = V(l_upper)(c);
+        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+
+        for (round = 0; round < 10; ++round) {
+            const V(longs) x = V(l_multiply)(a, by_a), y = V(l_multiply)(c, by_c);
+
+            a = V(l_xor)(V(l_upper)(y), b, V(l_set)(key0));
+            b = y;
+            c = V(l_xor)(V(l_upper)(x), d, V(l_set)(key1));
+            d = x;
+            key0 += 0x9e3779b9u;
+            key1 += 0xbb67ae85u;
+        }
+        V(l_store_lower)(dst + i, a, b, c, d);
     }
 }
-#endif
-static void memopt_i_philox_words_at(int level, uint32_t *dst, size_t n, uint64_t seed, uint64_t stream,
-                                     uint64_t index) {
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_philox_words_avx512(dst, n, seed, stream, index); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_philox_words_avx2(dst, n, seed, stream, index); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_philox_words_neon(dst, n, seed, stream, index); return; }
-#endif
-    memopt_i_philox_words(dst, n, seed, stream, index);
+#else
+static void V(philox_words)(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index) {
+    size_t i;
+    for (i = 0; i < n; i += 4) memopt_i_philox(dst + i, seed, stream, (index + i) >> 2);
 }
-static void memopt_i_uniform_at(int level, float *dst, const uint32_t *words, size_t n) {
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_uniform_avx512(dst, words, n); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_uniform_avx2(dst, words, n); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_uniform_neon(dst, words, n); return; }
 #endif
-    memopt_i_uniform(dst, words, n);
+
+V_FN void V(uniform)(float *dst, const uint32_t *words, size_t n) {
+    const V(floats) unit = V(set)(1.0f / 16777216.0f);
+    size_t i;
+
+    for (i = 0; i < n; i += V(width)) V(store)(dst + i, V(mul)(unit, V(f_signed)(V_SHR(V(i_load)(words + i), 8))));
 }
-static void memopt_i_normal_at(int level, float *dst, const uint32_t *words, size_t n) {
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_normal_avx512(dst, words, n); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_normal_avx2(dst, words, n); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_normal_neon(dst, words, n); return; }
-#endif
-    memopt_i_normal(dst, words, n);
+
+V_FN V(floats) V(horner)(V(floats) p, V(floats) x, float c) { return V(fma)(p, x, V(set)(c)); }
+
+/* sqrt(-2 ln((word + 1/2) / 2^32)) */
+V_FN V(floats) V(normal_radius)(V(ints) word) {
+    const V(floats) u = V(horner)(V(f_unsigned)(word), V(set)(MEMOPT_I_TWO_32), 0.5f * MEMOPT_I_TWO_32);
+    const V(ints) root = V(i_set)(0x3f3504f3); /* of 1/2: the mantissa then lies around 1 */
+    const V(ints) above = V(i_sub)(V(bits)(u), root), near_one = V(i_add)(V(i_and)(above, V(i_set)(0x7fffff)), root);
+    const V(floats) exponent = V(f_signed)(V_SAR(above, 23)), f = V(sub)(V(floats_of)(near_one), V(set)(1.0f));
+    V(floats) p = V(horner)(V(set)(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
+
+    p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_4), f, MEMOPT_I_LOG_3);
+    p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_2), f, MEMOPT_I_LOG_1);
+    p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_0), f, -0.5f);
+    p = V(fma)(V(mul)(f, f), p, f);
+    p = V(fma)(exponent, V(set)(MEMOPT_I_LN_2), p);
+    return V(sqrt)(V(mul)(p, V(set)(-2.0f)));
 }
+
+V_FN void V(normal)(float *dst, const uint32_t *words, size_t n) {
+    const V(ints) one = V(i_set)(1), two = V(i_set)(2);
+    size_t i;
+
+    for (i = 0; i < n; i += 2 * V(width)) {
+        V(ints) word, angle, quarter, x, y;
+        V(floats) r, t, z, s, c;
+        V(mask) swapped;
+
+        V(i_load_pairs)(words + i, &word, &angle);
+        r = V(normal_radius)(word);
+        quarter = V_SHR(V(i_add)(angle, V(i_set)(0x20000000)), 30); /* the nearest multiple of a right angle */
+        t = V(mul)(V(f_signed)(V(i_sub)(angle, V_SHL(quarter, 30))), V(set)(MEMOPT_I_TWO_32));
+        z = V(mul)(t, t);
+        s = V(horner)(V(horner)(V(set)(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2), z, MEMOPT_I_SIN_1);
+        c = V(horner)(V(horner)(V(set)(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2), z, MEMOPT_I_COS_1);
+        s = V(mul)(V(horner)(s, z, MEMOPT_I_SIN_0), t);
+        c = V(horner)(V(horner)(c, z, MEMOPT_I_COS_0), z, 1.0f);
+        swapped = V(m_odd)(quarter);
+        x = V(i_if)(swapped, V(bits)(s), V(bits)(c));
+        y = V(i_if)(swapped, V(bits)(c), V(bits)(s));
+        x = V(i_xor)(x, V_SHL(V(i_and)(V(i_add)(quarter, one), two), 30));
+        y = V(i_xor)(y, V_SHL(V(i_and)(quarter, two), 30));
+        V(store_pairs)(dst + i, V(mul)(V(floats_of)(x), r), V(mul)(V(floats_of)(y), r));
+    }
+}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, philox_words, (uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index))
+MEMOPT_I_WIDTHS(void, uniform, (float *dst, const uint32_t *words, size_t n))
+MEMOPT_I_WIDTHS(void, normal, (float *dst, const uint32_t *words, size_t n))
 
 #define MEMOPT_I_RANDOM_CHUNK ((size_t)1 << 16) /* values: fixed, so that the data alone decides how work is cut */
 enum { MEMOPT_I_RANDOM_BITS, MEMOPT_I_RANDOM_UNIFORM, MEMOPT_I_RANDOM_NORMAL };
@@ -8809,9 +8762,9 @@ static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
         const uint64_t index = t->first + i; const size_t skip = (size_t)(index & 3);
         const size_t count = memopt_i_min(end - i, 256 - skip), whole = (skip + count + 63) & ~(size_t)63;
         const void *bits = words + skip, *floats = values + skip;
-        memopt_i_philox_words_at(t->level, words, whole, t->seed, t->stream, index - skip);
-        if (t->kind == MEMOPT_I_RANDOM_UNIFORM) memopt_i_uniform_at(t->level, values, words, whole);
-        if (t->kind == MEMOPT_I_RANDOM_NORMAL) memopt_i_normal_at(t->level, values, words, whole);
+        MEMOPT_I_AT(t->level, philox_words, (words, whole, t->seed, t->stream, index - skip));
+        if (t->kind == MEMOPT_I_RANDOM_UNIFORM) MEMOPT_I_AT(t->level, uniform, (values, words, whole));
+        if (t->kind == MEMOPT_I_RANDOM_NORMAL) MEMOPT_I_AT(t->level, normal, (values, words, whole));
         memcpy(t->dst + i * 4, t->kind == MEMOPT_I_RANDOM_BITS ? bits : floats, count * 4);
         i += count;
     }
@@ -21073,11 +21026,17 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #undef V_FN
 #undef V_HOST_FN
 #undef V_REST
+#undef V_SHL
+#undef V_SHR
+#undef V_SAR
 #pragma pop_macro("V")
 #pragma pop_macro("R")
 #pragma pop_macro("V_FN")
 #pragma pop_macro("V_HOST_FN")
 #pragma pop_macro("V_REST")
+#pragma pop_macro("V_SHL")
+#pragma pop_macro("V_SHR")
+#pragma pop_macro("V_SAR")
 #if defined(MEMOPT_I_X86) && !defined(__clang__)
 #  pragma GCC diagnostic pop
 #endif

@@ -2310,8 +2310,8 @@ static __device__ __forceinline__ uint4 memopt_i_cuda_random_four(const memopt_i
     uint32_t words[4]; float values[4];
     memopt_i_philox(words, t.seed, t.stream, block);
     if (kind != MEMOPT_I_RANDOM_BITS) {
-        if (kind == MEMOPT_I_RANDOM_UNIFORM) memopt_i_uniform(values, words, 4);
-        else memopt_i_normal(values, words, 4);
+        if (kind == MEMOPT_I_RANDOM_UNIFORM) memopt_i_v1_uniform(values, words, 4);
+        else memopt_i_v1_normal(values, words, 4);
         for (int k = 0; k < 4; ++k) words[k] = memopt_i_float_bits(values[k]);
     }
     return make_uint4(words[0], words[1], words[2], words[3]);

@@ -53,7 +53,7 @@ static uint32_t random_value(int kind, uint64_t seed, uint64_t stream, uint64_t 
     words[1] = random_word(seed, stream, index | 1);
     if (kind == 0) return words[index & 1];
     if (kind == 1) return memopt_i_float_bits((float)ldexp((double)(words[index & 1] / 256), -24));
-    memopt_i_normal(both, words, 2);
+    memopt_i_v1_normal(both, words, 2);
     return memopt_i_float_bits(both[index & 1]);
 }
 static memopt_status random_make(int kind, float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
@@ -127,7 +127,7 @@ static void random_normal_words(void) {
 #endif
     CHECK(memopt_random_normal(got, 16, 99, 7, 0, NULL) == MEMOPT_OK);
     for (i = 0; i < 16; ++i) CHECK_AT(memopt_i_float_bits(got[i]) == golden[i], i);
-    memopt_i_normal(scalar, words, N);
+    memopt_i_v1_normal(scalar, words, N);
     for (i = 0; i < N; ++i) {
         const double u = ldexp((double)words[i & ~(size_t)1] + 0.5, -32), angle = ldexp(2 * random_pi * words[i | 1], -32);
         const double r = sqrt(-2 * log(u)), wanted = r * (i & 1 ? sin(angle) : cos(angle));
@@ -136,9 +136,9 @@ static void random_normal_words(void) {
         CHECK_AT((memopt_i_float_bits(scalar[i]) & 0x7fffffff) < 0x40d9999a, i); /* below 6.8, so finite */
     }
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        memopt_i_normal_at(level, got, words, N);
+        MEMOPT_I_AT(level, normal, (got, words, N));
         for (i = 0; i < N; ++i) CHECK_AT(memopt_i_float_bits(got[i]) == memopt_i_float_bits(scalar[i]), i);
-        memopt_i_uniform_at(level, got, words, N);
+        MEMOPT_I_AT(level, uniform, (got, words, N));
         for (i = 0; i < N; ++i) CHECK_AT((double)got[i] == ldexp((double)(words[i] / 256), -24), i);
     }
 }

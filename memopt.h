@@ -7697,8 +7697,10 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #endif
 #if defined(__GNUC__) || defined(__clang__)
 #  define MEMOPT_I_FLATTEN __attribute__((flatten)) /* everything that is called in it becomes a part of it */
+#  define MEMOPT_I_ALWAYS_INLINE __attribute__((always_inline)) /* clang's flatten takes one level of calls only */
 #else
 #  define MEMOPT_I_FLATTEN
+#  define MEMOPT_I_ALWAYS_INLINE
 #endif
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 MEMOPT_I_NOINLINE static void memopt_i_zeroupper(void) { _mm256_zeroupper(); }
@@ -17303,7 +17305,8 @@ typedef struct V(gemm_sums) {
 } V(gemm_sums);
 
 /* The next depth, of which the rows first..end take part. `rows` is told to the compiler, and so are 0 and rows. */
-V_HOST_FN void V(gemm_step)(V(gemm_sums) *s, const memopt_i_gemm_tile *t, size_t rows, size_t first, size_t end) {
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt_i_gemm_tile *t, size_t rows,
+                                                   size_t first, size_t end) {
     const V(floats) a = V(load)(s->right), b = V(load)(s->right + V(width));
     size_t r;
 
@@ -17321,7 +17324,7 @@ V_HOST_FN void V(gemm_step)(V(gemm_sums) *s, const memopt_i_gemm_tile *t, size_t
     for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
 
-V_HOST_FN void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) { /* both told to the compiler */
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) { /* both told to the compiler */
     V(gemm_sums) s;
     size_t k, r;
 
@@ -17346,7 +17349,7 @@ V_HOST_FN void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) 
     }
 }
 
-V_HOST_FN void V(gemm_any_rows)(const memopt_i_gemm_tile *t, int band) {
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_any_rows)(const memopt_i_gemm_tile *t, int band) {
     switch (t->rows) {
     case 1:  V(gemm_rows)(t, 1, band); break;
     case 2:  V(gemm_rows)(t, 2, band); break;

@@ -8003,6 +8003,17 @@ V_FN __m256i V(bits)(__m256 x) { return _mm256_castps_si256(x); }
 V_FN __m256 V(floats_of)(__m256i x) { return _mm256_castsi256_ps(x); }
 V_FN __m256i V(i_set)(uint32_t x) { return _mm256_set1_epi32((int)x); }
 V_FN __m256i V(i_load)(const uint32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+V_FN __m256i V(i_lanes)(void) { return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0); }
+V_FN __m256i V(i_mul)(__m256i a, __m256i b) { return _mm256_mullo_epi32(a, b); }
+V_FN __m256i V(i_xor3)(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+V_FN __m256i V(i_shl)(__m256i a, __m256i by) { return _mm256_sllv_epi32(a, by); } /* by 32 and more: 0 */
+V_FN __m256i V(i_shr)(__m256i a, __m256i by) { return _mm256_srlv_epi32(a, by); }
+V_FN __m256i V(i_max)(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
+V_FN __m256i V(i_min)(__m256i a, __m256i b) { return _mm256_min_epu32(a, b); }
+V_FN __m256i V(i_max_signed)(__m256i a, __m256i b) { return _mm256_max_epi32(a, b); }
+V_FN __m256i V(i_min_signed)(__m256i a, __m256i b) { return _mm256_min_epi32(a, b); }
+V_FN __m256i V(m_or)(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
+V_FN __m256i V(m_nan)(__m256 x) { return _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)); }
 V_FN __m256i V(i_add)(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
 V_FN __m256i V(i_sub)(__m256i a, __m256i b) { return _mm256_sub_epi32(a, b); }
 V_FN __m256i V(i_xor)(__m256i a, __m256i b) { return _mm256_xor_si256(a, b); }
@@ -8048,6 +8059,40 @@ V_FN void V(store_pairs)(float *p, __m256 a, __m256 b) {
     _mm256_storeu_ps(p, _mm256_unpacklo_ps(a, b));
     _mm256_storeu_ps(p + 8, _mm256_unpackhi_ps(a, b));
 }
+
+/* Stores; past the cache with `stream`, where p is then aligned to what is stored. */
+V_FN void V(put)(float *p, __m256 x, int stream) {
+    if (stream) _mm256_stream_ps(p, x);
+    else _mm256_storeu_ps(p, x);
+}
+
+V_FN void V(i_put)(void *p, __m256i x, int stream) {
+    if (stream) _mm256_stream_si256((__m256i *)p, x);
+    else _mm256_storeu_si256((__m256i *)p, x);
+}
+
+/* The upper halves of a, then of b; the lower ones; the lowest bytes of what is below 256. Packing works on halves of a
+   register, so they are put in order after. */
+V_FN void V(w_put_upper)(uint16_t *p, __m256i a, __m256i b, int stream) {
+    const __m256i all = _mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
+    V(i_put)(p, _mm256_permute4x64_epi64(all, 0xd8), stream);
+}
+
+V_FN void V(w_put_lower)(uint16_t *p, __m256i a, __m256i b, int stream) {
+    const __m256i words = _mm256_set1_epi32(0xffff);
+    const __m256i all = _mm256_packus_epi32(_mm256_and_si256(a, words), _mm256_and_si256(b, words));
+    V(i_put)(p, _mm256_permute4x64_epi64(all, 0xd8), stream);
+}
+
+V_FN void V(b_put)(uint8_t *p, __m256i a, __m256i b, int stream) {
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+
+    if (stream) _mm_stream_si128((__m128i *)(void *)p, bytes);
+    else _mm_storeu_si128((__m128i *)(void *)p, bytes);
+}
+
+V_FN __m256i V(i_load_bytes)(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
 
 /* Half as many numbers of 64 bits. */
 enum { memopt_i_v8_longs_width = 4 };
@@ -8228,6 +8273,17 @@ V_FN __m512i V(bits)(__m512 x) { return _mm512_castps_si512(x); }
 V_FN __m512 V(floats_of)(__m512i x) { return _mm512_castsi512_ps(x); }
 V_FN __m512i V(i_set)(uint32_t x) { return _mm512_set1_epi32((int)x); }
 V_FN __m512i V(i_load)(const uint32_t *p) { return _mm512_loadu_si512(p); }
+V_FN __m512i V(i_lanes)(void) { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
+V_FN __m512i V(i_mul)(__m512i a, __m512i b) { return _mm512_mullo_epi32(a, b); }
+V_FN __m512i V(i_xor3)(__m512i a, __m512i b, __m512i c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
+V_FN __m512i V(i_shl)(__m512i a, __m512i by) { return _mm512_sllv_epi32(a, by); }
+V_FN __m512i V(i_shr)(__m512i a, __m512i by) { return _mm512_srlv_epi32(a, by); }
+V_FN __m512i V(i_max)(__m512i a, __m512i b) { return _mm512_max_epu32(a, b); }
+V_FN __m512i V(i_min)(__m512i a, __m512i b) { return _mm512_min_epu32(a, b); }
+V_FN __m512i V(i_max_signed)(__m512i a, __m512i b) { return _mm512_max_epi32(a, b); }
+V_FN __m512i V(i_min_signed)(__m512i a, __m512i b) { return _mm512_min_epi32(a, b); }
+V_FN __mmask16 V(m_or)(__mmask16 a, __mmask16 b) { return (__mmask16)(a | b); }
+V_FN __mmask16 V(m_nan)(__m512 x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
 V_FN __m512i V(i_add)(__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }
 V_FN __m512i V(i_sub)(__m512i a, __m512i b) { return _mm512_sub_epi32(a, b); }
 V_FN __m512i V(i_xor)(__m512i a, __m512i b) { return _mm512_xor_si512(a, b); }
@@ -8267,6 +8323,40 @@ V_FN void V(store_pairs)(float *p, __m512 a, __m512 b) {
 
     _mm512_storeu_ps(p, _mm512_permutex2var_ps(a, lower, b));
     _mm512_storeu_ps(p + 16, _mm512_permutex2var_ps(a, _mm512_add_epi32(lower, _mm512_set1_epi32(8)), b));
+}
+
+V_FN void V(put)(float *p, __m512 x, int stream) {
+    if (stream) _mm512_stream_ps(p, x);
+    else _mm512_storeu_ps(p, x);
+}
+
+V_FN void V(i_put)(void *p, __m512i x, int stream) {
+    if (stream) _mm512_stream_si512((__m512i *)p, x);
+    else _mm512_storeu_si512(p, x);
+}
+
+V_FN void V(w_put_upper)(uint16_t *p, __m512i a, __m512i b, int stream) {
+    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
+                                         31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    V(i_put)(p, _mm512_permutex2var_epi16(a, odd, b), stream);
+}
+
+V_FN void V(w_put_lower)(uint16_t *p, __m512i a, __m512i b, int stream) {
+    const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
+                                          30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    V(i_put)(p, _mm512_permutex2var_epi16(a, even, b), stream);
+}
+
+V_FN void V(b_put)(uint8_t *p, __m512i a, __m512i b, int stream) {
+    const __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_maskz_cvtepi32_epi8(0xffff, a)),
+                                                  _mm512_maskz_cvtepi32_epi8(0xffff, b), 1);
+
+    if (stream) _mm256_stream_si256((__m256i *)(void *)p, bytes);
+    else _mm256_storeu_si256((__m256i *)(void *)p, bytes);
+}
+
+V_FN __m512i V(i_load_bytes)(const uint8_t *p) {
+    return _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
 enum { memopt_i_v16_longs_width = 8 };
@@ -8398,6 +8488,14 @@ V_FN uint32x4_t V(bits)(float32x4_t x) { return vreinterpretq_u32_f32(x); }
 V_FN float32x4_t V(floats_of)(uint32x4_t x) { return vreinterpretq_f32_u32(x); }
 V_FN uint32x4_t V(i_set)(uint32_t x) { return vdupq_n_u32(x); }
 V_FN uint32x4_t V(i_load)(const uint32_t *p) { return vld1q_u32(p); }
+V_FN uint32x4_t V(i_mul)(uint32x4_t a, uint32x4_t b) { return vmulq_u32(a, b); }
+V_FN uint32x4_t V(i_xor3)(uint32x4_t a, uint32x4_t b, uint32x4_t c) { return veorq_u32(veorq_u32(a, b), c); }
+V_FN uint32x4_t V(i_shl)(uint32x4_t a, uint32x4_t by) { return vshlq_u32(a, vreinterpretq_s32_u32(by)); }
+V_FN uint32x4_t V(i_shr)(uint32x4_t a, uint32x4_t by) { return vshlq_u32(a, vnegq_s32(vreinterpretq_s32_u32(by))); }
+V_FN uint32x4_t V(i_max)(uint32x4_t a, uint32x4_t b) { return vmaxq_u32(a, b); }
+V_FN uint32x4_t V(i_min)(uint32x4_t a, uint32x4_t b) { return vminq_u32(a, b); }
+V_FN uint32x4_t V(m_or)(uint32x4_t a, uint32x4_t b) { return vorrq_u32(a, b); }
+V_FN uint32x4_t V(m_nan)(float32x4_t x) { return vmvnq_u32(vceqq_f32(x, x)); }
 V_FN uint32x4_t V(i_add)(uint32x4_t a, uint32x4_t b) { return vaddq_u32(a, b); }
 V_FN uint32x4_t V(i_sub)(uint32x4_t a, uint32x4_t b) { return vsubq_u32(a, b); }
 V_FN uint32x4_t V(i_xor)(uint32x4_t a, uint32x4_t b) { return veorq_u32(a, b); }
@@ -8439,6 +8537,52 @@ V_FN void V(store_pairs)(float *p, float32x4_t a, float32x4_t b) {
     x.val[0] = a;
     x.val[1] = b;
     vst2q_f32(p, x);
+}
+
+V_FN uint32x4_t V(i_lanes)(void) {
+    static const uint32_t lanes[4] = { 0, 1, 2, 3 };
+    return vld1q_u32(lanes);
+}
+
+V_FN uint32x4_t V(i_max_signed)(uint32x4_t a, uint32x4_t b) {
+    return vreinterpretq_u32_s32(vmaxq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b)));
+}
+
+V_FN uint32x4_t V(i_min_signed)(uint32x4_t a, uint32x4_t b) {
+    return vreinterpretq_u32_s32(vminq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b)));
+}
+
+/* There are no stores past the cache. */
+V_FN void V(put)(float *p, float32x4_t x, int stream) {
+    (void)stream;
+    vst1q_f32(p, x);
+}
+
+V_FN void V(i_put)(void *p, uint32x4_t x, int stream) {
+    (void)stream;
+    vst1q_u32((uint32_t *)p, x);
+}
+
+V_FN void V(w_put_upper)(uint16_t *p, uint32x4_t a, uint32x4_t b, int stream) {
+    (void)stream;
+    vst1q_u16(p, vcombine_u16(vshrn_n_u32(a, 16), vshrn_n_u32(b, 16)));
+}
+
+V_FN void V(w_put_lower)(uint16_t *p, uint32x4_t a, uint32x4_t b, int stream) {
+    (void)stream;
+    vst1q_u16(p, vcombine_u16(vmovn_u32(a), vmovn_u32(b)));
+}
+
+V_FN void V(b_put)(uint8_t *p, uint32x4_t a, uint32x4_t b, int stream) {
+    (void)stream;
+    vst1_u8(p, vmovn_u16(vcombine_u16(vmovn_u32(a), vmovn_u32(b))));
+}
+
+V_FN uint32x4_t V(i_load_bytes)(const uint8_t *p) {
+    uint32_t four;
+
+    memcpy(&four, p, sizeof four);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
 }
 
 enum { memopt_i_v4_longs_width = 2 };
@@ -8826,8 +8970,7 @@ typedef struct memopt_i_format {
     uint32_t over, nan;       /* codes: of what is beyond, of a NaN */
     uint32_t payload;         /* bits of it that a NaN keeps */
 } memopt_i_format;
-#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
-static memopt_i_format memopt_i_format_of(int kind, int saturate) {
+static inline memopt_i_format memopt_i_format_of(int kind, int saturate) {
     static const memopt_i_format formats[3] = {
         { 10, 113, 16, 0x477fe000, 0x477ff000, 0x7c00, 0x7e00, 0x3ff },
         { 3, 121, 24, 0x43e00000, 0x43e80001, 0x7f, 0x7f, 0 },
@@ -8836,59 +8979,10 @@ static memopt_i_format memopt_i_format_of(int kind, int saturate) {
     if (saturate) --f.over; /* the code before infinity, or before e4m3's NaN, is the largest */
     return f;
 }
-#endif
 
-/* The definition, for arrays. Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
+/* Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
 static uint32_t memopt_i_get_bits(const float *src) { uint32_t u; memcpy(&u, src, 4); return u; }
 static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
-static void memopt_i_bf16_from_f32(uint16_t *dst, const float *src, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 0, 0);
-}
-static void memopt_i_bf16_noise(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first) {
-    size_t i;
-    for (i = 0; i < n; ++i)
-        dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 1, memopt_i_noise32(noise, first + i));
-}
-static void memopt_i_f32_from_bf16(float *dst, const uint16_t *src, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, (uint32_t)src[i] << 16);
-}
-static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stochastic, uint32_t random) {
-    if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);
-    if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
-    return memopt_i_e5m2_code(u, saturate, stochastic, random);
-}
-/* From i to n, what a wide loop has left. noise NULL: to nearest */
-static void memopt_i_small_from_f32(void *dst, const float *src, size_t i, size_t n, int kind, int saturate,
-                                    const memopt_noise *noise, uint64_t first) {
-    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst;
-    for (; i < n; ++i) {
-        const uint32_t code = memopt_i_small_code(kind, saturate, memopt_i_get_bits(src + i), noise != NULL,
-                                                  noise ? memopt_i_noise32(*noise, first + i) : 0);
-        if (kind == MEMOPT_I_F16) two[i] = (uint16_t)code;
-        else one[i] = (uint8_t)code;
-    }
-}
-static void memopt_i_f32_from_small(float *dst, const void *src, size_t i, size_t n, int kind) {
-    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src;
-    for (; i < n; ++i)
-        memopt_i_put_bits(dst + i, kind == MEMOPT_I_F16 ? memopt_i_f16_bits(two[i])
-                                 : kind == MEMOPT_I_E4M3 ? memopt_i_e4m3_bits(one[i])
-                                 : memopt_i_f16_bits((uint32_t)one[i] << 8));
-}
-static void memopt_i_split(uint16_t *high, uint16_t *low, const float *src, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) {
-        const uint32_t u = memopt_i_get_bits(src + i);
-        high[i] = (uint16_t)memopt_i_split_high(u);
-        low[i] = (uint16_t)(u & 0xffff);
-    }
-}
-static void memopt_i_join_halves(float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_join(high[i], low[i]));
-}
 /* a * b + c where a * b is exact, as squares of floats are in doubles: one rounding, fused or not. The x87 would round
    twice, to its own format and to a double. */
 MEMOPT_I_BOTH static double memopt_i_plus(double a, double b, double c) {
@@ -8898,739 +8992,404 @@ MEMOPT_I_BOTH static double memopt_i_plus(double a, double b, double c) {
     return a * b + c;
 #endif
 }
-/* The 16 sums of squares: element i in sum i % 16. */
-static void memopt_i_squares(double *sums, const float *x, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) sums[i & 15] = memopt_i_plus((double)x[i], (double)x[i], sums[i & 15]);
-}
 #define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
 /* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
 typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
-#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
-static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
+static inline memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
     const uint32_t high = (uint32_t)(first >> 33); memopt_i_noise_run run;
     run.counter = ((uint32_t)(first >> 5) << 4) * MEMOPT_I_NOISE_STEP + noise.key[0] + high * 0x85ebca6bu;
     run.key = noise.key[1] ^ high * 0xc2b2ae35u;
     return run;
 }
-#endif
 
-#if defined(MEMOPT_I_X86)
-/* AVX-512. With `stream`, stores go past the cache (dst is then aligned) and loads are asked for in advance. */
-MEMOPT_I_AVX512 static inline void memopt_i_put512(void *dst, __m512i v, int stream) {
-    if (stream) _mm512_stream_si512((__m512i *)dst, v);
-    else _mm512_storeu_si512(dst, v);
+static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stochastic, uint32_t random) {
+    if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);
+    if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
+    return memopt_i_e5m2_code(u, saturate, stochastic, random);
 }
-MEMOPT_I_AVX512 static inline void memopt_i_put256(void *dst, __m256i v, int stream) {
-    if (stream) _mm256_stream_si256((__m256i *)dst, v);
-    else _mm256_storeu_si256((__m256i *)dst, v);
-}
-#define MEMOPT_I_AHEAD_32(src) do { MEMOPT_I_FETCH_L2(src, 8192); MEMOPT_I_FETCH_L2((src) + 16, 8192); } while (0) /* of 32 floats */
-MEMOPT_I_AVX512 static inline __m512i memopt_i_words512(__m512i a, __m512i b) { /* the upper halves of 32 */
-    const __m512i order = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33,
-                                           31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    return _mm512_permutex2var_epi16(a, order, b);
-}
-MEMOPT_I_AVX512 static inline __m512i memopt_i_bf16_512(__m512 x) { /* in the upper halves; NaN included */
-    const __m512i u = _mm512_castps_si512(x), lsb = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), lsb);
-    return _mm512_mask_or_epi32(r, _mm512_fpclass_ps_mask(x, 0x81), u, _mm512_set1_epi32(0x400000));
-}
-MEMOPT_I_AVX512 static inline __m512i memopt_i_bf16_pair512(const float *src) {
-    return memopt_i_words512(memopt_i_bf16_512(_mm512_loadu_ps(src)), memopt_i_bf16_512(_mm512_loadu_ps(src + 16)));
-}
-MEMOPT_I_AVX512 static void memopt_i_bf16_from_f32_avx512(uint16_t *dst, const float *src, size_t n, int stream) {
-    size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        if (stream) { MEMOPT_I_AHEAD_32(src + i); MEMOPT_I_AHEAD_32(src + i + 32); }
-        memopt_i_put512(dst + i, memopt_i_bf16_pair512(src + i), stream);
-        memopt_i_put512(dst + i + 32, memopt_i_bf16_pair512(src + i + 32), stream);
+/* From i to n, what a wide loop has left. noise NULL: to nearest */
+static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n, int kind, int saturate,
+                                 const memopt_noise *noise, uint64_t first) {
+    uint16_t *two = (uint16_t *)dst;
+    uint8_t *one = (uint8_t *)dst;
+
+    for (; i < n; ++i) {
+        const uint32_t code = memopt_i_small_code(kind, saturate, memopt_i_get_bits(src + i), noise != NULL,
+                                                  noise ? memopt_i_noise32(*noise, first + i) : 0);
+        if (kind == MEMOPT_I_F16) two[i] = (uint16_t)code;
+        else one[i] = (uint8_t)code;
     }
-    _mm256_zeroupper();
-    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
 }
-/* Zeros and denormals; then denormals alone. By bits: vfpclassps sees none where a program has told the processor to
-   take denormals for zeros, as one linked with -ffast-math does. */
-MEMOPT_I_AVX512 static inline __mmask16 memopt_i_tiny512(__m512 x) {
-    return _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(0x7f800000));
+#endif /* ---- once for each width: see `vec` ---- */
+#if !defined(MEMOPT_I_WIDTH)
+/* The definitions. `stream` is for wide code only. */
+static void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i) dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 0, 0);
 }
-MEMOPT_I_AVX512 static inline int memopt_i_denormal512(__m512 a, __m512 b, __m512 c, __m512 d) {
-    const __m512i mantissa = _mm512_set1_epi32(0x7fffff);
-    return (_mm512_mask_test_epi32_mask(memopt_i_tiny512(a), _mm512_castps_si512(a), mantissa)
-          | _mm512_mask_test_epi32_mask(memopt_i_tiny512(b), _mm512_castps_si512(b), mantissa)
-          | _mm512_mask_test_epi32_mask(memopt_i_tiny512(c), _mm512_castps_si512(c), mantissa)
-          | _mm512_mask_test_epi32_mask(memopt_i_tiny512(d), _mm512_castps_si512(d), mantissa)) != 0;
+
+static void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, (uint32_t)src[i] << 16);
 }
-MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_avx512_bf16(uint16_t *dst, const float *src, size_t n,
-                                                                    int stream) {
-    size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        const __m512 a = _mm512_loadu_ps(src + i), b = _mm512_loadu_ps(src + i + 16);
-        const __m512 c = _mm512_loadu_ps(src + i + 32), d = _mm512_loadu_ps(src + i + 48);
-        const unsigned tiny = (unsigned)memopt_i_tiny512(a) | (unsigned)memopt_i_tiny512(b)
-                            | (unsigned)memopt_i_tiny512(c) | (unsigned)memopt_i_tiny512(d);
-        __m512i low = (__m512i)_mm512_cvtne2ps_pbh(b, a), high = (__m512i)_mm512_cvtne2ps_pbh(d, c);
-        if (stream) { MEMOPT_I_AHEAD_32(src + i); MEMOPT_I_AHEAD_32(src + i + 32); }
-        if (MEMOPT_I_UNLIKELY(tiny) && memopt_i_denormal512(a, b, c, d)) {
-            low = memopt_i_words512(memopt_i_bf16_512(a), memopt_i_bf16_512(b));
-            high = memopt_i_words512(memopt_i_bf16_512(c), memopt_i_bf16_512(d));
-        }
-        memopt_i_put512(dst + i, low, stream);
-        memopt_i_put512(dst + i + 32, high, stream);
+
+static void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i)
+        dst[i] = (uint16_t)memopt_i_bf16_code(memopt_i_get_bits(src + i), 1, memopt_i_noise32(noise, first + i));
+}
+
+static void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i) {
+        const uint32_t u = memopt_i_get_bits(src + i);
+
+        high[i] = (uint16_t)memopt_i_split_high(u);
+        low[i] = (uint16_t)(u & 0xffff);
     }
-    _mm256_zeroupper();
-    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
 }
-MEMOPT_I_AVX512 static void memopt_i_f32_from_bf16_avx512(float *dst, const uint16_t *src, size_t n, int stream) {
-    size_t i = 0, k;
-    for (; i + 64 <= n; i += 64) {
-        if (stream) { MEMOPT_I_FETCH_L2(src + i, 8192); MEMOPT_I_FETCH_L2(src + i + 32, 8192); }
-        for (k = 0; k < 64; k += 16) {
-            const __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(src + i + k));
-            memopt_i_put512(dst + i + k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16), stream);
-        }
+
+static void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream) {
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, memopt_i_join(high[i], low[i]));
+}
+
+static void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate, int stream) {
+    (void)stream;
+    memopt_i_small_codes(dst, src, 0, n, kind, saturate, NULL, 0);
+}
+
+static void V(small_noise)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                           uint64_t first, int stream) {
+    (void)stream;
+    memopt_i_small_codes(dst, src, 0, n, kind, saturate, &noise, first);
+}
+
+static void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int stream) {
+    const uint16_t *two = (const uint16_t *)src;
+    const uint8_t *one = (const uint8_t *)src;
+    size_t i;
+
+    (void)stream;
+    for (i = 0; i < n; ++i)
+        memopt_i_put_bits(dst + i, kind == MEMOPT_I_F16 ? memopt_i_f16_bits(two[i])
+                                 : kind == MEMOPT_I_E4M3 ? memopt_i_e4m3_bits(one[i])
+                                 : memopt_i_f16_bits((uint32_t)one[i] << 8));
+}
+
+/* The 16 sums of squares: element i in sum i % 16. */
+static void V(squares)(double *sums, const float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) sums[i & 15] = memopt_i_plus((double)x[i], (double)x[i], sums[i & 15]);
+}
+#else
+/* Groups of 32 or 64 elements. With `stream`, stores go past the cache and loads are asked for in advance. */
+V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
+#define V_AHEAD(stream, p) if (stream) MEMOPT_I_FETCH_L2(p, 8192)
+
+V_FN V(ints) V(bf16_upper)(const float *src) { /* in the upper halves; NaN included */
+    const V(floats) x = V(load)(src);
+    const V(ints) u = V(bits)(x), odd = V(i_and)(V_SHR(u, 16), V(i_set)(1));
+    const V(ints) rounded = V(i_add)(V(i_add)(u, V(i_set)(0x7fff)), odd);
+    return V(i_if)(V(m_nan)(x), V(i_or)(u, V(i_set)(0x400000)), rounded);
+}
+
+V_FN void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
+    const size_t two = 2 * V(width);
+    size_t i, k;
+
+    for (i = 0; i + 64 <= n; i += 64) {
+        for (k = 0; k < 64; k += 16) V_AHEAD(stream, src + i + k);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 64; k += two)
+            V(w_put_upper)(dst + i + k, V(bf16_upper)(src + i + k), V(bf16_upper)(src + i + k + V(width)), stream);
     }
-    _mm256_zeroupper();
-    memopt_i_f32_from_bf16(dst + i, src + i, n - i);
+    V(end)();
+    memopt_i_v1_bf16_from_f32(dst + i, src + i, n - i, 0);
 }
-MEMOPT_I_AVX512 static inline __m512i memopt_i_hash512(__m512i x, __m512i key) {
-    x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 16)), _mm512_set1_epi32(0x21f0aaad));
-    x = _mm512_ternarylogic_epi32(x, _mm512_srli_epi32(x, 15), key, 0x96);
-    x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)0xd35a2d97u));
-    return _mm512_xor_si512(x, _mm512_srli_epi32(x, 15));
+
+V_FN void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream) {
+    size_t i, k;
+
+    for (i = 0; i + 64 <= n; i += 64) {
+        for (k = 0; k < 64; k += 32) V_AHEAD(stream, src + i + k);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 64; k += V(width)) V(put)(dst + i + k, V(from_bf16)(V(w_load)(src + i + k)), stream);
+    }
+    V(end)();
+    memopt_i_v1_f32_from_bf16(dst + i, src + i, n - i, 0);
 }
-MEMOPT_I_AVX512 static inline __m512i memopt_i_counter512(memopt_i_noise_run run) {
-    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm512_add_epi32(_mm512_set1_epi32((int)run.counter),
-                            _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)MEMOPT_I_NOISE_STEP)));
+
+V_FN V(ints) V(noise_hash)(V(ints) x, V(ints) key) {
+    x = V(i_mul)(V(i_xor)(x, V_SHR(x, 16)), V(i_set)(0x21f0aaadu));
+    x = V(i_mul)(V(i_xor3)(x, V_SHR(x, 15), key), V(i_set)(0xd35a2d97u));
+    return V(i_xor)(x, V_SHR(x, 15));
 }
-/* n is a multiple of 32, first as well */
-MEMOPT_I_AVX512 static void memopt_i_bf16_noise_avx512(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
-                                                       uint64_t first, int stream) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i;
-    const __m512i key = _mm512_set1_epi32((int)run.key), step = _mm512_set1_epi32((int)(16 * MEMOPT_I_NOISE_STEP));
-    const __m512i most = _mm512_set1_epi32((int)0xfefe0000u); __m512i counter = memopt_i_counter512(run);
+
+V_FN V(ints) V(noise_counter)(memopt_i_noise_run run) {
+    return V(i_add)(V(i_set)(run.counter), V(i_mul)(V(i_lanes)(), V(i_set)(MEMOPT_I_NOISE_STEP)));
+}
+
+/* n is a multiple of 32, first as well. The lower halves of the 16 words are for the first half of a group. */
+V_FN void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first, int stream) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    const V(ints) magnitude = V(i_set)(0x7fffffffu), words = V(i_set)(0xffff);
+    V(ints) counter = V(noise_counter)(run), sum[32 / V(width)], top = V(i_set)(0);
+    size_t i, k;
+
     for (i = 0; i < n; i += 32) {
-        const __m512i a = _mm512_loadu_si512(src + i), b = _mm512_loadu_si512(src + i + 16);
-        const __m512i h = memopt_i_hash512(counter, key);
-        const __m512i top = _mm512_max_epu32(_mm512_add_epi32(a, a), _mm512_add_epi32(b, b));
-        const __m512i low = _mm512_add_epi32(a, _mm512_and_si512(h, _mm512_set1_epi32(0xffff)));
-        const __m512i high = _mm512_add_epi32(b, _mm512_srli_epi32(h, 16));
-        counter = _mm512_add_epi32(counter, step);
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        if (MEMOPT_I_UNLIKELY(_mm512_cmpgt_epu32_mask(top, most))) /* beyond the largest bf16, infinity, NaN */
-            memopt_i_bf16_noise(dst + i, src + i, 32, noise, first + i);
-        else memopt_i_put512(dst + i, memopt_i_words512(low, high), stream);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16; k += V(width)) {
+            const V(ints) h = V(noise_hash)(counter, key);
+            const V(ints) a = V(i_load_floats)(src + i + k), b = V(i_load_floats)(src + i + k + 16);
+            const V(ints) larger = V(i_max)(V(i_and)(a, magnitude), V(i_and)(b, magnitude));
+
+            top = k ? V(i_max)(top, larger) : larger;
+            sum[k / V(width)] = V(i_add)(a, V(i_and)(h, words));
+            sum[(k + 16) / V(width)] = V(i_add)(b, V_SHR(h, 16));
+            counter = V(i_add)(counter, step);
+        }
+        V_AHEAD(stream, src + i);
+        V_AHEAD(stream, src + i + 16);
+        if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(top, V(i_set)(0x7f7f0000u))))) { /* too large for a bf16, or NaN */
+            memopt_i_v1_bf16_noise(dst + i, src + i, 32, noise, first + i, 0);
+            continue;
+        }
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32 / V(width); k += 2) V(w_put_upper)(dst + i + k * V(width), sum[k], sum[k + 1], stream);
     }
 }
-MEMOPT_I_AVX512 static void memopt_i_split_avx512(uint16_t *high, uint16_t *low, const float *src, size_t n,
-                                                  int stream) {
-    const __m512i order = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
-                                           30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i half = _mm512_set1_epi32(0x8000); size_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        const __m512i a = _mm512_loadu_si512(src + i), b = _mm512_loadu_si512(src + i + 16);
-        const unsigned nan = (unsigned)_mm512_fpclass_ps_mask(_mm512_castsi512_ps(a), 0x81)
-                           | (unsigned)_mm512_fpclass_ps_mask(_mm512_castsi512_ps(b), 0x81);
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        if (MEMOPT_I_UNLIKELY(nan)) { memopt_i_split(high + i, low + i, src + i, 32); continue; }
-        memopt_i_put512(high + i, memopt_i_words512(_mm512_add_epi32(a, half), _mm512_add_epi32(b, half)), stream);
-        memopt_i_put512(low + i, _mm512_permutex2var_epi16(a, order, b), stream);
+
+V_FN void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
+    const V(ints) half = V(i_set)(0x8000);
+    const size_t two = 2 * V(width);
+    size_t i;
+
+    for (i = 0; i + two <= n; i += two) {
+        const V(floats) x = V(load)(src + i), y = V(load)(src + i + V(width));
+        const V(ints) a = V(bits)(x), b = V(bits)(y);
+
+        V_AHEAD(stream, src + i);
+        if (two > 16) V_AHEAD(stream, src + i + 16);
+        if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_or)(V(m_nan)(x), V(m_nan)(y))))) {
+            memopt_i_v1_split(high + i, low + i, src + i, two, 0);
+            continue;
+        }
+        V(w_put_upper)(high + i, V(i_add)(a, half), V(i_add)(b, half), stream);
+        V(w_put_lower)(low + i, a, b, stream);
     }
-    _mm256_zeroupper();
-    memopt_i_split(high + i, low + i, src + i, n - i);
+    V(end)();
+    memopt_i_v1_split(high + i, low + i, src + i, n - i, 0);
 }
-MEMOPT_I_AVX512 static void memopt_i_join_avx512(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
-                                                 int stream) {
-    const __m512i lows = _mm512_set1_epi32(0xffff), infinity = _mm512_set1_epi32(0x7f800000); size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const __m512i h = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(high + i)));
-        const __m512i l = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(low + i)));
+
+V_FN void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(ints) h = V(i_words)(V(w_load)(high + i)), l = V(i_words)(V(w_load)(low + i));
         /* high << 16, less 65536 where the low half made it round up: that is less low's own top bit, doubled */
-        const __m512i u = _mm512_or_si512(l, _mm512_sub_epi32(_mm512_slli_epi32(h, 16),
-                          _mm512_andnot_si512(lows, _mm512_add_epi32(l, l))));
-        if (stream && !(i & 16)) { MEMOPT_I_FETCH_L2(high + i, 8192); MEMOPT_I_FETCH_L2(low + i, 8192); }
-        if (MEMOPT_I_UNLIKELY(_mm512_cmpge_epu32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), infinity)))
-            memopt_i_join_halves(dst + i, high + i, low + i, 16);
-        else memopt_i_put512(dst + i, u, stream);
+        const V(ints) up = V(i_and)(V(i_add)(l, l), V(i_set)(0x10000));
+        const V(ints) u = V(i_or)(l, V(i_sub)(V_SHL(h, 16), up)), size = V(i_and)(u, V(i_set)(0x7fffffffu));
+
+        if (i % 32 == 0) V_AHEAD(stream, high + i);
+        if (i % 32 == 0) V_AHEAD(stream, low + i);
+        if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(size, V(i_set)(0x7f7fffffu)))))
+            memopt_i_v1_join(dst + i, high + i, low + i, V(width), 0);
+        else V(put)(dst + i, V(floats_of)(u), stream);
     }
-    _mm256_zeroupper();
-    memopt_i_join_halves(dst + i, high + i, low + i, n - i);
+    V(end)();
+    memopt_i_v1_join(dst + i, high + i, low + i, n - i, 0);
 }
+
 /* memopt_i_narrow and what stands around it, for any of the small formats; the mantissa of a float32 denormal is wrong
    here, but it is dropped all the same. random: for nearest, 31 ones, so that it is just below half. */
-MEMOPT_I_AVX512 static inline __m512i memopt_i_narrow512(__m512i u, const memopt_i_format *f, int stochastic,
-                                                         __m512i random) {
-    const __m512i zero = _mm512_setzero_si512(), all = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
-    const __m512i magnitude = stochastic ? _mm512_min_epu32(all, _mm512_set1_epi32((int)f->largest)) : all;
-    const __m512i exponent = _mm512_srli_epi32(magnitude, 23), bits = _mm512_set1_epi32((int)f->bits);
-    const __m512i above = _mm512_sub_epi32(exponent, _mm512_set1_epi32((int)f->lowest));
-    const __m512i usual = _mm512_set1_epi32(23 - (int)f->bits), over = _mm512_set1_epi32((int)f->over);
-    const __m512i drop = _mm512_sub_epi32(usual, _mm512_min_epi32(above, zero));
-    const __m512i capped = _mm512_min_epi32(drop, _mm512_set1_epi32(stochastic ? 31 : 25));
-    const __m512i payload = _mm512_and_si512(_mm512_srlv_epi32(u, usual), _mm512_set1_epi32((int)f->payload));
-    __m512i mantissa = _mm512_ternarylogic_epi32(magnitude, _mm512_set1_epi32(0x7fffff), _mm512_set1_epi32(0x800000),
-                                                 0xEA); /* (magnitude and ...) or ... */
-    __m512i code = _mm512_sllv_epi32(_mm512_max_epi32(above, zero), bits), sum;
-    if (stochastic) mantissa = _mm512_srlv_epi32(mantissa, _mm512_sub_epi32(drop, capped));
-    sum = _mm512_add_epi32(mantissa, _mm512_srlv_epi32(random, _mm512_sub_epi32(_mm512_set1_epi32(32), capped)));
-    if (!stochastic)
-        sum = _mm512_add_epi32(sum, _mm512_and_si512(_mm512_srlv_epi32(mantissa, capped), _mm512_set1_epi32(1)));
-    code = _mm512_min_epu32(_mm512_add_epi32(code, _mm512_srlv_epi32(sum, capped)), over);
-    if (stochastic)
-        code = _mm512_mask_mov_epi32(code, _mm512_cmpge_epu32_mask(all, _mm512_set1_epi32((int)f->beyond)), over);
-    code = _mm512_mask_or_epi32(code, _mm512_cmpgt_epu32_mask(all, _mm512_set1_epi32(0x7f800000)), payload,
-                                _mm512_set1_epi32((int)f->nan));
-    return _mm512_or_si512(code, _mm512_srlv_epi32(_mm512_andnot_si512(_mm512_set1_epi32(0x7fffffff), u),
-                                                   _mm512_set1_epi32((int)f->sign_shift)));
-}
-MEMOPT_I_AVX512 static void memopt_i_small_noise_avx512(void *dst, const float *src, size_t n, int kind, int saturate,
-                                                        memopt_noise noise, uint64_t first, int stream) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate);
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i;
-    const __m512i key = _mm512_set1_epi32((int)run.key); __m512i counter = memopt_i_counter512(run);
-    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst;
-    for (i = 0; i < n; i += 32) {
-        const __m512i h = memopt_i_hash512(counter, key);
-        const __m512i a = memopt_i_narrow512(_mm512_loadu_si512(src + i), &f, 1, _mm512_rol_epi32(h, 16));
-        const __m512i b = memopt_i_narrow512(_mm512_loadu_si512(src + i + 16), &f, 1, h);
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        if (kind == MEMOPT_I_F16)
-            memopt_i_put512(two + i, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(a)),
-                                                        _mm512_cvtepi32_epi16(b), 1), stream);
-        else memopt_i_put256(one + i, _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
-                                                              _mm512_cvtepi32_epi8(b), 1), stream);
-        counter = _mm512_add_epi32(counter, _mm512_set1_epi32((int)(16 * MEMOPT_I_NOISE_STEP)));
-    }
-}
-MEMOPT_I_AVX512 static void memopt_i_small_from_f32_avx512(void *dst, const float *src, size_t n, int kind,
-                                                           int saturate, int stream) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate); const __m512i below = _mm512_set1_epi32(0x7fffffff);
-    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst; size_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        if (kind == MEMOPT_I_F16) {
-            const __m256i a = _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(src + i), 0);
-            const __m256i b = _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(src + i + 16), 0);
-            memopt_i_put512(two + i, _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1), stream);
-        } else {
-            const __m512i a = memopt_i_narrow512(_mm512_loadu_si512(src + i), &f, 0, below);
-            const __m512i b = memopt_i_narrow512(_mm512_loadu_si512(src + i + 16), &f, 0, below);
-            memopt_i_put256(one + i, _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)),
-                                                             _mm512_cvtepi32_epi8(b), 1), stream);
-        }
-    }
-    _mm256_zeroupper();
-    memopt_i_small_from_f32(dst, src, i, n, kind, saturate, NULL, 0);
-}
-/* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */
-MEMOPT_I_AVX512 static inline __m512i memopt_i_f16_of_small512(const uint8_t *src, int kind) {
-    const __m512i words = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)src));
-    const __m512i magnitude = _mm512_and_si512(words, _mm512_set1_epi16(0x7f));
-    const __m512i sign = _mm512_and_si512(words, _mm512_set1_epi16((short)-0x8000));
-    if (kind == MEMOPT_I_E5M2) return _mm512_slli_epi16(words, 8);
-    return _mm512_or_si512(sign, _mm512_mask_mov_epi16(_mm512_slli_epi16(magnitude, 7),
-        _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7e00)));
-}
-MEMOPT_I_AVX512 static void memopt_i_f32_from_small_avx512(float *dst, const void *src, size_t n, int kind,
-                                                           int stream) {
-    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src; size_t i = 0;
-    const __m512 scale = _mm512_set1_ps(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
-    for (; i + 32 <= n; i += 32) {
-        const __m512i f16 = kind == MEMOPT_I_F16 ? _mm512_loadu_si512(two + i)
-                                                 : memopt_i_f16_of_small512(one + i, kind);
-        const __m512 a = _mm512_cvtph_ps(_mm512_castsi512_si256(f16));
-        const __m512 b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(f16, 1));
-        if (stream) MEMOPT_I_FETCH_L2(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i), 8192);
-        memopt_i_put512(dst + i, _mm512_castps_si512(_mm512_mul_ps(a, scale)), stream);
-        memopt_i_put512(dst + i + 16, _mm512_castps_si512(_mm512_mul_ps(b, scale)), stream);
-    }
-    _mm256_zeroupper();
-    memopt_i_f32_from_small(dst, src, i, n, kind);
-}
-MEMOPT_I_AVX512 static void memopt_i_squares_avx512(double *sums, const float *x, size_t n) {
-    __m512d a = _mm512_loadu_pd(sums), b = _mm512_loadu_pd(sums + 8); size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const __m512d c = _mm512_cvtps_pd(_mm256_loadu_ps(x + i)), d = _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8));
-        a = _mm512_fmadd_pd(c, c, a); b = _mm512_fmadd_pd(d, d, b);
-    }
-    _mm512_storeu_pd(sums, a); _mm512_storeu_pd(sums + 8, b);
-    _mm256_zeroupper();
-    memopt_i_squares(sums, x + i, n - i);
+V_FN V(ints) V(narrow)(V(ints) u, const memopt_i_format *f, int stochastic, V(ints) random) {
+    const V(ints) zero = V(i_set)(0), all = V(i_and)(u, V(i_set)(0x7fffffffu)), over = V(i_set)(f->over);
+    const V(ints) magnitude = stochastic ? V(i_min)(all, V(i_set)(f->largest)) : all;
+    const V(ints) above = V(i_sub)(V_SHR(magnitude, 23), V(i_set)(f->lowest)), usual = V(i_set)(23 - f->bits);
+    const V(ints) drop = V(i_sub)(usual, V(i_min_signed)(above, zero));
+    const V(ints) capped = V(i_min_signed)(drop, V(i_set)(stochastic ? 31 : 25));
+    const V(ints) payload = V(i_and)(V(i_shr)(u, usual), V(i_set)(f->payload));
+    const V(ints) sign = V(i_shr)(V(i_and)(u, V(i_set)(0x80000000u)), V(i_set)(f->sign_shift));
+    V(ints) mantissa = V(i_or)(V(i_and)(magnitude, V(i_set)(0x7fffff)), V(i_set)(0x800000)), code, sum;
+
+    if (stochastic) mantissa = V(i_shr)(mantissa, V(i_sub)(drop, capped));
+    sum = V(i_add)(mantissa, V(i_shr)(random, V(i_sub)(V(i_set)(32), capped)));
+    if (!stochastic) sum = V(i_add)(sum, V(i_and)(V(i_shr)(mantissa, capped), V(i_set)(1)));
+    code = V(i_shl)(V(i_max_signed)(above, zero), V(i_set)(f->bits));
+    code = V(i_min)(V(i_add)(code, V(i_shr)(sum, capped)), over);
+    if (stochastic) code = V(i_if)(V(m_above)(all, V(i_set)(f->beyond - 1)), over, code);
+    code = V(i_if)(V(m_above)(all, V(i_set)(0x7f800000u)), V(i_or)(payload, V(i_set)(f->nan)), code);
+    return V(i_or)(code, sign);
 }
 
-/* AVX2 with FMA and F16C: groups of 16 or 32. Packing works on halves of a register, so they are put in order after. */
-MEMOPT_I_AVX2 static inline __m256i memopt_i_get256(const void *src) {
-    return _mm256_loadu_si256((const __m256i *)src);
+V_FN void V(small_put)(void *dst, size_t i, int kind, V(ints) a, V(ints) b, int stream) {
+    if (kind == MEMOPT_I_F16) V(w_put_lower)((uint16_t *)dst + i, a, b, stream);
+    else V(b_put)((uint8_t *)dst + i, a, b, stream);
 }
-MEMOPT_I_AVX2 static inline void memopt_i_store256(void *dst, __m256i v, int stream) {
-    if (stream) _mm256_stream_si256((__m256i *)dst, v);
-    else _mm256_storeu_si256((__m256i *)dst, v);
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_words256(__m256i a, __m256i b) { /* of 16 numbers below 65536 */
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_bf16_256(const float *src) { /* NaN included */
-    const __m256i u = memopt_i_get256(src), one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff);
-    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff)),
-                                           _mm256_set1_epi32(0x7f800000));
-    const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(u, 16), one);
-    const __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, half), lsb);
-    return _mm256_srli_epi32(memopt_i_blend256(r, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan), 16);
-}
-MEMOPT_I_AVX2 static void memopt_i_bf16_from_f32_avx2(uint16_t *dst, const float *src, size_t n, int stream) {
-    size_t i = 0, k;
-    for (; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        for (k = 0; k < 32; k += 16)
-            memopt_i_store256(dst + i + k, memopt_i_words256(memopt_i_bf16_256(src + i + k),
-                                                             memopt_i_bf16_256(src + i + k + 8)), stream);
-    }
-    _mm256_zeroupper();
-    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_dwords256(const uint16_t *src) { /* 8, extended with zeros */
-    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)src));
-}
-MEMOPT_I_AVX2 static void memopt_i_f32_from_bf16_avx2(float *dst, const uint16_t *src, size_t n, int stream) {
-    size_t i = 0, k;
-    for (; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_FETCH_L2(src + i, 8192);
-        for (k = 0; k < 32; k += 8)
-            memopt_i_store256(dst + i + k, _mm256_slli_epi32(memopt_i_dwords256(src + i + k), 16), stream);
-    }
-    _mm256_zeroupper();
-    memopt_i_f32_from_bf16(dst + i, src + i, n - i);
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_hash256(__m256i x, __m256i key) {
-    x = _mm256_mullo_epi32(_mm256_xor_si256(x, _mm256_srli_epi32(x, 16)), _mm256_set1_epi32(0x21f0aaad));
-    x = _mm256_xor_si256(_mm256_xor_si256(x, _mm256_srli_epi32(x, 15)), key);
-    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)0xd35a2d97u));
-    return _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_counter256(memopt_i_noise_run run) {
-    const __m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    return _mm256_add_epi32(_mm256_set1_epi32((int)run.counter),
-                            _mm256_mullo_epi32(lanes, _mm256_set1_epi32((int)MEMOPT_I_NOISE_STEP)));
-}
-MEMOPT_I_AVX2 static void memopt_i_bf16_noise_avx2(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
-                                                   uint64_t first, int stream) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
-    const __m256i key = _mm256_set1_epi32((int)run.key), step = _mm256_set1_epi32((int)(8 * MEMOPT_I_NOISE_STEP));
-    const __m256i low = _mm256_set1_epi32(0xffff), magnitude = _mm256_set1_epi32(0x7fffffff);
-    const __m256i most = _mm256_set1_epi32(0x7f7f0000);
-    __m256i counter = memopt_i_counter256(run);
-    for (i = 0; i < n; i += 32) {
-        __m256i u[4], beyond = _mm256_setzero_si256();
-        for (k = 0; k < 2; ++k) {
-            const __m256i h = memopt_i_hash256(counter, key);
-            const __m256i a = memopt_i_get256(src + i + 8 * k), b = memopt_i_get256(src + i + 16 + 8 * k);
-            const __m256i top = _mm256_max_epi32(_mm256_and_si256(a, magnitude), _mm256_and_si256(b, magnitude));
-            beyond = _mm256_or_si256(beyond, _mm256_cmpgt_epi32(top, most));
-            u[k] = _mm256_srli_epi32(_mm256_add_epi32(a, _mm256_and_si256(h, low)), 16);
-            u[k + 2] = _mm256_srli_epi32(_mm256_add_epi32(b, _mm256_srli_epi32(h, 16)), 16);
-            counter = _mm256_add_epi32(counter, step);
-        }
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(beyond, beyond))) {
-            memopt_i_bf16_noise(dst + i, src + i, 32, noise, first + i);
-            continue;
-        }
-        memopt_i_store256(dst + i, memopt_i_words256(u[0], u[1]), stream);
-        memopt_i_store256(dst + i + 16, memopt_i_words256(u[2], u[3]), stream);
-    }
-}
-MEMOPT_I_AVX2 static void memopt_i_split_avx2(uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
-    const __m256i half = _mm256_set1_epi32(0x8000), words = _mm256_set1_epi32(0xffff);
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff), infinity = _mm256_set1_epi32(0x7f800000); size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const __m256i a = memopt_i_get256(src + i), b = memopt_i_get256(src + i + 8);
-        const __m256i nan = _mm256_cmpgt_epi32(_mm256_max_epi32(_mm256_and_si256(a, magnitude),
-                                                                _mm256_and_si256(b, magnitude)), infinity);
-        if (stream) MEMOPT_I_FETCH_L2(src + i, 8192);
-        if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(nan, nan))) {
-            memopt_i_split(high + i, low + i, src + i, 16);
-            continue;
-        }
-        memopt_i_store256(high + i, memopt_i_words256(_mm256_srli_epi32(_mm256_add_epi32(a, half), 16),
-                                                      _mm256_srli_epi32(_mm256_add_epi32(b, half), 16)), stream);
-        memopt_i_store256(low + i, memopt_i_words256(_mm256_and_si256(a, words), _mm256_and_si256(b, words)), stream);
-    }
-    _mm256_zeroupper();
-    memopt_i_split(high + i, low + i, src + i, n - i);
-}
-MEMOPT_I_AVX2 static void memopt_i_join_avx2(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
-                                             int stream) {
-    const __m256i lows = _mm256_set1_epi32(0xffff), magnitude = _mm256_set1_epi32(0x7fffffff); size_t i = 0;
-    const __m256i most = _mm256_set1_epi32(0x7f7fffff);
-    for (; i + 8 <= n; i += 8) {
-        const __m256i h = memopt_i_dwords256(high + i), l = memopt_i_dwords256(low + i);
-        const __m256i u = _mm256_or_si256(l, _mm256_sub_epi32(_mm256_slli_epi32(h, 16),
-                          _mm256_andnot_si256(lows, _mm256_add_epi32(l, l))));
-        const __m256i odd = _mm256_cmpgt_epi32(_mm256_and_si256(u, magnitude), most);
-        if (stream && !(i & 24)) { MEMOPT_I_FETCH_L2(high + i, 8192); MEMOPT_I_FETCH_L2(low + i, 8192); }
-        if (MEMOPT_I_UNLIKELY(!_mm256_testz_si256(odd, odd))) memopt_i_join_halves(dst + i, high + i, low + i, 8);
-        else memopt_i_store256(dst + i, u, stream);
-    }
-    _mm256_zeroupper();
-    memopt_i_join_halves(dst + i, high + i, low + i, n - i);
-}
-MEMOPT_I_AVX2 static inline __m256i memopt_i_narrow256(__m256i u, const memopt_i_format *f, int stochastic,
-                                                       __m256i random) { /* as memopt_i_narrow512 */
-    const __m256i zero = _mm256_setzero_si256(), all = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
-    const __m256i magnitude = stochastic ? _mm256_min_epu32(all, _mm256_set1_epi32((int)f->largest)) : all;
-    const __m256i exponent = _mm256_srli_epi32(magnitude, 23), bits = _mm256_set1_epi32((int)f->bits);
-    const __m256i above = _mm256_sub_epi32(exponent, _mm256_set1_epi32((int)f->lowest));
-    const __m256i usual = _mm256_set1_epi32(23 - (int)f->bits), over = _mm256_set1_epi32((int)f->over);
-    const __m256i drop = _mm256_sub_epi32(usual, _mm256_min_epi32(above, zero));
-    const __m256i capped = _mm256_min_epi32(drop, _mm256_set1_epi32(stochastic ? 31 : 25));
-    const __m256i payload = _mm256_and_si256(_mm256_srlv_epi32(u, usual), _mm256_set1_epi32((int)f->payload));
-    const __m256i nan = _mm256_or_si256(payload, _mm256_set1_epi32((int)f->nan));
-    __m256i mantissa = _mm256_or_si256(_mm256_and_si256(magnitude, _mm256_set1_epi32(0x7fffff)),
-                                       _mm256_set1_epi32(0x800000));
-    __m256i code = _mm256_sllv_epi32(_mm256_max_epi32(above, zero), bits), sum;
-    if (stochastic) mantissa = _mm256_srlv_epi32(mantissa, _mm256_sub_epi32(drop, capped));
-    sum = _mm256_add_epi32(mantissa, _mm256_srlv_epi32(random, _mm256_sub_epi32(_mm256_set1_epi32(32), capped)));
-    if (!stochastic)
-        sum = _mm256_add_epi32(sum, _mm256_and_si256(_mm256_srlv_epi32(mantissa, capped), _mm256_set1_epi32(1)));
-    code = _mm256_min_epu32(_mm256_add_epi32(code, _mm256_srlv_epi32(sum, capped)), over);
-    if (stochastic)
-        code = memopt_i_blend256(code, over, _mm256_cmpgt_epi32(all, _mm256_set1_epi32((int)f->beyond - 1)));
-    code = memopt_i_blend256(code, nan, _mm256_cmpgt_epi32(all, _mm256_set1_epi32(0x7f800000)));
-    return _mm256_or_si256(code, _mm256_srlv_epi32(_mm256_andnot_si256(_mm256_set1_epi32(0x7fffffff), u),
-                                                   _mm256_set1_epi32((int)f->sign_shift)));
-}
-/* 32 codes of a 2-byte or 1-byte format */
-MEMOPT_I_AVX2 static inline void memopt_i_small_store256(void *dst, size_t i, int kind, const __m256i *code,
-                                                         int stream) {
-    const __m256i a = memopt_i_words256(code[0], code[1]), b = memopt_i_words256(code[2], code[3]);
-    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst;
-    if (kind == MEMOPT_I_F16) {
-        memopt_i_store256(two + i, a, stream);
-        memopt_i_store256(two + i + 16, b, stream);
-    } else memopt_i_store256(one + i, _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xd8), stream);
-}
-MEMOPT_I_AVX2 static void memopt_i_small_noise_avx2(void *dst, const float *src, size_t n, int kind, int saturate,
-                                                    memopt_noise noise, uint64_t first, int stream) {
+
+V_FN void V(small_noise)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                         uint64_t first, int stream) {
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
-    const __m256i key = _mm256_set1_epi32((int)run.key); __m256i counter = memopt_i_counter256(run), code[4];
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    V(ints) counter = V(noise_counter)(run), code[32 / V(width)];
+    size_t i, k;
+
     for (i = 0; i < n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        for (k = 0; k < 2; ++k) {
-            const __m256i h = memopt_i_hash256(counter, key);
-            const __m256i turned = _mm256_or_si256(_mm256_slli_epi32(h, 16), _mm256_srli_epi32(h, 16));
-            code[k] = memopt_i_narrow256(memopt_i_get256(src + i + 8 * k), &f, 1, turned);
-            code[k + 2] = memopt_i_narrow256(memopt_i_get256(src + i + 16 + 8 * k), &f, 1, h);
-            counter = _mm256_add_epi32(counter, _mm256_set1_epi32((int)(8 * MEMOPT_I_NOISE_STEP)));
+        V_AHEAD(stream, src + i);
+        V_AHEAD(stream, src + i + 16);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16; k += V(width)) {
+            const V(ints) h = V(noise_hash)(counter, key), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
+
+            code[k / V(width)] = V(narrow)(V(i_load_floats)(src + i + k), &f, 1, turned);
+            code[(k + 16) / V(width)] = V(narrow)(V(i_load_floats)(src + i + k + 16), &f, 1, h);
+            counter = V(i_add)(counter, step);
         }
-        memopt_i_small_store256(dst, i, kind, code, stream);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32 / V(width); k += 2) V(small_put)(dst, i + k * V(width), kind, code[k], code[k + 1], stream);
     }
 }
-MEMOPT_I_AVX2 static void memopt_i_small_from_f32_avx2(void *dst, const float *src, size_t n, int kind, int saturate,
-                                                       int stream) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate); const __m256i below = _mm256_set1_epi32(0x7fffffff);
-    size_t i = 0; int k; __m256i code[4];
-    for (; i + 32 <= n; i += 32) {
-        if (stream) MEMOPT_I_AHEAD_32(src + i);
-        for (k = 0; k < 4; ++k)
-            code[k] = kind == MEMOPT_I_F16 ? _mm256_cvtepu16_epi32(_mm256_cvtps_ph(_mm256_loadu_ps(src + i + 8 * k), 0))
-                                           : memopt_i_narrow256(memopt_i_get256(src + i + 8 * k), &f, 0, below);
-        memopt_i_small_store256(dst, i, kind, code, stream);
+
+V_FN V(ints) V(small_of)(const float *src, int kind, const memopt_i_format *f) {
+    if (kind == MEMOPT_I_F16) return V(i_words)(V(to_f16)(V(load)(src)));
+    return V(narrow)(V(i_load_floats)(src), f, 0, V(i_set)(0x7fffffffu));
+}
+
+V_FN void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate, int stream) {
+    const memopt_i_format f = memopt_i_format_of(kind, saturate);
+    size_t i, k;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        V_AHEAD(stream, src + i);
+        V_AHEAD(stream, src + i + 16);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32; k += 2 * V(width))
+            V(small_put)(dst, i + k, kind, V(small_of)(src + i + k, kind, &f),
+                         V(small_of)(src + i + k + V(width), kind, &f), stream);
     }
-    _mm256_zeroupper();
-    memopt_i_small_from_f32(dst, src, i, n, kind, saturate, NULL, 0);
+    V(end)();
+    memopt_i_small_codes(dst, src, i, n, kind, saturate, NULL, 0);
 }
-MEMOPT_I_AVX2 static inline __m256i memopt_i_f16_of_small256(const uint8_t *src, int kind) {
-    const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)src));
-    const __m256i magnitude = _mm256_and_si256(words, _mm256_set1_epi16(0x7f));
-    const __m256i sign = _mm256_and_si256(words, _mm256_set1_epi16((short)-0x8000));
-    if (kind == MEMOPT_I_E5M2) return _mm256_slli_epi16(words, 8);
-    return _mm256_or_si256(sign, memopt_i_blend256(_mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(0x7e00),
-                                                    _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f))));
+
+/* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */
+V_FN V(words) V(f16_of_small)(const void *src, size_t i, int kind) {
+    V(ints) code, sign, size;
+
+    if (kind == MEMOPT_I_F16) return V(w_load)((const uint16_t *)src + i);
+    code = V(i_load_bytes)((const uint8_t *)src + i);
+    if (kind == MEMOPT_I_E5M2) return V(w_ints)(V_SHL(code, 8));
+    sign = V_SHL(V(i_and)(code, V(i_set)(0x80)), 8);
+    size = V(i_and)(code, V(i_set)(0x7f));
+    size = V(i_if)(V(m_above)(size, V(i_set)(0x7e)), V(i_set)(0x7e00), V_SHL(size, 7));
+    return V(w_ints)(V(i_or)(sign, size));
 }
-MEMOPT_I_AVX2 static void memopt_i_f32_from_small_avx2(float *dst, const void *src, size_t n, int kind, int stream) {
-    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src; size_t i = 0;
-    const __m256 scale = _mm256_set1_ps(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
-    for (; i + 16 <= n; i += 16) {
-        const __m256i f16 = kind == MEMOPT_I_F16 ? memopt_i_get256(two + i) : memopt_i_f16_of_small256(one + i, kind);
-        const __m256 a = _mm256_cvtph_ps(_mm256_castsi256_si128(f16));
-        const __m256 b = _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1));
-        if (stream) MEMOPT_I_FETCH_L2(kind == MEMOPT_I_F16 ? (const void *)(two + i) : (const void *)(one + i), 8192);
-        memopt_i_store256(dst + i, _mm256_castps_si256(_mm256_mul_ps(a, scale)), stream);
-        memopt_i_store256(dst + i + 8, _mm256_castps_si256(_mm256_mul_ps(b, scale)), stream);
+
+V_FN void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int stream) {
+    const V(floats) scale = V(set)(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
+    const size_t bytes = kind == MEMOPT_I_F16 ? 2 : 1;
+    size_t i, k;
+
+    for (i = 0; i + 32 <= n; i += 32) {
+        V_AHEAD(stream, (const unsigned char *)src + i * bytes);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 32; k += V(width))
+            V(put)(dst + i + k, V(mul)(V(from_f16)(V(f16_of_small)(src, i + k, kind)), scale), stream);
     }
-    _mm256_zeroupper();
-    memopt_i_f32_from_small(dst, src, i, n, kind);
+    V(end)();
+    memopt_i_v1_f32_from_small(dst + i, (const unsigned char *)src + i * bytes, n - i, kind, 0);
 }
-MEMOPT_I_AVX2 static void memopt_i_squares_avx2(double *sums, const float *x, size_t n) {
-    __m256d s[4]; size_t i = 0; int k;
-    for (k = 0; k < 4; ++k) s[k] = _mm256_loadu_pd(sums + 4 * k);
-    for (; i + 16 <= n; i += 16)
-        for (k = 0; k < 4; ++k) {
-            const __m256d d = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * k));
-            s[k] = _mm256_fmadd_pd(d, d, s[k]);
+
+V_FN void V(squares)(double *sums, const float *x, size_t n) {
+    V(doubles) s[16 / V(width)];
+    size_t i, k;
+
+    for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
+    for (i = 0; i + 16 <= n; i += 16) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 16 / V(width); ++k) {
+            const V(doubles) d = V(d_floats)(V(load)(x + i + k * V(width)));
+            s[k] = V(d_fma)(d, d, s[k]);
         }
-    for (k = 0; k < 4; ++k) _mm256_storeu_pd(sums + 4 * k, s[k]);
-    _mm256_zeroupper();
-    memopt_i_squares(sums, x + i, n - i);
+    }
+    for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
+    V(end)();
+    memopt_i_v1_squares(sums, x + i, n - i);
 }
+#  if MEMOPT_I_WIDTH == 16
+/* What one processor alone can do: rounding to bf16 is an instruction, which takes denormals for zero. So one test for
+   64 elements finds zeros and denormals, and a second one denormals alone; by bits, because vfpclassps sees none where a
+   program has told the processor to take denormals for zeros, as one linked with -ffast-math does. */
+V_FN __mmask16 V(tiny)(__m512 x) { return _mm512_testn_epi32_mask(V(bits)(x), _mm512_set1_epi32(0x7f800000)); }
+
+V_FN __mmask16 V(denormal)(__m512 x) {
+    return _mm512_mask_test_epi32_mask(V(tiny)(x), V(bits)(x), _mm512_set1_epi32(0x7fffff));
+}
+
+MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, const float *src, size_t n, int stream) {
+    size_t i, k;
+
+    for (i = 0; i + 64 <= n; i += 64) {
+        const __m512 a = V(load)(src + i), b = V(load)(src + i + 16), c = V(load)(src + i + 32), d = V(load)(src + i + 48);
+        const unsigned tiny = (unsigned)V(tiny)(a) | (unsigned)V(tiny)(b) | (unsigned)V(tiny)(c) | (unsigned)V(tiny)(d);
+
+        for (k = 0; k < 64; k += 16) V_AHEAD(stream, src + i + k);
+        if (MEMOPT_I_UNLIKELY(tiny) && (V(denormal)(a) | V(denormal)(b) | V(denormal)(c) | V(denormal)(d))) {
+            V(w_put_upper)(dst + i, V(bf16_upper)(src + i), V(bf16_upper)(src + i + 16), stream);
+            V(w_put_upper)(dst + i + 32, V(bf16_upper)(src + i + 32), V(bf16_upper)(src + i + 48), stream);
+            continue;
+        }
+        V(i_put)(dst + i, (__m512i)_mm512_cvtne2ps_pbh(b, a), stream);
+        V(i_put)(dst + i + 32, (__m512i)_mm512_cvtne2ps_pbh(d, c), stream);
+    }
+    V(end)();
+    memopt_i_v1_bf16_from_f32(dst + i, src + i, n - i, 0);
+}
+#  endif
 #endif
-#if defined(MEMOPT_I_NEON)
-/* NEON: groups of 8, 16 or 32. It has no stores past the cache. A shift to the right is one to the left by less. */
-static uint32x4_t memopt_i_get_neon(const float *src) { return vreinterpretq_u32_f32(vld1q_f32(src)); }
-static uint32x4_t memopt_i_bf16_neon(uint32x4_t u) { /* in the lower halves; NaN included */
-    const uint32x4_t nan = vcgtq_u32(vandq_u32(u, vdupq_n_u32(0x7fffffff)), vdupq_n_u32(0x7f800000));
-    const uint32x4_t lsb = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
-    const uint32x4_t r = vaddq_u32(vaddq_u32(u, vdupq_n_u32(0x7fff)), lsb);
-    return vshrq_n_u32(vbslq_u32(nan, vorrq_u32(u, vdupq_n_u32(0x400000)), r), 16);
-}
-static uint16x8_t memopt_i_words_neon(uint32x4_t a, uint32x4_t b) { return vcombine_u16(vmovn_u32(a), vmovn_u32(b)); }
-static void memopt_i_bf16_from_f32_neon(uint16_t *dst, const float *src, size_t n) {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        vst1q_u16(dst + i, memopt_i_words_neon(memopt_i_bf16_neon(memopt_i_get_neon(src + i)),
-                                               memopt_i_bf16_neon(memopt_i_get_neon(src + i + 4))));
-    memopt_i_bf16_from_f32(dst + i, src + i, n - i);
-}
-static void memopt_i_f32_from_bf16_neon(float *dst, const uint16_t *src, size_t n) {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const uint16x8_t h = vld1q_u16(src + i);
-        vst1q_f32(dst + i, vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(h), 16)));
-        vst1q_f32(dst + i + 4, vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(h), 16)));
-    }
-    memopt_i_f32_from_bf16(dst + i, src + i, n - i);
-}
-static uint32x4_t memopt_i_hash_neon(uint32x4_t x, uint32x4_t key) {
-    x = vmulq_u32(veorq_u32(x, vshrq_n_u32(x, 16)), vdupq_n_u32(0x21f0aaadu));
-    x = vmulq_u32(veorq_u32(veorq_u32(x, vshrq_n_u32(x, 15)), key), vdupq_n_u32(0xd35a2d97u));
-    return veorq_u32(x, vshrq_n_u32(x, 15));
-}
-static uint32x4_t memopt_i_counter_neon(memopt_i_noise_run run) {
-    static const uint32_t lanes[4] = { 0, 1, 2, 3 };
-    return vmlaq_n_u32(vdupq_n_u32(run.counter), vld1q_u32(lanes), MEMOPT_I_NOISE_STEP);
-}
-static void memopt_i_bf16_noise_neon(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
-    const uint32x4_t key = vdupq_n_u32(run.key), magnitude = vdupq_n_u32(0x7fffffff);
-    uint32x4_t counter = memopt_i_counter_neon(run);
-    for (i = 0; i < n; i += 32) {
-        uint32x4_t u[8], top = vdupq_n_u32(0);
-        for (k = 0; k < 4; ++k) {
-            const uint32x4_t h = memopt_i_hash_neon(counter, key);
-            const uint32x4_t a = memopt_i_get_neon(src + i + 4 * k), b = memopt_i_get_neon(src + i + 16 + 4 * k);
-            top = vmaxq_u32(top, vmaxq_u32(vandq_u32(a, magnitude), vandq_u32(b, magnitude)));
-            u[k] = vshrq_n_u32(vaddq_u32(a, vandq_u32(h, vdupq_n_u32(0xffff))), 16);
-            u[k + 4] = vshrq_n_u32(vaddq_u32(b, vshrq_n_u32(h, 16)), 16);
-            counter = vaddq_u32(counter, vdupq_n_u32(4 * MEMOPT_I_NOISE_STEP));
-        }
-        if (MEMOPT_I_UNLIKELY(vmaxvq_u32(top) > 0x7f7f0000)) {
-            memopt_i_bf16_noise(dst + i, src + i, 32, noise, first + i);
-            continue;
-        }
-        for (k = 0; k < 8; k += 2) vst1q_u16(dst + i + 4 * k, memopt_i_words_neon(u[k], u[k + 1]));
-    }
-}
-static void memopt_i_split_neon(uint16_t *high, uint16_t *low, const float *src, size_t n) {
-    const uint32x4_t magnitude = vdupq_n_u32(0x7fffffff), half = vdupq_n_u32(0x8000); size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const uint32x4_t a = memopt_i_get_neon(src + i), b = memopt_i_get_neon(src + i + 4);
-        const uint32x4_t top = vmaxq_u32(vandq_u32(a, magnitude), vandq_u32(b, magnitude));
-        if (MEMOPT_I_UNLIKELY(vmaxvq_u32(top) > 0x7f800000)) {
-            memopt_i_split(high + i, low + i, src + i, 8);
-            continue;
-        }
-        vst1q_u16(high + i, memopt_i_words_neon(vshrq_n_u32(vaddq_u32(a, half), 16),
-                                                vshrq_n_u32(vaddq_u32(b, half), 16)));
-        vst1q_u16(low + i, memopt_i_words_neon(a, b));
-    }
-    memopt_i_split(high + i, low + i, src + i, n - i);
-}
-static void memopt_i_join_neon(float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        const uint16x4_t l = vld1_u16(low + i), h = vsub_u16(vld1_u16(high + i), vshr_n_u16(l, 15));
-        const uint32x4_t u = vorrq_u32(vshll_n_u16(h, 16), vmovl_u16(l));
-        if (MEMOPT_I_UNLIKELY(vmaxvq_u32(vandq_u32(u, vdupq_n_u32(0x7fffffff))) >= 0x7f800000))
-            memopt_i_join_halves(dst + i, high + i, low + i, 4);
-        else vst1q_f32(dst + i, vreinterpretq_f32_u32(u));
-    }
-    memopt_i_join_halves(dst + i, high + i, low + i, n - i);
-}
-static uint32x4_t memopt_i_right_neon(uint32x4_t x, int32x4_t by) { return vshlq_u32(x, vnegq_s32(by)); }
-static uint32x4_t memopt_i_narrow_neon(uint32x4_t u, const memopt_i_format *f, int stochastic, uint32x4_t random) {
-    const uint32x4_t all = vandq_u32(u, vdupq_n_u32(0x7fffffff)), over = vdupq_n_u32(f->over);
-    const uint32x4_t magnitude = stochastic ? vminq_u32(all, vdupq_n_u32(f->largest)) : all;
-    const int32x4_t above = vsubq_s32(vreinterpretq_s32_u32(vshrq_n_u32(magnitude, 23)), vdupq_n_s32((int)f->lowest));
-    const int32x4_t zero = vdupq_n_s32(0), usual = vdupq_n_s32(23 - (int)f->bits);
-    const int32x4_t drop = vsubq_s32(usual, vminq_s32(above, zero));
-    const int32x4_t capped = vminq_s32(drop, vdupq_n_s32(stochastic ? 31 : 25));
-    const uint32x4_t payload = vandq_u32(memopt_i_right_neon(u, usual), vdupq_n_u32(f->payload));
-    const uint32x4_t sign = memopt_i_right_neon(vandq_u32(u, vdupq_n_u32(0x80000000u)),
-                                                vdupq_n_s32((int)f->sign_shift));
-    uint32x4_t mantissa = vorrq_u32(vandq_u32(magnitude, vdupq_n_u32(0x7fffff)), vdupq_n_u32(0x800000)), sum, code;
-    code = vshlq_u32(vreinterpretq_u32_s32(vmaxq_s32(above, zero)), vdupq_n_s32((int)f->bits));
-    if (stochastic) mantissa = memopt_i_right_neon(mantissa, vsubq_s32(drop, capped));
-    sum = vaddq_u32(mantissa, memopt_i_right_neon(random, vsubq_s32(vdupq_n_s32(32), capped)));
-    if (!stochastic) sum = vaddq_u32(sum, vandq_u32(memopt_i_right_neon(mantissa, capped), vdupq_n_u32(1)));
-    code = vminq_u32(vaddq_u32(code, memopt_i_right_neon(sum, capped)), over);
-    if (stochastic) code = vbslq_u32(vcgeq_u32(all, vdupq_n_u32(f->beyond)), over, code);
-    code = vbslq_u32(vcgtq_u32(all, vdupq_n_u32(0x7f800000)), vorrq_u32(payload, vdupq_n_u32(f->nan)), code);
-    return vorrq_u32(code, sign);
-}
-/* 8 codes */
-static void memopt_i_small_store_neon(void *dst, size_t i, int kind, uint32x4_t a, uint32x4_t b) {
-    const uint16x8_t words = memopt_i_words_neon(a, b);
-    if (kind == MEMOPT_I_F16) vst1q_u16((uint16_t *)dst + i, words);
-    else vst1_u8((uint8_t *)dst + i, vmovn_u16(words));
-}
-static void memopt_i_small_noise_neon(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
-                                      uint64_t first) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate);
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i; int k;
-    uint32x4_t counter = memopt_i_counter_neon(run), code[8];
-    for (i = 0; i < n; i += 32) {
-        for (k = 0; k < 4; ++k) {
-            const uint32x4_t h = memopt_i_hash_neon(counter, vdupq_n_u32(run.key));
-            const uint32x4_t turned = vorrq_u32(vshlq_n_u32(h, 16), vshrq_n_u32(h, 16));
-            code[k] = memopt_i_narrow_neon(memopt_i_get_neon(src + i + 4 * k), &f, 1, turned);
-            code[k + 4] = memopt_i_narrow_neon(memopt_i_get_neon(src + i + 16 + 4 * k), &f, 1, h);
-            counter = vaddq_u32(counter, vdupq_n_u32(4 * MEMOPT_I_NOISE_STEP));
-        }
-        for (k = 0; k < 8; k += 2) memopt_i_small_store_neon(dst, i + 4 * (size_t)k, kind, code[k], code[k + 1]);
-    }
-}
-static void memopt_i_small_from_f32_neon(void *dst, const float *src, size_t n, int kind, int saturate) {
-    const memopt_i_format f = memopt_i_format_of(kind, saturate); const uint32x4_t below = vdupq_n_u32(0x7fffffff);
-    uint16_t *two = (uint16_t *)dst; uint8_t *one = (uint8_t *)dst; size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        if (kind == MEMOPT_I_F16) {
-            vst1_u16(two + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i))));
-            vst1_u16(two + i + 4, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i + 4))));
-        } else memopt_i_small_store_neon(one, i, kind, memopt_i_narrow_neon(memopt_i_get_neon(src + i), &f, 0, below),
-                                         memopt_i_narrow_neon(memopt_i_get_neon(src + i + 4), &f, 0, below));
-    }
-    memopt_i_small_from_f32(dst, src, i, n, kind, saturate, NULL, 0);
-}
-static uint16x8_t memopt_i_f16_of_small_neon(const uint8_t *src, int kind) {
-    const uint16x8_t words = vshll_n_u8(vld1_u8(src), 8), sign = vandq_u16(words, vdupq_n_u16(0x8000));
-    const uint16x8_t magnitude = vandq_u16(words, vdupq_n_u16(0x7f00));
-    if (kind == MEMOPT_I_E5M2) return words;
-    return vorrq_u16(sign, vbslq_u16(vceqq_u16(magnitude, vdupq_n_u16(0x7f00)), vdupq_n_u16(0x7e00),
-                                     vshrq_n_u16(magnitude, 1)));
-}
-static void memopt_i_f32_from_small_neon(float *dst, const void *src, size_t n, int kind) {
-    const uint16_t *two = (const uint16_t *)src; const uint8_t *one = (const uint8_t *)src; size_t i = 0;
-    const float scale = kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f;
-    for (; i + 8 <= n; i += 8) {
-        const uint16x8_t f16 = kind == MEMOPT_I_F16 ? vld1q_u16(two + i) : memopt_i_f16_of_small_neon(one + i, kind);
-        vst1q_f32(dst + i, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(f16))), scale));
-        vst1q_f32(dst + i + 4, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(f16))), scale));
-    }
-    memopt_i_f32_from_small(dst, src, i, n, kind);
-}
-static void memopt_i_squares_neon(double *sums, const float *x, size_t n) {
-    float64x2_t s[8]; size_t i = 0; int k;
-    for (k = 0; k < 8; ++k) s[k] = vld1q_f64(sums + 2 * k);
-    for (; i + 16 <= n; i += 16)
-        for (k = 0; k < 8; ++k) {
-            const float64x2_t d = vcvt_f64_f32(vld1_f32(x + i + 2 * k));
-            s[k] = vfmaq_f64(s[k], d, d);
-        }
-    for (k = 0; k < 8; ++k) vst1q_f64(sums + 2 * k, s[k]);
-    memopt_i_squares(sums, x + i, n - i);
-}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, bf16_from_f32, (uint16_t *dst, const float *src, size_t n, int stream))
+MEMOPT_I_WIDTHS(void, f32_from_bf16, (float *dst, const uint16_t *src, size_t n, int stream))
+MEMOPT_I_WIDTHS(void, bf16_noise, (uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
+                                   int stream))
+MEMOPT_I_WIDTHS(void, split, (uint16_t *high, uint16_t *low, const float *src, size_t n, int stream))
+MEMOPT_I_WIDTHS(void, join, (float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream))
+MEMOPT_I_WIDTHS(void, small_from_f32, (void *dst, const float *src, size_t n, int kind, int saturate, int stream))
+MEMOPT_I_WIDTHS(void, small_noise, (void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                                    uint64_t first, int stream))
+MEMOPT_I_WIDTHS(void, f32_from_small, (float *dst, const void *src, size_t n, int kind, int stream))
+MEMOPT_I_WIDTHS(void, squares, (double *sums, const float *x, size_t n))
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, const float *src, size_t n, int stream);
 #endif
 
 /* By level. Streaming ones get 64-byte aligned results, whole groups, and a level that can stream. */
 static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src, size_t n, int stream) {
-    (void)level; (void)stream;
 #if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512_BF16) { memopt_i_bf16_from_f32_avx512_bf16(dst, src, n, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_bf16_from_f32_avx512(dst, src, n, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_bf16_from_f32_avx2(dst, src, n, stream); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_bf16_from_f32_neon(dst, src, n); return; }
+    if (level >= MEMOPT_SIMD_AVX512_BF16) {
+        memopt_i_bf16_from_f32_native(dst, src, n, stream);
+        return;
+    }
 #endif
-    memopt_i_bf16_from_f32(dst, src, n);
-}
-static void memopt_i_f32_from_bf16_to(int level, float *dst, const uint16_t *src, size_t n, int stream) {
-    (void)level; (void)stream;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_f32_from_bf16_avx512(dst, src, n, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_f32_from_bf16_avx2(dst, src, n, stream); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_f32_from_bf16_neon(dst, src, n); return; }
-#endif
-    memopt_i_f32_from_bf16(dst, src, n);
-}
-static void memopt_i_small_from_f32_to(int level, void *dst, const float *src, size_t n, int kind, int saturate,
-                                       int stream) {
-    (void)level; (void)stream;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_small_from_f32_avx512(dst, src, n, kind, saturate, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_small_from_f32_avx2(dst, src, n, kind, saturate, stream); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_small_from_f32_neon(dst, src, n, kind, saturate); return; }
-#endif
-    memopt_i_small_from_f32(dst, src, 0, n, kind, saturate, NULL, 0);
-}
-static void memopt_i_f32_from_small_to(int level, float *dst, const void *src, size_t n, int kind, int stream) {
-    (void)level; (void)stream;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_f32_from_small_avx512(dst, src, n, kind, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_f32_from_small_avx2(dst, src, n, kind, stream); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_f32_from_small_neon(dst, src, n, kind); return; }
-#endif
-    memopt_i_f32_from_small(dst, src, 0, n, kind);
-}
-static void memopt_i_split_to(int level, uint16_t *high, uint16_t *low, const float *src, size_t n, int stream) {
-    (void)level; (void)stream;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_split_avx512(high, low, src, n, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_split_avx2(high, low, src, n, stream); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_split_neon(high, low, src, n); return; }
-#endif
-    memopt_i_split(high, low, src, n);
-}
-static void memopt_i_join_to(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream) {
-    (void)level; (void)stream;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_join_avx512(dst, high, low, n, stream); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_join_avx2(dst, high, low, n, stream); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_join_neon(dst, high, low, n); return; }
-#endif
-    memopt_i_join_halves(dst, high, low, n);
+    MEMOPT_I_AT(level, bf16_from_f32, (dst, src, n, stream));
 }
 /* Whole groups of 32, none of them across a multiple of 2^33. */
 static void memopt_i_noise_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
                                   memopt_noise noise, uint64_t first, int stream) {
-    const int bf16 = kind == MEMOPT_I_BF16; uint16_t *two = (uint16_t *)dst;
-    (void)level; (void)stream;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) {
-        if (bf16) memopt_i_bf16_noise_avx512(two, src, n, noise, first, stream);
-        else memopt_i_small_noise_avx512(dst, src, n, kind, saturate, noise, first, stream);
-        return;
-    }
-    if (level >= MEMOPT_SIMD_AVX2) {
-        if (bf16) memopt_i_bf16_noise_avx2(two, src, n, noise, first, stream);
-        else memopt_i_small_noise_avx2(dst, src, n, kind, saturate, noise, first, stream);
-        return;
-    }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) {
-        if (bf16) memopt_i_bf16_noise_neon(two, src, n, noise, first);
-        else memopt_i_small_noise_neon(dst, src, n, kind, saturate, noise, first);
-        return;
-    }
-#endif
-    if (bf16) memopt_i_bf16_noise(two, src, n, noise, first);
-    else memopt_i_small_from_f32(dst, src, 0, n, kind, saturate, &noise, first);
+    if (kind == MEMOPT_I_BF16) MEMOPT_I_AT(level, bf16_noise, ((uint16_t *)dst, src, n, noise, first, stream));
+    else MEMOPT_I_AT(level, small_noise, (dst, src, n, kind, saturate, noise, first, stream));
 }
 /* Any n and first: what is less than a group goes through one on the stack. */
 static void memopt_i_noise_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
@@ -9659,43 +9418,34 @@ static void memopt_i_bf16_from_f32_at(int level, uint16_t *dst, const float *src
     memopt_i_bf16_from_f32_to(level, dst, src, n, 0);
 }
 static void memopt_i_f32_from_bf16_at(int level, float *dst, const uint16_t *src, size_t n) {
-    memopt_i_f32_from_bf16_to(level, dst, src, n, 0);
+    MEMOPT_I_AT(level, f32_from_bf16, (dst, src, n, 0));
 }
 static void memopt_i_bf16_noise_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
                                    uint64_t first) {
     memopt_i_noise_to(level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
 }
 static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const float *src, size_t n) {
-    memopt_i_split_to(level, high, low, src, n, 0);
+    MEMOPT_I_AT(level, split, (high, low, src, n, 0));
 }
 static void memopt_i_join_at(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
-    memopt_i_join_to(level, dst, high, low, n, 0);
+    MEMOPT_I_AT(level, join, (dst, high, low, n, 0));
 }
 /* n elements of any type to floats, and back, to nearest even */
 static void memopt_i_load_at(int level, float *dst, const void *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
-    else if (type == MEMOPT_TYPE_F16) memopt_i_f32_from_small_to(level, dst, src, n, MEMOPT_I_F16, 0);
+    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, f32_from_small, (dst, src, n, MEMOPT_I_F16, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
 }
 static void memopt_i_store_at(int level, void *dst, const float *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
-    else if (type == MEMOPT_TYPE_F16) memopt_i_small_from_f32_to(level, dst, src, n, MEMOPT_I_F16, 0, 0);
+    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, small_from_f32, (dst, src, n, MEMOPT_I_F16, 0, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
 }
 static double memopt_i_squares_at(int level, const float *x, size_t n) {
     const volatile double one = 1.0; /* clang would make a plain sum of fma(a, 1, b), which rounds twice on the x87 */
     double sums[16] = { 0 }; int i, half;
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) memopt_i_squares_avx512(sums, x, n);
-    else if (level >= MEMOPT_SIMD_AVX2) memopt_i_squares_avx2(sums, x, n);
-    else memopt_i_squares(sums, x, n);
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) memopt_i_squares_neon(sums, x, n);
-    else memopt_i_squares(sums, x, n);
-#else
-    memopt_i_squares(sums, x, n);
-#endif
+
+    MEMOPT_I_AT(level, squares, (sums, x, n));
     for (half = 8; half; half /= 2)
         for (i = 0; i < half; ++i) sums[i] = memopt_i_plus(sums[i], one, sums[i + half]);
     return sums[0];
@@ -9713,15 +9463,15 @@ static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_
     uint16_t *dst16 = (uint16_t *)dst; float *dst32 = (float *)dst;
     const uint16_t *src16 = (const uint16_t *)src; const float *src32 = (const float *)src;
     if (t->kind == MEMOPT_I_SPLIT && t->widen)
-        memopt_i_join_to(t->level, dst32, src16, (const uint16_t *)t->src2 + i, n, stream);
+        MEMOPT_I_AT(t->level, join, (dst32, src16, (const uint16_t *)t->src2 + i, n, stream));
     else if (t->kind == MEMOPT_I_SPLIT)
-        memopt_i_split_to(t->level, dst16, (uint16_t *)t->dst2 + i, src32, n, stream);
+        MEMOPT_I_AT(t->level, split, (dst16, (uint16_t *)t->dst2 + i, src32, n, stream));
     else if (t->stochastic)
         memopt_i_noise_to(t->level, t->kind, t->saturate, dst, src32, n, t->noise, t->first + i, stream);
-    else if (t->kind == MEMOPT_I_BF16 && t->widen) memopt_i_f32_from_bf16_to(t->level, dst32, src16, n, stream);
+    else if (t->kind == MEMOPT_I_BF16 && t->widen) MEMOPT_I_AT(t->level, f32_from_bf16, (dst32, src16, n, stream));
     else if (t->kind == MEMOPT_I_BF16) memopt_i_bf16_from_f32_to(t->level, dst16, src32, n, stream);
-    else if (t->widen) memopt_i_f32_from_small_to(t->level, dst32, src, n, t->kind, stream);
-    else memopt_i_small_from_f32_to(t->level, dst, src32, n, t->kind, t->saturate, stream);
+    else if (t->widen) MEMOPT_I_AT(t->level, f32_from_small, (dst32, src, n, t->kind, stream));
+    else MEMOPT_I_AT(t->level, small_from_f32, (dst, src32, n, t->kind, t->saturate, stream));
 }
 #if defined(MEMOPT_I_X86)
 /* What was streamed is seen by other threads in order only behind a fence. */
@@ -11390,7 +11140,7 @@ static const float *memopt_i_load_gradients(memopt_i_walk *k, size_t at, size_t 
     switch (k->desc->gradients) {
     case MEMOPT_GRADIENTS_BF16: memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n); break;
     case MEMOPT_GRADIENTS_F16:
-        memopt_i_f32_from_small_to(k->level, k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0); break;
+        MEMOPT_I_AT(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0)); break;
     case MEMOPT_GRADIENTS_F32: return (const float *)g + at;
     }
     return k->g;
@@ -11532,25 +11282,25 @@ MEMOPT_I_AVX512 static void memopt_i_pipeline_weights_v16(const memopt_i_walk *k
 MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
-        memopt_i_f32_from_bf16_avx512(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_GROUP, 0);
+        V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_GROUP, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
-        memopt_i_join_avx512(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
+        V(join)(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
                              MEMOPT_I_CODED_GROUP, 0);
     if (k->desc->gradients == MEMOPT_GRADIENTS_F16)
-        memopt_i_f32_from_small_avx512(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP,
+        V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP,
                                        MEMOPT_I_F16, 0);
     if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
-        memopt_i_f32_from_bf16_avx512(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
+        V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
 }
 MEMOPT_I_AVX512 static void memopt_i_pipeline_store_v16(memopt_i_walk *k, const memopt_i_group *q, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
-        memopt_i_bf16_noise_avx512((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_GROUP,
+        V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_GROUP,
                                    k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
-        memopt_i_split_avx512((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_GROUP, 0);
+        V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_GROUP, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
-        memopt_i_bf16_from_f32_avx512((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_GROUP, 0);
+        V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_GROUP, 0);
 }
 MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk *k, size_t at, size_t j, size_t n) {
     enum { N = MEMOPT_I_CODED_GROUP };
@@ -20247,63 +19997,39 @@ MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const mem
 }
 
 /* ---- dropout ---- */
+#endif /* ---- once for each width: see `vec` ---- */
 /* Which elements stay, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower halves
    of 16 words are the first half of a group. */
-#if defined(MEMOPT_I_X86)
-MEMOPT_I_AVX512 static void memopt_i_drop_kept_avx512(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first,
-                                                 uint32_t threshold) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i;
-    const __m512i key = _mm512_set1_epi32((int)run.key), least = _mm512_set1_epi32((int)threshold);
-    __m512i counter = memopt_i_counter512(run);
-    for (i = 0; i < n; i += 32) {
-        const __m512i h = memopt_i_hash512(counter, key), low = _mm512_and_si512(h, _mm512_set1_epi32(0xffff));
-        counter = _mm512_add_epi32(counter, _mm512_set1_epi32((int)(16 * MEMOPT_I_NOISE_STEP)));
-        _mm512_storeu_si512(kept + i, _mm512_movm_epi32(_mm512_cmpge_epu32_mask(low, least)));
-        _mm512_storeu_si512(kept + i + 16, _mm512_movm_epi32(_mm512_cmpge_epu32_mask(_mm512_srli_epi32(h, 16), least)));
-    }
-    _mm256_zeroupper();
+#if defined(MEMOPT_I_WIDTH)
+V_FN V(ints) V(drop_kept_of)(V(ints) noise, uint32_t threshold) {
+    return V(i_if)(V(m_above)(noise, V(i_set)(threshold - 1)), V(i_set)(~(uint32_t)0), V(i_set)(0));
 }
-MEMOPT_I_AVX2 static void memopt_i_drop_kept_avx2(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first,
-                                             uint32_t threshold) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i, k;
-    const __m256i key = _mm256_set1_epi32((int)run.key), below = _mm256_set1_epi32((int)threshold - 1);
-    __m256i counter = memopt_i_counter256(run);
+
+V_FN void V(drop_kept)(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
+    const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
+    const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+    V(ints) counter = V(noise_counter)(run);
+    size_t i, k;
+
     for (i = 0; i < n; i += 32)
-        for (k = 0; k < 16; k += 8) {
-            const __m256i h = memopt_i_hash256(counter, key), low = _mm256_and_si256(h, _mm256_set1_epi32(0xffff));
-            __m256i *to = (__m256i *)(void *)(kept + i + k);
-            counter = _mm256_add_epi32(counter, _mm256_set1_epi32((int)(8 * MEMOPT_I_NOISE_STEP)));
-            _mm256_storeu_si256(to, _mm256_cmpgt_epi32(low, below));
-            _mm256_storeu_si256(to + 2, _mm256_cmpgt_epi32(_mm256_srli_epi32(h, 16), below));
+        for (k = 0; k < 16; k += V(width)) {
+            const V(ints) h = V(noise_hash)(counter, key);
+
+            counter = V(i_add)(counter, step);
+            V(i_put)(kept + i + k, V(drop_kept_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
+            V(i_put)(kept + i + k + 16, V(drop_kept_of)(V_SHR(h, 16), threshold), 0);
         }
-    _mm256_zeroupper();
+    V(end)();
 }
-#elif defined(MEMOPT_I_NEON)
-static void memopt_i_drop_kept_neon(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
-    const memopt_i_noise_run run = memopt_i_noise_from(noise, first); size_t i, k;
-    const uint32x4_t key = vdupq_n_u32(run.key), least = vdupq_n_u32(threshold);
-    uint32x4_t counter = memopt_i_counter_neon(run);
-    for (i = 0; i < n; i += 32)
-        for (k = 0; k < 16; k += 4) {
-            const uint32x4_t h = memopt_i_hash_neon(counter, key), low = vandq_u32(h, vdupq_n_u32(0xffff));
-            counter = vaddq_u32(counter, vdupq_n_u32(4 * MEMOPT_I_NOISE_STEP));
-            vst1q_u32(kept + i + k, vcgeq_u32(low, least));
-            vst1q_u32(kept + i + k + 16, vcgeq_u32(vshrq_n_u32(h, 16), least));
-        }
-}
-#endif
-static void memopt_i_drop_kept(int level, uint32_t *kept, size_t n, memopt_noise noise, uint64_t first,
-                               uint32_t threshold) {
+#else
+static void V(drop_kept)(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     size_t i;
-    (void)level;
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_drop_kept_avx512(kept, n, noise, first, threshold); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_drop_kept_avx2(kept, n, noise, first, threshold); return; }
-#elif defined(MEMOPT_I_NEON)
-    if (level >= MEMOPT_SIMD_NEON) { memopt_i_drop_kept_neon(kept, n, noise, first, threshold); return; }
-#endif
     for (i = 0; i < n; ++i) kept[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
 }
+#endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, drop_kept, (uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
+
 typedef struct memopt_i_dropout {
     const void  *input, *residual;
     void        *output;
@@ -20326,8 +20052,8 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
         void *place = memopt_i_row_to(t->output, t->type, i);
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (n > left) n = (size_t)left;
-        memopt_i_drop_kept(t->level, kept, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, t->noise, index - skip,
-                           t->threshold);
+        MEMOPT_I_AT(t->level, drop_kept, (kept, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, t->noise, index - skip,
+                           t->threshold));
         x = memopt_i_row_view(t->level, memopt_i_row_at(t->input, t->type, i), t->type, n, in);
         if (t->residual) b = memopt_i_row_view(t->level, memopt_i_row_at(t->residual, t->type, i), t->type, n, base);
         y = memopt_i_layer_out(place, t->type, in);

@@ -419,7 +419,8 @@ MEMOPT_API memopt_status memopt_source_allocator(const memopt_host *host, memopt
 MEMOPT_API memopt_status memopt_source_counting(memopt_source *out);
 
 typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = all zero */
-    int no_huge; /* 1: do not ask for huge pages; else they are asked for from 4 MiB on, where the system has them */
+    int no_huge; /* 1: do not ask for huge pages; else they are asked for from 4 MiB on, where the system has them, and
+                    memory is committed by huge pages (2 MiB), not by 64 KiB */
     int check;   /* 1: refuse, with ERR_MEMORY, what is more than the memory really available, cgroup limits included */
     int touch;   /* 1: commit and touch every page at the reservation, so that no page fault and no kill comes later */
     const memopt_host *host; /* files, for `check`; NULL = the system's */
@@ -1050,7 +1051,9 @@ typedef enum memopt_state_format {
     MEMOPT_STATE_F32,  /* 4 bytes a moment */
     MEMOPT_STATE_BF16, /* 2 bytes, stochastically rounded */
     MEMOPT_STATE_8BIT, /* 1 byte and 4 / block; the second moment as its root, never zero */
-    MEMOPT_STATE_BNB   /* 1 byte and 4 / block, as bitsandbytes holds them: for import and export; ADAMW and ADAM only */
+    /* 1 byte and 4 / block, as bitsandbytes holds them: for import and export; ADAMW and ADAM only. With blocks of 256,
+       moment[0], moment[1], scale[0], scale[1] of memopt_optim_view are its state1, state2, absmax1, absmax2 */
+    MEMOPT_STATE_BNB
 } memopt_state_format;
 typedef enum memopt_weight_format {
     MEMOPT_WEIGHTS_F32,      /* `weights` is float */
@@ -1091,6 +1094,15 @@ typedef struct memopt_optim_group {
     int    nesterov;     /* SGD */
     int    always_adapt; /* LAMB: the trust ratio also where weight_decay is 0 */
 } memopt_optim_group;
+/**
+ * The usual settings of a kind.
+ *   ADAMW      rate 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 1e-2; ADAM the same with decay 0
+ *   SGD        rate 1e-3, no momentum
+ *   LION       rate 1e-4, betas 0.9 and 0.99
+ *   LARS       rate 0.1, momentum 0.9, trust 1e-3, decay 1e-4
+ *   LAMB       rate 1e-3, betas 0.9 and 0.999, eps 1e-6, decay 1e-2
+ *   ADAFACTOR  rate 1e-2 (the cap of 1 / sqrt(t)), beta1 0, beta2 0.8, eps 1e-30, clip 1, least_scale 1e-3
+ */
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
 
 typedef struct memopt_optim_desc { /* zero it, then set what you need */
@@ -1098,7 +1110,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     memopt_state_format        state;
     memopt_weight_format       weights;
     memopt_gradient_format     gradients;
-    int                        first_moment; /* Adafactor: keep one (then beta1 may be above 0) */
+    int                        first_moment; /* SGD and Adafactor: 1 keeps one (then beta1 may be above 0) */
     size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding */
@@ -1607,7 +1619,9 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
                                 An evaluation draws those of the next pass */
 } memopt_step;
 typedef memopt_status memopt_step_fn(const memopt_step *step); /* not MEMOPT_OK: the pass ends with that status */
-typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer; /* of one segment */
+/* Of one segment. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
+   passes. Tied weights: two layers with the same `user`, which add to their gradients instead of overwriting them. */
+typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer;
 
 typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
     MEMOPT_KEEP_EXACT, /* as they are */

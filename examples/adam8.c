@@ -1,4 +1,4 @@
-/* adam8.c - an engine with an Adam loop of its own gets 8-bit AdamW: 12 lines, numbered below.
+/* adam8.c - an engine with an Adam loop of its own gets 8-bit AdamW: the lines between the marks "README".
 
    What to see: the same network, trained twice from the same start on the same data. The state takes a quarter of the
    bytes (beside it the optimizer itself, 10 KiB for a model of any size), and the losses are the same but for noise.
@@ -119,19 +119,19 @@ static void train_before(curve *c) {
 /* ---- the same with 8-bit AdamW ---- */
 /* README: adam8 */
 static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net) {
-    memopt_optim_desc desc = { 0 }; memopt_optim *optim; size_t bytes, l;                             /*  1 */
-    desc.kind = MEMOPT_ADAMW; desc.state = MEMOPT_STATE_8BIT;                                         /*  2 */
-    desc.tensors = tensors; desc.tensor_count = LAYERS;                                               /*  3 */
+    memopt_optim_desc desc = { 0 }; memopt_optim *optim; size_t bytes, l;
+    desc.kind = MEMOPT_ADAMW; desc.state = MEMOPT_STATE_8BIT;
+    desc.tensors = tensors; desc.tensor_count = LAYERS;
     for (l = 0; l < LAYERS; ++l) {
-        tensors[l].count = net->count[l];                                                             /*  4 */
-        tensors[l].weights = net->weights[l]; tensors[l].gradients = net->gradients[l];               /*  5 */
+        tensors[l].count = net->count[l];
+        tensors[l].weights = net->weights[l]; tensors[l].gradients = net->gradients[l];
     }
     if (memopt_optim_bytes(&desc, &bytes)
-        || memopt_optim_create(&desc, take(bytes), bytes, &optim)) return NULL;                       /*  6 */
+        || memopt_optim_create(&desc, take(bytes), bytes, &optim)) return NULL;
     for (l = 0; l < LAYERS; ++l) {
-        if (memopt_optim_state_bytes(&desc, l, &bytes)) return NULL;                                  /*  7 */
-        tensors[l].state = take(bytes);                                                               /*  8 */
-        if (memopt_optim_state_init(optim, l)) return NULL;                                           /*  9 */
+        if (memopt_optim_state_bytes(&desc, l, &bytes)) return NULL;
+        tensors[l].state = take(bytes);
+        if (memopt_optim_state_init(optim, l)) return NULL;
     }
     return optim;
 }
@@ -152,11 +152,11 @@ static int train_after(curve *c) {
     c->object_bytes = (size_t)((unsigned char *)tensors[0].state - (unsigned char *)optim);
     c->state_bytes = pool_used - used - c->object_bytes;
     /* README: adam8 step */
-    run.groups = &group; run.group_count = 1;                                                         /* 10 */
+    run.groups = &group; run.group_count = 1;
     for (t = 0; t < STEPS; ++t) {
         c->loss[t] = network_gradients(&net);
-        run.step = (uint64_t)t + 1;                                                                   /* 11 */
-        if (memopt_optim_step(optim, &run)) return fail(why(memopt_optim_error(optim)));              /* 12 */
+        run.step = (uint64_t)t + 1;
+        if (memopt_optim_step(optim, &run)) return fail(why(memopt_optim_error(optim)));
     }
     /* README: end */
     return 1;

@@ -67,7 +67,7 @@ static memopt_cuda_status train_on_the_device(memopt_arena *arena, memopt_cuda_t
     if (!s) s = memopt_cuda_optim_state_init(optim, 0, NULL);
     for (t = 1; t <= STEPS && !s; ++t) {
         const memopt_optim_run run = make_run(&group, t);
-        make_gradients(t);                                                           /* yours again after `in` */
+        make_gradients(t); /* yours again after `in` */
         s = memopt_cuda_transfer_in(transfer, d_gradients, gradients, sizeof gradients, NULL);
         if (!s) s = memopt_cuda_optim_step(optim, &run, d_scratch, scratch_bytes, NULL);
     }

@@ -64,13 +64,13 @@ int main(void) {
 
     for (step = 0; step < STEPS; ++step) {
         memopt_accumulation accumulation = { 0 };
-        /* README: mixed */
         for (i = 0, loss = 0; i < MICRO_BATCHES; ++i) {
             memopt_micro_batch batch = { 0 };
             batch.tokens = tokens[i];
             loss += micro_batch(gradients_memory, weights, target, (size_t)tokens[i], scaler.scale, &random);
             if (memopt_gradients_accumulate(&sums, &gradients, &batch, &accumulation, NULL)) return 1;
         }
+        /* README: mixed */
         if (memopt_scaler_measure(&scaler, &sums, &total, NULL)) return 1;
         if (!total.overflow) { /* several ranks: of any of them */
             if (memopt_accumulation_mean(&accumulation, &mean)

@@ -18,9 +18,9 @@ int main(void) {
     items[3].first = 5; items[3].last = 8; items[3].size = 16384; /* the wide layer */
     items[4].first = 7; items[4].last = 9; items[4].size = 16384; /* its GELU, in place: */
     items[4].in_place_of = 1 + 3;
-    if (memopt_plan_solve(items, 5, NULL, NULL, &result)) return 1;
+    if (memopt_plan_solve(items, 5, NULL, NULL, &result)) return 1; /* items[].offset, result.peak, .lower_bound */
+    /* README: end */
     for (i = 0; i < 5; ++i) printf("buffer %u at offset %5lu\n", (unsigned)i, (unsigned long)items[i].offset);
     printf("%lu bytes, where no plan can do with fewer than %lu\n", (unsigned long)result.peak, (unsigned long)result.lower_bound);
-    /* README: end */
     return 0;
 }

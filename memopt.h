@@ -2483,6 +2483,50 @@ MEMOPT_I_BOTH static float memopt_i_quotient(float a, float b) { /* IEEE's, what
     return memopt_i_round(a / b);
 #endif
 }
+/* The same of doubles: a sum, and sum + x x where the square is exact, as that of a float is. Fused or not, they are
+   rounded once; the x87 would round to its own format and then to a double. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+MEMOPT_I_BOTH static double memopt_i_sum_double(double a, double b) {
+    const volatile double one = 1; /* clang would make a plain sum of fma(a, 1, b) */
+    return fma(one, a, b);
+}
+
+MEMOPT_I_BOTH static double memopt_i_add_square(double sum, double x) { return fma(x, x, sum); }
+#else
+MEMOPT_I_BOTH static double memopt_i_sum_double(double a, double b) { return a + b; }
+
+MEMOPT_I_BOTH static double memopt_i_add_square(double sum, double x) {
+#if defined(__CUDA_ARCH__)
+    return fma(x, x, sum);
+#else
+    return sum + x * x;
+#endif
+}
+#endif
+
+/* By the bits, which -ffast-math leaves alone. */
+MEMOPT_I_BOTH static uint64_t memopt_i_double_bits(double x) {
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+MEMOPT_I_BOTH static int memopt_i_finite(float x) { return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
+MEMOPT_I_BOTH static int memopt_i_finite_double(double x) { return (memopt_i_double_bits(x) >> 52 & 0x7ff) != 0x7ff; }
+
+/* 1 / x, or the largest float where that is infinite; 0 of 0. x is not negative. */
+MEMOPT_I_BOTH static float memopt_i_inverse(float x) {
+    const uint32_t largest = 0x7f7fffff, bits = memopt_i_float_bits(memopt_i_quotient(1.0f, x));
+
+    if (memopt_i_float_bits(x) << 1 == 0) return 0;
+    return memopt_i_bits_float(bits > largest ? largest : bits);
+}
+
+/* Have two arrays a byte in common? What is NULL or empty has none. */
+static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return a && b && a_bytes && b_bytes
+        && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
+}
 /* Asks for a cache line that is `ahead` bytes further: into the first level, and into the second. An address is no
    access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does nothing. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
@@ -2604,10 +2648,10 @@ static void memopt_i_put_digits(memopt_i_out *o, uint64_t digits, int exponent) 
 }
 
 static void memopt_i_put_real(memopt_i_out *o, double x) {
-    uint64_t bits, digits;
+    const uint64_t bits = memopt_i_double_bits(x);
+    uint64_t digits;
     int exponent = 0;
 
-    memcpy(&bits, &x, sizeof bits);
     if ((bits << 1) > (UINT64_C(0x7FF) << 53)) {
         memopt_i_put_text(o, "NaN");
         return;
@@ -8807,9 +8851,6 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
 #define MEMOPT_I_COS_2 (-85.4437408f)
 #define MEMOPT_I_COS_3 59.246f
 #define MEMOPT_I_TWO_32 (1.0f / 4294967296.0f)
-#if defined(__i386__) && !defined(__SSE2_MATH__)
-#  define MEMOPT_I_X87 1 /* goes on with more bits than a float has, unless the float has been in memory */
-#endif
 #define MEMOPT_I_LAST_BLOCK 0x3fffffffffffffff /* after it comes block 0, as the index starts again */
 #endif /* ---- once for each width: see `vec` ---- */
 /* These take multiples of 64 values; index is a multiple of 4. */
@@ -8997,15 +9038,6 @@ static inline memopt_i_format memopt_i_format_of(int kind, int saturate) {
 /* Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
 static uint32_t memopt_i_get_bits(const float *src) { uint32_t u; memcpy(&u, src, 4); return u; }
 static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
-/* a * b + c where a * b is exact, as squares of floats are in doubles: one rounding, fused or not. The x87 would round
-   twice, to its own format and to a double. */
-MEMOPT_I_BOTH static double memopt_i_plus(double a, double b, double c) {
-#if defined(MEMOPT_I_X87) || defined(__CUDA_ARCH__)
-    return fma(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
 #define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
 /* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
 typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
@@ -9104,7 +9136,7 @@ static void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, i
 /* The 16 sums of squares: element i in sum i % 16. */
 static void V(squares)(double *sums, const float *x, size_t n) {
     size_t i;
-    for (i = 0; i < n; ++i) sums[i & 15] = memopt_i_plus((double)x[i], (double)x[i], sums[i & 15]);
+    for (i = 0; i < n; ++i) sums[i & 15] = memopt_i_add_square(sums[i & 15], (double)x[i]);
 }
 #else
 /* Groups of 32 or 64 elements. With `stream`, stores go past the cache and loads are asked for in advance. */
@@ -9456,12 +9488,12 @@ static void memopt_i_store_at(int level, void *dst, const float *src, memopt_typ
     else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
 }
 static double memopt_i_squares_at(int level, const float *x, size_t n) {
-    const volatile double one = 1.0; /* clang would make a plain sum of fma(a, 1, b), which rounds twice on the x87 */
-    double sums[16] = { 0 }; int i, half;
+    double sums[16] = { 0 };
+    int i, half;
 
     MEMOPT_I_AT(level, squares, (sums, x, n));
     for (half = 8; half; half /= 2)
-        for (i = 0; i < half; ++i) sums[i] = memopt_i_plus(sums[i], one, sums[i + half]);
+        for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
     return sums[0];
 }
 
@@ -9514,10 +9546,6 @@ static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     memopt_i_number_fence();
     memopt_i_wide_end(t->level);
 }
-static int memopt_i_number_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    return a && b && a_bytes && b_bytes
-        && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
-}
 static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_threads *threads) {
     const uintptr_t misaligned = (((uintptr_t)t->dst | (uintptr_t)t->dst2) & (t->dst_size - 1))
                                | (((uintptr_t)t->src | (uintptr_t)t->src2) & (t->src_size - 1));
@@ -9526,10 +9554,10 @@ static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_t
     if (t->kind == MEMOPT_I_SPLIT && n && !(t->widen ? t->src2 != NULL : t->dst2 != NULL)) return MEMOPT_ERR_ARGUMENT;
     if (misaligned || (t->saturate & ~1) || (threads && !memopt_i_threads_valid(threads))) return MEMOPT_ERR_ARGUMENT;
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
-    if (memopt_i_number_overlap(t->dst, dst_bytes, t->src, src_bytes)
-        || memopt_i_number_overlap(t->dst, dst_bytes, t->src2, src_bytes)
-        || memopt_i_number_overlap(t->dst2, dst_bytes, t->src, src_bytes)
-        || memopt_i_number_overlap(t->dst, dst_bytes, t->dst2, dst_bytes)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_overlaps(t->dst, dst_bytes, t->src, src_bytes)
+        || memopt_i_overlaps(t->dst, dst_bytes, t->src2, src_bytes)
+        || memopt_i_overlaps(t->dst2, dst_bytes, t->src, src_bytes)
+        || memopt_i_overlaps(t->dst, dst_bytes, t->dst2, dst_bytes)) return MEMOPT_ERR_ARGUMENT;
     t->level = memopt_i_simd_level(threads);
     t->stream = memopt_i_number_streams(t);
     memopt_i_run(threads, memopt_i_ceil_div(n, MEMOPT_I_NUMBER_CHUNK), memopt_i_number_chunk, t);
@@ -9776,15 +9804,6 @@ static uint8_t memopt_i_encode_one(memopt_map map, float y) {
     while (code > 0 && !memopt_i_map_above(map, (double)y, code - 1)) --code;
     return (uint8_t)code;
 }
-/* fl(x * inverse) as a float also where the processor computes wider */
-MEMOPT_I_BOTH static float memopt_i_scaled(float x, float inverse) {
-#if defined(__CUDA_ARCH__)
-    return __fmul_rn(x, inverse);
-#else
-    volatile float y = x * inverse;
-    return y;
-#endif
-}
 static float memopt_i_absmax_scalar(const float *x, size_t n) {
     uint32_t most = 0, u; size_t i;
     for (i = 0; i < n; ++i) {
@@ -9793,15 +9812,9 @@ static float memopt_i_absmax_scalar(const float *x, size_t n) {
     }
     return memopt_i_bits_float(most);
 }
-MEMOPT_I_BOTH static float memopt_i_inverse(float absmax) {
-    const uint32_t largest = 0x7f7fffff; float inverse;
-    if (memopt_i_float_bits(absmax) << 1 == 0) return 0;
-    inverse = memopt_i_quotient(1.0f, absmax);
-    return memopt_i_float_bits(inverse) > largest ? memopt_i_bits_float(largest) : inverse;
-}
 static void memopt_i_encode_scalar(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
-    for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_scaled(x[i], inverse));
+    for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
 }
 static void memopt_i_decode_scalar(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
     size_t i;
@@ -9813,7 +9826,7 @@ static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *co
                                                      uint64_t unsure) {
     for (; unsure; unsure &= unsure - 1) {
         const unsigned i = memopt_i_low_bit(unsure), code = codes[i];
-        const float y = memopt_i_scaled(x[i], inverse);
+        const float y = memopt_i_times(x[i], inverse);
         const unsigned below = code ? code - 1 : 0; /* the choice without a branch: it goes either way */
         codes[i] = (uint8_t)(below + (unsigned)memopt_i_map_above(map, (double)y, below));
     }
@@ -10385,10 +10398,6 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
     if (q->stream) memopt_i_quant_fence(q->level);
     memopt_i_wide_end(q->level);
 }
-static int memopt_i_quant_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    const uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
-    return first < second ? second - first >= a_bytes : first - second >= b_bytes;
-}
 /* Everything that can be wrong; the arrays are told by their starts, floats are `width` bytes an element. */
 static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats, size_t width, const void *codes,
                                           const void *absmax, const memopt_threads *threads) {
@@ -10405,8 +10414,8 @@ static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats,
     if (!floats || !codes || !absmax) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(q->n, width, &bytes) || bytes > (size_t)PTRDIFF_MAX) return MEMOPT_ERR_OVERFLOW;
     blocks = memopt_quantize_blocks(q->n, q->block) * sizeof(float);
-    if (!memopt_i_quant_apart(floats, bytes, codes, q->n) || !memopt_i_quant_apart(floats, bytes, absmax, blocks) ||
-        !memopt_i_quant_apart(codes, q->n, absmax, blocks)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_overlaps(floats, bytes, codes, q->n) || memopt_i_overlaps(floats, bytes, absmax, blocks) ||
+        memopt_i_overlaps(codes, q->n, absmax, blocks)) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_OK;
 }
 static memopt_i_quant memopt_i_quant_task(size_t n, memopt_map map, size_t block) {
@@ -10526,13 +10535,6 @@ static void memopt_i_taper_init(memopt_i_taper *t, int is_signed) {
         const uint32_t sign = is_signed ? (uint32_t)(i & 1) << 31 : 0;
         t->value[i] = memopt_i_bits_float((uint32_t)t->high[k] << 24 | (uint32_t)t->low[k] << 16 | sign);
     }
-}
-/* What values are multiplied with before they are encoded. A scale so small that its inverse is infinite gets the
-   largest float there is: its codes come out smaller than they should, and nothing overflows. */
-MEMOPT_I_BOTH static float memopt_i_taper_inverse(float absmax) {
-    const float inverse = memopt_i_quotient(1.0f, absmax);
-    if (!memopt_i_float_bits(absmax)) return 0;
-    return memopt_i_bits_float((uint32_t)memopt_i_min(memopt_i_float_bits(inverse), 0x7f7fffffu));
 }
 static void memopt_i_taper_decode_v1(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
     size_t i;
@@ -11259,7 +11261,7 @@ static void memopt_i_block_done(memopt_i_walk *k, size_t at, size_t n) {
     for (i = 0; i < k->view.moments; ++i) {
         const float largest = k->largest[i];
         k->view.scale[i][at / k->desc->block] = largest;
-        k->inverse[i] = k->part->format == MEMOPT_STATE_BNB ? memopt_i_inverse(largest) : memopt_i_taper_inverse(largest);
+        k->inverse[i] = memopt_i_inverse(largest);
         k->largest[i] = 0;
     }
     k->waiting = n; k->waiting_at = at;
@@ -11576,8 +11578,8 @@ static void V(factor_squares)(double *sums, double *columns, const float *x, siz
     for (i = 0; i < n; ++i) {
         const double d = (double)x[i];
 
-        sums[i & 15] = memopt_i_plus(d, d, sums[i & 15]);
-        columns[i] = memopt_i_plus(d, d, columns[i]);
+        sums[i & 15] = memopt_i_add_square(sums[i & 15], d);
+        columns[i] = memopt_i_add_square(columns[i], d);
     }
 }
 #endif
@@ -11691,7 +11693,7 @@ static void memopt_i_factor_sum_panel(const memopt_i_factor *f, memopt_i_walk *k
             f->lanes->squares(sums, columns + j, memopt_i_factor_gradients(k, at + j, n), n);
         }
         for (half = 8; half; half /= 2)
-            for (i = 0; i < half; ++i) sums[i] = memopt_i_plus(sums[i], 1.0, sums[i + half]);
+            for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
         f->row_sums[row] = sums[0];
     }
 }
@@ -11709,13 +11711,13 @@ static void memopt_i_factor_square_panel(const memopt_i_factor *f, memopt_i_walk
             memopt_i_factor_all_ahead(k, at + j, n);
             memopt_i_load_floats(k, at + j, n); /* and no moments */
             q->m = NULL;
-            squares[1] = memopt_i_plus(memopt_i_squares_at(k->level, q->w, n), 1.0, squares[1]);
+            squares[1] = memopt_i_sum_double(memopt_i_squares_at(k->level, q->w, n), squares[1]);
             q->g = memopt_i_factor_cleaned(k, q->g, n);
             q->old_v = f->columns ? f->column_scales + j : f->view.rows + at + j;
             q->v = k->scratch[1]; /* measuring changes no state */
             q->scale_v = 1;
             memopt_i_factor_run(f->lanes, which, &k->part->rule, q);
-            sum = memopt_i_plus(memopt_i_squares_at(k->level, q->u, n), 1.0, sum);
+            sum = memopt_i_sum_double(memopt_i_squares_at(k->level, q->u, n), sum);
         }
         squares[0] = fma(scale * scale, sum, squares[0]);
     }
@@ -11760,11 +11762,11 @@ static void memopt_i_factor_join_means(memopt_i_factor *f) {
     double mean = 0; size_t p, i;
     for (p = 1; p < f->panels; ++p)
         for (i = 0; i < f->columns; ++i)
-            f->column_sums[i] = memopt_i_plus(f->column_sums[p * f->columns + i], 1.0, f->column_sums[i]);
+            f->column_sums[i] = memopt_i_sum_double(f->column_sums[p * f->columns + i], f->column_sums[i]);
     memopt_i_factor_means(f, f->column_sums, f->column_means, f->view.columns, f->columns, f->rows);
     memopt_i_factor_means(f, f->row_sums + f->first_row, f->row_means, f->view.rows, f->held_rows, f->columns);
     for (i = 0; i < f->columns; ++i) {
-        mean = memopt_i_plus((double)f->column_means[i], 1.0, mean);
+        mean = memopt_i_sum_double((double)f->column_means[i], mean);
         f->column_scales[i] = memopt_i_factor_column_scale(f->column_means[i]);
     }
     mean /= (double)f->columns;
@@ -11775,8 +11777,8 @@ MEMOPT_I_BOTH static double memopt_i_factor_pace(const memopt_optim_group *g, ui
                                                  size_t panels, size_t n) {
     double x = 0, w = 0, rate = 1 / sqrt((double)step); size_t p;
     for (p = 0; p < panels; ++p) {
-        x = memopt_i_plus(squares[2 * p], 1.0, x);
-        w = memopt_i_plus(squares[2 * p + 1], 1.0, w);
+        x = memopt_i_sum_double(squares[2 * p], x);
+        w = memopt_i_sum_double(squares[2 * p + 1], w);
     }
     x = sqrt(x / (double)n) / g->clip; w = sqrt(w / (double)n);
     if (g->rate < rate) rate = g->rate;
@@ -12480,12 +12482,9 @@ typedef struct memopt_i_scale_piece { /* in the caller's scratch */
     double squares;
     size_t nonfinite, tensor, first;
 } memopt_i_scale_piece;
-MEMOPT_I_BOTH static uint64_t memopt_i_scale_bits(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
-MEMOPT_I_BOTH static int memopt_i_scale_finite(double x) { return (memopt_i_scale_bits(x) >> 52 & 0x7FF) != 0x7FF; }
-MEMOPT_I_BOTH static int memopt_i_scale_finite32(float x) { return (memopt_i_float_bits(x) & 0x7F800000u) != 0x7F800000u; }
 /* Finite or infinite, and not below zero; -0 is zero. */
 static int memopt_i_scale_limit(double x) {
-    const uint64_t u = memopt_i_scale_bits(x);
+    const uint64_t u = memopt_i_double_bits(x);
     return u <= UINT64_C(0x7FF) << 52 || u == UINT64_C(1) << 63;
 }
 
@@ -12544,24 +12543,10 @@ MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, 
 /* ---- the loops ----
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
    long enough to fill the window in which it would look further by itself. */
-/* Rounded once, to the type it has, also where registers are wider (x87; s390x in part). A float's square is exact. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
-MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { volatile double one = 1; return fma(one, a, b); }
-MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) { return fma(x, x, sum); }
-#else
-MEMOPT_I_BOTH static double memopt_i_scale_plus(double a, double b) { return a + b; }
-MEMOPT_I_BOTH static double memopt_i_scale_square(double sum, double x) {
-#if defined(__CUDA_ARCH__)
-    return fma(x, x, sum);
-#else
-    return sum + x * x;
-#endif
-}
-#endif
 static double memopt_i_scale_join(double *sums) {
     int half, i;
     for (half = 8; half; half /= 2)
-        for (i = 0; i < half; ++i) sums[i] = memopt_i_scale_plus(sums[i], sums[i + half]);
+        for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
     return sums[0];
 }
 #endif /* ---- once for each width: see `vec` ---- */
@@ -12633,14 +12618,14 @@ static void V(scale_squares)(float *x, size_t n, float factor, int write, double
     size_t i;
 
     for (i = 0; i < n; ++i)
-        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)V(scale_one)(x + i, factor, write));
+        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one)(x + i, factor, write));
 }
 
 static void V(scale_squares16)(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
     size_t i;
 
     for (i = 0; i < n; ++i)
-        sums[i % 16] = memopt_i_scale_square(sums[i % 16], (double)V(scale_one16)(type, x + i, factor, write));
+        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one16)(type, x + i, factor, write));
 }
 #endif
 
@@ -12839,7 +12824,7 @@ typedef struct memopt_i_gradients_task {
 } memopt_i_gradients_task;
 static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values, size_t n) {
     size_t i, found = 0; const uint16_t infinity = memopt_i_gradients_infinity(type);
-    if (type == MEMOPT_TYPE_F32) for (i = 0; i < n; ++i) found += !memopt_i_scale_finite32(((const float *)values)[i]);
+    if (type == MEMOPT_TYPE_F32) for (i = 0; i < n; ++i) found += !memopt_i_finite(((const float *)values)[i]);
     else for (i = 0; i < n; ++i) found += (((const uint16_t *)values)[i] & infinity) == infinity;
     return found;
 }
@@ -12856,7 +12841,7 @@ static void memopt_i_scale_one(void *task, size_t index, int worker) {
     const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
     (void)worker;
     p->squares = memopt_i_scale_values(t->level, g->type, x, n, t->factor);
-    if (!memopt_i_scale_finite(p->squares)) p->nonfinite = memopt_i_gradients_nonfinite(g->type, x, n);
+    if (!memopt_i_finite_double(p->squares)) p->nonfinite = memopt_i_gradients_nonfinite(g->type, x, n);
     memopt_i_wide_end(t->level);
 }
 static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i_scale_piece *pieces, size_t count,
@@ -12865,14 +12850,14 @@ static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i
     for (i = 0; i < list->count; ++i) { list->tensors[i].squares = 0; list->tensors[i].nonfinite = 0; }
     for (i = 0; i < count; ++i) {
         memopt_gradient *g = list->tensors + pieces[i].tensor;
-        g->squares = memopt_i_scale_plus(g->squares, pieces[i].squares);
+        g->squares = memopt_i_sum_double(g->squares, pieces[i].squares);
         g->nonfinite += pieces[i].nonfinite;
     }
     total->squares = 0; total->nonfinite = 0; total->factor = 1;
     for (i = 0; i < list->count; ++i) {
         memopt_gradient *g = list->tensors + i;
         if (g->nonfinite) g->squares = infinity;
-        total->squares = memopt_i_scale_plus(total->squares, g->squares);
+        total->squares = memopt_i_sum_double(total->squares, g->squares);
         total->nonfinite += g->nonfinite;
     }
     total->overflow = total->nonfinite != 0;
@@ -12898,7 +12883,7 @@ MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, 
 }
 MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, double factor,
                                                 memopt_gradient_total *total, const memopt_threads *threads) {
-    const int finite = memopt_i_scale_finite(factor) && fabs(factor) <= 3.4028234663852886e38;
+    const int finite = memopt_i_finite_double(factor) && fabs(factor) <= 3.4028234663852886e38;
     memopt_i_checks c = memopt_i_gradients_begin(list);
 
     memopt_i_must_number(&c, finite, "factor", memopt_i_real(factor), "must be finite as a float", memopt_i_nothing());
@@ -12938,7 +12923,7 @@ MEMOPT_I_BOTH static double memopt_i_clip_factor(double norm, double max_norm) {
 }
 MEMOPT_API memopt_status memopt_clip_norm(double norm, double max_norm, double *factor) {
     if (!factor || !memopt_i_scale_limit(max_norm)) return MEMOPT_ERR_ARGUMENT;
-    if (!memopt_i_scale_limit(norm) || !memopt_i_scale_finite(norm)) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_scale_limit(norm) || !memopt_i_finite_double(norm)) return MEMOPT_ERR_ARGUMENT;
     *factor = memopt_i_clip_factor(norm, max_norm);
     return MEMOPT_OK;
 }
@@ -12957,11 +12942,11 @@ MEMOPT_I_BOTH static const char *memopt_i_scaler_wrong(const memopt_scaler *s) {
     const float lowest = 2.9387358770557188e-39f; /* 2^-128: the largest whose inverse is infinite */
 
     if (!s) return "is NULL";
-    if (!memopt_i_scale_finite32(s->scale) || !memopt_i_scale_finite32(s->floor))
+    if (!memopt_i_finite(s->scale) || !memopt_i_finite(s->floor))
         return "has a scale or a floor that is not finite";
-    if (!memopt_i_scale_finite(s->growth_factor) || s->growth_factor <= 1)
+    if (!memopt_i_finite_double(s->growth_factor) || s->growth_factor <= 1)
         return "has a growth_factor that is not finite and above 1";
-    if (!memopt_i_scale_finite(s->backoff_factor) || s->backoff_factor <= 0 || s->backoff_factor >= 1)
+    if (!memopt_i_finite_double(s->backoff_factor) || s->backoff_factor <= 0 || s->backoff_factor >= 1)
         return "has a backoff_factor that is not between 0 and 1";
     if (s->floor <= lowest) return "has a floor whose inverse is not finite";
     if (s->scale < s->floor) return "has a scale below its floor";
@@ -13131,9 +13116,8 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 
 /* -- chains -- */
 
-static int memopt_i_cost_ok(double x) { /* finite and not negative; told by the bits, which -ffast-math leaves alone */
-    uint64_t bits;
-    memcpy(&bits, &x, 8);
+static int memopt_i_cost_ok(double x) { /* finite and not negative */
+    const uint64_t bits = memopt_i_double_bits(x);
     return bits < UINT64_C(0x7FF0000000000000) || bits == UINT64_C(0x8000000000000000);
 }
 static size_t memopt_i_chain_value(const memopt_chain *c, size_t v) { /* bytes of a value */
@@ -13152,14 +13136,13 @@ static double memopt_i_chain_write(const memopt_chain *c, const memopt_slow *slo
 static double memopt_i_chain_read(const memopt_chain *c, const memopt_slow *slow, size_t v) {
     return slow->read_cost + slow->read_byte_cost * (double)memopt_i_chain_value(c, v);
 }
-static uint64_t memopt_i_cost_bits(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 /* No memcmp: there may be padding. */
 static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment *b) {
     return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
         && a->forward_scratch == b->forward_scratch && a->backward_scratch == b->backward_scratch
         && a->plain_scratch == b->plain_scratch && a->kept_bytes == b->kept_bytes
-        && memopt_i_cost_bits(a->forward_cost) == memopt_i_cost_bits(b->forward_cost)
-        && memopt_i_cost_bits(a->backward_cost) == memopt_i_cost_bits(b->backward_cost);
+        && memopt_i_double_bits(a->forward_cost) == memopt_i_double_bits(b->forward_cost)
+        && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
 /* All bytes of a chain together. Where they fit size_t, no sum of what is alive needs a check later. */
 static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
@@ -13604,7 +13587,7 @@ static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
 }
 /* Groups of k segments, of which each keeps its input only; the last segment is a group of its own, saved at once. */
 static void memopt_i_list_groups(memopt_i_list *l, size_t count, size_t k) {
-    const size_t head = count - 1, groups = (head + k - 1) / k; size_t g; /* NOLINT(clang-analyzer-*): k is not 0 */
+    const size_t head = count - 1, groups = memopt_i_ceil_div(head, k); size_t g;
     for (g = 0; g < groups; ++g) memopt_i_list_sweep(l, g * k, memopt_i_min(head, g * k + k));
     memopt_i_list_reverse(l, head, count);
     for (g = groups; g-- > 0;) {
@@ -15555,8 +15538,8 @@ static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
         h = memopt_i_script_mix(memopt_i_script_mix(h, s->output_bytes), s->saved_bytes);
         h = memopt_i_script_mix(memopt_i_script_mix(h, s->grad_bytes), s->forward_scratch);
         h = memopt_i_script_mix(memopt_i_script_mix(h, s->backward_scratch), s->plain_scratch);
-        h = memopt_i_script_mix(memopt_i_script_mix(h, s->kept_bytes), memopt_i_cost_bits(s->forward_cost));
-        h = memopt_i_script_mix(h, memopt_i_cost_bits(s->backward_cost));
+        h = memopt_i_script_mix(memopt_i_script_mix(h, s->kept_bytes), memopt_i_double_bits(s->forward_cost));
+        h = memopt_i_script_mix(h, memopt_i_double_bits(s->backward_cost));
     }
     for (i = 0; i < c->skip_count; ++i) {
         h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].from), c->skips[i].to);
@@ -16259,11 +16242,11 @@ static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void 
    nothing. */
 static int memopt_i_tape_overlap(const memopt_tape *t, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     return t->untouchable != 1
-        && memopt_i_number_overlap(a, memopt_i_max(a_bytes, 1), b, memopt_i_max(b_bytes, 1));
+        && memopt_i_overlaps(a, memopt_i_max(a_bytes, 1), b, memopt_i_max(b_bytes, 1));
 }
 
 static int memopt_i_tape_inside(const memopt_tape *t, const void *a, size_t bytes, const memopt_i_script *script) {
-    return t->untouchable != 1 && memopt_i_number_overlap(a, memopt_i_max(bytes, 1), t->base, script->peak);
+    return t->untouchable != 1 && memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->base, script->peak);
 }
 
 /* The gradient of a loss may be the last output itself: both are only read. */
@@ -17506,7 +17489,7 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
                                  size_t b_bytes) {
     const size_t step = a->stride * memopt_type_bytes(a->type), size = memopt_type_bytes(b->type);
     size_t from;
-    if (!a_bytes || !b_bytes || !memopt_i_number_overlap(a->data, a_bytes, b->data, b_bytes)) return 0;
+    if (!a_bytes || !b_bytes || !memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)) return 0;
     if (a->rows < 2 || b->rows < 2 || a->stride > SIZE_MAX / 8 || b->stride > SIZE_MAX / 8) return 1;
     if (step != b->stride * size) return 1;
     from = (uintptr_t)b->data > (uintptr_t)a->data ? ((uintptr_t)b->data - (uintptr_t)a->data) % step
@@ -17865,8 +17848,10 @@ MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, co
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
    2 artanh((m - 1) / (m + 1)), below 2 units in the last place off. */
 MEMOPT_I_BOTH static double memopt_i_row_log(double x) {
-    uint64_t bits; int k; double exponent, m, s, square, sum = 1.0 / 23;
-    memcpy(&bits, &x, sizeof bits);
+    uint64_t bits = memopt_i_double_bits(x);
+    double exponent, m, s, square, sum = 1.0 / 23;
+    int k;
+
     if ((bits >> 52 & 0x7ff) == 0x7ff) return x;
     if (!bits) return -(double)memopt_i_bits_float(0x7f800000u);
     exponent = (double)(int)(bits >> 52) - 1023;
@@ -18046,7 +18031,7 @@ static int memopt_i_ops_pair(const memopt_i_ops_array *a, int count, int twins, 
     for (i = 0; i < count; ++i)
         for (k = i + 1; k < count; ++k)
             if ((a[i].is_result || a[k].is_result) && !(twins && k == 1 && a[0].data == a[1].data)
-                && memopt_i_number_overlap(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) {
+                && memopt_i_overlaps(a[i].data, a[i].bytes, a[k].data, a[k].bytes)) {
                 *first = a[k].is_result ? k : i;
                 *second = a[k].is_result ? i : k;
                 return 1;
@@ -18287,13 +18272,11 @@ typedef struct memopt_i_entropy {
     double  factor;         /* of gradients: scale / count */
     unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
 } memopt_i_entropy;
-/* The sum as a double, on the x87 too. */
-static double memopt_i_head_plus(double a, double b) { const volatile double sum = a + b; return sum; }
 /* The sum of n elements; huge ones do not overflow, and no more than a few units of the sum are lost. */
 static double memopt_i_head_total(const float *x, size_t n) {
     double sums[4] = { 0 }; size_t i;
-    for (i = 0; i < n; ++i) sums[i % 4] = memopt_i_head_plus(sums[i % 4], (double)x[i]);
-    return memopt_i_head_plus(memopt_i_head_plus(sums[0], sums[2]), memopt_i_head_plus(sums[1], sums[3]));
+    for (i = 0; i < n; ++i) sums[i % 4] = memopt_i_sum_double(sums[i % 4], (double)x[i]);
+    return memopt_i_sum_double(memopt_i_sum_double(sums[0], sums[2]), memopt_i_sum_double(sums[1], sums[3]));
 }
 #endif /* ---- once for each width: see `vec` ---- */
 V_FN size_t V(slopes)(float *y, float a, float b, float c, size_t n) {
@@ -18337,7 +18320,7 @@ static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy
         n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
         x = memopt_i_entropy_piece(t, r, i, n, buffer);
         r->most = memopt_i_row_max(t->level, r->most, x, n);
-        if (t->x.rule.smoothing > 0) r->total = memopt_i_head_plus(r->total, memopt_i_head_total(x, n));
+        if (t->x.rule.smoothing > 0) r->total = memopt_i_sum_double(r->total, memopt_i_head_total(x, n));
     }
     for (i = 0; i < columns; i += n) {
         float *x;
@@ -18347,13 +18330,12 @@ static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy
     }
     r->sum = memopt_i_row_total(sums);
 }
-MEMOPT_I_BOTH static int memopt_i_head_finite(float x) { return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
 MEMOPT_I_BOTH static double memopt_i_entropy_loss(const memopt_loss_rule *rule, size_t vocabulary,
                                                   const memopt_i_entropy_row *r, double *lse) {
     const double most = (double)r->most, smoothing = (double)rule->smoothing, z = (double)rule->z_weight;
     double loss;
     *lse = 0;
-    if (!memopt_i_head_finite(r->most)) return (double)memopt_i_bits_float(0x7fc00000u);
+    if (!memopt_i_finite(r->most)) return (double)memopt_i_bits_float(0x7fc00000u);
     loss = memopt_i_row_log((double)r->sum);
     *lse = most + loss;
     if (smoothing < 1) loss = fma(1 - smoothing, most - (double)r->at, loss); /* 0 times an infinity would be NaN */
@@ -18423,16 +18405,15 @@ static double memopt_i_entropy_run(memopt_i_entropy *t, const memopt_threads *th
     for (row = 0; row < t->x.rows; ++row) {
         double of_row;
         memcpy(&of_row, t->row_losses + row * sizeof of_row, sizeof of_row);
-        loss = memopt_i_head_plus(loss, of_row);
+        loss = memopt_i_sum_double(loss, of_row);
     }
     return loss;
 }
 /* ---- what cross-entropy and head have in common ---- */
 static memopt_status memopt_i_rule_check(memopt_i_checks *c, const memopt_loss_rule *rule) {
     const uint32_t most = memopt_i_float_bits(1.0f), infinity = 0x7f800000u;
-    uint64_t bits; /* negative numbers have the largest bits of all */
+    const uint64_t bits = memopt_i_double_bits(rule->scale); /* negative numbers have the largest bits of all */
 
-    memcpy(&bits, &rule->scale, sizeof bits);
     memopt_i_must_number(c, bits < (uint64_t)0x7ff << 52, "rule.scale", memopt_i_real(rule->scale),
                          "finite and at least", memopt_i_count(0));
     memopt_i_must_number(c, memopt_i_float_bits(rule->smoothing) <= most, "rule.smoothing",

@@ -884,7 +884,7 @@ static memopt_cuda_status memopt_i_cuda_pointer_if(const void *p, size_t alignme
     return p ? memopt_i_cuda_pointer(p, alignment) : 0;
 }
 static memopt_cuda_status memopt_i_cuda_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    return a && b && memopt_i_number_overlap(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
+    return a && b && memopt_i_overlaps(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 /* Blocks for n elements, `tile` each; 0 for n = 0. More than 2^31 - 1 is ERR_OVERFLOW. */
 static memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *blocks) {
@@ -2600,8 +2600,8 @@ template <int COUNT> static __device__ __forceinline__ void memopt_i_cuda_scale_
     float zero = 0;
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < COUNT; ++k) {
-        x[k].x = memopt_i_scaled(x[k].x, inverse); x[k].y = memopt_i_scaled(x[k].y, inverse);
-        x[k].z = memopt_i_scaled(x[k].z, inverse); x[k].w = memopt_i_scaled(x[k].w, inverse);
+        x[k].x = memopt_i_times(x[k].x, inverse); x[k].y = memopt_i_times(x[k].y, inverse);
+        x[k].z = memopt_i_times(x[k].z, inverse); x[k].w = memopt_i_times(x[k].w, inverse);
         zero = fmaf(x[k].w, 0.0f, fmaf(x[k].z, 0.0f, fmaf(x[k].y, 0.0f, fmaf(x[k].x, 0.0f, zero))));
     }
     if (memopt_i_bits_of(zero) << 1 == 0) return; /* all are finite */
@@ -2913,7 +2913,7 @@ static __device__ __forceinline__ float memopt_i_cuda_kept_scale(const uint32_t 
                                                                  float *inverse) {
     const int32_t most = e.up > e.down ? e.up : e.down; const float absmax = memopt_i_float_of((uint32_t)most);
     const float factor = memopt_i_inverse(absmax);
-    const uint32_t top = memopt_i_bits_of(memopt_i_scaled(memopt_i_float_of((uint32_t)e.up), factor));
+    const uint32_t top = memopt_i_bits_of(memopt_i_times(memopt_i_float_of((uint32_t)e.up), factor));
     *inverse = 0;
     if (most >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
     if (most < 0x0d800000) return 0; /* 2^-100 */
@@ -3504,13 +3504,13 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const flo
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         if (CODES == MEMOPT_I_CUDA_BNB)
-            four |= memopt_i_cuda_optim_bnb_code(level, moment, memopt_i_scaled(x[e], inverse)) << 8 * e;
+            four |= memopt_i_cuda_optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
         else four |= (uint32_t)memopt_i_taper_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
     }
     return four;
 }
 template <int CODES> static __device__ __forceinline__ float memopt_i_cuda_optim_inverse(float largest) {
-    return CODES == MEMOPT_I_CUDA_BNB ? memopt_i_inverse(largest) : memopt_i_taper_inverse(largest);
+    return memopt_i_inverse(largest);
 }
 /* The largest of four magnitudes that are finite, by its bits. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
@@ -3652,7 +3652,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
                                                                      || i + 128 < n));
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (threadIdx.x % 32 == 0) { s.scale[0][b] = scale[0]; if (two) s.scale[1][b] = scale[1]; }
-    scale[0] = memopt_i_taper_inverse(scale[0]); scale[1] = memopt_i_taper_inverse(scale[1]);
+    scale[0] = memopt_i_inverse(scale[0]); scale[1] = memopt_i_inverse(scale[1]);
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j; const int whole = WHOLE || (aligned && i + plus + 4 <= n);
@@ -3725,11 +3725,11 @@ static __device__ __forceinline__ double memopt_i_cuda_optim_pair(double sum, fl
     const int upper = threadIdx.x % 32 >= 16;
     const float got = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, upper ? a : b, 16);
     const float x = upper ? got : a, y = upper ? b : got;
-    return memopt_i_plus((double)y, (double)y, memopt_i_plus((double)x, (double)x, sum));
+    return memopt_i_add_square(memopt_i_add_square(sum, (double)x), (double)y);
 }
 static __device__ __forceinline__ double memopt_i_cuda_optim_pair_join(double sum) { /* to lanes 0 and 16 */
     int half;
-    for (half = 8; half; half /= 2) sum = memopt_i_plus(sum, 1.0, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, half));
+    for (half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, half));
     return sum;
 }
 /* Element i of a slice, alone. */
@@ -3820,7 +3820,7 @@ static __device__ __forceinline__ double memopt_i_cuda_optim_ordered(double sum,
     uint64_t at; int k;
     for (at = 0; at < n; at += 32) {
         const uint64_t i = at + threadIdx.x % 32; const double x = i < n ? p[i * stride] : 0;
-        for (k = 0; k < 32; ++k) sum = memopt_i_plus(__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), 1.0, sum);
+        for (k = 0; k < 32; ++k) sum = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), sum);
     }
     return sum;
 }
@@ -3947,7 +3947,7 @@ memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
             x[e] = at < end ? memopt_i_cuda_factor_gradient(t, k, at, limit) : 0;
         }
         MEMOPT_I_CUDA_UNROLL
-        for (e = 0; e < 8; ++e) sum = memopt_i_plus((double)x[e], (double)x[e], sum);
+        for (e = 0; e < 8; ++e) sum = memopt_i_add_square(sum, (double)x[e]);
     }
     s.column_sums[(s.panel + panel) * s.columns + column] = sum;
 }
@@ -3960,7 +3960,7 @@ memopt_i_cuda_factor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_c
     const memopt_i_rule rule = memopt_i_cuda_factor_rule(t, k); float *to = (float *)(void *)s.column_sums;
     if (column >= s.columns || memopt_i_cuda_factor_left_out(t)) return;
     sum = s.column_sums[column];
-    for (p = 1; p < s.panels; ++p) sum = memopt_i_plus(s.column_sums[p * s.columns + column], 1.0, sum);
+    for (p = 1; p < s.panels; ++p) sum = memopt_i_sum_double(s.column_sums[p * s.columns + column], sum);
     mean = memopt_i_factor_mean(&rule, sum, s.all / s.columns, s.columns_of[column]);
     to[2 * column] = mean;
     to[2 * column + 1] = memopt_i_factor_column_scale(mean);
@@ -3973,7 +3973,7 @@ memopt_i_cuda_factor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
     if (memopt_i_cuda_factor_left_out(t)) return;
     for (at = 0; at < s.columns; at += 32) {
         const uint64_t i = at + threadIdx.x; const float x = i < s.columns ? c[2 * i] : 0;
-        for (k = 0; k < 32; ++k) sum = memopt_i_plus((double)__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), 1.0, sum);
+        for (k = 0; k < 32; ++k) sum = memopt_i_sum_double((double)__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), sum);
     }
     if (threadIdx.x == 0) *s.mean = sum / (double)s.columns;
 }
@@ -4041,8 +4041,8 @@ memopt_i_cuda_factor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
         const float mine_scale = there && s.columns ? multiplier[2 * (i / wide) + 1] : 1;
         for (j = 0; j < 32; ++j) {
             const double scale = (double)__shfl_sync(MEMOPT_I_CUDA_ALL, mine_scale, j);
-            w = memopt_i_plus(__shfl_sync(MEMOPT_I_CUDA_ALL, mine_w, j), 1.0, w);
-            sum = memopt_i_plus(__shfl_sync(MEMOPT_I_CUDA_ALL, mine_x, j), 1.0, sum);
+            w = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, mine_w, j), w);
+            sum = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, mine_x, j), sum);
             if ((at + (unsigned)j + 1) % wide == 0 && at + (unsigned)j < end) {
                 x = fma(scale * scale, sum, x);
                 sum = 0;
@@ -4909,13 +4909,13 @@ template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale
     for (unsigned row = 0; row < rows; row += 8)
         MEMOPT_I_CUDA_UNROLL
         for (unsigned k = 0; k < 8; ++k)
-            sum = memopt_i_scale_square(sum, memopt_i_cuda_scale_double<TYPE>(tile, (row + k) * 16 + lane));
+            sum = memopt_i_add_square(sum, memopt_i_cuda_scale_double<TYPE>(tile, (row + k) * 16 + lane));
     return sum;
 }
 template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const unsigned char *p, size_t n) {
     unsigned found = 0;
     for (size_t i = threadIdx.x; i < n; i += MEMOPT_I_CUDA_SCALE_THREADS)
-        if (TYPE == MEMOPT_TYPE_F32) found += !memopt_i_scale_finite32(((const float *)(const void *)p)[i]);
+        if (TYPE == MEMOPT_TYPE_F32) found += !memopt_i_finite(((const float *)(const void *)p)[i]);
         else {
             const uint16_t infinity = TYPE == MEMOPT_TYPE_BF16 ? 0x7f80 : 0x7c00;
             found += (((const uint16_t *)(const void *)p)[i] & infinity) == infinity;
@@ -4960,7 +4960,7 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
     }
     if (threadIdx.x == 0) *found = 0; /* before the vote's barrier */
     if (threadIdx.x < 16)
-        for (int half = 8; half; half /= 2) sum = memopt_i_scale_plus(sum, __shfl_down_sync(0xffffu, sum, half, 16));
+        for (int half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_down_sync(0xffffu, sum, half, 16));
     if (__syncthreads_or(special != 0)) { /* rare; what all threads have stored is seen behind the barrier */
         const unsigned mine_found = memopt_i_cuda_scale_count<TYPE>(p, bytes / SIZE);
         if (mine_found) atomicAdd(found, mine_found);
@@ -5005,7 +5005,7 @@ static __device__ void memopt_i_cuda_scale_join(const memopt_cuda_gradient_sum *
         }
         __syncthreads(); /* these are there */
         if (threadIdx.x == 0)
-            for (unsigned i = 0; i < some; ++i) sum = memopt_i_scale_plus(sum, squares[i]);
+            for (unsigned i = 0; i < some; ++i) sum = memopt_i_sum_double(sum, squares[i]);
     }
     if (nonfinite) atomicAdd(found, nonfinite); /* behind the barriers of the loop: it is 0 */
     __syncthreads(); /* all have counted */
@@ -5108,7 +5108,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scale(const memopt_grad
                                                                memopt_cuda_stream stream) {
     const memopt_i_cuda_scale_call c = { list, NULL, (float)factor, 0, d_total, d_sums, stream };
     memopt_cuda_status s;
-    if (!memopt_i_scale_finite(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_finite_double(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_cuda_scale_check(&c);
     return s ? s : memopt_i_cuda_scale_run(&c);
 }
@@ -5144,7 +5144,7 @@ static __global__ void __launch_bounds__(32) memopt_i_cuda_clip_norm_kernel(cons
                                                                             double mean, double max_norm,
                                                                             double *d_factor) {
     const double factor = d_total->factor * mean, norm = sqrt(d_total->squares) * factor;
-    const int skip = d_total->overflow || !memopt_i_scale_finite(norm);
+    const int skip = d_total->overflow || !memopt_i_finite_double(norm);
     if (threadIdx.x == 0) *d_factor = skip ? 0 : factor * memopt_i_clip_factor(norm, max_norm);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean,
@@ -5152,7 +5152,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_t
     memopt_cuda_status s = memopt_i_cuda_pointer(d_total, sizeof(double));
     if (!s) s = memopt_i_cuda_pointer(d_factor, sizeof(double));
     if (s) return s;
-    if (!memopt_i_scale_limit(max_norm) || !memopt_i_scale_finite(mean) || mean <= 0) return MEMOPT_ERR_ARGUMENT;
+    if (!memopt_i_scale_limit(max_norm) || !memopt_i_finite_double(mean) || mean <= 0) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_ready()) != 0) return s;
     MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_clip_norm_kernel, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
     return memopt_i_cuda_launched();
@@ -5921,8 +5921,8 @@ static __device__ void memopt_i_cuda_entropy_decide(const memopt_i_cuda_entropy 
     found->terms = memopt_i_entropy_slope(rule, t.x.vocabulary, memopt_i_rule_factor(rule, *t.d_count), (double)s.sum,
                                           lse);
     found->most = r.most; /* NaN: all of the gradient is */
-    found->plain = !bad && memopt_i_head_finite(s.most) && memopt_i_head_finite(found->terms.a)
-                && memopt_i_head_finite(found->terms.b) && memopt_i_head_finite(found->terms.c);
+    found->plain = !bad && memopt_i_finite(s.most) && memopt_i_finite(found->terms.a)
+                && memopt_i_finite(found->terms.b) && memopt_i_finite(found->terms.c);
     found->at_target = fmaf(found->terms.a, memopt_i_cuda_soft_exp(memopt_i_sum(r.at, -r.most)),
                             found->terms.at_target);
 }
@@ -7866,7 +7866,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, siz
 }
 static int memopt_i_cuda_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
                                       size_t b_bytes, size_t count) {
-    return count > 1 ? memopt_i_number_overlap(a->data, a_bytes, b->data, b_bytes)
+    return count > 1 ? memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)
                      : memopt_i_gemm_overlap(a, a_bytes, b, b_bytes);
 }
 static memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_batch *batch) {

@@ -346,7 +346,7 @@ static void adafactor_model_store(const adafactor_case *k, const adafactor_model
     for (i = 0; i < n; i += s->block) {
         const size_t size = n - i < s->block ? n - i : s->block; float most = 0;
         for (j = i; j < i + size; ++j) if (fabsf(s->m[j]) > most) most = fabsf(s->m[j]);
-        memopt_i_taper_encode_v1(&codes, s->codes + i, s->m + i, size, memopt_i_taper_inverse(most));
+        memopt_i_taper_encode_v1(&codes, s->codes + i, s->m + i, size, memopt_i_inverse(most));
         memopt_i_taper_decode_v1(&codes, s->m + i, s->codes + i, size);
         s->scale[i / s->block] = most;
     }

@@ -108,7 +108,53 @@ static void base_floats(void) { /* bits from IEEE 754's table; sums, products an
         CHECK_AT(memopt_i_round(product) == product, i);
     }
 }
+static void base_doubles(void) { /* bits from IEEE 754's table; sums of what a double holds, and what rounds to even */
+    static const struct { double x; uint64_t bits; int finite; } known[] = {
+        { 0.0, 0, 1 }, { 1.0, UINT64_C(0x3ff0000000000000), 1 }, { -2.0, UINT64_C(0xc000000000000000), 1 },
+        { 1.7976931348623157e308, UINT64_C(0x7fefffffffffffff), 1 }, { HUGE_VAL, UINT64_C(0x7ff0000000000000), 0 },
+        { -HUGE_VAL, UINT64_C(0xfff0000000000000), 0 }
+    };
+    static const uint32_t floats[][2] = { { 0, 1 }, { 0x007fffffu, 1 }, { 0x7f7fffffu, 1 }, { 0x7f800000u, 0 },
+                                          { 0xff800000u, 0 }, { 0x7fc00000u, 0 }, { 0xff7fffffu, 1 } };
+    const double big = 9007199254740992.0; /* 2^53: what is behind it has no odd numbers */
+    int i;
+
+    for (i = 0; i < (int)(sizeof known / sizeof *known); ++i) {
+        CHECK_AT(memopt_i_double_bits(known[i].x) == known[i].bits, i);
+        CHECK_AT(memopt_i_finite_double(known[i].x) == known[i].finite, i);
+    }
+    for (i = 0; i < (int)(sizeof floats / sizeof *floats); ++i)
+        CHECK_AT(memopt_i_finite(memopt_i_bits_float(floats[i][0])) == (int)floats[i][1], i);
+    CHECK(memopt_i_sum_double(big, 1) == big && memopt_i_sum_double(big, 3) == big + 4 && memopt_i_sum_double(-3, 2) == -1);
+    CHECK(memopt_i_add_square(big, 1) == big && memopt_i_add_square(2, 3) == 11);
+    CHECK(memopt_i_add_square(big, (double)memopt_i_bits_float(0x3fddb3d7u)) == big + 2); /* a square just below 3 */
+    CHECK(memopt_i_add_square(big, (double)memopt_i_bits_float(0x3fddb3d8u)) == big + 4); /* and just above */
+}
+static void base_inverse(void) {
+    const float least = memopt_i_bits_float(0x00200000u); /* 2^-128 */
+
+    CHECK(memopt_i_float_bits(memopt_i_inverse(0)) == 0 && memopt_i_inverse(4) == 0.25f && memopt_i_inverse(3) == 1.0f / 3);
+    CHECK(memopt_i_float_bits(memopt_i_inverse(least)) == 0x7f7fffffu); /* 2^128 is no float */
+    CHECK(memopt_i_float_bits(memopt_i_inverse(least * 2)) == 0x7f000000u);
+    CHECK(memopt_i_float_bits(memopt_i_inverse(memopt_i_bits_float(1))) == 0x7f7fffffu);
+}
+static void base_overlaps(void) { /* against byte by byte */
+    static const unsigned char memory[24];
+    size_t a, b, n, m;
+
+    for (a = 0; a < 8; ++a)
+        for (b = 0; b < 8; ++b)
+            for (n = 0; n < 8; ++n)
+                for (m = 0; m < 8; ++m) {
+                    const int wanted = n && m && a < b + m && b < a + n;
+                    CHECK_AT(memopt_i_overlaps(memory + a, n, memory + b, m) == wanted, a * 512 + b * 64 + n * 8 + m);
+                }
+    CHECK(!memopt_i_overlaps(NULL, 8, memory, 8) && !memopt_i_overlaps(memory, 8, NULL, 8));
+}
 static void test_base(void) {
+    RUN(base_doubles);
+    RUN(base_inverse);
+    RUN(base_overlaps);
     RUN(base_add_and_mul);
     RUN(base_random_products);
     RUN(base_align);

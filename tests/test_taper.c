@@ -53,7 +53,7 @@ static void taper_levels(void) {
             memopt_i_taper_encode_at(at, &t, back, x, 256, 1);
             CHECK_AT(memcmp(all, back, 256) == 0, at);
             memset(back, 0, sizeof back);
-            memopt_i_taper_encode_at(at, &t, back, scaled, 256, memopt_i_taper_inverse(24));
+            memopt_i_taper_encode_at(at, &t, back, scaled, 256, memopt_i_inverse(24));
             CHECK_AT(memcmp(all, back, 256) == 0, at);
         }
     }
@@ -117,7 +117,7 @@ static void taper_scales(void) { /* of a block: none, denormal, huge */
         1.1754944e-38f, 1e-30f, 1.7f, 3.4028235e38f }; size_t k; int s;
     for (s = 0; s < 2; ++s) { memopt_i_taper_init(&t[s], s); taper_build(level[s], s); }
     for (k = 0; k < sizeof scales / sizeof *scales; ++k) {
-        const float inverse = memopt_i_taper_inverse(scales[k]); const double exact = k ? 1 / (double)scales[k] : 0;
+        const float inverse = memopt_i_inverse(scales[k]); const double exact = k ? 1 / (double)scales[k] : 0;
         CHECK_AT((memopt_i_float_bits(inverse) & 0x7f800000) != 0x7f800000, k); /* finite */
         if (exact < 3.4028234e38) CHECK_AT(fabs((double)inverse - exact) <= exact * ldexp(1, -24), k);
         else CHECK_AT(memopt_i_float_bits(inverse) == 0x7f7fffffu, k);
@@ -177,7 +177,7 @@ static void taper_random_and_tails(void) {
         taper_build(level, s);
         for (n = 0; n < N; ++n) for (k = 0; k < 2; ++k) { /* k: where the arrays begin */
             const float largest = (float)ldexp(1 + (double)test_below(&seed, 1 << 20) / (1 << 20), (int)test_below(&seed, 200) - 100);
-            const float inverse = memopt_i_taper_inverse(largest);
+            const float inverse = memopt_i_inverse(largest);
             for (i = 0; i < n; ++i) {
                 const double part = ldexp((double)test_below(&seed, 1 << 24), -24 - (int)test_below(&seed, 30));
                 x[i + (size_t)k] = (float)(part * (double)largest) * (s && test_below(&seed, 2) ? -1.0f : 1.0f);

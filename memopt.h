@@ -7822,7 +7822,10 @@ MEMOPT_API const char *memopt_simd_text(int level) {
               memopt_i_v8_name (AVX2), memopt_i_v16_name (AVX-512), or memopt_i_v4_name (NEON). They are functions: a
               debugger steps into them.
    Words      V(floats) are `V(width)` of them. R(floats) are 16 whatever the width, two or four registers, because a
-              row's sums are 16 (see `rows`); where the file is read first they are one float.
+              row's sums are 16 (see `rows`); where the file is read first they are one float. V(ints) are as many
+              integers of 32 bits (i_), V(mask) says which lanes (m_), V(words) are 16 bits each (w_), V(doubles) are as
+              many doubles (d_), V(longs) half as many integers of 64 bits (l_). A name begins with what it returns or
+              stores.
    Ends       A part walks whole lanes. V_REST(name, (arguments)) hands what is left to the single float.
    Dispatch   MEMOPT_I_AT(level, name, (arguments)) calls the function of a level; MEMOPT_I_WIDTHS(type, name,
               (parameters)) declares the wide ones, which come at the end of the file.
@@ -7832,7 +7835,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #  define MEMOPT_I_AT(level, name, arguments)                                                                          \
     ((level) >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_##name arguments                                                     \
      : (level) >= MEMOPT_SIMD_AVX2 ? memopt_i_v8_##name arguments : memopt_i_v1_##name arguments)
-#  define MEMOPT_I_WIDTHS(type, name, parameters)                                                                        \
+#  define MEMOPT_I_WIDTHS(type, name, parameters)                                                                      \
     MEMOPT_I_AVX2 static type memopt_i_v8_##name parameters;                                                           \
     MEMOPT_I_AVX512 static type memopt_i_v16_##name parameters;
 #elif defined(MEMOPT_I_NEON)
@@ -7919,10 +7922,19 @@ V_FN float V(power)(float p, float n, float t) {
     p = memopt_i_times(p, memopt_i_bits_float((both - half) << 23));
     return 0.0f > p ? 0.0f : p;
 }
-V_FN float V(quiet)(float a) {
+
+V_FN float V(quiet)(float a) { /* one NaN for all */
     return (memopt_i_float_bits(a) & 0x7fffffffu) > 0x7f800000u ? memopt_i_bits_float(0x7fc00000u) : a;
 }
 
+/* Integers, masks, words.
+   bits, floats_of       the bits of floats, and back
+   f_signed, f_unsigned  integers as floats
+   i_if                  a where the mask holds, else b
+   m_above               a > b, both signed
+   m_odd                 the lowest bit
+   i_words, w_ints       16 bits to 32 and back; what has no room is 0
+   to_bf16, to_f16       to nearest, ties to even */
 typedef uint32_t memopt_i_v1_ints;
 typedef int memopt_i_v1_mask;
 typedef uint16_t memopt_i_v1_words;
@@ -8085,7 +8097,10 @@ V_FN int V(m_any)(__m256i m) { return !_mm256_testz_si256(m, m); }
 V_FN __m128i V(w_load)(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m128i x) { _mm_storeu_si128((__m128i *)(void *)p, x); }
 V_FN __m256i V(i_words)(__m128i x) { return _mm256_cvtepu16_epi32(x); }
-V_FN __m128i V(w_ints)(__m256i x) { return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)); }
+V_FN __m128i V(w_ints)(__m256i x) {
+    return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+}
+
 V_FN __m256 V(from_bf16)(__m128i x) { return V(floats_of)(_mm256_slli_epi32(V(i_words)(x), 16)); }
 V_FN __m256 V(from_f16)(__m128i x) { return _mm256_cvtph_ps(x); }
 V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
@@ -8102,7 +8117,8 @@ V_FN __m256i V(m_odd)(__m256i x) {
 
 V_FN __m256 V(f_unsigned)(__m256i x) { /* exact halves: their sum rounds once */
     const __m256 high = _mm256_cvtepi32_ps(_mm256_srli_epi32(x, 16));
-    return _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0f), _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32(0xffff))));
+    const __m256 low = _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32(0xffff)));
+    return _mm256_fmadd_ps(high, _mm256_set1_ps(65536.0f), low);
 }
 
 /* Out of order by halves, and put back into it. */
@@ -8150,7 +8166,9 @@ V_FN void V(b_put)(uint8_t *p, __m256i a, __m256i b, int stream) {
     else _mm_storeu_si128((__m128i *)(void *)p, bytes);
 }
 
-V_FN __m256i V(i_load_bytes)(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
+V_FN __m256i V(i_load_bytes)(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
 
 /* Half as many numbers of 64 bits. */
 enum { memopt_i_v8_longs_width = 4 };
@@ -8321,7 +8339,8 @@ V_FN __m512 V(power)(__m512 p, __m512 n, __m512 t) {
 }
 
 V_FN __m512 V(quiet)(__m512 a) {
-    return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
+    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
+    return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), nan);
 }
 
 typedef __m512i memopt_i_v16_ints;
@@ -8356,7 +8375,7 @@ V_FN __mmask16 V(m_and_not)(__mmask16 a, __mmask16 b) { return (__mmask16)(a & ~
 V_FN int V(m_any)(__mmask16 m) { return m != 0; }
 V_FN __m256i V(w_load)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
-V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); } /* masked: g++ 12 warns otherwise */
+V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); } /* see V_SHL */
 V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
 V_FN __m512 V(from_bf16)(__m256i x) { return V(floats_of)(_mm512_maskz_slli_epi32(0xffff, V(i_words)(x), 16)); }
 V_FN __m512 V(from_f16)(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
@@ -9141,7 +9160,7 @@ static void V(squares)(double *sums, const float *x, size_t n) {
 #else
 /* Groups of 32 or 64 elements. With `stream`, stores go past the cache and loads are asked for in advance. */
 V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
-#define V_AHEAD(stream, p) if (stream) MEMOPT_I_FETCH_L2(p, 8192)
+#define MEMOPT_I_AHEAD(stream, p) if (stream) MEMOPT_I_FETCH_L2(p, 8192)
 
 V_FN V(ints) V(bf16_upper)(const float *src) { /* in the upper halves; NaN included */
     const V(floats) x = V(load)(src);
@@ -9155,7 +9174,7 @@ V_FN void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream
     size_t i, k;
 
     for (i = 0; i + 64 <= n; i += 64) {
-        for (k = 0; k < 64; k += 16) V_AHEAD(stream, src + i + k);
+        for (k = 0; k < 64; k += 16) MEMOPT_I_AHEAD(stream, src + i + k);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 64; k += two)
             V(w_put_upper)(dst + i + k, V(bf16_upper)(src + i + k), V(bf16_upper)(src + i + k + V(width)), stream);
@@ -9168,7 +9187,7 @@ V_FN void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream
     size_t i, k;
 
     for (i = 0; i + 64 <= n; i += 64) {
-        for (k = 0; k < 64; k += 32) V_AHEAD(stream, src + i + k);
+        for (k = 0; k < 64; k += 32) MEMOPT_I_AHEAD(stream, src + i + k);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 64; k += V(width)) V(put)(dst + i + k, V(from_bf16)(V(w_load)(src + i + k)), stream);
     }
@@ -9206,8 +9225,8 @@ V_FN void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise 
             sum[(k + 16) / V(width)] = V(i_add)(b, V_SHR(h, 16));
             counter = V(i_add)(counter, step);
         }
-        V_AHEAD(stream, src + i);
-        V_AHEAD(stream, src + i + 16);
+        MEMOPT_I_AHEAD(stream, src + i);
+        MEMOPT_I_AHEAD(stream, src + i + 16);
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(top, V(i_set)(0x7f7f0000u))))) { /* too large for a bf16, or NaN */
             memopt_i_v1_bf16_noise(dst + i, src + i, 32, noise, first + i, 0);
             continue;
@@ -9226,8 +9245,8 @@ V_FN void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, in
         const V(floats) x = V(load)(src + i), y = V(load)(src + i + V(width));
         const V(ints) a = V(bits)(x), b = V(bits)(y);
 
-        V_AHEAD(stream, src + i);
-        if (two > 16) V_AHEAD(stream, src + i + 16);
+        MEMOPT_I_AHEAD(stream, src + i);
+        if (two > 16) MEMOPT_I_AHEAD(stream, src + i + 16);
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_or)(V(m_nan)(x), V(m_nan)(y))))) {
             memopt_i_v1_split(high + i, low + i, src + i, two, 0);
             continue;
@@ -9248,8 +9267,8 @@ V_FN void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t 
         const V(ints) up = V(i_and)(V(i_add)(l, l), V(i_set)(0x10000));
         const V(ints) u = V(i_or)(l, V(i_sub)(V_SHL(h, 16), up)), size = V(i_and)(u, V(i_set)(0x7fffffffu));
 
-        if (i % 32 == 0) V_AHEAD(stream, high + i);
-        if (i % 32 == 0) V_AHEAD(stream, low + i);
+        if (i % 32 == 0) MEMOPT_I_AHEAD(stream, high + i);
+        if (i % 32 == 0) MEMOPT_I_AHEAD(stream, low + i);
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(size, V(i_set)(0x7f7fffffu)))))
             memopt_i_v1_join(dst + i, high + i, low + i, V(width), 0);
         else V(put)(dst + i, V(floats_of)(u), stream);
@@ -9294,8 +9313,8 @@ V_FN void V(small_noise)(void *dst, const float *src, size_t n, int kind, int sa
     size_t i, k;
 
     for (i = 0; i < n; i += 32) {
-        V_AHEAD(stream, src + i);
-        V_AHEAD(stream, src + i + 16);
+        MEMOPT_I_AHEAD(stream, src + i);
+        MEMOPT_I_AHEAD(stream, src + i + 16);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 16; k += V(width)) {
             const V(ints) h = V(noise_hash)(counter, key), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
@@ -9319,8 +9338,8 @@ V_FN void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int
     size_t i, k;
 
     for (i = 0; i + 32 <= n; i += 32) {
-        V_AHEAD(stream, src + i);
-        V_AHEAD(stream, src + i + 16);
+        MEMOPT_I_AHEAD(stream, src + i);
+        MEMOPT_I_AHEAD(stream, src + i + 16);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 32; k += 2 * V(width))
             V(small_put)(dst, i + k, kind, V(small_of)(src + i + k, kind, &f),
@@ -9349,7 +9368,7 @@ V_FN void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int
     size_t i, k;
 
     for (i = 0; i + 32 <= n; i += 32) {
-        V_AHEAD(stream, (const unsigned char *)src + i * bytes);
+        MEMOPT_I_AHEAD(stream, (const unsigned char *)src + i * bytes);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 32; k += V(width))
             V(put)(dst + i + k, V(mul)(V(from_f16)(V(f16_of_small)(src, i + k, kind)), scale), stream);
@@ -9376,8 +9395,8 @@ V_FN void V(squares)(double *sums, const float *x, size_t n) {
 }
 #  if MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: rounding to bf16 is an instruction, which takes denormals for zero. So one test for
-   64 elements finds zeros and denormals, and a second one denormals alone; by bits, because vfpclassps sees none where a
-   program has told the processor to take denormals for zeros, as one linked with -ffast-math does. */
+   64 elements finds zeros and denormals, and a second one denormals alone; by bits, because vfpclassps sees none where
+   a program has told the processor to take denormals for zeros, as one linked with -ffast-math does. */
 V_FN __mmask16 V(tiny)(__m512 x) { return _mm512_testn_epi32_mask(V(bits)(x), _mm512_set1_epi32(0x7f800000)); }
 
 V_FN __mmask16 V(denormal)(__m512 x) {
@@ -9388,10 +9407,11 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
     size_t i, k;
 
     for (i = 0; i + 64 <= n; i += 64) {
-        const __m512 a = V(load)(src + i), b = V(load)(src + i + 16), c = V(load)(src + i + 32), d = V(load)(src + i + 48);
+        const __m512 a = V(load)(src + i), b = V(load)(src + i + 16);
+        const __m512 c = V(load)(src + i + 32), d = V(load)(src + i + 48);
         const unsigned tiny = (unsigned)V(tiny)(a) | (unsigned)V(tiny)(b) | (unsigned)V(tiny)(c) | (unsigned)V(tiny)(d);
 
-        for (k = 0; k < 64; k += 16) V_AHEAD(stream, src + i + k);
+        for (k = 0; k < 64; k += 16) MEMOPT_I_AHEAD(stream, src + i + k);
         if (MEMOPT_I_UNLIKELY(tiny) && (V(denormal)(a) | V(denormal)(b) | V(denormal)(c) | V(denormal)(d))) {
             V(w_put_upper)(dst + i, V(bf16_upper)(src + i), V(bf16_upper)(src + i + 16), stream);
             V(w_put_upper)(dst + i + 32, V(bf16_upper)(src + i + 32), V(bf16_upper)(src + i + 48), stream);

@@ -8110,6 +8110,12 @@ V_FN __m128i V(to_bf16)(__m256 x) { /* to nearest, ties to even; of NaN the quie
     return V(w_ints)(_mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16));
 }
 
+V_FN uint32_t V(i_largest)(__m256i x) { /* of all lanes */
+    const __m128i half = _mm_max_epu32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    const __m128i two = _mm_max_epu32(half, _mm_shuffle_epi32(half, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
 V_FN __m256i V(m_odd)(__m256i x) {
     const __m256i one = _mm256_set1_epi32(1);
     return _mm256_cmpeq_epi32(_mm256_and_si256(x, one), one);
@@ -8352,6 +8358,7 @@ V_FN __m512i V(i_set)(uint32_t x) { return _mm512_set1_epi32((int)x); }
 V_FN __m512i V(i_load)(const uint32_t *p) { return _mm512_loadu_si512(p); }
 V_FN __m512i V(i_lanes)(void) { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
 V_FN __m512i V(i_mul)(__m512i a, __m512i b) { return _mm512_mullo_epi32(a, b); }
+V_FN uint32_t V(i_largest)(__m512i x) { return _mm512_reduce_max_epu32(x); }
 V_FN __m512i V(i_xor3)(__m512i a, __m512i b, __m512i c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
 V_FN __m512i V(i_shl)(__m512i a, __m512i by) { return _mm512_sllv_epi32(a, by); }
 V_FN __m512i V(i_shr)(__m512i a, __m512i by) { return _mm512_srlv_epi32(a, by); }
@@ -8566,6 +8573,7 @@ V_FN float32x4_t V(floats_of)(uint32x4_t x) { return vreinterpretq_f32_u32(x); }
 V_FN uint32x4_t V(i_set)(uint32_t x) { return vdupq_n_u32(x); }
 V_FN uint32x4_t V(i_load)(const uint32_t *p) { return vld1q_u32(p); }
 V_FN uint32x4_t V(i_mul)(uint32x4_t a, uint32x4_t b) { return vmulq_u32(a, b); }
+V_FN uint32_t V(i_largest)(uint32x4_t x) { return vmaxvq_u32(x); }
 V_FN uint32x4_t V(i_xor3)(uint32x4_t a, uint32x4_t b, uint32x4_t c) { return veorq_u32(veorq_u32(a, b), c); }
 V_FN uint32x4_t V(i_shl)(uint32x4_t a, uint32x4_t by) { return vshlq_u32(a, vreinterpretq_s32_u32(by)); }
 V_FN uint32x4_t V(i_shr)(uint32x4_t a, uint32x4_t by) { return vshlq_u32(a, vnegq_s32(vreinterpretq_s32_u32(by))); }
@@ -9824,20 +9832,25 @@ static uint8_t memopt_i_encode_one(memopt_map map, float y) {
     while (code > 0 && !memopt_i_map_above(map, (double)y, code - 1)) --code;
     return (uint8_t)code;
 }
-static float memopt_i_absmax_scalar(const float *x, size_t n) {
-    uint32_t most = 0, u; size_t i;
+static float memopt_i_v1_absmax(const float *x, size_t n, int ahead) {
+    uint32_t most = 0, u;
+    size_t i;
+
+    (void)ahead;
     for (i = 0; i < n; ++i) {
         u = memopt_i_float_bits(x[i]) & 0x7fffffff;
         if (u > most && u < 0x7f800000) most = u;
     }
     return memopt_i_bits_float(most);
 }
-static void memopt_i_encode_scalar(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+static void memopt_i_v1_encode(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
 }
-static void memopt_i_decode_scalar(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
+static void memopt_i_v1_decode(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
     size_t i;
+
+    (void)stream;
     for (i = 0; i < n; ++i) x[i] = memopt_i_map_level(map, codes[i]) * absmax;
 }
 /* For the wide paths: codes that are exact, or one too high; the bits of `unsure` tell which to compare exactly. */
@@ -9934,41 +9947,44 @@ static const uint8_t memopt_i_signed_planes[4][128] = {
 static const uint8_t memopt_i_unsigned_planes[4][256] = {
     { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_1) },
     { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_2) }, { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_3) } };
+#endif
+#endif /* ---- once for each width: see `vec` ---- */
+#if defined(MEMOPT_I_WIDTH)
+V_FN void V(quant_ahead)(const float *x) { /* the four cache lines that are 8 KiB further on */
+    size_t k;
 
-static uint32_t memopt_i_quant_larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
-static inline void memopt_i_quant_ahead(const void *x) { /* the four cache lines that are 8 KiB further on */
-    __builtin_prefetch((const void *)((uintptr_t)x + 8192)); __builtin_prefetch((const void *)((uintptr_t)x + 8256));
-    __builtin_prefetch((const void *)((uintptr_t)x + 8320)); __builtin_prefetch((const void *)((uintptr_t)x + 8384));
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 64; k += 16) MEMOPT_I_FETCH(x + k, 8192);
 }
-/* ---- AVX-512 ---- */
-#define MEMOPT_I_AVX512_PART MEMOPT_I_AVX512 static inline __attribute__((always_inline))
-MEMOPT_I_AVX512_PART float memopt_i_absmax_avx512_as(const float *x, size_t n, int ahead) {
-    const __m512i sign = _mm512_set1_epi32((int)0x80000000); size_t i; uint32_t most;
-    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
-    for (i = 0; i + 64 <= n; i += 64) {
-        if (ahead) memopt_i_quant_ahead(x + i);
-        a = _mm512_max_epu32(a, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i)));
-        b = _mm512_max_epu32(b, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i + 16)));
-        c = _mm512_max_epu32(c, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i + 32)));
-        d = _mm512_max_epu32(d, _mm512_andnot_si512(sign, _mm512_loadu_si512(x + i + 48)));
+
+V_FN float V(absmax)(const float *x, size_t n, int ahead) {
+    const V(ints) size = V(i_set)(0x7fffffffu);
+    const size_t four = 4 * V(width);
+    V(ints) most[4];
+    uint32_t all;
+    size_t i, k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < 4; ++k) most[k] = V(i_set)(0);
+    for (i = 0; i + four <= n; i += four) {
+        if (ahead && i % 64 == 0) V(quant_ahead)(x + i);
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < 4; ++k) most[k] = V(i_max)(most[k], V(i_and)(size, V(bits)(V(load)(x + i + k * V(width)))));
     }
-    for (; i < n; i += 16) {
-        const __mmask16 k = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xffff);
-        a = _mm512_max_epu32(a, _mm512_andnot_si512(sign, _mm512_maskz_loadu_epi32(k, x + i)));
-    }
-    most = _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d)));
-    if (MEMOPT_I_LIKELY(most < 0x7f800000)) return memopt_i_bits_float(most);
-    _mm256_zeroupper(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
-    return memopt_i_absmax_scalar(x, n);
+    for (; i + V(width) <= n; i += V(width)) most[0] = V(i_max)(most[0], V(i_and)(size, V(bits)(V(load)(x + i))));
+    all = V(i_largest)(V(i_max)(V(i_max)(most[0], most[1]), V(i_max)(most[2], most[3])));
+    for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, memopt_i_float_bits(x[i]) & 0x7fffffff);
+    V(end)(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
+    if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
+    return memopt_i_v1_absmax(x, n, 0);
 }
-MEMOPT_I_AVX512 static float memopt_i_absmax_avx512(const float *x, size_t n, int ahead) {
-    return ahead ? memopt_i_absmax_avx512_as(x, n, 1) : memopt_i_absmax_avx512_as(x, n, 0);
-}
-typedef struct memopt_i_lines512 { __m512i junctions[2]; __m512 slopes[2], offsets[2], lasts[2]; } memopt_i_lines512;
-MEMOPT_I_AVX512_PART memopt_i_lines512 memopt_i_lines_avx512(memopt_map map) {
+#  if MEMOPT_I_WIDTH == 16
+/* What one processor alone can do: bytes are looked up in registers. */
+typedef struct V(lines_table) { __m512i junctions[2]; __m512 slopes[2], offsets[2], lasts[2]; } V(lines_table);
+V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
     const uint32_t *junctions = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
     const float (*lines)[32] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_lines : memopt_i_signed_lines;
-    memopt_i_lines512 t; int i;
+    V(lines_table) t; int i;
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
         t.junctions[i] = _mm512_loadu_si512(junctions + 16 * i);
@@ -9978,8 +9994,9 @@ MEMOPT_I_AVX512_PART memopt_i_lines512 memopt_i_lines_avx512(memopt_map map) {
     }
     return t;
 }
+
 /* 16 codes, each as a float from 256 up: bits 15 to 22 are the code, below them is where in its interval y lies. */
-MEMOPT_I_AVX512_PART __m512 memopt_i_place_avx512(memopt_map map, const memopt_i_lines512 *t, __m512 y) {
+V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(place)(memopt_map map, const V(lines_table) *t, __m512 y) {
     const __m512i one = _mm512_set1_epi32(1); const __m512 tiny = _mm512_set1_ps(4.656612873077393e-10f); /* 2^-31 */
     __m512i key, octave; __m512 slope, offset, last;
     if (map == MEMOPT_MAP_UNSIGNED) y = _mm512_max_ps(y, tiny); /* NaN: the second */
@@ -10004,8 +10021,9 @@ MEMOPT_I_AVX512_PART __m512 memopt_i_place_avx512(memopt_map map, const memopt_i
     y = _mm512_range_ps(_mm512_fmadd_ps(y, slope, offset), last, 2);
     return _mm512_add_ps(y, _mm512_set1_ps((float)(383.5 + MEMOPT_I_UNSURE)));
 }
+
 /* Bytes of 64 codes lie interleaved after the multishifts: in each 8 bytes two of each vector. */
-MEMOPT_I_AVX512_PART __m512i memopt_i_pack_avx512(const __m512 *v) {
+V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
     const __m512i at = _mm512_set1_epi16(15 | 47 << 8);
     const __m512i order = _mm512_set_epi16(31, 27, 23, 19, 15, 11, 7, 3, 30, 26, 22, 18, 14, 10, 6, 2,
                                            29, 25, 21, 17, 13, 9, 5, 1, 28, 24, 20, 16, 12, 8, 4, 0);
@@ -10016,9 +10034,9 @@ MEMOPT_I_AVX512_PART __m512i memopt_i_pack_avx512(const __m512 *v) {
     return _mm512_permutexvar_epi16(order, b);
 }
 
-MEMOPT_I_AVX512_PART void memopt_i_encode_avx512_as(memopt_map map, uint8_t *codes, const float *x, size_t n,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
                                                     float inverse) {
-    const memopt_i_lines512 t = memopt_i_lines_avx512(map); const __m512 scale = _mm512_set1_ps(inverse);
+    const V(lines_table) t = V(lines)(map); const __m512 scale = _mm512_set1_ps(inverse);
     const __m512i fraction = _mm512_set1_epi32(0x7ff8); float rest[64]; uint8_t rest_codes[64]; size_t i;
     for (i = 0; i < n; i += 64) {
         const float *from = x + i; uint8_t *to = codes + i; __m512 v[4]; __mmask16 k0, k1, k2, k3;
@@ -10026,30 +10044,32 @@ MEMOPT_I_AVX512_PART void memopt_i_encode_avx512_as(memopt_map map, uint8_t *cod
             memset(rest, 0, sizeof rest);
             from = (const float *)memcpy(rest, from, (n - i) * sizeof *x); to = rest_codes;
         }
-        v[0] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from), scale));
-        v[1] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 16), scale));
-        v[2] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 32), scale));
-        v[3] = memopt_i_place_avx512(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 48), scale));
+        v[0] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from), scale));
+        v[1] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 16), scale));
+        v[2] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 32), scale));
+        v[3] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 48), scale));
         k0 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[0]), fraction);
         k1 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[1]), fraction);
         k2 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[2]), fraction);
         k3 = _mm512_testn_epi32_mask(_mm512_castps_si512(v[3]), fraction);
-        _mm512_storeu_si512(to, memopt_i_pack_avx512(v));
+        _mm512_storeu_si512(to, V(pack)(v));
         if (MEMOPT_I_UNLIKELY(!_kortestz_mask16_u8(_kor_mask16(k0, k1), _kor_mask16(k2, k3))))
             memopt_i_encode_unsure(map, to, from, inverse,
                                    (uint64_t)k0 | (uint64_t)k1 << 16 | (uint64_t)k2 << 32 | (uint64_t)k3 << 48);
         if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
     }
 }
-MEMOPT_I_AVX512 static void memopt_i_encode_avx512(memopt_map map, uint8_t *codes, const float *x, size_t n,
+
+V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n,
                                                    float inverse) {
-    if (map == MEMOPT_MAP_SIGNED) memopt_i_encode_avx512_as(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
-    else if (map == MEMOPT_MAP_UNSIGNED) memopt_i_encode_avx512_as(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
-    else memopt_i_encode_avx512_as(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
+    if (map == MEMOPT_MAP_SIGNED) V(encode_map)(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    else if (map == MEMOPT_MAP_UNSIGNED) V(encode_map)(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
+    else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
 }
-typedef struct memopt_i_planes512 { __m512i at[16]; } memopt_i_planes512;
-MEMOPT_I_AVX512_PART memopt_i_planes512 memopt_i_planes_avx512(memopt_map map) {
-    memopt_i_planes512 t; int i;
+
+typedef struct V(planes_table) { __m512i at[16]; } V(planes_table);
+V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_map map) {
+    V(planes_table) t; int i;
     if (map == MEMOPT_MAP_SIGNED) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 8; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_signed_planes[i / 2] + 64 * (i % 2));
@@ -10059,7 +10079,8 @@ MEMOPT_I_AVX512_PART memopt_i_planes512 memopt_i_planes_avx512(memopt_map map) {
     }
     return t;
 }
-MEMOPT_I_AVX512_PART void memopt_i_signed_bytes_avx512(const memopt_i_planes512 *t, __m512i codes, __m512i *p) {
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(signed_bytes)(const V(planes_table) *t, __m512i codes, __m512i *p) {
     const __m512i positive = _mm512_adds_epu8(codes, _mm512_set1_epi8(1)); /* the highest bit: from code 127 up */
     const __m512i index = _mm512_abs_epi8(_mm512_sub_epi8(codes, _mm512_set1_epi8(127)));
     const __mmask64 high = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64)), one = _mm512_movepi8_mask(index);
@@ -10072,7 +10093,8 @@ MEMOPT_I_AVX512_PART void memopt_i_signed_bytes_avx512(const memopt_i_planes512 
     p[3] = _mm512_mask_mov_epi8(p[3], one, _mm512_set1_epi8(0x3f));
     p[3] = _mm512_ternarylogic_epi32(p[3], positive, _mm512_set1_epi8((char)0x80), 0xf2); /* p | (~positive & 0x80) */
 }
-MEMOPT_I_AVX512_PART void memopt_i_unsigned_bytes_avx512(const memopt_i_planes512 *t, __m512i codes, __m512i *p) {
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(unsigned_bytes)(const V(planes_table) *t, __m512i codes, __m512i *p) {
     const __mmask64 high = _mm512_movepi8_mask(codes), odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
     const __mmask64 q1 = _kandn_mask64(high, odd), q2 = _kandn_mask64(odd, high), q3 = _kand_mask64(high, odd);
     int i;
@@ -10084,26 +10106,28 @@ MEMOPT_I_AVX512_PART void memopt_i_unsigned_bytes_avx512(const memopt_i_planes51
         p[i] = _mm512_mask_permutexvar_epi8(p[i], q3, codes, t->at[4 * i + 3]);
     }
 }
-MEMOPT_I_AVX512_PART __m512 memopt_i_linear_avx512(__m128i codes, __m512 scale) {
+
+V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(linear)(__m128i codes, __m512 scale) {
     const __m512i steps = _mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127));
     return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(steps), _mm512_set1_ps(0.0078125f)), scale);
 }
+
 /* 64 levels times scale: a byte of each level at a time, looked up for 64 codes; then bytes to floats. The codes are
    put in such an order first that the interleavings, which work within 16 bytes, come out in order. */
-MEMOPT_I_AVX512_PART void memopt_i_level64_avx512(memopt_map map, const memopt_i_planes512 *t, __m512i codes,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table) *t, __m512i codes,
                                                   __m512 scale, __m512 *v) {
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     __m512i p[4], q[4]; int i;
     if (map == MEMOPT_MAP_LINEAR) {
-        v[0] = memopt_i_linear_avx512(_mm512_castsi512_si128(codes), scale);
-        v[1] = memopt_i_linear_avx512(_mm512_extracti32x4_epi32(codes, 1), scale);
-        v[2] = memopt_i_linear_avx512(_mm512_extracti32x4_epi32(codes, 2), scale);
-        v[3] = memopt_i_linear_avx512(_mm512_extracti32x4_epi32(codes, 3), scale);
+        v[0] = V(linear)(_mm512_castsi512_si128(codes), scale);
+        v[1] = V(linear)(_mm512_extracti32x4_epi32(codes, 1), scale);
+        v[2] = V(linear)(_mm512_extracti32x4_epi32(codes, 2), scale);
+        v[3] = V(linear)(_mm512_extracti32x4_epi32(codes, 3), scale);
         return;
     }
     codes = _mm512_permutexvar_epi32(order, codes);
-    if (map == MEMOPT_MAP_SIGNED) memopt_i_signed_bytes_avx512(t, codes, p);
-    else memopt_i_unsigned_bytes_avx512(t, codes, p);
+    if (map == MEMOPT_MAP_SIGNED) V(signed_bytes)(t, codes, p);
+    else V(unsigned_bytes)(t, codes, p);
     q[0] = _mm512_unpacklo_epi8(p[0], p[1]); q[1] = _mm512_unpackhi_epi8(p[0], p[1]);
     q[2] = _mm512_unpacklo_epi8(p[2], p[3]); q[3] = _mm512_unpackhi_epi8(p[2], p[3]);
     p[0] = _mm512_unpacklo_epi16(q[0], q[2]); p[1] = _mm512_unpackhi_epi16(q[0], q[2]);
@@ -10111,26 +10135,28 @@ MEMOPT_I_AVX512_PART void memopt_i_level64_avx512(memopt_map map, const memopt_i
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
 }
+
 /* Fewer than 64: what is whole may still be streamed. */
-MEMOPT_I_AVX512 static void memopt_i_store_some_avx512(float *x, const __m512 *v, size_t n, int stream) {
+V_FN void V(store_some)(float *x, const __m512 *v, size_t n, int stream) {
     size_t i;
     for (i = 0; i < n; i += 16)
         if (n - i < 16) _mm512_mask_storeu_ps(x + i, (__mmask16)((1u << (n - i)) - 1), v[i / 16]);
         else if (stream) _mm512_stream_ps(x + i, v[i / 16]);
         else _mm512_storeu_ps(x + i, v[i / 16]);
 }
-MEMOPT_I_AVX512_PART void memopt_i_decode_avx512_as(memopt_map map, float *x, const uint8_t *codes, size_t n,
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n,
                                                     float absmax, int stream) {
-    const memopt_i_planes512 t = memopt_i_planes_avx512(map); const __m512 scale = _mm512_set1_ps(absmax); __m512 v[4];
+    const V(planes_table) t = V(planes)(map); const __m512 scale = _mm512_set1_ps(absmax); __m512 v[4];
     size_t i = 0, some = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0; /* up to a cache line */
     for (;;) {
         if (some) {
-            memopt_i_level64_avx512(map, &t, _mm512_maskz_loadu_epi8(((__mmask64)1 << some) - 1, codes + i), scale, v);
-            memopt_i_store_some_avx512(x + i, v, some, stream);
+            V(level64)(map, &t, _mm512_maskz_loadu_epi8(((__mmask64)1 << some) - 1, codes + i), scale, v);
+            V(store_some)(x + i, v, some, stream);
             i += some;
         }
         for (; n - i >= 64; i += 64) {
-            memopt_i_level64_avx512(map, &t, _mm512_loadu_si512(codes + i), scale, v);
+            V(level64)(map, &t, _mm512_loadu_si512(codes + i), scale, v);
             if (stream) {
                 _mm512_stream_ps(x + i, v[0]); _mm512_stream_ps(x + i + 16, v[1]);
                 _mm512_stream_ps(x + i + 32, v[2]); _mm512_stream_ps(x + i + 48, v[3]);
@@ -10143,17 +10169,18 @@ MEMOPT_I_AVX512_PART void memopt_i_decode_avx512_as(memopt_map map, float *x, co
         some = n - i;
     }
 }
-MEMOPT_I_AVX512 static void memopt_i_decode_avx512(memopt_map map, float *x, const uint8_t *codes, size_t n,
+
+V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n,
                                                    float absmax, int stream) {
-    if (map == MEMOPT_MAP_LINEAR) memopt_i_decode_avx512_as(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
-    else if (map == MEMOPT_MAP_SIGNED && stream) memopt_i_decode_avx512_as(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 1);
-    else if (map == MEMOPT_MAP_SIGNED) memopt_i_decode_avx512_as(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 0);
-    else if (stream) memopt_i_decode_avx512_as(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 1);
-    else memopt_i_decode_avx512_as(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 0);
+    if (map == MEMOPT_MAP_LINEAR) V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
+    else if (map == MEMOPT_MAP_SIGNED && stream) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 1);
+    else if (map == MEMOPT_MAP_SIGNED) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 0);
+    else if (stream) V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 1);
+    else V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 0);
 }
-/* ---- AVX2 ---- */
-#define MEMOPT_I_AVX2_PART MEMOPT_I_AVX2 static inline __attribute__((always_inline))
-MEMOPT_I_AVX2 static void memopt_i_quant_copy_avx2(uint8_t *to, const uint8_t *from, size_t n) {
+#  elif MEMOPT_I_WIDTH == 8
+/* Pieces are found by halving, and levels are gathered. */
+V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
     const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n); size_t i;
     memcpy(to, from, head);
     for (i = head; i + 64 <= n; i += 64) {
@@ -10164,36 +10191,21 @@ MEMOPT_I_AVX2 static void memopt_i_quant_copy_avx2(uint8_t *to, const uint8_t *f
     }
     memcpy(to + i, from + i, n - i);
 }
-MEMOPT_I_AVX2 static void memopt_i_quant_fence_avx2(void) { _mm_sfence(); }
-MEMOPT_I_AVX2 static void memopt_i_quant_clean_avx2(void) { _mm256_zeroupper(); }
-MEMOPT_I_AVX2 static float memopt_i_absmax_avx2(const float *x, size_t n, int ahead) {
-    const __m256i most = _mm256_set1_epi32(0x7fffffff); uint32_t lanes[8], all = 0; size_t i;
-    __m256i a = _mm256_setzero_si256(), b = a;
-    for (i = 0; i + 16 <= n; i += 16) {
-        if (ahead && i % 64 == 0) memopt_i_quant_ahead(x + i);
-        a = _mm256_max_epu32(a, _mm256_and_si256(most, _mm256_castps_si256(_mm256_loadu_ps(x + i))));
-        b = _mm256_max_epu32(b, _mm256_and_si256(most, _mm256_castps_si256(_mm256_loadu_ps(x + i + 8))));
-    }
-    _mm256_storeu_si256((__m256i *)(void *)lanes, _mm256_max_epu32(a, b));
-    for (; i < n; ++i) lanes[i % 8] = memopt_i_quant_larger(lanes[i % 8], memopt_i_float_bits(x[i]) & 0x7fffffff);
-    for (i = 0; i < 8; ++i) all = memopt_i_quant_larger(all, lanes[i]);
-    if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
-    _mm256_zeroupper();
-    return memopt_i_absmax_scalar(x, n);
-}
-typedef struct memopt_i_lines256 { __m256i junctions, next, first; __m256 slopes, offsets, lasts; } memopt_i_lines256;
-MEMOPT_I_AVX2_PART memopt_i_lines256 memopt_i_lines_avx2(memopt_map map) {
+
+typedef struct V(lines_table) { __m256i junctions, next, first; __m256 slopes, offsets, lasts; } V(lines_table);
+V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
     const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_MAP_UNSIGNED];
     const float (*lines)[8] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_pieces : memopt_i_signed_pieces;
-    memopt_i_lines256 t;
+    V(lines_table) t;
     t.junctions = _mm256_loadu_si256((const __m256i *)(const void *)junctions);
     t.next = _mm256_permutevar8x32_epi32(t.junctions, _mm256_set_epi32(0, 7, 6, 5, 4, 3, 2, 1));
     t.first = _mm256_set1_epi32((int)junctions[7]);
     t.slopes = _mm256_loadu_ps(lines[0]); t.offsets = _mm256_loadu_ps(lines[1]); t.lasts = _mm256_loadu_ps(lines[2]);
     return t;
 }
-/* As memopt_i_place_avx512; the piece is found by halving, as eight of them fit a register. */
-MEMOPT_I_AVX2_PART __m256 memopt_i_place_avx2(memopt_map map, const memopt_i_lines256 *t, __m256 y) {
+
+/* As with AVX-512; the piece is found by halving, as eight of them fit a register. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(place)(memopt_map map, const V(lines_table) *t, __m256 y) {
     const __m256 tiny = _mm256_set1_ps(4.656612873077393e-10f), sign = _mm256_and_ps(y, _mm256_set1_ps(-0.0f));
     __m256i key, piece; __m256 v, none = _mm256_setzero_ps();
     if (map == MEMOPT_MAP_UNSIGNED) y = _mm256_min_ps(_mm256_max_ps(y, tiny), _mm256_set1_ps(1.5f));
@@ -10217,7 +10229,8 @@ MEMOPT_I_AVX2_PART __m256 memopt_i_place_avx2(memopt_map map, const memopt_i_lin
     if (map == MEMOPT_MAP_SIGNED) v = _mm256_and_ps(v, none);
     return _mm256_add_ps(_mm256_xor_ps(v, sign), _mm256_set1_ps((float)(383.5 + MEMOPT_I_UNSURE)));
 }
-MEMOPT_I_AVX2_PART __m256i memopt_i_pack_avx2(__m256 a, __m256 b, __m256 c, __m256 d) {
+
+V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(__m256 a, __m256 b, __m256 c, __m256 d) {
     const __m256i low = _mm256_set1_epi32(255);
     const __m256i ab = _mm256_packus_epi32(_mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(a), 15)),
                                            _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(b), 15)));
@@ -10225,13 +10238,15 @@ MEMOPT_I_AVX2_PART __m256i memopt_i_pack_avx2(__m256 a, __m256 b, __m256 c, __m2
                                            _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(d), 15)));
     return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
-MEMOPT_I_AVX2_PART unsigned memopt_i_near_avx2(__m256 v) { /* a bit for each that is too near a boundary */
+
+V_FN MEMOPT_I_ALWAYS_INLINE unsigned V(near)(__m256 v) { /* a bit for each that is too near a boundary */
     const __m256i fraction = _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7ff8));
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(fraction, _mm256_setzero_si256())));
 }
-MEMOPT_I_AVX2_PART void memopt_i_encode_avx2_as(memopt_map map, uint8_t *codes, const float *x, size_t n,
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
                                                 float inverse) {
-    const memopt_i_lines256 t = memopt_i_lines_avx2(map); const __m256 scale = _mm256_set1_ps(inverse);
+    const V(lines_table) t = V(lines)(map); const __m256 scale = _mm256_set1_ps(inverse);
     float rest[32]; uint8_t rest_codes[32]; size_t i; uint32_t unsure;
     for (i = 0; i < n; i += 32) {
         const float *from = x + i; uint8_t *to = codes + i; __m256 a, b, c, d;
@@ -10239,24 +10254,26 @@ MEMOPT_I_AVX2_PART void memopt_i_encode_avx2_as(memopt_map map, uint8_t *codes, 
             memset(rest, 0, sizeof rest);
             from = (const float *)memcpy(rest, from, (n - i) * sizeof *x); to = rest_codes;
         }
-        a = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from), scale));
-        b = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 8), scale));
-        c = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 16), scale));
-        d = memopt_i_place_avx2(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 24), scale));
-        _mm256_storeu_si256((__m256i *)(void *)to, memopt_i_pack_avx2(a, b, c, d));
-        unsure = memopt_i_near_avx2(a) | memopt_i_near_avx2(b) << 8 | memopt_i_near_avx2(c) << 16
-               | memopt_i_near_avx2(d) << 24;
+        a = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from), scale));
+        b = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 8), scale));
+        c = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 16), scale));
+        d = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 24), scale));
+        _mm256_storeu_si256((__m256i *)(void *)to, V(pack)(a, b, c, d));
+        unsure = V(near)(a) | V(near)(b) << 8 | V(near)(c) << 16
+               | V(near)(d) << 24;
         if (MEMOPT_I_UNLIKELY(unsure)) memopt_i_encode_unsure(map, to, from, inverse, unsure);
         if (MEMOPT_I_UNLIKELY(to == rest_codes)) memcpy(codes + i, rest_codes, n - i);
     }
 }
-MEMOPT_I_AVX2 static void memopt_i_encode_avx2(memopt_map map, uint8_t *codes, const float *x, size_t n,
+
+V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n,
                                                float inverse) {
-    if (map == MEMOPT_MAP_SIGNED) memopt_i_encode_avx2_as(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
-    else if (map == MEMOPT_MAP_UNSIGNED) memopt_i_encode_avx2_as(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
-    else memopt_i_encode_avx2_as(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
+    if (map == MEMOPT_MAP_SIGNED) V(encode_map)(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    else if (map == MEMOPT_MAP_UNSIGNED) V(encode_map)(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
+    else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
 }
-MEMOPT_I_AVX2_PART __m256 memopt_i_level_avx2(memopt_map map, const uint8_t *codes) {
+
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_map map, const uint8_t *codes) {
     const int *signed_levels = (const int *)(const void *)memopt_i_signed_levels;
     const int *unsigned_levels = (const int *)(const void *)memopt_i_unsigned_levels;
     const __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
@@ -10267,102 +10284,75 @@ MEMOPT_I_AVX2_PART __m256 memopt_i_level_avx2(memopt_map map, const uint8_t *cod
     return _mm256_castsi256_ps(_mm256_or_si256(sign,
                                                _mm256_i32gather_epi32(signed_levels, _mm256_abs_epi32(steps), 4)));
 }
-MEMOPT_I_AVX2_PART void memopt_i_decode_avx2_as(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                                 int stream) {
     const __m256 scale = _mm256_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
-    if (i) memopt_i_decode_scalar(map, x, codes, i, absmax);
+    if (i) memopt_i_v1_decode(map, x, codes, i, absmax, 0);
     for (; n - i >= 8; i += 8) {
-        const __m256 v = _mm256_mul_ps(memopt_i_level_avx2(map, codes + i), scale);
+        const __m256 v = _mm256_mul_ps(V(map_level)(map, codes + i), scale);
         if (stream) _mm256_stream_ps(x + i, v);
         else _mm256_storeu_ps(x + i, v);
     }
-    if (i < n) memopt_i_decode_scalar(map, x + i, codes + i, n - i, absmax);
+    if (i < n) memopt_i_v1_decode(map, x + i, codes + i, n - i, absmax, 0);
     _mm256_zeroupper(); /* gcc 12 leaves it out before a call at the end */
 }
-MEMOPT_I_AVX2 static void memopt_i_decode_avx2(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+
+V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                                                int stream) {
-    if (map == MEMOPT_MAP_SIGNED) memopt_i_decode_avx2_as(MEMOPT_MAP_SIGNED, x, codes, n, absmax, stream);
-    else if (map == MEMOPT_MAP_UNSIGNED) memopt_i_decode_avx2_as(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, stream);
-    else memopt_i_decode_avx2_as(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
+    if (map == MEMOPT_MAP_SIGNED) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, stream);
+    else if (map == MEMOPT_MAP_UNSIGNED) V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, stream);
+    else V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
 }
+#  else
+V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+    memopt_i_v1_encode(map, codes, x, n, inverse);
+}
+
+V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+    memopt_i_v1_decode(map, x, codes, n, absmax, stream);
+}
+#  endif
 #endif
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
+MEMOPT_I_WIDTHS(void, encode, (memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse))
+MEMOPT_I_WIDTHS(void, decode, (memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream))
+#if defined(MEMOPT_I_X86)
+MEMOPT_I_AVX2 static void memopt_i_v8_quant_copy(uint8_t *to, const uint8_t *from, size_t n);
+#endif
+
 #define MEMOPT_I_QUANT_MOST 4096 /* elements of a block */
-static float memopt_i_absmax_at(int level, const float *x, size_t n) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) return memopt_i_absmax_avx512(x, n, 0);
-    if (level >= MEMOPT_SIMD_AVX2) return memopt_i_absmax_avx2(x, n, 0);
-#endif
-    (void)level;
-    return memopt_i_absmax_scalar(x, n);
-}
-static void memopt_i_encode_at(int level, memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_encode_avx512(map, codes, x, n, inverse); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_encode_avx2(map, codes, x, n, inverse); return; }
-#endif
-    (void)level;
-    memopt_i_encode_scalar(map, codes, x, n, inverse);
-}
-static void memopt_i_decode_at(int level, memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_decode_avx512(map, x, codes, n, absmax, 0); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_decode_avx2(map, x, codes, n, absmax, 0); return; }
-#endif
-    (void)level;
-    memopt_i_decode_scalar(map, x, codes, n, absmax);
-}
-/* For long arrays: the next lines are asked for in advance, and what is written goes past the cache. */
-static float memopt_i_absmax_ahead(int level, const float *x, size_t n) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) return memopt_i_absmax_avx512(x, n, 1);
-    if (level >= MEMOPT_SIMD_AVX2) return memopt_i_absmax_avx2(x, n, 1);
-#endif
-    return memopt_i_absmax_at(level, x, n);
-}
-static void memopt_i_decode_stream(int level, memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_decode_avx512(map, x, codes, n, absmax, 1); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_decode_avx2(map, x, codes, n, absmax, 1); return; }
-#endif
-    memopt_i_decode_at(level, map, x, codes, n, absmax);
-}
+/* What is written goes past the cache, where there are such stores. */
 static void memopt_i_quant_copy(int level, uint8_t *to, const uint8_t *from, size_t n) {
 #if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_quant_copy_avx2(to, from, n); return; }
+    if (level >= MEMOPT_SIMD_AVX2) {
+        memopt_i_v8_quant_copy(to, from, n);
+        return;
+    }
 #endif
     (void)level;
     memcpy(to, from, n);
 }
-static void memopt_i_quant_fence(int level) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX2) memopt_i_quant_fence_avx2();
-#endif
-    (void)level;
-}
-/* A block of bf16 as floats, and back; n elements. gcc 12 leaves the upper halves of the registers dirty where a vector
-   function ends in a call of a plain one, and whoever comes next pays 160 ns: hence the cleaning. */
-static void memopt_i_quant_clean(int level) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX2) memopt_i_quant_clean_avx2();
-#endif
-    (void)level;
-}
+
+/* A block of bf16 as floats, and back; n elements. */
 static void memopt_i_quant_widen(int level, float *wide, const uint16_t *from, size_t n, int stream) {
-#if defined(MEMOPT_I_X86)
     size_t i;
-    for (i = 0; stream && i < n; i += 128) memopt_i_quant_ahead(from + i);
-#endif
-    (void)stream;
+
+    for (i = 0; stream && i < n; i += 32) MEMOPT_I_FETCH(from + i, 8192);
     memopt_i_f32_from_bf16_at(level, wide, from, n);
-    memopt_i_quant_clean(level);
+    memopt_i_wide_end(level);
 }
+
 static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, size_t n, int stream) {
     uint16_t narrow[MEMOPT_I_QUANT_MOST];
+
     memopt_i_bf16_from_f32_at(level, stream ? narrow : to, wide, n);
-    memopt_i_quant_clean(level);
+    memopt_i_wide_end(level);
     if (stream) memopt_i_quant_copy(level, (uint8_t *)to, (const uint8_t *)narrow, n * sizeof *to);
 }
+
 /* Arrays, in chunks of whole blocks. */
 #define MEMOPT_I_QUANT_BLOCK 256
 #define MEMOPT_I_QUANT_STREAM ((size_t)8 << 20) /* elements: then floats and codes no longer fit the caches of a core */
@@ -10375,7 +10365,7 @@ typedef struct memopt_i_quant {
     float *to_f32, *to_absmax; uint16_t *to_bf16; uint8_t *to_codes;
 } memopt_i_quant;
 static float memopt_i_quant_absmax(const memopt_i_quant *q, const float *x, size_t n) {
-    return q->stream ? memopt_i_absmax_ahead(q->level, x, n) : memopt_i_absmax_at(q->level, x, n);
+    return MEMOPT_I_AT(q->level, absmax, (x, n, q->stream));
 }
 /* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. The next block's
    absmax is asked for before this block is encoded: neither waits for the other, and memory is read meanwhile. */
@@ -10392,16 +10382,16 @@ static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
         *absmax = next;
         if (!q->from_f32) {
             memopt_i_quant_widen(q->level, wide, q->from_bf16 + i, n, q->stream);
-            *absmax = memopt_i_absmax_at(q->level, x, n);
+            *absmax = MEMOPT_I_AT(q->level, absmax, (x, n, 0));
         } else if (i + n < end) next = memopt_i_quant_absmax(q, x + n, memopt_i_min(q->block, end - i - n));
-        memopt_i_encode_at(q->level, q->map, to, x, n, memopt_i_inverse(*absmax++));
+        MEMOPT_I_AT(q->level, encode, (q->map, to, x, n, memopt_i_inverse(*absmax++)));
         i += n;
         if (q->stream && (i == end || i - first + q->block > sizeof codes)) {
             memopt_i_quant_copy(q->level, q->to_codes + first, codes, i - first);
             first = i;
         }
     }
-    if (q->stream) memopt_i_quant_fence(q->level);
+    if (q->stream) memopt_i_number_fence();
     memopt_i_wide_end(q->level);
 }
 static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
@@ -10411,11 +10401,10 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
     for (; i < end; i += q->block) {
         const size_t n = memopt_i_min(q->block, end - i); float *x = q->to_f32 ? q->to_f32 + i : wide;
         const float absmax = q->from_absmax[i / q->block];
-        if (q->stream && q->to_f32) memopt_i_decode_stream(q->level, q->map, x, q->from_codes + i, n, absmax);
-        else memopt_i_decode_at(q->level, q->map, x, q->from_codes + i, n, absmax);
+        MEMOPT_I_AT(q->level, decode, (q->map, x, q->from_codes + i, n, absmax, q->stream && q->to_f32));
         if (!q->to_f32) memopt_i_quant_narrow(q->level, q->to_bf16 + i, wide, n, q->stream);
     }
-    if (q->stream) memopt_i_quant_fence(q->level);
+    if (q->stream) memopt_i_number_fence();
     memopt_i_wide_end(q->level);
 }
 /* Everything that can be wrong; the arrays are told by their starts, floats are `width` bytes an element. */
@@ -11143,14 +11132,14 @@ typedef struct memopt_i_walk {
 static void memopt_i_decode(const memopt_i_walk *k, int moment, float *x, size_t at, size_t n) {
     const uint8_t *codes = (const uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
-        memopt_i_decode_at(k->level, moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
-                           k->view.scale[moment][at / k->desc->block]);
+        MEMOPT_I_AT(k->level, decode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
+                           k->view.scale[moment][at / k->desc->block], 0));
     else memopt_i_taper_decode_at(k->level, k->codes[moment], x, codes, n);
 }
 static void memopt_i_encode(const memopt_i_walk *k, int moment, const float *x, size_t at, size_t n) {
     uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
-        memopt_i_encode_at(k->level, moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]);
+        MEMOPT_I_AT(k->level, encode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
     else memopt_i_taper_encode_at(k->level, k->codes[moment], codes, x, n, k->inverse[moment]);
 }
 /* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
@@ -11263,7 +11252,7 @@ static void memopt_i_step_group(memopt_i_walk *k) {
 static void memopt_i_find_largest(memopt_i_walk *k) {
     const memopt_i_group *q = &k->group; int i;
     for (i = 0; i < k->view.moments; ++i) {
-        const float largest = memopt_i_absmax_at(k->level, i ? q->v : q->m, q->count);
+        const float largest = MEMOPT_I_AT(k->level, absmax, (i ? q->v : q->m, q->count, 0));
         if (largest > k->largest[i]) k->largest[i] = largest;
     }
 }
@@ -15220,15 +15209,15 @@ static int memopt_i_kept_is_odd(const float *x, size_t n) {
 }
 static float memopt_i_kept_encode(int level, uint8_t *codes, const float *x, size_t n) { /* returns the scale */
     const int odd = memopt_i_kept_is_odd(x, n); float absmax, inverse;
-    absmax = memopt_i_absmax_at(level, x, n);
+    absmax = MEMOPT_I_AT(level, absmax, (x, n, 0));
     if (odd || memopt_i_float_bits(absmax) < 0x0d800000) { /* 2^-100 */
         memset(codes, (int)memopt_i_map_zero(MEMOPT_MAP_SIGNED), n);
         return memopt_i_bits_float(odd ? 0x7fc00000 : 0);
     }
     inverse = memopt_i_inverse(absmax);
-    memopt_i_encode_at(level, MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    MEMOPT_I_AT(level, encode, (MEMOPT_MAP_SIGNED, codes, x, n, inverse));
     if (memchr(codes, 255, n)) return absmax;
-    memopt_i_encode_at(level, MEMOPT_MAP_SIGNED, codes, x, n, -inverse);
+    MEMOPT_I_AT(level, encode, (MEMOPT_MAP_SIGNED, codes, x, n, -inverse));
     return -absmax;
 }
 /* At most a block, `first` elements into the array. */
@@ -15247,7 +15236,7 @@ static void memopt_i_kept_block(const memopt_i_kept *k, size_t first, size_t n) 
         if (encodes) { scale = memopt_i_kept_encode(k->level, codes, x, n); memcpy(at, &scale, sizeof scale); }
         if (decodes) {
             memcpy(&scale, at, sizeof scale);
-            memopt_i_decode_at(k->level, MEMOPT_MAP_SIGNED, x, codes, n, scale);
+            MEMOPT_I_AT(k->level, decode, (MEMOPT_MAP_SIGNED, x, codes, n, scale, 0));
         }
     }
 }

@@ -144,7 +144,7 @@ static void quant_codes(void) {
         for (i = 0; i < n; ++i) want[i] = quant_code(map, x[i]);
         for (level = 1; level <= memopt_simd_best(); ++level) {
             memset(got, 0xEE, sizeof got);
-            memopt_i_encode_at(level, quant_maps[map], got, x, n, 1.0f);
+            MEMOPT_I_AT(level, encode, (quant_maps[map], got, x, n, 1.0f));
             for (i = 0; i < n; ++i) CHECK_AT(got[i] == want[i], i);
             CHECK(got[n] == 0xEE);
         }
@@ -158,7 +158,7 @@ static void quant_codes(void) {
     for (level = 1; level <= memopt_simd_best(); ++level) {
         float ties[4]; uint8_t codes[4];
         ties[0] = 0.5f / 128; ties[1] = -0.5f / 128; ties[2] = 100.5f / 128; ties[3] = -100.5f / 128;
-        memopt_i_encode_at(level, MEMOPT_MAP_LINEAR, codes, ties, 4, 1.0f);
+        MEMOPT_I_AT(level, encode, (MEMOPT_MAP_LINEAR, codes, ties, 4, 1.0f));
         CHECK(codes[0] == 127 && codes[1] == 126 && codes[2] == 227 && codes[3] == 26);
     }
 }
@@ -173,8 +173,8 @@ static void quant_lengths(void) {
                 const size_t at = n % 5;
                 float most = 0;
                 memset(codes, 0xEE, sizeof codes); memset(back, 0xEE, sizeof back);
-                memopt_i_encode_at(level, quant_maps[map], codes + at, x + at, n, inverse);
-                memopt_i_decode_at(level, quant_maps[map], back + at, codes + at, n, absmax);
+                MEMOPT_I_AT(level, encode, (quant_maps[map], codes + at, x + at, n, inverse));
+                MEMOPT_I_AT(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 0));
                 for (i = 0; i < n; ++i) {
                     const uint8_t want = quant_code(map, quant_product(x[at + i], inverse));
                     CHECK_AT(codes[at + i] == want, n);
@@ -183,11 +183,11 @@ static void quant_lengths(void) {
                 }
                 CHECK_AT(codes[at + n] == 0xEE && memopt_i_float_bits(back[at + n]) == 0xEEEEEEEE, n);
                 if (at) CHECK_AT(codes[at - 1] == 0xEE && memopt_i_float_bits(back[at - 1]) == 0xEEEEEEEE, n);
-                CHECK_AT(memopt_i_absmax_at(level, x + at, n) == most, n);
-                CHECK_AT(memopt_i_absmax_ahead(level, x + at, n) == most, n);
+                CHECK_AT(MEMOPT_I_AT(level, absmax, (x + at, n, 0)) == most, n);
+                CHECK_AT(MEMOPT_I_AT(level, absmax, (x + at, n, 1)) == most, n);
                 memset(back, 0xEE, sizeof back);
-                memopt_i_decode_stream(level, quant_maps[map], back + at, codes + at, n, absmax);
-                memopt_i_quant_fence(level);
+                MEMOPT_I_AT(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 1));
+                memopt_i_number_fence();
                 for (i = 0; i < n; ++i) CHECK_AT(back[at + i] == quant_product(quant_level(map, codes[at + i]), absmax), n);
                 CHECK_AT(memopt_i_float_bits(back[at + n]) == 0xEEEEEEEE, n);
                 if (at) CHECK_AT(memopt_i_float_bits(back[at - 1]) == 0xEEEEEEEE, n);
@@ -198,7 +198,7 @@ static void quant_lengths(void) {
             for (i = 0; i < n; ++i) from[i] = (uint8_t)(i + 1);
             memset(to, 0xEE, sizeof to);
             memopt_i_quant_copy(level, to + n % 67, from, n);
-            memopt_i_quant_fence(level);
+            memopt_i_number_fence();
             CHECK_AT(!memcmp(to + n % 67, from, n) && to[n % 67 + n] == 0xEE && (n % 67 == 0 || to[n % 67 - 1] == 0xEE), n);
         }
 }

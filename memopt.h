@@ -7942,6 +7942,11 @@ V_FN uint32_t V(bits)(float x) { return memopt_i_float_bits(x); }
 V_FN float V(floats_of)(uint32_t x) { return memopt_i_bits_float(x); }
 V_FN uint32_t V(i_set)(uint32_t x) { return x; }
 V_FN uint32_t V(i_load)(const uint32_t *p) { return *p; }
+V_FN void V(i_put)(void *p, uint32_t x, int stream) {
+    (void)stream;
+    memcpy(p, &x, sizeof x);
+}
+
 V_FN uint32_t V(i_add)(uint32_t a, uint32_t b) { return a + b; }
 V_FN uint32_t V(i_sub)(uint32_t a, uint32_t b) { return a - b; }
 V_FN uint32_t V(i_xor)(uint32_t a, uint32_t b) { return a ^ b; }
@@ -10545,7 +10550,7 @@ static void memopt_i_taper_init(memopt_i_taper *t, int is_signed) {
         t->value[i] = memopt_i_bits_float((uint32_t)t->high[k] << 24 | (uint32_t)t->low[k] << 16 | sign);
     }
 }
-static void memopt_i_taper_decode_v1(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+static void memopt_i_v1_taper_decode(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
     size_t i;
     for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
 }
@@ -10557,14 +10562,16 @@ MEMOPT_I_BOTH static uint8_t memopt_i_taper_code(const float *grid, int is_signe
     y = memopt_i_sum(y, grid[(memopt_i_float_bits(y) >> 23) & 31]);
     return (uint8_t)(is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
 }
-static void memopt_i_taper_encode_v1(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+static void memopt_i_v1_taper_encode(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_taper_code(t->grid, t->is_signed, x[i], inverse);
 }
-#if defined(MEMOPT_I_X86)
+#endif /* ---- once for each width: see `vec` ---- */
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
+/* What one processor alone can do: bytes are looked up in registers. */
 /* 64 codes to levels: the planes are looked up, put together as bfloat16 and shifted up to floats. Unpacking works
    within 128 bits, so the codes are first ordered by fours in the way that unpacking undoes. */
-MEMOPT_I_AVX512 static void memopt_i_taper_widen_v16(float *levels, __m512i high, __m512i low) {
+V_FN void V(taper_widen)(float *levels, __m512i high, __m512i low) {
     const __m512i a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
     const __m512i zero = _mm512_setzero_si512();
     _mm512_storeu_si512(levels,      _mm512_unpacklo_epi16(zero, a));
@@ -10572,20 +10579,22 @@ MEMOPT_I_AVX512 static void memopt_i_taper_widen_v16(float *levels, __m512i high
     _mm512_storeu_si512(levels + 32, _mm512_unpacklo_epi16(zero, b));
     _mm512_storeu_si512(levels + 48, _mm512_unpackhi_epi16(zero, b));
 }
-MEMOPT_I_AVX512 static __m512i memopt_i_taper_ordered_v16(const uint8_t *codes) {
+
+V_FN __m512i V(taper_ordered)(const uint8_t *codes) {
     return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
                                     _mm512_loadu_si512(codes));
 }
-MEMOPT_I_AVX512 static void memopt_i_taper_decode_v16(const memopt_i_taper *t, float *levels, const uint8_t *codes,
+
+V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t *codes,
                                                       size_t n) {
     const __m512i h0 = _mm512_loadu_si512(t->high), h1 = _mm512_loadu_si512(t->high + 64);
     const __m512i l0 = _mm512_loadu_si512(t->low), l1 = _mm512_loadu_si512(t->low + 64);
     size_t i = 0;
     if (t->is_signed) {
         for (; i + 64 <= n; i += 64) { /* the permutation ignores bit 7, where the shift puts a neighbour's sign */
-            const __m512i k = memopt_i_taper_ordered_v16(codes + i), magnitude = _mm512_srli_epi16(k, 1);
+            const __m512i k = V(taper_ordered)(codes + i), magnitude = _mm512_srli_epi16(k, 1);
             const __m512i high = _mm512_permutex2var_epi8(h0, magnitude, h1), sign = _mm512_slli_epi16(k, 7);
-            memopt_i_taper_widen_v16(levels + i,
+            V(taper_widen)(levels + i,
                 _mm512_ternarylogic_epi32(high, sign, _mm512_set1_epi8((char)0x80), 0xf8), /* high | (sign & 0x80) */
                 _mm512_permutex2var_epi8(l0, magnitude, l1));
         }
@@ -10593,18 +10602,19 @@ MEMOPT_I_AVX512 static void memopt_i_taper_decode_v16(const memopt_i_taper *t, f
         const __m512i h2 = _mm512_loadu_si512(t->high + 128), h3 = _mm512_loadu_si512(t->high + 192);
         const __m512i l2 = _mm512_loadu_si512(t->low + 128), l3 = _mm512_loadu_si512(t->low + 192);
         for (; i + 64 <= n; i += 64) {
-            const __m512i k = memopt_i_taper_ordered_v16(codes + i);
+            const __m512i k = V(taper_ordered)(codes + i);
             const __mmask64 upper = _mm512_movepi8_mask(k);
-            memopt_i_taper_widen_v16(levels + i,
+            V(taper_widen)(levels + i,
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(h0, k, h1), _mm512_permutex2var_epi8(h2, k, h3)),
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1),
                                        _mm512_permutex2var_epi8(l2, k, l3)));
         }
     }
-    if (i < n) memopt_i_taper_decode_v1(t, levels + i, codes + i, n - i);
+    if (i < n) memopt_i_v1_taper_decode(t, levels + i, codes + i, n - i);
 }
+
 /* The low bytes of 4 x 16 words to 64 bytes in order: shifted together, then one permutation. */
-MEMOPT_I_AVX512 static void memopt_i_taper_pack_v16(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
+V_FN void V(taper_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i order = _mm512_setr_epi32(0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
         0x0d090501, 0x1d191511, 0x2d292521, 0x3d393531, 0x0e0a0602, 0x1e1a1612, 0x2e2a2622, 0x3e3a3632,
         0x0f0b0703, 0x1f1b1713, 0x2f2b2723, 0x3f3b3733);
@@ -10612,39 +10622,45 @@ MEMOPT_I_AVX512 static void memopt_i_taper_pack_v16(uint8_t *codes, __m512i a, _
     all = _mm512_shrdi_epi32(_mm512_shrdi_epi32(all, c, 8), d, 8);
     _mm512_storeu_si512(codes, _mm512_permutexvar_epi8(order, all));
 }
-MEMOPT_I_AVX512 static __m512i memopt_i_taper_sum_v16(__m512 g0, __m512 g1, __m512 y) {
+
+V_FN __m512i V(taper_sum)(__m512 g0, __m512 g1, __m512 y) {
     const __m512i octave = _mm512_srli_epi32(_mm512_castps_si512(y), 23); /* the permutation takes its low 5 bits */
     return _mm512_castps_si512(_mm512_add_ps(y, _mm512_permutex2var_ps(g0, octave, g1)));
 }
-MEMOPT_I_AVX512 static __m512i memopt_i_taper_signed_v16(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
+
+V_FN __m512i V(taper_signed)(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
     const __m512 tiny = _mm512_set1_ps(MEMOPT_I_TAPER_TINY);
     const __m512 y = _mm512_range_ps(_mm512_mul_ps(x, scale), tiny, 11); /* the larger magnitude, as positive */
-    return _mm512_shldi_epi32(memopt_i_taper_sum_v16(g0, g1, y), _mm512_castps_si512(x), 1); /* the sign goes below */
+    return _mm512_shldi_epi32(V(taper_sum)(g0, g1, y), _mm512_castps_si512(x), 1); /* the sign goes below */
 }
-MEMOPT_I_AVX512 static __m512i memopt_i_taper_unsigned_v16(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
-    return memopt_i_taper_sum_v16(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_TAPER_LIFT)));
+
+V_FN __m512i V(taper_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
+    return V(taper_sum)(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_TAPER_LIFT)));
 }
-MEMOPT_I_AVX512 static void memopt_i_taper_encode_v16(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+
+V_FN void V(taper_encode)(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
                                                       float inverse) {
     const __m512 g0 = _mm512_loadu_ps(t->grid), g1 = _mm512_loadu_ps(t->grid + 16), scale = _mm512_set1_ps(inverse);
     size_t i = 0;
     if (t->is_signed)
         for (; i + 64 <= n; i += 64)
-            memopt_i_taper_pack_v16(codes + i,
-                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i), scale),
-                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
-                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
-                memopt_i_taper_signed_v16(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
+            V(taper_pack)(codes + i,
+                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i), scale),
+                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
+                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
+                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
     else
         for (; i + 64 <= n; i += 64)
-            memopt_i_taper_pack_v16(codes + i,
-                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i), scale),
-                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
-                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
-                memopt_i_taper_unsigned_v16(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
-    if (i < n) memopt_i_taper_encode_v1(t, codes + i, x + i, n - i, inverse);
+            V(taper_pack)(codes + i,
+                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i), scale),
+                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
+                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
+                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
+    if (i < n) memopt_i_v1_taper_encode(t, codes + i, x + i, n - i, inverse);
 }
-MEMOPT_I_AVX2 static void memopt_i_taper_decode_v8(const memopt_i_taper *t, float *levels, const uint8_t *codes,
+#elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
+/* Levels are gathered. */
+V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t *codes,
                                                    size_t n) {
     size_t i = 0; uint64_t eight;
     for (; i + 8 <= n; i += 8) {
@@ -10652,10 +10668,11 @@ MEMOPT_I_AVX2 static void memopt_i_taper_decode_v8(const memopt_i_taper *t, floa
         _mm256_storeu_ps(levels + i, _mm256_i32gather_ps(t->value,
             _mm256_cvtepu8_epi32(_mm_set_epi64x(0, (long long)eight)), 4));
     }
-    memopt_i_taper_decode_v1(t, levels + i, codes + i, n - i);
+    memopt_i_v1_taper_decode(t, levels + i, codes + i, n - i);
 }
+
 /* The table of 32 in four registers: each is looked up by 3 bits, the other 2 choose among them. */
-MEMOPT_I_AVX2 static __m256 memopt_i_taper_grid_v8(const float *grid, __m256i octave) {
+V_FN __m256 V(taper_grid)(const float *grid, __m256i octave) {
     const __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 28)); /* a blend looks at the sign */
     const __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 27));
     const __m256 a = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid), octave);
@@ -10664,48 +10681,43 @@ MEMOPT_I_AVX2 static __m256 memopt_i_taper_grid_v8(const float *grid, __m256i oc
     const __m256 d = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 24), octave);
     return _mm256_blendv_ps(_mm256_blendv_ps(a, b, bit3), _mm256_blendv_ps(c, d, bit3), bit4);
 }
-MEMOPT_I_AVX2 static __m256i memopt_i_taper_codes_v8(const memopt_i_taper *t, const float *x, __m256 scale) {
+
+V_FN __m256i V(taper_codes)(const memopt_i_taper *t, const float *x, __m256 scale) {
     const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)), v = _mm256_loadu_ps(x);
     const __m256 y = t->is_signed
         ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(v, scale), positive), _mm256_set1_ps(MEMOPT_I_TAPER_TINY))
         : _mm256_fmadd_ps(v, scale, _mm256_set1_ps(MEMOPT_I_TAPER_LIFT));
     const __m256i octave = _mm256_srli_epi32(_mm256_castps_si256(y), 23);
-    __m256i k = _mm256_castps_si256(_mm256_add_ps(y, memopt_i_taper_grid_v8(t->grid, octave)));
+    __m256i k = _mm256_castps_si256(_mm256_add_ps(y, V(taper_grid)(t->grid, octave)));
     if (t->is_signed) k = _mm256_or_si256(_mm256_slli_epi32(k, 1), _mm256_srli_epi32(_mm256_castps_si256(v), 31));
     return _mm256_and_si256(k, _mm256_set1_epi32(255));
 }
-MEMOPT_I_AVX2 static void memopt_i_taper_encode_v8(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+
+V_FN void V(taper_encode)(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
                                                    float inverse) {
     const __m256 scale = _mm256_set1_ps(inverse); size_t i = 0;
     for (; i + 32 <= n; i += 32) { /* packing works within 128 bits: the fours are put in order at the end */
-        const __m256i a = memopt_i_taper_codes_v8(t, x + i, scale), b = memopt_i_taper_codes_v8(t, x + i + 8, scale);
-        const __m256i c = memopt_i_taper_codes_v8(t, x + i + 16, scale);
-        const __m256i d = memopt_i_taper_codes_v8(t, x + i + 24, scale);
+        const __m256i a = V(taper_codes)(t, x + i, scale), b = V(taper_codes)(t, x + i + 8, scale);
+        const __m256i c = V(taper_codes)(t, x + i + 16, scale);
+        const __m256i d = V(taper_codes)(t, x + i + 24, scale);
         const __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
         const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         _mm256_storeu_si256((__m256i *)(void *)(codes + i), _mm256_permutevar8x32_epi32(all, order));
     }
-    memopt_i_taper_encode_v1(t, codes + i, x + i, n - i, inverse);
+    memopt_i_v1_taper_encode(t, codes + i, x + i, n - i, inverse);
+}
+#elif defined(MEMOPT_I_WIDTH)
+V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+    memopt_i_v1_taper_decode(t, levels, codes, n);
+}
+
+V_FN void V(taper_encode)(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+    memopt_i_v1_taper_encode(t, codes, x, n, inverse);
 }
 #endif
-static void memopt_i_taper_decode_at(int level, const memopt_i_taper *t, float *levels, const uint8_t *codes,
-                                     size_t n) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_taper_decode_v16(t, levels, codes, n); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_taper_decode_v8(t, levels, codes, n); return; }
-#endif
-    (void)level;
-    memopt_i_taper_decode_v1(t, levels, codes, n);
-}
-static void memopt_i_taper_encode_at(int level, const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
-                                     float inverse) {
-#if defined(MEMOPT_I_X86)
-    if (level >= MEMOPT_SIMD_AVX512) { memopt_i_taper_encode_v16(t, codes, x, n, inverse); return; }
-    if (level >= MEMOPT_SIMD_AVX2) { memopt_i_taper_encode_v8(t, codes, x, n, inverse); return; }
-#endif
-    (void)level;
-    memopt_i_taper_encode_v1(t, codes, x, n, inverse);
-}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, taper_decode, (const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n))
+MEMOPT_I_WIDTHS(void, taper_encode, (const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse))
 /* @section lanes : vec
    The arithmetic of one optimizer step, for a group of elements.
    Problem    Seven kinds, four instruction sets, and one result to the bit.
@@ -11124,7 +11136,7 @@ typedef struct memopt_i_walk {
     int                        level, coded, measures, stepped;
     size_t                     weight_bytes, gradient_bytes; /* of an element */
     int                        direct;     /* no format but float: stepped where it lies */
-    int                        pipelined;  /* by memopt_i_pipeline_v16() */
+    int                        pipelined;  /* by memopt_i_v16_pipeline() */
     float                      w[MEMOPT_I_GROUP], g[MEMOPT_I_GROUP], u[MEMOPT_I_GROUP];
     float                      own[2 * MEMOPT_I_OWN_LANE + 16]; /* scratch, aligned by hand */
 } memopt_i_walk;
@@ -11134,13 +11146,13 @@ static void memopt_i_decode(const memopt_i_walk *k, int moment, float *x, size_t
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, decode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
                            k->view.scale[moment][at / k->desc->block], 0));
-    else memopt_i_taper_decode_at(k->level, k->codes[moment], x, codes, n);
+    else MEMOPT_I_AT(k->level, taper_decode, (k->codes[moment], x, codes, n));
 }
 static void memopt_i_encode(const memopt_i_walk *k, int moment, const float *x, size_t at, size_t n) {
     uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, encode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
-    else memopt_i_taper_encode_at(k->level, k->codes[moment], codes, x, n, k->inverse[moment]);
+    else MEMOPT_I_AT(k->level, taper_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
 }
 /* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
    place unless the step is only measured. j: the group's place in its block. */
@@ -11280,31 +11292,35 @@ static void memopt_i_block_done(memopt_i_walk *k, size_t at, size_t n) {
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a group is one look-up in the byte permutations */
 /* Decode, step and encode 64 elements at a time, as the loop in memopt_i_walk_apply() does, without a call between:
    8-bit states, whole 64s. Calls would cost a third of a step. */
-MEMOPT_I_AVX512 static __m512 memopt_i_larger_v16(__m512 largest, const float *x, size_t n) {
+V_FN __m512 V(larger)(__m512 largest, const float *x, size_t n) {
     size_t i;
     for (i = 0; i < n; i += 16) largest = _mm512_range_ps(largest, _mm512_loadu_ps(x + i), 11);
     return largest;
 }
+
 /* The same of numbers without a sign, where NaN and infinity are larger than all. */
-MEMOPT_I_AVX512 static __m512i memopt_i_larger_root_v16(__m512i largest, const float *x, size_t n) {
+V_FN __m512i V(larger_root)(__m512i largest, const float *x, size_t n) {
     size_t i;
     for (i = 0; i < n; i += 16) largest = _mm512_max_epu32(largest, _mm512_loadu_si512(x + i));
     return largest;
 }
-MEMOPT_I_AVX512 static void memopt_i_pipeline_moments_v16(const memopt_i_walk *k, const memopt_i_rule *r,
+
+V_FN void V(pipeline_moments)(const memopt_i_walk *k, const memopt_i_rule *r,
                                                           const memopt_i_group *q) {
-    if (q->v) memopt_i_v16_moments(r, q);
-    else if (k->desc->kind == MEMOPT_LION) memopt_i_v16_lion(r, q);
-    else memopt_i_v16_sgd(r, q);
+    if (q->v) V(moments)(r, q);
+    else if (k->desc->kind == MEMOPT_LION) V(lion)(r, q);
+    else V(sgd)(r, q);
 }
-MEMOPT_I_AVX512 static void memopt_i_pipeline_weights_v16(const memopt_i_walk *k, const memopt_i_rule *r,
+
+V_FN void V(pipeline_weights)(const memopt_i_walk *k, const memopt_i_rule *r,
                                                           const memopt_i_group *q) {
-    if (q->v && k->desc->kind != MEMOPT_LAMB) { memopt_i_v16_update(r, q); return; }
-    if (q->v) memopt_i_v16_direction(r, q);
-    memopt_i_v16_axpy(r, q);
+    if (q->v && k->desc->kind != MEMOPT_LAMB) { V(update)(r, q); return; }
+    if (q->v) V(direction)(r, q);
+    V(axpy)(r, q);
 }
+
 /* Weights and gradients of 16 bits, the next 64 elements, to and from the walk's own floats. */
-MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t at) {
+V_FN void V(pipeline_load)(memopt_i_walk *k, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
         V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_GROUP, 0);
@@ -11317,7 +11333,8 @@ MEMOPT_I_AVX512 static void memopt_i_pipeline_load_v16(memopt_i_walk *k, size_t 
     if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
         V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
 }
-MEMOPT_I_AVX512 static void memopt_i_pipeline_store_v16(memopt_i_walk *k, const memopt_i_group *q, size_t at) {
+
+V_FN void V(pipeline_store)(memopt_i_walk *k, const memopt_i_group *q, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
         V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_GROUP,
@@ -11327,7 +11344,8 @@ MEMOPT_I_AVX512 static void memopt_i_pipeline_store_v16(memopt_i_walk *k, const 
     if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
         V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_GROUP, 0);
 }
-MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk *k, size_t at, size_t j, size_t n) {
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_walk *k, size_t at, size_t j, size_t n) {
     enum { N = MEMOPT_I_CODED_GROUP };
     const memopt_i_taper *const cm = k->codes[0], *const cv = k->codes[1]; const int two = k->view.moments > 1;
     uint8_t *m = (uint8_t *)k->view.moment[0] + at, *v = (uint8_t *)k->view.moment[two] + at;
@@ -11350,25 +11368,25 @@ MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk
     q.count = N; q.root = 1; q.in_memory = 0; rule.late = 0; /* told to the compiler */
     for (; left; --left) {
         __m512i root = largest_v;
-        memopt_i_pipeline_load_v16(k, at);
-        memopt_i_taper_decode_v16(cm, q.m, m, N);
-        if (two) memopt_i_taper_decode_v16(cv, q.v, v, N);
-        memopt_i_pipeline_moments_v16(k, &rule, &q);
-        if (two) root = memopt_i_larger_root_v16(largest_v, q.v, N);
-        sane = !_mm512_cmpge_epu32_mask(root, alarm) || (memopt_i_v16_sane(q.g, N, limit)
-            && (!(rule.weight_limit > 0) || memopt_i_v16_sane(q.w, N, rule.weight_limit)));
+        V(pipeline_load)(k, at);
+        V(taper_decode)(cm, q.m, m, N);
+        if (two) V(taper_decode)(cv, q.v, v, N);
+        V(pipeline_moments)(k, &rule, &q);
+        if (two) root = V(larger_root)(largest_v, q.v, N);
+        sane = !_mm512_cmpge_epu32_mask(root, alarm) || (V(sane)(q.g, N, limit)
+            && (!(rule.weight_limit > 0) || V(sane)(q.w, N, rule.weight_limit)));
         if (!sane) { /* the codes are still there: once more, element by element */
             const memopt_i_group group = q;
-            memopt_i_taper_decode_v16(cm, q.m, m, N);
-            if (two) memopt_i_taper_decode_v16(cv, q.v, v, N);
+            V(taper_decode)(cm, q.m, m, N);
+            if (two) V(taper_decode)(cv, q.v, v, N);
             memopt_i_step_careful(k, &group);
-            if (two) root = memopt_i_larger_root_v16(largest_v, q.v, N);
+            if (two) root = V(larger_root)(largest_v, q.v, N);
         }
         largest_v = root;
-        largest_m = memopt_i_larger_v16(largest_m, q.m, N);
+        largest_m = V(larger)(largest_m, q.m, N);
         if (waits) {
-            memopt_i_taper_encode_v16(cm, m - back, old_m, N, inverse_m);
-            if (two) memopt_i_taper_encode_v16(cv, v - back, old_v, N, inverse_v);
+            V(taper_encode)(cm, m - back, old_m, N, inverse_m);
+            if (two) V(taper_encode)(cv, v - back, old_v, N, inverse_v);
         }
         for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
             MEMOPT_I_FETCH(far_w, (1024 + 16 * (size_t)i) * wide);
@@ -11376,8 +11394,8 @@ MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk
         }
         MEMOPT_I_FETCH(m, 1024);
         MEMOPT_I_FETCH(v, 1024);
-        if (sane) memopt_i_pipeline_weights_v16(k, &rule, &q);
-        memopt_i_pipeline_store_v16(k, &q, at);
+        if (sane) V(pipeline_weights)(k, &rule, &q);
+        V(pipeline_store)(k, &q, at);
         at += N;
         if (wide == 4) q.w += N;
         if (grad == 4) q.g += N;
@@ -11391,13 +11409,13 @@ MEMOPT_I_AVX512 MEMOPT_I_FLATTEN static void memopt_i_pipeline_v16(memopt_i_walk
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 #if defined(MEMOPT_I_X86)
-MEMOPT_I_AVX512 static void memopt_i_pipeline_v16(memopt_i_walk *k, size_t at, size_t j, size_t n);
+MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n);
 #endif
 /* Does the whole group, if it can be done so. */
 static int memopt_i_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
     if (!k->pipelined || n % MEMOPT_I_CODED_GROUP || (k->waiting > j && k->waiting - j < n)) return 0;
-    memopt_i_pipeline_v16(k, at, j, n);
+    memopt_i_v16_pipeline(k, at, j, n);
     return 1;
 #else
     (void)k; (void)at; (void)j; (void)n;
@@ -13651,7 +13669,7 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
     }
     return t;
 }
-/* @section solver : course simd
+/* @section solver : course vec
    The fastest schedule of a chain for every budget at once.
    Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
    Idea       Parts of the chain. To reverse segments s to t, with value s - 1 in memory: go forward to some j - 1, and
@@ -14182,41 +14200,29 @@ static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, c
     if (to->row != row || to->more != c->more) memopt_i_choice_shift(p, c, row, to);
     return to;
 }
+#endif /* ---- once for each width: see `vec` ---- */
 /* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
-static void memopt_i_relax_scalar(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left,
-                                  int32_t add, uint32_t name, size_t n) {
+V_FN void V(relax)(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
+                   uint32_t name, size_t n) {
+    const V(ints) adds = V(i_set)((uint32_t)add), names = V(i_set)(name);
     size_t g;
-    for (g = 0; g < n; ++g) {
-        const int32_t sum = right[g] + left[g] + add;
-        choice[g] = sum < cost[g] ? name : choice[g];
-        cost[g] = sum < cost[g] ? sum : cost[g];
+
+    for (g = 0; g + V(width) <= n; g += V(width)) {
+        const V(ints) a = V(i_load)((const uint32_t *)right + g), b = V(i_load)((const uint32_t *)left + g);
+        const V(ints) old = V(i_load)((const uint32_t *)cost + g), was = V(i_load)(choice + g);
+        const V(ints) sum = V(i_add)(V(i_add)(a, b), adds);
+        const V(mask) less = V(m_above)(old, sum);
+
+        V(i_put)(cost + g, V(i_if)(less, sum, old), 0);
+        V(i_put)(choice + g, V(i_if)(less, names, was), 0);
     }
+    V(end)();
+    V_REST(relax, (cost + g, choice + g, right + g, left + g, add, name, n - g));
 }
-#ifdef MEMOPT_I_X86
-MEMOPT_I_AVX2 static void memopt_i_relax_avx2(int32_t *cost, uint32_t *choice, const int32_t *right,
-                                              const int32_t *left, int32_t add, uint32_t name, size_t n) {
-    const __m256i adds = _mm256_set1_epi32(add), names = _mm256_set1_epi32((int)name); size_t g;
-    for (g = 0; g + 8 <= n; g += 8) {
-        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(right + g));
-        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(left + g));
-        const __m256i old = _mm256_loadu_si256((const __m256i *)(const void *)(cost + g));
-        const __m256i was = _mm256_loadu_si256((const __m256i *)(const void *)(choice + g));
-        const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(a, b), adds), less = _mm256_cmpgt_epi32(old, sum);
-        _mm256_storeu_si256((__m256i *)(void *)(cost + g), _mm256_min_epi32(old, sum));
-        _mm256_storeu_si256((__m256i *)(void *)(choice + g), memopt_i_blend256(was, names, less));
-    }
-    memopt_i_wide_end(MEMOPT_SIMD_AVX2);
-    memopt_i_relax_scalar(cost + g, choice + g, right + g, left + g, add, name, n - g);
-}
-#endif
-static void memopt_i_relax(const memopt_schedule *p, int32_t *cost, uint32_t *choice, const int32_t *right,
-                           const int32_t *left, int32_t add, uint32_t name, size_t n) {
-#ifdef MEMOPT_I_X86
-    if (p->level >= MEMOPT_SIMD_AVX2) { memopt_i_relax_avx2(cost, choice, right, left, add, name, n); return; }
-#endif
-    (void)p;
-    memopt_i_relax_scalar(cost, choice, right, left, add, name, n);
-}
+#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+MEMOPT_I_WIDTHS(void, relax, (int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
+                              uint32_t name, size_t n))
+
 /* Solve part a, of which choice c is one way, by cutting it before j. */
 static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
     const memopt_i_shifted *right; size_t left = c->rows, row, g, end;
@@ -14230,8 +14236,8 @@ static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretc
     while ((int64_t)p->grid[c->threshold] < c->check) ++c->threshold; /* checks rise with j: it is near */
     g = memopt_i_max(g, c->threshold);
     end = 1 + memopt_i_max(g, memopt_i_max(right->last, p->last[left])); /* beyond it nothing changes */
-    memopt_i_relax(p, p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
-                   p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g);
+    MEMOPT_I_AT(p->level, relax, (p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
+                   p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g));
 }
 /* The memory that a choice takes exactly, when it is given grid[g]. */
 static uint32_t memopt_i_stretch_need(const memopt_schedule *p, const memopt_i_stretch *a, uint32_t name, size_t g) {

@@ -346,8 +346,8 @@ static void adafactor_model_store(const adafactor_case *k, const adafactor_model
     for (i = 0; i < n; i += s->block) {
         const size_t size = n - i < s->block ? n - i : s->block; float most = 0;
         for (j = i; j < i + size; ++j) if (fabsf(s->m[j]) > most) most = fabsf(s->m[j]);
-        memopt_i_taper_encode_v1(&codes, s->codes + i, s->m + i, size, memopt_i_inverse(most));
-        memopt_i_taper_decode_v1(&codes, s->m + i, s->codes + i, size);
+        memopt_i_v1_taper_encode(&codes, s->codes + i, s->m + i, size, memopt_i_inverse(most));
+        memopt_i_v1_taper_decode(&codes, s->m + i, s->codes + i, size);
         s->scale[i / s->block] = most;
     }
 }
@@ -487,7 +487,7 @@ static void adafactor_moment(const adafactor_bench *b, const memopt_optim_view *
     size_t i;
     if (v->bits == 32) memcpy(m, v->moment[0], n * sizeof *m);
     else if (v->bits == 16) for (i = 0; i < n; ++i) m[i] = adafactor_widen(((uint16_t *)v->moment[0])[i]);
-    else memopt_i_taper_decode_v1(&b->optim->codes[0], m, (uint8_t *)v->moment[0], n);
+    else memopt_i_v1_taper_decode(&b->optim->codes[0], m, (uint8_t *)v->moment[0], n);
 }
 /* The hash of what parts of one tensor, held by one rank or two, hold together. */
 static uint64_t adafactor_hash_parts(const adafactor_case *k, const adafactor_bench *b, int ranks, uint64_t hash) {

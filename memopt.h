@@ -46,6 +46,7 @@
                   platform  what is taken from the system
                   base      checked sizes, alignment, bits
                   text      lines for people in your buffer: numbers, bytes, errors
+     api_carve    carve     one block cut into parts: count first, then hand out
      api_ledger   ledger    who holds which bytes: now, at the peak; table, snapshot, trace
      api_source   source    where bytes come from: your block, an allocator, pages, counting only, your device
      api_arena    arena     lifetimes that nest: two ends, marks
@@ -282,6 +283,30 @@ MEMOPT_API memopt_status  memopt_pool_create(const memopt_host *host, int worker
 MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool); /* all zero for NULL: the calling thread */
 /* joins the threads; NULL is fine; never during a run */
 MEMOPT_API void           memopt_pool_destroy(memopt_pool *pool);
+/* @section api_carve : api_status */
+/* One block cut into parts. The same lines count its bytes first, where there is no block yet, and then hand out the
+   parts of it:
+
+     static void lay_out(memopt_carver *c, layer *l) {
+         l->weights = (float *)memopt_carve(c, l->count, sizeof *l->weights, 0);
+         l->ids = (int *)memopt_carve(c, l->rows, sizeof *l->ids, 0);
+     }
+     memopt_carver c = memopt_carver_begin(NULL);
+     lay_out(&c, l);
+     if (c.overflow || !(block = take(c.bytes))) return failed();
+     c = memopt_carver_begin(block);
+     lay_out(&c, l);
+*/
+typedef struct memopt_carver {
+    void  *base;     /* NULL = only counting: all parts are NULL */
+    size_t bytes;    /* of all parts so far, and the gaps between them */
+    int    overflow; /* 1: they do not fit size_t; what is carved from then on is NULL */
+} memopt_carver;
+MEMOPT_API memopt_carver memopt_carver_begin(void *base);
+/** The next part: count elements of size bytes, at a multiple of alignment from the base (a power of two; 0 = 64). The
+    base itself is aligned by who brings it. Not checked against the end of a block: count it with the same lines. */
+MEMOPT_API void *memopt_carve(memopt_carver *carver, size_t count, size_t size, size_t alignment);
+
 /* @section api_ledger : api_host */
 typedef unsigned memopt_tag; /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
 enum {
@@ -1611,7 +1636,7 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
     int         untouchable; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a device's */
     const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
     void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
-    void *const *skips;      /* of each declared skip: in the forward of `from` to be written, NULL when nobody will
+    void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when nobody will
                                 read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
@@ -2553,6 +2578,28 @@ static unsigned memopt_i_low_bit(uint64_t x) {
     return memopt_i_high_bit(x & (~x + 1));
 #endif
 }
+/* @section carve : base api_carve
+   Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each part. */
+MEMOPT_API memopt_carver memopt_carver_begin(void *base) {
+    memopt_carver c;
+
+    c.base = base;
+    c.bytes = 0;
+    c.overflow = 0;
+    return c;
+}
+
+MEMOPT_API void *memopt_carve(memopt_carver *c, size_t count, size_t size, size_t alignment) {
+    size_t at, bytes;
+
+    if (c->overflow || memopt_i_align_up(c->bytes, alignment ? alignment : 64, &at) || memopt_i_mul(count, size, &bytes)
+        || memopt_i_add(at, bytes, &c->bytes)) {
+        c->overflow = 1;
+        return NULL;
+    }
+    return c->base ? (unsigned char *)c->base + at : NULL;
+}
+
 /* @section text : base api_status
    Lines for people, written into the caller's buffer.
    Idea       Everything appends and counts on when the buffer is full, so that one pass without a buffer tells the size.
@@ -3259,7 +3306,7 @@ MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool) {
 }
 MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) { (void)pool; }
 #endif
-/* @section ledger : text base host api_ledger
+/* @section ledger : text carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
               every single block is a new peak.
@@ -3314,23 +3361,20 @@ struct memopt_ledger {
 static const char *const memopt_i_tag_names[MEMOPT_TAG_USER] = {
     "other", "parameters", "gradients", "optimizer", "activations", "checkpoints", "scratch", "communication"
 };
-/* Tables follow each other in one allocation; each begins where the last one ended, rounded up. */
-static int memopt_i_table(size_t *total, size_t count, size_t size, size_t *offset) {
-    size_t bytes;
-    if (memopt_i_align_up(*total, 16, offset) || memopt_i_mul(count, size, &bytes)) return 1;
-    return memopt_i_add(*offset, bytes, total);
+/* Everything in one allocation. */
+static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
+    (void)memopt_carve(c, 1, sizeof *l, 16);
+    l->tags = (memopt_usage *)memopt_carve(c, l->tag_capacity, sizeof *l->tags, 16);
+    l->names = (memopt_i_tag_name *)memopt_carve(c, l->tag_capacity, sizeof *l->names, 16);
+    l->segments = (memopt_i_segment *)memopt_carve(c, l->segment_capacity, sizeof *l->segments, 16);
+    l->events = (memopt_i_event *)memopt_carve(c, l->event_capacity, sizeof *l->events, 16);
+    l->blocks = (memopt_i_known *)memopt_carve(c, l->block_places, sizeof *l->blocks, 16);
+    l->order = (uint32_t *)memopt_carve(c, l->block_capacity, sizeof *l->order, 16);
+    l->memory = c->bytes;
 }
-static int memopt_i_ledger_layout(memopt_ledger *l, size_t offsets[6]) {
-    l->memory = sizeof *l;
-    return memopt_i_table(&l->memory, l->tag_capacity, sizeof *l->tags, &offsets[0])
-        || memopt_i_table(&l->memory, l->tag_capacity, sizeof *l->names, &offsets[1])
-        || memopt_i_table(&l->memory, l->segment_capacity, sizeof *l->segments, &offsets[2])
-        || memopt_i_table(&l->memory, l->event_capacity, sizeof *l->events, &offsets[3])
-        || memopt_i_table(&l->memory, l->block_places, sizeof *l->blocks, &offsets[4])
-        || memopt_i_table(&l->memory, l->block_capacity, sizeof *l->order, &offsets[5]);
-}
+
 MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
-    memopt_ledger_desc d; memopt_ledger l, *p; size_t offsets[6], i; memopt_i_checks c;
+    memopt_carver carver = memopt_carver_begin(NULL); memopt_ledger_desc d; memopt_ledger l, *p; size_t i; memopt_i_checks c;
 
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
@@ -3350,17 +3394,13 @@ MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, me
     if (c.status) return c.status;
     if (l.block_capacity) /* at most half full, so that a search is short */
         for (l.block_places = 4; l.block_places < 2 * l.block_capacity; l.block_places *= 2) {}
-    if (memopt_i_ledger_layout(&l, offsets))
-        return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, NULL, "its tables do not fit size_t");
+    memopt_i_ledger_lay_out(&l, &carver);
+    if (carver.overflow) return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, NULL, "its tables do not fit size_t");
     p = (memopt_ledger *)memopt_i_alloc(&l.host, l.memory, MEMOPT_I_HOST_ALIGN);
     if (!p) return memopt_i_refuse_memory(&c, l.memory);
     memset(p, 0, l.memory);
-    l.tags     = (memopt_usage *)(void *)((char *)p + offsets[0]);
-    l.names    = (memopt_i_tag_name *)(void *)((char *)p + offsets[1]);
-    l.segments = (memopt_i_segment *)(void *)((char *)p + offsets[2]);
-    l.events   = (memopt_i_event *)(void *)((char *)p + offsets[3]);
-    l.blocks   = (memopt_i_known *)(void *)((char *)p + offsets[4]);
-    l.order    = (uint32_t *)(void *)((char *)p + offsets[5]);
+    carver = memopt_carver_begin(p);
+    memopt_i_ledger_lay_out(&l, &carver);
     l.tag_count = MEMOPT_TAG_USER;
     for (i = 0; i < MEMOPT_TAG_USER; ++i) memcpy(l.names[i].text, memopt_i_tag_names[i], strlen(memopt_i_tag_names[i]));
     *p = l;
@@ -11907,7 +11947,7 @@ static uint64_t memopt_i_factor_apply(memopt_optim *o, size_t tensor, size_t at,
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
-/* @section optim : walk factor
+/* @section optim : walk factor carve
    The object: what belongs to what, what may be combined, and passes over many tensors.
    Problem    A step that fails half way has changed weights that cannot be put back.
    Idea       Everything that can be wrong is looked at in begin, before the first weight is touched: ranges, pointers,
@@ -11946,76 +11986,96 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
     *bytes = memopt_i_state_layout(&part, &d, &d.tensors[tensor], &view);
     return MEMOPT_OK;
 }
-/* Where everything is in the object's memory. */
-typedef struct memopt_i_optim_layout { size_t parts, sums, sum_count, skips, scratch, lane, bytes; int workers; } memopt_i_optim_layout;
-static int memopt_i_place(size_t *at, size_t count, size_t size, size_t *where) {
-    size_t bytes;
-    *where = *at;
-    return memopt_i_mul(count, size, &bytes) || memopt_i_align_up(bytes, 64, &bytes) || memopt_i_add(*at, bytes, at);
+/* Everything in the object's memory, whose end is a multiple of 64. */
+static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum_count) {
+    const size_t workers = (size_t)o->workers;
+
+    (void)memopt_carve(c, 1, sizeof *o, 64);
+    o->parts = (memopt_i_held_tensor *)memopt_carve(c, o->desc.tensor_count, sizeof *o->parts, 64);
+    o->sums = (double *)memopt_carve(c, sum_count, sizeof *o->sums, 64);
+    o->skips = (size_t *)memopt_carve(c, workers, sizeof *o->skips, 64);
+    o->scratch = (float *)memopt_carve(c, workers, 2 * o->lane * sizeof *o->scratch, 64);
+    (void)memopt_carve(c, 0, 1, 64);
 }
-static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_desc *d, memopt_i_optim_layout *l) {
-    memopt_i_held_tensor part; size_t i;
-    memset(l, 0, sizeof *l);
-    l->workers = memopt_i_workers(&d->threads);
-    l->lane = 2 * d->block > MEMOPT_I_OWN_LANE ? 2 * d->block : 0;
+
+/* What an optimizer of this kind is made of, and its bytes; o is no object yet. */
+static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_desc *d, memopt_optim *o,
+                                         memopt_carver *carver, size_t *sum_count) {
+    memopt_i_held_tensor part;
+    size_t i;
+
+    memset(o, 0, sizeof *o);
+    *carver = memopt_carver_begin(NULL);
+    *sum_count = 0;
+    o->desc = *d;
+    o->workers = memopt_i_workers(&d->threads);
+    o->lane = 2 * d->block > MEMOPT_I_OWN_LANE ? 2 * d->block : 0;
     for (i = 0; i < d->tensor_count; ++i) {
         if (memopt_i_tensor_check(c, d, i)) return c->status;
         memopt_i_tensor_fill(d, &d->tensors[i], &part);
-        if (memopt_i_must_fit(c, !memopt_i_add(l->sum_count, part.sum_count, &l->sum_count), "its sums",
+        if (memopt_i_must_fit(c, !memopt_i_add(*sum_count, part.sum_count, sum_count), "its sums",
                               "do not fit size_t")) return c->status;
     }
-    l->bytes = memopt_i_align_down(sizeof(memopt_optim) + 63, 64);
-    return memopt_i_must_fit(c, !memopt_i_place(&l->bytes, d->tensor_count, sizeof(memopt_i_held_tensor), &l->parts)
-                             && !memopt_i_place(&l->bytes, l->sum_count, sizeof(double), &l->sums)
-                             && !memopt_i_place(&l->bytes, (size_t)l->workers, sizeof(size_t), &l->skips)
-                             && !memopt_i_place(&l->bytes, (size_t)l->workers, 2 * l->lane * sizeof(float), &l->scratch),
-                             "tensors", "are too many: the object is larger than memory can be");
+    memopt_i_optim_lay_out(o, carver, *sum_count);
+    return memopt_i_must_fit(c, !carver->overflow, "tensors",
+                             "are too many: the object is larger than memory can be");
 }
-MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
-    memopt_optim_desc d; memopt_i_optim_layout l; memopt_i_checks c;
-    memopt_status status = memopt_i_optim_resolve(&c, desc, &d);
 
-    if (!status) status = memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
-    if (!status) status = memopt_i_optim_plan(&c, &d, &l);
-    if (status) return status;
-    *bytes = l.bytes;
+MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
+    memopt_optim_desc d;
+    memopt_optim plan;
+    memopt_carver carver;
+    size_t sums;
+    memopt_i_checks c;
+
+    if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
+    memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
+    if (c.status || memopt_i_optim_plan(&c, &d, &plan, &carver, &sums)) return c.status;
+    *bytes = carver.bytes;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
                                              memopt_optim **out) {
-    memopt_optim_desc d; memopt_i_optim_layout l; memopt_i_checks c; size_t i, sums = 0;
-    unsigned char *base = (unsigned char *)memory; memopt_optim *o = (memopt_optim *)memory;
+    memopt_optim *const o = (memopt_optim *)memory;
+    memopt_optim_desc d;
+    memopt_optim plan;
+    memopt_carver carver;
+    size_t i, sums, used = 0;
+    memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must_point(&c, "memory", memory, 64, 1);
-    if (c.status || memopt_i_optim_plan(&c, &d, &l)) return c.status;
-    if (bytes < l.bytes) {
+    if (c.status || memopt_i_optim_plan(&c, &d, &plan, &carver, &sums)) return c.status;
+    if (bytes < carver.bytes) {
         memopt_i_checks_at(&c, NULL, SIZE_MAX);
         c.subject = "optim";
         return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(l.bytes));
+                                      memopt_i_count(carver.bytes));
     }
-    memset(memory, 0, l.bytes);
-    o->desc = d;
+    memset(memory, 0, carver.bytes);
+    *o = plan;
+    carver = memopt_carver_begin(memory);
+    memopt_i_optim_lay_out(o, &carver, sums);
     memopt_i_taper_init(&o->codes[0], 1);
     memopt_i_taper_init(&o->codes[1], 0);
     o->level = memopt_i_simd_level(&d.threads);
-    o->workers = l.workers; o->lane = l.lane; o->chunk = memopt_i_optim_chunk(&d);
-    o->parts = (memopt_i_held_tensor *)(void *)(base + l.parts);
-    o->sums = (double *)(void *)(base + l.sums);
-    o->skips = (size_t *)(void *)(base + l.skips);
-    o->scratch = (float *)(void *)(base + l.scratch);
+    o->chunk = memopt_i_optim_chunk(&d);
     o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     for (i = 0; i < d.tensor_count; ++i) {
         memopt_i_held_tensor *part = &o->parts[i];
+
         memopt_i_tensor_fill(&d, &d.tensors[i], part);
-        part->sums = sums; sums += part->sum_count;
-        part->first_chunk = o->chunk_count; o->chunk_count += part->chunks;
+        part->sums = used;
+        used += part->sum_count;
+        part->first_chunk = o->chunk_count;
+        o->chunk_count += part->chunks;
     }
     *out = o;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_optim_fail(memopt_optim *o, memopt_status status, const char *reason) {
     return memopt_i_fail(&o->error, status, reason);
 }
@@ -13669,7 +13729,7 @@ MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
     }
     return t;
 }
-/* @section solver : course vec
+/* @section solver : course vec carve
    The fastest schedule of a chain for every budget at once.
    Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
    Idea       Parts of the chain. To reverse segments s to t, with value s - 1 in memory: go forward to some j - 1, and
@@ -13921,48 +13981,52 @@ static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right part
 static size_t memopt_i_schedule_shifted(const memopt_schedule *p) {
     return (size_t)p->ways * p->rooms * memopt_i_schedule_rights(p);
 }
-/* A part of the block: its bytes are counted, and it lies at `base` when there is one. */
-static void *memopt_i_schedule_carve(unsigned char *base, size_t *used, size_t count, size_t size, int *wraps) {
-    const size_t at = *used; size_t bytes;
-    *wraps |= memopt_i_mul(count, size, &bytes);
-    *wraps |= memopt_i_add(at, bytes, used);
-    *wraps |= memopt_i_align_up(*used, MEMOPT_I_SCHEDULE_ALIGN, used);
-    return base ? base + at : NULL;
-}
-static memopt_status memopt_i_schedule_layout(memopt_schedule *p, unsigned char *base, size_t *bytes) {
-    const size_t shifted = memopt_i_schedule_shifted(p); size_t used = 0, k, rows, points; int wraps = 0;
-    int32_t *cost; uint16_t *from;
-    memopt_i_schedule_carve(base, &used, 1, sizeof *p, &wraps);
-    p->grid = (uint32_t *)memopt_i_schedule_carve(base, &used, p->slots, sizeof *p->grid, &wraps);
-    p->stages = (memopt_i_stage *)memopt_i_schedule_carve(base, &used, p->count + 1, sizeof *p->stages, &wraps);
-    p->repeats = (memopt_i_repeat *)memopt_i_schedule_carve(base, &used, p->count + 1, sizeof *p->repeats, &wraps);
-    p->cuts = (memopt_i_cut *)memopt_i_schedule_carve(base, &used, p->count + 2, sizeof *p->cuts, &wraps);
-    p->choice = (uint32_t *)memopt_i_schedule_carve(base, &used, 2 * p->slots, sizeof *p->choice, &wraps);
+static void memopt_i_schedule_lay_out(memopt_schedule *p, memopt_carver *c) {
+    const size_t shifted = memopt_i_schedule_shifted(p);
+    size_t k, rows, points;
+    int32_t *cost;
+    uint16_t *from;
+
+    (void)memopt_carve(c, 1, sizeof *p, 0);
+    p->grid = (uint32_t *)memopt_carve(c, p->slots, sizeof *p->grid, 0);
+    p->stages = (memopt_i_stage *)memopt_carve(c, p->count + 1, sizeof *p->stages, 0);
+    p->repeats = (memopt_i_repeat *)memopt_carve(c, p->count + 1, sizeof *p->repeats, 0);
+    p->cuts = (memopt_i_cut *)memopt_carve(c, p->count + 2, sizeof *p->cuts, 0);
+    p->choice = (uint32_t *)memopt_carve(c, 2 * p->slots, sizeof *p->choice, 0);
     for (k = 0; k < p->blends; ++k) /* all of FULL and NEVER could be in one */
-        p->found[k] = (memopt_i_found *)memopt_i_schedule_carve(base, &used, 2 * MEMOPT_I_FOUND * p->slots + 1,
-                                                                sizeof **p->found, &wraps);
-    p->list = (memopt_action *)memopt_i_schedule_carve(base, &used, MEMOPT_I_POLISH_MOST, sizeof *p->list, &wraps);
-    p->live = (size_t *)memopt_i_schedule_carve(base, &used, MEMOPT_I_POLISH_MOST, sizeof *p->live, &wraps);
-    wraps |= memopt_i_course_bytes(&p->chain, &k);
-    p->course = memopt_i_schedule_carve(base, &used, k, 1, &wraps);
-    p->shifted = (memopt_i_shifted *)memopt_i_schedule_carve(base, &used, shifted, sizeof *p->shifted, &wraps);
-    wraps |= memopt_i_mul(shifted, p->slots, &points);
-    cost = (int32_t *)memopt_i_schedule_carve(base, &used, points, sizeof *cost, &wraps);
-    from = (uint16_t *)memopt_i_schedule_carve(base, &used, points, sizeof *from, &wraps);
-    wraps |= memopt_i_mul(p->blends * p->rooms * p->aways, memopt_i_schedule_cells(p), &rows);
-    wraps |= memopt_i_mul(rows, p->slots, &points);
-    p->first = (uint16_t *)memopt_i_schedule_carve(base, &used, rows, sizeof *p->first, &wraps);
-    p->last = (uint16_t *)memopt_i_schedule_carve(base, &used, rows, sizeof *p->last, &wraps);
-    p->cost = (int32_t *)memopt_i_schedule_carve(base, &used, points, sizeof *p->cost, &wraps);
-    p->need = (uint32_t *)memopt_i_schedule_carve(base, &used, points, sizeof *p->need, &wraps);
-    for (k = 0; base && k < shifted; ++k) {
+        p->found[k] = (memopt_i_found *)memopt_carve(c, 2 * MEMOPT_I_FOUND * p->slots + 1, sizeof **p->found, 0);
+    p->list = (memopt_action *)memopt_carve(c, MEMOPT_I_POLISH_MOST, sizeof *p->list, 0);
+    p->live = (size_t *)memopt_carve(c, MEMOPT_I_POLISH_MOST, sizeof *p->live, 0);
+    c->overflow |= memopt_i_course_bytes(&p->chain, &k);
+    p->course = memopt_carve(c, k, 1, 0);
+    p->shifted = (memopt_i_shifted *)memopt_carve(c, shifted, sizeof *p->shifted, 0);
+    c->overflow |= memopt_i_mul(shifted, p->slots, &points);
+    cost = (int32_t *)memopt_carve(c, points, sizeof *cost, 0);
+    from = (uint16_t *)memopt_carve(c, points, sizeof *from, 0);
+    c->overflow |= memopt_i_mul(p->blends * p->rooms * p->aways, memopt_i_schedule_cells(p), &rows);
+    c->overflow |= memopt_i_mul(rows, p->slots, &points);
+    p->first = (uint16_t *)memopt_carve(c, rows, sizeof *p->first, 0);
+    p->last = (uint16_t *)memopt_carve(c, rows, sizeof *p->last, 0);
+    p->cost = (int32_t *)memopt_carve(c, points, sizeof *p->cost, 0);
+    p->need = (uint32_t *)memopt_carve(c, points, sizeof *p->need, 0);
+    (void)memopt_carve(c, 0, 1, 0);
+    for (k = 0; c->base && k < shifted; ++k) {
         p->shifted[k].cost = cost + k * p->slots;
         p->shifted[k].from = from + k * p->slots;
         p->shifted[k].row = SIZE_MAX;
     }
-    *bytes = used;
-    return wraps ? MEMOPT_ERR_OVERFLOW : MEMOPT_OK;
 }
+
+/* 1: the bytes do not fit size_t. */
+static int memopt_i_schedule_count(const memopt_schedule *p, size_t *bytes) {
+    memopt_schedule counted = *p;
+    memopt_carver c = memopt_carver_begin(NULL);
+
+    memopt_i_schedule_lay_out(&counted, &c);
+    *bytes = c.bytes;
+    return c.overflow;
+}
+
 /* Whether two segments are the same to every part that holds them: sizes, costs, and the skips around and behind. */
 static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
     const memopt_chain *c = &p->chain; memopt_i_stage a, b; size_t m, of_i = 0, of_k = 0;
@@ -14036,7 +14100,7 @@ static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
 static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
     memopt_schedule p = *schedule; size_t total;
     for (p.slots = MEMOPT_I_MANY_SLOTS; p.slots > least; p.slots -= p.slots / 32)
-        if (!memopt_i_schedule_layout(&p, NULL, &total) && total <= bytes) break;
+        if (!memopt_i_schedule_count(&p, &total) && total <= bytes) break;
     return memopt_i_max(p.slots, least);
 }
 
@@ -14577,16 +14641,16 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
     memopt_schedule p; size_t total; memopt_status s = memopt_i_schedule_shape(desc, &p);
     if (s) return s;
     if (!bytes) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
-    if (memopt_i_schedule_layout(&p, NULL, &total))
+    if (memopt_i_schedule_count(&p, &total))
         return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
     *bytes = total;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out) {
-    memopt_schedule p; size_t needed, b, t; memopt_status s = memopt_i_schedule_shape(desc, &p);
+    memopt_schedule p; memopt_carver carver; size_t needed, b, t; memopt_status s = memopt_i_schedule_shape(desc, &p);
     if (s) return s;
-    if (memopt_i_schedule_layout(&p, NULL, &needed))
+    if (memopt_i_schedule_count(&p, &needed))
         return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
     if (!memory || !out) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, memory ? "out is NULL" : "memory is NULL");
     if ((uintptr_t)memory % MEMOPT_I_SCHEDULE_ALIGN)
@@ -14594,7 +14658,8 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     if (bytes < needed)
         return memopt_i_fail_count(p.error, MEMOPT_ERR_BUFFER, "less memory than memopt_schedule_bytes() says", "bytes",
                                    bytes, "at least", needed);
-    memopt_i_schedule_layout(&p, (unsigned char *)memory, &needed);
+    carver = memopt_carver_begin(memory);
+    memopt_i_schedule_lay_out(&p, &carver);
     p.level = memopt_i_simd_level(NULL);
     memopt_i_schedule_thresholds(p.low, p.high, p.fineness, p.slots, p.grid);
     memopt_i_schedule_stages(&p);
@@ -15267,7 +15332,7 @@ static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, si
     k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_KEPT_BLOCK);
     memopt_i_run(threads, (k.n - 1) / MEMOPT_I_KEPT_CHUNK + 1, memopt_i_kept_chunk, &k);
 }
-/* @section script : schedule plan kept arena api_tape
+/* @section script : schedule plan kept arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
               input outlives that of its output, so no stack can hold them, and a bad placing needs more than is alive.
@@ -15355,13 +15420,19 @@ typedef struct memopt_i_solver {
     size_t table_most, arena_most; /* bytes of the largest table, and of the largest in the arena */
 } memopt_i_solver;
 
-/* A part of one block: where it begins, and where the next one does. Returns 1 on overflow. */
-static int memopt_i_script_part(size_t *at, size_t count, size_t size, size_t *where) {
-    size_t bytes;
-    *where = *at;
-    return memopt_i_mul(count, size, &bytes) || memopt_i_align_up(bytes, 16, &bytes) || memopt_i_add(*at, bytes, at);
-}
 #define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
+
+/* The block for what was counted, and a carver that hands it out. */
+static memopt_status memopt_i_script_block(const memopt_host *host, memopt_error *error, const char *reason,
+                                           memopt_carver *carver) {
+    void *block;
+
+    if (carver->overflow) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
+    block = memopt_i_alloc(host, carver->bytes, MEMOPT_I_HOST_ALIGN);
+    if (!block) return memopt_i_fail_memory(error, reason, carver->bytes);
+    *carver = memopt_carver_begin(block);
+    return MEMOPT_OK;
+}
 
 static int memopt_i_rule_is_solved(memopt_rule rule) { return rule <= MEMOPT_RULE_REVOLVE; }
 
@@ -15408,26 +15479,33 @@ static size_t memopt_i_script_touches(const memopt_chain *c, const memopt_action
             n += (size_t)memopt_i_skip_touches(&c->skips[k], actions[t].index);
     return n;
 }
+static void memopt_i_draft_lay_out(memopt_i_draft *d, memopt_carver *c, size_t slots, size_t segments) {
+    d->items = (memopt_plan_item *)memopt_carve(c, d->most, sizeof *d->items, 16);
+    d->newest = (size_t *)memopt_carve(c, slots, sizeof *d->newest, 16);
+    d->alive = (uint8_t *)memopt_carve(c, slots, 1, 1);
+    d->read = (uint8_t *)memopt_carve(c, d->most, 1, 1);
+    d->ran = (uint8_t *)memopt_carve(c, segments, 1, 1);
+    d->block = c->base;
+    d->memory = c->bytes;
+}
+
 static memopt_status memopt_i_draft_open(memopt_i_draft *d, const memopt_i_solver *s, size_t actions, size_t touches) {
-    const size_t kinds = (size_t)MEMOPT_I_SKIP_GRAD + 1; size_t at = 0, newest, alive, read, ran, items, slots;
-    unsigned char *block;
+    const size_t kinds = (size_t)MEMOPT_I_SKIP_GRAD + 1, segments = s->chain->count;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_status status;
+    size_t slots;
+
     memset(d, 0, sizeof *d);
-    d->width = memopt_i_max(s->chain->count + 1, s->chain->skip_count);
-    d->align = s->align; d->end = actions;
-    if (memopt_i_mul(actions, 3, &d->most) || memopt_i_add(d->most, touches, &d->most)
-        || memopt_i_mul(kinds, d->width, &slots)
-        || memopt_i_script_part(&at, d->most, sizeof *d->items, &items)
-        || memopt_i_script_part(&at, slots, sizeof *d->newest, &newest)
-        || memopt_i_script_part(&at, slots, 1, &alive) || memopt_i_script_part(&at, d->most, 1, &read)
-        || memopt_i_script_part(&at, s->chain->count, 1, &ran))
-        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return memopt_i_fail_memory(s->error, "no memory to place the buffers", at);
-    memset(block + newest, 0, at - newest);
-    d->block = block; d->memory = at;
-    d->items = (memopt_plan_item *)(void *)(block + items);
-    d->newest = (size_t *)(void *)(block + newest);
-    d->alive = block + alive; d->read = block + read; d->ran = block + ran;
+    d->width = memopt_i_max(segments + 1, s->chain->skip_count);
+    d->align = s->align;
+    d->end = actions;
+    c.overflow = memopt_i_mul(actions, 3, &d->most) || memopt_i_add(d->most, touches, &d->most)
+              || memopt_i_mul(kinds, d->width, &slots);
+    if (!c.overflow) memopt_i_draft_lay_out(d, &c, slots, segments);
+    status = memopt_i_script_block(s->host, s->error, "no memory to place the buffers", &c);
+    if (status) return status;
+    memopt_i_draft_lay_out(d, &c, slots, segments);
+    memset(d->newest, 0, (size_t)((unsigned char *)c.base + c.bytes - (unsigned char *)(void *)d->newest));
     return MEMOPT_OK;
 }
 /* The skips that a callback sees. One that is not alive is made for nobody: its reader's backward is done. */
@@ -15577,32 +15655,32 @@ static void memopt_i_shape_free(const memopt_host *host, memopt_i_shape *shape) 
     if (shape) memopt_i_free(host, shape, shape->memory, MEMOPT_I_HOST_ALIGN);
 }
 /* One block for all of a shape. */
+static void memopt_i_shape_lay_out(memopt_i_shape *p, memopt_carver *c, const memopt_i_solver *s, size_t touches) {
+    const size_t runs = s->action_count, count = s->chain->count, skips = s->chain->skip_count;
+
+    (void)memopt_carve(c, 1, sizeof *p, 16);
+    p->segments = (memopt_segment *)memopt_carve(c, count, sizeof *p->segments, 16);
+    p->skips = (memopt_skip *)memopt_carve(c, skips, sizeof *p->skips, 16);
+    p->actions = (memopt_action *)memopt_carve(c, runs, sizeof *p->actions, 16);
+    p->pass.moves = (memopt_i_move *)memopt_carve(c, runs, sizeof *p->pass.moves, 16);
+    p->pass.touches = (memopt_i_touch *)memopt_carve(c, touches, sizeof *p->pass.touches, 16);
+    p->evaluation.moves = (memopt_i_move *)memopt_carve(c, 2 * count, sizeof *p->evaluation.moves, 16);
+    p->evaluation.touches = (memopt_i_touch *)memopt_carve(c, 2 * skips, sizeof *p->evaluation.touches, 16);
+    p->memory = c->bytes;
+}
+
 static memopt_status memopt_i_shape_alloc(const memopt_i_solver *s, size_t touches, memopt_i_shape **out) {
-    const memopt_chain *c = s->chain; const size_t runs = s->action_count;
-    size_t at = 0, head, segments, skips, actions, moves, touch, forwards, evaluated; unsigned char *block;
-    memopt_i_shape *shape;
-    if (memopt_i_script_part(&at, 1, sizeof *shape, &head)
-        || memopt_i_script_part(&at, c->count, sizeof *shape->segments, &segments)
-        || memopt_i_script_part(&at, c->skip_count, sizeof *shape->skips, &skips)
-        || memopt_i_script_part(&at, runs, sizeof *shape->actions, &actions)
-        || memopt_i_script_part(&at, runs, sizeof *shape->pass.moves, &moves)
-        || memopt_i_script_part(&at, touches, sizeof *shape->pass.touches, &touch)
-        || memopt_i_script_part(&at, 2 * c->count, sizeof *shape->pass.moves, &forwards)
-        || memopt_i_script_part(&at, 2 * c->skip_count, sizeof *shape->pass.touches, &evaluated))
-        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return memopt_i_fail_memory(s->error, "no memory for the shape", at);
-    shape = (memopt_i_shape *)(void *)(block + head);
-    memset(shape, 0, sizeof *shape);
-    shape->memory = at;
-    shape->segments = (memopt_segment *)(void *)(block + segments);
-    shape->skips = (memopt_skip *)(void *)(block + skips);
-    shape->actions = (memopt_action *)(void *)(block + actions);
-    shape->pass.moves = (memopt_i_move *)(void *)(block + moves);
-    shape->pass.touches = (memopt_i_touch *)(void *)(block + touch);
-    shape->evaluation.moves = (memopt_i_move *)(void *)(block + forwards);
-    shape->evaluation.touches = (memopt_i_touch *)(void *)(block + evaluated);
-    *out = shape;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_shape counted;
+    memopt_status status;
+
+    memset(&counted, 0, sizeof counted);
+    memopt_i_shape_lay_out(&counted, &c, s, touches);
+    status = memopt_i_script_block(s->host, s->error, "no memory for the shape", &c);
+    if (status) return status;
+    *out = (memopt_i_shape *)c.base;
+    memset(*out, 0, sizeof **out);
+    memopt_i_shape_lay_out(*out, &c, s, touches);
     return MEMOPT_OK;
 }
 /* Forward only: each value goes as soon as the next one is there. */
@@ -15779,21 +15857,30 @@ static void memopt_i_solver_close(memopt_i_solver *s) {
     memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(s->host, s->segments, s->chain_memory, MEMOPT_I_HOST_ALIGN);
 }
+static void memopt_i_solver_lay_out(memopt_i_solver *s, memopt_carver *c) {
+    s->segments = (memopt_segment *)memopt_carve(c, 2 * s->chain->count, sizeof *s->segments, 16);
+    s->skips = (memopt_skip *)memopt_carve(c, s->chain->skip_count, sizeof *s->skips, 16);
+    s->chain_memory = c->bytes;
+}
+
 /* On failure, too, to be closed. */
 static memopt_status memopt_i_solver_open(memopt_i_solver *s, const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, memopt_error *error) {
-    size_t segments, skips; unsigned char *block; memopt_status status;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_status status;
+
     memset(s, 0, sizeof *s);
-    s->desc = desc; s->chain = chain; s->host = host; s->align = align; s->error = error;
+    s->desc = desc;
+    s->chain = chain;
+    s->host = host;
+    s->align = align;
+    s->error = error;
     status = memopt_i_chain_check(chain, error);
     if (status) return status;
-    if (memopt_i_script_part(&s->chain_memory, 2 * chain->count, sizeof *s->segments, &segments)
-        || memopt_i_script_part(&s->chain_memory, chain->skip_count, sizeof *s->skips, &skips))
-        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    block = (unsigned char *)memopt_i_alloc(host, s->chain_memory, MEMOPT_I_HOST_ALIGN);
-    if (!block) return memopt_i_fail_memory(error, "no memory for copies of the chain", s->chain_memory);
-    s->segments = (memopt_segment *)(void *)(block + segments);
-    s->skips = (memopt_skip *)(void *)(block + skips);
+    memopt_i_solver_lay_out(s, &c);
+    status = memopt_i_script_block(host, error, "no memory for copies of the chain", &c);
+    if (status) return status;
+    memopt_i_solver_lay_out(s, &c);
     s->slow = desc->slow;
     if (desc->keep != MEMOPT_KEEP_EXACT) s->slow.slots = MEMOPT_SLOW_UNLIMITED;
     memopt_i_solver_plain(s);
@@ -15841,25 +15928,32 @@ static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const me
 }
 /* The solver's actions, values that wait as copies. */
 static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
-    const size_t n = s->chain->count; size_t at = 0, gaps, last, bytes; unsigned char *block; memopt_i_list list;
-    memopt_status status = MEMOPT_OK;
-    if (memopt_i_script_part(&at, s->action_count, sizeof(memopt_i_gap), &gaps)
-        || memopt_i_script_part(&at, n + 1, sizeof(uint32_t), &last)
-        || memopt_i_mul(s->action_count, 13 * sizeof *list.actions, &bytes))
-        return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    block = (unsigned char *)memopt_i_alloc(s->host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return memopt_i_fail_memory(s->error, "no memory for the actions", at);
-    memset(block, 0, at);
-    memopt_i_gaps_find(s, (memopt_i_gap *)(void *)(block + gaps), (uint32_t *)(void *)(block + last));
+    const size_t n = s->chain->count;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_gap *gaps;
+    uint32_t *last;
+    memopt_i_list list;
+    memopt_status status;
+    size_t bytes;
+
+    (void)memopt_carve(&c, s->action_count, sizeof *gaps, 16);
+    (void)memopt_carve(&c, n + 1, sizeof *last, 16);
+    c.overflow |= memopt_i_mul(s->action_count, 13 * sizeof *list.actions, &bytes);
+    status = memopt_i_script_block(s->host, s->error, "no memory for the actions", &c);
+    if (status) return status;
+    gaps = (memopt_i_gap *)memopt_carve(&c, s->action_count, sizeof *gaps, 16);
+    last = (uint32_t *)memopt_carve(&c, n + 1, sizeof *last, 16);
+    memset(c.base, 0, c.bytes);
+    memopt_i_gaps_find(s, gaps, last);
     memset(&list, 0, sizeof list);
     list.actions = (memopt_action *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
     list.capacity = 13 * s->action_count; /* each action at most four transfers of three */
     if (list.actions) {
-        memopt_i_gaps_fill(s->actions, s->action_count, (const memopt_i_gap *)(const void *)(block + gaps), &list);
+        memopt_i_gaps_fill(s->actions, s->action_count, gaps, &list);
         memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
         s->actions = list.actions; s->capacity = list.capacity; s->action_count = list.count;
     } else status = memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
-    memopt_i_free(s->host, block, at, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(s->host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
     return status;
 }
 /* The actions for a budget (0: for the overhead that is allowed), or the textbook's; `need` receives how many. */
@@ -16690,31 +16784,36 @@ static size_t memopt_i_tape_align(const memopt_arena *arena) {
     return arena ? memopt_i_max(arena->alignment, memopt_i_min(64, arena->source->base_alignment)) : 64;
 }
 /* One block for the tape and its tables. */
+static void memopt_i_tape_lay_out(memopt_tape *t, memopt_carver *c, const memopt_tape_desc *d, size_t state_bytes) {
+    const size_t n = d->chain.count, skips = d->chain.skip_count, states = d->random_bytes ? n + 1 : 0;
+
+    (void)memopt_carve(c, 1, sizeof *t, 16);
+    t->layers = (memopt_layer *)memopt_carve(c, n, sizeof *t->layers, 16);
+    t->shapes = (memopt_i_shape **)memopt_carve(c, d->shapes, sizeof *t->shapes, 16);
+    t->hashes = (uint64_t *)memopt_carve(c, n, sizeof *t->hashes, 16);
+    t->costs = (double *)memopt_carve(c, 2 * n, sizeof *t->costs, 16);
+    t->measured = (double *)memopt_carve(c, 2 * n, sizeof *t->measured, 16);
+    t->states = (unsigned char *)memopt_carve(c, states, state_bytes, 16);
+    if (!states) t->states = NULL;
+    t->skips = (void **)memopt_carve(c, skips, sizeof *t->skips, 16);
+    t->skip_grads = (void **)memopt_carve(c, skips, sizeof *t->skip_grads, 16);
+    t->stored = (unsigned char *)memopt_carve(c, n + 1, 1, 16);
+    t->memory = c->bytes;
+}
+
 static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt_host *host, size_t state_bytes,
                                          memopt_error *error, memopt_tape **out) {
-    const size_t n = d->chain.count, states = d->random_bytes ? n + 1 : 0;
-    size_t at = 0, head, layers, shapes, hashes, measured, state, skips, stored; unsigned char *block; memopt_tape *t;
-    if (memopt_i_script_part(&at, 1, sizeof *t, &head) || memopt_i_script_part(&at, n, sizeof *t->layers, &layers)
-        || memopt_i_script_part(&at, d->shapes, sizeof(void *), &shapes)
-        || memopt_i_script_part(&at, n, sizeof *t->hashes, &hashes)
-        || memopt_i_script_part(&at, 2 * n, 2 * sizeof *t->measured, &measured)
-        || memopt_i_script_part(&at, states, state_bytes, &state)
-        || memopt_i_script_part(&at, d->chain.skip_count, 2 * sizeof *t->skips, &skips)
-        || memopt_i_script_part(&at, n + 1, 1, &stored))
-        return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    block = (unsigned char *)memopt_i_alloc(host, at, MEMOPT_I_HOST_ALIGN);
-    if (!block) return memopt_i_fail_memory(error, "no memory for the tape", at);
-    memset(block, 0, at);
-    t = (memopt_tape *)(void *)(block + head);
-    t->memory = at;
-    t->layers = (memopt_layer *)(void *)(block + layers);
-    t->shapes = (memopt_i_shape **)(void *)(block + shapes);
-    t->hashes = (uint64_t *)(void *)(block + hashes);
-    t->costs = (double *)(void *)(block + measured); t->measured = t->costs + 2 * n;
-    t->states = states ? block + state : NULL;
-    t->skips = (void **)(void *)(block + skips); t->skip_grads = t->skips + d->chain.skip_count;
-    t->stored = block + stored;
-    *out = t;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_tape counted;
+    memopt_status status;
+
+    memset(&counted, 0, sizeof counted);
+    memopt_i_tape_lay_out(&counted, &c, d, state_bytes);
+    status = memopt_i_script_block(host, error, "no memory for the tape", &c);
+    if (status) return status;
+    *out = (memopt_tape *)c.base;
+    memset(*out, 0, counted.memory);
+    memopt_i_tape_lay_out(*out, &c, d, state_bytes);
     return MEMOPT_OK;
 }
 /* Where a failed call without a tape says why. */
@@ -20234,7 +20333,7 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     memopt_i_run(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns, &t);
     return MEMOPT_OK;
 }
-/* @section batchnorm : norm layer rows operator gemm api_ops
+/* @section batchnorm : norm layer rows operator gemm carve api_ops
    A linear layer, batch norm and an activation, as one operator.
    Problem    One by one, the product is written, read for the mean, read for the variance, read and written by the
               norm, read and written by the activation: seven times over the memory of the outputs.
@@ -20381,36 +20480,35 @@ static size_t memopt_i_batch_turn(const memopt_i_batch *t) { /* rows */
 }
 
 /* ---- scratch: linear's own, then ours ---- */
-/* count * size bytes more, at a multiple of 64; 1: does not fit size_t */
-static int memopt_i_batch_take(size_t *all, size_t count, size_t size, size_t *at) {
-    size_t bytes;
-    return memopt_i_align_up(*all, 64, at) || memopt_i_mul(count, size, &bytes) || memopt_i_add(*at, bytes, all);
-}
-/* Where it all lies; *bytes begins with linear's. A block's sums are gone when its gradient is made. */
-static int memopt_i_batch_layout(memopt_i_batch *t, size_t *bytes) {
-    const memopt_linear *x = &t->x.linear; const int narrow = x->gradient_type != MEMOPT_TYPE_F32;
+/* What follows linear's own. A block's sums are gone when its gradient is made: they share their bytes. */
+static void memopt_i_batch_lay_out(memopt_i_batch *t, memopt_carver *c) {
+    const memopt_linear *x = &t->x.linear;
+    const int narrow = x->gradient_type != MEMOPT_TYPE_F32;
     const size_t n = x->outputs, groups = memopt_i_ceil_div(t->block, MEMOPT_I_BATCH_GROUP);
-    unsigned char *base = t->o.scratch; size_t at[4], end, sums;
-    if (memopt_i_mul(n, groups, &sums) || memopt_i_batch_take(bytes, n, 2 * sizeof(double), at)
-        || memopt_i_batch_take(bytes, n, 5 * sizeof(float), at + 1)) return 1;
-    end = *bytes;
-    if (memopt_i_batch_take(&end, sums, 2 * sizeof(float), at + 2)
-        || memopt_i_batch_take(bytes, t->block * n, memopt_type_bytes(x->type), at + 2)) return 1;
-    *bytes = memopt_i_max(*bytes, end);
-    if (memopt_i_batch_take(bytes, narrow ? n * x->inputs + n : 0, sizeof(float), at + 3)) return 1;
-    if (!base) return 0;
-    t->a = (double *)(void *)(base + at[0]); t->b = t->a + n;
-    t->scale = (float *)(void *)(base + at[1]); t->shift = t->scale + n;
-    t->factor = t->shift + n; t->mean = t->factor + n; t->share = t->mean + n;
-    t->group_a = (float *)(void *)(base + at[2]); t->group_b = t->group_a + sums;
-    t->slope = base + at[2];
-    t->weights = narrow ? (float *)(void *)(base + at[3]) : NULL;
-    return 0;
+    memopt_carver shared;
+    size_t sums;
+
+    c->overflow |= memopt_i_mul(n, groups, &sums);
+    t->a = (double *)memopt_carve(c, n, sizeof *t->a, 64);
+    t->b = (double *)memopt_carve(c, n, sizeof *t->b, sizeof *t->b);
+    t->scale = (float *)memopt_carve(c, n, sizeof *t->scale, 64);
+    t->shift = (float *)memopt_carve(c, n, sizeof *t->shift, sizeof *t->shift);
+    t->factor = (float *)memopt_carve(c, n, sizeof *t->factor, sizeof *t->factor);
+    t->mean = (float *)memopt_carve(c, n, sizeof *t->mean, sizeof *t->mean);
+    t->share = (float *)memopt_carve(c, n, sizeof *t->share, sizeof *t->share);
+    shared = *c;
+    t->group_a = (float *)memopt_carve(&shared, sums, sizeof *t->group_a, 64);
+    t->group_b = (float *)memopt_carve(&shared, sums, sizeof *t->group_b, sizeof *t->group_b);
+    t->slope = memopt_carve(c, t->block * n, memopt_type_bytes(x->type), 64);
+    c->bytes = memopt_i_max(c->bytes, shared.bytes);
+    c->overflow |= shared.overflow;
+    t->weights = (float *)memopt_carve(c, narrow ? n * x->inputs + n : 0, sizeof *t->weights, 64);
+    if (!narrow) t->weights = NULL;
 }
 /* Shapes and types, and the bytes of scratch. */
 static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_batch_norm *x, memopt_i_batch *t,
                                          size_t *bytes) {
-    memopt_linear *l = &t->x.linear; memopt_i_ops *o = &t->o; size_t n = 0;
+    memopt_linear *l = &t->x.linear; memopt_i_ops *o = &t->o; memopt_carver carver; size_t n = 0;
 
     if (memopt_i_ops_open(ops, "batch norm", x, o)) return o->c.status;
     t->x = *x; t->backward = 0; t->first = t->count = 0;
@@ -20430,7 +20528,11 @@ static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_bat
     n = memopt_i_max(1, l->outputs);
     n = MEMOPT_I_BATCH_BLOCK / n / MEMOPT_I_BATCH_GROUP * MEMOPT_I_BATCH_GROUP; /* whole groups */
     t->block = memopt_i_min(memopt_i_max(MEMOPT_I_BATCH_LEAST, n), l->rows);
-    return memopt_i_must_fit(&o->c, !memopt_i_batch_layout(t, bytes), "scratch", "is larger than memory can be");
+    carver = memopt_carver_begin(o->scratch);
+    carver.bytes = *bytes;
+    memopt_i_batch_lay_out(t, &carver);
+    *bytes = carver.bytes;
+    return memopt_i_must_fit(&o->c, !carver.overflow, "scratch", "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
     memopt_i_batch t; size_t all;

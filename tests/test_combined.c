@@ -4,6 +4,7 @@
 #include "test_status.c"
 #include "test_host.c"
 #include "test_base.c"
+#include "test_carve.c"
 #include "test_ledger.c"
 #include "test_source.c"
 #include "test_arena.c"
@@ -38,6 +39,7 @@ static void test_narrow(void) {
     test_status();
     test_host_section(); /* test_host() makes the host that fails on demand */
     test_base();
+    test_carve();
     test_ledger();
     test_source();
     test_arena();

@@ -1630,6 +1630,7 @@ struct tape_net {
     int      glue;                          /* the engine itself puts its generator back: no hooks */
     uint64_t drawn;                         /* its generator after the last first run */
     memopt_threads threads;
+    size_t   absent;                        /* skips at the end of the list that a part of the network has not */
 };
 typedef struct tape_work { const tape_op *op; const memopt_step *step; } tape_work; /* what workers share */
 static void tape_parallel(const tape_net *n, size_t chunks, memopt_task_fn *fn, tape_work *work) {
@@ -1710,11 +1711,14 @@ static int tape_heads(uint64_t *state) { /* the engine's own generator */
     return (*state >> 40 & 3) != 0;
 }
 static const float tape_dropped = 0.25f, tape_scaled = 1.25f; /* of dropout; a literal is a double where floats are */
+static int tape_has_skip(const tape_op *op) {
+    return op->skip && op->skip <= op->net->chain.skip_count - op->net->absent;
+}
 static memopt_status tape_op_forward(const memopt_step *s) {
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i;
     tape_work work;
     const float *x = (const float *)s->input; float *y = (float *)s->output;
-    const float *other = op->skip ? (const float *)s->skips[op->skip - 1] : NULL; uint64_t present;
+    const float *other = tape_has_skip(op) ? (const float *)s->skips[op->skip - 1] : NULL; uint64_t present;
     if (tape_op_begin(s)) return MEMOPT_ERR_DEVICE;
     work.op = op; work.step = s;
     n->stopped += s->output_unused != 0;
@@ -1774,7 +1778,7 @@ static memopt_status tape_op_backward(const memopt_step *s) {
     case TAPE_NORM: tape_parallel(n, op->out, tape_norm_back, &work); break;
     case TAPE_BEND:
         for (i = 0; i < all; ++i) {
-            const float d = 1 / (1 + fabsf(x[i])), more = op->skip && s->skip_grads[op->skip - 1]
+            const float d = 1 / (1 + fabsf(x[i])), more = tape_has_skip(op) && s->skip_grads[op->skip - 1]
                 ? ((const float *)s->skip_grads[op->skip - 1])[i] : 0;
             gx[i] = (gy[i] + more) * d * d;
         }
@@ -3505,6 +3509,7 @@ static memopt_chain tape_net_first(const tape_net *n, size_t count) { /* its fir
 /* A pass of a part of the network: everything it gives, hashed. */
 static uint64_t tape_part_pass(tape_net *n, memopt_tape *tape, const tape_rig *r, const memopt_chain *c) {
     const memopt_segment *last = &c->segments[c->count - 1]; uint64_t hash = 1; float *grad = NULL; size_t i;
+    n->absent = n->chain.skip_count - c->skip_count;
     tape_net_feed(n);
     if (last->grad_bytes) {
         grad = tape_block(last->grad_bytes);

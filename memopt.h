@@ -15493,7 +15493,7 @@ static memopt_status memopt_i_draft_open(memopt_i_draft *d, const memopt_i_solve
     const size_t kinds = (size_t)MEMOPT_I_SKIP_GRAD + 1, segments = s->chain->count;
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_status status;
-    size_t slots;
+    size_t slots = 0;
 
     memset(d, 0, sizeof *d);
     d->width = memopt_i_max(segments + 1, s->chain->skip_count);
@@ -20510,6 +20510,7 @@ static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_bat
                                          size_t *bytes) {
     memopt_linear *l = &t->x.linear; memopt_i_ops *o = &t->o; memopt_carver carver; size_t n = 0;
 
+    *bytes = 0;
     if (memopt_i_ops_open(ops, "batch norm", x, o)) return o->c.status;
     t->x = *x; t->backward = 0; t->first = t->count = 0;
     if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;

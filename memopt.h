@@ -10761,9 +10761,8 @@ MEMOPT_I_WIDTHS(void, taper_encode, (const memopt_i_taper *t, uint8_t *codes, co
 /* @section lanes : vec
    The arithmetic of one optimizer step, for a group of elements.
    Problem    Seven kinds, four instruction sets, and one result to the bit.
-   Idea       Each formula is written once, in terms of a lane type V: a float, 4, 8 or 16 of them. The macro
-              MEMOPT_I_LANES makes the functions of an instruction set out of it; the one for a single float is the
-              definition, and also the tail of the others.
+   Idea       Each formula stands once, over the words of `vec`; that of a single float is the definition, and also the
+              tail of the others.
    Rule       All of it is float. Products go into sums through fma only, so that no compiler can fuse differently.
               Divisions and roots are IEEE's. Constants are worked out in double and rounded once (memopt_i_rule).
    Formulas   x is the gradient times the factor, whose place is in g1 and g2; with coupled decay x = f g + wd w.
@@ -17656,8 +17655,8 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               the C library only what IEEE says to the bit is used, roots and fused multiply-adds. A sum's bits depend
               on the order of its terms, and a wide sum has another order than a plain one.
    Idea       The order is that of 16 lanes, whatever the machine has: element i of a row is added to sum i % 16, and
-              the 16 are joined at the end, 8 and 8, 4 and 4. So the wide code is written once, for 16 lanes, and a
-              register of 8 or 4 is doubled until it has them (MEMOPT_I_DOUBLE). The plain code is the definition.
+              the 16 are joined at the end, 8 and 8, 4 and 4. So the wide code is written for 16 lanes, and two
+              registers of 8, or four of 4, are taken for them: R(floats) of `vec`. The plain code is the definition.
    exp        x = n ln 2 + r, |r| <= ln 2 / 2, where n ln 2 is taken off in two steps of which the first is exact.
               exp(r) = 1 + (r + r r q(r)), q a minimax polynomial of degree 4 (2^-28.2 of the result), and 2^n as two
               factors that are no denormals: a denormal result is rounded once, by the last of them. Below one unit in

@@ -87,7 +87,7 @@ BENCH_WIDE static void bench_move(void *task, size_t chunk, int worker) {
             for (; s->size; ++s)
                 for (k = 0; k < s->size; ++k) {
                     unsigned char *line = s->bytes + i * s->size + 64 * k;
-                    memopt_i_fetch(line, 4096);
+                    MEMOPT_I_FETCH(line, 4096);
                     sum += bench_touch_line(line, s->writes);
                 }
         }

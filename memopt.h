@@ -7904,7 +7904,11 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #undef V_SAR
 #define V(name)   memopt_i_v1_##name
 #define R(name)   memopt_i_v1_##name
-#define V_FN      MEMOPT_I_BOTH static inline
+#if defined(__CUDACC__)
+#  define V_FN    MEMOPT_I_BOTH static /* which says inline */
+#else
+#  define V_FN    static inline
+#endif
 #define V_HOST_FN static inline /* no part of it for the device */
 #define V_REST(name, arguments) ((void)0)
 #define V_SHL(x, n) ((x) << (n)) /* macros, because the instructions want a number */
@@ -9097,7 +9101,8 @@ typedef struct memopt_i_format {
     uint32_t over, nan;       /* codes: of what is beyond, of a NaN */
     uint32_t payload;         /* bits of it that a NaN keeps */
 } memopt_i_format;
-static inline memopt_i_format memopt_i_format_of(int kind, int saturate) {
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+static memopt_i_format memopt_i_format_of(int kind, int saturate) {
     static const memopt_i_format formats[3] = {
         { 10, 113, 16, 0x477fe000, 0x477ff000, 0x7c00, 0x7e00, 0x3ff },
         { 3, 121, 24, 0x43e00000, 0x43e80001, 0x7f, 0x7f, 0 },
@@ -9106,6 +9111,7 @@ static inline memopt_i_format memopt_i_format_of(int kind, int saturate) {
     if (saturate) --f.over; /* the code before infinity, or before e4m3's NaN, is the largest */
     return f;
 }
+#endif
 
 /* Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
 static uint32_t memopt_i_get_bits(const float *src) { uint32_t u; memcpy(&u, src, 4); return u; }
@@ -9113,12 +9119,14 @@ static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
 #define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
 /* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
 typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
-static inline memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
+#if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
+static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
     const uint32_t high = (uint32_t)(first >> 33); memopt_i_noise_run run;
     run.counter = ((uint32_t)(first >> 5) << 4) * MEMOPT_I_NOISE_STEP + noise.key[0] + high * 0x85ebca6bu;
     run.key = noise.key[1] ^ high * 0xc2b2ae35u;
     return run;
 }
+#endif
 
 static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stochastic, uint32_t random) {
     if (kind == MEMOPT_I_F16) return memopt_i_f16_code(u, stochastic, random);

@@ -139,7 +139,7 @@ static void base_inverse(void) {
     CHECK(memopt_i_float_bits(memopt_i_inverse(memopt_i_bits_float(1))) == 0x7f7fffffu);
 }
 static void base_overlaps(void) { /* against byte by byte */
-    static const unsigned char memory[24];
+    static const unsigned char memory[24] = { 0 };
     size_t a, b, n, m;
 
     for (a = 0; a < 8; ++a)

@@ -1068,7 +1068,8 @@ typedef enum memopt_optim_kind {
     MEMOPT_SGD,       /* with momentum, dampening, Nesterov; torch.optim.SGD's rule */
     MEMOPT_LION,      /* google/automl's rule */
     MEMOPT_LARS,      /* the paper's rule (1708.03888): the rate goes into the momentum; eta is `trust` */
-    MEMOPT_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself */
+    MEMOPT_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself. As with
+                         LARS the trust ratio is the true one, also where states have 8 bits */
     MEMOPT_ADAFACTOR  /* the author's rule (mesh-tensorflow's optimize.py); a matrix of at least 32 x 32 is factored into
                          rows and columns, anything smaller keeps a second moment for each element */
 } memopt_optim_kind;
@@ -1179,7 +1180,9 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
  */
 MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
                                              memopt_optim **out);
-/** Begin the state of a tensor: header, and zero moments. returns OK, ERR_ARGUMENT (no such tensor, misaligned state) */
+/** Begin the state of a tensor: header, and zero moments. Its layout is stable within a major version. To change the
+    format of states, decode and encode them through memopt_optim_state_view().
+    returns OK, ERR_ARGUMENT (no such tensor, misaligned state) */
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *optim, size_t tensor);
 /**
  * Is this a state of this tensor in this format? Ask it of bytes that come from outside, before the first step.
@@ -1645,7 +1648,7 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
 } memopt_step;
 typedef memopt_status memopt_step_fn(const memopt_step *step); /* not MEMOPT_OK: the pass ends with that status */
 /* Of one segment. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
-   passes. Tied weights: two layers with the same `user`, which add to their gradients instead of overwriting them. */
+   passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`, which add to their gradients instead of overwriting them. */
 typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer;
 
 typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
@@ -9221,7 +9224,7 @@ static void V(squares)(double *sums, const float *x, size_t n) {
 #else
 /* Groups of 32 or 64 elements. With `stream`, stores go past the cache and loads are asked for in advance. */
 V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
-#define MEMOPT_I_AHEAD(stream, p) if (stream) MEMOPT_I_FETCH_L2(p, 8192)
+#define MEMOPT_I_AHEAD(stream, p) do { if (stream) MEMOPT_I_FETCH_L2(p, 8192); } while (0)
 
 V_FN V(ints) V(bf16_upper)(const float *src) { /* in the upper halves; NaN included */
     const V(floats) x = V(load)(src);
@@ -14449,7 +14452,8 @@ static memopt_i_stretch memopt_i_schedule_whole(const memopt_schedule *p, size_t
    Polish     In the table what is kept stays until its own backward. Better schedules exist where a value stays for a
               while only: a list that drops a value and makes it again is searched for such, within its peak, and within
               a byte less than the next point's. This finds the optimum for 98.4% of small random chains, the recurrence
-              alone 97%.
+              alone 97%. 96 equal transformer blocks without a head take 67 residual streams at one forward more; the
+              input of every block kept takes 115, the best "every k-th" 83 (build/bench_schedule).
    Overlap    Transfers beside the computing: the schedule for transfers that are waited for is relaxed, as far as
               memory allows: what is written is dropped later, reads begin earlier. A move that does not save time is
               not made. So it is never slower; it is tried for tables with full, cheap and free transfers, and the best

@@ -16800,7 +16800,7 @@ static void memopt_i_tape_lay_out(memopt_tape *t, memopt_carver *c, const memopt
 
     (void)memopt_carve(c, 1, sizeof *t, 16);
     t->layers = (memopt_layer *)memopt_carve(c, n, sizeof *t->layers, 16);
-    t->shapes = (memopt_i_shape **)memopt_carve(c, d->shapes, sizeof *t->shapes, 16);
+    t->shapes = (memopt_i_shape **)memopt_carve(c, d->shapes, sizeof(void *), 16);
     t->hashes = (uint64_t *)memopt_carve(c, n, sizeof *t->hashes, 16);
     t->costs = (double *)memopt_carve(c, 2 * n, sizeof *t->costs, 16);
     t->measured = (double *)memopt_carve(c, 2 * n, sizeof *t->measured, 16);

@@ -1137,11 +1137,14 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     memopt_weight_format       weights;
     memopt_gradient_format     gradients;
     int                        first_moment; /* SGD and Adafactor: 1 keeps one (then beta1 may be above 0) */
+    int                        place_states; /* 1: the states lie behind the object. memopt_optim_bytes() counts them,
+                                                memopt_optim_create() writes their addresses into the tensors and begins
+                                                them. 0: you do both, with a block for each; so for states on a device */
     size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding */
     memopt_threads             threads;      /* all zero = the calling thread */
-    const memopt_optim_tensor *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
+    memopt_optim_tensor       *tensors;      /* yours; stays where it is. Only pointers may change, between steps */
     size_t                     tensor_count;
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
@@ -1161,17 +1164,20 @@ typedef struct memopt_optim_run {
 /**
  * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
  * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in all).
+ * With place_states, the states as well.
  *
  * desc    the tensors' pointers are not looked at; their counts are
  * bytes   receives the size; untouched on failure
  * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not on the grain, a block that is not
- *         allowed, a combination of kind and formats that does not exist, bad threads), ERR_OVERFLOW
+ *         allowed, a combination of kind and formats that does not exist, bad threads, place_states neither 0 nor 1),
+ *         ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
 /** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any. The same errors. */
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes);
 /**
- * Make an optimizer in memory that you bring. There is nothing to destroy.
+ * Make an optimizer in memory that you bring. There is nothing to destroy. Without place_states each tensor then needs
+ * a state: memopt_optim_state_bytes() of memory, begun by memopt_optim_state_init() or loaded.
  *
  * memory  bytes of it, aligned to 64; the object lives in it and moves nowhere
  * out     receives the object; untouched on failure
@@ -1244,8 +1250,7 @@ MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, d
 MEMOPT_API int           memopt_optim_measures(const memopt_optim *optim);
 MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor); /* elements, in this step */
 MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim); /* elements left alone in this step */
-/** Why the last call that failed did; MEMOPT_OK when none has. Never NULL for an optimizer; NULL for NULL. */
-MEMOPT_API const memopt_error *memopt_optim_error(const memopt_optim *optim);
+MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim); /* of the last call that failed */
 /* @section api_scale : api_number */
 /* One step with fp16 gradients, micro-batches and clipping; the gradients are read once here and once by the optimizer:
 
@@ -11036,6 +11041,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
                          memopt_i_count(32));
     memopt_i_must_stay(c, "block", d.block, "at most", 4096);
     memopt_i_threads_check(c, &d.threads);
+    memopt_i_must_be_flag(c, "place_states", d.place_states);
     memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_ADAFACTOR);
     memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
     memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_WEIGHTS_F32_BF16);
@@ -11996,7 +12002,7 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
     *bytes = memopt_i_state_layout(&part, &d, &d.tensors[tensor], &view);
     return MEMOPT_OK;
 }
-/* Everything in the object's memory, whose end is a multiple of 64. */
+/* Everything in the object's memory but the states; its end is a multiple of 64. */
 static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum_count) {
     const size_t workers = (size_t)o->workers;
 
@@ -12008,14 +12014,15 @@ static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum
     (void)memopt_carve(c, 0, 1, 64);
 }
 
-/* What an optimizer of this kind is made of, and its bytes; o is no object yet. */
+/* What an optimizer of this kind is made of, and its bytes, those of the states too; o is no object yet. */
 static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_desc *d, memopt_optim *o,
-                                         memopt_carver *carver, size_t *sum_count) {
+                                         size_t *sum_count, size_t *bytes) {
+    memopt_carver carver = memopt_carver_begin(NULL);
     memopt_i_held_tensor part;
+    memopt_optim_view view;
     size_t i;
 
     memset(o, 0, sizeof *o);
-    *carver = memopt_carver_begin(NULL);
     *sum_count = 0;
     o->desc = *d;
     o->workers = memopt_i_workers(&d->threads);
@@ -12025,24 +12032,51 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
         memopt_i_tensor_fill(d, &d->tensors[i], &part);
         if (memopt_i_must_fit(c, !memopt_i_add(*sum_count, part.sum_count, sum_count), "its sums",
                               "do not fit size_t")) return c->status;
+        if (d->place_states) (void)memopt_carve(&carver, 1, memopt_i_state_layout(&part, d, &d->tensors[i], &view), 64);
     }
-    memopt_i_optim_lay_out(o, carver, *sum_count);
-    return memopt_i_must_fit(c, !carver->overflow, "tensors",
+    memopt_i_optim_lay_out(o, &carver, *sum_count);
+    *bytes = carver.bytes;
+    return memopt_i_must_fit(c, !carver.overflow, "tensors",
                              "are too many: the object is larger than memory can be");
 }
 
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
     memopt_optim_desc d;
     memopt_optim plan;
-    memopt_carver carver;
-    size_t sums;
+    size_t sums, need;
     memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
     memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
-    if (c.status || memopt_i_optim_plan(&c, &d, &plan, &carver, &sums)) return c.status;
-    *bytes = carver.bytes;
+    if (c.status || memopt_i_optim_plan(&c, &d, &plan, &sums, &need)) return c.status;
+    *bytes = need;
     return MEMOPT_OK;
+}
+
+/* Zero moments behind a header. bytes: what memopt_i_state_layout() says, not 0. */
+static void memopt_i_state_begin(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
+                                 const memopt_optim_tensor *t, size_t bytes) {
+    const memopt_i_state_header h = memopt_i_state_expected(part, d, t);
+    memopt_optim_view view;
+
+    memset(t->state, 0, bytes);
+    memcpy(t->state, &h, sizeof h);
+    (void)memopt_i_state_layout(part, d, t, &view);
+    if (part->format == MEMOPT_STATE_BNB) memset(view.moment[0], 127, view.held); /* its code of zero */
+}
+
+/* Behind the object, in the order of the tensors; NULL where a kind has none. */
+static void memopt_i_optim_place_states(memopt_optim *o, memopt_carver *c) {
+    memopt_optim_view view;
+    size_t i, bytes;
+
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        memopt_optim_tensor *t = &o->desc.tensors[i];
+
+        bytes = memopt_i_state_layout(&o->parts[i], &o->desc, t, &view);
+        t->state = bytes ? memopt_carve(c, 1, bytes, 64) : NULL;
+        if (bytes) memopt_i_state_begin(&o->parts[i], &o->desc, t, bytes);
+    }
 }
 
 MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
@@ -12051,23 +12085,23 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     memopt_optim_desc d;
     memopt_optim plan;
     memopt_carver carver;
-    size_t i, sums, used = 0;
+    size_t i, sums, need, used = 0;
     memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must_point(&c, "memory", memory, 64, 1);
-    if (c.status || memopt_i_optim_plan(&c, &d, &plan, &carver, &sums)) return c.status;
-    if (bytes < carver.bytes) {
+    if (c.status || memopt_i_optim_plan(&c, &d, &plan, &sums, &need)) return c.status;
+    if (bytes < need) {
         memopt_i_checks_at(&c, NULL, SIZE_MAX);
         c.subject = "optim";
         return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
-                                      memopt_i_count(carver.bytes));
+                                      memopt_i_count(need));
     }
+    carver = memopt_carver_begin(memory);
+    memopt_i_optim_lay_out(&plan, &carver, sums);
     memset(memory, 0, carver.bytes);
     *o = plan;
-    carver = memopt_carver_begin(memory);
-    memopt_i_optim_lay_out(o, &carver, sums);
     memopt_i_taper_init(&o->codes[0], 1);
     memopt_i_taper_init(&o->codes[1], 0);
     o->level = memopt_i_simd_level(&d.threads);
@@ -12082,6 +12116,7 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
         part->first_chunk = o->chunk_count;
         o->chunk_count += part->chunks;
     }
+    if (d.place_states) memopt_i_optim_place_states(o, &carver);
     *out = o;
     return MEMOPT_OK;
 }
@@ -12107,15 +12142,12 @@ static memopt_status memopt_i_state_there(memopt_optim *o, size_t tensor) {
     return memopt_i_must_point(&c, "state", t->state, 64, 1);
 }
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor) {
-    memopt_optim_view view; memopt_i_state_header h; const memopt_optim_tensor *t; size_t bytes;
+    memopt_optim_view view;
+    size_t bytes;
+
     if (!o || memopt_i_optim_has(o, tensor) || memopt_i_state_there(o, tensor)) return MEMOPT_ERR_ARGUMENT;
-    t = &o->desc.tensors[tensor];
-    bytes = memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view);
-    if (!bytes) return MEMOPT_OK;
-    memset(t->state, 0, bytes);
-    h = memopt_i_state_expected(&o->parts[tensor], &o->desc, t);
-    memcpy(t->state, &h, sizeof h);
-    if (o->parts[tensor].format == MEMOPT_STATE_BNB) memset(view.moment[0], 127, view.held); /* its code of zero */
+    bytes = memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], &view);
+    if (bytes) memopt_i_state_begin(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], bytes);
     return MEMOPT_OK;
 }
 static memopt_status memopt_i_state_header_check(memopt_optim *o, size_t tensor, const memopt_i_state_header *h) {
@@ -12555,7 +12587,9 @@ MEMOPT_API size_t memopt_optim_applied(const memopt_optim *o, size_t tensor) {
     return o && tensor < o->desc.tensor_count ? o->parts[tensor].applied : 0;
 }
 MEMOPT_API uint64_t memopt_optim_skipped(const memopt_optim *o) { return o ? o->skipped : 0; }
-MEMOPT_API const memopt_error *memopt_optim_error(const memopt_optim *o) { return o ? &o->error : NULL; }
+MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
+    return o ? o->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the optimizer is NULL");
+}
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of

@@ -119,26 +119,27 @@ static void train_before(curve *c) {
 /* ---- the same with 8-bit AdamW ---- */
 /* README: adam8 */
 static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net) {
-    memopt_optim_desc desc = { 0 }; memopt_optim *optim; size_t bytes, l;
-    desc.kind = MEMOPT_ADAMW; desc.state = MEMOPT_STATE_8BIT;
-    desc.tensors = tensors; desc.tensor_count = LAYERS;
+    memopt_optim_desc desc = { 0 };
+    memopt_optim *optim;
+    size_t bytes, l;
+
     for (l = 0; l < LAYERS; ++l) {
         tensors[l].count = net->count[l];
-        tensors[l].weights = net->weights[l]; tensors[l].gradients = net->gradients[l];
+        tensors[l].weights = net->weights[l];
+        tensors[l].gradients = net->gradients[l];
     }
-    if (memopt_optim_bytes(&desc, &bytes)
-        || memopt_optim_create(&desc, take(bytes), bytes, &optim)) return NULL;
-    for (l = 0; l < LAYERS; ++l) {
-        if (memopt_optim_state_bytes(&desc, l, &bytes)) return NULL;
-        tensors[l].state = take(bytes);
-        if (memopt_optim_state_init(optim, l)) return NULL;
-    }
+    desc.kind = MEMOPT_ADAMW;
+    desc.state = MEMOPT_STATE_8BIT;
+    desc.tensors = tensors;
+    desc.tensor_count = LAYERS;
+    desc.place_states = 1; /* in the same block, behind the object */
+    if (memopt_optim_bytes(&desc, &bytes) || memopt_optim_create(&desc, take(bytes), bytes, &optim)) return NULL;
     return optim;
 }
 /* README: end */
-static const char *why(const memopt_error *error) {
+static const char *why(memopt_error error) {
     static char text[256];
-    return memopt_error_text(error, text, sizeof text, NULL) ? "no reason" : text;
+    return memopt_error_text(&error, text, sizeof text, NULL) ? "no reason" : text;
 }
 static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0; }
 static int train_after(curve *c) {

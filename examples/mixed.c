@@ -31,9 +31,9 @@ static double micro_batch(uint16_t *gradients, const float *weights, const float
     for (i = 0; i < WEIGHTS; ++i) gradients[i] = memopt_to_f16(sum[i]);
     return loss;
 }
-static const char *why(const memopt_error *error) {
+static const char *why(memopt_error error) {
     static char text[256];
-    return memopt_error_text(error, text, sizeof text, NULL) ? "no reason" : text;
+    return memopt_error_text(&error, text, sizeof text, NULL) ? "no reason" : text;
 }
 static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 1; }
 static void *aligned(unsigned char *block) { return block + (64 - (uintptr_t)block % 64) % 64; }
@@ -41,7 +41,7 @@ static void *aligned(unsigned char *block) { return block + (64 - (uintptr_t)blo
 int main(void) {
     static const uint64_t tokens[MICRO_BATCHES] = { 20, 7, 13 };
     static float weights[WEIGHTS], target[WEIGHTS], sums_memory[WEIGHTS]; static uint16_t gradients_memory[WEIGHTS];
-    static unsigned char scratch[256], object[1 << 14], state[1 << 13];
+    static unsigned char scratch[256], object[1 << 15];
     memopt_gradient sum = { 0 }, gradient = { 0 }; memopt_gradients sums = { 0 }, gradients = { 0 };
     memopt_gradient_total total; memopt_scaler scaler;
     memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim;
@@ -54,10 +54,9 @@ int main(void) {
     gradient.values = gradients_memory; gradient.count = WEIGHTS; gradient.type = MEMOPT_TYPE_F16;
     sums.tensors = &sum; sums.count = 1; sums.scratch = aligned(scratch); sums.scratch_bytes = sizeof scratch - 64;
     gradients.tensors = &gradient; gradients.count = 1;
-    tensor.weights = weights; tensor.gradients = sums_memory; tensor.count = WEIGHTS; tensor.state = aligned(state);
-    desc.kind = MEMOPT_ADAMW; desc.tensors = &tensor; desc.tensor_count = 1;
-    if (memopt_optim_create(&desc, aligned(object), sizeof object - 64, &optim) || memopt_optim_state_init(optim, 0)
-        || memopt_scaler_default(&scaler)) return 1;
+    tensor.weights = weights; tensor.gradients = sums_memory; tensor.count = WEIGHTS;
+    desc.kind = MEMOPT_ADAMW; desc.tensors = &tensor; desc.tensor_count = 1; desc.place_states = 1;
+    if (memopt_optim_create(&desc, aligned(object), sizeof object - 64, &optim) || memopt_scaler_default(&scaler)) return 1;
     scaler.growth_interval = 100;
     group.rate = 0.05;
     run.groups = &group; run.group_count = 1; run.step = 1;

@@ -55,6 +55,9 @@ static inline int test_says(const memopt_error *error, memopt_status status, con
     printf("got %d '%s', want %d '%s'\n", (int)error->status, line, (int)status, text);
     return 0;
 }
+static inline int test_error_says(memopt_error error, memopt_status status, const char *text) {
+    return test_says(&error, status, text);
+}
 static inline int test_refused(memopt_status got, memopt_status want, const char *text) {
     return test_says(&test_why, want, text) && got == want;
 }

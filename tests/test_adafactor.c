@@ -1108,12 +1108,12 @@ static void adafactor_errors(void) {
         *(groups[i].which == 0 ? &g.clip : groups[i].which == 1 ? &g.least_scale : groups[i].which == 2 ? &g.beta2
           : &g.beta1) = groups[i].value;
         CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_ARGUMENT);
-        CHECK_AT(test_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, groups[i].text), i);
+        CHECK_AT(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, groups[i].text), i);
     }
     memset(t.state, 0, 8);
     g = memopt_optim_group_default(MEMOPT_ADAFACTOR);
     CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_FORMAT);
-    CHECK(test_says(memopt_optim_error(o), MEMOPT_ERR_FORMAT, "tensor 0: state is not of an optimizer"));
+    CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_FORMAT, "tensor 0: state is not of an optimizer"));
 }
 
 void test_adafactor(void);

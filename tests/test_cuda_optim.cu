@@ -741,7 +741,7 @@ static void cuda_optim_states(void) {
             (size_t)((unsigned char *)view.scale[i] - (unsigned char *)p->cpu.tensor[0].state) + 4 * (view.blocks - 1);
         test_put(state + at, &bad[i], 4);
         CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == MEMOPT_ERR_FORMAT, i);
-        CHECK(strlen(memopt_optim_error(p->gpu.optim)->reason) > 10);
+        CHECK(strlen(memopt_optim_error(p->gpu.optim).reason) > 10);
         test_put(state + at, &bad[2], 4);
     }
     CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == 0);
@@ -806,12 +806,12 @@ static void cuda_optim_refused(void) {
               && memopt_cuda_optim_join(o, 0, &again, d, n, NULL) == MEMOPT_ERR_STATE);
         bad = run; bad.step = 0;
         CHECK(memopt_cuda_optim_step(o, &bad, d, n, NULL) == MEMOPT_ERR_ARGUMENT
-              && strlen(memopt_optim_error(o)->reason) > 5);
+              && strlen(memopt_optim_error(o).reason) > 5);
         bad = run; bad.group_count = 0;
         CHECK(memopt_cuda_optim_begin(o, &bad, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
         CHECK(memopt_cuda_optim_step_by(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
               && memopt_cuda_optim_begin_by(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
-              && strlen(memopt_optim_error(o)->reason) > 5); /* the run has a factor of its own */
+              && strlen(memopt_optim_error(o).reason) > 5); /* the run has a factor of its own */
         bad = run; bad.gradient_factor = 0;
         CHECK(memopt_cuda_optim_step_by(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
               && memopt_cuda_optim_begin_by(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);

@@ -71,6 +71,62 @@ static void optim_open(optim_model *m, const optim_spec *s, const memopt_threads
         CHECK(memopt_optim_state_check(m->optim, k, m->state_bytes[k]) == MEMOPT_OK);
     }
 }
+/* place_states: the states lie behind the object, one after another, and are those that memopt_optim_state_init()
+   begins. What is refused changes neither tensors nor memory. */
+static void optim_placed_one(const optim_spec *spec) {
+    optim_model m;
+    memopt_optim_tensor tensors[OPTIM_TENSORS];
+    memopt_optim_desc d;
+    memopt_optim *o = NULL;
+    unsigned char *block, *at;
+    size_t bytes = 0, total, k;
+
+    optim_open(&m, spec, NULL);
+    total = m.bytes;
+    for (k = 0; k < m.desc.tensor_count; ++k) total += m.state_bytes[k];
+    memcpy(tensors, m.tensor, sizeof tensors);
+    d = m.desc;
+    d.tensors = tensors;
+    d.place_states = 1;
+    CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK && bytes == total);
+    block = optim_block(&m, bytes + 1, 0);
+    CHECK(memopt_optim_create(&d, block, bytes - 1, &o) == MEMOPT_ERR_BUFFER && !o);
+    CHECK(!memcmp(tensors, m.tensor, sizeof tensors) && block[0] == 0xA5 && block[bytes - 1] == 0xA5);
+    CHECK(memopt_optim_create(&d, block, bytes, &o) == MEMOPT_OK && (void *)o == (void *)block && block[bytes] == 0xA5);
+    for (at = block + m.bytes, k = 0; k < m.desc.tensor_count; at += m.state_bytes[k++]) {
+        CHECK_AT(tensors[k].state == (m.state_bytes[k] ? at : NULL), k);
+        CHECK_AT(!m.state_bytes[k] || !memcmp(at, m.tensor[k].state, m.state_bytes[k]), k);
+        CHECK_AT(memopt_optim_state_check(o, k, m.state_bytes[k]) == MEMOPT_OK, k);
+    }
+    CHECK(at == block + bytes);
+    optim_close(&m);
+}
+
+static void optim_placed(void) {
+    optim_spec s;
+    memopt_optim_desc d;
+    memopt_optim_tensor t;
+    size_t bytes = 77;
+    int kind, state;
+
+    memset(&s, 0, sizeof s);
+    s.count[0] = 5000; s.count[1] = 7; s.count[2] = 4096;
+    for (kind = MEMOPT_ADAMW; kind <= MEMOPT_ADAFACTOR; ++kind)
+        for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state) {
+            s.kind = (memopt_optim_kind)kind;
+            s.state = (memopt_state_format)state;
+            if (state == MEMOPT_STATE_BNB && kind > MEMOPT_ADAM) continue;
+            for (s.moment = 0; s.moment < 2; ++s.moment) optim_placed_one(&s);
+        }
+    memset(&d, 0, sizeof d);
+    memset(&t, 0, sizeof t);
+    t.count = 100;
+    d.tensors = &t;
+    d.tensor_count = 1;
+    for (d.place_states = -1; d.place_states < 3; d.place_states += 3)
+        CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_ERR_ARGUMENT && bytes == 77);
+}
+
 static float optim_widen(uint16_t high) { return memopt_i_bits_float((uint32_t)high << 16); }
 static void optim_set_weight(optim_model *m, size_t k, size_t i, float w) { /* w: finite; formats of 16 bits cut it */
     uint32_t bits = memopt_i_float_bits(w); uint16_t *low = (uint16_t *)m->tensor[k].extra, *high = (uint16_t *)m->tensor[k].weights;
@@ -1055,7 +1111,7 @@ static void optim_fused(void) {
         for (k = 0; k < 3; ++k) {
             run.clips_norm = k == 0; run.accumulates = k == 1; run.scales_loss = k == 2;
             CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_ERR_ARGUMENT);
-            CHECK(memopt_optim_error(b.optim)->status == MEMOPT_ERR_ARGUMENT && strlen(memopt_optim_error(b.optim)->reason) > 10);
+            CHECK(memopt_optim_error(b.optim).status == MEMOPT_ERR_ARGUMENT && strlen(memopt_optim_error(b.optim).reason) > 10);
             run.fused = 0; /* together with what it can be combined with */
             CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && memopt_optim_end(b.optim) == MEMOPT_OK);
             run.fused = 1;
@@ -1093,7 +1149,7 @@ static void optim_fused(void) {
         CHECK(memopt_optim_apply(b.optim, 2, 0, first) == MEMOPT_OK && memopt_optim_applied(b.optim, 2) == first);
         all = optim_save(&b);
         CHECK(memopt_optim_apply(b.optim, 2, first, s.count[2] - first) == MEMOPT_ERR_STATE);
-        CHECK(strlen(memopt_optim_error(b.optim)->reason) > 10);
+        CHECK(strlen(memopt_optim_error(b.optim).reason) > 10);
         CHECK_AT(optim_is(&b, all), i);
         CHECK(memopt_optim_apply(b.optim, 1, 0, s.count[1]) == MEMOPT_ERR_STATE && optim_is(&b, all));
         CHECK(memopt_optim_apply(b.optim, 0, 0, s.count[0]) == MEMOPT_ERR_STATE && optim_is(&b, all));
@@ -1168,7 +1224,7 @@ static void optim_bad_descs(void) {
         for (n = 0; n < bytes + 64; ++n) CHECK_AT(p[n] == 0x5A, n);
         CHECK(out == NULL && memopt_optim_create(&d, p, bytes, &out) == MEMOPT_OK && (void *)out == (void *)p);
         for (n = bytes; n < bytes + 64; ++n) CHECK_AT(p[n] == 0x5A, n); /* one past the end */
-        CHECK(memopt_optim_error(out)->status == MEMOPT_OK && memopt_optim_error(out)->reason != NULL);
+        CHECK(memopt_optim_error(out).status == MEMOPT_OK && memopt_optim_error(out).reason != NULL);
         CHECK(memopt_optim_grain(out, 0) == 256 && memopt_optim_grain(out, 1) == 0 && memopt_optim_grain(NULL, 0) == 0);
         free(block);
     }
@@ -1178,13 +1234,13 @@ static void optim_bad_descs(void) {
 #define OPTIM_RUN(field, value, want) do { g = good; run = optim_run(&g, 3); field = value; \
     CHECK_AT(memopt_optim_step(m.optim, &run) == (want) && optim_is(&m, all), __LINE__); \
     CHECK_AT(memopt_optim_begin(m.optim, &run) == (want) && optim_is(&m, all), __LINE__); \
-    CHECK_AT(memopt_optim_error(m.optim)->status == (want) && strlen(memopt_optim_error(m.optim)->reason) > 5, __LINE__); } while (0)
+    CHECK_AT(memopt_optim_error(m.optim).status == (want) && strlen(memopt_optim_error(m.optim).reason) > 5, __LINE__); } while (0)
 static void optim_bad_runs(void) {
     const double not_number = (double)memopt_i_bits_float(0x7fc00000u), infinite = (double)memopt_i_bits_float(0x7f800000u); int kind;
     CHECK(memopt_optim_step(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_begin(NULL, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_measure(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_apply(NULL, 0, 0, 1) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_join(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_end(NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_sums(NULL, 0, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_error(NULL) == NULL);
+    CHECK(memopt_optim_sums(NULL, 0, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_error(NULL).status == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_init(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_check(NULL, 0, 9) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_view(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_skipped(NULL) == 0);
     CHECK(memopt_optim_applied(NULL, 0) == 0 && memopt_optim_measures(NULL) == 0);
@@ -1273,7 +1329,7 @@ static void optim_bad_pointers(void) {
             if (i == 7) m.tensor[k].state = (unsigned char *)t.state + 32;
             if (i == 8) m.tensor[k].state = (unsigned char *)t.state + 1;
             CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_ARGUMENT, i);
-            CHECK_AT(strlen(memopt_optim_error(m.optim)->reason) > 5, i);
+            CHECK_AT(strlen(memopt_optim_error(m.optim).reason) > 5, i);
             if (i < 6) { /* in parts, the pointers of a tensor are looked at when it is its turn */
                 CHECK_AT(memopt_optim_begin(m.optim, &run) == MEMOPT_OK, i);
                 CHECK_AT(memopt_optim_apply(m.optim, k, 0, s.count[k]) == MEMOPT_ERR_ARGUMENT, i);
@@ -1315,7 +1371,7 @@ static void optim_order(void) {
         for (pass = 0; pass < 2; ++pass) {
             for (i = 0; i < sizeof slices / sizeof *slices; ++i) {
                 CHECK_AT((measures && !pass ? memopt_optim_measure : memopt_optim_apply)(m.optim, 0, slices[i][0], slices[i][1]) == MEMOPT_ERR_ARGUMENT, i);
-                CHECK_AT(memopt_optim_error(m.optim)->status == MEMOPT_ERR_ARGUMENT, i);
+                CHECK_AT(memopt_optim_error(m.optim).status == MEMOPT_ERR_ARGUMENT, i);
             }
             CHECK(memopt_optim_apply(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT && memopt_optim_measure(m.optim, 2, 0, 1) == MEMOPT_ERR_ARGUMENT);
             CHECK(memopt_optim_join(m.optim, 2, &again) == MEMOPT_ERR_ARGUMENT && memopt_optim_sums(m.optim, 2, &sums, &count) == MEMOPT_ERR_ARGUMENT);
@@ -1360,7 +1416,7 @@ static void optim_bad_states(void) {
     all = optim_save(&m);
     for (n = 0; n < m.state_bytes[0]; n += n < 200 || n > m.state_bytes[0] - 70 ? 1 : 37)
         CHECK_AT(memopt_optim_state_check(m.optim, 0, n) == MEMOPT_ERR_BUFFER, n);
-    CHECK(memopt_optim_error(m.optim)->status == MEMOPT_ERR_BUFFER);
+    CHECK(memopt_optim_error(m.optim).status == MEMOPT_ERR_BUFFER);
     CHECK(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_OK && memopt_optim_state_check(m.optim, 0, SIZE_MAX) == MEMOPT_OK);
     CHECK(memopt_optim_state_check(m.optim, 2, m.state_bytes[0]) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_init(m.optim, 2) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_view(m.optim, 2, &v) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_view(m.optim, 0, NULL) == MEMOPT_ERR_ARGUMENT);
@@ -1370,7 +1426,7 @@ static void optim_bad_states(void) {
             p[n / 8] = (unsigned char)(p[n / 8] ^ 1u << n % 8);
             memset(&v, 0xA5, sizeof v); w = v;
             CHECK_AT(memopt_optim_state_check(m.optim, k, m.state_bytes[k]) == MEMOPT_ERR_FORMAT, n);
-            CHECK_AT(strlen(memopt_optim_error(m.optim)->reason) > 10, n);
+            CHECK_AT(strlen(memopt_optim_error(m.optim).reason) > 10, n);
             CHECK_AT(memopt_optim_state_view(m.optim, k, &v) == MEMOPT_ERR_FORMAT && memcmp(&v, &w, sizeof v) == 0, n);
             CHECK_AT(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_FORMAT && memopt_optim_begin(m.optim, &run) == MEMOPT_ERR_FORMAT, n);
             p[n / 8] = (unsigned char)(p[n / 8] ^ 1u << n % 8);
@@ -1790,7 +1846,7 @@ static optim_told *optim_told_begun(void) { return optim_told_of(MEMOPT_ADAMW); 
     o = optim_told_begun(); \
     change; \
     CHECK((call) == MEMOPT_ERR_##want); \
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_##want, text)); } while (0)
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_##want, text)); } while (0)
 #define OPTIM_STEP_SAYS(change, text) OPTIM_SAYS(change, memopt_optim_step(o->optim, &o->run), ARGUMENT, text)
 static void optim_run_errors(void) {
     const double not_number = (double)memopt_i_bits_float(0x7fc00000u);
@@ -1800,7 +1856,7 @@ static void optim_run_errors(void) {
     size_t count;
     int again;
 
-    CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_OK && memopt_optim_error(o->optim)->status == MEMOPT_OK);
+    CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_OK && memopt_optim_error(o->optim).status == MEMOPT_OK);
     OPTIM_SAYS((void)0, memopt_optim_step(o->optim, NULL), ARGUMENT, "run is NULL");
     OPTIM_STEP_SAYS(o->run.step = 0, "optim: step 0, at least 1");
     OPTIM_STEP_SAYS(o->run.groups = NULL, "optim: groups is NULL");
@@ -1850,20 +1906,20 @@ static void optim_run_errors(void) {
     o = optim_told_of(MEMOPT_LARS);
     o->g[1].trust = 0;
     CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "group 1: trust 0, above 0 and at most 1e+30"));
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "group 1: trust 0, above 0 and at most 1e+30"));
     o = optim_told_of(MEMOPT_SGD);
     o->g[1].beta1 = 0.5;
     CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT,
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT,
                     "group 1: beta1 is above 0, which needs first_moment in the desc"));
     o = optim_told_of(MEMOPT_LAMB);
     CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is not measured and joined yet"));
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is not measured and joined yet"));
     CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_OK && memopt_optim_join(o->optim, 1, &again) == MEMOPT_OK);
     CHECK(memopt_optim_join(o->optim, 1, &again) == MEMOPT_ERR_STATE);
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is joined already"));
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is joined already"));
     CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is measured already"));
 #define OPTIM_BEGUN_SAYS(call, want, text) OPTIM_SAYS(CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK), call, want, text)
     OPTIM_BEGUN_SAYS(memopt_optim_begin(o->optim, &o->run), STATE, "a step has begun already");
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 3, 0, 8), ARGUMENT, "optim: tensor 3, below 3");
@@ -1884,7 +1940,7 @@ static void optim_run_errors(void) {
                 (void)memopt_optim_begin(o->optim, &o->run)), memopt_optim_apply(o->optim, 2, 0, 8), STATE,
                "tensor 2: a gradient is not finite; this slice and later ones are not stepped");
     CHECK(memopt_optim_end(o->optim) == MEMOPT_ERR_STATE);
-    CHECK(test_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE,
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE,
                     "the fused step was stopped by a gradient that is not finite"));
 }
 static void optim_training(void) {
@@ -1929,6 +1985,7 @@ static void test_optim(void) {
     RUN(optim_factors);
     RUN(optim_wild_weights);
     RUN(optim_fused);
+    RUN(optim_placed);
     RUN(optim_bad_descs);
     RUN(optim_bad_runs);
     RUN(optim_no_momentum);

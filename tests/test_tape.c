@@ -3343,13 +3343,6 @@ static void tape_doubles_make(tape_doubles *d, size_t count, memopt_arena *arena
     d->desc.chain.segments = d->segment; d->desc.chain.count = count; d->desc.layers = d->layer;
     d->desc.chain.input_bytes = d->desc.chain.input_grad_bytes = 128; d->desc.arena = arena;
 }
-static int tape_says(memopt_error e, memopt_status status, const char *text) {
-    char line[200];
-    if (memopt_error_text(&e, line, sizeof line, NULL) != MEMOPT_OK) return 0;
-    if (e.status == status && !strcmp(line, text)) return 1;
-    printf("%d: %s\n", (int)e.status, line);
-    return 0;
-}
 static void tape_overlaps(void) {
     size_t count, placed, i;
     for (count = 1; count <= 3; ++count)
@@ -3370,20 +3363,20 @@ static void tape_overlaps(void) {
             for (i = 0; i < 3; ++i) { /* an input that ends or begins in the pass's memory, or lies in it */
                 unsigned char *in = i == 0 ? base - 64 : i == 1 ? base + peak - 4 : base + 64;
                 s = memopt_tape_forward(tape, in);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, input), i);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, input), i);
                 CHECK(memopt_tape_abandon(tape) == MEMOPT_OK && !memopt_tape_output(tape) && tape_rig_is_clean(&r));
                 s = memopt_tape_calibrate(tape, in, g, g + 64, 1);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, input), i);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, input), i);
                 if (!evaluate) continue;
                 s = memopt_tape_evaluate(tape, i == 1 ? base + evaluate - 4 : in, g);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, input), i);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, input), i);
                 s = memopt_tape_evaluate(tape, x, i == 1 ? base + evaluate - 4 : in);
                 CHECK_AT(s == MEMOPT_ERR_ARGUMENT
-                    && tape_says(memopt_tape_get_error(tape), s, "output overlaps the memory of the pass"), i);
+                    && test_error_says(memopt_tape_get_error(tape), s, "output overlaps the memory of the pass"), i);
                 CHECK(tape_rig_is_clean(&r));
             }
             s = memopt_tape_evaluate(tape, x, x + 31); /* one float of it */
-            if (one) CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s,
+            if (one) CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s,
                 "output overlaps the input, and one segment reads and writes them"));
             else CHECK(s == MEMOPT_OK);
             CHECK(memopt_tape_evaluate(tape, x, x + 32) == MEMOPT_OK);
@@ -3410,7 +3403,7 @@ static void tape_overlaps(void) {
                 if (!why) continue;
                 s = memopt_tape_backward(tape, go, gi);
                 e = memopt_tape_get_error(tape);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && tape_says(e, s, why), i);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(e, s, why), i);
                 CHECK_AT(memopt_tape_output(tape) == out, i);
             }
             /* the gradient may be the output itself; and where two segments or more lie between, it may end in its place */
@@ -3423,26 +3416,26 @@ static void tape_overlaps(void) {
             }
             CHECK(tape_rig_is_clean(&r) && memopt_tape_get_stats(tape).passes == 2 - (uint64_t)one);
             s = memopt_tape_calibrate(tape, x, g, x, 1);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
             s = memopt_tape_calibrate(tape, x, g, g, 2);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, one
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, one
                 ? "grad_input overlaps grad_output, and one segment reads and writes them"
                 : "grad_input overlaps grad_output, which the next repeat reads"));
             CHECK(memopt_tape_calibrate(tape, x, g, g + 32, 2) == MEMOPT_OK && tape_rig_is_clean(&r));
             n.desc.chain.input_grad_bytes = 0; n.segment[count - 1].grad_bytes = 0; /* then there is none */
             CHECK(memopt_tape_reshape(tape, &n.desc.chain) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
             s = memopt_tape_backward(tape, g, NULL);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s,
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s,
                 "a grad_output is given, but grad_bytes of the last segment is 0"));
             s = memopt_tape_backward(tape, NULL, g);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s,
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s,
                 "a grad_input is given, but input_grad_bytes is 0"));
             CHECK(memopt_tape_abandon(tape) == MEMOPT_OK);
             n.desc.chain.input_grad_bytes = n.segment[count - 1].grad_bytes = 1; /* a size that was not told: its first byte */
             n.desc.chain.input_bytes = 0;
             CHECK(memopt_tape_reshape(tape, &n.desc.chain) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
             s = memopt_tape_backward(tape, g, x);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
             CHECK(memopt_tape_backward(tape, x, g) == MEMOPT_OK); /* both are only read */
             memopt_tape_destroy(tape);
             tape_rig_close(&r);
@@ -3487,7 +3480,7 @@ static void tape_changed(void) { /* verify: the input and the last output stay a
             why = i == 1 ? "segment 2: the last output was changed before the backward"
                          : "the input was changed before the backward had returned";
             CHECK_AT(s == (verify && i != 3 ? MEMOPT_ERR_CORRUPT : MEMOPT_OK), i);
-            if (s) CHECK_AT(tape_says(memopt_tape_get_error(tape), s, why), i);
+            if (s) CHECK_AT(test_error_says(memopt_tape_get_error(tape), s, why), i);
             CHECK(tape_rig_is_clean(&r));
         }
         CHECK(memopt_tape_get_stats(tape).passes == (verify ? 1 : 5));
@@ -3597,16 +3590,16 @@ static void tape_fewer_refused(void) { /* more than at creation */
     d = n.desc; d.chain.skips = skips; d.chain.skip_count = 1;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
     s = memopt_tape_reshape(tape, &more.desc.chain);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "count 3, at creation 2"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "count 3, at creation 2"));
     d.chain.skip_count = 2;
     s = memopt_tape_reshape(tape, &d.chain);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "skip_count 2, at creation 1"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "skip_count 2, at creation 1"));
     d.chain.skip_count = 1; d.chain.count = 1;
     memset(&e, 0x5A, sizeof e); before = e;
     d.chain.error = &e; /* the tape keeps the error; the chain's is filled in too */
     s = memopt_tape_reshape(tape, &d.chain);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "skip 0: to 1, below count 1"));
-    CHECK(tape_says(e, s, "skip 0: to 1, below count 1"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "skip 0: to 1, below count 1"));
+    CHECK(test_error_says(e, s, "skip 0: to 1, below count 1"));
     d.chain.skip_count = 0; e = before;
     CHECK(memopt_tape_reshape(tape, &d.chain) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
     memopt_tape_destroy(tape);
@@ -3750,12 +3743,12 @@ static void tape_refusals(void) {
             if (where == 1) p.desc.chain.error = &e;
             s = memopt_tape_create(&p.desc, &tape);
             CHECK_AT(s == want && tape == none, i);
-            CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : tape_says(e, s, text), i);
+            CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : test_error_says(e, s, text), i);
             if (i == 10 || (i >= 32 && i <= 34)) continue; /* memopt_tape_least() takes neither budget nor overhead */
             e = before; least = 7;
             s = memopt_tape_least(&p.desc, &least);
             CHECK_AT(s == want && least == 7, i);
-            CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : tape_says(e, s, text), i);
+            CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : test_error_says(e, s, text), i);
         }
         if (!text) break;
     }
@@ -3763,19 +3756,19 @@ static void tape_refusals(void) {
     tape_plain_make(&p);
     p.desc.error = &e; e = before;
     s = memopt_tape_create(&p.desc, NULL);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(e, s, "out is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(e, s, "out is NULL"));
     s = memopt_tape_least(&p.desc, NULL);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(e, s, "bytes is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(e, s, "bytes is NULL"));
     e = before; /* success does not write it */
     CHECK(memopt_tape_least(&p.desc, &least) == MEMOPT_OK && least > 64 && !memcmp(&e, &before, sizeof e));
     p.desc.budget = least - 64;
     s = memopt_tape_create(&p.desc, &tape);
     (void)snprintf(line, sizeof line, "budget %u, least %u", (unsigned)least - 64, (unsigned)least);
-    CHECK(s == MEMOPT_ERR_MEMORY && tape_says(e, s, line));
+    CHECK(s == MEMOPT_ERR_MEMORY && test_error_says(e, s, line));
     e = before; p.desc.budget = least;
     CHECK(memopt_tape_create(&p.desc, &tape) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
     s = memopt_tape_reshape(tape, NULL);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "the chain is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "the chain is NULL"));
     for (i = 0; i < 12; ++i) { /* the same of a chain, for reshape; and the tape stays as it is */
         const memopt_tape_stats was = memopt_tape_get_stats(tape); memopt_tape_stats is; const char *text;
         tape_plain_make(&p);
@@ -3783,7 +3776,7 @@ static void tape_refusals(void) {
         if (i == 1) text = "count 4097, at creation 6";
         s = memopt_tape_reshape(tape, &p.desc.chain);
         is = memopt_tape_get_stats(tape);
-        CHECK_AT(s == want && tape_says(memopt_tape_get_error(tape), s, text), i);
+        CHECK_AT(s == want && test_error_says(memopt_tape_get_error(tape), s, text), i);
         CHECK_AT(is.peak == was.peak && is.actions == was.actions && is.solves == was.solves, i);
     }
     tape_plain_make(&p);
@@ -3802,35 +3795,35 @@ static void tape_refusals_later(void) { /* calibrate, nest, place, a pass */
     p.desc.arena = r.arena;
     CHECK(memopt_tape_create(&p.desc, &tape) == MEMOPT_OK);
     s = memopt_tape_calibrate(tape, x, g, g + 32, 0);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "repeats 0, at least 1"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "repeats 0, at least 1"));
     s = memopt_tape_calibrate(tape, NULL, g, g + 32, 1);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "the input is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "the input is NULL"));
     s = memopt_tape_calibrate(tape, x, NULL, g + 32, 1);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "the last output's gradient is missing"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "the last output's gradient is missing"));
     s = memopt_tape_calibrate(tape, x, g, NULL, 1);
     CHECK(s == MEMOPT_ERR_ARGUMENT
-        && tape_says(memopt_tape_get_error(tape), s, "there is no place for the input's gradient"));
+        && test_error_says(memopt_tape_get_error(tape), s, "there is no place for the input's gradient"));
     s = memopt_tape_calibrate(tape, x, g, g + 32, SIZE_MAX / 8);
-    CHECK(s == MEMOPT_ERR_OVERFLOW && tape_says(memopt_tape_get_error(tape), s, "too many repeats"));
+    CHECK(s == MEMOPT_ERR_OVERFLOW && test_error_says(memopt_tape_get_error(tape), s, "too many repeats"));
     s = memopt_tape_nest(tape, &segment, &layer);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(tape), s, "an inner tape takes no arena of its own"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "an inner tape takes no arena of its own"));
     s = memopt_tape_nest(bare, NULL, &layer);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(bare), s, "segment is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(bare), s, "segment is NULL"));
     s = memopt_tape_nest(bare, &segment, NULL);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(bare), s, "layer is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(bare), s, "layer is NULL"));
     block = (unsigned char *)x + (64 - (uintptr_t)x % 64);
     s = memopt_tape_place(tape, block, 64);
     CHECK(s == MEMOPT_ERR_ARGUMENT
-        && tape_says(memopt_tape_get_error(tape), s, "the tape has an arena, and takes its memory from there"));
+        && test_error_says(memopt_tape_get_error(tape), s, "the tape has an arena, and takes its memory from there"));
     s = memopt_tape_place(bare, block + 8, 64);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && tape_says(memopt_tape_get_error(bare), s, "memory is not aligned to 64"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(bare), s, "memory is not aligned to 64"));
     CHECK(memopt_tape_place(bare, block, 64) == MEMOPT_OK);
     s = memopt_tape_forward(bare, g);
     (void)snprintf(line, sizeof line, "placed bytes 64, at least %u", (unsigned)memopt_tape_get_stats(bare).peak);
-    CHECK(s == MEMOPT_ERR_MEMORY && tape_says(memopt_tape_get_error(bare), s, line));
+    CHECK(s == MEMOPT_ERR_MEMORY && test_error_says(memopt_tape_get_error(bare), s, line));
     CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
     s = memopt_tape_reshape(tape, &p.desc.chain);
-    CHECK(s == MEMOPT_ERR_STATE && tape_says(memopt_tape_get_error(tape), s, "between a forward and its backward"));
+    CHECK(s == MEMOPT_ERR_STATE && test_error_says(memopt_tape_get_error(tape), s, "between a forward and its backward"));
     memopt_tape_destroy(tape);
     memopt_tape_destroy(bare);
     tape_rig_close(&r);

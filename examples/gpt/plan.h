@@ -25,7 +25,7 @@ enum { PATCH_SIDE = 8 };
 static int said(engine *e, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
     char why[256];
 
-    if (s && e->optim && e->error.status != s) e->error = *memopt_optim_error(e->optim);
+    if (s && e->optim && e->error.status != s) e->error = memopt_optim_error(e->optim);
     if (!s || e->error.status != s || memopt_error_text(&e->error, why, sizeof why, NULL))
         snprintf(why, sizeof why, "%s", memopt_status_text(s));
     if (s && !e->message[0]) snprintf(e->message, sizeof e->message, "%s: %s.", what, why);

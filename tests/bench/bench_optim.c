@@ -44,7 +44,7 @@ static unsigned char *bench_gradients_of(const bench_row_of *r) {
 
 static void bench_must(memopt_status s, const memopt_optim *o) {
     if (!s) return;
-    fprintf(stderr, "bench_optim: %s\n", o ? memopt_optim_error(o)->reason : memopt_status_text(s));
+    fprintf(stderr, "bench_optim: %s\n", o ? memopt_optim_error(o).reason : memopt_status_text(s));
     exit(1);
 }
 static unsigned char *bench_pages(size_t bytes) { /* zeros, in huge pages where there are */

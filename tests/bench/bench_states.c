@@ -63,7 +63,7 @@ static double bench_run(memopt_state_format format, const bench_setting *s) {
         }
         run.step = (uint64_t)t;
         if (memopt_optim_step(o, &run)) {
-            fprintf(stderr, "bench_states: %s\n", memopt_optim_error(o)->reason);
+            fprintf(stderr, "bench_states: %s\n", memopt_optim_error(o).reason);
             exit(1);
         }
         for (i = 0; i < BENCH_BLOCK; ++i) {

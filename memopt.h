@@ -2312,19 +2312,23 @@ static memopt_error memopt_i_error(memopt_status status, const char *reason) {
     return e;
 }
 
-/* These three fill in an error, NULL when the caller wants none, and return its status. */
+/* These fill in an error, NULL when the caller wants none, and return its status. */
 static memopt_status memopt_i_fail(memopt_error *error, memopt_status status, const char *reason) {
     if (error) *error = memopt_i_error(status, reason);
     return status;
 }
 
-static memopt_status memopt_i_fail_at(memopt_error *error, memopt_status status, const char *reason, const char *place,
-                                      size_t index) {
+/* Where: of an error that has been filled in. */
+static memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place, size_t index) {
     if (!error) return status;
-    *error = memopt_i_error(status, reason);
     error->place = place;
     error->index = index;
     return status;
+}
+
+static memopt_status memopt_i_fail_at(memopt_error *error, memopt_status status, const char *reason, const char *place,
+                                      size_t index) {
+    return memopt_i_fail_place(error, memopt_i_fail(error, status, reason), place, index);
 }
 
 /* "ARGUMENT GOT, BOUND LIMIT"; the place, if any, is set by the caller. */
@@ -2338,6 +2342,17 @@ static memopt_status memopt_i_fail_limit(memopt_error *error, memopt_status stat
     error->bound = bound;
     error->limit = limit;
     return status;
+}
+
+static memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
+    (void)memopt_i_fail(error, MEMOPT_ERR_MEMORY, reason);
+    if (error) error->got = memopt_i_count(bytes);
+    return MEMOPT_ERR_MEMORY;
+}
+
+static memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
+                                         const char *argument, size_t got, const char *bound, size_t limit) {
+    return memopt_i_fail_limit(error, status, reason, argument, memopt_i_count(got), bound, memopt_i_count(limit));
 }
 
 /* The checks of a call, written as a list of statements: the first that fails fills in the error, those after it do
@@ -2367,46 +2382,52 @@ static void memopt_i_checks_at(memopt_i_checks *c, const char *place, size_t ind
     c->index = index;
 }
 
-/* The first refusal: where it happened is added to what is wrong. */
-static memopt_status memopt_i_refused(memopt_i_checks *c, memopt_status status) {
+/* The first refusal: "SUBJECT: PLACE INDEX: ARGUMENT REASON". Returns the error, to tell more in it; NULL when there is
+   nothing to tell. */
+static memopt_error *memopt_i_refuse_first(memopt_i_checks *c, memopt_status status, const char *argument,
+                                           const char *reason) {
+    if (c->status) return NULL;
     c->status = status;
-    if (!c->error) return status;
+    if (!c->error) return NULL;
+    *c->error = memopt_i_error(status, reason);
     c->error->subject = c->subject;
     c->error->place = c->place;
     c->error->index = c->index;
-    return status;
+    c->error->argument = argument;
+    return c->error;
 }
 
-/* "SUBJECT: ARGUMENT REASON", or without an argument "SUBJECT: REASON" */
 static memopt_status memopt_i_refuse(memopt_i_checks *c, memopt_status status, const char *argument,
                                      const char *reason) {
-    if (c->status) return c->status;
-    (void)memopt_i_fail(c->error, status, reason);
-    if (c->error) c->error->argument = argument;
-    return memopt_i_refused(c, status);
+    (void)memopt_i_refuse_first(c, status, argument, reason);
+    return c->status;
 }
 
 /* "SUBJECT: ARGUMENT GOT, BOUND LIMIT" */
 static memopt_status memopt_i_refuse_number(memopt_i_checks *c, memopt_status status, const char *argument,
                                             memopt_quantity got, const char *bound, memopt_quantity limit) {
-    if (c->status) return c->status;
-    (void)memopt_i_fail_limit(c->error, status, "is outside its range", argument, got, bound, limit);
-    return memopt_i_refused(c, status);
+    memopt_error *e = memopt_i_refuse_first(c, status, argument, "is outside its range");
+
+    if (!e) return c->status;
+    e->got = got;
+    e->bound = bound;
+    e->limit = limit;
+    return status;
 }
 
 static memopt_status memopt_i_refuse_overlap(memopt_i_checks *c, const char *argument, const char *other) {
-    const memopt_status before = c->status, status = memopt_i_refuse(c, MEMOPT_ERR_ARGUMENT, argument, "overlaps");
+    memopt_error *e = memopt_i_refuse_first(c, MEMOPT_ERR_ARGUMENT, argument, "overlaps");
 
-    if (!before && c->error) c->error->other = other;
-    return status;
+    if (e) e->other = other;
+    return c->status;
 }
 
 /* "SUBJECT: no memory for it: asked 16.0 KiB" */
 static memopt_status memopt_i_refuse_memory(memopt_i_checks *c, size_t bytes) {
-    const memopt_status before = c->status, status = memopt_i_refuse(c, MEMOPT_ERR_MEMORY, NULL, "no memory for it");
+    memopt_error *e = memopt_i_refuse_first(c, MEMOPT_ERR_MEMORY, NULL, "no memory for it");
 
-    if (!before && c->error) c->error->got = memopt_i_count(bytes);
-    return status;
+    if (e) e->got = memopt_i_count(bytes);
+    return c->status;
 }
 
 static memopt_status memopt_i_must(memopt_i_checks *c, int holds, const char *argument, const char *reason) {
@@ -2441,25 +2462,6 @@ static memopt_status memopt_i_must_point(memopt_i_checks *c, const char *argumen
 
 static memopt_status memopt_i_must_fit(memopt_i_checks *c, int fits, const char *argument, const char *reason) {
     return fits ? c->status : memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, argument, reason);
-}
-
-/* Where: of an error that has been filled in. */
-static memopt_status memopt_i_fail_place(memopt_error *error, memopt_status status, const char *place, size_t index) {
-    if (!error) return status;
-    error->place = place;
-    error->index = index;
-    return status;
-}
-
-static memopt_status memopt_i_fail_memory(memopt_error *error, const char *reason, size_t bytes) {
-    (void)memopt_i_fail(error, MEMOPT_ERR_MEMORY, reason);
-    if (error) error->got = memopt_i_count(bytes);
-    return MEMOPT_ERR_MEMORY;
-}
-
-static memopt_status memopt_i_fail_count(memopt_error *error, memopt_status status, const char *reason,
-                                         const char *argument, size_t got, const char *bound, size_t limit) {
-    return memopt_i_fail_limit(error, status, reason, argument, memopt_i_count(got), bound, memopt_i_count(limit));
 }
 
 /* @section base : status

@@ -2588,14 +2588,42 @@ static unsigned memopt_i_low_bit(uint64_t x) {
     return memopt_i_high_bit(x & (~x + 1));
 #endif
 }
+
+/* Sorts numbers by their keys, ascending: a heap sort, because qsort of some C libraries allocates. */
+typedef uint64_t memopt_i_key_fn(const void *of, uint32_t i);
+
+static void memopt_i_sift(uint32_t *order, size_t root, size_t count, memopt_i_key_fn *key, const void *of) {
+    size_t child;
+
+    for (; (child = 2 * root + 1) < count; root = child) {
+        const uint32_t parent = order[root];
+
+        if (child + 1 < count && key(of, order[child]) < key(of, order[child + 1])) ++child;
+        if (key(of, parent) >= key(of, order[child])) return;
+        order[root] = order[child];
+        order[child] = parent;
+    }
+}
+
+static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, const void *of) {
+    size_t i;
+
+    for (i = count / 2; i-- > 0;) memopt_i_sift(order, i, count, key, of);
+    for (i = count; i-- > 1;) {
+        const uint32_t largest = order[0];
+
+        order[0] = order[i];
+        order[i] = largest;
+        memopt_i_sift(order, 0, i, key, of);
+    }
+}
+
 /* @section carve : base api_carve
    Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each part. */
 MEMOPT_API memopt_carver memopt_carver_begin(void *base) {
-    memopt_carver c;
+    memopt_carver c = { NULL, 0, 0 };
 
     c.base = base;
-    c.bytes = 0;
-    c.overflow = 0;
     return c;
 }
 
@@ -2626,32 +2654,74 @@ static void memopt_i_put_number(memopt_i_out *o, uint64_t n) {
     do digits[--at] = (char)('0' + n % 10); while (n /= 10);
     memopt_i_put(o, digits + at, sizeof digits - at);
 }
+
+/* What stands between two texts, or behind one. */
+static void memopt_i_put_enclosed(memopt_i_out *o, const char *before, const char *text, const char *after) {
+    memopt_i_put_text(o, before);
+    memopt_i_put_text(o, text);
+    memopt_i_put_text(o, after);
+}
+
+static void memopt_i_put_text_number(memopt_i_out *o, const char *before, uint64_t n) {
+    memopt_i_put_text(o, before);
+    memopt_i_put_number(o, n);
+}
+
 static void memopt_i_put_bytes(memopt_i_out *o, size_t bytes) { /* 12.3 MiB */
     static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB" };
     const unsigned unit = bytes ? memopt_i_high_bit(bytes) / 10 : 0;
     const size_t one = (size_t)1 << (10 * unit);
     memopt_i_put_number(o, bytes / one);
-    if (unit) { memopt_i_put_text(o, "."); memopt_i_put_number(o,
-        ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024); }
+    if (unit) memopt_i_put_text_number(o, ".", ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024);
     memopt_i_put_text(o, units[unit]);
 }
+
+static void memopt_i_put_text_bytes(memopt_i_out *o, const char *before, size_t bytes) {
+    memopt_i_put_text(o, before);
+    memopt_i_put_bytes(o, bytes);
+}
+
+static memopt_i_out memopt_i_out_begin(char *buffer, size_t capacity) {
+    memopt_i_out o = { buffer, capacity, 0 };
+
+    return o;
+}
+
+static memopt_status memopt_i_out_end(memopt_i_out *o, int text, size_t *length) {
+    if (length) *length = o->length;
+    if (text && o->capacity) o->buffer[memopt_i_min(o->length, o->capacity - 1)] = 0;
+    return o->length + (size_t)(text != 0) > o->capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
+}
+
 /* Fill up with blanks: what was written since `start` becomes `width` wide, flush left; or right, by moving it. */
 static void memopt_i_put_left(memopt_i_out *o, size_t start, size_t width) {
     while (o->length - start < width) memopt_i_put(o, " ", 1);
 }
+static void memopt_i_put_right(memopt_i_out *o, const char *text, size_t width) {
+    size_t length = strlen(text);
+
+    for (; length < width; ++length) memopt_i_put(o, " ", 1);
+    memopt_i_put_text(o, text);
+}
+
 static void memopt_i_put_right_number(memopt_i_out *o, uint64_t n, size_t width) {
-    uint64_t limit = 10; size_t digits = 1;
-    while (digits < 20 && n >= limit) { ++digits; limit *= 10; }
-    for (; digits < width; ++digits) memopt_i_put(o, " ", 1);
-    memopt_i_put_number(o, n);
+    char text[32];
+    memopt_i_out t = memopt_i_out_begin(text, sizeof text);
+
+    memopt_i_put_number(&t, n);
+    (void)memopt_i_out_end(&t, 1, NULL);
+    memopt_i_put_right(o, text, width);
 }
+
 static void memopt_i_put_right_bytes(memopt_i_out *o, size_t bytes, size_t width) {
-    char text[32]; memopt_i_out t;
-    t.buffer = text; t.capacity = sizeof text; t.length = 0;
+    char text[32];
+    memopt_i_out t = memopt_i_out_begin(text, sizeof text);
+
     memopt_i_put_bytes(&t, bytes);
-    while (width-- > t.length) memopt_i_put(o, " ", 1);
-    memopt_i_put(o, text, t.length);
+    (void)memopt_i_out_end(&t, 1, NULL);
+    memopt_i_put_right(o, text, width);
 }
+
 /* The bytes of the character that a text begins with, as UTF-8 (RFC 3629); 0 where it is a control character, the end,
    or no UTF-8: cut off, too long, a surrogate, above U+10FFFF. */
 static size_t memopt_i_utf8(const char *text) {
@@ -2665,16 +2735,6 @@ static size_t memopt_i_utf8(const char *text) {
     if ((t[0] == 0xE0 && t[1] < 0xA0) || (t[0] == 0xED && t[1] > 0x9F)) return 0;
     if ((t[0] == 0xF0 && t[1] < 0x90) || (t[0] == 0xF4 && t[1] > 0x8F)) return 0;
     return bytes;
-}
-static memopt_i_out memopt_i_out_begin(char *buffer, size_t capacity) {
-    memopt_i_out o;
-    o.buffer = buffer; o.capacity = capacity; o.length = 0;
-    return o;
-}
-static memopt_status memopt_i_out_end(memopt_i_out *o, int text, size_t *length) {
-    if (length) *length = o->length;
-    if (text && o->capacity) o->buffer[memopt_i_min(o->length, o->capacity - 1)] = 0;
-    return o->length + (size_t)(text != 0) > o->capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
 }
 
 /* To six digits: 0.9, 1.5e-9, infinity. */
@@ -2700,8 +2760,7 @@ static void memopt_i_put_digits(memopt_i_out *o, uint64_t digits, int exponent) 
     }
     memopt_i_put(o, text, length);
     if (fixed) return;
-    memopt_i_put_text(o, exponent < 0 ? "e-" : "e+");
-    memopt_i_put_number(o, (uint64_t)(exponent < 0 ? -exponent : exponent));
+    memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e+", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
 
 static void memopt_i_put_real(memopt_i_out *o, double x) {
@@ -2749,9 +2808,7 @@ static void memopt_i_put_quantity(memopt_i_out *o, memopt_quantity q) {
 }
 
 static void memopt_i_put_place(memopt_i_out *o, const char *before, const memopt_error *e, const char *after) {
-    memopt_i_put_text(o, before);
-    memopt_i_put_text(o, e->place);
-    memopt_i_put_text(o, " ");
+    memopt_i_put_enclosed(o, before, e->place, " ");
     memopt_i_put_number(o, e->index);
     memopt_i_put_text(o, after);
 }
@@ -2760,17 +2817,11 @@ static void memopt_i_put_place(memopt_i_out *o, const char *before, const memopt
 static void memopt_i_put_shortage(memopt_i_out *o, const memopt_error *e) {
     const uint64_t largest = e->limit.count;
 
-    if (e->got.kind) {
-        memopt_i_put_text(o, ": asked ");
-        memopt_i_put_bytes(o, (size_t)e->got.count);
-    }
+    if (e->got.kind) memopt_i_put_text_bytes(o, ": asked ", (size_t)e->got.count);
     if (e->status != MEMOPT_ERR_MEMORY || !e->limit.kind) return;
-    memopt_i_put_text(o, ", free ");
-    memopt_i_put_bytes(o, e->free_bytes);
-    memopt_i_put_text(o, ", largest piece ");
-    memopt_i_put_bytes(o, (size_t)largest);
-    memopt_i_put_text(o, ", fragmentation ");
-    memopt_i_put_number(o, largest < e->free_bytes
+    memopt_i_put_text_bytes(o, ", free ", e->free_bytes);
+    memopt_i_put_text_bytes(o, ", largest piece ", (size_t)largest);
+    memopt_i_put_text_number(o, ", fragmentation ", largest < e->free_bytes
         ? (uint64_t)(100.0 - 100.0 * (double)largest / (double)e->free_bytes) : 0);
     memopt_i_put_text(o, "%");
 }
@@ -2780,31 +2831,22 @@ static void memopt_i_put_error(memopt_i_out *o, const memopt_error *e) {
         memopt_i_put_text(o, memopt_status_text(MEMOPT_OK));
         return;
     }
-    if (e->subject) {
-        memopt_i_put_text(o, e->subject);
-        memopt_i_put_text(o, ": ");
-    } else if (e->place) memopt_i_put_place(o, "", e, ": ");
+    if (e->subject) memopt_i_put_enclosed(o, "", e->subject, ": ");
+    else if (e->place) memopt_i_put_place(o, "", e, ": ");
     if (e->bound) {
-        memopt_i_put_text(o, e->argument ? e->argument : "value");
-        memopt_i_put_text(o, " ");
+        memopt_i_put_enclosed(o, "", e->argument ? e->argument : "value", " ");
         memopt_i_put_quantity(o, e->got);
     } else {
-        if (e->argument) memopt_i_put_text(o, e->argument);
-        if (e->argument) memopt_i_put_text(o, " ");
+        if (e->argument) memopt_i_put_enclosed(o, "", e->argument, " ");
         memopt_i_put_text(o, e->reason ? e->reason : memopt_status_text(e->status));
-        if (e->other) memopt_i_put_text(o, " ");
-        if (e->other) memopt_i_put_text(o, e->other);
+        if (e->other) memopt_i_put_enclosed(o, " ", e->other, "");
     }
     if (e->subject && e->place) memopt_i_put_place(o, " at ", e, "");
     if (e->bound) {
-        memopt_i_put_text(o, ", ");
-        memopt_i_put_text(o, e->bound);
-        if (e->limit.kind) memopt_i_put_text(o, " ");
+        memopt_i_put_enclosed(o, ", ", e->bound, e->limit.kind ? " " : "");
         if (e->limit.kind) memopt_i_put_quantity(o, e->limit);
     } else memopt_i_put_shortage(o, e);
-    if (e->action == SIZE_MAX) return;
-    memopt_i_put_text(o, ", action ");
-    memopt_i_put_number(o, e->action);
+    if (e->action != SIZE_MAX) memopt_i_put_text_number(o, ", action ", e->action);
 }
 
 MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length) {
@@ -2846,6 +2888,7 @@ static void *memopt_i_alloc(const memopt_host *host, size_t bytes, size_t alignm
     /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a host is resolved before it is used, calls further up */
     return host->allocator.alloc_fn(host->allocator.user, bytes, alignment);
 }
+/* The host may lie in the block: nothing of it is read after the call. */
 static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, size_t alignment) {
     if (block) host->allocator.free_fn(host->allocator.user, block, bytes, alignment);
 }
@@ -3257,7 +3300,8 @@ static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn
     pthread_mutex_unlock(&p->lock);
 }
 MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) {
-    memopt_host host; int i;
+    int i;
+
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
     pool->stop = 1;
@@ -3265,8 +3309,7 @@ MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
     for (i = 0; i < pool->thread_count; ++i) pthread_join(pool->threads[i].id, NULL);
     pthread_cond_destroy(&pool->done); pthread_cond_destroy(&pool->work); pthread_mutex_destroy(&pool->lock);
-    host = pool->host; /* copied: the struct lies inside what is freed */
-    memopt_i_free(&host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&pool->host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
 }
 MEMOPT_API memopt_status memopt_pool_create(const memopt_host *host, int worker_count, memopt_pool **out) {
     memopt_host h; memopt_pool *p; size_t bytes;
@@ -3418,10 +3461,7 @@ MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, me
     return MEMOPT_OK;
 }
 MEMOPT_API void memopt_ledger_destroy(memopt_ledger *ledger) {
-    memopt_host host;
-    if (!ledger) return;
-    host = ledger->host; /* copied: the struct lies inside what is freed */
-    memopt_i_free(&host, ledger, ledger->memory, MEMOPT_I_HOST_ALIGN);
+    if (ledger) memopt_i_free(&ledger->host, ledger, ledger->memory, MEMOPT_I_HOST_ALIGN);
 }
 MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char *name, memopt_tag *out) {
     size_t length;
@@ -3595,9 +3635,9 @@ static void memopt_i_ledger_decommitted(memopt_ledger *l, const void *start, siz
     if (l) memopt_i_ledger_commit_by(l, start, 0, bytes);
 }
 static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
-    memopt_i_segment s;
+    const memopt_i_segment s = { base, bytes, 0 };
+
     if (!l) return;
-    s.base = base; s.reserved = bytes; s.committed = 0;
     l->held.reserved += bytes; ++l->held.segments;
     if (l->segment_count == l->segment_capacity) ++l->unknown_segments;
     else {
@@ -3642,30 +3682,25 @@ static void memopt_i_report_row(memopt_i_out *o, const char *name, const memopt_
 static void memopt_i_report_failures(memopt_i_out *o, const memopt_ledger *l) {
     const memopt_i_event *e = &l->last_failed;
     if (l->total.failed) {
-        memopt_i_put_text(o, "failed attempts: ");
-        memopt_i_put_number(o, l->total.failed);
-        memopt_i_put_text(o, ", the last for ");
-        memopt_i_put_bytes(o, e->bytes);
-        memopt_i_put_text(o, " of ");
-        memopt_i_put_text(o, memopt_ledger_tag_name(l, e->tag));
-        memopt_i_put_text(o, " at step "); memopt_i_put_number(o, e->step);
-        memopt_i_put_text(o, ", layer ");  memopt_i_put_number(o, e->layer);
+        memopt_i_put_text_number(o, "failed attempts: ", l->total.failed);
+        memopt_i_put_text_bytes(o, ", the last for ", e->bytes);
+        memopt_i_put_enclosed(o, " of ", memopt_ledger_tag_name(l, e->tag), "");
+        memopt_i_put_text_number(o, " at step ", e->step);
+        memopt_i_put_text_number(o, ", layer ", e->layer);
         memopt_i_put_text(o, "\n");
     }
     if (l->total.retried) {
-        memopt_i_put_text(o, "served another way than asked first: ");
-        memopt_i_put_number(o, l->total.retried);
+        memopt_i_put_text_number(o, "served another way than asked first: ", l->total.retried);
         memopt_i_put_text(o, "\n");
     }
     if (l->unknown_blocks || l->unknown_segments) {
-        memopt_i_put_text(o, "not listed one by one, only in the sums: ");
-        memopt_i_put_number(o, l->unknown_blocks);
-        memopt_i_put_text(o, " blocks, "); memopt_i_put_number(o, l->unknown_segments);
+        memopt_i_put_text_number(o, "not listed one by one, only in the sums: ", l->unknown_blocks);
+        memopt_i_put_text_number(o, " blocks, ", l->unknown_segments);
         memopt_i_put_text(o, " reservations\n");
     }
     if (l->clock_failures) {
-        memopt_i_put_text(o, "events with the time of the one before, because the clock failed: ");
-        memopt_i_put_number(o, l->clock_failures);
+        memopt_i_put_text_number(o, "events with the time of the one before, because the clock failed: ",
+                                 l->clock_failures);
         memopt_i_put_text(o, "\n");
     }
 }
@@ -3681,9 +3716,9 @@ static void memopt_i_report(memopt_i_out *o, const memopt_ledger *l) {
     }
     memopt_i_report_row(o, "total", &all, all.peak);
     if (l->held.reserved || l->held.committed_peak) {
-        memopt_i_put_text(o, "held by sources: reserved "); memopt_i_put_bytes(o, l->held.reserved);
-        memopt_i_put_text(o, ", committed ");               memopt_i_put_bytes(o, l->held.committed);
-        memopt_i_put_text(o, ", at most ");                 memopt_i_put_bytes(o, l->held.committed_peak);
+        memopt_i_put_text_bytes(o, "held by sources: reserved ", l->held.reserved);
+        memopt_i_put_text_bytes(o, ", committed ", l->held.committed);
+        memopt_i_put_text_bytes(o, ", at most ", l->held.committed_peak);
         memopt_i_put_text(o, "\n");
     }
     memopt_i_report_failures(o, l);
@@ -3701,9 +3736,8 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
             if (best == ledger->tag_count || ledger->tags[tag].now > ledger->tags[best].now) best = tag;
         }
         if (best == ledger->tag_count) break;
-        memopt_i_put_text(&o, place ? ", " : "; held by ");
-        memopt_i_put_text(&o, ledger->names[best].text);
-        memopt_i_put_text(&o, " "); memopt_i_put_bytes(&o, ledger->tags[best].now);
+        memopt_i_put_enclosed(&o, place ? ", " : "; held by ", ledger->names[best].text, " ");
+        memopt_i_put_bytes(&o, ledger->tags[best].now);
         done[used++] = (memopt_tag)best;
     }
     return memopt_i_out_end(&o, 1, length);
@@ -3770,13 +3804,24 @@ static void memopt_i_document_field(memopt_i_document *d, const char *key, uint6
     memopt_i_document_number(d, n);
 }
 
+static void memopt_i_document_text_field(memopt_i_document *d, const char *key, const char *text) {
+    memopt_i_document_key(d, key);
+    memopt_i_document_text(d, text);
+}
+
+static void memopt_i_document_begin_field(memopt_i_document *d, const char *key, int dict) {
+    memopt_i_document_key(d, key);
+    memopt_i_document_begin(d, dict);
+}
+
 /* The two zeros of the pool that everything is in: a tuple, because scripts compare it with one. */
 static void memopt_i_document_pool(memopt_i_document *d, const char *key) {
     memopt_i_document_key(d, key);
-    if (d->pickle) { memopt_i_document_number(d, 0); memopt_i_document_number(d, 0); memopt_i_put_text(&d->out,
-        "\x86"); return; }
-    memopt_i_document_begin(d, 0); memopt_i_document_number(d, 0); memopt_i_document_number(d, 0);
-    memopt_i_document_end(d, 0);
+    if (!d->pickle) memopt_i_document_begin(d, 0);
+    memopt_i_document_number(d, 0);
+    memopt_i_document_number(d, 0);
+    if (d->pickle) memopt_i_put_text(&d->out, "\x86");
+    else memopt_i_document_end(d, 0);
 }
 /* A long list is filled a thousand items at a time, as Python does: the viewer takes each as arguments of a call. */
 static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
@@ -3786,59 +3831,53 @@ static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
 /* The snapshot. A "stack frame" is where a block comes from: tag and name, step, layer. Blocks that lie in a segment
    tile it together with the free bytes between them; a block of yours that lies in none is a segment of its own.
    A block that overlaps the one before it, or the segment's end, is left out: a segment is never more than full. */
-static int memopt_i_known_below(const memopt_ledger *l, uint32_t a, uint32_t b) {
-    return (uintptr_t)l->blocks[a].address < (uintptr_t)l->blocks[b].address;
+static uint64_t memopt_i_known_address(const void *blocks, uint32_t i) {
+    return (uintptr_t)((const memopt_i_known *)blocks)[i].address;
 }
-static void memopt_i_sift(const memopt_ledger *l, uint32_t *order, size_t root, size_t count) {
-    for (;;) {
-        size_t child = 2 * root + 1; uint32_t t;
-        if (child >= count) return;
-        if (child + 1 < count && memopt_i_known_below(l, order[child], order[child + 1])) ++child;
-        if (!memopt_i_known_below(l, order[root], order[child])) return;
-        t = order[root]; order[root] = order[child]; order[child] = t;
-        root = child;
-    }
-}
-/* Heap sort: qsort of some C libraries allocates. */
+
 static void memopt_i_ledger_sort(const memopt_ledger *l) {
-    uint32_t *order = l->order; size_t i, n = 0;
-    for (i = 0; i < l->block_places; ++i) if (l->blocks[i].address) order[n++] = (uint32_t)i;
-    for (i = n / 2; i-- > 0;) memopt_i_sift(l, order, i, n);
-    for (i = n; i-- > 1;) {
-        const uint32_t t = order[0];
-        order[0] = order[i]; order[i] = t;
-        memopt_i_sift(l, order, 0, i);
-    }
+    size_t i, n = 0;
+
+    for (i = 0; i < l->block_places; ++i)
+        if (l->blocks[i].address) l->order[n++] = (uint32_t)i;
+    memopt_i_sort(l->order, n, memopt_i_known_address, l->blocks);
 }
+
+static void memopt_i_snapshot_frame(memopt_i_document *d, const char *filename, uint32_t line, const char *name) {
+    memopt_i_document_begin(d, 1);
+    memopt_i_document_text_field(d, "filename", filename);
+    memopt_i_document_field(d, "line", line);
+    memopt_i_document_text_field(d, "name", name);
+    memopt_i_document_end(d, 1);
+}
+
 static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag, const char *name,
                                      uint32_t step, uint32_t layer) {
-    char where[32]; memopt_i_out o = memopt_i_out_begin(where, sizeof where - 1);
-    memopt_i_put_text(&o, "step ");
-    memopt_i_put_number(&o, step);
-    where[o.length] = 0;
-    memopt_i_document_key(d, "frames");
-    memopt_i_document_begin(d, 0);
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_key(d, "filename"); memopt_i_document_text(d, where);
-    memopt_i_document_field(d, "line", layer);
-    memopt_i_document_key(d, "name");     memopt_i_document_text(d, name ? name : memopt_ledger_tag_name(l, tag));
-    memopt_i_document_end(d, 1);
-    memopt_i_document_begin(d, 1);
-    memopt_i_document_key(d, "filename"); memopt_i_document_text(d, "memopt");
-    memopt_i_document_field(d, "line", tag);
-    memopt_i_document_key(d, "name");     memopt_i_document_text(d, memopt_ledger_tag_name(l, tag));
-    memopt_i_document_end(d, 1);
+    char where[32]; memopt_i_out o = memopt_i_out_begin(where, sizeof where);
+    const char *const tag_name = memopt_ledger_tag_name(l, tag);
+
+    memopt_i_put_text_number(&o, "step ", step);
+    (void)memopt_i_out_end(&o, 1, NULL);
+    memopt_i_document_begin_field(d, "frames", 0);
+    memopt_i_snapshot_frame(d, where, layer, name ? name : tag_name);
+    memopt_i_snapshot_frame(d, "memopt", tag, tag_name);
     memopt_i_document_end(d, 0);
 }
+
+static void memopt_i_snapshot_no_frames(memopt_i_document *d) {
+    memopt_i_document_begin_field(d, "frames", 0);
+    memopt_i_document_end(d, 0);
+}
+
 static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l, uintptr_t address, size_t bytes,
                                     const memopt_i_known *k) {
     memopt_i_document_begin(d, 1);
     memopt_i_document_field(d, "address", address);
     memopt_i_document_field(d, "size", bytes);
     memopt_i_document_field(d, "requested_size", k ? bytes : 0);
-    memopt_i_document_key(d, "state"); memopt_i_document_text(d, k ? "active_allocated" : "inactive");
+    memopt_i_document_text_field(d, "state", k ? "active_allocated" : "inactive");
     if (k) memopt_i_snapshot_frames(d, l, k->tag, k->name, k->step, k->layer);
-    else { memopt_i_document_key(d, "frames"); memopt_i_document_begin(d, 0); memopt_i_document_end(d, 0); }
+    else memopt_i_snapshot_no_frames(d);
     memopt_i_document_end(d, 1);
 }
 /* The first of the blocks order[i..last) that lies in `s` (NULL: in none) and in its bytes from `at` on; or last. */
@@ -3884,9 +3923,9 @@ static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger 
     memopt_i_document_field(d, "active_size", active);
     memopt_i_document_field(d, "requested_size", active);
     memopt_i_document_field(d, "stream", 0);
-    memopt_i_document_key(d, "segment_type"); memopt_i_document_text(d, "large");
+    memopt_i_document_text_field(d, "segment_type", "large");
     memopt_i_document_pool(d, "segment_pool_id");
-    memopt_i_document_key(d, "frames"); memopt_i_document_begin(d, 0); memopt_i_document_end(d, 0);
+    memopt_i_snapshot_no_frames(d);
     memopt_i_document_key(d, "blocks");
     memopt_i_snapshot_blocks(d, l, s, first, last);
     memopt_i_document_end(d, 1);
@@ -3914,7 +3953,7 @@ static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l
                                     const char *action) {
     const int failed = e->action == MEMOPT_I_FAILED;
     memopt_i_document_begin(d, 1);
-    memopt_i_document_key(d, "action"); memopt_i_document_text(d, action);
+    memopt_i_document_text_field(d, "action", action);
     memopt_i_document_field(d, "addr", failed ? 0 : (uintptr_t)e->address);
     memopt_i_document_field(d, "size", e->bytes);
     memopt_i_document_field(d, "stream", 0);
@@ -3947,8 +3986,7 @@ static void memopt_i_snapshot(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_begin(d, 1);
     memopt_i_document_key(d, "segments");
     memopt_i_snapshot_segments(d, l);
-    memopt_i_document_key(d, "device_traces");
-    memopt_i_document_begin(d, 0);
+    memopt_i_document_begin_field(d, "device_traces", 0);
     memopt_i_document_begin(d, 0);
     for (i = memopt_i_oldest_event(l); i < l->event_count; ++i) {
         memopt_i_snapshot_events(d, l, &l->events[i % l->event_capacity]);
@@ -3965,14 +4003,15 @@ static void memopt_i_snapshot(memopt_i_document *d, const memopt_ledger *l) {
 static void memopt_i_trace_event(memopt_i_document *d, const char *name, const char *phase, uint64_t time,
                                  const char *key, uint64_t value) {
     memopt_i_document_begin(d, 1);
-    memopt_i_document_key(d, "name"); memopt_i_document_text(d, name);
-    memopt_i_document_key(d, "ph");   memopt_i_document_text(d, phase);
-    if (*phase == 'i') { memopt_i_document_key(d, "s"); memopt_i_document_text(d, "g"); }
+    memopt_i_document_text_field(d, "name", name);
+    memopt_i_document_text_field(d, "ph", phase);
+    if (*phase == 'i') memopt_i_document_text_field(d, "s", "g");
     memopt_i_document_field(d, "pid", 0);
     memopt_i_document_field(d, "tid", 0);
     memopt_i_document_field(d, "ts", time / 1000);
-    memopt_i_document_key(d, "args");
-    memopt_i_document_begin(d, 1); memopt_i_document_field(d, key, value); memopt_i_document_end(d, 1);
+    memopt_i_document_begin_field(d, "args", 1);
+    memopt_i_document_field(d, key, value);
+    memopt_i_document_end(d, 1);
     memopt_i_document_end(d, 1);
 }
 static void memopt_i_trace_tag(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag) {
@@ -3997,9 +4036,8 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     const uint64_t first = memopt_i_oldest_event(l);
     uint32_t step = 0; uint64_t i; size_t tag;
     memopt_i_document_begin(d, 1);
-    memopt_i_document_key(d, "displayTimeUnit"); memopt_i_document_text(d, "ms");
-    memopt_i_document_key(d, "traceEvents");
-    memopt_i_document_begin(d, 0);
+    memopt_i_document_text_field(d, "displayTimeUnit", "ms");
+    memopt_i_document_begin_field(d, "traceEvents", 0);
     for (tag = 0; tag < l->tag_count; ++tag) memopt_i_trace_tag(d, l, (memopt_tag)tag);
     for (i = first; i < l->event_count; ++i) {
         const memopt_i_event *e = &l->events[i % l->event_capacity];
@@ -4721,7 +4759,6 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     return MEMOPT_OK;
 }
 MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
-    memopt_host host;
     if (!arena) return;
     memopt_i_arena_unlog(arena, 1, 0);
     memopt_i_arena_unlog(arena, 0, 0);
@@ -4729,8 +4766,7 @@ MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
     memopt_i_arena_show(arena, arena->capacity - arena->ends[1].committed, arena->ends[1].committed);
     memopt_i_source_release(arena->source, arena->base, arena->capacity,
         arena->ends[0].committed + arena->ends[1].committed);
-    host = arena->host; /* copied: the struct lies inside what is freed */
-    memopt_i_free(&host, arena, arena->memory, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&arena->host, arena, arena->memory, MEMOPT_I_HOST_ALIGN);
 }
 
 /* Pushing. Fast: the two comparisons. `room` is what the end may reach: committed, and not across the other end. */
@@ -7378,7 +7414,8 @@ MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt
     return MEMOPT_OK;
 }
 MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
-    memopt_heap_entry e; memopt_host host; size_t i;
+    memopt_heap_entry e; size_t i;
+
     if (!heap) return;
     memset(&e, 0, sizeof e);
     while (heap->ledger && memopt_heap_walk(heap, &e))
@@ -7391,12 +7428,11 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
         const size_t bytes = heap->extents[i].bytes + memopt_i_heap_margin(heap);
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->extents[i].base), bytes, bytes);
     }
-    host = heap->host; /* copied: the struct goes last */
-    memopt_i_free(&host, heap->replay.slots, heap->replay.memory, MEMOPT_I_HOST_ALIGN);
-    memopt_i_free(&host, heap->noted, heap->noted_room * sizeof *heap->noted, MEMOPT_I_HOST_ALIGN);
-    memopt_i_free(&host, heap->extents, heap->extent_room * sizeof *heap->extents, MEMOPT_I_HOST_ALIGN);
-    memopt_i_free(&host, heap->nodes, memopt_i_heap_nodes_bytes(heap->node_count), MEMOPT_I_HOST_ALIGN);
-    memopt_i_free(&host, heap, sizeof *heap, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&heap->host, heap->replay.slots, heap->replay.memory, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&heap->host, heap->noted, heap->noted_room * sizeof *heap->noted, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&heap->host, heap->extents, heap->extent_room * sizeof *heap->extents, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&heap->host, heap->nodes, memopt_i_heap_nodes_bytes(heap->node_count), MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&heap->host, heap, sizeof *heap, MEMOPT_I_HOST_ALIGN);
 }
 
 /* -- questions -- */
@@ -7515,22 +7551,8 @@ static memopt_status memopt_i_noted_items(const memopt_heap *h, const memopt_hea
     }
     return MEMOPT_OK;
 }
-static void memopt_i_replay_sift(const memopt_i_slot *slots, uint32_t *order, size_t root, size_t count) {
-    size_t child; uint32_t t;
-    for (; (child = 2 * root + 1) < count; root = child) {
-        if (child + 1 < count && slots[order[child]].offset < slots[order[child + 1]].offset) ++child;
-        if (slots[order[root]].offset >= slots[order[child]].offset) return;
-        t = order[root]; order[root] = order[child]; order[child] = t;
-    }
-}
-static void memopt_i_replay_sort(const memopt_i_slot *slots, uint32_t *order, size_t count) { /* by offset */
-    size_t i; uint32_t t;
-    for (i = count / 2; i-- > 0; ) memopt_i_replay_sift(slots, order, i, count);
-    for (i = count; i-- > 1; ) {
-        t = order[0]; order[0] = order[i]; order[i] = t;
-        memopt_i_replay_sift(slots, order, 0, i);
-    }
-}
+static uint64_t memopt_i_slot_offset(const void *slots, uint32_t i) { return ((const memopt_i_slot *)slots)[i].offset; }
+
 /* Slots from items, which stand in the order of their allocation. Every second one by offset is turned: what smaller
    requests leave over lies together in pairs, so that fewer pages are reached from two sides. */
 static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorder, const memopt_plan_item *items) {
@@ -7547,7 +7569,7 @@ static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorde
         if (low < r->count) { s->due_next = r->slots[low].due; r->slots[low].due = k + 1; }
         ++k;
     }
-    memopt_i_replay_sort(r->slots, r->order, r->count);
+    memopt_i_sort(r->order, r->count, memopt_i_slot_offset, r->slots);
     for (k = 1; k < r->count; k += 2) r->slots[r->order[k]].turned = 1;
 }
 /* The region behind the last block: its memory is committed when it is reached. The range has the addresses. */
@@ -16946,11 +16968,6 @@ static void memopt_i_put_share(memopt_i_out *o, double part, double whole, size_
     const uint64_t permille = share < 1e9 ? (uint64_t)share : 1000000000;
     memopt_i_put_right_number(o, permille / 10, width - 3);
     memopt_i_put_text(o, "."); memopt_i_put_number(o, permille % 10); memopt_i_put_text(o, "%");
-}
-static void memopt_i_put_right(memopt_i_out *o, const char *text, size_t width) {
-    size_t length = strlen(text);
-    for (; length < width; ++length) memopt_i_put(o, " ", 1);
-    memopt_i_put_text(o, text);
 }
 static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment) {
     size_t i, n = 0;

@@ -151,10 +151,35 @@ static void base_overlaps(void) { /* against byte by byte */
                 }
     CHECK(!memopt_i_overlaps(NULL, 8, memory, 8) && !memopt_i_overlaps(memory, 8, NULL, 8));
 }
+static uint64_t base_key(const void *of, uint32_t i) { return ((const uint64_t *)of)[i]; }
+
+static void base_sort(void) { /* ascending, and each number once; also where keys are equal, or all of 64 bits */
+    uint64_t keys[64], state = 1;
+    uint32_t order[64];
+    size_t n, i;
+
+    for (n = 0; n <= 64; ++n) {
+        uint64_t seen = 0;
+
+        for (i = 0; i < n; ++i) {
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            keys[i] = n % 2 ? state >> 61 : state;
+            order[i] = (uint32_t)i;
+        }
+        memopt_i_sort(order, n, base_key, keys);
+        for (i = 0; i < n; ++i) {
+            CHECK_AT(order[i] < n && !(seen >> order[i] & 1), n * 64 + i);
+            CHECK_AT(!i || keys[order[i - 1]] <= keys[order[i]], n * 64 + i);
+            seen |= (uint64_t)1 << (order[i] & 63);
+        }
+    }
+}
+
 static void test_base(void) {
     RUN(base_doubles);
     RUN(base_inverse);
     RUN(base_overlaps);
+    RUN(base_sort);
     RUN(base_add_and_mul);
     RUN(base_random_products);
     RUN(base_align);

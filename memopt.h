@@ -2897,11 +2897,9 @@ static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, si
 /* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no. */
 #if defined(MEMOPT_I_POSIX)
 static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); } /* 0 is a file, NULL is none */
-static int memopt_i_file_offset(uint64_t offset, size_t count, off_t *out) {
+static int memopt_i_file_too_far(uint64_t offset, size_t count) {
     const uint64_t most = sizeof(off_t) > 4 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX;
-    if (offset > most || count > most - offset) return 1;
-    *out = (off_t)offset;
-    return 0;
+    return offset > most || count > most - offset;
 }
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open mode, void **file) {
     int number;
@@ -2916,35 +2914,24 @@ static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
-static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
-                                          size_t *done) {
-    size_t had = 0; off_t at;
-    (void)user;
-    if (memopt_i_file_offset(offset, count, &at)) return MEMOPT_ERR_OVERFLOW;
-    while (had < count) { /* a read may be short without being at the end */
-        const ssize_t n = pread(memopt_i_file_number(file), (char *)bytes + had,
-                                memopt_i_min(count - had, (size_t)1 << 30), at + (off_t)had);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return MEMOPT_ERR_IO;
-        if (n == 0) break;
-        had += (size_t)n;
-    }
-    *done = had;
-    return MEMOPT_OK;
+
+/* How many bytes went, which may be fewer without being at the end; 0 at the end, -1 when it failed. */
+static ptrdiff_t memopt_i_file_read_some(void *file, uint64_t offset, void *bytes, size_t count) {
+    ssize_t n;
+
+    do n = pread(memopt_i_file_number(file), bytes, count, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
 }
-static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    size_t had = 0; off_t at;
-    (void)user;
-    if (memopt_i_file_offset(offset, count, &at)) return MEMOPT_ERR_OVERFLOW;
-    while (had < count) {
-        const ssize_t n = pwrite(memopt_i_file_number(file), (const char *)bytes + had,
-                                 memopt_i_min(count - had, (size_t)1 << 30), at + (off_t)had);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return MEMOPT_ERR_IO;
-        had += (size_t)n;
-    }
-    return MEMOPT_OK;
+
+static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const void *bytes, size_t count) {
+    ssize_t n;
+
+    do n = pwrite(memopt_i_file_number(file), bytes, count, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
 }
+
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     struct stat info;
     (void)user;
@@ -2953,10 +2940,9 @@ static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *byte
     return MEMOPT_OK;
 }
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
-    off_t at;
     (void)user;
-    if (memopt_i_file_offset(bytes, 0, &at)) return MEMOPT_ERR_OVERFLOW;
-    return ftruncate(memopt_i_file_number(file), at) ? MEMOPT_ERR_IO : MEMOPT_OK;
+    if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
+    return ftruncate(memopt_i_file_number(file), (off_t)bytes) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
 static memopt_status memopt_i_system_sync(void *user, void *file) {
     (void)user;
@@ -3021,36 +3007,22 @@ static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     return CloseHandle((HANDLE)file) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
-static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
-                                          size_t *done) {
-    size_t had = 0;
-    (void)user;
-    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
-    while (had < count) {
-        OVERLAPPED at = memopt_i_file_position(offset + had); DWORD n = 0;
-        if (!ReadFile((HANDLE)file, (char *)bytes + had, (DWORD)memopt_i_min(count - had, (size_t)1 << 30), &n, &at)) {
-            if (GetLastError() != ERROR_HANDLE_EOF) return MEMOPT_ERR_IO;
-            break;
-        }
-        if (!n) break;
-        had += n;
-    }
-    *done = had;
-    return MEMOPT_OK;
+
+static ptrdiff_t memopt_i_file_read_some(void *file, uint64_t offset, void *bytes, size_t count) {
+    OVERLAPPED at = memopt_i_file_position(offset);
+    DWORD n = 0;
+
+    if (ReadFile((HANDLE)file, bytes, (DWORD)count, &n, &at)) return (ptrdiff_t)n;
+    return GetLastError() == ERROR_HANDLE_EOF ? 0 : -1;
 }
-static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    size_t had = 0;
-    (void)user;
-    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
-    while (had < count) {
-        OVERLAPPED at = memopt_i_file_position(offset + had); DWORD n = 0;
-        if (!WriteFile((HANDLE)file, (const char *)bytes + had, (DWORD)memopt_i_min(count - had, (size_t)1 << 30), &n,
-            &at) || !n)
-            return MEMOPT_ERR_IO;
-        had += n;
-    }
-    return MEMOPT_OK;
+
+static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const void *bytes, size_t count) {
+    OVERLAPPED at = memopt_i_file_position(offset);
+    DWORD n = 0;
+
+    return WriteFile((HANDLE)file, bytes, (DWORD)count, &n, &at) ? (ptrdiff_t)n : -1;
 }
+
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     LARGE_INTEGER size;
     (void)user;
@@ -3084,6 +3056,41 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     if (!QueryPerformanceFrequency(&rate) || !QueryPerformanceCounter(&ticks)) return MEMOPT_ERR_IO;
     *nanoseconds = (uint64_t)(ticks.QuadPart / rate.QuadPart) * 1000000000u
                  + (uint64_t)(ticks.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
+    return MEMOPT_OK;
+}
+#endif
+
+#if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
+#  define MEMOPT_I_FILE_MOST ((size_t)1 << 30) /* bytes of one call to the system */
+
+static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
+                                          size_t *done) {
+    size_t had = 0;
+
+    (void)user;
+    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
+    while (had < count) {
+        const ptrdiff_t n = memopt_i_file_read_some(file, offset + had, (char *)bytes + had,
+                                                    memopt_i_min(count - had, MEMOPT_I_FILE_MOST));
+        if (n < 0) return MEMOPT_ERR_IO;
+        if (n == 0) break;
+        had += (size_t)n;
+    }
+    *done = had;
+    return MEMOPT_OK;
+}
+
+static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
+    size_t had = 0;
+
+    (void)user;
+    if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
+    while (had < count) {
+        const ptrdiff_t n = memopt_i_file_write_some(file, offset + had, (const char *)bytes + had,
+                                                     memopt_i_min(count - had, MEMOPT_I_FILE_MOST));
+        if (n <= 0) return MEMOPT_ERR_IO;
+        had += (size_t)n;
+    }
     return MEMOPT_OK;
 }
 #else
@@ -3170,13 +3177,12 @@ static int memopt_i_workers(const memopt_threads *threads) {
     return threads && threads->run_fn ? threads->worker_count : 1;
 }
 static memopt_files memopt_i_system_files(void) {
-    memopt_files f;
-    f.open_fn = memopt_i_system_open; f.close_fn = memopt_i_system_close;
-    f.read_fn = memopt_i_system_read; f.write_fn = memopt_i_system_write;
-    f.size_fn = memopt_i_system_size; f.resize_fn = memopt_i_system_resize;
-    f.sync_fn = memopt_i_system_sync; f.rename_fn = memopt_i_system_rename; f.remove_fn = memopt_i_system_remove;
-    f.user = NULL;
-    return f;
+    static const memopt_files files = {
+        memopt_i_system_open, memopt_i_system_close, memopt_i_system_read, memopt_i_system_write, memopt_i_system_size,
+        memopt_i_system_resize, memopt_i_system_sync, memopt_i_system_rename, memopt_i_system_remove, NULL
+    };
+
+    return files;
 }
 #define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 

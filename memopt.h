@@ -2234,6 +2234,11 @@ extern int     fsync(int file);
 #endif
 #if defined(MEMOPT_I_ASAN)
 #  include <sanitizer/asan_interface.h>
+#  define MEMOPT_I_POISON(start, bytes)   __asan_poison_memory_region(start, bytes)
+#  define MEMOPT_I_UNPOISON(start, bytes) __asan_unpoison_memory_region(start, bytes)
+#else
+#  define MEMOPT_I_POISON(start, bytes)   ((void)(start), (void)(bytes))
+#  define MEMOPT_I_UNPOISON(start, bytes) ((void)(start), (void)(bytes))
 #endif
 /* Small functions that memopt_cuda.cu shares, so that a formula is written once for both sides. */
 #if defined(__CUDACC__)
@@ -4438,6 +4443,17 @@ static int memopt_i_pages_advise_huge(void *start, size_t bytes) {
     return 1;
 #  endif
 }
+#elif defined(MEMOPT_I_WINDOWS)
+static size_t memopt_i_page_size(void) { SYSTEM_INFO info; GetSystemInfo(&info); return info.dwPageSize; }
+static void *memopt_i_pages_map(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS); }
+static void memopt_i_pages_unmap(void *base, size_t bytes) { (void)bytes; VirtualFree(base, 0, MEM_RELEASE); }
+static int memopt_i_pages_open(void *start, size_t bytes) {
+    return !VirtualAlloc(start, bytes, MEM_COMMIT, PAGE_READWRITE);
+}
+static int memopt_i_pages_close(void *start, size_t bytes) { return !VirtualFree(start, bytes, MEM_DECOMMIT); }
+static int memopt_i_pages_advise_huge(void *start, size_t bytes) { (void)start; (void)bytes; return 1; }
+#endif
+#if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
 /* Linux 5.14 can fault pages in and say no; before it, and elsewhere, each page is written once. */
 static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
     size_t at;
@@ -4448,22 +4464,7 @@ static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
     for (at = 0; at < bytes; at += page) ((volatile unsigned char *)start)[at] = 0;
     return 0;
 }
-#elif defined(MEMOPT_I_WINDOWS)
-static size_t memopt_i_page_size(void) { SYSTEM_INFO info; GetSystemInfo(&info); return info.dwPageSize; }
-static void *memopt_i_pages_map(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS); }
-static void memopt_i_pages_unmap(void *base, size_t bytes) { (void)bytes; VirtualFree(base, 0, MEM_RELEASE); }
-static int memopt_i_pages_open(void *start, size_t bytes) {
-    return !VirtualAlloc(start, bytes, MEM_COMMIT, PAGE_READWRITE);
-}
-static int memopt_i_pages_close(void *start, size_t bytes) { return !VirtualFree(start, bytes, MEM_DECOMMIT); }
-static int memopt_i_pages_advise_huge(void *start, size_t bytes) { (void)start; (void)bytes; return 1; }
-static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
-    size_t at;
-    for (at = 0; at < bytes; at += page) ((volatile unsigned char *)start)[at] = 0;
-    return 0;
-}
-#endif
-#if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
+
 static size_t memopt_i_pages_guard(void) { return MEMOPT_DEBUG > 0 ? memopt_i_page_size() : 0; }
 static memopt_status memopt_i_pages_commit(memopt_source *s, void *start, size_t bytes) {
     uint64_t available;
@@ -4622,18 +4623,10 @@ static size_t memopt_i_arena_middle(const memopt_arena *a) { return a->capacity 
 
 /* Debug: bytes in the middle are poisoned for ASan, and 0xDD where they were used before. Offsets are from the base. */
 static void memopt_i_arena_hide(memopt_arena *a, size_t start, size_t bytes) {
-#if defined(MEMOPT_I_ASAN)
-    if (a->source->host_visible) __asan_poison_memory_region(a->base + start, bytes);
-#else
-    (void)a; (void)start; (void)bytes;
-#endif
+    if (a->source->host_visible) MEMOPT_I_POISON(a->base + start, bytes);
 }
 static void memopt_i_arena_show(memopt_arena *a, size_t start, size_t bytes) {
-#if defined(MEMOPT_I_ASAN)
-    if (a->source->host_visible) __asan_unpoison_memory_region(a->base + start, bytes);
-#else
-    (void)a; (void)start; (void)bytes;
-#endif
+    if (a->source->host_visible) MEMOPT_I_UNPOISON(a->base + start, bytes);
 }
 static void memopt_i_arena_fill(memopt_arena *a, size_t start, size_t bytes) {
     memopt_i_arena_show(a, start, bytes);
@@ -4681,9 +4674,11 @@ static void memopt_i_arena_join(memopt_arena *a, int top, const memopt_i_pushed 
     (void)memopt_ledger_add(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last), NULL);
 }
 static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, memopt_tag tag, const char *name) {
-    memopt_i_end *end = &a->ends[top]; memopt_i_pushed e; memopt_status s;
+    memopt_i_end *end = &a->ends[top];
+    const memopt_i_pushed e = { end->used, used - end->used, name, tag };
+    memopt_status s;
+
     if (!a->log) return MEMOPT_OK;
-    e.before = end->used; e.bytes = used - end->used; e.name = name; e.tag = tag;
     s = memopt_ledger_add(a->ledger, tag, e.bytes, memopt_i_arena_block(a, top, &e), name);
     if (s) return s;
     if (end->log_count + memopt_i_max(a->ends[!top].log_count, 1) < a->log_capacity)
@@ -5083,7 +5078,7 @@ MEMOPT_API const char *memopt_arena_name_at(const memopt_arena *arena, const voi
 MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *address) {
     return arena ? (size_t)((uintptr_t)address - (uintptr_t)arena->base) : 0;
 }
-/* @section plan : base host api_plan
+/* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
               on hard instances, twice and more where they only stack; on training graphs execution order costs 5 to 29%.
@@ -5539,20 +5534,17 @@ static size_t memopt_i_plan_between(memopt_i_plan *p, const memopt_i_box *b, siz
 }
 
 /* The skyline: the highest end of what is placed in the sections of b; a segment tree from the leaves up. */
+static void memopt_i_plan_raise_node(memopt_i_plan *p, size_t node, size_t to) { /* a box spans all of it */
+    p->top[node] = memopt_i_max(p->top[node], to);
+    p->lid[node] = memopt_i_max(p->lid[node], to);
+}
+
 static void memopt_i_plan_raise_top(memopt_i_plan *p, const memopt_i_box *b, size_t to) {
     size_t low = b->start + p->section_count, high = b->end + p->section_count, left = low, right = high - 1;
 
     for (; low < high; low /= 2, high /= 2) {
-        if (low & 1) {
-            p->top[low] = memopt_i_max(p->top[low], to);
-            p->lid[low] = memopt_i_max(p->lid[low], to);
-            ++low;
-        }
-        if (high & 1) {
-            --high;
-            p->top[high] = memopt_i_max(p->top[high], to);
-            p->lid[high] = memopt_i_max(p->lid[high], to);
-        }
+        if (low & 1) memopt_i_plan_raise_node(p, low++, to);
+        if (high & 1) memopt_i_plan_raise_node(p, --high, to);
     }
     while ((left /= 2) != 0) p->top[left] = memopt_i_max(p->top[left], to);
     while ((right /= 2) != 0) p->top[right] = memopt_i_max(p->top[right], to);
@@ -5652,17 +5644,12 @@ static const unsigned char memopt_i_plan_orders[][2] = {
 #define MEMOPT_I_PLAN_ORDERS (sizeof memopt_i_plan_orders / sizeof memopt_i_plan_orders[0])
 #define MEMOPT_I_PLAN_LONG_FIRST 4
 MEMOPT_API const char *memopt_plan_order_name(unsigned order) {
-    switch (order) {
-    case 0: return "life, size";
-    case 1: return "size, life";
-    case 2: return "area, size";
-    case 3: return "conflicts, size";
-    case MEMOPT_I_PLAN_LONG_FIRST: return "long lives, size";
-    case 5: return "early, size";
-    case 6: return "late, size";
-    case MEMOPT_I_PLAN_ORDERS: return "as the heap";
-    }
-    return NULL;
+    static const char *const names[MEMOPT_I_PLAN_ORDERS + 1] = {
+        "life, size", "size, life", "area, size", "conflicts, size", "long lives, size", "early, size", "late, size",
+        "as the heap"
+    };
+
+    return order <= MEMOPT_I_PLAN_ORDERS ? names[order] : NULL;
 }
 /* Sort p->order by one key, high to low. Rivals: born before the box dies, less those dead when it is born. */
 static void memopt_i_plan_by(memopt_i_plan *p, int what) {
@@ -5884,6 +5871,7 @@ static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
 
 /* With the heap's usual unit, and without; with all the room at once, and growing as it does by default. 1: done; 0: it has no word for fixed boxes and chains. */
 static unsigned memopt_i_plan_online(memopt_i_plan *p) {
+    static const struct { size_t unit, extent; } heaps[] = { { 64, 0 }, { 1, 0 }, { 64, (size_t)1 << 20 } };
     memopt_i_online o;
     uint32_t k;
 
@@ -5894,14 +5882,11 @@ static unsigned memopt_i_plan_online(memopt_i_plan *p) {
         p->key[k] = p->items[k].last;
     }
     memopt_i_plan_sort(p->key, p->order, p->spare, p->count);
-    o.extent = 0;
-    o.unit = 64;
-    memopt_i_online_run(p, &o);
-    o.unit = 1;
-    memopt_i_online_run(p, &o);
-    o.extent = (size_t)1 << 20;
-    o.unit = 64;
-    memopt_i_online_run(p, &o);
+    for (k = 0; k < sizeof heaps / sizeof *heaps; ++k) {
+        o.unit = heaps[k].unit;
+        o.extent = heaps[k].extent;
+        memopt_i_online_run(p, &o);
+    }
     return 1;
 }
 
@@ -6015,7 +6000,7 @@ typedef struct memopt_i_slab { /* a box of the search */
     size_t low;
     uint32_t start, end;
     uint32_t bulk, noise;   /* what decides between boxes: its size in 20 bits; 256 to 271 */
-    int fixed, placed;
+    int fixed;
 } memopt_i_slab;
 /* of the line: shares no section with the rest */
 typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part;
@@ -6143,12 +6128,10 @@ static void memopt_i_search_choose(const memopt_i_search *s, memopt_i_level *l) 
 static void memopt_i_search_take(memopt_i_search *s, const memopt_i_level *l) {
     memmove(s->line + l->begin + 1, s->line + l->begin, (l->at - l->begin) * sizeof *s->line);
     s->line[l->begin] = l->chosen;
-    s->slabs[l->chosen].placed = 1;
 }
 static void memopt_i_search_give(memopt_i_search *s, const memopt_i_level *l) {
     memmove(s->line + l->begin, s->line + l->begin + 1, (l->at - l->begin) * sizeof *s->line);
     s->line[l->at] = l->chosen;
-    s->slabs[l->chosen].placed = 0;
 }
 /* Place the chosen box on its floor: all others of the part then lie at its offset or above. 1: a dead end. */
 static int memopt_i_search_place(memopt_i_search *s, const memopt_i_level *l) {
@@ -6229,7 +6212,7 @@ static void memopt_i_search_begin(memopt_i_search *s) { /* nothing is placed */
     size_t k;
     for (k = 0; k < s->count; ++k) {
         memopt_i_slab *b = &s->slabs[k];
-        b->placed = 0; b->floor = 0; b->low = b->fixed ? s->p->boxes[k].offset : 0;
+        b->floor = 0; b->low = b->fixed ? s->p->boxes[k].offset : 0;
         s->line[k] = (uint32_t)k;
     }
     s->depth = s->part_count = 0; s->trail_count = 0; s->full = 0;
@@ -6348,29 +6331,37 @@ static void memopt_i_search_improve(memopt_i_search *s) {
         }
     }
 }
+static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
+    const size_t n = s->count, sections = s->p->section_count;
+
+    s->dead = (memopt_i_key *)memopt_carve(c, s->dead_count, sizeof *s->dead, 0);
+    s->levels = (memopt_i_level *)memopt_carve(c, n, sizeof *s->levels, 0);
+    s->slabs = (memopt_i_slab *)memopt_carve(c, n, sizeof *s->slabs, 0);
+    s->trail = (memopt_i_change *)memopt_carve(c, MEMOPT_I_SEARCH_TRAIL * n, sizeof *s->trail, 0);
+    s->sum = (size_t *)memopt_carve(c, sections, sizeof *s->sum, 0);
+    s->lows = (size_t *)memopt_carve(c, n, sizeof *s->lows, 0);
+    s->parts = (memopt_i_part *)memopt_carve(c, n, sizeof *s->parts, 0);
+    s->line = (uint32_t *)memopt_carve(c, n, sizeof *s->line, 0);
+    s->ranked = (uint32_t *)memopt_carve(c, n, sizeof *s->ranked, 0);
+    s->trouble = (uint32_t *)memopt_carve(c, sections, sizeof *s->trouble, 0);
+}
+
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
-    const size_t n = p->box_count, sections = p->section_count; memopt_i_search s; size_t bytes; void *block;
+    memopt_carver count = memopt_carver_begin(NULL), c;
+    memopt_i_search s;
+
     memset(&s, 0, sizeof s);
-    s.p = p; s.count = n; s.work_limit = work_limit ? work_limit : UINT64_MAX;
-    for (s.dead_count = 64; s.dead_count < 64 * n;) s.dead_count *= 2;
-    bytes = s.dead_count * sizeof *s.dead + n * (sizeof *s.levels + sizeof *s.slabs + sizeof *s.parts + 2 * sizeof *s.line + sizeof *s.lows)
-          + MEMOPT_I_SEARCH_TRAIL * n * sizeof *s.trail + sections * (sizeof *s.sum + sizeof *s.trouble);
-    block = memopt_i_alloc(&p->host, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!block) { p->cut |= MEMOPT_PLAN_CUT_MEMORY; return; } /* the greedy plan stands */
-    s.dead = (memopt_i_key *)block;
-    s.levels = (memopt_i_level *)(void *)(s.dead + s.dead_count);
-    s.slabs = (memopt_i_slab *)(void *)(s.levels + n);
-    s.trail = (memopt_i_change *)(void *)(s.slabs + n);
-    s.sum = (size_t *)(void *)(s.trail + MEMOPT_I_SEARCH_TRAIL * n);
-    s.lows = s.sum + sections;
-    s.parts = (memopt_i_part *)(void *)(s.lows + n);
-    s.line = (uint32_t *)(void *)(s.parts + n);
-    s.ranked = s.line + n; s.trouble = s.ranked + n;
+    s.p = p; s.count = p->box_count; s.work_limit = work_limit ? work_limit : UINT64_MAX;
+    for (s.dead_count = 64; s.dead_count < 64 * s.count;) s.dead_count *= 2;
+    memopt_i_search_lay_out(&s, &count); /* so few boxes always fit size_t */
+    c = memopt_carver_begin(memopt_i_alloc(&p->host, count.bytes, MEMOPT_I_HOST_ALIGN));
+    if (!c.base) { p->cut |= MEMOPT_PLAN_CUT_MEMORY; return; } /* the greedy plan stands */
+    memopt_i_search_lay_out(&s, &c);
     memopt_i_search_set_up(&s);
     memopt_i_search_improve(&s);
     *work = s.work;
     if (s.work == s.work_limit) p->cut |= MEMOPT_PLAN_CUT_WORK;
-    memopt_i_free(&p->host, block, bytes, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&p->host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
 }
 
 /* -- the call -- */
@@ -6388,27 +6379,31 @@ static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, si
     return MEMOPT_OK;
 }
 /* One block holds all arrays, each with room for two more than there are items. */
-#define MEMOPT_I_PLAN_ITEM_BYTES (sizeof(memopt_i_box) + sizeof(memopt_i_reach) + 4 * sizeof(memopt_i_ground) \
-    + sizeof(uint64_t) + 5 * sizeof(size_t) + 10 * sizeof(uint32_t))
-static void memopt_i_plan_layout(memopt_i_plan *p, void *block) {
-    const size_t n = p->count + 2; uint32_t *small; size_t i;
-    p->key = (uint64_t *)block;
-    p->boxes = (memopt_i_box *)(void *)(p->key + n);
-    p->reach = (memopt_i_reach *)(void *)(p->boxes + n);
-    p->ground = (memopt_i_ground *)(void *)(p->reach + n);
-    p->top = (size_t *)(void *)(p->ground + 4 * n);
-    p->lid = p->top + 2 * n;
-    p->best = p->lid + 2 * n;
-    small = (uint32_t *)(void *)(p->best + n);
-    p->start = small;           p->end = small + n;
-    p->box_of = small + 2 * n;  p->taker = small + 3 * n;
-    p->order = small + 4 * n;   p->spare = small + 5 * n;
-    p->births = small + 6 * n;  p->deaths = small + 7 * n;
-    p->place = small + 8 * n;   p->boost = small + 9 * n;
+static void memopt_i_plan_lay_out(memopt_i_plan *p, memopt_carver *c) {
+    uint32_t **const small[] = { &p->start, &p->end, &p->box_of, &p->taker, &p->order, &p->spare, &p->births, &p->deaths,
+                                 &p->place, &p->boost };
+    const size_t n = p->count + 2;
+    size_t i;
+
+    p->key = (uint64_t *)memopt_carve(c, n, sizeof *p->key, 0);
+    p->boxes = (memopt_i_box *)memopt_carve(c, n, sizeof *p->boxes, 0);
+    p->reach = (memopt_i_reach *)memopt_carve(c, n, sizeof *p->reach, 0);
+    p->ground = (memopt_i_ground *)memopt_carve(c, n, 4 * sizeof *p->ground, 0);
+    p->top = (size_t *)memopt_carve(c, n, 2 * sizeof *p->top, 0);
+    p->lid = (size_t *)memopt_carve(c, n, 2 * sizeof *p->lid, 0);
+    p->best = (size_t *)memopt_carve(c, n, sizeof *p->best, 0);
+    for (i = 0; i < sizeof small / sizeof *small; ++i)
+        *small[i] = (uint32_t *)memopt_carve(c, n, sizeof(uint32_t), 0);
+}
+
+static void memopt_i_plan_takers(memopt_i_plan *p) {
+    size_t i;
+
     for (i = 0; i < p->count; ++i) p->taker[i] = MEMOPT_I_PLAN_NONE;
     for (i = 0; i < p->count; ++i)
         if (p->items[i].in_place_of) p->taker[p->items[i].in_place_of - 1] = (uint32_t)i;
 }
+
 /* What no plan can go below, and where to stop. */
 static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
     size_t i;
@@ -6422,6 +6417,8 @@ static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
 }
 static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
     memopt_status s; size_t peak;
+
+    memopt_i_plan_takers(p);
     memopt_i_plan_sections(p);
     /* boxes come later */
     s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2);
@@ -6451,7 +6448,9 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
 }
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result) {
-    memopt_i_plan p; memopt_plan_options o; memopt_plan_result r; memopt_status s; size_t i, bytes; void *block;
+    memopt_carver counted = memopt_carver_begin(NULL), c;
+    memopt_i_plan p; memopt_plan_options o; memopt_plan_result r; memopt_status s; size_t i;
+
     memset(&p, 0, sizeof p); memset(&o, 0, sizeof o); memset(&r, 0, sizeof r);
     if (options) o = *options;
     s = memopt_i_plan_items_check(items, count, o.error);
@@ -6462,14 +6461,14 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     p.time_ns = o.time_ns ? o.time_ns : MEMOPT_I_PLAN_SECOND;
     if (p.timed && p.host.clock.now_fn(p.host.clock.user, &p.started)) p.late = 1;
     if (count) {
-        if (memopt_i_mul(count + 2, MEMOPT_I_PLAN_ITEM_BYTES, &bytes))
-            return memopt_i_fail(o.error, MEMOPT_ERR_OVERFLOW, "too many items");
-        block = memopt_i_alloc(&p.host, bytes, MEMOPT_I_HOST_ALIGN);
-        if (!block) return memopt_i_fail_memory(o.error, "no memory for the planner", bytes);
-        memopt_i_plan_layout(&p, block);
+        memopt_i_plan_lay_out(&p, &counted);
+        if (counted.overflow) return memopt_i_fail(o.error, MEMOPT_ERR_OVERFLOW, "too many items");
+        c = memopt_carver_begin(memopt_i_alloc(&p.host, counted.bytes, MEMOPT_I_HOST_ALIGN));
+        if (!c.base) return memopt_i_fail_memory(o.error, "no memory for the planner", counted.bytes);
+        memopt_i_plan_lay_out(&p, &c);
         s = memopt_i_plan_run(&p, &o, &r);
         for (i = 0; i < count && !s; ++i) items[i].offset = p.best[i];
-        memopt_i_free(&p.host, block, bytes, MEMOPT_I_HOST_ALIGN);
+        memopt_i_free(&p.host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
         if (s) return s;
     }
     r.peak = p.peak; r.lower_bound = p.bound;
@@ -7483,12 +7482,19 @@ MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
 MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
     return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
 }
+static void memopt_i_heap_unused(memopt_heap_entry *e, memopt_heap_kind kind, size_t offset, size_t bytes) {
+    e->kind = kind;
+    e->offset = offset;
+    e->bytes = bytes;
+    e->requested = 0;
+    e->tag = 0;
+    memset(&e->block, 0, sizeof e->block);
+}
+
 static void memopt_i_heap_entry(const memopt_heap *h, uint32_t i, memopt_heap_entry *e) {
     const memopt_i_node *n = &h->nodes[i];
-    e->kind = n->serial & 1 ? MEMOPT_HEAP_USED : MEMOPT_HEAP_FREE;
-    e->offset = n->offset; e->bytes = n->size;
-    e->requested = 0; e->tag = 0;
-    memset(&e->block, 0, sizeof e->block);
+
+    memopt_i_heap_unused(e, n->serial & 1 ? MEMOPT_HEAP_USED : MEMOPT_HEAP_FREE, n->offset, n->size);
     if (e->kind == MEMOPT_HEAP_FREE) return;
     e->requested = n->size - memopt_i_heap_slack(n); e->tag = memopt_i_heap_tag(n);
     e->block.offset = n->offset; e->block.node = i; e->block.serial = n->serial;
@@ -7510,9 +7516,8 @@ static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_heap_entry *e)
         ++e->slot;
         return 1;
     }
-    memset(&e->block, 0, sizeof e->block);
-    e->kind = MEMOPT_HEAP_IDLE; e->offset = start; e->bytes = end - start;
-    e->requested = 0; e->tag = 0; e->node = r->region;
+    memopt_i_heap_unused(e, MEMOPT_HEAP_IDLE, start, end - start);
+    e->node = r->region;
     return 1;
 }
 MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry) {

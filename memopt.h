@@ -14943,7 +14943,7 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
     if (!found) return memopt_i_schedule_slow(p, overhead);
     return memopt_i_schedule_deliver(p, found, actions, capacity, host, result);
 }
-/* @section strip : schedule ledger api_schedule
+/* @section strip : schedule ledger carve api_schedule
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time.
    Problem    A list of a hundred actions tells nobody whether it is good. What tells it is the pattern: a diagonal down
@@ -14971,6 +14971,8 @@ typedef struct memopt_i_strip {
     size_t               count, rows;
     memopt_schedule_result sum; /* of the whole schedule */
     memopt_i_course      course;
+    void                *memory; /* of the course */
+    uint32_t            *since;  /* of each column: the row in which its bar begins */
     memopt_action        action; /* the one that has just run */
     size_t               row, live; /* rows so far; the most bytes alive while it ran */
     size_t               width, height; /* of the SVG's grid */
@@ -14993,14 +14995,12 @@ static void memopt_i_put_cost(memopt_i_out *o, double x) {
         memopt_i_put(o, digits, thousandths % 10 ? 3 : thousandths % 100 ? 2 : 1);
     }
     if (!exponent) return;
-    memopt_i_put_text(o, exponent < 0 ? "e-" : "e");
-    memopt_i_put_number(o, (uint64_t)(exponent < 0 ? -exponent : exponent));
+    memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
 static void memopt_i_strip_title(memopt_i_strip *s) {
     memopt_i_out *o = &s->out; const double least = s->sum.cost - s->sum.extra;
     memopt_i_put_number(o, s->chain->count);
-    memopt_i_put_text(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ");
-    memopt_i_put_bytes(o, s->sum.peak);
+    memopt_i_put_text_bytes(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ", s->sum.peak);
     memopt_i_put_text(o, ", cost ");
     memopt_i_put_cost(o, s->sum.cost);
     if (least > 0) {
@@ -15008,23 +15008,23 @@ static void memopt_i_strip_title(memopt_i_strip *s) {
         memopt_i_put_cost(o, s->sum.extra / least * 100);
         memopt_i_put_text(o, "% above keeping all");
     }
-    memopt_i_put_text(o, "; ");
-    memopt_i_put_number(o, s->sum.forwards);
-    memopt_i_put_text(o, " forwards, ");
-    memopt_i_put_number(o, s->sum.forwards - s->chain->count);
+    memopt_i_put_text_number(o, "; ", s->sum.forwards);
+    memopt_i_put_text_number(o, " forwards, ", s->sum.forwards - s->chain->count);
     memopt_i_put_text(o, " of them again");
 }
 
 /* -- the walk -- */
 
+static const memopt_slow memopt_i_strip_slow = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 }; /* what any list can use */
+
 static int memopt_i_strip_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
 /* The column of an action: that of the value it makes, moves or consumes; 0 is the input. */
 static size_t memopt_i_strip_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
-static memopt_status memopt_i_strip_begin(memopt_i_strip *s, const memopt_host *host) {
-    memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 };
+static void memopt_i_strip_begin(memopt_i_strip *s) {
+    memopt_i_course_begin(&s->course, s->chain, &memopt_i_strip_slow, s->memory);
     s->row = 0;
-    return memopt_i_course_open(&s->course, s->chain, &any, host, s->chain->error);
 }
+
 static void memopt_i_strip_step(memopt_i_strip *s, size_t i) {
     s->action = s->actions[i];
     s->course.peak = s->course.live; /* from here on: the peak of this action */
@@ -15085,44 +15085,53 @@ static void memopt_i_strip_row(memopt_i_strip *s, size_t number) {
     memopt_i_put_right_number(&s->out, s->live, 13);
     memopt_i_put_text(&s->out, number == s->sum.at ? "  peak\n" : "\n");
 }
-static memopt_status memopt_i_strip_text(memopt_i_strip *s, const memopt_host *host) {
-    size_t i; const memopt_status status = memopt_i_strip_begin(s, host);
-    if (status) return status;
+static void memopt_i_strip_text(memopt_i_strip *s) {
+    size_t i;
+
     memopt_i_strip_head(s);
+    memopt_i_strip_begin(s);
     for (i = 0; i < s->count; ++i) {
         memopt_i_strip_step(s, i);
         if (memopt_i_strip_has_row(s->action)) memopt_i_strip_row(s, i);
     }
-    memopt_i_course_close(&s->course);
-    return MEMOPT_OK;
 }
+
 
 /* -- as SVG -- */
 
 static void memopt_i_strip_attribute(memopt_i_out *o, const char *name, size_t n) { /* name="n", with a blank before */
-    memopt_i_put_text(o, " ");
-    memopt_i_put_text(o, name);
-    memopt_i_put_text(o, "=\"");
+    memopt_i_put_enclosed(o, " ", name, "=\"");
     memopt_i_put_number(o, n);
     memopt_i_put_text(o, "\"");
 }
+
+static void memopt_i_strip_tag(memopt_i_out *o, const char *tag, const char *class_name, size_t x, size_t y) {
+    memopt_i_put_text(o, tag);
+    memopt_i_put_enclosed(o, " class=\"", class_name, "\"");
+    memopt_i_strip_attribute(o, "x", x);
+    memopt_i_strip_attribute(o, "y", y);
+}
+
 static void memopt_i_strip_rect(memopt_i_out *o, const char *class_name, size_t x, size_t y, size_t width,
                                 size_t height) {
-    memopt_i_put_text(o, "<rect class=\"");
-    memopt_i_put_text(o, class_name);
-    memopt_i_put_text(o, "\"");
-    memopt_i_strip_attribute(o, "x", x); memopt_i_strip_attribute(o, "y", y);
-    memopt_i_strip_attribute(o, "width", width); memopt_i_strip_attribute(o, "height", height);
+    memopt_i_strip_tag(o, "<rect", class_name, x, y);
+    memopt_i_strip_attribute(o, "width", width);
+    memopt_i_strip_attribute(o, "height", height);
     memopt_i_put_text(o, "/>\n");
 }
+
 /* Its text and </text> follow. */
 static void memopt_i_strip_label(memopt_i_out *o, const char *class_name, size_t x, size_t y) {
-    memopt_i_put_text(o, "<text class=\"");
-    memopt_i_put_text(o, class_name);
-    memopt_i_put_text(o, "\"");
-    memopt_i_strip_attribute(o, "x", x); memopt_i_strip_attribute(o, "y", y);
+    memopt_i_strip_tag(o, "<text", class_name, x, y);
     memopt_i_put_text(o, ">");
 }
+
+static void memopt_i_strip_label_number(memopt_i_out *o, const char *class_name, size_t x, size_t y, size_t n) {
+    memopt_i_strip_label(o, class_name, x, y);
+    memopt_i_put_number(o, n);
+    memopt_i_put_text(o, "</text>\n");
+}
+
 static const char *memopt_i_strip_class(char letter) { /* of the marks; the colours are in the style below */
     switch (letter) {
         case '>': return "f"; case 'S': return "s"; case 'r': return "g"; case 'R': return "r"; case '<': return "b";
@@ -15142,8 +15151,7 @@ static void memopt_i_strip_legend(memopt_i_out *o) {
         const size_t x = MEMOPT_I_STRIP_LEFT + entries[i].x, y = 46 + 20 * entries[i].y;
         memopt_i_strip_rect(o, entries[i].class_name, x, y, 11, 11);
         memopt_i_strip_label(o, "l", x + 16, y + 10);
-        memopt_i_put_text(o, entries[i].text);
-        memopt_i_put_text(o, "</text>\n");
+        memopt_i_put_enclosed(o, "", entries[i].text, "</text>\n");
     }
 }
 static size_t memopt_i_strip_right(const memopt_i_strip *s) { /* where the bytes alive are drawn */
@@ -15155,8 +15163,8 @@ static void memopt_i_strip_open(memopt_i_strip *s) {
                                       MEMOPT_I_STRIP_LEAST);
     memopt_i_put_text(o, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
     memopt_i_strip_attribute(o, "width", width); memopt_i_strip_attribute(o, "height", height);
-    memopt_i_put_text(o, " viewBox=\"0 0 ");
-    memopt_i_put_number(o, width); memopt_i_put_text(o, " "); memopt_i_put_number(o, height);
+    memopt_i_put_text_number(o, " viewBox=\"0 0 ", width);
+    memopt_i_put_text_number(o, " ", height);
     memopt_i_put_text(o, "\">\n<style>text{font-family:sans-serif;fill:#333}"
         ".h{font-size:14px;font-weight:bold}.l{font-size:12px}.n{font-size:10px;text-anchor:middle}"
         ".e{font-size:10px;text-anchor:end}.a{fill:#fff}.k{fill:#f6f6f4}"
@@ -15180,18 +15188,14 @@ static void memopt_i_strip_axes(memopt_i_strip *s) {
     size_t i, y, stride = memopt_i_strip_stride(n), shown = 0, row = 0;
     for (i = 0; i < n; i += stride) {
         const size_t x = MEMOPT_I_STRIP_LEFT + (2 * i + 3) * s->width / (2 * n + 2); /* the middle of column i + 1 */
-        memopt_i_strip_label(o, "n", x, MEMOPT_I_STRIP_TOP - 6);
-        memopt_i_put_number(o, i);
-        memopt_i_put_text(o, "</text>\n");
+        memopt_i_strip_label_number(o, "n", x, MEMOPT_I_STRIP_TOP - 6, i);
     }
     stride = memopt_i_strip_stride(s->rows);
     for (i = 0; i < s->count; ++i) { /* numbers of actions, at the rows that they have */
         if (!memopt_i_strip_has_row(s->actions[i])) continue;
         if (row++ != shown) continue;
         y = MEMOPT_I_STRIP_TOP + (2 * row - 1) * s->height / (2 * s->rows);
-        memopt_i_strip_label(o, "e", MEMOPT_I_STRIP_LEFT - 6, y + 4);
-        memopt_i_put_number(o, i);
-        memopt_i_put_text(o, "</text>\n");
+        memopt_i_strip_label_number(o, "e", MEMOPT_I_STRIP_LEFT - 6, y + 4, i);
         shown += stride;
     }
     memopt_i_strip_rect(o, "k", MEMOPT_I_STRIP_LEFT, MEMOPT_I_STRIP_TOP, s->width, s->height);
@@ -15208,10 +15212,8 @@ static void memopt_i_strip_factor(memopt_i_out *o, double x) { /* to six decimal
     for (; place; rest %= place, place /= 10) memopt_i_put_number(o, rest / place);
 }
 static void memopt_i_strip_scale(memopt_i_out *o, size_t x, size_t width, size_t columns, size_t height, size_t rows) {
-    memopt_i_put_text(o, "<g transform=\"translate(");
-    memopt_i_put_number(o, x);
-    memopt_i_put_text(o, " ");
-    memopt_i_put_number(o, MEMOPT_I_STRIP_TOP);
+    memopt_i_put_text_number(o, "<g transform=\"translate(", x);
+    memopt_i_put_text_number(o, " ", MEMOPT_I_STRIP_TOP);
     memopt_i_put_text(o, ") scale(");
     memopt_i_strip_factor(o, (double)width / (double)(columns * MEMOPT_I_STRIP_CELL));
     memopt_i_put_text(o, " ");
@@ -15219,11 +15221,13 @@ static void memopt_i_strip_scale(memopt_i_out *o, size_t x, size_t width, size_t
     memopt_i_put_text(o, ")\">\n");
 }
 /* One layer of bars: from the row in which something is there to the one after which it is gone. */
-static memopt_status memopt_i_strip_bars(memopt_i_strip *s, memopt_i_layer layer, uint32_t *since,
-                                         const memopt_host *host) {
+static void memopt_i_strip_bars(memopt_i_strip *s, memopt_i_layer layer) {
     static const char *const classes[] = { "c", "v", "p" };
-    const size_t cell = MEMOPT_I_STRIP_CELL; size_t i, row; const memopt_status status = memopt_i_strip_begin(s, host);
-    if (status) return status;
+    const size_t cell = MEMOPT_I_STRIP_CELL;
+    uint32_t *const since = s->since;
+    size_t i, row;
+
+    memopt_i_strip_begin(s);
     since[0] = 0;
     for (i = 0; i <= s->count; ++i) { /* at the last one: the input, which stays */
         const size_t v = i < s->count ? memopt_i_strip_column(s->actions[i]) : 0;
@@ -15235,82 +15239,102 @@ static memopt_status memopt_i_strip_bars(memopt_i_strip *s, memopt_i_layer layer
             memopt_i_strip_rect(&s->out, classes[layer], v * cell + 1, since[v] * cell, cell - 2,
                                 (s->row - since[v]) * cell);
     }
-    memopt_i_course_close(&s->course);
-    return MEMOPT_OK;
 }
-static memopt_status memopt_i_strip_marks(memopt_i_strip *s, const memopt_host *host) {
-    const size_t cell = MEMOPT_I_STRIP_CELL; size_t i; const memopt_status status = memopt_i_strip_begin(s, host);
-    if (status) return status;
+
+static void memopt_i_strip_marks(memopt_i_strip *s) {
+    const size_t cell = MEMOPT_I_STRIP_CELL;
+    size_t i;
+
+    memopt_i_strip_begin(s);
     for (i = 0; i < s->count; ++i) {
         memopt_i_strip_step(s, i);
         if (memopt_i_strip_has_row(s->action))
             memopt_i_strip_rect(&s->out, memopt_i_strip_class(memopt_i_strip_letter(s)),
                                 memopt_i_strip_column(s->action) * cell, (s->row - 1) * cell, cell, cell);
     }
-    memopt_i_course_close(&s->course);
-    return MEMOPT_OK;
 }
+
 /* The bytes alive: the peak is CURVE cells wide. */
-static memopt_status memopt_i_strip_curve(memopt_i_strip *s, const memopt_host *host) {
-    const double wide = MEMOPT_I_STRIP_CURVE * MEMOPT_I_STRIP_CELL; size_t i, peak_row = 0;
-    const memopt_status status = memopt_i_strip_begin(s, host);
-    if (status) return status;
+static void memopt_i_strip_curve(memopt_i_strip *s) {
+    const double wide = MEMOPT_I_STRIP_CURVE * MEMOPT_I_STRIP_CELL;
+    size_t i, peak_row = 0;
+
+    memopt_i_strip_begin(s);
     memopt_i_put_text(&s->out, "<path class=\"m\" d=\"M0 0");
     for (i = 0; i < s->count; ++i) {
         memopt_i_strip_step(s, i);
         if (i == s->sum.at) peak_row = s->row;
         if (!memopt_i_strip_has_row(s->action)) continue;
-        memopt_i_put_text(&s->out, "H");
-        memopt_i_put_number(&s->out, s->sum.peak ? (uint64_t)((double)s->live / (double)s->sum.peak * wide) : 0);
-        memopt_i_put_text(&s->out, "V");
-        memopt_i_put_number(&s->out, s->row * MEMOPT_I_STRIP_CELL);
+        memopt_i_put_text_number(&s->out, "H",
+                                 s->sum.peak ? (uint64_t)((double)s->live / (double)s->sum.peak * wide) : 0);
+        memopt_i_put_text_number(&s->out, "V", s->row * MEMOPT_I_STRIP_CELL);
     }
-    memopt_i_put_text(&s->out, "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 ");
-    memopt_i_put_number(&s->out, peak_row * MEMOPT_I_STRIP_CELL - MEMOPT_I_STRIP_CELL / 2);
-    memopt_i_put_text(&s->out, "H");
-    memopt_i_put_number(&s->out, (uint64_t)wide);
+    memopt_i_put_text_number(&s->out,
+                             "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 ",
+                             peak_row * MEMOPT_I_STRIP_CELL - MEMOPT_I_STRIP_CELL / 2);
+    memopt_i_put_text_number(&s->out, "H", (uint64_t)wide);
     memopt_i_put_text(&s->out, "\"/>\n");
-    memopt_i_course_close(&s->course);
-    return MEMOPT_OK;
 }
-static memopt_status memopt_i_strip_svg(memopt_i_strip *s, const memopt_host *host) {
-    const size_t columns = s->chain->count + 1, bytes = columns * sizeof(uint32_t); memopt_status status = MEMOPT_OK;
-    memopt_host h; uint32_t *since; int layer;
-    if (memopt_host_resolve(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    since = (uint32_t *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
-    if (!since) return memopt_i_fail_memory(s->chain->error, "no memory for the picture", bytes);
+
+static void memopt_i_strip_svg(memopt_i_strip *s) {
+    const size_t columns = s->chain->count + 1;
+    int layer;
+
     s->width = memopt_i_min(columns * 18, 960);
     s->height = memopt_i_min(s->rows * 10, 1600);
     memopt_i_strip_open(s);
     memopt_i_strip_axes(s);
     memopt_i_strip_scale(&s->out, MEMOPT_I_STRIP_LEFT, s->width, columns, s->height, s->rows);
-    for (layer = MEMOPT_I_COPIES; layer <= MEMOPT_I_PARTS && !status; ++layer)
-        status = memopt_i_strip_bars(s, (memopt_i_layer)layer, since, host);
-    if (!status) status = memopt_i_strip_marks(s, host);
+    for (layer = MEMOPT_I_COPIES; layer <= MEMOPT_I_PARTS; ++layer) memopt_i_strip_bars(s, (memopt_i_layer)layer);
+    memopt_i_strip_marks(s);
     memopt_i_put_text(&s->out, "</g>\n");
     memopt_i_strip_scale(&s->out, memopt_i_strip_right(s), MEMOPT_I_STRIP_CURVE, MEMOPT_I_STRIP_CURVE, s->height,
                          s->rows);
-    if (!status) status = memopt_i_strip_curve(s, host);
+    memopt_i_strip_curve(s);
     memopt_i_put_text(&s->out, "</g>\n</svg>\n");
-    memopt_i_free(&h, since, bytes, MEMOPT_I_HOST_ALIGN);
-    return status;
 }
+
+/* One block for the course and the bars. */
+static void memopt_i_strip_lay_out(memopt_i_strip *s, memopt_carver *c) {
+    size_t bytes;
+
+    c->overflow |= memopt_i_course_bytes(s->chain, &bytes);
+    s->memory = memopt_carve(c, bytes, 1, 0);
+    s->since = (uint32_t *)memopt_carve(c, s->chain->count + 1, sizeof *s->since, 0);
+}
+
+static memopt_status memopt_i_strip_draw(memopt_i_strip *s, memopt_strip format, const memopt_host *host) {
+    memopt_carver counted = memopt_carver_begin(NULL), c;
+    memopt_host h;
+
+    if (memopt_host_resolve(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    memopt_i_strip_lay_out(s, &counted); /* the course was there before: its bytes fit */
+    c = memopt_carver_begin(memopt_i_alloc(&h, counted.bytes, MEMOPT_I_HOST_ALIGN));
+    if (!c.base) return memopt_i_fail_memory(s->chain->error, "no memory for the picture", counted.bytes);
+    memopt_i_strip_lay_out(s, &c);
+    if (format == MEMOPT_STRIP_TEXT) memopt_i_strip_text(s);
+    else memopt_i_strip_svg(s);
+    memopt_i_free(&h, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
+    return MEMOPT_OK;
+}
+
 MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const memopt_action *actions, size_t count,
                                                 memopt_strip format, const memopt_host *host, char *buffer,
                                                 size_t capacity, size_t *length) {
-    memopt_slow any = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 }; memopt_i_strip s; memopt_status status; size_t i;
+    memopt_i_strip s; memopt_status status; size_t i;
+
     if (!chain) return MEMOPT_ERR_ARGUMENT;
     status = memopt_i_list_check(chain->error, "buffer is NULL, and capacity is not 0", buffer, capacity);
     if (!status && format != MEMOPT_STRIP_TEXT && format != MEMOPT_STRIP_SVG)
         status = memopt_i_fail(chain->error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
     if (status) return status;
     memset(&s, 0, sizeof s);
-    status = memopt_schedule_simulate(chain, &any, actions, count, host, &s.sum);
+    status = memopt_schedule_simulate(chain, &memopt_i_strip_slow, actions, count, host, &s.sum);
     if (status) return status;
     s.chain = chain; s.actions = actions; s.count = count;
     for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_strip_has_row(actions[i]);
     s.out = memopt_i_out_begin(buffer, capacity);
-    status = format == MEMOPT_STRIP_TEXT ? memopt_i_strip_text(&s, host) : memopt_i_strip_svg(&s, host);
+    status = memopt_i_strip_draw(&s, format, host);
     if (status) return status;
     status = memopt_i_out_end(&s.out, 1, length);
     return status ? memopt_i_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;

@@ -8291,9 +8291,8 @@ V_FN void V(l_store_lower)(uint32_t *p, __m256i a, __m256i b, __m256i c, __m256i
 typedef struct memopt_i_v8_doubles { __m256d a, b; } memopt_i_v8_doubles;
 
 V_FN V(doubles) V(d_load)(const double *p) {
-    V(doubles) x;
-    x.a = _mm256_loadu_pd(p);
-    x.b = _mm256_loadu_pd(p + 4);
+    const V(doubles) x = { _mm256_loadu_pd(p), _mm256_loadu_pd(p + 4) };
+
     return x;
 }
 
@@ -8303,9 +8302,8 @@ V_FN void V(d_store)(double *p, V(doubles) x) {
 }
 
 V_FN V(doubles) V(d_floats)(__m256 x) {
-    V(doubles) d;
-    d.a = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
-    d.b = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    const V(doubles) d = { _mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)) };
+
     return d;
 }
 
@@ -8324,9 +8322,8 @@ V_FN __m256i V(first)(size_t count) {
 typedef struct memopt_i_r8_floats { __m256 a, b; } memopt_i_r8_floats;
 
 V_FN R(floats) R(both)(__m256 a, __m256 b) {
-    R(floats) x;
-    x.a = a;
-    x.b = b;
+    const R(floats) x = { a, b };
+
     return x;
 }
 
@@ -8556,9 +8553,8 @@ V_FN void V(l_store_lower)(uint32_t *p, __m512i a, __m512i b, __m512i c, __m512i
 typedef struct memopt_i_v16_doubles { __m512d a, b; } memopt_i_v16_doubles;
 
 V_FN V(doubles) V(d_load)(const double *p) {
-    V(doubles) x;
-    x.a = _mm512_loadu_pd(p);
-    x.b = _mm512_loadu_pd(p + 8);
+    const V(doubles) x = { _mm512_loadu_pd(p), _mm512_loadu_pd(p + 8) };
+
     return x;
 }
 
@@ -8568,9 +8564,9 @@ V_FN void V(d_store)(double *p, V(doubles) x) {
 }
 
 V_FN V(doubles) V(d_floats)(__m512 x) { /* masked: g++ 12 warns of its own header otherwise */
-    V(doubles) d;
-    d.a = _mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x, 0));
-    d.b = _mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x, 1));
+    const V(doubles) d = { _mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x, 0)),
+                           _mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, x, 1)) };
+
     return d;
 }
 
@@ -8709,10 +8705,8 @@ V_FN void V(i_load_pairs)(const uint32_t *p, uint32x4_t *a, uint32x4_t *b) {
 }
 
 V_FN void V(store_pairs)(float *p, float32x4_t a, float32x4_t b) {
-    float32x4x2_t x;
+    const float32x4x2_t x = { { a, b } };
 
-    x.val[0] = a;
-    x.val[1] = b;
     vst2q_f32(p, x);
 }
 
@@ -8781,9 +8775,8 @@ V_FN void V(l_store_lower)(uint32_t *p, uint64x2_t a, uint64x2_t b, uint64x2_t c
 typedef struct memopt_i_v4_doubles { float64x2_t a, b; } memopt_i_v4_doubles;
 
 V_FN V(doubles) V(d_load)(const double *p) {
-    V(doubles) x;
-    x.a = vld1q_f64(p);
-    x.b = vld1q_f64(p + 2);
+    const V(doubles) x = { vld1q_f64(p), vld1q_f64(p + 2) };
+
     return x;
 }
 
@@ -8793,9 +8786,8 @@ V_FN void V(d_store)(double *p, V(doubles) x) {
 }
 
 V_FN V(doubles) V(d_floats)(float32x4_t x) {
-    V(doubles) d;
-    d.a = vcvt_f64_f32(vget_low_f32(x));
-    d.b = vcvt_high_f64_f32(x);
+    const V(doubles) d = { vcvt_f64_f32(vget_low_f32(x)), vcvt_high_f64_f32(x) };
+
     return d;
 }
 
@@ -8809,11 +8801,8 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
 typedef struct memopt_i_r4_floats { float32x4_t a, b, c, d; } memopt_i_r4_floats;
 
 V_FN R(floats) R(four)(float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
-    R(floats) x;
-    x.a = a;
-    x.b = b;
-    x.c = c;
-    x.d = d;
+    const R(floats) x = { a, b, c, d };
+
     return x;
 }
 
@@ -9164,9 +9153,12 @@ static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
 typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
 static memopt_i_noise_run memopt_i_noise_from(memopt_noise noise, uint64_t first) {
-    const uint32_t high = (uint32_t)(first >> 33); memopt_i_noise_run run;
-    run.counter = ((uint32_t)(first >> 5) << 4) * MEMOPT_I_NOISE_STEP + noise.key[0] + high * 0x85ebca6bu;
-    run.key = noise.key[1] ^ high * 0xc2b2ae35u;
+    const uint32_t high = (uint32_t)(first >> 33);
+    const memopt_i_noise_run run = {
+        ((uint32_t)(first >> 5) << 4) * MEMOPT_I_NOISE_STEP + noise.key[0] + high * 0x85ebca6bu,
+        noise.key[1] ^ high * 0xc2b2ae35u
+    };
+
     return run;
 }
 #endif
@@ -9611,14 +9603,20 @@ static void memopt_i_store_at(int level, void *dst, const float *src, memopt_typ
     else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, small_from_f32, (dst, src, n, MEMOPT_I_F16, 0, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
 }
-static double memopt_i_squares_at(int level, const float *x, size_t n) {
-    double sums[16] = { 0 };
+/* 16 sums become one, always in the same order. */
+static double memopt_i_sums_join(double *sums) {
     int i, half;
 
-    MEMOPT_I_AT(level, squares, (sums, x, n));
     for (half = 8; half; half /= 2)
         for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
     return sums[0];
+}
+
+static double memopt_i_squares_at(int level, const float *x, size_t n) {
+    double sums[16] = { 0 };
+
+    MEMOPT_I_AT(level, squares, (sums, x, n));
+    return memopt_i_sums_join(sums);
 }
 
 typedef struct memopt_i_number_task {
@@ -10156,13 +10154,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, c
     }
 }
 
-V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n,
-                                                   float inverse) {
-    if (map == MEMOPT_MAP_SIGNED) V(encode_map)(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
-    else if (map == MEMOPT_MAP_UNSIGNED) V(encode_map)(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
-    else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
-}
-
 typedef struct V(planes_table) { __m512i at[16]; } V(planes_table);
 V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_map map) {
     V(planes_table) t; int i;
@@ -10362,13 +10353,6 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, c
     }
 }
 
-V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n,
-                                               float inverse) {
-    if (map == MEMOPT_MAP_SIGNED) V(encode_map)(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
-    else if (map == MEMOPT_MAP_UNSIGNED) V(encode_map)(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
-    else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
-}
-
 V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_map map, const uint8_t *codes) {
     const int *signed_levels = (const int *)(const void *)memopt_i_signed_levels;
     const int *unsigned_levels = (const int *)(const void *)memopt_i_unsigned_levels;
@@ -10402,7 +10386,7 @@ V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, fl
     else V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
 }
 #  else
-V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+V_FN void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     memopt_i_v1_encode(map, codes, x, n, inverse);
 }
 
@@ -10410,6 +10394,13 @@ V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, fl
     memopt_i_v1_decode(map, x, codes, n, absmax, stream);
 }
 #  endif
+
+/* The map is a constant in each. */
+V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+    if (map == MEMOPT_MAP_SIGNED) V(encode_map)(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
+    else if (map == MEMOPT_MAP_UNSIGNED) V(encode_map)(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
+    else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
+}
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
@@ -10529,9 +10520,31 @@ static memopt_i_quant memopt_i_quant_task(size_t n, memopt_map map, size_t block
     q.n = n; q.map = map; q.block = block;
     return q;
 }
-static void memopt_i_quant_run(memopt_i_quant *q, memopt_task_fn *fn, const memopt_threads *threads) {
-    if (q->n) memopt_i_run(threads, (q->n - 1) / q->chunk + 1, fn, q);
+static memopt_status memopt_i_quant_run(memopt_i_quant *q, memopt_task_fn *fn, const memopt_threads *threads) {
+    memopt_i_run(threads, memopt_i_ceil_div(q->n, q->chunk), fn, q);
+    return MEMOPT_OK;
 }
+
+static memopt_status memopt_i_quantize(memopt_i_quant *q, size_t width, uint8_t *codes, float *absmax,
+                                       const memopt_threads *threads) {
+    const void *const from = q->from_f32 ? (const void *)q->from_f32 : q->from_bf16;
+    const memopt_status s = memopt_i_quant_check(q, from, width, codes, absmax, threads);
+
+    q->to_codes = codes;
+    q->to_absmax = absmax;
+    return s ? s : memopt_i_quant_run(q, memopt_i_quantize_chunk, threads);
+}
+
+static memopt_status memopt_i_dequantize(memopt_i_quant *q, size_t width, const uint8_t *codes, const float *absmax,
+                                         const memopt_threads *threads) {
+    const void *const to = q->to_f32 ? (const void *)q->to_f32 : q->to_bf16;
+    const memopt_status s = memopt_i_quant_check(q, to, width, codes, absmax, threads);
+
+    q->from_codes = codes;
+    q->from_absmax = absmax;
+    return s ? s : memopt_i_quant_run(q, memopt_i_dequantize_chunk, threads);
+}
+
 MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]) {
     unsigned code;
     if (!levels || (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR))
@@ -10546,38 +10559,30 @@ MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block) {
 MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
                                              size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
-    const memopt_status s = memopt_i_quant_check(&q, src, sizeof *src, codes, absmax, threads);
-    if (s) return s;
-    q.to_codes = codes; q.to_absmax = absmax; q.from_f32 = src;
-    memopt_i_quant_run(&q, memopt_i_quantize_chunk, threads);
-    return MEMOPT_OK;
+
+    q.from_f32 = src;
+    return memopt_i_quantize(&q, sizeof *src, codes, absmax, threads);
 }
 MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
                                               memopt_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
-    const memopt_status s = memopt_i_quant_check(&q, src, sizeof *src, codes, absmax, threads);
-    if (s) return s;
-    q.to_codes = codes; q.to_absmax = absmax; q.from_bf16 = src;
-    memopt_i_quant_run(&q, memopt_i_quantize_chunk, threads);
-    return MEMOPT_OK;
+
+    q.from_bf16 = src;
+    return memopt_i_quantize(&q, sizeof *src, codes, absmax, threads);
 }
 MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                memopt_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
-    const memopt_status s = memopt_i_quant_check(&q, dst, sizeof *dst, codes, absmax, threads);
-    if (s) return s;
-    q.to_f32 = dst; q.from_codes = codes; q.from_absmax = absmax;
-    memopt_i_quant_run(&q, memopt_i_dequantize_chunk, threads);
-    return MEMOPT_OK;
+
+    q.to_f32 = dst;
+    return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
-    const memopt_status s = memopt_i_quant_check(&q, dst, sizeof *dst, codes, absmax, threads);
-    if (s) return s;
-    q.to_bf16 = dst; q.from_codes = codes; q.from_absmax = absmax;
-    memopt_i_quant_run(&q, memopt_i_dequantize_chunk, threads);
-    return MEMOPT_OK;
+
+    q.to_bf16 = dst;
+    return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
 /* @section taper : vec
    The 8-bit codes of optimizer states.
@@ -12709,12 +12714,6 @@ MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, 
 /* ---- the loops ----
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
    long enough to fill the window in which it would look further by itself. */
-static double memopt_i_scale_join(double *sums) {
-    int half, i;
-    for (half = 8; half; half /= 2)
-        for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
-    return sums[0];
-}
 #endif /* ---- once for each width: see `vec` ---- */
 /* A 16-bit value of either type as a float, and back; to nearest, of NaN the quiet one. */
 V_FN V(floats) V(scale_float)(memopt_type type, V(words) x) {
@@ -12890,22 +12889,6 @@ MEMOPT_I_WIDTHS(void, clip32, (float *x, size_t n, uint32_t limit))
 MEMOPT_I_WIDTHS(void, clip16, (uint16_t *x, size_t n, uint16_t limit, uint16_t infinity))
 
 /* ---- lists, cut into pieces ---- */
-/* 16-bit values of either type to float and back. The public calls cannot fail here. */
-static memopt_threads memopt_i_gradients_level(int level) {
-    memopt_threads threads;
-    threads.run_fn = NULL; threads.user = NULL; threads.worker_count = 0; threads.simd_level = level;
-    return threads;
-}
-static void memopt_i_gradients_load(int level, memopt_type type, float *to, const uint16_t *from, size_t n) {
-    const memopt_threads threads = memopt_i_gradients_level(level);
-    if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, to, from, n);
-    else (void)memopt_f32_from_f16(to, from, n, &threads);
-}
-static void memopt_i_gradients_store(int level, memopt_type type, uint16_t *to, const float *from, size_t n) {
-    const memopt_threads threads = memopt_i_gradients_level(level);
-    if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, to, from, n);
-    else (void)memopt_f16_from_f32(to, from, n, &threads);
-}
 MEMOPT_I_BOTH static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
 static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
     return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
@@ -12998,8 +12981,21 @@ static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t
     double sums[16] = { 0 }; const int write = factor != 1;
     if (type == MEMOPT_TYPE_F32) MEMOPT_I_AT(level, scale_squares, ((float *)x, n, factor, write, sums));
     else MEMOPT_I_AT(level, scale_squares16, (type, (uint16_t *)x, n, factor, write, sums));
-    return memopt_i_scale_join(sums);
+    return memopt_i_sums_join(sums);
 }
+/* A task over a list that has been checked. */
+static memopt_i_gradients_task memopt_i_gradients_begin_task(const memopt_gradients *list, float factor,
+                                                             const memopt_threads *threads) {
+    memopt_i_gradients_task t;
+
+    memset(&t, 0, sizeof t);
+    t.tensors = list->tensors;
+    t.pieces = memopt_i_gradients_cut(list);
+    t.factor = factor;
+    t.level = memopt_i_simd_level(threads);
+    return t;
+}
+
 static void memopt_i_scale_one(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     memopt_i_scale_piece *p = t->pieces + index;
@@ -13033,9 +13029,7 @@ static memopt_status memopt_i_gradients_pass(memopt_i_checks *c, const memopt_gr
     size_t pieces; memopt_i_gradients_task t; memopt_gradient_total unwanted;
 
     if (memopt_i_gradients_check(c, list, "tensor", threads, &pieces)) return c->status;
-    memset(&t, 0, sizeof t);
-    t.tensors = list->tensors; t.pieces = memopt_i_gradients_cut(list);
-    t.factor = factor; t.level = memopt_i_simd_level(threads);
+    t = memopt_i_gradients_begin_task(list, factor, threads);
     memopt_i_run(threads, pieces, memopt_i_scale_one, &t);
     memopt_i_gradients_join(list, t.pieces, pieces, total ? total : &unwanted);
     return MEMOPT_OK;
@@ -13061,12 +13055,12 @@ MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, do
 static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     const memopt_i_scale_piece *p = t->pieces + index;
-    const memopt_gradient *g = t->tensors + p->tensor; uint16_t limit = 0;
+    const memopt_gradient *g = t->tensors + p->tensor;
     const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
     (void)worker;
     if (g->type == MEMOPT_TYPE_F32) MEMOPT_I_AT(t->level, clip32, ((float *)x, n, memopt_i_float_bits(t->factor)));
     else {
-        memopt_i_gradients_store(MEMOPT_SIMD_SCALAR, g->type, &limit, &t->factor, 1);
+        const uint16_t limit = memopt_i_v1_scale_word(g->type, t->factor);
         MEMOPT_I_AT(t->level, clip16, ((uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type)));
     }
 }
@@ -13077,9 +13071,7 @@ MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *lis
     memopt_i_must_number(&c, memopt_i_scale_limit((double)limit), "limit", memopt_i_real((double)limit), "at least",
                          memopt_i_count(0));
     if (memopt_i_gradients_check(&c, list, "tensor", threads, &pieces)) return c.status;
-    memset(&t, 0, sizeof t);
-    t.tensors = list->tensors; t.pieces = memopt_i_gradients_cut(list);
-    t.factor = memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu); t.level = memopt_i_simd_level(threads);
+    t = memopt_i_gradients_begin_task(list, memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu), threads);
     memopt_i_run(threads, pieces, memopt_i_clip_piece, &t);
     return MEMOPT_OK;
 }
@@ -13189,7 +13181,7 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
         return;
     }
     if (g->type == MEMOPT_TYPE_F32) from = (const float *)g->values + at;
-    else memopt_i_gradients_load(t->level, g->type, block, codes, n);
+    else memopt_i_load_at(t->level, block, codes, g->type, n);
     if (sum->type == MEMOPT_TYPE_F32)
         MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + at, from, n, t->factor, t->start));
     else if (sum->rest) MEMOPT_I_AT(t->level, add_pair, (high, sum->rest + at, from, n, t->factor, t->start));
@@ -13249,10 +13241,9 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
         memopt_i_refuse_number(&c, MEMOPT_ERR_OVERFLOW, "batch.tokens", memopt_i_count(batch->tokens), "at most",
                                memopt_i_count(UINT64_MAX - accumulation->tokens));
     if (c.status || !batch->tokens) return c.status;
-    memset(&t, 0, sizeof t);
-    t.tensors = sums->tensors; t.gradients = gradients->tensors; t.pieces = memopt_i_gradients_cut(sums);
-    t.factor = batch->is_mean ? (float)batch->tokens : 1;
-    t.start = !accumulation->micro_batches; t.level = memopt_i_simd_level(threads);
+    t = memopt_i_gradients_begin_task(sums, batch->is_mean ? (float)batch->tokens : 1, threads);
+    t.gradients = gradients->tensors;
+    t.start = !accumulation->micro_batches;
     if (batch->noise) t.noise = *batch->noise;
     memopt_i_run(threads, pieces, memopt_i_accumulate_piece, &t);
     accumulation->tokens += batch->tokens; ++accumulation->micro_batches;

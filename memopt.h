@@ -3620,6 +3620,7 @@ MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_
 }
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger) {
     memopt_usage u;
+
     memset(&u, 0, sizeof u);
     if (!ledger) return u;
     u = ledger->total;
@@ -12742,55 +12743,46 @@ V_FN V(floats) V(scale_one16)(memopt_type type, uint16_t *x, V(floats) factor, i
     return V(scale_float)(type, code);
 }
 #if defined(MEMOPT_I_WIDTH)
-V_FN void V(scale_squares)(float *x, size_t n, float factor, int write, double *sums) {
-    const V(floats) f = V(set)(factor);
-    V(doubles) s[16 / V(width)];
-    size_t i, k;
-
-    for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
-    for (i = 0; i + 16 <= n; i += 16) {
-        MEMOPT_I_FETCH(x + i, 4096);
-        MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 16 / V(width); ++k) {
-            const V(doubles) d = V(d_floats)(V(scale_one)(x + i + k * V(width), f, write));
-            s[k] = V(d_fma)(d, d, s[k]);
-        }
-    }
-    for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
-    memopt_i_v1_scale_squares(x + i, n - i, factor, write, sums);
+V_FN V(floats) V(scale_any)(memopt_type type, void *x, size_t i, V(floats) factor, int write) {
+    return type == MEMOPT_TYPE_F32 ? V(scale_one)((float *)x + i, factor, write)
+                                   : V(scale_one16)(type, (uint16_t *)x + i, factor, write);
 }
 
-V_FN void V(scale_squares16)(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_sums)(memopt_type type, void *x, size_t n, float factor, int write,
+                                               double *sums) {
+    const size_t bytes = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const V(floats) f = V(set)(factor);
     V(doubles) s[16 / V(width)];
     size_t i, k;
 
     for (k = 0; k < 16 / V(width); ++k) s[k] = V(d_load)(sums + k * V(width));
     for (i = 0; i + 16 <= n; i += 16) {
-        MEMOPT_I_FETCH(x + i, 4096);
+        MEMOPT_I_FETCH((unsigned char *)x + i * bytes, 4096);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 16 / V(width); ++k) {
-            const V(doubles) d = V(d_floats)(V(scale_one16)(type, x + i + k * V(width), f, write));
+            const V(doubles) d = V(d_floats)(V(scale_any)(type, x, i + k * V(width), f, write));
             s[k] = V(d_fma)(d, d, s[k]);
         }
     }
     for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
-    memopt_i_v1_scale_squares16(type, x + i, n - i, factor, write, sums);
+    memopt_i_v1_scale_squares(type, (unsigned char *)x + i * bytes, n - i, factor, write, sums);
+}
+
+/* The type is a constant in each. */
+V_FN void V(scale_squares)(memopt_type type, void *x, size_t n, float factor, int write, double *sums) {
+    if (type == MEMOPT_TYPE_F32) V(scale_sums)(MEMOPT_TYPE_F32, x, n, factor, write, sums);
+    else if (type == MEMOPT_TYPE_BF16) V(scale_sums)(MEMOPT_TYPE_BF16, x, n, factor, write, sums);
+    else V(scale_sums)(MEMOPT_TYPE_F16, x, n, factor, write, sums);
 }
 #else
 /* x * factor, stored or not, squared into 16 sums: the definition. */
-static void V(scale_squares)(float *x, size_t n, float factor, int write, double *sums) {
+static void V(scale_squares)(memopt_type type, void *x, size_t n, float factor, int write, double *sums) {
     size_t i;
 
-    for (i = 0; i < n; ++i)
-        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one)(x + i, factor, write));
-}
-
-static void V(scale_squares16)(memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums) {
-    size_t i;
-
-    for (i = 0; i < n; ++i)
-        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one16)(type, x + i, factor, write));
+    for (i = 0; type == MEMOPT_TYPE_F32 && i < n; ++i)
+        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one)((float *)x + i, factor, write));
+    for (i = 0; type != MEMOPT_TYPE_F32 && i < n; ++i)
+        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one16)(type, (uint16_t *)x + i, factor, write));
 }
 #endif
 
@@ -12880,8 +12872,7 @@ V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     V_REST(clip16, (x + i, n - i, limit, infinity));
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(void, scale_squares, (float *x, size_t n, float factor, int write, double *sums))
-MEMOPT_I_WIDTHS(void, scale_squares16, (memopt_type type, uint16_t *x, size_t n, float factor, int write, double *sums))
+MEMOPT_I_WIDTHS(void, scale_squares, (memopt_type type, void *x, size_t n, float factor, int write, double *sums))
 MEMOPT_I_WIDTHS(void, add_bf16, (float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight))
 MEMOPT_I_WIDTHS(void, add_pair, (uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start))
 MEMOPT_I_WIDTHS(void, add_weighted, (float *to, const float *from, size_t n, float weight, int start))
@@ -12978,9 +12969,9 @@ static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values,
     return found;
 }
 static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
-    double sums[16] = { 0 }; const int write = factor != 1;
-    if (type == MEMOPT_TYPE_F32) MEMOPT_I_AT(level, scale_squares, ((float *)x, n, factor, write, sums));
-    else MEMOPT_I_AT(level, scale_squares16, (type, (uint16_t *)x, n, factor, write, sums));
+    double sums[16] = { 0 };
+
+    MEMOPT_I_AT(level, scale_squares, (type, x, n, factor, factor != 1, sums));
     return memopt_i_sums_join(sums);
 }
 /* A task over a list that has been checked. */

@@ -1659,6 +1659,12 @@ static memopt_status memopt_i_cuda_store_told(memopt_cuda_store *store, memopt_c
     if (s) store->status = s;
     return memopt_cuda_status_plain(s);
 }
+/* The store's block: itself, and its slots. */
+static memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t slots) {
+    (void)memopt_carve(c, 1, sizeof(memopt_cuda_store), 16);
+    return (memopt_i_cuda_slot *)memopt_carve(c, slots, sizeof(memopt_i_cuda_slot), 16);
+}
+
 static memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size_t value, int or_free) {
     memopt_i_cuda_slot *none = NULL; size_t i;
     for (i = 0; i < store->slots; ++i) {
@@ -1773,13 +1779,14 @@ static memopt_cuda_status memopt_i_cuda_store_open(memopt_cuda_store *store) {
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
                                                             memopt_tape_store *table) {
-    const size_t head = memopt_i_align_down(sizeof(memopt_cuda_store) + 15, 16); size_t bytes, memory; int before;
-    memopt_cuda_store *store; memopt_host host; memopt_cuda_status s;
+    memopt_carver c = memopt_carver_begin(NULL); size_t bytes, memory; int before; memopt_cuda_store *store;
+    memopt_host host; memopt_cuda_status s;
     if (!desc || !desc->transfer || !out || !table) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_cuda_store_bytes(desc, &bytes);
     if (s) return s;
     if (!desc->source->host_visible || memopt_host_resolve(desc->host, &host)) return MEMOPT_ERR_ARGUMENT;
-    memory = head + desc->slots * sizeof *store->slot; /* MEMOPT_CHAIN_MOST of them at the most */
+    (void)memopt_i_cuda_store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MOST of them at the most: it fits */
+    memory = c.bytes;
     s = memopt_i_cuda_enter(desc->transfer->device, &before);
     if (s) return s;
     store = (memopt_cuda_store *)memopt_i_alloc(&host, memory, MEMOPT_I_HOST_ALIGN);
@@ -1790,7 +1797,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_st
     store->slots = desc->slots; store->bytes = bytes;
     store->slot_bytes = memopt_i_align_down(desc->slot_bytes + MEMOPT_I_CUDA_ALIGN - 1, MEMOPT_I_CUDA_ALIGN);
     store->pinned = desc->source->kind == MEMOPT_SOURCE_PINNED;
-    store->slot = (memopt_i_cuda_slot *)(void *)((unsigned char *)store + head);
+    c = memopt_carver_begin(store);
+    store->slot = memopt_i_cuda_store_lay_out(&c, desc->slots);
     s = memopt_i_cuda_store_open(store);
     s = memopt_i_cuda_first(s, memopt_i_cuda_leave(desc->transfer->device, before));
     if (s) { (void)memopt_i_cuda_store_close(store); return s; }
@@ -4084,54 +4092,77 @@ memopt_i_cuda_factor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
    Scratch    Control and codes; a float, a double and four floats for each tensor; the sums, laid out as in the object;
               for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
-struct memopt_i_cuda_optim_layout { size_t codes, pace, by, mean, sums, groups, group_count, bytes; };
+struct memopt_i_cuda_optim_parts { /* of the scratch, each at a multiple of 256 bytes */
+    memopt_i_cuda_optim_control *control;
+    memopt_i_cuda_optim_codes   *codes;
+    float  *pace;             /* this and the next two: one for each tensor */
+    float4 *by;
+    double *mean, *sums;
+    double *groups;           /* two for each of group_count */
+    size_t  group_count, bytes;
+};
 struct memopt_i_cuda_optim_call { /* what a call works with */
     memopt_optim *o;
-    memopt_i_cuda_optim_layout at;
-    unsigned char *base;
+    memopt_i_cuda_optim_parts at;
     cudaStream_t stream;
 };
 /* Groups of 256 that a slice of a tensor leaves in the scratch. */
 static size_t memopt_i_cuda_factor_groups(const memopt_i_factor *f, size_t count) {
     return memopt_i_ceil_div(count, f->width) * memopt_i_ceil_div(f->width, 256);
 }
-static memopt_cuda_status memopt_i_cuda_optim_layout_of(memopt_optim *o, memopt_i_cuda_optim_layout *l) {
-    size_t most = 0, all = 0, at = 0, i;
+/* How many groups the scratch has room for; 1: they do not fit size_t. */
+static int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
+    size_t most = 0, all = 0, i;
     if (o->desc.kind == MEMOPT_ADAFACTOR)
         for (i = 0; i < o->desc.tensor_count; ++i) {
             const memopt_i_factor f = memopt_i_factor_of(o, i, 0, o->parts[i].held);
             const size_t n = memopt_i_cuda_factor_groups(&f, o->parts[i].held);
             most = memopt_i_max(most, n);
-            if (memopt_i_add(all, n, &all)) return MEMOPT_ERR_OVERFLOW;
+            if (memopt_i_add(all, n, &all)) return 1;
         }
-    l->group_count = memopt_i_max(most, memopt_i_min(all, (size_t)1 << 18)); /* 4 MiB, unless a tensor needs more */
-    at = 256;
-    l->codes = at; at += memopt_i_align_down(sizeof(memopt_i_cuda_optim_codes) + 255, 256);
-    if (memopt_i_mul(o->desc.tensor_count, 4, &i) || memopt_i_align_up(i, 256, &i)) return MEMOPT_ERR_OVERFLOW;
-    l->pace = at; if (memopt_i_add(at, i, &at)) return MEMOPT_ERR_OVERFLOW;
-    if (memopt_i_mul(o->desc.tensor_count, sizeof(float4), &i) || memopt_i_align_up(i, 256, &i))
-        return MEMOPT_ERR_OVERFLOW;
-    l->by = at; if (memopt_i_add(at, i, &at)) return MEMOPT_ERR_OVERFLOW;
-    if (memopt_i_mul(o->desc.tensor_count, 8, &i) || memopt_i_align_up(i, 256, &i)) return MEMOPT_ERR_OVERFLOW;
-    l->mean = at; if (memopt_i_add(at, i, &at)) return MEMOPT_ERR_OVERFLOW;
-    if (memopt_i_mul(memopt_i_optim_sum_count(o), 8, &i) || memopt_i_align_up(i, 256, &i)) return MEMOPT_ERR_OVERFLOW;
-    l->sums = at; if (memopt_i_add(at, i, &at)) return MEMOPT_ERR_OVERFLOW;
-    if (memopt_i_mul(l->group_count, 16, &i) || memopt_i_align_up(i, 256, &i)) return MEMOPT_ERR_OVERFLOW;
-    l->groups = at; if (memopt_i_add(at, i, &at)) return MEMOPT_ERR_OVERFLOW;
-    l->bytes = at;
+    *count = memopt_i_max(most, memopt_i_min(all, (size_t)1 << 18)); /* 4 MiB, unless a tensor needs more */
     return 0;
 }
+
+static void memopt_i_cuda_optim_lay_out(const memopt_optim *o, memopt_i_cuda_optim_parts *p, memopt_carver *c) {
+    const size_t tensors = o->desc.tensor_count;
+
+    p->control = (memopt_i_cuda_optim_control *)memopt_carve(c, 1, sizeof *p->control, 256);
+    p->codes = (memopt_i_cuda_optim_codes *)memopt_carve(c, 1, sizeof *p->codes, 256);
+    p->pace = (float *)memopt_carve(c, tensors, sizeof *p->pace, 256);
+    p->by = (float4 *)memopt_carve(c, tensors, sizeof *p->by, 256);
+    p->mean = (double *)memopt_carve(c, tensors, sizeof *p->mean, 256);
+    p->sums = (double *)memopt_carve(c, memopt_i_optim_sum_count(o), sizeof *p->sums, 256);
+    p->groups = (double *)memopt_carve(c, p->group_count, 2 * sizeof *p->groups, 256);
+    (void)memopt_carve(c, 0, 1, 256);
+    p->bytes = c->bytes;
+}
+
+static memopt_cuda_status memopt_i_cuda_optim_count(memopt_optim *o, memopt_i_cuda_optim_parts *p) {
+    memopt_carver c = memopt_carver_begin(NULL);
+
+    if (memopt_i_cuda_optim_group_count(o, &p->group_count)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_cuda_optim_lay_out(o, p, &c);
+    return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
+}
+
 /* What all calls with a scratch look at first. */
 static memopt_cuda_status memopt_i_cuda_optim_call_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
                                                       const void *d_scratch, size_t bytes, memopt_cuda_stream stream) {
+    memopt_carver carver = memopt_carver_begin((void *)(uintptr_t)d_scratch);
     memopt_cuda_status s;
+
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_pointer(d_scratch, 256);
-    if (!s) s = memopt_i_cuda_optim_layout_of(o, &c->at);
+    if (!s) s = memopt_i_cuda_optim_count(o, &c->at);
     if (!s && bytes < c->at.bytes) s = MEMOPT_ERR_BUFFER;
-    c->o = o; c->base = (unsigned char *)(uintptr_t)d_scratch; c->stream = (cudaStream_t)stream;
-    return s;
+    if (s) return s;
+    memopt_i_cuda_optim_lay_out(o, &c->at, &carver);
+    c->o = o;
+    c->stream = (cudaStream_t)stream;
+    return 0;
 }
+
 /* The same for calls that begin a step. */
 static memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c, memopt_optim *o,
                                                      const memopt_optim_run *run, const void *d_scratch, size_t bytes,
@@ -4140,16 +4171,16 @@ static memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c
     return s || run ? s : MEMOPT_CUDA_ERR_NULL;
 }
 static float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
-    return c->o->by_device ? (float4 *)(void *)(c->base + c->at.by) : NULL;
+    return c->o->by_device ? c->at.by : NULL;
 }
 static double *memopt_i_cuda_optim_sums_of(const memopt_i_cuda_optim_call *c, size_t tensor) {
-    return (double *)(void *)(c->base + c->at.sums) + c->o->parts[tensor].sums;
+    return c->at.sums + c->o->parts[tensor].sums;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes) {
-    memopt_i_cuda_optim_layout l; memopt_cuda_status s;
+    memopt_i_cuda_optim_parts parts; memopt_cuda_status s;
     if (!optim || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    s = memopt_i_cuda_optim_layout_of((memopt_optim *)(uintptr_t)optim, &l);
-    if (!s) *bytes = l.bytes;
+    s = memopt_i_cuda_optim_count((memopt_optim *)(uintptr_t)optim, &parts);
+    if (!s) *bytes = parts.bytes;
     return s;
 }
 
@@ -4166,9 +4197,9 @@ static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     memset(b, 0, sizeof *b);
     if (!memopt_i_kind_moments(&o->desc)) format = MEMOPT_STATE_F32; /* nothing is coded */
     b->mode = mode; b->format = (int)format;
-    t->control = (memopt_i_cuda_optim_control *)(void *)c->base;
-    t->codes = (const memopt_i_cuda_optim_codes *)(const void *)(c->base + c->at.codes);
-    t->pace = (const float *)(const void *)(c->base + c->at.pace);
+    t->control = c->at.control;
+    t->codes = c->at.codes;
+    t->pace = c->at.pace;
     t->chunk = o->chunk; t->kind = (uint32_t)o->desc.kind; t->weights = (uint32_t)o->desc.weights;
     t->gradients = (uint32_t)o->desc.gradients; t->state = (uint32_t)format; t->block = (uint32_t)o->desc.block;
     t->moments = (uint32_t)memopt_i_kind_moments(&o->desc);
@@ -4354,7 +4385,7 @@ static memopt_cuda_status memopt_i_cuda_factor_launch(const memopt_i_cuda_optim_
 }
 static void memopt_i_cuda_factor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b) {
     memset(b, 0, sizeof *b);
-    b->table.control = (memopt_i_cuda_optim_control *)(void *)c->base;
+    b->table.control = c->at.control;
     b->table.weights = (uint32_t)c->o->desc.weights; b->table.gradients = (uint32_t)c->o->desc.gradients;
     b->table.stops = (uint32_t)(c->o->fused || c->o->by_device);
 }
@@ -4374,10 +4405,10 @@ static int memopt_i_cuda_factor_add(const memopt_i_cuda_optim_call *c, memopt_i_
     s->row_sums = memopt_i_cuda_optim_sums_of(c, tensor);
     s->column_sums = s->row_sums + f.rows;
     s->squares = s->column_sums + MEMOPT_I_PANELS * f.columns;
-    s->groups = (double *)(void *)(c->base + c->at.groups) + 2 * b->groups;
-    s->mean = (double *)(void *)(c->base + c->at.mean) + tensor;
-    s->pace = (float *)(void *)(c->base + c->at.pace) + tensor;
-    s->by = c->o->by_device ? memopt_i_cuda_optim_by_of(c) + tensor : NULL;
+    s->groups = c->at.groups + 2 * b->groups;
+    s->mean = c->at.mean + tensor;
+    s->pace = c->at.pace + tensor;
+    s->by = c->o->by_device ? c->at.by + tensor : NULL;
     s->group = f.part->group; s->step = f.part->step; s->all = f.tensor->count; s->count = count;
     s->columns = f.columns; s->grain = f.grain; s->held_rows = f.held_rows; s->panels = f.panels;
     s->first_row = f.columns ? f.first_row + at / f.columns : 0;
@@ -4546,7 +4577,6 @@ memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, 
 static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_optim_call *c,
                                                            const memopt_optim_run *run, const double *d_factor) {
     const memopt_optim_desc *d = &c->o->desc; memopt_i_cuda_optim_betas betas; memopt_cuda_status s = 0; size_t at, i;
-    float4 *by = (float4 *)(void *)(c->base + c->at.by);
     memset(&betas, 0, sizeof betas);
     betas.kind = (uint32_t)d->kind;
     for (at = 0; at < d->tensor_count && !s; at += i) {
@@ -4556,7 +4586,7 @@ static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_o
         }
         betas.count = (uint32_t)i;
         MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_by_kernel, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
-                             (memopt_i_cuda_optim_control *)(void *)c->base, by + at, d_factor, betas);
+                             c->at.control, c->at.by + at, d_factor, betas);
         s = memopt_i_cuda_launched();
     }
     return s;
@@ -4572,9 +4602,7 @@ static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_ca
     if (!s) s = memopt_i_cuda_ready();
     if (s) return s;
     MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_begin_kernel, grid + 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
-                         (memopt_i_cuda_optim_control *)(void *)c->base,
-                         (memopt_i_cuda_optim_codes *)(void *)(c->base + c->at.codes),
-                         (double *)(void *)(c->base + c->at.sums), count, memopt_i_cuda_optim_codes_of(c->o));
+                         c->at.control, c->at.codes, c->at.sums, count, memopt_i_cuda_optim_codes_of(c->o));
     s = memopt_i_cuda_launched();
     if (!s && d_factor) s = memopt_i_cuda_optim_begin_factor(c, run, d_factor);
     if (s) return s;
@@ -4584,7 +4612,7 @@ static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_ca
 }
 static memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_optim_call *c, const double *d_factor) {
     const memopt_cuda_status s = memopt_i_cuda_pointer(d_factor, sizeof *d_factor);
-    return s ? s : memopt_i_cuda_apart(d_factor, sizeof *d_factor, c->base, c->at.bytes);
+    return s ? s : memopt_i_cuda_apart(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
                                                            void *d_scratch, size_t scratch_bytes,
@@ -4624,7 +4652,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim
 static memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_optim_call *c, size_t from, size_t end) {
     memopt_i_cuda_optim_trusts t; memopt_cuda_status s; size_t i;
     memset(&t, 0, sizeof t);
-    t.pace = (float *)(void *)(c->base + c->at.pace); t.is_lamb = c->o->desc.kind == MEMOPT_LAMB;
+    t.pace = c->at.pace; t.is_lamb = c->o->desc.kind == MEMOPT_LAMB;
     t.by = memopt_i_cuda_optim_by_of(c);
     for (; from < end; from += i) {
         for (i = 0; i < MEMOPT_I_CUDA_OPTIM_TRUSTS && from + i < end; ++i) {
@@ -4735,7 +4763,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, s
         NULL); double *sums = NULL;
     if (!s && (!d_sums || !count)) s = MEMOPT_CUDA_ERR_NULL;
     if (!s) s = memopt_optim_sums(optim, tensor, &sums, count);
-    if (!s) *d_sums = (double *)(void *)(c.base + c.at.sums) + (sums - optim->sums); /* the same place in both */
+    if (!s) *d_sums = c.at.sums + (sums - optim->sums); /* the same place in both */
     return s;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
@@ -6041,9 +6069,9 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_count_kerne
     __syncthreads(); /* all have counted */
     if (threadIdx.x == 0) *d_count = (size_t)*count;
 }
-static memopt_cuda_status memopt_i_cuda_entropy_count(const int32_t *targets, size_t rows, size_t vocabulary,
-                                                      size_t *d_count, memopt_cuda_stream stream) {
-    (void)vocabulary; /* a target that is too large counts: its loss is NaN */
+/* A target that is too large counts: its loss is NaN. */
+static memopt_cuda_status memopt_i_cuda_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
+                                                      memopt_cuda_stream stream) {
     MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_entropy_count_kernel, 1, 1024, 0, stream, targets, rows, d_count);
     return memopt_i_cuda_launched();
 }
@@ -6071,15 +6099,22 @@ static memopt_cuda_status memopt_i_cuda_entropy_total(const double *d_row_losses
     return memopt_i_cuda_launched();
 }
 /* ---- cross-entropy ---- */
+struct memopt_i_cuda_entropy_parts { size_t *count; double *row_losses; }; /* of the scratch */
+static void memopt_i_cuda_entropy_lay_out(size_t rows, memopt_i_cuda_entropy_parts *p, memopt_carver *c) {
+    p->count = (size_t *)memopt_carve(c, 1, sizeof *p->count, 16);
+    p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
+}
+
 static memopt_cuda_status memopt_i_cuda_cross_entropy_open(const memopt_cross_entropy *x, memopt_cross_entropy *out,
                                                            size_t *bytes) {
-    memopt_i_entropy t; memopt_i_ops o;
+    memopt_carver c = memopt_carver_begin(NULL); memopt_i_cuda_entropy_parts none; memopt_i_entropy t; memopt_i_ops o;
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     (void)memopt_i_ops_open(NULL, NULL, x, &o);
     if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (memopt_cuda_status)o.c.status;
-    if (memopt_i_add(*bytes, 16, bytes)) return MEMOPT_ERR_OVERFLOW;
+    memopt_i_cuda_entropy_lay_out(x->rows, &none, &c);
+    *bytes = c.bytes;
     *out = t.x;
-    return 0;
+    return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *ops,
                                                                      const memopt_cross_entropy *x, size_t *bytes) {
@@ -6110,7 +6145,7 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_e
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops,
                                                                   const memopt_cross_entropy *x, memopt_loss *d_out,
                                                                   memopt_cuda_stream stream) {
-    memopt_cross_entropy e; size_t bytes, *d_count; double *d_row_losses; unsigned blocks;
+    memopt_cross_entropy e; memopt_i_cuda_entropy_parts d; memopt_carver c; size_t bytes; unsigned blocks;
     memopt_cuda_status s = memopt_i_cuda_cross_entropy_open(x, &e, &bytes);
     if (s) return s;
     if (!ops || ops->scratch_bytes < bytes) return MEMOPT_ERR_BUFFER;
@@ -6118,10 +6153,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
     if (!s) s = memopt_i_cuda_grid(e.rows, 1, &blocks);
     if (!s) s = memopt_i_cuda_ready();
     if (s) return s;
-    d_count = (size_t *)ops->d_scratch; d_row_losses = (double *)(void *)((char *)ops->d_scratch + 16);
-    s = memopt_i_cuda_entropy_count(e.targets, e.rows, e.vocabulary, d_count, stream);
-    if (!s) s = memopt_i_cuda_entropy_rows(&e, d_count, d_row_losses, stream);
-    return s ? s : memopt_i_cuda_entropy_total(d_row_losses, e.rows, &e.rule, d_count, d_out, stream);
+    c = memopt_carver_begin(ops->d_scratch);
+    memopt_i_cuda_entropy_lay_out(e.rows, &d, &c);
+    s = memopt_i_cuda_entropy_count(e.targets, e.rows, d.count, stream);
+    if (!s) s = memopt_i_cuda_entropy_rows(&e, d.count, d.row_losses, stream);
+    return s ? s : memopt_i_cuda_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
 }
 /* @section cuda_norm : cuda_base api_cuda_norm
    Layer norm and RMS norm of rows, and their gradients; and what other sections take from here: spans (16 bytes of a
@@ -7478,12 +7514,21 @@ memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t l
 static memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
     return bytes ? memopt_i_cuda_took(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
+static void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cuda_tokens *t, memopt_carver *c) {
+    t->room = (uint32_t *)memopt_carve(c, 1, sizeof *t->room, sizeof *t->room);
+    t->count = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->count, sizeof *t->count);
+    t->last = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->last, sizeof *t->last);
+    t->start = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->start, sizeof *t->start);
+    t->list = (uint32_t *)memopt_carve(c, x->rows, sizeof *t->list, sizeof *t->list);
+}
+
 static memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, size_t *bytes) {
-    size_t words;
-    if (x->rows > 0x7fffffffu || x->vocabulary > 0x7fffffffu || memopt_i_mul(x->vocabulary, 3, &words)
-        || memopt_i_add(words, x->rows, &words) || memopt_i_add(words, 1, &words)
-        || memopt_i_mul(words, sizeof(uint32_t), bytes)) return MEMOPT_ERR_OVERFLOW;
-    return 0;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_cuda_tokens none;
+
+    memopt_i_cuda_tokens_lay_out(x, &none, &c);
+    *bytes = c.bytes;
+    return c.overflow || x->rows > 0x7fffffffu || x->vocabulary > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                  size_t *bytes) {
@@ -7499,8 +7544,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cu
 static memopt_cuda_status memopt_i_cuda_tokens_make(const memopt_embedding *x, void *scratch, memopt_i_cuda_tokens *t,
                                                     memopt_cuda_stream stream) {
     const size_t v = x->vocabulary; unsigned blocks; memopt_cuda_status s;
-    t->room = static_cast<uint32_t *>(scratch);
-    t->count = t->room + 1; t->last = t->count + v; t->start = t->last + v; t->list = t->start + v;
+    memopt_carver c = memopt_carver_begin(scratch);
+    memopt_i_cuda_tokens_lay_out(x, t, &c);
     t->ids = x->ids; t->rows = x->rows; t->vocabulary = v;
     if ((s = memopt_i_cuda_grid(t->rows, MEMOPT_I_CUDA_LAYER_BLOCK, &blocks)) != 0
         || (s = memopt_i_cuda_zero(t->room, (1 + 2 * v) * sizeof(uint32_t), stream)) != 0) return s;
@@ -7621,12 +7666,19 @@ static memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_OF_BLAS + (int)status;
 }
 static size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 256; }
+/* The caller's block: the gemm itself, and its table. */
+static void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
+    (void)memopt_carve(c, 1, sizeof *g, 8);
+    g->entries = (memopt_i_cuda_shape_entry *)memopt_carve(c, shapes, sizeof *g->entries, 8);
+    g->hashes = (uint64_t *)memopt_carve(c, shapes, sizeof *g->hashes, 8);
+}
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes) {
-    const size_t one = sizeof(memopt_i_cuda_shape_entry) + sizeof(uint64_t); size_t all;
+    memopt_carver c = memopt_carver_begin(NULL); memopt_cuda_gemm none;
     if (!desc || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    if (memopt_i_mul(memopt_i_cuda_gemm_shapes(desc), one, &all)
-        || memopt_i_add(all, sizeof(memopt_cuda_gemm), &all)) return MEMOPT_ERR_OVERFLOW;
-    *bytes = all;
+    memopt_i_cuda_gemm_lay_out(&none, memopt_i_cuda_gemm_shapes(desc), &c);
+    if (c.overflow) return MEMOPT_ERR_OVERFLOW;
+    *bytes = c.bytes;
     return 0;
 }
 static memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
@@ -7640,7 +7692,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the 
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
                                                            size_t bytes, memopt_cuda_gemm **out) {
-    memopt_cuda_gemm *g = (memopt_cuda_gemm *)memory; size_t needed; memopt_cuda_status s;
+    memopt_cuda_gemm *g = (memopt_cuda_gemm *)memory; memopt_carver c; size_t needed; memopt_cuda_status s;
     if (!desc || !memory || !out || (!desc->d_workspace && desc->workspace_bytes)) return MEMOPT_CUDA_ERR_NULL;
     if (((uintptr_t)memory & 15) || ((uintptr_t)desc->d_workspace & 255)) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if ((s = memopt_cuda_gemm_bytes(desc, &needed)) != 0) return s;
@@ -7649,8 +7701,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gem
     memset(memory, 0, needed);
     g->desc = *desc;
     g->desc.shapes = memopt_i_cuda_gemm_shapes(desc);
-    g->entries = (memopt_i_cuda_shape_entry *)(void *)(g + 1);
-    g->hashes = (uint64_t *)(void *)(g->entries + g->desc.shapes);
+    c = memopt_carver_begin(memory);
+    memopt_i_cuda_gemm_lay_out(g, g->desc.shapes, &c);
     if ((s = memopt_i_cuda_gemm_open(g)) != 0) return s;
     *out = g;
     return 0;
@@ -8749,28 +8801,20 @@ static void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
     t->part = memopt_i_max(1, rows / t->group) * t->group;
     t->slope_part = memopt_i_min(l->rows, memopt_i_max(1, slope_rows / t->group) * t->group);
 }
-/* count * size bytes more, at a multiple of 256; 1: does not fit size_t */
-static int memopt_i_cuda_batch_take(size_t *all, size_t count, size_t size, size_t *at) {
-    size_t bytes;
-    return memopt_i_align_up(*all, 256, at) || memopt_i_mul(count, size, &bytes) || memopt_i_add(*at, bytes, all);
-}
-/* Where it all lies; *bytes begins with linear's. */
-static int memopt_i_cuda_batch_layout(memopt_i_cuda_batch *t, unsigned char *base, size_t *bytes) {
+/* Where it all lies in scratch: `linear` bytes for linear, then ours. */
+static void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, memopt_carver *c) {
     const memopt_linear *l = &t->x.linear;
     const size_t n = l->outputs;
     const int narrow = l->gradient_type != MEMOPT_TYPE_F32 && t->slope_part < l->rows;
-    size_t at[4], sums;
-    if (memopt_i_mul(t->groups, n, &sums) || memopt_i_cuda_batch_take(bytes, sums, 2 * sizeof(float), at)
-        || memopt_i_cuda_batch_take(bytes, n, 3 * sizeof(float), at + 1)
-        || memopt_i_cuda_batch_take(bytes, t->slope_part * n, memopt_type_bytes(l->type), at + 2)
-        || memopt_i_cuda_batch_take(bytes, narrow ? n * l->inputs + n : 0, sizeof(float), at + 3)) return 1;
-    if (!base) return 0;
-    t->sums = reinterpret_cast<float *>(base + at[0]);
-    t->factor = reinterpret_cast<float *>(base + at[1]);
-    t->mean = t->factor + n; t->share = t->mean + n;
-    t->slope = base + at[2];
-    t->weights = narrow ? reinterpret_cast<float *>(base + at[3]) : NULL;
-    return 0;
+
+    (void)memopt_carve(c, linear, 1, 256);
+    t->sums = static_cast<float *>(memopt_carve(c, t->groups, 2 * n * sizeof(float), 256));
+    t->factor = static_cast<float *>(memopt_carve(c, 3 * n, sizeof(float), 256));
+    t->mean = t->factor ? t->factor + n : NULL;
+    t->share = t->factor ? t->mean + n : NULL;
+    t->slope = memopt_carve(c, t->slope_part * n, memopt_type_bytes(l->type), 256);
+    t->weights = static_cast<float *>(memopt_carve(c, narrow ? n * l->inputs + n : 0, sizeof(float), 256));
+    if (!narrow) t->weights = NULL;
 }
 /* The numbers, without the pointers. */
 static memopt_cuda_status memopt_i_cuda_batch_open(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
@@ -8791,15 +8835,17 @@ static memopt_cuda_status memopt_i_cuda_batch_open(const memopt_batch_norm *x, m
 /* Scratch: linear's, then ours. *linear: the bytes of the former. part: see memopt_i_cuda_batch_cut() */
 static memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops, memopt_i_cuda_batch *t, size_t part,
                                                       size_t *linear, size_t *bytes) {
-    memopt_linear l = t->x.linear; memopt_cuda_status s; size_t other;
+    memopt_linear l = t->x.linear; memopt_cuda_status s; size_t other; memopt_carver c = memopt_carver_begin(NULL);
     static float wanted; /* whether or not there is a gradient of the bias this time */
     l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL; l.grad_bias = &wanted; l.accumulate = 0;
     if ((s = memopt_cuda_linear_scratch(ops, &l, linear)) != 0) return s;
     l.gradient_type = MEMOPT_TYPE_F32;
     if ((s = memopt_cuda_linear_scratch(ops, &l, &other)) != 0) return s;
-    *bytes = *linear = memopt_i_max(*linear, other);
+    *linear = memopt_i_max(*linear, other);
     if (l.outputs) memopt_i_cuda_batch_cut(t, part);
-    return memopt_i_cuda_batch_layout(t, NULL, bytes) ? MEMOPT_ERR_OVERFLOW : 0;
+    memopt_i_cuda_batch_lay_out(t, *linear, &c);
+    *bytes = c.bytes;
+    return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_scratch(const memopt_cuda_ops *ops,
                                                                   const memopt_batch_norm *x, size_t *bytes) {
@@ -8852,7 +8898,7 @@ static void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
 static memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                     int backward, size_t part, memopt_i_cuda_batch *t,
                                                     memopt_cuda_ops *inner) {
-    size_t linear, bytes; memopt_cuda_status s;
+    size_t linear, bytes; memopt_carver c; memopt_cuda_status s;
     if ((s = memopt_i_cuda_batch_open(x, t)) != 0) return s;
     if (t->x.linear.rows < 2) return MEMOPT_ERR_ARGUMENT;
     if (!t->x.linear.outputs) return 0;
@@ -8861,8 +8907,9 @@ static memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, 
     if ((s = memopt_i_cuda_batch_scratch(ops, t, part, &linear, &bytes)) != 0
         || (s = memopt_i_cuda_scratch(ops, bytes)) != 0) return s;
     *inner = *ops;
-    inner->scratch_bytes = bytes = linear;
-    (void)memopt_i_cuda_batch_layout(t, static_cast<unsigned char *>(ops->d_scratch), &bytes);
+    inner->scratch_bytes = linear;
+    c = memopt_carver_begin(ops->d_scratch);
+    memopt_i_cuda_batch_lay_out(t, linear, &c);
     memopt_i_cuda_batch_align(t, backward);
     return memopt_i_cuda_ready();
 }
@@ -9033,9 +9080,15 @@ static size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size
     }
     return memopt_i_min(rows, h->rows);
 }
-/* Shapes and types, and the bytes of scratch: logits, losses of rows, the count. */
+static void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) {
+    t->logits = (unsigned char *)memopt_carve(c, t->h.chunk, t->stride * memopt_type_bytes(t->h.type), 256);
+    t->row_losses = (double *)memopt_carve(c, t->h.rows, sizeof *t->row_losses, 256);
+    t->count = (size_t *)memopt_carve(c, 256, 1, 256);
+}
+
+/* Shapes and types, and the bytes of scratch. */
 static memopt_cuda_status memopt_i_cuda_head_open(const memopt_head *head, memopt_i_cuda_head *t) {
-    memopt_head *h = &t->h; size_t size, logits, losses;
+    memopt_head *h = &t->h; memopt_carver scratch = memopt_carver_begin(NULL); size_t size;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
     if (!head || !head->width || !head->vocabulary || memopt_i_rule_check(&c, &head->rule)
         || !memopt_type_bytes(head->type) || !memopt_type_bytes(head->weight_type)
@@ -9052,13 +9105,9 @@ static memopt_cuda_status memopt_i_cuda_head_open(const memopt_head *head, memop
     size = memopt_type_bytes(h->type);
     t->stride = memopt_i_align_down(h->padded + 16 / size - 1, 16 / size);
     h->chunk = memopt_i_cuda_head_chunk(h, t->stride, size);
-    if (memopt_i_mul(h->chunk, t->stride * size, &logits) || memopt_i_align_up(logits, 256, &logits) ||
-        memopt_i_mul(h->rows, sizeof(double), &losses) || memopt_i_align_up(losses, 256, &losses) ||
-        memopt_i_add(logits, losses, &t->bytes) || memopt_i_add(t->bytes, 256, &t->bytes))
-        return MEMOPT_ERR_OVERFLOW;
-    t->row_losses = (double *)(void *)(uintptr_t)logits; /* offsets, until there is scratch */
-    t->count = (size_t *)(void *)(uintptr_t)(logits + losses);
-    return 0;
+    memopt_i_cuda_head_lay_out(t, &scratch);
+    t->bytes = scratch.bytes;
+    return scratch.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *ops, const memopt_head *head,
                                                             size_t *bytes) {
@@ -9151,19 +9200,18 @@ static memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
                                                          memopt_loss *d_out, memopt_cuda_stream stream) {
-    memopt_i_cuda_head t; const memopt_head *h = &t.h; size_t first; memopt_cuda_status s; int look;
+    memopt_i_cuda_head t; const memopt_head *h = &t.h; memopt_carver c; size_t first; memopt_cuda_status s; int look;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_head_open(head, &t)) != 0 || (s = memopt_i_cuda_head_check(h, ops, d_out)) != 0
         || (s = memopt_i_cuda_gemm_types(ops->gemm, h->type, h->gradient_type)) != 0
         || (s = memopt_i_cuda_linear_scratch(ops, t.bytes)) != 0
         || (s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
     t.gemm = ops->gemm;
-    t.logits = (unsigned char *)ops->d_scratch;
-    t.row_losses = (double *)(void *)(t.logits + (uintptr_t)t.row_losses);
-    t.count = (size_t *)(void *)(t.logits + (uintptr_t)t.count);
+    c = memopt_carver_begin(ops->d_scratch);
+    memopt_i_cuda_head_lay_out(&t, &c);
     for (look = 1; look >= 0 && !s; --look) {
         if (!look) s = memopt_i_cuda_head_clear(h, stream);
-        if (!look && !s) s = memopt_i_cuda_entropy_count(h->targets, h->rows, h->vocabulary, t.count, stream);
+        if (!look && !s) s = memopt_i_cuda_entropy_count(h->targets, h->rows, t.count, stream);
         for (first = 0; first < h->rows && !s; first += memopt_i_min(h->chunk, h->rows - first))
             s = memopt_i_cuda_head_part(&t, first, look, stream);
     }
@@ -9233,42 +9281,32 @@ typedef struct memopt_i_cuda_attention {
     void  *kept, *left, *grads;  /* with lengths: copies of keys or values; of a block of queries, of grad_output */
     int    backward;
 } memopt_i_cuda_attention;
-/* A part of scratch: a * b * c bytes, at an offset that is not yet a pointer. 1: they do not fit size_t */
-static int memopt_i_cuda_attention_part(size_t *at, size_t a, size_t b, size_t c, uintptr_t *offset) {
-    size_t bytes;
-    *offset = *at;
-    return memopt_i_mul(a, b, &bytes) || memopt_i_mul(bytes, c, &bytes) || memopt_i_align_up(bytes, 256, &bytes)
-        || memopt_i_add(*at, bytes, at);
-}
-/* Where everything is in scratch, from `base` on. */
-static memopt_cuda_status memopt_i_cuda_attention_lay(memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
-    const memopt_attention *a = &t->a; const size_t size = memopt_type_bytes(a->type), narrow = size < 4;
-    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFT_BLOCK, b = (size_t)(t->backward != 0);
-    const size_t masked = a->lengths != NULL; const uintptr_t base = ops ? (uintptr_t)ops->d_scratch : 0;
-    size_t rows, sums; uintptr_t at[9];
-    t->bytes = 0;
-    if (memopt_i_mul(a->kv_heads, a->block, &rows) || memopt_i_mul(a->length, t->row, &sums) ||
-        memopt_i_cuda_attention_part(&t->bytes, rows, t->stride, 4, &at[0]) ||
-        memopt_i_cuda_attention_part(&t->bytes, rows, t->stride, 4 * b, &at[1]) ||
-        memopt_i_cuda_attention_part(&t->bytes, rows, t->stride, 2 * apart, &at[2]) ||
-        memopt_i_cuda_attention_part(&t->bytes, rows, t->stride, 2 * apart * b, &at[3]) ||
-        memopt_i_cuda_attention_part(&t->bytes, sums, 4, narrow * b, &at[4]) ||
-        memopt_i_cuda_attention_part(&t->bytes, sums, 4, narrow * b, &at[5]) ||
-        memopt_i_cuda_attention_part(&t->bytes, sums, size, masked, &at[6]) ||
-        memopt_i_cuda_attention_part(&t->bytes, a->block * t->row, size, masked * b, &at[7]) ||
-        memopt_i_cuda_attention_part(&t->bytes, a->block * t->row, size, masked * b, &at[8]))
-        return MEMOPT_ERR_OVERFLOW;
-    t->scores = (float *)(base + at[0]); t->slopes = (float *)(base + at[1]);
-    t->p = apart ? (void *)(base + at[2]) : (void *)t->scores;
-    t->g = apart ? (void *)(base + at[3]) : (void *)t->slopes;
+/* Where everything is in scratch. Heads, block and row are below 2^31 each, as strides and length are. */
+static void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
+    const memopt_attention *a = &t->a;
+    const size_t size = memopt_type_bytes(a->type), narrow = size < 4, backward = t->backward != 0;
+    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFT_BLOCK, masked = a->lengths != NULL;
+    const size_t rows = a->kv_heads * a->block, wide = t->stride * 4, sums = t->row * 4 * narrow * backward;
+
+    t->scores = (float *)memopt_carve(c, rows, wide, 256);
+    t->slopes = (float *)memopt_carve(c, rows, wide * backward, 256);
+    t->p = memopt_carve(c, rows, wide / 2 * apart, 256);
+    t->g = memopt_carve(c, rows, wide / 2 * apart * backward, 256);
+    if (!apart) {
+        t->p = t->scores;
+        t->g = t->slopes;
+    }
     t->pitch = narrow && !apart ? 2 * t->stride : t->stride;
-    t->keys = (float *)(base + at[4]); t->values = (float *)(base + at[5]);
-    t->kept = (void *)(base + at[6]); t->left = (void *)(base + at[7]); t->grads = (void *)(base + at[8]);
-    return 0;
+    t->keys = (float *)memopt_carve(c, a->length, sums, 256);
+    t->values = (float *)memopt_carve(c, a->length, sums, 256);
+    t->kept = memopt_carve(c, a->length, t->row * size * masked, 256);
+    t->left = memopt_carve(c, a->block, t->row * size * masked * backward, 256);
+    t->grads = memopt_carve(c, a->block, t->row * size * masked * backward, 256);
+    (void)memopt_carve(c, 0, 1, 256);
 }
-static memopt_cuda_status memopt_i_cuda_attention_open(const memopt_cuda_ops *ops, const memopt_attention *x,
-                                                       int backward, memopt_i_cuda_attention *t) {
-    memopt_attention y; memopt_i_attention same; memopt_status s;
+static memopt_cuda_status memopt_i_cuda_attention_open(const memopt_attention *x, int backward,
+                                                       memopt_i_cuda_attention *t) {
+    memopt_carver c = memopt_carver_begin(NULL); memopt_attention y; memopt_i_attention same; memopt_status s;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     y = *x;
     if (!y.block) y.block = MEMOPT_I_CUDA_ATTENTION_BLOCK;
@@ -9280,14 +9318,16 @@ static memopt_cuda_status memopt_i_cuda_attention_open(const memopt_cuda_ops *op
         || t->a.output_stride > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     t->stride = memopt_i_align_down(t->a.length + 63, 64);
     if (t->stride > 0x7fffffff / 2) return MEMOPT_ERR_OVERFLOW; /* of a row of 16 bits in the place of floats */
-    return memopt_i_cuda_attention_lay(t, ops);
+    memopt_i_cuda_attention_lay_out(t, &c);
+    t->bytes = c.bytes;
+    return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  size_t *bytes) {
     memopt_i_cuda_attention t; memopt_cuda_status s;
     (void)ops;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_attention_open(NULL, x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
+    if ((s = memopt_i_cuda_attention_open(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
     return s;
 }
 static memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
@@ -9558,10 +9598,12 @@ static memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt
 }
 static memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                       int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_attention t; memopt_cuda_status s; size_t i; int look;
+    memopt_i_cuda_attention t; memopt_carver c; memopt_cuda_status s; size_t i; int look;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_attention_open(ops, x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
+    if ((s = memopt_i_cuda_attention_open(x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
     if ((s = memopt_i_cuda_attention_check(&t, ops)) != 0) return s;
+    c = memopt_carver_begin(ops->d_scratch);
+    memopt_i_cuda_attention_lay_out(&t, &c);
     t.gemm = ops->gemm; t.stream = stream;
     for (look = 1; look >= 0; --look)
         for (i = 0; i < t.a.batch && !s; ++i)

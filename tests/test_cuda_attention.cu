@@ -294,13 +294,14 @@ static void test_cuda_attention_long(void) {
     uint64_t seed = 3; size_t s, i, j; int type;
     for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
         const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
-        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; size_t bytes; float *scores, *slopes; unsigned char *p, *g;
+        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes; float *scores, *slopes; unsigned char *p, *g;
         const int mark = test_device_mark();
         memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
         x.batch = x.heads = 1; x.length = n; x.width = 4; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;
         CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0);
         ops.d_scratch = test_device(bytes); ops.scratch_bytes = bytes;
-        CHECK(memopt_i_cuda_attention_open(&ops, &x, 1, &t) == 0 && t.bytes == bytes);
+        CHECK(memopt_i_cuda_attention_open(&x, 1, &t) == 0 && t.bytes == bytes);
+        c = memopt_carver_begin(ops.d_scratch); memopt_i_cuda_attention_lay_out(&t, &c);
         scores = (float *)malloc(6 * t.stride * 4); slopes = scores + 3 * t.stride; p = (unsigned char *)malloc(12 * t.stride); g = (unsigned char *)malloc(12 * t.stride);
         TEST_SCHEDULES(n > 2000 ? 2 : 8) {
             for (i = 0; i < 6 * t.stride; ++i) scores[i] = i % t.stride < n ? (float)((double)(test_random(&seed) >> 11) * 0x1p-50 - 4) : memopt_i_bits_float(0x7fc00000u);

@@ -40,6 +40,13 @@ static void cuda_batch_make(cuda_batch_model *m, int k, size_t count, memopt_typ
     }
     test_put(s->there, s->here, s->bytes);
 }
+static void cuda_batch_place(memopt_i_cuda_batch *t) { /* scratch of its own, without linear's */
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_cuda_batch_lay_out(t, 0, &c);
+    CHECK(!c.overflow);
+    c = memopt_carver_begin(test_device(c.bytes));
+    memopt_i_cuda_batch_lay_out(t, 0, &c);
+}
 static void cuda_batch_open(cuda_batch_model *m, const cuda_batch_spec *s) {
     const size_t n = s->outputs, out = s->rows * n, in = s->rows * s->inputs; const memopt_type f32 = MEMOPT_TYPE_F32;
     memopt_linear *l = &m->x.linear; cuda_batch_slot *k = m->slot;
@@ -165,17 +172,14 @@ static uint64_t cuda_batch_hash(uint64_t hash, const void *data, size_t bytes) {
 }
 /* All stages, in parts; checked unless the bits are known. */
 static uint64_t cuda_batch_z_case(const cuda_batch_spec *s, int known) {
-    const size_t n = s->outputs, rows = s->rows; cuda_batch_model m; memopt_i_cuda_batch t; size_t bytes = 0, count; uint64_t hash = 1;
+    const size_t n = s->outputs, rows = s->rows; cuda_batch_model m; memopt_i_cuda_batch t; size_t count; uint64_t hash = 1;
     float *old = (float *)malloc(4 * n * sizeof *old), *three = (float *)malloc(3 * n * sizeof *three);
     cuda_batch_open(&m, s);
     for (size_t c = 0; c < n; ++c) { old[c] = cuda_batch_get(&m.slot[CUDA_BATCH_MEAN], c); old[n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_VARIANCE], c);
         old[2 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSHIFT], c); old[3 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSCALE], c); }
     CHECK(memopt_i_cuda_batch_open(&m.x, &t) == 0);
     memopt_i_cuda_batch_cut(&t, s->part);
-    CHECK(memopt_i_cuda_batch_layout(&t, NULL, &bytes) == 0);
-    unsigned char *scratch = (unsigned char *)test_device(bytes);
-    bytes = 0;
-    CHECK(memopt_i_cuda_batch_layout(&t, scratch, &bytes) == 0);
+    cuda_batch_place(&t);
     memopt_i_cuda_batch_align(&t, 0);
     for (size_t first = 0; first < rows; first += count) {
         count = memopt_i_min(t.part, rows - first);
@@ -236,7 +240,7 @@ static void cuda_batch_z_same_bits(void) {
 }
 /* A mean that is much larger than the deviation, an even column, a NaN, an infinity: each for itself. */
 static void cuda_batch_z_hard(void) {
-    cuda_batch_spec s = cuda_batch_spec_of(3); cuda_batch_model m; memopt_i_cuda_batch t; size_t bytes = 0; float old[16];
+    cuda_batch_spec s = cuda_batch_spec_of(3); cuda_batch_model m; memopt_i_cuda_batch t; float old[16];
     memset(old, 0, sizeof old);
     s.rows = 700; s.outputs = 8; s.type = MEMOPT_TYPE_F32; s.kind = MEMOPT_NO_ACTIVATION; s.misaligned = 0; s.no_update = 0; s.scaled = s.shifted = 1;
     cuda_batch_open(&m, &s);
@@ -248,10 +252,7 @@ static void cuda_batch_z_hard(void) {
     test_put(m.slot[CUDA_BATCH_Z].there, m.slot[CUDA_BATCH_Z].here, m.slot[CUDA_BATCH_Z].bytes);
     CHECK(memopt_i_cuda_batch_open(&m.x, &t) == 0);
     memopt_i_cuda_batch_cut(&t, 1 << 20);
-    (void)memopt_i_cuda_batch_layout(&t, NULL, &bytes);
-    unsigned char *scratch = (unsigned char *)test_device(bytes);
-    bytes = 0;
-    (void)memopt_i_cuda_batch_layout(&t, scratch, &bytes);
+    cuda_batch_place(&t);
     memopt_i_cuda_batch_align(&t, 0);
     CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SPREAD, 0, 700, NULL) == 0 && memopt_i_cuda_batch_join(&t, 0, NULL) == 0);
     CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, 700, NULL) == 0);
@@ -327,8 +328,8 @@ static void cuda_batch_whole_case(const cuda_batch_spec *s) {
     test_synchronize();
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) cuda_batch_fetch(&m, k);
     cuda_batch_check_sums(&m, old + 2 * n, NULL);
-    bytes = linear;
-    (void)memopt_i_cuda_batch_layout(&t, (unsigned char *)r.ops.d_scratch, &bytes);
+    memopt_carver carver = memopt_carver_begin(r.ops.d_scratch);
+    memopt_i_cuda_batch_lay_out(&t, linear, &carver);
     test_get(three, t.factor, 3 * n * sizeof *three);
     for (size_t i = 0; i < rows * n; ++i) cuda_batch_set(&m.slot[CUDA_BATCH_SLOPE], i, cuda_batch_slope(&m, i, three));
     for (size_t i = 0; i < rows * in; ++i) {

@@ -824,8 +824,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
    What all kernels stand on.
    Simulator  Four macros are all that is not plain CUDA, so that the same file runs on a CPU, a fiber for each thread,
               under sanitizers. Whoever brings a simulator defines them first.
-   Launch     A launch that fails leaves CUDA's error, which is taken and returned. An error that was there before is
-              somebody else's: it is returned as well, and left where it is, and nothing is launched.
+   Launch     One way for all kernels: MEMOPT_I_CUDA_RUN(), with as many blocks as a size_t says. A launch that fails
+              leaves CUDA's error, which is taken and returned. An error that was there before is somebody else's: it is
+              returned as well, and left where it is, and nothing is launched.
    Tiles      A block does one tile, and there are as many blocks as tiles: 2^31 of them, of a thousand elements and up.
               All indices are size_t.
    Bits       Formulas are those of memopt.h, marked MEMOPT_I_BOTH there, so they are written once. Products and sums
@@ -875,6 +876,27 @@ static memopt_cuda_status memopt_i_cuda_ready(void) {
 }
 /* After each launch: takes what this launch left. */
 static memopt_cuda_status memopt_i_cuda_launched(void) { return memopt_i_cuda_runtime(cudaGetLastError()); }
+/* No blocks: nothing is launched. More than 2^31 - 1 are ERR_OVERFLOW. */
+template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t blocks, const LAUNCH &launch) {
+    memopt_cuda_status s;
+
+    if (blocks > 0x7fffffffu) return MEMOPT_ERR_OVERFLOW;
+    s = memopt_i_cuda_ready();
+    if (s || !blocks) return s;
+    launch((unsigned)blocks);
+    return memopt_i_cuda_launched();
+}
+/* What a template returns for a type. */
+#define MEMOPT_I_CUDA_OF_TYPE(type, function, ...)                                                                     \
+    ((type) == MEMOPT_TYPE_F32    ? function<float>(__VA_ARGS__)                                                       \
+     : (type) == MEMOPT_TYPE_BF16 ? function<memopt_i_cuda_bf16>(__VA_ARGS__)                                          \
+                                  : function<memopt_i_cuda_f16>(__VA_ARGS__))
+/* A macro, so that a simulator is told the kernel's name and the line. */
+#define MEMOPT_I_CUDA_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
+    memopt_i_cuda_run((blocks), [&](unsigned memopt_i_grid) {                                                          \
+        MEMOPT_I_CUDA_LAUNCH(kernel, memopt_i_grid, threads, shared, stream, __VA_ARGS__);                             \
+    })
+
 /* 0 for a pointer that is there and aligned; `alignment` is a power of two. */
 static memopt_cuda_status memopt_i_cuda_pointer(const void *p, size_t alignment) {
     if (!p) return MEMOPT_CUDA_ERR_NULL;
@@ -1071,11 +1093,9 @@ static memopt_cuda_status memopt_i_cuda_move(unsigned char *to, const unsigned c
     const uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
     const size_t apart = a > b ? a - b : b - a; size_t done = 0, n; memopt_cuda_status s = 0;
     if (!apart) return 0;
-    if (apart < bytes && apart < MEMOPT_I_CUDA_MOVE_PIECE) {
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_move_kernel, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes,
-                             a > b);
-        return memopt_i_cuda_launched();
-    }
+    if (apart < bytes && apart < MEMOPT_I_CUDA_MOVE_PIECE)
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_move_kernel, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes,
+                                 a > b);
     for (; done < bytes && !s; done += n) {
         n = memopt_i_min(apart, bytes - done);
         const size_t at = a > b ? bytes - done - n : done;
@@ -2176,9 +2196,9 @@ static memopt_i_cuda_number_arrays memopt_i_cuda_number_arrays_of(const void *a,
     x.bytes[0] = a_bytes; x.bytes[1] = b_bytes; x.bytes[2] = c_bytes;
     return x;
 }
-/* All that can be wrong; blocks 0: nothing to do. `joined`: the last two are both read, and may overlap. */
+/* All that can be wrong. `joined`: the last two are both read, and may overlap. */
 static memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_arrays *x, size_t n, int saturate,
-                                                     int joined, unsigned *blocks) {
+                                                     int joined) {
     memopt_cuda_status s = 0;
     for (int i = 0; i < 3; ++i)
         if (x->bytes[i]) {
@@ -2190,7 +2210,7 @@ static memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_
     for (int i = 0; i < 3; ++i)
         for (int k = i + 1; k < 3; ++k)
             if (!s && !(joined && i == 1)) s = memopt_i_cuda_apart(x->p[i], n * x->bytes[i], x->p[k], n * x->bytes[k]);
-    return s ? s : memopt_i_cuda_grid(n, MEMOPT_I_CUDA_NUMBER_TILE, blocks);
+    return s;
 }
 /* Whole groups of four of every array are then aligned to as many bytes as they have. */
 static int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
@@ -2202,12 +2222,9 @@ static int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
 template <class OP>
 static memopt_cuda_status memopt_i_cuda_number_run(const OP &op, const memopt_i_cuda_number_arrays *x, size_t n,
                                                    int saturate, int joined, memopt_cuda_stream stream) {
-    unsigned blocks = 0; memopt_cuda_status s = memopt_i_cuda_number_check(x, n, saturate, joined, &blocks);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s || !blocks) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_number_kernel<OP>), blocks, MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n,
-                         memopt_i_cuda_number_vector(x));
-    return memopt_i_cuda_launched();
+    const memopt_cuda_status s = memopt_i_cuda_number_check(x, n, saturate, joined);
+    return s ? s : MEMOPT_I_CUDA_RUN((memopt_i_cuda_number_kernel<OP>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
+                                     MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n, memopt_i_cuda_number_vector(x));
 }
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_narrow(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
@@ -2222,15 +2239,14 @@ static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_form
                                                      size_t n, int saturate, memopt_noise noise, uint64_t first,
                                                      memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays x = memopt_i_cuda_number_arrays_of(dst, sizeof *dst, src, sizeof *src, NULL, 0);
-    memopt_i_cuda_stochastic<kind> op; unsigned blocks = 0; memopt_cuda_status s;
+    memopt_i_cuda_stochastic<kind> op; memopt_cuda_status s;
     op.dst = dst; op.src = src; op.saturate = saturate; op.noise = noise; op.first = first;
     if (first % 32 || !memopt_i_cuda_number_vector(&x))
         return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
-    s = memopt_i_cuda_number_check(&x, n, saturate, 0, &blocks);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s || !blocks) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_noise_kernel<kind>), blocks, MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n);
-    return memopt_i_cuda_launched();
+    s = memopt_i_cuda_number_check(&x, n, saturate, 0);
+    if (s) return s;
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_noise_kernel<kind>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
+                             MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n);
 }
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_widen(float *dst, const typename memopt_i_cuda_format<kind>::one *src,
@@ -2348,17 +2364,15 @@ memopt_i_cuda_random_kernel(memopt_i_cuda_random t, int vector) {
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_random_run(void *dst, size_t n, uint64_t seed, uint64_t number, uint64_t first,
                                                    memopt_cuda_stream stream) {
-    memopt_i_cuda_random t; unsigned blocks = 0; memopt_cuda_status s;
-    s = n ? memopt_i_cuda_pointer(dst, 4) : memopt_i_cuda_pointer_if(dst, 4);
-    if (!s && n > SIZE_MAX / 4) s = MEMOPT_ERR_OVERFLOW;
+    memopt_i_cuda_random t;
+    const memopt_cuda_status s = n ? memopt_i_cuda_pointer(dst, 4) : memopt_i_cuda_pointer_if(dst, 4);
+    if (s) return s;
+    if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
     t.dst = dst; t.n = n; t.skip = (size_t)(first & 3);
     t.seed = seed; t.stream = number; t.first = first >> 2;
-    if (!s && n) s = memopt_i_cuda_grid(n + t.skip, MEMOPT_I_CUDA_NUMBER_TILE, &blocks);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s || !blocks) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_random_kernel<kind>), blocks, MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, t,
-                         (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_random_kernel<kind>),
+                             n ? memopt_i_ceil_div(n + t.skip, MEMOPT_I_CUDA_NUMBER_TILE) : 0,
+                             MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, t, (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed,
                                                            uint64_t stream_number, uint64_t first,
@@ -2767,20 +2781,16 @@ static uint32_t memopt_i_cuda_quant_team(size_t block) {
     while (team * 4 * MEMOPT_I_CUDA_QUANT_FOURS < block) team *= 2;
     return team;
 }
+/* Passes of a CUDA block, where there are so many in all. */
+static uint32_t memopt_i_cuda_quant_rounds(size_t passes) {
+    return (uint32_t)memopt_i_max(memopt_i_min(passes / MEMOPT_I_CUDA_QUANT_PASSES, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
+}
 template <class T, int FOURS, int TEAM, bool SIGNED>
 static memopt_cuda_status memopt_i_cuda_quantize_launch(memopt_i_cuda_quant t, memopt_cuda_stream stream) {
     const size_t pass = (size_t)(MEMOPT_I_CUDA_QUANT_THREADS / t.team) * (MEMOPT_I_CUDA_QUANT_FOURS / FOURS);
-    unsigned grid = 0; memopt_cuda_status s;
-    if (!t.rounds) {
-        const size_t rounds = memopt_i_ceil_div(t.blocks, pass) / MEMOPT_I_CUDA_QUANT_PASSES;
-        t.rounds = (uint32_t)memopt_i_max(memopt_i_min(rounds, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
-    }
-    s = memopt_i_cuda_grid(t.blocks, pass * t.rounds, &grid);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_quantize_kernel<T, FOURS, TEAM, SIGNED>), grid, MEMOPT_I_CUDA_QUANT_THREADS, 0,
-                         stream, t);
-    return memopt_i_cuda_launched();
+    if (!t.rounds) t.rounds = memopt_i_cuda_quant_rounds(memopt_i_ceil_div(t.blocks, pass));
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_quantize_kernel<T, FOURS, TEAM, SIGNED>),
+                             memopt_i_ceil_div(t.blocks, pass * t.rounds), MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
 template <class T, int FOURS, int TEAM>
 static memopt_cuda_status memopt_i_cuda_quantize_map(const memopt_i_cuda_quant &t, memopt_map map,
@@ -2810,18 +2820,15 @@ static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, 
 template <class T>
 static memopt_cuda_status memopt_i_cuda_dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                    memopt_map map, size_t block, memopt_cuda_stream stream) {
-    memopt_i_cuda_dequant t; unsigned grid = 0;
-    memopt_cuda_status s = memopt_i_cuda_quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
+    memopt_i_cuda_dequant t;
+    const memopt_cuda_status s = memopt_i_cuda_quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
     if (s) return s;
     t.dst = dst; t.codes = codes; t.absmax = absmax;
     t.n = n; t.block = (uint32_t)block; t.blocks = (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block);
     t.reciprocal = 0xffffffffu / (uint32_t)block + 1; t.map = (uint32_t)map;
     t.vector = !((uintptr_t)dst & (4 * sizeof *dst - 1)) && !((uintptr_t)codes & 3);
-    s = memopt_i_cuda_grid(n, t.blocks * block, &grid);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s || !grid) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_dequantize_kernel<T>), grid, MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block),
+                             MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src,
                                                             size_t n, memopt_map map, size_t block,
@@ -2992,24 +2999,19 @@ memopt_i_cuda_kept_kernel(memopt_i_cuda_kept t) {
 /* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
 static memopt_cuda_status memopt_i_cuda_kept_encode(float *x, size_t n, void *copy, uint32_t rounds,
                                                     memopt_cuda_stream stream) {
-    memopt_i_cuda_kept t; unsigned grid = 0; memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
+    memopt_i_cuda_kept t; size_t grid; memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
     if (!s) s = memopt_i_cuda_pointer_if(copy, sizeof(float));
+    const unsigned threads = MEMOPT_I_CUDA_QUANT_THREADS;
     t.x = x; t.n = n; t.blocks = memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK);
     t.scales = (float *)copy;
     t.codes = copy ? (uint8_t *)copy + t.blocks * sizeof(float) : NULL;
     if (!s) s = memopt_i_cuda_apart(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
-    if (!rounds) {
-        const size_t wanted = t.blocks / MEMOPT_I_CUDA_KEPT_TEAMS / MEMOPT_I_CUDA_QUANT_PASSES;
-        rounds = (uint32_t)memopt_i_max(memopt_i_min(wanted, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
-    }
-    t.rounds = rounds;
-    t.vector = !((uintptr_t)x & 15);
-    if (!s) s = memopt_i_cuda_grid(t.blocks, (size_t)MEMOPT_I_CUDA_KEPT_TEAMS * rounds, &grid);
-    if (!s) s = memopt_i_cuda_ready();
     if (s) return s;
-    if (copy) MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_kept_kernel<false>, grid, MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_kept_kernel<true>, grid, MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
-    return memopt_i_cuda_launched();
+    t.rounds = rounds ? rounds : memopt_i_cuda_quant_rounds(t.blocks / MEMOPT_I_CUDA_KEPT_TEAMS);
+    t.vector = !((uintptr_t)x & 15);
+    grid = memopt_i_ceil_div(t.blocks, (size_t)MEMOPT_I_CUDA_KEPT_TEAMS * t.rounds);
+    if (copy) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_kept_kernel<false>, grid, threads, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_kept_kernel<true>, grid, threads, 0, stream, t);
 }
 static memopt_cuda_status memopt_i_cuda_kept_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays arrays = memopt_i_cuda_number_arrays_of(x, sizeof *x, NULL, 0, NULL, 0);
@@ -4211,46 +4213,50 @@ static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     else t->tile = (uint32_t)(MEMOPT_I_CUDA_OPTIM_CODED / t->block * t->block);
 }
 template <int KIND>
-static void memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned grid = (unsigned)b->tiles, threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_FEWER;
+static memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_FEWER;
     const memopt_i_cuda_optim_table &t = b->table;
     if (!memopt_i_is_coded((memopt_state_format)b->format))
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_floats_kernel<KIND, 0>), grid, threads, 0, stream, t);
-    else if (t.block == 256)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_coded256_kernel<KIND, 0>), grid, fewer, 0, stream, t);
-    else MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_coded_kernel<KIND, MEMOPT_I_CUDA_8BIT>), grid, threads, 0, stream,
-                              t);
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<KIND, 0>), b->tiles, threads, 0, stream, t);
+    if (t.block == 256)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<KIND, 0>), b->tiles, fewer, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<KIND, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0, stream,
+                             t);
 }
-static void memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned grid = (unsigned)b->tiles, threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_FEWER;
+static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_FEWER;
     const memopt_i_cuda_optim_table &t = b->table;
     const int wide = t.kind == MEMOPT_ADAMW && t.weights == MEMOPT_WEIGHTS_F32 && t.gradients == MEMOPT_GRADIENTS_F32;
     if (b->format == MEMOPT_STATE_BNB)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_coded_kernel<MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_BNB>), grid, threads,
-                             0, stream, t);
-    else if (wide && b->format == MEMOPT_STATE_F32)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_floats_kernel<MEMOPT_I_CUDA_ADAM, 1>), grid, threads, 0, stream, t);
-    else if (wide && b->format == MEMOPT_STATE_8BIT && t.block == 256)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_coded256_kernel<MEMOPT_I_CUDA_ADAM, 1>), grid, fewer, 0, stream, t);
-    else memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAM>(b, stream);
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_BNB>), b->tiles,
+                                 threads, 0, stream, t);
+    if (wide && b->format == MEMOPT_STATE_F32)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<MEMOPT_I_CUDA_ADAM, 1>), b->tiles, threads, 0,
+                                 stream, t);
+    if (wide && b->format == MEMOPT_STATE_8BIT && t.block == 256)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded256_kernel<MEMOPT_I_CUDA_ADAM, 1>), b->tiles, fewer, 0,
+                                 stream, t);
+    return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAM>(b, stream);
+}
+static memopt_cuda_status memopt_i_cuda_optim_launch_kind(const memopt_i_cuda_optim_batch *b, memopt_optim_kind kind,
+                                                          cudaStream_t stream) {
+    switch (kind) {
+    case MEMOPT_SGD: case MEMOPT_LARS: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_SGD>(b, stream);
+    case MEMOPT_LION: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LION>(b, stream);
+    case MEMOPT_LAMB: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LAMB>(b, stream);
+    case MEMOPT_ADAFACTOR: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_FACTOR>(b, stream);
+    default: return memopt_i_cuda_optim_launch_adam(b, stream);
+    }
 }
 static memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
-    const unsigned grid = (unsigned)b->tiles, threads = MEMOPT_I_CUDA_OPTIM_THREADS; memopt_cuda_status s;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; memopt_cuda_status s;
     if (!b->table.count) return 0;
     if (b->mode == MEMOPT_I_CUDA_LOOK)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_look_kernel, grid, threads, 0, c->stream, b->table);
-    else if (b->mode == MEMOPT_I_CUDA_MEASURE && c->o->desc.kind == MEMOPT_LAMB)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_measure_kernel<1>), grid, threads, 0, c->stream, b->table);
-    else if (b->mode == MEMOPT_I_CUDA_MEASURE)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_optim_measure_kernel<0>), grid, threads, 0, c->stream, b->table);
-    else switch (c->o->desc.kind) {
-    case MEMOPT_ADAMW: case MEMOPT_ADAM: memopt_i_cuda_optim_launch_adam(b, c->stream); break;
-    case MEMOPT_SGD: case MEMOPT_LARS: memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_SGD>(b, c->stream); break;
-    case MEMOPT_LION: memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LION>(b, c->stream); break;
-    case MEMOPT_LAMB: memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LAMB>(b, c->stream); break;
-    case MEMOPT_ADAFACTOR: memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_FACTOR>(b, c->stream); break;
-    }
-    s = memopt_i_cuda_launched();
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_look_kernel, b->tiles, threads, 0, c->stream, b->table);
+    else if (b->mode == MEMOPT_I_CUDA_APPLY) s = memopt_i_cuda_optim_launch_kind(b, c->o->desc.kind, c->stream);
+    else if (c->o->desc.kind == MEMOPT_LAMB)
+        s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
+    else s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
     b->table.count = b->table.rules = 0;
     b->tiles = 0;
     return s;
@@ -4358,17 +4364,15 @@ static uint64_t memopt_i_cuda_factor_tiles(const memopt_i_cuda_factor_slice *s, 
 }
 static memopt_cuda_status memopt_i_cuda_factor_launch(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_table *t,
                                                       int which) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; uint64_t tiles = 0; uint32_t i; unsigned grid;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; uint64_t tiles = 0; uint32_t i;
     for (i = 0; i < t->count; ++i) {
         t->slice[i].first_tile = (uint32_t)tiles;
         tiles += memopt_i_cuda_factor_tiles(&t->slice[i], which);
         if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     }
-    if (!tiles) return 0;
-    grid = (unsigned)tiles;
 #define MEMOPT_I_CUDA_FACTOR_CASE(label, kernel, size) \
     case MEMOPT_I_CUDA_FACTOR_##label: \
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_factor_##kernel##_kernel, grid, size, 0, c->stream, *t); break
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_factor_##kernel##_kernel, tiles, size, 0, c->stream, *t)
     switch (which) {
     MEMOPT_I_CUDA_FACTOR_CASE(ROWS, rows, threads);
     MEMOPT_I_CUDA_FACTOR_CASE(COLUMNS, columns, threads);
@@ -4381,7 +4385,7 @@ static memopt_cuda_status memopt_i_cuda_factor_launch(const memopt_i_cuda_optim_
     MEMOPT_I_CUDA_FACTOR_CASE(KEEP, keep, threads);
     }
 #undef MEMOPT_I_CUDA_FACTOR_CASE
-    return memopt_i_cuda_launched();
+    return 0;
 }
 static void memopt_i_cuda_factor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b) {
     memset(b, 0, sizeof *b);
@@ -4484,26 +4488,22 @@ static memopt_cuda_status memopt_i_cuda_optim_tensor(memopt_optim *o, size_t ten
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
                                                                 memopt_cuda_stream stream) {
-    memopt_cuda_status s = memopt_i_cuda_optim_tensor(optim, tensor); memopt_optim_view view; size_t bytes;
-    unsigned grid = 0;
+    const memopt_cuda_status s = memopt_i_cuda_optim_tensor(optim, tensor); memopt_optim_view view; size_t bytes;
     const memopt_optim_tensor *t; uint64_t first = 0, coded = 0; memopt_i_state_header want;
     memopt_i_cuda_optim_header header;
     if (s) return s;
     t = &optim->desc.tensors[tensor];
     bytes = memopt_i_state_layout(&optim->parts[tensor], &optim->desc, t, &view);
     if (!bytes) return 0;
-    s = memopt_i_cuda_grid(bytes / 16, MEMOPT_I_CUDA_OPTIM_THREADS, &grid);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s) return s;
     if (optim->parts[tensor].format == MEMOPT_STATE_BNB) {
         first = (uint64_t)((unsigned char *)view.moment[0] - (unsigned char *)t->state) / 16;
         coded = view.held;
     }
     want = memopt_i_state_expected(&optim->parts[tensor], &optim->desc, t);
     memcpy(&header, &want, sizeof header);
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_state_kernel, grid, MEMOPT_I_CUDA_OPTIM_THREADS, 0, (cudaStream_t)stream,
-                         (uint4 *)t->state, bytes / 16, header, first, coded);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_state_kernel,
+                             memopt_i_ceil_div(bytes / 16, MEMOPT_I_CUDA_OPTIM_THREADS), MEMOPT_I_CUDA_OPTIM_THREADS, 0,
+                             (cudaStream_t)stream, (uint4 *)t->state, bytes / 16, header, first, coded);
 }
 static memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from, size_t bytes,
                                                     memopt_cuda_stream stream) {
@@ -4585,25 +4585,23 @@ static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_o
             betas.of[i][0] = g->beta1; betas.of[i][1] = g->beta2;
         }
         betas.count = (uint32_t)i;
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_by_kernel, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
-                             c->at.control, c->at.by + at, d_factor, betas);
-        s = memopt_i_cuda_launched();
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_by_kernel, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
+                              c->at.control, c->at.by + at, d_factor, betas);
     }
     return s;
 }
 /* d_factor: NULL where the run has the factor. */
 static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                     const double *d_factor) {
-    const size_t count = memopt_i_optim_sum_count(c->o); unsigned grid = 0;
+    const size_t count = memopt_i_optim_sum_count(c->o);
     memopt_cuda_status s = memopt_i_begin_check(c->o, run, 1);
     if (!s && d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
-    if (!s) s = memopt_i_cuda_grid(count, MEMOPT_I_CUDA_OPTIM_THREADS, &grid);
-    if (!s) s = memopt_i_cuda_ready();
-    if (s) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_begin_kernel, grid + 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
-                         c->at.control, c->at.codes, c->at.sums, count, memopt_i_cuda_optim_codes_of(c->o));
-    s = memopt_i_cuda_launched();
+    if (!s)
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_begin_kernel,
+                              memopt_i_ceil_div(count, MEMOPT_I_CUDA_OPTIM_THREADS) + 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0,
+                              c->stream, c->at.control, c->at.codes, c->at.sums, count,
+                              memopt_i_cuda_optim_codes_of(c->o));
     if (!s && d_factor) s = memopt_i_cuda_optim_begin_factor(c, run, d_factor);
     if (s) return s;
     memopt_i_begin_set(c->o, run);
@@ -4660,8 +4658,7 @@ static memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_opti
             t.of[i].sums = memopt_i_cuda_optim_sums_of(c, from + i); t.of[i].count = part->sum_count / 2;
             t.of[i].group = part->group; t.of[i].factor = part->rule.factor; t.of[i].tensor = (uint32_t)(from + i);
         }
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_optim_trust_kernel, (unsigned)i, 32, 0, c->stream, t);
-        s = memopt_i_cuda_launched();
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_trust_kernel, i, 32, 0, c->stream, t);
         if (s) return s;
     }
     return 0;
@@ -5079,9 +5076,9 @@ static memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *
             joins.tensors[n].count = memopt_i_ceil_div(list->tensors[i + n].count, MEMOPT_I_SCALE_PIECE);
             at += joins.tensors[n].count;
         }
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scale_join_kernel, (unsigned)n, MEMOPT_I_CUDA_SCALE_THREADS, 0, stream,
-                             joins, d_pieces, d_sums + i);
-        if ((s = memopt_i_cuda_launched()) != 0) return s;
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_join_kernel, n, MEMOPT_I_CUDA_SCALE_THREADS, 0, stream, joins,
+                              d_pieces, d_sums + i);
+        if (s) return s;
     }
     return 0;
 }
@@ -5110,18 +5107,15 @@ static memopt_cuda_status memopt_i_cuda_scale_run(const memopt_i_cuda_scale_call
     d_pieces = c->list->count ? d_sums + c->list->count : NULL;
     while (!s && next < c->list->count) {
         const unsigned blocks = memopt_i_cuda_scale_take(c->list, MEMOPT_I_SCALE_PIECE, &next, &part);
-        if (!blocks) continue;
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scale_kernel, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, part,
-                             c->in_place ? c->d_scaler : NULL, c->factor, d_pieces + at);
-        s = memopt_i_cuda_launched();
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_kernel, blocks, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, part,
+                              c->in_place ? c->d_scaler : NULL, c->factor, d_pieces + at);
         at += blocks;
     }
     if (s || (!c->d_total && !c->d_sums)) return s;
     s = memopt_i_cuda_scale_joins_run(c->list, d_pieces, d_to, c->stream);
     if (s || !c->d_total) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scale_total_kernel, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, d_to,
-                         c->list->count, c->d_scaler, c->in_place, c->d_total);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_total_kernel, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, d_to,
+                             c->list->count, c->d_scaler, c->in_place, c->d_total);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
     size_t pieces; const memopt_cuda_status s = memopt_i_cuda_gradients_check(list, &pieces);
@@ -5181,9 +5175,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_t
     if (!s) s = memopt_i_cuda_pointer(d_factor, sizeof(double));
     if (s) return s;
     if (!memopt_i_scale_limit(max_norm) || !memopt_i_finite_double(mean) || mean <= 0) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_cuda_ready()) != 0) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_clip_norm_kernel, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_clip_norm_kernel, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
 }
 static __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(memopt_scaler *d_scaler,
                                                                                 const int *d_overflow, int *d_status) {
@@ -5199,10 +5191,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_update(memopt_scaler *d_sc
     memopt_cuda_status s = memopt_i_cuda_pointer(d_scaler, sizeof(double));
     if (!s) s = memopt_i_cuda_pointer(d_overflow, sizeof(int));
     if (!s) s = memopt_i_cuda_pointer_if(d_status, sizeof(int));
-    if (!s) s = memopt_i_cuda_ready();
     if (s) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_scaler_update_kernel, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_scaler_update_kernel, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
 }
 /* ---- clipping ---- */
 template <int SIZE> static __device__ __forceinline__ int memopt_i_cuda_clip_word(uint32_t *w, uint32_t limit,
@@ -5257,10 +5247,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt
     if (!s) s = memopt_i_cuda_ready();
     while (!s && next < list->count) {
         const unsigned blocks = memopt_i_cuda_scale_take(list, MEMOPT_I_CUDA_CLIP_TILE, &next, &part);
-        if (!blocks) continue;
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_clip_kernel, blocks, 256, 0, stream, part, memopt_i_float_bits(limit),
-                             (uint32_t)memopt_to_bf16(limit), (uint32_t)memopt_to_f16(limit));
-        s = memopt_i_cuda_launched();
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_clip_kernel, blocks, 256, 0, stream, part, memopt_i_float_bits(limit),
+                              (uint32_t)memopt_to_bf16(limit), (uint32_t)memopt_to_f16(limit));
     }
     return s;
 }
@@ -5435,9 +5423,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
             list.tensors[list.count++].first = (unsigned)blocks;
             blocks += more;
         }
-        if (!blocks) continue;
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_sum_kernel, (unsigned)blocks, 256, 0, stream, list);
-        if ((s = memopt_i_cuda_launched()) != 0) return s;
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_sum_kernel, blocks, 256, 0, stream, list);
+        if (s) return s;
     }
     accumulation->tokens += batch->tokens; ++accumulation->micro_batches;
     return 0;
@@ -5756,36 +5743,46 @@ static __device__ void memopt_i_cuda_soft_long_slope_row(const P *p, const G *g,
         memopt_i_cuda_soft_store(y, q, n, columns, z);
     }
 }
+/* ---- rows of any length: by LANES threads that hold them, or, where LANES is 0, by a block from memory ---- */
+template <int LANES, typename OUT>
+static __device__ __forceinline__ void memopt_i_cuda_soft_any(const float *x, OUT *y, size_t n, size_t columns,
+                                                              float scale, float *red) {
+    if (LANES) memopt_i_cuda_soft_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
+    else memopt_i_cuda_soft_long_row(x, y, n, columns, scale, red);
+}
+template <int LANES, typename P, typename G, typename OUT>
+static __device__ __forceinline__ void memopt_i_cuda_soft_slope_any(const P *p, const G *g, OUT *y, size_t n,
+                                                                    size_t columns, float scale, float *red) {
+    if (LANES) memopt_i_cuda_soft_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
+    else memopt_i_cuda_soft_long_slope_row(p, g, y, n, columns, scale, red);
+}
 /* ---- softmax ---- */
 static __device__ __forceinline__ size_t memopt_i_cuda_soft_valid(const memopt_softmax *s, size_t row) {
     return s->valid ? memopt_i_min(s->valid[row], s->columns) : s->columns;
 }
-/* LANES threads a row; 0: a block, from memory twice. */
-template <int LANES>
+/* LANES threads a row; 0: a block, from memory twice. SLOPE: the gradient. */
+template <int LANES, bool SLOPE>
 static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_softmax_kernel(const memopt_softmax s) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES ? (size_t)blockIdx.x * (256 / (LANES ? LANES : 256)) + threadIdx.x / (LANES ? LANES : 256)
                              : blockIdx.x;
     const size_t at = row * s.stride;
     if (row >= s.rows) return; /* whole warps, and no barriers then */
-    if (LANES)
-        memopt_i_cuda_soft_row<LANES ? LANES : 32>(s.input + at, s.output + at, memopt_i_cuda_soft_valid(&s, row),
-                                                   s.columns, s.scale, red);
-    else memopt_i_cuda_soft_long_row(s.input + at, s.output + at, memopt_i_cuda_soft_valid(&s, row), s.columns, s.scale,
-                                     red);
+    if (SLOPE)
+        memopt_i_cuda_soft_slope_any<LANES>(s.input + at, s.grad_output + at, s.output + at,
+                                            memopt_i_cuda_soft_valid(&s, row), s.columns, s.scale, red);
+    else
+        memopt_i_cuda_soft_any<LANES>(s.input + at, s.output + at, memopt_i_cuda_soft_valid(&s, row), s.columns,
+                                      s.scale, red);
 }
-template <int LANES>
-static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_softmax_slope_kernel(const memopt_softmax s) {
-    MEMOPT_I_CUDA_SHARED(float, red, [32]);
-    const size_t row = LANES ? (size_t)blockIdx.x * (256 / (LANES ? LANES : 256)) + threadIdx.x / (LANES ? LANES : 256)
-                             : blockIdx.x;
-    const size_t at = row * s.stride;
-    if (row >= s.rows) return;
-    if (LANES)
-        memopt_i_cuda_soft_slope_row<LANES ? LANES : 32>(s.input + at, s.grad_output + at, s.output + at,
-                                                         memopt_i_cuda_soft_valid(&s, row), s.columns, s.scale, red);
-    else memopt_i_cuda_soft_long_slope_row(s.input + at, s.grad_output + at, s.output + at,
-                                           memopt_i_cuda_soft_valid(&s, row), s.columns, s.scale, red);
+template <bool SLOPE>
+static memopt_cuda_status memopt_i_cuda_softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
+    if (s.columns <= MEMOPT_I_CUDA_SOFT_WARP)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<32, SLOPE>), memopt_i_ceil_div(s.rows, 8), 256, 0,
+                                 stream, s);
+    if (s.columns <= MEMOPT_I_CUDA_SOFT_BLOCK)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<256, SLOPE>), s.rows, 256, 0, stream, s);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
 }
 static memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, int backward) {
     const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float);
@@ -5799,7 +5796,7 @@ static memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, i
 }
 static memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softmax, int backward,
                                                     memopt_cuda_stream stream) {
-    memopt_softmax s; size_t bytes; unsigned blocks = 0; memopt_cuda_status r;
+    memopt_softmax s; size_t bytes; memopt_cuda_status r;
     if (!softmax) return MEMOPT_CUDA_ERR_NULL;
     s = *softmax;
     if (!s.stride) s.stride = s.columns;
@@ -5809,18 +5806,8 @@ static memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softma
         return MEMOPT_ERR_OVERFLOW;
     if (!s.rows || !s.columns) return 0;
     r = memopt_i_cuda_softmax_check(&s, backward);
-    if (!r) r = memopt_i_cuda_grid(s.rows, s.columns <= MEMOPT_I_CUDA_SOFT_WARP ? 8 : 1, &blocks);
-    if (!r) r = memopt_i_cuda_ready();
     if (r) return r;
-    if (s.columns <= MEMOPT_I_CUDA_SOFT_WARP) {
-        if (backward) MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_softmax_slope_kernel<32>, blocks, 256, 0, stream, s);
-        else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_softmax_kernel<32>, blocks, 256, 0, stream, s);
-    } else if (s.columns <= MEMOPT_I_CUDA_SOFT_BLOCK) {
-        if (backward) MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_softmax_slope_kernel<256>, blocks, 256, 0, stream, s);
-        else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_softmax_kernel<256>, blocks, 256, 0, stream, s);
-    } else if (backward) MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_softmax_slope_kernel<0>, blocks, 512, 0, stream, s);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_softmax_kernel<0>, blocks, 512, 0, stream, s);
-    return memopt_i_cuda_launched();
+    return backward ? memopt_i_cuda_softmax_launch<true>(s, stream) : memopt_i_cuda_softmax_launch<false>(s, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *ops,
                                                                const memopt_softmax *softmax,
@@ -6032,30 +6019,25 @@ template <typename KERNEL> static size_t memopt_i_cuda_entropy_kept(KERNEL kerne
 }
 template <typename T, int TOTAL>
 static memopt_cuda_status memopt_i_cuda_entropy_launch(memopt_i_cuda_entropy t, memopt_cuda_stream stream) {
-    const size_t pieces = t.x.vocabulary / memopt_i_cuda_soft_pack<T>::N; unsigned blocks, threads = 64;
-    const memopt_cuda_status s = memopt_i_cuda_grid(t.x.rows, 1, &blocks);
-    if (s) return s;
+    const size_t pieces = t.x.vocabulary / memopt_i_cuda_soft_pack<T>::N; unsigned threads = 64;
     while (threads < MEMOPT_I_CUDA_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
     t.kept = t.x.keep_logits ? 0 : memopt_i_cuda_entropy_kept(memopt_i_cuda_entropy_kernel<T, TOTAL>, pieces);
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_entropy_kernel<T, TOTAL>), blocks, threads, memopt_i_max(t.kept, 1) * 16,
-                         stream, t);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_entropy_kernel<T, TOTAL>), t.x.rows, threads, memopt_i_max(t.kept, 1) * 16,
+                             stream, t);
+}
+template <typename T>
+static memopt_cuda_status memopt_i_cuda_entropy_any(const memopt_i_cuda_entropy &t, memopt_cuda_stream stream) {
+    return t.x.rule.smoothing > 0 ? memopt_i_cuda_entropy_launch<T, 1>(t, stream)
+                                  : memopt_i_cuda_entropy_launch<T, 0>(t, stream);
 }
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
 static memopt_cuda_status memopt_i_cuda_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
                                                      double *d_row_losses, memopt_cuda_stream stream) {
-    const int total = x->rule.smoothing > 0; memopt_i_cuda_entropy t;
+    memopt_i_cuda_entropy t;
     if (!x->rows) return 0;
     t.x = *x; t.d_count = d_count; t.d_row_losses = d_row_losses; t.kept = 0;
-    if (x->type == MEMOPT_TYPE_F32)
-        return total ? memopt_i_cuda_entropy_launch<float, 1>(t, stream)
-                     : memopt_i_cuda_entropy_launch<float, 0>(t, stream);
-    if (x->type == MEMOPT_TYPE_BF16)
-        return total ? memopt_i_cuda_entropy_launch<memopt_i_cuda_bf16, 1>(t, stream)
-                     : memopt_i_cuda_entropy_launch<memopt_i_cuda_bf16, 0>(t, stream);
-    return total ? memopt_i_cuda_entropy_launch<memopt_i_cuda_f16, 1>(t, stream)
-                 : memopt_i_cuda_entropy_launch<memopt_i_cuda_f16, 0>(t, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_entropy_any, t, stream);
 }
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */
 static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_count_kernel(const int32_t *targets, size_t rows,
@@ -6072,8 +6054,7 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_count_kerne
 /* A target that is too large counts: its loss is NaN. */
 static memopt_cuda_status memopt_i_cuda_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
                                                       memopt_cuda_stream stream) {
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_entropy_count_kernel, 1, 1024, 0, stream, targets, rows, d_count);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_entropy_count_kernel, 1, 1024, 0, stream, targets, rows, d_count);
 }
 static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_total_kernel(const double *d_row_losses,
                                                                                   size_t rows,
@@ -6094,9 +6075,8 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_total_kerne
 static memopt_cuda_status memopt_i_cuda_entropy_total(const double *d_row_losses, size_t rows,
                                                       const memopt_loss_rule *rule, const size_t *d_count,
                                                       memopt_loss *d_out, memopt_cuda_stream stream) {
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_entropy_total_kernel, 1, 1024, 0, stream, d_row_losses, rows, *rule, d_count,
-                         d_out);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_entropy_total_kernel, 1, 1024, 0, stream, d_row_losses, rows, *rule, d_count,
+                             d_out);
 }
 /* ---- cross-entropy ---- */
 struct memopt_i_cuda_entropy_parts { size_t *count; double *row_losses; }; /* of the scratch */
@@ -6820,13 +6800,10 @@ template <class T>
 static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norming &t, size_t each, unsigned block,
                                                         memopt_cuda_stream stream) {
     enum { MOST = 32 * sizeof(T) / 16 };
-    unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_grid(t.n.rows, (size_t)block >> t.shift, &blocks);
-    if (s) return s;
-    if (!each) MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
-    else if (each == 1) MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
-    else MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
-    return memopt_i_cuda_launched();
+    const size_t blocks = memopt_i_ceil_div(t.n.rows, (size_t)block >> t.shift);
+    if (!each) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
+    if (each == 1) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                             memopt_cuda_stream stream) {
@@ -6834,11 +6811,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_op
     (void)ops;
     if ((s = memopt_i_cuda_norm_open(norm, 0, &t)) != 0 || !t.n.rows) return s;
     if ((s = memopt_i_cuda_norm_look(&t.n, 0)) != 0) return s;
-    if ((s = memopt_i_cuda_ready()) != 0) return s;
     memopt_i_cuda_norm_deal(&t, 0, &each, &block);
-    if (t.n.type == MEMOPT_TYPE_F32) return memopt_i_cuda_norm_forward_of<float>(t, each, block, stream);
-    if (t.n.type == MEMOPT_TYPE_BF16) return memopt_i_cuda_norm_forward_of<memopt_i_cuda_bf16>(t, each, block, stream);
-    return memopt_i_cuda_norm_forward_of<memopt_i_cuda_f16>(t, each, block, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_forward_of, t, each, block, stream);
 }
 static memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norming *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
@@ -6863,15 +6837,12 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_n
     if ((s = memopt_i_cuda_grid(t.n.width, TILE, &blocks)) != 0
         || (s = memopt_i_cuda_grid(t.n.rows, 1, &rows)) != 0
         || (s = memopt_i_cuda_grid(groups * blocks, 1, &grid)) != 0) return s;
-    if (t.sums) {
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_columns_kernel<T, BACK>), grid, MEMOPT_I_CUDA_NORM_BLOCK, 0, stream, t,
-                             blocks);
-        if ((s = memopt_i_cuda_launched()) != 0) return s;
-    }
-    if (!t.n.grad_input) return 0;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_backward_long_kernel<T, BACK>), rows, MEMOPT_I_CUDA_NORM_MOST, 0, stream,
-                         t);
-    return memopt_i_cuda_launched();
+    if (t.sums)
+        s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_columns_kernel<T, BACK>), grid, MEMOPT_I_CUDA_NORM_BLOCK, 0, stream,
+                              t, blocks);
+    if (s || !t.n.grad_input) return s;
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_long_kernel<T, BACK>), rows, MEMOPT_I_CUDA_NORM_MOST, 0,
+                             stream, t);
 }
 template <class T, bool BACK>
 static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_norming &t, size_t each, unsigned block,
@@ -6879,11 +6850,8 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_nor
     enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
     if (!each) return memopt_i_cuda_norm_backward_long<T, BACK>(t, groups, stream);
     if (each == FEW)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_backward_kernel<T, FEW, BACK>), (unsigned)groups, block, 0, stream, t);
-    else
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_norm_backward_kernel<T, MOST, BACK>), (unsigned)groups, block, 0, stream,
-                             t);
-    return memopt_i_cuda_launched();
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
 template <class T>
 static memopt_cuda_status memopt_i_cuda_norm_backward_in(const memopt_i_cuda_norming &t, size_t each, unsigned block,
@@ -6896,11 +6864,9 @@ static memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norming *
     unsigned blocks; const memopt_norm *n = &t->n;
     const memopt_cuda_status s = memopt_i_cuda_grid(n->width, 32, &blocks);
     if (s || (!n->grad_scale && !n->grad_shift)) return s;
-    if (blocks > 0x3fffffffu) return MEMOPT_ERR_OVERFLOW;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_norm_total_kernel, blocks * 2, 32 * memopt_i_cuda_slices(groups), 0, stream,
-                         t->sums, groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type, n->accumulate,
-                         blocks);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_norm_total_kernel, (size_t)blocks * 2, 32 * memopt_i_cuda_slices(groups), 0,
+                             stream, t->sums, groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type,
+                             n->accumulate, blocks);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                              memopt_cuda_stream stream) {
@@ -6913,10 +6879,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
     t.sums = bytes ? static_cast<float *>(ops->d_scratch) : NULL;
     if (t.n.rows && (t.n.grad_input || t.sums)) {
         memopt_i_cuda_norm_deal(&t, 1, &each, &block);
-        s = t.n.type == MEMOPT_TYPE_F32 ? memopt_i_cuda_norm_backward_in<float>(t, each, block, groups, stream)
-          : t.n.type == MEMOPT_TYPE_BF16
-            ? memopt_i_cuda_norm_backward_in<memopt_i_cuda_bf16>(t, each, block, groups, stream)
-            : memopt_i_cuda_norm_backward_in<memopt_i_cuda_f16>(t, each, block, groups, stream);
+        s = MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_backward_in, t, each, block, groups, stream);
         if (s) return s;
     }
     return memopt_i_cuda_norm_total(&t, groups, stream);
@@ -7030,18 +6993,14 @@ static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_lively *x, int b
     enum { TILE = MEMOPT_I_CUDA_LAYER_BLOCK * MEMOPT_I_CUDA_LAYER_TURNS * 16 / sizeof(T) };
     const bool wide = memopt_i_cuda_aligned(x->input) && memopt_i_cuda_aligned(x->output)
                    && (!backward || (memopt_i_cuda_aligned(x->grad_output) && memopt_i_cuda_aligned(x->grad_input)));
-    unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_grid(x->n, backward ? TILE / 2 : TILE, &blocks);
-    if (s) return s;
+    const size_t blocks = memopt_i_ceil_div(x->n, backward ? TILE / 2 : TILE);
     const T *in = static_cast<const T *>(x->input), *g = static_cast<const T *>(x->grad_output);
     T *out = static_cast<T *>(x->output), *grad = static_cast<T *>(x->grad_input);
     if (backward)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_act_grad_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, in,
-                             g, grad, out, x->n, wide);
-    else
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_act_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, in, out,
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_act_grad_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
+                                 in, g, grad, out, x->n, wide);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_act_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, in, out,
                              x->n, wide);
-    return memopt_i_cuda_launched();
 }
 template <class T>
 static memopt_cuda_status memopt_i_cuda_act_of(const memopt_lively *x, int backward, memopt_cuda_stream stream) {
@@ -7061,9 +7020,7 @@ static memopt_cuda_status memopt_i_cuda_act_run(const memopt_lively *x, int back
     a[2] = memopt_i_cuda_array_of(x->grad_output, x->n, x->type, 1, 0);
     a[3] = memopt_i_cuda_array_of(x->grad_input, x->n, x->type, 1, 1);
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
-    if (x->type == MEMOPT_TYPE_F32) return memopt_i_cuda_act_of<float>(x, backward, stream);
-    if (x->type == MEMOPT_TYPE_BF16) return memopt_i_cuda_act_of<memopt_i_cuda_bf16>(x, backward, stream);
-    return memopt_i_cuda_act_of<memopt_i_cuda_f16>(x, backward, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_of, x, backward, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops, const memopt_lively *x,
                                                                   memopt_cuda_stream stream) {
@@ -7140,11 +7097,10 @@ static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int ba
     memopt_i_cuda_rowing t; unsigned blocks;
     const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
     if (s) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
-                         static_cast<const T *>(x->input), static_cast<T *>(x->output),
-                         backward ? static_cast<const T *>(x->grad_output) : static_cast<const T *>(NULL),
-                         static_cast<T *>(x->grad_input), x->rows, x->width, wide);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
+                             static_cast<const T *>(x->input), static_cast<T *>(x->output),
+                             backward ? static_cast<const T *>(x->grad_output) : static_cast<const T *>(NULL),
+                             static_cast<T *>(x->grad_input), x->rows, x->width, wide);
 }
 static memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
     memopt_i_cuda_array a[4]; memopt_cuda_status s; size_t width, n;
@@ -7157,9 +7113,7 @@ static memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int b
     a[2] = memopt_i_cuda_array_of(x->grad_output, n / 2, x->type, 1, 0);
     a[3] = memopt_i_cuda_array_of(x->grad_input, n, x->type, 1, 1);
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !n || (s = memopt_i_cuda_ready()) != 0) return s;
-    if (x->type == MEMOPT_TYPE_F32) return memopt_i_cuda_swiglu_of<float>(x, backward, stream);
-    if (x->type == MEMOPT_TYPE_BF16) return memopt_i_cuda_swiglu_of<memopt_i_cuda_bf16>(x, backward, stream);
-    return memopt_i_cuda_swiglu_of<memopt_i_cuda_f16>(x, backward, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_swiglu_of, x, backward, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *ops, const memopt_swiglu *x,
                                                               memopt_cuda_stream stream) {
@@ -7232,12 +7186,9 @@ memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropping t, const T *x, const T *base
 template <class T>
 static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropping *t, const void *x, const void *base,
                                                    void *y, memopt_cuda_stream stream) {
-    unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_grid(t->n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / sizeof(T), &blocks);
-    if (s) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_dropout_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t,
-                         static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
-    return memopt_i_cuda_launched();
+    const size_t blocks = memopt_i_ceil_div(t->n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / sizeof(T));
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dropout_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t,
+                             static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
 }
 static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
     memopt_i_cuda_dropping t; memopt_i_cuda_array a[3]; memopt_cuda_status s;
@@ -7253,10 +7204,7 @@ static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
     t.wide = memopt_i_cuda_aligned(a[0].data) && memopt_i_cuda_aligned(a[1].data) && memopt_i_cuda_aligned(a[2].data);
     void *to = backward ? x->grad_input : x->output;
-    if (x->type == MEMOPT_TYPE_F32) return memopt_i_cuda_dropout_of<float>(&t, a[0].data, a[1].data, to, stream);
-    if (x->type == MEMOPT_TYPE_BF16)
-        return memopt_i_cuda_dropout_of<memopt_i_cuda_bf16>(&t, a[0].data, a[1].data, to, stream);
-    return memopt_i_cuda_dropout_of<memopt_i_cuda_f16>(&t, a[0].data, a[1].data, to, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_dropout_of, &t, a[0].data, a[1].data, to, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *ops, const memopt_dropout *x,
                                                                memopt_cuda_stream stream) {
@@ -7324,9 +7272,8 @@ static memopt_cuda_status memopt_i_cuda_embedding_of(const memopt_embedding *x, 
     const bool wide_weights = memopt_i_cuda_spans(x->tokens, x->weight_type, x->width, N)
                            && memopt_i_cuda_spans(x->positions, x->weight_type, x->width, N);
     if (s) return s;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x, wide,
-                         wide_weights);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x,
+                             wide, wide_weights);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                  memopt_cuda_stream stream) {
@@ -7335,9 +7282,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cu
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_embedding_look(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = memopt_i_cuda_ready()) != 0) return s;
-    if (x->type == MEMOPT_TYPE_F32) return memopt_i_cuda_embedding_of<float>(x, stream);
-    if (x->type == MEMOPT_TYPE_BF16) return memopt_i_cuda_embedding_of<memopt_i_cuda_bf16>(x, stream);
-    return memopt_i_cuda_embedding_of<memopt_i_cuda_f16>(x, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_embedding_of, x, stream);
 }
 
 /* ---- the gradient of an embedding ---- */
@@ -7543,18 +7488,15 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cu
 /* The tables, by three kernels. */
 static memopt_cuda_status memopt_i_cuda_tokens_make(const memopt_embedding *x, void *scratch, memopt_i_cuda_tokens *t,
                                                     memopt_cuda_stream stream) {
-    const size_t v = x->vocabulary; unsigned blocks; memopt_cuda_status s;
-    memopt_carver c = memopt_carver_begin(scratch);
+    const size_t v = x->vocabulary, blocks = memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_LAYER_BLOCK);
+    memopt_carver c = memopt_carver_begin(scratch); memopt_cuda_status s;
     memopt_i_cuda_tokens_lay_out(x, t, &c);
     t->ids = x->ids; t->rows = x->rows; t->vocabulary = v;
-    if ((s = memopt_i_cuda_grid(t->rows, MEMOPT_I_CUDA_LAYER_BLOCK, &blocks)) != 0
-        || (s = memopt_i_cuda_zero(t->room, (1 + 2 * v) * sizeof(uint32_t), stream)) != 0) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_token_count_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    if ((s = memopt_i_cuda_launched()) != 0) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_token_room_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    if ((s = memopt_i_cuda_launched()) != 0) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_token_list_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
-    return memopt_i_cuda_launched();
+    s = memopt_i_cuda_zero(t->room, (1 + 2 * v) * sizeof(uint32_t), stream);
+    if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_count_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_room_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_list_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
+    return s;
 }
 /* Sums, when the tables are there. Positions that no row has, and tokens, begin with 0 unless they are added to. */
 template <class T>
@@ -7571,23 +7513,19 @@ static memopt_cuda_status memopt_i_cuda_embedding_sums(const memopt_embedding *x
     if (x->grad_tokens) {
         const bool whole = memopt_i_cuda_spans(x->grad_tokens, x->gradient_type, x->width, N);
         if ((s = memopt_i_cuda_grid(x->rows * tiles, 1, &blocks)) != 0) return s;
-        if (!x->accumulate && (s = memopt_i_cuda_zero(x->grad_tokens, x->vocabulary * row_bytes, stream)) != 0)
-            return s;
-        if (blocks) {
-            MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens,
-                                 x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
-            if ((s = memopt_i_cuda_launched()) != 0) return s;
-        }
+        if (!x->accumulate) s = memopt_i_cuda_zero(x->grad_tokens, x->vocabulary * row_bytes, stream);
+        if (!s)
+            s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_token_sum_kernel<T>), blocks, block, 0, stream, *t, g, x->grad_tokens,
+                                  x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
+        if (s) return s;
     }
     if (!x->grad_positions) return 0;
     const bool whole = memopt_i_cuda_spans(x->grad_positions, x->gradient_type, x->width, N);
     if ((s = memopt_i_cuda_grid(used * tiles, 1, &blocks)) != 0) return s;
     if (!x->accumulate && (s = memopt_i_cuda_zero(static_cast<unsigned char *>(x->grad_positions) + used * row_bytes,
                                                   (x->length - used) * row_bytes, stream)) != 0) return s;
-    if (!blocks) return 0;
-    MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions,
-                         x->rows, x->length, x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions,
+                             x->rows, x->length, x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                   memopt_cuda_stream stream) {
@@ -7601,9 +7539,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
     if ((s = memopt_i_cuda_scratch(ops, bytes)) != 0 || (s = memopt_i_cuda_ready()) != 0) return s;
     memset(&t, 0, sizeof t);
     if (bytes && (s = memopt_i_cuda_tokens_make(x, ops->d_scratch, &t, stream)) != 0) return s;
-    if (x->type == MEMOPT_TYPE_F32) return memopt_i_cuda_embedding_sums<float>(x, &t, stream);
-    if (x->type == MEMOPT_TYPE_BF16) return memopt_i_cuda_embedding_sums<memopt_i_cuda_bf16>(x, &t, stream);
-    return memopt_i_cuda_embedding_sums<memopt_i_cuda_f16>(x, &t, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_embedding_sums, x, &t, stream);
 }
 /* @section cuda_gemm : cuda_base api_cuda_gemm
    Products by cuBLASLt.
@@ -7864,12 +7800,10 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_
     else ((uint16_t *)q.p.result)[at] = 0;
 }
 static memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *q, memopt_cuda_stream stream) {
-    const size_t a_row = memopt_i_ceil_div(q->p.columns, 256); size_t rows; unsigned blocks; memopt_cuda_status s;
+    const size_t a_row = memopt_i_ceil_div(q->p.columns, 256); size_t rows;
     if (memopt_i_mul(q->p.rows, memopt_i_max(q->batch.count, 1), &rows) || memopt_i_mul(rows, a_row, &rows))
         return MEMOPT_ERR_OVERFLOW;
-    if ((s = memopt_i_cuda_grid(rows, 1, &blocks)) != 0) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_begin_kernel, blocks, 256, 0, stream, *q, a_row);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_begin_kernel, rows, 256, 0, stream, *q, a_row);
 }
 
 /* ---- a product ---- */
@@ -8105,21 +8039,23 @@ static __global__ void __launch_bounds__(128) memopt_i_cuda_total_kernel(memopt_
     for (size_t i = 0; i < t.parts; ++i) sum = memopt_i_sum(sum, t.partial[i * t.width + j]);
     memopt_i_cuda_store(to, sum);
 }
+template <typename T>
+static memopt_cuda_status memopt_i_cuda_total_of(const memopt_i_cuda_sum *t, memopt_cuda_stream stream) {
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_total_kernel<T>, memopt_i_ceil_div(t->width, 128), 128, 0, stream, *t);
+}
+template <typename T>
+static memopt_cuda_status memopt_i_cuda_columns_of(const memopt_i_cuda_sum *t, memopt_cuda_stream stream) {
+    const size_t blocks = t->parts * memopt_i_ceil_div(t->width, 256);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_columns_kernel<T>, blocks, 256, 0, stream, *t);
+}
 /* The partial sums of t.parts, added up in their order. */
 static memopt_cuda_status memopt_i_cuda_linear_total(const memopt_i_cuda_sum *t, memopt_type type,
                                                      memopt_cuda_stream stream) {
-    unsigned blocks; const memopt_cuda_status s = memopt_i_cuda_grid(t->width, 128, &blocks);
-    if (s || !blocks) return s;
-    if (type == MEMOPT_TYPE_F32)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_total_kernel<float>, blocks, 128, 0, stream, *t);
-    else if (type == MEMOPT_TYPE_BF16)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_total_kernel<memopt_i_cuda_bf16>, blocks, 128, 0, stream, *t);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_total_kernel<memopt_i_cuda_f16>, blocks, 128, 0, stream, *t);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_OF_TYPE(type, memopt_i_cuda_total_of, t, stream);
 }
 static memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x,
                                                    memopt_cuda_stream stream) {
-    memopt_i_cuda_sum t; unsigned blocks; memopt_cuda_status s; const size_t size = memopt_type_bytes(x->type);
+    memopt_i_cuda_sum t; memopt_cuda_status s = 0; const size_t size = memopt_type_bytes(x->type);
     memset(&t, 0, sizeof t);
     t.rows = x->grad_output; t.count = x->rows; t.width = x->outputs; t.partial = (float *)ops->d_scratch;
     t.sums = x->grad_bias; t.accumulate = x->accumulate != 0;
@@ -8128,16 +8064,9 @@ static memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, c
     if (t.parts) {
         t.each = memopt_i_ceil_div(t.count, t.parts);
         t.parts = memopt_i_ceil_div(t.count, t.each);
-        s = memopt_i_cuda_grid(t.parts * memopt_i_ceil_div(t.width, 256), 1, &blocks);
-        if (s || !blocks) return s;
-        if (x->type == MEMOPT_TYPE_F32)
-            MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_columns_kernel<float>, blocks, 256, 0, stream, t);
-        else if (x->type == MEMOPT_TYPE_BF16)
-            MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_columns_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, stream, t);
-        else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_columns_kernel<memopt_i_cuda_f16>, blocks, 256, 0, stream, t);
-        if ((s = memopt_i_cuda_launched()) != 0) return s;
+        s = MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_columns_of, &t, stream);
     }
-    return memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
+    return s ? s : memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
 }
 
 /* ---- what forward and backward have in common ---- */
@@ -8184,19 +8113,11 @@ static __global__ void __launch_bounds__(256)
                                 memopt_i_sum(memopt_i_cuda_load(z + at), memopt_i_cuda_load(bias + at % width)));
     }
 }
-static memopt_cuda_status memopt_i_cuda_linear_bias(const memopt_linear *x, void *z, memopt_cuda_stream stream) {
-    const size_t n = x->rows * x->outputs, w = x->outputs; unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_grid(n, 1024, &blocks);
-    if (s) return s;
-    if (x->type == MEMOPT_TYPE_F32)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_bias_kernel<float>, blocks, 256, 0, stream, (float *)z,
-                             (const float *)x->bias, n, w);
-    else if (x->type == MEMOPT_TYPE_BF16)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_bias_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, stream,
-                             (memopt_i_cuda_bf16 *)z, (const memopt_i_cuda_bf16 *)x->bias, n, w);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_bias_kernel<memopt_i_cuda_f16>, blocks, 256, 0, stream,
-                              (memopt_i_cuda_f16 *)z, (const memopt_i_cuda_f16 *)x->bias, n, w);
-    return memopt_i_cuda_launched();
+template <typename T>
+static memopt_cuda_status memopt_i_cuda_bias_of(const memopt_linear *x, void *z, memopt_cuda_stream stream) {
+    const size_t n = x->rows * x->outputs;
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_bias_kernel<T>, memopt_i_ceil_div(n, 1024), 256, 0, stream, (T *)z,
+                             (const T *)x->bias, n, x->outputs);
 }
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
@@ -8234,7 +8155,8 @@ static memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, c
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == MEMOPT_I_CUDA_BARE) break;
     }
     if (!s) s = memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
-    if (!s && how == MEMOPT_I_CUDA_BARE && x->bias) s = memopt_i_cuda_linear_bias(x, q.p.result, stream);
+    if (!s && how == MEMOPT_I_CUDA_BARE && x->bias) 
+        s = MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_bias_of, x, q.p.result, stream);
     if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_NO_ACTIVATION && q.p.result == x->output)) return s;
     memset(&a, 0, sizeof a);
     a.n = x->rows * x->outputs; a.activation = x->activation; a.type = x->type;
@@ -8741,18 +8663,14 @@ static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &
                                                      memopt_cuda_stream stream) {
     const bool grouped = stage == MEMOPT_I_CUDA_BATCH_SPREAD || stage == MEMOPT_I_CUDA_BATCH_SUMS;
     enum { BLOCK = MEMOPT_I_CUDA_BATCH_BLOCK };
-    unsigned blocks; memopt_cuda_status s;
-    if ((s = memopt_i_cuda_grid(t.count, grouped ? t.group : memopt_i_cuda_batch_rows(t.shift), &blocks)) != 0
-        || (s = memopt_i_cuda_grid((size_t)blocks * t.tiles, 1, &blocks)) != 0) return s;
+    const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : memopt_i_cuda_batch_rows(t.shift)) * t.tiles;
     if (stage == MEMOPT_I_CUDA_BATCH_SPREAD)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_batch_spread_kernel<T>), blocks, BLOCK, 0, stream, t);
-    else if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_batch_output_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
-    else if (stage == MEMOPT_I_CUDA_BATCH_SUMS)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_batch_sums_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
-    else
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_batch_slope_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
-    return memopt_i_cuda_launched();
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_spread_kernel<T>), blocks, BLOCK, 0, stream, t);
+    if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_output_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
+    if (stage == MEMOPT_I_CUDA_BATCH_SUMS)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_sums_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_slope_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
 }
 template <class T>
 static memopt_cuda_status memopt_i_cuda_batch_stage_of(const memopt_i_cuda_batch &t, int stage,
@@ -8768,21 +8686,15 @@ static memopt_cuda_status memopt_i_cuda_batch_stage_of(const memopt_i_cuda_batch
 static memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int stage, size_t first, size_t count,
                                                     memopt_cuda_stream stream) {
     t->first = first; t->count = count;
-    if (t->x.linear.type == MEMOPT_TYPE_F32) return memopt_i_cuda_batch_stage_of<float>(*t, stage, stream);
-    if (t->x.linear.type == MEMOPT_TYPE_BF16)
-        return memopt_i_cuda_batch_stage_of<memopt_i_cuda_bf16>(*t, stage, stream);
-    return memopt_i_cuda_batch_stage_of<memopt_i_cuda_f16>(*t, stage, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(t->x.linear.type, memopt_i_cuda_batch_stage_of, *t, stage, stream);
 }
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
 static memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t, int backward,
                                                    memopt_cuda_stream stream) {
     const unsigned block = 32 * memopt_i_cuda_slices(t->groups);
-    unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_grid(t->x.linear.outputs, 32, &blocks);
-    if (s) return s;
-    if (backward) MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_batch_gradients_kernel, blocks, block, 0, stream, *t);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_batch_statistics_kernel, blocks, block, 0, stream, *t);
-    return memopt_i_cuda_launched();
+    const size_t blocks = memopt_i_ceil_div(t->x.linear.outputs, 32);
+    if (backward) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_gradients_kernel, blocks, block, 0, stream, *t);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_statistics_kernel, blocks, block, 0, stream, *t);
 }
 
 /* ---- the host's part ---- */
@@ -8961,12 +8873,10 @@ static memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops,
 }
 static memopt_cuda_status memopt_i_cuda_batch_keep(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
                                                    memopt_cuda_stream stream) {
-    unsigned blocks; memopt_cuda_status s;
-    if (!to || !t->weights || !n) return 0;
-    if ((s = memopt_i_cuda_grid(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4, &blocks)) != 0) return s;
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_batch_keep_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, sums, to,
-                         t->x.linear.gradient_type, n, t->x.linear.accumulate);
-    return memopt_i_cuda_launched();
+    if (!to || !t->weights) return 0;
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_keep_kernel, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
+                             MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, sums, to, t->x.linear.gradient_type, n,
+                             t->x.linear.accumulate);
 }
 static memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                        size_t part, memopt_cuda_stream stream) {
@@ -9034,13 +8944,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
     a[6] = memopt_i_cuda_array_of(t.x.scale, n, l->weight_type, 0, 0);
     a[7] = memopt_i_cuda_array_of(t.x.shift, n, l->weight_type, 0, 0);
     if ((s = memopt_i_cuda_arrays_apart(a, 8)) != 0
-        || (s = memopt_i_cuda_row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0
-        || (s = memopt_i_cuda_ready()) != 0) return s;
+        || (s = memopt_i_cuda_row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0) return s;
     const bool wide = memopt_i_cuda_spans(l->weights, l->weight_type, l->inputs, 4)
                    && memopt_i_cuda_spans(d_weights, f32, l->inputs, 4);
-    MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_batch_fold_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, r, t.x,
-                         d_weights, d_bias, wide);
-    return memopt_i_cuda_launched();
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_fold_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, r, t.x,
+                             d_weights, d_bias, wide);
 }
 /* @section cuda_head : cuda_base cuda_gemm cuda_linear cuda_softmax api_cuda_head
    Linear + softmax + cross-entropy of a language model's head.
@@ -9363,23 +9271,18 @@ static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512) memopt_i_cuda_att
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
     const size_t at = row / t.rows * t.block + row % t.rows, n = memopt_i_cuda_attend_valid(t, row % t.rows);
     float *x = t.scores + at * t.stride; T *y = (T *)t.to + at * t.pitch; const T *p = (const T *)t.p + at * t.pitch;
-    if (SLOPES) {
-        if (LANES) memopt_i_cuda_soft_slope_row<LANES ? LANES : 32>(p, x, y, n, t.columns, t.scale, red);
-        else memopt_i_cuda_soft_long_slope_row(p, x, y, n, t.columns, t.scale, red);
-    } else if (LANES) memopt_i_cuda_soft_row<LANES ? LANES : 32>(x, y, n, t.columns, t.scale, red);
-    else memopt_i_cuda_soft_long_row(x, y, n, t.columns, t.scale, red);
+    if (SLOPES) memopt_i_cuda_soft_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
+    else memopt_i_cuda_soft_any<LANES>(x, y, n, t.columns, t.scale, red);
 }
 template <int SLOPES, typename T>
 static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attend *t, memopt_cuda_stream stream) {
-    const size_t rows = t->rows * t->heads, per = t->columns <= MEMOPT_I_CUDA_SOFT_WARP ? 8 : 1; unsigned blocks;
-    const memopt_cuda_status s = memopt_i_cuda_grid(rows, per, &blocks);
-    if (s) return s;
-    if (per == 8)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_attend_kernel<32, SLOPES, T>), blocks, 256, 0, stream, *t);
-    else if (t->columns <= MEMOPT_I_CUDA_SOFT_BLOCK)
-        MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_attend_kernel<256, SLOPES, T>), blocks, 256, 0, stream, *t);
-    else MEMOPT_I_CUDA_LAUNCH((memopt_i_cuda_attend_kernel<0, SLOPES, T>), blocks, 512, 0, stream, *t);
-    return memopt_i_cuda_launched();
+    const size_t rows = t->rows * t->heads;
+    if (t->columns <= MEMOPT_I_CUDA_SOFT_WARP)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<32, SLOPES, T>), memopt_i_ceil_div(rows, 8), 256, 0,
+                                 stream, *t);
+    if (t->columns <= MEMOPT_I_CUDA_SOFT_BLOCK)
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<256, SLOPES, T>), rows, 256, 0, stream, *t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<0, SLOPES, T>), rows, 512, 0, stream, *t);
 }
 template <int SLOPES>
 static memopt_cuda_status memopt_i_cuda_attention_soft(const memopt_i_cuda_attention *t, size_t sequence, size_t first,
@@ -9417,13 +9320,11 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i
         if (first + (size_t)i * 256 < n) ((T *)t.to)[first + (size_t)i * 256] = x[i];
 }
 static memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, memopt_i_cuda_mask k) {
-    unsigned blocks; const memopt_cuda_status s = memopt_i_cuda_grid(k.rows * t->row, 1024, &blocks);
-    if (s) return s;
+    const size_t blocks = memopt_i_ceil_div(k.rows * t->row, 1024);
     k.lengths = t->a.lengths; k.row = t->row; k.width = t->a.width;
     if (t->a.type == MEMOPT_TYPE_F32)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
-    return memopt_i_cuda_launched();
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
 }
 /* Sums as rows of a type. */
 typedef struct memopt_i_cuda_round {
@@ -9447,14 +9348,12 @@ template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cud
         memopt_i_cuda_store((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
 }
 static memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_attention *t, const float *sums, void *to) {
-    memopt_i_cuda_round k; unsigned blocks; memopt_cuda_status s;
-    k.from = sums; k.to = to; k.n = t->a.length * t->row; k.row = t->row; k.stride = t->a.kv_stride;
+    const size_t n = t->a.length * t->row, blocks = memopt_i_ceil_div(n, 1024); memopt_i_cuda_round k;
+    k.from = sums; k.to = to; k.n = n; k.row = t->row; k.stride = t->a.kv_stride;
     k.wide = !(t->row % 4 || k.stride % 4 || ((uintptr_t)to & 7));
-    if ((s = memopt_i_cuda_grid(k.n, 1024, &blocks)) != 0) return s;
     if (t->a.type == MEMOPT_TYPE_BF16)
-        MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_round_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, t->stream, k);
-    else MEMOPT_I_CUDA_LAUNCH(memopt_i_cuda_round_kernel<memopt_i_cuda_f16>, blocks, 256, 0, t->stream, k);
-    return memopt_i_cuda_launched();
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, t->stream, k);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_f16>, blocks, 256, 0, t->stream, k);
 }
 
 /* ---- a block: rows of one query head of each group ---- */

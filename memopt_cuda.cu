@@ -7597,6 +7597,35 @@ typedef struct memopt_i_cuda_product {
     const float      *left_scale, *right_scale;
 } memopt_i_cuda_product;
 
+/* An operand or a result: `stride` elements from row to row, `step` from one of a batch to the next. */
+struct memopt_i_cuda_matrix { const void *data; size_t stride; memopt_type type; int turned; size_t step; };
+static memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t columns, size_t depth,
+                                                      const memopt_i_cuda_matrix &left,
+                                                      const memopt_i_cuda_matrix &right,
+                                                      const memopt_i_cuda_matrix &result) {
+    memopt_i_cuda_product q;
+
+    memset(&q, 0, sizeof q);
+    q.p.rows = rows;
+    q.p.columns = columns;
+    q.p.depth = depth;
+    q.p.left = left.data;
+    q.p.left_stride = left.stride;
+    q.p.left_type = left.type;
+    q.p.left_turned = left.turned;
+    q.batch.left_step = left.step;
+    q.p.right = right.data;
+    q.p.right_stride = right.stride;
+    q.p.right_type = right.type;
+    q.p.right_turned = right.turned;
+    q.batch.right_step = right.step;
+    q.p.result = (void *)(uintptr_t)result.data;
+    q.p.result_stride = result.stride;
+    q.p.result_type = result.type;
+    q.batch.result_step = result.step;
+    return q;
+}
+
 /* ---- the object ---- */
 static memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_OF_BLAS + (int)status;
@@ -7938,14 +7967,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream) {
     const memopt_cuda_fp8_product *p = product; memopt_i_cuda_product q; memopt_cuda_status s;
+    const memopt_type none = MEMOPT_TYPE_F32; /* the codes of operands say what they are */
     if (!gemm || !p) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_fp8_check(p)) != 0) return s;
     if (gemm->capability < 89 || (p->d_bias && !p->depth)) return MEMOPT_CUDA_ERR_TYPE;
-    memset(&q, 0, sizeof q);
-    q.p.rows = p->rows; q.p.columns = p->columns; q.p.depth = p->depth;
-    q.p.left = p->d_left; q.p.left_stride = p->left_stride;
-    q.p.right = p->d_right; q.p.right_stride = p->right_stride; q.p.right_turned = 1;
-    q.p.result = p->d_result; q.p.result_stride = p->result_stride; q.p.result_type = p->result_type;
+    q = memopt_i_cuda_product_of(p->rows, p->columns, p->depth, { p->d_left, p->left_stride, none, 0, 0 },
+                                 { p->d_right, p->right_stride, none, 1, 0 },
+                                 { p->d_result, p->result_stride, p->result_type, 0, 0 });
     q.p.accumulate = p->accumulate;
     q.is_fp8 = 1;
     q.left_code = memopt_i_cuda_fp8_code(p->left_type);
@@ -8126,13 +8154,10 @@ static int memopt_i_cuda_linear_can(const memopt_linear *x, const void *before) 
     return x->activation == MEMOPT_GELU && (!before || x->outputs % 8 == 0);
 }
 static memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *before, int how) {
-    memopt_i_cuda_product q; memopt_product *p = &q.p;
-    memset(&q, 0, sizeof q);
-    p->rows = x->rows; p->columns = x->outputs; p->depth = x->inputs;
-    p->left = x->input; p->left_stride = x->inputs; p->left_type = x->type;
-    p->right = x->weights; p->right_stride = x->inputs; p->right_type = x->type; p->right_turned = 1;
-    p->result = how == MEMOPT_I_CUDA_WHOLE || !before ? x->output : before;
-    p->result_stride = x->outputs; p->result_type = x->type;
+    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+        x->rows, x->outputs, x->inputs, { x->input, x->inputs, x->type, 0, 0 },
+        { x->weights, x->inputs, x->type, 1, 0 },
+        { how == MEMOPT_I_CUDA_WHOLE || !before ? x->output : before, x->outputs, x->type, 0, 0 });
     if (x->bias && how != MEMOPT_I_CUDA_BARE) {
         q.bias = (void *)(uintptr_t)x->bias; q.bias_type = memopt_i_cuda_gemm_type(x->type);
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -8199,21 +8224,17 @@ typedef struct memopt_i_cuda_backward {
     int                    summed;     /* the bias' gradient comes with the weights' product */
 } memopt_i_cuda_backward;
 static memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linear *x) {
-    memopt_i_cuda_product q; memopt_product *p = &q.p;
-    memset(&q, 0, sizeof q);
-    p->rows = x->rows; p->columns = x->inputs; p->depth = x->outputs; p->accumulate = x->accumulate_input != 0;
-    p->left = x->grad_output; p->left_stride = x->outputs; p->left_type = x->type;
-    p->right = x->weights; p->right_stride = x->inputs; p->right_type = x->type;
-    p->result = x->grad_input; p->result_stride = x->inputs; p->result_type = x->type;
+    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+        x->rows, x->inputs, x->outputs, { x->grad_output, x->outputs, x->type, 0, 0 },
+        { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
+    q.p.accumulate = x->accumulate_input != 0;
     return q;
 }
 static memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_linear *x) {
-    memopt_i_cuda_product q; memopt_product *p = &q.p;
-    memset(&q, 0, sizeof q);
-    p->rows = x->outputs; p->columns = x->inputs; p->depth = x->rows; p->accumulate = x->accumulate != 0;
-    p->left = x->grad_output; p->left_stride = x->outputs; p->left_type = x->type; p->left_turned = 1;
-    p->right = x->input; p->right_stride = x->inputs; p->right_type = x->type;
-    p->result = x->grad_weights; p->result_stride = x->inputs; p->result_type = x->gradient_type;
+    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+        x->outputs, x->inputs, x->rows, { x->grad_output, x->outputs, x->type, 1, 0 },
+        { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
+    q.p.accumulate = x->accumulate != 0;
     return q;
 }
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
@@ -9047,36 +9068,30 @@ static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
     return memopt_i_cuda_apart(a, 8);
 }
 /* ---- the three products of a chunk ---- */
+static memopt_i_cuda_matrix memopt_i_cuda_head_logits(const memopt_i_cuda_head *t, int turned) {
+    return { t->logits, t->stride, t->h.type, turned, 0 };
+}
+static memopt_i_cuda_matrix memopt_i_cuda_head_rows(const memopt_i_cuda_head *t, const void *rows, size_t first) {
+    return { memopt_i_row_at(rows, t->h.type, first * t->h.width), t->h.width, t->h.type, 0, 0 };
+}
 static memopt_i_cuda_product memopt_i_cuda_head_forward(const memopt_i_cuda_head *t, size_t first, size_t rows) {
-    const memopt_head *h = &t->h; memopt_i_cuda_product q;
-    memset(&q, 0, sizeof q);
-    q.p.rows = rows; q.p.columns = h->vocabulary; q.p.depth = h->width;
-    q.p.left = memopt_i_row_at(h->input, h->type, first * h->width);
-    q.p.left_stride = h->width;
-    q.p.left_type = h->type;
-    q.p.right = h->weights; q.p.right_stride = h->width; q.p.right_type = h->type; q.p.right_turned = 1;
-    q.p.result = t->logits; q.p.result_stride = t->stride; q.p.result_type = h->type;
-    return q;
+    const memopt_head *h = &t->h;
+    return memopt_i_cuda_product_of(rows, h->vocabulary, h->width, memopt_i_cuda_head_rows(t, h->input, first),
+                                    { h->weights, h->width, h->type, 1, 0 }, memopt_i_cuda_head_logits(t, 0));
 }
 static memopt_i_cuda_product memopt_i_cuda_head_weights(const memopt_i_cuda_head *t, size_t first, size_t rows) {
-    const memopt_head *h = &t->h; memopt_i_cuda_product q;
-    memset(&q, 0, sizeof q);
-    q.p.rows = h->vocabulary; q.p.columns = h->width; q.p.depth = rows; q.p.accumulate = h->accumulate || first;
-    q.p.left = t->logits; q.p.left_stride = t->stride; q.p.left_type = h->type; q.p.left_turned = 1;
-    q.p.right = memopt_i_row_at(h->input, h->type, first * h->width); q.p.right_stride = h->width;
-    q.p.right_type = h->type;
-    q.p.result = h->grad_weights; q.p.result_stride = h->width; q.p.result_type = h->gradient_type;
+    const memopt_head *h = &t->h;
+    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+        h->vocabulary, h->width, rows, memopt_i_cuda_head_logits(t, 1), memopt_i_cuda_head_rows(t, h->input, first),
+        { h->grad_weights, h->width, h->gradient_type, 0, 0 });
+    q.p.accumulate = h->accumulate || first;
     return q;
 }
 static memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head *t, size_t first, size_t rows) {
-    const memopt_head *h = &t->h; memopt_i_cuda_product q;
-    memset(&q, 0, sizeof q);
-    q.p.rows = rows; q.p.columns = h->width; q.p.depth = h->vocabulary;
-    q.p.left = t->logits; q.p.left_stride = t->stride; q.p.left_type = h->type;
-    q.p.right = h->weights; q.p.right_stride = h->width; q.p.right_type = h->type;
-    q.p.result = memopt_i_row_to(h->grad_input, h->type, first * h->width); q.p.result_stride = h->width;
-    q.p.result_type = h->type;
-    return q;
+    const memopt_head *h = &t->h;
+    return memopt_i_cuda_product_of(rows, h->width, h->vocabulary, memopt_i_cuda_head_logits(t, 0),
+                                    { h->weights, h->width, h->type, 0, 0 },
+                                    memopt_i_cuda_head_rows(t, h->grad_input, first));
 }
 /* Of a chunk, first only its algorithms, then all of it. The input's gradient is last: it may take its place. */
 static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int look,
@@ -9357,66 +9372,61 @@ static memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_atte
 }
 
 /* ---- a block: rows of one query head of each group ---- */
-typedef struct memopt_i_cuda_rows { const void *data; size_t stride, step; } memopt_i_cuda_rows; /* of all key heads */
 typedef struct memopt_i_cuda_attending {
     const memopt_i_cuda_attention *t;
     int    look;                     /* only for algorithms */
     size_t sequence, head, first, rows, columns;
-    memopt_i_cuda_rows queries, keys, values, grads; /* operands, or copies of them */
+    memopt_i_cuda_matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
 } memopt_i_cuda_attending;
-static memopt_i_cuda_rows memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
-                                                       size_t stride, size_t step) {
-    memopt_i_cuda_rows r;
-    r.data = memopt_i_row_at(data, t->a.type, at); r.stride = stride; r.step = step;
-    return r;
+static memopt_i_cuda_matrix memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
+                                                         size_t stride, size_t step) {
+    return { memopt_i_row_at(data, t->a.type, at), stride, t->a.type, 0, step };
+}
+/* Scores of all key heads, in floats; and what a softmax made of them. */
+static memopt_i_cuda_matrix memopt_i_cuda_attention_scores(const memopt_i_cuda_attention *t, const float *scores) {
+    return { scores, t->stride, MEMOPT_TYPE_F32, 0, t->a.block * t->stride };
+}
+static memopt_i_cuda_matrix memopt_i_cuda_attention_shares(const memopt_i_cuda_attention *t, const void *p,
+                                                           int turned) {
+    return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
 static memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attending *w, memopt_i_cuda_product *q) {
     q->batch.count = w->t->a.kv_heads;
     return memopt_i_cuda_gemm_run(w->t->gemm, q, w->look, w->t->stream);
 }
-static memopt_i_cuda_product memopt_i_cuda_attention_product(const memopt_i_cuda_attending *w, size_t rows,
-                                                             size_t columns, size_t depth) {
-    memopt_i_cuda_product q;
-    memset(&q, 0, sizeof q);
-    q.p.rows = rows; q.p.columns = columns; q.p.depth = depth;
-    q.p.left_type = q.p.right_type = w->t->a.type;
-    return q;
-}
 /* scores = rows * others^T */
-static memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attending *w, memopt_i_cuda_rows left,
-                                                        memopt_i_cuda_rows right, float *scores) {
-    memopt_i_cuda_product q = memopt_i_cuda_attention_product(w, w->rows, w->columns, w->t->a.width);
-    q.p.left = left.data; q.p.left_stride = left.stride; q.batch.left_step = left.step;
-    q.p.right = right.data; q.p.right_stride = right.stride; q.p.right_turned = 1; q.batch.right_step = right.step;
-    q.p.result = scores; q.p.result_stride = w->t->stride; q.batch.result_step = w->t->a.block * w->t->stride;
+static memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attending *w,
+                                                        const memopt_i_cuda_matrix &left, memopt_i_cuda_matrix right,
+                                                        float *scores) {
+    memopt_i_cuda_product q;
+    right.turned = 1;
+    q = memopt_i_cuda_product_of(w->rows, w->columns, w->t->a.width, left, right,
+                                 memopt_i_cuda_attention_scores(w->t, scores));
     return memopt_i_cuda_attention_multiply(w, &q);
 }
 /* result = probabilities (or slopes) * others, of the type */
 static memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attending *w, const void *p,
-                                                      memopt_i_cuda_rows right, memopt_i_cuda_rows result) {
-    memopt_i_cuda_product q = memopt_i_cuda_attention_product(w, w->rows, w->t->a.width, w->columns);
-    q.p.left = p; q.p.left_stride = w->t->pitch; q.batch.left_step = w->t->a.block * w->t->pitch;
-    q.p.right = right.data; q.p.right_stride = right.stride; q.batch.right_step = right.step;
-    q.p.result = (void *)(uintptr_t)result.data; q.p.result_stride = result.stride; q.batch.result_step = result.step;
-    q.p.result_type = w->t->a.type;
+                                                      const memopt_i_cuda_matrix &right,
+                                                      const memopt_i_cuda_matrix &result) {
+    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+        w->rows, w->t->a.width, w->columns, memopt_i_cuda_attention_shares(w->t, p, 0), right, result);
     return memopt_i_cuda_attention_multiply(w, &q);
 }
 /* sums (+)= probabilities^T * rows, in float */
 static memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attending *w, const void *p,
-                                                         memopt_i_cuda_rows right, float *sums, void *place) {
+                                                         const memopt_i_cuda_matrix &right, float *sums, void *place) {
     const memopt_i_cuda_attention *t = w->t;
     const memopt_attention *a = &t->a;
     const int whole = a->type == MEMOPT_TYPE_F32;
-    memopt_i_cuda_product q = memopt_i_cuda_attention_product(w, w->columns, a->width, w->rows);
-    q.p.left = p; q.p.left_stride = t->pitch; q.p.left_turned = 1; q.batch.left_step = a->block * t->pitch;
-    q.p.right = right.data; q.p.right_stride = right.stride; q.batch.right_step = right.step;
-    q.p.result = whole ? memopt_i_row_to(place, a->type, w->sequence * a->length * a->kv_stride) : (void *)sums;
-    q.p.result_stride = whole ? a->kv_stride : t->row; q.batch.result_step = a->width;
+    memopt_i_cuda_product q = memopt_i_cuda_product_of(
+        w->columns, a->width, w->rows, memopt_i_cuda_attention_shares(t, p, 1), right,
+        { whole ? memopt_i_row_to(place, a->type, w->sequence * a->length * a->kv_stride) : (void *)sums,
+          whole ? a->kv_stride : t->row, MEMOPT_TYPE_F32, 0, a->width });
     q.p.accumulate = w->head > 0 || w->first + w->rows < a->length;
     return memopt_i_cuda_attention_multiply(w, &q);
 }
 /* In place of rows, a copy where those not in use are 0. */
-static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attending *w, memopt_i_cuda_rows *r,
+static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attending *w, memopt_i_cuda_matrix *r,
                                                        void *to, size_t first, size_t rows) {
     const memopt_i_cuda_attention *t = w->t; memopt_i_cuda_mask k;
     if (!t->a.lengths) return 0;
@@ -9428,7 +9438,7 @@ static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_atten
     k.sequence = w->sequence;
     k.first = first;
     k.rows = rows;
-    r->data = to; r->stride = t->row; r->step = t->a.width;
+    *r = memopt_i_cuda_attention_rows(t, to, 0, t->row, t->a.width);
     return w->look ? 0 : memopt_i_cuda_mask_rows(t, k);
 }
 static memopt_i_cuda_attending memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int look,
@@ -9441,7 +9451,7 @@ static memopt_i_cuda_attending memopt_i_cuda_attention_begin(const memopt_i_cuda
     return w;
 }
 /* The rows of a block: its operands, and the place of its results. */
-static memopt_i_cuda_rows memopt_i_cuda_attention_at(const memopt_i_cuda_attending *w, const void *data,
+static memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attending *w, const void *data,
                                                      size_t stride) {
     const memopt_i_cuda_attention *t = w->t;
     return memopt_i_cuda_attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
@@ -9469,7 +9479,7 @@ static memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_
         }
     return s;
 }
-static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attending *w, memopt_i_cuda_rows keys,
+static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attending *w, memopt_i_cuda_matrix keys,
                                                                  size_t head, size_t first) {
     const memopt_i_cuda_attention *t = w->t; const memopt_attention *a = &t->a;
     memopt_cuda_status s = memopt_i_cuda_attention_weigh(w, head, first);
@@ -9486,7 +9496,7 @@ static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_a
 static memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int look,
                                                                     size_t sequence) {
     const memopt_attention *a = &t->a; memopt_i_cuda_attending w = memopt_i_cuda_attention_begin(t, look, sequence);
-    memopt_i_cuda_rows keys = w.keys; const size_t at = sequence * a->length * a->kv_stride; size_t head, block;
+    memopt_i_cuda_matrix keys = w.keys; const size_t at = sequence * a->length * a->kv_stride; size_t head, block;
     memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &keys, t->kept, 0, a->length);
     for (head = 0; head < t->group; ++head)
         for (block = memopt_i_ceil_div(a->length, a->block); block-- && !s; )

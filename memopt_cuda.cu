@@ -6300,34 +6300,17 @@ static __device__ __forceinline__ void memopt_i_cuda_put_one(void *data, memopt_
 }
 
 /* ---- what the host looks at ---- */
-typedef struct memopt_i_cuda_array { const void *data; size_t count; memopt_type type; int needed, is_result; }
-    memopt_i_cuda_array;
-static memopt_i_cuda_array memopt_i_cuda_array_of(const void *data, size_t count, memopt_type type, int needed,
-                                                  int is_result) {
-    memopt_i_cuda_array a;
-    a.data = data; a.count = count; a.type = type; a.needed = needed && count; a.is_result = is_result;
-    return a;
-}
+struct memopt_i_cuda_array { const void *data; size_t count; memopt_type type; int needed, is_result; };
 static memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int count) {
     for (int i = 0; i < count; ++i) {
         const size_t bytes = memopt_type_bytes(a[i].type);
         if (!bytes) return MEMOPT_ERR_ARGUMENT;
-        const memopt_cuda_status s = a[i].needed ? memopt_i_cuda_pointer(a[i].data, bytes)
-                                                 : memopt_i_cuda_pointer_if(a[i].data, bytes);
+        const memopt_cuda_status s = a[i].needed && a[i].count ? memopt_i_cuda_pointer(a[i].data, bytes)
+                                                               : memopt_i_cuda_pointer_if(a[i].data, bytes);
         if (s) return s;
     }
     return 0;
 }
-static memopt_i_ops_array memopt_i_cuda_plain(const void *data, size_t count, memopt_type type, int is_result) {
-    memopt_i_ops_array a;
-
-    a.data = data;
-    a.bytes = count * memopt_type_bytes(type);
-    a.is_result = is_result;
-    a.name = NULL;
-    return a;
-}
-
 static memopt_cuda_status memopt_i_cuda_apart(const memopt_i_ops_array *a, int count) {
     int first, second;
 
@@ -6339,7 +6322,11 @@ static memopt_cuda_status memopt_i_cuda_arrays_apart(const memopt_i_cuda_array *
     memopt_i_ops_array plain[16];
     const memopt_cuda_status s = memopt_i_cuda_arrays(a, count);
     if (s) return s;
-    for (int i = 0; i < count; ++i) plain[i] = memopt_i_cuda_plain(a[i].data, a[i].count, a[i].type, a[i].is_result);
+    for (int i = 0; i < count; ++i) {
+        plain[i].data = a[i].data;
+        plain[i].bytes = a[i].count * memopt_type_bytes(a[i].type);
+        plain[i].is_result = a[i].is_result;
+    }
     return memopt_i_cuda_apart(plain, count);
 }
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
@@ -6748,23 +6735,22 @@ static size_t memopt_i_cuda_norm_group(size_t rows) {
 static memopt_cuda_status memopt_i_cuda_norm_look(const memopt_norm *n, int backward) {
     const size_t all = n->rows * n->width, w = n->width;
     const memopt_type type = n->type, f32 = MEMOPT_TYPE_F32;
-    const void *x = n->input || !backward ? n->input : n->output;
-    memopt_i_cuda_array a[8];
-    a[2] = memopt_i_cuda_array_of(x, all, type, 1, 0);
-    a[3] = memopt_i_cuda_array_of(n->scale, w, n->weight_type, 0, 0);
-    a[4] = memopt_i_cuda_array_of(n->shift, w, n->weight_type, 0, 0);
-    a[5] = memopt_i_cuda_array_of(n->statistics, 2 * n->rows, f32, backward, !backward);
-    if (!backward) {
-        a[0] = a[2];
-        a[1] = memopt_i_cuda_array_of(n->output, all, type, 1, 1);
-        a[2] = memopt_i_cuda_array_of(NULL, 0, type, 0, 0);
-        return memopt_i_cuda_arrays_apart(a, 6);
-    }
-    a[0] = memopt_i_cuda_array_of(n->grad_output, all, type, 1, 0);
-    a[1] = memopt_i_cuda_array_of(n->grad_input, all, type, 0, 1);
-    a[6] = memopt_i_cuda_array_of(n->grad_scale, w, n->gradient_type, 0, 1);
-    a[7] = memopt_i_cuda_array_of(n->grad_shift, w, n->gradient_type, 0, 1);
-    return memopt_i_cuda_arrays_apart(a, 8);
+    const memopt_i_cuda_array forward_arrays[] = {
+        { n->input, all, type, 1, 0 },
+        { n->output, all, type, 1, 1 },
+        { n->scale, w, n->weight_type, 0, 0 },
+        { n->shift, w, n->weight_type, 0, 0 },
+        { n->statistics, 2 * n->rows, f32, 0, 1 } };
+    const memopt_i_cuda_array backward_arrays[] = {
+        { n->grad_output, all, type, 1, 0 },
+        { n->grad_input, all, type, 0, 1 },
+        { n->input ? n->input : n->output, all, type, 1, 0 },
+        { n->scale, w, n->weight_type, 0, 0 },
+        { n->shift, w, n->weight_type, 0, 0 },
+        { n->statistics, 2 * n->rows, f32, 1, 0 },
+        { n->grad_scale, w, n->gradient_type, 0, 1 },
+        { n->grad_shift, w, n->gradient_type, 0, 1 } };
+    return backward ? memopt_i_cuda_arrays_apart(backward_arrays, 8) : memopt_i_cuda_arrays_apart(forward_arrays, 5);
 }
 static memopt_cuda_status memopt_i_cuda_norm_open(const memopt_norm *norm, int backward, memopt_i_cuda_norming *t) {
     memopt_norm *n = &t->n;
@@ -7012,13 +6998,14 @@ static memopt_cuda_status memopt_i_cuda_act_of(const memopt_lively *x, int backw
     }
 }
 static memopt_cuda_status memopt_i_cuda_act_run(const memopt_lively *x, int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_array a[4]; memopt_cuda_status s;
+    memopt_cuda_status s;
     if (!x || memopt_i_activation_bad(x->activation) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
-    a[0] = memopt_i_cuda_array_of(x->input, x->n, x->type, 1, 0);
-    a[1] = memopt_i_cuda_array_of(x->output, x->n, x->type, !backward, 1);
-    a[2] = memopt_i_cuda_array_of(x->grad_output, x->n, x->type, 1, 0);
-    a[3] = memopt_i_cuda_array_of(x->grad_input, x->n, x->type, 1, 1);
+    const memopt_i_cuda_array a[] = {
+        { x->input, x->n, x->type, 1, 0 },
+        { x->output, x->n, x->type, !backward, 1 },
+        { x->grad_output, x->n, x->type, 1, 0 },
+        { x->grad_input, x->n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_of, x, backward, stream);
 }
@@ -7103,15 +7090,16 @@ static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int ba
                              static_cast<T *>(x->grad_input), x->rows, x->width, wide);
 }
 static memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_array a[4]; memopt_cuda_status s; size_t width, n;
+    memopt_cuda_status s; size_t width, n;
     if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(2, x->width, &width) || memopt_i_ops_too_large(x->rows, width, x->type))
         return MEMOPT_ERR_OVERFLOW;
     n = x->rows * width;
-    a[0] = memopt_i_cuda_array_of(x->input, n, x->type, 1, 0);
-    a[1] = memopt_i_cuda_array_of(x->output, n / 2, x->type, !backward, 1);
-    a[2] = memopt_i_cuda_array_of(x->grad_output, n / 2, x->type, 1, 0);
-    a[3] = memopt_i_cuda_array_of(x->grad_input, n, x->type, 1, 1);
+    const memopt_i_cuda_array a[] = {
+        { x->input, n, x->type, 1, 0 },
+        { x->output, n / 2, x->type, !backward, 1 },
+        { x->grad_output, n / 2, x->type, 1, 0 },
+        { x->grad_input, n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_swiglu_of, x, backward, stream);
 }
@@ -7191,12 +7179,13 @@ static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropping 
                              static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
 }
 static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_dropping t; memopt_i_cuda_array a[3]; memopt_cuda_status s;
+    memopt_i_cuda_dropping t; memopt_cuda_status s;
     if (!x || !(x->rate >= 0 && x->rate < 1) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
-    a[0] = memopt_i_cuda_array_of(backward ? x->grad_output : x->input, x->n, x->type, 1, 0);
-    a[1] = memopt_i_cuda_array_of(backward ? NULL : x->residual, x->n, x->type, 0, 0);
-    a[2] = memopt_i_cuda_array_of(backward ? x->grad_input : x->output, x->n, x->type, 1, 1);
+    const memopt_i_cuda_array a[] = {
+        { backward ? x->grad_output : x->input, x->n, x->type, 1, 0 },
+        { backward ? NULL : x->residual, x->n, x->type, 0, 0 },
+        { backward ? x->grad_input : x->output, x->n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, 3)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
     t.n = x->n; t.noise = x->noise; t.first = x->first;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
@@ -7250,16 +7239,17 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_rowing t, memopt_embedding x, bool 
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
 static memopt_cuda_status memopt_i_cuda_embedding_look(const memopt_embedding *x, const void *rows, const void *of,
                                                        const void *positions, memopt_type type, int needed) {
-    memopt_i_cuda_array a[4]; size_t n;
+    size_t n;
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)
         || (positions && memopt_i_ops_too_large(x->length, x->width, type))) return MEMOPT_ERR_OVERFLOW;
     n = x->rows * x->width;
-    a[0] = memopt_i_cuda_array_of(x->ids, x->rows, MEMOPT_TYPE_F32, 1, 0); /* 4 bytes, as ids have */
-    a[1] = memopt_i_cuda_array_of(rows, n, x->type, 1, 0);
-    a[2] = memopt_i_cuda_array_of(of, n, type, needed, 0);
-    a[3] = memopt_i_cuda_array_of(positions, n, type, 0, 0);
+    const memopt_i_cuda_array a[] = {
+        { x->ids, x->rows, MEMOPT_TYPE_F32, 1, 0 }, /* 4 bytes, as ids have */
+        { rows, n, x->type, 1, 0 },
+        { of, n, type, needed, 0 },
+        { positions, n, type, 0, 0 } };
     if (positions && x->rows && !x->length) return MEMOPT_ERR_ARGUMENT;
     return memopt_i_cuda_arrays(a, 4);
 }
@@ -8794,28 +8784,35 @@ static memopt_cuda_status memopt_i_cuda_batch_look(const memopt_batch_norm *x, i
     const memopt_linear *l = &x->linear;
     const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type, of_g = l->gradient_type;
     const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n;
-    memopt_i_cuda_array a[16]; int k = 2;
-    a[0] = a[1] = memopt_i_cuda_array_of(NULL, 0, type, 0, 0); /* the two that might be one are nothing */
-    a[k++] = memopt_i_cuda_array_of(l->before, out, type, 1, !backward);
-    a[k++] = memopt_i_cuda_array_of(x->statistics, 2 * n, f32, 1, !backward);
-    a[k++] = memopt_i_cuda_array_of(l->input, in, type, !backward || l->grad_weights, 0);
-    a[k++] = memopt_i_cuda_array_of(l->weights, n * l->inputs, of_w, !backward || l->grad_input, 0);
-    a[k++] = memopt_i_cuda_array_of(l->bias, n, of_w, 0, 0);
-    a[k++] = memopt_i_cuda_array_of(x->scale, n, of_w, 0, 0);
-    a[k++] = memopt_i_cuda_array_of(x->shift, n, of_w, 0, 0);
-    if (!backward) {
-        a[k++] = memopt_i_cuda_array_of(l->output, out, type, 1, 1);
-        a[k++] = memopt_i_cuda_array_of(x->running_mean, n, f32, 0, 1);
-        a[k++] = memopt_i_cuda_array_of(x->running_variance, n, f32, 0, 1);
-        return memopt_i_cuda_arrays_apart(a, k);
-    }
-    a[0] = memopt_i_cuda_array_of(l->grad_output, out, type, 1, 0);
-    a[k++] = memopt_i_cuda_array_of(l->grad_input, in, type, 0, 1);
-    a[k++] = memopt_i_cuda_array_of(l->grad_weights, n * l->inputs, of_g, 0, 1);
-    a[k++] = memopt_i_cuda_array_of(l->grad_bias, n, of_g, 0, 1);
-    a[k++] = memopt_i_cuda_array_of(x->grad_scale, n, of_g, 0, 1);
-    a[k++] = memopt_i_cuda_array_of(x->grad_shift, n, of_g, 0, 1);
-    return memopt_i_cuda_arrays_apart(a, k);
+    const memopt_i_cuda_array none = { NULL, 0, type, 0, 0 }; /* twice, where two arrays might be one */
+    const memopt_i_cuda_array forward_arrays[] = {
+        none, none,
+        { l->before, out, type, 1, 1 },
+        { x->statistics, 2 * n, f32, 1, 1 },
+        { l->input, in, type, 1, 0 },
+        { l->weights, n * l->inputs, of_w, 1, 0 },
+        { l->bias, n, of_w, 0, 0 },
+        { x->scale, n, of_w, 0, 0 },
+        { x->shift, n, of_w, 0, 0 },
+        { l->output, out, type, 1, 1 },
+        { x->running_mean, n, f32, 0, 1 },
+        { x->running_variance, n, f32, 0, 1 } };
+    const memopt_i_cuda_array backward_arrays[] = {
+        { l->grad_output, out, type, 1, 0 },
+        none,
+        { l->before, out, type, 1, 0 },
+        { x->statistics, 2 * n, f32, 1, 0 },
+        { l->input, in, type, l->grad_weights != NULL, 0 },
+        { l->weights, n * l->inputs, of_w, l->grad_input != NULL, 0 },
+        { l->bias, n, of_w, 0, 0 },
+        { x->scale, n, of_w, 0, 0 },
+        { x->shift, n, of_w, 0, 0 },
+        { l->grad_input, in, type, 0, 1 },
+        { l->grad_weights, n * l->inputs, of_g, 0, 1 },
+        { l->grad_bias, n, of_g, 0, 1 },
+        { x->grad_scale, n, of_g, 0, 1 },
+        { x->grad_shift, n, of_g, 0, 1 } };
+    return backward ? memopt_i_cuda_arrays_apart(backward_arrays, 14) : memopt_i_cuda_arrays_apart(forward_arrays, 12);
 }
 /* Which arrays are whole spans. */
 static void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
@@ -8950,20 +8947,21 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_rowing t, memopt_batch_norm x, flo
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                                float *d_weights, float *d_bias,
                                                                memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t; memopt_i_cuda_array a[8]; memopt_i_cuda_rowing r; unsigned blocks;
+    memopt_i_cuda_batch t; memopt_i_cuda_rowing r; unsigned blocks;
     memopt_cuda_status s = memopt_i_cuda_batch_open(x, &t);
     const memopt_linear *l = &t.x.linear; const memopt_type f32 = MEMOPT_TYPE_F32;
     (void)ops;
     if (s || !l->outputs) return s;
     const size_t n = l->outputs, all = n * l->inputs;
-    a[0] = memopt_i_cuda_array_of(l->weights, all, l->weight_type, 1, 0);
-    a[1] = memopt_i_cuda_array_of(l->bias, n, l->weight_type, 0, 0);
-    a[2] = memopt_i_cuda_array_of(d_weights, all, f32, 1, 1);
-    a[3] = memopt_i_cuda_array_of(d_bias, n, f32, 1, 1);
-    a[4] = memopt_i_cuda_array_of(t.x.running_mean, n, f32, 1, 0);
-    a[5] = memopt_i_cuda_array_of(t.x.running_variance, n, f32, 1, 0);
-    a[6] = memopt_i_cuda_array_of(t.x.scale, n, l->weight_type, 0, 0);
-    a[7] = memopt_i_cuda_array_of(t.x.shift, n, l->weight_type, 0, 0);
+    const memopt_i_cuda_array a[] = {
+        { l->weights, all, l->weight_type, 1, 0 },
+        { l->bias, n, l->weight_type, 0, 0 },
+        { d_weights, all, f32, 1, 1 },
+        { d_bias, n, f32, 1, 1 },
+        { t.x.running_mean, n, f32, 1, 0 },
+        { t.x.running_variance, n, f32, 1, 0 },
+        { t.x.scale, n, l->weight_type, 0, 0 },
+        { t.x.shift, n, l->weight_type, 0, 0 } };
     if ((s = memopt_i_cuda_arrays_apart(a, 8)) != 0
         || (s = memopt_i_cuda_row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0) return s;
     const bool wide = memopt_i_cuda_spans(l->weights, l->weight_type, l->inputs, 4)
@@ -9049,7 +9047,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_op
 }
 static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const memopt_cuda_ops *ops,
                                                    const memopt_loss *d_out) {
-    const size_t in = h->rows * h->width, weights = h->padded * h->width; memopt_i_ops_array a[8]; memopt_cuda_status s;
+    const size_t in = h->rows * h->width, weights = h->padded * h->width, row = memopt_type_bytes(h->type);
+    const memopt_i_ops_array a[] = { /* targets have 4 bytes, as losses do */
+        { h->input, in * row, 0, NULL },
+        { h->grad_input, in * row, 1, NULL },
+        { h->weights, weights * row, 0, NULL },
+        { h->targets, h->rows * 4, 0, NULL },
+        { h->losses, h->rows * 4, 1, NULL },
+        { h->grad_weights, weights * memopt_type_bytes(h->gradient_type), 1, NULL },
+        { ops->d_scratch, ops->scratch_bytes, 1, NULL },
+        { d_out, sizeof *d_out, 1, NULL } };
+    memopt_cuda_status s;
     if ((s = memopt_i_cuda_pointer(d_out, 8)) != 0
         || (s = memopt_i_cuda_linear_pointer(h->weights, h->weight_type, h->rows ? weights : 0)) != 0
         || (s = memopt_i_cuda_linear_pointer(h->input, h->type, in)) != 0
@@ -9057,14 +9065,6 @@ static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
         || (s = memopt_i_cuda_pointer_if(h->grad_input, memopt_type_bytes(h->type))) != 0
         || (s = memopt_i_cuda_pointer_if(h->grad_weights, memopt_type_bytes(h->gradient_type))) != 0
         || (s = memopt_i_cuda_pointer_if(h->losses, 4)) != 0) return s;
-    a[0] = memopt_i_cuda_plain(h->input, in, h->type, 0);
-    a[1] = memopt_i_cuda_plain(h->grad_input, in, h->type, 1);
-    a[2] = memopt_i_cuda_plain(h->weights, weights, h->weight_type, 0);
-    a[3] = memopt_i_cuda_plain(h->targets, h->rows, MEMOPT_TYPE_F32, 0); /* of 4 bytes as well */
-    a[4] = memopt_i_cuda_plain(h->losses, h->rows, MEMOPT_TYPE_F32, 1);
-    a[5] = memopt_i_cuda_plain(h->grad_weights, weights, h->gradient_type, 1);
-    a[6].data = ops->d_scratch; a[6].bytes = ops->scratch_bytes; a[6].is_result = 1;
-    a[7].data = d_out; a[7].bytes = sizeof *d_out; a[7].is_result = 1;
     return memopt_i_cuda_apart(a, 8);
 }
 /* ---- the three products of a chunk ---- */

@@ -5809,16 +5809,14 @@ static memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softma
     if (r) return r;
     return backward ? memopt_i_cuda_softmax_launch<true>(s, stream) : memopt_i_cuda_softmax_launch<false>(s, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *ops,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *,
                                                                const memopt_softmax *softmax,
                                                                memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_softmax_run(softmax, 0, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cuda_ops *ops,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cuda_ops *,
                                                                 const memopt_softmax *softmax,
                                                                 memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_softmax_run(softmax, 1, stream);
 }
 /* ---- cross-entropy: 16 bytes of a row of logits ---- */
@@ -6096,10 +6094,9 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_open(const memopt_cross_en
     *out = t.x;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *ops,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *,
                                                                      const memopt_cross_entropy *x, size_t *bytes) {
     memopt_cross_entropy e; size_t b; const memopt_cuda_status s = memopt_i_cuda_cross_entropy_open(x, &e, &b);
-    (void)ops;
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = b;
@@ -6791,10 +6788,9 @@ static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norm
     if (each == 1) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *ops, const memopt_norm *norm,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
                                                             memopt_cuda_stream stream) {
     memopt_i_cuda_norming t; size_t each; unsigned block; memopt_cuda_status s;
-    (void)ops;
     if ((s = memopt_i_cuda_norm_open(norm, 0, &t)) != 0 || !t.n.rows) return s;
     if ((s = memopt_i_cuda_norm_look(&t.n, 0)) != 0) return s;
     memopt_i_cuda_norm_deal(&t, 0, &each, &block);
@@ -6805,10 +6801,9 @@ static memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm
     return memopt_i_mul(t->n.width, 2 * sizeof(float), bytes) || memopt_i_mul(*bytes, groups, bytes)
            ? MEMOPT_ERR_OVERFLOW : 0;
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_ops *ops, const memopt_norm *norm,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm,
                                                             size_t *bytes) {
     memopt_i_cuda_norming t; size_t all; memopt_cuda_status s;
-    (void)ops;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_norm_open(norm, 0, &t)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &all)) != 0) return s;
     *bytes = all;
@@ -7009,14 +7004,12 @@ static memopt_cuda_status memopt_i_cuda_act_run(const memopt_lively *x, int back
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_of, x, backward, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops, const memopt_lively *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *, const memopt_lively *x,
                                                                   memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_act_run(x, 0, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *ops, const memopt_lively *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *, const memopt_lively *x,
                                                                    memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_act_run(x, 1, stream);
 }
 
@@ -7103,14 +7096,12 @@ static memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int b
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_swiglu_of, x, backward, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *ops, const memopt_swiglu *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x,
                                                               memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_swiglu_run(x, 0, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_backward(const memopt_cuda_ops *ops, const memopt_swiglu *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_backward(const memopt_cuda_ops *, const memopt_swiglu *x,
                                                                memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_swiglu_run(x, 1, stream);
 }
 
@@ -7195,14 +7186,12 @@ static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int
     void *to = backward ? x->grad_input : x->output;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_dropout_of, &t, a[0].data, a[1].data, to, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *ops, const memopt_dropout *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
                                                                memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_dropout_run(x, 0, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cuda_ops *ops, const memopt_dropout *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
                                                                 memopt_cuda_stream stream) {
-    (void)ops;
     return memopt_i_cuda_dropout_run(x, 1, stream);
 }
 
@@ -7265,10 +7254,9 @@ static memopt_cuda_status memopt_i_cuda_embedding_of(const memopt_embedding *x, 
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x,
                              wide, wide_weights);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cuda_ops *ops, const memopt_embedding *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
                                                                  memopt_cuda_stream stream) {
     memopt_cuda_status s;
-    (void)ops;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_embedding_look(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = memopt_i_cuda_ready()) != 0) return s;
@@ -7465,10 +7453,9 @@ static memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, 
     *bytes = c.bytes;
     return c.overflow || x->rows > 0x7fffffffu || x->vocabulary > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *ops, const memopt_embedding *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *, const memopt_embedding *x,
                                                                  size_t *bytes) {
     size_t all; memopt_cuda_status s;
-    (void)ops;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_tokens_bytes(x, &all)) != 0) return s;
@@ -8102,10 +8089,9 @@ static memopt_cuda_status memopt_i_cuda_linear_open(const memopt_linear *x, size
     *bytes = x->grad_bias ? parts : 0;
     return 0;
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_ops *ops, const memopt_linear *linear,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_ops *, const memopt_linear *linear,
                                                               size_t *bytes) {
     size_t all; memopt_cuda_status s;
-    (void)ops;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_linear_open(linear, &all)) == 0) *bytes = all;
     return s;
@@ -8944,13 +8930,12 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_rowing t, memopt_batch_norm x, flo
     for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, memopt_i_times(factor, w[i]));
     memopt_i_cuda_span_put(weights + row * l->inputs + at, s, left, wide);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,
                                                                float *d_weights, float *d_bias,
                                                                memopt_cuda_stream stream) {
     memopt_i_cuda_batch t; memopt_i_cuda_rowing r; unsigned blocks;
     memopt_cuda_status s = memopt_i_cuda_batch_open(x, &t);
     const memopt_linear *l = &t.x.linear; const memopt_type f32 = MEMOPT_TYPE_F32;
-    (void)ops;
     if (s || !l->outputs) return s;
     const size_t n = l->outputs, all = n * l->inputs;
     const memopt_i_cuda_array a[] = {
@@ -9036,10 +9021,9 @@ static memopt_cuda_status memopt_i_cuda_head_open(const memopt_head *head, memop
     t->bytes = scratch.bytes;
     return scratch.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *ops, const memopt_head *head,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head,
                                                             size_t *bytes) {
     memopt_i_cuda_head t; const memopt_cuda_status s = memopt_i_cuda_head_open(head, &t);
-    (void)ops;
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = t.bytes;
@@ -9245,10 +9229,9 @@ static memopt_cuda_status memopt_i_cuda_attention_open(const memopt_attention *x
     t->bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *ops, const memopt_attention *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *, const memopt_attention *x,
                                                                  size_t *bytes) {
     memopt_i_cuda_attention t; memopt_cuda_status s;
-    (void)ops;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_attention_open(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
     return s;

@@ -915,6 +915,20 @@ static memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *bl
     *blocks = (unsigned)count;
     return 0;
 }
+/* The last of n entries of a kernel's table whose first tile is not above this one. */
+template <class ENTRY>
+static __device__ __forceinline__ unsigned memopt_i_cuda_find(const ENTRY *entries, unsigned n, unsigned tile) {
+    unsigned low = 0, high = n;
+
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+
+        if (entries[middle].first_tile <= tile) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
 /* An element of any type as float, and back (to nearest even). */
 static __device__ __forceinline__ float memopt_i_cuda_load(const float *p) { return *p; }
 static __device__ __forceinline__ void memopt_i_cuda_store(float *p, float x) { *p = x; }
@@ -1048,20 +1062,30 @@ static memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, memo
     if (status || (may_stay && m->no_wait)) return status;
     return memopt_i_cuda_took(cudaStreamSynchronize(m->stream));
 }
-static memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
+/* What zero and the copies have in common: `work` on the device, and the wait for it. */
+typedef memopt_cuda_status memopt_i_cuda_work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
+static memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_cuda_work_fn *work, void *to,
+                                               const void *from, size_t bytes, int may_stay) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
     memopt_cuda_status s = bytes ? memopt_i_cuda_enter(m->device, &before) : 0;
     if (s || !bytes) return memopt_i_cuda_told(m, s);
-    s = memopt_i_cuda_settle(m, memopt_i_cuda_took(cudaMemsetAsync(start, 0, bytes, m->stream)), 1);
+    s = memopt_i_cuda_settle(m, work(m, to, from, bytes), may_stay);
     return memopt_i_cuda_told(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
+static memopt_cuda_status memopt_i_cuda_work_zero(const memopt_cuda_memory *m, void *start, const void *,
+                                                  size_t bytes) {
+    return memopt_i_cuda_took(cudaMemsetAsync(start, 0, bytes, m->stream));
+}
+static memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
+    return memopt_i_cuda_source_work(source, memopt_i_cuda_work_zero, start, NULL, bytes, 1);
+}
 /* Over the bus the runtime finds out itself where each side lies. */
+static memopt_cuda_status memopt_i_cuda_work_across(const memopt_cuda_memory *m, void *to, const void *from,
+                                                    size_t bytes) {
+    return memopt_i_cuda_took(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
+}
 static memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
-    memopt_cuda_status s = bytes ? memopt_i_cuda_enter(m->device, &before) : 0;
-    if (s || !bytes) return memopt_i_cuda_told(m, s);
-    s = memopt_i_cuda_settle(m, memopt_i_cuda_took(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream)), 0);
-    return memopt_i_cuda_told(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    return memopt_i_cuda_source_work(source, memopt_i_cuda_work_across, to, from, bytes, 0);
 }
 
 /* Bytes that overlap where they are going: cudaMemcpy must not. Pieces as long as the distance do not overlap; below
@@ -1088,9 +1112,10 @@ memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t b
     }
 }
 #define MEMOPT_I_CUDA_MOVE_PIECE ((size_t)64 << 10)
-static memopt_cuda_status memopt_i_cuda_move(unsigned char *to, const unsigned char *from, size_t bytes,
-                                             cudaStream_t stream) {
-    const uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
+static memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, void *there, const void *here,
+                                                  size_t bytes) {
+    unsigned char *const to = (unsigned char *)there; const unsigned char *const from = (const unsigned char *)here;
+    const uintptr_t a = (uintptr_t)to, b = (uintptr_t)from; const cudaStream_t stream = m->stream;
     const size_t apart = a > b ? a - b : b - a; size_t done = 0, n; memopt_cuda_status s = 0;
     if (!apart) return 0;
     if (apart < bytes && apart < MEMOPT_I_CUDA_MOVE_PIECE)
@@ -1104,12 +1129,7 @@ static memopt_cuda_status memopt_i_cuda_move(unsigned char *to, const unsigned c
     return s;
 }
 static memopt_status memopt_i_cuda_source_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
-    memopt_cuda_status s = bytes ? memopt_i_cuda_enter(m->device, &before) : 0;
-    if (s || !bytes) return memopt_i_cuda_told(m, s);
-    s = memopt_i_cuda_move((unsigned char *)to, (const unsigned char *)from, bytes, m->stream);
-    s = memopt_i_cuda_settle(m, s, 1);
-    return memopt_i_cuda_told(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    return memopt_i_cuda_source_work(source, memopt_i_cuda_work_move, to, from, bytes, 1);
 }
 
 /* What a source is made of; the rest is filled in by its kind. */
@@ -2189,13 +2209,6 @@ memopt_i_cuda_noise_kernel(memopt_i_cuda_stochastic<kind> op, size_t n) {
 
 /* The host's side. Pointers that a conversion lacks are NULL, with 0 bytes an element. */
 typedef struct memopt_i_cuda_number_arrays { const void *p[3]; size_t bytes[3]; } memopt_i_cuda_number_arrays;
-static memopt_i_cuda_number_arrays memopt_i_cuda_number_arrays_of(const void *a, size_t a_bytes, const void *b,
-                                                                  size_t b_bytes, const void *c, size_t c_bytes) {
-    memopt_i_cuda_number_arrays x;
-    x.p[0] = a; x.p[1] = b; x.p[2] = c;
-    x.bytes[0] = a_bytes; x.bytes[1] = b_bytes; x.bytes[2] = c_bytes;
-    return x;
-}
 /* All that can be wrong. `joined`: the last two are both read, and may overlap. */
 static memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_arrays *x, size_t n, int saturate,
                                                      int joined) {
@@ -2229,18 +2242,17 @@ static memopt_cuda_status memopt_i_cuda_number_run(const OP &op, const memopt_i_
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_narrow(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
                                                       size_t n, int saturate, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = memopt_i_cuda_number_arrays_of(dst, sizeof *dst, src, sizeof *src, NULL, 0);
-    memopt_i_cuda_narrow<kind> op;
-    op.dst = dst; op.src = src; op.saturate = saturate;
+    const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
+    const memopt_i_cuda_narrow<kind> op = { dst, src, saturate };
     return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
 }
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
                                                      size_t n, int saturate, memopt_noise noise, uint64_t first,
                                                      memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = memopt_i_cuda_number_arrays_of(dst, sizeof *dst, src, sizeof *src, NULL, 0);
-    memopt_i_cuda_stochastic<kind> op; memopt_cuda_status s;
-    op.dst = dst; op.src = src; op.saturate = saturate; op.noise = noise; op.first = first;
+    const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
+    const memopt_i_cuda_stochastic<kind> op = { dst, src, saturate, noise, first };
+    memopt_cuda_status s;
     if (first % 32 || !memopt_i_cuda_number_vector(&x))
         return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
     s = memopt_i_cuda_number_check(&x, n, saturate, 0);
@@ -2251,9 +2263,8 @@ static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_form
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_widen(float *dst, const typename memopt_i_cuda_format<kind>::one *src,
                                                      size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = memopt_i_cuda_number_arrays_of(dst, sizeof *dst, src, sizeof *src, NULL, 0);
-    memopt_i_cuda_widen<kind> op;
-    op.dst = dst; op.src = src;
+    const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
+    const memopt_i_cuda_widen<kind> op = { dst, src };
     return memopt_i_cuda_number_run(op, &x, n, 0, 0, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
@@ -2310,16 +2321,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_e5m2(float *d_dst, const
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_split(uint16_t *d_high, uint16_t *d_low, const float *d_src,
                                                          size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = memopt_i_cuda_number_arrays_of(d_high, 2, d_low, 2, d_src, 4);
-    memopt_i_cuda_split op;
-    op.high = d_high; op.low = d_low; op.src = d_src;
+    const memopt_i_cuda_number_arrays x = { { d_high, d_low, d_src }, { 2, 2, 4 } };
+    const memopt_i_cuda_split op = { d_high, d_low, d_src };
     return memopt_i_cuda_number_run(op, &x, n, 0, 0, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low,
                                                         size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays x = memopt_i_cuda_number_arrays_of(d_dst, 4, d_high, 2, d_low, 2);
-    memopt_i_cuda_join op;
-    op.dst = d_dst; op.high = d_high; op.low = d_low;
+    const memopt_i_cuda_number_arrays x = { { d_dst, d_high, d_low }, { 4, 2, 2 } };
+    const memopt_i_cuda_join op = { d_dst, d_high, d_low };
     return memopt_i_cuda_number_run(op, &x, n, 0, 1, stream);
 }
 
@@ -3014,9 +3023,8 @@ static memopt_cuda_status memopt_i_cuda_kept_encode(float *x, size_t n, void *co
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_kept_kernel<true>, grid, threads, 0, stream, t);
 }
 static memopt_cuda_status memopt_i_cuda_kept_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
-    const memopt_i_cuda_number_arrays arrays = memopt_i_cuda_number_arrays_of(x, sizeof *x, NULL, 0, NULL, 0);
-    memopt_i_cuda_kept_bf16 op;
-    op.x = x;
+    const memopt_i_cuda_number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
+    const memopt_i_cuda_kept_bf16 op = { x };
     return memopt_i_cuda_number_run(op, &arrays, n, 0, 0, stream);
 }
 static memopt_cuda_status memopt_i_cuda_kept_plain(void *to, const void *from, size_t bytes,
@@ -3151,14 +3159,6 @@ static_assert(sizeof(memopt_i_cuda_optim_table) <= 4000, "the argument of a kern
 struct memopt_i_cuda_optim_raw { uint32_t w[4], extra[2], g[4], m[4], v[4]; };
 struct memopt_i_cuda_optim_four { float m[4], v[4]; };
 
-static __device__ __forceinline__ int memopt_i_cuda_optim_find(const memopt_i_cuda_optim_table &t, unsigned tile) {
-    unsigned low = 0, high = t.count; /* the last slice whose first tile is not after this one */
-    while (high - low > 1) {
-        const unsigned middle = (low + high) / 2;
-        if (t.slice[middle].first_tile <= tile) low = middle; else high = middle;
-    }
-    return (int)low;
-}
 static __device__ __forceinline__ int memopt_i_cuda_optim_stopped(const memopt_i_cuda_optim_table &t) {
     return t.stops && t.control->stopped;
 }
@@ -3470,7 +3470,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const
 template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 3)
 memopt_i_cuda_optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
-    const int k = memopt_i_cuda_optim_find(t, blockIdx.x);
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
     const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * MEMOPT_I_CUDA_OPTIM_TILE;
     if (memopt_i_cuda_optim_stopped(t)) return;
@@ -3580,7 +3580,8 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(uint32_t, most, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
-    const int k = memopt_i_cuda_optim_find(t, blockIdx.x); const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
     const int two = memopt_i_cuda_optim_has_second<KIND>(); const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile; unsigned skipped = 0; int j;
     const unsigned count = (unsigned)(s.count - first < t.tile ? s.count - first : t.tile);
@@ -3683,7 +3684,8 @@ memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_o
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     enum { WARPS = MEMOPT_I_CUDA_OPTIM_FEWER / 32 };
-    const int k = memopt_i_cuda_optim_find(t, blockIdx.x); const uint64_t n = t.slice[k].count; unsigned skipped = 0;
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const uint64_t n = t.slice[k].count; unsigned skipped = 0;
     int round;
     const memopt_i_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
     uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * MEMOPT_I_CUDA_OPTIM_ROUNDS)
@@ -3700,7 +3702,8 @@ memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_o
 /* Before a fused apply: is there a gradient that is not sane? Then nothing is stepped any more. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_look_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
-    const int k = memopt_i_cuda_optim_find(t, blockIdx.x); const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
     int j, e, bad = 0;
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
     const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit; uint32_t raw[2][4];
@@ -3789,7 +3792,8 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     MEMOPT_I_CUDA_SHARED(double, squares, [512]);
-    const int k = memopt_i_cuda_optim_find(t, blockIdx.x); const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
     const int coded = t.state == MEMOPT_STATE_8BIT;
     const unsigned lane = threadIdx.x % 32, block = coded ? t.block : 256;
     const unsigned parts = (block + 255) / 256; const uint64_t chunk = blockIdx.x - s.first_tile, at = chunk * t.chunk;
@@ -3894,14 +3898,6 @@ struct memopt_i_cuda_factor_table {
 };
 static_assert(sizeof(memopt_i_cuda_factor_table) <= 4000, "the argument of a kernel");
 
-static __device__ __forceinline__ int memopt_i_cuda_factor_find(const memopt_i_cuda_factor_table &t, unsigned tile) {
-    unsigned low = 0, high = t.count;
-    while (high - low > 1) {
-        const unsigned middle = (low + high) / 2;
-        if (t.slice[middle].first_tile <= tile) low = middle; else high = middle;
-    }
-    return (int)low;
-}
 static __device__ __forceinline__ memopt_i_rule memopt_i_cuda_factor_rule(const memopt_i_cuda_factor_table &t, int k) {
     memopt_i_rule r = t.rule[t.slice[k].rule];
     memopt_i_cuda_optim_by(&r, t.slice[k].by, 0);
@@ -3919,7 +3915,8 @@ static __device__ __forceinline__ float memopt_i_cuda_factor_gradient(const memo
 /* Sums of rows: two for each warp, 16 for a block. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_factor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const unsigned lane = threadIdx.x % 32; const float limit = memopt_i_cuda_factor_rule(t, k).limit;
     uint64_t j; double sum = 0; int e;
     const uint64_t rows = s.count / s.columns, row = ((uint64_t)(blockIdx.x - s.first_tile) * 8 + threadIdx.x / 32) * 2;
@@ -3943,7 +3940,8 @@ memopt_i_cuda_factor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
 /* Sums of a panel's columns: 256 of them for a block. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const uint64_t wide = (s.columns + 255) / 256, tile = blockIdx.x - s.first_tile, panel = tile / wide;
     const uint64_t column = tile % wide * 256 + threadIdx.x,
         end = (panel + 1) * s.grain < s.count ? (panel + 1) * s.grain : s.count;
@@ -3964,7 +3962,8 @@ memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
 /* Panels added up; C of this step, and its multipliers: in the double of the column's first panel. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_factor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const uint64_t column = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x; uint64_t p; double sum;
     float mean;
     const memopt_i_rule rule = memopt_i_cuda_factor_rule(t, k); float *to = (float *)(void *)s.column_sums;
@@ -3989,7 +3988,8 @@ memopt_i_cuda_factor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
 }
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_factor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const uint64_t row = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
     const memopt_i_rule rule = memopt_i_cuda_factor_rule(t, k); float *to; float mean;
     if (row >= s.held_rows || memopt_i_cuda_factor_left_out(t)) return;
@@ -4005,7 +4005,8 @@ static __device__ __forceinline__ uint64_t memopt_i_cuda_factor_width(const memo
 }
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const uint64_t width = memopt_i_cuda_factor_width(s), wide = (width + 255) / 256,
         last = (s.count + width - 1) / width * wide;
     const float *multiplier = (const float *)(const void *)s.column_sums; const unsigned lane = threadIdx.x % 32;
@@ -4038,7 +4039,8 @@ memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
 /* A warp for each panel of the slice: groups to rows, rows to the panel, in their order. */
 static __global__ void __launch_bounds__(32)
 memopt_i_cuda_factor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const uint64_t width = memopt_i_cuda_factor_width(s), wide = (width + 255) / 256, panel = blockIdx.x - s.first_tile;
     const uint64_t rows = (s.count + width - 1) / width, each = s.grain / width; /* rows of a panel */
     const uint64_t end = ((panel + 1) * each < rows ? (panel + 1) * each : rows) * wide;
@@ -4075,7 +4077,8 @@ memopt_i_cuda_factor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
 /* The means go into the state with a tensor's first slice. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_factor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const int k = memopt_i_cuda_factor_find(t, blockIdx.x); const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
+    const memopt_i_cuda_factor_slice &s = t.slice[k];
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
     const float *row = (const float *)(const void *)(s.row_sums + s.first_row),
         *column = (const float *)(const void *)s.column_sums;
@@ -4822,21 +4825,11 @@ enum {
 #  define MEMOPT_I_CUDA_SCALE_BLOCKS 12
 #endif
 /* ---- lists of tensors ---- */
-struct memopt_i_cuda_scale_tensor { unsigned char *values; size_t count; unsigned first, type; }; /* first: its block */
+struct memopt_i_cuda_scale_tensor { unsigned char *values; size_t count; unsigned first_tile, type; };
 struct memopt_i_cuda_scale_list {
     memopt_i_cuda_scale_tensor tensors[MEMOPT_I_CUDA_SCALE_LISTED];
     unsigned count;
 };
-/* The last of n entries, `entry` of them, whose first block is not above this one. */
-template <typename ENTRY>
-static __device__ unsigned memopt_i_cuda_scale_find(const ENTRY *entries, unsigned n, unsigned block) {
-    unsigned low = 0, high = n;
-    while (high - low > 1) {
-        const unsigned middle = (low + high) / 2;
-        if (entries[middle].first <= block) low = middle; else high = middle;
-    }
-    return low;
-}
 static memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g) {
     const size_t bytes = memopt_type_bytes(g->type); size_t all;
     if (!bytes) return MEMOPT_ERR_ARGUMENT;
@@ -4866,7 +4859,7 @@ static unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t un
         if (!more) continue;
         if (blocks + more > 0x7fffffffu) break;
         to->values = (unsigned char *)g->values; to->count = g->count;
-        to->first = (unsigned)blocks; to->type = (unsigned)g->type;
+        to->first_tile = (unsigned)blocks; to->type = (unsigned)g->type;
         blocks += more; ++part->count;
     }
     return (unsigned)blocks;
@@ -5003,8 +4996,8 @@ memopt_i_cuda_scale_kernel(const memopt_i_cuda_scale_list list, const memopt_sca
     MEMOPT_I_CUDA_SHARED(uint4, tiles, [2 * MEMOPT_I_CUDA_SCALE_TILE]);
     MEMOPT_I_CUDA_SHARED(unsigned, found, [1]);
     const memopt_i_cuda_scale_tensor *t =
-        list.tensors + memopt_i_cuda_scale_find(list.tensors, list.count, blockIdx.x);
-    const size_t first = (size_t)(blockIdx.x - t->first) * MEMOPT_I_SCALE_PIECE;
+        list.tensors + memopt_i_cuda_find(list.tensors, list.count, blockIdx.x);
+    const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_SCALE_PIECE;
     const size_t n = memopt_i_min(MEMOPT_I_SCALE_PIECE, t->count - first);
     memopt_cuda_gradient_sum sum;
     if (d_scaler) factor = memopt_i_cuda_scaler_ready(d_scaler) ? memopt_i_scaler_inverse(d_scaler) : 1;
@@ -5230,8 +5223,8 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_clip_kernel(const me
                                                                         uint32_t limit, uint32_t limit_bf16,
                                                                         uint32_t limit_f16) {
     const memopt_i_cuda_scale_tensor *t =
-        list.tensors + memopt_i_cuda_scale_find(list.tensors, list.count, blockIdx.x);
-    const size_t first = (size_t)(blockIdx.x - t->first) * MEMOPT_I_CUDA_CLIP_TILE;
+        list.tensors + memopt_i_cuda_find(list.tensors, list.count, blockIdx.x);
+    const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_CUDA_CLIP_TILE;
     const size_t n = memopt_i_min(MEMOPT_I_CUDA_CLIP_TILE, t->count - first);
     if (t->type == MEMOPT_TYPE_F32) memopt_i_cuda_clip_tile<4>(t->values + first * 4, n * 4, limit, 0);
     else if (t->type == MEMOPT_TYPE_BF16)
@@ -5257,7 +5250,7 @@ enum { MEMOPT_I_CUDA_SUM_F32, MEMOPT_I_CUDA_SUM_PAIR, MEMOPT_I_CUDA_SUM_NOISE };
 struct memopt_i_cuda_sum_tensor {
     unsigned char *sum; uint16_t *rest; const unsigned char *from;
     size_t count; uint64_t place; /* among all weights: picks random bits */
-    unsigned first;
+    unsigned first_tile;
     unsigned char how, type, aligned; /* aligned: groups of 4 elements are */
 };
 struct memopt_i_cuda_sum_list {
@@ -5368,8 +5361,8 @@ template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_
 }
 static __global__ void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i_cuda_sum_list list) {
     const memopt_i_cuda_sum_tensor &t =
-        list.tensors[memopt_i_cuda_scale_find(list.tensors, list.count, blockIdx.x)];
-    const size_t first = (size_t)(blockIdx.x - t.first) * MEMOPT_I_CUDA_SUM_TILE;
+        list.tensors[memopt_i_cuda_find(list.tensors, list.count, blockIdx.x)];
+    const size_t first = (size_t)(blockIdx.x - t.first_tile) * MEMOPT_I_CUDA_SUM_TILE;
     if (t.how == MEMOPT_I_CUDA_SUM_F32) memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_F32>(list, t, first);
     else if (t.how == MEMOPT_I_CUDA_SUM_PAIR) memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_PAIR>(list, t, first);
     else memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_NOISE>(list, t, first);
@@ -5420,7 +5413,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
             if (!more) continue;
             if (blocks + more > 0x7fffffffu) break;
             memopt_i_cuda_sum_entry(list.tensors + list.count, sums->tensors + next, gradients->tensors + next);
-            list.tensors[list.count++].first = (unsigned)blocks;
+            list.tensors[list.count++].first_tile = (unsigned)blocks;
             blocks += more;
         }
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_sum_kernel, blocks, 256, 0, stream, list);
@@ -8408,6 +8401,17 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_join_slots(const memo
         t.sums[(group * 2 + 1) * n + first + e] = (float)square;
     }
 }
+/* A thread's spans of its next rows, all under way before the first is used. */
+template <class T, int N, int TURNS>
+static __device__ __forceinline__ void memopt_i_cuda_batch_fetch(memopt_i_cuda_span<T, N> *s, const T *from,
+                                                                 const memopt_i_cuda_batch &t,
+                                                                 const memopt_i_cuda_batch_place &p, size_t row) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int k = 0; k < TURNS; ++k)
+        if (row + (size_t)k * p.step < p.end)
+            memopt_i_cuda_span_get(&s[k], from + (row + (size_t)k * p.step) * t.x.linear.outputs, p.left, t.wide);
+}
+
 /* Mean and squares of the columns of a group. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
@@ -8416,15 +8420,12 @@ memopt_i_cuda_batch_spread_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(float, means, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, squares, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
-    const size_t begin = p.row - (threadIdx.x >> t.shift), width = t.x.linear.outputs;
+    const size_t begin = p.row - (threadIdx.x >> t.shift);
     const T *z = static_cast<const T *>(t.x.linear.before) + p.at;
     float mean[N] = { 0 }, square[N] = { 0 }, count = 0;
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS];
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k)
-            if (row + (size_t)k * p.step < p.end)
-                memopt_i_cuda_span_get(&s[k], z + (row + (size_t)k * p.step) * width, p.left, t.wide);
+        memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;
@@ -8501,10 +8502,7 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_batch_know(t, p, &c);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS], out;
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k)
-            if (row + (size_t)k * p.step < p.end)
-                memopt_i_cuda_span_get(&s[k], z + (row + (size_t)k * p.step) * width, p.left, t.wide);
+        memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;
@@ -8535,7 +8533,6 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, of_gh, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
-    const size_t width = t.x.linear.outputs;
     const T *z = static_cast<const T *>(t.x.linear.before) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
     memopt_i_cuda_batch_columns<N> c;
@@ -8543,12 +8540,8 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_batch_know(t, p, &c);
     for (size_t row = p.row; p.left && row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k)
-            if (row + (size_t)k * p.step < p.end) {
-                memopt_i_cuda_span_get(&zs[k], z + (row + (size_t)k * p.step) * width, p.left, t.wide);
-                memopt_i_cuda_span_get(&gs[k], g + (row + (size_t)k * p.step) * width, p.left, t.wide);
-            }
+        memopt_i_cuda_batch_fetch<T, N, TURNS>(zs, z, t, p, row);
+        memopt_i_cuda_batch_fetch<T, N, TURNS>(gs, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;
@@ -8619,12 +8612,8 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_floats<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS], out;
-        MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < TURNS; ++k)
-            if (row + (size_t)k * p.step < p.end) {
-                memopt_i_cuda_span_get(&zs[k], z + (row + (size_t)k * p.step) * width, p.left, t.wide);
-                memopt_i_cuda_span_get(&gs[k], g + (row + (size_t)k * p.step) * width, p.left, t.wide);
-            }
+        memopt_i_cuda_batch_fetch<T, N, TURNS>(zs, z, t, p, row);
+        memopt_i_cuda_batch_fetch<T, N, TURNS>(gs, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;

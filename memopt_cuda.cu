@@ -8,24 +8,31 @@
 
    DO THIS     compile it beside your engine:           nvcc -O2 -arch=native -c memopt_cuda.cu
                and link with                            -lcublasLt -lcudart
-               where it is used, in C, C++ or CUDA:     #define MEMOPT_CUDA_DECLARATIONS
-                                                        #include "memopt_cuda.cu"
+               where it is used, in C, C++ or CUDA,
+               plainly:                                 #include "memopt_cuda.cu"
                (linked by gcc: -L of CUDA, and -lm -lstdc++ as well). Compute capability 7.5 and up. No flag is needed
                for the right bits; -use_fast_math, -ftz=true and -prec-div=false take them away. It has a copy of
                memopt.h of its own: compile engine and this file with the same memopt.h.
+               Or, as with memopt.h, in exactly one .cu file of yours, in place of the first line:
+                                                        #define MEMOPT_CUDA_IMPLEMENTATION
+                                                        #include "memopt_cuda.cu"
 
-   OPTIONS     MEMOPT_CUDA_DECLARATIONS  the declarations only; they are C99
-               MEMOPT_CUDA_STATIC        all functions are static: #include it in the one file that uses them
-               MEMOPT_CUDA_API           your own linkage
+   OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
+     MEMOPT_CUDA_STATIC        [impl] MEMOPT_CUDA_IMPLEMENTATION, and all functions are static
+     MEMOPT_CUDA_API           [all]  your own linkage, such as __declspec(dllexport)
+     MEMOPT_CUDA_DECLARATIONS  the declarations only, whatever else is defined. Needed in .cu files where nvcc calls
+                               MSVC, which does not tell an included file from one that is compiled
 
-   CONTENTS    Search for "@section cuda_NAME"; first the declarations (api_cuda_NAME), then the implementation.
+   CONTENTS    Search for "@section cuda_NAME"; first the declarations (api_cuda_NAME), then the implementation, bottom
+               up; a section uses only what its marker names, and what that uses.
      base       statuses, launches, checks
      memory     sources: device, growing, pinned, managed; transfers in buckets; a store for tapes
      number     fp32 to and from bf16, fp16, fp8: nearest, stochastic, split; random numbers        the CPU's bits
      quant      8-bit blocks                                                                        the CPU's bits
      keeper     lossy keeps of tapes: outputs in bf16 or 8 bits                                     the CPU's bits
+     walk       a step over slices of tensors: load, step, store in one pass                        the CPU's bits
+     factor     Adafactor's rows and columns                                                        the CPU's bits
      optim      every kind and format, many tensors a launch, 8 bits in one pass                    the CPU's bits
-     factor     Adafactor                                                                           the CPU's bits
      scale      norm, finite check, loss scaling, clipping, accumulation; the host never waits      the CPU's bits
      softmax    softmax, and softmax + cross-entropy in place                                       a bound
      norm       layer norm and RMS norm                                                             a bound
@@ -58,25 +65,38 @@
                  one: make cuda.
 
    NOT HERE    no handle, stream or memory of its own, no printing, no exit(). */
-#if defined(MEMOPT_CUDA_CU) && !defined(MEMOPT_CUDA_DECLARATIONS) && !defined(MEMOPT_I_CUDA_IMPLEMENTED)
-#  error "the declarations of memopt_cuda.cu stand above: its implementation goes into a file of its own"
+#if defined(MEMOPT_CUDA_DECLARATIONS)
+#  undef MEMOPT_CUDA_IMPLEMENTATION
+#elif defined(MEMOPT_CUDA_STATIC) && !defined(MEMOPT_I_CUDA_IMPLEMENTED)
+#  undef MEMOPT_CUDA_IMPLEMENTATION
+#  define MEMOPT_CUDA_IMPLEMENTATION
+#elif defined(__CUDACC__) && !defined(MEMOPT_CUDA_IMPLEMENTATION)
+#  if !defined(__INCLUDE_LEVEL__)
+#    define MEMOPT_CUDA_IMPLEMENTATION
+#  elif __INCLUDE_LEVEL__ == 0 /* this is the file that nvcc was given */
+#    define MEMOPT_CUDA_IMPLEMENTATION
+#  endif
 #endif
 #ifndef MEMOPT_CUDA_CU
 #define MEMOPT_CUDA_CU
-#if defined(MEMOPT_CUDA_DECLARATIONS)
-#  include "memopt.h" /* the declarations alone need neither CUDA nor C++ */
-#elif !defined(MEMOPT_H) /* a copy of our own: kernels share its private formulas */
+#if defined(MEMOPT_CUDA_IMPLEMENTATION) && !defined(MEMOPT_H) /* a copy of our own: kernels share its private formulas */
 #  define MEMOPT_STATIC
 #  define MEMOPT_NO_SIMD
 #  define MEMOPT_IMPLEMENTATION
-#  include "memopt.h"
-#elif !defined(MEMOPT_I_IMPLEMENTED)
-#  error "compile memopt_cuda.cu by itself, or #define MEMOPT_IMPLEMENTATION before the first #include of memopt.h"
+#endif
+#include "memopt.h" /* the declarations alone need neither CUDA nor C++ */
+#if MEMOPT_VERSION != 100
+#  error "memopt_cuda.cu and memopt.h are of different versions"
 #endif
 /* @section api_cuda_base :
    Every call takes a stream last, launches into it and returns: it waits for nothing and allocates nothing, unless it
    says so. Pointers named d_ are of the device; structs and what else is read at the call are the host's. Operands and
    results may be read and written from the moment the stream has come so far, and not before. */
+#ifdef MEMOPT_CUDA_STATIC
+#  define MEMOPT_I_CUDA_STATIC 1
+#else
+#  define MEMOPT_I_CUDA_STATIC 0
+#endif
 #ifndef MEMOPT_CUDA_API
 #  if defined(MEMOPT_CUDA_STATIC) && (defined(__GNUC__) || defined(__clang__))
 #    define MEMOPT_CUDA_API static __attribute__((unused))
@@ -812,8 +832,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #ifdef __cplusplus
 }
 #endif
-#ifndef MEMOPT_CUDA_DECLARATIONS
+#endif /* MEMOPT_CUDA_CU */
+
+#ifdef MEMOPT_CUDA_IMPLEMENTATION
+#undef MEMOPT_CUDA_IMPLEMENTATION
+#ifndef MEMOPT_I_CUDA_IMPLEMENTED
 #define MEMOPT_I_CUDA_IMPLEMENTED
+#ifndef MEMOPT_I_IMPLEMENTED
+#  error "compile memopt_cuda.cu by itself, or #define MEMOPT_IMPLEMENTATION before the first #include of memopt.h"
+#endif
+#if defined(MEMOPT_CUDA_STATIC) != MEMOPT_I_CUDA_STATIC
+#  error "memopt_cuda.cu was included before without the same MEMOPT_CUDA_STATIC: define it before the first #include"
+#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
 #  error "memopt_cuda.cu needs compute capability 7.5 and up: give nvcc -arch=native, or sm_75, sm_90..."
 #endif
@@ -946,6 +976,28 @@ static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_bf16 *p
 static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_f16 *p, float x) {
     p->code = memopt_to_f16(x);
 }
+/* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
+static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
+    switch (status) {
+    case MEMOPT_CUDA_ERR_NULL:         return "a pointer that is needed is NULL";
+    case MEMOPT_CUDA_ERR_ALIGNMENT:    return "a pointer is not aligned as the call needs it";
+    case MEMOPT_CUDA_ERR_OVERLAP:      return "a result shares bytes with something else";
+    case MEMOPT_CUDA_ERR_LEADING:      return "cuBLASLt cannot take this leading dimension";
+    case MEMOPT_CUDA_ERR_NO_ALGORITHM: return "cuBLASLt has no algorithm for this product";
+    case MEMOPT_CUDA_ERR_TYPE:         return "these types do not go together here, or not on this card";
+    default:                           return "no such status";
+    }
+}
+MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
+    if (status <= 0 && status > -100) return memopt_status_text((memopt_status)status);
+    if (status < MEMOPT_CUDA_OF_RUNTIME) return memopt_i_cuda_own_text(status);
+    if (status < MEMOPT_CUDA_OF_EARLIER) return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_RUNTIME));
+    if (status < MEMOPT_CUDA_OF_DRIVER)  return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_EARLIER));
+    if (status < MEMOPT_CUDA_OF_BLAS)    return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_DRIVER));
+    if (status < MEMOPT_CUDA_OF_BLAS + 1000)
+        return cublasLtGetStatusString((cublasStatus_t)(status - MEMOPT_CUDA_OF_BLAS));
+    return "no such status";
+}
 MEMOPT_CUDA_API memopt_status memopt_cuda_status_plain(memopt_cuda_status status) {
     if (status > -100 && status <= 0) return (memopt_status)status;
     if (status < 0) return MEMOPT_ERR_ARGUMENT;
@@ -982,31 +1034,6 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_status_plain(memopt_cuda_status status
 #define MEMOPT_I_CUDA_ALIGN   ((size_t)256)
 #define MEMOPT_I_CUDA_GRANULE ((size_t)32 << 20)
 #define MEMOPT_I_CUDA_BUCKET  ((size_t)4 << 20)
-
-/* -- status -- */
-
-/* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
-static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
-    switch (status) {
-    case MEMOPT_CUDA_ERR_NULL:         return "a pointer that is needed is NULL";
-    case MEMOPT_CUDA_ERR_ALIGNMENT:    return "a pointer is not aligned as the call needs it";
-    case MEMOPT_CUDA_ERR_OVERLAP:      return "a result shares bytes with something else";
-    case MEMOPT_CUDA_ERR_LEADING:      return "cuBLASLt cannot take this leading dimension";
-    case MEMOPT_CUDA_ERR_NO_ALGORITHM: return "cuBLASLt has no algorithm for this product";
-    case MEMOPT_CUDA_ERR_TYPE:         return "these types do not go together here, or not on this card";
-    default:                           return "no such status";
-    }
-}
-MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
-    if (status <= 0 && status > -100) return memopt_status_text((memopt_status)status);
-    if (status < MEMOPT_CUDA_OF_RUNTIME) return memopt_i_cuda_own_text(status);
-    if (status < MEMOPT_CUDA_OF_EARLIER) return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_RUNTIME));
-    if (status < MEMOPT_CUDA_OF_DRIVER)  return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_EARLIER));
-    if (status < MEMOPT_CUDA_OF_BLAS)    return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_DRIVER));
-    if (status < MEMOPT_CUDA_OF_BLAS + 1000)
-        return cublasLtGetStatusString((cublasStatus_t)(status - MEMOPT_CUDA_OF_BLAS));
-    return "no such status";
-}
 
 /* -- which device, and what is pending -- */
 
@@ -9500,5 +9527,5 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
                                                                   memopt_cuda_stream stream) {
     return memopt_i_cuda_attention_run(ops, x, 1, stream);
 }
-#endif /* MEMOPT_CUDA_DECLARATIONS */
-#endif /* MEMOPT_CUDA_CU */
+#endif /* MEMOPT_I_CUDA_IMPLEMENTED */
+#endif /* MEMOPT_CUDA_IMPLEMENTATION */

@@ -4,6 +4,7 @@
    moves. After 20 steps the device's weights are those of the CPU's optimizer, bit for bit. What is asked in vain comes
    back as a status with its reason. The exit status says whether that came true; without a device it says so, and 0.
    Build: nvcc -O2 cuda.cu -o cuda -lcublasLt      (memopt.h and memopt_cuda.cu beside it or with -I) */
+#define MEMOPT_CUDA_IMPLEMENTATION
 #include "memopt_cuda.cu"
 #include <stdio.h>
 

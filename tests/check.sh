@@ -404,7 +404,7 @@ simulated() { # kind test: the kernels on the CPU
     $MAKE -s "build/simulator/$1/$2" && $run "build/simulator/$1/$2"
 }
 need_nvcc() { command -v "$NVCC" >/dev/null 2>&1 || skip "no nvcc here: install the CUDA Toolkit, or set NVCC"; }
-cuda() { # architecture...: without a warning, a spill or a local stack; and from C
+cuda() { # architecture...: without a warning, a spill or a local stack
     need_nvcc
     targets=
     for arch in "$@"; do targets="$targets -gencode arch=compute_$arch,code=sm_$arch"; done
@@ -412,9 +412,28 @@ cuda() { # architecture...: without a warning, a spill or a local stack; and fro
     "$NVCC" -std=c++17 $targets -t 2 -I. -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v \
         -c memopt_cuda.cu -o "$work/cuda.o" 2>"$work/report" || { grep -v 'ptxas info' "$work/report"; fail "does not compile"; }
     python3 tests/check_ptxas.py <"$work/report" || fail "kernels that spill"
-    printf '#define MEMOPT_CUDA_DECLARATIONS\n#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"
-    # shellcheck disable=SC2046
-    $CC -std=c99 $(warnings_for "$CC" "") -I. -c "$work/user.c" -o "$work/user.o" || fail "the declarations do not compile as C99"
+}
+cuda_includes() { # as memopt.h: an include gives the declarations, C89 and C++98; compiled by itself it is all
+    printf '#include "memopt_cuda.cu"\nint main(void) { return memopt_cuda_status_text(0) == 0; }\n' >"$work/user.c"
+    for compiler in "$CC -std=c89" "$CXX -x c++ -std=c++98"; do
+        $compiler -Wall -Wextra -pedantic-errors -Werror -I. -c "$work/user.c" -o "$work/user.o" || fail "$compiler: not compiled"
+    done
+    need_nvcc
+    cp "$work/user.c" "$work/user.cu"
+    printf '#define MEMOPT_IMPLEMENTATION\n#include "memopt_cuda.cu"\n#define MEMOPT_CUDA_IMPLEMENTATION\n#include "memopt_cuda.cu"\n' >"$work/both.cu"
+    while read -r count arguments; do
+        # shellcheck disable=SC2086
+        "$NVCC" -E -I. $arguments >"$work/said" || fail "nvcc does not read $arguments"
+        found=$(grep -c '^memopt_i_cuda_norm_forward_kernel' "$work/said")
+        [ "$found" -eq "$count" ] || fail "$arguments: $found implementations, not $count"
+    done <<END
+1 memopt_cuda.cu
+0 memopt_cuda.cu -DMEMOPT_CUDA_DECLARATIONS
+0 $work/user.cu
+1 $work/user.cu -DMEMOPT_CUDA_IMPLEMENTATION
+1 $work/user.cu -DMEMOPT_CUDA_STATIC
+1 $work/both.cu
+END
 }
 cuda_fuses() { # nvcc may turn a product and a sum into one operation: that no kernel of ours gives it a chance to
     need_nvcc

@@ -12,6 +12,7 @@ header_checks() {
     row "MEMOPT_STATIC too late is refused" "$check late_static"
     row "three copies in one program" "$check two_copies"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
+    row "memopt_cuda.cu: what an include gives" "$check cuda_includes"
     row "declarations as C89" "$check declarations '$CC' c89 c"
     row "declarations as C++98" "$check declarations '$CXX' c++98 c++"
     row "declarations as C++11" "$check declarations '$CXX' c++11 c++"

@@ -976,6 +976,20 @@ static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_bf16 *p
 static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_f16 *p, float x) {
     p->code = memopt_to_f16(x);
 }
+/* Four elements, aligned to all of them, in one read. */
+static __device__ __forceinline__ void memopt_i_cuda_load_four(const float *p, float *x) {
+    const float4 v = *(const float4 *)(const void *)p;
+    x[0] = v.x; x[1] = v.y; x[2] = v.z; x[3] = v.w;
+}
+template <typename T> static __device__ __forceinline__ void memopt_i_cuda_load_four(const T *p, float *x) {
+    const uint2 v = *(const uint2 *)(const void *)p;
+    const uint32_t w[2] = { v.x, v.y };
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const T one = { (uint16_t)(w[i / 2] >> (i % 2 * 16)) };
+        x[i] = memopt_i_cuda_load(&one);
+    }
+}
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
 static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
     switch (status) {
@@ -3546,9 +3560,6 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const flo
     }
     return four;
 }
-template <int CODES> static __device__ __forceinline__ float memopt_i_cuda_optim_inverse(float largest) {
-    return memopt_i_inverse(largest);
-}
 /* The largest of four magnitudes that are finite, by its bits. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
     uint32_t most = 0; int e;
@@ -3653,9 +3664,9 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         const float m = memopt_i_bits_float(most[b]), v = two ? memopt_i_bits_float(most[half + b]) : 0;
         if (i % t.block == 0) { scale_m[b] = m; if (two) scale_v[b] = v; }
         memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m,
-            memopt_i_cuda_optim_inverse<CODES>(m)), first, i, s.count, whole);
+            memopt_i_inverse(m)), first, i, s.count, whole);
         if (two) memopt_i_cuda_optim_put8(s.moment[1], memopt_i_cuda_optim_encode4<CODES>(level, grid, 1, x[j].v,
-            memopt_i_cuda_optim_inverse<CODES>(v)), first, i, s.count, whole);
+            memopt_i_inverse(v)), first, i, s.count, whole);
     }
     memopt_i_cuda_optim_count(t, skipped);
 }
@@ -3772,12 +3783,11 @@ static __device__ __forceinline__ double memopt_i_cuda_optim_pair_join(double su
     for (half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, half));
     return sum;
 }
-/* Element i of a slice, alone. */
-static __device__ __forceinline__ float memopt_i_cuda_optim_weight_at(const memopt_i_cuda_optim_table &t, int k,
-                                                                      uint64_t i) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k];
-    if (t.weights == MEMOPT_WEIGHTS_BF16) return memopt_from_bf16(((const uint16_t *)s.weights)[i]);
-    if (t.weights == MEMOPT_WEIGHTS_SPLIT)
+/* Element i of a slice of either table, alone. */
+template <class SLICE>
+static __device__ __forceinline__ float memopt_i_cuda_optim_weight_at(uint32_t format, const SLICE &s, uint64_t i) {
+    if (format == MEMOPT_WEIGHTS_BF16) return memopt_from_bf16(((const uint16_t *)s.weights)[i]);
+    if (format == MEMOPT_WEIGHTS_SPLIT)
         return memopt_i_bits_float(memopt_i_join(((const uint16_t *)s.weights)[i], ((const uint16_t *)s.extra)[i]));
     return ((const float *)s.weights)[i];
 }
@@ -3841,7 +3851,7 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
             for (j = 0; j < 8; ++j) {
                 const unsigned e = lane + 32 * (unsigned)j; float w = 0, u = 0;
                 if (e < count) {
-                    w = memopt_i_cuda_optim_weight_at(t, k, at + first + e);
+                    w = memopt_i_cuda_optim_weight_at(t.weights, s, at + first + e);
                     u = memopt_i_cuda_optim_direction<LAMB>(t, k, rule, at + first + e, w, level);
                 }
                 sum = memopt_i_cuda_optim_pair(sum, w, u);
@@ -4047,10 +4057,7 @@ memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
         for (j = 0; j < 8; ++j) {
             const uint64_t e = lane + 32u * (unsigned)j, i = at + e; float w = 0, g, v, u = 0; memopt_i_group q;
             if (in_row + e < width && i < s.count) {
-                w = t.weights == MEMOPT_WEIGHTS_BF16 ? memopt_from_bf16(((const uint16_t *)s.weights)[i])
-                  : t.weights == MEMOPT_WEIGHTS_SPLIT
-                  ? memopt_i_bits_float(memopt_i_join(((const uint16_t *)s.weights)[i], ((const uint16_t *)s.extra)[i]))
-                  : ((const float *)s.weights)[i];
+                w = memopt_i_cuda_optim_weight_at(t.weights, s, i);
                 g = memopt_i_cuda_factor_gradient(t, k, i, rule.limit);
                 v = s.columns ? multiplier[2 * (in_row + e) + 1] : s.rows[i];
                 q.g = &g; q.old_v = q.v = &v; q.u = &u; q.scale_v = 1; q.in_memory = 0; q.count = 1;
@@ -5292,19 +5299,8 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsign
                                                              float *x) {
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) x[i] = 0;
-    if (wide && sizeof(T) == 4) {
-        const float4 v = *(const float4 *)(const void *)p;
-        x[0] = v.x; x[1] = v.y; x[2] = v.z; x[3] = v.w;
-    } else if (wide) {
-        const uint2 v = *(const uint2 *)(const void *)p; T one;
-        const uint32_t w[2] = { v.x, v.y };
-        MEMOPT_I_CUDA_UNROLL
-        for (unsigned i = 0; i < 4; ++i) {
-            const uint16_t code = (uint16_t)(w[i / 2] >> (i % 2 * 16));
-            memcpy(&one, &code, 2);
-            x[i] = memopt_i_cuda_load(&one);
-        }
-    } else
+    if (wide) memopt_i_cuda_load_four(p, x);
+    else
         MEMOPT_I_CUDA_UNROLL
         for (unsigned i = 0; i < 4; ++i) if (i < n) x[i] = memopt_i_cuda_load(p + (size_t)i * step);
 }
@@ -5533,22 +5529,7 @@ template <typename T> static __device__ __forceinline__ int memopt_i_cuda_soft_a
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_soft_load(const T *p, memopt_i_cuda_soft_at q, size_t n,
                                                               float fill, float *x) {
-    if (q.wide && q.first + 4 <= n) {
-        if (sizeof(T) == 4) {
-            const float4 v = *(const float4 *)(const void *)(p + q.first);
-            x[0] = v.x; x[1] = v.y; x[2] = v.z; x[3] = v.w;
-            return;
-        }
-        const uint2 v = *(const uint2 *)(const void *)(p + q.first);
-        const uint32_t w[2] = { v.x, v.y };
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) {
-            const uint16_t code = (uint16_t)(w[i / 2] >> (i % 2 * 16)); T one;
-            memcpy(&one, &code, 2);
-            x[i] = memopt_i_cuda_load(&one);
-        }
-        return;
-    }
+    if (q.wide && q.first + 4 <= n) { memopt_i_cuda_load_four(p + q.first, x); return; }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
@@ -6192,8 +6173,7 @@ template <int N> static __device__ __forceinline__ unsigned memopt_i_cuda_left(s
     return at >= end ? 0 : end - at < N ? (unsigned)(end - at) : (unsigned)N;
 }
 static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const float *p) { return memopt_i_float_bits(*p); }
-static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const memopt_i_cuda_bf16 *p) { return p->code; }
-static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const memopt_i_cuda_f16 *p) { return p->code; }
+template <class T> static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const T *p) { return p->code; }
 /* The first `left` elements at p; the others are 0. wide: p is aligned for all of them. */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span<T, N> *s, const T *p, unsigned left,
@@ -6223,10 +6203,7 @@ static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span
 static __device__ __forceinline__ void memopt_i_cuda_put_code(float *p, uint32_t code) {
     *p = memopt_i_bits_float(code);
 }
-static __device__ __forceinline__ void memopt_i_cuda_put_code(memopt_i_cuda_bf16 *p, uint32_t code) {
-    p->code = (uint16_t)code;
-}
-static __device__ __forceinline__ void memopt_i_cuda_put_code(memopt_i_cuda_f16 *p, uint32_t code) {
+template <class T> static __device__ __forceinline__ void memopt_i_cuda_put_code(T *p, uint32_t code) {
     p->code = (uint16_t)code;
 }
 template <class T, int N>
@@ -6257,13 +6234,10 @@ template <int N>
 static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<float, N> &s, int i) {
     return memopt_i_bits_float(s.word[i]);
 }
-template <int N>
-static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<memopt_i_cuda_bf16, N> &s, int i) {
-    return memopt_from_bf16((uint16_t)(s.word[i / 2] >> (i % 2 * 16)));
-}
-template <int N>
-static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<memopt_i_cuda_f16, N> &s, int i) {
-    return memopt_from_f16((uint16_t)(s.word[i / 2] >> (i % 2 * 16)));
+template <class T, int N>
+static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<T, N> &s, int i) {
+    const T one = { (uint16_t)(s.word[i / 2] >> (i % 2 * 16)) };
+    return memopt_i_cuda_load(&one);
 }
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<float, N> *s, int i, float x) {

@@ -571,8 +571,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
 /**
  * ops may be NULL: nothing is multiplied, no scratch is used.
  *
- * returns ERR_ARGUMENT (stride below columns, a scale that is negative or not finite), ERR_OVERFLOW,
- *         MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP (output with another pointer's rows, unless it is that pointer),
+ * returns OK; MEMOPT_ERR_ARGUMENT (stride below columns, a scale that is negative or not finite), _OVERFLOW;
+ *         MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP (output with another pointer's rows, unless it is that pointer);
  *         and those of launches
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *ops,
@@ -589,7 +589,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memop
  * cache. rule.count 0: the targets are counted on the device. d_out receives what the CPU's twin returns, without rows
  * too.
  *
- * returns as softmax; ERR_BUFFER (scratch)
+ * returns as softmax; MEMOPT_ERR_BUFFER (scratch)
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops,
                                                                   const memopt_cross_entropy *x, memopt_loss *d_out,
@@ -606,7 +606,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_op
  * Forward and backward, as memopt_norm_forward() and memopt_norm_backward().
  *
  * ops     NULL where no scratch is needed
- * returns 0; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP (what the CPU refuses, too); MEMOPT_ERR_ARGUMENT (norm NULL, a
+ * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP (what the CPU refuses, too); MEMOPT_ERR_ARGUMENT (norm NULL, a
  *         type, eps or switch that there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has
  *         written nothing. Without rows gradients of parameters begin with 0, and nothing else is done
  */
@@ -619,7 +619,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
    are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a NaN is. ops may be
    NULL where no scratch is needed. Overlap that a struct does not allow is on you: nothing looks for it.
 
-   All return 0; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate that
+   All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate that
    there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops, const memopt_lively *x,
                                                                   memopt_cuda_stream stream);
@@ -671,15 +671,16 @@ typedef struct memopt_cuda_gemm_desc { /* all zero works */
     int    fast_fp8;         /* 1: fp8 products may add up in less than float32 (FAST_ACCUM) */
 } memopt_cuda_gemm_desc;
 #define MEMOPT_CUDA_WORKSPACE ((size_t)32 << 20) /* of Hopper and later; 4 MiB do on older cards */
-/** Bytes of memory that memopt_cuda_gemm_create() needs, exactly. ERR_ARGUMENT (NULL), ERR_OVERFLOW. */
+/** Bytes of memory that memopt_cuda_gemm_create() needs, exactly. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes);
 /**
  * Create a gemm on the current device.
  *
  * memory  of the host, aligned to 16; stays the caller's, untouched until the gemm is destroyed
  * out     untouched on failure
- * returns 0; ERR_NULL (desc, memory, out, half a workspace), ERR_ALIGNMENT (memory, workspace), MEMOPT_ERR_BUFFER
- *         (bytes too few), MEMOPT_ERR_OVERFLOW, what CUDA said, OF_BLAS + what cublasLtCreate() said
+ * returns OK; MEMOPT_CUDA_ERR_NULL (desc, memory, out, half a workspace), _ALIGNMENT (memory, workspace);
+ *         MEMOPT_ERR_BUFFER (bytes too few), _OVERFLOW; what CUDA said; MEMOPT_CUDA_OF_BLAS + what cublasLtCreate()
+ *         said
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
                                                            size_t bytes, memopt_cuda_gemm **out);
@@ -695,17 +696,18 @@ MEMOPT_CUDA_API memopt_cuda_gemm_counts memopt_cuda_gemm_counted(const memopt_cu
  *
  * product left, right, bias and result are of the device. bias only with a float result: what adds one to a result of
  *         16 bits is memopt_cuda_linear_forward()
- * returns 0; ERR_NULL, ERR_ALIGNMENT (below the element), ERR_LEADING (a stride below its row, or beyond 2^31),
- *         ERR_OVERLAP (of result and operands), ERR_TYPE, ERR_NO_ALGORITHM, MEMOPT_ERR_ARGUMENT (accumulate with bias,
- *         or a gemm of another device than the current one), MEMOPT_ERR_OVERFLOW, OF_BLAS, OF_EARLIER, OF_RUNTIME;
- *         nothing was launched then
+ * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT (below the element), _LEADING (a stride below its row, or beyond
+ *         2^31), _OVERLAP (of result and operands), _TYPE, _NO_ALGORITHM; MEMOPT_ERR_ARGUMENT (accumulate with bias, or
+ *         a gemm of another device than the current one), _OVERFLOW; MEMOPT_CUDA_OF_BLAS, _EARLIER, _RUNTIME; nothing
+ *         was launched then
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
                                                              memopt_cuda_stream stream);
 typedef struct memopt_cuda_batch { /* `count` products of one shape; steps in elements from one to the next */
     size_t count, left_step, right_step, result_step; /* a step of 0 uses an operand again; bias is one for all */
 } memopt_cuda_batch;
-/** The same for a batch, in one call. Results must not overlap: ERR_LEADING where a step leaves them no room. */
+/** The same for a batch, in one call. Results must not overlap: MEMOPT_CUDA_ERR_LEADING where a step leaves
+    them no room. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
                                                                    const memopt_product *product,
                                                                    const memopt_cuda_batch *batch,
@@ -723,8 +725,8 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
     size_t          result_stride;          /* a multiple of 16 bytes */
     memopt_type     result_type;
 } memopt_cuda_fp8_product;
-/** Multiply 8-bit floats. The scales are read on the device, at the product's turn in the stream. ERR_TYPE where the
-    card has no fp8 (compute capability below 8.9), ERR_LEADING and ERR_ALIGNMENT where the above is not kept. */
+/** Multiply 8-bit floats. The scales are read on the device, at the product's turn in the stream. MEMOPT_CUDA_ERR_TYPE
+    where the card has no fp8 (compute capability below 8.9), _LEADING and _ALIGNMENT where the above is not kept. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream);
@@ -743,8 +745,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
 /**
  * output = activation(input * weights^T + bias), and `before` what goes into the activation.
  *
- * returns 0; ERR_NULL (gemm, pointers), ERR_ALIGNMENT, ERR_TYPE, MEMOPT_ERR_ARGUMENT (linear NULL, a type or activation
- *         that there is not), MEMOPT_ERR_BUFFER, MEMOPT_ERR_OVERFLOW, and what memopt_cuda_gemm_multiply() returns
+ * returns OK; MEMOPT_CUDA_ERR_NULL (gemm, pointers), _ALIGNMENT, _TYPE; MEMOPT_ERR_ARGUMENT (linear NULL, a type or
+ *         activation that there is not), _BUFFER, _OVERFLOW; and what memopt_cuda_gemm_multiply() returns
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               memopt_cuda_stream stream);
@@ -767,7 +769,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
    memopt_cuda_linear_forward() and _backward(): their types, their statuses. Given z and the statistics, output is the
    CPU's bits; the statistics differ by rounding. Running statistics are updated on the device.
 
-   All return 0; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP; MEMOPT_ERR_ARGUMENT (x NULL, fewer than 2 rows, a number
+   All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP; MEMOPT_ERR_ARGUMENT (x NULL, fewer than 2 rows, a number
    outside its range), _OVERFLOW, _BUFFER; and what linear returns. When a product is refused after others have been
    launched, results may be half written. */
 /** Linear's scratch; 8 bytes a column of groups of rows (about 1,056 groups in all for each 16 MiB of z); backward: a
@@ -5501,6 +5503,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
      template <typename P, typename G, typename OUT>
      static __device__ void memopt_i_cuda_soft_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
                                                               float scale, float *red);
+   Rows of any length: memopt_i_cuda_soft_any and memopt_i_cuda_soft_slope_any, with LANES 0 for those from memory.
    Cross-entropy, for chunks of rows (no scratch; statuses of launches): memopt_i_cuda_entropy_count/_rows/_total. */
 enum { MEMOPT_I_CUDA_SOFT_GROUPS = 8, MEMOPT_I_CUDA_SOFT_WARP = 1024, MEMOPT_I_CUDA_SOFT_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFT_LOWEST (-3.4028234663852886e38f)

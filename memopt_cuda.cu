@@ -8415,6 +8415,21 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_fetch(memopt_i_cuda_s
         if (row + (size_t)k * p.step < p.end)
             memopt_i_cuda_span_get(&s[k], from + (row + (size_t)k * p.step) * t.x.linear.outputs, p.left, t.wide);
 }
+/* The same of two arrays, their rows side by side. */
+template <class T, int N, int TURNS>
+static __device__ __forceinline__ void memopt_i_cuda_batch_fetch_two(memopt_i_cuda_span<T, N> *zs,
+                                                                     memopt_i_cuda_span<T, N> *gs, const T *z,
+                                                                     const T *g, const memopt_i_cuda_batch &t,
+                                                                     const memopt_i_cuda_batch_place &p, size_t row) {
+    MEMOPT_I_CUDA_UNROLL
+    for (int k = 0; k < TURNS; ++k)
+        if (row + (size_t)k * p.step < p.end) {
+            const size_t at = (row + (size_t)k * p.step) * t.x.linear.outputs;
+
+            memopt_i_cuda_span_get(&zs[k], z + at, p.left, t.wide);
+            memopt_i_cuda_span_get(&gs[k], g + at, p.left, t.wide);
+        }
+}
 
 /* Mean and squares of the columns of a group. */
 template <class T>
@@ -8544,8 +8559,7 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_batch_know(t, p, &c);
     for (size_t row = p.row; p.left && row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
-        memopt_i_cuda_batch_fetch<T, N, TURNS>(zs, z, t, p, row);
-        memopt_i_cuda_batch_fetch<T, N, TURNS>(gs, g, t, p, row);
+        memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;
@@ -8616,8 +8630,7 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_floats<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS], out;
-        memopt_i_cuda_batch_fetch<T, N, TURNS>(zs, z, t, p, row);
-        memopt_i_cuda_batch_fetch<T, N, TURNS>(gs, g, t, p, row);
+        memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
             if (row + (size_t)k * p.step >= p.end) break;

@@ -4,6 +4,7 @@
    bytes (beside it the optimizer itself, 10 KiB for a model of any size), and the losses are the same but for noise.
    The exit status says whether that came true.
    Build: cc -O2 adam8.c -o adam8 -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
@@ -120,8 +121,8 @@ static void train_before(curve *c) {
 /* README: adam8 */
 static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net) {
     memopt_optim_desc desc = { 0 };
-    memopt_optim *optim;
-    size_t bytes, l;
+    memopt_optim *optim = NULL;
+    size_t bytes = 0, l;
 
     for (l = 0; l < LAYERS; ++l) {
         tensors[l].count = net->count[l];

@@ -5,6 +5,7 @@
    instead of storing them, and batch norm updates its running statistics once a batch, however often its forward runs.
    The exit status says whether all that came true.
    Build: cc -O2 checkpoint.c -o checkpoint -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
@@ -203,7 +204,7 @@ static int failed(const memopt_tape *tape) {
 /* One training from the start, in an arena that holds nothing but the tape's memory. */
 static int train(network *net, memopt_rule rule, size_t budget, outcome *out) {
     static float x[BATCH * WIDTH], error[BATCH]; memopt_tape_desc desc = describe(net); memopt_tape *tape = NULL;
-    memopt_source pages; memopt_arena_desc arena_desc = { 0 }; memopt_arena *arena; uint32_t state = 2; int t;
+    memopt_source pages; memopt_arena_desc arena_desc = { 0 }; memopt_arena *arena = NULL; uint32_t state = 2; int t;
     memopt_error why;
     if (memopt_source_pages(NULL, &pages)) return 0;
     arena_desc.source = &pages; arena_desc.capacity = (size_t)64 << 20;

@@ -4,6 +4,7 @@
    them a few rows at a time and turns them into loss and both gradients at once: the memory falls with the rows, and
    neither loss nor gradients change by a bit. The exit status says whether that came true.
    Build: cc -O2 head.c -o head -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

@@ -4,6 +4,7 @@
    Exact copies change no bit of the training. Copies in bf16 take half the bytes; the training then runs on rounded
    values, forward and backward the same ones. The exit status says whether that came true.
    Build: cc -O2 inplace.c -o inplace -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

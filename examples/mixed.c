@@ -3,6 +3,7 @@
    What to see: the loss scale falls until the gradients fit fp16, and rises again later on; steps that overflowed leave
    weights and state as they are; every token weighs the same. The exit status says whether the network learned.
    Build: cc -O2 mixed.c -o mixed -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
@@ -43,8 +44,8 @@ int main(void) {
     static float weights[WEIGHTS], target[WEIGHTS], sums_memory[WEIGHTS]; static uint16_t gradients_memory[WEIGHTS];
     static unsigned char scratch[256], object[1 << 15];
     memopt_gradient sum = { 0 }, gradient = { 0 }; memopt_gradients sums = { 0 }, gradients = { 0 };
-    memopt_gradient_total total; memopt_scaler scaler;
-    memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim;
+    memopt_gradient_total total = { 0 }; memopt_scaler scaler;
+    memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim = NULL;
     memopt_optim_run run = { 0 }; memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
     const double max_norm = 1.0; double mean, clip, loss = 0, first = 0; uint32_t random = 1;
     size_t i; int step, skipped = 0;

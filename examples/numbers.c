@@ -4,6 +4,7 @@
    0.001. Rounded stochastically, a thousand of them add up. Blocks of 8 bits: the signed map keeps values of a thousandth
    of the largest within a few per cent, evenly spaced levels lose them. The exit status says whether that came true.
    Build: cc -O2 numbers.c -o numbers -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

@@ -2,6 +2,7 @@
 
    What to see: the peak, and beside it the lower bound that no plan can beat: when they are equal, it is proven.
    Build: cc -O2 plan.c -o plan -lm */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>

@@ -3,6 +3,7 @@
    What to see: training asks nobody for memory; a dry run of the same code tells the bytes beforehand, and they are the
    bytes; the ledger says who holds them. The exit status says whether that came true and the network learned.
    Build: cc -O2 quickstart.c -o quickstart -lm      (memopt.h beside it or with -I) */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
@@ -119,7 +120,7 @@ static int train(memopt_arena *arena, size_t steps, int dry) { /* dry: only push
 static size_t bytes_needed(void) {
     memopt_source counting;
     memopt_arena_desc desc = { 0 };
-    memopt_arena *arena;
+    memopt_arena *arena = NULL;
     size_t peak = 0;
 
     /* README: dry run */

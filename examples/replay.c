@@ -3,6 +3,7 @@
    What to see: the step is first run dry on a heap without memory. The real heap then serves each tensor from its
    planned place, also in steps with shorter sequences, and holds hardly a byte more than was ever asked for.
    Build: cc -O2 replay.c -o replay -lm */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
@@ -42,8 +43,8 @@ static int failed(memopt_error error) { /* "the heap is full: asked 1.0 MiB, fre
 }
 
 int main(void) {
-    memopt_source pages; memopt_heap_desc dry_desc = { 0 }, desc = { 0 }; memopt_heap *dry, *heap;
-    memopt_plan_result result; memopt_heap_stats stats;
+    memopt_source pages; memopt_heap_desc dry_desc = { 0 }, desc = { 0 }; memopt_heap *dry = NULL, *heap = NULL;
+    memopt_plan_result result = { 0 }; memopt_heap_stats stats;
     static const size_t tokens[6] = { 1024, 371, 888, 128, 640, 1000 };
     size_t i;
 

@@ -3,6 +3,7 @@
    memory.pickle opens in PyTorch's memory viewer (pytorch.org/memory_viz); memory.json has the same fields;
    trace.json opens in ui.perfetto.dev and chrome://tracing.   Build: cc -O2 snapshot.c -o snapshot -lm
    Usage: snapshot [FOLDER]     writes the three files there, by default into the current folder */
+#define MEMOPT_STATIC /* one file: what it does not call is not compiled */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include <stdio.h>
@@ -25,8 +26,8 @@ int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     static const char *const names[3] = { "memory.pickle", "memory.json", "trace.json" };
     static const memopt_export formats[3] = { MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_TRACE_JSON };
-    memopt_source pages; memopt_arena_desc desc = { 0 }; memopt_arena *arena; memopt_ledger *ledger; memopt_mark step_mark;
-    memopt_ledger_desc ledger_desc = { 0 }; memopt_push_options cache = { 0 }; memopt_tag cache_tag;
+    memopt_source pages; memopt_arena_desc desc = { 0 }; memopt_arena *arena = NULL; memopt_ledger *ledger = NULL;
+    memopt_mark step_mark; memopt_ledger_desc ledger_desc = { 0 }; memopt_push_options cache = { 0 }; memopt_tag cache_tag;
     uint32_t step, layer; int i; char path[4096];
 
     ledger_desc.block_capacity = 1024; /* live blocks one by one, for the snapshot */

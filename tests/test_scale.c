@@ -1051,6 +1051,10 @@ static void scale_sums_errors(void) {
 }
 
 static void test_scale(void) {
+#if defined(TEST_THREADS) /* a race is looked for, slowly: what runs on one thread has been seen elsewhere */
+    RUN(scale_pool);
+    return;
+#endif
     RUN(scale_types);
     RUN(scale_policy_starters);
     RUN(scale_policy_all);

@@ -342,6 +342,26 @@ declarations() { # compiler standard language
     # shellcheck disable=SC2046
     $1 -x "$3" -std="$2" $(warnings_for "$1" "") -I. -c tests/decl.c -o "$work/decl.o"
 }
+parts() { # with MEMOPT_STATIC one part costs one part: bytes of its user's object code, and no warning
+    need size
+    tried=
+    while read -r compiler part limit; do
+        command -v "$compiler" >/dev/null 2>&1 || continue
+        # shellcheck disable=SC2046
+        "$compiler" -O2 $(warnings_for "$compiler" "") -I. "-DPART_$part" -c tests/parts.c -o "$work/part.o" || fail "$part does not compile with $compiler"
+        bytes=$(size "$work/part.o" | awk 'NR == 2 { print $1 + $2 + $3 }')
+        echo "$compiler $part: $bytes bytes of at most $limit"
+        [ "$bytes" -le "$limit" ] || fail "$part has become larger: what does it call that it did not call before?"
+        [ "$bytes" -ge $((limit / 4)) ] || fail "the check itself sees no code"
+        tried=yes
+    done <<'END'
+gcc ARENA 28000
+gcc ADAM8 108000
+clang ARENA 32000
+clang ADAM8 144000
+END
+    [ "$tried" ] || skip "neither gcc nor clang here: make deps"
+}
 cplusplus() { # the implementation in C++
     can "$CXX" "-std=$1 -x c++"
     # shellcheck disable=SC2086

@@ -11,6 +11,7 @@ header_checks() {
     row "mutants: every fault has its place" "$check mutants"
     row "MEMOPT_STATIC too late is refused" "$check late_static"
     row "three copies in one program" "$check two_copies"
+    row "MEMOPT_STATIC: one part costs one part" "$check parts"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "memopt_cuda.cu: what an include gives" "$check cuda_includes"
     row "declarations as C89" "$check declarations '$CC' c89 c"

@@ -109,7 +109,7 @@ threads() { # test: with the pool, under the thread sanitizer where it works
     fi
     [ -n "$sanitizer" ] || echo "without the thread sanitizer, which does not work here"
     # shellcheck disable=SC2046,SC2086
-    $CC -O1 -g $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
+    $CC -O1 -g1 $sanitizer -DMEMOPT_STATIC -DTEST_THREADS -DMEMOPT_PTHREADS -pthread $(warnings_for "$CC" "") -I. "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
     $run "$work/test"
 }
 example() { # name
@@ -470,7 +470,7 @@ cuda_programs() { # what `make cuda` builds, compiled only
     done
 }
 fuzz_smoke() { # entry: without libFuzzer, a fixed number of random inputs
-    $CC -g -O1 -DMEMOPT_STATIC -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"
+    $CC -g1 -O1 -DMEMOPT_STATIC -I. "tests/fuzz/$1.c" tests/fuzz/driver.c -o "$work/fuzz" -lm && "$work/fuzz"
 }
 fuzz() { # entry seconds
     need clang

@@ -48,7 +48,7 @@ static double bench_once(const bench_data *d, const memopt_ops *o, size_t chunk)
 }
 static void bench_all(const bench *b, const bench_data *d, const memopt_threads *t, int threads) {
     const size_t chunks[3] = { d->rows, 512, 64 }; static const char *const names[3] = { "whole", "chunk_512", "chunk_64" };
-    double times[4][BENCH_REPEATS], bytes[3], whole; memopt_ops o; memopt_head h; size_t i, k, need; float *logits;
+    double times[4][BENCH_REPEATS], bytes[3], whole; memopt_ops o; memopt_head h; size_t i, k, need = 0; float *logits;
     memset(&o, 0, sizeof o);
     o.threads = t;
     h = bench_head(d, d->rows);

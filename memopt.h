@@ -29,7 +29,8 @@
                  }
 
    OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
-     MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash
+     MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash; in the file that calls it.
+                       What is not called is not compiled: an arena is a twentieth of the whole, 8-bit Adam a fifth
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads; link with -pthread)
      MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits

@@ -488,7 +488,7 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
  * out     receives the arena; untouched on failure
  * returns OK, ERR_ARGUMENT (NULL, a source with holes in its table, alignment no power of two, below 16 or above the
  *         source's base_alignment, half a host), ERR_OVERFLOW, ERR_MEMORY (for the arena itself, or the source has less), and what the source returns
- * memory  the arena itself, and 32 bytes a log entry when there is a ledger or at MEMOPT_DEBUG 2
+ * memory  the arena itself, and 32 bytes a log entry when there is a ledger
  * threads one thread at a time per arena
  */
 MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out);
@@ -516,7 +516,7 @@ typedef struct memopt_push_options { /* zero it, then set what you need */
     size_t      alignment; /* 0 = the arena's; a power of two up to the source's base_alignment */
     int         top;       /* 1: at the top end */
     int         zero;      /* 1: all bytes zero; bytes never used before are not written again */
-    const char *name;      /* static text for the ledger and for memopt_arena_name_at(); NULL = none */
+    const char *name;      /* static text for the ledger; NULL = none */
 } memopt_push_options;
 /** A push with everything that can be said. ERR_ARGUMENT also for a bad alignment; options NULL = all zero. */
 MEMOPT_API void *memopt_arena_push_with(memopt_arena *arena, size_t bytes, const memopt_push_options *options);
@@ -553,10 +553,6 @@ MEMOPT_API memopt_error       memopt_arena_error(const memopt_arena *arena); /* 
 MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
 /** At MEMOPT_DEBUG 2: ERR_CORRUPT when bytes between the ends were written after they had been rewound. Else OK. */
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
-/** The name of the push that holds an address, as far as the log knows it (a ledger or MEMOPT_DEBUG 2); else NULL. */
-MEMOPT_API const char        *memopt_arena_name_at(const memopt_arena *arena, const void *address);
-/** How far an address is from the arena's beginning: the offset that a dry run tells. */
-MEMOPT_API size_t             memopt_arena_offset(const memopt_arena *arena, const void *address);
 /* @section api_plan : api_host */
 typedef struct memopt_plan_item { /* zero it, then set what you need */
     size_t first, last; /* lives in [first, last); any unit, only the order counts; first < last */
@@ -588,7 +584,9 @@ typedef struct memopt_plan_result {
     /* largest sum of sizes alive at one moment, what pairs may share taken off: no plan can be smaller */
     size_t   lower_bound;
     uint64_t work;        /* search steps taken */
-    unsigned orders;      /* bit i: greedy order i was tried; memopt_plan_order_name(i) */
+    /* bit i: a greedy order was tried. Bit 0: by the length of the life; 1: by size; 2: by both multiplied; 3: by how
+       many others are alive with it; 4: long lives first; 5: by birth; 6: by death; 7: what memopt_heap would do */
+    unsigned orders;
     /* 1: proven that no plan is smaller: the peak is the bound, or the search was exhausted (which proves nothing when
        pairs may share bytes) */
     int      optimal;
@@ -621,15 +619,6 @@ typedef struct memopt_plan_result {
  */
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result);
-/**
- * Check a plan, whoever made it: every item ends at `peak` or below, is aligned, and shares no byte with another one
- * alive at the same moment, except a pair at one offset. Simple on purpose: it compares every two items, O(n^2).
- *
- * returns OK; ERR_STATE (the offsets are no valid plan); ERR_ARGUMENT, ERR_OVERFLOW (the items themselves are wrong)
- */
-MEMOPT_API memopt_status memopt_plan_check(const memopt_plan_item *items, size_t count, size_t peak);
-/** The name of a greedy order (see memopt_plan_result), static text; NULL when there is no such order. */
-MEMOPT_API const char *memopt_plan_order_name(unsigned order);
 /* @section api_heap : api_source api_plan */
 typedef struct memopt_heap memopt_heap;
 typedef struct memopt_heap_desc { /* zero it, then set what you need */
@@ -722,9 +711,6 @@ typedef struct memopt_heap_stats {
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap); /* all zero for NULL; constant time */
 /** The largest request that succeeds now, at the heap's alignment, without growth. Exact; 0 = none. Constant time. */
 MEMOPT_API size_t            memopt_heap_largest(const memopt_heap *heap);
-/** The same with growth at the end, as far as the capacity goes: at least so much, gaps that a trim left may hold more;
-    the source may still refuse. */
-MEMOPT_API size_t            memopt_heap_largest_grown(const memopt_heap *heap);
 MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of the last call that failed */
 /** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
 MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
@@ -969,8 +955,6 @@ MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
 typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
-/** The name of a type, for people; static text, never NULL, also for numbers that are no type. */
-MEMOPT_API const char *memopt_type_text(memopt_type type);
 /**
  * Arrays of n elements. The longest take the memory's own time: results that no cache will hold are streamed past it.
  *
@@ -1298,8 +1282,6 @@ MEMOPT_API memopt_precision memopt_precision_f16(void);
  * returns OK, ERR_ARGUMENT (policy NULL, a value that is none, or what the reason says)
  */
 MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, const char **reason);
-/** The type of weights of a kind (MEMOPT_KEEP_..., or'ed; 0 = of none of these kinds); F32 for NULL. */
-MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, unsigned kinds);
 
 typedef struct memopt_gradient { /* one tensor; zero it, then set what you need */
     void       *values;    /* count elements of the type, aligned as the type is; NULL only when count is 0 */
@@ -1549,12 +1531,6 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
  */
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count);
-/**
- * The least number of forwards, beside the one that each backward needs anyway, to reverse `segments` equal segments
- * with `slots` values in memory, the input among them: r * l - C(c + r, c + 1), where C(c + r - 1, c) < l <= C(c + r,
- * c). UINT64_MAX when it does not fit, or slots is 0 and segments is not.
- */
-MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots);
 
 /* solved for all budgets at once; lies in your memory, nothing to close */
 typedef struct memopt_schedule memopt_schedule;
@@ -1845,7 +1821,6 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     push left it). When a rewind of yours has taken copies away, as when a step is given up, they cannot be popped, nor
     those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
-MEMOPT_API size_t        memopt_stash_depth(const memopt_stash *stash); /* copies in it now */
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -4708,7 +4683,7 @@ static void memopt_i_arena_limits(memopt_arena *a) {
 #if defined(MEMOPT_I_ASAN)
     const int looked_at = 1;
 #else
-    const int looked_at = a->log != NULL;
+    const int looked_at = a->log != NULL || MEMOPT_DEBUG >= 2;
 #endif
     a->ends[0].limit = looked_at ? 0 : a->ends[0].committed;
     a->ends[1].limit = looked_at ? 0 : a->ends[1].committed;
@@ -4736,7 +4711,7 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
                                memopt_i_count(a.capacity ? a.capacity : a.source->capacity),
                                a.capacity ? "at most source.capacity" : "at least",
                                memopt_i_count(a.capacity ? a.source->capacity : unit));
-    if (a.ledger || MEMOPT_DEBUG >= 2) a.log_capacity = desc->log_entries ? memopt_i_max(desc->log_entries, 2) : 4096;
+    if (a.ledger) a.log_capacity = desc->log_entries ? memopt_i_max(desc->log_entries, 2) : 4096;
     memopt_i_must_fit(&c, !memopt_i_align_up(sizeof a, 16, &head)
                       && !memopt_i_mul(a.log_capacity, sizeof *a.log, &log_bytes)
                       && !memopt_i_add(head, log_bytes, &a.memory), "log_entries", "do not fit size_t");
@@ -5068,18 +5043,6 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
         return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound");
     return MEMOPT_OK;
 }
-MEMOPT_API const char *memopt_arena_name_at(const memopt_arena *arena, const void *address) {
-    size_t i; int top;
-    for (top = 0; arena && arena->log && top < 2; ++top)
-        for (i = 0; i < arena->ends[top].log_count; ++i) {
-            const memopt_i_pushed *e = memopt_i_arena_entry(arena, top, i);
-            if ((uintptr_t)address - (uintptr_t)memopt_i_arena_block(arena, top, e) < e->bytes) return e->name;
-        }
-    return NULL;
-}
-MEMOPT_API size_t memopt_arena_offset(const memopt_arena *arena, const void *address) {
-    return arena ? (size_t)((uintptr_t)address - (uintptr_t)arena->base) : 0;
-}
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
@@ -5200,26 +5163,6 @@ static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, siz
     if (wrong) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, wrong, "item", i);
     if (!t->fixed || !memopt_i_add(t->offset, t->size, &end)) return MEMOPT_OK;
     return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, "its end does not fit size_t", "item", i);
-}
-MEMOPT_API memopt_status memopt_plan_check(const memopt_plan_item *items, size_t count, size_t peak) {
-    size_t i, k;
-    if (count && !items) return MEMOPT_ERR_ARGUMENT;
-    for (i = 0; i < count; ++i) {
-        const memopt_status s = memopt_i_plan_item_check(items, count, i, NULL);
-        if (s) return s;
-    }
-    for (i = 0; i < count; ++i) {
-        const memopt_plan_item *a = &items[i];
-        if (a->size > peak || a->offset > peak - a->size) return MEMOPT_ERR_STATE;
-        if (a->alignment && a->offset % a->alignment) return MEMOPT_ERR_STATE;
-        for (k = 0; k < i; ++k) {
-            const memopt_plan_item *b = &items[k];
-            if (!memopt_i_plan_overlap(a, b)) continue;
-            if (a->offset >= b->offset + b->size || b->offset >= a->offset + a->size) continue;
-            if (a->offset != b->offset || !memopt_i_plan_pair(items, i, k)) return MEMOPT_ERR_STATE;
-        }
-    }
-    return MEMOPT_OK;
 }
 /* The same for many: counted by eleven bits at a time, from the lowest up; bits that all keys share are left out. */
 static void memopt_i_plan_sort_radix(const uint64_t *key, uint32_t *order, uint32_t *spare, size_t count) {
@@ -5645,14 +5588,6 @@ static const unsigned char memopt_i_plan_orders[][2] = {
 };
 #define MEMOPT_I_PLAN_ORDERS (sizeof memopt_i_plan_orders / sizeof memopt_i_plan_orders[0])
 #define MEMOPT_I_PLAN_LONG_FIRST 4
-MEMOPT_API const char *memopt_plan_order_name(unsigned order) {
-    static const char *const names[MEMOPT_I_PLAN_ORDERS + 1] = {
-        "life, size", "size, life", "area, size", "conflicts, size", "long lives, size", "early, size", "late, size",
-        "as the heap"
-    };
-
-    return order <= MEMOPT_I_PLAN_ORDERS ? names[order] : NULL;
-}
 /* Sort p->order by one key, high to low. Rivals: born before the box dies, less those dead when it is born. */
 static void memopt_i_plan_by(memopt_i_plan *p, int what) {
     size_t k;
@@ -7446,20 +7381,6 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
 
 MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
     return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's tree */
-}
-MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
-    size_t more; uint32_t last;
-    if (!heap) return 0;
-    if (!heap->ranged) {
-        more = memopt_i_min(heap->capacity - heap->held - memopt_i_heap_margins(heap), heap->source->capacity);
-        more = memopt_i_align_down(more, heap->step);
-        more -= memopt_i_min(more, memopt_i_heap_margin(heap));
-    } else {
-        last = memopt_i_heap_before(heap, 0);
-        more = heap->base + heap->capacity - (last ? memopt_i_heap_end(heap, last) : heap->base);
-        if (last && memopt_i_heap_is_free(heap, last)) more += heap->nodes[last].size;
-    }
-    return memopt_i_max(more, memopt_heap_largest(heap));
 }
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
     memopt_heap_stats s; const memopt_i_replay *r;
@@ -9770,14 +9691,6 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     case MEMOPT_TYPE_BF16: case MEMOPT_TYPE_F16: return 2;
     }
     return 0;
-}
-MEMOPT_API const char *memopt_type_text(memopt_type type) {
-    switch (type) {
-    case MEMOPT_TYPE_F32:  return "fp32";
-    case MEMOPT_TYPE_BF16: return "bf16";
-    case MEMOPT_TYPE_F16:  return "fp16";
-    }
-    return "not a type of memopt";
 }
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
@@ -12709,9 +12622,6 @@ MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, 
     if (reason) *reason = why ? why : "";
     return why ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
-MEMOPT_API memopt_type memopt_precision_weights(const memopt_precision *policy, unsigned kinds) {
-    return policy && !(policy->keep_f32 & kinds) ? policy->weights : MEMOPT_TYPE_F32;
-}
 
 /* ---- the loops ----
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
@@ -13773,23 +13683,6 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
     }
     *count = list.count;
     return list.count > capacity ? memopt_i_list_full(error, capacity, list.count) : MEMOPT_OK;
-}
-/* Products as 64 bits, or the largest number when they do not fit. */
-static uint64_t memopt_i_mul_capped(uint64_t a, uint64_t b) { return a && b > UINT64_MAX / a ? UINT64_MAX : a * b; }
-MEMOPT_API uint64_t memopt_revolve_forwards(uint64_t segments, uint64_t slots) {
-    const uint64_t l = segments, c = slots < l ? slots : l - 1; /* more slots change nothing */
-    uint64_t r, reach = 1, t = 0, high, low; /* C(c + r, c) segments need r forwards each at the most */
-    if (l < 2) return slots || !l ? 0 : UINT64_MAX;
-    if (!slots) return UINT64_MAX;
-    if (c == 1) return memopt_i_mul_capped(l % 2 ? l : l / 2, l % 2 ? (l - 1) / 2 : l - 1);
-    for (r = 1; reach < l; ++r) { /* those beyond the reach run once more */
-        if (t > UINT64_MAX - (l - reach)) return UINT64_MAX;
-        t += l - reach;
-        high = memopt_i_mul_capped(reach / r, c + r);
-        low = memopt_i_mul_capped(reach % r, c + r) / r;
-        reach = high > UINT64_MAX - low ? UINT64_MAX : high + low;
-    }
-    return t;
 }
 /* @section solver : course vec carve
    The fastest schedule of a chain for every budget at once.
@@ -17150,7 +17043,6 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
         memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, e->keep, x, n * sizeof *x, copy, &stash->host.threads);
     return memopt_i_stash_rewind(stash);
 }
-MEMOPT_API size_t memopt_stash_depth(const memopt_stash *stash) { return stash ? stash->count : 0; }
 /* @section gemm : lanes number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads

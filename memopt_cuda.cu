@@ -687,7 +687,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gem
 /** Gives back what cuBLASLt holds. Nothing of it may still be running. NULL is fine. */
 MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm);
 typedef struct memopt_cuda_gemm_counts { /* since it was created */
-    size_t products, heuristics; /* handed to cuBLASLt; shapes that were not in the table */
+    size_t products;   /* handed to cuBLASLt */
+    size_t heuristics; /* asked because a shape was not in the table. Grows after the first step: desc->shapes is too few */
 } memopt_cuda_gemm_counts;
 /** NULL is fine. */
 MEMOPT_CUDA_API memopt_cuda_gemm_counts memopt_cuda_gemm_counted(const memopt_cuda_gemm *gemm);

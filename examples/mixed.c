@@ -46,13 +46,16 @@ int main(void) {
     memopt_gradient sum = { 0 }, gradient = { 0 }; memopt_gradients sums = { 0 }, gradients = { 0 };
     memopt_gradient_total total = { 0 }; memopt_scaler scaler;
     memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim = NULL;
+    memopt_precision policy = memopt_precision_f16(); const char *reason;
     memopt_optim_run run = { 0 }; memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
     const double max_norm = 1.0; double mean, clip, loss = 0, first = 0; uint32_t random = 1;
     size_t i; int step, skipped = 0;
 
+    policy.weights = policy.master; /* forward and backward read the fp32 weights themselves */
+    if (memopt_precision_check(&policy, &reason)) return fail(reason);
     for (i = 0; i < WEIGHTS; ++i) target[i] = 3 * noise(&random);
-    sum.values = sums_memory; sum.count = WEIGHTS; sum.type = MEMOPT_TYPE_F32;
-    gradient.values = gradients_memory; gradient.count = WEIGHTS; gradient.type = MEMOPT_TYPE_F16;
+    sum.values = sums_memory; sum.count = WEIGHTS; sum.type = policy.reduction;
+    gradient.values = gradients_memory; gradient.count = WEIGHTS; gradient.type = policy.gradients;
     sums.tensors = &sum; sums.count = 1; sums.scratch = aligned(scratch); sums.scratch_bytes = sizeof scratch - 64;
     gradients.tensors = &gradient; gradients.count = 1;
     tensor.weights = weights; tensor.gradients = sums_memory; tensor.count = WEIGHTS;

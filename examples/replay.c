@@ -11,6 +11,13 @@
 enum { LAYERS = 12, WIDTH = 768 };
 static size_t floats(size_t tokens, size_t width) { return tokens * width * sizeof(float); }
 
+/* The engine's own work. A heap without a source has offsets only: a dry run computes nothing. */
+static void compute(const memopt_heap *heap, memopt_block tensor) {
+    float *x = (float *)memopt_heap_pointer(heap, tensor);
+
+    if (x) x[0] = 1;
+}
+
 /* A step as an engine makes it: forward keeps four tensors a layer, backward frees them and makes gradients. */
 static memopt_status train_step(memopt_heap *heap, size_t tokens) {
     static const size_t width[4] = { WIDTH, 3 * WIDTH, WIDTH, 4 * WIDTH };
@@ -20,12 +27,14 @@ static memopt_status train_step(memopt_heap *heap, size_t tokens) {
         for (i = 0; i < 4; ++i) {
             s = memopt_heap_alloc(heap, floats(tokens, width[i]), 0, MEMOPT_TAG_ACTIVATIONS, &kept[layer][i]);
             if (s) return s;
+            compute(heap, kept[layer][i]);
         }
     s = memopt_heap_alloc(heap, floats(tokens, WIDTH), 0, MEMOPT_TAG_SCRATCH, &gradient);
     for (layer = LAYERS; !s && layer-- > 0;) {
         for (i = 4; !s && i-- > 0;) {
             s = memopt_heap_alloc(heap, floats(tokens, width[i]), 0, MEMOPT_TAG_SCRATCH, &next);
             if (s) return s;
+            compute(heap, next);
             memopt_heap_free(heap, gradient);
             s = memopt_heap_free(heap, kept[layer][i]);
             gradient = next;

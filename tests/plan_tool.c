@@ -71,6 +71,8 @@ static int plan_tool_valid(const memopt_plan_item *items, const memopt_plan_item
 }
 static void plan_tool_print(const plan_tool *t, size_t count, const memopt_plan_result *r, double ms, int valid) {
     static const char *const why[] = { "time", "work", "visits", "count", "memory" };
+    static const char *const order[] = { "life, size", "size, life", "area, size", "conflicts, size",
+        "long lives, size", "early, size", "late, size", "as the heap" };
     unsigned i; const char *comma = "";
     printf("{\"buffers\": %llu, \"lower_bound\": %llu, \"peak\": %llu, \"ratio\": %.6f, \"ms\": %.3f, \"valid\": %s, "
            "\"optimal\": %s, \"work\": %llu, \"cut\": [", (unsigned long long)count, (unsigned long long)r->lower_bound,
@@ -80,8 +82,8 @@ static void plan_tool_print(const plan_tool *t, size_t count, const memopt_plan_
         if (r->cut >> i & 1) { printf("%s\"%s\"", comma, why[i]); comma = ", "; }
     printf("], \"orders\": [");
     comma = "";
-    for (i = 0; memopt_plan_order_name(i); ++i)
-        if (r->orders >> i & 1) { printf("%s\"%s\"", comma, memopt_plan_order_name(i)); comma = ", "; }
+    for (i = 0; i < sizeof order / sizeof order[0]; ++i)
+        if (r->orders >> i & 1) { printf("%s\"%s\"", comma, order[i]); comma = ", "; }
     printf("]");
     if (t->has_capacity) printf(", \"fits\": %s", r->peak <= t->capacity ? "true" : "false");
     printf("}\n");

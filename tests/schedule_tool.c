@@ -1,6 +1,7 @@
 /* schedule_tool.c - schedules for people and scripts: REVOLVE's figures; the best schedule of a chain in a table. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
+#include "revolve.h"
 #include <errno.h>
 #include <stdio.h>
 
@@ -374,7 +375,7 @@ static int schedule_tool_chain(schedule_tool *t) {
 static int schedule_tool_revolve(schedule_tool *t) {
     void *memory = NULL; const memopt_schedule *schedule = NULL; memopt_schedule_result r; memopt_status s; size_t i;
     if (!t->slow.slots) {
-        const uint64_t forwards = memopt_revolve_forwards(t->segments, t->values);
+        const uint64_t forwards = revolve_forwards(t->segments, t->values);
         if (forwards == UINT64_MAX)
             return schedule_tool_failed("--revolve: no values in memory, or the number does not fit 64 bits");
         printf("%llu\n", (unsigned long long)forwards);

@@ -22,7 +22,18 @@ static memopt_arena *test_arena_new(memopt_source *source, size_t capacity, memo
     if (!a) { printf("no arena, cannot go on\n"); exit(1); }
     return a;
 }
-static size_t test_arena_at(const memopt_arena *a, const void *p) { return p ? memopt_arena_offset(a, p) : SIZE_MAX; }
+static size_t test_arena_at(const memopt_arena *a, const void *p) { /* from the arena's beginning */
+    return p ? (size_t)((uintptr_t)p - (uintptr_t)a->base) : SIZE_MAX;
+}
+static const char *test_arena_name(const memopt_arena *a, const void *address) { /* in the log; NULL: it has none */
+    size_t i; int top;
+    for (top = 0; a->log && top < 2; ++top)
+        for (i = 0; i < a->ends[top].log_count; ++i) {
+            const memopt_i_pushed *e = memopt_i_arena_entry(a, top, i);
+            if ((uintptr_t)address - (uintptr_t)memopt_i_arena_block(a, top, e) < e->bytes) return e->name;
+        }
+    return NULL;
+}
 static int test_arena_is(const void *start, size_t bytes, unsigned value) {
     const unsigned char *p = (const unsigned char *)start;
     return !bytes || (p[0] == value && !memcmp(p, p + 1, bytes - 1));
@@ -177,7 +188,7 @@ static void test_arena_null(void) {
     CHECK(!memopt_arena_push(NULL, 1, 0) && !memopt_arena_push_top(NULL, 1, 0) && !memopt_arena_push_zero(NULL, 1, 0));
     CHECK(!memopt_arena_push_array(NULL, 1, 1, 0) && !memopt_arena_push_with(NULL, 1, &o) && !memopt_arena_push_with(NULL, 1, NULL));
     CHECK(memopt_arena_rewind(NULL, m) == MEMOPT_ERR_ARGUMENT && memopt_arena_trim(NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_arena_check(NULL) == MEMOPT_ERR_ARGUMENT && !memopt_arena_name_at(NULL, &m) && memopt_arena_offset(NULL, &m) == 0);
+    CHECK(memopt_arena_check(NULL) == MEMOPT_ERR_ARGUMENT);
     m = memopt_arena_mark(NULL);
     CHECK(!m.arena && !m.used && !m.epoch && !m.top);
     m = memopt_arena_mark_top(NULL);
@@ -449,7 +460,7 @@ static void test_arena_model_push(test_arena_model *m) {
         return;
     }
     ++m->counts[TEST_ARENA_PUSHED];
-    CHECK_AT(memopt_arena_offset(m->a, p) == start && (uintptr_t)p % alignment == 0, m->step);
+    CHECK_AT(test_arena_at(m->a, p) == start && (uintptr_t)p % alignment == 0, m->step);
     bytes_at = test_arena_bytes(m, p, bytes);
     if (bytes_at && o.zero) { CHECK_AT(test_arena_is(bytes_at, bytes, 0), m->step); ++m->counts[TEST_ARENA_ZEROED]; }
     {
@@ -507,7 +518,7 @@ static void test_arena_model_look(test_arena_model *m) {
         top = (int)test_below(&m->seed, 2);
         if (m->ends[top].count) {
             const test_arena_block *b = &m->ends[top].blocks[test_below(&m->seed, m->ends[top].count)];
-            CHECK_AT(memopt_arena_name_at(m->a, b->p) == b->name && memopt_arena_name_at(m->a, b->p + b->bytes - 1) == b->name, m->step);
+            CHECK_AT(test_arena_name(m->a, b->p) == b->name && test_arena_name(m->a, b->p + b->bytes - 1) == b->name, m->step);
             m->counts[TEST_ARENA_NAMED] += b->name != NULL;
         }
     }
@@ -930,7 +941,7 @@ static void test_arena_log_joined(void) { /* three entries: two for the low end 
         && memopt_ledger_usage(l, 2).now == (t2) && memopt_ledger_usage(l, 3).now == (t3))
     TEST_ARENA_TAGS(640, 100, 0, 0); /* the second entry took in the rest, and is nobody's */
     CHECK(memopt_ledger_total(l).blocks == 2 && memopt_ledger_total(l).peak == 740);
-    CHECK(memopt_arena_name_at(a, p[0]) && !strcmp(memopt_arena_name_at(a, p[0]), "named") && !memopt_arena_name_at(a, p[1]) && !memopt_arena_name_at(a, p[5]));
+    CHECK(test_arena_name(a, p[0]) && !strcmp(test_arena_name(a, p[0]), "named") && !test_arena_name(a, p[1]) && !test_arena_name(a, p[5]));
     q = (unsigned char *)memopt_arena_push_top(a, 50, 4);
     CHECK(q && memopt_ledger_usage(l, 4).now == 64 && memopt_arena_push_top(a, 50, 4) && memopt_ledger_usage(l, 4).now == 128);
     CHECK(memopt_ledger_usage(l, 4).blocks == 1); /* of one tag: joined, and still that tag's */
@@ -993,15 +1004,15 @@ static void test_arena_names(void) {
     q = (unsigned char *)memopt_arena_push(a, 128, 0);
     o.name = "scratch"; o.top = 1;
     r = (unsigned char *)memopt_arena_push_with(a, 128, &o);
-    CHECK(!strcmp(memopt_arena_name_at(a, p), "weights") && !strcmp(memopt_arena_name_at(a, p + 127), "weights"));
-    CHECK(!memopt_arena_name_at(a, q) && !memopt_arena_name_at(a, p + 128) && !memopt_arena_name_at(a, NULL) && !memopt_arena_name_at(a, p - 1));
-    CHECK(!strcmp(memopt_arena_name_at(a, r), "scratch") && !strcmp(memopt_arena_name_at(a, r + 127), "scratch") && !memopt_arena_name_at(a, r - 1));
-    CHECK(memopt_arena_rewind(a, m) == MEMOPT_OK && !strcmp(memopt_arena_name_at(a, p), "weights"));
+    CHECK(!strcmp(test_arena_name(a, p), "weights") && !strcmp(test_arena_name(a, p + 127), "weights"));
+    CHECK(!test_arena_name(a, q) && !test_arena_name(a, p + 128) && !test_arena_name(a, NULL) && !test_arena_name(a, p - 1));
+    CHECK(!strcmp(test_arena_name(a, r), "scratch") && !strcmp(test_arena_name(a, r + 127), "scratch") && !test_arena_name(a, r - 1));
+    CHECK(memopt_arena_rewind(a, m) == MEMOPT_OK && !strcmp(test_arena_name(a, p), "weights"));
     memopt_arena_destroy(a);
     memopt_ledger_destroy(l);
-    a = test_arena_new(&s, 65536, NULL); /* without a ledger names are known at MEMOPT_DEBUG 2 */
+    a = test_arena_new(&s, 65536, NULL); /* without a ledger there is no log */
     p = (unsigned char *)memopt_arena_push_with(a, 128, &o);
-    CHECK((memopt_arena_name_at(a, p) != NULL) == (MEMOPT_DEBUG >= 2));
+    CHECK(p && !a->log && !test_arena_name(a, p));
     memopt_arena_destroy(a);
 }
 

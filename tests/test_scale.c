@@ -102,8 +102,6 @@ static memopt_gradients scale_list(memopt_gradient *tensors, size_t count) { /* 
 /* ---- types and policies ---- */
 static void scale_types(void) {
     CHECK(memopt_type_bytes(MEMOPT_TYPE_F32) == 4 && memopt_type_bytes(MEMOPT_TYPE_BF16) == 2 && memopt_type_bytes(MEMOPT_TYPE_F16) == 2);
-    CHECK(!strcmp(memopt_type_text(MEMOPT_TYPE_F32), "fp32") && !strcmp(memopt_type_text(MEMOPT_TYPE_BF16), "bf16"));
-    CHECK(!strcmp(memopt_type_text(MEMOPT_TYPE_F16), "fp16") && !strcmp(memopt_type_text((memopt_type)3), "not a type of memopt"));
     CHECK(memopt_type_bytes((memopt_type)3) == 0 && MEMOPT_TYPE_F32 == 0);
 }
 static void scale_policy_starters(void) {
@@ -116,10 +114,6 @@ static void scale_policy_starters(void) {
     CHECK(memopt_precision_check(&p, &why) == MEMOPT_OK && !*why);
     CHECK(p.weights == MEMOPT_TYPE_BF16 && p.master == MEMOPT_TYPE_F32 && p.gradients == MEMOPT_TYPE_BF16);
     CHECK(p.reduction == MEMOPT_TYPE_F32 && p.buffers == MEMOPT_TYPE_F32 && !p.loss_scaling);
-    CHECK(memopt_precision_weights(&p, 0) == MEMOPT_TYPE_BF16 && memopt_precision_weights(&p, MEMOPT_KEEP_NORMS) == MEMOPT_TYPE_F32);
-    CHECK(memopt_precision_weights(&p, MEMOPT_KEEP_HEAD | MEMOPT_KEEP_BIASES) == MEMOPT_TYPE_F32);
-    CHECK(memopt_precision_weights(&p, MEMOPT_KEEP_BIASES | MEMOPT_KEEP_EMBEDDINGS) == MEMOPT_TYPE_BF16);
-    CHECK(memopt_precision_weights(NULL, 0) == MEMOPT_TYPE_F32);
     p = memopt_precision_bf16_lean();
     CHECK(memopt_precision_check(&p, &why) == MEMOPT_OK && p.master == MEMOPT_TYPE_BF16 && p.reduction == MEMOPT_TYPE_BF16);
     p = memopt_precision_f16();

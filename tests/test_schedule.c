@@ -2,6 +2,7 @@
    what is held, the recurrences of REVOLVE, Disk-Revolve, H-Revolve and Rotor as published, an exhaustive search over
    all states of small chains, and tables. */
 #include "test.h"
+#include "revolve.h"
 #include <math.h>
 
 /* A cost: it cannot be. No infinity, for the sake of -ffast-math; 2^100 is the same in every precision. */
@@ -305,27 +306,27 @@ static void schedule_revolve_is_exact(void) {
     schedule_revolve_table();
     for (c = 1; c < REVOLVE_SLOTS; ++c)
         for (l = 1; l < REVOLVE_MOST; ++l)
-            CHECK_AT(memopt_revolve_forwards(l, c) == schedule_revolve[c][l], l * 100 + c);
+            CHECK_AT(revolve_forwards(l, c) == schedule_revolve[c][l], l * 100 + c);
     for (l = 0; l < sizeof known / sizeof known[0]; ++l)
-        CHECK_AT(memopt_revolve_forwards(known[l][0], known[l][1]) == known[l][2], l);
+        CHECK_AT(revolve_forwards(known[l][0], known[l][1]) == known[l][2], l);
 }
 static void schedule_revolve_extremes(void) {
     const uint64_t most = UINT64_MAX, root = UINT64_C(4294967296); uint64_t l;
-    CHECK(memopt_revolve_forwards(0, 0) == 0 && memopt_revolve_forwards(0, 5) == 0
-          && memopt_revolve_forwards(0, most) == 0);
-    CHECK(memopt_revolve_forwards(1, 0) == most && memopt_revolve_forwards(most, 0) == most);
-    CHECK(memopt_revolve_forwards(1, 1) == 0 && memopt_revolve_forwards(1, most) == 0);
+    CHECK(revolve_forwards(0, 0) == 0 && revolve_forwards(0, 5) == 0
+          && revolve_forwards(0, most) == 0);
+    CHECK(revolve_forwards(1, 0) == most && revolve_forwards(most, 0) == most);
+    CHECK(revolve_forwards(1, 1) == 0 && revolve_forwards(1, most) == 0);
     /* as many slots as segments: once more each, but the last */
-    CHECK(memopt_revolve_forwards(most, most) == most - 1);
-    CHECK(memopt_revolve_forwards(most, most - 1) == most - 1
-          && memopt_revolve_forwards(most - 1, most - 3) == most - 1);
-    CHECK(memopt_revolve_forwards(root, 1) == root / 2 * (root - 1)); /* l (l - 1) / 2 */
-    CHECK(memopt_revolve_forwards(root + root / 4, 1) == (root + root / 4) / 2 * (root + root / 4 - 1));
-    CHECK(memopt_revolve_forwards(root * 2, 1) == most && memopt_revolve_forwards(most, 1) == most);
+    CHECK(revolve_forwards(most, most) == most - 1);
+    CHECK(revolve_forwards(most, most - 1) == most - 1
+          && revolve_forwards(most - 1, most - 3) == most - 1);
+    CHECK(revolve_forwards(root, 1) == root / 2 * (root - 1)); /* l (l - 1) / 2 */
+    CHECK(revolve_forwards(root + root / 4, 1) == (root + root / 4) / 2 * (root + root / 4 - 1));
+    CHECK(revolve_forwards(root * 2, 1) == most && revolve_forwards(most, 1) == most);
     for (l = 1; l < UINT64_C(1) << 63; l *= 3) {
-        CHECK_AT(memopt_revolve_forwards(l, l) == l - 1 && memopt_revolve_forwards(l, most) == l - 1, l);
-        CHECK_AT(memopt_revolve_forwards(l, 3) >= memopt_revolve_forwards(l, 4), l);
-        CHECK_AT(l < 1000 || memopt_revolve_forwards(l, 40) >= l, l);
+        CHECK_AT(revolve_forwards(l, l) == l - 1 && revolve_forwards(l, most) == l - 1, l);
+        CHECK_AT(revolve_forwards(l, 3) >= revolve_forwards(l, 4), l);
+        CHECK_AT(l < 1000 || revolve_forwards(l, 40) >= l, l);
     }
 }
 
@@ -1094,7 +1095,7 @@ typedef struct schedule_levels {
 static double schedule_makespan(schedule_levels *t, size_t segments, size_t slots, size_t disk_slots, double w,
                               double r) {
     size_t l, j, m; const int unlimited = disk_slots == MEMOPT_SLOW_UNLIMITED;
-    for (l = 0; l < segments; ++l) t->ram[l] = (double)memopt_revolve_forwards(l + 1, slots) + 2.0 * (double)(l + 1);
+    for (l = 0; l < segments; ++l) t->ram[l] = (double)revolve_forwards(l + 1, slots) + 2.0 * (double)(l + 1);
     for (m = 0; m <= (unlimited ? 1 : disk_slots); ++m)
         for (l = 0; l < segments; ++l) {
             double best = t->ram[l], best_there = t->ram[l];

@@ -139,7 +139,7 @@ static int tape_is_inside(const tape_watch *w, const void *p, size_t bytes) { /*
     if (!p || (uintptr_t)p % (w->aligned ? w->aligned : (size_t)(w->on_loan ? 1 : 64))) return 0;
     if (w->on_loan) return 1;
     used = memopt_arena_get_stats(w->rig->arena).used_low;
-    at = memopt_arena_offset(w->rig->arena, p);
+    at = (size_t)((uintptr_t)p - (uintptr_t)w->rig->arena->base);
     return at >= TAPE_BASE && at <= used && bytes <= used - at;
 }
 /* Every function of the tape that would disturb a pass, called from a callback of it. */
@@ -2440,7 +2440,7 @@ static void tape_stash_kept(void) {
     uint64_t seed = 3;
     for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
         tape_rig_open(&r, 100000, 0);
-        CHECK(memopt_stash_create(r.arena, 7, NULL, &s) == MEMOPT_OK && memopt_stash_depth(s) == 0);
+        CHECK(memopt_stash_create(r.arena, 7, NULL, &s) == MEMOPT_OK && s->count == 0);
         CHECK(memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
         for (i = bytes = 0; i < 7; ++i) {
             const size_t n = sizes[i], each = memopt_stash_bytes(n, (memopt_keep)keep),
@@ -2448,25 +2448,25 @@ static void tape_stash_kept(void) {
             for (k = 0; k < n; ++k) want[i][k] = x[k] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (float)(i + 1);
             tape_round(want[i], n, (memopt_keep)keep);
             CHECK_AT(each >= least && each < least + 128, n);
-            CHECK_AT(memopt_stash_push(s, x, n, (memopt_keep)keep) == MEMOPT_OK && memopt_stash_depth(s) == i + 1, n);
+            CHECK_AT(memopt_stash_push(s, x, n, (memopt_keep)keep) == MEMOPT_OK && s->count == i + 1, n);
             CHECK_AT(!memcmp(x, want[i], n * 4), n); /* it goes on with what it gets back */
             bytes = (bytes + 63) / 64 * 64 + each;
             CHECK_AT((memopt_arena_get_stats(r.arena).used_low + 63) / 64 * 64 == TAPE_BASE + (bytes + 63) / 64 * 64,
                 n);
         }
         /* depth */
-        CHECK(memopt_stash_push(s, x, 5, (memopt_keep)keep) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 7);
+        CHECK(memopt_stash_push(s, x, 5, (memopt_keep)keep) == MEMOPT_ERR_STATE && s->count == 7);
         for (i = 7; i-- > 0;) {
             memopt_mark m; const size_t n = sizes[i];
             memset(x, 0x5A, sizeof x);
             CHECK_AT(memopt_stash_pop(s, x, n + 1) == MEMOPT_ERR_STATE && memopt_stash_pop(s, x, n - 1) != MEMOPT_OK
-                && memopt_stash_depth(s) == i + 1, n);
+                && s->count == i + 1, n);
             m = memopt_arena_mark(r.arena);
             CHECK(memopt_arena_push(r.arena, 64, 0) != NULL); /* somebody else lies upon it */
-            CHECK_AT(memopt_stash_pop(s, x, n) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == i + 1, n);
+            CHECK_AT(memopt_stash_pop(s, x, n) == MEMOPT_ERR_STATE && s->count == i + 1, n);
             CHECK(memopt_arena_rewind(r.arena, m) == MEMOPT_OK);
             CHECK_AT(((const unsigned char *)x)[0] == 0x5A && memopt_stash_pop(s, x, n) == MEMOPT_OK
-                && memopt_stash_depth(s) == i, n);
+                && s->count == i, n);
             CHECK_AT(!memcmp(x, want[i], n * 4), n);
             CHECK_AT(n == 3000 || ((const unsigned char *)(x + n))[0] == 0x5A, n);
         }
@@ -2526,7 +2526,7 @@ static void tape_stash_in_place(void) { /* a residual stream in one buffer */
             g[i] += g[i] * d / (q * q); h[i] += h[i] * d / (p * p);
         }
     }
-    CHECK(!memcmp(g, h, sizeof g) && memopt_stash_depth(s) == 0);
+    CHECK(!memcmp(g, h, sizeof g) && s->count == 0);
     memopt_stash_destroy(s);
     tape_rig_close(&r);
 }
@@ -2579,7 +2579,7 @@ static void tape_stash_rewound(void) {
         memset(foreign, 0x77, sizeof x);
         used = memopt_arena_get_stats(r.arena).used_low;
         memcpy(y, x, sizeof y);
-        CHECK_AT(memopt_stash_pop(s, y, 64) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == under + 1, under);
+        CHECK_AT(memopt_stash_pop(s, y, 64) == MEMOPT_ERR_STATE && s->count == under + 1, under);
         CHECK_AT(!memcmp(x, y, sizeof x) && memopt_arena_get_stats(r.arena).used_low == used, under);
         if (under) { /* a good copy on top of the foreign bytes comes out again, and what is below stays refused */
             CHECK_AT(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK, under);
@@ -2629,7 +2629,7 @@ static void tape_stash_many_levels(void) {
         CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
         foreign = (unsigned char *)memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER);
         tape_levels(r.arena, levels[k]);
-        CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE && memopt_stash_depth(s) == 1, levels[k]);
+        CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE && s->count == 1, levels[k]);
         CHECK_AT(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK, levels[k]);
         CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_OK && memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE, levels[k]);
         memopt_stash_destroy(s);
@@ -2733,8 +2733,7 @@ static void tape_stash_bad(void) {
         == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_stash_push(s, NULL, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT
         && memopt_stash_push(NULL, x, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_stash_pop(NULL, x, 4) == MEMOPT_ERR_ARGUMENT && memopt_stash_depth(NULL) == 0
-        && memopt_stash_depth(s) == 0);
+    CHECK(memopt_stash_pop(NULL, x, 4) == MEMOPT_ERR_ARGUMENT && s->count == 0);
     memopt_stash_destroy(NULL);
     CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK
         && memopt_stash_pop(s, NULL, 64) == MEMOPT_ERR_ARGUMENT);
@@ -2742,9 +2741,9 @@ static void tape_stash_bad(void) {
       CHECK(memopt_arena_push_top(r.arena, memopt_arena_get_stats(r.arena).free_bytes / 64 * 64, 0) != NULL);
       x[0] = 1.0009765625f;
       CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_ERR_MEMORY && (double)x[0] == 1.0009765625
-          && memopt_stash_depth(s) == 1);
+          && s->count == 1);
       CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK
-          && memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_OK && memopt_stash_depth(s) == 2); }
+          && memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_OK && s->count == 2); }
     CHECK(memopt_stash_pop(s, x, 64) == MEMOPT_OK && memopt_stash_pop(s, x, 64) == MEMOPT_OK);
     memopt_stash_destroy(s);
     CHECK(!f.live_blocks && !f.bad_frees);

@@ -158,14 +158,18 @@ static void test_arena_arguments(void) {
     d.host = &h;
     CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_ARGUMENT);
     d.host = NULL;
-    if (MEMOPT_DEBUG >= 2) { /* only then there is a log without a ledger */
-        d.log_entries = SIZE_MAX;
-        CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_OVERFLOW);
-        d.log_entries = SIZE_MAX / sizeof(memopt_i_pushed);
-        CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_OVERFLOW);
-        d.log_entries = 0;
-    }
+    CHECK(memopt_ledger_create(NULL, &d.ledger) == MEMOPT_OK);
+    d.log_entries = SIZE_MAX;
+    CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_OVERFLOW);
+    d.log_entries = SIZE_MAX / sizeof(memopt_i_pushed);
+    CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_OVERFLOW);
+    memopt_ledger_destroy(d.ledger);
+    d.ledger = NULL;
     CHECK(a == NULL);
+    CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK); /* without a ledger there is no log */
+    memopt_arena_destroy(a);
+    a = NULL;
+    d.log_entries = 0;
 
     CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK && memopt_arena_get_stats(a).capacity == 128); /* rounded up */
     memopt_arena_destroy(a);

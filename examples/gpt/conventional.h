@@ -29,10 +29,11 @@ static void conventional_count(const model *m, conventional *x) {
         linear_bytes(m, OUTSIDE + DOWN, m->rows));
     x->scratch_bytes = most(x->scratch_bytes, linear_bytes(m, OUTSIDE + QKV, m->rows));
     {   /* the ends of the network bring their own figures */
-        memopt_cross_entropy e = { 0 }; head_room h = { 0 }; room r = room_at(NULL); size_t bytes = 0;
+        memopt_carver r = memopt_carver_begin(NULL); memopt_cross_entropy e = { 0 }; head_room h = { 0 };
+        size_t bytes = 0;
         e.rows = m->target_count; e.vocabulary = m->vocab; e.stride = m->padded;
         (void)memopt_cross_entropy_scratch(&m->ops, &e, &bytes);
-        if (m->vit) { head_forward_room(m, &h, &r); bytes = most(r.used + 2 * m->target_count * sizeof(float) + 64,
+        if (m->vit) { head_forward_room(m, &h, &r); bytes = most(carved(&r) + 2 * m->target_count * sizeof(float) + 64,
                                                                  linear_bytes(m, PATCHES, m->length - 1)); }
         x->scratch_bytes = most(x->scratch_bytes, bytes);
     }

@@ -1,6 +1,6 @@
 /* model.h - the network: a GPT-2-shaped decoder, or a ViT, as halves of blocks. Every layer is a forward and a backward
    that a memopt_tape can call (see memopt_step): they read step->input, write step->output, and find what they need on
-   the way in step->saved and step->scratch. What each needs is counted by the code that hands it out: see room_take().
+   the way in step->saved and step->scratch. What each needs is counted by the code that hands it out: a memopt_carver.
 
    A half of a block is x + f(norm(x)). Kept from forward to backward is only what is dear: queries, keys, values and the
    attended rows; the hidden layer before its GELU. Norms and GELU are made again; nothing else has a buffer for long. */
@@ -31,18 +31,14 @@ typedef struct model {
 } model;
 typedef struct part { model *m; size_t layer; } part; /* what a callback knows itself by */
 
-/* Memory handed out front to back; with at NULL it only counts. */
-typedef struct room { unsigned char *at; size_t used; } room;
-static void *room_take(room *r, size_t bytes) {
-    void *p = r->at ? r->at + r->used : NULL;
-    r->used += (bytes + 63) & ~(size_t)63;
-    return p;
-}
-static room room_at(void *memory) { room r; r.at = (unsigned char *)memory; r.used = 0; return r; }
-static memopt_ops room_ops(const model *m, room *r, size_t bytes) {
+/* The scratch of operators: the last part of a segment's own. */
+static memopt_ops carve_ops(const model *m, memopt_carver *c, size_t bytes) {
     memopt_ops ops = m->ops;
-    ops.scratch = room_take(r, bytes); ops.scratch_bytes = bytes;
+    ops.scratch = memopt_carve(c, 1, bytes, 0); ops.scratch_bytes = bytes;
     return ops;
+}
+static size_t carved(const memopt_carver *c) { /* SIZE_MAX: more than that, which a tape refuses */
+    return c->overflow ? SIZE_MAX : c->bytes;
 }
 static size_t plane(const model *m, size_t rows) { return rows * m->width * memopt_type_bytes(m->type); } /* bytes */
 static void *row_of(const model *m, const void *rows, size_t row) {
@@ -106,9 +102,9 @@ static memopt_status init_tensor(model *m, size_t i, uint64_t seed) {
 }
 
 /* ---- gradients: in the model's own memory; or, fused, in the scratch of the segment that makes and uses them ---- */
-static void lay_gradients(model *m, size_t first, size_t count, room *r) {
+static void lay_gradients(model *m, size_t first, size_t count, memopt_carver *r) {
     size_t i;
-    if (m->fuse) for (i = first; i < first + count; ++i) m->gradients[i] = room_take(r, gradient_bytes(m, i));
+    if (m->fuse) for (i = first; i < first + count; ++i) m->gradients[i] = memopt_carve(r, 1, gradient_bytes(m, i), 0);
 }
 static memopt_status gradients_done(model *m, size_t first, size_t count) {
     memopt_status s = MEMOPT_OK; size_t i;
@@ -281,29 +277,30 @@ static size_t attention_ops_bytes(const model *m, size_t i) {
     return most(most(bytes, gemm_bytes(m)), most(linear_bytes(m, i + QKV, m->rows),
         linear_bytes(m, i + PROJECT, m->rows)));
 }
-static void attention_kept(const model *m, attention_room *a, room *kept, int all) {
-    a->qkv = room_take(kept, plane(m, 3 * m->rows)); a->attended = room_take(kept, plane(m, m->rows));
+static void attention_kept(const model *m, attention_room *a, memopt_carver *kept, int all) {
+    a->qkv = memopt_carve(kept, 1, plane(m, 3 * m->rows), 0); a->attended = memopt_carve(kept, 1, plane(m, m->rows), 0);
     a->full.each = all ? m->length * m->length : 0;
     if (!m->lean_attention) a->full.probabilities = a->full.scores =
-        (float *)room_take(kept, (all ? m->batch * m->heads : 1) * m->length * m->length * sizeof(float));
+        (float *)memopt_carve(kept, (all ? m->batch * m->heads : 1) * m->length * m->length, sizeof(float), 0);
 }
-static void attention_forward_room(const model *m, size_t layer, attention_room *a, room *scratch) {
-    if (!m->lean_attention) a->full.valid = (size_t *)room_take(scratch, m->length * sizeof(size_t));
-    a->ops = room_ops(m, scratch, attention_ops_bytes(m, at_layer(layer, 0)));
+static void attention_forward_room(const model *m, size_t layer, attention_room *a, memopt_carver *scratch) {
+    if (!m->lean_attention) a->full.valid = (size_t *)memopt_carve(scratch, m->length, sizeof(size_t), 0);
+    a->ops = carve_ops(m, scratch, attention_ops_bytes(m, at_layer(layer, 0)));
 }
-static void attention_backward_room(model *m, size_t layer, attention_room *a, room *scratch) {
+static void attention_backward_room(model *m, size_t layer, attention_room *a, memopt_carver *scratch) {
     const size_t i = at_layer(layer, 0);
     lay_gradients(m, i, NORM2_SCALE, scratch);
-    a->grad_qkv = room_take(scratch, plane(m, 3 * m->rows));
-    a->dropped = m->dropout > 0 ? room_take(scratch, plane(m, m->rows)) : NULL;
-    a->statistics = (float *)room_take(scratch, 2 * m->rows * sizeof(float));
+    a->grad_qkv = memopt_carve(scratch, 1, plane(m, 3 * m->rows), 0);
+    a->dropped = m->dropout > 0 ? memopt_carve(scratch, 1, plane(m, m->rows), 0) : NULL;
+    a->statistics = (float *)memopt_carve(scratch, 2 * m->rows, sizeof(float), 0);
     if (!m->lean_attention) a->grad.probabilities = a->grad.scores =
-        (float *)room_take(scratch, m->length * m->length * sizeof(float));
+        (float *)memopt_carve(scratch, m->length * m->length, sizeof(float), 0);
     attention_forward_room(m, layer, a, scratch);
 }
 static memopt_status attention_half_forward(const memopt_step *step) {
     const part *p = (const part *)step->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    room scratch = room_at(step->scratch), kept = room_at(step->saved); attention_room a = { 0 }; memopt_status s;
+    memopt_carver scratch = memopt_carver_begin(step->scratch), kept = memopt_carver_begin(step->saved);
+    attention_room a = { 0 }; memopt_status s;
     memopt_norm norm; memopt_linear qkv, project; memopt_attention attention;
     attention_kept(m, &a, step->saved ? &kept : &scratch, step->saved != NULL);
     attention_forward_room(m, p->layer, &a, &scratch);
@@ -321,7 +318,8 @@ static memopt_status attention_half_forward(const memopt_step *step) {
 }
 static memopt_status attention_half_backward(const memopt_step *step) {
     const part *p = (const part *)step->user; model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    room scratch = room_at(step->scratch), kept = room_at(step->saved); attention_room a = { 0 }; memopt_status s;
+    memopt_carver scratch = memopt_carver_begin(step->scratch), kept = memopt_carver_begin(step->saved);
+    attention_room a = { 0 }; memopt_status s;
     const void *grad = step->grad_output; memopt_norm norm; memopt_linear qkv, project; memopt_attention attention;
     attention_kept(m, &a, &kept, 1);
     attention_backward_room(m, p->layer, &a, &scratch);
@@ -355,21 +353,21 @@ static memopt_status attention_half_backward(const memopt_step *step) {
 typedef struct mlp_room { void *before, *hidden, *dropped; float *statistics; memopt_ops ops; } mlp_room;
 static int mlp_whole(const model *m) { return m->mlp_rows >= m->rows; }
 static size_t mlp_rows(const model *m) { return least(m->mlp_rows, m->rows); }
-static void mlp_forward_room(const model *m, size_t layer, mlp_room *r, room *scratch) {
+static void mlp_forward_room(const model *m, size_t layer, mlp_room *r, memopt_carver *scratch) {
     const size_t i = at_layer(layer, 0), n = mlp_rows(m);
-    r->hidden = room_take(scratch, plane(m, 4 * n));
-    r->ops = room_ops(m, scratch, most(linear_bytes(m, i + UP, n), linear_bytes(m, i + DOWN, n)));
+    r->hidden = memopt_carve(scratch, 1, plane(m, 4 * n), 0);
+    r->ops = carve_ops(m, scratch, most(linear_bytes(m, i + UP, n), linear_bytes(m, i + DOWN, n)));
 }
-static void mlp_backward_room(model *m, size_t layer, mlp_room *r, room *scratch) {
+static void mlp_backward_room(model *m, size_t layer, mlp_room *r, memopt_carver *scratch) {
     lay_gradients(m, at_layer(layer, NORM2_SCALE), BLOCK - NORM2_SCALE, scratch);
-    if (!mlp_whole(m)) r->before = room_take(scratch, plane(m, 4 * mlp_rows(m)));
-    r->dropped = m->dropout > 0 ? room_take(scratch, plane(m, mlp_rows(m))) : NULL;
-    r->statistics = (float *)room_take(scratch, 2 * mlp_rows(m) * sizeof(float));
+    if (!mlp_whole(m)) r->before = memopt_carve(scratch, 1, plane(m, 4 * mlp_rows(m)), 0);
+    r->dropped = m->dropout > 0 ? memopt_carve(scratch, 1, plane(m, mlp_rows(m)), 0) : NULL;
+    r->statistics = (float *)memopt_carve(scratch, 2 * mlp_rows(m), sizeof(float), 0);
     mlp_forward_room(m, layer, r, scratch);
 }
 static memopt_status mlp_half_forward(const memopt_step *step) {
     const part *p = (const part *)step->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    room scratch = room_at(step->scratch); mlp_room r = { 0 }; size_t row, n; memopt_status s;
+    memopt_carver scratch = memopt_carver_begin(step->scratch); mlp_room r = { 0 }; size_t row, n; memopt_status s;
     mlp_forward_room(m, p->layer, &r, &scratch);
     for (row = 0; row < m->rows; row += n) {
         void *out = row_of(m, step->output, row), *x = row_of(m, step->input, row); memopt_norm norm;
@@ -414,7 +412,8 @@ static memopt_status mlp_chunk_backward(const memopt_step *step, mlp_room *r, si
     return norm_backward(m, norm, i + NORM2_SCALE, r->before, row_of(m, step->grad_output, row), grad_x, accumulate);
 }
 static memopt_status mlp_half_backward(const memopt_step *step) {
-    const part *p = (const part *)step->user; model *m = p->m; room scratch = room_at(step->scratch);
+    const part *p = (const part *)step->user; model *m = p->m;
+    memopt_carver scratch = memopt_carver_begin(step->scratch);
     mlp_room r = { 0 }; size_t row, n; memopt_status s;
     mlp_backward_room(m, p->layer, &r, &scratch);
     if (mlp_whole(m)) r.before = step->saved;
@@ -439,7 +438,7 @@ static memopt_status embed_forward(const memopt_step *step) {
     return memopt_embedding_forward(&m->ops, &e);
 }
 static memopt_status embed_backward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; room scratch = room_at(step->scratch);
+    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
     memopt_embedding e = embedding_of(m, step->input); memopt_status s;
     lay_gradients(m, POSITIONS, 1, &scratch);
     e.grad_output = step->grad_output; e.grad_tokens = m->gradients[TOKENS];
@@ -463,8 +462,9 @@ static memopt_linear patches_of(const model *m, const void *patches, size_t imag
         row_of(m, first_row, 1));
 }
 static memopt_status patches_forward(const memopt_step *step) {
-    const model *m = ((const part *)step->user)->m; const size_t c = m->width; room scratch = room_at(step->scratch);
-    const memopt_ops ops = room_ops(m, &scratch, linear_bytes(m, PATCHES, m->length - 1)); size_t b, i;
+    const model *m = ((const part *)step->user)->m; const size_t c = m->width;
+    memopt_carver scratch = memopt_carver_begin(step->scratch);
+    const memopt_ops ops = carve_ops(m, &scratch, linear_bytes(m, PATCHES, m->length - 1)); size_t b, i;
     for (b = 0; b < m->batch; ++b) {
         void *image = row_of(m, step->output, b * m->length);
         const memopt_linear l = patches_of(m, step->input, b, image);
@@ -478,11 +478,11 @@ static memopt_status patches_forward(const memopt_step *step) {
     return MEMOPT_OK;
 }
 static memopt_status patches_backward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; room scratch = room_at(step->scratch);
+    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
     const size_t n = m->length * m->width;
     memopt_ops ops; memopt_status s = MEMOPT_OK; size_t b, i;
     lay_gradients(m, POSITIONS, CLASS_TOKEN + 1 - POSITIONS, &scratch);
-    ops = room_ops(m, &scratch, linear_bytes(m, PATCHES, m->length - 1));
+    ops = carve_ops(m, &scratch, linear_bytes(m, PATCHES, m->length - 1));
     for (b = 0; b < m->batch && !s; ++b) {
         const void *image = row_of(m, step->grad_output, b * m->length);
         const memopt_linear l = linear_gradients(m, PATCHES, patches_of(m, step->input, b, image), row_of(m, image, 1),
@@ -512,18 +512,18 @@ static memopt_head head_of(const model *m, const void *input) {
     h.rule.scale = m->loss_scale; h.rule.count = m->loss_count;
     return h;
 }
-static void head_forward_room(const model *m, head_room *r, room *scratch) {
+static void head_forward_room(const model *m, head_room *r, memopt_carver *scratch) {
     memopt_head h = head_of(m, NULL); size_t bytes = 0;
     h.accumulate = m->accumulates;
     (void)memopt_head_scratch(&m->ops, &h, &bytes);
-    r->normed = room_take(scratch, plane(m, m->target_count));
-    r->taken = m->vit ? room_take(scratch, plane(m, m->target_count)) : NULL;
-    r->ops = room_ops(m, scratch, bytes);
+    r->normed = memopt_carve(scratch, 1, plane(m, m->target_count), 0);
+    r->taken = m->vit ? memopt_carve(scratch, 1, plane(m, m->target_count), 0) : NULL;
+    r->ops = carve_ops(m, scratch, bytes);
 }
-static void head_backward_room(model *m, head_room *r, room *scratch) {
+static void head_backward_room(model *m, head_room *r, memopt_carver *scratch) {
     lay_gradients(m, FINAL_SCALE, 2, scratch);
     if (m->vit) lay_gradients(m, HEAD, 1, scratch);
-    r->statistics = (float *)room_take(scratch, 2 * m->target_count * sizeof(float));
+    r->statistics = (float *)memopt_carve(scratch, 2 * m->target_count, sizeof(float), 0);
     head_forward_room(m, r, scratch);
 }
 static const void *head_input(const model *m, const head_room *r, const void *x) { /* the rows that have a target */
@@ -533,7 +533,8 @@ static const void *head_input(const model *m, const head_room *r, const void *x)
     return r->taken;
 }
 static memopt_status head_forward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; room scratch = room_at(step->scratch); head_room r = { 0 };
+    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
+    head_room r = { 0 };
     memopt_norm norm; memopt_head head; memopt_loss loss = { 0 }; memopt_status s;
     memset(step->output, 0, sizeof(float));
     if (!step->evaluating) return MEMOPT_OK;
@@ -548,7 +549,8 @@ static memopt_status head_forward(const memopt_step *step) {
     return s;
 }
 static memopt_status head_backward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; room scratch = room_at(step->scratch); head_room r = { 0 };
+    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
+    head_room r = { 0 };
     const size_t n = m->target_count; const void *x; memopt_norm norm; memopt_head head; memopt_loss loss = { 0 };
     memopt_status s; size_t b;
     head_backward_room(m, &r, &scratch);
@@ -577,45 +579,46 @@ static size_t segment_count(const model *m) { return 2 * m->layers + 2; }
 static void describe_half(model *m, size_t layer, int mlp, memopt_segment *s, size_t *gradient) {
     const size_t first = at_layer(layer, mlp ? NORM2_SCALE : 0), count = mlp ? BLOCK - NORM2_SCALE : NORM2_SCALE;
     const double rows = (double)m->rows, c = (double)m->width;
-    room r = room_at(NULL), kept = room_at(NULL), plain = room_at(NULL);
+    memopt_carver r = memopt_carver_begin(NULL), kept = memopt_carver_begin(NULL), plain = memopt_carver_begin(NULL);
     attention_room a = { 0 }; mlp_room x = { 0 };
     s->output_bytes = s->grad_bytes = plane(m, m->rows);
     if (mlp) {
         mlp_forward_room(m, layer, &x, &plain);
-        s->forward_scratch = s->plain_scratch = plain.used;
-        if (mlp_whole(m)) (void)room_take(&kept, plane(m, 4 * m->rows));
+        s->forward_scratch = s->plain_scratch = carved(&plain);
+        if (mlp_whole(m)) (void)memopt_carve(&kept, 1, plane(m, 4 * m->rows), 0);
         mlp_backward_room(m, layer, &x, &r);
         s->forward_cost = 8 * rows * c * c;
         s->backward_cost = 2 * s->forward_cost + (mlp_whole(m) ? 0 : s->forward_cost / 2);
     } else {
         attention_kept(m, &a, &kept, 1);
         attention_forward_room(m, layer, &a, &r);
-        s->forward_scratch = r.used;
+        s->forward_scratch = carved(&r);
         attention_kept(m, &a, &plain, 0);
         attention_forward_room(m, layer, &a, &plain);
-        s->plain_scratch = plain.used;
-        r = room_at(NULL);
+        s->plain_scratch = carved(&plain);
+        r = memopt_carver_begin(NULL);
         attention_backward_room(m, layer, &a, &r);
         s->forward_cost = rows * (4 * c * c + 2 * (double)m->length * c / (m->vit ? 1 : 2));
         s->backward_cost = 2 * s->forward_cost + (m->lean_attention
             ? rows * (double)m->length * c / (m->vit ? 1 : 2) : 0);
     }
-    s->saved_bytes = s->output_bytes + kept.used;
-    s->backward_scratch = r.used;
-    r = room_at(NULL);
+    s->saved_bytes = s->output_bytes + carved(&kept);
+    s->backward_scratch = carved(&r);
+    r = memopt_carver_begin(NULL);
     lay_gradients(m, first, count, &r);
-    *gradient = r.used;
+    *gradient = carved(&r);
 }
 /* segments: segment_count(m), zeroed; gradients: of each, the bytes of weights' gradients in its backward_scratch */
 static void describe_chain(model *m, memopt_segment *segments, size_t *gradients) {
     const double logits = (double)m->target_count * (double)m->width * (double)m->padded;
     const size_t last = segment_count(m) - 1;
     const size_t patches = m->vit ? linear_bytes(m, PATCHES, m->length - 1) : 0; head_room h = { 0 };
-    room r = room_at(NULL); size_t l;
+    memopt_carver r = memopt_carver_begin(NULL); size_t l;
     lay_gradients(m, POSITIONS, m->vit ? CLASS_TOKEN + 1 - POSITIONS : 1, &r);
-    gradients[0] = r.used;
+    gradients[0] = carved(&r);
     segments[0].output_bytes = segments[0].saved_bytes = segments[0].grad_bytes = plane(m, m->rows);
-    segments[0].forward_scratch = patches; segments[0].backward_scratch = r.used + patches;
+    (void)memopt_carve(&r, 1, patches, 0);
+    segments[0].forward_scratch = patches; segments[0].backward_scratch = carved(&r);
     segments[0].forward_cost = m->vit ? (double)m->rows * (double)m->width * (double)m->patch : 0;
     segments[0].backward_cost = segments[0].forward_cost;
     for (l = 0; l < m->layers; ++l) {
@@ -623,16 +626,16 @@ static void describe_chain(model *m, memopt_segment *segments, size_t *gradients
         describe_half(m, l, 1, &segments[2 + 2 * l], &gradients[2 + 2 * l]);
     }
     segments[last].output_bytes = segments[last].saved_bytes = sizeof(float);
-    r = room_at(NULL);
+    r = memopt_carver_begin(NULL);
     head_forward_room(m, &h, &r); /* of an evaluation; training makes everything in the backward */
-    segments[last].forward_scratch = 0; segments[last].plain_scratch = r.used;
-    r = room_at(NULL);
+    segments[last].forward_scratch = 0; segments[last].plain_scratch = carved(&r);
+    r = memopt_carver_begin(NULL);
     head_backward_room(m, &h, &r);
-    segments[last].backward_scratch = r.used; segments[last].backward_cost = 3 * logits;
-    r = room_at(NULL);
+    segments[last].backward_scratch = carved(&r); segments[last].backward_cost = 3 * logits;
+    r = memopt_carver_begin(NULL);
     lay_gradients(m, FINAL_SCALE, 2, &r);
     if (m->vit) lay_gradients(m, HEAD, 1, &r);
-    gradients[last] = r.used;
+    gradients[last] = carved(&r);
 }
 static void describe_layers(model *m, part *parts, memopt_layer *layers) {
     const size_t count = segment_count(m); size_t i;

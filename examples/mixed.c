@@ -46,7 +46,7 @@ int main(void) {
     memopt_gradient sum = { 0 }, gradient = { 0 }; memopt_gradients sums = { 0 }, gradients = { 0 };
     memopt_gradient_total total = { 0 }; memopt_scaler scaler;
     memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim = NULL;
-    memopt_precision policy = memopt_precision_f16(); const char *reason;
+    memopt_precision policy = memopt_precision_f16(); const char *reason = NULL;
     memopt_optim_run run = { 0 }; memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
     const double max_norm = 1.0; double mean, clip, loss = 0, first = 0; uint32_t random = 1;
     size_t i; int step, skipped = 0;

@@ -718,6 +718,9 @@ typedef struct memopt_heap_stats {
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap); /* all zero for NULL; constant time */
 /** The largest request that succeeds now, at the heap's alignment, without growth. Exact; 0 = none. Constant time. */
 MEMOPT_API size_t            memopt_heap_largest(const memopt_heap *heap);
+/** The same with growth at the end, as far as the capacity goes: at least so much, gaps that a trim left may hold more;
+    the source may still refuse. */
+MEMOPT_API size_t            memopt_heap_largest_grown(const memopt_heap *heap);
 MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of the last call that failed */
 /** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
 MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
@@ -7393,6 +7396,20 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
 
 MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
     return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's tree */
+}
+MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
+    size_t more; uint32_t last;
+    if (!heap) return 0;
+    if (!heap->ranged) {
+        more = memopt_i_min(heap->capacity - heap->held - memopt_i_heap_margins(heap), heap->source->capacity);
+        more = memopt_i_align_down(more, heap->step);
+        more -= memopt_i_min(more, memopt_i_heap_margin(heap));
+    } else {
+        last = memopt_i_heap_before(heap, 0);
+        more = heap->base + heap->capacity - (last ? memopt_i_heap_end(heap, last) : heap->base);
+        if (last && memopt_i_heap_is_free(heap, last)) more += heap->nodes[last].size;
+    }
+    return memopt_i_max(more, memopt_heap_largest(heap));
 }
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
     memopt_heap_stats s; const memopt_i_replay *r;

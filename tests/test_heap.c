@@ -163,7 +163,7 @@ static void heap_model_check(heap_model *m) {
     CHECK_AT(used_blocks == m->count && s.used_blocks == m->count && s.free_blocks == free_blocks, m->at);
     CHECK_AT(s.free_bytes == free_bytes && s.reserved == s.used + s.free_bytes + s.idle && s.idle <= idle, m->at);
     CHECK_AT(s.largest == largest && memopt_heap_largest(m->heap) == largest, m->at);
-    CHECK_AT(s.reserved <= s.capacity && s.peak_reserved >= s.reserved, m->at);
+    CHECK_AT(memopt_heap_largest_grown(m->heap) >= largest && s.reserved <= s.capacity && s.peak_reserved >= s.reserved, m->at);
     CHECK_AT(s.peak_used == m->peak_used && s.peak_requested == m->peak_requested, m->at);
     CHECK_AT(heap_near(s.external, free_bytes ? 1.0 - (double)largest / (double)free_bytes : 0.0), m->at);
     CHECK_AT(heap_near(s.internal, used ? 1.0 - (double)requested / (double)used : 0.0), m->at);
@@ -318,10 +318,10 @@ static int heap_stats_are(const memopt_heap *h, size_t reserved, size_t used, si
 }
 static void test_heap_offsets(void) {
     memopt_heap *h = heap_new(NULL, 4096, 1024, NULL); memopt_block a, b, c, d, e; memopt_heap_stats s;
-    CHECK(heap_stats_are(h, 0, 0, 0, 0, 0));
+    CHECK(heap_stats_are(h, 0, 0, 0, 0, 0) && memopt_heap_largest_grown(h) == 4096);
     a = heap_get(h, 1, 0, 0); b = heap_get(h, 64, 0, 0); c = heap_get(h, 65, 64, 0); d = heap_get(h, 640, 1, 0);
     CHECK(a.offset == 0 && b.offset == 64 && c.offset == 128 && d.offset == 256);
-    CHECK(heap_stats_are(h, 1024, 896, 770, 128, 1));
+    CHECK(heap_stats_are(h, 1024, 896, 770, 128, 1) && memopt_heap_largest_grown(h) == 3200);
     CHECK(memopt_heap_free(h, b) == MEMOPT_OK);
     CHECK(heap_stats_are(h, 1024, 832, 706, 128, 2));
     s = memopt_heap_get_stats(h);
@@ -415,7 +415,7 @@ static void test_heap_bad_calls(void) {
     CHECK(memopt_heap_plan(NULL, h, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_heap_step(NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_unplan(NULL) == MEMOPT_ERR_ARGUMENT && memopt_heap_check(NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_ERR_STATE && memopt_heap_plan(h, other, NULL, NULL) == MEMOPT_ERR_STATE);
-    CHECK(memopt_heap_largest(NULL) == 0 && memopt_heap_get_stats(NULL).capacity == 0);
+    CHECK(memopt_heap_largest(NULL) == 0 && memopt_heap_largest_grown(NULL) == 0 && memopt_heap_get_stats(NULL).capacity == 0);
     CHECK(memopt_heap_error(NULL).reason && memopt_heap_pointer(NULL, a) == NULL);
     CHECK(memopt_heap_walk(NULL, &e) == 0 && memopt_heap_walk(h, NULL) == 0);
     e.node = UINT32_MAX; CHECK(memopt_heap_walk(h, &e) == 0);
@@ -455,7 +455,7 @@ static void test_heap_extents_join(void) {
     static heap_mock m; memopt_heap *h; memopt_block a, b, c, d; size_t released;
     heap_mock_init(&m, 1024, 0, 0);
     h = heap_new(&m.source, 0, 1024, NULL);
-    CHECK(memopt_heap_get_stats(h).capacity == (SIZE_MAX & ~(size_t)1023));
+    CHECK(memopt_heap_get_stats(h).capacity == (SIZE_MAX & ~(size_t)1023) && memopt_heap_largest_grown(h) == HEAP_MOCK_CELLS * 1024);
     a = heap_get(h, 1024, 0, 0); b = heap_get(h, 1024, 0, 0); c = heap_get(h, 1024, 0, 0); d = heap_get(h, 960, 0, 0);
     CHECK(h->extent_count == 4 && b.offset == a.offset + 1024 && d.offset == c.offset + 1024 && memopt_heap_pointer(h, b) == (void *)(uintptr_t)b.offset);
     CHECK(memopt_heap_free(h, b) == MEMOPT_OK && memopt_heap_free(h, c) == MEMOPT_OK && heap_stats_are(h, 4096, 1984, 1984, 2048, 2));
@@ -950,18 +950,21 @@ static void heap_region_release(memopt_source *source, void *base, size_t bytes)
     ((heap_region *)source->user)->taken = 0;
 }
 
-/* All of the capacity that is left is given, and one byte more is not, however full the heap is. */
-static void heap_gives_all(memopt_heap *h, size_t left, size_t first, size_t at) {
+/* largest_grown() succeeds, and one byte more does not, however full the heap is. */
+static void heap_grown_is_true(memopt_heap *h, size_t first, size_t at) {
+    const size_t promised = memopt_heap_largest_grown(h);
+    memopt_heap_stats before = memopt_heap_get_stats(h);
     memopt_block filler, b;
 
-    CHECK_AT(left <= HEAP_REGION && left >= first, at);
+    CHECK_AT(promised <= before.capacity && before.capacity <= HEAP_REGION && promised >= first, at);
     if (first) {
         CHECK_AT(memopt_heap_alloc(h, first, 0, 0, &filler) == MEMOPT_OK, at);
-        heap_gives_all(h, left - first, 0, at);
+        heap_grown_is_true(h, 0, at);
         CHECK_AT(memopt_heap_free(h, filler) == MEMOPT_OK && memopt_heap_trim(h, NULL) == MEMOPT_OK, at);
+        CHECK_AT(memopt_heap_largest_grown(h) == promised, at);
     }
-    if (left) CHECK_AT(memopt_heap_alloc(h, left, 0, 0, &b) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK, at);
-    CHECK_AT(memopt_heap_alloc(h, left + 1, 0, 0, &b) == MEMOPT_ERR_MEMORY, at);
+    if (promised) CHECK_AT(memopt_heap_alloc(h, promised, 0, 0, &b) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK, at);
+    CHECK_AT(memopt_heap_alloc(h, promised + 1, 0, 0, &b) == MEMOPT_ERR_MEMORY, at);
 }
 
 /* Capacity 0, all that the source has, more than it has, and less: for blocks as they happen to lie, for a source of a
@@ -995,8 +998,8 @@ static void test_heap_capacity(void) {
                     h = heap_new(&source, capacities[i], 0, NULL);
                     has = source.capacity / 64 * 64;
                     if (capacities[i] && capacities[i] < has) has = capacities[i] / 64 * 64;
-                    CHECK_AT(memopt_heap_get_stats(h).capacity == has, skew);
-                    heap_gives_all(h, has, first, skew);
+                    CHECK_AT(memopt_heap_get_stats(h).capacity == has && memopt_heap_largest_grown(h) == has, skew);
+                    heap_grown_is_true(h, first, skew);
                     memopt_heap_destroy(h);
                 }
     free(room);

@@ -18197,6 +18197,49 @@ static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes,
         || memopt_i_add(gemm, own, out);
 }
 static unsigned char *memopt_i_ops_own(const memopt_i_ops *o) { return o->scratch + o->workers * o->gemm_bytes; }
+
+/* An operand of a product: rows at a stride. */
+typedef struct memopt_i_matrix {
+    const void *data;
+    size_t      stride;
+    memopt_type type;
+} memopt_i_matrix;
+
+/* The rows of an array from element `at` on. Without elements the array may be NULL. */
+static memopt_i_matrix memopt_i_matrix_at(const void *data, memopt_type type, size_t at, size_t stride) {
+    memopt_i_matrix m;
+
+    m.data = at ? memopt_i_row_at(data, type, at) : data;
+    m.stride = stride;
+    m.type = type;
+    return m;
+}
+
+/* left * right; the rest, as where it goes, is 0. */
+static memopt_product memopt_i_ops_product(size_t rows, size_t columns, size_t depth, memopt_i_matrix left,
+                                           memopt_i_matrix right) {
+    memopt_product p;
+
+    memset(&p, 0, sizeof p);
+    p.rows = rows;
+    p.columns = columns;
+    p.depth = depth;
+    p.left = left.data;
+    p.left_stride = left.stride;
+    p.left_type = left.type;
+    p.right = right.data;
+    p.right_stride = right.stride;
+    p.right_type = right.type;
+    return p;
+}
+
+/* It goes to the rows of an array from element `at` on. */
+static void memopt_i_ops_result(memopt_product *p, void *data, memopt_type type, size_t at, size_t stride) {
+    p->result = memopt_i_row_to(data, type, at);
+    p->result_stride = stride;
+    p->result_type = type;
+}
+
 /* A product by all workers, or by the worker that calls. */
 static memopt_status memopt_i_ops_multiply(const memopt_i_ops *o, const memopt_product *p) {
     return o->gemm.multiply_fn(o->gemm.user, p, o->threads, o->scratch);
@@ -18672,27 +18715,42 @@ static memopt_status memopt_i_head_arrays(memopt_i_ops *o, const memopt_head *h)
     memopt_i_ops_take_scratch(o);
     return memopt_i_ops_apart(o, 1);
 }
+/* ---- its operands ---- */
+static memopt_i_matrix memopt_i_head_input(const memopt_head *h, size_t first) {
+    return memopt_i_matrix_at(h->input, h->type, first * h->width, h->width);
+}
+
+static memopt_i_matrix memopt_i_head_weights(const memopt_head *h) {
+    return memopt_i_matrix_at(h->weights, h->weight_type, 0, h->width);
+}
+
+static memopt_i_matrix memopt_i_head_slopes(const memopt_i_head *t) {
+    return memopt_i_matrix_at(t->logits, MEMOPT_TYPE_F32, 0, t->h.padded);
+}
+
 /* logits = some rows of input * weights^T */
 static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first, size_t rows, float *logits,
                                             size_t stride) {
-    const memopt_head *h = &t->h; memopt_product p;
-    memset(&p, 0, sizeof p);
-    p.rows = rows; p.columns = h->vocabulary; p.depth = h->width;
-    p.left = memopt_i_row_at(h->input, h->type, first * h->width); p.left_stride = h->width; p.left_type = h->type;
-    p.right = h->weights; p.right_stride = h->width; p.right_type = h->weight_type; p.right_turned = 1;
-    p.result = logits; p.result_stride = stride; p.result_type = MEMOPT_TYPE_F32;
+    const memopt_head *h = &t->h;
+    memopt_product p = memopt_i_ops_product(rows, h->vocabulary, h->width, memopt_i_head_input(h, first),
+                                            memopt_i_head_weights(h));
+
+    p.right_turned = 1;
+    memopt_i_ops_result(&p, logits, MEMOPT_TYPE_F32, 0, stride);
     return memopt_i_ops_multiply(&t->o, &p);
 }
+
 static memopt_product memopt_i_head_product(const memopt_i_head *t, size_t first, size_t rows) {
-    const memopt_head *h = &t->h; memopt_product p;
-    memset(&p, 0, sizeof p);
-    p.rows = h->vocabulary; p.columns = h->width; p.depth = rows;
-    p.left = t->logits; p.left_stride = h->padded; p.left_type = MEMOPT_TYPE_F32; p.left_turned = 1;
-    p.right = memopt_i_row_at(h->input, h->type, first * h->width); p.right_stride = h->width; p.right_type = h->type;
-    p.result = h->grad_weights; p.result_stride = h->width; p.result_type = h->gradient_type;
+    const memopt_head *h = &t->h;
+    memopt_product p = memopt_i_ops_product(h->vocabulary, h->width, rows, memopt_i_head_slopes(t),
+                                            memopt_i_head_input(h, first));
+
+    p.left_turned = 1;
+    memopt_i_ops_result(&p, h->grad_weights, h->gradient_type, 0, h->width);
     p.accumulate = h->accumulate || first;
     return p;
 }
+
 typedef struct memopt_i_head_adding {
     const memopt_i_head *t;
     memopt_product product;
@@ -18736,15 +18794,14 @@ static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t f
     return t->noisy ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
 }
 static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t first, size_t rows) {
-    const memopt_head *h = &t->h; memopt_product p;
-    memset(&p, 0, sizeof p);
-    p.rows = rows; p.columns = h->width; p.depth = h->vocabulary;
-    p.left = t->logits; p.left_stride = h->padded; p.left_type = MEMOPT_TYPE_F32;
-    p.right = h->weights; p.right_stride = h->width; p.right_type = h->weight_type;
-    p.result = memopt_i_row_to(h->grad_input, h->type, first * h->width); p.result_stride = h->width;
-    p.result_type = h->type;
+    const memopt_head *h = &t->h;
+    memopt_product p = memopt_i_ops_product(rows, h->width, h->vocabulary, memopt_i_head_slopes(t),
+                                            memopt_i_head_weights(h));
+
+    memopt_i_ops_result(&p, h->grad_input, h->type, first * h->width, h->width);
     return memopt_i_ops_multiply(&t->o, &p);
 }
+
 static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_entropy *e, size_t first, double *loss) {
     const memopt_head *h = &t->h; const size_t rows = memopt_i_min(h->chunk, h->rows - first);
     memopt_status s = memopt_i_head_multiply(t, first, rows, t->logits, h->padded);
@@ -19000,66 +19057,70 @@ static void memopt_i_attention_put(const memopt_i_attending *w, void *data, size
 }
 
 /* ---- products: rows of one head; a block in scratch is of floats, everything else of the operands' type ---- */
-typedef struct memopt_i_matrix { const void *data; size_t stride; memopt_type type; } memopt_i_matrix;
-static memopt_i_matrix memopt_i_attention_of(const memopt_i_attending *w, const void *data, size_t at, size_t stride) {
-    memopt_i_matrix m;
-    m.data = memopt_i_row_at(data, w->t->a.type, at); m.stride = stride; m.type = w->t->a.type;
-    return m;
-}
 static memopt_i_matrix memopt_i_attention_queries(const memopt_i_attending *w, size_t row) {
-    return memopt_i_attention_of(w, w->t->a.queries, memopt_i_attention_query(w, row), w->t->a.query_stride);
+    const memopt_attention *a = &w->t->a;
+    return memopt_i_matrix_at(a->queries, a->type, memopt_i_attention_query(w, row), a->query_stride);
 }
+
 static memopt_i_matrix memopt_i_attention_keys(const memopt_i_attending *w, size_t row) {
-    return memopt_i_attention_of(w, w->t->a.keys, memopt_i_attention_key(w, row), w->t->a.kv_stride);
+    const memopt_attention *a = &w->t->a;
+    return memopt_i_matrix_at(a->keys, a->type, memopt_i_attention_key(w, row), a->kv_stride);
 }
+
 static memopt_i_matrix memopt_i_attention_values(const memopt_i_attending *w, size_t row) {
-    return memopt_i_attention_of(w, w->t->a.values, memopt_i_attention_key(w, row), w->t->a.kv_stride);
+    const memopt_attention *a = &w->t->a;
+    return memopt_i_matrix_at(a->values, a->type, memopt_i_attention_key(w, row), a->kv_stride);
 }
+
 static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attending *w, size_t row) {
-    return memopt_i_attention_of(w, w->t->a.grad_output, memopt_i_attention_out(w, row), w->t->a.output_stride);
+    const memopt_attention *a = &w->t->a;
+    return memopt_i_matrix_at(a->grad_output, a->type, memopt_i_attention_out(w, row), a->output_stride);
 }
-static memopt_product memopt_i_attention_shape(const memopt_i_attending *w, size_t rows, size_t columns, size_t depth) {
-    memopt_product p;
-    memset(&p, 0, sizeof p);
-    p.rows = rows; p.columns = columns; p.depth = depth;
-    p.left_stride = p.result_stride = w->t->stride; /* a block of scores is one of them, unless it is said otherwise */
-    return p;
+
+static memopt_i_matrix memopt_i_attention_scores(const memopt_i_attending *w, const float *block) {
+    return memopt_i_matrix_at(block, MEMOPT_TYPE_F32, 0, w->t->stride);
 }
-static void memopt_i_attention_multiply(const memopt_i_attending *w, const memopt_product *p) {
-    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_multiply_alone(&w->t->o, p, w->worker);
+
+/* A product by the worker itself, of a triangle or (PTRDIFF_MAX) of all. */
+static void memopt_i_attention_multiply(const memopt_i_attending *w, const memopt_product *p, ptrdiff_t diagonal) {
+    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_triangle_alone(&w->t->o, p, diagonal, w->worker);
 }
+
 /* block = rows * others^T: scores, or the gradients of probabilities */
 static void memopt_i_attention_cross(const memopt_i_attending *w, float *block, size_t rows, size_t columns,
                                      memopt_i_matrix left, memopt_i_matrix right) {
-    memopt_product p = memopt_i_attention_shape(w, rows, columns, w->t->a.width);
-    p.left = left.data; p.left_stride = left.stride; p.left_type = left.type;
-    p.right = right.data; p.right_stride = right.stride; p.right_type = right.type; p.right_turned = 1;
-    p.result = block;
-    memopt_i_attention_multiply(w, &p);
+    memopt_product p = memopt_i_ops_product(rows, columns, w->t->a.width, left, right);
+
+    p.right_turned = 1;
+    memopt_i_ops_result(&p, block, MEMOPT_TYPE_F32, 0, w->t->stride);
+    memopt_i_attention_multiply(w, &p, PTRDIFF_MAX);
 }
+
 /* A block of scores is a triangle: of row i the columns up to i + diagonal take part. */
 static ptrdiff_t memopt_i_attention_diagonal(const memopt_i_attending *w, size_t row, size_t column) {
     return w->t->a.causal ? (ptrdiff_t)row - (ptrdiff_t)column : PTRDIFF_MAX;
 }
-static void memopt_i_attention_triangle(const memopt_i_attending *w, const memopt_product *p, ptrdiff_t diagonal) {
-    if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_triangle_alone(&w->t->o, p, diagonal, w->worker);
-}
+
 /* result = block * right, or added onto it */
 static void memopt_i_attention_mix(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
                                    ptrdiff_t diagonal, memopt_i_matrix right, void *result, size_t stride,
                                    memopt_type type, int accumulate) {
-    memopt_product p = memopt_i_attention_shape(w, rows, w->t->a.width, columns);
-    p.left = block; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
-    p.result = result; p.result_stride = stride; p.result_type = type; p.accumulate = accumulate;
-    memopt_i_attention_triangle(w, &p, diagonal);
+    memopt_product p = memopt_i_ops_product(rows, w->t->a.width, columns, memopt_i_attention_scores(w, block), right);
+
+    memopt_i_ops_result(&p, result, type, 0, stride);
+    p.accumulate = accumulate;
+    memopt_i_attention_multiply(w, &p, diagonal);
 }
+
 /* sums += block^T * right */
 static void memopt_i_attention_gather(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
                                       ptrdiff_t diagonal, memopt_i_matrix right, float *sums, size_t stride) {
-    memopt_product p = memopt_i_attention_shape(w, columns, w->t->a.width, rows);
-    p.left = block; p.left_turned = 1; p.right = right.data; p.right_stride = right.stride; p.right_type = right.type;
-    p.result = sums; p.result_stride = stride; p.accumulate = 1;
-    memopt_i_attention_triangle(w, &p, diagonal);
+    memopt_product p = memopt_i_ops_product(columns, w->t->a.width, rows, memopt_i_attention_scores(w, block), right);
+
+    p.left_turned = 1;
+    memopt_i_ops_result(&p, sums, MEMOPT_TYPE_F32, 0, stride);
+    p.accumulate = 1;
+    memopt_i_attention_multiply(w, &p, diagonal);
 }
 
 /* ---- whole rows ---- */
@@ -19843,18 +19904,28 @@ MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memo
     if (memopt_i_linear_open(ops, linear, &o, &all)) return o.c.status;
     return memopt_i_ops_answer(&o, all, bytes);
 }
+static memopt_i_matrix memopt_i_linear_weights(const memopt_linear *x) {
+    return memopt_i_matrix_at(x->weights, x->weight_type, 0, x->inputs);
+}
+
+static memopt_i_matrix memopt_i_linear_slopes(const memopt_linear *x) {
+    return memopt_i_matrix_at(x->grad_output, x->type, 0, x->outputs);
+}
+
 /* Rows from first on; all of it where nothing follows. */
 static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
                                           size_t first, size_t count) {
-    memopt_product p; memopt_lively a; memopt_status s;
-    memset(&p, 0, sizeof p);
-    p.rows = count; p.columns = x->outputs; p.depth = x->inputs; p.bias = bias;
-    p.left = x->inputs ? memopt_i_row_at(x->input, x->type, first * x->inputs) : NULL;
-    p.left_type = x->type; p.left_stride = x->inputs;
-    p.right = x->weights; p.right_type = x->weight_type; p.right_stride = x->inputs; p.right_turned = 1;
-    p.result = memopt_i_row_to(z, x->type, first * x->outputs); p.result_type = x->type; p.result_stride = x->outputs;
-    if ((s = memopt_i_ops_multiply(o, &p)) != MEMOPT_OK) return s;
-    if (z == x->output && x->activation == MEMOPT_NO_ACTIVATION) return MEMOPT_OK;
+    memopt_product p = memopt_i_ops_product(count, x->outputs, x->inputs,
+                                            memopt_i_matrix_at(x->input, x->type, first * x->inputs, x->inputs),
+                                            memopt_i_linear_weights(x));
+    memopt_lively a;
+    memopt_status s;
+
+    p.right_turned = 1;
+    p.bias = bias;
+    memopt_i_ops_result(&p, z, x->type, first * x->outputs, x->outputs);
+    s = memopt_i_ops_multiply(o, &p);
+    if (s || (z == x->output && x->activation == MEMOPT_NO_ACTIVATION)) return s;
     memset(&a, 0, sizeof a);
     a.n = count * x->outputs; a.activation = x->activation; a.type = x->type;
     a.input = p.result; a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
@@ -19914,23 +19985,24 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
     memopt_i_run(o->threads, memopt_i_ceil_div(t.width, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
 }
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
-    memopt_product p;
-    memset(&p, 0, sizeof p);
-    p.rows = x->rows; p.columns = x->inputs; p.depth = x->outputs; p.accumulate = x->accumulate_input != 0;
-    p.left = x->grad_output; p.left_type = x->type; p.left_stride = x->outputs;
-    p.right = x->weights; p.right_type = x->weight_type; p.right_stride = x->inputs;
-    p.result = x->grad_input; p.result_type = x->type; p.result_stride = x->inputs;
+    memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_slopes(x),
+                                            memopt_i_linear_weights(x));
+
+    p.accumulate = x->accumulate_input;
+    memopt_i_ops_result(&p, x->grad_input, x->type, 0, x->inputs);
     return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
 }
+
 static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const memopt_linear *x) {
-    memopt_product p;
-    memset(&p, 0, sizeof p);
-    p.rows = x->outputs; p.columns = x->inputs; p.depth = x->rows; p.accumulate = x->accumulate != 0;
-    p.left = x->grad_output; p.left_type = x->type; p.left_stride = x->outputs; p.left_turned = 1;
-    p.right = x->input; p.right_type = x->type; p.right_stride = x->inputs;
-    p.result = x->grad_weights; p.result_type = x->gradient_type; p.result_stride = x->inputs;
+    memopt_product p = memopt_i_ops_product(x->outputs, x->inputs, x->rows, memopt_i_linear_slopes(x),
+                                            memopt_i_matrix_at(x->input, x->type, 0, x->inputs));
+
+    p.left_turned = 1;
+    p.accumulate = x->accumulate;
+    memopt_i_ops_result(&p, x->grad_weights, x->gradient_type, 0, x->inputs);
     return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
     const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, in, out, weights;
     const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE; int wanted;

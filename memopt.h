@@ -17991,11 +17991,26 @@ static const void *memopt_i_row_at(const void *data, memopt_type type, size_t at
 static void *memopt_i_row_to(void *data, memopt_type type, size_t at) {
     return (unsigned char *)data + at * memopt_type_bytes(type);
 }
-/* n elements as floats: where they are, or converted into the buffer */
-static const float *memopt_i_row_view(int level, const void *src, memopt_type type, size_t n, float *buffer) {
-    if (type == MEMOPT_TYPE_F32) return (const float *)src;
-    memopt_i_load_at(level, buffer, src, type, n);
+static void memopt_i_row_load(int level, float *to, const void *data, memopt_type type, size_t at, size_t n) {
+    memopt_i_load_at(level, to, memopt_i_row_at(data, type, at), type, n);
+}
+
+static void memopt_i_row_store(int level, void *data, memopt_type type, size_t at, const float *from, size_t n) {
+    memopt_i_store_at(level, memopt_i_row_to(data, type, at), from, type, n);
+}
+
+/* n elements from `at` on as floats: where they are, or converted into the buffer */
+static const float *memopt_i_row_view(int level, const void *data, memopt_type type, size_t at, size_t n,
+                                      float *buffer) {
+    if (type == MEMOPT_TYPE_F32) return (const float *)data + at;
+    memopt_i_row_load(level, buffer, data, type, at, n);
     return buffer;
+}
+
+/* Where results for an array, from element `at` on, are computed: in their place, or in the buffer. Either way
+   memopt_i_row_store() takes them to their place. */
+static float *memopt_i_row_out(void *data, memopt_type type, size_t at, float *buffer) {
+    return type == MEMOPT_TYPE_F32 ? (float *)data + at : buffer;
 }
 
 /* ---- rows, by level ---- */
@@ -18469,14 +18484,15 @@ typedef struct memopt_i_entropy_row {
 } memopt_i_entropy_row;
 static float *memopt_i_entropy_piece(const memopt_i_entropy *t, const memopt_i_entropy_row *r, size_t i, size_t n,
                                      float *buffer) {
-    if (t->x.type == MEMOPT_TYPE_F32) return (float *)r->logits + i;
-    memopt_i_load_at(t->level, buffer, memopt_i_row_at(r->logits, t->x.type, i), t->x.type, n);
-    return buffer;
+    float *x = memopt_i_row_out(r->logits, t->x.type, i, buffer);
+
+    memopt_i_row_load(t->level, x, r->logits, t->x.type, i, n);
+    return x;
 }
 static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy_row *r) {
     float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
-    r->most = memopt_i_bits_float(0xff800000u); r->total = 0; r->at = 0;
-    memopt_i_load_at(t->level, &r->at, memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type, 1);
+    r->most = memopt_i_bits_float(0xff800000u); r->total = 0;
+    r->at = memopt_i_gemm_one(memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type);
     for (i = 0; i < columns; i += n) {
         const float *x;
         n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
@@ -18529,7 +18545,7 @@ static void memopt_i_entropy_slopes(const memopt_i_entropy *t, const memopt_i_en
         if (at < n) e = x[at];
         memopt_i_slopes(t->level, x, s.a, s.b, s.c, n);
         if (at < n) x[at] = fmaf(s.a, e, s.at_target);
-        if (!r->in_place) memopt_i_store_at(t->level, memopt_i_row_to(r->logits, t->x.type, i), x, t->x.type, n);
+        if (!r->in_place) memopt_i_row_store(t->level, r->logits, t->x.type, i, x, n);
     }
 }
 static double memopt_i_entropy_work(const memopt_i_entropy *t, size_t row) {
@@ -19052,8 +19068,7 @@ static void memopt_i_attention_put(const memopt_i_attending *w, void *data, size
                                    size_t count) {
     const memopt_attention *a = &w->t->a; size_t i;
     for (i = 0; i < count; ++i)
-        memopt_i_store_at(w->t->o.level, memopt_i_row_to(data, a->type, at + i * stride), rows + i * a->width, a->type,
-                         a->width);
+        memopt_i_row_store(w->t->o.level, data, a->type, at + i * stride, rows + i * a->width, a->width);
 }
 
 /* ---- products: rows of one head; a block in scratch is of floats, everything else of the operands' type ---- */
@@ -19257,11 +19272,12 @@ static void memopt_i_attention_recall(const memopt_i_attending *w, size_t first,
     const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
     const float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
     for (i = 0; i < rows; ++i) {
-        const size_t at = memopt_i_attention_out(w, first + i); float sums[16];
-        memset(sums, 0, sizeof sums);
-        memopt_i_row_dot(level, sums, memopt_i_row_view(level, memopt_i_row_at(a->output, a->type, at), a->type,
-            a->width, w->views), memopt_i_row_view(level, memopt_i_row_at(a->grad_output, a->type, at), a->type,
-            a->width, w->views + a->width), a->width);
+        const size_t at = memopt_i_attention_out(w, first + i);
+        const float *y = memopt_i_row_view(level, a->output, a->type, at, a->width, w->views);
+        const float *g = memopt_i_row_view(level, a->grad_output, a->type, at, a->width, w->views + a->width);
+        float sums[16] = { 0 };
+
+        memopt_i_row_dot(level, sums, y, g, a->width);
         w->sum[i] = memopt_i_row_total(sums);
         w->most[i] = statistics[i];
     }
@@ -19599,7 +19615,7 @@ static void memopt_i_norm_begin(memopt_i_norm_piece *p) {
 }
 static const float *memopt_i_norm_view(const memopt_i_norming *t, const void *x, memopt_type type, size_t at, size_t n,
                                        float *own) {
-    return x ? memopt_i_row_view(t->level, memopt_i_row_at(x, type, at), type, n, own) : own;
+    return x ? memopt_i_row_view(t->level, x, type, at, n, own) : own;
 }
 static void memopt_i_norm_weights(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t at, size_t n) {
     p->scale = memopt_i_norm_view(t, t->n.scale, t->n.weight_type, at, n, p->scale_own);
@@ -19612,13 +19628,6 @@ static void memopt_i_norm_load(const memopt_i_norming *t, memopt_i_norm_piece *p
     if (s->input) memopt_i_norm_hat(t->level, p->h, x, s->statistics[2 * row], s->statistics[2 * row + 1], n);
     else memopt_i_norm_back(t->level, p->h, x, p->scale, p->shift, n);
     p->g = memopt_i_norm_view(t, s->grad_output, s->type, from, n, p->g_own);
-}
-/* Where n elements of a result are to be computed: in place, or in `own`, to be converted afterwards. */
-static float *memopt_i_norm_target(const memopt_i_norming *t, void *to, size_t from, float *own) {
-    return t->n.type == MEMOPT_TYPE_F32 ? (float *)to + from : own;
-}
-static void memopt_i_norm_keep(const memopt_i_norming *t, void *to, size_t from, const float *y, size_t n) {
-    if (t->n.type != MEMOPT_TYPE_F32) memopt_i_store_at(t->level, memopt_i_row_to(to, t->n.type, from), y, t->n.type, n);
 }
 static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row) {
     const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
@@ -19636,13 +19645,15 @@ static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_p
     inverse = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
     inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse + s->eps))));
     for (at = 0; at < s->width; at += n) {
-        float *y = memopt_i_norm_target(t, s->output, begin + at, p->y); const float *x;
+        float *y = memopt_i_row_out(s->output, s->type, begin + at, p->y);
+        const float *x;
+
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h);
         memopt_i_norm_weights(t, p, at, n);
         memopt_i_norm_hat(t->level, p->h, x, mean, inverse, n);
         memopt_i_norm_shape(t->level, y, p->h, p->scale, p->shift, n);
-        memopt_i_norm_keep(t, s->output, begin + at, y, n);
+        memopt_i_row_store(t->level, s->output, s->type, begin + at, y, n);
     }
     if (s->statistics) { s->statistics[2 * row] = mean; s->statistics[2 * row + 1] = inverse; }
 }
@@ -19659,7 +19670,7 @@ static void memopt_i_norm_backward_row(const memopt_i_norming *t, memopt_i_norm_
     three[1] = memopt_i_round(memopt_i_row_total(sums + 16) / (float)s->width);
     three[2] = s->statistics[2 * row + 1];
     for (at = 0; at < s->width; at += n) {
-        float *y = memopt_i_norm_target(t, s->grad_input, begin + at, p->y);
+        float *y = memopt_i_row_out(s->grad_input, s->type, begin + at, p->y);
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         if (n < s->width) { /* else it is all there */
             memopt_i_norm_weights(t, p, at, n);
@@ -19667,7 +19678,7 @@ static void memopt_i_norm_backward_row(const memopt_i_norming *t, memopt_i_norm_
         }
         old = s->accumulate_input ? memopt_i_norm_view(t, s->grad_input, s->type, begin + at, n, p->y) : NULL;
         memopt_i_norm_slope(t->level, y, old, p->g, p->h, p->scale, three, n);
-        memopt_i_norm_keep(t, s->grad_input, begin + at, y, n);
+        memopt_i_row_store(t->level, s->grad_input, s->type, begin + at, y, n);
     }
 }
 static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
@@ -19689,14 +19700,14 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     (void)worker;
     memopt_i_norm_begin(&p);
     memopt_i_norm_weights(t, &p, at, n);
-    if (goes_on && s->grad_scale) memopt_i_load_at(t->level, scale, memopt_i_row_at(s->grad_scale, type, at), type, n);
-    if (goes_on && s->grad_shift) memopt_i_load_at(t->level, shift, memopt_i_row_at(s->grad_shift, type, at), type, n);
+    if (goes_on && s->grad_scale) memopt_i_row_load(t->level, scale, s->grad_scale, type, at, n);
+    if (goes_on && s->grad_shift) memopt_i_row_load(t->level, shift, s->grad_shift, type, at, n);
     for (row = t->first; row < t->end; ++row) {
         memopt_i_norm_load(t, &p, row, at, n);
         memopt_i_norm_add(t->level, scale, shift, p.g, p.h, n);
     }
-    if (s->grad_scale) memopt_i_store_at(t->level, memopt_i_row_to(s->grad_scale, type, at), scale, type, n);
-    if (s->grad_shift) memopt_i_store_at(t->level, memopt_i_row_to(s->grad_shift, type, at), shift, type, n);
+    if (s->grad_scale) memopt_i_row_store(t->level, s->grad_scale, type, at, scale, n);
+    if (s->grad_shift) memopt_i_row_store(t->level, s->grad_shift, type, at, shift, n);
 }
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
@@ -19802,10 +19813,6 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 #define MEMOPT_I_LAYER_TALL  384               /* in multiples of rows that cost the built-in gemm nothing */
 enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128 };     /* elements on the stack */
 enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
-/* Where results go: to their place, or into a buffer that memopt_i_store_at() takes there. */
-static float *memopt_i_layer_out(void *place, memopt_type type, float *buffer) {
-    return type == MEMOPT_TYPE_F32 ? (float *)place : buffer;
-}
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
 
@@ -19830,18 +19837,19 @@ static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
     float in[MEMOPT_I_LAYER_PIECE], grad[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE]; size_t i, n;
     (void)worker;
     for (i = begin; i < end; i += n) {
-        const float *from; void *place = x->output ? memopt_i_row_to(x->output, x->type, i) : NULL;
-        float *out = place ? memopt_i_layer_out(place, x->type, y) : NULL;
+        float *out = x->output ? memopt_i_row_out(x->output, x->type, i, y) : NULL;
+        const float *from;
+
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
-        from = memopt_i_row_view(t->level, memopt_i_row_at(x->input, x->type, i), x->type, n, in);
+        from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
         if (t->backward) {
-            void *grad_place = memopt_i_row_to(x->grad_input, x->type, i);
-            float *to = memopt_i_layer_out(grad_place, x->type, grad);
-            const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, i), x->type, n, grad);
+            float *to = memopt_i_row_out(x->grad_input, x->type, i, grad);
+            const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, i, n, grad);
+
             memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
-            memopt_i_store_at(t->level, grad_place, to, x->type, n);
-        } else if (place) memopt_i_row_act(t->level, out, from, x->activation, n);
-        if (place) memopt_i_store_at(t->level, place, out, x->type, n);
+            memopt_i_row_store(t->level, x->grad_input, x->type, i, to, n);
+        } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
+        if (out) memopt_i_row_store(t->level, x->output, x->type, i, out, n);
     }
     memopt_i_wide_end(t->level);
 }
@@ -19959,31 +19967,34 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
 }
 /* The sum of rows, some columns of it. */
 typedef struct memopt_i_bias_task {
-    const void *rows; void *sums; /* rows of `width` elements of a type; sums of theirs */
-    size_t      count, width;
-    memopt_type type, sum_type;
-    int         level, accumulate;
+    const memopt_linear *x;
+    int                  level;
 } memopt_i_bias_task;
+
 static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_bias_task *t = (const memopt_i_bias_task *)task; const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS;
-    const size_t n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, t->width - at);
-    float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 }, row[MEMOPT_I_LAYER_COLUMNS]; size_t i;
-    void *place = memopt_i_row_to(t->sums, t->sum_type, at);
+    const memopt_i_bias_task *t = (const memopt_i_bias_task *)task;
+    const memopt_linear *x = t->x;
+    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS, n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->outputs - at);
+    float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 }, buffer[MEMOPT_I_LAYER_COLUMNS];
+    size_t row;
+
     (void)worker;
-    if (t->accumulate) memopt_i_load_at(t->level, sum, place, t->sum_type, n);
-    for (i = 0; i < t->count; ++i) {
-        const void *from = memopt_i_row_at(t->rows, t->type, i * t->width + at);
-        memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, from, t->type, n, row), 1.0f, n);
-    }
-    memopt_i_store_at(t->level, place, sum, t->sum_type, n);
+    if (x->accumulate) memopt_i_row_load(t->level, sum, x->grad_bias, x->gradient_type, at, n);
+    for (row = 0; row < x->rows; ++row)
+        memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, x->grad_output, x->type, row * x->outputs + at, n,
+                                                          buffer), 1.0f, n);
+    memopt_i_row_store(t->level, x->grad_bias, x->gradient_type, at, sum, n);
     memopt_i_wide_end(t->level);
 }
+
 static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) {
     memopt_i_bias_task t;
-    t.rows = x->grad_output; t.sums = x->grad_bias; t.count = x->rows; t.width = x->outputs;
-    t.type = x->type; t.sum_type = x->gradient_type; t.level = o->level; t.accumulate = x->accumulate;
-    memopt_i_run(o->threads, memopt_i_ceil_div(t.width, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
+
+    t.x = x;
+    t.level = o->level;
+    memopt_i_run(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
 }
+
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
     memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_slopes(x),
                                             memopt_i_linear_weights(x));
@@ -20133,19 +20144,20 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     const memopt_swiglu *x = &t->x;
     const size_t in = row * 2 * x->width + at, second = in + x->width, out = row * x->width + at;
     float gates[MEMOPT_I_LAYER_PIECE], ups[MEMOPT_I_LAYER_PIECE], grads[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE];
-    const float *gate = memopt_i_row_view(t->level, memopt_i_row_at(x->input, x->type, in), x->type, n, gates);
-    const float *up = memopt_i_row_view(t->level, memopt_i_row_at(x->input, x->type, second), x->type, n, ups);
-    void *place = x->output ? memopt_i_row_to(x->output, x->type, out) : NULL;
-    float *to = place ? memopt_i_layer_out(place, x->type, y) : y;
+    const float *gate = memopt_i_row_view(t->level, x->input, x->type, in, n, gates);
+    const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
+    float *to = x->output ? memopt_i_row_out(x->output, x->type, out, y) : y;
+
     if (t->backward) {
-        void *a = memopt_i_row_to(x->grad_input, x->type, in), *b = memopt_i_row_to(x->grad_input, x->type, second);
-        float *grad_gate = memopt_i_layer_out(a, x->type, gates), *grad_up = memopt_i_layer_out(b, x->type, ups);
-        const float *g = memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type, out), x->type, n, grads);
+        float *grad_gate = memopt_i_row_out(x->grad_input, x->type, in, gates);
+        float *grad_up = memopt_i_row_out(x->grad_input, x->type, second, ups);
+        const float *g = memopt_i_row_view(t->level, x->grad_output, x->type, out, n, grads);
+
         memopt_i_row_swiglu_grad(t->level, grad_gate, grad_up, to, gate, up, g, n);
-        memopt_i_store_at(t->level, a, grad_gate, x->type, n);
-        memopt_i_store_at(t->level, b, grad_up, x->type, n);
+        memopt_i_row_store(t->level, x->grad_input, x->type, in, grad_gate, n);
+        memopt_i_row_store(t->level, x->grad_input, x->type, second, grad_up, n);
     } else memopt_i_row_swiglu(t->level, to, gate, up, n);
-    if (place) memopt_i_store_at(t->level, place, to, x->type, n);
+    if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
 }
 static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_swiglu *t = (const memopt_i_swiglu *)task; const size_t width = t->x.width;
@@ -20217,57 +20229,67 @@ static void V(drop_kept)(uint32_t *kept, size_t n, memopt_noise noise, uint64_t 
 MEMOPT_I_WIDTHS(void, drop_kept, (uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
 
 typedef struct memopt_i_dropout {
-    const void  *input, *residual;
-    void        *output;
-    size_t       n;
-    memopt_type  type;
-    memopt_noise noise;
-    uint64_t     first;
-    uint32_t     threshold;
-    float        factor;
-    int          level;
+    memopt_dropout x; /* backward as well: the gradients are input and output */
+    uint32_t       threshold;
+    float          factor;
+    int            level;
 } memopt_i_dropout;
+
 static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_dropout *t = (const memopt_i_dropout *)task; const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
-    const size_t end = begin + memopt_i_min(t->n - begin, MEMOPT_I_LAYER_CHUNK); size_t i, n;
-    float in[MEMOPT_I_LAYER_PIECE], base[MEMOPT_I_LAYER_PIECE]; uint32_t kept[MEMOPT_I_LAYER_PIECE + 32];
+    const memopt_i_dropout *t = (const memopt_i_dropout *)task;
+    const memopt_dropout *x = &t->x;
+    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK, end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
+    float in[MEMOPT_I_LAYER_PIECE], base[MEMOPT_I_LAYER_PIECE];
+    uint32_t kept[MEMOPT_I_LAYER_PIECE + 32];
+    size_t i, n;
+
     (void)worker;
     for (i = begin; i < end; i += n) {
-        const uint64_t index = t->first + i, left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
-        const size_t skip = (size_t)(index & 31); const float *x, *b = NULL; float *y;
-        void *place = memopt_i_row_to(t->output, t->type, i);
+        const uint64_t index = x->first + i, left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const size_t skip = (size_t)(index & 31);
+        const float *from, *b = NULL;
+        float *y = memopt_i_row_out(x->output, x->type, i, in);
+
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (n > left) n = (size_t)left;
-        MEMOPT_I_AT(t->level, drop_kept, (kept, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, t->noise, index - skip,
+        MEMOPT_I_AT(t->level, drop_kept, (kept, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise, index - skip,
                            t->threshold));
-        x = memopt_i_row_view(t->level, memopt_i_row_at(t->input, t->type, i), t->type, n, in);
-        if (t->residual) b = memopt_i_row_view(t->level, memopt_i_row_at(t->residual, t->type, i), t->type, n, base);
-        y = memopt_i_layer_out(place, t->type, in);
-        memopt_i_row_drop(t->level, y, x, b, kept + skip, t->factor, n);
-        memopt_i_store_at(t->level, place, y, t->type, n);
+        from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
+        if (x->residual) b = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
+        memopt_i_row_drop(t->level, y, from, b, kept + skip, t->factor, n);
+        memopt_i_row_store(t->level, x->output, x->type, i, y, n);
     }
     memopt_i_wide_end(t->level);
 }
-static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dropout *x, int backward) {
-    memopt_i_ops o; memopt_i_dropout t;
 
-    if (memopt_i_ops_open(ops, "dropout", x, &o)) return o.c.status;
-    t.input = backward ? x->grad_output : x->input; t.residual = backward ? NULL : x->residual;
-    t.output = backward ? x->grad_input : x->output; t.n = x->n; t.type = x->type;
+static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dropout *dropout, int backward) {
+    const char *input = backward ? "grad_output" : "input";
+    memopt_i_ops o;
+    memopt_i_dropout t;
+    memopt_dropout *x = &t.x;
+
+    if (memopt_i_ops_open(ops, "dropout", dropout, &o)) return o.c.status;
+    *x = *dropout;
+    if (backward) {
+        x->input = x->grad_output;
+        x->residual = NULL;
+        x->output = x->grad_input;
+    }
     memopt_i_must_number(&o.c, x->rate >= 0 && x->rate < 1, "rate", memopt_i_real((double)x->rate),
                          "at least 0 and below", memopt_i_count(1));
-    memopt_i_ops_type(&o, "type", t.type);
-    memopt_i_ops_take(&o, backward ? "grad_output" : "input", t.input, t.type, t.n, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "residual", t.residual, t.type, t.n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(&o, backward ? "grad_input" : "output", t.output, t.type, t.n, MEMOPT_I_WRITE);
-    if (memopt_i_ops_fits(&o, backward ? "grad_output" : "input", t.n, 1, t.type)) return o.c.status;
+    memopt_i_ops_type(&o, "type", x->type);
+    memopt_i_ops_take(&o, input, x->input, x->type, x->n, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "residual", x->residual, x->type, x->n, MEMOPT_I_MAYBE);
+    memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, x->n, MEMOPT_I_WRITE);
+    if (memopt_i_ops_fits(&o, input, x->n, 1, x->type)) return o.c.status;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
-    t.noise = x->noise; t.first = x->first; t.level = o.level;
-    memopt_i_run(o.threads, memopt_i_ceil_div(t.n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
+    t.level = o.level;
+    memopt_i_run(o.threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x) {
     return memopt_i_dropout_run(ops, x, 0);
 }
@@ -20286,22 +20308,22 @@ static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
     for (; row < end; ++row)
         for (at = 0; at < x->width; at += n) {
             const size_t token = (size_t)x->ids[row] * x->width + at;
-            void *place = memopt_i_row_to(x->output, x->type, row * x->width + at);
-            float *y = memopt_i_layer_out(place, x->type, sum);
+            float *y = memopt_i_row_out(x->output, x->type, row * x->width + at, sum);
+
             n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->width - at);
-            memopt_i_load_at(t->level, y, memopt_i_row_at(x->tokens, x->weight_type, token), x->weight_type, n);
+            memopt_i_row_load(t->level, y, x->tokens, x->weight_type, token, n);
             if (x->positions)
-                memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, memopt_i_row_at(x->positions, x->weight_type,
-                    row % x->length * x->width + at), x->weight_type, n, wide), 1.0f, n);
-            memopt_i_store_at(t->level, place, y, x->type, n);
+                memopt_i_row_add(t->level, y, memopt_i_row_view(t->level, x->positions, x->weight_type,
+                    row % x->length * x->width + at, n, wide), 1.0f, n);
+            memopt_i_row_store(t->level, x->output, x->type, row * x->width + at, y, n);
         }
     memopt_i_wide_end(t->level);
 }
 /* Row `row` of the gradient, n columns from `at` on, is added to a sum. */
 static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t at, size_t n) {
     const memopt_embedding *x = &t->x; float wide[MEMOPT_I_LAYER_COLUMNS];
-    memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, memopt_i_row_at(x->grad_output, x->type,
-        row * x->width + at), x->type, n, wide), 1.0f, n);
+    memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, x->grad_output, x->type, row * x->width + at, n, wide),
+                     1.0f, n);
 }
 /* `count` rows from `first` on into their tokens: a token's sum is fetched by the first of its rows, takes them all,
    and is put back. Lists, of tokens that are equal modulo MEMOPT_I_LAYER_LISTS, tell where they are. */
@@ -20315,27 +20337,28 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first,
         next[row] = *list; *list = (uint16_t)row;
     }
     for (row = 0; row < count; ++row) {
-        void *place; float *sum;
+        const size_t place = (size_t)ids[row] * x->width + at;
+        float *sum = memopt_i_row_out(x->grad_tokens, x->gradient_type, place, buffer);
+
         if (done[row]) continue;
-        place = memopt_i_row_to(x->grad_tokens, x->gradient_type, (size_t)ids[row] * x->width + at);
-        sum = memopt_i_layer_out(place, x->gradient_type, buffer);
-        memopt_i_load_at(t->level, sum, place, x->gradient_type, n);
+        memopt_i_row_load(t->level, sum, x->grad_tokens, x->gradient_type, place, n);
         for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
             if (ids[i] == ids[row]) { memopt_i_embedding_add(t, sum, first + i, at, n); done[i] = 1; }
-        memopt_i_store_at(t->level, place, sum, x->gradient_type, n);
+        memopt_i_row_store(t->level, x->grad_tokens, x->gradient_type, place, sum, n);
     }
 }
 static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at, size_t n) {
     const memopt_embedding *x = &t->x; float buffer[MEMOPT_I_LAYER_COLUMNS]; size_t position, row;
     for (position = 0; position < x->length && position < x->rows; ++position) {
-        void *place = memopt_i_row_to(x->grad_positions, x->gradient_type, position * x->width + at);
-        float *sum = memopt_i_layer_out(place, x->gradient_type, buffer);
-        memopt_i_load_at(t->level, sum, place, x->gradient_type, n);
+        const size_t place = position * x->width + at;
+        float *sum = memopt_i_row_out(x->grad_positions, x->gradient_type, place, buffer);
+
+        memopt_i_row_load(t->level, sum, x->grad_positions, x->gradient_type, place, n);
         for (row = position; ; row += x->length) {
             memopt_i_embedding_add(t, sum, row, at, n);
             if (x->rows - row <= x->length) break;
         }
-        memopt_i_store_at(t->level, place, sum, x->gradient_type, n);
+        memopt_i_row_store(t->level, x->grad_positions, x->gradient_type, place, sum, n);
     }
 }
 static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
@@ -20674,15 +20697,14 @@ typedef struct memopt_i_batch_piece {
 } memopt_i_batch_piece;
 static const float *memopt_i_batch_z(const memopt_i_batch *t, size_t row, size_t at, size_t n, float *own) {
     const memopt_linear *x = &t->x.linear;
-    return memopt_i_row_view(t->o.level, memopt_i_row_at(x->before, x->type, row * x->outputs + at), x->type, n, own);
+    return memopt_i_row_view(t->o.level, x->before, x->type, row * x->outputs + at, n, own);
 }
 /* h of columns at..at+n of a row, and g' */
 static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p, size_t row, size_t at, size_t n) {
     const memopt_linear *x = &t->x.linear; const float *mean = t->x.statistics + at;
     memopt_i_batch_hat(t->o.level, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean, mean + x->outputs, n);
     if (!t->backward) return;
-    p->g = memopt_i_row_view(t->o.level, memopt_i_row_at(x->grad_output, x->type, row * x->outputs + at), x->type, n,
-                             p->own);
+    p->g = memopt_i_row_view(t->o.level, x->grad_output, x->type, row * x->outputs + at, n, p->own);
     if (x->activation == MEMOPT_NO_ACTIVATION) return;
     memopt_i_norm_shape(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
     memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
@@ -20727,13 +20749,14 @@ static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
     const memopt_i_batch *t = (const memopt_i_batch *)task; const memopt_linear *x = &t->x.linear;
     const size_t turn = memopt_i_batch_turn(t), begin = t->first + chunk * turn, width = x->outputs;
     const size_t end = begin + memopt_i_min(turn, t->first + t->count - begin); size_t row, at, n;
-    const int level = t->o.level, direct = x->type == MEMOPT_TYPE_F32; memopt_i_batch_piece p;
+    const int level = t->o.level; memopt_i_batch_piece p;
     (void)worker;
     for (row = begin; row < end; ++row)
         for (at = 0; at < width; at += n) {
-            void *place = t->backward ? memopt_i_row_to(t->slope, x->type, (row - t->first) * width + at)
-                                      : memopt_i_row_to(x->output, x->type, row * width + at);
-            float *y = direct ? (float *)place : p.y;
+            void *to = t->backward ? t->slope : x->output;
+            const size_t place = (t->backward ? row - t->first : row) * width + at;
+            float *y = memopt_i_row_out(to, x->type, place, p.y);
+
             n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
             memopt_i_batch_load(t, &p, row, at, n);
             if (t->backward)
@@ -20742,7 +20765,7 @@ static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
                 memopt_i_norm_shape(level, y, p.h, t->scale + at, t->shift + at, n);
                 memopt_i_row_act(level, y, y, x->activation, n);
             }
-            if (!direct) memopt_i_store_at(level, place, y, x->type, n);
+            memopt_i_row_store(level, to, x->type, place, y, n);
         }
 }
 static void memopt_i_batch_second(memopt_i_batch *t) {
@@ -20792,11 +20815,10 @@ MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const 
 static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const double *sums) {
     const memopt_linear *x = &t->x.linear; float old[MEMOPT_I_BATCH_COLUMNS] = { 0 }; size_t at, n, i;
     for (at = 0; to && at < x->outputs; at += n) {
-        void *place = memopt_i_row_to(to, x->gradient_type, at);
         n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, x->outputs - at);
-        if (x->accumulate) memopt_i_load_at(t->o.level, old, place, x->gradient_type, n);
+        if (x->accumulate) memopt_i_row_load(t->o.level, old, to, x->gradient_type, at, n);
         for (i = 0; i < n; ++i) old[i] = (float)((x->accumulate ? (double)old[i] : 0) + sums[at + i]);
-        memopt_i_store_at(t->o.level, place, old, x->gradient_type, n);
+        memopt_i_row_store(t->o.level, to, x->gradient_type, at, old, n);
     }
 }
 static void memopt_i_batch_slopes(const memopt_i_batch *t) {
@@ -20833,14 +20855,15 @@ static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-
     float old[MEMOPT_I_BATCH_COLUMNS]; size_t i = chunk * MEMOPT_I_NORM_TURN, n;
     (void)worker;
     for (; i < end; i += n) {
-        void *place = memopt_i_row_to(t->to, x->gradient_type, i); const float *sum = t->sums + i;
+        const float *sum = t->sums + i;
+
         n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, end - i);
         if (x->accumulate) {
-            memopt_i_load_at(t->batch->o.level, old, place, x->gradient_type, n);
+            memopt_i_row_load(t->batch->o.level, old, t->to, x->gradient_type, i, n);
             memopt_i_row_add(t->batch->o.level, old, sum, 1.0f, n);
             sum = old;
         }
-        memopt_i_store_at(t->batch->o.level, place, sum, x->gradient_type, n);
+        memopt_i_row_store(t->batch->o.level, t->to, x->gradient_type, i, sum, n);
     }
 }
 static void memopt_i_batch_keep(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
@@ -20873,10 +20896,9 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
 /* ---- inference ---- */
 typedef struct memopt_i_batch_fold { memopt_batch_norm x; int level; float *weights, *bias; } memopt_i_batch_fold;
 static float memopt_i_batch_one(const void *data, memopt_type type, size_t i, float missing) {
-    float x = missing;
-    if (data) memopt_i_load_at(MEMOPT_SIMD_SCALAR, &x, memopt_i_row_at(data, type, i), type, 1);
-    return x;
+    return data ? memopt_i_gemm_one(memopt_i_row_at(data, type, i), type) : missing;
 }
+
 static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     const memopt_i_batch_fold *t = (const memopt_i_batch_fold *)task; const memopt_linear *l = &t->x.linear;
     const memopt_type type = l->weight_type; const size_t n = l->inputs; float *to = t->weights + row * n;
@@ -20887,7 +20909,7 @@ static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
     (void)worker;
     t->bias[row] = fmaf(bias, factor, memopt_i_batch_one(t->x.shift, type, row, 0));
     if (!n) return;
-    memopt_i_load_at(t->level, to, memopt_i_row_at(l->weights, type, row * n), type, n);
+    memopt_i_row_load(t->level, to, l->weights, type, row * n, n);
     memopt_i_row_scale(t->level, to, to, factor, n);
 }
 static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_batch_fold *f) {

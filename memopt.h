@@ -17756,8 +17756,29 @@ V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
     *y = R(lively)(x, kind, &slope);
     return R(mul)(g, slope);
 }
+
+/* Rows, V(row) elements at a time, and once more for what is left, whose lanes behind the end change nothing. One
+   float leaves nothing; and it is not inline, so that a dispatcher stays small enough to be. */
+#undef MEMOPT_I_ROW_FN
 #if defined(MEMOPT_I_WIDTH)
-/* Rows, 16 elements at a time, and once more for what is left, whose lanes behind the end change nothing. */
+#  define MEMOPT_I_ROW_FN V_FN MEMOPT_I_FLATTEN
+enum { V(row) = 16 };
+#else
+#  define MEMOPT_I_ROW_FN static MEMOPT_I_FLATTEN
+enum { V(row) = 1 };
+
+V_HOST_FN float R(read)(const float *p, size_t count) {
+    (void)count;
+    return *p;
+}
+
+V_HOST_FN void R(write)(float *p, float x, size_t count) {
+    (void)count;
+    *p = x;
+}
+#endif
+
+#if defined(MEMOPT_I_WIDTH)
 V_FN MEMOPT_I_FLATTEN void V(row_sum)(float *sums, const float *x, size_t n) {
     R(floats) s = R(read)(sums, 16);
     size_t i = 0;
@@ -17837,53 +17858,6 @@ V_FN MEMOPT_I_FLATTEN void V(row_exp)(float *sums, float *y, const float *x, flo
     R(write)(sums, s, 16);
     V(end)();
 }
-
-V_FN MEMOPT_I_FLATTEN void V(row_scale)(float *y, const float *x, float scale, size_t n) {
-    const R(floats) a = R(set)(scale);
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(write)(y + i, R(mul)(a, R(read)(x + i, 16)), 16);
-    if (i < n) R(write)(y + i, R(mul)(a, R(read)(x + i, n - i)), n - i);
-    V(end)();
-}
-
-V_FN void R(add_of)(float *y, const float *x, R(floats) scale, size_t n) {
-    R(write)(y, R(fma)(scale, R(read)(x, n), R(read)(y, n)), n);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(row_add)(float *y, const float *x, float scale, size_t n) {
-    const R(floats) a = R(set)(scale);
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(add_of)(y + i, x + i, a, 16);
-    if (i < n) R(add_of)(y + i, x + i, a, n - i);
-    V(end)();
-}
-
-V_FN MEMOPT_I_FLATTEN void V(row_act)(float *y, const float *x, int kind, size_t n) {
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(write)(y + i, R(act)(R(read)(x + i, 16), kind), 16);
-    if (i < n) R(write)(y + i, R(act)(R(read)(x + i, n - i), kind), n - i);
-    V(end)();
-}
-
-V_FN void R(act_grad_of)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
-    R(floats) y;
-    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, &y);
-
-    R(write)(grad, d, n);
-    if (out) R(write)(out, y, n);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(row_act_grad)(float *grad, float *out, const float *x, const float *g, int kind,
-                                           size_t n) {
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, 16);
-    if (i < n) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, n - i);
-    V(end)();
-}
 #else
 /* The definitions: element i of a row is added to sum i % 16. */
 static void V(row_sum)(float *sums, const float *x, size_t n) {
@@ -17924,34 +17898,53 @@ static void V(row_exp)(float *sums, float *y, const float *x, float from, float 
         sums[i % 16] = memopt_i_round(sums[i % 16] + y[i]);
     }
 }
-
-static void V(row_scale)(float *y, const float *x, float a, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) y[i] = memopt_i_round(a * x[i]);
-}
-
-static void V(row_add)(float *y, const float *x, float a, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) y[i] = fmaf(a, x[i], y[i]);
-}
-
-static void V(row_act)(float *y, const float *x, int kind, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) y[i] = V(act)(x[i], kind);
-}
-
-static void V(row_act_grad)(float *grad, float *y, const float *x, const float *g, int kind, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        float out;
-        const float d = V(act_grad)(x[i], g[i], kind, &out);
-
-        grad[i] = d;
-        if (y) y[i] = out;
-    }
-}
 #endif
+
+MEMOPT_I_ROW_FN void V(row_scale)(float *y, const float *x, float scale, size_t n) {
+    const R(floats) a = R(set)(scale);
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(write)(y + i, R(mul)(a, R(read)(x + i, V(row))), V(row));
+    if (i < n) R(write)(y + i, R(mul)(a, R(read)(x + i, n - i)), n - i);
+    V(end)();
+}
+
+V_HOST_FN void R(add_of)(float *y, const float *x, R(floats) scale, size_t n) {
+    R(write)(y, R(fma)(scale, R(read)(x, n), R(read)(y, n)), n);
+}
+
+MEMOPT_I_ROW_FN void V(row_add)(float *y, const float *x, float scale, size_t n) {
+    const R(floats) a = R(set)(scale);
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(add_of)(y + i, x + i, a, V(row));
+    if (i < n) R(add_of)(y + i, x + i, a, n - i);
+    V(end)();
+}
+
+MEMOPT_I_ROW_FN void V(row_act)(float *y, const float *x, int kind, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(write)(y + i, R(act)(R(read)(x + i, V(row)), kind), V(row));
+    if (i < n) R(write)(y + i, R(act)(R(read)(x + i, n - i), kind), n - i);
+    V(end)();
+}
+
+V_HOST_FN void R(act_grad_of)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
+    R(floats) y;
+    const R(floats) d = R(act_grad)(R(read)(x, n), R(read)(g, n), kind, &y);
+
+    R(write)(grad, d, n);
+    if (out) R(write)(out, y, n);
+}
+
+MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, const float *g, int kind, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, V(row));
+    if (i < n) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, n - i);
+    V(end)();
+}
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
@@ -17996,14 +17989,16 @@ static void memopt_i_row_load(int level, float *to, const void *data, memopt_typ
 }
 
 static void memopt_i_row_store(int level, void *data, memopt_type type, size_t at, const float *from, size_t n) {
-    memopt_i_store_at(level, memopt_i_row_to(data, type, at), from, type, n);
+    void *to = memopt_i_row_to(data, type, at);
+
+    if (to != from) memopt_i_store_at(level, to, from, type, n);
 }
 
 /* n elements from `at` on as floats: where they are, or converted into the buffer */
 static const float *memopt_i_row_view(int level, const void *data, memopt_type type, size_t at, size_t n,
                                       float *buffer) {
     if (type == MEMOPT_TYPE_F32) return (const float *)data + at;
-    memopt_i_row_load(level, buffer, data, type, at, n);
+    memopt_i_load_at(level, buffer, memopt_i_row_at(data, type, at), type, n);
     return buffer;
 }
 
@@ -19430,39 +19425,6 @@ V_FN R(floats) R(norm_slope_of)(R(floats) g, R(floats) h, R(floats) scale, const
 }
 
 #if defined(MEMOPT_I_WIDTH)
-V_FN void R(norm_shape_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, 16);
-    if (i < n) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, n - i);
-    V(end)();
-}
-
-V_FN MEMOPT_I_FLATTEN void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {
-    const R(floats) m = R(set)(mean), by = R(set)(inverse);
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, 16), m, by), 16);
-    if (i < n) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, n - i), m, by), n - i);
-    V(end)();
-}
-
-V_FN void R(norm_back_row)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    R(write)(h, R(norm_back_of)(R(read)(y, n), R(read)(scale, n), R(read)(shift, n)), n);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(norm_back)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(norm_back_row)(h + i, y + i, scale + i, shift + i, 16);
-    if (i < n) R(norm_back_row)(h + i, y + i, scale + i, shift + i, n - i);
-    V(end)();
-}
-
 /* Lanes behind the end are 0. */
 V_FN void R(norm_sums_of)(R(floats) *a, R(floats) *b, const float *g, const float *h, const float *scale, size_t n) {
     const R(floats) u = R(read)(g, n), s = R(read)(scale, n);
@@ -19481,54 +19443,7 @@ V_FN MEMOPT_I_FLATTEN void V(norm_sums)(float *sums, const float *g, const float
     R(write)(sums + 16, b, 16);
     V(end)();
 }
-
-V_FN void R(norm_slope_row)(float *y, const float *old, const float *g, const float *h, const float *scale,
-                            const float *three, size_t n) {
-    const R(floats) by = R(set)(three[2]);
-    const R(floats) u = R(norm_slope_of)(R(read)(g, n), R(read)(h, n), R(read)(scale, n), three);
-
-    R(write)(y, old ? R(fma)(by, u, R(read)(old, n)) : R(mul)(by, u), n);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(norm_slope)(float *y, const float *old, const float *g, const float *h,
-                                         const float *scale, const float *three, size_t n) {
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, 16);
-    if (i < n) R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, n - i);
-    V(end)();
-}
-
-V_FN void R(norm_add_of)(float *scale, float *shift, const float *g, const float *h, size_t n) {
-    const R(floats) u = R(read)(g, n);
-
-    R(write)(scale, R(fma)(u, R(read)(h, n), R(read)(scale, n)), n);
-    R(write)(shift, R(add)(u, R(read)(shift, n)), n);
-}
-
-V_FN MEMOPT_I_FLATTEN void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
-    size_t i = 0;
-
-    for (; i + 16 <= n; i += 16) R(norm_add_of)(scale + i, shift + i, g + i, h + i, 16);
-    if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, h + i, n - i);
-    V(end)();
-}
 #else
-static void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) y[i] = fmaf(h[i], scale[i], shift[i]);
-}
-
-static void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) h[i] = V(norm_hat_of)(x[i], mean, inverse);
-}
-
-static void V(norm_back)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) h[i] = V(norm_back_of)(y[i], scale[i], shift[i]);
-}
-
 static void V(norm_sums)(float *sums, const float *g, const float *h, const float *scale, size_t n) {
     size_t i;
 
@@ -19537,26 +19452,73 @@ static void V(norm_sums)(float *sums, const float *g, const float *h, const floa
         sums[16 + i % 16] = fmaf(memopt_i_round(g[i] * scale[i]), h[i], sums[16 + i % 16]);
     }
 }
-
-static void V(norm_slope)(float *y, const float *old, const float *g, const float *h, const float *scale,
-                          const float *three, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        const float u = V(norm_slope_of)(g[i], h[i], scale[i], three);
-        y[i] = old ? fmaf(three[2], u, old[i]) : memopt_i_round(three[2] * u);
-    }
-}
-
-static void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        scale[i] = fmaf(g[i], h[i], scale[i]);
-        shift[i] = memopt_i_round(shift[i] + g[i]);
-    }
-}
 #endif
+
+V_HOST_FN void R(norm_shape_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
+}
+
+MEMOPT_I_ROW_FN void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, V(row));
+    if (i < n) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, n - i);
+    V(end)();
+}
+
+MEMOPT_I_ROW_FN void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {
+    const R(floats) m = R(set)(mean), by = R(set)(inverse);
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, V(row)), m, by), V(row));
+    if (i < n) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, n - i), m, by), n - i);
+    V(end)();
+}
+
+V_HOST_FN void R(norm_back_row)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    R(write)(h, R(norm_back_of)(R(read)(y, n), R(read)(scale, n), R(read)(shift, n)), n);
+}
+
+MEMOPT_I_ROW_FN void V(norm_back)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(norm_back_row)(h + i, y + i, scale + i, shift + i, V(row));
+    if (i < n) R(norm_back_row)(h + i, y + i, scale + i, shift + i, n - i);
+    V(end)();
+}
+
+V_HOST_FN void R(norm_slope_row)(float *y, const float *old, const float *g, const float *h, const float *scale,
+                                 const float *three, size_t n) {
+    const R(floats) by = R(set)(three[2]);
+    const R(floats) u = R(norm_slope_of)(R(read)(g, n), R(read)(h, n), R(read)(scale, n), three);
+
+    R(write)(y, old ? R(fma)(by, u, R(read)(old, n)) : R(mul)(by, u), n);
+}
+
+MEMOPT_I_ROW_FN void V(norm_slope)(float *y, const float *old, const float *g, const float *h,
+                                   const float *scale, const float *three, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row))
+        R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, V(row));
+    if (i < n) R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, n - i);
+    V(end)();
+}
+
+V_HOST_FN void R(norm_add_of)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+    const R(floats) u = R(read)(g, n);
+
+    R(write)(shift, R(add)(u, R(read)(shift, n)), n);
+    R(write)(scale, R(fma)(u, R(read)(h, n), R(read)(scale, n)), n);
+}
+
+MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, const float *h, size_t n) {
+    size_t i = 0;
+
+    for (; i + V(row) <= n; i += V(row)) R(norm_add_of)(scale + i, shift + i, g + i, h + i, V(row));
+    if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, h + i, n - i);
+    V(end)();
+}
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, norm_shape, (float *y, const float *h, const float *scale, const float *shift, size_t n))
 MEMOPT_I_WIDTHS(void, norm_hat, (float *h, const float *x, float mean, float inverse, size_t n))
@@ -20046,17 +20008,17 @@ V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(float
     return grad;
 }
 
-#if defined(MEMOPT_I_WIDTH)
-V_FN MEMOPT_I_FLATTEN void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
+MEMOPT_I_ROW_FN void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(write)(y + i, R(swiglu)(R(read)(gate + i, 16), R(read)(up + i, 16)), 16);
+    for (; i + V(row) <= n; i += V(row))
+        R(write)(y + i, R(swiglu)(R(read)(gate + i, V(row)), R(read)(up + i, V(row))), V(row));
     if (i < n) R(write)(y + i, R(swiglu)(R(read)(gate + i, n - i), R(read)(up + i, n - i)), n - i);
     V(end)();
 }
 
-V_FN void R(swiglu_grad_of)(float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
-                            const float *g, size_t n) {
+V_HOST_FN void R(swiglu_grad_of)(float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
+                                 const float *g, size_t n) {
     R(floats) b, out;
     const R(floats) a = R(swiglu_grad)(R(read)(gate, n), R(read)(up, n), R(read)(g, n), &b, &out);
 
@@ -20065,15 +20027,17 @@ V_FN void R(swiglu_grad_of)(float *grad_gate, float *grad_up, float *y, const fl
     R(write)(y, out, n);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate,
-                                              const float *up, const float *g, size_t n) {
+MEMOPT_I_ROW_FN void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate,
+                                        const float *up, const float *g, size_t n) {
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, 16);
+    for (; i + V(row) <= n; i += V(row))
+        R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, V(row));
     if (i < n) R(swiglu_grad_of)(grad_gate + i, grad_up + i, y + i, gate + i, up + i, g + i, n - i);
     V(end)();
 }
 
+#if defined(MEMOPT_I_WIDTH)
 V_FN void R(drop_of)(float *y, const float *x, const float *base, const uint32_t *kept, R(floats) factor, size_t n) {
     const R(floats) a = R(read)(x, n), b = base ? R(read)(base, n) : R(set)(0);
 
@@ -20090,25 +20054,6 @@ V_FN MEMOPT_I_FLATTEN void V(row_drop)(float *y, const float *x, const float *ba
     V(end)();
 }
 #else
-static void V(row_swiglu)(float *y, const float *gate, const float *up, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) y[i] = V(swiglu)(gate[i], up[i]);
-}
-
-static void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
-                               const float *g, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        float b, out;
-        const float a = V(swiglu_grad)(gate[i], up[i], g[i], &b, &out);
-
-        grad_gate[i] = a;
-        grad_up[i] = b;
-        y[i] = out;
-    }
-}
-
 static void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept, float factor, size_t n) {
     size_t i;
 
@@ -20460,69 +20405,46 @@ MEMOPT_I_BOTH static void memopt_i_batch_join_one(double *mean, double *squares,
     *squares = fma(d * d, weight, *squares + group_squares);
 }
 #endif /* ---- once for each width: see `vec` ---- */
-#if defined(MEMOPT_I_WIDTH)
-V_FN void R(batch_spread_of)(float *squares, const float *z, const float *mean, size_t n) {
+V_HOST_FN void R(batch_spread_of)(float *squares, const float *z, const float *mean, size_t n) {
     const R(floats) d = R(sub)(R(read)(z, n), R(read)(mean, n));
     R(write)(squares, R(fma)(d, d, R(read)(squares, n)), n);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {
+MEMOPT_I_ROW_FN void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(batch_spread_of)(squares + i, z + i, mean + i, 16);
+    for (; i + V(row) <= n; i += V(row)) R(batch_spread_of)(squares + i, z + i, mean + i, V(row));
     if (i < n) R(batch_spread_of)(squares + i, z + i, mean + i, n - i);
     V(end)();
 }
 
-V_FN void R(batch_hat_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+V_HOST_FN void R(batch_hat_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
     R(write)(h, R(norm_hat_of)(R(read)(z, n), R(read)(mean, n), R(read)(inverse, n)), n);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+MEMOPT_I_ROW_FN void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, 16);
+    for (; i + V(row) <= n; i += V(row)) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, V(row));
     if (i < n) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, n - i);
     V(end)();
 }
 
-V_FN void R(batch_slope_of)(float *y, const float *g, const float *h, const float *factor, const float *mean,
-                            const float *share, size_t n) {
+V_HOST_FN void R(batch_slope_of)(float *y, const float *g, const float *h, const float *factor, const float *mean,
+                                 const float *share, size_t n) {
     const R(floats) less = R(mul)(R(set)(-1.0f), R(read)(h, n)), rest = R(sub)(R(read)(g, n), R(read)(mean, n));
     R(write)(y, R(mul)(R(read)(factor, n), R(fma)(less, R(read)(share, n), rest)), n);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(batch_slope)(float *y, const float *g, const float *h, const float *factor,
-                                          const float *mean, const float *share, size_t n) {
+MEMOPT_I_ROW_FN void V(batch_slope)(float *y, const float *g, const float *h, const float *factor,
+                                    const float *mean, const float *share, size_t n) {
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, 16);
+    for (; i + V(row) <= n; i += V(row))
+        R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, V(row));
     if (i < n) R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, n - i);
     V(end)();
 }
-#else
-static void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i) {
-        const float d = memopt_i_round(z[i] - mean[i]);
-        squares[i] = fmaf(d, d, squares[i]);
-    }
-}
-
-static void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
-    size_t i;
-    for (i = 0; i < n; ++i) h[i] = V(norm_hat_of)(z[i], mean[i], inverse[i]);
-}
-
-static void V(batch_slope)(float *y, const float *g, const float *h, const float *factor, const float *mean,
-                           const float *share, size_t n) {
-    size_t i;
-
-    for (i = 0; i < n; ++i)
-        y[i] = memopt_i_round(factor[i] * fmaf(-h[i], share[i], memopt_i_round(g[i] - mean[i])));
-}
-#endif
 
 /* Wide only because the compiler may make it so. */
 V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_mean, const float *group_squares,

@@ -327,12 +327,12 @@ static void rows_types(void) {
             for (i = 0; i < n; ++i) CHECK_AT(codes[i] == memopt_to_bf16(x[i]), i);
             memopt_i_load_at(level, y, codes, MEMOPT_TYPE_BF16, n);
             for (i = 0; i < n; ++i) CHECK_AT(rows_same(y[i], memopt_from_bf16(codes[i])), i);
-            CHECK(codes[n] == 77 && memopt_i_row_view(level, codes, MEMOPT_TYPE_BF16, n, y) == y);
+            CHECK(codes[n] == 77 && memopt_i_row_view(level, codes, MEMOPT_TYPE_BF16, 0, n, y) == y);
             memopt_i_store_at(level, codes, x, MEMOPT_TYPE_F16, n);
             for (i = 0; i < n; ++i) CHECK_AT(codes[i] == memopt_to_f16(x[i]), i);
             memopt_i_load_at(level, y, codes, MEMOPT_TYPE_F16, n);
             for (i = 0; i < n; ++i) CHECK_AT(rows_same(y[i], memopt_from_f16(codes[i])), i);
-            CHECK(codes[n] == 77 && memopt_i_row_view(level, x, MEMOPT_TYPE_F32, n, y) == x);
+            CHECK(codes[n] == 77 && memopt_i_row_view(level, x, MEMOPT_TYPE_F32, 3, n, y) == x + 3);
             memopt_i_store_at(level, y, x, MEMOPT_TYPE_F32, n);
             CHECK(!memcmp(x, y, n * sizeof *x));
             memset(y, 0, sizeof y);

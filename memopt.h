@@ -18176,6 +18176,34 @@ static memopt_status memopt_i_ops_apart(memopt_i_ops *o, int twins) {
     return memopt_i_refuse_overlap(&o->c, o->arrays[first].name, o->arrays[second].name);
 }
 
+/* Each of `count` numbers is at most a limit; NULL: nothing to look at. */
+static memopt_status memopt_i_ops_stay(memopt_i_ops *o, const char *place, const char *name, const size_t *numbers,
+                                       size_t count, const char *bound, size_t limit) {
+    size_t i;
+
+    for (i = 0; numbers && i < count && !o->c.status; ++i) {
+        memopt_i_checks_at(&o->c, place, i);
+        memopt_i_must_stay(&o->c, name, numbers[i], bound, limit);
+    }
+    memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
+    return o->c.status;
+}
+
+/* The id of each row is at least 0 (or, where it is `optional`, negative for none) and below a limit. */
+static size_t memopt_i_ops_ids(memopt_i_ops *o, const char *name, const int32_t *ids, size_t rows, size_t limit,
+                               int optional) {
+    size_t row, count = 0; /* of those that are not negative */
+
+    for (row = 0; row < rows && !o->c.status; ++row) {
+        count += ids[row] >= 0;
+        if (ids[row] < 0 ? optional : (size_t)ids[row] < limit) continue;
+        memopt_i_checks_at(&o->c, "row", row);
+        memopt_i_refuse_number(&o->c, MEMOPT_ERR_ARGUMENT, name, memopt_i_signed(ids[row]), "limit",
+                               memopt_i_count(limit));
+    }
+    return count;
+}
+
 /* Does a tensor of rows * columns elements of a type fit into memory at all? 1: no */
 static int memopt_i_ops_too_large(size_t rows, size_t columns, memopt_type type) {
     const size_t bytes = memopt_type_bytes(type);
@@ -18264,6 +18292,24 @@ static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const me
     const memopt_threads alone = memopt_i_ops_alone(o);
     return o->gemm.multiply_fn(o->gemm.user, p, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
 }
+/* A worker's part of the operator's own scratch. */
+static unsigned char *memopt_i_ops_part(const memopt_i_ops *o, size_t bytes, size_t worker) {
+    return memopt_i_ops_own(o) + worker * bytes;
+}
+
+/* Run chunks whose workers make products of their own. Each notes a failure at the begin of its part; the first worker
+   that has one tells it. */
+static memopt_status memopt_i_ops_run(const memopt_i_ops *o, size_t bytes, size_t chunks, memopt_task_fn *fn,
+                                      void *task) {
+    memopt_status s = MEMOPT_OK;
+    size_t i;
+
+    for (i = 0; i < o->workers; ++i) *(memopt_status *)(void *)memopt_i_ops_part(o, bytes, i) = MEMOPT_OK;
+    memopt_i_run(o->threads, chunks, fn, task);
+    for (i = 0; i < o->workers && !s; ++i) s = *(memopt_status *)(void *)memopt_i_ops_part(o, bytes, i);
+    return s;
+}
+
 /* Are `count` rows of n elements finite? */
 static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride, size_t count, size_t n) {
     const uint32_t exponent = type == MEMOPT_TYPE_F32 ? 0x7f800000u : type == MEMOPT_TYPE_BF16 ? 0x7f80u : 0x7c00u;
@@ -18350,20 +18396,35 @@ static void memopt_i_soft_slope(int level, float *y, const float *p, const float
     memopt_i_wide_end(level);
     (void)memopt_i_v1_soft_slope(y + i, p + i, g + i, scale, mean, n - i);
 }
-static void memopt_i_soft_row(const memopt_i_soft *t, size_t row) {
-    const size_t at = row * t->s.stride, n = t->s.valid ? t->s.valid[row] : t->s.columns;
-    const float *x = t->s.input + at; float *y = t->s.output + at, most, sums[16] = { 0 };
-    if (t->s.grad_output) {
-        const float *g = t->s.grad_output + at;
-        memopt_i_row_dot(t->level, sums, x, g, n);
-        memopt_i_soft_slope(t->level, y, x, g, t->s.scale, memopt_i_row_total(sums), n);
-    } else {
-        most = memopt_i_row_max(t->level, memopt_i_bits_float(0xff800000u), x, n);
-        memopt_i_row_exp(t->level, sums, y, x, most, t->s.scale, n);
-        memopt_i_row_scale(t->level, y, y, memopt_i_round(1.0f / memopt_i_row_total(sums)), n);
-    }
-    memset(y + n, 0, (t->s.columns - n) * sizeof *y);
+/* A row of scores x to probabilities y, of which `valid` take part; y may be x. */
+static void memopt_i_soft_weigh(int level, float *y, const float *x, float scale, size_t valid, size_t columns) {
+    const float most = memopt_i_row_max(level, memopt_i_bits_float(0xff800000u), x, valid);
+    float sums[16] = { 0 };
+
+    memopt_i_row_exp(level, sums, y, x, most, scale, valid);
+    memopt_i_row_scale(level, y, y, memopt_i_round(1.0f / memopt_i_row_total(sums)), valid);
+    memset(y + valid, 0, (columns - valid) * sizeof *y);
 }
+
+/* From probabilities p and their gradient g to the gradient y of the scores; y may be p or g. */
+static void memopt_i_soft_grad(int level, float *y, const float *p, const float *g, float scale, size_t valid,
+                               size_t columns) {
+    float sums[16] = { 0 };
+
+    memopt_i_row_dot(level, sums, p, g, valid);
+    memopt_i_soft_slope(level, y, p, g, scale, memopt_i_row_total(sums), valid);
+    memset(y + valid, 0, (columns - valid) * sizeof *y);
+}
+
+static void memopt_i_soft_row(const memopt_i_soft *t, size_t row) {
+    const memopt_softmax *s = &t->s;
+    const size_t at = row * s->stride, n = s->valid ? s->valid[row] : s->columns;
+
+    if (s->grad_output)
+        memopt_i_soft_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n, s->columns);
+    else memopt_i_soft_weigh(t->level, s->output + at, s->input + at, s->scale, n, s->columns);
+}
+
 static void memopt_i_soft_turn(void *task, size_t chunk, int worker) {
     const memopt_i_soft *t = (const memopt_i_soft *)task;
     const size_t first = chunk * t->turn, end = first + memopt_i_min(t->turn, t->s.rows - first); size_t row;
@@ -18373,7 +18434,6 @@ static void memopt_i_soft_turn(void *task, size_t chunk, int worker) {
 /* The pointers; there is at least one element. */
 static memopt_status memopt_i_soft_arrays(memopt_i_ops *o, const memopt_softmax *s, int backward) {
     const size_t count = (s->rows - 1) * s->stride + s->columns;
-    size_t row;
 
     memopt_i_ops_take(o, "input", s->input, MEMOPT_TYPE_F32, count, MEMOPT_I_READ);
     memopt_i_ops_take(o, "output", s->output, MEMOPT_TYPE_F32, count, MEMOPT_I_WRITE);
@@ -18381,11 +18441,7 @@ static memopt_status memopt_i_soft_arrays(memopt_i_ops *o, const memopt_softmax 
         memopt_i_ops_take(o, "grad_output", s->grad_output, MEMOPT_TYPE_F32, count, MEMOPT_I_READ);
     memopt_i_ops_take_sized(o, "valid", s->valid, sizeof *s->valid, s->rows, MEMOPT_I_MAYBE);
     memopt_i_ops_apart(o, 1);
-    for (row = 0; s->valid && row < s->rows && !o->c.status; ++row) {
-        memopt_i_checks_at(&o->c, "row", row);
-        memopt_i_must_stay(&o->c, "valid", s->valid[row], "at most columns", s->columns);
-    }
-    return o->c.status;
+    return memopt_i_ops_stay(o, "row", "valid", s->valid, s->rows, "at most columns", s->columns);
 }
 static memopt_status memopt_i_soft_run(const memopt_ops *ops, const memopt_softmax *softmax, int backward) {
     memopt_i_ops o;
@@ -18595,20 +18651,6 @@ static memopt_status memopt_i_rule_check(memopt_i_checks *c, const memopt_loss_r
                                 memopt_i_real((double)rule->z_weight), "finite and at least", memopt_i_count(0));
 }
 
-/* How many targets are not ignored; each of them is below vocabulary. */
-static memopt_status memopt_i_targets_count(memopt_i_ops *o, const int32_t *targets, size_t rows, size_t vocabulary,
-                                            size_t *count) {
-    size_t row;
-
-    for (*count = row = 0; row < rows && !o->c.status; ++row) {
-        *count += targets[row] >= 0;
-        if (targets[row] < 0 || (size_t)targets[row] < vocabulary) continue;
-        memopt_i_checks_at(&o->c, "row", row);
-        memopt_i_refuse_number(&o->c, MEMOPT_ERR_ARGUMENT, "target", memopt_i_signed(targets[row]), "limit",
-                               memopt_i_count(vocabulary));
-    }
-    return o->c.status;
-}
 MEMOPT_I_BOTH static double memopt_i_rule_factor(const memopt_loss_rule *rule, size_t counted) {
     const size_t count = rule->count ? rule->count : counted;
     return (rule->scale > 0 ? rule->scale : 1) / (double)(count ? count : 1);
@@ -18650,13 +18692,13 @@ static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt
 }
 MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                    memopt_loss *out) {
-    memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted = 0;
+    memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted;
 
     if (memopt_i_ops_open(ops, "cross-entropy", x, &o)) return o.c.status;
     if (memopt_i_cross_entropy_check(&o, x, &t, &bytes)) return o.c.status;
     memopt_i_must(&o.c, out != NULL, "out", "is NULL");
     if (x->rows) memopt_i_cross_entropy_arrays(&o, &t.x);
-    memopt_i_targets_count(&o, x->targets, x->rows, x->vocabulary, &counted);
+    counted = memopt_i_ops_ids(&o, "target", x->targets, x->rows, x->vocabulary, 1);
     if (memopt_i_ops_reach(&o, bytes)) return o.c.status;
     t.level = o.level;
     t.factor = memopt_i_rule_factor(&x->rule, counted);
@@ -18767,13 +18809,10 @@ typedef struct memopt_i_head_adding {
     memopt_product product;
     memopt_noise   noise;
 } memopt_i_head_adding;
-static unsigned char *memopt_i_head_part(const memopt_i_head *t, size_t worker) {
-    return memopt_i_ops_own(&t->o) + worker * t->part;
-}
 /* Some rows of the gradient of weights: as floats, added up, rounded. A worker's part: a status, then floats. */
 static void memopt_i_head_sum_turn(void *task, size_t chunk, int worker) {
     const memopt_i_head_adding *q = (const memopt_i_head_adding *)task; const memopt_head *h = &q->t->h;
-    unsigned char *part = memopt_i_head_part(q->t, (size_t)worker);
+    unsigned char *part = memopt_i_ops_part(&q->t->o, q->t->part, (size_t)worker);
     float *sums = (float *)(void *)(part + 64);
     const size_t row = chunk * MEMOPT_I_HEAD_ROWS, at = row * h->width; const int level = q->t->o.level;
     memopt_product p = q->product; size_t n; memopt_status s;
@@ -18783,23 +18822,20 @@ static void memopt_i_head_sum_turn(void *task, size_t chunk, int worker) {
     if (p.accumulate) memopt_i_load_at(level, sums, to, p.result_type, n);
     p.left = (const float *)p.left + row; p.result = sums; p.result_type = MEMOPT_TYPE_F32;
     s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
-    if (s) memcpy(part, &s, sizeof s);
+    if (s) *(memopt_status *)(void *)part = s;
     else if (!p.accumulate) memopt_i_store_at(level, to, sums, h->gradient_type, n);
     else memopt_i_noise_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums, n,
                            q->noise, at, 0);
 }
 static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_product *p, double loss, size_t first) {
-    memopt_i_head_adding q; uint64_t seed; size_t i; memopt_status s = MEMOPT_OK, one;
-    memcpy(&seed, &loss, sizeof seed);
-    q.t = t; q.product = *p; q.noise = memopt_noise_make(seed, first);
-    for (i = 0; i < t->o.workers; ++i) memcpy(memopt_i_head_part(t, i), &s, sizeof s);
-    memopt_i_run(t->o.threads, memopt_i_ceil_div(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_turn, &q);
-    for (i = 0; i < t->o.workers && !s; ++i) {
-        memcpy(&one, memopt_i_head_part(t, i), sizeof one);
-        s = one;
-    }
-    return s;
+    memopt_i_head_adding q;
+
+    q.t = t;
+    q.product = *p;
+    q.noise = memopt_noise_make(memopt_i_double_bits(loss), first);
+    return memopt_i_ops_run(&t->o, t->part, memopt_i_ceil_div(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_turn, &q);
 }
+
 static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t first, size_t rows, double loss) {
     const memopt_product p = memopt_i_head_product(t, first, rows);
     return t->noisy ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
@@ -18827,7 +18863,7 @@ static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double 
     const memopt_head *h = &t->h; size_t first, begin;
     memopt_i_entropy e; memopt_status s = MEMOPT_OK;
     memset(&e, 0, sizeof e);
-    t->logits = (float *)(void *)memopt_i_head_part(t, t->o.workers);
+    t->logits = (float *)(void *)memopt_i_ops_part(&t->o, t->part, t->o.workers);
     e.row_losses = (unsigned char *)(t->logits + h->chunk * h->padded);
     e.x.vocabulary = h->vocabulary; e.x.stride = h->padded; e.x.type = MEMOPT_TYPE_F32; e.x.logits = t->logits;
     e.x.keep_logits = !h->grad_input && !h->grad_weights; e.x.rule = h->rule;
@@ -18842,12 +18878,12 @@ static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double 
     return s;
 }
 MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out) {
-    memopt_i_head t; size_t bytes, counted = 0; double loss;
+    memopt_i_head t; size_t bytes, counted; double loss;
 
     if (memopt_i_head_open(ops, head, &t, &bytes)) return t.o.c.status;
     memopt_i_must(&t.o.c, out != NULL, "out", "is NULL");
     memopt_i_head_arrays(&t.o, &t.h);
-    memopt_i_targets_count(&t.o, head->targets, head->rows, head->vocabulary, &counted);
+    counted = memopt_i_ops_ids(&t.o, "target", head->targets, head->rows, head->vocabulary, 1);
     if (memopt_i_ops_reach(&t.o, bytes)) return t.o.c.status;
     if (memopt_i_ops_end(&t.o, memopt_i_head_run(&t, counted, &loss))) return t.o.c.status;
     *out = memopt_i_rule_loss(&head->rule, counted, loss);
@@ -18994,7 +19030,7 @@ MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const m
 /* Everything that can be wrong, before anything is written. */
 static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memopt_attention *x, int backward,
                                               memopt_i_attention *t) {
-    const memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t i, bytes = 0;
+    const memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t bytes = 0;
     const int out = backward ? MEMOPT_I_READ : MEMOPT_I_WRITE;
 
     if (memopt_i_attention_open(ops, x, t) || !a->batch || !a->length) return o->c.status;
@@ -19010,22 +19046,15 @@ static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memop
         memopt_i_ops_take(o, "grad_keys", a->grad_keys, a->type, 1, MEMOPT_I_WRITE);
         memopt_i_ops_take(o, "grad_values", a->grad_values, a->type, 1, MEMOPT_I_WRITE);
     }
-    for (i = 0; a->lengths && i < a->batch && !o->c.status; ++i) {
-        memopt_i_checks_at(&o->c, "sequence", i);
-        memopt_i_must_stay(&o->c, "lengths", a->lengths[i], "at most length", a->length);
-    }
-    memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
+    memopt_i_ops_stay(o, "sequence", "lengths", a->lengths, a->batch, "at most length", a->length);
     memopt_i_attention_bytes(t, &bytes);
     return memopt_i_ops_reach(o, bytes);
 }
 
 /* ---- what a worker works on ---- */
-static unsigned char *memopt_i_attention_part(const memopt_i_attention *t, int worker) {
-    return memopt_i_ops_own(&t->o) + (size_t)worker * t->part;
-}
 static memopt_i_attending memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
                                                    int worker) {
-    memopt_i_attending w; unsigned char *part = memopt_i_attention_part(t, worker);
+    memopt_i_attending w; unsigned char *part = memopt_i_ops_part(&t->o, t->part, (size_t)worker);
     const size_t block = t->a.block, width = t->a.online ? t->a.width : 0, line = t->a.online ? block : 0;
     w.t = t; w.worker = worker; w.sequence = sequence; w.head = head; w.kv_head = head / t->group;
     w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
@@ -19139,15 +19168,6 @@ static size_t memopt_i_attention_valid(const memopt_i_attending *w, size_t row, 
     if (!w->t->a.causal) return columns;
     return row < first ? 0 : memopt_i_min(row - first + 1, columns);
 }
-/* Scores to probabilities. */
-static void memopt_i_attention_softmax(const memopt_i_attending *w, float *x, size_t valid, size_t columns) {
-    const int level = w->t->o.level; float sums[16], most;
-    memset(sums, 0, sizeof sums);
-    most = memopt_i_row_max(level, x[0], x, valid);
-    memopt_i_row_exp(level, sums, x, x, most, w->t->a.scale, valid);
-    memopt_i_row_scale(level, x, x, memopt_i_round(1 / memopt_i_row_total(sums)), valid);
-    memset(x + valid, 0, (columns - valid) * sizeof *x);
-}
 /* Probabilities of rows. */
 static void memopt_i_attention_weigh(const memopt_i_attending *w, size_t first, size_t rows) {
     const size_t columns = w->t->a.causal ? first + rows : w->used; size_t i;
@@ -19155,8 +19175,8 @@ static void memopt_i_attention_weigh(const memopt_i_attending *w, size_t first, 
                              memopt_i_attention_keys(w, 0));
     if (*w->status) return; /* nobody knows what is there */
     for (i = 0; i < rows; ++i)
-        memopt_i_attention_softmax(w, w->scores + i * w->t->stride,
-                                   memopt_i_attention_valid(w, first + i, 0, columns), columns);
+        memopt_i_soft_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride, w->t->a.scale,
+                            memopt_i_attention_valid(w, first + i, 0, columns), columns);
 }
 static void memopt_i_attention_forward_rows(const memopt_i_attending *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a; const size_t columns = a->causal ? first + rows : w->used;
@@ -19169,7 +19189,7 @@ static void memopt_i_attention_forward_rows(const memopt_i_attending *w, size_t 
 /* From the probabilities of rows; the gradients of keys and values are added onto what is in these. */
 static void memopt_i_attention_backward_rows(const memopt_i_attending *w, size_t first, size_t rows, float *keys,
                                              float *values, size_t stride) {
-    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
+    const memopt_attention *a = &w->t->a; size_t i;
     const size_t columns = a->causal ? first + rows : w->used;
     const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, 0);
     memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
@@ -19178,12 +19198,9 @@ static void memopt_i_attention_backward_rows(const memopt_i_attending *w, size_t
                              memopt_i_attention_values(w, 0));
     if (*w->status) return;
     for (i = 0; i < rows; ++i) {
-        const float *p = w->scores + i * w->t->stride; float *g = w->slopes + i * w->t->stride, sums[16];
-        const size_t valid = memopt_i_attention_valid(w, first + i, 0, columns);
-        memset(sums, 0, sizeof sums);
-        memopt_i_row_dot(level, sums, p, g, valid);
-        memopt_i_soft_slope(level, g, p, g, a->scale, memopt_i_row_total(sums), valid);
-        memset(g + valid, 0, (columns - valid) * sizeof *g);
+        float *g = w->slopes + i * w->t->stride;
+        memopt_i_soft_grad(w->t->o.level, g, w->scores + i * w->t->stride, g, a->scale,
+                           memopt_i_attention_valid(w, first + i, 0, columns), columns);
     }
     memopt_i_attention_mix(w, w->slopes, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
                            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
@@ -19372,13 +19389,9 @@ static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worke
     if (rows) memopt_i_attention_online_queries(&w, first, rows);
 }
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
-    memopt_status s = MEMOPT_OK; size_t i;
-    for (i = 0; i < t->o.workers; ++i) *(memopt_status *)(void *)memopt_i_attention_part(t, (int)i) = MEMOPT_OK;
-    memopt_i_run(t->o.threads, chunks, fn, t);
-    for (i = 0; s == MEMOPT_OK && i < t->o.workers; ++i)
-        s = *(const memopt_status *)(const void *)memopt_i_attention_part(t, (int)i);
-    return s;
+    return memopt_i_ops_run(&t->o, t->part, chunks, fn, t);
 }
+
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t; const memopt_status s = memopt_i_attention_check(ops, x, 0, &t);
     if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
@@ -20320,8 +20333,6 @@ static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
 }
 /* What forward and backward have in common; with rows, every id is made sure of. */
 static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
-    size_t i;
-
     if (memopt_i_ops_open(ops, "embedding", x, o)) return o->c.status;
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must_be_flag(&o->c, "accumulate", x->accumulate);
@@ -20329,12 +20340,7 @@ static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt
     memopt_i_ops_fits(o, "output", x->rows, x->width, x->type);
     memopt_i_ops_fits(o, "ids", x->rows, 1, MEMOPT_TYPE_F32);
     memopt_i_ops_fits(o, "tokens", x->vocabulary, x->width, MEMOPT_TYPE_F32);
-    for (i = 0; i < x->rows && !o->c.status; ++i) {
-        if (x->ids[i] >= 0 && (uint64_t)x->ids[i] < x->vocabulary) continue;
-        memopt_i_checks_at(&o->c, "row", i);
-        memopt_i_refuse_number(&o->c, MEMOPT_ERR_ARGUMENT, "id", memopt_i_signed(x->ids[i]), "limit",
-                               memopt_i_count(x->vocabulary));
-    }
+    memopt_i_ops_ids(o, "id", x->ids, x->rows, x->vocabulary, 0);
     return o->c.status;
 }
 /* Positions, or their gradient, that are wanted. */

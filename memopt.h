@@ -15574,7 +15574,8 @@ static size_t memopt_i_draft_place(const memopt_i_draft *d, size_t item) {
 }
 /* All items have their offsets: from items to places. */
 static void memopt_i_draft_resolve(const memopt_i_draft *d, memopt_i_script *script) {
-    size_t i;
+    size_t i, k;
+
     for (i = 0; i < script->touch_count; ++i) {
         memopt_i_touch *touch = &script->touches[i];
         touch->value = memopt_i_draft_place(d, touch->value);
@@ -15582,11 +15583,10 @@ static void memopt_i_draft_resolve(const memopt_i_draft *d, memopt_i_script *scr
     }
     for (i = 0; i < script->count; ++i) {
         memopt_i_move *m = &script->moves[i];
+        size_t *const places[6] = { &m->input, &m->output, &m->saved, &m->scratch, &m->grad_output, &m->grad_input };
+
         m->unread = (uint8_t)(m->op == MEMOPT_OP_FORWARD_SAVE && m->output && !d->read[m->output - 1]);
-        m->input = memopt_i_draft_place(d, m->input); m->output = memopt_i_draft_place(d, m->output);
-        m->saved = memopt_i_draft_place(d, m->saved); m->scratch = memopt_i_draft_place(d, m->scratch);
-        m->grad_output = memopt_i_draft_place(d, m->grad_output);
-        m->grad_input = memopt_i_draft_place(d, m->grad_input);
+        for (k = 0; k < 6; ++k) *places[k] = memopt_i_draft_place(d, *places[k]);
     }
 }
 static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_i_solver *solver, memopt_i_script *script) {
@@ -15636,14 +15636,16 @@ static uint64_t memopt_i_script_mix(uint64_t h, uint64_t word) {
     return h ^ h >> 32;
 }
 static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
-    uint64_t h = memopt_i_script_mix(memopt_i_script_mix(c->count, c->input_bytes), c->input_grad_bytes); size_t i;
+    uint64_t h = memopt_i_script_mix(memopt_i_script_mix(c->count, c->input_bytes), c->input_grad_bytes);
+    size_t i, k;
+
     for (i = 0; i < c->count; ++i) {
         const memopt_segment *s = &c->segments[i];
-        h = memopt_i_script_mix(memopt_i_script_mix(h, s->output_bytes), s->saved_bytes);
-        h = memopt_i_script_mix(memopt_i_script_mix(h, s->grad_bytes), s->forward_scratch);
-        h = memopt_i_script_mix(memopt_i_script_mix(h, s->backward_scratch), s->plain_scratch);
-        h = memopt_i_script_mix(memopt_i_script_mix(h, s->kept_bytes), memopt_i_double_bits(s->forward_cost));
-        h = memopt_i_script_mix(h, memopt_i_double_bits(s->backward_cost));
+        const uint64_t words[9] = { s->output_bytes, s->saved_bytes, s->grad_bytes, s->forward_scratch,
+                                    s->backward_scratch, s->plain_scratch, s->kept_bytes,
+                                    memopt_i_double_bits(s->forward_cost), memopt_i_double_bits(s->backward_cost) };
+
+        for (k = 0; k < 9; ++k) h = memopt_i_script_mix(h, words[k]);
     }
     for (i = 0; i < c->skip_count; ++i) {
         h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].from), c->skips[i].to);
@@ -15735,7 +15737,15 @@ static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shap
 
 static size_t memopt_i_more(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
 
-static int memopt_i_round_up(size_t *bytes, size_t align) { return memopt_i_align_up(*bytes, align, bytes); }
+/* 1: one of them does not fit size_t */
+static int memopt_i_round_up(size_t *const *sizes, size_t count, size_t align) {
+    int wraps = 0;
+    size_t i;
+
+    for (i = 0; i < count; ++i) wraps |= memopt_i_align_up(*sizes[i], align, sizes[i]);
+    return wraps;
+}
+
 /* The engine's own memory counts nothing, and a lossy copy what it takes. */
 static void memopt_i_solver_plain(memopt_i_solver *s) {
     const size_t n = s->chain->count; size_t i;
@@ -15755,18 +15765,18 @@ static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
     s->rounded.segments = to; s->rounded.skips = s->skips;
     for (i = 0; i < n; ++i) {
         size_t part = s->segments[i].saved_bytes - s->segments[i].output_bytes;
+        size_t *const sizes[7] = { &part, &to[i].output_bytes, &to[i].grad_bytes, &to[i].kept_bytes,
+                                   &to[i].forward_scratch, &to[i].backward_scratch, &to[i].plain_scratch };
+
         to[i] = s->segments[i];
-        wraps |= memopt_i_round_up(&part, s->align);
-        wraps |= memopt_i_round_up(&to[i].output_bytes, s->align);
+        wraps |= memopt_i_round_up(sizes, 7, s->align);
         wraps |= memopt_i_add(to[i].output_bytes, part, &to[i].saved_bytes);
-        wraps |= memopt_i_round_up(&to[i].grad_bytes, s->align) | memopt_i_round_up(&to[i].kept_bytes, s->align);
-        wraps |= memopt_i_round_up(&to[i].forward_scratch, s->align);
-        wraps |= memopt_i_round_up(&to[i].backward_scratch, s->align);
-        wraps |= memopt_i_round_up(&to[i].plain_scratch, s->align);
     }
     for (i = 0; i < s->chain->skip_count; ++i) {
+        size_t *const sizes[2] = { &s->skips[i].bytes, &s->skips[i].grad_bytes };
+
         s->skips[i] = s->chain->skips[i];
-        wraps |= memopt_i_round_up(&s->skips[i].bytes, s->align) | memopt_i_round_up(&s->skips[i].grad_bytes, s->align);
+        wraps |= memopt_i_round_up(sizes, 2, s->align);
     }
     if (wraps) return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, "the sizes do not fit size_t when rounded up");
     return memopt_i_chain_check(&s->rounded, s->error);
@@ -15919,24 +15929,28 @@ static void memopt_i_gaps_find(const memopt_i_solver *s, memopt_i_gap *gaps, uin
         before = t + 1;
     }
 }
-static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const memopt_i_gap *gaps, memopt_i_list *to) {
-    size_t t; int k;
-    for (t = 0; t < count; ++t) {
-        for (k = 0; k < 2; ++k) {
-            if (!gaps[t].read[k]) continue;
-            memopt_i_list_add(to, MEMOPT_OP_READ, gaps[t].read[k]);
-            memopt_i_list_add(to, MEMOPT_OP_WAIT, gaps[t].read[k]);
-            memopt_i_list_add(to, MEMOPT_OP_FORGET, gaps[t].read[k]);
-        }
-        memopt_i_list_add(to, (memopt_op)from[t].op, from[t].index);
-        for (k = 0; k < 2; ++k) {
-            if (!gaps[t].write[k]) continue;
-            memopt_i_list_add(to, MEMOPT_OP_WRITE, gaps[t].write[k]);
-            memopt_i_list_add(to, MEMOPT_OP_WAIT, gaps[t].write[k]);
-            memopt_i_list_add(to, MEMOPT_OP_DROP, gaps[t].write[k]);
-        }
+/* Both values, if there are any, move, and are gone from where they were. */
+static void memopt_i_gaps_move(memopt_i_list *to, const uint16_t *values, memopt_op op, memopt_op gone) {
+    int k;
+
+    for (k = 0; k < 2; ++k) {
+        if (!values[k]) continue;
+        memopt_i_list_add(to, op, values[k]);
+        memopt_i_list_add(to, MEMOPT_OP_WAIT, values[k]);
+        memopt_i_list_add(to, gone, values[k]);
     }
 }
+
+static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const memopt_i_gap *gaps, memopt_i_list *to) {
+    size_t t;
+
+    for (t = 0; t < count; ++t) {
+        memopt_i_gaps_move(to, gaps[t].read, MEMOPT_OP_READ, MEMOPT_OP_FORGET);
+        memopt_i_list_add(to, (memopt_op)from[t].op, from[t].index);
+        memopt_i_gaps_move(to, gaps[t].write, MEMOPT_OP_WRITE, MEMOPT_OP_DROP);
+    }
+}
+
 /* The solver's actions, values that wait as copies. */
 static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
     const size_t n = s->chain->count;

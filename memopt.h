@@ -15262,9 +15262,8 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
    Layout     bf16: the codes. 8 bits: a scale a block, then the codes. What is no array of floats stays as it is. */
 #define MEMOPT_I_KEPT_BLOCK 256
 #define MEMOPT_I_KEPT_CHUNK ((size_t)1 << 16) /* floats: whole blocks, and nothing depends on who does them */
-typedef enum memopt_i_kept_op { MEMOPT_I_KEPT_ROUND, MEMOPT_I_KEPT_ENCODE, MEMOPT_I_KEPT_DECODE } memopt_i_kept_op;
 typedef struct memopt_i_kept {
-    memopt_i_kept_op op;
+    memopt_keep_op op;
     memopt_keep keep;
     int level;
     float *x;
@@ -15303,7 +15302,7 @@ static float memopt_i_kept_encode(int level, uint8_t *codes, const float *x, siz
 /* At most a block, `first` elements into the array. */
 static void memopt_i_kept_block(const memopt_i_kept *k, size_t first, size_t n) {
     uint16_t narrow[MEMOPT_I_KEPT_BLOCK]; uint8_t small[MEMOPT_I_KEPT_BLOCK]; unsigned char aside[sizeof(float)];
-    const int encodes = !k->copy || k->op == MEMOPT_I_KEPT_ENCODE, decodes = !k->copy || k->op == MEMOPT_I_KEPT_DECODE;
+    const int encodes = !k->copy || k->op == MEMOPT_KEEP_ENCODE, decodes = !k->copy || k->op == MEMOPT_KEEP_DECODE;
     float *x = k->x + first;
     if (k->keep == MEMOPT_KEEP_BF16) {
         uint16_t *codes = k->copy ? (uint16_t *)(void *)k->copy + first : narrow;
@@ -15328,12 +15327,12 @@ static void memopt_i_kept_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(k->level);
 }
 /* Round `bytes` at x in place (copy is NULL then), or bring them to a copy, or back. */
-static void memopt_i_kept_run(memopt_i_kept_op op, memopt_keep keep, void *x, size_t bytes, void *copy,
+static void memopt_i_kept_run(memopt_keep_op op, memopt_keep keep, void *x, size_t bytes, void *copy,
                               const memopt_threads *threads) {
     memopt_i_kept k;
     if (!memopt_i_kept_is_lossy(keep, bytes)) {
-        if (op == MEMOPT_I_KEPT_ENCODE && bytes) memcpy(copy, x, bytes);
-        if (op == MEMOPT_I_KEPT_DECODE && bytes) memcpy(x, copy, bytes);
+        if (op == MEMOPT_KEEP_ENCODE && bytes) memcpy(copy, x, bytes);
+        if (op == MEMOPT_KEEP_DECODE && bytes) memcpy(x, copy, bytes);
         return;
     }
     k.op = op; k.keep = keep; k.level = memopt_i_simd_level(threads);
@@ -16270,8 +16269,7 @@ static memopt_status memopt_i_tape_keep(memopt_tape *t, memopt_keep_op op, memop
     if (t->untouchable && !t->desc.keeper.run_fn) return MEMOPT_ERR_UNSUPPORTED; /* a nested tape is told only now */
     if (t->untouchable)
         return t->desc.keeper.run_fn(t->desc.keeper.user, op, lossy ? keep : MEMOPT_KEEP_EXACT, value, bytes, copy);
-    memopt_i_kept_run(op == MEMOPT_KEEP_ROUND ? MEMOPT_I_KEPT_ROUND : op == MEMOPT_KEEP_ENCODE ? MEMOPT_I_KEPT_ENCODE
-                      : MEMOPT_I_KEPT_DECODE, keep, value, bytes, copy, &t->host.threads);
+    memopt_i_kept_run(op, keep, value, bytes, copy, &t->host.threads);
     return MEMOPT_OK;
 }
 static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
@@ -16953,28 +16951,43 @@ static void memopt_i_tape_row(memopt_i_out *o, const memopt_tape *t, size_t i, d
     }
     memopt_i_put_text(o, "\n");
 }
+static void memopt_i_put_size(memopt_i_out *o, const char *before, size_t bytes) {
+    memopt_i_put_text(o, before);
+    memopt_i_put_bytes(o, bytes);
+}
+
+static void memopt_i_put_count(memopt_i_out *o, const char *before, uint64_t count) {
+    memopt_i_put_text(o, before);
+    memopt_i_put_number(o, count);
+}
+
 static void memopt_i_tape_sums(memopt_i_out *o, const memopt_tape *t, double measured) {
     const memopt_i_shape *shape = t->shape; const double base = shape->result.cost - shape->result.extra;
-    memopt_i_put_text(o, "peak predicted "); memopt_i_put_bytes(o, shape->pass.peak);
-    memopt_i_put_text(o, " (");              memopt_i_put_number(o, shape->pass.peak);
+
+    memopt_i_put_size(o, "peak predicted ", shape->pass.peak);
+    memopt_i_put_count(o, " (", shape->pass.peak);
     memopt_i_put_text(o, " bytes), measured ");
-    if (t->most) { memopt_i_put_bytes(o, t->most); memopt_i_put_text(o, " ("); memopt_i_put_number(o, t->most);
-                   memopt_i_put_text(o, " bytes)"); }
-    else memopt_i_put_text(o, "-");
-    memopt_i_put_text(o, "; alive at most "); memopt_i_put_bytes(o, shape->result.peak);
-    memopt_i_put_text(o, ", between forward and backward "); memopt_i_put_bytes(o, shape->kept);
-    memopt_i_put_text(o, "; evaluation "); memopt_i_put_bytes(o, shape->evaluation.peak);
-    memopt_i_put_text(o, "\nforwards "); memopt_i_put_number(o, shape->result.forwards);
-    memopt_i_put_text(o, " of "); memopt_i_put_number(o, t->count);
-    memopt_i_put_text(o, " segments, extra time predicted "); memopt_i_put_share(o, shape->result.extra, base, 4);
+    if (t->most) {
+        memopt_i_put_size(o, "", t->most);
+        memopt_i_put_count(o, " (", t->most);
+    }
+    memopt_i_put_text(o, t->most ? " bytes)" : "-");
+    memopt_i_put_size(o, "; alive at most ", shape->result.peak);
+    memopt_i_put_size(o, ", between forward and backward ", shape->kept);
+    memopt_i_put_size(o, "; evaluation ", shape->evaluation.peak);
+    memopt_i_put_count(o, "\nforwards ", shape->result.forwards);
+    memopt_i_put_count(o, " of ", t->count);
+    memopt_i_put_text(o, " segments, extra time predicted ");
+    memopt_i_put_share(o, shape->result.extra, base, 4);
     if (t->is_measured) {
-        memopt_i_put_text(o, "; a pass by the measured times ");
-        memopt_i_put_number(o, (uint64_t)(measured * 1e6 + 0.5)); memopt_i_put_text(o, " us");
+        memopt_i_put_count(o, "; a pass by the measured times ", (uint64_t)(measured * 1e6 + 0.5));
+        memopt_i_put_text(o, " us");
     } else memopt_i_put_text(o, "; times are not measured: memopt_tape_calibrate()");
-    memopt_i_put_text(o, "\npasses "); memopt_i_put_number(o, t->passes);
-    memopt_i_put_text(o, ", shapes solved "); memopt_i_put_number(o, t->solves);
+    memopt_i_put_count(o, "\npasses ", t->passes);
+    memopt_i_put_count(o, ", shapes solved ", t->solves);
     memopt_i_put_text(o, "\n");
 }
+
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length) {
     memopt_i_out o; double predicted = 0, measured = 0; size_t i;
     if (!tape || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
@@ -17026,16 +17039,6 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
     *out = stash;
     return MEMOPT_OK;
 }
-static memopt_mark memopt_i_stash_mark(const memopt_stash *stash, size_t entry) {
-    memopt_mark mark = memopt_arena_mark(stash->arena);
-    mark.used = stash->entries[entry].before; /* the guard tells whether it is good */
-    return mark;
-}
-/* How far into the arena a copy begins. */
-static size_t memopt_i_stash_offset(const memopt_stash *stash, const memopt_i_stashed *e) {
-    const size_t unit = stash->arena->alignment;
-    return (e->before + unit - 1) & ~(unit - 1);
-}
 /* The arena's low end is where the newest push left it, and no rewind went below that place since. */
 static int memopt_i_stash_is_last(const memopt_stash *stash) {
     const memopt_i_guard *g = &stash->entries[stash->count - 1].guard;
@@ -17043,9 +17046,13 @@ static int memopt_i_stash_is_last(const memopt_stash *stash) {
     return stash->arena->ends[0].used == g->used && !g->broken;
 }
 static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
+    memopt_mark mark = memopt_arena_mark(stash->arena);
+
     --stash->count; /* the rewind breaks the copy's guard, and so takes it off */
-    return memopt_arena_rewind(stash->arena, memopt_i_stash_mark(stash, stash->count));
+    mark.used = stash->entries[stash->count].before; /* the guard has told that it is good */
+    return memopt_arena_rewind(stash->arena, mark);
 }
+
 MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     memopt_host host;
     if (!stash) return;
@@ -17072,20 +17079,21 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     ++stash->count;
     memopt_i_guard_set(stash->arena, &e->guard);
     if (stash->arena->source->host_visible) {
-        memopt_i_kept_run(MEMOPT_I_KEPT_ENCODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
+        memopt_i_kept_run(MEMOPT_KEEP_ENCODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
         if (keep != MEMOPT_KEEP_EXACT)
-            memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
+            memopt_i_kept_run(MEMOPT_KEEP_DECODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
     }
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n) {
-    const memopt_i_stashed *e; unsigned char *copy;
+    const memopt_i_stashed *e; size_t offset;
     if (!stash || !x || !n) return MEMOPT_ERR_ARGUMENT;
     e = stash->count ? &stash->entries[stash->count - 1] : NULL;
     if (!e || e->n != n || !memopt_i_stash_is_last(stash)) return MEMOPT_ERR_STATE;
-    copy = stash->arena->base + memopt_i_stash_offset(stash, e);
+    (void)memopt_i_align_up(e->before, stash->arena->alignment, &offset); /* as it was pushed */
     if (stash->arena->source->host_visible)
-        memopt_i_kept_run(MEMOPT_I_KEPT_DECODE, e->keep, x, n * sizeof *x, copy, &stash->host.threads);
+        memopt_i_kept_run(MEMOPT_KEEP_DECODE, e->keep, x, n * sizeof *x, stash->arena->base + offset,
+                          &stash->host.threads);
     return memopt_i_stash_rewind(stash);
 }
 /* @section gemm : lanes number api_gemm

@@ -45,8 +45,7 @@ static float *cuda_keeper_values(size_t n, uint64_t seed) {
 }
 static void cuda_keeper_cpu(memopt_keep_op op, memopt_keep keep, void *x, size_t bytes, void *copy) {
     const memopt_threads none = test_level(MEMOPT_SIMD_SCALAR);
-    memopt_i_kept_run(op == MEMOPT_KEEP_ROUND ? MEMOPT_I_KEPT_ROUND : op == MEMOPT_KEEP_ENCODE ? MEMOPT_I_KEPT_ENCODE
-                      : MEMOPT_I_KEPT_DECODE, keep, x, bytes, copy, &none);
+    memopt_i_kept_run(op, keep, x, bytes, copy, &none);
 }
 static void cuda_keeper_same(const char *what, const void *want, const void *d, size_t bytes, size_t at) {
     unsigned char *got = (unsigned char *)malloc(bytes + 1); const unsigned char *w = (const unsigned char *)want; size_t i = 0;

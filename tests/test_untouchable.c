@@ -93,8 +93,7 @@ static memopt_status untouchable_keep(void *user, memopt_keep_op op, memopt_keep
         memcpy(op == MEMOPT_KEEP_DECODE ? value : copy, op == MEMOPT_KEEP_DECODE ? copy : value, bytes);
         return MEMOPT_OK;
     }
-    memopt_i_kept_run(op == MEMOPT_KEEP_ROUND ? MEMOPT_I_KEPT_ROUND : op == MEMOPT_KEEP_ENCODE ? MEMOPT_I_KEPT_ENCODE
-                      : MEMOPT_I_KEPT_DECODE, keep, value, bytes, copy, &none);
+    memopt_i_kept_run(op, keep, value, bytes, copy, &none);
     return MEMOPT_OK;
 }
 static memopt_tape_desc untouchable_desc(untouchable_engine *e, memopt_arena *a) {

@@ -17127,11 +17127,6 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
 #define MEMOPT_I_GEMM_NEAR 262144 /* elements of result and right operand that stay in the second-level cache: 1 MiB */
 #define MEMOPT_I_GEMM_MOST   32 /* columns of a tile, at most */
 #define MEMOPT_I_GEMM_TALL   12 /* rows of a tile, at most */
-#if defined(__GNUC__) || defined(__clang__)
-#  define MEMOPT_I_GEMM_FETCH(address) __builtin_prefetch((const void *)(address), 0, 2) /* to the second level */
-#else
-#  define MEMOPT_I_GEMM_FETCH(address) ((void)(address))
-#endif
 typedef struct memopt_i_gemm_side { /* an operand: element (i, k) of the left one, or (j, k) of the right one */
     const void *data;
     size_t      stride;
@@ -17372,18 +17367,19 @@ V_FN void V(gemm_turned)(float *panel, const memopt_i_gemm_side *s, size_t j, si
     }
 }
 
+V_FN void V(gemm_whole)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth,
+                        int type) {
+    if (s->turned) V(gemm_plain)(panel, s, j, n, at, depth, type);
+    else V(gemm_turned)(panel, s, j, n, at, depth, type);
+}
+
 V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                               size_t depth) {
     const size_t wide = 2 * V(width), whole = n - n % V(width);
     const size_t deep = s->turned ? depth : depth - depth % 4;
-    switch ((int)s->type * 2 + s->turned) {
-    case 0: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;
-    case 1: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32); break;
-    case 2: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;
-    case 3: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16); break;
-    case 4: V(gemm_turned)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;
-    case 5: V(gemm_plain)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16); break;
-    }
+    if (s->type == MEMOPT_TYPE_F32) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32);
+    else if (s->type == MEMOPT_TYPE_BF16) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16);
+    else V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16);
     memopt_i_gemm_right(panel, wide, s, j, whole, n, at, 0, deep);
     memopt_i_gemm_right(panel, wide, s, j, 0, n, at, deep, depth);
 }
@@ -17489,12 +17485,14 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     for (i = 0; i < c->rows; i += kit->tall, left += c->left_tile) {
         for (r = i / kit->tall; r < lines; r += tiles) {
             const void *p = memopt_i_gemm_at(s, c->j + next + (s->turned ? 0 : r), at + (s->turned ? r : 0));
-            for (b = 0; b < bytes; b += 64) MEMOPT_I_GEMM_FETCH((uintptr_t)p + b);
+            for (b = 0; b < bytes; b += 64) MEMOPT_I_FETCH_L2(p, b);
         }
         if (c->work->fetches && i + kit->tall < c->rows)
             for (r = kit->tall; r < memopt_i_min(2 * kit->tall, c->rows - i); ++r) { /* the next tile's elements */
-                const uintptr_t to = (uintptr_t)(c->to + (i + r) * c->to_row + j);
-                MEMOPT_I_GEMM_FETCH(to); MEMOPT_I_GEMM_FETCH(to + 64);
+                const float *to = c->to + (i + r) * c->to_row + j;
+
+                MEMOPT_I_FETCH_L2(to, 0);
+                MEMOPT_I_FETCH_L2(to, 64);
             }
         t.rows = memopt_i_min(kit->tall, c->rows - i);
         t.left = left;
@@ -17606,11 +17604,6 @@ static memopt_i_gemm_matrix memopt_i_gemm_lies(const void *data, size_t rows, si
     m.stride = stride; m.type = type;
     return m;
 }
-static void memopt_i_gemm_call(memopt_i_gemm_matrix *m, const char *name, const char *stride, const char *type) {
-    m->name = name;
-    m->stride_name = stride;
-    m->type_name = type;
-}
 /* How many bytes it takes, and whether it can be a matrix. */
 static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm_matrix *m, size_t *bytes) {
     const size_t size = memopt_type_bytes(m->type);
@@ -17639,6 +17632,9 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
 }
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
                                               void *scratch, size_t scratch_bytes) {
+    static const char *const names[4][3] = { { "result", "result_stride", "result_type" },
+                                             { "left", "left_stride", "left_type" },
+                                             { "right", "right_stride", "right_type" }, { "bias", NULL, NULL } };
     const memopt_product *p = product; memopt_i_gemm_matrix m[4]; size_t bytes[4], i;
     memopt_i_checks c = memopt_i_checks_begin(p ? p->error : NULL, "gemm");
 
@@ -17653,11 +17649,12 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
     m[1] = memopt_i_gemm_lies(p->left, p->rows, p->depth, p->left_turned, p->left_stride, p->left_type);
     m[2] = memopt_i_gemm_lies(p->right, p->depth, p->columns, p->right_turned, p->right_stride, p->right_type);
     m[3] = memopt_i_gemm_lies(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
-    memopt_i_gemm_call(&m[0], "result", "result_stride", "result_type");
-    memopt_i_gemm_call(&m[1], "left", "left_stride", "left_type");
-    memopt_i_gemm_call(&m[2], "right", "right_stride", "right_type");
-    memopt_i_gemm_call(&m[3], "bias", NULL, NULL);
-    for (i = 0; i < 4; ++i) memopt_i_gemm_check(&c, &m[i], &bytes[i]);
+    for (i = 0; i < 4; ++i) {
+        m[i].name = names[i][0];
+        m[i].stride_name = names[i][1];
+        m[i].type_name = names[i][2];
+        memopt_i_gemm_check(&c, &m[i], &bytes[i]);
+    }
     for (i = 1; i < 4 && !c.status; ++i)
         if (memopt_i_gemm_overlap(&m[0], bytes[0], &m[i], bytes[i])) memopt_i_refuse_overlap(&c, m[0].name, m[i].name);
     if (!c.status && scratch_bytes < memopt_gemm_scratch(threads))
@@ -17837,22 +17834,19 @@ V_FN MEMOPT_I_FLATTEN void V(row_spread)(float *sums, const float *x, float mean
     V(end)();
 }
 
+V_FN void R(largest_of)(R(floats) *largest, R(floats) *seen, R(floats) x) {
+    *largest = R(max)(*largest, x);
+    *seen = R(nan)(*seen, x);
+}
+
 /* The largest of `most` and n elements, or NaN when there is one. */
 V_FN MEMOPT_I_FLATTEN float V(row_largest)(float most, const float *x, size_t n) {
-    R(floats) s = R(set)(most), seen = R(nan)(R(set)(0), s), y;
+    R(floats) s = R(set)(most), seen = R(nan)(R(set)(0), s);
     float lanes[16];
     size_t i = 0, half;
 
-    for (; i + 16 <= n; i += 16) {
-        y = R(read)(x + i, 16);
-        s = R(max)(s, y);
-        seen = R(nan)(seen, y);
-    }
-    if (i < n) {
-        y = R(first)(n - i, R(read)(x + i, n - i), s);
-        s = R(max)(s, y);
-        seen = R(nan)(seen, y);
-    }
+    for (; i + 16 <= n; i += 16) R(largest_of)(&s, &seen, R(read)(x + i, 16));
+    if (i < n) R(largest_of)(&s, &seen, R(first)(n - i, R(read)(x + i, n - i), s));
     if (R(any)(seen)) lanes[0] = memopt_i_bits_float(0x7fc00000);
     else {
         R(write)(lanes, s, 16);
@@ -18334,22 +18328,11 @@ static memopt_status memopt_i_ops_run(const memopt_i_ops *o, size_t bytes, size_
 
 /* Are `count` rows of n elements finite? */
 static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride, size_t count, size_t n) {
-    const uint32_t exponent = type == MEMOPT_TYPE_F32 ? 0x7f800000u : type == MEMOPT_TYPE_BF16 ? 0x7f80u : 0x7c00u;
     size_t i, j;
 
     for (i = 0; i < count; ++i)
-        for (j = 0; j < n; ++j) {
-            const void *p = memopt_i_row_at(data, type, i * stride + j);
-            uint32_t wide;
-            uint16_t half;
-
-            if (type == MEMOPT_TYPE_F32) memcpy(&wide, p, 4);
-            else {
-                memcpy(&half, p, 2);
-                wide = half;
-            }
-            if ((wide & exponent) == exponent) return 0;
-        }
+        for (j = 0; j < n; ++j)
+            if (!memopt_i_finite(memopt_i_gemm_one(memopt_i_row_at(data, type, i * stride + j), type))) return 0;
     return 1;
 }
 /* One row of a product by a triangle, only what takes part of it. */

@@ -20895,14 +20895,6 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #  include MEMOPT_HEADER
 #  undef MEMOPT_I_WIDTH
 #endif
-#undef V
-#undef R
-#undef V_FN
-#undef V_HOST_FN
-#undef V_REST
-#undef V_SHL
-#undef V_SHR
-#undef V_SAR
 #pragma pop_macro("V")
 #pragma pop_macro("R")
 #pragma pop_macro("V_FN")

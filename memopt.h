@@ -16921,7 +16921,8 @@ static void memopt_i_put_share(memopt_i_out *o, double part, double whole, size_
     const double share = whole > 0 ? part / whole * 1000 + 0.5 : 0;
     const uint64_t permille = share < 1e9 ? (uint64_t)share : 1000000000;
     memopt_i_put_right_number(o, permille / 10, width - 3);
-    memopt_i_put_text(o, "."); memopt_i_put_number(o, permille % 10); memopt_i_put_text(o, "%");
+    memopt_i_put_text_number(o, ".", permille % 10);
+    memopt_i_put_text(o, "%");
 }
 static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment) {
     size_t i, n = 0;
@@ -16951,40 +16952,30 @@ static void memopt_i_tape_row(memopt_i_out *o, const memopt_tape *t, size_t i, d
     }
     memopt_i_put_text(o, "\n");
 }
-static void memopt_i_put_size(memopt_i_out *o, const char *before, size_t bytes) {
-    memopt_i_put_text(o, before);
-    memopt_i_put_bytes(o, bytes);
-}
-
-static void memopt_i_put_count(memopt_i_out *o, const char *before, uint64_t count) {
-    memopt_i_put_text(o, before);
-    memopt_i_put_number(o, count);
-}
-
 static void memopt_i_tape_sums(memopt_i_out *o, const memopt_tape *t, double measured) {
     const memopt_i_shape *shape = t->shape; const double base = shape->result.cost - shape->result.extra;
 
-    memopt_i_put_size(o, "peak predicted ", shape->pass.peak);
-    memopt_i_put_count(o, " (", shape->pass.peak);
+    memopt_i_put_text_bytes(o, "peak predicted ", shape->pass.peak);
+    memopt_i_put_text_number(o, " (", shape->pass.peak);
     memopt_i_put_text(o, " bytes), measured ");
     if (t->most) {
-        memopt_i_put_size(o, "", t->most);
-        memopt_i_put_count(o, " (", t->most);
+        memopt_i_put_bytes(o, t->most);
+        memopt_i_put_text_number(o, " (", t->most);
     }
     memopt_i_put_text(o, t->most ? " bytes)" : "-");
-    memopt_i_put_size(o, "; alive at most ", shape->result.peak);
-    memopt_i_put_size(o, ", between forward and backward ", shape->kept);
-    memopt_i_put_size(o, "; evaluation ", shape->evaluation.peak);
-    memopt_i_put_count(o, "\nforwards ", shape->result.forwards);
-    memopt_i_put_count(o, " of ", t->count);
+    memopt_i_put_text_bytes(o, "; alive at most ", shape->result.peak);
+    memopt_i_put_text_bytes(o, ", between forward and backward ", shape->kept);
+    memopt_i_put_text_bytes(o, "; evaluation ", shape->evaluation.peak);
+    memopt_i_put_text_number(o, "\nforwards ", shape->result.forwards);
+    memopt_i_put_text_number(o, " of ", t->count);
     memopt_i_put_text(o, " segments, extra time predicted ");
     memopt_i_put_share(o, shape->result.extra, base, 4);
     if (t->is_measured) {
-        memopt_i_put_count(o, "; a pass by the measured times ", (uint64_t)(measured * 1e6 + 0.5));
+        memopt_i_put_text_number(o, "; a pass by the measured times ", (uint64_t)(measured * 1e6 + 0.5));
         memopt_i_put_text(o, " us");
     } else memopt_i_put_text(o, "; times are not measured: memopt_tape_calibrate()");
-    memopt_i_put_count(o, "\npasses ", t->passes);
-    memopt_i_put_count(o, ", shapes solved ", t->solves);
+    memopt_i_put_text_number(o, "\npasses ", t->passes);
+    memopt_i_put_text_number(o, ", shapes solved ", t->solves);
     memopt_i_put_text(o, "\n");
 }
 
@@ -19074,19 +19065,23 @@ static memopt_i_attending memopt_i_attention_begin(const memopt_i_attention *t, 
     w.values = w.keys + t->sums * t->a.width;
     return w;
 }
-/* The elements at which a row of this head begins. */
+/* The element at which a row begins, of a head among those of its kind. */
+static size_t memopt_i_attention_at(const memopt_i_attending *w, size_t row, size_t stride, size_t head) {
+    return (w->sequence * w->t->a.length + row) * stride + head * w->t->a.width;
+}
+
 static size_t memopt_i_attention_query(const memopt_i_attending *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return (w->sequence * a->length + row) * a->query_stride + w->head * a->width;
+    return memopt_i_attention_at(w, row, w->t->a.query_stride, w->head);
 }
+
 static size_t memopt_i_attention_key(const memopt_i_attending *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return (w->sequence * a->length + row) * a->kv_stride + w->kv_head * a->width;
+    return memopt_i_attention_at(w, row, w->t->a.kv_stride, w->kv_head);
 }
+
 static size_t memopt_i_attention_out(const memopt_i_attending *w, size_t row) {
-    const memopt_attention *a = &w->t->a;
-    return (w->sequence * a->length + row) * a->output_stride + w->head * a->width;
+    return memopt_i_attention_at(w, row, w->t->a.output_stride, w->head);
 }
+
 /* Rows from..to of a head become 0. */
 static void memopt_i_attention_clear(const memopt_i_attending *w, void *data, size_t at, size_t stride, size_t rows) {
     const memopt_attention *a = &w->t->a;

@@ -18319,11 +18319,17 @@ static memopt_status memopt_i_ops_run(const memopt_i_ops *o, size_t bytes, size_
 
 /* Are `count` rows of n elements finite? */
 static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride, size_t count, size_t n) {
+    const uint32_t exponent = type == MEMOPT_TYPE_F32 ? 0x7f800000u : type == MEMOPT_TYPE_BF16 ? 0x7f80u : 0x7c00u;
     size_t i, j;
 
     for (i = 0; i < count; ++i)
-        for (j = 0; j < n; ++j)
-            if (!memopt_i_finite(memopt_i_gemm_one(memopt_i_row_at(data, type, i * stride + j), type))) return 0;
+        for (j = 0; j < n; ++j) {
+            const void *p = memopt_i_row_at(data, type, i * stride + j);
+            const uint32_t bits = type == MEMOPT_TYPE_F32 ? memopt_i_float_bits(*(const float *)p)
+                                                          : *(const uint16_t *)p;
+
+            if ((bits & exponent) == exponent) return 0;
+        }
     return 1;
 }
 /* One row of a product by a triangle, only what takes part of it. */
@@ -19243,11 +19249,11 @@ static float memopt_i_attention_from(float most) {
 /* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `most`. */
 static void memopt_i_attention_online_row(const memopt_i_attending *w, size_t i, size_t valid, size_t columns) {
     const int level = w->t->o.level; float *x = w->scores + i * w->t->stride, *out = w->rows + i * w->t->a.width;
-    float sums[16], none[16], shrink, before; const float scale = w->t->a.scale;
+    const float scale = w->t->a.scale, before = w->most[i];
+
     if (valid) {
-        memset(sums, 0, sizeof sums);
-        memset(none, 0, sizeof none);
-        before = w->most[i];
+        float sums[16] = { 0 }, none[16] = { 0 }, shrink;
+
         w->most[i] = memopt_i_row_max(level, before, x, valid);
         memopt_i_row_exp(level, none, &shrink, &before, memopt_i_attention_from(w->most[i]), scale, 1);
         memopt_i_row_exp(level, sums, x, x, memopt_i_attention_from(w->most[i]), scale, valid);
@@ -19296,14 +19302,15 @@ static void memopt_i_attention_recall(const memopt_i_attending *w, size_t first,
 }
 /* Probabilities and the gradients of scores of a tile. 1: they are there. */
 static int memopt_i_attention_tile(const memopt_i_attending *w, size_t first, size_t rows, size_t at, size_t columns) {
-    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i; float sums[16];
+    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
+    float sums[16] = { 0 }; /* nobody wants them */
+
     memopt_i_attention_recall(w, first, rows);
     memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
                              memopt_i_attention_keys(w, at));
     memopt_i_attention_cross(w, w->slopes, rows, columns, memopt_i_attention_grads(w, first),
                              memopt_i_attention_values(w, at));
     if (*w->status) return 0;
-    memset(sums, 0, sizeof sums); /* nobody wants them */
     for (i = 0; i < rows; ++i) {
         float *p = w->scores + i * w->t->stride, *g = w->slopes + i * w->t->stride;
         const size_t valid = memopt_i_attention_valid(w, first + i, at, columns);

@@ -11,7 +11,8 @@ SECTION is a section of memopt.h (arena), one of memopt_cuda.cu (cuda_quant), `h
 
 header.txt and kernels.txt, beside this file, have lines `section :: name :: old text :: new text`, and a fifth field,
 `:: reason`, where the change makes no difference that can be seen; # begins a comment. The old text must stand exactly
-once in the source, or in the section, or else in the function that the name begins with.
+once in the source, or in the section, or else in the function that the name begins with; a space in it stands for any
+white space, ends of lines too.
 
 Each fault is put into a copy of the source and the section's own tests are built with it and run: plainly, then, if
 nobody noticed, with ASan and UBSan, then with TSan (in the header only `host`, where threads are). A test that fails,
@@ -21,7 +22,7 @@ the fault, the test and the code that it reaches, so that the next run examines 
 Exit status 1 when a fault has no place or does not compile, or fewer are caught than ENOUGH says.
 From the environment: CC, CXX, JOBS, and CLANGXX for TSan on kernels.
 """
-import argparse, collections, glob, hashlib, os, re, resource, shlex, subprocess, sys, tempfile, threading, time
+import argparse, collections, glob, hashlib, itertools, os, re, resource, shlex, subprocess, sys, tempfile, threading, time
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -232,22 +233,25 @@ class Workshop:
             self.inputs.update(read(path).encode())
 
     def place(self, fault):
-        """(where the old text stands, '') or (-1, why it cannot be told)."""
+        """(where the old text stands, where it ends, '') or (-1, -1, why it cannot be told)."""
         begin = self.text.find(self.kind.marker(fault.section))
         if begin < 0:
-            return -1, "there is no such section"
+            return -1, -1, "there is no such section"
         end = self.text.find("@section ", begin + 12)
         places = [(0, len(self.text)), (begin, end if end >= 0 else len(self.text))]
         places += self.functions.get(fault.name.split(":")[0], [])
+        pattern = re.compile(r"(?:\s|\\\n)+".join(map(re.escape, fault.old.split())))
         for first, last in places:
-            if self.text.count(fault.old, first, last) == 1:
-                return self.text.find(fault.old, first, last), ""
-        return -1, f"the old text stands {self.text.count(fault.old)} times in {self.kind.path}: {fault.old}"
+            found = list(itertools.islice(pattern.finditer(self.text, first, last), 2))
+            if len(found) == 1:
+                return *found[0].span(), ""
+        count = len(pattern.findall(self.text))
+        return -1, -1, f"the old text stands {count} times in {self.kind.path}: {fault.old}"
 
     def with_fault(self, fault):
         """The text with the fault in it."""
-        at = self.place(fault)[0]
-        return self.text[:at] + fault.new + self.text[at + len(fault.old):]
+        at, end, _ = self.place(fault)
+        return self.text[:at] + fault.new + self.text[end:]
 
     def together(self, faults):
         """(a text with all faults that lie in functions, switched on by their number; {fault: number}).
@@ -257,26 +261,26 @@ class Workshop:
         spans = sorted((first, last, name) for name, places in self.functions.items() for first, last in places)
         inside, numbers = collections.defaultdict(list), {}
         for fault in faults:
-            at = self.place(fault)[0]
+            at, stop, _ = self.place(fault)
             for first, last, name in spans:
-                if not first <= at <= at + len(fault.old) <= last:
+                if not first <= at <= stop <= last:
                     continue
                 head = heading(self.text[first:last])
                 if head and not LANES.match(head.name) and at >= first + head.body:
                     numbers[fault] = len(numbers) + 1
-                    inside[first, last].append((numbers[fault], at - first, fault))
+                    inside[first, last].append((numbers[fault], at - first, stop - first, fault))
                     break
         text = self.text
         for (first, last), here in sorted(inside.items(), reverse=True):
             old = text[first:last]
             head = heading(old)
             variants = [renamed(old, head, 0)]
-            for number, at, fault in here:
-                variants.append(renamed(old[:at] + fault.new + old[at + len(fault.old):], head, number))
+            for number, at, stop, fault in here:
+                variants.append(renamed(old[:at] + fault.new + old[stop:], head, number))
             if old.count(head.name + "(") > 1:
                 variants.insert(0, re.sub(r"\s*$", ";", old[:head.body - 1].replace("\n", " ")))
             give = "" if head.void else "return "
-            cases = [f"case {number}: {give}{called(head, number)}; break;" for number, _, _ in here]
+            cases = [f"case {number}: {give}{called(head, number)}; break;" for number, _, _, _ in here]
             cases.append(f"default: {give}{called(head, 0)}; break;")
             start = old[:head.body].replace("\n", " ")
             variants.append(f"{start} switch (memopt_mutant) {{ {' '.join(cases)} }} }}")
@@ -485,7 +489,7 @@ def main():
                       if not options.sections or {kind.name, kind.prefix + fault.section} & set(options.sections)]
             workshop = Workshop(kind, folder, options.sample > 0)
             for fault in wanted:
-                at, why = workshop.place(fault)
+                at, _, why = workshop.place(fault)
                 if at < 0:
                     print(f"{kind.name}.txt: {fault.section}: {fault.name}: {why}")
                     good = False

@@ -371,6 +371,10 @@ readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
     python3 tests/check_readme.py README.md examples/*.c examples/*.cu examples/*/*.h
 }
+house() { # figures of header and kernels, and the size of README.md, stay below their limits
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    python3 tests/house.py --check
+}
 layers() {
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
     python3 tests/check_layers.py --selftest && for file in memopt.h memopt_cuda.cu; do

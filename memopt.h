@@ -42,49 +42,49 @@
    CONTENTS    Search for "@section NAME". First the declarations, then the implementation, bottom up; a section uses
                only what its marker names, and what that uses.
      config              version and linkage
-     api_status   status    codes, their texts, and why a call failed
-     api_host     host      the only doors outside: allocator, workers, files, clock
-                  platform  what is taken from the system
-                  base      checked sizes, alignment, bits
-                  text      lines for people in your buffer: numbers, bytes, errors
-     api_carve    carve     one block cut into parts: count first, then hand out
-     api_ledger   ledger    who holds which bytes: now, at the peak; table, snapshot, trace
-     api_source   source    where bytes come from: your block, an allocator, pages, counting only, your device
-     api_arena    arena     lifetimes that nest: two ends, marks
-     api_plan     plan      lifetimes known beforehand, to offsets
-     api_heap     heap      lifetimes in any order; record a step, plan it, replay it
-     api_simd     simd      levels found at run time; the scalar code is the definition, the wide ones give its bits
-                  vec       the vocabulary of wide code; the parts over it are compiled once for each width
-     api_random   random    random numbers by seed, stream and index; noise for rounding
-     api_number   number    float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
-     api_quant    quant     8-bit blocks: signed and unsigned dynamic maps, linear
-                  taper     the 8-bit codes of optimizer states
-                  lanes     the arithmetic of a step, written once for every width
-                  state     a tensor's state, byte by byte
-                  walk      a step over a tensor: decode, step, encode, a block behind
-                  factor    Adafactor's rows and columns
-     api_optim    optim     AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor; 32, 16, 8 bits; sliced or whole
-     api_scale    scale     loss scaling, clipping, accumulation; which numbers have which type
-                  course    what is alive while a schedule runs
-                  solver    the table of the fastest schedules
-     api_schedule schedule  which activations to keep, to make again, or to send away: the fastest within a budget
-                  strip     a schedule as a picture
-     api_tape     tape      runs a schedule over the engine's own forwards and backwards; copies on a stack
-     api_gemm     gemm      the product of matrices: yours, or the built-in one
-                  rows      what is done along a row: conversions, sums, exponentials, activations
-                  operator  what all operators have in common: workers, product, scratch
-     api_ops      softmax   rows of scores to probabilities, and back
-                  head      linear + softmax + cross-entropy, without logits
-                  attention without the length x length matrix: by whole rows, or online
-                  norm      layer norm, RMS norm
-                  layer     linear, activations, SwiGLU, dropout without masks, embedding
-                  batchnorm linear + batch norm + activation
+     api_status   status        codes, their texts, and why a call failed
+     api_host     host          the only doors outside: allocator, workers, files, clock
+                  platform      what is taken from the system
+                  base          checked sizes, alignment, bits
+                  text          lines for people in your buffer: numbers, bytes, errors
+     api_carve    carve         one block cut into parts: count first, then hand out
+     api_ledger   ledger        who holds which bytes: now, at the peak; table, snapshot, trace
+     api_source   source        where bytes come from: your block, an allocator, pages, counting only, your device
+     api_arena    arena         lifetimes that nest: two ends, marks
+     api_plan     plan          lifetimes known beforehand, to offsets
+     api_heap     heap          lifetimes in any order; record a step, plan it, replay it
+     api_simd     simd          levels found at run time; the scalar code is the definition, the wide ones give its bits
+                  vec           the vocabulary of wide code; the parts over it are compiled once for each width
+     api_random   random        random numbers by seed, stream and index; noise for rounding
+     api_number   number        float32 to and from bf16, fp16, fp8; to nearest, stochastic, split into bf16 + 16 bits
+     api_quant    quant         8-bit blocks: signed and unsigned dynamic maps, linear
+                  state_codec   the 8-bit codes of optimizer states
+                  optim_kernels the arithmetic of a step, written once for every width
+                  state         a tensor's state, byte by byte
+                  optim_pass    a step over a tensor: decode, step, encode, a block behind
+                  adafactor     Adafactor's rows and columns
+     api_optim    optim         AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor; 32, 16, 8 bits; sliced or whole
+     api_scale    scale         loss scaling, clipping, accumulation; which numbers have which type
+                  simulation    what is alive while a schedule runs
+                  solver        the table of the fastest schedules
+     api_schedule schedule      which activations to keep, to make again, or to send away: the fastest within a budget
+                  plot          a schedule as a picture
+     api_tape     tape          runs a schedule over the engine's own forwards and backwards; copies on a stack
+     api_gemm     gemm          the product of matrices: yours, or the built-in one
+                  row_kernels   what is done along a row: conversions, sums, exponentials, activations
+                  operator      what all operators have in common: workers, product, scratch
+     api_ops      softmax       rows of scores to probabilities, and back
+                  head          linear + softmax + cross-entropy, without logits
+                  attention     without the length x length matrix: by whole rows, or online
+                  norm          layer norm, RMS norm
+                  layer         linear, activations, SwiGLU, dropout without masks, embedding
+                  batchnorm     linear + batch norm + activation
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
                   Why is told by one struct, memopt_error: what was refused, where, what it got and what the limit is.
                   Objects keep that of their last failed call: memopt_arena_error(), memopt_heap_error(),
-                  memopt_optim_error(), memopt_tape_get_error(). Where there is no object, because it could not be
+                  memopt_optim_error(), memopt_tape_error(). Where there is no object, because it could not be
                   created or because operators have none, the desc, memopt_ops, memopt_gradients or memopt_product
                   names an error of yours that is filled in. memopt_error_text() makes one line of it. Stashes, pools
                   and calls with neither an object nor a desc have a status alone. A failed call
@@ -222,10 +222,10 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 #define MEMOPT_SIMD_AVX512      4 /* F, BW, DQ, VL, VBMI, VBMI2: Ice Lake, Zen 4 and later */
 #define MEMOPT_SIMD_AVX512_BF16 5
 
-typedef enum memopt_open { MEMOPT_OPEN_READ,
-    MEMOPT_OPEN_WRITE /* read and write; a missing file is made, the bytes of an existing one stay */ } memopt_open;
+typedef enum memopt_open_mode { MEMOPT_OPEN_READ,
+    MEMOPT_OPEN_WRITE /* read and write; a missing file is made, the bytes of an existing one stay */ } memopt_open_mode;
 typedef struct memopt_files { /* all zero = the system's files; else set every function */
-    memopt_status (*open_fn)(void *user, const char *path, memopt_open mode, void **file);
+    memopt_status (*open_fn)(void *user, const char *path, memopt_open_mode mode, void **file);
     memopt_status (*close_fn)(void *user, void *file); /* the file is closed whatever this returns */
     /* *done below count: the file ended there */
     memopt_status (*read_fn)(void *user, void *file, uint64_t offset, void *bytes, size_t count, size_t *done);
@@ -279,11 +279,13 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
  * returns OK, ERR_ARGUMENT, ERR_MEMORY, ERR_UNSUPPORTED (compiled without MEMOPT_PTHREADS),
  *         ERR_STATE (the system refused a thread; the ones started have been joined)
  */
-typedef struct memopt_pool memopt_pool;
-MEMOPT_API memopt_status  memopt_pool_create(const memopt_host *host, int worker_count, memopt_pool **out);
-MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool); /* of NULL all zero: the calling thread */
+typedef struct memopt_thread_pool memopt_thread_pool;
+MEMOPT_API memopt_status  memopt_thread_pool_create(const memopt_host *host, int worker_count,
+                                                    memopt_thread_pool **out);
+/* of NULL all zero: the calling thread */
+MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool);
 /* joins the threads; NULL is fine; never during a run */
-MEMOPT_API void           memopt_pool_destroy(memopt_pool *pool);
+MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
 /* @section api_carve : api_status */
 /* One block cut into parts. The same lines count its bytes first, where there is no block yet, and then hand out the
    parts of it:
@@ -322,10 +324,10 @@ typedef struct memopt_usage { /* of one tag, or of all together */
     uint64_t failed;         /* requests that ended without memory */
     uint64_t retried;        /* requests that were served by a fallback, or at a second try */
 } memopt_usage;
-typedef struct memopt_held { /* what the sources hold, used or not */
+typedef struct memopt_footprint { /* what the sources hold, used or not */
     size_t reserved, committed, committed_peak;
     size_t segments; /* reservations alive */
-} memopt_held;
+} memopt_footprint;
 
 typedef struct memopt_ledger memopt_ledger;
 typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = all zero */
@@ -375,14 +377,14 @@ MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag
 /* all zero when the ledger has no such tag */
 MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_tag tag);
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger);
-MEMOPT_API memopt_held  memopt_ledger_held(const memopt_ledger *ledger);
+MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger);
 
-typedef enum memopt_export {
+typedef enum memopt_export_format {
     MEMOPT_EXPORT_REPORT,          /* a table for people */
     MEMOPT_EXPORT_SNAPSHOT_JSON,   /* the fields of PyTorch's memory snapshot */
     MEMOPT_EXPORT_SNAPSHOT_PICKLE, /* the same, in the form that its viewer opens */
     MEMOPT_EXPORT_TRACE_JSON       /* Chrome and Perfetto: a counter for each tag over time */
-} memopt_export;
+} memopt_export_format;
 /**
  * Write what the ledger knows into your buffer. Text ends with a 0 byte that is not counted; a pickle is just bytes.
  *
@@ -390,7 +392,7 @@ typedef enum memopt_export {
  * length   receives the bytes it takes, without the 0, also when the buffer is too small; may be NULL
  * returns  OK, ERR_ARGUMENT (NULL, no such format), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
  */
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export format, char *buffer,
+MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
 /** The table for people: memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, ...). */
 MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
@@ -710,8 +712,9 @@ typedef struct memopt_heap_stats {
     size_t   largest;        /* memopt_heap_largest() */
     size_t   peak_used, peak_requested, peak_reserved;
     size_t   used_blocks, free_blocks;
-    double   external;       /* 1 - largest / free_bytes: how much of what is free is of no use to a large request */
-    double   internal;       /* 1 - requested / used: how much of what is used is rounding */
+    double   external_fragmentation;       /* 1 - largest / free_bytes: how much of what is free is of no use to a large
+                                              request */
+    double   internal_fragmentation;       /* 1 - requested / used: how much of what is used is rounding */
     uint64_t served;         /* requests served from the plan, since it was made */
     uint64_t fell_back;      /* requests within steps that were not */
 } memopt_heap_stats;
@@ -725,10 +728,10 @@ MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of t
 /** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
 MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
 
-typedef enum memopt_heap_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED,
-    MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_kind;
+typedef enum memopt_heap_entry_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED,
+    MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_entry_kind;
 typedef struct memopt_heap_entry { /* zero it to begin a walk */
-    memopt_heap_kind kind;
+    memopt_heap_entry_kind kind;
     size_t       offset, bytes;
     size_t       requested; /* of a used block */
     memopt_tag   tag;       /* of a used block */
@@ -740,7 +743,7 @@ MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entr
 
 /* Record, plan, replay: training repeats itself. Record one step, plan it, and later steps are served from the plan:
        memopt_heap_record(heap);  one step  memopt_heap_plan(heap, NULL, NULL, NULL);
-       for (;;) { memopt_heap_step(heap);  one step }
+       for (;;) { memopt_heap_begin_step(heap); one step }
    The step may be run dry: record it on a heap without a source, and name that as the recorder. Plan the largest step
    there is; smaller ones fit into its places. Whatever differs from the record is served by the heap as ever. */
 /**
@@ -752,7 +755,7 @@ MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap);
 /**
  * End the recording and plan the blocks that were both allocated and freed in it; one region for all of them is set
  * aside. Where the source commits, the region's memory is committed as it is reached. Replay begins at the next
- * memopt_heap_step().
+ * memopt_heap_begin_step().
  *
  * recorder  who recorded; NULL = the heap itself. What it recorded stays, and can be planned again
  * options   of memopt_plan_solve(); NULL = all zero
@@ -765,7 +768,7 @@ MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap);
 MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *recorder, const memopt_plan_options *options,
                                           memopt_plan_result *result);
 /** A step begins: the next request counts as the recording's first. OK, also without a plan; ERR_ARGUMENT (NULL). */
-MEMOPT_API memopt_status memopt_heap_step(memopt_heap *heap);
+MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap);
 /**
  * Give the region back to the heap; blocks in it live on. The heap does it by itself when a request cannot be met in
  * any other way. OK, also without a plan; ERR_ARGUMENT (NULL).
@@ -1058,15 +1061,16 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
    brought by you: from an arena, a heap, a file. A step is begin, for kinds that need whole-tensor numbers measure,
    apply, end; memopt_optim_step() does all of it for all tensors in parallel passes. */
 typedef enum memopt_optim_kind {
-    MEMOPT_ADAMW,     /* decoupled weight decay; torch.optim.AdamW's rule */
-    MEMOPT_ADAM,      /* the decay is added to the gradient; torch.optim.Adam's rule */
-    MEMOPT_SGD,       /* with momentum, dampening, Nesterov; torch.optim.SGD's rule */
-    MEMOPT_LION,      /* google/automl's rule */
-    MEMOPT_LARS,      /* the paper's rule (1708.03888): the rate goes into the momentum; eta is `trust` */
-    MEMOPT_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself. As with
-                         LARS the trust ratio is the true one, also where states have 8 bits */
-    MEMOPT_ADAFACTOR  /* the author's rule (mesh-tensorflow's optimize.py). The second moment of a matrix of at least
-                         32 x 32 is a float for each row and column; of anything smaller, one for each element */
+    MEMOPT_OPTIM_ADAMW,     /* decoupled weight decay; torch.optim.AdamW's rule */
+    MEMOPT_OPTIM_ADAM,      /* the decay is added to the gradient; torch.optim.Adam's rule */
+    MEMOPT_OPTIM_SGD,       /* with momentum, dampening, Nesterov; torch.optim.SGD's rule */
+    MEMOPT_OPTIM_LION,      /* google/automl's rule */
+    MEMOPT_OPTIM_LARS,      /* the paper's rule (1708.03888): the rate goes into the momentum; eta is `trust` */
+    MEMOPT_OPTIM_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself. As
+                               with LARS the trust ratio is the true one, also where states have 8 bits */
+    MEMOPT_OPTIM_ADAFACTOR /* the author's rule (mesh-tensorflow's optimize.py). The second moment of a matrix of at
+                              least 32 x 32 is a float for each row and column; of anything smaller, one for each
+                              element */
 } memopt_optim_kind;
 typedef enum memopt_state_format {
     MEMOPT_STATE_F32,  /* 4 bytes a moment */
@@ -1096,7 +1100,7 @@ typedef struct memopt_optim_tensor {
     const void *gradients;
     void       *state;     /* memopt_optim_state_bytes() of memory, aligned to 64; NULL where that is 0 */
     size_t      count;     /* elements of the whole tensor */
-    size_t      first;     /* the part held here starts at this element (see memopt_optim_grain()) ... */
+    size_t      first;     /* the part held here starts at this element (see memopt_optim_slice_alignment()) ... */
     size_t      held;      /* ... and has so many elements: 0 = all that follow */
     size_t      columns;   /* Adafactor: elements of a row; 0 = a vector. Factored from 32 rows and 32 columns on */
     size_t      group;     /* index of its memopt_optim_group */
@@ -1112,7 +1116,7 @@ typedef struct memopt_optim_group {
     double dampening;    /* SGD */
     double trust;        /* LARS: eta. LAMB: 0 */
     double clip;         /* Adafactor: the RMS that an update is clipped to */
-    double least_scale;  /* Adafactor: the RMS of the weights counts as at least this */
+    double min_scale;    /* Adafactor: the RMS of the weights counts as at least this */
     int    nesterov;     /* SGD */
     int    always_adapt; /* LAMB: the trust ratio also where weight_decay is 0 */
 } memopt_optim_group;
@@ -1123,7 +1127,7 @@ typedef struct memopt_optim_group {
  *   LION       rate 1e-4, betas 0.9 and 0.99
  *   LARS       rate 0.1, momentum 0.9, trust 1e-3, decay 1e-4
  *   LAMB       rate 1e-3, betas 0.9 and 0.999, eps 1e-6, decay 1e-2
- *   ADAFACTOR  rate 1e-2 (the cap of 1 / sqrt(t)), beta1 0, beta2 0.8, eps 1e-30, clip 1, least_scale 1e-3
+ *   ADAFACTOR  rate 1e-2 (the cap of 1 / sqrt(t)), beta1 0, beta2 0.8, eps 1e-30, clip 1, min_scale 1e-3
  */
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
 
@@ -1164,7 +1168,7 @@ typedef struct memopt_optim_run {
  *
  * desc    the tensors' pointers are not looked at; their counts are
  * bytes   receives the size; untouched on failure
- * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not on the grain, a block that is not
+ * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at the slice alignment, a block that is not
  *         allowed, a combination of kind and formats that does not exist, bad threads, place_states neither 0 nor 1),
  *         ERR_OVERFLOW
  */
@@ -1207,7 +1211,7 @@ typedef struct memopt_optim_view {
 } memopt_optim_view;
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
 /** Parts and slices of a tensor begin at multiples of this many elements, counted in all of it; 0: no such tensor. */
-MEMOPT_API size_t memopt_optim_grain(const memopt_optim *optim, size_t tensor);
+MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t tensor);
 
 /**
  * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
@@ -1229,7 +1233,7 @@ MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_opt
  *
  * begin   refuses what cannot work, with a reason: a fused step whose loop clips by the global norm, accumulates, or
  *         scales its loss dynamically. Those need all gradients before the first weight changes: step after backward
- * measure reads only. ERR_STATE in the wrong order, ERR_ARGUMENT (slice off the grain or outside the part)
+ * measure reads only. ERR_STATE in the wrong order, ERR_ARGUMENT (slice off its alignment or outside the part)
  * join    ends a pass over a tensor; again: 1 = measure all of it once more. Where ranks share a tensor, add up
  *         memopt_optim_sums() over them before
  * apply   ERR_STATE before the tensor was joined. A fused apply that meets a gradient that is not finite changes nothing
@@ -1244,7 +1248,7 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
 /** The sums of a tensor's slices measured here; those of other ranks are 0. returns OK, ERR_ARGUMENT, ERR_STATE */
 MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, double **sums, size_t *count);
 /** Does this kind measure before it applies? */
-MEMOPT_API int           memopt_optim_measures(const memopt_optim *optim);
+MEMOPT_API int           memopt_optim_needs_measure(const memopt_optim *optim);
 MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor); /* elements, in this step */
 MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim); /* elements left alone in this step */
 MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim); /* of the last call that failed */
@@ -1267,10 +1271,10 @@ MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim); /* of th
 
    A step that met a NaN or an infinity calls no optimizer, so weights and state keep every bit. Measuring first is also
    why a step fused into backward cannot be combined with any of this: it has changed the first weights by then. */
-#define MEMOPT_KEEP_NORMS      1u /* scales and biases of norms, and their running statistics */
-#define MEMOPT_KEEP_BIASES     2u
-#define MEMOPT_KEEP_EMBEDDINGS 4u
-#define MEMOPT_KEEP_HEAD       8u /* logits, softmax and loss */
+#define MEMOPT_PRECISION_NORMS      1u /* scales and biases of norms, and their running statistics */
+#define MEMOPT_PRECISION_BIASES     2u
+#define MEMOPT_PRECISION_EMBEDDINGS 4u
+#define MEMOPT_PRECISION_HEAD       8u /* logits, softmax and loss */
 typedef struct memopt_precision { /* which numbers of a training run have which type; all zero = everything fp32 */
     memopt_type weights;      /* that forward and backward read */
     memopt_type master;       /* that the optimizer steps: F32; or BF16, in place and rounded stochastically */
@@ -1299,8 +1303,9 @@ typedef struct memopt_gradient { /* one tensor; zero it, then set what you need 
     void       *values;    /* count elements of the type, aligned as the type is; NULL only when count is 0 */
     size_t      count;     /* 0 is fine: a tensor whose part on this rank is empty */
     memopt_type type;
-    uint16_t   *rest;      /* sums in BF16 only: count more bf16, for Kahan's sum; NULL = stochastic rounding */
-    uint64_t    first;     /* sums without rest: the place of element 0 among all weights, which picks random bits */
+    uint16_t   *compensation; /* sums in BF16 only: count more bf16, for Kahan's sum; NULL = stochastic rounding */
+    uint64_t    first;     /* sums without compensation: the place of element 0 among all weights, which picks random
+                              bits */
     double      squares;   /* written by measure, scale and unscale: the sum of the squares; infinite if nonfinite */
     size_t      nonfinite; /* likewise: how many values are NaN or infinite */
 } memopt_gradient;
@@ -1380,7 +1385,7 @@ typedef struct memopt_scaler {
     uint32_t growth_interval; /* so many steps in a row without overflow, then the scale grows; at least 1 */
     uint32_t growth_tracker;  /* steps in a row so far; below growth_interval */
     uint32_t unscaled;        /* 1: this step's gradients have been unscaled or measured, update is due */
-    uint32_t found;           /* 1: and were not all finite, on this rank */
+    uint32_t found_nonfinite; /* 1: and were not all finite, on this rank */
 } memopt_scaler;
 /** 65536, floor 1, growth 2 after 2000 steps, backoff 0.5. NULL is ERR_ARGUMENT. */
 MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler);
@@ -1424,21 +1429,24 @@ typedef struct memopt_accumulation { /* of one step; zero it before the first mi
 typedef struct memopt_micro_batch {
     uint64_t            tokens;  /* that count in its loss, not padding; 0: its gradients are neither read nor added */
     int                 is_mean; /* 0: gradients of a loss summed over tokens; 1: of its mean, to be weighted */
-    const memopt_noise *noise;   /* for BF16 sums without rest; another one for every micro-batch of every step */
+    const memopt_noise *noise;   /* for BF16 sums without compensation; another one for every micro-batch of every
+                                    step */
 } memopt_micro_batch;
 /**
  * Add a micro-batch's gradients to the sums, so that each token weighs the same however tokens fall into batches.
  *
  * The first micro-batch overwrites the sums; nothing has to be zeroed. sum = fma(weight, gradient, sum) in float, the
- * weight being 1, or float(tokens); a NaN is 0x7FC00000. F32 sums keep that. BF16 sums with `rest` are the nearest bf16
- * of it, and rest the nearest bf16 of what is left: 16 bits of precision in 4 bytes. BF16 sums without rest are rounded
- * stochastically: no bias, 8 bits of precision, 2 bytes; element i of a tensor takes the random bits first + i.
+ * weight being 1, or float(tokens); a NaN is 0x7FC00000. F32 sums keep that. BF16 sums with `compensation` are the
+ * nearest bf16 of it, and compensation the nearest bf16 of what is left: 16 bits of precision in 4 bytes. BF16 sums
+ * without compensation are rounded stochastically: no bias, 8 bits of precision, 2 bytes; element i of a tensor takes
+ * the random bits first + i.
  *
  * sums         F32 or BF16; its scratch is used
  * gradients    as many tensors, each of the same count as its sum, of any type; never the memory of the sums
  * accumulation counts on; untouched on failure
- * returns      OK; ERR_ARGUMENT (NULL, counts that differ, F16 sums, rest beside F32, BF16 without rest and without
- *              noise, bad threads); ERR_OVERFLOW (tokens, or a size); ERR_BUFFER. A failed call has changed nothing.
+ * returns      OK; ERR_ARGUMENT (NULL, counts that differ, F16 sums, compensation beside F32, BF16 without compensation
+ *              and without noise, bad threads); ERR_OVERFLOW (tokens, or a size); ERR_BUFFER. A failed call has changed
+ *              nothing.
  * threads      one call at a time for each list
  */
 MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
@@ -1458,7 +1466,7 @@ typedef struct memopt_segment { /* zero it, then set what it has */
     size_t forward_scratch;  /* beside input, output and saved, while its forward runs */
     size_t backward_scratch; /* while its backward runs */
     size_t plain_scratch;    /* of a forward that saves nothing; 0 = forward_scratch */
-    size_t kept_bytes;       /* what the output still takes in memory once it is written: 0 where it goes elsewhere,
+    size_t copy_bytes;       /* what the output still takes in memory once it is written: 0 where it goes elsewhere,
                                 else the bytes of its smaller copy */
     double forward_cost, backward_cost; /* finite, not negative */
 } memopt_segment;
@@ -1470,22 +1478,22 @@ typedef struct memopt_skip {
 } memopt_skip;
 typedef struct memopt_chain {
     const memopt_segment *segments;
-    size_t                count;        /* 1 to MEMOPT_CHAIN_MOST */
+    size_t                count;        /* 1 to MEMOPT_CHAIN_MAX */
     const memopt_skip    *skips;        /* NULL when there are none */
     size_t                skip_count;
     size_t                input_bytes;  /* value 0; it stays, and is counted, from beginning to end */
     size_t                input_grad_bytes; /* gradient 0; 0 when nobody wants it */
     memopt_error         *error;        /* NULL, or filled in when a call that is given this chain fails */
 } memopt_chain;
-#define MEMOPT_CHAIN_MOST 4096
-typedef struct memopt_slow { /* a second place for values; all zero = none */
-    size_t slots;            /* values it holds at most; MEMOPT_SLOW_UNLIMITED; 0 = there is no such place */
+#define MEMOPT_CHAIN_MAX 4096
+typedef struct memopt_offload { /* a second place for values; all zero = none */
+    size_t slots;            /* values it holds at most; MEMOPT_OFFLOAD_UNLIMITED; 0 = there is no such place */
     double write_cost, read_cost;           /* of each transfer */
     double write_byte_cost, read_byte_cost; /* and of each byte */
     /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
     int    overlap;
-} memopt_slow;
-#define MEMOPT_SLOW_UNLIMITED ((size_t)-1)
+} memopt_offload;
+#define MEMOPT_OFFLOAD_UNLIMITED ((size_t)-1)
 
 /* What happens, one after the other. Everything not said is implied: backward frees the saved part, the output's value
    and gradient; a skip lives as long as a value between its ends does. */
@@ -1494,10 +1502,10 @@ typedef enum memopt_op {
     MEMOPT_OP_FORWARD_SAVE, /* segment: and what its backward needs */
     MEMOPT_OP_BACKWARD,     /* segment: needs its input, output and saved part, and the output's gradient */
     MEMOPT_OP_DROP,         /* value: its memory is free */
-    MEMOPT_OP_WRITE,        /* value: a copy to the slow place begins; the memory stays taken until WAIT */
+    MEMOPT_OP_WRITE,        /* value: a copy to the offload store begins; the memory stays taken until WAIT */
     MEMOPT_OP_READ,         /* value: memory is taken, the copy back begins; no use before WAIT */
     MEMOPT_OP_WAIT,         /* value: its transfer has ended */
-    MEMOPT_OP_FORGET        /* value: its copy in the slow place is gone */
+    MEMOPT_OP_FORGET        /* value: its copy in the offload store is gone */
 } memopt_op;
 typedef struct memopt_action { uint16_t op; uint16_t index; } memopt_action; /* a memopt_op; the segment or value */
 
@@ -1523,7 +1531,7 @@ typedef struct memopt_schedule_result {
  * output (grad_bytes of the last segment) is counted from beginning to end, like the input: a loss hands it in. 0 where
  * the last segment begins the backward by itself.
  *
- * slow     NULL = none
+ * offload     NULL = none
  * host     its allocator is used, about 16 bytes a segment and 8 a skip, all returned; NULL = malloc
  * result   may be NULL; on ERR_STATE `at` is set; else untouched on failure
  * returns  OK; ERR_STATE (an action cannot be there: its input is missing, or at the end a backward is missing or
@@ -1531,7 +1539,7 @@ typedef struct memopt_schedule_result {
  *          infinite or negative), ERR_OVERFLOW (the sizes do not fit size_t when summed), ERR_MEMORY. chain->error
  *          then says which action and why: "action 12: its input is not held"
  */
-MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
+MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result);
 /**
@@ -1550,19 +1558,19 @@ typedef struct memopt_schedule memopt_schedule;
 typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     memopt_chain chain;  /* what it points to outlives the schedule */
     memopt_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
-    memopt_slow  slow;   /* all zero = none */
+    memopt_offload offload; /* all zero = none */
     size_t       slots;  /* sizes of memory that are told apart for each part of the chain, 16 to 65535: of schedules
                             that fall into the same one, the faster stays. 0 = default: as many as 64 MiB hold, 280 to
                             1024 */
-    size_t       most;   /* bytes: the slots cover budgets up to this only, and so more finely; the schedule that keeps
-                            everything stays known. 0 = default: all budgets */
+    size_t       max_budget; /* bytes: the slots cover budgets up to this only, and so more finely; the schedule that
+                                keeps everything stays known. 0 = default: all budgets */
     memopt_error *error; /* filled in when a call fails that is given this desc, or the schedule made of it, which the
                             error then outlives; NULL = the chain's */
 } memopt_schedule_desc;
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and
     36 * count * slots when all are. In between what counts is how many parts of the chain are different: equal segments
-    in a row, or the same few again and again, share rows of the table. Four times that with a slow place, twice more when its
-    transfers overlap, and slow.slots + 1 times that when these are fewer than the segments. */
+    in a row, or the same few again and again, share rows of the table. Four times that with an offload store, twice more when its
+    transfers overlap, and offload.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 /**
  * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for 128
@@ -1576,11 +1584,11 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
  */
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out);
-typedef struct memopt_point { size_t peak; double cost; } memopt_point;
+typedef struct memopt_schedule_point { size_t peak; double cost; } memopt_schedule_point;
 /** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory found (more slots
     can find less). With overlap the costs are those of waiting for each transfer: the schedules are never slower. As
     for actions, capacity 0 asks how many. OK, ERR_ARGUMENT, ERR_BUFFER. */
-MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points,
+MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_schedule_point *points,
                                                   size_t capacity, size_t *count);
 /**
  * The fastest schedule within a budget. More budget never costs more time.
@@ -1602,7 +1610,7 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
-typedef enum memopt_strip { MEMOPT_STRIP_TEXT, MEMOPT_STRIP_SVG } memopt_strip;
+typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
 /**
  * A schedule as a picture: segments across, time down. In text a letter for each segment and row: what is held and what
  * happens to it.
@@ -1610,11 +1618,11 @@ typedef enum memopt_strip { MEMOPT_STRIP_TEXT, MEMOPT_STRIP_SVG } memopt_strip;
  * buffer, capacity, length  as in memopt_ledger_export()
  * returns OK, ERR_ARGUMENT, ERR_STATE (the actions are no schedule of this chain), ERR_BUFFER, ERR_MEMORY
  */
-MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const memopt_action *actions, size_t count,
-                                                memopt_strip format, const memopt_host *host, char *buffer,
-                                                size_t capacity, size_t *length);
+MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
+                                              memopt_plot_format format, const memopt_host *host, char *buffer,
+                                              size_t capacity, size_t *length);
 /* @section api_tape : api_schedule api_arena api_number api_quant api_random */
-typedef struct memopt_step { /* what a callback of the engine receives; valid during the call only */
+typedef struct memopt_tape_call { /* what a callback of the engine receives; valid during the call only */
     void       *user;        /* the layer's */
     size_t      segment;
     int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every
@@ -1631,7 +1639,8 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
     size_t      scratch_bytes;
-    int         untouchable; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a device's */
+    int         not_host_visible; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a
+                                     device's */
     const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
     void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
     void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
@@ -1640,28 +1649,29 @@ typedef struct memopt_step { /* what a callback of the engine receives; valid du
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
                                 of this segment in this pass, and of no other; so a mask is made again instead of stored.
                                 An evaluation draws those of the next pass */
-} memopt_step;
-typedef memopt_status memopt_step_fn(const memopt_step *step); /* not MEMOPT_OK: the pass ends with that status */
+} memopt_tape_call;
+typedef memopt_status memopt_tape_fn(const memopt_tape_call *call); /* not MEMOPT_OK: the pass ends with that status */
 /* Of one segment. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
    passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`,
    which add to their gradients instead of overwriting them. */
-typedef struct memopt_layer { memopt_step_fn *forward_fn, *backward_fn; void *user; } memopt_layer;
+typedef struct memopt_layer { memopt_tape_fn *forward_fn, *backward_fn; void *user; } memopt_layer;
 
-typedef enum memopt_keep { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
-    MEMOPT_KEEP_EXACT, /* as they are */
+typedef enum memopt_codec { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
+    MEMOPT_CODEC_EXACT, /* as they are */
     /* outputs of all segments but the last, which are float32 if their bytes are a multiple of 4, are rounded to bf16
        and kept in half the bytes */
-    MEMOPT_KEEP_BF16,
-    MEMOPT_KEEP_8BIT   /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
-} memopt_keep;
-typedef enum memopt_keep_op { MEMOPT_KEEP_ROUND, MEMOPT_KEEP_ENCODE, MEMOPT_KEEP_DECODE } memopt_keep_op;
-typedef struct memopt_tape_keeper { /* the conversions of a lossy keep where the CPU cannot do them; all zero = none */
+    MEMOPT_CODEC_BF16,
+    MEMOPT_CODEC_8BIT  /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
+} memopt_codec;
+typedef enum memopt_codec_op { MEMOPT_CODEC_OP_ROUND, MEMOPT_CODEC_OP_ENCODE, MEMOPT_CODEC_OP_DECODE } memopt_codec_op;
+typedef struct memopt_device_codec { /* the conversions of a lossy codec where the CPU cannot do them; all zero =
+                                        none */
     /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. To give
        the CPU's bits: decode(encode(x)) is what rounding makes of x. EXACT: a plain copy */
-    memopt_status (*run_fn)(void *user, memopt_keep_op op, memopt_keep keep, void *value, size_t bytes, void *copy);
+    memopt_status (*run_fn)(void *user, memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy);
     void *user;
-} memopt_tape_keeper;
-typedef struct memopt_tape_store { /* a slow place for values; all zero = none. Keys are values of this tape */
+} memopt_device_codec;
+typedef struct memopt_tape_store { /* an offload store for values; all zero = none. Keys are values of this tape */
     /* may return before it is done */
     memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
     memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
@@ -1683,15 +1693,15 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     double              overhead;/* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
     size_t              slots;   /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes, up
                                     to 1024, but a slot a segment (128 to 280). That costs below 1 % of time on average */
-    memopt_slow         slow;    /* of memopt_schedule_desc; together with a store, and only then */
+    memopt_offload      offload; /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
-    memopt_keep         keep;    /* a lossy one and a store exclude each other; on a device it takes a keeper */
-    memopt_tape_keeper  keeper;
-    /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_place() */
+    memopt_codec         codec;  /* a lossy one and a store exclude each other; on a device it takes a device codec */
+    memopt_device_codec  device_codec;
+    /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_set_memory() */
     memopt_arena       *arena;
-    int                 untouchable; /* of what is placed, where there is no arena: as in memopt_step */
+    int                 not_host_visible; /* of what is placed, where there is no arena: as in memopt_tape_call */
     memopt_tag          tag;     /* of that push; 0 = MEMOPT_TAG_ACTIVATIONS */
-    uint64_t            seed;    /* of step->seed */
+    uint64_t            seed;    /* of call->seed */
     /* of an engine's own generator, or of one for each segment: saved before the first forward of each segment... */
     size_t              random_bytes;
     void              (*random_save_fn)(void *user, size_t segment, void *state);
@@ -1713,8 +1723,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  *
  * out     receives the tape; untouched on failure
  * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
- *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_least() tells; or no memory for the tape),
- *         ERR_OVERFLOW
+ *         ERR_MEMORY (the budget is below the least peak, which memopt_tape_min_budget() tells; or no memory for the
+ *         tape), ERR_OVERFLOW
  * memory  of the tape: about 200 bytes an action and shape. While solving stats.solve_bytes more, in the arena's free
  *         end or from the host, given back at the end; the host's allocator must not take them from this arena
  * threads one thread at a time per tape
@@ -1723,7 +1733,7 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
 /* gives a pass back that was not ended; NULL is fine */
 MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
 /** The least budget with which memopt_tape_create() succeeds with this rule, placed. The desc's budget is ignored. */
-MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes);
+MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, size_t *bytes);
 
 typedef struct memopt_tape_stats {
     size_t   peak;           /* bytes that a pass takes of the arena: predicted, and exact */
@@ -1763,14 +1773,14 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  *              wrote to the input or the last output); and what a callback or the store returned. What was
  *              wrong before anything ran changes nothing. After a failure in a pass the arena is as it was before the
  *              forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
- *              engine's own generator stays where it is). memopt_tape_get_error() tells where
+ *              engine's own generator stays where it is). memopt_tape_error() tells where
  */
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input);
 /* of the last segment, from forward to backward; else NULL */
 MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
 /* a forward without a backward; OK also when there is none */
-MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape);
+MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape);
 /** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
     it is not wanted. It lies outside the memory of the pass, as the input does, and may overlap the input where there
     are two segments or more; else ERR_ARGUMENT. Not between a forward and its backward: ERR_STATE. */
@@ -1791,10 +1801,10 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
 /**
  * Run `repeats` whole passes, put the median time of each segment, in seconds, in place of its costs, and solve again.
  * The engine's callbacks are told `calibrating`; is_recompute is true to its word. An engine that follows the rules of
- * memopt_step finds its weights, momentum, statistics and counters as they were, also after a failure. Its generator is
- * put back by the tape when the tape has its hooks; without hooks a callback that is told `calibrating` puts it back
- * itself. Gradients of weights are the engine's to clear, and grad_input holds the last repeat's. The passes count
- * nowhere, and draw numbers by seed and stream that no pass of training draws.
+ * memopt_tape_call finds its weights, momentum, statistics and counters as they were, also after a failure. Its
+ * generator is put back by the tape when the tape has its hooks; without hooks a callback that is told `calibrating`
+ * puts it back itself. Gradients of weights are the engine's to clear, and grad_input holds the last repeat's. The
+ * passes count nowhere, and draw numbers by seed and stream that no pass of training draws.
  * Arguments and statuses as for a pass, but grad_input may not overlap grad_output; also ERR_IO when the clock fails,
  * ERR_ARGUMENT for 0 repeats.
  */
@@ -1808,10 +1818,10 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
 /** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
     it back. */
-MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes);
+MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes);
 
 /** Of the last call that failed; `index` is the segment, `action` which of the schedule's. */
-MEMOPT_API memopt_error memopt_tape_get_error(const memopt_tape *tape);
+MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
     measured. buffer, capacity, length as in memopt_ledger_export(). */
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
@@ -1820,17 +1830,17 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
    first out. Push the input of a block, pop it before the block runs again. */
 typedef struct memopt_stash memopt_stash;
 /** Bytes one push of n floats takes. 0 when they do not fit size_t. */
-MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_keep keep);
+MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_codec codec);
 /** depth: pushes at most. memory of the stash itself: 48 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
     ERR_MEMORY. */
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out);
 /* pops what is left, if nothing was pushed on top of it; NULL is fine */
 MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
-/** Copy x in; a lossy keep also rounds x itself, so that going on and starting again give the same bits.
+/** Copy x in; a lossy codec also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW, ERR_UNSUPPORTED (the
     arena is a device's: there is nobody to copy) */
-MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep);
+MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec);
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
     push left it). When a rewind of yours has taken copies away, as when a step is given up, they cannot be popped, nor
     those below them: destroy the stash and create it again. */
@@ -1848,7 +1858,8 @@ typedef struct memopt_product { /* result (rows x columns) = left (rows x depth)
     size_t       rows, columns, depth; /* 0 is fine: nothing is done; with depth 0 elements are what they begin with */
     const void  *left, *right;
     size_t       left_stride, right_stride;
-    int          left_turned, right_turned; /* 1: it lies transposed: left (i, k) at left[k * left_stride + i] */
+    int          left_transposed, right_transposed; /* 1: it lies transposed: left (i, k) at left[k * left_stride +
+                                                       i] */
     const float *bias;        /* NULL, or `columns` numbers that the elements of a row begin with */
     int          accumulate;  /* 1: elements begin with what is in result; then without bias */
     void        *result;
@@ -2035,10 +2046,10 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
 
 /* ---- linear layers and what follows them ---- */
 typedef enum memopt_activation {
-    MEMOPT_NO_ACTIVATION,
-    MEMOPT_RELU,
-    MEMOPT_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
-    MEMOPT_SILU  /* x / (1 + exp(-x)) */
+    MEMOPT_ACTIVATION_NONE,
+    MEMOPT_ACTIVATION_RELU,
+    MEMOPT_ACTIVATION_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
+    MEMOPT_ACTIVATION_SILU  /* x / (1 + exp(-x)) */
 } memopt_activation; /* what is 10^-28 of x or less is 0: denormal numbers make products crawl */
 typedef struct memopt_linear { /* output = activation(input * weights^T + bias) */
     size_t      rows, inputs, outputs;
@@ -2047,7 +2058,7 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
     const void *weights;     /* outputs x inputs */
     const void *bias;        /* outputs; NULL = none */
     memopt_activation activation; /* forward only: before the backward call memopt_activation_backward() */
-    void       *before;      /* forward: NULL, or receives what goes into the activation */
+    void       *pre_activation; /* forward: NULL, or receives what goes into the activation */
     void       *output;      /* rows x outputs */
     const void *grad_output;
     void       *grad_input;
@@ -2059,7 +2070,7 @@ MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memo
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
 
-typedef struct memopt_lively { /* an activation by itself, whose backward needs its input only */
+typedef struct memopt_activation_args { /* an activation by itself, whose backward needs its input only */
     size_t            n;
     memopt_activation activation;
     memopt_type       type;
@@ -2067,9 +2078,9 @@ typedef struct memopt_lively { /* an activation by itself, whose backward needs 
     void             *output;      /* may be input. Backward: NULL, or receives the forward's output once more */
     const void       *grad_output;
     void             *grad_input;  /* may be grad_output */
-} memopt_lively;
-MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_lively *x);
-MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_lively *x);
+} memopt_activation_args;
+MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_activation_args *x);
+MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_activation_args *x);
 
 typedef struct memopt_swiglu { /* output = silu(gate) * up; a row of input is its gates, then its ups */
     size_t      rows, width;   /* of output; input is rows x 2 width */
@@ -2087,7 +2098,7 @@ typedef struct memopt_dropout { /* output = residual + dropout(input); which ele
     memopt_type  type;
     float        rate;         /* of elements that become 0, 0 to below 1, in steps of 2^-16; the others are divided by
                                   1 - rate */
-    memopt_noise noise;        /* memopt_noise_make(step->seed, step->stream): the same in forward and backward */
+    memopt_noise noise;        /* memopt_noise_make(call->seed, call->stream): the same in forward and backward */
     uint64_t     first;        /* the place of element 0 in the noise */
     const void  *input, *residual; /* residual NULL = 0 */
     void        *output;       /* may be input or residual */
@@ -2118,7 +2129,7 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
 /* output = activation(scale (z - mean) / deviation + shift), z = input * weights^T + bias */
 typedef struct memopt_batch_norm {
     memopt_linear linear;      /* rows, inputs, outputs, types, input, weights, bias, activation, output (receives the
-                                  result), before (receives z; required to train), grad_output, grad_input, grad_weights,
+                                  result), pre_activation (receives z; required to train), grad_output, grad_input, grad_weights,
                                   grad_bias, accumulate. Rows are samples, or pixels of samples */
     float        eps;          /* 0 = 1e-5 */
     float        momentum;     /* running += momentum (batch - running); 0 = 0.1 */
@@ -2194,14 +2205,14 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #  include <unistd.h>
 #  if defined(__linux__) && !defined(__cplusplus)
 #    if defined(__GLIBC__) && defined(__USE_FILE_OFFSET64) && !defined(__LP64__) /* off_t is wide, and so are these */
-#      define MEMOPT_I_WIDE(name) __asm__(#name "64")
+#      define MEMOPT_I_LARGE_FILE(name) __asm__(#name "64")
 #    else
-#      define MEMOPT_I_WIDE(name)
+#      define MEMOPT_I_LARGE_FILE(name)
 #    endif
 extern int     madvise(void *start, size_t bytes, int advice);
-extern ssize_t pread(int file, void *bytes, size_t count, off_t offset) MEMOPT_I_WIDE(pread);
-extern ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) MEMOPT_I_WIDE(pwrite);
-extern int     ftruncate(int file, off_t bytes) MEMOPT_I_WIDE(ftruncate);
+extern ssize_t pread(int file, void *bytes, size_t count, off_t offset) MEMOPT_I_LARGE_FILE(pread);
+extern ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset) MEMOPT_I_LARGE_FILE(pwrite);
+extern int     ftruncate(int file, off_t bytes) MEMOPT_I_LARGE_FILE(ftruncate);
 extern int     fsync(int file);
 #  endif
 #  if defined(__APPLE__)
@@ -2232,9 +2243,9 @@ extern int     fsync(int file);
 #endif
 /* Small functions that memopt_cuda.cu shares, so that a formula is written once for both sides. */
 #if defined(__CUDACC__)
-#  define MEMOPT_I_BOTH __host__ __device__ __forceinline__
+#  define MEMOPT_I_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#  define MEMOPT_I_BOTH
+#  define MEMOPT_I_HOST_DEVICE
 #endif
 #if defined(__GNUC__) || defined(__clang__)
 #  define MEMOPT_I_LIKELY(x)   __builtin_expect(!!(x), 1)
@@ -2290,7 +2301,7 @@ static memopt_quantity memopt_i_real(double real) {
     return q;
 }
 
-static memopt_quantity memopt_i_nothing(void) {
+static memopt_quantity memopt_i_no_quantity(void) {
     memopt_quantity q;
 
     memset(&q, 0, sizeof q);
@@ -2434,19 +2445,19 @@ static memopt_status memopt_i_must_number(memopt_i_checks *c, int holds, const c
     return holds ? c->status : memopt_i_refuse_number(c, MEMOPT_ERR_ARGUMENT, argument, got, bound, limit);
 }
 
-static memopt_status memopt_i_must_reach(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
-                                         size_t least) {
+static memopt_status memopt_i_must_be_at_least(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
+                                               size_t least) {
     return memopt_i_must_number(c, got >= least, argument, memopt_i_count(got), bound, memopt_i_count(least));
 }
 
-static memopt_status memopt_i_must_stay(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
-                                        size_t most) {
-    return memopt_i_must_number(c, got <= most, argument, memopt_i_count(got), bound, memopt_i_count(most));
+static memopt_status memopt_i_must_be_at_most(memopt_i_checks *c, const char *argument, size_t got, const char *bound,
+                                              size_t max) {
+    return memopt_i_must_number(c, got <= max, argument, memopt_i_count(got), bound, memopt_i_count(max));
 }
 
 static memopt_status memopt_i_must_be_flag(memopt_i_checks *c, const char *argument, int value) {
     return memopt_i_must_number(c, value == 0 || value == 1, argument, memopt_i_signed(value), "must be 0 or 1",
-                                memopt_i_nothing());
+                                memopt_i_no_quantity());
 }
 
 static memopt_status memopt_i_must_point(memopt_i_checks *c, const char *argument, const void *pointer,
@@ -2466,24 +2477,24 @@ static int memopt_i_add(size_t a, size_t b, size_t *out) { *out = a + b; return 
 /* NOLINTNEXTLINE(clang-analyzer-*): products of two products are taken for values that nobody wrote */
 static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return b && a > SIZE_MAX / b; }
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
-static memopt_status memopt_i_must_be_power(memopt_i_checks *c, const char *argument, size_t got) {
+static memopt_status memopt_i_must_be_power_of_two(memopt_i_checks *c, const char *argument, size_t got) {
     return memopt_i_must_number(c, memopt_i_power_of_two(got), argument, memopt_i_count(got), "must be a power of two",
-                                memopt_i_nothing());
+                                memopt_i_no_quantity());
 }
-MEMOPT_I_BOTH static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
+MEMOPT_I_HOST_DEVICE static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
 static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
     if (memopt_i_add(x, align - 1, out)) return 1;
     *out = memopt_i_align_down(*out, align);
     return 0;
 }
-MEMOPT_I_BOTH static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
-MEMOPT_I_BOTH static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
-MEMOPT_I_BOTH static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
-MEMOPT_I_BOTH static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-MEMOPT_I_BOTH static float memopt_i_bits_float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+MEMOPT_I_HOST_DEVICE static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
+MEMOPT_I_HOST_DEVICE static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
+MEMOPT_I_HOST_DEVICE static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
+MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
+MEMOPT_I_HOST_DEVICE static float memopt_i_bits_float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
 /* A sum or product as a float: where the processor computes wider (x87), storing it rounds it. Twice rounded is once
    rounded here, because 64 bits are more than 2 * 24 + 2. */
-MEMOPT_I_BOTH static float memopt_i_round(float x) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_round(float x) {
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
     volatile float stored = x;
     return stored;
@@ -2492,21 +2503,21 @@ MEMOPT_I_BOTH static float memopt_i_round(float x) {
 #endif
 }
 /* The same, so that nvcc does not fuse them with what comes next either. */
-MEMOPT_I_BOTH static float memopt_i_times(float a, float b) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_times(float a, float b) {
 #if defined(__CUDA_ARCH__)
     return __fmul_rn(a, b);
 #else
     return memopt_i_round(a * b);
 #endif
 }
-MEMOPT_I_BOTH static float memopt_i_sum(float a, float b) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_sum(float a, float b) {
 #if defined(__CUDA_ARCH__)
     return __fadd_rn(a, b);
 #else
     return memopt_i_round(a + b);
 #endif
 }
-MEMOPT_I_BOTH static float memopt_i_quotient(float a, float b) { /* IEEE's, whatever flags nvcc was given */
+MEMOPT_I_HOST_DEVICE static float memopt_i_quotient(float a, float b) { /* IEEE's, whatever flags nvcc was given */
 #if defined(__CUDA_ARCH__)
     return __fdiv_rn(a, b);
 #else
@@ -2516,16 +2527,16 @@ MEMOPT_I_BOTH static float memopt_i_quotient(float a, float b) { /* IEEE's, what
 /* The same of doubles: a sum, and sum + x x where the square is exact, as that of a float is. Fused or not, they are
    rounded once; the x87 would round to its own format and then to a double. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
-MEMOPT_I_BOTH static double memopt_i_sum_double(double a, double b) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_sum_double(double a, double b) {
     const volatile double one = 1; /* clang would make a plain sum of fma(a, 1, b) */
     return fma(one, a, b);
 }
 
-MEMOPT_I_BOTH static double memopt_i_add_square(double sum, double x) { return fma(x, x, sum); }
+MEMOPT_I_HOST_DEVICE static double memopt_i_add_square(double sum, double x) { return fma(x, x, sum); }
 #else
-MEMOPT_I_BOTH static double memopt_i_sum_double(double a, double b) { return a + b; }
+MEMOPT_I_HOST_DEVICE static double memopt_i_sum_double(double a, double b) { return a + b; }
 
-MEMOPT_I_BOTH static double memopt_i_add_square(double sum, double x) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_add_square(double sum, double x) {
 #if defined(__CUDA_ARCH__)
     return fma(x, x, sum);
 #else
@@ -2535,17 +2546,21 @@ MEMOPT_I_BOTH static double memopt_i_add_square(double sum, double x) {
 #endif
 
 /* By the bits, which -ffast-math leaves alone. */
-MEMOPT_I_BOTH static uint64_t memopt_i_double_bits(double x) {
+MEMOPT_I_HOST_DEVICE static uint64_t memopt_i_double_bits(double x) {
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-MEMOPT_I_BOTH static int memopt_i_finite(float x) { return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u; }
-MEMOPT_I_BOTH static int memopt_i_finite_double(double x) { return (memopt_i_double_bits(x) >> 52 & 0x7ff) != 0x7ff; }
+MEMOPT_I_HOST_DEVICE static int memopt_i_finite(float x) {
+    return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u;
+}
+MEMOPT_I_HOST_DEVICE static int memopt_i_finite_double(double x) {
+    return (memopt_i_double_bits(x) >> 52 & 0x7ff) != 0x7ff;
+}
 
 /* 1 / x, or the largest float where that is infinite; 0 of 0. x is not negative. */
-MEMOPT_I_BOTH static float memopt_i_inverse(float x) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_inverse(float x) {
     const uint32_t largest = 0x7f7fffff, bits = memopt_i_float_bits(memopt_i_quotient(1.0f, x));
 
     if (memopt_i_float_bits(x) << 1 == 0) return 0;
@@ -2637,32 +2652,32 @@ MEMOPT_API void *memopt_carve(memopt_carver *c, size_t count, size_t size, size_
    Lines for people, written into the caller's buffer.
    Idea       Everything appends and counts on when the buffer is full, so that one pass without a buffer tells the size.
    Trap       Numbers are written with integers only: printf's %f asks the locale for the decimal point. */
-typedef struct memopt_i_out { char *buffer; size_t capacity, length; } memopt_i_out;
-static void memopt_i_put(memopt_i_out *o, const void *bytes, size_t count) {
+typedef struct memopt_i_writer { char *buffer; size_t capacity, length; } memopt_i_writer;
+static void memopt_i_put(memopt_i_writer *o, const void *bytes, size_t count) {
     if (o->length < o->capacity && count)
         memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
     o->length += count;
 }
-static void memopt_i_put_text(memopt_i_out *o, const char *text) { memopt_i_put(o, text, strlen(text)); }
-static void memopt_i_put_number(memopt_i_out *o, uint64_t n) {
+static void memopt_i_put_text(memopt_i_writer *o, const char *text) { memopt_i_put(o, text, strlen(text)); }
+static void memopt_i_put_number(memopt_i_writer *o, uint64_t n) {
     char digits[20]; size_t at = sizeof digits;
     do digits[--at] = (char)('0' + n % 10); while (n /= 10);
     memopt_i_put(o, digits + at, sizeof digits - at);
 }
 
 /* What stands between two texts, or behind one. */
-static void memopt_i_put_enclosed(memopt_i_out *o, const char *before, const char *text, const char *after) {
+static void memopt_i_put_enclosed(memopt_i_writer *o, const char *before, const char *text, const char *after) {
     memopt_i_put_text(o, before);
     memopt_i_put_text(o, text);
     memopt_i_put_text(o, after);
 }
 
-static void memopt_i_put_text_number(memopt_i_out *o, const char *before, uint64_t n) {
+static void memopt_i_put_text_number(memopt_i_writer *o, const char *before, uint64_t n) {
     memopt_i_put_text(o, before);
     memopt_i_put_number(o, n);
 }
 
-static void memopt_i_put_bytes(memopt_i_out *o, size_t bytes) { /* 12.3 MiB */
+static void memopt_i_put_bytes(memopt_i_writer *o, size_t bytes) { /* 12.3 MiB */
     static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB" };
     const unsigned unit = bytes ? memopt_i_high_bit(bytes) / 10 : 0;
     const size_t one = (size_t)1 << (10 * unit);
@@ -2671,49 +2686,49 @@ static void memopt_i_put_bytes(memopt_i_out *o, size_t bytes) { /* 12.3 MiB */
     memopt_i_put_text(o, units[unit]);
 }
 
-static void memopt_i_put_text_bytes(memopt_i_out *o, const char *before, size_t bytes) {
+static void memopt_i_put_text_bytes(memopt_i_writer *o, const char *before, size_t bytes) {
     memopt_i_put_text(o, before);
     memopt_i_put_bytes(o, bytes);
 }
 
-static memopt_i_out memopt_i_out_begin(char *buffer, size_t capacity) {
-    memopt_i_out o = { buffer, capacity, 0 };
+static memopt_i_writer memopt_i_writer_begin(char *buffer, size_t capacity) {
+    memopt_i_writer o = { buffer, capacity, 0 };
 
     return o;
 }
 
-static memopt_status memopt_i_out_end(memopt_i_out *o, int text, size_t *length) {
+static memopt_status memopt_i_writer_end(memopt_i_writer *o, int text, size_t *length) {
     if (length) *length = o->length;
     if (text && o->capacity) o->buffer[memopt_i_min(o->length, o->capacity - 1)] = 0;
     return o->length + (size_t)(text != 0) > o->capacity ? MEMOPT_ERR_BUFFER : MEMOPT_OK;
 }
 
 /* Fill up with blanks: what was written since `start` becomes `width` wide, flush left; or right, by moving it. */
-static void memopt_i_put_left(memopt_i_out *o, size_t start, size_t width) {
+static void memopt_i_put_left(memopt_i_writer *o, size_t start, size_t width) {
     while (o->length - start < width) memopt_i_put(o, " ", 1);
 }
-static void memopt_i_put_right(memopt_i_out *o, const char *text, size_t width) {
+static void memopt_i_put_right(memopt_i_writer *o, const char *text, size_t width) {
     size_t length = strlen(text);
 
     for (; length < width; ++length) memopt_i_put(o, " ", 1);
     memopt_i_put_text(o, text);
 }
 
-static void memopt_i_put_right_number(memopt_i_out *o, uint64_t n, size_t width) {
+static void memopt_i_put_right_number(memopt_i_writer *o, uint64_t n, size_t width) {
     char text[32];
-    memopt_i_out t = memopt_i_out_begin(text, sizeof text);
+    memopt_i_writer t = memopt_i_writer_begin(text, sizeof text);
 
     memopt_i_put_number(&t, n);
-    (void)memopt_i_out_end(&t, 1, NULL);
+    (void)memopt_i_writer_end(&t, 1, NULL);
     memopt_i_put_right(o, text, width);
 }
 
-static void memopt_i_put_right_bytes(memopt_i_out *o, size_t bytes, size_t width) {
+static void memopt_i_put_right_bytes(memopt_i_writer *o, size_t bytes, size_t width) {
     char text[32];
-    memopt_i_out t = memopt_i_out_begin(text, sizeof text);
+    memopt_i_writer t = memopt_i_writer_begin(text, sizeof text);
 
     memopt_i_put_bytes(&t, bytes);
-    (void)memopt_i_out_end(&t, 1, NULL);
+    (void)memopt_i_writer_end(&t, 1, NULL);
     memopt_i_put_right(o, text, width);
 }
 
@@ -2733,7 +2748,8 @@ static size_t memopt_i_utf8(const char *text) {
 }
 
 /* To six digits: 0.9, 1.5e-9, infinity. */
-static void memopt_i_put_digits(memopt_i_out *o, uint64_t digits, int exponent) { /* digits: six, the first is not 0 */
+/* digits: six, the first is not 0 */
+static void memopt_i_put_digits(memopt_i_writer *o, uint64_t digits, int exponent) {
     char text[32];
     size_t count = 6, length = 0, i;
     const int fixed = exponent >= -4 && exponent < 6;
@@ -2758,7 +2774,7 @@ static void memopt_i_put_digits(memopt_i_out *o, uint64_t digits, int exponent) 
     memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e+", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
 
-static void memopt_i_put_real(memopt_i_out *o, double x) {
+static void memopt_i_put_real(memopt_i_writer *o, double x) {
     const uint64_t bits = memopt_i_double_bits(x);
     uint64_t digits;
     int exponent = 0;
@@ -2793,7 +2809,7 @@ static void memopt_i_put_real(memopt_i_out *o, double x) {
     memopt_i_put_digits(o, digits, exponent);
 }
 
-static void memopt_i_put_quantity(memopt_i_out *o, memopt_quantity q) {
+static void memopt_i_put_quantity(memopt_i_writer *o, memopt_quantity q) {
     if (q.kind == MEMOPT_QUANTITY_REAL) {
         memopt_i_put_real(o, q.real);
         return;
@@ -2802,14 +2818,14 @@ static void memopt_i_put_quantity(memopt_i_out *o, memopt_quantity q) {
     memopt_i_put_number(o, q.count);
 }
 
-static void memopt_i_put_place(memopt_i_out *o, const char *before, const memopt_error *e, const char *after) {
+static void memopt_i_put_place(memopt_i_writer *o, const char *before, const memopt_error *e, const char *after) {
     memopt_i_put_enclosed(o, before, e->place, " ");
     memopt_i_put_number(o, e->index);
     memopt_i_put_text(o, after);
 }
 
 /* What memory was asked for and what there was. */
-static void memopt_i_put_shortage(memopt_i_out *o, const memopt_error *e) {
+static void memopt_i_put_shortage(memopt_i_writer *o, const memopt_error *e) {
     const uint64_t largest = e->limit.count;
 
     if (e->got.kind) memopt_i_put_text_bytes(o, ": asked ", (size_t)e->got.count);
@@ -2821,7 +2837,7 @@ static void memopt_i_put_shortage(memopt_i_out *o, const memopt_error *e) {
     memopt_i_put_text(o, "%");
 }
 
-static void memopt_i_put_error(memopt_i_out *o, const memopt_error *e) {
+static void memopt_i_put_error(memopt_i_writer *o, const memopt_error *e) {
     if (!e->status) {
         memopt_i_put_text(o, memopt_status_text(MEMOPT_OK));
         return;
@@ -2845,12 +2861,12 @@ static void memopt_i_put_error(memopt_i_out *o, const memopt_error *e) {
 }
 
 MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length) {
-    memopt_i_out o;
+    memopt_i_writer o;
 
     if (!error || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    o = memopt_i_out_begin(buffer, capacity);
+    o = memopt_i_writer_begin(buffer, capacity);
     memopt_i_put_error(&o, error);
-    return memopt_i_out_end(&o, 1, length);
+    return memopt_i_writer_end(&o, 1, length);
 }
 /* @section host : base api_host
    The only doors outside. A zero table stands for the C library, so that a caller who does not care writes nothing;
@@ -2893,10 +2909,10 @@ static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, si
 #if defined(MEMOPT_I_POSIX)
 static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); } /* 0 is a file, NULL is none */
 static int memopt_i_file_too_far(uint64_t offset, size_t count) {
-    const uint64_t most = sizeof(off_t) > 4 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX;
-    return offset > most || count > most - offset;
+    const uint64_t max = sizeof(off_t) > 4 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX;
+    return offset > max || count > max - offset;
 }
-static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open mode, void **file) {
+static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     int number;
     (void)user;
     do number = mode == MEMOPT_OPEN_READ ? open(path, O_RDONLY) : open(path, O_RDWR | O_CREAT, 0666);
@@ -2986,7 +3002,7 @@ static OVERLAPPED memopt_i_file_position(uint64_t offset) {
     at.Offset = (DWORD)(offset & 0xffffffffu); at.OffsetHigh = (DWORD)(offset >> 32);
     return at;
 }
-static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open mode, void **file) {
+static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     HANDLE h;
     (void)user;
     if (mode == MEMOPT_OPEN_READ)
@@ -3056,7 +3072,7 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
 #endif
 
 #if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
-#  define MEMOPT_I_FILE_MOST ((size_t)1 << 30) /* bytes of one call to the system */
+#  define MEMOPT_I_FILE_CALL_MAX ((size_t)1 << 30) /* bytes of one call to the system */
 
 static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
                                           size_t *done) {
@@ -3066,7 +3082,7 @@ static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offse
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         const ptrdiff_t n = memopt_i_file_read_some(file, offset + had, (char *)bytes + had,
-                                                    memopt_i_min(count - had, MEMOPT_I_FILE_MOST));
+                                                    memopt_i_min(count - had, MEMOPT_I_FILE_CALL_MAX));
         if (n < 0) return MEMOPT_ERR_IO;
         if (n == 0) break;
         had += (size_t)n;
@@ -3082,14 +3098,14 @@ static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offs
     if (memopt_i_file_too_far(offset, count)) return MEMOPT_ERR_OVERFLOW;
     while (had < count) {
         const ptrdiff_t n = memopt_i_file_write_some(file, offset + had, (const char *)bytes + had,
-                                                     memopt_i_min(count - had, MEMOPT_I_FILE_MOST));
+                                                     memopt_i_min(count - had, MEMOPT_I_FILE_CALL_MAX));
         if (n <= 0) return MEMOPT_ERR_IO;
         had += (size_t)n;
     }
     return MEMOPT_OK;
 }
 #else
-static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open mode, void **file) {
+static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     (void)user; (void)path; (void)mode; (void)file;
     return MEMOPT_ERR_UNSUPPORTED; /* no file is ever open, so the rest is never reached */
 }
@@ -3164,11 +3180,11 @@ static int memopt_i_threads_valid(const memopt_threads *t) {
 }
 
 /* Work in chunks, by whatever workers there are; valid threads, or NULL for the calling thread. */
-static void memopt_i_run(const memopt_threads *threads, size_t chunk_count, memopt_task_fn *fn, void *task) {
+static void memopt_i_parallel_for(const memopt_threads *threads, size_t chunk_count, memopt_task_fn *fn, void *task) {
     if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
     else memopt_i_calling_thread_run(NULL, chunk_count, fn, task);
 }
-static int memopt_i_workers(const memopt_threads *threads) {
+static int memopt_i_worker_count(const memopt_threads *threads) {
     return threads && threads->run_fn ? threads->worker_count : 1;
 }
 static memopt_files memopt_i_system_files(void) {
@@ -3239,8 +3255,8 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
    is what sleeping threads wait for. `owner` is the thread whose run it is; it works along as worker 0.
    A run asked for from inside a chunk must not wait for itself: it is recognised by its thread and done in place. */
 #if defined(MEMOPT_I_POOL)
-typedef struct memopt_i_pool_thread { struct memopt_pool *pool; pthread_t id; int worker; } memopt_i_pool_thread;
-struct memopt_pool {
+typedef struct memopt_i_pool_thread { struct memopt_thread_pool *pool; pthread_t id; int worker; } memopt_i_pool_thread;
+struct memopt_thread_pool {
     memopt_host host;
     pthread_mutex_t lock;
     /* work: a new run or the end; done: a run is over, for its owner and for who waits a turn */
@@ -3253,7 +3269,7 @@ struct memopt_pool {
     size_t bytes;
     memopt_i_pool_thread *threads;
 };
-static void memopt_i_pool_work(memopt_pool *p, int worker) { /* called and left with the lock held */
+static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called and left with the lock held */
     while (p->next < p->chunk_count) {
         const size_t chunk = p->next++;
         ++p->running;
@@ -3264,7 +3280,7 @@ static void memopt_i_pool_work(memopt_pool *p, int worker) { /* called and left 
     }
 }
 static void *memopt_i_pool_main(void *argument) {
-    memopt_i_pool_thread *t = (memopt_i_pool_thread *)argument; memopt_pool *p = t->pool;
+    memopt_i_pool_thread *t = (memopt_i_pool_thread *)argument; memopt_thread_pool *p = t->pool;
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
         memopt_i_pool_work(p, t->worker);
@@ -3273,7 +3289,7 @@ static void *memopt_i_pool_main(void *argument) {
     pthread_mutex_unlock(&p->lock);
     return NULL;
 }
-static int memopt_i_pool_inside(memopt_pool *p) { /* the worker that runs on this thread, or -1; lock held */
+static int memopt_i_pool_inside(memopt_thread_pool *p) { /* the worker that runs on this thread, or -1; lock held */
     const pthread_t self = pthread_self();
     int i;
     if (p->busy && pthread_equal(p->owner, self)) return 0;
@@ -3282,7 +3298,7 @@ static int memopt_i_pool_inside(memopt_pool *p) { /* the worker that runs on thi
     return -1;
 }
 static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    memopt_pool *p = (memopt_pool *)user; int inside; size_t i;
+    memopt_thread_pool *p = (memopt_thread_pool *)user; int inside; size_t i;
     pthread_mutex_lock(&p->lock);
     inside = memopt_i_pool_inside(p);
     if (inside >= 0) {
@@ -3300,7 +3316,7 @@ static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn
     pthread_cond_broadcast(&p->done);
     pthread_mutex_unlock(&p->lock);
 }
-MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) {
+MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
     int i;
 
     if (!pool) return;
@@ -3312,11 +3328,12 @@ MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) {
     pthread_cond_destroy(&pool->done); pthread_cond_destroy(&pool->work); pthread_mutex_destroy(&pool->lock);
     memopt_i_free(&pool->host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
 }
-MEMOPT_API memopt_status memopt_pool_create(const memopt_host *host, int worker_count, memopt_pool **out) {
-    memopt_host h; memopt_pool *p; size_t bytes;
+MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
+                                                   memopt_thread_pool **out) {
+    memopt_host h; memopt_thread_pool *p; size_t bytes;
     if (!out || worker_count < 1 || worker_count > 1024 || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     bytes = sizeof *p + (size_t)worker_count * sizeof *p->threads;
-    p = (memopt_pool *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
+    p = (memopt_thread_pool *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!p) return MEMOPT_ERR_MEMORY;
     memset(p, 0, bytes);
     p->host = h; p->bytes = bytes; p->threads = (memopt_i_pool_thread *)(void *)(p + 1);
@@ -3331,7 +3348,7 @@ MEMOPT_API memopt_status memopt_pool_create(const memopt_host *host, int worker_
         ++p->thread_count;
     }
     pthread_mutex_unlock(&p->lock);
-    if (p->thread_count < worker_count - 1) { memopt_pool_destroy(p); return MEMOPT_ERR_STATE; }
+    if (p->thread_count < worker_count - 1) { memopt_thread_pool_destroy(p); return MEMOPT_ERR_STATE; }
     *out = p;
     return MEMOPT_OK;
 no_done: pthread_cond_destroy(&p->work);
@@ -3339,7 +3356,7 @@ no_work: pthread_mutex_destroy(&p->lock);
 no_lock: memopt_i_free(&h, p, bytes, MEMOPT_I_HOST_ALIGN);
     return MEMOPT_ERR_STATE;
 }
-MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool) {
+MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
     memopt_threads t;
     memset(&t, 0, sizeof t);
     if (!pool) return t;
@@ -3347,18 +3364,19 @@ MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool) {
     return t;
 }
 #else
-MEMOPT_API memopt_status memopt_pool_create(const memopt_host *host, int worker_count, memopt_pool **out) {
+MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
+                                                   memopt_thread_pool **out) {
     memopt_host h;
     if (!out || worker_count < 1 || worker_count > 1024 || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_ERR_UNSUPPORTED;
 }
-MEMOPT_API memopt_threads memopt_pool_threads(memopt_pool *pool) {
+MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
     memopt_threads t;
     (void)pool;
     memset(&t, 0, sizeof t);
     return t;
 }
-MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) { (void)pool; }
+MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)pool; }
 #endif
 /* @section ledger : text carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
@@ -3368,11 +3386,12 @@ MEMOPT_API void memopt_pool_destroy(memopt_pool *pool) { (void)pool; }
               `rising` says that the peak is now and `now` still stands for it.
    Invariant  total == the sum over the tags, for every field but the two peaks; total.now <= total.peak;
               rising means total.now == total.peak.
-   Cost       a handful of additions a block; with blocks or events known one by one, a hash and a ring entry more.
+   Cost       a handful of additions a block; with blocks or events tracked one by one, a hash and a ring entry more.
    Bounded    All tables are made at creation. A table that is full leaves things out and counts what it left out: the
               sums stay exact, and report and snapshot say that they do not show everything. */
-enum memopt_i_action { MEMOPT_I_ALLOC, MEMOPT_I_FREE, MEMOPT_I_FAILED, MEMOPT_I_RETRIED, MEMOPT_I_RESERVE,
-    MEMOPT_I_RELEASE };
+enum memopt_i_event_kind { MEMOPT_I_EVENT_ALLOC, MEMOPT_I_EVENT_FREE, MEMOPT_I_EVENT_FAILED, MEMOPT_I_EVENT_RETRIED,
+                           MEMOPT_I_EVENT_RESERVE,
+    MEMOPT_I_EVENT_RELEASE };
 typedef struct memopt_i_event {
     uint64_t time; /* nanoseconds */
     const void *address; /* of a failed attempt: how many bytes were free */
@@ -3380,36 +3399,36 @@ typedef struct memopt_i_event {
     size_t bytes;
     memopt_tag tag;
     uint32_t step, layer;
-    short action; /* of memopt_i_action */
-    short alone;  /* a known block that lay in no known segment: the snapshot gives it one of its own */
+    short action; /* of memopt_i_event_kind */
+    short alone;  /* a tracked block that lay in no tracked segment: the snapshot gives it one of its own */
 } memopt_i_event;
-typedef struct memopt_i_known { /* a live block; address NULL = a free place in the table */
+typedef struct memopt_i_tracked_block { /* a live block; address NULL = a free place in the table */
     const void *address;
     const char *name;
     size_t bytes;
     memopt_tag tag;
     uint32_t step, layer;
-} memopt_i_known;
-typedef struct memopt_i_segment { const void *base; size_t reserved, committed; } memopt_i_segment;
+} memopt_i_tracked_block;
+typedef struct memopt_i_source_segment { const void *base; size_t reserved, committed; } memopt_i_source_segment;
 typedef struct memopt_i_tag_name { char text[32]; } memopt_i_tag_name;
 struct memopt_ledger {
     memopt_host host;
     size_t memory; /* bytes of this whole allocation */
     memopt_usage total;
     int rising;
-    memopt_held held;
+    memopt_footprint held;
     uint32_t step, layer;
     memopt_i_event last_failed;
     uint64_t event_count; /* ever; the ring holds the last of them */
-    size_t unknown_blocks, unknown_segments; /* live, but not in the tables */
+    size_t untracked_blocks, untracked_segments; /* live, but not in the tables */
     size_t clock_failures;
-    size_t tag_count, tag_capacity, block_count, block_places, block_capacity, event_capacity, segment_count,
+    size_t tag_count, tag_capacity, block_count, block_slots, block_capacity, event_capacity, segment_count,
         segment_capacity;
     memopt_usage      *tags;
     memopt_i_tag_name *names;
-    memopt_i_segment  *segments;
+    memopt_i_source_segment *segments;
     memopt_i_event    *events;
-    memopt_i_known    *blocks; /* a hash table with block_places places, a power of two */
+    memopt_i_tracked_block *blocks; /* a hash table with block_slots places, a power of two */
     uint32_t          *order;  /* scratch of an export: the blocks by address */
 };
 static const char *const memopt_i_tag_names[MEMOPT_TAG_USER] = {
@@ -3420,9 +3439,9 @@ static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
     (void)memopt_carve(c, 1, sizeof *l, 16);
     l->tags = (memopt_usage *)memopt_carve(c, l->tag_capacity, sizeof *l->tags, 16);
     l->names = (memopt_i_tag_name *)memopt_carve(c, l->tag_capacity, sizeof *l->names, 16);
-    l->segments = (memopt_i_segment *)memopt_carve(c, l->segment_capacity, sizeof *l->segments, 16);
+    l->segments = (memopt_i_source_segment *)memopt_carve(c, l->segment_capacity, sizeof *l->segments, 16);
     l->events = (memopt_i_event *)memopt_carve(c, l->event_capacity, sizeof *l->events, 16);
-    l->blocks = (memopt_i_known *)memopt_carve(c, l->block_places, sizeof *l->blocks, 16);
+    l->blocks = (memopt_i_tracked_block *)memopt_carve(c, l->block_slots, sizeof *l->blocks, 16);
     l->order = (uint32_t *)memopt_carve(c, l->block_capacity, sizeof *l->order, 16);
     l->memory = c->bytes;
 }
@@ -3437,8 +3456,8 @@ MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, me
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_host_resolve(&c, d.host, &l.host);
     l.tag_capacity = d.tag_capacity ? d.tag_capacity : 32;
-    memopt_i_must_reach(&c, "tag_capacity", l.tag_capacity, "at least", MEMOPT_TAG_USER);
-    memopt_i_must_stay(&c, "tag_capacity", l.tag_capacity, "at most", 4096);
+    memopt_i_must_be_at_least(&c, "tag_capacity", l.tag_capacity, "at least", MEMOPT_TAG_USER);
+    memopt_i_must_be_at_most(&c, "tag_capacity", l.tag_capacity, "at most", 4096);
     l.segment_capacity = d.segment_capacity ? d.segment_capacity : 64;
     l.event_capacity = d.event_capacity;
     l.block_capacity = d.block_capacity;
@@ -3447,7 +3466,7 @@ MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, me
                                memopt_i_count(UINT32_MAX / 4));
     if (c.status) return c.status;
     if (l.block_capacity) /* at most half full, so that a search is short */
-        for (l.block_places = 4; l.block_places < 2 * l.block_capacity; l.block_places *= 2) {}
+        for (l.block_slots = 4; l.block_slots < 2 * l.block_capacity; l.block_slots *= 2) {}
     memopt_i_ledger_lay_out(&l, &carver);
     if (carver.overflow) return memopt_i_refuse(&c, MEMOPT_ERR_OVERFLOW, NULL, "its tables do not fit size_t");
     p = (memopt_ledger *)memopt_i_alloc(&l.host, l.memory, MEMOPT_I_HOST_ALIGN);
@@ -3482,61 +3501,62 @@ MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32
     if (ledger) { ledger->step = step; ledger->layer = layer; }
 }
 
-/* Segments, events and blocks known one by one. A source may stand on a block of another: the smallest one counts. */
-static memopt_i_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
-    memopt_i_segment *best = NULL; size_t i;
+/* Segments, events and blocks tracked one by one. A source may stand on a block of another: the smallest one counts. */
+static memopt_i_source_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
+    memopt_i_source_segment *best = NULL; size_t i;
     for (i = 0; i < l->segment_count; ++i) {
-        memopt_i_segment *s = &l->segments[i];
+        memopt_i_source_segment *s = &l->segments[i];
         if ((uintptr_t)address - (uintptr_t)s->base < s->reserved && (!best || s->reserved < best->reserved)) best = s;
     }
     return best;
 }
 static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, size_t bytes, const void *address,
-                                  const memopt_i_known *known, const char *name) {
+                                  const memopt_i_tracked_block *tracked, const char *name) {
     memopt_i_event e; uint64_t before = 0;
-    if (action != MEMOPT_I_FAILED && !l->event_capacity) return;
+    if (action != MEMOPT_I_EVENT_FAILED && !l->event_capacity) return;
     e.action = (short)action; e.tag = tag; e.bytes = bytes; e.address = address; e.name = name;
     e.step = l->step; e.layer = l->layer; e.time = 0; e.alone = 0;
     if (l->event_capacity) {
-        e.alone = (short)(known && !memopt_i_ledger_segment(l, address));
+        e.alone = (short)(tracked && !memopt_i_ledger_segment(l, address));
         if (l->event_count) before = l->events[(l->event_count - 1) % l->event_capacity].time;
         if (l->host.clock.now_fn(l->host.clock.user, &e.time)) { ++l->clock_failures; e.time = before; }
         l->events[l->event_count++ % l->event_capacity] = e;
     }
-    if (action == MEMOPT_I_FAILED) l->last_failed = e;
+    if (action == MEMOPT_I_EVENT_FAILED) l->last_failed = e;
 }
 /* where the search for a block begins */
-static size_t memopt_i_ledger_home(const memopt_ledger *l, const void *address) {
-    return (size_t)((((uint64_t)(uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (l->block_places - 1);
+static size_t memopt_i_ledger_hash(const memopt_ledger *l, const void *address) {
+    return (size_t)((((uint64_t)(uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (l->block_slots - 1);
 }
 /* of the block, or the free one for it */
-static size_t memopt_i_ledger_place(const memopt_ledger *l, const void *address) {
-    size_t at = memopt_i_ledger_home(l, address);
-    while (l->blocks[at].address && l->blocks[at].address != address) at = (at + 1) & (l->block_places - 1);
+static size_t memopt_i_ledger_slot(const memopt_ledger *l, const void *address) {
+    size_t at = memopt_i_ledger_hash(l, address);
+    while (l->blocks[at].address && l->blocks[at].address != address) at = (at + 1) & (l->block_slots - 1);
     return at;
 }
-static memopt_i_known *memopt_i_ledger_know(memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address,
-                                            const char *name) {
-    memopt_i_known *k;
+static memopt_i_tracked_block *memopt_i_ledger_track(memopt_ledger *l, memopt_tag tag, size_t bytes,
+                                                     const void *address, const char *name) {
+    memopt_i_tracked_block *k;
     if (!l->block_capacity) return NULL;
-    k = address ? &l->blocks[memopt_i_ledger_place(l, address)] : NULL;
-    if (!k || k->address || l->block_count == l->block_capacity) { ++l->unknown_blocks; return NULL; }
+    k = address ? &l->blocks[memopt_i_ledger_slot(l, address)] : NULL;
+    if (!k || k->address || l->block_count == l->block_capacity) { ++l->untracked_blocks; return NULL; }
     ++l->block_count;
     k->address = address; k->name = name; k->bytes = bytes; k->tag = tag;
     k->step = l->step; k->layer = l->layer;
     return k;
 }
-static memopt_i_known *memopt_i_ledger_find(const memopt_ledger *l, memopt_tag tag, size_t bytes, const void *address) {
-    memopt_i_known *k;
+static memopt_i_tracked_block *memopt_i_ledger_find(const memopt_ledger *l, memopt_tag tag, size_t bytes,
+                                                    const void *address) {
+    memopt_i_tracked_block *k;
     if (!l->block_capacity || !address) return NULL;
-    k = &l->blocks[memopt_i_ledger_place(l, address)];
+    k = &l->blocks[memopt_i_ledger_slot(l, address)];
     return k->address && k->tag == tag && k->bytes == bytes ? k : NULL; /* else: one that shares its address, unknown */
 }
 /* Take a block out and close the gap: what comes behind and began its search at or before the gap moves into it. */
-static void memopt_i_ledger_forget(memopt_ledger *l, const memopt_i_known *known) {
-    size_t gap = (size_t)(known - l->blocks), at; const size_t mask = l->block_places - 1;
+static void memopt_i_ledger_untrack(memopt_ledger *l, const memopt_i_tracked_block *tracked) {
+    size_t gap = (size_t)(tracked - l->blocks), at; const size_t mask = l->block_slots - 1;
     for (at = (gap + 1) & mask; l->blocks[at].address; at = (at + 1) & mask) {
-        const size_t home = memopt_i_ledger_home(l, l->blocks[at].address);
+        const size_t home = memopt_i_ledger_hash(l, l->blocks[at].address);
         if (((at - home) & mask) < ((at - gap) & mask)) continue;
         l->blocks[gap] = l->blocks[at];
         gap = at;
@@ -3563,25 +3583,25 @@ MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag
     if (u->now > u->peak) u->peak = u->now;
     ledger->total.now += bytes; ++ledger->total.blocks; ++ledger->total.allocs;
     if (ledger->total.now > ledger->total.peak) { ledger->total.peak = ledger->total.now; ledger->rising = 1; }
-    memopt_i_ledger_event(ledger, MEMOPT_I_ALLOC, tag, bytes, address, memopt_i_ledger_know(ledger, tag, bytes,
+    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_ALLOC, tag, bytes, address, memopt_i_ledger_track(ledger, tag, bytes,
         address, name), name);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes,
                                               const void *address) {
-    memopt_usage *u; const memopt_i_known *known;
+    memopt_usage *u; const memopt_i_tracked_block *tracked;
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     u = &ledger->tags[tag];
     if (bytes > u->now || !u->blocks) return MEMOPT_ERR_STATE;
-    known = memopt_i_ledger_find(ledger, tag, bytes, address);
+    tracked = memopt_i_ledger_find(ledger, tag, bytes, address);
     /* all are known, and it is none */
-    if (ledger->block_capacity && !known && !ledger->unknown_blocks) return MEMOPT_ERR_STATE;
+    if (ledger->block_capacity && !tracked && !ledger->untracked_blocks) return MEMOPT_ERR_STATE;
     memopt_i_ledger_close_peak(ledger);
     u->now -= bytes; --u->blocks; ++u->frees;
     ledger->total.now -= bytes; --ledger->total.blocks; ++ledger->total.frees;
-    memopt_i_ledger_event(ledger, MEMOPT_I_FREE, tag, bytes, address, known, known ? known->name : NULL);
-    if (known) memopt_i_ledger_forget(ledger, known); else if (ledger->block_capacity) --ledger->unknown_blocks;
+    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_FREE, tag, bytes, address, tracked, tracked ? tracked->name : NULL);
+    if (tracked) memopt_i_ledger_untrack(ledger, tracked); else if (ledger->block_capacity) --ledger->untracked_blocks;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
@@ -3590,14 +3610,14 @@ MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag 
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     ++ledger->tags[tag].failed; ++ledger->total.failed;
     if (ledger->held.committed > ledger->total.now) free_bytes = ledger->held.committed - ledger->total.now;
-    memopt_i_ledger_event(ledger, MEMOPT_I_FAILED, tag, bytes, (const void *)(uintptr_t)free_bytes, NULL, NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_FAILED, tag, bytes, (const void *)(uintptr_t)free_bytes, NULL, NULL);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     ++ledger->tags[tag].retried; ++ledger->total.retried;
-    memopt_i_ledger_event(ledger, MEMOPT_I_RETRIED, tag, bytes, NULL, NULL, NULL);
+    memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_RETRIED, tag, bytes, NULL, NULL, NULL);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_tag tag) {
@@ -3617,15 +3637,15 @@ MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger) {
     u.at_peak = u.peak;
     return u;
 }
-MEMOPT_API memopt_held memopt_ledger_held(const memopt_ledger *ledger) {
-    memopt_held held;
+MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger) {
+    memopt_footprint held;
     memset(&held, 0, sizeof held);
     return ledger ? ledger->held : held;
 }
 
 /* What the sources report. A segment that found no place in the table is in the sums all the same. */
 static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_t more, size_t less) {
-    memopt_i_segment *s = memopt_i_ledger_segment(l, start);
+    memopt_i_source_segment *s = memopt_i_ledger_segment(l, start);
     if (s) s->committed += more - less;
     l->held.committed += more - less;
     if (l->held.committed > l->held.committed_peak) l->held.committed_peak = l->held.committed;
@@ -3637,34 +3657,34 @@ static void memopt_i_ledger_decommitted(memopt_ledger *l, const void *start, siz
     if (l) memopt_i_ledger_commit_by(l, start, 0, bytes);
 }
 static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
-    const memopt_i_segment s = { base, bytes, 0 };
+    const memopt_i_source_segment s = { base, bytes, 0 };
 
     if (!l) return;
     l->held.reserved += bytes; ++l->held.segments;
-    if (l->segment_count == l->segment_capacity) ++l->unknown_segments;
+    if (l->segment_count == l->segment_capacity) ++l->untracked_segments;
     else {
         l->segments[l->segment_count++] = s;
-        memopt_i_ledger_event(l, MEMOPT_I_RESERVE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
+        memopt_i_ledger_event(l, MEMOPT_I_EVENT_RESERVE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
     }
     memopt_i_ledger_commit_by(l, base, committed, 0);
 }
 /* `committed`: what of it was; for one that is not in the table, that was booked to the segment it stands on, if any. */
 static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
-    memopt_i_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
+    memopt_i_source_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
     if (!l) return;
     l->held.reserved -= bytes; --l->held.segments;
     if (!s || s->base != base || s->reserved != bytes) {
         memopt_i_ledger_commit_by(l, base, 0, committed);
-        --l->unknown_segments;
+        --l->untracked_segments;
         return;
     }
     l->held.committed -= committed;
     *s = l->segments[--l->segment_count];
-    memopt_i_ledger_event(l, MEMOPT_I_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
+    memopt_i_ledger_event(l, MEMOPT_I_EVENT_RELEASE, MEMOPT_TAG_OTHER, bytes, base, NULL, NULL);
 }
 
 /* The table for people. Tags that never held anything are left out. */
-static void memopt_i_report_row(memopt_i_out *o, const char *name, const memopt_usage *u, size_t all) {
+static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memopt_usage *u, size_t all) {
     const size_t start = o->length, share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
     size_t i, hidden = 0; /* bytes that continue a character take no column */
 
@@ -3681,7 +3701,7 @@ static void memopt_i_report_row(memopt_i_out *o, const char *name, const memopt_
     memopt_i_put_right_number(o, u->failed, 8);
     memopt_i_put_text(o, "\n");
 }
-static void memopt_i_report_failures(memopt_i_out *o, const memopt_ledger *l) {
+static void memopt_i_report_failures(memopt_i_writer *o, const memopt_ledger *l) {
     const memopt_i_event *e = &l->last_failed;
     if (l->total.failed) {
         memopt_i_put_text_number(o, "failed attempts: ", l->total.failed);
@@ -3695,9 +3715,9 @@ static void memopt_i_report_failures(memopt_i_out *o, const memopt_ledger *l) {
         memopt_i_put_text_number(o, "served another way than asked first: ", l->total.retried);
         memopt_i_put_text(o, "\n");
     }
-    if (l->unknown_blocks || l->unknown_segments) {
-        memopt_i_put_text_number(o, "not listed one by one, only in the sums: ", l->unknown_blocks);
-        memopt_i_put_text_number(o, " blocks, ", l->unknown_segments);
+    if (l->untracked_blocks || l->untracked_segments) {
+        memopt_i_put_text_number(o, "not listed one by one, only in the sums: ", l->untracked_blocks);
+        memopt_i_put_text_number(o, " blocks, ", l->untracked_segments);
         memopt_i_put_text(o, " reservations\n");
     }
     if (l->clock_failures) {
@@ -3706,7 +3726,7 @@ static void memopt_i_report_failures(memopt_i_out *o, const memopt_ledger *l) {
         memopt_i_put_text(o, "\n");
     }
 }
-static void memopt_i_report(memopt_i_out *o, const memopt_ledger *l) {
+static void memopt_i_report(memopt_i_writer *o, const memopt_ledger *l) {
     const memopt_usage all = memopt_ledger_total(l);
     size_t i;
     memopt_i_put_text(o,
@@ -3727,9 +3747,9 @@ static void memopt_i_report(memopt_i_out *o, const memopt_ledger *l) {
 }
 MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
                                                size_t capacity, size_t *length) {
-    memopt_i_out o; memopt_tag done[3]; size_t place, used = 0;
+    memopt_i_writer o; memopt_tag done[3]; size_t place, used = 0;
     if (!error || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    o = memopt_i_out_begin(buffer, capacity);
+    o = memopt_i_writer_begin(buffer, capacity);
     memopt_i_put_error(&o, error);
     for (place = 0; ledger && place < 3; ++place) { /* the three tags that hold most */
         size_t tag, best = ledger->tag_count;
@@ -3742,17 +3762,17 @@ MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, cons
         memopt_i_put_bytes(&o, ledger->tags[best].now);
         done[used++] = (memopt_tag)best;
     }
-    return memopt_i_out_end(&o, 1, length);
+    return memopt_i_writer_end(&o, 1, length);
 }
 
 /* One walk writes the snapshot twice: as JSON, and as a pickle of protocol 2 (Python's own format, read back with
    pickle.load). A document is made of dicts, lists, texts and numbers; what differs is how each begins and ends. */
 typedef struct memopt_i_document {
-    memopt_i_out out;
+    memopt_i_writer out;
     int pickle;
     int comma; /* JSON: one is due before the next item */
 } memopt_i_document;
-static void memopt_i_little_endian(memopt_i_out *o, uint64_t n, int count) {
+static void memopt_i_little_endian(memopt_i_writer *o, uint64_t n, int count) {
     for (; count > 0; --count, n >>= 8) { const char byte = (char)(n & 0xff); memopt_i_put(o, &byte, 1); }
 }
 static void memopt_i_document_item(memopt_i_document *d) {
@@ -3834,13 +3854,13 @@ static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
    tile it together with the free bytes between them; a block of yours that lies in none is a segment of its own.
    A block that overlaps the one before it, or the segment's end, is left out: a segment is never more than full. */
 static uint64_t memopt_i_known_address(const void *blocks, uint32_t i) {
-    return (uintptr_t)((const memopt_i_known *)blocks)[i].address;
+    return (uintptr_t)((const memopt_i_tracked_block *)blocks)[i].address;
 }
 
 static void memopt_i_ledger_sort(const memopt_ledger *l) {
     size_t i, n = 0;
 
-    for (i = 0; i < l->block_places; ++i)
+    for (i = 0; i < l->block_slots; ++i)
         if (l->blocks[i].address) l->order[n++] = (uint32_t)i;
     memopt_i_sort(l->order, n, memopt_i_known_address, l->blocks);
 }
@@ -3855,11 +3875,11 @@ static void memopt_i_snapshot_frame(memopt_i_document *d, const char *filename, 
 
 static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag, const char *name,
                                      uint32_t step, uint32_t layer) {
-    char where[32]; memopt_i_out o = memopt_i_out_begin(where, sizeof where);
+    char where[32]; memopt_i_writer o = memopt_i_writer_begin(where, sizeof where);
     const char *const tag_name = memopt_ledger_tag_name(l, tag);
 
     memopt_i_put_text_number(&o, "step ", step);
-    (void)memopt_i_out_end(&o, 1, NULL);
+    (void)memopt_i_writer_end(&o, 1, NULL);
     memopt_i_document_begin_field(d, "frames", 0);
     memopt_i_snapshot_frame(d, where, layer, name ? name : tag_name);
     memopt_i_snapshot_frame(d, "memopt", tag, tag_name);
@@ -3872,7 +3892,7 @@ static void memopt_i_snapshot_no_frames(memopt_i_document *d) {
 }
 
 static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l, uintptr_t address, size_t bytes,
-                                    const memopt_i_known *k) {
+                                    const memopt_i_tracked_block *k) {
     memopt_i_document_begin(d, 1);
     memopt_i_document_field(d, "address", address);
     memopt_i_document_field(d, "size", bytes);
@@ -3883,22 +3903,22 @@ static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l
     memopt_i_document_end(d, 1);
 }
 /* The first of the blocks order[i..last) that lies in `s` (NULL: in none) and in its bytes from `at` on; or last. */
-static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_segment *s, size_t at, size_t i,
+static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_source_segment *s, size_t at, size_t i,
                                      size_t last) {
     for (; s && i < last; ++i) {
-        const memopt_i_known *k = &l->blocks[l->order[i]];
+        const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
         const size_t offset = (size_t)((uintptr_t)k->address - (uintptr_t)s->base);
         if (offset >= at && k->bytes <= s->reserved - offset && memopt_i_ledger_segment(l, k->address) == s) return i;
     }
     return i;
 }
-static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s,
+static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_source_segment *s,
                                      size_t first, size_t last) {
     const uintptr_t base = (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address);
     size_t i, at = 0; uint64_t done = 0;
     memopt_i_document_begin(d, 0);
     for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
-        const memopt_i_known *k = &l->blocks[l->order[i]];
+        const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
         const size_t offset = (size_t)((uintptr_t)k->address - base);
         if (offset > at) memopt_i_snapshot_block(d, l, base + at, offset - at, NULL);
         memopt_i_snapshot_block(d, l, base + offset, k->bytes, k);
@@ -3909,11 +3929,11 @@ static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *
     memopt_i_document_end(d, 0);
 }
 /* The segment `s` with the blocks order[first..last); NULL: the block order[first] alone. */
-static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_segment *s,
+static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_source_segment *s,
                                       size_t first, size_t last) {
     size_t i, at = 0, active = 0;
     for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
-        const memopt_i_known *k = &l->blocks[l->order[i]];
+        const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
         active += k->bytes;
         if (s) at = (size_t)((uintptr_t)k->address - (uintptr_t)s->base) + k->bytes;
     }
@@ -3953,7 +3973,7 @@ static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger
 }
 static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e,
                                     const char *action) {
-    const int failed = e->action == MEMOPT_I_FAILED;
+    const int failed = e->action == MEMOPT_I_EVENT_FAILED;
     memopt_i_document_begin(d, 1);
     memopt_i_document_text_field(d, "action", action);
     memopt_i_document_field(d, "addr", failed ? 0 : (uintptr_t)e->address);
@@ -3967,15 +3987,15 @@ static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l
 }
 static void memopt_i_snapshot_events(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e) {
     switch (e->action) {
-    case MEMOPT_I_ALLOC:   if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_alloc");
+    case MEMOPT_I_EVENT_ALLOC: if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_alloc");
                            memopt_i_snapshot_event(d, l, e, "alloc"); break;
-    case MEMOPT_I_FREE:    memopt_i_snapshot_event(d, l, e, "free_requested");
+    case MEMOPT_I_EVENT_FREE: memopt_i_snapshot_event(d, l, e, "free_requested");
                            memopt_i_snapshot_event(d, l, e, "free_completed");
                            if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_free");
                            break;
-    case MEMOPT_I_FAILED:  memopt_i_snapshot_event(d, l, e, "oom"); break;
-    case MEMOPT_I_RESERVE: memopt_i_snapshot_event(d, l, e, "segment_alloc"); break;
-    case MEMOPT_I_RELEASE: memopt_i_snapshot_event(d, l, e, "segment_free"); break;
+    case MEMOPT_I_EVENT_FAILED: memopt_i_snapshot_event(d, l, e, "oom"); break;
+    case MEMOPT_I_EVENT_RESERVE: memopt_i_snapshot_event(d, l, e, "segment_alloc"); break;
+    case MEMOPT_I_EVENT_RELEASE: memopt_i_snapshot_event(d, l, e, "segment_free"); break;
     default: break; /* a retry has no name there */
     }
 }
@@ -4022,15 +4042,15 @@ static void memopt_i_trace_tag(memopt_i_document *d, const memopt_ledger *l, mem
     size_t sum = l->tags[tag].now; uint64_t i; int any = 0;
     for (i = l->event_count; i-- > first;) { /* back to what it was at the first event */
         const memopt_i_event *e = &l->events[i % l->event_capacity];
-        if (e->tag == tag && e->action == MEMOPT_I_ALLOC) { sum -= e->bytes; any = 1; }
-        if (e->tag == tag && e->action == MEMOPT_I_FREE)  { sum += e->bytes; any = 1; }
+        if (e->tag == tag && e->action == MEMOPT_I_EVENT_ALLOC) { sum -= e->bytes; any = 1; }
+        if (e->tag == tag && e->action == MEMOPT_I_EVENT_FREE) { sum += e->bytes; any = 1; }
     }
     if (!any && !sum) return;
     if (l->event_count) memopt_i_trace_event(d, name, "C", l->events[first % l->event_capacity].time, "bytes", sum);
     for (i = first; i < l->event_count; ++i) {
         const memopt_i_event *e = &l->events[i % l->event_capacity];
-        if (e->tag != tag || (e->action != MEMOPT_I_ALLOC && e->action != MEMOPT_I_FREE)) continue;
-        sum = e->action == MEMOPT_I_ALLOC ? sum + e->bytes : sum - e->bytes;
+        if (e->tag != tag || (e->action != MEMOPT_I_EVENT_ALLOC && e->action != MEMOPT_I_EVENT_FREE)) continue;
+        sum = e->action == MEMOPT_I_EVENT_ALLOC ? sum + e->bytes : sum - e->bytes;
         memopt_i_trace_event(d, name, "C", e->time, "bytes", sum);
     }
 }
@@ -4045,17 +4065,18 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
         const memopt_i_event *e = &l->events[i % l->event_capacity];
         if (i == first || e->step != step) memopt_i_trace_event(d, "step", "i", e->time, "step", e->step);
         step = e->step;
-        if (e->action == MEMOPT_I_FAILED)  memopt_i_trace_event(d, "out of memory", "i", e->time, "bytes", e->bytes);
-        if (e->action == MEMOPT_I_RETRIED) memopt_i_trace_event(d, "retried", "i", e->time, "bytes", e->bytes);
+        if (e->action == MEMOPT_I_EVENT_FAILED)
+            memopt_i_trace_event(d, "out of memory", "i", e->time, "bytes", e->bytes);
+        if (e->action == MEMOPT_I_EVENT_RETRIED) memopt_i_trace_event(d, "retried", "i", e->time, "bytes", e->bytes);
     }
     memopt_i_document_end(d, 0);
     memopt_i_document_end(d, 1);
 }
-MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export format, char *buffer,
+MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length) {
     memopt_i_document d;
     if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    d.out = memopt_i_out_begin(buffer, capacity); d.comma = 0;
+    d.out = memopt_i_writer_begin(buffer, capacity); d.comma = 0;
     d.pickle = format == MEMOPT_EXPORT_SNAPSHOT_PICKLE;
     switch (format) {
     case MEMOPT_EXPORT_REPORT:          memopt_i_report(&d.out, ledger); break;
@@ -4064,7 +4085,7 @@ MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memop
     case MEMOPT_EXPORT_TRACE_JSON:      memopt_i_trace(&d, ledger); break;
     default: return MEMOPT_ERR_ARGUMENT;
     }
-    return memopt_i_out_end(&d.out, !d.pickle, length);
+    return memopt_i_writer_end(&d.out, !d.pickle, length);
 }
 MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
                                               size_t *length) {
@@ -4123,21 +4144,21 @@ static memopt_status memopt_i_source_check(memopt_i_checks *c, const memopt_sour
     memopt_i_must(c, s->release_fn != NULL, "source.release_fn", "is NULL");
     memopt_i_must(c, s->zero_fn != NULL, "source.zero_fn", "is NULL");
     memopt_i_must(c, !s->commit_fn == !s->decommit_fn, "source", "has one of commit_fn and decommit_fn, not both");
-    memopt_i_must_be_power(c, "source.granularity", s->granularity);
-    memopt_i_must_be_power(c, "source.base_alignment", s->base_alignment);
-    memopt_i_must_be_power(c, "source.alignment", s->alignment);
-    memopt_i_must_stay(c, "source.alignment", s->alignment, "at most source.base_alignment", s->base_alignment);
+    memopt_i_must_be_power_of_two(c, "source.granularity", s->granularity);
+    memopt_i_must_be_power_of_two(c, "source.base_alignment", s->base_alignment);
+    memopt_i_must_be_power_of_two(c, "source.alignment", s->alignment);
+    memopt_i_must_be_at_most(c, "source.alignment", s->alignment, "at most source.base_alignment", s->base_alignment);
     return memopt_i_must(c, s->capacity != 0, "source.capacity", "is 0");
 }
 
 /* The source has not got, or would not give, what a creation asks for. */
 static memopt_status memopt_i_source_refused(memopt_i_checks *c, memopt_status status, size_t bytes) {
     return memopt_i_refuse_number(c, status, "capacity", memopt_i_count(bytes), "refused by the source",
-                                  memopt_i_nothing());
+                                  memopt_i_no_quantity());
 }
 
-/* As in memopt_step: 0 the CPU may touch the bytes, 1 they are only counted, 2 they are a device's. */
-static int memopt_i_source_untouchable(const memopt_source *s) {
+/* As in memopt_tape_call: 0 the CPU may touch the bytes, 1 they are only counted, 2 they are a device's. */
+static int memopt_i_source_not_host_visible(const memopt_source *s) {
     return s->host_visible ? 0 : s->kind == MEMOPT_SOURCE_COUNTING ? 1 : 2;
 }
 
@@ -4248,7 +4269,7 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
 
 /* Memory really available. Linux keeps the truth in text files: /proc/meminfo for the machine, and for every cgroup we
    are in, and every one above it, a limit, a usage, and how much of the usage is file cache that would make room. */
-#define MEMOPT_I_TEXT 4096 /* longest file or path we look at; what is beyond it is not read */
+#define MEMOPT_I_TEXT_MAX 4096 /* longest file or path we look at; what is beyond it is not read */
 #if defined(__linux__)
 /* The number after `key` at the beginning of a line. Returns 0 when there is none, or none that fits. */
 static int memopt_i_text_number(const char *text, const char *key, uint64_t *out) {
@@ -4266,19 +4287,19 @@ static int memopt_i_text_number(const char *text, const char *key, uint64_t *out
     }
     return 0;
 }
-static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT]) {
+static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT_MAX]) {
     void *file = NULL; size_t done = 0; memopt_status s, closed;
     if ((s = host->files.open_fn(host->files.user, path, MEMOPT_OPEN_READ, &file)) != MEMOPT_OK) return s;
-    s = host->files.read_fn(host->files.user, file, 0, text, MEMOPT_I_TEXT - 1, &done);
+    s = host->files.read_fn(host->files.user, file, 0, text, MEMOPT_I_TEXT_MAX - 1, &done);
     closed = host->files.close_fn(host->files.user, file);
     if (s || closed) return s ? s : closed;
-    text[memopt_i_min(done, MEMOPT_I_TEXT - 1)] = 0;
+    text[memopt_i_min(done, MEMOPT_I_TEXT_MAX - 1)] = 0;
     return MEMOPT_OK;
 }
 /* directory/name as a number; no file, or the word "max", is no limit. */
 static int memopt_i_cgroup_number(const memopt_host *host, const char *directory, const char *name, const char *key,
                                   uint64_t *out) {
-    char path[MEMOPT_I_TEXT], text[MEMOPT_I_TEXT];
+    char path[MEMOPT_I_TEXT_MAX], text[MEMOPT_I_TEXT_MAX];
     const size_t a = strlen(directory), b = strlen(name);
     if (a + b + 2 > sizeof path) return 0;
     memcpy(path, directory, a);
@@ -4328,7 +4349,7 @@ static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size
     if (version == 1 && !memopt_i_cgroup_names_memory(names, below)) return;
     ++below;
     for (i = version == 2 ? 0 : 2; i < (version == 2 ? 2u : 3u); ++i) {
-        char path[MEMOPT_I_TEXT]; const size_t root = strlen(roots[i]), rest = (size_t)(end - below);
+        char path[MEMOPT_I_TEXT_MAX]; const size_t root = strlen(roots[i]), rest = (size_t)(end - below);
         if (root + rest + 1 > sizeof path) return;
         memcpy(path, roots[i], root);
         memcpy(path + root, below, rest);
@@ -4337,7 +4358,7 @@ static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size
     }
 }
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
-    char text[MEMOPT_I_TEXT]; const char *line, *end; uint64_t kib, available;
+    char text[MEMOPT_I_TEXT_MAX]; const char *line, *end; uint64_t kib, available;
     memopt_status s = memopt_i_text_file(host, "/proc/meminfo", text);
     if (s) return s;
     if (!memopt_i_text_number(text, "MemAvailable:", &kib) || kib > UINT64_MAX / 1024) return MEMOPT_ERR_FORMAT;
@@ -4386,7 +4407,7 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
 #define MEMOPT_I_PAGES_CHECK 1u
 #define MEMOPT_I_PAGES_TOUCH 2u
 #define MEMOPT_I_PAGES_HUGE  4u
-#define MEMOPT_I_HUGE_FROM   ((size_t)4 << 20) /* below it a huge page is mostly waste */
+#define MEMOPT_I_HUGE_PAGES_MIN ((size_t)4 << 20) /* below it a huge page is mostly waste */
 #define MEMOPT_I_COMMIT_STEP ((size_t)64 << 10) /* a system call each 16 pages, against 16 faults of 1.6 us */
 #if defined(MEMOPT_I_POSIX)
 /* -std=c99 hides these; the numbers are the kernel's and do not change. */
@@ -4505,7 +4526,7 @@ static memopt_status memopt_i_pages_reserve(memopt_source *s, size_t bytes, void
     if (memopt_i_add(bytes, memopt_i_pages_guard(), &whole)) return MEMOPT_ERR_MEMORY;
     p = memopt_i_pages_map_aligned(whole, s->base_alignment);
     if (!p) return MEMOPT_ERR_MEMORY;
-    if ((s->flags & MEMOPT_I_PAGES_HUGE) && bytes >= MEMOPT_I_HUGE_FROM && memopt_i_pages_advise_huge(p, bytes))
+    if ((s->flags & MEMOPT_I_PAGES_HUGE) && bytes >= MEMOPT_I_HUGE_PAGES_MIN && memopt_i_pages_advise_huge(p, bytes))
         memopt_ledger_retried(s->ledger, MEMOPT_TAG_OTHER, bytes);
     if (s->flags & MEMOPT_I_PAGES_TOUCH) {
         status = memopt_i_pages_commit(s, p, bytes);
@@ -4519,7 +4540,7 @@ static memopt_status memopt_i_pages_reserve(memopt_source *s, size_t bytes, void
 static size_t memopt_i_huge_size(const memopt_host *host) {
     uint64_t bytes = (uint64_t)2 << 20;
 #  if defined(__linux__)
-    char text[MEMOPT_I_TEXT];
+    char text[MEMOPT_I_TEXT_MAX];
     if (!memopt_i_text_file(host, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text)
         && !memopt_i_text_number(text, "", &bytes)) return 0;
 #  endif
@@ -4579,8 +4600,8 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
 #define MEMOPT_I_REWINDS  128
 #define MEMOPT_I_RELEASED 0xDD
 typedef struct memopt_i_rewind { uint64_t epoch; size_t used; } memopt_i_rewind;
-/* before: used then */
-typedef struct memopt_i_pushed { size_t before, bytes; const char *name; memopt_tag tag; } memopt_i_pushed;
+/* used_before: bytes of its end in use before the push */
+typedef struct memopt_i_log_entry { size_t used_before, bytes; const char *name; memopt_tag tag; } memopt_i_log_entry;
 
 /* Protects bytes at the low end that a tape or stash relies on. Guards are a stack: each is set behind the one below. */
 typedef struct memopt_i_guard {
@@ -4589,22 +4610,22 @@ typedef struct memopt_i_guard {
     int    broken; /* 1: a rewind went below that place */
 } memopt_i_guard;
 
-typedef struct memopt_i_end { /* bytes are counted from the end's own side of the range */
+typedef struct memopt_i_arena_end { /* bytes are counted from the end's own side of the range */
     size_t used, limit, committed;
     size_t highest; /* the most it ever used, as of the last rewind */
     size_t log_count, rewind_count;
     memopt_i_rewind rewinds[MEMOPT_I_REWINDS];
-} memopt_i_end;
+} memopt_i_arena_end;
 struct memopt_arena {
     unsigned char *base;
     size_t capacity, alignment;
-    memopt_i_end ends[2]; /* low, top */
+    memopt_i_arena_end ends[2]; /* low, top */
     memopt_i_guard *guards; /* the highest that is not broken */
     size_t peak, top_alignment; /* peak: as of the last rewind; top_alignment: the largest asked for at the top */
     uint64_t epoch;
     memopt_source *source;
     memopt_ledger *ledger;
-    memopt_i_pushed *log; /* low pushes from the front, top pushes from the back */
+    memopt_i_log_entry *log; /* low pushes from the front, top pushes from the back */
     size_t log_capacity;
     memopt_error error;
     memopt_host host;
@@ -4613,23 +4634,23 @@ struct memopt_arena {
 static size_t memopt_i_arena_middle(const memopt_arena *a) { return a->capacity - a->ends[0].used - a->ends[1].used; }
 
 /* Debug: bytes in the middle are poisoned for ASan, and 0xDD where they were used before. Offsets are from the base. */
-static void memopt_i_arena_hide(memopt_arena *a, size_t start, size_t bytes) {
+static void memopt_i_arena_poison(memopt_arena *a, size_t start, size_t bytes) {
     if (a->source->host_visible) MEMOPT_I_POISON(a->base + start, bytes);
 }
-static void memopt_i_arena_show(memopt_arena *a, size_t start, size_t bytes) {
+static void memopt_i_arena_unpoison(memopt_arena *a, size_t start, size_t bytes) {
     if (a->source->host_visible) MEMOPT_I_UNPOISON(a->base + start, bytes);
 }
 static void memopt_i_arena_fill(memopt_arena *a, size_t start, size_t bytes) {
-    memopt_i_arena_show(a, start, bytes);
+    memopt_i_arena_unpoison(a, start, bytes);
     if (MEMOPT_DEBUG >= 2 && a->source->host_visible && bytes) memset(a->base + start, MEMOPT_I_RELEASED, bytes);
-    memopt_i_arena_hide(a, start, bytes);
+    memopt_i_arena_poison(a, start, bytes);
 }
 /* A push that failed late: what was used before is as it was left, what is fresh was not touched and stays fresh. */
 static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
     const size_t low = memopt_i_min(memopt_i_max(a->ends[0].highest, start), end);
     const size_t top = memopt_i_min(memopt_i_max(a->capacity - a->ends[1].highest, low), end);
     memopt_i_arena_fill(a, start, low - start);
-    memopt_i_arena_hide(a, low, top - low);
+    memopt_i_arena_poison(a, low, top - low);
     memopt_i_arena_fill(a, top, end - top);
 }
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
@@ -4648,15 +4669,15 @@ static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t en
 
 /* The log: one entry a push, so that a rewind can book every tag's bytes out. One place is kept for each end; when
    there is no more room, pushes join the newest entry of their end. */
-static memopt_i_pushed *memopt_i_arena_entry(const memopt_arena *a, int top, size_t i) {
+static memopt_i_log_entry *memopt_i_arena_entry(const memopt_arena *a, int top, size_t i) {
     return &a->log[top ? a->log_capacity - 1 - i : i];
 }
 /* where it begins */
-static const void *memopt_i_arena_block(const memopt_arena *a, int top, const memopt_i_pushed *e) {
-    return a->base + (top ? a->capacity - e->before - e->bytes : e->before);
+static const void *memopt_i_arena_block(const memopt_arena *a, int top, const memopt_i_log_entry *e) {
+    return a->base + (top ? a->capacity - e->used_before - e->bytes : e->used_before);
 }
-static void memopt_i_arena_join(memopt_arena *a, int top, const memopt_i_pushed *e) {
-    memopt_i_pushed *last = memopt_i_arena_entry(a, top, a->ends[top].log_count - 1);
+static void memopt_i_arena_log_merge(memopt_arena *a, int top, const memopt_i_log_entry *e) {
+    memopt_i_log_entry *last = memopt_i_arena_entry(a, top, a->ends[top].log_count - 1);
     (void)memopt_ledger_remove(a->ledger, e->tag, e->bytes, memopt_i_arena_block(a, top, e));
     (void)memopt_ledger_remove(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last));
     if (last->tag != e->tag) last->tag = MEMOPT_TAG_OTHER;
@@ -4665,8 +4686,8 @@ static void memopt_i_arena_join(memopt_arena *a, int top, const memopt_i_pushed 
     (void)memopt_ledger_add(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last), NULL);
 }
 static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, memopt_tag tag, const char *name) {
-    memopt_i_end *end = &a->ends[top];
-    const memopt_i_pushed e = { end->used, used - end->used, name, tag };
+    memopt_i_arena_end *end = &a->ends[top];
+    const memopt_i_log_entry e = { end->used, used - end->used, name, tag };
     memopt_status s;
 
     if (!a->log) return MEMOPT_OK;
@@ -4674,17 +4695,17 @@ static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, m
     if (s) return s;
     if (end->log_count + memopt_i_max(a->ends[!top].log_count, 1) < a->log_capacity)
         *memopt_i_arena_entry(a, top, end->log_count++) = e;
-    else memopt_i_arena_join(a, top, &e);
+    else memopt_i_arena_log_merge(a, top, &e);
     return MEMOPT_OK;
 }
 static void memopt_i_arena_unlog(memopt_arena *a, int top, size_t used) {
-    memopt_i_end *end = &a->ends[top];
+    memopt_i_arena_end *end = &a->ends[top];
     while (a->log && end->log_count) {
-        memopt_i_pushed *e = memopt_i_arena_entry(a, top, end->log_count - 1);
-        if (e->before + e->bytes <= used) return;
+        memopt_i_log_entry *e = memopt_i_arena_entry(a, top, end->log_count - 1);
+        if (e->used_before + e->bytes <= used) return;
         (void)memopt_ledger_remove(a->ledger, e->tag, e->bytes, memopt_i_arena_block(a, top, e));
-        if (e->before < used) { /* pushes that were joined, and only some of them go */
-            e->bytes = used - e->before;
+        if (e->used_before < used) { /* pushes that were joined, and only some of them go */
+            e->bytes = used - e->used_before;
             (void)memopt_ledger_add(a->ledger, e->tag, e->bytes, memopt_i_arena_block(a, top, e), e->name);
             return;
         }
@@ -4713,9 +4734,10 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
     a.source = desc->source; a.ledger = desc->ledger;
     a.alignment = desc->alignment ? desc->alignment : a.source->alignment;
-    memopt_i_must_be_power(&c, "alignment", a.alignment);
-    memopt_i_must_reach(&c, "alignment", a.alignment, "at least", 16);
-    if (memopt_i_must_stay(&c, "alignment", a.alignment, "at most source.base_alignment", a.source->base_alignment))
+    memopt_i_must_be_power_of_two(&c, "alignment", a.alignment);
+    memopt_i_must_be_at_least(&c, "alignment", a.alignment, "at least", 16);
+    if (memopt_i_must_be_at_most(&c, "alignment", a.alignment, "at most source.base_alignment",
+                                 a.source->base_alignment))
         return c.status;
     unit = memopt_i_max(a.source->granularity, a.alignment);
     capacity = desc->capacity ? desc->capacity : memopt_i_align_down(a.source->capacity, unit);
@@ -4738,12 +4760,12 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
         return memopt_i_source_refused(&c, s, a.capacity);
     }
     a.base = (unsigned char *)base;
-    if (a.log_capacity) a.log = (memopt_i_pushed *)(void *)((char *)p + head);
+    if (a.log_capacity) a.log = (memopt_i_log_entry *)(void *)((char *)p + head);
     a.error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     a.top_alignment = a.alignment;
     if (!a.source->commit_fn) {
         a.ends[0].committed = a.ends[1].committed = a.capacity;
-        memopt_i_arena_hide(&a, 0, a.capacity);
+        memopt_i_arena_poison(&a, 0, a.capacity);
     }
     *p = a;
     memopt_i_arena_limits(p);
@@ -4754,8 +4776,8 @@ MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
     if (!arena) return;
     memopt_i_arena_unlog(arena, 1, 0);
     memopt_i_arena_unlog(arena, 0, 0);
-    memopt_i_arena_show(arena, 0, arena->ends[0].committed);
-    memopt_i_arena_show(arena, arena->capacity - arena->ends[1].committed, arena->ends[1].committed);
+    memopt_i_arena_unpoison(arena, 0, arena->ends[0].committed);
+    memopt_i_arena_unpoison(arena, arena->capacity - arena->ends[1].committed, arena->ends[1].committed);
     memopt_i_source_release(arena->source, arena->base, arena->capacity,
         arena->ends[0].committed + arena->ends[1].committed);
     memopt_i_free(&arena->host, arena, arena->memory, MEMOPT_I_HOST_ALIGN);
@@ -4857,17 +4879,17 @@ static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alig
 }
 /* Commit one end as far as `used`, in whole granules, but not what the other end has committed already. */
 static memopt_status memopt_i_arena_commit(memopt_arena *a, int top, size_t used) {
-    memopt_i_end *end = &a->ends[top];
-    const size_t most = a->capacity - a->ends[!top].committed;
+    memopt_i_arena_end *end = &a->ends[top];
+    const size_t max = a->capacity - a->ends[!top].committed;
     size_t want, start; memopt_status s;
     if (!a->source->commit_fn || used <= end->committed) return MEMOPT_OK;
     if (memopt_i_align_up(used, a->source->granularity, &want)) return MEMOPT_ERR_OVERFLOW;
-    want = memopt_i_min(want, most);
+    want = memopt_i_min(want, max);
     if (want <= end->committed) return MEMOPT_OK; /* the other end has it */
     start = top ? a->capacity - want : end->committed;
     s = memopt_i_source_commit(a->source, a->base + start, want - end->committed);
     if (s) return s;
-    memopt_i_arena_hide(a, start, want - end->committed);
+    memopt_i_arena_poison(a, start, want - end->committed);
     end->committed = want;
     memopt_i_arena_limits(a);
     return MEMOPT_OK;
@@ -4882,7 +4904,8 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     size_t start, used; memopt_status s;
     if (!bytes) return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT, "a push of no bytes", bytes, o);
     if (!memopt_i_power_of_two(alignment))
-        return memopt_i_arena_refuse_number(a, "alignment", alignment, "must be a power of two", memopt_i_nothing());
+        return memopt_i_arena_refuse_number(a, "alignment", alignment, "must be a power of two",
+                                            memopt_i_no_quantity());
     if (alignment > a->source->base_alignment)
         return memopt_i_arena_refuse_number(a, "alignment", alignment, "at most source.base_alignment",
                                             memopt_i_count(a->source->base_alignment));
@@ -4896,7 +4919,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
                                                   top ? a->capacity : a->ends[0].committed));
         return NULL;
     }
-    memopt_i_arena_show(a, start, bytes);
+    memopt_i_arena_unpoison(a, start, bytes);
     if (memopt_i_arena_written(a, start, start + bytes)) {
         memopt_i_arena_unpush(a, start, start + bytes); /* as it was before the write: the next push goes through */
         return memopt_i_arena_refuse(a, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound", bytes, o);
@@ -4930,7 +4953,7 @@ static memopt_mark memopt_i_arena_mark(const memopt_arena *a, int top) {
 }
 MEMOPT_API memopt_mark memopt_arena_mark(const memopt_arena *arena)     { return memopt_i_arena_mark(arena, 0); }
 MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena) { return memopt_i_arena_mark(arena, 1); }
-static int memopt_i_mark_is_stale(const memopt_i_end *end, const memopt_mark *m) {
+static int memopt_i_mark_is_stale(const memopt_i_arena_end *end, const memopt_mark *m) {
     size_t i = end->rewind_count;
     while (i && end->rewinds[i - 1].epoch > m->epoch) --i;
     return i < end->rewind_count && end->rewinds[i].used < m->used; /* the lowest of the later rewinds */
@@ -4955,7 +4978,7 @@ static void memopt_i_guards_break(memopt_arena *a, size_t used) {
     for (; a->guards && a->guards->used > used; a->guards = a->guards->below) a->guards->broken = 1;
 }
 
-static void memopt_i_arena_note_rewind(memopt_arena *a, memopt_i_end *end, size_t used) {
+static void memopt_i_arena_note_rewind(memopt_arena *a, memopt_i_arena_end *end, size_t used) {
     while (end->rewind_count && end->rewinds[end->rewind_count - 1].used >= used) --end->rewind_count;
     if (end->rewind_count == MEMOPT_I_REWINDS)
         memmove(end->rewinds, end->rewinds + 1, --end->rewind_count * sizeof *end->rewinds);
@@ -4966,7 +4989,7 @@ static size_t memopt_i_arena_now(const memopt_arena *a) {
     return memopt_i_max(a->peak, a->ends[0].used + a->ends[1].used);
 }
 MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark mark) {
-    memopt_i_end *end; size_t released;
+    memopt_i_arena_end *end; size_t released;
     if (!arena) return MEMOPT_ERR_ARGUMENT;
     if (mark.arena != arena || (mark.top != 0 && mark.top != 1))
         return memopt_i_fail(&arena->error, MEMOPT_ERR_ARGUMENT, "a mark of another arena");
@@ -5003,13 +5026,13 @@ MEMOPT_API memopt_error memopt_arena_error(const memopt_arena *arena) {
 }
 /* What stays committed between the ends then counts as used before: it may be, and must not pass for fresh. */
 static memopt_status memopt_i_arena_trim_end(memopt_arena *a, int top) {
-    memopt_i_end *end = &a->ends[top]; size_t keep, start, bytes; memopt_status s; int i;
+    memopt_i_arena_end *end = &a->ends[top]; size_t keep, start, bytes; memopt_status s; int i;
     if (memopt_i_align_up(end->used, a->source->granularity, &keep) || keep >= end->committed) return MEMOPT_OK;
     bytes = end->committed - keep;
     start = top ? a->capacity - end->committed : keep;
-    memopt_i_arena_show(a, start, bytes);
+    memopt_i_arena_unpoison(a, start, bytes);
     s = memopt_i_source_decommit(a->source, a->base + start, bytes);
-    if (s) { memopt_i_arena_hide(a, start, bytes); return s; }
+    if (s) { memopt_i_arena_poison(a, start, bytes); return s; }
     end->committed = keep;
     for (i = 0; i < 2; ++i) a->ends[i].highest = a->ends[i].committed;
     memopt_i_arena_fill(a, a->ends[0].used, a->ends[0].committed - a->ends[0].used);
@@ -5044,14 +5067,14 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
     size_t i, start, bytes; int written = 0;
     if (!arena) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < 2; ++i) { /* the committed, free part of each end */
-        const memopt_i_end *end = &arena->ends[i];
+        const memopt_i_arena_end *end = &arena->ends[i];
         const size_t committed = memopt_i_min(end->committed, arena->capacity - arena->ends[!i].used);
         if (committed <= end->used) continue;
         bytes = committed - end->used;
         start = i ? arena->capacity - committed : end->used;
-        memopt_i_arena_show(arena, start, bytes);
+        memopt_i_arena_unpoison(arena, start, bytes);
         written |= memopt_i_arena_written(arena, start, start + bytes);
-        memopt_i_arena_hide(arena, start, bytes);
+        memopt_i_arena_poison(arena, start, bytes);
     }
     if (written)
         return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound");
@@ -5081,7 +5104,7 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
               validity. Only whole numbers decide, so the same work gives the same plan on every machine.
    Large      First fit looks for the lowest place where a box meets none of the placed ones. Their tree tells nothing
               when one long life lies in each of its ranges. So there is one for each class of lives: below 4 sections,
-              below 16, and so on; and a tree over the ground below which all is taken. A box that still does not find
+              below 16, and so on; and a tree over the floor below which all is taken. A box that still does not find
               its place after 2,048 looks, or 64 on average, goes on top of all that is alive with it, which a third
               tree knows. Two orders: all by life, which nested lives want; and the long lives by life, then all others
               by size, which many short ones on top of a few long ones want. Then those that came out above the goal go
@@ -5099,12 +5122,12 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
 #define MEMOPT_I_PLAN_SMALL 1024  /* boxes; up to so many every first fit is exact, whatever it costs */
 #define MEMOPT_I_PLAN_VISITS 2048 /* above: looks at placed boxes for one box, before it goes on top of its sections */
-#define MEMOPT_I_PLAN_MEAN 64     /* above: the same on average, in the first order; a quarter of it in all others together */
-#define MEMOPT_I_PLAN_MORE 2000000 /* and so many for all boxes together */
+#define MEMOPT_I_PLAN_VISITS_MEAN 64 /* above: the same on average, in the first order; a quarter of it in all others together */
+#define MEMOPT_I_PLAN_VISITS_TOTAL 2000000 /* and so many for all boxes together */
 #define MEMOPT_I_PLAN_HUGE 32768  /* above: a peak within 1/100 of the least is good enough to stop */
 #define MEMOPT_I_PLAN_ROUNDS 8    /* above: tries with those that came out too high moved to the front */
 #define MEMOPT_I_PLAN_RADIX 2048  /* so many and more are sorted by their digits, which are below it */
-#define MEMOPT_I_PLAN_RIVALS_MOST 512 /* above: placed boxes that one is compared with at once */
+#define MEMOPT_I_PLAN_CONFLICTS_MAX 512 /* above: placed boxes that one is compared with at once */
 #define MEMOPT_I_PLAN_LONG_LIFE 8 /* medians of all lives: what lives longer is laid first in the order of long lives */
 #define MEMOPT_I_PLAN_CLASSES 16  /* of lives: below 4 sections, below 16, ... */
 
@@ -5116,25 +5139,25 @@ typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie
     int fixed, placed;
 } memopt_i_box;
 /* The box at one place of a search tree; and of the placed boxes in its range: lowest byte, highest end, last section. */
-typedef struct memopt_i_reach { size_t low, high; uint32_t end, start, box; } memopt_i_reach;
+typedef struct memopt_i_plan_node { size_t low, high; uint32_t end, start, box; } memopt_i_plan_node;
 /* of some sections: how far they are full from offset 0 up */
-typedef struct memopt_i_ground { size_t low, high; } memopt_i_ground;
+typedef struct memopt_i_floor { size_t low, high; } memopt_i_floor;
 typedef struct memopt_i_plan {
     memopt_host host;
     const memopt_plan_item *items;
     size_t count;
     memopt_i_box *boxes;    /* by birth */
     /* for each class of lives a search tree, by birth: the middle place of a range stands for all of the range */
-    memopt_i_reach *reach;
-    uint32_t *place;        /* of each box in `reach` */
-    uint32_t class_begin[MEMOPT_I_PLAN_CLASSES + 1]; /* in `reach` */
-    size_t *top, *lid;      /* segment trees over the sections: highest end; of boxes that span all of the node */
-    memopt_i_ground *ground; /* a segment tree over the sections: node i has the children 2i and 2i + 1 */
+    memopt_i_plan_node *nodes;
+    uint32_t *place;        /* of each box in `nodes` */
+    uint32_t class_begin[MEMOPT_I_PLAN_CLASSES + 1]; /* in `nodes` */
+    size_t *top, *cover;    /* segment trees over the sections: highest end; of boxes that span all of the node */
+    memopt_i_floor *floor; /* a segment tree over the sections: node i has the children 2i and 2i + 1 */
     uint32_t *start, *end;  /* of each item, in sections */
     uint32_t *box_of;       /* of each item */
     uint32_t *taker;        /* of each item: one that may take over its bytes */
     uint32_t *order, *spare;
-    uint32_t *boost;        /* of each box: how often it came out too high */
+    uint32_t *promotions;   /* of each box: how often it came out too high */
     size_t long_life;       /* sections; what lives longer comes before all others in the order of long lives */
     uint32_t *births, *deaths; /* [s]: boxes born before section s, boxes dead when it begins */
     uint64_t *key;
@@ -5147,7 +5170,7 @@ typedef struct memopt_i_plan {
     uint64_t visits;        /* looks at placed boxes left to the box; 0: it goes on top of its sections */
     uint64_t pool;          /* the same, left to the order or the orders */
     uint64_t visited;
-    int have_plan, timed, late;
+    int have_plan, timed, out_of_time;
     int large;              /* more than SMALL boxes */
     unsigned cut;           /* what was left out so far */
     int exact;              /* no pair could share: boxes are items, and what the search proves holds */
@@ -5317,8 +5340,8 @@ static void memopt_i_plan_arrange(memopt_i_plan *p) {
         const uint32_t at = next[memopt_i_plan_class(p, &p->boxes[k])]++;
 
         p->place[k] = at;
-        p->reach[at].box = k;
-        p->reach[at].start = p->boxes[k].start;
+        p->nodes[at].box = k;
+        p->nodes[at].start = p->boxes[k].start;
     }
 }
 
@@ -5354,21 +5377,21 @@ static int memopt_i_plan_round(size_t x, size_t align, size_t *out) {
     const size_t over = x % align;
     return over ? memopt_i_add(x, align - over, out) : (*out = x, 0);
 }
-static int memopt_i_plan_late(memopt_i_plan *p) {
+static int memopt_i_plan_out_of_time(memopt_i_plan *p) {
     uint64_t now;
-    if (p->timed && !p->late)
-        p->late = p->host.clock.now_fn(p->host.clock.user, &now) != MEMOPT_OK || now - p->started >= p->time_ns;
-    return p->late;
+    if (p->timed && !p->out_of_time)
+        p->out_of_time = p->host.clock.now_fn(p->host.clock.user, &now) != MEMOPT_OK || now - p->started >= p->time_ns;
+    return p->out_of_time;
 }
 /* Two items that may lie at one offset. A chain is as good as its only item, or no pair at all. */
 static int memopt_i_plan_boxes_pair(const memopt_i_plan *p, const memopt_i_box *a, const memopt_i_box *b) {
     return a->item != MEMOPT_I_PLAN_NONE && b->item != MEMOPT_I_PLAN_NONE
         && memopt_i_plan_pair(p->items, a->item, b->item);
 }
-/* The ground: below it every byte of a section is taken. Sections whose ground is `from` are full up to `to` now. */
+/* The floor: below it every byte of a section is taken. Sections whose floor is `from` are full up to `to` now. */
 static void memopt_i_plan_fill(memopt_i_plan *p, size_t node, size_t begin, size_t end, const memopt_i_box *b,
                                size_t to) {
-    memopt_i_ground *g = &p->ground[node], *half = &p->ground[2 * node];
+    memopt_i_floor *g = &p->floor[node], *half = &p->floor[2 * node];
     const size_t middle = begin + (end - begin) / 2;
     if (b->start >= end || begin >= b->end || g->low > b->offset || g->high < b->offset) return;
     if (g->low == g->high) {
@@ -5379,20 +5402,20 @@ static void memopt_i_plan_fill(memopt_i_plan *p, size_t node, size_t begin, size
     memopt_i_plan_fill(p, 2 * node + 1, middle, end, b, to);
     g->low = memopt_i_min(half[0].low, half[1].low); g->high = memopt_i_max(half[0].high, half[1].high);
 }
-static size_t memopt_i_plan_ground(const memopt_i_plan *p, size_t node, size_t begin, size_t end,
-                                   const memopt_i_box *b) {
-    const memopt_i_ground *g = &p->ground[node]; const size_t middle = begin + (end - begin) / 2;
+static size_t memopt_i_plan_floor(const memopt_i_plan *p, size_t node, size_t begin, size_t end,
+                                  const memopt_i_box *b) {
+    const memopt_i_floor *g = &p->floor[node]; const size_t middle = begin + (end - begin) / 2;
     if (b->start >= end || begin >= b->end) return 0;
     if (g->low == g->high || (b->start <= begin && end <= b->end)) return g->high;
-    return memopt_i_max(memopt_i_plan_ground(p, 2 * node, begin, middle, b),
-                        memopt_i_plan_ground(p, 2 * node + 1, middle, end, b));
+    return memopt_i_max(memopt_i_plan_floor(p, 2 * node, begin, middle, b),
+                        memopt_i_plan_floor(p, 2 * node + 1, middle, end, b));
 }
 /* Push offset `at` of box b above whatever placed box of the range it meets on the way; SIZE_MAX: out of bytes. */
 static size_t memopt_i_plan_above_in(memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at) {
-    const size_t middle = begin + (end - begin) / 2; const memopt_i_box *c; const memopt_i_reach *r; size_t top;
-    if (begin == end || at > SIZE_MAX - b->size || p->reach[begin].start >= b->end || !p->visits) return at;
+    const size_t middle = begin + (end - begin) / 2; const memopt_i_box *c; const memopt_i_plan_node *r; size_t top;
+    if (begin == end || at > SIZE_MAX - b->size || p->nodes[begin].start >= b->end || !p->visits) return at;
     --p->visits;
-    r = &p->reach[middle]; c = &p->boxes[r->box]; top = at + b->size;
+    r = &p->nodes[middle]; c = &p->boxes[r->box]; top = at + b->size;
     if (r->end <= b->start || r->low >= top || r->high <= at) return at;
     at = memopt_i_plan_above_in(p, begin, middle, b, at);
     if (at > SIZE_MAX - b->size) return SIZE_MAX;
@@ -5424,49 +5447,49 @@ static size_t memopt_i_plan_above(memopt_i_plan *p, const memopt_i_box *b, size_
 }
 
 /* The same in large plans: all that b could meet from `at` up is collected once and gone through by offset. Where that is
-   more than RIVALS, one after the other as above. */
-typedef struct memopt_i_rival {
+   more than CONFLICTS, one after the other as above. */
+typedef struct memopt_i_conflict {
     size_t low, high;
     const memopt_i_box *box;
-} memopt_i_rival;
-typedef struct memopt_i_rivals {
+} memopt_i_conflict;
+typedef struct memopt_i_conflicts {
     size_t count;
-    memopt_i_rival found[MEMOPT_I_PLAN_RIVALS_MOST];
-} memopt_i_rivals;
+    memopt_i_conflict found[MEMOPT_I_PLAN_CONFLICTS_MAX];
+} memopt_i_conflicts;
 
 /* 1: there are too many, or no looks are left. */
 static int memopt_i_plan_collect(memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at,
-                                 memopt_i_rivals *rivals) {
-    while (begin < end && p->reach[begin].start < b->end) {
+                                 memopt_i_conflicts *conflicts) {
+    while (begin < end && p->nodes[begin].start < b->end) {
         const size_t middle = begin + (end - begin) / 2;
-        const memopt_i_reach *r = &p->reach[middle];
+        const memopt_i_plan_node *r = &p->nodes[middle];
         const memopt_i_box *c = &p->boxes[r->box];
 
         if (!p->visits) return 1;
         --p->visits;
         if (r->end <= b->start || r->high <= at) return 0;
         if (c->placed && c->start < b->end && b->start < c->end && c->offset + c->size > at) {
-            memopt_i_rival *f = &rivals->found[rivals->count];
+            memopt_i_conflict *f = &conflicts->found[conflicts->count];
 
-            if (rivals->count == MEMOPT_I_PLAN_RIVALS_MOST) return 1;
+            if (conflicts->count == MEMOPT_I_PLAN_CONFLICTS_MAX) return 1;
             f->low = c->offset;
             f->high = c->offset + c->size;
             f->box = c;
-            ++rivals->count;
+            ++conflicts->count;
         }
-        if (memopt_i_plan_collect(p, begin, middle, b, at, rivals)) return 1;
+        if (memopt_i_plan_collect(p, begin, middle, b, at, conflicts)) return 1;
         begin = middle + 1;
     }
     return 0;
 }
 
-static void memopt_i_plan_sort_rivals(memopt_i_rival *f, size_t count) { /* Shell's: some hundred at the most */
+static void memopt_i_plan_sort_conflicts(memopt_i_conflict *f, size_t count) { /* Shell's: some hundred at the most */
     size_t gap = 1, i, k;
 
     while (gap < count / 3) gap = 3 * gap + 1;
     for (; gap; gap /= 3)
         for (i = gap; i < count; ++i) {
-            const memopt_i_rival x = f[i];
+            const memopt_i_conflict x = f[i];
 
             for (k = i; k >= gap && f[k - gap].low > x.low; k -= gap) f[k] = f[k - gap];
             f[k] = x;
@@ -5474,17 +5497,17 @@ static void memopt_i_plan_sort_rivals(memopt_i_rival *f, size_t count) { /* Shel
 }
 
 static size_t memopt_i_plan_between(memopt_i_plan *p, const memopt_i_box *b, size_t at) {
-    memopt_i_rivals rivals;
+    memopt_i_conflicts conflicts;
     unsigned c;
     size_t i;
 
-    rivals.count = 0;
+    conflicts.count = 0;
     for (c = 0; c < MEMOPT_I_PLAN_CLASSES; ++c)
-        if (memopt_i_plan_collect(p, p->class_begin[c], p->class_begin[c + 1], b, at, &rivals))
+        if (memopt_i_plan_collect(p, p->class_begin[c], p->class_begin[c + 1], b, at, &conflicts))
             return memopt_i_plan_above(p, b, at);
-    memopt_i_plan_sort_rivals(rivals.found, rivals.count);
-    for (i = 0; i < rivals.count; ++i) {
-        const memopt_i_rival *f = &rivals.found[i];
+    memopt_i_plan_sort_conflicts(conflicts.found, conflicts.count);
+    for (i = 0; i < conflicts.count; ++i) {
+        const memopt_i_conflict *f = &conflicts.found[i];
 
         if (f->low >= at && f->low - at >= b->size) break;
         if (f->high <= at || (f->low == at && memopt_i_plan_boxes_pair(p, b, f->box))) continue;
@@ -5496,7 +5519,7 @@ static size_t memopt_i_plan_between(memopt_i_plan *p, const memopt_i_box *b, siz
 /* The skyline: the highest end of what is placed in the sections of b; a segment tree from the leaves up. */
 static void memopt_i_plan_raise_node(memopt_i_plan *p, size_t node, size_t to) { /* a box spans all of it */
     p->top[node] = memopt_i_max(p->top[node], to);
-    p->lid[node] = memopt_i_max(p->lid[node], to);
+    p->cover[node] = memopt_i_max(p->cover[node], to);
 }
 
 static void memopt_i_plan_raise_top(memopt_i_plan *p, const memopt_i_box *b, size_t to) {
@@ -5517,16 +5540,16 @@ static size_t memopt_i_plan_top(const memopt_i_plan *p, const memopt_i_box *b) {
         if (low & 1) top = memopt_i_max(top, p->top[low++]);
         if (high & 1) top = memopt_i_max(top, p->top[--high]);
     }
-    while ((left /= 2) != 0) top = memopt_i_max(top, p->lid[left]);
-    while ((right /= 2) != 0) top = memopt_i_max(top, p->lid[right]);
+    while ((left /= 2) != 0) top = memopt_i_max(top, p->cover[left]);
+    while ((right /= 2) != 0) top = memopt_i_max(top, p->cover[right]);
     return top;
 }
-static void memopt_i_plan_put(memopt_i_plan *p, uint32_t k, size_t at) { /* `at` + size does not overflow */
+static void memopt_i_plan_place_box(memopt_i_plan *p, uint32_t k, size_t at) { /* `at` + size does not overflow */
     memopt_i_box *b = &p->boxes[k]; const unsigned c = memopt_i_plan_class(p, b); const uint32_t place = p->place[k];
     size_t begin = p->class_begin[c], end = p->class_begin[c + 1], middle;
     b->offset = at; b->placed = 1;
     do {
-        memopt_i_reach *r = &p->reach[middle = begin + (end - begin) / 2];
+        memopt_i_plan_node *r = &p->nodes[middle = begin + (end - begin) / 2];
         r->low = memopt_i_min(r->low, at); r->high = memopt_i_max(r->high, at + b->size);
         if (b->end > r->end) r->end = b->end;
         if (place < middle) end = middle; else begin = middle + 1;
@@ -5555,7 +5578,7 @@ static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
     p->visits = visits;
     at = memopt_i_plan_shared(p, b);
     if (at == SIZE_MAX) {
-        if (memopt_i_plan_round(memopt_i_plan_ground(p, 1, 0, p->section_count, b), b->alignment, &at)) return 1;
+        if (memopt_i_plan_round(memopt_i_plan_floor(p, 1, 0, p->section_count, b), b->alignment, &at)) return 1;
         at = p->large ? memopt_i_plan_between(p, b, at) : memopt_i_plan_above(p, b, at);
     }
     p->visited += visits - p->visits;
@@ -5565,7 +5588,7 @@ static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
         if (memopt_i_plan_round(memopt_i_plan_top(p, b), b->alignment, &at)) return 1;
     }
     if (at > SIZE_MAX - b->size) return 1;
-    memopt_i_plan_put(p, k, at);
+    memopt_i_plan_place_box(p, k, at);
     return 0;
 }
 /* Start over: only the fixed boxes lie where they must. 1: two of them meet. */
@@ -5573,48 +5596,48 @@ static int memopt_i_plan_clear(memopt_i_plan *p) {
     uint32_t k;
     for (k = 0; k < p->box_count; ++k) {
         p->boxes[k].placed = 0;
-        p->reach[k].low = SIZE_MAX; p->reach[k].high = 0; p->reach[k].end = 0;
+        p->nodes[k].low = SIZE_MAX; p->nodes[k].high = 0; p->nodes[k].end = 0;
     }
-    p->ground[1].low = p->ground[1].high = 0;
+    p->floor[1].low = p->floor[1].high = 0;
     memset(p->top, 0, 2 * p->section_count * sizeof *p->top);
-    memset(p->lid, 0, 2 * p->section_count * sizeof *p->lid);
+    memset(p->cover, 0, 2 * p->section_count * sizeof *p->cover);
     p->visits = UINT64_MAX;
     for (k = 0; k < p->box_count; ++k) {
         const memopt_i_box *b = &p->boxes[k];
         if (!b->fixed) continue;
         if (memopt_i_plan_above(p, b, b->offset) != b->offset) return 1;
-        memopt_i_plan_put(p, k, b->offset);
+        memopt_i_plan_place_box(p, k, b->offset);
     }
     return 0;
 }
-static void memopt_i_plan_keep(memopt_i_plan *p, size_t peak) { /* the boxes hold a better plan */
+static void memopt_i_plan_save_best(memopt_i_plan *p, size_t peak) { /* the boxes hold a better plan */
     size_t i;
     for (i = 0; i < p->count; ++i) p->best[i] = p->boxes[p->box_of[i]].offset;
     p->peak = peak; p->have_plan = 1;
 }
 /* The orders: two keys each, both from high to low; the second decides between equals of the first. */
-enum { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_RIVALS, MEMOPT_I_PLAN_EARLY,
+enum { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_CONFLICTS, MEMOPT_I_PLAN_EARLY,
        MEMOPT_I_PLAN_LATE, MEMOPT_I_PLAN_LONG };
 static const unsigned char memopt_i_plan_orders[][2] = {
     { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_LIFE },
-    { MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_RIVALS, MEMOPT_I_PLAN_SIZE },
+    { MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_CONFLICTS, MEMOPT_I_PLAN_SIZE },
     { MEMOPT_I_PLAN_LONG, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_EARLY, MEMOPT_I_PLAN_SIZE },
     { MEMOPT_I_PLAN_LATE, MEMOPT_I_PLAN_SIZE }
 };
 #define MEMOPT_I_PLAN_ORDERS (sizeof memopt_i_plan_orders / sizeof memopt_i_plan_orders[0])
 #define MEMOPT_I_PLAN_LONG_FIRST 4
-/* Sort p->order by one key, high to low. Rivals: born before the box dies, less those dead when it is born. */
-static void memopt_i_plan_by(memopt_i_plan *p, int what) {
+/* Sort p->order by one key, high to low. Conflicts: born before the box dies, less those dead when it is born. */
+static void memopt_i_plan_sort_by(memopt_i_plan *p, int what) {
     size_t k;
     for (k = 0; k < p->box_count; ++k) {
         const memopt_i_box *b = &p->boxes[k]; const size_t life = b->end - b->start; size_t area;
         switch (what) {
-        case MEMOPT_I_PLAN_LIFE:   p->key[k] = ~((uint64_t)life << p->boost[k]); break;
+        case MEMOPT_I_PLAN_LIFE:   p->key[k] = ~((uint64_t)life << p->promotions[k]); break;
         case MEMOPT_I_PLAN_SIZE:   p->key[k] = ~(uint64_t)b->size; break;
         case MEMOPT_I_PLAN_AREA:   p->key[k] = memopt_i_mul(life, b->size, &area) ? 0 : ~(uint64_t)area; break;
-        case MEMOPT_I_PLAN_RIVALS: p->key[k] = ~(uint64_t)(p->births[b->end] - p->deaths[b->start]); break;
+        case MEMOPT_I_PLAN_CONFLICTS: p->key[k] = ~(uint64_t)(p->births[b->end] - p->deaths[b->start]); break;
         case MEMOPT_I_PLAN_LONG:
-            p->key[k] = ~(life > p->long_life || p->boost[k] ? (uint64_t)life << p->boost[k] : 0);
+            p->key[k] = ~(life > p->long_life || p->promotions[k] ? (uint64_t)life << p->promotions[k] : 0);
             break;
         case MEMOPT_I_PLAN_EARLY:  p->key[k] = b->start; break;
         default:                   p->key[k] = ~(uint64_t)b->end; break;
@@ -5626,15 +5649,16 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
     size_t n, peak = 0; uint32_t k;
     memopt_i_plan_clear(p);
     for (k = 0; k < p->box_count; ++k) p->order[k] = k;
-    memopt_i_plan_by(p, memopt_i_plan_orders[order][1]);
-    memopt_i_plan_by(p, memopt_i_plan_orders[order][0]);
+    memopt_i_plan_sort_by(p, memopt_i_plan_orders[order][1]);
+    memopt_i_plan_sort_by(p, memopt_i_plan_orders[order][0]);
     for (n = 0; n < p->box_count; ++n) {
         k = p->order[n];
         if (!p->boxes[k].fixed && memopt_i_plan_first_fit(p, k)) return MEMOPT_ERR_OVERFLOW;
         peak = memopt_i_max(peak, p->boxes[k].offset + p->boxes[k].size);
-        if (p->have_plan && (peak >= p->peak || !p->pool || (n % 64 == 0 && memopt_i_plan_late(p)))) return MEMOPT_OK;
+        if (p->have_plan && (peak >= p->peak || !p->pool || (n % 64 == 0 && memopt_i_plan_out_of_time(p))))
+            return MEMOPT_OK;
     }
-    memopt_i_plan_keep(p, peak);
+    memopt_i_plan_save_best(p, peak);
     return MEMOPT_OK;
 }
 /* -- as the heap would -- */
@@ -5802,7 +5826,7 @@ static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
 static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
     size_t k, dead = 0, peak = 0;
 
-    o->cells = (memopt_i_plan_cell *)(void *)p->ground;
+    o->cells = (memopt_i_plan_cell *)(void *)p->floor;
     o->tail = (uint32_t)p->box_count;
     o->levels = 0;
     memset(o->bins, 0, sizeof o->bins);
@@ -5818,7 +5842,7 @@ static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
         peak = memopt_i_max(peak, b->offset + b->size);
         if (p->have_plan && peak >= p->peak) return;
     }
-    memopt_i_plan_keep(p, peak);
+    memopt_i_plan_save_best(p, peak);
 }
 
 /* With the heap's usual unit, and without; with all the room at once, and growing as it does by default. 1: done; 0: it has no word for fixed boxes and chains. */
@@ -5845,7 +5869,7 @@ static unsigned memopt_i_plan_online(memopt_i_plan *p) {
 /* -- the orders -- */
 
 /* How many boxes are born before each section, and how many are dead when it begins. */
-static void memopt_i_plan_census(memopt_i_plan *p) {
+static void memopt_i_plan_count_lives(memopt_i_plan *p) {
     size_t k, s;
     memset(p->births, 0, (p->section_count + 2) * sizeof *p->births);
     memset(p->deaths, 0, (p->section_count + 2) * sizeof *p->deaths);
@@ -5853,7 +5877,7 @@ static void memopt_i_plan_census(memopt_i_plan *p) {
     for (s = 1; s <= p->section_count; ++s) { p->births[s] += p->births[s - 1]; p->deaths[s] += p->deaths[s - 1]; }
 }
 static int memopt_i_plan_done(memopt_i_plan *p) {
-    return p->have_plan && (p->peak <= p->goal || memopt_i_plan_late(p));
+    return p->have_plan && (p->peak <= p->goal || memopt_i_plan_out_of_time(p));
 }
 
 /* Many boxes are too many for the search. Those that came out above the goal go to the front, as if they lived four
@@ -5865,8 +5889,8 @@ static int memopt_i_plan_promote(memopt_i_plan *p) {
     for (k = 0; k < p->box_count && p->large; ++k) {
         const memopt_i_box *b = &p->boxes[k];
 
-        if (!b->placed || b->offset + b->size <= p->goal || p->boost[k] > 28) continue;
-        p->boost[k] += 2;
+        if (!b->placed || b->offset + b->size <= p->goal || p->promotions[k] > 28) continue;
+        p->promotions[k] += 2;
         some = 1;
     }
     return some;
@@ -5885,25 +5909,25 @@ static unsigned memopt_i_plan_long_first(memopt_i_plan *p) {
     const size_t before = p->peak;
     const int had_plan = p->have_plan;
 
-    memset(p->boost, 0, p->box_count * sizeof *p->boost);
+    memset(p->promotions, 0, p->box_count * sizeof *p->promotions);
     memopt_i_plan_greedy(p, MEMOPT_I_PLAN_LONG_FIRST);
     return p->have_plan && (!had_plan || p->peak < before) ? MEMOPT_I_PLAN_LONG_FIRST : 0;
 }
 
-static int memopt_i_plan_near(const memopt_i_plan *p) { /* good enough for so many */
+static int memopt_i_plan_near_goal(const memopt_i_plan *p) { /* good enough for so many */
     return p->box_count > MEMOPT_I_PLAN_HUGE && p->have_plan && p->peak - p->proven < p->proven / 100;
 }
 
-/* The long lives first; where that does not reach the goal, at least what the heap would do, even when time is up; then
+/* The long lives first; where that does not nodes the goal, at least what the heap would do, even when time is up; then
    the other orders. */
 static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
     unsigned order = 0, round;
     int more;
     size_t peak;
 
-    memopt_i_plan_census(p);
-    memset(p->boost, 0, p->box_count * sizeof *p->boost);
-    p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
+    memopt_i_plan_count_lives(p);
+    memset(p->promotions, 0, p->box_count * sizeof *p->promotions);
+    p->pool = MEMOPT_I_PLAN_VISITS_MEAN * (uint64_t)p->box_count + MEMOPT_I_PLAN_VISITS_TOTAL;
     if (!memopt_i_plan_done(p)) {
         *orders |= 1u;
         memopt_i_plan_greedy(p, 0);
@@ -5912,20 +5936,20 @@ static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
     more = memopt_i_plan_promote(p);
     peak = p->peak;
     if (p->large && !memopt_i_plan_done(p)) {
-        p->pool = MEMOPT_I_PLAN_MEAN * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
+        p->pool = MEMOPT_I_PLAN_VISITS_MEAN * (uint64_t)p->box_count + MEMOPT_I_PLAN_VISITS_TOTAL;
         *orders |= 1u << MEMOPT_I_PLAN_LONG_FIRST;
         order = memopt_i_plan_long_first(p);
         if (order) more = memopt_i_plan_promote(p);
         peak = p->peak;
     }
     if (!p->have_plan || p->peak > p->goal) *orders |= memopt_i_plan_online(p) << MEMOPT_I_PLAN_ORDERS;
-    p->pool = MEMOPT_I_PLAN_MEAN / 4 * (uint64_t)p->box_count + MEMOPT_I_PLAN_MORE;
-    if (memopt_i_plan_near(p) && p->peak == peak) p->pool = 0;
+    p->pool = MEMOPT_I_PLAN_VISITS_MEAN / 4 * (uint64_t)p->box_count + MEMOPT_I_PLAN_VISITS_TOTAL;
+    if (memopt_i_plan_near_goal(p) && p->peak == peak) p->pool = 0;
     for (round = 0; round < MEMOPT_I_PLAN_ROUNDS && more && p->pool && !memopt_i_plan_done(p); ++round) {
         memopt_i_plan_greedy(p, order);
         more = memopt_i_plan_promote(p);
     }
-    memset(p->boost, 0, p->box_count * sizeof *p->boost);
+    memset(p->promotions, 0, p->box_count * sizeof *p->promotions);
     for (order = 1; order < MEMOPT_I_PLAN_ORDERS && !memopt_i_plan_done(p); ++order) {
         if (!p->pool) {
             p->cut |= MEMOPT_PLAN_CUT_VISITS;
@@ -5939,13 +5963,13 @@ static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
 
 /* -- the search -- */
 
-#define MEMOPT_I_SEARCH_MOST 4096 /* boxes; larger plans stay greedy */
+#define MEMOPT_I_SEARCH_BOXES_MAX 4096 /* boxes; larger plans stay greedy */
 #define MEMOPT_I_SEARCH_TRAIL 64  /* changes that can be undone, for each box */
 #define MEMOPT_I_SEARCH_START 2   /* steps of the shortest attempt, for each box: to get to the end at all takes one */
 #define MEMOPT_I_SEARCH_OPENING 8 /* the same, of the first four */
 enum { MEMOPT_I_SEARCH_FOUND, MEMOPT_I_SEARCH_NONE, MEMOPT_I_SEARCH_STOPPED };
 
-typedef struct memopt_i_slab { /* a box of the search */
+typedef struct memopt_i_search_box { /* a box of the search */
     size_t size, alignment;
     size_t floor;           /* the lowest offset above the placed boxes */
     /* it lies here or above; more than floor: it floats, and must rest on a box not placed yet */
@@ -5953,29 +5977,29 @@ typedef struct memopt_i_slab { /* a box of the search */
     uint32_t start, end;
     uint32_t bulk, noise;   /* what decides between boxes: its size in 20 bits; 256 to 271 */
     int fixed;
-} memopt_i_slab;
-/* of the line: shares no section with the rest */
-typedef struct memopt_i_part { uint32_t begin, end, owner; } memopt_i_part;
-typedef struct memopt_i_key { uint64_t a, b; } memopt_i_key; /* of a part that cannot be solved */
-typedef struct memopt_i_level { /* a decision: the lowest box of a part */
-    memopt_i_key key;
+} memopt_i_search_box;
+/* of the queue: shares no section with the rest */
+typedef struct memopt_i_search_part { uint32_t begin, end, owner; } memopt_i_search_part;
+typedef struct memopt_i_part_key { uint64_t a, b; } memopt_i_part_key; /* of a part that cannot be solved */
+typedef struct memopt_i_search_level { /* a decision: the lowest box of a part */
+    memopt_i_part_key key;
     size_t trail_count;
     uint32_t begin, end;    /* the part */
     uint32_t owner;         /* the level whose box split it off, or NONE */
-    uint32_t chosen, at;    /* the box, and where it stood in the line */
+    uint32_t chosen, at;    /* the box, and where it stood in the queue */
     uint32_t part_count;
-} memopt_i_level;
-typedef struct memopt_i_change { size_t floor, low; uint32_t slab; } memopt_i_change;
+} memopt_i_search_level;
+typedef struct memopt_i_search_change { size_t floor, low; uint32_t box; } memopt_i_search_change;
 typedef struct memopt_i_search {
     memopt_i_plan *p;
-    memopt_i_slab *slabs;   /* one a box, by birth */
-    memopt_i_level *levels;
-    memopt_i_part *parts;   /* a stack: still to be solved */
-    memopt_i_change *trail; /* what to restore */
-    memopt_i_key *dead;     /* parts that failed, by the low bits of a; a power of two of them */
-    uint32_t *line;         /* boxes by birth, part by part; the box of a level stands in front of its part */
+    memopt_i_search_box *boxes; /* one a box, by birth */
+    memopt_i_search_level *levels;
+    memopt_i_search_part *parts;   /* a stack: still to be solved */
+    memopt_i_search_change *trail; /* what to restore */
+    memopt_i_part_key *dead;       /* parts that failed, by the low bits of a; a power of two of them */
+    uint32_t *queue;               /* boxes by birth, part by part; the box of a level stands in front of its part */
     uint32_t *ranked;       /* room for memopt_i_search_bound */
-    uint32_t *trouble;      /* [section]: how often it proved a dead end */
+    uint32_t *failures;     /* [section]: how often it proved a dead end */
     size_t *lows;           /* of those ranked */
     size_t *sum;            /* [section]: the same */
     size_t count, trail_count, dead_count;
@@ -5984,18 +6008,18 @@ typedef struct memopt_i_search {
     uint64_t work, work_limit, seed;
     uint32_t depth, part_count;
     uint32_t from, to;      /* sections in which something changed since the last bound */
-    int by_trouble, full;   /* full: the trail is */
+    int by_failures, full;  /* full: the trail is */
 } memopt_i_search;
 
 /* Box k lies at `low` or above; with `rests`, because placed boxes fill what is below. 1: it cannot. */
 static int memopt_i_search_raise(memopt_i_search *s, uint32_t k, size_t low, int rests) {
-    memopt_i_slab *b = &s->slabs[k]; memopt_i_change *c;
+    memopt_i_search_box *b = &s->boxes[k]; memopt_i_search_change *c;
     if (b->fixed) return rests && low > b->low;
     if (memopt_i_plan_round(low, b->alignment, &low) || low > s->capacity - b->size) return 1;
     if (low <= b->low && (!rests || low <= b->floor)) return 0;
     if (s->trail_count == MEMOPT_I_SEARCH_TRAIL * s->count) { s->full = 1; return 1; }
     c = &s->trail[s->trail_count++];
-    c->slab = k; c->floor = b->floor; c->low = b->low;
+    c->box = k; c->floor = b->floor; c->low = b->low;
     if (low > b->low) b->low = low;
     if (rests && low > b->floor) b->floor = low;
     if (b->start < s->from) s->from = b->start;
@@ -6004,15 +6028,15 @@ static int memopt_i_search_raise(memopt_i_search *s, uint32_t k, size_t low, int
 }
 static void memopt_i_search_undo(memopt_i_search *s, size_t trail_count) {
     while (s->trail_count > trail_count) {
-        const memopt_i_change *c = &s->trail[--s->trail_count];
-        s->slabs[c->slab].floor = c->floor; s->slabs[c->slab].low = c->low;
+        const memopt_i_search_change *c = &s->trail[--s->trail_count];
+        s->boxes[c->box].floor = c->floor; s->boxes[c->box].low = c->low;
     }
 }
 /* Box k of the part [begin, end) does not rest on what is placed: so it rests on another one of the part. 1: on none. */
 static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t k) {
-    const memopt_i_slab *b = &s->slabs[k]; size_t least = SIZE_MAX; uint32_t i;
+    const memopt_i_search_box *b = &s->boxes[k]; size_t least = SIZE_MAX; uint32_t i;
     for (i = begin; i < end; ++i) {
-        const memopt_i_slab *c = &s->slabs[s->line[i]];
+        const memopt_i_search_box *c = &s->boxes[s->queue[i]];
         if (c->start >= b->end) break;
         if (b->start < c->end && c != b && c->low + c->size < least) least = c->low + c->size;
     }
@@ -6023,7 +6047,7 @@ static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end
 static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t end) {
     size_t at, count = 0, room; uint32_t i, k, t, from, to;
     for (i = begin; i < end; ++i) {
-        const memopt_i_slab *b = &s->slabs[k = s->line[i]];
+        const memopt_i_search_box *b = &s->boxes[k = s->queue[i]];
         if (b->start >= s->to) break;
         if (s->from >= b->end) continue;
         for (at = count++; at && s->lows[at - 1] < b->low; --at) {
@@ -6035,11 +6059,11 @@ static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t en
     }
     for (t = s->from; t < s->to; ++t) s->sum[t] = 0;
     for (i = 0; i < count; ++i) {
-        const memopt_i_slab *b = &s->slabs[s->ranked[i]];
+        const memopt_i_search_box *b = &s->boxes[s->ranked[i]];
         from = b->start > s->from ? b->start : s->from; to = b->end < s->to ? b->end : s->to;
         room = s->capacity - b->low - b->size;
         for (t = from; t < to; ++t) {
-            if (s->sum[t] > room) { s->trouble[t] += s->trouble[t] < UINT16_MAX; return 1; }
+            if (s->sum[t] > room) { s->failures[t] += s->failures[t] < UINT16_MAX; return 1; }
             s->sum[t] += b->size;
         }
     }
@@ -6049,80 +6073,80 @@ static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t en
 static int memopt_i_search_settle(memopt_i_search *s, uint32_t begin, uint32_t end) {
     uint32_t i;
     for (i = begin; i < end; ++i) {
-        const memopt_i_slab *b = &s->slabs[s->line[i]];
+        const memopt_i_search_box *b = &s->boxes[s->queue[i]];
         if (b->low > b->floor && !b->fixed && b->start < s->to && s->from < b->end
-            && memopt_i_search_lift(s, begin, end, s->line[i])) return 1;
+            && memopt_i_search_lift(s, begin, end, s->queue[i])) return 1;
     }
     return memopt_i_search_bound(s, begin, end);
 }
 /* Who goes first among boxes at one offset: fixed ones, then those on their floor, and of these the long ones, or
    those that live through the most troubled sections. Whole numbers, so that every machine finds the same plan. */
-static uint64_t memopt_i_search_rank(const memopt_i_search *s, const memopt_i_slab *b) {
+static uint64_t memopt_i_search_rank(const memopt_i_search *s, const memopt_i_search_box *b) {
     uint64_t weight = b->end - b->start; uint32_t t;
     if (b->fixed) return UINT64_MAX;
     if (b->low > b->floor) return 0;
-    if (s->by_trouble)
-        for (t = b->start, weight = 0; t < b->end; ++t) weight += s->trouble[t];
+    if (s->by_failures)
+        for (t = b->start, weight = 0; t < b->end; ++t) weight += s->failures[t];
     return ((weight << 20) + b->bulk) * b->noise; /* below 2^12 sections * 2^16 * 2^20 * 2^9 */
 }
-static void memopt_i_search_choose(const memopt_i_search *s, memopt_i_level *l) {
+static void memopt_i_search_choose(const memopt_i_search *s, memopt_i_search_level *l) {
     uint64_t rank, best = 0; size_t low = SIZE_MAX; uint32_t i;
     for (i = l->begin; i < l->end; ++i) {
-        const memopt_i_slab *b = &s->slabs[s->line[i]];
+        const memopt_i_search_box *b = &s->boxes[s->queue[i]];
         if (b->low > low) continue;
         rank = memopt_i_search_rank(s, b);
         if (b->low == low && rank <= best) continue;
         l->at = i; low = b->low; best = rank;
     }
-    l->chosen = s->line[l->at];
+    l->chosen = s->queue[l->at];
 }
 /* The chosen box leaves its part, or comes back to where it was. */
-static void memopt_i_search_take(memopt_i_search *s, const memopt_i_level *l) {
-    memmove(s->line + l->begin + 1, s->line + l->begin, (l->at - l->begin) * sizeof *s->line);
-    s->line[l->begin] = l->chosen;
+static void memopt_i_search_take_out(memopt_i_search *s, const memopt_i_search_level *l) {
+    memmove(s->queue + l->begin + 1, s->queue + l->begin, (l->at - l->begin) * sizeof *s->queue);
+    s->queue[l->begin] = l->chosen;
 }
-static void memopt_i_search_give(memopt_i_search *s, const memopt_i_level *l) {
-    memmove(s->line + l->begin, s->line + l->begin + 1, (l->at - l->begin) * sizeof *s->line);
-    s->line[l->at] = l->chosen;
+static void memopt_i_search_put_back(memopt_i_search *s, const memopt_i_search_level *l) {
+    memmove(s->queue + l->begin, s->queue + l->begin + 1, (l->at - l->begin) * sizeof *s->queue);
+    s->queue[l->at] = l->chosen;
 }
 /* Place the chosen box on its floor: all others of the part then lie at its offset or above. 1: a dead end. */
-static int memopt_i_search_place(memopt_i_search *s, const memopt_i_level *l) {
-    const memopt_i_slab *b = &s->slabs[l->chosen]; uint32_t i; int dead = 0;
+static int memopt_i_search_place(memopt_i_search *s, const memopt_i_search_level *l) {
+    const memopt_i_search_box *b = &s->boxes[l->chosen]; uint32_t i; int dead = 0;
     if (!b->fixed && b->low > b->floor) return 1;
-    memopt_i_search_take(s, l);
+    memopt_i_search_take_out(s, l);
     s->from = b->start; s->to = b->end;
     for (i = l->begin + 1; i < l->end && !dead; ++i) {
-        const memopt_i_slab *c = &s->slabs[s->line[i]];
+        const memopt_i_search_box *c = &s->boxes[s->queue[i]];
         if (c->start >= b->end) break;
-        dead = b->start < c->end && memopt_i_search_raise(s, s->line[i], b->low + b->size, 1);
+        dead = b->start < c->end && memopt_i_search_raise(s, s->queue[i], b->low + b->size, 1);
     }
     if (!dead && !memopt_i_search_settle(s, l->begin + 1, l->end)) return 0;
-    memopt_i_search_give(s, l);
+    memopt_i_search_put_back(s, l);
     memopt_i_search_undo(s, l->trail_count);
     return 1;
 }
 /* The chosen box does not lie on its floor, nor does a twin of it. 1: the level is a dead end. */
-static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_level *l) {
-    const memopt_i_slab b = s->slabs[l->chosen]; uint32_t i;
+static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_search_level *l) {
+    const memopt_i_search_box b = s->boxes[l->chosen]; uint32_t i;
     if (b.fixed) return 1;
     s->from = b.start; s->to = b.end;
     for (i = l->begin; i < l->end; ++i) {
-        const memopt_i_slab *c = &s->slabs[s->line[i]];
+        const memopt_i_search_box *c = &s->boxes[s->queue[i]];
         if (c->start == b.start && c->end == b.end && c->size == b.size && c->alignment == b.alignment
             && c->low == b.low
-            && !c->fixed && memopt_i_search_lift(s, l->begin, l->end, s->line[i])) return 1;
+            && !c->fixed && memopt_i_search_lift(s, l->begin, l->end, s->queue[i])) return 1;
     }
     if (memopt_i_search_settle(s, l->begin, l->end)) return 1;
     l->trail_count = s->trail_count;
     return 0;
 }
-/* Cut the line from `begin` to `end` where no box crosses, and push the pieces. */
+/* Cut the queue from `begin` to `end` where no box crosses, and push the pieces. */
 static void memopt_i_search_split(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t owner) {
     while (begin < end) {
-        memopt_i_part *part = &s->parts[s->part_count++]; uint32_t last = s->slabs[s->line[begin]].end;
+        memopt_i_search_part *part = &s->parts[s->part_count++]; uint32_t last = s->boxes[s->queue[begin]].end;
         part->begin = begin; part->owner = owner;
-        while (++begin < end && s->slabs[s->line[begin]].start < last)
-            if (s->slabs[s->line[begin]].end > last) last = s->slabs[s->line[begin]].end;
+        while (++begin < end && s->boxes[s->queue[begin]].start < last)
+            if (s->boxes[s->queue[begin]].end > last) last = s->boxes[s->queue[begin]].end;
         part->end = begin;
     }
 }
@@ -6133,12 +6157,12 @@ static uint64_t memopt_i_search_mix(uint64_t x) { /* the finalizer of splitmix64
 }
 /* Whether a part can be solved depends on which boxes it has, how low each can go, and the capacity, not on what lies
    below: all else that is known of it was proved by failing. 128 bits of hash stand for it. */
-static memopt_i_key memopt_i_search_key(const memopt_i_search *s, const memopt_i_level *l) {
-    memopt_i_key key; size_t least = SIZE_MAX; uint32_t i;
+static memopt_i_part_key memopt_i_search_key(const memopt_i_search *s, const memopt_i_search_level *l) {
+    memopt_i_part_key key; size_t least = SIZE_MAX; uint32_t i;
     key.a = memopt_i_search_mix(s->capacity); key.b = ~key.a;
-    for (i = l->begin; i < l->end; ++i) least = memopt_i_min(least, s->slabs[s->line[i]].low);
+    for (i = l->begin; i < l->end; ++i) least = memopt_i_min(least, s->boxes[s->queue[i]].low);
     for (i = l->begin; i < l->end; ++i) {
-        const uint64_t k = s->line[i], low = memopt_i_max(s->slabs[k].floor, least);
+        const uint64_t k = s->queue[i], low = memopt_i_max(s->boxes[k].floor, least);
         const uint64_t x = memopt_i_search_mix(low * UINT64_C(0x9e3779b97f4a7c15) + k * UINT64_C(0xd1b54a32d192ed03) + 1);
         key.a += x; key.b += (x ^ x >> 31) * (x | 1);
     }
@@ -6146,8 +6170,8 @@ static memopt_i_key memopt_i_search_key(const memopt_i_search *s, const memopt_i
 }
 /* A new level for the last part on the stack. 1: it has failed before. */
 static int memopt_i_search_open(memopt_i_search *s) {
-    const memopt_i_part part = s->parts[--s->part_count]; memopt_i_level *l = &s->levels[s->depth];
-    const memopt_i_key *dead;
+    const memopt_i_search_part part = s->parts[--s->part_count]; memopt_i_search_level *l = &s->levels[s->depth];
+    const memopt_i_part_key *dead;
     l->begin = part.begin; l->end = part.end; l->owner = part.owner;
     l->part_count = s->part_count; l->trail_count = s->trail_count;
     l->key = memopt_i_search_key(s, l);
@@ -6156,16 +6180,16 @@ static int memopt_i_search_open(memopt_i_search *s) {
 }
 /* Back to where the box of level `depth` was placed, and take it away. */
 static void memopt_i_search_unwind(memopt_i_search *s, uint32_t depth) {
-    while (s->depth > depth) memopt_i_search_give(s, &s->levels[--s->depth]);
+    while (s->depth > depth) memopt_i_search_put_back(s, &s->levels[--s->depth]);
     memopt_i_search_undo(s, s->levels[depth].trail_count);
     s->part_count = s->levels[depth].part_count;
 }
 static void memopt_i_search_begin(memopt_i_search *s) { /* nothing is placed */
     size_t k;
     for (k = 0; k < s->count; ++k) {
-        memopt_i_slab *b = &s->slabs[k];
+        memopt_i_search_box *b = &s->boxes[k];
         b->floor = 0; b->low = b->fixed ? s->p->boxes[k].offset : 0;
-        s->line[k] = (uint32_t)k;
+        s->queue[k] = (uint32_t)k;
     }
     s->depth = s->part_count = 0; s->trail_count = 0; s->full = 0;
     s->from = 0; s->to = (uint32_t)s->p->section_count;
@@ -6178,8 +6202,8 @@ static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
     if (memopt_i_search_bound(s, 0, (uint32_t)s->count)) return MEMOPT_I_SEARCH_NONE;
     dead = memopt_i_search_open(s);
     for (;; ++s->work) {
-        memopt_i_level *l = &s->levels[s->depth];
-        if (!steps-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_late(s->p)))
+        memopt_i_search_level *l = &s->levels[s->depth];
+        if (!steps-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_out_of_time(s->p)))
             return MEMOPT_I_SEARCH_STOPPED;
         if (!dead) {
             memopt_i_search_choose(s, l);
@@ -6223,21 +6247,21 @@ static void memopt_i_search_set_up(memopt_i_search *s) {
     for (k = 0; k < s->count; ++k) largest = memopt_i_max(largest, p->boxes[k].size);
     while (largest >> shift >= (size_t)1 << 20) ++shift;
     for (k = 0; k < s->count; ++k) {
-        const memopt_i_box *box = &p->boxes[k]; memopt_i_slab *b = &s->slabs[k];
+        const memopt_i_box *box = &p->boxes[k]; memopt_i_search_box *b = &s->boxes[k];
         b->size = box->size; b->alignment = box->alignment; b->start = box->start; b->end = box->end;
         b->fixed = box->fixed; b->bulk = (uint32_t)(box->size >> shift); b->noise = 256;
     }
-    for (k = 0; k < p->section_count; ++k) s->trouble[k] = 1;
+    for (k = 0; k < p->section_count; ++k) s->failures[k] = 1;
     memset(s->dead, 0, s->dead_count * sizeof *s->dead);
     s->unit = memopt_i_search_unit(p);
 }
-static void memopt_i_search_keep(memopt_i_search *s) {
+static void memopt_i_search_save_best(memopt_i_search *s) {
     memopt_i_plan *p = s->p; size_t k, peak = 0;
     for (k = 0; k < s->count; ++k) {
-        p->boxes[k].offset = s->slabs[k].low;
-        peak = memopt_i_max(peak, s->slabs[k].low + s->slabs[k].size);
+        p->boxes[k].offset = s->boxes[k].low;
+        peak = memopt_i_max(peak, s->boxes[k].low + s->boxes[k].size);
     }
-    memopt_i_plan_keep(p, peak);
+    memopt_i_plan_save_best(p, peak);
 }
 /* The noise of an attempt: ranks are raised by up to 1/16. More of it drowns what the order of lives is worth: with up to
    1/2 an instance of 374 boxes took ten times as many steps. None leads to the same dead end again. */
@@ -6246,7 +6270,7 @@ static void memopt_i_search_shake(memopt_i_search *s) {
 
     for (k = 0; k < s->count; ++k) {
         s->seed += UINT64_C(0x9e3779b97f4a7c15);
-        s->slabs[k].noise = 256 + (uint32_t)(memopt_i_search_mix(s->seed) >> 60);
+        s->boxes[k].noise = 256 + (uint32_t)(memopt_i_search_mix(s->seed) >> 60);
     }
 }
 
@@ -6261,15 +6285,15 @@ static void memopt_i_search_improve(memopt_i_search *s) {
     int found;
 
     MEMOPT_ASSERT(s->unit);
-    for (attempt = 0; p->peak > p->goal && !p->late && s->work != s->work_limit; ++attempt) {
+    for (attempt = 0; p->peak > p->goal && !p->out_of_time && s->work != s->work_limit; ++attempt) {
         const uint64_t each = attempt < 4 ? MEMOPT_I_SEARCH_OPENING : MEMOPT_I_SEARCH_START * v;
 
-        s->by_trouble = attempt / 2 % 2 == 1;
+        s->by_failures = attempt / 2 % 2 == 1;
         if (attempt > 3) memopt_i_search_shake(s);
         s->capacity = p->goal + (p->peak - p->goal) / 8 * eighths[attempt % 8];
         s->capacity -= s->capacity % s->unit;
         found = memopt_i_search_run(s, each * s->count);
-        if (found == MEMOPT_I_SEARCH_FOUND) memopt_i_search_keep(s);
+        if (found == MEMOPT_I_SEARCH_FOUND) memopt_i_search_save_best(s);
         if (found == MEMOPT_I_SEARCH_NONE && !memopt_i_add(s->capacity, s->unit, &over)) {
             p->goal = memopt_i_max(p->goal, over);
             if (p->exact) p->proven = memopt_i_max(p->proven, over);
@@ -6286,16 +6310,16 @@ static void memopt_i_search_improve(memopt_i_search *s) {
 static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
     const size_t n = s->count, sections = s->p->section_count;
 
-    s->dead = (memopt_i_key *)memopt_carve(c, s->dead_count, sizeof *s->dead, 0);
-    s->levels = (memopt_i_level *)memopt_carve(c, n, sizeof *s->levels, 0);
-    s->slabs = (memopt_i_slab *)memopt_carve(c, n, sizeof *s->slabs, 0);
-    s->trail = (memopt_i_change *)memopt_carve(c, MEMOPT_I_SEARCH_TRAIL * n, sizeof *s->trail, 0);
+    s->dead = (memopt_i_part_key *)memopt_carve(c, s->dead_count, sizeof *s->dead, 0);
+    s->levels = (memopt_i_search_level *)memopt_carve(c, n, sizeof *s->levels, 0);
+    s->boxes = (memopt_i_search_box *)memopt_carve(c, n, sizeof *s->boxes, 0);
+    s->trail = (memopt_i_search_change *)memopt_carve(c, MEMOPT_I_SEARCH_TRAIL * n, sizeof *s->trail, 0);
     s->sum = (size_t *)memopt_carve(c, sections, sizeof *s->sum, 0);
     s->lows = (size_t *)memopt_carve(c, n, sizeof *s->lows, 0);
-    s->parts = (memopt_i_part *)memopt_carve(c, n, sizeof *s->parts, 0);
-    s->line = (uint32_t *)memopt_carve(c, n, sizeof *s->line, 0);
+    s->parts = (memopt_i_search_part *)memopt_carve(c, n, sizeof *s->parts, 0);
+    s->queue = (uint32_t *)memopt_carve(c, n, sizeof *s->queue, 0);
     s->ranked = (uint32_t *)memopt_carve(c, n, sizeof *s->ranked, 0);
-    s->trouble = (uint32_t *)memopt_carve(c, sections, sizeof *s->trouble, 0);
+    s->failures = (uint32_t *)memopt_carve(c, sections, sizeof *s->failures, 0);
 }
 
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
@@ -6333,16 +6357,16 @@ static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, si
 /* One block holds all arrays, each with room for two more than there are items. */
 static void memopt_i_plan_lay_out(memopt_i_plan *p, memopt_carver *c) {
     uint32_t **const small[] = { &p->start, &p->end, &p->box_of, &p->taker, &p->order, &p->spare, &p->births, &p->deaths,
-                                 &p->place, &p->boost };
+                                 &p->place, &p->promotions };
     const size_t n = p->count + 2;
     size_t i;
 
     p->key = (uint64_t *)memopt_carve(c, n, sizeof *p->key, 0);
     p->boxes = (memopt_i_box *)memopt_carve(c, n, sizeof *p->boxes, 0);
-    p->reach = (memopt_i_reach *)memopt_carve(c, n, sizeof *p->reach, 0);
-    p->ground = (memopt_i_ground *)memopt_carve(c, n, 4 * sizeof *p->ground, 0);
+    p->nodes = (memopt_i_plan_node *)memopt_carve(c, n, sizeof *p->nodes, 0);
+    p->floor = (memopt_i_floor *)memopt_carve(c, n, 4 * sizeof *p->floor, 0);
     p->top = (size_t *)memopt_carve(c, n, 2 * sizeof *p->top, 0);
-    p->lid = (size_t *)memopt_carve(c, n, 2 * sizeof *p->lid, 0);
+    p->cover = (size_t *)memopt_carve(c, n, 2 * sizeof *p->cover, 0);
     p->best = (size_t *)memopt_carve(c, n, sizeof *p->best, 0);
     for (i = 0; i < sizeof small / sizeof *small; ++i)
         *small[i] = (uint32_t *)memopt_carve(c, n, sizeof(uint32_t), 0);
@@ -6389,11 +6413,11 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
     }
     if (!p->have_plan)
         return memopt_i_fail(options->error, MEMOPT_ERR_OVERFLOW, "no plan was found that ends below SIZE_MAX");
-    if (!options->no_search && p->peak > p->goal && !p->late) {
-        if (p->box_count <= MEMOPT_I_SEARCH_MOST) memopt_i_plan_search(p, options->work, &r->work);
+    if (!options->no_search && p->peak > p->goal && !p->out_of_time) {
+        if (p->box_count <= MEMOPT_I_SEARCH_BOXES_MAX) memopt_i_plan_search(p, options->work, &r->work);
         else p->cut |= MEMOPT_PLAN_CUT_COUNT;
     }
-    if (p->late) p->cut |= MEMOPT_PLAN_CUT_TIME;
+    if (p->out_of_time) p->cut |= MEMOPT_PLAN_CUT_TIME;
     r->cut = p->peak > p->goal ? p->cut : 0;
     r->visits = p->visited;
     return MEMOPT_OK;
@@ -6411,7 +6435,7 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
     p.items = items; p.count = count;
     p.timed = o.time_ns || !o.work;
     p.time_ns = o.time_ns ? o.time_ns : MEMOPT_I_PLAN_SECOND;
-    if (p.timed && p.host.clock.now_fn(p.host.clock.user, &p.started)) p.late = 1;
+    if (p.timed && p.host.clock.now_fn(p.host.clock.user, &p.started)) p.out_of_time = 1;
     if (count) {
         memopt_i_plan_lay_out(&p, &counted);
         if (counted.overflow) return memopt_i_fail(o.error, MEMOPT_ERR_OVERFLOW, "too many items");
@@ -6485,30 +6509,30 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
 #  define MEMOPT_I_HEAP_INLINE static
 #endif
 
-typedef struct memopt_i_node { /* a block, free or used */
+typedef struct memopt_i_heap_node { /* a block, free or used */
     size_t offset, size;
     uint32_t before, after; /* links to the neighbours by address; node 0 stands before the first and after the last */
     uint32_t serial;        /* odd: in use. A handle is good as long as it knows the number */
     uint32_t up;            /* free: the cell that leads to it. Used: its tag, and size - requested in the lower bits */
-} memopt_i_node;
+} memopt_i_heap_node;
 /* Cells: the first block of each bin, then two a node. Free: its next sibling and its first child. Used: 1 + its place
    in the record, or 0; it means something only while that goes on. */
-#define MEMOPT_I_NEXT(i)  (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i))
-#define MEMOPT_I_CHILD(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i) + 1)
-#define MEMOPT_I_NOTE(i)  MEMOPT_I_NEXT(i)
-typedef struct memopt_i_extent { size_t base, bytes; } memopt_i_extent;
-typedef struct memopt_i_noted { /* one recorded block */
+#define MEMOPT_I_HEAP_NEXT(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i))
+#define MEMOPT_I_HEAP_CHILD(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i) + 1)
+#define MEMOPT_I_HEAP_RECORD(i) MEMOPT_I_HEAP_NEXT(i)
+typedef struct memopt_i_heap_extent { size_t base, bytes; } memopt_i_heap_extent;
+typedef struct memopt_i_recorded_block { /* one recorded block */
     size_t bytes, alignment, first, last; /* last 0: not freed */
     memopt_tag tag;
-} memopt_i_noted;
-typedef struct memopt_i_slot { /* one planned block */
+} memopt_i_recorded_block;
+typedef struct memopt_i_replay_slot { /* one planned block */
     size_t offset, size;  /* offset: from the region's start */
     memopt_tag tag;
     uint32_t node;
     uint32_t due, due_next; /* 1 + the first slot freed just before this one came; 1 + the next one freed then too */
-    uint32_t turned;      /* 1: a smaller request lies at its high end */
+    uint32_t at_high_end; /* 1: a smaller request lies at its high end */
     uint32_t late;        /* live longer than its record: 0 no, 1 in the list, 2 not in the list */
-} memopt_i_slot;
+} memopt_i_replay_slot;
 enum memopt_i_recording { MEMOPT_I_RECORD_NONE, MEMOPT_I_RECORD_ON, MEMOPT_I_RECORD_DONE, MEMOPT_I_RECORD_LOST };
 typedef struct memopt_i_replay {
     uint32_t region;        /* its node; 0 = no plan */
@@ -6522,13 +6546,13 @@ typedef struct memopt_i_replay {
     uint64_t served, fell_back;
     int stepping;
     unsigned exact;         /* so many requests in a row had the size recorded, up to SURE */
-    memopt_i_slot *slots;   /* one allocation: slots, map, order */
+    memopt_i_replay_slot *slots; /* one allocation: slots, map, order */
     uint32_t *order;        /* slots by offset */
     uint64_t *map;
     size_t memory;
 } memopt_i_replay;
 struct memopt_heap {
-    memopt_i_node *nodes;     /* one allocation: nodes, cells, unused */
+    memopt_i_heap_node *nodes; /* one allocation: nodes, cells, unused */
     uint32_t *cells;
     uint32_t *unused;         /* a stack of nodes */
     uint32_t unused_count, pledged; /* pledged: unused nodes that giving the region back will need */
@@ -6547,10 +6571,10 @@ struct memopt_heap {
     size_t base, capacity;    /* of the range; base 0 with extents */
     size_t step, extent;      /* what growth counts in */
     memopt_source *source;
-    memopt_i_extent *extents; /* in order of addresses */
+    memopt_i_heap_extent *extents; /* in order of addresses */
     size_t extent_count, extent_room;
-    memopt_i_noted *noted;
-    size_t noted_count, noted_room, time;
+    memopt_i_recorded_block *recorded;
+    size_t recorded_count, recorded_room, time;
     memopt_i_replay replay;
     memopt_error error;
     memopt_host host;
@@ -6579,8 +6603,8 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_point(memopt_heap *h, size_t cell, uint3
 static uint32_t memopt_i_heap_meld(memopt_heap *h, uint32_t a, uint32_t b) { /* two trees into one */
     uint32_t t;
     if (h->nodes[b].size > h->nodes[a].size) { t = a; a = b; b = t; }
-    memopt_i_heap_point(h, MEMOPT_I_NEXT(b), h->cells[MEMOPT_I_CHILD(a)]);
-    memopt_i_heap_point(h, MEMOPT_I_CHILD(a), b);
+    memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(b), h->cells[MEMOPT_I_HEAP_CHILD(a)]);
+    memopt_i_heap_point(h, MEMOPT_I_HEAP_CHILD(a), b);
     return a;
 }
 /* A list of trees, not empty, becomes one: melded in pairs, then all into the last. Its own place is for the caller. */
@@ -6588,14 +6612,14 @@ static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_meld_all(memopt_heap *h, uint32_
     uint32_t *cells = h->cells, done = 0, a, b;
     while (first) {
         a = first;
-        b = cells[MEMOPT_I_NEXT(a)];
-        first = b ? cells[MEMOPT_I_NEXT(b)] : 0;
+        b = cells[MEMOPT_I_HEAP_NEXT(a)];
+        first = b ? cells[MEMOPT_I_HEAP_NEXT(b)] : 0;
         if (b) a = memopt_i_heap_meld(h, a, b);
-        cells[MEMOPT_I_NEXT(a)] = done;
+        cells[MEMOPT_I_HEAP_NEXT(a)] = done;
         done = a;
     }
-    for (a = done, b = cells[MEMOPT_I_NEXT(a)]; b; b = done) {
-        done = cells[MEMOPT_I_NEXT(b)];
+    for (a = done, b = cells[MEMOPT_I_HEAP_NEXT(a)]; b; b = done) {
+        done = cells[MEMOPT_I_HEAP_NEXT(b)];
         a = memopt_i_heap_meld(h, a, b);
     }
     return a;
@@ -6607,19 +6631,19 @@ static MEMOPT_I_NOINLINE void memopt_i_heap_find_top(memopt_heap *h) {
     level = memopt_i_high_bit(h->levels);
     h->top = (uint32_t)(level * MEMOPT_I_HEAP_FINE + memopt_i_high_bit(h->bins[level]));
     root = h->cells[h->top];
-    if (!h->cells[MEMOPT_I_NEXT(root)]) return;
+    if (!h->cells[MEMOPT_I_HEAP_NEXT(root)]) return;
     root = memopt_i_heap_meld_all(h, root);
     memopt_i_heap_point(h, h->top, root);
-    memopt_i_heap_point(h, MEMOPT_I_NEXT(root), 0);
+    memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(root), 0);
 }
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_settle(memopt_heap *h) { /* after free blocks have come, gone or changed */
     if (MEMOPT_I_UNLIKELY(!h->top)) memopt_i_heap_find_top(h);
 }
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_insert(memopt_heap *h, uint32_t i) {
     const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size);
-    memopt_i_heap_point(h, MEMOPT_I_NEXT(i), h->cells[bin]);
+    memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(i), h->cells[bin]);
     memopt_i_heap_point(h, bin, i);
-    h->cells[MEMOPT_I_CHILD(i)] = 0;
+    h->cells[MEMOPT_I_HEAP_CHILD(i)] = 0;
     h->bins[bin / MEMOPT_I_HEAP_FINE] |= (uint64_t)1 << bin % MEMOPT_I_HEAP_FINE;
     h->levels |= (uint64_t)1 << bin / MEMOPT_I_HEAP_FINE;
     if (MEMOPT_I_UNLIKELY(bin >= h->top)) h->top = 0;
@@ -6628,10 +6652,10 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_insert(memopt_heap *h, uint32_t i) {
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_remove(memopt_heap *h, uint32_t i) {
     const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size), level = bin / MEMOPT_I_HEAP_FINE;
     const uint32_t cell = h->nodes[i].up;
-    uint32_t heir = h->cells[MEMOPT_I_NEXT(i)];
-    if (MEMOPT_I_UNLIKELY(h->cells[MEMOPT_I_CHILD(i)])) { /* its children, as one tree, take its place */
-        heir = memopt_i_heap_meld_all(h, h->cells[MEMOPT_I_CHILD(i)]);
-        memopt_i_heap_point(h, MEMOPT_I_NEXT(heir), h->cells[MEMOPT_I_NEXT(i)]);
+    uint32_t heir = h->cells[MEMOPT_I_HEAP_NEXT(i)];
+    if (MEMOPT_I_UNLIKELY(h->cells[MEMOPT_I_HEAP_CHILD(i)])) { /* its children, as one tree, take its place */
+        heir = memopt_i_heap_meld_all(h, h->cells[MEMOPT_I_HEAP_CHILD(i)]);
+        memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(heir), h->cells[MEMOPT_I_HEAP_NEXT(i)]);
     }
     memopt_i_heap_point(h, cell, heir);
     h->bins[level] &= ~((uint64_t)((cell == bin) & !heir) << bin % MEMOPT_I_HEAP_FINE);
@@ -6655,15 +6679,15 @@ MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_search(const memopt_heap *h, size_t 
 }
 static uint32_t memopt_i_heap_next_in_bin(const memopt_heap *h, uint32_t i) { /* each block once; 0 after the last */
     size_t cell;
-    if (h->cells[MEMOPT_I_CHILD(i)]) return h->cells[MEMOPT_I_CHILD(i)];
-    while (!h->cells[MEMOPT_I_NEXT(i)]) { /* back over the siblings, up to the parent */
+    if (h->cells[MEMOPT_I_HEAP_CHILD(i)]) return h->cells[MEMOPT_I_HEAP_CHILD(i)];
+    while (!h->cells[MEMOPT_I_HEAP_NEXT(i)]) { /* back over the siblings, up to the parent */
         do {
             cell = h->nodes[i].up;
             if (cell < MEMOPT_I_HEAP_BINS) return 0;
             i = (uint32_t)((cell - MEMOPT_I_HEAP_BINS) / 2);
-        } while (cell == MEMOPT_I_NEXT(i));
+        } while (cell == MEMOPT_I_HEAP_NEXT(i));
     }
-    return h->cells[MEMOPT_I_NEXT(i)];
+    return h->cells[MEMOPT_I_HEAP_NEXT(i)];
 }
 static int memopt_i_heap_fits(size_t start, size_t end, size_t size, size_t alignment, size_t *at) {
     return !memopt_i_align_up(start, alignment, at) && *at <= end && end - *at >= size;
@@ -6718,7 +6742,8 @@ static void memopt_i_heap_unlink(memopt_heap *h, uint32_t i) { /* and a gap is l
 /* Tell the neighbours that i is free. Theirs are the links that say so: whoever is freed next finds in its own node
    whether to join, and need not load its neighbours to decide. Where there are no gaps, all neighbours touch. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_open(memopt_heap *h, uint32_t i) {
-    const memopt_i_node *n = &h->nodes[i]; memopt_i_node *low = &h->nodes[n->before], *high = &h->nodes[n->after];
+    const memopt_i_heap_node *n = &h->nodes[i];
+    memopt_i_heap_node *low = &h->nodes[n->before], *high = &h->nodes[n->after];
     low->after = high->before = i | MEMOPT_I_HEAP_OPEN;
     if (MEMOPT_I_LIKELY(h->solid)) return;
     if (low->offset + low->size != n->offset) low->after = i;
@@ -6737,19 +6762,19 @@ static memopt_status memopt_i_heap_table(memopt_heap *h, void **table, size_t si
     return MEMOPT_OK;
 }
 static size_t memopt_i_heap_nodes_bytes(size_t count) {
-    return count * sizeof(memopt_i_node) + (MEMOPT_I_HEAP_BINS + 3 * count) * sizeof(uint32_t);
+    return count * sizeof(memopt_i_heap_node) + (MEMOPT_I_HEAP_BINS + 3 * count) * sizeof(uint32_t);
 }
 /* The three tables of the nodes grow together. Serials begin where the heap's address says, so that handles of another
    heap are hardly ever taken for ours. */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_more_nodes(memopt_heap *h, size_t count) {
     const uint32_t salt = (uint32_t)(((uintptr_t)h >> 6) * 2654435761u) & ~(uint32_t)1, old = h->node_count;
     const size_t fit = (SIZE_MAX / 2 - 4 * MEMOPT_I_HEAP_BINS) / (sizeof *h->nodes + 12);
-    const size_t most = memopt_i_min(MEMOPT_I_HEAP_NODES, fit);
+    const size_t max = memopt_i_min(MEMOPT_I_HEAP_NODES, fit);
     size_t room = old + (h->pledged - memopt_i_min(h->unused_count, h->pledged));
-    memopt_i_node *nodes; uint32_t *cells, *unused, i;
-    if (room > most || count > most - room) return MEMOPT_ERR_MEMORY;
-    room = memopt_i_max(room + count, memopt_i_min(2 * (size_t)old, most));
-    nodes = (memopt_i_node *)memopt_i_alloc(&h->host, memopt_i_heap_nodes_bytes(room), MEMOPT_I_HOST_ALIGN);
+    memopt_i_heap_node *nodes; uint32_t *cells, *unused, i;
+    if (room > max || count > max - room) return MEMOPT_ERR_MEMORY;
+    room = memopt_i_max(room + count, memopt_i_min(2 * (size_t)old, max));
+    nodes = (memopt_i_heap_node *)memopt_i_alloc(&h->host, memopt_i_heap_nodes_bytes(room), MEMOPT_I_HOST_ALIGN);
     if (!nodes) return MEMOPT_ERR_MEMORY;
     cells = (uint32_t *)(void *)(nodes + room);
     unused = cells + MEMOPT_I_HEAP_BINS + 2 * room;
@@ -6772,7 +6797,7 @@ static memopt_status memopt_i_heap_need(memopt_heap *h, size_t count) { /* so ma
 }
 /* A block that belongs to nobody takes its free neighbours in. Theirs are plain links: two free blocks never touch. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_join(memopt_heap *h, uint32_t i) {
-    memopt_i_node *n = &h->nodes[i]; const uint32_t low = n->before, high = n->after;
+    memopt_i_heap_node *n = &h->nodes[i]; const uint32_t low = n->before, high = n->after;
     if (low & MEMOPT_I_HEAP_OPEN) {
         const uint32_t gone = low ^ MEMOPT_I_HEAP_OPEN;
         memopt_i_heap_remove(h, gone);
@@ -6807,11 +6832,11 @@ static MEMOPT_I_NOINLINE void memopt_i_heap_move(memopt_heap *h, uint32_t i, siz
 }
 /* The first bytes of a free block become a node of their own, in no bin. A leaf that stays in its bin need not move. */
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_split(memopt_heap *h, uint32_t i, size_t size) {
-    const uint32_t first = memopt_i_heap_pop(h); memopt_i_node *n = &h->nodes[i], *f = &h->nodes[first];
+    const uint32_t first = memopt_i_heap_pop(h); memopt_i_heap_node *n = &h->nodes[i], *f = &h->nodes[first];
     const size_t rest = n->size - size, offset = n->offset + size; const uint32_t before = n->before;
     f->offset = n->offset; f->after = i | MEMOPT_I_HEAP_OPEN;
     h->nodes[before].after = n->before = first;
-    if ((n->size ^ rest) >> memopt_i_heap_fine(h, n->size) /* another bin */ || h->cells[MEMOPT_I_CHILD(i)])
+    if ((n->size ^ rest) >> memopt_i_heap_fine(h, n->size) /* another bin */ || h->cells[MEMOPT_I_HEAP_CHILD(i)])
         memopt_i_heap_move(h, i, offset, rest);
     else { n->offset = offset; n->size = rest; }
     f->size = size; f->before = before; /* not above: gcc would pair fields up in a vector by way of the stack */
@@ -6897,17 +6922,17 @@ static memopt_status memopt_i_heap_grow_range(memopt_heap *h, size_t size, size_
 static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size_t alignment) {
     const size_t margin = memopt_i_heap_margin(h);
     const size_t room = h->capacity - h->held - memopt_i_heap_margins(h);
-    const size_t most = memopt_i_align_down(memopt_i_min(room, h->source->capacity), h->step);
+    const size_t max = memopt_i_align_down(memopt_i_min(room, h->source->capacity), h->step);
     size_t least = size, more, i; void *base = NULL, *extents = h->extents; uint32_t p; memopt_status s;
     if (alignment > h->source->base_alignment)
         if (memopt_i_add(size, alignment - h->source->base_alignment, &least)) return MEMOPT_ERR_MEMORY;
-    if (memopt_i_add(least, margin, &least) || memopt_i_align_up(least, h->step, &least) || least > most)
+    if (memopt_i_add(least, margin, &least) || memopt_i_align_up(least, h->step, &least) || least > max)
         return MEMOPT_ERR_MEMORY;
     if (h->extent_count == h->extent_room) {
         if (memopt_i_heap_table(h, &extents, sizeof *h->extents, &h->extent_room)) return MEMOPT_ERR_MEMORY;
-        h->extents = (memopt_i_extent *)extents;
+        h->extents = (memopt_i_heap_extent *)extents;
     }
-    more = memopt_i_min(memopt_i_max(least, h->extent), most);
+    more = memopt_i_min(memopt_i_max(least, h->extent), max);
     s = memopt_i_source_reserve(h->source, more, &base);
     if (s && more > least) {
         (void)memopt_ledger_retried(h->ledger, MEMOPT_TAG_OTHER, least);
@@ -6948,7 +6973,7 @@ static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
     const size_t margin = memopt_i_heap_margin(h);
     size_t e, kept = 0; uint32_t i = memopt_i_heap_after(h, 0), before;
     for (e = 0; e < h->extent_count; ++e) {
-        const memopt_i_extent x = h->extents[e];
+        const memopt_i_heap_extent x = h->extents[e];
         while (memopt_i_heap_end(h, i) < x.base + x.bytes) i = memopt_i_heap_after(h, i); /* who holds its last byte */
         if (!memopt_i_heap_is_free(h, i) || h->nodes[i].offset > x.base) { h->extents[kept++] = x; continue; }
         before = h->nodes[i].before;
@@ -6997,10 +7022,11 @@ static memopt_status memopt_i_replay_commit(memopt_heap *h, size_t start, size_t
     }
     return MEMOPT_OK;
 }
-static size_t memopt_i_replay_start(const memopt_i_replay *r, const memopt_i_slot *s, size_t size, size_t alignment) {
-    return r->start + s->offset + (s->turned ? memopt_i_align_down(s->size - size, alignment) : 0);
+static size_t memopt_i_replay_start(const memopt_i_replay *r, const memopt_i_replay_slot *s, size_t size,
+                                    size_t alignment) {
+    return r->start + s->offset + (s->at_high_end ? memopt_i_align_down(s->size - size, alignment) : 0);
 }
-static int memopt_i_replay_suits(const memopt_i_replay *r, const memopt_i_slot *s, size_t size, size_t alignment,
+static int memopt_i_replay_suits(const memopt_i_replay *r, const memopt_i_replay_slot *s, size_t size, size_t alignment,
                                  memopt_tag tag) {
     return s->tag == tag && s->size >= size && !((r->start + s->offset) & (alignment - 1));
 }
@@ -7019,18 +7045,18 @@ static uint32_t memopt_i_replay_match(memopt_i_replay *r, size_t size, size_t al
     return next;
 }
 static void memopt_i_replay_outstays(memopt_i_replay *r, uint32_t k) { /* slot k lives longer than its record */
-    memopt_i_slot *s = &r->slots[k];
+    memopt_i_replay_slot *s = &r->slots[k];
     if (s->late) return;
     s->late = r->late_count < MEMOPT_I_HEAP_LATE ? 1 : 2;
     if (s->late == 1) r->late[r->late_count++] = k; else ++r->late_more;
 }
-static int memopt_i_replay_live(const memopt_heap *h, const memopt_i_slot *s) {
+static int memopt_i_replay_live(const memopt_heap *h, const memopt_i_replay_slot *s) {
     return (int)(h->nodes[s->node].serial & 1);
 }
 /* The cursor passes slot k. Returns whether its bytes are nobody's: blocks whose record goes on past k lie elsewhere by
    plan, the others are compared. It is places that are compared, not blocks: so live places never overlap. */
 static int memopt_i_replay_pass(memopt_heap *h, uint32_t k) {
-    memopt_i_replay *r = &h->replay; const memopt_i_slot *s = &r->slots[k], *late; uint32_t i;
+    memopt_i_replay *r = &h->replay; const memopt_i_replay_slot *s = &r->slots[k], *late; uint32_t i;
     while (r->passed < k) {
         for (i = r->slots[++r->passed].due; i; i = r->slots[i - 1].due_next)
             if (memopt_i_replay_live(h, &r->slots[i - 1])) memopt_i_replay_outstays(r, i - 1);
@@ -7061,7 +7087,7 @@ static uint32_t memopt_i_replay_serve(memopt_heap *h, size_t size, size_t alignm
     return 0;
 }
 static void memopt_i_replay_free(memopt_heap *h, uint32_t k) { /* the node's serial says already that it is not live */
-    memopt_i_replay *r = &h->replay; memopt_i_slot *s = &r->slots[k]; uint32_t i = 0;
+    memopt_i_replay *r = &h->replay; memopt_i_replay_slot *s = &r->slots[k]; uint32_t i = 0;
     r->in_use -= h->nodes[s->node].size; --r->live;
     if (s->late == 2) --r->late_more;
     if (s->late == 1) {
@@ -7093,7 +7119,7 @@ static void memopt_i_replay_dissolve(memopt_heap *h) {
         if (!(h->nodes[i].serial & 1)) { memopt_i_heap_push(h, i); continue; }
         at = memopt_i_replay_give(h, at, start, h->nodes[i].offset);
         memopt_i_heap_link(h, at, i);
-        h->cells[MEMOPT_I_NOTE(i)] = 0;
+        h->cells[MEMOPT_I_HEAP_RECORD(i)] = 0;
         h->held += h->nodes[i].size;
         at = i;
         start = memopt_i_heap_end(h, i);
@@ -7179,7 +7205,7 @@ static memopt_status memopt_i_heap_check(memopt_heap *h, size_t bytes, size_t al
     *size = 0;
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must(&c, bytes != 0, "bytes", "is 0");
-    if (alignment) memopt_i_must_be_power(&c, "alignment", alignment);
+    if (alignment) memopt_i_must_be_power_of_two(&c, "alignment", alignment);
     memopt_i_must_fit(&c, !memopt_i_align_up(bytes, h->unit, size), NULL, "the size does not fit size_t");
     memopt_i_must_number(&c, tag < tags && tag <= MEMOPT_I_HEAP_TAGS, "tag", memopt_i_count(tag),
                          h->ledger ? "below the ledger's" : "below", memopt_i_count(tags));
@@ -7192,19 +7218,19 @@ static memopt_status memopt_i_heap_check(memopt_heap *h, size_t bytes, size_t al
     h->error.limit = memopt_i_count(memopt_heap_largest(h));
     return c.status;
 }
-static void memopt_i_heap_note(memopt_heap *h, uint32_t i, size_t bytes, size_t alignment, memopt_tag tag) {
-    memopt_i_noted *n; void *noted = h->noted;
-    if (h->noted_count == h->noted_room) {
-        if (h->noted_count >= UINT32_MAX - 1 || memopt_i_heap_table(h, &noted, sizeof *n, &h->noted_room)) {
+static void memopt_i_heap_record_alloc(memopt_heap *h, uint32_t i, size_t bytes, size_t alignment, memopt_tag tag) {
+    memopt_i_recorded_block *n; void *recorded = h->recorded;
+    if (h->recorded_count == h->recorded_room) {
+        if (h->recorded_count >= UINT32_MAX - 1 || memopt_i_heap_table(h, &recorded, sizeof *n, &h->recorded_room)) {
             h->recording = MEMOPT_I_RECORD_LOST; /* the block is good; only the plan will not be made */
             memopt_i_heap_watch(h);
             return;
         }
-        h->noted = (memopt_i_noted *)noted;
+        h->recorded = (memopt_i_recorded_block *)recorded;
     }
-    n = &h->noted[h->noted_count];
+    n = &h->recorded[h->recorded_count];
     n->bytes = bytes; n->alignment = alignment; n->tag = tag; n->first = h->time++; n->last = 0;
-    h->cells[MEMOPT_I_NOTE(i)] = (uint32_t)++h->noted_count;
+    h->cells[MEMOPT_I_HEAP_RECORD(i)] = (uint32_t)++h->recorded_count;
 }
 static void memopt_i_heap_debug(const memopt_heap *h) {
     if (MEMOPT_DEBUG >= 3) MEMOPT_ASSERT(memopt_heap_check(h) == MEMOPT_OK);
@@ -7212,13 +7238,15 @@ static void memopt_i_heap_debug(const memopt_heap *h) {
 }
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_hand_out(memopt_heap *h, uint32_t i, size_t size, size_t bytes, memopt_tag tag,
                                                  memopt_block *out) {
-    memopt_i_node *n = &h->nodes[i];
+    memopt_i_heap_node *n = &h->nodes[i];
     h->used += size; h->requested += bytes; ++h->used_blocks;
     n->up = tag << MEMOPT_I_HEAP_SLACK | (uint32_t)(size - bytes);
     out->offset = n->offset; out->node = i; out->serial = n->serial = n->serial + 1;
 }
-static size_t memopt_i_heap_slack(const memopt_i_node *n) { return n->up & (((uint32_t)1 << MEMOPT_I_HEAP_SLACK) - 1); }
-static memopt_tag memopt_i_heap_tag(const memopt_i_node *n) { return n->up >> MEMOPT_I_HEAP_SLACK; }
+static size_t memopt_i_heap_slack(const memopt_i_heap_node *n) {
+    return n->up & (((uint32_t)1 << MEMOPT_I_HEAP_SLACK) - 1);
+}
+static memopt_tag memopt_i_heap_tag(const memopt_i_heap_node *n) { return n->up >> MEMOPT_I_HEAP_SLACK; }
 /* An allocation with all that may happen: bad arguments, plan, growth, ledger, record. */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, size_t bytes, size_t alignment,
                                                                 memopt_tag tag, memopt_block *out) {
@@ -7231,7 +7259,7 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, 
         return memopt_i_heap_out(h, s, bytes);
     }
     memopt_i_heap_hand_out(h, i, size, bytes, tag, out);
-    if (h->recording == MEMOPT_I_RECORD_ON) memopt_i_heap_note(h, i, bytes, alignment, tag);
+    if (h->recording == MEMOPT_I_RECORD_ON) memopt_i_heap_record_alloc(h, i, bytes, alignment, tag);
     (void)memopt_ledger_add(h->ledger, tag, size, memopt_i_heap_address(out->offset), NULL);
     memopt_i_heap_debug(h);
     return MEMOPT_OK;
@@ -7250,8 +7278,8 @@ MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size
     return MEMOPT_OK;
 }
 /* Node 0 is never in use, a region is but was never handed out, and an even serial is nobody's. */
-MEMOPT_I_HEAP_INLINE memopt_status memopt_i_heap_known(const memopt_heap *h, memopt_block b) {
-    const memopt_i_node *n;
+MEMOPT_I_HEAP_INLINE memopt_status memopt_i_heap_check_handle(const memopt_heap *h, memopt_block b) {
+    const memopt_i_heap_node *n;
     if (b.node >= h->node_count || !(b.serial & 1)) return MEMOPT_ERR_ARGUMENT;
     n = &h->nodes[b.node];
     if (n->serial != b.serial) return MEMOPT_ERR_STATE;
@@ -7260,17 +7288,17 @@ MEMOPT_I_HEAP_INLINE memopt_status memopt_i_heap_known(const memopt_heap *h, mem
 }
 /* Tell ledger, record and plan of a free. Returns 1 when the block was the plan's, and nothing is left to do. */
 static MEMOPT_I_NOINLINE int memopt_i_heap_free_watched(memopt_heap *h, uint32_t i) {
-    memopt_i_node *n = &h->nodes[i]; const uint32_t note = h->cells[MEMOPT_I_NOTE(i)];
-    if (h->recording == MEMOPT_I_RECORD_ON && note) h->noted[note - 1].last = h->time++;
+    memopt_i_heap_node *n = &h->nodes[i]; const uint32_t note = h->cells[MEMOPT_I_HEAP_RECORD(i)];
+    if (h->recording == MEMOPT_I_RECORD_ON && note) h->recorded[note - 1].last = h->time++;
     (void)memopt_ledger_remove(h->ledger, memopt_i_heap_tag(n), n->size, memopt_i_heap_address(n->offset));
     if (n->before != MEMOPT_I_HEAP_SERVED) return 0;
     memopt_i_replay_free(h, n->after);
     return 1;
 }
 MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block) {
-    memopt_i_node *n; memopt_status s;
+    memopt_i_heap_node *n; memopt_status s;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_heap_known(heap, block)) != MEMOPT_OK)
+    if ((s = memopt_i_heap_check_handle(heap, block)) != MEMOPT_OK)
         return memopt_i_heap_fail(heap, s, s == MEMOPT_ERR_STATE ? "the block was freed before"
                                   : "not a block of this heap", 0);
     n = &heap->nodes[block.node];
@@ -7287,7 +7315,8 @@ MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block)
     return MEMOPT_OK;
 }
 MEMOPT_API void *memopt_heap_pointer(const memopt_heap *heap, memopt_block block) {
-    return heap && heap->source && !memopt_i_heap_known(heap, block) ? memopt_i_heap_address(block.offset) : NULL;
+    return heap && heap->source && !memopt_i_heap_check_handle(heap, block) ? memopt_i_heap_address(block.offset)
+        : NULL;
 }
 MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes) {
     size_t size; memopt_status s;
@@ -7323,9 +7352,9 @@ static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, 
     if (s) memopt_i_source_check(c, s);
     if (memopt_i_host_resolve(c, d->host, &h->host)) return c->status;
     h->unit = d->alignment ? d->alignment : s ? s->alignment : 64;
-    memopt_i_must_be_power(c, "alignment", h->unit);
-    memopt_i_must_stay(c, "alignment", h->unit, "at most", (size_t)1 << MEMOPT_I_HEAP_SLACK);
-    if (s) memopt_i_must_stay(c, "alignment", h->unit, "at most source.base_alignment", s->base_alignment);
+    memopt_i_must_be_power_of_two(c, "alignment", h->unit);
+    memopt_i_must_be_at_most(c, "alignment", h->unit, "at most", (size_t)1 << MEMOPT_I_HEAP_SLACK);
+    if (s) memopt_i_must_be_at_most(c, "alignment", h->unit, "at most source.base_alignment", s->base_alignment);
     if (c->status) return c->status;
     h->shift = memopt_i_low_bit(h->unit);
     h->source = d->source; h->ledger = d->ledger;
@@ -7386,7 +7415,7 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
         memopt_i_source_release(heap->source, memopt_i_heap_address(heap->extents[i].base), bytes, bytes);
     }
     memopt_i_free(&heap->host, heap->replay.slots, heap->replay.memory, MEMOPT_I_HOST_ALIGN);
-    memopt_i_free(&heap->host, heap->noted, heap->noted_room * sizeof *heap->noted, MEMOPT_I_HOST_ALIGN);
+    memopt_i_free(&heap->host, heap->recorded, heap->recorded_room * sizeof *heap->recorded, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(&heap->host, heap->extents, heap->extent_room * sizeof *heap->extents, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(&heap->host, heap->nodes, memopt_i_heap_nodes_bytes(heap->node_count), MEMOPT_I_HOST_ALIGN);
     memopt_i_free(&heap->host, heap, sizeof *heap, MEMOPT_I_HOST_ALIGN);
@@ -7426,15 +7455,15 @@ MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
     s.peak_requested = memopt_i_max(heap->peak_requested, s.requested);
     s.peak_reserved  = memopt_i_max(heap->peak_reserved, s.reserved);
     s.used_blocks = heap->used_blocks; s.free_blocks = memopt_i_heap_free_blocks(heap);
-    if (s.free_bytes) s.external = 1.0 - (double)s.largest / (double)s.free_bytes;
-    if (s.used) s.internal = 1.0 - (double)s.requested / (double)s.used;
+    if (s.free_bytes) s.external_fragmentation = 1.0 - (double)s.largest / (double)s.free_bytes;
+    if (s.used) s.internal_fragmentation = 1.0 - (double)s.requested / (double)s.used;
     s.served = r->served; s.fell_back = r->fell_back;
     return s;
 }
 MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
     return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
 }
-static void memopt_i_heap_unused(memopt_heap_entry *e, memopt_heap_kind kind, size_t offset, size_t bytes) {
+static void memopt_i_heap_unused(memopt_heap_entry *e, memopt_heap_entry_kind kind, size_t offset, size_t bytes) {
     e->kind = kind;
     e->offset = offset;
     e->bytes = bytes;
@@ -7444,7 +7473,7 @@ static void memopt_i_heap_unused(memopt_heap_entry *e, memopt_heap_kind kind, si
 }
 
 static void memopt_i_heap_entry(const memopt_heap *h, uint32_t i, memopt_heap_entry *e) {
-    const memopt_i_node *n = &h->nodes[i];
+    const memopt_i_heap_node *n = &h->nodes[i];
 
     memopt_i_heap_unused(e, n->serial & 1 ? MEMOPT_HEAP_USED : MEMOPT_HEAP_FREE, n->offset, n->size);
     if (e->kind == MEMOPT_HEAP_FREE) return;
@@ -7459,7 +7488,7 @@ static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_heap_entry *e)
     if (e->node != r->region) e->slot = 0;
     if (start == region_end) return 0;
     for (; e->slot < r->count; ++e->slot) {
-        const memopt_i_slot *s = &r->slots[r->order[e->slot]];
+        const memopt_i_replay_slot *s = &r->slots[r->order[e->slot]];
         if (!memopt_i_replay_live(h, s)) continue;
         end = h->nodes[s->node].offset;
         if (end > start) break;
@@ -7491,21 +7520,21 @@ MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap) {
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (heap->replay.region) return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "a plan is being replayed", 0);
     for (i = memopt_i_heap_after(heap, 0); i; i = memopt_i_heap_after(heap, i))
-        if (!memopt_i_heap_is_free(heap, i)) heap->cells[MEMOPT_I_NOTE(i)] = 0;
-    heap->noted_count = heap->time = 0;
+        if (!memopt_i_heap_is_free(heap, i)) heap->cells[MEMOPT_I_HEAP_RECORD(i)] = 0;
+    heap->recorded_count = heap->time = 0;
     heap->recording = MEMOPT_I_RECORD_ON;
     memopt_i_heap_watch(heap);
     return MEMOPT_OK;
 }
-static size_t memopt_i_noted_planned(const memopt_heap *recorder) {
+static size_t memopt_i_record_planned(const memopt_heap *recorder) {
     size_t i, count = 0;
-    for (i = 0; i < recorder->noted_count; ++i) count += recorder->noted[i].last != 0;
+    for (i = 0; i < recorder->recorded_count; ++i) count += recorder->recorded[i].last != 0;
     return count;
 }
-static memopt_status memopt_i_noted_items(const memopt_heap *h, const memopt_heap *recorder, memopt_plan_item *items) {
+static memopt_status memopt_i_record_items(const memopt_heap *h, const memopt_heap *recorder, memopt_plan_item *items) {
     size_t i, k = 0;
-    for (i = 0; i < recorder->noted_count; ++i) {
-        const memopt_i_noted *n = &recorder->noted[i];
+    for (i = 0; i < recorder->recorded_count; ++i) {
+        const memopt_i_recorded_block *n = &recorder->recorded[i];
         if (!n->last) continue;
         memset(&items[k], 0, sizeof *items);
         items[k].first = n->first; items[k].last = n->last;
@@ -7514,16 +7543,18 @@ static memopt_status memopt_i_noted_items(const memopt_heap *h, const memopt_hea
     }
     return MEMOPT_OK;
 }
-static uint64_t memopt_i_slot_offset(const void *slots, uint32_t i) { return ((const memopt_i_slot *)slots)[i].offset; }
+static uint64_t memopt_i_slot_offset(const void *slots, uint32_t i) {
+    return ((const memopt_i_replay_slot *)slots)[i].offset;
+}
 
 /* Slots from items, which stand in the order of their allocation. Every second one by offset is turned: what smaller
    requests leave over lies together in pairs, so that fewer pages are reached from two sides. */
 static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorder, const memopt_plan_item *items) {
     uint32_t k = 0, low, high, middle; size_t i;
-    for (i = 0; i < recorder->noted_count; ++i) {
-        memopt_i_slot *s = &r->slots[k];
-        if (!recorder->noted[i].last) continue;
-        s->offset = items[k].offset; s->size = items[k].size; s->tag = recorder->noted[i].tag;
+    for (i = 0; i < recorder->recorded_count; ++i) {
+        memopt_i_replay_slot *s = &r->slots[k];
+        if (!recorder->recorded[i].last) continue;
+        s->offset = items[k].offset; s->size = items[k].size; s->tag = recorder->recorded[i].tag;
         for (low = k + 1, high = r->count; low < high; ) { /* the first slot allocated after this one was freed */
             middle = low + (high - low) / 2;
             if (items[middle].first < items[k].last) low = middle + 1; else high = middle;
@@ -7533,7 +7564,7 @@ static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorde
         ++k;
     }
     memopt_i_sort(r->order, r->count, memopt_i_slot_offset, r->slots);
-    for (k = 1; k < r->count; k += 2) r->slots[r->order[k]].turned = 1;
+    for (k = 1; k < r->count; k += 2) r->slots[r->order[k]].at_high_end = 1;
 }
 /* The region behind the last block: its memory is committed when it is reached. The range has the addresses. */
 static int memopt_i_replay_behind(memopt_heap *h, memopt_i_replay *r, size_t peak, size_t alignment) {
@@ -7581,7 +7612,7 @@ static memopt_status memopt_i_replay_make(memopt_heap *h, const memopt_heap *rec
     words = peak / r.cell / 64 + 2; /* grid to end: peak, and less than two steps */
     if (memopt_i_mul(count, sizeof *r.slots + sizeof *r.order, &bytes)) return MEMOPT_ERR_OVERFLOW;
     if (memopt_i_add(bytes, words * 8, &bytes)) return MEMOPT_ERR_OVERFLOW;
-    r.slots = (memopt_i_slot *)memopt_i_alloc(&h->host, bytes, MEMOPT_I_HOST_ALIGN);
+    r.slots = (memopt_i_replay_slot *)memopt_i_alloc(&h->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!r.slots) return MEMOPT_ERR_MEMORY;
     memset(r.slots, 0, bytes);
     r.memory = bytes;
@@ -7604,13 +7635,13 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     if (recorder->recording == MEMOPT_I_RECORD_LOST)
         return memopt_i_heap_fail(heap, MEMOPT_ERR_MEMORY, "the recording was cut short by a lack of memory", 0);
     memset(&plan, 0, sizeof plan);
-    count = memopt_i_noted_planned(recorder);
+    count = memopt_i_record_planned(recorder);
     bytes = count * sizeof *items;
     if (count) {
         if (count <= SIZE_MAX / sizeof *items)
             items = (memopt_plan_item *)memopt_i_alloc(&heap->host, bytes, MEMOPT_I_HOST_ALIGN);
         if (!items) return memopt_i_heap_fail(heap, MEMOPT_ERR_MEMORY, "no memory to plan in", 0);
-        s = memopt_i_noted_items(heap, recorder, items);
+        s = memopt_i_record_items(heap, recorder, items);
         if (!s) s = memopt_plan_solve(items, count, options, &heap->host, &plan);
         if (!s) s = memopt_i_replay_make(heap, recorder, items, count, plan.peak);
         memopt_i_free(&heap->host, items, bytes, MEMOPT_I_HOST_ALIGN);
@@ -7623,7 +7654,7 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_heap_step(memopt_heap *heap) {
+MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap) {
     memopt_i_replay *r; uint32_t k, live;
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     r = &heap->replay;
@@ -7645,12 +7676,12 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 static int memopt_i_check_bin(const memopt_heap *h, uint32_t bin, size_t *count) {
     uint32_t i, child; size_t cell;
     if ((h->cells[bin] != 0) != (int)(h->bins[bin / MEMOPT_I_HEAP_FINE] >> bin % MEMOPT_I_HEAP_FINE & 1)) return 0;
-    for (i = h->cells[bin], cell = bin; i; cell = MEMOPT_I_NEXT(i), i = h->cells[cell])
+    for (i = h->cells[bin], cell = bin; i; cell = MEMOPT_I_HEAP_NEXT(i), i = h->cells[cell])
         if (h->nodes[i].up != cell) return 0;
     for (i = h->cells[bin]; i; i = memopt_i_heap_next_in_bin(h, i)) {
         if (++*count > h->node_count || !memopt_i_heap_is_free(h, i)) return 0;
         if (memopt_i_heap_bin(h, h->nodes[i].size) != bin) return 0;
-        for (cell = MEMOPT_I_CHILD(i); (child = h->cells[cell]) != 0; cell = MEMOPT_I_NEXT(child))
+        for (cell = MEMOPT_I_HEAP_CHILD(i); (child = h->cells[cell]) != 0; cell = MEMOPT_I_HEAP_NEXT(child))
             if (h->nodes[child].up != cell || h->nodes[child].size > h->nodes[i].size) return 0;
     }
     return 1;
@@ -7662,7 +7693,7 @@ static int memopt_i_check_bins(const memopt_heap *h) {
         if (!memopt_i_check_bin(h, bin, &count) || (h->bins[level] != 0) != (int)(h->levels >> level & 1)) return 0;
         if (h->cells[bin]) top = bin;
     }
-    if (top && (h->top != top || h->cells[MEMOPT_I_NEXT(h->cells[top])])) return 0;
+    if (top && (h->top != top || h->cells[MEMOPT_I_HEAP_NEXT(h->cells[top])])) return 0;
     return count == memopt_i_heap_free_blocks(h);
 }
 /* The blocks in order: aligned, apart, inside, free ones joined; their sums. */
@@ -7670,7 +7701,7 @@ static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
     size_t held = 0, used = h->replay.in_use, free_blocks = 0, used_blocks = h->replay.live, end = h->base, e = 0, i;
     uint32_t p = 0, n;
     for (n = memopt_i_heap_after(h, 0); n; p = n, n = memopt_i_heap_after(h, n)) {
-        const memopt_i_node *b = &h->nodes[n]; const int is_free = memopt_i_heap_is_free(h, n);
+        const memopt_i_heap_node *b = &h->nodes[n]; const int is_free = memopt_i_heap_is_free(h, n);
         if (++*count > h->node_count || memopt_i_heap_before(h, n) != p) return 0;
         if (!b->size || (b->offset | b->size) & (h->unit - 1) || b->offset < end) return 0;
         if (is_free && p && memopt_i_heap_is_free(h, p) && b->offset == end) return 0;
@@ -7708,7 +7739,7 @@ static int memopt_i_check_replay(const memopt_heap *h) {
     if (!r->region) return !r->live && !h->pledged;
     at = h->nodes[r->region].offset;
     for (k = 0; k < r->count; ++k) {
-        const memopt_i_slot *s = &r->slots[r->order[k]]; const memopt_i_node *n = &h->nodes[s->node];
+        const memopt_i_replay_slot *s = &r->slots[r->order[k]]; const memopt_i_heap_node *n = &h->nodes[s->node];
         if (!memopt_i_replay_live(h, s)) { if (s->late) return 0; continue; }
         if (n->before != MEMOPT_I_HEAP_SERVED || n->after != r->order[k] || n->offset < at) return 0;
         if (n->offset < r->start + s->offset || n->offset + n->size > r->start + s->offset + s->size) return 0;
@@ -7857,10 +7888,10 @@ MEMOPT_API const char *memopt_simd_text(int level) {
               memopt_i_v8_name (AVX2), memopt_i_v16_name (AVX-512), or memopt_i_v4_name (NEON). They are functions: a
               debugger steps into them.
    Words      V(floats) are `V(width)` of them. R(floats) are 16 whatever the width, two or four registers, because a
-              row's sums are 16 (see `rows`); where the file is read first they are one float. V(ints) are as many
-              integers of 32 bits (i_), V(mask) says which lanes (m_), V(words) are 16 bits each (w_), V(doubles) are as
-              many doubles (d_), V(longs) half as many integers of 64 bits (l_). A name begins with what it returns or
-              stores.
+              row's sums are 16 (see `row_kernels`); where the file is read first they are one float. V(ints) are as
+              many integers of 32 bits (i_), V(mask) says which lanes (m_), V(words) are 16 bits each (w_), V(doubles)
+              are as many doubles (d_), V(longs) half as many integers of 64 bits (l_). A name begins with what it
+              returns or stores.
    Ends       A part walks whole lanes. V_REST(name, (arguments)) hands what is left to the single float.
    Dispatch   MEMOPT_I_AT(level, name, (arguments)) calls the function of a level; MEMOPT_I_WIDTHS(type, name,
               (parameters)) declares the wide ones, which come at the end of the file.
@@ -7900,7 +7931,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #define V(name)   memopt_i_v1_##name
 #define R(name)   memopt_i_v1_##name
 #if defined(__CUDACC__)
-#  define V_FN    MEMOPT_I_BOTH static /* which says inline */
+#  define V_FN    MEMOPT_I_HOST_DEVICE static /* which says inline */
 #else
 #  define V_FN    static inline
 #endif
@@ -8877,7 +8908,7 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
               terms), not the C library's, whose bits differ from machine to machine.
    Source     Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC11). Wellons: hash-prospector
               (multipliers 21f0aaad and d35a2d97, shifts 16, 15, 15). */
-MEMOPT_I_BOTH static void memopt_i_philox(uint32_t *out, uint64_t seed, uint64_t stream, uint64_t block) {
+MEMOPT_I_HOST_DEVICE static void memopt_i_philox(uint32_t *out, uint64_t seed, uint64_t stream, uint64_t block) {
     uint32_t a = (uint32_t)block, b = (uint32_t)(block >> 32), c = (uint32_t)stream, d = (uint32_t)(stream >> 32);
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32); int round;
     for (round = 0; round < 10; ++round) {
@@ -9039,7 +9070,7 @@ static memopt_status memopt_i_random(void *dst, int kind, size_t n, uint64_t see
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
     t.dst = (unsigned char *)dst; t.n = n; t.seed = seed; t.stream = stream; t.first = first;
     t.level = memopt_i_simd_level(threads); t.kind = kind;
-    memopt_i_run(threads, memopt_i_ceil_div(n, MEMOPT_I_RANDOM_CHUNK), memopt_i_random_chunk, &t);
+    memopt_i_parallel_for(threads, memopt_i_ceil_div(n, MEMOPT_I_RANDOM_CHUNK), memopt_i_random_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_random_bits(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
@@ -9634,7 +9665,7 @@ static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_t
         || memopt_i_overlaps(t->dst, dst_bytes, t->dst2, dst_bytes)) return MEMOPT_ERR_ARGUMENT;
     t->level = memopt_i_simd_level(threads);
     t->stream = memopt_i_number_streams(t);
-    memopt_i_run(threads, memopt_i_ceil_div(n, MEMOPT_I_NUMBER_CHUNK), memopt_i_number_chunk, t);
+    memopt_i_parallel_for(threads, memopt_i_ceil_div(n, MEMOPT_I_NUMBER_CHUNK), memopt_i_number_chunk, t);
     return MEMOPT_OK;
 }
 static memopt_i_number_task memopt_i_number_task_of(int kind, int widen, void *dst, const void *src, size_t n) {
@@ -9842,7 +9873,7 @@ static float memopt_i_map_level(memopt_map map, unsigned code) {
 }
 static unsigned memopt_i_map_zero(memopt_map map) { return map == MEMOPT_MAP_UNSIGNED ? 0 : 127; }
 /* Is y above the middle between a level and the next? Sums of two neighbours are exact in a double. */
-MEMOPT_I_BOTH static int memopt_i_above(double y, float level, float next) {
+MEMOPT_I_HOST_DEVICE static int memopt_i_above(double y, float level, float next) {
     return y + y > (double)level + (double)next;
 }
 static int memopt_i_map_above(memopt_map map, double y, unsigned code) {
@@ -9871,15 +9902,15 @@ static uint8_t memopt_i_encode_one(memopt_map map, float y) {
     return (uint8_t)code;
 }
 static float memopt_i_v1_absmax(const float *x, size_t n, int ahead) {
-    uint32_t most = 0, u;
+    uint32_t max = 0, u;
     size_t i;
 
     (void)ahead;
     for (i = 0; i < n; ++i) {
         u = memopt_i_float_bits(x[i]) & 0x7fffffff;
-        if (u > most && u < 0x7f800000) most = u;
+        if (u > max && u < 0x7f800000) max = u;
     }
-    return memopt_i_bits_float(most);
+    return memopt_i_bits_float(max);
 }
 static void memopt_i_v1_encode(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
@@ -9998,19 +10029,19 @@ V_FN void V(quant_ahead)(const float *x) { /* the four cache lines that are 8 Ki
 V_FN float V(absmax)(const float *x, size_t n, int ahead) {
     const V(ints) size = V(i_set)(0x7fffffffu);
     const size_t four = 4 * V(width);
-    V(ints) most[4];
+    V(ints) max[4];
     uint32_t all;
     size_t i, k;
 
     MEMOPT_I_UNROLL_ALL
-    for (k = 0; k < 4; ++k) most[k] = V(i_set)(0);
+    for (k = 0; k < 4; ++k) max[k] = V(i_set)(0);
     for (i = 0; i + four <= n; i += four) {
         if (ahead && i % 64 == 0) V(quant_ahead)(x + i);
         MEMOPT_I_UNROLL_ALL
-        for (k = 0; k < 4; ++k) most[k] = V(i_max)(most[k], V(i_and)(size, V(bits)(V(load)(x + i + k * V(width)))));
+        for (k = 0; k < 4; ++k) max[k] = V(i_max)(max[k], V(i_and)(size, V(bits)(V(load)(x + i + k * V(width)))));
     }
-    for (; i + V(width) <= n; i += V(width)) most[0] = V(i_max)(most[0], V(i_and)(size, V(bits)(V(load)(x + i))));
-    all = V(i_largest)(V(i_max)(V(i_max)(most[0], most[1]), V(i_max)(most[2], most[3])));
+    for (; i + V(width) <= n; i += V(width)) max[0] = V(i_max)(max[0], V(i_and)(size, V(bits)(V(load)(x + i))));
+    all = V(i_largest)(V(i_max)(V(i_max)(max[0], max[1]), V(i_max)(max[2], max[3])));
     for (; i < n; ++i) all = (uint32_t)memopt_i_max(all, memopt_i_float_bits(x[i]) & 0x7fffffff);
     V(end)(); /* gcc 12 leaves it out before a call at the end, which costs 160 ns later */
     if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
@@ -10354,7 +10385,7 @@ MEMOPT_I_WIDTHS(void, decode, (memopt_map map, float *x, const uint8_t *codes, s
 MEMOPT_I_AVX2 static void memopt_i_v8_quant_copy(uint8_t *to, const uint8_t *from, size_t n);
 #endif
 
-#define MEMOPT_I_QUANT_MOST 4096 /* elements of a block */
+#define MEMOPT_I_QUANT_BLOCK_MAX 4096 /* elements of a block */
 /* What is written goes past the cache, where there are such stores. */
 static void memopt_i_quant_copy(int level, uint8_t *to, const uint8_t *from, size_t n) {
 #if defined(MEMOPT_I_X86)
@@ -10377,7 +10408,7 @@ static void memopt_i_quant_widen(int level, float *wide, const uint16_t *from, s
 }
 
 static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, size_t n, int stream) {
-    uint16_t narrow[MEMOPT_I_QUANT_MOST];
+    uint16_t narrow[MEMOPT_I_QUANT_BLOCK_MAX];
 
     memopt_i_bf16_from_f32_at(level, stream ? narrow : to, wide, n);
     memopt_i_wide_end(level);
@@ -10402,7 +10433,7 @@ static float memopt_i_quant_absmax(const memopt_i_quant *q, const float *x, size
    absmax is asked for before this block is encoded: neither waits for the other, and memory is read meanwhile. */
 static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_quant *q = (const memopt_i_quant *)task;
-    float wide[MEMOPT_I_QUANT_MOST], next = 0; uint8_t codes[MEMOPT_I_QUANT_MOST];
+    float wide[MEMOPT_I_QUANT_BLOCK_MAX], next = 0; uint8_t codes[MEMOPT_I_QUANT_BLOCK_MAX];
     size_t i = chunk * q->chunk, first = i; const size_t end = memopt_i_min(i + q->chunk, q->n);
     float *absmax = q->to_absmax + i / q->block;
     (void)worker;
@@ -10426,7 +10457,7 @@ static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(q->level);
 }
 static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_quant *q = (const memopt_i_quant *)task; float wide[MEMOPT_I_QUANT_MOST];
+    const memopt_i_quant *q = (const memopt_i_quant *)task; float wide[MEMOPT_I_QUANT_BLOCK_MAX];
     size_t i = chunk * q->chunk; const size_t end = memopt_i_min(i + q->chunk, q->n);
     (void)worker;
     for (; i < end; i += q->block) {
@@ -10446,7 +10477,7 @@ static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats,
     if (q->map != MEMOPT_MAP_SIGNED && q->map != MEMOPT_MAP_UNSIGNED && q->map != MEMOPT_MAP_LINEAR)
         return MEMOPT_ERR_ARGUMENT;
     if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
-    if (q->block % 32 || q->block > MEMOPT_I_QUANT_MOST) return MEMOPT_ERR_ARGUMENT;
+    if (q->block % 32 || q->block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
     q->chunk = MEMOPT_I_QUANT_CHUNK / q->block * q->block;
     q->level = memopt_i_simd_level(threads);
     q->stream = q->n >= MEMOPT_I_QUANT_STREAM;
@@ -10465,7 +10496,7 @@ static memopt_i_quant memopt_i_quant_task(size_t n, memopt_map map, size_t block
     return q;
 }
 static memopt_status memopt_i_quant_run(memopt_i_quant *q, memopt_task_fn *fn, const memopt_threads *threads) {
-    memopt_i_run(threads, memopt_i_ceil_div(q->n, q->chunk), fn, q);
+    memopt_i_parallel_for(threads, memopt_i_ceil_div(q->n, q->chunk), fn, q);
     return MEMOPT_OK;
 }
 
@@ -10498,7 +10529,7 @@ MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]) {
 }
 MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block) {
     if (!block) block = MEMOPT_I_QUANT_BLOCK;
-    return n && block % 32 == 0 && block <= MEMOPT_I_QUANT_MOST ? (n - 1) / block + 1 : 0;
+    return n && block % 32 == 0 && block <= MEMOPT_I_QUANT_BLOCK_MAX ? (n - 1) / block + 1 : 0;
 }
 MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
                                              size_t block, const memopt_threads *threads) {
@@ -10528,7 +10559,7 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
     q.to_bf16 = dst;
     return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
-/* @section taper : vec
+/* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
               search, which costs more than the whole of Adam. Worse, it rounds to the nearest where its levels lie far
@@ -10548,18 +10579,18 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
               as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
    Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at once. */
-#define MEMOPT_I_TAPER_TINY   4.656612873077392578125e-10f /* 2^-31: the smallest magnitude the table of octaves knows */
-#define MEMOPT_I_TAPER_LIFT   1.490116119384765625e-8f     /* 2^-26: lifts zero into the octave below the lowest level */
-typedef struct memopt_i_taper {
+#define MEMOPT_I_STATE_CODEC_TINY   4.656612873077392578125e-10f /* 2^-31: the smallest magnitude the table of octaves knows */
+#define MEMOPT_I_STATE_CODEC_LIFT   1.490116119384765625e-8f /* 2^-26: lifts zero into the octave below the lowest level */
+typedef struct memopt_i_state_codec {
     float   grid[32];            /* C for the exponents 96 to 127, indexed by the exponent's low 5 bits */
     float   value[256];          /* the level of each code */
     uint8_t high[256], low[256]; /* the same as bfloat16 in two planes; signed: 128 magnitudes */
     int     is_signed;
-} memopt_i_taper;
+} memopt_i_state_codec;
 
 /* first: the code of the lowest level. Levels are numbered upward from it; the one after the last octave is 1.0. */
-static void memopt_i_taper_fill(memopt_i_taper *t, const uint8_t *width, int octaves, int nearest_octaves,
-                                uint32_t first) {
+static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *width, int octaves, int nearest_octaves,
+                                      uint32_t first) {
     uint32_t code = first; int k;
     for (k = 0; k < 32; ++k) t->grid[k] = memopt_i_bits_float((uint32_t)(k + 96 + 25) << 23); /* all of it gets code 0 */
     for (k = octaves - 1; k >= 0; --k) {
@@ -10576,42 +10607,44 @@ static void memopt_i_taper_fill(memopt_i_taper *t, const uint8_t *width, int oct
     t->grid[31] = memopt_i_bits_float((127u + 23) << 23 | ((code - 1) & 255));
     t->high[code] = 0x3f; t->low[code] = 0x80;
 }
-static void memopt_i_taper_init(memopt_i_taper *t, int is_signed) {
+static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
     static const uint8_t of_signed[19] = { 5, 4, 4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 0 };
     static const uint8_t of_unsigned[25] = { 6, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0 };
     int i;
     memset(t, 0, sizeof *t);
     t->is_signed = is_signed;
-    if (is_signed) memopt_i_taper_fill(t, of_signed, 19, 15, 1);
-    else memopt_i_taper_fill(t, of_unsigned, 25, 25, 0);
+    if (is_signed) memopt_i_state_codec_fill(t, of_signed, 19, 15, 1);
+    else memopt_i_state_codec_fill(t, of_unsigned, 25, 25, 0);
     for (i = 0; i < 256; ++i) {
         const int k = is_signed ? i >> 1 : i;
         const uint32_t sign = is_signed ? (uint32_t)(i & 1) << 31 : 0;
         t->value[i] = memopt_i_bits_float((uint32_t)t->high[k] << 24 | (uint32_t)t->low[k] << 16 | sign);
     }
 }
-static void memopt_i_v1_taper_decode(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
+static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
     size_t i;
     for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
 }
 /* The definition. */
-MEMOPT_I_BOTH static uint8_t memopt_i_taper_code(const float *grid, int is_signed, float x, float inverse) {
-    const uint32_t sign = memopt_i_float_bits(x) >> 31, least = 96u << 23; /* the bits of MEMOPT_I_TAPER_TINY */
-    float y = is_signed ? memopt_i_times(fabsf(x), inverse) : fmaf(x, inverse, MEMOPT_I_TAPER_LIFT);
+MEMOPT_I_HOST_DEVICE static uint8_t memopt_i_state_codec_code(const float *grid, int is_signed, float x,
+                                                              float inverse) {
+    const uint32_t sign = memopt_i_float_bits(x) >> 31, least = 96u << 23; /* the bits of MEMOPT_I_STATE_CODEC_TINY */
+    float y = is_signed ? memopt_i_times(fabsf(x), inverse) : fmaf(x, inverse, MEMOPT_I_STATE_CODEC_LIFT);
     if (is_signed) y = memopt_i_bits_float(memopt_i_float_bits(y) < least ? least : memopt_i_float_bits(y));
     y = memopt_i_sum(y, grid[(memopt_i_float_bits(y) >> 23) & 31]);
     return (uint8_t)(is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
 }
-static void memopt_i_v1_taper_encode(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+static void memopt_i_v1_state_codec_encode(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
+                                     float inverse) {
     size_t i;
-    for (i = 0; i < n; ++i) codes[i] = memopt_i_taper_code(t->grid, t->is_signed, x[i], inverse);
+    for (i = 0; i < n; ++i) codes[i] = memopt_i_state_codec_code(t->grid, t->is_signed, x[i], inverse);
 }
 #endif /* ---- once for each width: see `vec` ---- */
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: bytes are looked up in registers. */
 /* 64 codes to levels: the planes are looked up, put together as bfloat16 and shifted up to floats. Unpacking works
    within 128 bits, so the codes are first ordered by fours in the way that unpacking undoes. */
-V_FN void V(taper_widen)(float *levels, __m512i high, __m512i low) {
+V_FN void V(state_codec_widen)(float *levels, __m512i high, __m512i low) {
     const __m512i a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
     const __m512i zero = _mm512_setzero_si512();
     _mm512_storeu_si512(levels,      _mm512_unpacklo_epi16(zero, a));
@@ -10620,21 +10653,21 @@ V_FN void V(taper_widen)(float *levels, __m512i high, __m512i low) {
     _mm512_storeu_si512(levels + 48, _mm512_unpackhi_epi16(zero, b));
 }
 
-V_FN __m512i V(taper_ordered)(const uint8_t *codes) {
+V_FN __m512i V(state_codec_ordered)(const uint8_t *codes) {
     return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
                                     _mm512_loadu_si512(codes));
 }
 
-V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t *codes,
+V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
                                                       size_t n) {
     const __m512i h0 = _mm512_loadu_si512(t->high), h1 = _mm512_loadu_si512(t->high + 64);
     const __m512i l0 = _mm512_loadu_si512(t->low), l1 = _mm512_loadu_si512(t->low + 64);
     size_t i = 0;
     if (t->is_signed) {
         for (; i + 64 <= n; i += 64) { /* the permutation ignores bit 7, where the shift puts a neighbour's sign */
-            const __m512i k = V(taper_ordered)(codes + i), magnitude = _mm512_srli_epi16(k, 1);
+            const __m512i k = V(state_codec_ordered)(codes + i), magnitude = _mm512_srli_epi16(k, 1);
             const __m512i high = _mm512_permutex2var_epi8(h0, magnitude, h1), sign = _mm512_slli_epi16(k, 7);
-            V(taper_widen)(levels + i,
+            V(state_codec_widen)(levels + i,
                 _mm512_ternarylogic_epi32(high, sign, _mm512_set1_epi8((char)0x80), 0xf8), /* high | (sign & 0x80) */
                 _mm512_permutex2var_epi8(l0, magnitude, l1));
         }
@@ -10642,19 +10675,19 @@ V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t 
         const __m512i h2 = _mm512_loadu_si512(t->high + 128), h3 = _mm512_loadu_si512(t->high + 192);
         const __m512i l2 = _mm512_loadu_si512(t->low + 128), l3 = _mm512_loadu_si512(t->low + 192);
         for (; i + 64 <= n; i += 64) {
-            const __m512i k = V(taper_ordered)(codes + i);
+            const __m512i k = V(state_codec_ordered)(codes + i);
             const __mmask64 upper = _mm512_movepi8_mask(k);
-            V(taper_widen)(levels + i,
+            V(state_codec_widen)(levels + i,
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(h0, k, h1), _mm512_permutex2var_epi8(h2, k, h3)),
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1),
                                        _mm512_permutex2var_epi8(l2, k, l3)));
         }
     }
-    if (i < n) memopt_i_v1_taper_decode(t, levels + i, codes + i, n - i);
+    if (i < n) memopt_i_v1_state_codec_decode(t, levels + i, codes + i, n - i);
 }
 
 /* The low bytes of 4 x 16 words to 64 bytes in order: shifted together, then one permutation. */
-V_FN void V(taper_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
+V_FN void V(state_codec_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i order = _mm512_setr_epi32(0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
         0x0d090501, 0x1d191511, 0x2d292521, 0x3d393531, 0x0e0a0602, 0x1e1a1612, 0x2e2a2622, 0x3e3a3632,
         0x0f0b0703, 0x1f1b1713, 0x2f2b2723, 0x3f3b3733);
@@ -10663,44 +10696,44 @@ V_FN void V(taper_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i
     _mm512_storeu_si512(codes, _mm512_permutexvar_epi8(order, all));
 }
 
-V_FN __m512i V(taper_sum)(__m512 g0, __m512 g1, __m512 y) {
+V_FN __m512i V(state_codec_sum)(__m512 g0, __m512 g1, __m512 y) {
     const __m512i octave = _mm512_srli_epi32(_mm512_castps_si512(y), 23); /* the permutation takes its low 5 bits */
     return _mm512_castps_si512(_mm512_add_ps(y, _mm512_permutex2var_ps(g0, octave, g1)));
 }
 
-V_FN __m512i V(taper_signed)(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
-    const __m512 tiny = _mm512_set1_ps(MEMOPT_I_TAPER_TINY);
+V_FN __m512i V(state_codec_signed)(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
+    const __m512 tiny = _mm512_set1_ps(MEMOPT_I_STATE_CODEC_TINY);
     const __m512 y = _mm512_range_ps(_mm512_mul_ps(x, scale), tiny, 11); /* the larger magnitude, as positive */
-    return _mm512_shldi_epi32(V(taper_sum)(g0, g1, y), _mm512_castps_si512(x), 1); /* the sign goes below */
+    return _mm512_shldi_epi32(V(state_codec_sum)(g0, g1, y), _mm512_castps_si512(x), 1); /* the sign goes below */
 }
 
-V_FN __m512i V(taper_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
-    return V(taper_sum)(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_TAPER_LIFT)));
+V_FN __m512i V(state_codec_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scale) {
+    return V(state_codec_sum)(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_STATE_CODEC_LIFT)));
 }
 
-V_FN void V(taper_encode)(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                                       float inverse) {
     const __m512 g0 = _mm512_loadu_ps(t->grid), g1 = _mm512_loadu_ps(t->grid + 16), scale = _mm512_set1_ps(inverse);
     size_t i = 0;
     if (t->is_signed)
         for (; i + 64 <= n; i += 64)
-            V(taper_pack)(codes + i,
-                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i), scale),
-                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
-                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
-                V(taper_signed)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
+            V(state_codec_pack)(codes + i,
+                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i), scale),
+                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
+                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
+                V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
     else
         for (; i + 64 <= n; i += 64)
-            V(taper_pack)(codes + i,
-                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i), scale),
-                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
-                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
-                V(taper_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
-    if (i < n) memopt_i_v1_taper_encode(t, codes + i, x + i, n - i, inverse);
+            V(state_codec_pack)(codes + i,
+                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i), scale),
+                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 16), scale),
+                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
+                V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
+    if (i < n) memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
 }
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
 /* Levels are gathered. */
-V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t *codes,
+V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
                                                    size_t n) {
     size_t i = 0; uint64_t eight;
     for (; i + 8 <= n; i += 8) {
@@ -10708,11 +10741,11 @@ V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t 
         _mm256_storeu_ps(levels + i, _mm256_i32gather_ps(t->value,
             _mm256_cvtepu8_epi32(_mm_set_epi64x(0, (long long)eight)), 4));
     }
-    memopt_i_v1_taper_decode(t, levels + i, codes + i, n - i);
+    memopt_i_v1_state_codec_decode(t, levels + i, codes + i, n - i);
 }
 
 /* The table of 32 in four registers: each is looked up by 3 bits, the other 2 choose among them. */
-V_FN __m256 V(taper_grid)(const float *grid, __m256i octave) {
+V_FN __m256 V(state_codec_grid)(const float *grid, __m256i octave) {
     const __m256 bit3 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 28)); /* a blend looks at the sign */
     const __m256 bit4 = _mm256_castsi256_ps(_mm256_slli_epi32(octave, 27));
     const __m256 a = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid), octave);
@@ -10722,49 +10755,51 @@ V_FN __m256 V(taper_grid)(const float *grid, __m256i octave) {
     return _mm256_blendv_ps(_mm256_blendv_ps(a, b, bit3), _mm256_blendv_ps(c, d, bit3), bit4);
 }
 
-V_FN __m256i V(taper_codes)(const memopt_i_taper *t, const float *x, __m256 scale) {
+V_FN __m256i V(state_codec_codes)(const memopt_i_state_codec *t, const float *x, __m256 scale) {
     const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)), v = _mm256_loadu_ps(x);
     const __m256 y = t->is_signed
-        ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(v, scale), positive), _mm256_set1_ps(MEMOPT_I_TAPER_TINY))
-        : _mm256_fmadd_ps(v, scale, _mm256_set1_ps(MEMOPT_I_TAPER_LIFT));
+        ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(v, scale), positive), _mm256_set1_ps(MEMOPT_I_STATE_CODEC_TINY))
+        : _mm256_fmadd_ps(v, scale, _mm256_set1_ps(MEMOPT_I_STATE_CODEC_LIFT));
     const __m256i octave = _mm256_srli_epi32(_mm256_castps_si256(y), 23);
-    __m256i k = _mm256_castps_si256(_mm256_add_ps(y, V(taper_grid)(t->grid, octave)));
+    __m256i k = _mm256_castps_si256(_mm256_add_ps(y, V(state_codec_grid)(t->grid, octave)));
     if (t->is_signed) k = _mm256_or_si256(_mm256_slli_epi32(k, 1), _mm256_srli_epi32(_mm256_castps_si256(v), 31));
     return _mm256_and_si256(k, _mm256_set1_epi32(255));
 }
 
-V_FN void V(taper_encode)(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n,
+V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                                    float inverse) {
     const __m256 scale = _mm256_set1_ps(inverse); size_t i = 0;
     for (; i + 32 <= n; i += 32) { /* packing works within 128 bits: the fours are put in order at the end */
-        const __m256i a = V(taper_codes)(t, x + i, scale), b = V(taper_codes)(t, x + i + 8, scale);
-        const __m256i c = V(taper_codes)(t, x + i + 16, scale);
-        const __m256i d = V(taper_codes)(t, x + i + 24, scale);
+        const __m256i a = V(state_codec_codes)(t, x + i, scale), b = V(state_codec_codes)(t, x + i + 8, scale);
+        const __m256i c = V(state_codec_codes)(t, x + i + 16, scale);
+        const __m256i d = V(state_codec_codes)(t, x + i + 24, scale);
         const __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
         const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         _mm256_storeu_si256((__m256i *)(void *)(codes + i), _mm256_permutevar8x32_epi32(all, order));
     }
-    memopt_i_v1_taper_encode(t, codes + i, x + i, n - i, inverse);
+    memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
 }
 #elif defined(MEMOPT_I_WIDTH)
-V_FN void V(taper_decode)(const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n) {
-    memopt_i_v1_taper_decode(t, levels, codes, n);
+V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
+    memopt_i_v1_state_codec_decode(t, levels, codes, n);
 }
 
-V_FN void V(taper_encode)(const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse) {
-    memopt_i_v1_taper_encode(t, codes, x, n, inverse);
+V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+    memopt_i_v1_state_codec_encode(t, codes, x, n, inverse);
 }
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(void, taper_decode, (const memopt_i_taper *t, float *levels, const uint8_t *codes, size_t n))
-MEMOPT_I_WIDTHS(void, taper_encode, (const memopt_i_taper *t, uint8_t *codes, const float *x, size_t n, float inverse))
-/* @section lanes : vec
-   The arithmetic of one optimizer step, for a group of elements.
+MEMOPT_I_WIDTHS(void, state_codec_decode, (const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n))
+MEMOPT_I_WIDTHS(void, state_codec_encode,
+                (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
+/* @section optim_kernels : vec
+   The arithmetic of one optimizer step, for a tile of elements.
    Problem    Seven kinds, four instruction sets, and one result to the bit.
    Idea       Each formula stands once, over the words of `vec`; that of a single float is the definition, and also the
               tail of the others.
    Rule       All of it is float. Products go into sums through fma only, so that no compiler can fuse differently.
-              Divisions and roots are IEEE's. Constants are worked out in double and rounded once (memopt_i_rule).
+              Divisions and roots are IEEE's. Constants are worked out in double and rounded once
+              (memopt_i_update_rule).
    Formulas   x is the gradient times the factor, whose place is in g1 and g2; with coupled decay x = f g + wd w.
               moments    m = b1 m + g1 x;  v = b2 v + g2 x x. Where the root of v is kept (8-bit): t = sqrt(b2) scale v,
                          s = sqrt(t t + g2 x x). Codes are decoded without their scale, which is part of b1 and sqrt(b2).
@@ -10773,12 +10808,12 @@ MEMOPT_I_WIDTHS(void, taper_encode, (const memopt_i_taper *t, uint8_t *codes, co
               sgd        x = f g + wd w;  m = b1 m + g1 x;  u = m, or b1 m + x     SGD, LARS
               lion       u = sign(b1 m + g1 x);  m = b2 m + g2 x
               axpy       w = decay w - step u */
-typedef struct memopt_i_rule {
-    float b1, g1, b2, g2, factor, pull, decay, step, ic1, ic2, eps;
+typedef struct memopt_i_update_rule {
+    float b1, g1, b2, g2, factor, coupled_decay, decay, step, ic1, ic2, eps;
     float limit, weight_limit; /* of magnitudes that are stepped; weights count where they enter the moments, else 0 */
-    int   coupled, late, nesterov; /* late: weights decay after the update, as bitsandbytes does it */
-} memopt_i_rule;
-typedef struct memopt_i_group { /* up to a few hundred elements; u, m, v and w may each be NULL where a kind has none */
+    int   coupled, decay_after, nesterov; /* decay_after: weights decay after the update, as bitsandbytes does it */
+} memopt_i_update_rule;
+typedef struct memopt_i_tile { /* up to a few hundred elements; u, m, v and w may each be NULL where a kind has none */
     float       *w;
     const float *g;
     const float *old_m, *old_v;    /* as they were: m and v themselves, except where a step is only measured */
@@ -10787,35 +10822,36 @@ typedef struct memopt_i_group { /* up to a few hundred elements; u, m, v and w m
     int          root;             /* v holds its root */
     int          in_memory;        /* g, w, m and v lie in memory: fetch ahead */
     size_t       count;
-} memopt_i_group;
-typedef void memopt_i_lane_fn(const memopt_i_rule *rule, const memopt_i_group *group);
+} memopt_i_tile;
+typedef void memopt_i_kernel_fn(const memopt_i_update_rule *rule, const memopt_i_tile *tile);
 
-/* What a level is made of. A lane function does whole lanes only; memopt_i_lanes_run() hands the rest to the float. */
-enum { MEMOPT_I_MOMENTS, MEMOPT_I_UPDATE, MEMOPT_I_ADAM, MEMOPT_I_DIRECTION, MEMOPT_I_SGD, MEMOPT_I_LION, MEMOPT_I_AXPY };
-typedef struct memopt_i_lanes {
-    memopt_i_lane_fn *fn[7];
-    int             (*sane)(const float *g, size_t n, float limit);
+/* What a level is made of. A kernel does whole lanes only; memopt_i_kernels_run() hands the rest to the float. */
+enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION, MEMOPT_I_KERNEL_SGD, MEMOPT_I_KERNEL_LION, MEMOPT_I_KERNEL_AXPY };
+typedef struct memopt_i_kernels {
+    memopt_i_kernel_fn *fn[7];
+    int             (*finite)(const float *g, size_t n, float limit);
     size_t            width;
     int               level;
-} memopt_i_lanes;
+} memopt_i_kernels;
 /* The formulas. Every function walks whole lanes and leaves what is over to the single float. */
 #endif /* ---- once for each width: see `vec` ---- */
-V_FN void V(moments)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(moments)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);
-    const V(floats) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor), pull = V(set)(r->pull);
+    const V(floats) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor),
+        coupled_decay = V(set)(r->coupled_decay);
     size_t i;
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         V(floats) x = V(load)(q->g + i), v = V(load)(q->old_v + i);
         if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->old_m + i, 4096); }
-        if (r->coupled) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, x));
+        if (r->coupled) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, x));
         V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));
         if (q->root) { v = V(mul)(b2, v); v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x))); }
         else v = V(fma)(b2, v, V(mul)(V(mul)(g2, x), x));
         V(store)(q->v + i, v);
     }
 }
-V_FN void V(update)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(update)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) ic2 = V(set)(r->ic2), eps = V(set)(r->eps), decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
     MEMOPT_I_UNROLL
@@ -10824,11 +10860,11 @@ V_FN void V(update)(const memopt_i_rule *r, const memopt_i_group *q) {
         if (q->in_memory) { MEMOPT_I_FETCH(q->old_v + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
         const V(floats) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));
         const V(floats) w = V(load)(q->w + i);
-        V(store)(q->w + i, r->late ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));
+        V(store)(q->w + i, r->decay_after ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));
     }
 }
-V_FN MEMOPT_I_FLATTEN void V(adam)(const memopt_i_rule *r, const memopt_i_group *q) {
-    memopt_i_group part = *q; size_t left = q->count - q->count % V(width);
+V_FN MEMOPT_I_FLATTEN void V(adam)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
+    memopt_i_tile part = *q; size_t left = q->count - q->count % V(width);
     for (; left; left -= part.count) { /* both by turns, while it is in the first cache and the divider is busy */
         part.count = memopt_i_min(left, 64);
         V(moments)(r, &part);
@@ -10837,24 +10873,25 @@ V_FN MEMOPT_I_FLATTEN void V(adam)(const memopt_i_rule *r, const memopt_i_group 
         part.m += part.count; part.v += part.count;
     }
 }
-V_FN void V(direction)(const memopt_i_rule *r, const memopt_i_group *q) {
-    const V(floats) ic1 = V(set)(r->ic1), ic2 = V(set)(r->ic2), eps = V(set)(r->eps), pull = V(set)(r->pull);
+V_FN void V(direction)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
+    const V(floats) ic1 = V(set)(r->ic1), ic2 = V(set)(r->ic2), eps = V(set)(r->eps),
+        coupled_decay = V(set)(r->coupled_decay);
     size_t i;
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
         if (q->in_memory) { MEMOPT_I_FETCH(q->old_v + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
         const V(floats) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));
-        V(store)(q->u + i, V(fma)(pull, V(load)(q->w + i), u));
+        V(store)(q->u + i, V(fma)(coupled_decay, V(load)(q->w + i), u));
     }
 }
-V_FN void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {
-    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), look = V(set)(r->b1), g1 = V(set)(r->g1);
-    const V(floats) f = V(set)(r->factor), pull = V(set)(r->pull);
+V_FN void V(sgd)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
+    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), lookahead = V(set)(r->b1), g1 = V(set)(r->g1);
+    const V(floats) f = V(set)(r->factor), coupled_decay = V(set)(r->coupled_decay);
     size_t i;
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
-        const V(floats) x = V(fma)(pull, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
+        const V(floats) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
         V(floats) m = x;
         if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
         if (q->m) {
@@ -10862,10 +10899,10 @@ V_FN void V(sgd)(const memopt_i_rule *r, const memopt_i_group *q) {
             m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));
             V(store)(q->m + i, m);
         }
-        V(store)(q->u + i, r->nesterov ? V(fma)(look, m, x) : m);
+        V(store)(q->u + i, r->nesterov ? V(fma)(lookahead, m, x) : m);
     }
 }
-V_FN void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(lion)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), b2 = V(set)(memopt_i_times(r->b2, q->scale_m));
     const V(floats) g1 = V(set)(r->g1), g2 = V(set)(r->g2);
     size_t i;
@@ -10878,14 +10915,14 @@ V_FN void V(lion)(const memopt_i_rule *r, const memopt_i_group *q) {
         V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));
     }
 }
-V_FN void V(axpy)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(axpy)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width))
         V(store)(q->w + i, V(fma)(step, V(load)(q->u + i), V(mul)(V(load)(q->w + i), decay)));
 }
-V_FN int V(sane)(const float *g, size_t n, float limit) {
+V_FN int V(finite)(const float *g, size_t n, float limit) {
     V(floats) worst = V(set)(0);
     size_t i;
     MEMOPT_I_UNROLL
@@ -10893,19 +10930,19 @@ V_FN int V(sane)(const float *g, size_t n, float limit) {
     return V(all_below)(worst, V(set)(limit));
 }
 
-V_HOST_FN const memopt_i_lanes *V(lanes_table)(void) {
-    static const memopt_i_lanes table = {
-        { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy) }, V(sane), V(width), V(level)
+V_HOST_FN const memopt_i_kernels *V(kernels_table)(void) {
+    static const memopt_i_kernels table = {
+        { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy) }, V(finite), V(width), V(level)
     };
     return &table;
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(const memopt_i_lanes *, lanes_table, (void))
+MEMOPT_I_WIDTHS(const memopt_i_kernels *, kernels_table, (void))
 
-static const memopt_i_lanes *memopt_i_lanes_at(int level) { return MEMOPT_I_AT(level, lanes_table, ()); }
+static const memopt_i_kernels *memopt_i_kernels_at(int level) { return MEMOPT_I_AT(level, kernels_table, ()); }
 
-static memopt_i_group memopt_i_group_from(const memopt_i_group *q, size_t i, size_t count) {
-    memopt_i_group part = *q;
+static memopt_i_tile memopt_i_tile_from(const memopt_i_tile *q, size_t i, size_t count) {
+    memopt_i_tile part = *q;
     part.g += i; part.count = count;
     if (part.w) part.w += i;
     if (part.m) { part.m += i; part.old_m += i; }
@@ -10913,26 +10950,27 @@ static memopt_i_group memopt_i_group_from(const memopt_i_group *q, size_t i, siz
     if (part.u) part.u += i;
     return part;
 }
-static void memopt_i_lanes_run(const memopt_i_lanes *lanes, int which, const memopt_i_rule *rule,
-                               const memopt_i_group *q) {
-    const size_t whole = q->count - q->count % lanes->width;
-    lanes->fn[which](rule, q);
+static void memopt_i_kernels_run(const memopt_i_kernels *kernels, int which, const memopt_i_update_rule *rule,
+                                 const memopt_i_tile *q) {
+    const size_t whole = q->count - q->count % kernels->width;
+    kernels->fn[which](rule, q);
     if (whole < q->count) {
-        const memopt_i_group rest = memopt_i_group_from(q, whole, q->count - whole);
-        memopt_i_wide_end(lanes->level);
-        memopt_i_v1_lanes_table()->fn[which](rule, &rest);
+        const memopt_i_tile rest = memopt_i_tile_from(q, whole, q->count - whole);
+        memopt_i_wide_end(kernels->level);
+        memopt_i_v1_kernels_table()->fn[which](rule, &rest);
     }
 }
-static int memopt_i_lanes_sane(const memopt_i_lanes *lanes, const float *x, size_t n, float limit) {
-    const size_t whole = n - n % lanes->width;
-    return lanes->sane(x, whole, limit) && memopt_i_v1_sane(x + whole, n - whole, limit);
+static int memopt_i_kernels_finite(const memopt_i_kernels *kernels, const float *x, size_t n, float limit) {
+    const size_t whole = n - n % kernels->width;
+    return kernels->finite(x, whole, limit) && memopt_i_v1_finite(x + whole, n - whole, limit);
 }
-/* May the whole group be stepped? */
-static int memopt_i_lanes_sane_group(const memopt_i_lanes *lanes, const memopt_i_rule *rule, const memopt_i_group *q) {
-    return memopt_i_lanes_sane(lanes, q->g, q->count, rule->limit)
-        && (!(rule->weight_limit > 0) || memopt_i_lanes_sane(lanes, q->w, q->count, rule->weight_limit));
+/* May the whole tile be stepped? */
+static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const memopt_i_update_rule *rule,
+                                        const memopt_i_tile *q) {
+    return memopt_i_kernels_finite(kernels, q->g, q->count, rule->limit)
+        && (!(rule->weight_limit > 0) || memopt_i_kernels_finite(kernels, q->w, q->count, rule->weight_limit));
 }
-/* @section state : host lanes api_optim api_random
+/* @section state : host optim_kernels api_optim api_random
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
               second moment (a float a block), first moments, second moments, Adafactor's means of rows and columns.
@@ -10942,8 +10980,8 @@ static int memopt_i_lanes_sane_group(const memopt_i_lanes *lanes, const memopt_i
 enum { MEMOPT_I_OF_WEIGHTS, MEMOPT_I_OF_FIRST, MEMOPT_I_OF_SECOND, MEMOPT_I_NOISES };
 
 /* A tensor as the object keeps it. */
-typedef struct memopt_i_held_tensor {
-    memopt_i_rule       rule;                   /* of this step, as are group, step and noise */
+typedef struct memopt_i_tensor_part {
+    memopt_i_update_rule rule;                  /* of this step, as are group, step and noise */
     memopt_optim_group  group;
     uint64_t            step;
     memopt_noise        noise[MEMOPT_I_NOISES];
@@ -10954,59 +10992,59 @@ typedef struct memopt_i_held_tensor {
     size_t              sums, sum_count;        /* where in the object's sums */
     size_t              applied;
     int                 phase, phases;          /* passes that have measured it, and how many there are */
-} memopt_i_held_tensor;
+} memopt_i_tensor_part;
 typedef struct memopt_i_state_header {
     char     magic[8];
     uint32_t order, version, kind, format, block, moments; /* order: 0x01020304 in the byte order of its numbers */
     uint64_t count, first, held, columns;
 } memopt_i_state_header;
 
-static size_t memopt_i_held(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
+static size_t memopt_i_held_count(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
 static int memopt_i_is_coded(memopt_state_format format) {
     return format == MEMOPT_STATE_8BIT || format == MEMOPT_STATE_BNB;
 }
 /* Adafactor: a matrix with at least 32 rows and columns has means of rows and of columns; all else has a mean for each
    element, kept as rows of one. Slices and panels are whole rows; the columns' sums are kept for each panel, and the
    panels added up in their order, so that no slice and no number of workers changes the order of a sum. */
-#define MEMOPT_I_PANELS 32
-static int memopt_i_factor_is_matrix(const memopt_optim_tensor *t) {
+#define MEMOPT_I_ADAFACTOR_PANELS 32
+static int memopt_i_adafactor_is_matrix(const memopt_optim_tensor *t) {
     return t->columns >= 32 && t->count / t->columns >= 32;
 }
-static size_t memopt_i_factor_rows(const memopt_optim_tensor *t) {
-    return memopt_i_factor_is_matrix(t) ? memopt_i_held(t) / t->columns : memopt_i_held(t);
+static size_t memopt_i_adafactor_rows(const memopt_optim_tensor *t) {
+    return memopt_i_adafactor_is_matrix(t) ? memopt_i_held_count(t) / t->columns : memopt_i_held_count(t);
 }
 /* Rows of a panel: a 32nd of all, and whole blocks of an 8-bit first moment. */
-static size_t memopt_i_factor_panel(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
-    const size_t columns = memopt_i_factor_is_matrix(t) ? t->columns : 1;
-    const size_t least = memopt_i_ceil_div(t->count / columns, MEMOPT_I_PANELS);
+static size_t memopt_i_adafactor_panel(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    const size_t columns = memopt_i_adafactor_is_matrix(t) ? t->columns : 1;
+    const size_t least = memopt_i_ceil_div(t->count / columns, MEMOPT_I_ADAFACTOR_PANELS);
     size_t a = d->block, b = columns;
     while (b) { const size_t rest = a % b; a = b; b = rest; } /* a: the greatest common divisor */
     return memopt_i_ceil_div(least, d->block / a) * (d->block / a);
 }
-static size_t memopt_i_factor_columns(const memopt_optim_tensor *t) { return memopt_i_factor_is_matrix(t) ? t->columns : 0; }
-static size_t memopt_i_factor_grain(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
-    return memopt_i_factor_panel(d, t) * (memopt_i_factor_is_matrix(t) ? t->columns : 1);
+static size_t memopt_i_adafactor_columns(const memopt_optim_tensor *t) { return memopt_i_adafactor_is_matrix(t) ? t->columns : 0; }
+static size_t memopt_i_adafactor_slice_alignment(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    return memopt_i_adafactor_panel(d, t) * (memopt_i_adafactor_is_matrix(t) ? t->columns : 1);
 }
 /* Doubles: a sum for each row and, by panels, each column; the squares of updates and weights of each panel. */
-static size_t memopt_i_factor_sums(const memopt_optim_tensor *t) {
-    const size_t rows = memopt_i_factor_is_matrix(t) ? t->count / t->columns : 0;
-    return rows + MEMOPT_I_PANELS * (memopt_i_factor_columns(t) + 2);
+static size_t memopt_i_adafactor_sums(const memopt_optim_tensor *t) {
+    const size_t rows = memopt_i_adafactor_is_matrix(t) ? t->count / t->columns : 0;
+    return rows + MEMOPT_I_ADAFACTOR_PANELS * (memopt_i_adafactor_columns(t) + 2);
 }
 static int memopt_i_kind_measures(memopt_optim_kind kind) {
-    return kind == MEMOPT_LARS || kind == MEMOPT_LAMB || kind == MEMOPT_ADAFACTOR;
+    return kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB || kind == MEMOPT_OPTIM_ADAFACTOR;
 }
 static int memopt_i_kind_moments(const memopt_optim_desc *d) {
     switch (d->kind) {
-    case MEMOPT_ADAMW: case MEMOPT_ADAM: case MEMOPT_LAMB: return 2;
-    case MEMOPT_LION: case MEMOPT_LARS: return 1;
-    case MEMOPT_SGD: case MEMOPT_ADAFACTOR: return d->first_moment != 0;
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return 2;
+    case MEMOPT_OPTIM_LION: case MEMOPT_OPTIM_LARS: return 1;
+    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_ADAFACTOR: return d->first_moment != 0;
     }
     return -1;
 }
-static int memopt_i_in(int value, int least, int most) { return value >= least && value <= most; }
-static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int most) { /* of an enum */
-    return memopt_i_must_number(c, memopt_i_in(got, 0, most), argument, memopt_i_signed(got), "at most",
-                                memopt_i_count((uint64_t)most));
+static int memopt_i_in_range(int value, int least, int max) { return value >= least && value <= max; }
+static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int max) { /* of an enum */
+    return memopt_i_must_number(c, memopt_i_in_range(got, 0, max), argument, memopt_i_signed(got), "at most",
+                                memopt_i_count((uint64_t)max));
 }
 
 /* Fill in the defaults, and refuse what does not exist. */
@@ -11023,22 +11061,22 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     memopt_i_must(c, d.tensors != NULL, "tensors", "is NULL");
     memopt_i_must_number(c, d.block % 32 == 0, "block", memopt_i_count(d.block), "must be a multiple of",
                          memopt_i_count(32));
-    memopt_i_must_stay(c, "block", d.block, "at most", 4096);
+    memopt_i_must_be_at_most(c, "block", d.block, "at most", 4096);
     memopt_i_threads_check(c, &d.threads);
     memopt_i_must_be_flag(c, "place_states", d.place_states);
-    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_ADAFACTOR);
+    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_ADAFACTOR);
     memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
     memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_WEIGHTS_F32_BF16);
     memopt_i_must_exist(c, "gradients", (int)d.gradients, MEMOPT_GRADIENTS_F16);
-    memopt_i_must(c, d.state != MEMOPT_STATE_BNB || d.kind == MEMOPT_ADAMW || d.kind == MEMOPT_ADAM, "state",
-                  "is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
+    memopt_i_must(c, d.state != MEMOPT_STATE_BNB || d.kind == MEMOPT_OPTIM_ADAMW || d.kind == MEMOPT_OPTIM_ADAM,
+                  "state", "is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
     if (!c->status) *out = d;
     return c->status;
 }
 /* Chunks are whole blocks, about 64 Ki elements: a worker's turn. Kinds that measure have one sum for each. */
 static size_t memopt_i_optim_chunk(const memopt_optim_desc *d) { return d->block * (65536 / d->block); }
-static size_t memopt_i_optim_grain(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
-    if (d->kind == MEMOPT_ADAFACTOR) return memopt_i_factor_grain(d, t);
+static size_t memopt_i_optim_slice_alignment(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_slice_alignment(d, t);
     return memopt_i_kind_measures(d->kind) ? memopt_i_optim_chunk(d) : d->block;
 }
 /* What follows is about one tensor, or one group: "tensor 3: count 0, at least 1". */
@@ -11048,37 +11086,37 @@ static void memopt_i_optim_at(memopt_i_checks *c, const char *place, size_t inde
     memopt_i_checks_at(c, place, index);
 }
 static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_optim_desc *d, size_t tensor) {
-    const memopt_optim_tensor *t = &d->tensors[tensor]; size_t grain, held, bytes;
+    const memopt_optim_tensor *t = &d->tensors[tensor]; size_t alignment, held, bytes;
 
     memopt_i_optim_at(c, "tensor", tensor);
-    memopt_i_must_reach(c, "count", t->count, "at least", 1);
+    memopt_i_must_be_at_least(c, "count", t->count, "at least", 1);
     memopt_i_must_number(c, t->first < t->count, "first", memopt_i_count(t->first), "below count",
                          memopt_i_count(t->count));
-    memopt_i_must_stay(c, "held", t->held, "at most count - first", t->count - t->first);
+    memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
     memopt_i_must_number(c, !t->columns || t->count % t->columns == 0, "columns", memopt_i_count(t->columns),
                          "must divide count", memopt_i_count(t->count));
     /* every array of it and its sums then fit */
     if (memopt_i_must_fit(c, !memopt_i_mul(t->count, 16, &bytes), "count", "is larger than memory can be"))
         return c->status;
-    if (d->kind == MEMOPT_ADAFACTOR && memopt_i_factor_is_matrix(t)
-        && memopt_i_mul(memopt_i_factor_panel(d, t), t->columns, &bytes)) /* its grain */
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR && memopt_i_adafactor_is_matrix(t)
+        && memopt_i_mul(memopt_i_adafactor_panel(d, t), t->columns, &bytes)) /* its slice alignment */
         return memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, "columns", "are larger than memory can be");
-    grain = memopt_i_optim_grain(d, t); held = memopt_i_held(t);
-    MEMOPT_ASSERT(grain);
-    memopt_i_must_number(c, t->first % grain == 0, "first", memopt_i_count(t->first), "must be a multiple of the grain",
-                         memopt_i_count(grain));
-    return memopt_i_must_number(c, t->first + held == t->count || held % grain == 0, "held", memopt_i_count(held),
-                                "must be a multiple of the grain", memopt_i_count(grain));
+    alignment = memopt_i_optim_slice_alignment(d, t); held = memopt_i_held_count(t);
+    MEMOPT_ASSERT(alignment);
+    memopt_i_must_number(c, t->first % alignment == 0, "first", memopt_i_count(t->first),
+                         "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    return memopt_i_must_number(c, t->first + held == t->count || held % alignment == 0, "held", memopt_i_count(held),
+                                "must be a multiple of the slice alignment", memopt_i_count(alignment));
 }
 /* What a tensor's state is made of; its sizes have been checked. */
-static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_tensor *t, memopt_i_held_tensor *part) {
+static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_tensor *t, memopt_i_tensor_part *part) {
     memset(part, 0, sizeof *part);
     part->format = memopt_i_is_coded(d->state) && t->count < d->min_quantized ? MEMOPT_STATE_F32 : d->state;
     part->moments = memopt_i_kind_moments(d);
-    part->held = memopt_i_held(t);
+    part->held = memopt_i_held_count(t);
     part->blocks = memopt_i_is_coded(part->format) ? memopt_i_ceil_div(part->held, d->block) : 0;
     part->chunks = memopt_i_ceil_div(part->held, memopt_i_optim_chunk(d));
-    if (d->kind == MEMOPT_ADAFACTOR) { part->phases = 2; part->sum_count = memopt_i_factor_sums(t); }
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) { part->phases = 2; part->sum_count = memopt_i_adafactor_sums(t); }
     else if (memopt_i_kind_measures(d->kind)) {
         part->phases = 1;
         part->sum_count = 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
@@ -11086,11 +11124,11 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
 }
 /* The parts of a state, from its first byte on; returns how many bytes there are. Without a state all pointers are
    NULL, and the bytes are told nevertheless. */
-static size_t memopt_i_state_layout(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
+static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
                                     const memopt_optim_tensor *t, memopt_optim_view *view) {
     const size_t element = part->format == MEMOPT_STATE_F32 ? 4 : part->format == MEMOPT_STATE_BF16 ? 2 : 1;
-    const size_t factor[2] = { d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_rows(t) : 0,
-                               d->kind == MEMOPT_ADAFACTOR ? memopt_i_factor_columns(t) : 0 };
+    const size_t factor[2] = { d->kind == MEMOPT_OPTIM_ADAFACTOR ? memopt_i_adafactor_rows(t) : 0,
+                               d->kind == MEMOPT_OPTIM_ADAFACTOR ? memopt_i_adafactor_columns(t) : 0 };
     unsigned char *base = (unsigned char *)t->state; size_t at = sizeof(memopt_i_state_header); int i;
     memset(view, 0, sizeof *view);
     if (!part->moments && !factor[0]) return 0;
@@ -11109,7 +11147,7 @@ static size_t memopt_i_state_layout(const memopt_i_held_tensor *part, const memo
     }
     return at;
 }
-static memopt_i_state_header memopt_i_state_expected(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
+static memopt_i_state_header memopt_i_state_expected(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
                                                      const memopt_optim_tensor *t) {
     memopt_i_state_header h;
     memcpy(h.magic, "memoptS", 8);
@@ -11138,35 +11176,36 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
     memopt_i_header_number(c, "state held", h->held, want->held);
     return c->status;
 }
-/* @section walk : state taper lanes quant number
-   How a step walks over a tensor: every format is decoded into floats, stepped, and encoded again, a group at a time.
+/* @section optim_pass : state state_codec optim_kernels quant number
+   How a step passes over a tensor: every format is decoded into floats, stepped, and encoded again, a tile at a time.
    Problem    An 8-bit block can only be encoded when its largest value is known, which is when all of it has been
               stepped; and the divider, which a step waits for, leaves the other units of the processor idle meanwhile.
-   Idea       Two blocks are under way. While a group of 64 elements of this one waits for its roots and quotients, the
-              same group of the block before is encoded. Nothing but the order of the calls says so: the processor finds
+   Idea       Two blocks are under way. While a tile of 64 elements of this one waits for its roots and quotients, the
+              same tile of the block before is encoded. Nothing but the order of the calls says so: the processor finds
               what is independent by itself.
    Invariant  A block is decoded, stepped and encoded by one worker, from codes that nobody else writes. Blocks are
               counted from the start of the whole tensor, and the bits of rounding by the element's place in it; so a
               tensor may be cut anywhere on a block without a bit changing.
-   Careful    A group with a gradient that is not finite, or so large that its square is not, is stepped element by
+   Careful    A tile with a gradient that is not finite, or so large that its square is not, is stepped element by
               element, without those: they keep weight and moments, and harm no other element of their block. Weights
               are looked at as well where they enter the moments (decay that is added to the gradient).
-   Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three groups of 256 floats, on the stack;
+   Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
               larger blocks have theirs in the object.
    Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead, also
               into the next page, and takes lines out of the other's cache. */
-#define MEMOPT_I_GROUP 256       /* elements stepped at a time where states are not coded ... */
-#define MEMOPT_I_OWN_LANE 512    /* floats of scratch of a moment on the stack: two blocks of 256 */
-#define MEMOPT_I_CODED_GROUP 64  /* ... and where they are: with 128 the processor no longer sees both blocks at once */
-#define MEMOPT_I_HUGE 4.611686018427387904e18f /* 2^62: squares stay finite, and sums of all of them in double */
-typedef struct memopt_i_walk {
+#define MEMOPT_I_TILE 256        /* elements stepped at a time where states are not coded ... */
+#define MEMOPT_I_OWN_SCRATCH 512 /* floats of scratch of a moment on the stack: two blocks of 256 */
+#define MEMOPT_I_CODED_TILE 64   /* ... and where they are: with 128 the processor no longer sees both blocks at once */
+/* 2^62: squares stay finite, and sums of all of them in double */
+#define MEMOPT_I_GRADIENT_MAX 4.611686018427387904e18f
+typedef struct memopt_i_optim_pass {
     const memopt_optim_desc   *desc;
     const memopt_optim_tensor *tensor;
-    const memopt_i_held_tensor       *part;
-    const memopt_i_lanes      *lanes;
-    const memopt_i_taper      *codes[2];  /* signed, unsigned */
+    const memopt_i_tensor_part       *part;
+    const memopt_i_kernels          *kernels;
+    const memopt_i_state_codec      *codes[2]; /* signed, unsigned */
     memopt_optim_view          view;
-    memopt_i_group             group;
+    memopt_i_tile              tile;
     float                     *scratch[2]; /* of each moment: two blocks */
     size_t                     half;       /* where in scratch the block under way begins: 0 or one block */
     size_t                     waiting, waiting_at; /* elements of the other block that wait to be encoded, and their place */
@@ -11177,31 +11216,31 @@ typedef struct memopt_i_walk {
     size_t                     weight_bytes, gradient_bytes; /* of an element */
     int                        direct;     /* no format but float: stepped where it lies */
     int                        pipelined;  /* by memopt_i_v16_pipeline() */
-    float                      w[MEMOPT_I_GROUP], g[MEMOPT_I_GROUP], u[MEMOPT_I_GROUP];
-    float                      own[2 * MEMOPT_I_OWN_LANE + 16]; /* scratch, aligned by hand */
-} memopt_i_walk;
+    float                      w[MEMOPT_I_TILE], g[MEMOPT_I_TILE], u[MEMOPT_I_TILE];
+    float                      own[2 * MEMOPT_I_OWN_SCRATCH + 16]; /* scratch, aligned by hand */
+} memopt_i_optim_pass;
 
-static void memopt_i_decode(const memopt_i_walk *k, int moment, float *x, size_t at, size_t n) {
+static void memopt_i_optim_decode(const memopt_i_optim_pass *k, int moment, float *x, size_t at, size_t n) {
     const uint8_t *codes = (const uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, decode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
                            k->view.scale[moment][at / k->desc->block], 0));
-    else MEMOPT_I_AT(k->level, taper_decode, (k->codes[moment], x, codes, n));
+    else MEMOPT_I_AT(k->level, state_codec_decode, (k->codes[moment], x, codes, n));
 }
-static void memopt_i_encode(const memopt_i_walk *k, int moment, const float *x, size_t at, size_t n) {
+static void memopt_i_optim_encode(const memopt_i_optim_pass *k, int moment, const float *x, size_t at, size_t n) {
     uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, encode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
-    else MEMOPT_I_AT(k->level, taper_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
+    else MEMOPT_I_AT(k->level, state_codec_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
 }
 /* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
-   place unless the step is only measured. j: the group's place in its block. */
-static float *memopt_i_load_moment(const memopt_i_walk *k, int moment, size_t at, size_t j, size_t n,
-                                   const float **old) {
+   place unless the step is only measured. j: the tile's place in its block. */
+static float *memopt_i_optim_load_moment(const memopt_i_optim_pass *k, int moment, size_t at, size_t j, size_t n,
+                                         const float **old) {
     float *x = k->scratch[moment] + k->half + j;
     *old = x;
-    if (moment >= k->view.moments || (k->measures && k->desc->kind == MEMOPT_LARS)) return NULL;
-    if (k->coded) memopt_i_decode(k, moment, x, at, n);
+    if (moment >= k->view.moments || (k->measures && k->desc->kind == MEMOPT_OPTIM_LARS)) return NULL;
+    if (k->coded) memopt_i_optim_decode(k, moment, x, at, n);
     else if (k->part->format == MEMOPT_STATE_BF16)
         memopt_i_f32_from_bf16_at(k->level, x, (const uint16_t *)k->view.moment[moment] + at, n);
     else {
@@ -11211,8 +11250,8 @@ static float *memopt_i_load_moment(const memopt_i_walk *k, int moment, size_t at
     }
     return x;
 }
-/* The gradients at..at+n as floats: where they are, or in the walk's own. */
-static const float *memopt_i_load_gradients(memopt_i_walk *k, size_t at, size_t n) {
+/* The gradients at..at+n as floats: where they are, or in the pass's own. */
+static const float *memopt_i_optim_load_gradients(memopt_i_optim_pass *k, size_t at, size_t n) {
     const void *g = k->tensor->gradients;
     switch (k->desc->gradients) {
     case MEMOPT_GRADIENTS_BF16: memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n); break;
@@ -11222,9 +11261,9 @@ static const float *memopt_i_load_gradients(memopt_i_walk *k, size_t at, size_t 
     }
     return k->g;
 }
-/* Weights, gradients and what belongs to the block: all of the group but its moments. */
-static void memopt_i_load_floats(memopt_i_walk *k, size_t at, size_t n) {
-    const memopt_optim_tensor *t = k->tensor; memopt_i_group *q = &k->group;
+/* Weights, gradients and what belongs to the block: all of the tile but its moments. */
+static void memopt_i_optim_load_floats(memopt_i_optim_pass *k, size_t at, size_t n) {
+    const memopt_optim_tensor *t = k->tensor; memopt_i_tile *q = &k->tile;
     q->count = n;
     q->u = k->u;
     q->w = k->w;
@@ -11234,20 +11273,20 @@ static void memopt_i_load_floats(memopt_i_walk *k, size_t at, size_t n) {
                                                 (const uint16_t *)t->extra + at, n); break;
     case MEMOPT_WEIGHTS_F32: case MEMOPT_WEIGHTS_F32_BF16: q->w = (float *)t->weights + at; break;
     }
-    q->g = memopt_i_load_gradients(k, at, n);
+    q->g = memopt_i_optim_load_gradients(k, at, n);
     q->root = k->part->format == MEMOPT_STATE_8BIT;
     q->in_memory = k->direct;
     q->scale_m = q->scale_v = 1.0f;
     if (q->root && k->view.moments > 0) q->scale_m = k->view.scale[0][at / k->desc->block];
     if (q->root && k->view.moments > 1) q->scale_v = k->view.scale[1][at / k->desc->block];
 }
-static void memopt_i_load(memopt_i_walk *k, size_t at, size_t j, size_t n) {
-    memopt_i_load_floats(k, at, n);
-    k->group.m = memopt_i_load_moment(k, 0, at, j, n, &k->group.old_m);
-    k->group.v = memopt_i_load_moment(k, 1, at, j, n, &k->group.old_v);
+static void memopt_i_optim_load(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    memopt_i_optim_load_floats(k, at, n);
+    k->tile.m = memopt_i_optim_load_moment(k, 0, at, j, n, &k->tile.old_m);
+    k->tile.v = memopt_i_optim_load_moment(k, 1, at, j, n, &k->tile.old_v);
 }
-static void memopt_i_store(memopt_i_walk *k, size_t at) {
-    const memopt_optim_tensor *t = k->tensor; const memopt_i_group *q = &k->group; const size_t n = q->count;
+static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
+    const memopt_optim_tensor *t = k->tensor; const memopt_i_tile *q = &k->tile; const size_t n = q->count;
     const uint64_t index = (uint64_t)t->first + at; int i;
     switch (k->desc->weights) {
     case MEMOPT_WEIGHTS_BF16: memopt_i_bf16_noise_at(k->level, (uint16_t *)t->weights + at, q->w, n,
@@ -11262,27 +11301,31 @@ static void memopt_i_store(memopt_i_walk *k, size_t at) {
             memopt_i_bf16_noise_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
                                    k->part->noise[MEMOPT_I_OF_FIRST + i], index);
 }
-static void memopt_i_step_moments(const memopt_i_walk *k, const memopt_i_lanes *lanes, const memopt_i_group *q) {
+static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
+                                        const memopt_i_tile *q) {
     switch (k->desc->kind) {
-    case MEMOPT_ADAMW: case MEMOPT_ADAM: case MEMOPT_LAMB: memopt_i_lanes_run(lanes, MEMOPT_I_MOMENTS, &k->part->rule,
-                                                                              q); break;
-    case MEMOPT_LION: memopt_i_lanes_run(lanes, MEMOPT_I_LION, &k->part->rule, q); break;
-    default: memopt_i_lanes_run(lanes, MEMOPT_I_SGD, &k->part->rule, q); break;
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB:
+        memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_MOMENTS, &k->part->rule,
+                             q); break;
+    case MEMOPT_OPTIM_LION: memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_LION, &k->part->rule, q); break;
+    default: memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_SGD, &k->part->rule, q); break;
     }
 }
-static void memopt_i_step_weights(const memopt_i_walk *k, const memopt_i_lanes *lanes, const memopt_i_group *q) {
-    const int adam = k->desc->kind == MEMOPT_ADAMW || k->desc->kind == MEMOPT_ADAM;
-    if (k->desc->kind == MEMOPT_LAMB) memopt_i_lanes_run(lanes, MEMOPT_I_DIRECTION, &k->part->rule, q);
-    if (!k->measures) memopt_i_lanes_run(lanes, adam ? MEMOPT_I_UPDATE : MEMOPT_I_AXPY, &k->part->rule, q);
+static void memopt_i_optim_step_weights(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
+                                        const memopt_i_tile *q) {
+    const int adam = k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM;
+    if (k->desc->kind == MEMOPT_OPTIM_LAMB) memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_DIRECTION, &k->part->rule, q);
+    if (!k->measures)
+        memopt_i_kernels_run(kernels, adam ? MEMOPT_I_KERNEL_UPDATE : MEMOPT_I_KERNEL_AXPY, &k->part->rule, q);
 }
-/* A group with gradients that are not sane: moments and weights of the others. */
-MEMOPT_I_NOINLINE static void memopt_i_step_careful(memopt_i_walk *k, const memopt_i_group *q) {
+/* A tile with gradients that are not finite: moments and weights of the others. */
+MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass *k, const memopt_i_tile *q) {
     size_t i;
     for (i = 0; i < q->count; ++i) {
-        const memopt_i_group one = memopt_i_group_from(q, i, 1);
-        if (memopt_i_lanes_sane_group(memopt_i_v1_lanes_table(), &k->part->rule, &one)) {
-            memopt_i_step_moments(k, memopt_i_v1_lanes_table(), &one);
-            memopt_i_step_weights(k, memopt_i_v1_lanes_table(), &one);
+        const memopt_i_tile one = memopt_i_tile_from(q, i, 1);
+        if (memopt_i_kernels_finite_tile(memopt_i_v1_kernels_table(), &k->part->rule, &one)) {
+            memopt_i_optim_step_moments(k, memopt_i_v1_kernels_table(), &one);
+            memopt_i_optim_step_weights(k, memopt_i_v1_kernels_table(), &one);
         } else {
             if (one.m) *one.m = memopt_i_round(*one.old_m * q->scale_m); /* as decoded; floats have the scale 1 */
             if (one.v) *one.v = memopt_i_round(*one.old_v * q->scale_v);
@@ -11291,34 +11334,34 @@ MEMOPT_I_NOINLINE static void memopt_i_step_careful(memopt_i_walk *k, const memo
         }
     }
 }
-/* The group's moments; sets k->stepped where the weights are done as well. */
-static void memopt_i_step_group(memopt_i_walk *k) {
-    const memopt_i_group *q = &k->group;
-    k->stepped = !memopt_i_lanes_sane_group(k->lanes, &k->part->rule, q);
-    if (k->stepped) memopt_i_step_careful(k, q);
-    else if (k->direct && !k->measures && (k->desc->kind == MEMOPT_ADAMW || k->desc->kind == MEMOPT_ADAM)) {
-        memopt_i_lanes_run(k->lanes, MEMOPT_I_ADAM, &k->part->rule, q);
+/* The tile's moments; sets k->stepped where the weights are done as well. */
+static void memopt_i_optim_step_tile(memopt_i_optim_pass *k) {
+    const memopt_i_tile *q = &k->tile;
+    k->stepped = !memopt_i_kernels_finite_tile(k->kernels, &k->part->rule, q);
+    if (k->stepped) memopt_i_optim_step_nonfinite(k, q);
+    else if (k->direct && !k->measures && (k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM)) {
+        memopt_i_kernels_run(k->kernels, MEMOPT_I_KERNEL_ADAM, &k->part->rule, q);
         k->stepped = 1;
-    } else memopt_i_step_moments(k, k->lanes, q);
+    } else memopt_i_optim_step_moments(k, k->kernels, q);
 }
-static void memopt_i_find_largest(memopt_i_walk *k) {
-    const memopt_i_group *q = &k->group; int i;
+static void memopt_i_optim_find_largest(memopt_i_optim_pass *k) {
+    const memopt_i_tile *q = &k->tile; int i;
     for (i = 0; i < k->view.moments; ++i) {
         const float largest = MEMOPT_I_AT(k->level, absmax, (i ? q->v : q->m, q->count, 0));
         if (largest > k->largest[i]) k->largest[i] = largest;
     }
 }
 /* Elements j..j+n of the block that waits; n is cut to what there is. */
-static void memopt_i_encode_waiting(memopt_i_walk *k, size_t j, size_t n) {
+static void memopt_i_optim_encode_waiting(memopt_i_optim_pass *k, size_t j, size_t n) {
     const size_t other = k->half ? 0 : k->desc->block; int i;
     if (j >= k->waiting) return;
     n = memopt_i_min(n, k->waiting - j);
-    for (i = 0; i < k->view.moments; ++i) memopt_i_encode(k, i, k->scratch[i] + other + j, k->waiting_at + j, n);
+    for (i = 0; i < k->view.moments; ++i) memopt_i_optim_encode(k, i, k->scratch[i] + other + j, k->waiting_at + j, n);
 }
 /* The block at..at+n is stepped: its scales are known, and it waits to be encoded. */
-static void memopt_i_block_done(memopt_i_walk *k, size_t at, size_t n) {
+static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t n) {
     int i;
-    memopt_i_encode_waiting(k, n, k->waiting); /* where this block is the short last one */
+    memopt_i_optim_encode_waiting(k, n, k->waiting); /* where this block is the short last one */
     for (i = 0; i < k->view.moments; ++i) {
         const float largest = k->largest[i];
         k->view.scale[i][at / k->desc->block] = largest;
@@ -11329,9 +11372,9 @@ static void memopt_i_block_done(memopt_i_walk *k, size_t at, size_t n) {
     k->half = k->half ? 0 : k->desc->block;
 }
 #endif /* ---- once for each width: see `vec` ---- */
-#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a group is one look-up in the byte permutations */
-/* Decode, step and encode 64 elements at a time, as the loop in memopt_i_walk_apply() does, without a call between:
-   8-bit states, whole 64s. Calls would cost a third of a step. */
+#if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a tile is one look-up in the byte permutations */
+/* Decode, step and encode 64 elements at a time, as the loop in memopt_i_optim_pass_apply() does, without a call
+   between: 8-bit states, whole 64s. Calls would cost a third of a step. */
 V_FN __m512 V(larger)(__m512 largest, const float *x, size_t n) {
     size_t i;
     for (i = 0; i < n; i += 16) largest = _mm512_range_ps(largest, _mm512_loadu_ps(x + i), 11);
@@ -11345,56 +11388,56 @@ V_FN __m512i V(larger_root)(__m512i largest, const float *x, size_t n) {
     return largest;
 }
 
-V_FN void V(pipeline_moments)(const memopt_i_walk *k, const memopt_i_rule *r,
-                                                          const memopt_i_group *q) {
+V_FN void V(pipeline_moments)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
+                                                          const memopt_i_tile *q) {
     if (q->v) V(moments)(r, q);
-    else if (k->desc->kind == MEMOPT_LION) V(lion)(r, q);
+    else if (k->desc->kind == MEMOPT_OPTIM_LION) V(lion)(r, q);
     else V(sgd)(r, q);
 }
 
-V_FN void V(pipeline_weights)(const memopt_i_walk *k, const memopt_i_rule *r,
-                                                          const memopt_i_group *q) {
-    if (q->v && k->desc->kind != MEMOPT_LAMB) { V(update)(r, q); return; }
+V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
+                                                          const memopt_i_tile *q) {
+    if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB) { V(update)(r, q); return; }
     if (q->v) V(direction)(r, q);
     V(axpy)(r, q);
 }
 
-/* Weights and gradients of 16 bits, the next 64 elements, to and from the walk's own floats. */
-V_FN void V(pipeline_load)(memopt_i_walk *k, size_t at) {
+/* Weights and gradients of 16 bits, the next 64 elements, to and from the pass's own floats. */
+V_FN void V(pipeline_load)(memopt_i_optim_pass *k, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
-        V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_GROUP, 0);
+        V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_TILE, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
         V(join)(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
-                             MEMOPT_I_CODED_GROUP, 0);
+                             MEMOPT_I_CODED_TILE, 0);
     if (k->desc->gradients == MEMOPT_GRADIENTS_F16)
-        V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP,
+        V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE,
                                        MEMOPT_I_F16, 0);
     if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
-        V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_GROUP, 0);
+        V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE, 0);
 }
 
-V_FN void V(pipeline_store)(memopt_i_walk *k, const memopt_i_group *q, size_t at) {
+V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
-        V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_GROUP,
+        V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
                                    k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
-        V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_GROUP, 0);
+        V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_TILE, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
-        V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_GROUP, 0);
+        V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_TILE, 0);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_walk *k, size_t at, size_t j, size_t n) {
-    enum { N = MEMOPT_I_CODED_GROUP };
-    const memopt_i_taper *const cm = k->codes[0], *const cv = k->codes[1]; const int two = k->view.moments > 1;
+V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    enum { N = MEMOPT_I_CODED_TILE };
+    const memopt_i_state_codec *const cm = k->codes[0], *const cv = k->codes[1]; const int two = k->view.moments > 1;
     uint8_t *m = (uint8_t *)k->view.moment[0] + at, *v = (uint8_t *)k->view.moment[two] + at;
     const size_t other = k->half ? 0 : k->desc->block, back = at - k->waiting_at - j; /* from codes to waiting ones */
     const float *old_m = k->scratch[0] + other + j, *old_v = k->scratch[1] + other + j;
     const float inverse_m = k->inverse[0], inverse_v = k->inverse[1], limit = k->part->rule.limit;
     const size_t wide = k->weight_bytes, grad = k->gradient_bytes, waits = k->waiting > j;
     const char *far_w = (const char *)k->tensor->weights + at * wide, *far_g = (const char *)k->tensor->gradients + at * grad;
-    memopt_i_rule rule = k->part->rule; memopt_i_group q = k->group; size_t left = n / N; int i, sane;
+    memopt_i_update_rule rule = k->part->rule; memopt_i_tile q = k->tile; size_t left = n / N; int i, finite;
     __m512 largest_m = _mm512_set1_ps(k->largest[0]); __m512i largest_v = _mm512_castps_si512(_mm512_set1_ps(k->largest[1]));
     /* No gradient is over the limit while all roots are below this, so that it need not be looked at. */
     const float quiet = two && !rule.coupled ? 0.5f * limit * rule.factor * sqrtf(1 - rule.b2 * rule.b2) : 0;
@@ -11405,28 +11448,28 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_walk *k, size_t at, size_t j, si
     q.g = grad == 4 ? (const float *)k->tensor->gradients + at : k->g;
     q.u = k->u;
     q.scale_m = k->view.scale[0][at / k->desc->block]; q.scale_v = two ? k->view.scale[1][at / k->desc->block] : 1;
-    q.count = N; q.root = 1; q.in_memory = 0; rule.late = 0; /* told to the compiler */
+    q.count = N; q.root = 1; q.in_memory = 0; rule.decay_after = 0; /* told to the compiler */
     for (; left; --left) {
         __m512i root = largest_v;
         V(pipeline_load)(k, at);
-        V(taper_decode)(cm, q.m, m, N);
-        if (two) V(taper_decode)(cv, q.v, v, N);
+        V(state_codec_decode)(cm, q.m, m, N);
+        if (two) V(state_codec_decode)(cv, q.v, v, N);
         V(pipeline_moments)(k, &rule, &q);
         if (two) root = V(larger_root)(largest_v, q.v, N);
-        sane = !_mm512_cmpge_epu32_mask(root, alarm) || (V(sane)(q.g, N, limit)
-            && (!(rule.weight_limit > 0) || V(sane)(q.w, N, rule.weight_limit)));
-        if (!sane) { /* the codes are still there: once more, element by element */
-            const memopt_i_group group = q;
-            V(taper_decode)(cm, q.m, m, N);
-            if (two) V(taper_decode)(cv, q.v, v, N);
-            memopt_i_step_careful(k, &group);
+        finite = !_mm512_cmpge_epu32_mask(root, alarm) || (V(finite)(q.g, N, limit)
+            && (!(rule.weight_limit > 0) || V(finite)(q.w, N, rule.weight_limit)));
+        if (!finite) { /* the codes are still there: once more, element by element */
+            const memopt_i_tile tile = q;
+            V(state_codec_decode)(cm, q.m, m, N);
+            if (two) V(state_codec_decode)(cv, q.v, v, N);
+            memopt_i_optim_step_nonfinite(k, &tile);
             if (two) root = V(larger_root)(largest_v, q.v, N);
         }
         largest_v = root;
         largest_m = V(larger)(largest_m, q.m, N);
         if (waits) {
-            V(taper_encode)(cm, m - back, old_m, N, inverse_m);
-            if (two) V(taper_encode)(cv, v - back, old_v, N, inverse_v);
+            V(state_codec_encode)(cm, m - back, old_m, N, inverse_m);
+            if (two) V(state_codec_encode)(cv, v - back, old_v, N, inverse_v);
         }
         for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
             MEMOPT_I_FETCH(far_w, (1024 + 16 * (size_t)i) * wide);
@@ -11434,7 +11477,7 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_walk *k, size_t at, size_t j, si
         }
         MEMOPT_I_FETCH(m, 1024);
         MEMOPT_I_FETCH(v, 1024);
-        if (sane) V(pipeline_weights)(k, &rule, &q);
+        if (finite) V(pipeline_weights)(k, &rule, &q);
         V(pipeline_store)(k, &q, at);
         at += N;
         if (wide == 4) q.w += N;
@@ -11449,12 +11492,12 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_walk *k, size_t at, size_t j, si
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 #if defined(MEMOPT_I_X86)
-MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n);
+MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 #endif
-/* Does the whole group, if it can be done so. */
-static int memopt_i_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n) {
+/* Does the whole tile, if it can be done so. */
+static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
-    if (!k->pipelined || n % MEMOPT_I_CODED_GROUP || (k->waiting > j && k->waiting - j < n)) return 0;
+    if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
     memopt_i_v16_pipeline(k, at, j, n);
     return 1;
 #else
@@ -11463,79 +11506,80 @@ static int memopt_i_pipeline(memopt_i_walk *k, size_t at, size_t j, size_t n) {
 #endif
 }
 /* Apply the elements at..at+n of the part; at stands on a block. */
-static void memopt_i_walk_apply(memopt_i_walk *k, size_t at, size_t n) {
+static void memopt_i_optim_pass_apply(memopt_i_optim_pass *k, size_t at, size_t n) {
     const size_t block = k->coded ? k->desc->block : n;
-    const size_t group = k->coded && !k->pipelined ? MEMOPT_I_CODED_GROUP : MEMOPT_I_GROUP;
+    const size_t tile = k->coded && !k->pipelined ? MEMOPT_I_CODED_TILE : MEMOPT_I_TILE;
     const size_t end = at + n; size_t b, j;
     for (b = at; b < end; b += block) {
         const size_t size = memopt_i_min(block, end - b);
-        for (j = 0; j < size; j += group) {
-            const size_t count = memopt_i_min(group, size - j);
-            if (memopt_i_pipeline(k, b + j, j, count)) continue;
-            memopt_i_load(k, b + j, k->coded ? j : 0, count);
-            memopt_i_step_group(k);
-            if (k->coded) memopt_i_find_largest(k);
-            memopt_i_encode_waiting(k, j, count);
-            if (!k->stepped) memopt_i_step_weights(k, k->lanes, &k->group);
-            memopt_i_store(k, b + j);
+        for (j = 0; j < size; j += tile) {
+            const size_t count = memopt_i_min(tile, size - j);
+            if (memopt_i_optim_pipeline(k, b + j, j, count)) continue;
+            memopt_i_optim_load(k, b + j, k->coded ? j : 0, count);
+            memopt_i_optim_step_tile(k);
+            if (k->coded) memopt_i_optim_find_largest(k);
+            memopt_i_optim_encode_waiting(k, j, count);
+            if (!k->stepped) memopt_i_optim_step_weights(k, k->kernels, &k->tile);
+            memopt_i_optim_store(k, b + j);
         }
-        if (k->coded) memopt_i_block_done(k, b, size);
+        if (k->coded) memopt_i_optim_block_done(k, b, size);
     }
-    memopt_i_encode_waiting(k, 0, k->waiting);
+    memopt_i_optim_encode_waiting(k, 0, k->waiting);
     k->waiting = 0;
 }
 /* How many elements from `at` on can be taken at once: within a block, where there are blocks. */
-static size_t memopt_i_span(const memopt_i_walk *k, size_t at, size_t end) {
-    const size_t n = memopt_i_min(MEMOPT_I_GROUP, end - at);
+static size_t memopt_i_optim_span(const memopt_i_optim_pass *k, size_t at, size_t end) {
+    const size_t n = memopt_i_min(MEMOPT_I_TILE, end - at);
     return k->coded ? memopt_i_min(n, k->desc->block - at % k->desc->block) : n;
 }
 /* The sums of squares that LAMB and LARS need: of the weights; of the directions, or the gradients. Reads only. */
-static void memopt_i_walk_measure(memopt_i_walk *k, size_t at, size_t n, double sums[2]) {
+static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t at, size_t n, double sums[2]) {
     const size_t end = at + n; size_t i, count;
     sums[0] = sums[1] = 0;
     for (; at < end; at += count) {
-        const memopt_i_group *q = &k->group; const float *x = k->u;
-        count = memopt_i_span(k, at, end);
-        memopt_i_load(k, at, 0, count);
-        if (k->desc->kind == MEMOPT_LAMB) {
-            memopt_i_step_group(k);
-            if (!k->stepped) memopt_i_step_weights(k, k->lanes, q);
-        } else if (memopt_i_lanes_sane(k->lanes, q->g, count, k->part->rule.limit)) x = q->g;
-        else for (i = 0; i < count; ++i) k->u[i] = memopt_i_v1_sane(q->g + i, 1, k->part->rule.limit) ? q->g[i] : 0;
+        const memopt_i_tile *q = &k->tile; const float *x = k->u;
+        count = memopt_i_optim_span(k, at, end);
+        memopt_i_optim_load(k, at, 0, count);
+        if (k->desc->kind == MEMOPT_OPTIM_LAMB) {
+            memopt_i_optim_step_tile(k);
+            if (!k->stepped) memopt_i_optim_step_weights(k, k->kernels, q);
+        } else if (memopt_i_kernels_finite(k->kernels, q->g, count, k->part->rule.limit)) x = q->g;
+        else for (i = 0; i < count; ++i) k->u[i] = memopt_i_v1_finite(q->g + i, 1, k->part->rule.limit) ? q->g[i] : 0;
         sums[0] += memopt_i_squares_at(k->level, q->w, count);
         sums[1] += memopt_i_squares_at(k->level, x, count);
     }
 }
-/* How many groups hold a gradient that is not finite. */
-static void memopt_i_walk_look(memopt_i_walk *k, size_t at, size_t n) {
+/* How many tiles hold a gradient that is not finite. */
+static void memopt_i_optim_pass_scan(memopt_i_optim_pass *k, size_t at, size_t n) {
     const size_t end = at + n;
-    for (; at < end; at += MEMOPT_I_GROUP) {
-        const size_t count = memopt_i_min(MEMOPT_I_GROUP, end - at);
-        const float *g = memopt_i_load_gradients(k, at, count);
-        k->skipped += !memopt_i_lanes_sane(k->lanes, g, count, k->part->rule.limit);
+    for (; at < end; at += MEMOPT_I_TILE) {
+        const size_t count = memopt_i_min(MEMOPT_I_TILE, end - at);
+        const float *g = memopt_i_optim_load_gradients(k, at, count);
+        k->skipped += !memopt_i_kernels_finite(k->kernels, g, count, k->part->rule.limit);
     }
 }
-/* The object: what all sections above the walk share. */
+/* The object: what all sections above share. */
 struct memopt_optim {
     memopt_optim_desc desc; /* with the defaults filled in */
-    memopt_i_taper    codes[2];
+    memopt_i_state_codec codes[2];
     memopt_error      error;
     uint64_t          skipped;
     size_t            chunk, chunk_count; /* elements of a chunk, chunks of all tensors */
     size_t            lane;               /* floats of scratch of a worker and moment; 0: on the worker's stack */
     int               level, workers, active, fused;
     int               by_device;          /* the step's gradient factor lies on a device */
-    memopt_i_held_tensor    *parts;
+    memopt_i_tensor_part    *parts;
     double           *sums;
     size_t           *skips;              /* of each worker */
     float            *scratch;
 };
-static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t tensor, int worker, int measures) {
-    const size_t lane = o->lane ? o->lane : MEMOPT_I_OWN_LANE;
+static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim *o, size_t tensor, int worker,
+                                      int measures) {
+    const size_t lane = o->lane ? o->lane : MEMOPT_I_OWN_SCRATCH;
     float *scratch = o->lane ? o->scratch + (size_t)worker * 2 * lane : k->own + (0 - (uintptr_t)k->own) % 64 / sizeof(float);
     k->desc = &o->desc; k->tensor = &o->desc.tensors[tensor]; k->part = &o->parts[tensor];
     (void)memopt_i_state_layout(k->part, &o->desc, k->tensor, &k->view);
-    k->lanes = memopt_i_lanes_at(o->level); k->level = o->level;
+    k->kernels = memopt_i_kernels_at(o->level); k->level = o->level;
     k->codes[0] = &o->codes[0]; k->codes[1] = &o->codes[1];
     k->scratch[0] = scratch; k->scratch[1] = scratch + lane;
     k->half = k->waiting = k->waiting_at = k->skipped = 0;
@@ -11545,9 +11589,9 @@ static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t 
     k->gradient_bytes = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
     k->direct = k->part->format == MEMOPT_STATE_F32 && k->gradient_bytes == 4 && k->weight_bytes == 4;
     k->pipelined = o->level >= MEMOPT_SIMD_AVX512 && k->part->format == MEMOPT_STATE_8BIT
-            && o->desc.kind != MEMOPT_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_GROUP == 0;
+            && o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_TILE == 0;
 }
-/* @section factor : walk
+/* @section adafactor : optim_pass
    Adafactor: the second moment of a matrix as one mean for each row and one for each column.
    Problem    A second moment for each element is as large as the weights. And the update is clipped by its own root
               mean square and scaled by that of the weights, which are known only when the whole tensor has been seen.
@@ -11556,7 +11600,7 @@ static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t 
                   R  = b2 R + (1 - b2) mean of (g g + eps) over a row's elements;  C likewise over a column's
                   x  = g / sqrt(R / mean(R)) / sqrt(C)
                   V  = b2 V + (1 - b2) (g g + eps),  x = g / sqrt(V)     for vectors and matrices below 32 x 32
-                  u  = x min(rate, 1 / sqrt(t)) max(RMS(w), least_scale) / max(1, RMS(x) / clip)
+                  u  = x min(rate, 1 / sqrt(t)) max(RMS(w), min_scale) / max(1, RMS(x) / clip)
                   w -= u;  with a first moment m = beta1 m + (1 - beta1) u, w -= m
               Weight decay is not in it: where it is above 0, w is multiplied with 1 - rate weight_decay before.
    Idea       Three passes: one sums the squares of g for rows and columns; one those of x, which needs these sums, and
@@ -11573,19 +11617,19 @@ static void memopt_i_walk_begin(memopt_i_walk *k, const memopt_optim *o, size_t 
               be any size, until it is clipped.
    Cost       Float weights: 4 + 8 + 12 bytes an element read and written. The sums of columns: 32 doubles a column. */
 
-/* The formulas, as in lanes. In old_v is 1 / sqrt(C) of each element's column, or its second moment v; scale_v is what
-   all elements of the group are multiplied with. f: the gradient factor.
+/* The formulas, as in optim_kernels. In old_v is 1 / sqrt(C) of each element's column, or its second moment v; scale_v
+   is what all elements of the tile are multiplied with. f: the gradient factor.
        part    u = f g old_v scale_v
        whole   x = f g;  v = b2 v + g2 (x x + eps);  u = x / sqrt(v) scale_v
        finish  m = b1 m + g1 u;  w = decay w - m, or - u where there is no first moment */
-enum { MEMOPT_I_FACTOR_PART, MEMOPT_I_FACTOR_WHOLE, MEMOPT_I_FACTOR_FINISH };
-typedef struct memopt_i_factor_lanes {
-    memopt_i_lane_fn *fn[3];
+enum { MEMOPT_I_ADAFACTOR_PART, MEMOPT_I_ADAFACTOR_WHOLE, MEMOPT_I_ADAFACTOR_FINISH };
+typedef struct memopt_i_adafactor_kernels {
+    memopt_i_kernel_fn *fn[3];
     void            (*squares)(double *sums, double *columns, const float *x, size_t n);
     size_t            width;
-} memopt_i_factor_lanes;
+} memopt_i_adafactor_kernels;
 #endif /* ---- once for each width: see `vec` ---- */
-V_FN void V(factor_part)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(adafactor_part)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), row = V(set)(q->scale_v);
     size_t i;
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
@@ -11593,7 +11637,7 @@ V_FN void V(factor_part)(const memopt_i_rule *r, const memopt_i_group *q) {
         V(store)(q->u + i, V(mul)(x, row));
     }
 }
-V_FN void V(factor_whole)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(adafactor_whole)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), b2 = V(set)(r->b2), g2 = V(set)(r->g2), eps = V(set)(r->eps);
     const V(floats) scale = V(set)(q->scale_v);
     size_t i;
@@ -11604,7 +11648,7 @@ V_FN void V(factor_whole)(const memopt_i_rule *r, const memopt_i_group *q) {
         V(store)(q->u + i, V(mul)(V(div)(x, V(sqrt)(v)), scale));
     }
 }
-V_FN void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q) {
+V_FN void V(adafactor_finish)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);
     const V(floats) minus = V(set)(-r->ic1); /* -1, which a compiler that sees it turns into a difference, and fuses */
     size_t i;
@@ -11619,7 +11663,7 @@ V_FN void V(factor_finish)(const memopt_i_rule *r, const memopt_i_group *q) {
 }
 
 #if defined(MEMOPT_I_WIDTH)
-V_FN void V(factor_squares)(double *sums, double *columns, const float *x, size_t n) {
+V_FN void V(adafactor_squares)(double *sums, double *columns, const float *x, size_t n) {
     V(doubles) s[16 / V(width)];
     size_t i, k;
 
@@ -11635,11 +11679,11 @@ V_FN void V(factor_squares)(double *sums, double *columns, const float *x, size_
         }
     }
     for (k = 0; k < 16 / V(width); ++k) V(d_store)(sums + k * V(width), s[k]);
-    memopt_i_v1_factor_squares(sums, columns + i, x + i, n - i);
+    memopt_i_v1_adafactor_squares(sums, columns + i, x + i, n - i);
 }
 #else
 /* Adds the squares of x to a row's 16 sums and to a sum for each element: its column's. The definition. */
-static void V(factor_squares)(double *sums, double *columns, const float *x, size_t n) {
+static void V(adafactor_squares)(double *sums, double *columns, const float *x, size_t n) {
     size_t i;
 
     for (i = 0; i < n; ++i) {
@@ -11651,73 +11695,75 @@ static void V(factor_squares)(double *sums, double *columns, const float *x, siz
 }
 #endif
 
-V_HOST_FN const memopt_i_factor_lanes *V(factor_table)(void) {
-    static const memopt_i_factor_lanes table = {
-        { V(factor_part), V(factor_whole), V(factor_finish) }, V(factor_squares), V(width)
+V_HOST_FN const memopt_i_adafactor_kernels *V(adafactor_table)(void) {
+    static const memopt_i_adafactor_kernels table = {
+        { V(adafactor_part), V(adafactor_whole), V(adafactor_finish) }, V(adafactor_squares), V(width)
     };
     return &table;
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(const memopt_i_factor_lanes *, factor_table, (void))
+MEMOPT_I_WIDTHS(const memopt_i_adafactor_kernels *, adafactor_table, (void))
 
-static const memopt_i_factor_lanes *memopt_i_factor_lanes_at(int level) { return MEMOPT_I_AT(level, factor_table, ()); }
+static const memopt_i_adafactor_kernels *memopt_i_adafactor_kernels_at(int level) {
+    return MEMOPT_I_AT(level, adafactor_table, ());
+}
 
-static void memopt_i_factor_run(const memopt_i_factor_lanes *lanes, int which, const memopt_i_rule *rule,
-                                const memopt_i_group *q) {
-    const size_t whole = q->count - q->count % lanes->width;
-    lanes->fn[which](rule, q);
+static void memopt_i_adafactor_run(const memopt_i_adafactor_kernels *kernels, int which,
+                                   const memopt_i_update_rule *rule, const memopt_i_tile *q) {
+    const size_t whole = q->count - q->count % kernels->width;
+    kernels->fn[which](rule, q);
     if (whole < q->count) {
-        const memopt_i_group rest = memopt_i_group_from(q, whole, q->count - whole);
-        memopt_i_v1_factor_table()->fn[which](rule, &rest);
+        const memopt_i_tile rest = memopt_i_tile_from(q, whole, q->count - whole);
+        memopt_i_v1_adafactor_table()->fn[which](rule, &rest);
     }
 }
 
 /* A slice of a tensor, and what is in the tensor's part of the object's sums. Once they are joined, each double of the
    rows and of the first panel is used again, for two floats. */
-typedef struct memopt_i_factor {
+typedef struct memopt_i_adafactor {
     memopt_optim               *optim;
     const memopt_optim_tensor  *tensor;
-    memopt_i_held_tensor       *part;
-    const memopt_i_factor_lanes *lanes;
+    memopt_i_tensor_part       *part;
+    const memopt_i_adafactor_kernels *kernels;
     memopt_optim_view view;
     size_t  index, at, count;             /* of the tensor; of the slice, counted in the part */
     size_t  rows, columns, panels;        /* of the whole tensor; a vector has no rows and no columns */
     size_t  first_row, held_rows;         /* of the part */
-    size_t  grain, width;                 /* elements of a panel, and of what has one multiplier: a row, or a panel */
+    size_t  panel_size, width;            /* elements of a panel, and of what has one multiplier: a row, or a panel */
     double *row_sums, *column_sums, *squares;
     float  *row_means, *row_scales;       /* R; sqrt(mean(R) / R), later times the step */
     float  *column_means, *column_scales; /* C; 1 / sqrt(C) */
-} memopt_i_factor;
-static memopt_i_factor memopt_i_factor_of(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_factor f;
+} memopt_i_adafactor;
+static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_adafactor f;
     f.optim = o; f.tensor = &o->desc.tensors[tensor]; f.part = &o->parts[tensor];
-    f.lanes = memopt_i_factor_lanes_at(o->level);
+    f.kernels = memopt_i_adafactor_kernels_at(o->level);
     f.index = tensor; f.at = at; f.count = count;
-    f.columns = memopt_i_factor_columns(f.tensor);
+    f.columns = memopt_i_adafactor_columns(f.tensor);
     f.rows = f.columns ? f.tensor->count / f.columns : 0;
     f.first_row = f.columns ? f.tensor->first / f.columns : 0;
     f.held_rows = f.columns ? f.part->held / f.columns : 0;
-    f.grain = memopt_i_factor_grain(&o->desc, f.tensor);
-    MEMOPT_ASSERT(f.grain);
-    f.width = f.columns ? f.columns : f.grain;
-    f.panels = memopt_i_ceil_div(f.tensor->count, f.grain);
+    f.panel_size = memopt_i_adafactor_slice_alignment(&o->desc, f.tensor);
+    MEMOPT_ASSERT(f.panel_size);
+    f.width = f.columns ? f.columns : f.panel_size;
+    f.panels = memopt_i_ceil_div(f.tensor->count, f.panel_size);
     f.row_sums = o->sums + f.part->sums;
     f.column_sums = f.row_sums + f.rows;
-    f.squares = f.column_sums + MEMOPT_I_PANELS * f.columns;
+    f.squares = f.column_sums + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
     f.row_means = (float *)(void *)f.row_sums; f.row_scales = f.row_means + f.rows;
     f.column_means = (float *)(void *)f.column_sums; f.column_scales = f.column_means + f.columns;
     (void)memopt_i_state_layout(f.part, &o->desc, f.tensor, &f.view);
     return f;
 }
 /* What ranks that share the tensor add up before a join: each has its own rows and panels, and zeros elsewhere. */
-static double *memopt_i_factor_shared(memopt_optim *o, size_t tensor, size_t *count) {
-    const memopt_i_factor f = memopt_i_factor_of(o, tensor, 0, 0);
-    if (!f.part->phase) { *count = f.rows + MEMOPT_I_PANELS * f.columns; return f.row_sums; }
-    *count = 2 * MEMOPT_I_PANELS;
+static double *memopt_i_adafactor_shared(memopt_optim *o, size_t tensor, size_t *count) {
+    const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0);
+    if (!f.part->phase) { *count = f.rows + MEMOPT_I_ADAFACTOR_PANELS * f.columns; return f.row_sums; }
+    *count = 2 * MEMOPT_I_ADAFACTOR_PANELS;
     return f.squares;
 }
 /* t^-power for a power below 1: by roots, a bit of the power each. pow() differs between C libraries. */
-static double memopt_i_factor_decay(uint64_t t, double power) {
+static double memopt_i_adafactor_decay(uint64_t t, double power) {
     volatile double result = 1, root = (double)t; /* stored, so that no processor keeps it wider */
     while (power > 0 && root > 1) {
         root = sqrt(root);
@@ -11728,36 +11774,37 @@ static double memopt_i_factor_decay(uint64_t t, double power) {
 }
 
 /* Fetches what is 4 KiB beyond n elements at p: worth a third of the time, in every pass. */
-static void memopt_i_factor_ahead(const void *p, size_t at, size_t n, size_t size) {
+static void memopt_i_adafactor_ahead(const void *p, size_t at, size_t n, size_t size) {
     size_t i;
     for (i = 0; i < n * size; i += 64) MEMOPT_I_FETCH(p, at * size + 4096 + i);
 }
-static void memopt_i_factor_all_ahead(const memopt_i_walk *k, size_t at, size_t n) {
-    memopt_i_factor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
-    memopt_i_factor_ahead(k->tensor->weights, at, n, k->weight_bytes);
-    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT) memopt_i_factor_ahead(k->tensor->extra, at, n, 2);
-    if (k->view.moments && !k->measures) memopt_i_factor_ahead(k->view.moment[0], at, n, (size_t)k->view.bits / 8);
+static void memopt_i_adafactor_all_ahead(const memopt_i_optim_pass *k, size_t at, size_t n) {
+    memopt_i_adafactor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
+    memopt_i_adafactor_ahead(k->tensor->weights, at, n, k->weight_bytes);
+    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT) memopt_i_adafactor_ahead(k->tensor->extra, at, n, 2);
+    if (k->view.moments && !k->measures) memopt_i_adafactor_ahead(k->view.moment[0], at, n, (size_t)k->view.bits / 8);
 }
 /* The gradients at..at+n with a 0 for each that is skipped. */
-static const float *memopt_i_factor_cleaned(memopt_i_walk *k, const float *g, size_t n) {
+static const float *memopt_i_adafactor_cleaned(memopt_i_optim_pass *k, const float *g, size_t n) {
     size_t i;
-    if (memopt_i_lanes_sane(k->lanes, g, n, k->part->rule.limit)) return g;
-    for (i = 0; i < n; ++i) k->u[i] = memopt_i_v1_sane(g + i, 1, k->part->rule.limit) ? g[i] : 0;
+    if (memopt_i_kernels_finite(k->kernels, g, n, k->part->rule.limit)) return g;
+    for (i = 0; i < n; ++i) k->u[i] = memopt_i_v1_finite(g + i, 1, k->part->rule.limit) ? g[i] : 0;
     return k->u;
 }
-static const float *memopt_i_factor_gradients(memopt_i_walk *k, size_t at, size_t n) {
-    memopt_i_factor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
-    return memopt_i_factor_cleaned(k, memopt_i_load_gradients(k, at, n), n);
+static const float *memopt_i_adafactor_gradients(memopt_i_optim_pass *k, size_t at, size_t n) {
+    memopt_i_adafactor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
+    return memopt_i_adafactor_cleaned(k, memopt_i_optim_load_gradients(k, at, n), n);
 }
 /* The first pass over the rows at..end of a panel. The factor comes in when the sums are joined. */
-static void memopt_i_factor_sum_panel(const memopt_i_factor *f, memopt_i_walk *k, size_t panel, size_t at, size_t end) {
+static void memopt_i_adafactor_sum_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t panel,
+                                         size_t at, size_t end) {
     double *columns = f->column_sums + panel * f->columns; size_t row = f->first_row + at / f->columns, j;
     memset(columns, 0, f->columns * sizeof *columns);
     for (; at < end; at += f->columns, ++row) {
         double sums[16] = { 0 }; int half, i;
-        for (j = 0; j < f->columns; j += MEMOPT_I_GROUP) {
-            const size_t n = memopt_i_min(MEMOPT_I_GROUP, f->columns - j);
-            f->lanes->squares(sums, columns + j, memopt_i_factor_gradients(k, at + j, n), n);
+        for (j = 0; j < f->columns; j += MEMOPT_I_TILE) {
+            const size_t n = memopt_i_min(MEMOPT_I_TILE, f->columns - j);
+            f->kernels->squares(sums, columns + j, memopt_i_adafactor_gradients(k, at + j, n), n);
         }
         for (half = 8; half; half /= 2)
             for (i = 0; i < half; ++i) sums[i] = memopt_i_sum_double(sums[i], sums[i + half]);
@@ -11765,83 +11812,89 @@ static void memopt_i_factor_sum_panel(const memopt_i_factor *f, memopt_i_walk *k
     }
 }
 /* The second pass: the squares of x and of the weights. A row's multiplier comes in once for its sum, in double. */
-static void memopt_i_factor_square_panel(const memopt_i_factor *f, memopt_i_walk *k, size_t panel, size_t at,
-                                         size_t end) {
-    const int which = f->columns ? MEMOPT_I_FACTOR_PART : MEMOPT_I_FACTOR_WHOLE;
-    double *squares = f->squares + 2 * panel; memopt_i_group *q = &k->group; size_t row = at / f->width, j;
+static void memopt_i_adafactor_square_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t panel,
+                                            size_t at, size_t end) {
+    const int which = f->columns ? MEMOPT_I_ADAFACTOR_PART : MEMOPT_I_ADAFACTOR_WHOLE;
+    double *squares = f->squares + 2 * panel; memopt_i_tile *q = &k->tile; size_t row = at / f->width, j;
     squares[0] = squares[1] = 0;
     for (; at < end; at += f->width, ++row) {
         const double scale = f->columns ? (double)f->row_scales[row] : 1; double sum = 0;
         const size_t width = memopt_i_min(f->width, end - at);
-        for (j = 0; j < width; j += MEMOPT_I_GROUP) {
-            const size_t n = memopt_i_min(MEMOPT_I_GROUP, width - j);
-            memopt_i_factor_all_ahead(k, at + j, n);
-            memopt_i_load_floats(k, at + j, n); /* and no moments */
+        for (j = 0; j < width; j += MEMOPT_I_TILE) {
+            const size_t n = memopt_i_min(MEMOPT_I_TILE, width - j);
+            memopt_i_adafactor_all_ahead(k, at + j, n);
+            memopt_i_optim_load_floats(k, at + j, n); /* and no moments */
             q->m = NULL;
             squares[1] = memopt_i_sum_double(memopt_i_squares_at(k->level, q->w, n), squares[1]);
-            q->g = memopt_i_factor_cleaned(k, q->g, n);
+            q->g = memopt_i_adafactor_cleaned(k, q->g, n);
             q->old_v = f->columns ? f->column_scales + j : f->view.rows + at + j;
             q->v = k->scratch[1]; /* measuring changes no state */
             q->scale_v = 1;
-            memopt_i_factor_run(f->lanes, which, &k->part->rule, q);
+            memopt_i_adafactor_run(f->kernels, which, &k->part->rule, q);
             sum = memopt_i_sum_double(memopt_i_squares_at(k->level, q->u, n), sum);
         }
         squares[0] = fma(scale * scale, sum, squares[0]);
     }
 }
-static void memopt_i_factor_measure_panel(void *task, size_t chunk, int worker) {
-    const memopt_i_factor *f = (const memopt_i_factor *)task;
-    const size_t at = f->at + chunk * f->grain, end = memopt_i_min(at + f->grain, f->at + f->count);
-    const size_t panel = (f->tensor->first + at) / f->grain;
-    memopt_i_walk k;
-    memopt_i_walk_begin(&k, f->optim, f->index, worker, 1);
-    if (f->part->phase) memopt_i_factor_square_panel(f, &k, panel, at, end);
-    else memopt_i_factor_sum_panel(f, &k, panel, at, end);
+static void memopt_i_adafactor_measure_panel(void *task, size_t chunk, int worker) {
+    const memopt_i_adafactor *f = (const memopt_i_adafactor *)task;
+    const size_t at = f->at + chunk * f->panel_size, end = memopt_i_min(at + f->panel_size, f->at + f->count);
+    const size_t panel = (f->tensor->first + at) / f->panel_size;
+    memopt_i_optim_pass k;
+    memopt_i_optim_pass_begin(&k, f->optim, f->index, worker, 1);
+    if (f->part->phase) memopt_i_adafactor_square_panel(f, &k, panel, at, end);
+    else memopt_i_adafactor_sum_panel(f, &k, panel, at, end);
     memopt_i_wide_end(k.level);
 }
-static memopt_status memopt_i_factor_measure(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_factor f = memopt_i_factor_of(o, tensor, at, count);
+static memopt_status memopt_i_adafactor_measure(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
     if (f.columns || f.part->phase)
-        memopt_i_run(&o->desc.threads, memopt_i_ceil_div(count, f.grain), memopt_i_factor_measure_panel, &f);
+        memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(count, f.panel_size),
+                              memopt_i_adafactor_measure_panel, &f);
     return MEMOPT_OK;
 }
 
 /* The sum of the squares of n elements, to a mean: b2 old + g2 (f f sum / n + eps). */
-MEMOPT_I_BOTH static float memopt_i_factor_mean(const memopt_i_rule *r, double sum, size_t n, float old) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_mean(const memopt_i_update_rule *r, double sum, size_t n,
+                                                          float old) {
     const double ff = (double)r->factor * (double)r->factor;
     return (float)fma((double)r->b2, (double)old, (double)r->g2 * (ff * sum / (double)n + (double)r->eps));
 }
-MEMOPT_I_BOTH static float memopt_i_factor_column_scale(float mean) { return (float)(1 / sqrt((double)mean)); }
-MEMOPT_I_BOTH static float memopt_i_factor_row_scale(double mean, float row) { return (float)sqrt(mean / (double)row); }
+MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_column_scale(float mean) {
+    return (float)(1 / sqrt((double)mean));
+}
+MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_row_scale(double mean, float row) {
+    return (float)sqrt(mean / (double)row);
+}
 /* All of them. They are read and written as bytes, because doubles turn into floats in place. */
-static void memopt_i_factor_means(const memopt_i_factor *f, const double *sums, float *means, const float *old,
-                                  size_t count, size_t n) {
+static void memopt_i_adafactor_means(const memopt_i_adafactor *f, const double *sums, float *means, const float *old,
+                                     size_t count, size_t n) {
     size_t i;
     for (i = 0; i < count; ++i) {
         double sum; float mean;
         memcpy(&sum, (const unsigned char *)sums + i * sizeof sum, sizeof sum);
-        mean = memopt_i_factor_mean(&f->part->rule, sum, n, old[i]);
+        mean = memopt_i_adafactor_mean(&f->part->rule, sum, n, old[i]);
         memcpy((unsigned char *)means + i * sizeof mean, &mean, sizeof mean);
     }
 }
 /* Panels added up, R and C of this step, and their roots. */
-static void memopt_i_factor_join_means(memopt_i_factor *f) {
+static void memopt_i_adafactor_join_means(memopt_i_adafactor *f) {
     double mean = 0; size_t p, i;
     for (p = 1; p < f->panels; ++p)
         for (i = 0; i < f->columns; ++i)
             f->column_sums[i] = memopt_i_sum_double(f->column_sums[p * f->columns + i], f->column_sums[i]);
-    memopt_i_factor_means(f, f->column_sums, f->column_means, f->view.columns, f->columns, f->rows);
-    memopt_i_factor_means(f, f->row_sums + f->first_row, f->row_means, f->view.rows, f->held_rows, f->columns);
+    memopt_i_adafactor_means(f, f->column_sums, f->column_means, f->view.columns, f->columns, f->rows);
+    memopt_i_adafactor_means(f, f->row_sums + f->first_row, f->row_means, f->view.rows, f->held_rows, f->columns);
     for (i = 0; i < f->columns; ++i) {
         mean = memopt_i_sum_double((double)f->column_means[i], mean);
-        f->column_scales[i] = memopt_i_factor_column_scale(f->column_means[i]);
+        f->column_scales[i] = memopt_i_adafactor_column_scale(f->column_means[i]);
     }
     mean /= (double)f->columns;
-    for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = memopt_i_factor_row_scale(mean, f->row_means[i]);
+    for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = memopt_i_adafactor_row_scale(mean, f->row_means[i]);
 }
 /* How far a tensor of n elements goes in this step: the multiplier of x. squares: of x and w, for each panel. */
-MEMOPT_I_BOTH static double memopt_i_factor_pace(const memopt_optim_group *g, uint64_t step, const double *squares,
-                                                 size_t panels, size_t n) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_pace(const memopt_optim_group *g, uint64_t step,
+                                                           const double *squares, size_t panels, size_t n) {
     double x = 0, w = 0, rate = 1 / sqrt((double)step); size_t p;
     for (p = 0; p < panels; ++p) {
         x = memopt_i_sum_double(squares[2 * p], x);
@@ -11849,105 +11902,105 @@ MEMOPT_I_BOTH static double memopt_i_factor_pace(const memopt_optim_group *g, ui
     }
     x = sqrt(x / (double)n) / g->clip; w = sqrt(w / (double)n);
     if (g->rate < rate) rate = g->rate;
-    if (!(w > g->least_scale && w <= 3.402823466e+38)) w = g->least_scale; /* an infinite weight spoils no other */
+    if (!(w > g->min_scale && w <= 3.402823466e+38)) w = g->min_scale; /* an infinite weight spoils no other */
     return rate * w / (x > 1 ? x : 1);
 }
 /* What the rule gets when a pass is joined, but for the pace. */
-static void memopt_i_factor_join_rule(memopt_i_held_tensor *part) {
-    memopt_i_rule *r = &part->rule; const memopt_optim_group *g = &part->group;
+static void memopt_i_adafactor_join_rule(memopt_i_tensor_part *part) {
+    memopt_i_update_rule *r = &part->rule; const memopt_optim_group *g = &part->group;
     if (!part->phase) {
-        const double decay = memopt_i_factor_decay(part->step, g->beta2);
+        const double decay = memopt_i_adafactor_decay(part->step, g->beta2);
         r->b2 = (float)(1 - decay); r->g2 = (float)decay;
         return;
     }
     r->b1 = (float)g->beta1; r->g1 = (float)(1 - g->beta1); r->ic1 = 1;
     r->decay = (float)(1 - g->rate * g->weight_decay);
 }
-static void memopt_i_factor_join(memopt_optim *o, size_t tensor) {
-    memopt_i_factor f = memopt_i_factor_of(o, tensor, 0, 0); double pace; size_t i;
-    memopt_i_factor_join_rule(f.part);
+static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0); double pace; size_t i;
+    memopt_i_adafactor_join_rule(f.part);
     if (!f.part->phase) {
-        if (f.columns) memopt_i_factor_join_means(&f);
+        if (f.columns) memopt_i_adafactor_join_means(&f);
         return;
     }
-    pace = memopt_i_factor_pace(&f.part->group, f.part->step, f.squares, f.panels, f.tensor->count);
+    pace = memopt_i_adafactor_pace(&f.part->group, f.part->step, f.squares, f.panels, f.tensor->count);
     f.part->rule.step = (float)pace;
     for (i = 0; i < f.held_rows; ++i) f.row_scales[i] = (float)((double)f.row_scales[i] * pace);
 }
 
-/* The updates u of the elements i..i+n of the group, all in one row; first: the place of the group in the part. */
-static void memopt_i_factor_update(const memopt_i_factor *f, const memopt_i_factor_lanes *lanes, const memopt_i_walk *k,
-                                   size_t first, size_t i, size_t n) {
-    memopt_i_group q = memopt_i_group_from(&k->group, i, n);
+/* The updates u of the elements i..i+n of the tile, all in one row; first: the place of the tile in the part. */
+static void memopt_i_adafactor_update(const memopt_i_adafactor *f, const memopt_i_adafactor_kernels *kernels,
+                                      const memopt_i_optim_pass *k, size_t first, size_t i, size_t n) {
+    memopt_i_tile q = memopt_i_tile_from(&k->tile, i, n);
     if (f->columns) {
         q.old_v = q.v = f->column_scales + (first + i) % f->columns;
         q.scale_v = f->row_scales[(first + i) / f->columns];
-        memopt_i_factor_run(lanes, MEMOPT_I_FACTOR_PART, &k->part->rule, &q);
+        memopt_i_adafactor_run(kernels, MEMOPT_I_ADAFACTOR_PART, &k->part->rule, &q);
     } else {
         q.old_v = q.v = f->view.rows + first + i;
         q.scale_v = k->part->rule.step;
-        memopt_i_factor_run(lanes, MEMOPT_I_FACTOR_WHOLE, &k->part->rule, &q);
+        memopt_i_adafactor_run(kernels, MEMOPT_I_ADAFACTOR_WHOLE, &k->part->rule, &q);
     }
 }
-static void memopt_i_factor_step_group(const memopt_i_factor *f, memopt_i_walk *k, size_t first) {
-    const memopt_i_group *q = &k->group; size_t i, n;
-    if (memopt_i_lanes_sane(k->lanes, q->g, q->count, k->part->rule.limit)) {
+static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t first) {
+    const memopt_i_tile *q = &k->tile; size_t i, n;
+    if (memopt_i_kernels_finite(k->kernels, q->g, q->count, k->part->rule.limit)) {
         for (i = 0; i < q->count; i += n) {
             n = q->count - i;
             if (f->columns) n = memopt_i_min(n, f->columns - (first + i) % f->columns);
-            memopt_i_factor_update(f, f->lanes, k, first, i, n);
+            memopt_i_adafactor_update(f, f->kernels, k, first, i, n);
         }
-        memopt_i_factor_run(f->lanes, MEMOPT_I_FACTOR_FINISH, &k->part->rule, q);
+        memopt_i_adafactor_run(f->kernels, MEMOPT_I_ADAFACTOR_FINISH, &k->part->rule, q);
         return;
     }
     for (i = 0; i < q->count; ++i) {
-        const memopt_i_group one = memopt_i_group_from(q, i, 1);
-        if (memopt_i_v1_sane(one.g, 1, k->part->rule.limit)) {
-            memopt_i_factor_update(f, memopt_i_v1_factor_table(), k, first, i, 1);
-            memopt_i_factor_run(memopt_i_v1_factor_table(), MEMOPT_I_FACTOR_FINISH, &k->part->rule, &one);
+        const memopt_i_tile one = memopt_i_tile_from(q, i, 1);
+        if (memopt_i_v1_finite(one.g, 1, k->part->rule.limit)) {
+            memopt_i_adafactor_update(f, memopt_i_v1_adafactor_table(), k, first, i, 1);
+            memopt_i_adafactor_run(memopt_i_v1_adafactor_table(), MEMOPT_I_ADAFACTOR_FINISH, &k->part->rule, &one);
         } else {
             if (one.m) *one.m = memopt_i_round(*one.old_m * q->scale_m); /* as decoded; floats have the scale 1 */
             ++k->skipped;
         }
     }
 }
-/* As memopt_i_walk_apply(), with blocks of an 8-bit moment encoded while the next is stepped. */
-static void memopt_i_factor_apply_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_factor *f = (const memopt_i_factor *)task; memopt_optim *o = f->optim;
+/* As memopt_i_optim_pass_apply(), with blocks of an 8-bit moment encoded while the next is stepped. */
+static void memopt_i_adafactor_apply_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_adafactor *f = (const memopt_i_adafactor *)task; memopt_optim *o = f->optim;
     const size_t at = f->at + chunk * o->chunk, end = memopt_i_min(at + o->chunk, f->at + f->count);
-    size_t block, group, b, j; memopt_i_walk k;
-    memopt_i_walk_begin(&k, o, f->index, worker, 0);
+    size_t block, tile, b, j; memopt_i_optim_pass k;
+    memopt_i_optim_pass_begin(&k, o, f->index, worker, 0);
     block = k.coded ? o->desc.block : end - at;
-    group = k.coded ? MEMOPT_I_CODED_GROUP : MEMOPT_I_GROUP;
+    tile = k.coded ? MEMOPT_I_CODED_TILE : MEMOPT_I_TILE;
     for (b = at; b < end; b += block) {
         const size_t size = memopt_i_min(block, end - b);
-        for (j = 0; j < size; j += group) {
-            const size_t count = memopt_i_min(group, size - j);
-            memopt_i_factor_all_ahead(&k, b + j, count);
-            memopt_i_load(&k, b + j, k.coded ? j : 0, count);
-            memopt_i_factor_step_group(f, &k, b + j);
-            if (k.coded) { memopt_i_find_largest(&k); memopt_i_encode_waiting(&k, j, count); }
-            memopt_i_store(&k, b + j);
+        for (j = 0; j < size; j += tile) {
+            const size_t count = memopt_i_min(tile, size - j);
+            memopt_i_adafactor_all_ahead(&k, b + j, count);
+            memopt_i_optim_load(&k, b + j, k.coded ? j : 0, count);
+            memopt_i_adafactor_step_tile(f, &k, b + j);
+            if (k.coded) { memopt_i_optim_find_largest(&k); memopt_i_optim_encode_waiting(&k, j, count); }
+            memopt_i_optim_store(&k, b + j);
         }
-        if (k.coded) memopt_i_block_done(&k, b, size);
+        if (k.coded) memopt_i_optim_block_done(&k, b, size);
     }
-    memopt_i_encode_waiting(&k, 0, k.waiting);
+    memopt_i_optim_encode_waiting(&k, 0, k.waiting);
     o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
 }
 /* The means go into the state with the first slice. */
-static uint64_t memopt_i_factor_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_factor f = memopt_i_factor_of(o, tensor, at, count); uint64_t skipped = 0; int i;
+static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count); uint64_t skipped = 0; int i;
     if (f.columns && !f.part->applied) {
         memcpy(f.view.rows, f.row_means, f.held_rows * sizeof *f.view.rows);
         memcpy(f.view.columns, f.column_means, f.columns * sizeof *f.view.columns);
     }
     memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
-    memopt_i_run(&o->desc.threads, memopt_i_ceil_div(count, o->chunk), memopt_i_factor_apply_chunk, &f);
+    memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(count, o->chunk), memopt_i_adafactor_apply_chunk, &f);
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
-/* @section optim : walk factor carve
+/* @section optim : optim_pass adafactor carve
    The object: what belongs to what, what may be combined, and passes over many tensors.
    Problem    A step that fails half way has changed weights that cannot be put back.
    Idea       Everything that can be wrong is looked at in begin, before the first weight is touched: ranges, pointers,
@@ -11955,21 +12008,21 @@ static uint64_t memopt_i_factor_apply(memopt_optim *o, size_t tensor, size_t at,
    Invariant  The numbers of a step are a function of tensors, groups and t. How tensors are cut into slices, how many
               workers there are and what else is in the list changes no bit: chunks are counted in the tensor, sums
               are kept for each chunk and added up in their order.
-   Cost       Nothing beside the walk: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
-enum { MEMOPT_I_IDLE, MEMOPT_I_BEGUN, MEMOPT_I_STOPPED };
-enum { MEMOPT_I_APPLY, MEMOPT_I_MEASURE, MEMOPT_I_LOOK };
+   Cost       Nothing beside the passes: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
+enum { MEMOPT_I_OPTIM_IDLE, MEMOPT_I_OPTIM_BEGUN, MEMOPT_I_OPTIM_STOPPED };
+enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
     memopt_optim_group g;
     memset(&g, 0, sizeof g);
     g.rate = 1e-3; g.beta1 = 0.9; g.beta2 = 0.999; g.eps = 1e-8;
     switch (kind) {
-    case MEMOPT_ADAMW:     g.weight_decay = 1e-2; break;
-    case MEMOPT_ADAM:      break;
-    case MEMOPT_SGD:       g.beta1 = g.beta2 = g.eps = 0; break;
-    case MEMOPT_LION:      g.rate = 1e-4; g.beta2 = 0.99; g.eps = 0; break;
-    case MEMOPT_LARS:      g.beta2 = g.eps = 0; g.rate = 0.1; g.trust = 1e-3; g.weight_decay = 1e-4; break;
-    case MEMOPT_LAMB:      g.eps = 1e-6; g.weight_decay = 1e-2; break;
-    case MEMOPT_ADAFACTOR: g.rate = 1e-2; g.beta1 = 0; g.beta2 = 0.8; g.eps = 1e-30; g.clip = 1; g.least_scale = 1e-3; break;
+    case MEMOPT_OPTIM_ADAMW:     g.weight_decay = 1e-2; break;
+    case MEMOPT_OPTIM_ADAM:      break;
+    case MEMOPT_OPTIM_SGD:       g.beta1 = g.beta2 = g.eps = 0; break;
+    case MEMOPT_OPTIM_LION:      g.rate = 1e-4; g.beta2 = 0.99; g.eps = 0; break;
+    case MEMOPT_OPTIM_LARS:      g.beta2 = g.eps = 0; g.rate = 0.1; g.trust = 1e-3; g.weight_decay = 1e-4; break;
+    case MEMOPT_OPTIM_LAMB:      g.eps = 1e-6; g.weight_decay = 1e-2; break;
+    case MEMOPT_OPTIM_ADAFACTOR: g.rate = 1e-2; g.beta1 = 0; g.beta2 = 0.8; g.eps = 1e-30; g.clip = 1; g.min_scale = 1e-3; break;
     }
     return g;
 }
@@ -11977,7 +12030,7 @@ static memopt_status memopt_i_optim_exists(memopt_i_checks *c, size_t tensor, si
     return memopt_i_must_number(c, tensor < count, "tensor", memopt_i_count(tensor), "below", memopt_i_count(count));
 }
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes) {
-    memopt_optim_desc d; memopt_i_held_tensor part; memopt_optim_view view; memopt_i_checks c;
+    memopt_optim_desc d; memopt_i_tensor_part part; memopt_optim_view view; memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
     memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
@@ -11991,7 +12044,7 @@ static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum
     const size_t workers = (size_t)o->workers;
 
     (void)memopt_carve(c, 1, sizeof *o, 64);
-    o->parts = (memopt_i_held_tensor *)memopt_carve(c, o->desc.tensor_count, sizeof *o->parts, 64);
+    o->parts = (memopt_i_tensor_part *)memopt_carve(c, o->desc.tensor_count, sizeof *o->parts, 64);
     o->sums = (double *)memopt_carve(c, sum_count, sizeof *o->sums, 64);
     o->skips = (size_t *)memopt_carve(c, workers, sizeof *o->skips, 64);
     o->scratch = (float *)memopt_carve(c, workers, 2 * o->lane * sizeof *o->scratch, 64);
@@ -12002,15 +12055,15 @@ static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum
 static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_desc *d, memopt_optim *o,
                                          size_t *sum_count, size_t *bytes) {
     memopt_carver carver = memopt_carver_begin(NULL);
-    memopt_i_held_tensor part;
+    memopt_i_tensor_part part;
     memopt_optim_view view;
     size_t i;
 
     memset(o, 0, sizeof *o);
     *sum_count = 0;
     o->desc = *d;
-    o->workers = memopt_i_workers(&d->threads);
-    o->lane = 2 * d->block > MEMOPT_I_OWN_LANE ? 2 * d->block : 0;
+    o->workers = memopt_i_worker_count(&d->threads);
+    o->lane = 2 * d->block > MEMOPT_I_OWN_SCRATCH ? 2 * d->block : 0;
     for (i = 0; i < d->tensor_count; ++i) {
         if (memopt_i_tensor_check(c, d, i)) return c->status;
         memopt_i_tensor_fill(d, &d->tensors[i], &part);
@@ -12038,7 +12091,7 @@ MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_
 }
 
 /* Zero moments behind a header. bytes: what memopt_i_state_layout() says, not 0. */
-static void memopt_i_state_begin(const memopt_i_held_tensor *part, const memopt_optim_desc *d,
+static void memopt_i_state_begin(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
                                  const memopt_optim_tensor *t, size_t bytes) {
     const memopt_i_state_header h = memopt_i_state_expected(part, d, t);
     memopt_optim_view view;
@@ -12086,13 +12139,13 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     memopt_i_optim_lay_out(&plan, &carver, sums);
     memset(memory, 0, carver.bytes);
     *o = plan;
-    memopt_i_taper_init(&o->codes[0], 1);
-    memopt_i_taper_init(&o->codes[1], 0);
+    memopt_i_state_codec_init(&o->codes[0], 1);
+    memopt_i_state_codec_init(&o->codes[1], 0);
     o->level = memopt_i_simd_level(&d.threads);
     o->chunk = memopt_i_optim_chunk(&d);
     o->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     for (i = 0; i < d.tensor_count; ++i) {
-        memopt_i_held_tensor *part = &o->parts[i];
+        memopt_i_tensor_part *part = &o->parts[i];
 
         memopt_i_tensor_fill(&d, &d.tensors[i], part);
         part->sums = used;
@@ -12180,15 +12233,15 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor,
     if (!s) (void)memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], out);
     return s;
 }
-MEMOPT_API size_t memopt_optim_grain(const memopt_optim *o, size_t tensor) {
-    return o && tensor < o->desc.tensor_count ? memopt_i_optim_grain(&o->desc, &o->desc.tensors[tensor]) : 0;
+MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *o, size_t tensor) {
+    return o && tensor < o->desc.tensor_count ? memopt_i_optim_slice_alignment(&o->desc, &o->desc.tensors[tensor]) : 0;
 }
 
-MEMOPT_I_BOTH static int memopt_i_within(double x, double least, double most) { /* no for NaN */
-    return x >= least && x <= most;
+MEMOPT_I_HOST_DEVICE static int memopt_i_within(double x, double least, double max) { /* no for NaN */
+    return x >= least && x <= max;
 }
 /* b to the power of t by squaring: pow() differs between C libraries. */
-static double memopt_i_power(double b, uint64_t t) {
+static double memopt_i_optim_power(double b, uint64_t t) {
     volatile double result = 1, square = b; /* stored, so that no processor keeps it wider and no compiler fuses it */
     for (; t; t >>= 1) {
         if (t & 1) result = result * square;
@@ -12196,9 +12249,9 @@ static double memopt_i_power(double b, uint64_t t) {
     }
     return result;
 }
-static void memopt_i_must_lie(memopt_i_checks *c, const char *argument, double got, double most) {
-    memopt_i_must_number(c, memopt_i_within(got, 0, most), argument, memopt_i_real(got), "at least 0 and at most",
-                         memopt_i_real(most));
+static void memopt_i_must_lie(memopt_i_checks *c, const char *argument, double got, double max) {
+    memopt_i_must_number(c, memopt_i_within(got, 0, max), argument, memopt_i_real(got), "at least 0 and at most",
+                         memopt_i_real(max));
 }
 static void memopt_i_must_exceed(memopt_i_checks *c, const char *argument, double got) {
     memopt_i_must_number(c, got > 0 && got <= 1e30, argument, memopt_i_real(got), "above 0 and at most",
@@ -12208,77 +12261,78 @@ static void memopt_i_must_decay(memopt_i_checks *c, const char *argument, double
     memopt_i_must_number(c, memopt_i_within(got, 0, 1 - 1e-9), argument, memopt_i_real(got), "at least 0 and below",
                          memopt_i_count(1));
 }
-static memopt_status memopt_i_group_check(memopt_i_checks *c, const memopt_optim_desc *d, const memopt_optim_group *g) {
-    const double most = 1e30;
+static memopt_status memopt_i_optim_group_check(memopt_i_checks *c, const memopt_optim_desc *d,
+                                                const memopt_optim_group *g) {
+    const double max = 1e30;
 
-    memopt_i_must_lie(c, "rate", g->rate, most);
+    memopt_i_must_lie(c, "rate", g->rate, max);
     memopt_i_must_decay(c, "beta1", g->beta1);
     memopt_i_must_decay(c, "beta2", g->beta2);
-    memopt_i_must_lie(c, "eps", g->eps, most);
-    memopt_i_must_lie(c, "weight_decay", g->weight_decay, most);
+    memopt_i_must_lie(c, "eps", g->eps, max);
+    memopt_i_must_lie(c, "weight_decay", g->weight_decay, max);
     memopt_i_must_lie(c, "dampening", g->dampening, 1);
     memopt_i_must(c, !g->nesterov || g->beta1 > 0, "nesterov", "is set without a momentum: beta1 is 0");
     memopt_i_must(c, !g->nesterov || !(g->dampening > 0), "nesterov", "is set, and there is a dampening");
-    if (d->kind == MEMOPT_LARS) memopt_i_must_exceed(c, "trust", g->trust);
-    if (d->kind == MEMOPT_ADAFACTOR) {
+    if (d->kind == MEMOPT_OPTIM_LARS) memopt_i_must_exceed(c, "trust", g->trust);
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) {
         memopt_i_must_exceed(c, "clip", g->clip);
-        memopt_i_must_lie(c, "least_scale", g->least_scale, most);
+        memopt_i_must_lie(c, "min_scale", g->min_scale, max);
         memopt_i_must(c, g->beta2 > 0, "beta2", "is 0: Adafactor needs a power above 0");
     }
-    if ((d->kind == MEMOPT_SGD || d->kind == MEMOPT_ADAFACTOR) && !d->first_moment)
+    if ((d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_ADAFACTOR) && !d->first_moment)
         memopt_i_must(c, !(g->beta1 > 0), "beta1", "is above 0, which needs first_moment in the desc");
     return c->status;
 }
 /* What a rule has of the gradient factor f; a device that works f out itself does this there. No product is added to
    anything, so nothing can be fused. */
-typedef struct memopt_i_by_factor { float limit, factor, g1, g2; } memopt_i_by_factor;
-MEMOPT_I_BOTH static memopt_i_by_factor memopt_i_by_factor_of(memopt_optim_kind kind, double beta1, double beta2,
-                                                              double f) {
-    memopt_i_by_factor by;
-    by.limit = (float)((double)MEMOPT_I_HUGE / f);
+typedef struct memopt_i_gradient_terms { float limit, factor, g1, g2; } memopt_i_gradient_terms;
+MEMOPT_I_HOST_DEVICE static memopt_i_gradient_terms memopt_i_gradient_terms_of(memopt_optim_kind kind, double beta1,
+                                                                               double beta2, double f) {
+    memopt_i_gradient_terms by;
+    by.limit = (float)((double)MEMOPT_I_GRADIENT_MAX / f);
     by.factor = (float)f;
-    by.g1 = (float)((1 - beta1) * (kind == MEMOPT_ADAM ? 1 : f));
-    by.g2 = (float)((1 - beta2) * (kind == MEMOPT_ADAM ? 1 : kind == MEMOPT_LION ? f : f * f));
+    by.g1 = (float)((1 - beta1) * (kind == MEMOPT_OPTIM_ADAM ? 1 : f));
+    by.g2 = (float)((1 - beta2) * (kind == MEMOPT_OPTIM_ADAM ? 1 : kind == MEMOPT_OPTIM_LION ? f : f * f));
     return by;
 }
-MEMOPT_I_BOTH static int memopt_i_by_factor_allowed(double f) {
+MEMOPT_I_HOST_DEVICE static int memopt_i_gradient_terms_allowed(double f) {
     return memopt_i_within(f, 1 / 281474976710656.0, 281474976710656.0);
 }
-static memopt_i_rule memopt_i_rule_of(const memopt_optim_desc *d, memopt_state_format format,
-                                      const memopt_optim_group *g,
-                                      const memopt_optim_run *run) {
+static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, memopt_state_format format,
+                                                    const memopt_optim_group *g,
+                                                    const memopt_optim_run *run) {
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
-    const double c1 = 1 - memopt_i_power(g->beta1, run->step), c2 = 1 - memopt_i_power(g->beta2, run->step);
-    const int adam = d->kind == MEMOPT_ADAMW || d->kind == MEMOPT_ADAM || d->kind == MEMOPT_LAMB;
-    const int decoupled = d->kind == MEMOPT_ADAMW || d->kind == MEMOPT_LION;
-    const memopt_i_by_factor by = memopt_i_by_factor_of(d->kind, g->beta1, g->beta2, f);
-    memopt_i_rule r;
+    const double c1 = 1 - memopt_i_optim_power(g->beta1, run->step), c2 = 1 - memopt_i_optim_power(g->beta2, run->step);
+    const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM || d->kind == MEMOPT_OPTIM_LAMB;
+    const int decoupled = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_LION;
+    const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(d->kind, g->beta1, g->beta2, f);
+    memopt_i_update_rule r;
     memset(&r, 0, sizeof r);
     r.limit = by.limit; r.factor = by.factor; r.g1 = by.g1; r.g2 = by.g2;
-    r.coupled = d->kind == MEMOPT_ADAM;
-    r.late = format == MEMOPT_STATE_BNB;
-    r.nesterov = d->kind == MEMOPT_SGD && g->nesterov;
+    r.coupled = d->kind == MEMOPT_OPTIM_ADAM;
+    r.decay_after = format == MEMOPT_STATE_BNB;
+    r.nesterov = d->kind == MEMOPT_OPTIM_SGD && g->nesterov;
     r.b1 = (float)g->beta1;
     r.b2 = (float)(format == MEMOPT_STATE_8BIT && adam ? sqrt(g->beta2) : g->beta2);
     r.ic1 = (float)(1 / c1); r.ic2 = (float)(1 / sqrt(c2));
     r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
-    r.pull = (float)(decoupled ? 0 : g->weight_decay);
-    if (r.coupled || d->kind == MEMOPT_SGD || d->kind == MEMOPT_LARS)
-        r.weight_limit = (float)((double)MEMOPT_I_HUGE / (g->weight_decay > 1e-15 ? g->weight_decay : 1e-15));
+    r.coupled_decay = (float)(decoupled ? 0 : g->weight_decay);
+    if (r.coupled || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_LARS)
+        r.weight_limit = (float)((double)MEMOPT_I_GRADIENT_MAX / (g->weight_decay > 1e-15 ? g->weight_decay : 1e-15));
     r.decay = (float)(decoupled ? 1 - g->rate * g->weight_decay : 1);
-    r.step = (float)(d->kind == MEMOPT_LION || d->kind == MEMOPT_SGD ? g->rate : g->rate / c1);
-    if (d->kind == MEMOPT_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
+    r.step = (float)(d->kind == MEMOPT_OPTIM_LION || d->kind == MEMOPT_OPTIM_SGD ? g->rate : g->rate / c1);
+    if (d->kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
     return r;
 }
-static memopt_status memopt_i_run_check(memopt_i_checks *c, const memopt_optim *o, const memopt_optim_run *run) {
+static memopt_status memopt_i_optim_run_check(memopt_i_checks *c, const memopt_optim *o, const memopt_optim_run *run) {
     size_t i;
 
-    memopt_i_must_reach(c, "step", run->step != 0, "at least", 1);
+    memopt_i_must_be_at_least(c, "step", run->step != 0, "at least", 1);
     memopt_i_must(c, run->groups != NULL, "groups", "is NULL");
-    memopt_i_must_reach(c, "group_count", run->group_count, "at least", 1);
-    memopt_i_must_number(c, run->gradient_factor == 0 || memopt_i_by_factor_allowed(run->gradient_factor),
+    memopt_i_must_be_at_least(c, "group_count", run->group_count, "at least", 1);
+    memopt_i_must_number(c, run->gradient_factor == 0 || memopt_i_gradient_terms_allowed(run->gradient_factor),
                          "gradient_factor", memopt_i_real(run->gradient_factor), "must be 0, or from 2^-48 to 2^48",
-                         memopt_i_nothing());
+                         memopt_i_no_quantity());
     memopt_i_must(c, !run->fused || !run->clips_norm, NULL,
                   "a fused step cannot clip by the global norm, which is known only after backward");
     memopt_i_must(c, !run->fused || !run->accumulates, NULL,
@@ -12287,7 +12341,7 @@ static memopt_status memopt_i_run_check(memopt_i_checks *c, const memopt_optim *
                   "a fused step cannot scale the loss dynamically: it could not take a step back");
     for (i = 0; i < run->group_count && !c->status; ++i) {
         memopt_i_optim_at(c, "group", i);
-        memopt_i_group_check(c, &o->desc, &run->groups[i]);
+        memopt_i_optim_group_check(c, &o->desc, &run->groups[i]);
     }
     for (i = 0; i < o->desc.tensor_count && !c->status; ++i) {
         memopt_i_optim_at(c, "tensor", i);
@@ -12298,25 +12352,25 @@ static memopt_status memopt_i_run_check(memopt_i_checks *c, const memopt_optim *
     return c->status;
 }
 /* What begin refuses, and what it sets; states that lie on a device are looked at there. */
-static memopt_status memopt_i_begin_check(memopt_optim *o, const memopt_optim_run *run, int on_device) {
+static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_optim_run *run, int on_device) {
     memopt_i_checks c; memopt_status s; size_t i;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
-    if (o->active != MEMOPT_I_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
+    if (o->active != MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "a step has begun already");
     c = memopt_i_optim_checks(o);
-    if (memopt_i_run_check(&c, o, run)) return c.status;
+    if (memopt_i_optim_run_check(&c, o, run)) return c.status;
     for (i = 0; i < o->desc.tensor_count; ++i) {
         s = on_device ? memopt_i_state_there(o, i) : memopt_i_state_check(o, i);
         if (s) return s;
     }
     return MEMOPT_OK;
 }
-static void memopt_i_begin_set(memopt_optim *o, const memopt_optim_run *run) {
+static void memopt_i_optim_begin_set(memopt_optim *o, const memopt_optim_run *run) {
     size_t i; int n;
     for (i = 0; i < o->desc.tensor_count; ++i) {
-        memopt_i_held_tensor *part = &o->parts[i]; const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
-        part->rule = memopt_i_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
+        memopt_i_tensor_part *part = &o->parts[i]; const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
+        part->rule = memopt_i_update_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
         part->group = run->groups[o->desc.tensors[i].group];
         part->step = run->step;
         for (n = 0; n < MEMOPT_I_NOISES; ++n)
@@ -12326,29 +12380,29 @@ static void memopt_i_begin_set(memopt_optim *o, const memopt_optim_run *run) {
     o->skipped = 0;
     o->fused = run->fused != 0;
     o->by_device = 0;
-    o->active = MEMOPT_I_BEGUN;
+    o->active = MEMOPT_I_OPTIM_BEGUN;
 }
 static size_t memopt_i_optim_sum_count(const memopt_optim *o) { /* of all tensors */
-    const memopt_i_held_tensor *last = &o->parts[o->desc.tensor_count - 1];
+    const memopt_i_tensor_part *last = &o->parts[o->desc.tensor_count - 1];
     return last->phases ? last->sums + last->sum_count : 0;
 }
 MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
-    const memopt_status s = memopt_i_begin_check(o, run, 0);
+    const memopt_status s = memopt_i_optim_begin_check(o, run, 0);
     if (s) return s;
-    memopt_i_begin_set(o, run);
+    memopt_i_optim_begin_set(o, run);
     if (memopt_i_optim_sum_count(o)) memset(o->sums, 0, memopt_i_optim_sum_count(o) * sizeof *o->sums);
     return MEMOPT_OK;
 }
 
 /* A pass over a slice of one tensor, or over all tensors. */
-typedef struct memopt_i_pass {
+typedef struct memopt_i_optim_task {
     memopt_optim *optim;
     size_t        tensor, first, count; /* of the slice, counted in the part */
     int           all, mode;
-} memopt_i_pass;
-static void memopt_i_pass_chunk(void *task, size_t index, int worker) {
-    const memopt_i_pass *pass = (const memopt_i_pass *)task; memopt_optim *o = pass->optim;
-    size_t tensor = pass->tensor, first = pass->first, end = pass->first + pass->count, at, n; memopt_i_walk k;
+} memopt_i_optim_task;
+static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
+    const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task; memopt_optim *o = pass->optim;
+    size_t tensor = pass->tensor, first = pass->first, end = pass->first + pass->count, at, n; memopt_i_optim_pass k;
     if (pass->all) { /* the last tensor whose first chunk is not after this one */
         size_t low = 0, high = o->desc.tensor_count;
         while (high - low > 1) {
@@ -12360,25 +12414,26 @@ static void memopt_i_pass_chunk(void *task, size_t index, int worker) {
     }
     at = first + index * o->chunk;
     n = memopt_i_min(o->chunk, end - at);
-    memopt_i_walk_begin(&k, o, tensor, worker, pass->mode != MEMOPT_I_APPLY);
-    if (pass->mode == MEMOPT_I_MEASURE)
-        memopt_i_walk_measure(&k, at, n, o->sums + o->parts[tensor].sums + 2 * ((k.tensor->first + at) / o->chunk));
-    else if (pass->mode == MEMOPT_I_LOOK) memopt_i_walk_look(&k, at, n);
-    else memopt_i_walk_apply(&k, at, n);
-    if (pass->mode != MEMOPT_I_MEASURE) o->skips[worker] += k.skipped;
+    memopt_i_optim_pass_begin(&k, o, tensor, worker, pass->mode != MEMOPT_I_OPTIM_APPLY);
+    if (pass->mode == MEMOPT_I_OPTIM_MEASURE)
+        memopt_i_optim_pass_measure(&k, at, n,
+                                    o->sums + o->parts[tensor].sums + 2 * ((k.tensor->first + at) / o->chunk));
+    else if (pass->mode == MEMOPT_I_OPTIM_SCAN) memopt_i_optim_pass_scan(&k, at, n);
+    else memopt_i_optim_pass_apply(&k, at, n);
+    if (pass->mode != MEMOPT_I_OPTIM_MEASURE) o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
 }
 /* Returns how many elements were skipped. */
-static uint64_t memopt_i_pass_run(memopt_optim *o, memopt_i_pass *pass) {
+static uint64_t memopt_i_optim_task_run(memopt_optim *o, memopt_i_optim_task *pass) {
     const size_t chunks = pass->all ? o->chunk_count : memopt_i_ceil_div(pass->count, o->chunk);
     uint64_t skipped = 0; int i;
     memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
     pass->optim = o;
-    memopt_i_run(&o->desc.threads, chunks, memopt_i_pass_chunk, pass);
+    memopt_i_parallel_for(&o->desc.threads, chunks, memopt_i_optim_task_chunk, pass);
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
-static memopt_status memopt_i_pointers_check(memopt_optim *o, size_t tensor) {
+static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tensor) {
     const memopt_optim_desc *d = &o->desc; const memopt_optim_tensor *t = &d->tensors[tensor];
     const int wide = d->weights == MEMOPT_WEIGHTS_F32 || d->weights == MEMOPT_WEIGHTS_F32_BF16;
     const int extra = d->weights == MEMOPT_WEIGHTS_SPLIT || d->weights == MEMOPT_WEIGHTS_F32_BF16;
@@ -12390,53 +12445,54 @@ static memopt_status memopt_i_pointers_check(memopt_optim *o, size_t tensor) {
     return extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
 }
 /* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. */
-static memopt_status memopt_i_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
-    const memopt_optim_tensor *t; size_t grain, end; memopt_i_checks c;
+static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
+    const memopt_optim_tensor *t; size_t alignment, end; memopt_i_checks c;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (o->active == MEMOPT_I_STOPPED)
+    if (o->active == MEMOPT_I_OPTIM_STOPPED)
         return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
-    if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
     if (memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     t = &o->desc.tensors[tensor];
-    grain = memopt_i_optim_grain(&o->desc, t);
+    alignment = memopt_i_optim_slice_alignment(&o->desc, t);
     end = t->first + o->parts[tensor].held;
     c = memopt_i_optim_checks(o);
     memopt_i_optim_at(&c, "tensor", tensor);
-    memopt_i_must_reach(&c, "count", count, "at least", 1);
-    memopt_i_must_reach(&c, "first", first, "at least the tensor's first", t->first);
+    memopt_i_must_be_at_least(&c, "count", count, "at least", 1);
+    memopt_i_must_be_at_least(&c, "first", first, "at least the tensor's first", t->first);
     memopt_i_must_number(&c, first < end, "first", memopt_i_count(first), "below the end of the part",
                          memopt_i_count(end));
-    memopt_i_must_stay(&c, "count", count, "at most", end - first);
-    memopt_i_must_number(&c, first % grain == 0, "first", memopt_i_count(first),
-                         "must be a multiple of the grain", memopt_i_count(grain));
-    memopt_i_must_number(&c, first + count == end || count % grain == 0, "count", memopt_i_count(count),
-                         "must be a multiple of the grain", memopt_i_count(grain));
-    if (c.status || memopt_i_pointers_check(o, tensor)) return MEMOPT_ERR_ARGUMENT;
+    memopt_i_must_be_at_most(&c, "count", count, "at most", end - first);
+    memopt_i_must_number(&c, first % alignment == 0, "first", memopt_i_count(first),
+                         "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    memopt_i_must_number(&c, first + count == end || count % alignment == 0, "count", memopt_i_count(count),
+                         "must be a multiple of the slice alignment", memopt_i_count(alignment));
+    if (c.status || memopt_i_optim_pointers_check(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     *at = first - t->first;
     return MEMOPT_OK;
 }
-static memopt_i_pass memopt_i_pass_of(size_t tensor, size_t at, size_t count, int mode) {
-    memopt_i_pass pass;
+static memopt_i_optim_task memopt_i_optim_task_of(size_t tensor, size_t at, size_t count, int mode) {
+    memopt_i_optim_task pass;
     memset(&pass, 0, sizeof pass);
     pass.tensor = tensor; pass.first = at; pass.count = count; pass.mode = mode;
     return pass;
 }
 MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
-    memopt_i_pass pass; size_t at = 0;
-    const memopt_status s = memopt_i_slice(o, tensor, first, count, &at);
+    memopt_i_optim_task pass; size_t at = 0;
+    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, &at);
     if (s) return s;
     if (o->parts[tensor].phase >= o->parts[tensor].phases)
         return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, o->parts[tensor].phases ? "the tensor is measured already"
                                       : "this kind does not measure", tensor);
-    if (o->desc.kind == MEMOPT_ADAFACTOR) return memopt_i_factor_measure(o, tensor, at, count);
-    pass = memopt_i_pass_of(tensor, at, count, MEMOPT_I_MEASURE);
-    (void)memopt_i_pass_run(o, &pass);
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_measure(o, tensor, at, count);
+    pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_MEASURE);
+    (void)memopt_i_optim_task_run(o, &pass);
     return MEMOPT_OK;
 }
 /* LAMB: rate * |w| / |u|. LARS: rate * trust * |w| / (|g| + decay |w|). The ratio is 1 where a norm is 0, or where
    there is no decay. w, u: the sums of squares; f: the gradient factor. */
-MEMOPT_I_BOTH static float memopt_i_trust_of(int is_lamb, const memopt_optim_group *g, float f, double w, double u) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_trust_of(int is_lamb, const memopt_optim_group *g, float f, double w,
+                                                    double u) {
     double ratio = 1;
     w = sqrt(w); u = sqrt(u);
     if (is_lamb) {
@@ -12448,17 +12504,17 @@ MEMOPT_I_BOTH static float memopt_i_trust_of(int is_lamb, const memopt_optim_gro
     if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
     return (float)(g->rate * ratio);
 }
-static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_held_tensor *part, const double *sums) {
+static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_tensor_part *part, const double *sums) {
     double norms[2] = { 0, 0 }; float trust; size_t i;
     for (i = 0; i < part->sum_count; i += 2) { norms[0] += sums[i]; norms[1] += sums[i + 1]; }
-    trust = memopt_i_trust_of(d->kind == MEMOPT_LAMB, &part->group, part->rule.factor, norms[0], norms[1]);
-    if (d->kind == MEMOPT_LAMB) part->rule.step = trust;
+    trust = memopt_i_trust_of(d->kind == MEMOPT_OPTIM_LAMB, &part->group, part->rule.factor, norms[0], norms[1]);
+    if (d->kind == MEMOPT_OPTIM_LAMB) part->rule.step = trust;
     else { part->rule.g1 = trust; part->rule.step = 1; }
 }
 /* The checks of a join; NULL where it may not be. */
-static memopt_i_held_tensor *memopt_i_join_part(memopt_optim *o, size_t tensor) {
-    memopt_i_held_tensor *part;
-    if (o->active != MEMOPT_I_BEGUN) {
+static memopt_i_tensor_part *memopt_i_optim_join_part(memopt_optim *o, size_t tensor) {
+    memopt_i_tensor_part *part;
+    if (o->active != MEMOPT_I_OPTIM_BEGUN) {
         (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
         return NULL;
     }
@@ -12470,32 +12526,33 @@ static memopt_i_held_tensor *memopt_i_join_part(memopt_optim *o, size_t tensor) 
     return NULL;
 }
 MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *again) {
-    memopt_i_held_tensor *part;
+    memopt_i_tensor_part *part;
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!again) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "again is NULL");
-    part = memopt_i_join_part(o, tensor);
+    part = memopt_i_optim_join_part(o, tensor);
     if (!part) return o->error.status;
-    if (o->desc.kind == MEMOPT_ADAFACTOR) memopt_i_factor_join(o, tensor);
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) memopt_i_adafactor_join(o, tensor);
     else memopt_i_trust(&o->desc, part, o->sums + part->sums);
     *again = ++part->phase < part->phases;
     return MEMOPT_OK;
 }
 /* After the checks: a slice of a tensor that is measured, if its kind measures. */
-static memopt_status memopt_i_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_pass pass = memopt_i_pass_of(tensor, at, count, MEMOPT_I_LOOK);
-    if (o->fused && memopt_i_pass_run(o, &pass)) {
-        o->active = MEMOPT_I_STOPPED;
+static memopt_status memopt_i_optim_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_SCAN);
+    if (o->fused && memopt_i_optim_task_run(o, &pass)) {
+        o->active = MEMOPT_I_OPTIM_STOPPED;
         return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
             "a gradient is not finite; this slice and later ones are not stepped", tensor);
     }
-    pass.mode = MEMOPT_I_APPLY;
-    if (o->desc.kind == MEMOPT_ADAFACTOR) o->skipped += memopt_i_factor_apply(o, tensor, at, count);
-    else o->skipped += memopt_i_pass_run(o, &pass);
+    pass.mode = MEMOPT_I_OPTIM_APPLY;
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) o->skipped += memopt_i_adafactor_apply(o, tensor, at, count);
+    else o->skipped += memopt_i_optim_task_run(o, &pass);
     o->parts[tensor].applied += count;
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
-    const memopt_status s = memopt_i_slice(o, tensor, first, count, at); const memopt_i_held_tensor *part;
+static memopt_status memopt_i_optim_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count,
+                                                size_t *at) {
+    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, at); const memopt_i_tensor_part *part;
     if (s) return s;
     part = &o->parts[tensor];
     if (part->phase < part->phases)
@@ -12506,67 +12563,68 @@ static memopt_status memopt_i_apply_slice(memopt_optim *o, size_t tensor, size_t
 }
 MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
     size_t at = 0;
-    const memopt_status s = memopt_i_apply_slice(o, tensor, first, count, &at);
-    return s ? s : memopt_i_apply(o, tensor, at, count);
+    const memopt_status s = memopt_i_optim_apply_slice(o, tensor, first, count, &at);
+    return s ? s : memopt_i_optim_apply(o, tensor, at, count);
 }
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
     int stopped;
     if (!o) return MEMOPT_ERR_ARGUMENT;
-    if (o->active == MEMOPT_I_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
-    stopped = o->active == MEMOPT_I_STOPPED;
-    o->active = MEMOPT_I_IDLE;
+    if (o->active == MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    stopped = o->active == MEMOPT_I_OPTIM_STOPPED;
+    o->active = MEMOPT_I_OPTIM_IDLE;
     return stopped ? memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite")
                    : MEMOPT_OK;
 }
 /* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
-static void memopt_i_step_all(memopt_optim *o) {
-    memopt_i_pass pass = memopt_i_pass_of(0, 0, 0, MEMOPT_I_MEASURE); size_t i; int again;
+static void memopt_i_optim_step_all(memopt_optim *o) {
+    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_MEASURE); size_t i; int again;
     pass.all = 1;
-    if (o->desc.kind != MEMOPT_ADAFACTOR) {
+    if (o->desc.kind != MEMOPT_OPTIM_ADAFACTOR) {
         if (memopt_i_kind_measures(o->desc.kind)) {
-            (void)memopt_i_pass_run(o, &pass);
+            (void)memopt_i_optim_task_run(o, &pass);
             for (i = 0; i < o->desc.tensor_count; ++i) (void)memopt_optim_join(o, i, &again);
         }
-        pass.mode = MEMOPT_I_APPLY;
-        o->skipped += memopt_i_pass_run(o, &pass);
+        pass.mode = MEMOPT_I_OPTIM_APPLY;
+        o->skipped += memopt_i_optim_task_run(o, &pass);
         for (i = 0; i < o->desc.tensor_count; ++i) o->parts[i].applied = o->parts[i].held;
     } else for (i = 0; i < o->desc.tensor_count; ++i) {
         for (again = 1; again; ) {
-            (void)memopt_i_factor_measure(o, i, 0, o->parts[i].held);
+            (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
             (void)memopt_optim_join(o, i, &again);
         }
-        (void)memopt_i_apply(o, i, 0, o->parts[i].held);
+        (void)memopt_i_optim_apply(o, i, 0, o->parts[i].held);
     }
 }
 /* What begin does not look at. */
-static memopt_status memopt_i_step_check(memopt_optim *o, const memopt_optim_run *run) {
+static memopt_status memopt_i_optim_step_check(memopt_optim *o, const memopt_optim_run *run) {
     size_t i; memopt_status s;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
     if (run->fused) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "a fused step is applied tensor by tensor");
     for (i = 0; i < o->desc.tensor_count; ++i)
-        if ((s = memopt_i_pointers_check(o, i)) != MEMOPT_OK) return s;
+        if ((s = memopt_i_optim_pointers_check(o, i)) != MEMOPT_OK) return s;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
-    memopt_status s = memopt_i_step_check(o, run);
+    memopt_status s = memopt_i_optim_step_check(o, run);
     if (!s) s = memopt_optim_begin(o, run);
     if (s) return s;
-    memopt_i_step_all(o);
+    memopt_i_optim_step_all(o);
     return memopt_optim_end(o);
 }
 MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, double **sums, size_t *count) {
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!sums || !count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "sums or count is NULL");
-    if (o->active != MEMOPT_I_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
+    if (o->active != MEMOPT_I_OPTIM_BEGUN) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
     if (memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     *sums = o->sums + o->parts[tensor].sums;
     *count = o->parts[tensor].sum_count;
-    if (o->desc.kind == MEMOPT_ADAFACTOR) *sums = memopt_i_factor_shared(o, tensor, count); /* those of this pass */
+    /* those of this pass */
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) *sums = memopt_i_adafactor_shared(o, tensor, count);
     return MEMOPT_OK;
 }
-MEMOPT_API int memopt_optim_measures(const memopt_optim *o) { return o && memopt_i_kind_measures(o->desc.kind); }
+MEMOPT_API int memopt_optim_needs_measure(const memopt_optim *o) { return o && memopt_i_kind_measures(o->desc.kind); }
 MEMOPT_API size_t memopt_optim_applied(const memopt_optim *o, size_t tensor) {
     return o && tensor < o->desc.tensor_count ? o->parts[tensor].applied : 0;
 }
@@ -12613,7 +12671,7 @@ MEMOPT_API memopt_precision memopt_precision_f32(void) {
 MEMOPT_API memopt_precision memopt_precision_bf16(void) {
     memopt_precision p = memopt_precision_f32();
     p.weights = p.gradients = MEMOPT_TYPE_BF16;
-    p.keep_f32 = MEMOPT_KEEP_NORMS | MEMOPT_KEEP_HEAD;
+    p.keep_f32 = MEMOPT_PRECISION_NORMS | MEMOPT_PRECISION_HEAD;
     return p;
 }
 MEMOPT_API memopt_precision memopt_precision_bf16_lean(void) {
@@ -12641,7 +12699,7 @@ static const char *memopt_i_precision_reason(const memopt_precision *p) {
     if (!has_f16 && p->loss_scaling) return "fp32 and bf16 gradients have the range: loss scaling only skips steps";
     if (p->reduction == f16) return "sums overflow in fp16: reduce in fp32";
     if (p->reduction == bf16 && p->gradients != bf16) return "sums in bf16 are coarser than the gradients they sum";
-    if (p->buffers != f32 && (p->keep_f32 & MEMOPT_KEEP_NORMS))
+    if (p->buffers != f32 && (p->keep_f32 & MEMOPT_PRECISION_NORMS))
         return "norms are to stay fp32, and buffers hold their statistics";
     if (p->buffers != f32 && p->buffers != p->weights) return "buffers are neither fp32 nor of the weights' type";
     return NULL;
@@ -12741,9 +12799,9 @@ V_FN void V(add_bf16)(float *to, const uint16_t *from, const uint16_t *sum, size
     V_REST(add_bf16, (to + i, from + i, sum + i, n - i, weight));
 }
 
-/* high + rest += weight * from. The sum of both is exact, or rounded to 24 bits; what the nearest bf16 leaves of a
-   float is a float. */
-V_FN void V(add_pair)(uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start) {
+/* high + compensation += weight * from. The sum of both is exact, or rounded to 24 bits; what the nearest bf16 leaves
+   of a float is a float. */
+V_FN void V(add_pair)(uint16_t *high, uint16_t *compensation, const float *from, size_t n, float weight, int start) {
     const V(floats) w = V(set)(weight);
     size_t i;
 
@@ -12752,15 +12810,15 @@ V_FN void V(add_pair)(uint16_t *high, uint16_t *rest, const float *from, size_t 
         V(words) code;
 
         MEMOPT_I_FETCH(high + i, 4096);
-        MEMOPT_I_FETCH(rest + i, 4096);
+        MEMOPT_I_FETCH(compensation + i, 4096);
         if (start) v = V(mul)(w, v);
-        else v = V(fma)(w, v, V(add)(V(from_bf16)(V(w_load)(rest + i)), V(from_bf16)(V(w_load)(high + i))));
+        else v = V(fma)(w, v, V(add)(V(from_bf16)(V(w_load)(compensation + i)), V(from_bf16)(V(w_load)(high + i))));
         v = V(quiet)(v);
         code = V(to_bf16)(v);
         V(w_store)(high + i, code);
-        V(w_store)(rest + i, V(to_bf16)(V(quiet)(V(sub)(v, V(from_bf16)(code)))));
+        V(w_store)(compensation + i, V(to_bf16)(V(quiet)(V(sub)(v, V(from_bf16)(code)))));
     }
-    V_REST(add_pair, (high + i, rest + i, from + i, n - i, weight, start));
+    V_REST(add_pair, (high + i, compensation + i, from + i, n - i, weight, start));
 }
 
 V_FN void V(add_weighted)(float *to, const float *from, size_t n, float weight, int start) {
@@ -12814,13 +12872,14 @@ V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, scale_squares, (memopt_type type, void *x, size_t n, float factor, int write, double *sums))
 MEMOPT_I_WIDTHS(void, add_bf16, (float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight))
-MEMOPT_I_WIDTHS(void, add_pair, (uint16_t *high, uint16_t *rest, const float *from, size_t n, float weight, int start))
+MEMOPT_I_WIDTHS(void, add_pair,
+                (uint16_t *high, uint16_t *compensation, const float *from, size_t n, float weight, int start))
 MEMOPT_I_WIDTHS(void, add_weighted, (float *to, const float *from, size_t n, float weight, int start))
 MEMOPT_I_WIDTHS(void, clip32, (float *x, size_t n, uint32_t limit))
 MEMOPT_I_WIDTHS(void, clip16, (uint16_t *x, size_t n, uint16_t limit, uint16_t infinity))
 
 /* ---- lists, cut into pieces ---- */
-MEMOPT_I_BOTH static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
+MEMOPT_I_HOST_DEVICE static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
 static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
     return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
 }
@@ -12837,9 +12896,9 @@ static memopt_status memopt_i_gradient_check(memopt_i_checks *c, const memopt_gr
     const size_t bytes = memopt_type_bytes(g->type); size_t all;
 
     memopt_i_must_number(c, bytes != 0, "type", memopt_i_signed((int)g->type), "no such memopt_type",
-                         memopt_i_nothing());
+                         memopt_i_no_quantity());
     memopt_i_must_point(c, "values", g->values, bytes ? bytes : 1, g->count != 0);
-    memopt_i_must_point(c, "rest", g->rest, 2, 0);
+    memopt_i_must_point(c, "compensation", g->compensation, 2, 0);
     return memopt_i_must_fit(c, !memopt_i_mul(g->count, bytes, &all), "values", "are larger than memory can be");
 }
 static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_gradients *list, const char *place,
@@ -12961,7 +13020,7 @@ static memopt_status memopt_i_gradients_pass(memopt_i_checks *c, const memopt_gr
 
     if (memopt_i_gradients_check(c, list, "tensor", threads, &pieces)) return c->status;
     t = memopt_i_gradients_begin_task(list, factor, threads);
-    memopt_i_run(threads, pieces, memopt_i_scale_one, &t);
+    memopt_i_parallel_for(threads, pieces, memopt_i_scale_one, &t);
     memopt_i_gradients_join(list, t.pieces, pieces, total ? total : &unwanted);
     return MEMOPT_OK;
 }
@@ -12977,7 +13036,8 @@ MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, do
     const int finite = memopt_i_finite_double(factor) && fabs(factor) <= 3.4028234663852886e38;
     memopt_i_checks c = memopt_i_gradients_begin(list);
 
-    memopt_i_must_number(&c, finite, "factor", memopt_i_real(factor), "must be finite as a float", memopt_i_nothing());
+    memopt_i_must_number(&c, finite, "factor", memopt_i_real(factor), "must be finite as a float",
+                         memopt_i_no_quantity());
     /* beyond float's range the cast itself would be undefined */
     return memopt_i_gradients_pass(&c, list, finite ? (float)factor : 0, total, threads);
 }
@@ -13003,10 +13063,10 @@ MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *lis
                          memopt_i_count(0));
     if (memopt_i_gradients_check(&c, list, "tensor", threads, &pieces)) return c.status;
     t = memopt_i_gradients_begin_task(list, memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu), threads);
-    memopt_i_run(threads, pieces, memopt_i_clip_piece, &t);
+    memopt_i_parallel_for(threads, pieces, memopt_i_clip_piece, &t);
     return MEMOPT_OK;
 }
-MEMOPT_I_BOTH static double memopt_i_clip_factor(double norm, double max_norm) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_clip_factor(double norm, double max_norm) {
     const double f = max_norm / (norm + 1e-6);
     return f < 1 ? f : 1;
 }
@@ -13023,11 +13083,11 @@ MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler) {
     scaler->scale = 65536; scaler->floor = 1;
     scaler->growth_factor = 2; scaler->backoff_factor = 0.5;
     scaler->growth_interval = 2000; scaler->growth_tracker = 0;
-    scaler->unscaled = scaler->found = 0;
+    scaler->unscaled = scaler->found_nonfinite = 0;
     return MEMOPT_OK;
 }
 /* What is wrong with a scaler; NULL: nothing. */
-MEMOPT_I_BOTH static const char *memopt_i_scaler_wrong(const memopt_scaler *s) {
+MEMOPT_I_HOST_DEVICE static const char *memopt_i_scaler_wrong(const memopt_scaler *s) {
     const float lowest = 2.9387358770557188e-39f; /* 2^-128: the largest whose inverse is infinite */
 
     if (!s) return "is NULL";
@@ -13040,13 +13100,13 @@ MEMOPT_I_BOTH static const char *memopt_i_scaler_wrong(const memopt_scaler *s) {
     if (s->floor <= lowest) return "has a floor whose inverse is not finite";
     if (s->scale < s->floor) return "has a scale below its floor";
     if (s->growth_tracker >= s->growth_interval) return "has a growth_tracker that is not below growth_interval";
-    return s->unscaled > 1 || s->found > s->unscaled ? "has found or unscaled set wrongly" : NULL;
+    return s->unscaled > 1 || s->found_nonfinite > s->unscaled ? "has found_nonfinite or unscaled set wrongly" : NULL;
 }
-MEMOPT_I_BOTH static memopt_status memopt_i_scaler_check(const memopt_scaler *s) {
+MEMOPT_I_HOST_DEVICE static memopt_status memopt_i_scaler_check(const memopt_scaler *s) {
     return memopt_i_scaler_wrong(s) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) { return memopt_i_scaler_check(s); }
-MEMOPT_I_BOTH static float memopt_i_scaler_inverse(const memopt_scaler *scaler) {
+MEMOPT_I_HOST_DEVICE static float memopt_i_scaler_inverse(const memopt_scaler *scaler) {
     return memopt_i_scaler_check(scaler) ? 0 : (float)(1 / (double)scaler->scale);
 }
 MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) { return memopt_i_scaler_inverse(scaler); }
@@ -13061,7 +13121,7 @@ static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gr
         memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "they are unscaled or measured already, and not yet updated");
     if (memopt_i_gradients_pass(&c, list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads)) return c.status;
     if (!in_place) total->factor = (double)memopt_scaler_inverse(scaler);
-    scaler->unscaled = 1; scaler->found = (uint32_t)total->overflow;
+    scaler->unscaled = 1; scaler->found_nonfinite = (uint32_t)total->overflow;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_scaler_unscale(memopt_scaler *scaler, const memopt_gradients *list,
@@ -13072,11 +13132,11 @@ MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memo
                                                memopt_gradient_total *total, const memopt_threads *threads) {
     return memopt_i_scaler_pass(scaler, list, total, threads, 0);
 }
-MEMOPT_I_BOTH static memopt_status memopt_i_scaler_update(memopt_scaler *scaler, int overflow) {
+MEMOPT_I_HOST_DEVICE static memopt_status memopt_i_scaler_update(memopt_scaler *scaler, int overflow) {
     double scale;
     if (memopt_i_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
     if (!scaler->unscaled) return MEMOPT_ERR_STATE;
-    if (scaler->found && !overflow) return MEMOPT_ERR_ARGUMENT;
+    if (scaler->found_nonfinite && !overflow) return MEMOPT_ERR_ARGUMENT;
     if (overflow) {
         const float less = (float)((double)scaler->scale * scaler->backoff_factor);
         if (less < scaler->floor) return MEMOPT_ERR_OVERFLOW;
@@ -13087,7 +13147,7 @@ MEMOPT_I_BOTH static memopt_status memopt_i_scaler_update(memopt_scaler *scaler,
         if (scale < 3.4028235677973366e38) scaler->scale = (float)scale;
         scaler->growth_tracker = 0;
     }
-    scaler->unscaled = scaler->found = 0;
+    scaler->unscaled = scaler->found_nonfinite = 0;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow) {
@@ -13096,7 +13156,7 @@ MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflo
 MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
     if (memopt_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
     if (!scaler->unscaled) return MEMOPT_ERR_STATE;
-    scaler->unscaled = scaler->found = 0;
+    scaler->unscaled = scaler->found_nonfinite = 0;
     return MEMOPT_OK;
 }
 
@@ -13106,7 +13166,7 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
                                       const memopt_gradient *g, size_t at, size_t n) {
     float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK]; const float *from = block;
     uint16_t *high = (uint16_t *)sum->values + at; const uint16_t *codes = (const uint16_t *)g->values + at;
-    if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->rest && !t->start) {
+    if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->compensation && !t->start) {
         MEMOPT_I_AT(t->level, add_bf16, (value, codes, high, n, t->factor));
         memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
         return;
@@ -13115,7 +13175,8 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
     else memopt_i_load_at(t->level, block, codes, g->type, n);
     if (sum->type == MEMOPT_TYPE_F32)
         MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + at, from, n, t->factor, t->start));
-    else if (sum->rest) MEMOPT_I_AT(t->level, add_pair, (high, sum->rest + at, from, n, t->factor, t->start));
+    else if (sum->compensation)
+        MEMOPT_I_AT(t->level, add_pair, (high, sum->compensation + at, from, n, t->factor, t->start));
     else {
         if (!t->start) memopt_i_f32_from_bf16_at(t->level, value, high, n);
         MEMOPT_I_AT(t->level, add_weighted, (value, from, n, t->factor, t->start));
@@ -13152,9 +13213,10 @@ static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_
         memopt_i_must_number(c, sum->count == gradients->tensors[i].count, "count", memopt_i_count(sum->count),
                              "must be the gradient's", memopt_i_count(gradients->tensors[i].count));
         memopt_i_must(c, sum->type != MEMOPT_TYPE_F16, "type", "is MEMOPT_TYPE_F16: sums are F32 or BF16");
-        memopt_i_must(c, !sum->rest || sum->type == MEMOPT_TYPE_BF16, "rest", "is given, and the sum is not BF16");
-        memopt_i_must(c, sum->rest || sum->type != MEMOPT_TYPE_BF16 || !sum->count || batch->noise, "rest",
-                      "is NULL, and the batch has no noise");
+        memopt_i_must(c, !sum->compensation || sum->type == MEMOPT_TYPE_BF16, "compensation",
+                      "is given, and the sum is not BF16");
+        memopt_i_must(c, sum->compensation || sum->type != MEMOPT_TYPE_BF16 || !sum->count || batch->noise,
+                      "compensation", "is NULL, and the batch has no noise");
     }
     return c->status;
 }
@@ -13176,7 +13238,7 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
     t.gradients = gradients->tensors;
     t.start = !accumulation->micro_batches;
     if (batch->noise) t.noise = *batch->noise;
-    memopt_i_run(threads, pieces, memopt_i_accumulate_piece, &t);
+    memopt_i_parallel_for(threads, pieces, memopt_i_accumulate_piece, &t);
     accumulation->tokens += batch->tokens; ++accumulation->micro_batches;
     return MEMOPT_OK;
 }
@@ -13186,14 +13248,14 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
     *factor = 1 / (double)accumulation->tokens;
     return MEMOPT_OK;
 }
-/* @section course : base host api_schedule
+/* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a schedule
    are all this walk, so they cannot disagree.
    Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
-   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the slow place and back.
+   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the offload store and back.
               What follows from that is not said but done: a backward frees what only it needed, gradients pass on, and
-              a skip lives as long as some value between its ends does, here or in the slow place, because whoever
+              a skip lives as long as some value between its ends does, here or in the offload store, because whoever
               starts again from that value needs it.
    Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing,
               and `reason` says why it cannot.
@@ -13214,21 +13276,21 @@ static size_t memopt_i_chain_value(const memopt_chain *c, size_t v) { /* bytes o
 static size_t memopt_i_chain_grad(const memopt_chain *c, size_t v) { /* and of its gradient */
     return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes;
 }
-static size_t memopt_i_chain_copy(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].kept_bytes : 0; }
+static size_t memopt_i_chain_copy(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].copy_bytes : 0; }
 static size_t memopt_i_chain_plain(const memopt_segment *s) {
     return s->plain_scratch ? s->plain_scratch : s->forward_scratch;
 }
-static double memopt_i_chain_write(const memopt_chain *c, const memopt_slow *slow, size_t v) {
-    return slow->write_cost + slow->write_byte_cost * (double)memopt_i_chain_value(c, v);
+static double memopt_i_chain_write(const memopt_chain *c, const memopt_offload *offload, size_t v) {
+    return offload->write_cost + offload->write_byte_cost * (double)memopt_i_chain_value(c, v);
 }
-static double memopt_i_chain_read(const memopt_chain *c, const memopt_slow *slow, size_t v) {
-    return slow->read_cost + slow->read_byte_cost * (double)memopt_i_chain_value(c, v);
+static double memopt_i_chain_read(const memopt_chain *c, const memopt_offload *offload, size_t v) {
+    return offload->read_cost + offload->read_byte_cost * (double)memopt_i_chain_value(c, v);
 }
 /* No memcmp: there may be padding. */
 static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment *b) {
     return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
         && a->forward_scratch == b->forward_scratch && a->backward_scratch == b->backward_scratch
-        && a->plain_scratch == b->plain_scratch && a->kept_bytes == b->kept_bytes
+        && a->plain_scratch == b->plain_scratch && a->copy_bytes == b->copy_bytes
         && memopt_i_double_bits(a->forward_cost) == memopt_i_double_bits(b->forward_cost)
         && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
@@ -13237,7 +13299,7 @@ static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
     size_t total = 0, i, k; int wraps = memopt_i_add(c->input_bytes, c->input_grad_bytes, &total);
     for (i = 0; i < c->count; ++i) {
         const memopt_segment *s = &c->segments[i];
-        const size_t parts[] = { s->saved_bytes, s->grad_bytes, s->kept_bytes,
+        const size_t parts[] = { s->saved_bytes, s->grad_bytes, s->copy_bytes,
                                  s->forward_scratch, s->backward_scratch, s->plain_scratch };
         for (k = 0; k < sizeof parts / sizeof *parts; ++k) wraps |= memopt_i_add(total, parts[k], &total);
     }
@@ -13256,11 +13318,12 @@ static memopt_status memopt_i_cost_check(memopt_error *error, const char *argume
 }
 
 /* A list that does not fit the caller's, whose capacity may be 0 to ask how long it is. */
-static memopt_status memopt_i_list_check(memopt_error *error, const char *name, const void *list, size_t capacity) {
+static memopt_status memopt_i_action_list_check(memopt_error *error, const char *name, const void *list,
+                                                size_t capacity) {
     return capacity && !list ? memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, name) : MEMOPT_OK;
 }
 
-static memopt_status memopt_i_list_full(memopt_error *error, size_t capacity, size_t count) {
+static memopt_status memopt_i_action_list_full(memopt_error *error, size_t capacity, size_t count) {
     return memopt_i_fail_count(error, MEMOPT_ERR_BUFFER, "the list is longer than the capacity", "capacity", capacity,
                                "at least", count);
 }
@@ -13294,9 +13357,9 @@ static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *
     if (!c) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "the chain is NULL");
     if (!c->count)
         return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "no segments", "count", 0, "at least", 1);
-    if (c->count > MEMOPT_CHAIN_MOST)
+    if (c->count > MEMOPT_CHAIN_MAX)
         return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "too many segments", "count", c->count, "at most",
-                                   MEMOPT_CHAIN_MOST);
+                                   MEMOPT_CHAIN_MAX);
     if (!c->segments) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "segments is NULL");
     if (c->skip_count && !c->skips)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "skips is NULL, and skip_count is not 0");
@@ -13322,268 +13385,284 @@ static memopt_status memopt_i_chain_check(const memopt_chain *c, memopt_error *e
     return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the sizes do not fit size_t when summed");
 }
 
-static memopt_status memopt_i_slow_check(const memopt_slow *slow, memopt_error *error) {
-    memopt_status status = memopt_i_cost_check(error, "write_cost", slow->write_cost);
+static memopt_status memopt_i_offload_check(const memopt_offload *offload, memopt_error *error) {
+    memopt_status status = memopt_i_cost_check(error, "write_cost", offload->write_cost);
 
-    if (!status) status = memopt_i_cost_check(error, "read_cost", slow->read_cost);
-    if (!status) status = memopt_i_cost_check(error, "write_byte_cost", slow->write_byte_cost);
-    if (!status) status = memopt_i_cost_check(error, "read_byte_cost", slow->read_byte_cost);
+    if (!status) status = memopt_i_cost_check(error, "read_cost", offload->read_cost);
+    if (!status) status = memopt_i_cost_check(error, "write_byte_cost", offload->write_byte_cost);
+    if (!status) status = memopt_i_cost_check(error, "read_byte_cost", offload->read_byte_cost);
     return status;
 }
 
 
-/* -- the course: what is alive while actions happen, in one place for everybody -- */
+/* -- the simulation: what is alive while actions happen, in one place for everybody -- */
 
 
-typedef enum memopt_i_buffer { /* index: the value, segment or skip it belongs to */
-    MEMOPT_I_VALUE, MEMOPT_I_SAVED, MEMOPT_I_GRAD, MEMOPT_I_SCRATCH, MEMOPT_I_COPY, MEMOPT_I_SKIP, MEMOPT_I_SKIP_GRAD
-} memopt_i_buffer;
-typedef void memopt_i_note_fn(void *user, memopt_i_buffer kind, size_t index, size_t bytes, int born);
+typedef enum memopt_i_buffer_kind { /* index: the value, segment or skip it belongs to */
+    MEMOPT_I_BUFFER_VALUE, MEMOPT_I_BUFFER_SAVED, MEMOPT_I_BUFFER_GRAD, MEMOPT_I_BUFFER_SCRATCH,
+        MEMOPT_I_BUFFER_COPY, MEMOPT_I_BUFFER_SKIP, MEMOPT_I_BUFFER_SKIP_GRAD
+} memopt_i_buffer_kind;
+typedef void memopt_i_buffer_fn(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born);
 enum { /* of a value */
-    MEMOPT_I_HELD = 1, MEMOPT_I_COPIED = 2, MEMOPT_I_WRITING = 4, MEMOPT_I_READING = 8,
-    MEMOPT_I_MOVING = MEMOPT_I_WRITING | MEMOPT_I_READING, MEMOPT_I_ANYWHERE = MEMOPT_I_HELD | MEMOPT_I_COPIED
+    MEMOPT_I_VALUE_HELD = 1, MEMOPT_I_VALUE_COPIED = 2, MEMOPT_I_VALUE_WRITING = 4, MEMOPT_I_VALUE_READING = 8,
+    MEMOPT_I_VALUE_MOVING = MEMOPT_I_VALUE_WRITING | MEMOPT_I_VALUE_READING,
+    MEMOPT_I_VALUE_ANYWHERE = MEMOPT_I_VALUE_HELD | MEMOPT_I_VALUE_COPIED
 };
-typedef struct memopt_i_course_skip { uint32_t holders; uint8_t live, grad, done; } memopt_i_course_skip;
-typedef struct memopt_i_course {
+typedef struct memopt_i_simulation_skip { uint32_t holders; uint8_t live, grad, done; } memopt_i_simulation_skip;
+typedef struct memopt_i_simulation {
     const memopt_chain *chain;
-    memopt_slow        slow;
-    memopt_i_note_fn  *note_fn; /* told of every buffer: born before the action runs, gone after it; NULL = nobody */
+    memopt_offload     offload;
+    memopt_i_buffer_fn *buffer_fn; /* told of every buffer: born before the action runs, gone after it; NULL = nobody */
     void              *user;
     memopt_host        host;
     double             *ready;  /* of each value: when its transfer ends */
     uint32_t           *runs;   /* of each segment: forwards so far */
-    memopt_i_course_skip *skips;
+    memopt_i_simulation_skip *skips;
     uint8_t            *values, *saved;
     size_t             bytes;   /* of the block that `ready` begins */
     size_t             live, peak; /* bytes now, and at the most */
-    size_t             copies;  /* values in the slow place */
+    size_t             copies;  /* values in the offload store */
     size_t             left;    /* segments whose backward is still to come */
     double             now, waited, free_at; /* the computing's clock, what of it was waiting, when the transfers end */
     const char        *reason;  /* why the last action cannot be */
-} memopt_i_course;
+} memopt_i_simulation;
 
-static void memopt_i_course_note(memopt_i_course *w, memopt_i_buffer kind, size_t index, size_t bytes, int born) {
+static void memopt_i_simulation_buffer(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes,
+                                       int born) {
     if (!bytes) return;
     if (born) { w->live += bytes; w->peak = memopt_i_max(w->peak, w->live); }
     else w->live -= bytes;
-    if (w->note_fn) w->note_fn(w->user, kind, index, bytes, born);
+    if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, born);
 }
 /* A value comes (now, or its copy) or is gone altogether: a skip dies with the last value between its ends. */
-static void memopt_i_course_hold(memopt_i_course *w, size_t value, int comes) {
+static void memopt_i_simulation_hold(memopt_i_simulation *w, size_t value, int comes) {
     size_t k;
     for (k = 0; k < w->chain->skip_count; ++k) {
-        const memopt_skip *s = &w->chain->skips[k]; memopt_i_course_skip *state = &w->skips[k];
+        const memopt_skip *s = &w->chain->skips[k]; memopt_i_simulation_skip *state = &w->skips[k];
         if (value <= s->from || value > s->to) continue;
         if (comes) { ++state->holders; continue; }
         if (--state->holders || !state->live) continue;
         state->live = 0;
-        memopt_i_course_note(w, MEMOPT_I_SKIP, k, s->bytes, 0);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, s->bytes, 0);
     }
 }
-static void memopt_i_course_mark(memopt_i_course *w, size_t value, int flags) { /* make these the value's flags */
+/* make these the value's flags */
+static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, int flags) {
     const int before = w->values[value];
     w->values[value] = (uint8_t)flags;
-    if (!(before & MEMOPT_I_HELD) && flags & MEMOPT_I_HELD)
-        memopt_i_course_note(w, MEMOPT_I_VALUE, value, memopt_i_chain_value(w->chain, value), 1);
-    if (before & MEMOPT_I_HELD && !(flags & MEMOPT_I_HELD))
-        memopt_i_course_note(w, MEMOPT_I_VALUE, value, memopt_i_chain_value(w->chain, value), 0);
-    if (!(before & MEMOPT_I_ANYWHERE) != !(flags & MEMOPT_I_ANYWHERE)) memopt_i_course_hold(w, value, flags != 0);
+    if (!(before & MEMOPT_I_VALUE_HELD) && flags & MEMOPT_I_VALUE_HELD)
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), 1);
+    if (before & MEMOPT_I_VALUE_HELD && !(flags & MEMOPT_I_VALUE_HELD))
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), 0);
+    if (!(before & MEMOPT_I_VALUE_ANYWHERE) != !(flags & MEMOPT_I_VALUE_ANYWHERE))
+        memopt_i_simulation_hold(w, value, flags != 0);
 }
-static int memopt_i_course_bytes(const memopt_chain *chain, size_t *bytes) { /* 1 on overflow */
-    return memopt_i_mul(chain->skip_count, sizeof(memopt_i_course_skip), bytes)
+static int memopt_i_simulation_bytes(const memopt_chain *chain, size_t *bytes) { /* 1 on overflow */
+    return memopt_i_mul(chain->skip_count, sizeof(memopt_i_simulation_skip), bytes)
         || memopt_i_add(*bytes, (chain->count + 1) * (sizeof(double) + sizeof(uint32_t) + 2), bytes);
 }
-/* Begin: the input and the last gradient are there, and stay to the end. note_fn is set by who wants to be told. */
-static void memopt_i_course_begin(memopt_i_course *w, const memopt_chain *chain, const memopt_slow *slow, void *block) {
+/* Begin: the input and the last gradient are there, and stay to the end. buffer_fn is set by who wants to be told. */
+static void memopt_i_simulation_begin(memopt_i_simulation *w, const memopt_chain *chain,
+                                      const memopt_offload *offload, void *block) {
     const size_t n = chain->count;
     memset(w, 0, sizeof *w);
-    memopt_i_course_bytes(chain, &w->bytes);
+    memopt_i_simulation_bytes(chain, &w->bytes);
     memset(block, 0, w->bytes);
     w->chain = chain; w->left = n;
-    if (slow) w->slow = *slow;
+    if (offload) w->offload = *offload;
     w->ready = (double *)block;
     w->runs = (uint32_t *)(void *)(w->ready + n + 1);
-    w->skips = (memopt_i_course_skip *)(void *)(w->runs + n + 1);
+    w->skips = (memopt_i_simulation_skip *)(void *)(w->runs + n + 1);
     w->values = (uint8_t *)(void *)(w->skips + chain->skip_count);
     w->saved = w->values + n + 1;
-    memopt_i_course_mark(w, 0, MEMOPT_I_HELD);
-    memopt_i_course_note(w, MEMOPT_I_GRAD, n, memopt_i_chain_grad(chain, n), 1);
+    memopt_i_simulation_set_flags(w, 0, MEMOPT_I_VALUE_HELD);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, n, memopt_i_chain_grad(chain, n), 1);
 }
-static memopt_status memopt_i_course_open(memopt_i_course *w, const memopt_chain *chain, const memopt_slow *slow,
-                                          const memopt_host *host, memopt_error *error) {
+static memopt_status memopt_i_simulation_open(memopt_i_simulation *w, const memopt_chain *chain,
+                                              const memopt_offload *offload,
+                                              const memopt_host *host, memopt_error *error) {
     memopt_host h; size_t bytes; void *block;
     if (memopt_host_resolve(host, &h)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    if (memopt_i_course_bytes(chain, &bytes)) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "too many skips");
+    if (memopt_i_simulation_bytes(chain, &bytes)) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "too many skips");
     block = memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!block) return memopt_i_fail_memory(error, "no memory to go through the schedule", bytes);
-    memopt_i_course_begin(w, chain, slow, block);
+    memopt_i_simulation_begin(w, chain, offload, block);
     w->host = h;
     return MEMOPT_OK;
 }
-static void memopt_i_course_close(memopt_i_course *w) {
+static void memopt_i_simulation_close(memopt_i_simulation *w) {
     memopt_i_free(&w->host, w->ready, w->bytes, MEMOPT_I_HOST_ALIGN);
     w->ready = NULL;
 }
-static memopt_status memopt_i_course_refuse(memopt_i_course *w, const char *reason) {
+static memopt_status memopt_i_simulation_refuse(memopt_i_simulation *w, const char *reason) {
     w->reason = reason;
     return MEMOPT_ERR_STATE;
 }
 
 /* That a value is there to be read. */
-static memopt_status memopt_i_course_reads(memopt_i_course *w, size_t value, const char *missing, const char *reading) {
-    if (!(w->values[value] & MEMOPT_I_HELD)) return memopt_i_course_refuse(w, missing);
-    return w->values[value] & MEMOPT_I_READING ? memopt_i_course_refuse(w, reading) : MEMOPT_OK;
+static memopt_status memopt_i_simulation_reads(memopt_i_simulation *w, size_t value, const char *missing,
+                                               const char *reading) {
+    if (!(w->values[value] & MEMOPT_I_VALUE_HELD)) return memopt_i_simulation_refuse(w, missing);
+    return w->values[value] & MEMOPT_I_VALUE_READING ? memopt_i_simulation_refuse(w, reading) : MEMOPT_OK;
 }
 
-static memopt_status memopt_i_course_skips(memopt_i_course *w, size_t segment, int backward) {
+static memopt_status memopt_i_simulation_skips(memopt_i_simulation *w, size_t segment, int backward) {
     size_t k;
 
     for (k = 0; k < w->chain->skip_count; ++k) {
         const memopt_skip *s = &w->chain->skips[k];
 
-        if (s->to == segment && !w->skips[k].live) return memopt_i_course_refuse(w, "a skip that it reads is gone");
+        if (s->to == segment && !w->skips[k].live) return memopt_i_simulation_refuse(w, "a skip that it reads is gone");
         if (backward && s->from == segment && !w->skips[k].grad)
-            return memopt_i_course_refuse(w, "the gradient of a skip that it reads is missing");
+            return memopt_i_simulation_refuse(w, "the gradient of a skip that it reads is missing");
     }
     return MEMOPT_OK;
 }
 
-static memopt_status memopt_i_course_can_forward(memopt_i_course *w, size_t i) {
+static memopt_status memopt_i_simulation_can_forward(memopt_i_simulation *w, size_t i) {
     memopt_status status;
 
-    if (i >= w->left) return memopt_i_course_refuse(w, "its backward is done");
-    status = memopt_i_course_reads(w, i, "its input is not held", "its input is still being read");
+    if (i >= w->left) return memopt_i_simulation_refuse(w, "its backward is done");
+    status = memopt_i_simulation_reads(w, i, "its input is not held", "its input is still being read");
     if (status) return status;
-    if (w->saved[i]) return memopt_i_course_refuse(w, "it is saved already");
-    if (w->values[i + 1] & MEMOPT_I_HELD) return memopt_i_course_refuse(w, "its output is held already");
-    return memopt_i_course_skips(w, i, 0);
+    if (w->saved[i]) return memopt_i_simulation_refuse(w, "it is saved already");
+    if (w->values[i + 1] & MEMOPT_I_VALUE_HELD) return memopt_i_simulation_refuse(w, "its output is held already");
+    return memopt_i_simulation_skips(w, i, 0);
 }
 
-static memopt_status memopt_i_course_can_backward(memopt_i_course *w, size_t i) {
+static memopt_status memopt_i_simulation_can_backward(memopt_i_simulation *w, size_t i) {
     memopt_status status;
 
-    if (i >= w->left) return memopt_i_course_refuse(w, "its backward is done");
-    if (i + 1 < w->left) return memopt_i_course_refuse(w, "the backward of the segment behind it is not done");
-    if (!w->saved[i]) return memopt_i_course_refuse(w, "it is not saved");
-    status = memopt_i_course_reads(w, i, "its input is not held", "its input is still being read");
+    if (i >= w->left) return memopt_i_simulation_refuse(w, "its backward is done");
+    if (i + 1 < w->left) return memopt_i_simulation_refuse(w, "the backward of the segment behind it is not done");
+    if (!w->saved[i]) return memopt_i_simulation_refuse(w, "it is not saved");
+    status = memopt_i_simulation_reads(w, i, "its input is not held", "its input is still being read");
     if (status) return status;
-    status = memopt_i_course_reads(w, i + 1, "its output is not held", "its output is still being read");
+    status = memopt_i_simulation_reads(w, i + 1, "its output is not held", "its output is still being read");
     if (status) return status;
-    if (w->values[i + 1] & MEMOPT_I_WRITING) return memopt_i_course_refuse(w, "its output is still being written");
-    if (w->values[i + 1] & MEMOPT_I_COPIED) return memopt_i_course_refuse(w, "the copy of its output is not forgotten");
-    return memopt_i_course_skips(w, i, 1);
+    if (w->values[i + 1] & MEMOPT_I_VALUE_WRITING)
+        return memopt_i_simulation_refuse(w, "its output is still being written");
+    if (w->values[i + 1] & MEMOPT_I_VALUE_COPIED)
+        return memopt_i_simulation_refuse(w, "the copy of its output is not forgotten");
+    return memopt_i_simulation_skips(w, i, 1);
 }
 
-static memopt_status memopt_i_course_forward(memopt_i_course *w, size_t i, int save) {
+static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t i, int save) {
     const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
     const size_t scratch = save ? s->forward_scratch : memopt_i_chain_plain(s);
-    if (memopt_i_course_can_forward(w, i)) return MEMOPT_ERR_STATE;
-    memopt_i_course_mark(w, i + 1, w->values[i + 1] | MEMOPT_I_HELD);
+    if (memopt_i_simulation_can_forward(w, i)) return MEMOPT_ERR_STATE;
+    memopt_i_simulation_set_flags(w, i + 1, w->values[i + 1] | MEMOPT_I_VALUE_HELD);
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].from != i || w->skips[k].live || w->skips[k].done) continue;
         w->skips[k].live = 1;
-        memopt_i_course_note(w, MEMOPT_I_SKIP, k, c->skips[k].bytes, 1);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, 1);
     }
-    if (save) memopt_i_course_note(w, MEMOPT_I_SAVED, i, s->saved_bytes - s->output_bytes, 1);
+    if (save) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, 1);
     if (save) w->saved[i] = 1;
-    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, scratch, 1);
-    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, scratch, 0);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, 1);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, 0);
     ++w->runs[i];
     w->now += s->forward_cost;
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_course_backward(memopt_i_course *w, size_t i) {
+static memopt_status memopt_i_simulation_backward(memopt_i_simulation *w, size_t i) {
     const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
-    if (memopt_i_course_can_backward(w, i)) return MEMOPT_ERR_STATE;
+    if (memopt_i_simulation_can_backward(w, i)) return MEMOPT_ERR_STATE;
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to != i) continue;
         w->skips[k].grad = 1;
-        memopt_i_course_note(w, MEMOPT_I_SKIP_GRAD, k, c->skips[k].grad_bytes, 1);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, 1);
     }
-    memopt_i_course_note(w, MEMOPT_I_GRAD, i, memopt_i_chain_grad(c, i), 1);
-    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, s->backward_scratch, 1);
-    memopt_i_course_note(w, MEMOPT_I_SCRATCH, i, s->backward_scratch, 0);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i, memopt_i_chain_grad(c, i), 1);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, 1);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, 0);
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to == i) {
             w->skips[k].live = 0; w->skips[k].done = 1;
-            memopt_i_course_note(w, MEMOPT_I_SKIP, k, c->skips[k].bytes, 0);
+            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, 0);
         }
-        if (c->skips[k].from == i) memopt_i_course_note(w, MEMOPT_I_SKIP_GRAD, k, c->skips[k].grad_bytes, 0);
+        if (c->skips[k].from == i)
+            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, 0);
     }
-    memopt_i_course_note(w, MEMOPT_I_SAVED, i, s->saved_bytes - s->output_bytes, 0);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, 0);
     w->saved[i] = 0;
-    memopt_i_course_mark(w, i + 1, 0);
-    if (i + 1 < c->count) memopt_i_course_note(w, MEMOPT_I_GRAD, i + 1, memopt_i_chain_grad(c, i + 1), 0);
+    memopt_i_simulation_set_flags(w, i + 1, 0);
+    if (i + 1 < c->count) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i + 1, memopt_i_chain_grad(c, i + 1), 0);
     w->left = i;
     w->now += s->backward_cost;
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_course_transfer(memopt_i_course *w, size_t v, int writes) {
+static memopt_status memopt_i_simulation_transfer(memopt_i_simulation *w, size_t v, int writes) {
     const int flags = w->values[v];
-    const double cost = writes ? memopt_i_chain_write(w->chain, &w->slow, v)
-                               : memopt_i_chain_read(w->chain, &w->slow, v);
+    const double cost = writes ? memopt_i_chain_write(w->chain, &w->offload, v)
+                               : memopt_i_chain_read(w->chain, &w->offload, v);
     const double start = w->free_at > w->now ? w->free_at : w->now;
-    if (flags & MEMOPT_I_MOVING) return memopt_i_course_refuse(w, "its last transfer was not waited for");
-    if (!writes && !(flags & MEMOPT_I_COPIED)) return memopt_i_course_refuse(w, "it has no copy in the slow place");
-    if (!writes && flags & MEMOPT_I_HELD) return memopt_i_course_refuse(w, "it is held already");
-    if (writes && !(flags & MEMOPT_I_HELD)) return memopt_i_course_refuse(w, "it is not held");
-    if (writes && flags & MEMOPT_I_COPIED) return memopt_i_course_refuse(w, "it has a copy in the slow place already");
-    if (writes && !w->slow.slots) return memopt_i_course_refuse(w, "there is no slow place");
-    if (writes && w->copies >= w->slow.slots) return memopt_i_course_refuse(w, "the slow place is full");
-    if (writes) { ++w->copies; memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 1); }
-    memopt_i_course_mark(w, v, flags | MEMOPT_I_HELD | (writes ? MEMOPT_I_WRITING : MEMOPT_I_READING));
-    if (w->slow.overlap) { w->free_at = w->ready[v] = start + cost; return MEMOPT_OK; }
+    if (flags & MEMOPT_I_VALUE_MOVING) return memopt_i_simulation_refuse(w, "its last transfer was not waited for");
+    if (!writes && !(flags & MEMOPT_I_VALUE_COPIED))
+        return memopt_i_simulation_refuse(w, "it has no copy in the offload store");
+    if (!writes && flags & MEMOPT_I_VALUE_HELD) return memopt_i_simulation_refuse(w, "it is held already");
+    if (writes && !(flags & MEMOPT_I_VALUE_HELD)) return memopt_i_simulation_refuse(w, "it is not held");
+    if (writes && flags & MEMOPT_I_VALUE_COPIED)
+        return memopt_i_simulation_refuse(w, "it has a copy in the offload store already");
+    if (writes && !w->offload.slots) return memopt_i_simulation_refuse(w, "there is no offload store");
+    if (writes && w->copies >= w->offload.slots) return memopt_i_simulation_refuse(w, "the offload store is full");
+    if (writes) {
+        ++w->copies; memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), 1);
+    }
+    memopt_i_simulation_set_flags(w, v, flags | MEMOPT_I_VALUE_HELD
+                                  | (writes ? MEMOPT_I_VALUE_WRITING : MEMOPT_I_VALUE_READING));
+    if (w->offload.overlap) { w->free_at = w->ready[v] = start + cost; return MEMOPT_OK; }
     w->waited += cost;
     w->now += cost;
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_course_wait(memopt_i_course *w, size_t v) {
+static memopt_status memopt_i_simulation_wait(memopt_i_simulation *w, size_t v) {
     const int flags = w->values[v];
-    if (!(flags & MEMOPT_I_MOVING)) return memopt_i_course_refuse(w, "no transfer of it has begun");
+    if (!(flags & MEMOPT_I_VALUE_MOVING)) return memopt_i_simulation_refuse(w, "no transfer of it has begun");
     if (w->ready[v] > w->now) { w->waited += w->ready[v] - w->now; w->now = w->ready[v]; }
-    memopt_i_course_mark(w, v, MEMOPT_I_HELD | MEMOPT_I_COPIED);
+    memopt_i_simulation_set_flags(w, v, MEMOPT_I_VALUE_HELD | MEMOPT_I_VALUE_COPIED);
     return MEMOPT_OK;
 }
-/* HELD: drop it; COPIED: forget its copy */
-static memopt_status memopt_i_course_leave(memopt_i_course *w, size_t v, int what) {
+/* VALUE_HELD: drop it; VALUE_COPIED: forget its copy */
+static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v, int what) {
     const int flags = w->values[v];
-    if (flags & MEMOPT_I_MOVING) return memopt_i_course_refuse(w, "its last transfer was not waited for");
-    if (!(flags & what) && what == MEMOPT_I_HELD) return memopt_i_course_refuse(w, "it is not held");
-    if (!(flags & what)) return memopt_i_course_refuse(w, "it has no copy in the slow place");
-    if (!v && flags == what) return memopt_i_course_refuse(w, "nothing would be left of the input");
-    if (what == MEMOPT_I_HELD && v && w->saved[v - 1] && !(flags & MEMOPT_I_COPIED))
-        return memopt_i_course_refuse(w, "its segment is saved, and nothing would be left of it");
-    if (what == MEMOPT_I_COPIED) {
+    if (flags & MEMOPT_I_VALUE_MOVING) return memopt_i_simulation_refuse(w, "its last transfer was not waited for");
+    if (!(flags & what) && what == MEMOPT_I_VALUE_HELD) return memopt_i_simulation_refuse(w, "it is not held");
+    if (!(flags & what)) return memopt_i_simulation_refuse(w, "it has no copy in the offload store");
+    if (!v && flags == what) return memopt_i_simulation_refuse(w, "nothing would be left of the input");
+    if (what == MEMOPT_I_VALUE_HELD && v && w->saved[v - 1] && !(flags & MEMOPT_I_VALUE_COPIED))
+        return memopt_i_simulation_refuse(w, "its segment is saved, and nothing would be left of it");
+    if (what == MEMOPT_I_VALUE_COPIED) {
         --w->copies;
-        memopt_i_course_note(w, MEMOPT_I_COPY, v, memopt_i_chain_copy(w->chain, v), 0);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), 0);
     }
-    memopt_i_course_mark(w, v, flags & ~what);
+    memopt_i_simulation_set_flags(w, v, flags & ~what);
     return MEMOPT_OK;
 }
-/* One action; ERR_STATE when it cannot be, and then the course is where it was. */
-static memopt_status memopt_i_course_step(memopt_i_course *w, memopt_action action) {
+/* One action; ERR_STATE when it cannot be, and then the simulation is where it was. */
+static memopt_status memopt_i_simulation_step(memopt_i_simulation *w, memopt_action action) {
     const size_t i = action.index;
     const int of_segment = action.op <= MEMOPT_OP_BACKWARD;
-    if (of_segment && i >= w->chain->count) return memopt_i_course_refuse(w, "there is no such segment");
-    if (i > w->chain->count) return memopt_i_course_refuse(w, "there is no such value");
+    if (of_segment && i >= w->chain->count) return memopt_i_simulation_refuse(w, "there is no such segment");
+    if (i > w->chain->count) return memopt_i_simulation_refuse(w, "there is no such value");
     switch (action.op) {
-        case MEMOPT_OP_FORWARD:      return memopt_i_course_forward(w, i, 0);
-        case MEMOPT_OP_FORWARD_SAVE: return memopt_i_course_forward(w, i, 1);
-        case MEMOPT_OP_BACKWARD:     return memopt_i_course_backward(w, i);
-        case MEMOPT_OP_DROP:         return memopt_i_course_leave(w, i, MEMOPT_I_HELD);
-        case MEMOPT_OP_WRITE:        return memopt_i_course_transfer(w, i, 1);
-        case MEMOPT_OP_READ:         return memopt_i_course_transfer(w, i, 0);
-        case MEMOPT_OP_WAIT:         return memopt_i_course_wait(w, i);
-        case MEMOPT_OP_FORGET:       return memopt_i_course_leave(w, i, MEMOPT_I_COPIED);
-        default:                     return memopt_i_course_refuse(w, "there is no such operation");
+        case MEMOPT_OP_FORWARD:      return memopt_i_simulation_forward(w, i, 0);
+        case MEMOPT_OP_FORWARD_SAVE: return memopt_i_simulation_forward(w, i, 1);
+        case MEMOPT_OP_BACKWARD:     return memopt_i_simulation_backward(w, i);
+        case MEMOPT_OP_DROP:         return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_HELD);
+        case MEMOPT_OP_WRITE:        return memopt_i_simulation_transfer(w, i, 1);
+        case MEMOPT_OP_READ:         return memopt_i_simulation_transfer(w, i, 0);
+        case MEMOPT_OP_WAIT:         return memopt_i_simulation_wait(w, i);
+        case MEMOPT_OP_FORGET:       return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_COPIED);
+        default:                     return memopt_i_simulation_refuse(w, "there is no such operation");
     }
 }
 /* At the end nothing is left but the input and the gradients of input and output. */
-static int memopt_i_course_ended(const memopt_i_course *w) {
+static int memopt_i_simulation_ended(const memopt_i_simulation *w) {
     size_t v;
     if (w->left) return 0; /* NOLINT(clang-analyzer-*): it is open */
     for (v = 0; v <= w->chain->count; ++v)
-        if (w->values[v] != (v ? 0 : MEMOPT_I_HELD)) return 0;
+        if (w->values[v] != (v ? 0 : MEMOPT_I_VALUE_HELD)) return 0;
     return 1;
 }
 /* In a fixed order, so that equal work is equal cost to the bit. */
@@ -13598,42 +13677,43 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
 }
 
 /* What a list of actions has left undone: of values, only the input's copy can be left. */
-static memopt_status memopt_i_course_unended(const memopt_i_course *w, memopt_error *error) {
+static memopt_status memopt_i_simulation_unended(const memopt_i_simulation *w, memopt_error *error) {
     if (w->left)
         return memopt_i_fail_at(error, MEMOPT_ERR_STATE, "its backward is missing at the end", "segment", w->left - 1);
-    return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_MOVING
+    return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_VALUE_MOVING
         ? "its last transfer was not waited for" : "its copy is not forgotten at the end", "value", 0);
 }
 
-static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_slow *slow, const memopt_action *actions,
+static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_offload *offload,
+                                       const memopt_action *actions,
                                        size_t count, const memopt_host *host, memopt_schedule_result *r,
                                        memopt_error *error) {
-    memopt_i_course w; size_t t; memopt_status s = memopt_i_course_open(&w, chain, slow, host, error);
+    memopt_i_simulation w; size_t t; memopt_status s = memopt_i_simulation_open(&w, chain, offload, host, error);
     memset(r, 0, sizeof *r);
     if (s) return s;
     for (t = 0; t < count && !s; ++t) {
         const size_t peak = w.peak; /* NOLINT(clang-analyzer-*): it is open */
-        s = memopt_i_course_step(&w, actions[t]);
+        s = memopt_i_simulation_step(&w, actions[t]);
         if (s || w.peak > peak) r->at = t;
         if (s) (void)memopt_i_fail_at(error, s, w.reason, "action", t);
         if (actions[t].op <= MEMOPT_OP_FORWARD_SAVE) ++r->forwards;
     }
-    if (!s && !memopt_i_course_ended(&w)) { s = memopt_i_course_unended(&w, error); r->at = count; }
+    if (!s && !memopt_i_simulation_ended(&w)) { s = memopt_i_simulation_unended(&w, error); r->at = count; }
     r->peak = w.peak; r->actions = count;
     r->cost = memopt_i_chain_cost(chain, w.runs, w.waited, &r->extra);
-    memopt_i_course_close(&w);
+    memopt_i_simulation_close(&w);
     return s;
 }
-MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_slow *slow,
+MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result) {
     memopt_schedule_result r; memopt_status s;
     if (!chain) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_chain_check(chain, chain->error);
-    if (!s) s = memopt_i_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
-    if (!s && slow) s = memopt_i_slow_check(slow, chain->error);
+    if (!s) s = memopt_i_action_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
+    if (!s && offload) s = memopt_i_offload_check(offload, chain->error);
     if (s) return s;
-    s = memopt_i_simulate(chain, slow, actions, count, host, &r, chain->error);
+    s = memopt_i_simulate(chain, offload, actions, count, host, &r, chain->error);
     if (result && !s) *result = r;
     if (result && s == MEMOPT_ERR_STATE) result->at = r.at;
     return s;
@@ -13641,32 +13721,32 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
 
 /* -- lists of actions -- */
 
-typedef struct memopt_i_list { /* what does not fit is counted */
+typedef struct memopt_i_action_list { /* what does not fit is counted */
     memopt_action *actions;
     size_t capacity, count;
-    memopt_i_course *course; /* goes along; NULL = nobody */
-    memopt_status status;    /* of the course */
-} memopt_i_list;
-static void memopt_i_list_add(memopt_i_list *l, memopt_op op, size_t index) {
+    memopt_i_simulation *simulation; /* goes along; NULL = nobody */
+    memopt_status status;    /* of the simulation */
+} memopt_i_action_list;
+static void memopt_i_action_list_add(memopt_i_action_list *l, memopt_op op, size_t index) {
     memopt_action action;
     action.op = (uint16_t)op; action.index = (uint16_t)index;
     if (l->count < l->capacity) l->actions[l->count] = action;
     ++l->count;
-    if (l->course && !l->status) l->status = memopt_i_course_step(l->course, action);
+    if (l->simulation && !l->status) l->status = memopt_i_simulation_step(l->simulation, action);
 }
 /* Forward through segments first to last (not included); of the values on the way only the first and last stay. */
-static void memopt_i_list_sweep(memopt_i_list *l, size_t first, size_t last) {
+static void memopt_i_action_list_sweep(memopt_i_action_list *l, size_t first, size_t last) {
     size_t i;
     for (i = first; i < last; ++i) {
-        memopt_i_list_add(l, MEMOPT_OP_FORWARD, i);
-        if (i > first) memopt_i_list_add(l, MEMOPT_OP_DROP, i);
+        memopt_i_action_list_add(l, MEMOPT_OP_FORWARD, i);
+        if (i > first) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i);
     }
 }
 /* Save all of segments first to last (not included), and reverse them. */
-static void memopt_i_list_reverse(memopt_i_list *l, size_t first, size_t last) {
+static void memopt_i_action_list_reverse(memopt_i_action_list *l, size_t first, size_t last) {
     size_t i;
-    for (i = first; i < last; ++i) memopt_i_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
-    for (i = last; i-- > first;) memopt_i_list_add(l, MEMOPT_OP_BACKWARD, i);
+    for (i = first; i < last; ++i) memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
+    for (i = last; i-- > first;) memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, i);
 }
 static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
     size_t k = 1;
@@ -13674,46 +13754,49 @@ static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
     return k;
 }
 /* Groups of k segments, of which each keeps its input only; the last segment is a group of its own, saved at once. */
-static void memopt_i_list_groups(memopt_i_list *l, size_t count, size_t k) {
+static void memopt_i_action_list_groups(memopt_i_action_list *l, size_t count, size_t k) {
     const size_t head = count - 1, groups = memopt_i_ceil_div(head, k); size_t g;
-    for (g = 0; g < groups; ++g) memopt_i_list_sweep(l, g * k, memopt_i_min(head, g * k + k));
-    memopt_i_list_reverse(l, head, count);
+    for (g = 0; g < groups; ++g) memopt_i_action_list_sweep(l, g * k, memopt_i_min(head, g * k + k));
+    memopt_i_action_list_reverse(l, head, count);
     for (g = groups; g-- > 0;) {
         const size_t last = memopt_i_min(head, g * k + k);
-        memopt_i_list_add(l, MEMOPT_OP_DROP, last);
-        memopt_i_list_reverse(l, g * k, last);
+        memopt_i_action_list_add(l, MEMOPT_OP_DROP, last);
+        memopt_i_action_list_reverse(l, g * k, last);
     }
 }
 /* Nothing but the input: every backward starts from it. */
-static void memopt_i_list_none(memopt_i_list *l, size_t count) {
+static void memopt_i_action_list_none(memopt_i_action_list *l, size_t count) {
     size_t i;
     for (i = count; i-- > 0;) {
-        memopt_i_list_sweep(l, 0, i);
-        memopt_i_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
-        memopt_i_list_add(l, MEMOPT_OP_BACKWARD, i);
-        if (i) memopt_i_list_add(l, MEMOPT_OP_DROP, i);
+        memopt_i_action_list_sweep(l, 0, i);
+        memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
+        memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, i);
+        if (i) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i);
     }
 }
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count) {
-    memopt_i_list list = { actions, capacity, 0, NULL, MEMOPT_OK }; memopt_error *error = chain ? chain->error : NULL;
+    memopt_i_action_list list = { actions, capacity, 0, NULL, MEMOPT_OK };
+    memopt_error *error = chain ? chain->error : NULL;
     memopt_status s = memopt_i_chain_check(chain, error);
     if (!s && !count) s = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "count is NULL");
-    if (!s) s = memopt_i_list_check(error, "actions is NULL, and capacity is not 0", actions, capacity);
+    if (!s) s = memopt_i_action_list_check(error, "actions is NULL, and capacity is not 0", actions, capacity);
     if (!s && rule == MEMOPT_RULE_EVERY && !every)
         s = memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "every 0-th value", "every", 0, "at least", 1);
     if (s) return s;
     switch (rule) {
-        case MEMOPT_RULE_ALL:   memopt_i_list_reverse(&list, 0, chain->count); break;
-        case MEMOPT_RULE_NONE:  memopt_i_list_none(&list, chain->count); break;
-        case MEMOPT_RULE_EVERY: memopt_i_list_groups(&list, chain->count, memopt_i_min(every, chain->count)); break;
-        case MEMOPT_RULE_SQRT:  memopt_i_list_groups(&list, chain->count, memopt_i_square_root(chain->count)); break;
+        case MEMOPT_RULE_ALL:   memopt_i_action_list_reverse(&list, 0, chain->count); break;
+        case MEMOPT_RULE_NONE:  memopt_i_action_list_none(&list, chain->count); break;
+        case MEMOPT_RULE_EVERY: memopt_i_action_list_groups(&list, chain->count, memopt_i_min(every, chain->count));
+            break;
+        case MEMOPT_RULE_SQRT:  memopt_i_action_list_groups(&list, chain->count, memopt_i_square_root(chain->count));
+            break;
         default: return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule of the textbook: ALL, NONE, EVERY, SQRT");
     }
     *count = list.count;
-    return list.count > capacity ? memopt_i_list_full(error, capacity, list.count) : MEMOPT_OK;
+    return list.count > capacity ? memopt_i_action_list_full(error, capacity, list.count) : MEMOPT_OK;
 }
-/* @section solver : course vec carve
+/* @section solver : simulation vec carve
    The fastest schedule of a chain for every budget at once.
    Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
    Idea       Parts of the chain. To reverse segments s to t, with value s - 1 in memory: go forward to some j - 1, and
@@ -13721,25 +13804,25 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
               left; then s to j - 1, the left part, in all of it. Saved at its end already, the left part is a kind of
               its own, which has only to make the input of j - 1 again: a saved segment may stay while its input is
               dropped, which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor
-              the same with j = s + 1 only when it saves. With a slow place, each way has a second form: the part's own
-              input is away while the right part runs.
+              the same with j = s + 1 only when it saves. With an offload store, each way has a second form: the part's
+              own input is away while the right part runs.
    Repeats    What a part costs depends on its segments, not on where it begins. So parts of the same segments share a row,
               solved where they are first: of n equal segments there are n of these instead of n^2 / 2, with other ends 3n,
               of a chain of period k about k * n. `repeats` tells of each segment how long a part from there is known
               from an earlier one, and which: a chain of a few steps leads from a part to its row. Segments are the same
-              when sizes and costs are, the gradients around them, and the skips that end there; with a slow place a
+              when sizes and costs are, the gradients around them, and the skips that end there; with an offload store a
               part's input is among what it depends on. Nothing else changes: the table says what the full one would.
    Points     A part's row holds, for each threshold of memory, the least cost and the memory this takes exactly. What a
               threshold hides is only which of several good schedules close to each other is kept: what is taken is
               counted to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the
               recurrence. They do not depend on a budget, so more budget is never slower, and one table serves all. Who
-              knows the budget says so (`most`), and all thresholds lie below it: 128 of them are as good as 280 otherwise.
+              knows the budget says so (`max_budget`), and all thresholds lie below it: 128 of them are as good as 280 otherwise.
    Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
               part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is
               shifted anew where it differs.
    Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
               2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
-   Cost       count^3 / 6 times the slots when nothing repeats (four times that with a slow place), 8 at a time; bound by
+   Cost       count^3 / 6 times the slots when nothing repeats (four times that with an offload store), 8 at a time; bound by
               memory beyond some hundred segments: so both kinds of left part are solved together, as they read the
               same rows. A saved segment's input is made again over 32 segments at the most, which halves the table and
               costs nothing that was found. When all segments are equal, 3 / 2 * count^2: then reading schedules takes
@@ -13747,22 +13830,23 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
               (2020), H-Revolve. */
 
-#define MEMOPT_I_NO_COST   ((int32_t)0x1FFFFFFF) /* two of these, a transfer's as much, and forwards still fit */
-#define MEMOPT_I_MOST_COST 268435456.0           /* 2^28: what any finite cost stays below */
-#define MEMOPT_I_LEAST_SLOTS 16
-#define MEMOPT_I_MOST_SLOTS  65535
+#define MEMOPT_I_COST_NONE ((int32_t)0x1FFFFFFF) /* two of these, a transfer's as much, and forwards still fit */
+#define MEMOPT_I_COST_MAX  268435456.0           /* 2^28: what any finite cost stays below */
+#define MEMOPT_I_SLOTS_MIN   16
+#define MEMOPT_I_SLOTS_MAX   65535
 #define MEMOPT_I_TABLE_BYTES ((size_t)64 << 20)  /* the default table: as many slots as these hold, ... */
-#define MEMOPT_I_FEW_SLOTS   280                 /* ...but not fewer than these, ... */
-#define MEMOPT_I_MANY_SLOTS  1024                /* ...nor more: from there on next to nothing is found */
+#define MEMOPT_I_DEFAULT_SLOTS_MIN  280                 /* ...but not fewer than these, ... */
+#define MEMOPT_I_DEFAULT_SLOTS_MAX  1024         /* ...nor more: from there on next to nothing is found */
 #define MEMOPT_I_SCHEDULE_ALIGN 64
 #define MEMOPT_I_SAME_COST   1e-12               /* what sums of the same costs may differ by, of the sum */
 #define MEMOPT_I_NO_VALUE    UINT16_MAX
-#define MEMOPT_I_SWEEP_MOST  32                  /* segments gone through again for the input of one that was saved */
-#define MEMOPT_I_POLISH_MOST 2048                /* actions of a list; longer ones stay as they are */
-#define MEMOPT_I_FOUND       3                   /* schedules of each point at the most: as it is, polished, and
-                                                    polished further */
+/* segments gone through again for the input of one that was saved */
+#define MEMOPT_I_SWEEP_MAX         32
+#define MEMOPT_I_POLISH_MAX        2048                /* actions of a list; longer ones stay as they are */
+#define MEMOPT_I_SOLUTIONS_A_POINT 3                   /* schedules of each point at the most: as it is, polished, and
+                                                          polished further */
 enum { /* tables: transfers at their cost; at none, so to say: never; and with overlap, at a quarter, and for nothing */
-    MEMOPT_I_BLEND_FULL, MEMOPT_I_BLEND_NEVER, MEMOPT_I_BLEND_QUARTER, MEMOPT_I_BLEND_FREE, MEMOPT_I_BLENDS
+    MEMOPT_I_PRICE_FULL, MEMOPT_I_PRICE_NEVER, MEMOPT_I_PRICE_QUARTER, MEMOPT_I_PRICE_FREE, MEMOPT_I_PRICES
 };
 
 /* a segment, from 1 on, and the value and gradient behind it; 0 is the input. In units */
@@ -13772,11 +13856,11 @@ typedef struct memopt_i_stage {
     uint32_t plain, saving; /* of a forward that keeps its output, or all it saves: that and the scratch */
     uint32_t reverse; /* of its backward: all but the value before it */
     int32_t  backward, before; /* costs; before: the forwards of all segments up to this one */
-    int32_t  write[MEMOPT_I_BLENDS], read[MEMOPT_I_BLENDS];
+    int32_t  write[MEMOPT_I_PRICES], read[MEMOPT_I_PRICES];
 } memopt_i_stage;
 typedef struct memopt_i_cut { /* a part [s, t] cut before segment j: what going from s to j - 1 takes at the most */
     int64_t  plain, save;           /* when segment j - 1 saves nothing; when it saves */
-    int64_t  plain_away, save_away; /* the same while the part's input moves to the slow place */
+    int64_t  plain_offloaded, save_offloaded; /* the same while the part's input moves to the offload store */
     uint32_t skips;                 /* bytes of skips that start in s..j - 1 and end in j..t */
     uint32_t left[2];               /* the cell of the part [s, j - 1], and of the same saved at its end */
 } memopt_i_cut;
@@ -13793,67 +13877,67 @@ typedef struct memopt_i_shifted { /* a row of points as it looks when `more` byt
     size_t    first, last; /* the first that is feasible, the first with the final cost */
 } memopt_i_shifted;
 enum { /* ways to solve a part: keep value j - 1, or save segment j - 1; the part's own input may be away meanwhile */
-    MEMOPT_I_KEEP, MEMOPT_I_SAVE, MEMOPT_I_KEEP_AWAY, MEMOPT_I_SAVE_AWAY, MEMOPT_I_WAYS
+    MEMOPT_I_WAY_KEEP, MEMOPT_I_WAY_SAVE, MEMOPT_I_WAY_KEEP_OFFLOADED, MEMOPT_I_WAY_SAVE_OFFLOADED, MEMOPT_I_WAYS
 };
-typedef struct memopt_i_found { /* a schedule of the whole chain */
+typedef struct memopt_i_solution { /* a schedule of the whole chain */
     size_t   peak;  /* exact, like the cost: by going through it */
     double   cost;
     size_t   limit; /* bytes within which it was polished; 0: it was not */
-    uint32_t blend, point; /* of the table; point `slots` keeps everything */
+    uint32_t price, point; /* of the table; point `slots` keeps everything */
     uint32_t count;  /* actions */
-} memopt_i_found;
+} memopt_i_solution;
 struct memopt_schedule {
     memopt_error   *error;  /* the caller's; NULL when it is not wanted */
     memopt_chain    chain;
-    memopt_slow     slow;
+    memopt_offload  offload;
     memopt_rule     rule;
     unsigned        shift;  /* a unit of memory is 2^shift bytes, so that all of them fit 32 bits */
     double          unit;   /* of cost: a power of two */
-    double          dearest; /* more than all forwards, as often as can be, nobody pays for a transfer */
+    double          transfer_cost_max; /* more than all forwards, as often as can be, nobody pays for a transfer */
     size_t          count, slots;
     uint32_t        low, high;    /* memory of interest */
     uint32_t        single;       /* what the largest segment takes alone: no schedule takes less */
     size_t          sweep;        /* the longest parts that are also solved saved at their end */
     size_t          cells, saved; /* parts of the chain, each once, however often it repeats; parts saved at their end */
-    uint32_t        fineness; /* of the grid */
-    /* ways of a part: saved at its end or not, its input away or not, slow slots left */
-    size_t          saves, aways, rooms;
-    size_t          blends; /* tables */
-    int             ways;   /* 4 or 2, without a slow place */
-    int             limited, level; /* whether slow slots are; of SIMD */
+    uint32_t        resolution; /* of the grid */
+    /* ways of a part: saved at its end or not, its input away or not, offload slots left */
+    size_t          saves, offload_states, rooms;
+    size_t          prices; /* tables */
+    int             ways;   /* 4 or 2, without an offload store */
+    int             limited, level; /* whether offload slots are; of SIMD */
     uint32_t       *grid;   /* slots thresholds, ascending */
     memopt_i_stage *stages; /* count + 1 */
     memopt_i_repeat *repeats; /* count + 1 */
     memopt_i_cut   *cuts;   /* of the part being solved, by j */
     memopt_i_shifted *shifted; /* right parts of the column being solved: for each way and room, by their length, and
                                   those saved at their end by theirs */
-    int32_t        *cost;   /* a row of `slots` for each blend, plane and part: the least cost with memory grid[g]... */
+    int32_t        *cost;   /* a row of `slots` for each price, plane and part: the least cost with memory grid[g]... */
     uint32_t       *need;   /* ...and the memory that this takes exactly */
     uint16_t       *first, *last; /* of each row: its first feasible point, or slots; the first with the final cost */
     uint32_t       *choice; /* of the two rows being solved: WAYS * j + way */
     /* of the whole chain: by peak, each cheaper than the one before. NEVER is among FULL */
-    memopt_i_found *found[MEMOPT_I_BLENDS];
-    size_t          found_count[MEMOPT_I_BLENDS];
-    memopt_action  *list;   /* MEMOPT_I_POLISH_MOST: of the whole chain, while it is polished */
+    memopt_i_solution *solution[MEMOPT_I_PRICES];
+    size_t          solution_count[MEMOPT_I_PRICES];
+    memopt_action  *list;   /* MEMOPT_I_POLISH_MAX: of the whole chain, while it is polished */
     size_t         *live;   /* bytes alive in each of its actions */
-    void           *course; /* the state of a walk through a list */
+    void           *simulation; /* the state of a walk through a list */
 };
-typedef struct memopt_i_stretch { /* segments s to t, reversed; value s - 1 is in memory and not counted */
+typedef struct memopt_i_subchain { /* segments s to t, reversed; value s - 1 is in memory and not counted */
     size_t s, t;
     size_t save; /* 1: segment t is saved already */
-    size_t away; /* 1: a copy of value s - 1 is in the slow place */
+    size_t offloaded; /* 1: a copy of value s - 1 is in the offload store */
     size_t room; /* free slots there, when they are limited */
-    size_t blend;
-} memopt_i_stretch;
+    size_t price;
+} memopt_i_subchain;
 /* one way to solve a part: cut before j; first the right one of two, then the left one */
 typedef struct memopt_i_choice {
-    memopt_i_stretch right, left;
+    memopt_i_subchain right, left;
     memopt_i_shifted *shifted; /* of right parts, by their length less one */
     size_t  rows;         /* the rows of left parts begin here, by cell */
     int64_t grads;        /* alive before the right part's backward begins */
-    int64_t away_more;    /* memory that the input takes while it is away: less than nothing */
-    int32_t away_add;     /* what its transfers cost */
-    int     way, saves, away;
+    int64_t offloaded_more;    /* memory that the input takes while it is away: less than nothing */
+    int32_t offloaded_add;     /* what its transfers cost */
+    int     way, saves, offloaded;
     size_t  threshold;    /* the first grid point that is not below the check */
     /* from here on of this j: memory that the right part has less than the whole; what it takes to */
     int64_t more, check;
@@ -13864,86 +13948,86 @@ static uint32_t memopt_i_choice_name(size_t j, int way) { return (uint32_t)(j * 
 
 /* -- a chain in units -- */
 
-static uint32_t memopt_i_units(const memopt_schedule *p, size_t bytes) { /* rounded up */
+static uint32_t memopt_i_solver_units(const memopt_schedule *p, size_t bytes) { /* rounded up */
     return (uint32_t)((bytes >> p->shift) + ((bytes & (((size_t)1 << p->shift) - 1)) != 0));
 }
-static int32_t memopt_i_cost_units(const memopt_schedule *p, double cost) {
+static int32_t memopt_i_solver_cost_units(const memopt_schedule *p, double cost) {
     return (int32_t)floor(cost / p->unit + 0.5);
 }
 static uint32_t memopt_i_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static int64_t memopt_i_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 /* Skips that start in [first, last] and end in [begin, end]; segments count from 1. */
-static uint32_t memopt_i_skips(const memopt_schedule *p, size_t first, size_t last, size_t begin, size_t end,
-                               int grads) {
+static uint32_t memopt_i_solver_skips(const memopt_schedule *p, size_t first, size_t last, size_t begin, size_t end,
+                                      int grads) {
     const memopt_chain *c = &p->chain; uint32_t sum = 0; size_t k;
     for (k = 0; k < c->skip_count; ++k) {
         const size_t from = c->skips[k].from + 1, to = c->skips[k].to + 1;
         if (from < first || from > last || to < begin || to > end) continue;
-        sum += memopt_i_units(p, grads ? c->skips[k].grad_bytes : c->skips[k].bytes);
+        sum += memopt_i_solver_units(p, grads ? c->skips[k].grad_bytes : c->skips[k].bytes);
     }
     return sum;
 }
 /* A gradient between segments. Input and last gradient are always there: they are taken off the budget beforehand. */
 static uint32_t memopt_i_stage_grad(const memopt_schedule *p, size_t v) {
-    return v < p->count ? memopt_i_units(p, memopt_i_chain_grad(&p->chain, v)) : 0;
+    return v < p->count ? memopt_i_solver_units(p, memopt_i_chain_grad(&p->chain, v)) : 0;
 }
 static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /* sizes only */
     const memopt_chain *c = &p->chain; memopt_i_stage stage;
     memset(&stage, 0, sizeof stage);
-    stage.value = memopt_i_units(p, memopt_i_chain_value(c, i));
-    stage.copy = memopt_i_units(p, memopt_i_chain_copy(c, i));
-    stage.grads = memopt_i_stage_grad(p, i) + memopt_i_skips(p, 1, i, i + 1, c->count, 1);
+    stage.value = memopt_i_solver_units(p, memopt_i_chain_value(c, i));
+    stage.copy = memopt_i_solver_units(p, memopt_i_chain_copy(c, i));
+    stage.grads = memopt_i_stage_grad(p, i) + memopt_i_solver_skips(p, 1, i, i + 1, c->count, 1);
     if (i) {
         const memopt_segment *s = &c->segments[i - 1];
-        stage.saved = memopt_i_units(p, s->saved_bytes);
-        stage.saving = stage.saved + memopt_i_units(p, s->forward_scratch);
-        stage.plain = stage.value + memopt_i_units(p, memopt_i_chain_plain(s));
-        stage.reverse = stage.saved + memopt_i_units(p, s->backward_scratch) + memopt_i_stage_grad(p, i)
-                      + memopt_i_stage_grad(p, i - 1) + memopt_i_skips(p, 1, i, i, c->count, 1);
+        stage.saved = memopt_i_solver_units(p, s->saved_bytes);
+        stage.saving = stage.saved + memopt_i_solver_units(p, s->forward_scratch);
+        stage.plain = stage.value + memopt_i_solver_units(p, memopt_i_chain_plain(s));
+        stage.reverse = stage.saved + memopt_i_solver_units(p, s->backward_scratch) + memopt_i_stage_grad(p, i)
+                      + memopt_i_stage_grad(p, i - 1) + memopt_i_solver_skips(p, 1, i, i, c->count, 1);
     }
     return stage;
 }
 /* Memory between these two is of interest: from that of small segments alone to that of keeping everything, or to what
    a budget of `budget` bytes leaves. */
 static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
-    const size_t n = p->count, always = memopt_i_units(p, p->chain.input_bytes)
-                                      + memopt_i_units(p, memopt_i_chain_grad(&p->chain, n));
+    const size_t n = p->count, always = memopt_i_solver_units(p, p->chain.input_bytes)
+                                      + memopt_i_solver_units(p, memopt_i_chain_grad(&p->chain, n));
     size_t i;
-    uint32_t all = 0, least = UINT32_MAX, most = 0, plain = 0, waiting = 0, values = 0;
+    uint32_t all = 0, least = UINT32_MAX, max = 0, plain = 0, waiting = 0, values = 0;
     const uint32_t grads = memopt_i_stage_of(p, n).grads;
     for (i = n; i; --i) { /* all: of segments i to n, all saved */
         const memopt_i_stage g = memopt_i_stage_of(p, i);
         const uint32_t single = memopt_i_max32(g.grads + g.saving, g.reverse);
-        const uint32_t skips = memopt_i_skips(p, i, i, i + 1, n, 0);
+        const uint32_t skips = memopt_i_solver_skips(p, i, i, i + 1, n, 0);
         if (single < least) least = single;
-        most = memopt_i_max32(most, single);
+        max = memopt_i_max32(max, single);
         plain = memopt_i_max32(plain, g.plain);
         waiting = memopt_i_max32(waiting, g.grads);
         values += g.value + skips;
         all = memopt_i_max32(memopt_i_max32(grads + g.saving + skips, g.reverse), i < n ? g.saved + skips + all : 0);
     }
     /* all values, and one segment at a time */
-    if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(most, plain + waiting);
-    p->single = most;
+    if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(max, plain + waiting);
+    p->single = max;
     p->high = all;
-    p->low = memopt_i_max32(least, most / 4); /* below it a part has one point only */
+    p->low = memopt_i_max32(least, max / 4); /* below it a part has one point only */
     if (!budget) return;
     budget = (budget >> p->shift) > always ? (budget >> p->shift) - always : 0;
     if (budget < p->high) p->high = memopt_i_max32(p->low, (uint32_t)budget);
 }
-/* How many thresholds there are, at most `most` + 1. They grow by 64 in `per` of themselves, and where there is little
+/* How many thresholds there are, at most `max` + 1. They grow by 64 in `per` of themselves, and where there is little
    memory by less, down to 1: that is where a few checkpoints make all the difference. */
-static size_t memopt_i_schedule_thresholds(uint32_t low, uint32_t high, uint32_t per, size_t most, uint32_t *grid) {
+static size_t memopt_i_schedule_thresholds(uint32_t low, uint32_t high, uint32_t per, size_t max, uint32_t *grid) {
     size_t n = 0; uint32_t m = low;
     for (;;) {
         const uint64_t step = (uint64_t)m * m * 64 / ((uint64_t)per * (m + high / 32) + 1);
-        if (grid) grid[n] = n + 1 < most ? m : high;
+        if (grid) grid[n] = n + 1 < max ? m : high;
         ++n;
-        if (m >= high || n > most || (grid && n == most)) return n;
+        if (m >= high || n > max || (grid && n == max)) return n;
         m += step < high - m ? memopt_i_max32(1, (uint32_t)step) : high - m;
     }
 }
-static uint32_t memopt_i_schedule_fineness(uint32_t low, uint32_t high, size_t slots) { /* the finest that fits */
+static uint32_t memopt_i_schedule_resolution(uint32_t low, uint32_t high, size_t slots) { /* the finest that fits */
     uint32_t fits = 1, fails = UINT32_MAX;
     if (memopt_i_schedule_thresholds(low, high, fails, slots, NULL) <= slots) return fails;
     while (fails - fits > 1) {
@@ -13977,17 +14061,18 @@ static void memopt_i_schedule_lay_out(memopt_schedule *p, memopt_carver *c) {
     p->repeats = (memopt_i_repeat *)memopt_carve(c, p->count + 1, sizeof *p->repeats, 0);
     p->cuts = (memopt_i_cut *)memopt_carve(c, p->count + 2, sizeof *p->cuts, 0);
     p->choice = (uint32_t *)memopt_carve(c, 2 * p->slots, sizeof *p->choice, 0);
-    for (k = 0; k < p->blends; ++k) /* all of FULL and NEVER could be in one */
-        p->found[k] = (memopt_i_found *)memopt_carve(c, 2 * MEMOPT_I_FOUND * p->slots + 1, sizeof **p->found, 0);
-    p->list = (memopt_action *)memopt_carve(c, MEMOPT_I_POLISH_MOST, sizeof *p->list, 0);
-    p->live = (size_t *)memopt_carve(c, MEMOPT_I_POLISH_MOST, sizeof *p->live, 0);
-    c->overflow |= memopt_i_course_bytes(&p->chain, &k);
-    p->course = memopt_carve(c, k, 1, 0);
+    for (k = 0; k < p->prices; ++k) /* all of FULL and NEVER could be in one */
+        p->solution[k] = (memopt_i_solution *)memopt_carve(c, 2 * MEMOPT_I_SOLUTIONS_A_POINT * p->slots + 1,
+                                                           sizeof **p->solution, 0);
+    p->list = (memopt_action *)memopt_carve(c, MEMOPT_I_POLISH_MAX, sizeof *p->list, 0);
+    p->live = (size_t *)memopt_carve(c, MEMOPT_I_POLISH_MAX, sizeof *p->live, 0);
+    c->overflow |= memopt_i_simulation_bytes(&p->chain, &k);
+    p->simulation = memopt_carve(c, k, 1, 0);
     p->shifted = (memopt_i_shifted *)memopt_carve(c, shifted, sizeof *p->shifted, 0);
     c->overflow |= memopt_i_mul(shifted, p->slots, &points);
     cost = (int32_t *)memopt_carve(c, points, sizeof *cost, 0);
     from = (uint16_t *)memopt_carve(c, points, sizeof *from, 0);
-    c->overflow |= memopt_i_mul(p->blends * p->rooms * p->aways, memopt_i_schedule_cells(p), &rows);
+    c->overflow |= memopt_i_mul(p->prices * p->rooms * p->offload_states, memopt_i_schedule_cells(p), &rows);
     c->overflow |= memopt_i_mul(rows, p->slots, &points);
     p->first = (uint16_t *)memopt_carve(c, rows, sizeof *p->first, 0);
     p->last = (uint16_t *)memopt_carve(c, rows, sizeof *p->last, 0);
@@ -14035,8 +14120,8 @@ static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
 
 /* Whether parts that begin with these two see the same input: only where it can be away do they see it at all. */
 static int memopt_i_input_same(const memopt_schedule *p, size_t i, size_t k) {
-    return !p->slow.slots || (memopt_i_chain_value(&p->chain, i - 1) == memopt_i_chain_value(&p->chain, k - 1)
-                              && memopt_i_chain_copy(&p->chain, i - 1) == memopt_i_chain_copy(&p->chain, k - 1));
+    return !p->offload.slots || (memopt_i_chain_value(&p->chain, i - 1) == memopt_i_chain_value(&p->chain, k - 1)
+                                 && memopt_i_chain_copy(&p->chain, i - 1) == memopt_i_chain_copy(&p->chain, k - 1));
 }
 
 /* Of each segment, the first that is the same. */
@@ -14051,7 +14136,7 @@ static void memopt_i_repeats_kinds(const memopt_schedule *p, uint16_t *kind) {
 
 /* Which parts are the same, and so how many there are; out may be NULL. */
 static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) {
-    uint16_t kind[MEMOPT_CHAIN_MOST + 1], length[MEMOPT_CHAIN_MOST + 1], like[MEMOPT_CHAIN_MOST + 1];
+    uint16_t kind[MEMOPT_CHAIN_MAX + 1], length[MEMOPT_CHAIN_MAX + 1], like[MEMOPT_CHAIN_MAX + 1];
     const size_t n = p->count; size_t i, by;
     memopt_i_repeats_kinds(p, kind);
     memset(length, 0, sizeof length);
@@ -14078,81 +14163,82 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
 
 /* What the solver takes a transfer for. */
 static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
-    return cost < p->dearest ? cost : p->dearest;
+    return cost < p->transfer_cost_max ? cost : p->transfer_cost_max;
 }
 /* As many as a table of so many bytes holds. */
 static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
     memopt_schedule p = *schedule; size_t total;
-    for (p.slots = MEMOPT_I_MANY_SLOTS; p.slots > least; p.slots -= p.slots / 32)
+    for (p.slots = MEMOPT_I_DEFAULT_SLOTS_MAX; p.slots > least; p.slots -= p.slots / 32)
         if (!memopt_i_schedule_count(&p, &total) && total <= bytes) break;
     return memopt_i_max(p.slots, least);
 }
 
 /* All of a schedule that does not lie behind it: checked, and counted. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
-    size_t total, k; double most = 0;
+    size_t total, k; double max = 0;
     memopt_error *error = !d ? NULL : d->error ? d->error : d->chain.error;
     memopt_status s = d ? memopt_i_chain_check(&d->chain, error) : MEMOPT_ERR_ARGUMENT;
     if (s) return s;
     if (d->rule > MEMOPT_RULE_REVOLVE)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE");
-    s = memopt_i_slow_check(&d->slow, error);
+    s = memopt_i_offload_check(&d->offload, error);
     if (s) return s;
-    if (d->slots && (d->slots < MEMOPT_I_LEAST_SLOTS || d->slots > MEMOPT_I_MOST_SLOTS))
+    if (d->slots && (d->slots < MEMOPT_I_SLOTS_MIN || d->slots > MEMOPT_I_SLOTS_MAX))
         return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "slots out of range", "slots", d->slots,
-                                   d->slots < MEMOPT_I_LEAST_SLOTS ? "at least" : "at most",
-                                   d->slots < MEMOPT_I_LEAST_SLOTS ? MEMOPT_I_LEAST_SLOTS : MEMOPT_I_MOST_SLOTS);
+                                   d->slots < MEMOPT_I_SLOTS_MIN ? "at least" : "at most",
+                                   d->slots < MEMOPT_I_SLOTS_MIN ? MEMOPT_I_SLOTS_MIN : MEMOPT_I_SLOTS_MAX);
     memset(p, 0, sizeof *p);
     p->error = error;
     p->chain = d->chain; p->rule = d->rule; p->count = d->chain.count;
-    if (d->slow.slots) p->slow = d->slow;
+    if (d->offload.slots) p->offload = d->offload;
     memopt_i_chain_total(&d->chain, &total);
     while (total >> p->shift > UINT32_MAX / 16) ++p->shift;
-    p->limited = p->slow.slots && p->slow.slots < p->count;
+    p->limited = p->offload.slots && p->offload.slots < p->count;
     p->saves = p->rule == MEMOPT_RULE_REVOLVE ? 1 : 2;
-    p->aways = p->slow.slots ? 2 : 1;
-    p->ways = p->slow.slots ? MEMOPT_I_WAYS : MEMOPT_I_KEEP_AWAY;
-    p->rooms = p->limited ? p->slow.slots + 1 : 1;
-    p->blends = !p->slow.slots ? 1 : !p->slow.overlap ? 2 : MEMOPT_I_BLENDS;
-    p->sweep = p->rule == MEMOPT_RULE_EXTENDED ? memopt_i_min(p->count, MEMOPT_I_SWEEP_MOST) : 1;
+    p->offload_states = p->offload.slots ? 2 : 1;
+    p->ways = p->offload.slots ? MEMOPT_I_WAYS : MEMOPT_I_WAY_KEEP_OFFLOADED;
+    p->rooms = p->limited ? p->offload.slots + 1 : 1;
+    p->prices = !p->offload.slots ? 1 : !p->offload.overlap ? 2 : MEMOPT_I_PRICES;
+    p->sweep = p->rule == MEMOPT_RULE_EXTENDED ? memopt_i_min(p->count, MEMOPT_I_SWEEP_MAX) : 1;
     memopt_i_schedule_repeats(p, NULL);
     for (k = 0; k < p->count; ++k) {
-        p->dearest += p->chain.segments[k].forward_cost * (double)p->count;
-        most += p->chain.segments[k].backward_cost;
+        p->transfer_cost_max += p->chain.segments[k].forward_cost * (double)p->count;
+        max += p->chain.segments[k].backward_cost;
     }
-    most += p->dearest;
-    if (!memopt_i_cost_ok(most))
+    max += p->transfer_cost_max;
+    if (!memopt_i_cost_ok(max))
         return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "the costs do not fit a double when summed");
     p->unit = 1;
-    while (most > p->unit * MEMOPT_I_MOST_COST) p->unit *= 2;
-    while (most > 0 && most * 2 <= p->unit * MEMOPT_I_MOST_COST && p->unit > 1e-300) p->unit /= 2;
-    memopt_i_schedule_range(p, d->most);
-    p->slots = d->slots ? d->slots : memopt_i_schedule_slots(p, MEMOPT_I_TABLE_BYTES, MEMOPT_I_FEW_SLOTS);
-    p->fineness = memopt_i_schedule_fineness(p->low, p->high, p->slots);
-    p->slots = memopt_i_min(p->slots, memopt_i_schedule_thresholds(p->low, p->high, p->fineness, p->slots, NULL));
+    while (max > p->unit * MEMOPT_I_COST_MAX) p->unit *= 2;
+    while (max > 0 && max * 2 <= p->unit * MEMOPT_I_COST_MAX && p->unit > 1e-300) p->unit /= 2;
+    memopt_i_schedule_range(p, d->max_budget);
+    p->slots = d->slots ? d->slots : memopt_i_schedule_slots(p, MEMOPT_I_TABLE_BYTES, MEMOPT_I_DEFAULT_SLOTS_MIN);
+    p->resolution = memopt_i_schedule_resolution(p->low, p->high, p->slots);
+    p->slots = memopt_i_min(p->slots, memopt_i_schedule_thresholds(p->low, p->high, p->resolution, p->slots, NULL));
     return MEMOPT_OK;
 }
 
 /* -- solving -- */
 
-static size_t memopt_i_plane(const memopt_schedule *p, const memopt_i_stretch *a) { /* its first row */
-    return ((a->blend * p->rooms + a->room) * p->aways + a->away) * memopt_i_schedule_cells(p);
+static size_t memopt_i_solver_plane(const memopt_schedule *p, const memopt_i_subchain *a) { /* its first row */
+    return ((a->price * p->rooms + a->room) * p->offload_states + a->offloaded) * memopt_i_schedule_cells(p);
 }
 
 static int memopt_i_part_is_new(const memopt_schedule *p, size_t s, size_t t) { /* nothing like it begins before s */
     return t - s >= p->repeats[s].length;
 }
 
-static uint32_t memopt_i_cell(const memopt_schedule *p, size_t s, size_t t, size_t save) {
+static uint32_t memopt_i_solver_cell(const memopt_schedule *p, size_t s, size_t t, size_t save) {
     const size_t more = t - s; const memopt_i_repeat *r = &p->repeats[s];
     while (more < r->length) r = &p->repeats[r->like];
     return (uint32_t)(more - r->length) + (save ? (uint32_t)p->cells + r->saved : r->cell);
 }
 
-static size_t memopt_i_row(const memopt_schedule *p, const memopt_i_stretch *a) {
-    return memopt_i_plane(p, a) + memopt_i_cell(p, a->s, a->t, a->save);
+static size_t memopt_i_solver_row(const memopt_schedule *p, const memopt_i_subchain *a) {
+    return memopt_i_solver_plane(p, a) + memopt_i_solver_cell(p, a->s, a->t, a->save);
 }
-static size_t memopt_i_threshold(const memopt_schedule *p, uint32_t memory) { /* the first that is not below it */
+/* the first that is not below it */
+static size_t memopt_i_solver_threshold(const memopt_schedule *p, uint32_t memory) {
     size_t low = 0, high = p->slots;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -14173,57 +14259,57 @@ static size_t memopt_i_point_within(const memopt_schedule *p, size_t row, int64_
     return low;
 }
 /* For every j, what segments s to j - 1 take beside the part's input and the gradients. */
-static void memopt_i_stretch_cuts(const memopt_schedule *p, size_t s, size_t t) {
+static void memopt_i_subchain_cuts(const memopt_schedule *p, size_t s, size_t t) {
     const int64_t input = p->stages[s - 1].value, copy = p->stages[s - 1].copy;
-    int64_t plain = 0, plain_away = 0; size_t i;
+    int64_t plain = 0, plain_offloaded = 0; size_t i;
     for (i = s; i < t; ++i) {
         const memopt_i_stage *stage = &p->stages[i]; memopt_i_cut *cut = &p->cuts[i + 1];
         const int64_t out = i == s ? copy : copy - input; /* of the input's own memory, when it moves away */
         int64_t around = i > s ? p->stages[i - 1].value : 0, save;
         cut->skips = 0;
         if (p->chain.skip_count) {
-            around += memopt_i_skips(p, s, i, i, t, 0);
-            cut->skips = memopt_i_skips(p, s, i, i + 1, t, 0);
+            around += memopt_i_solver_skips(p, s, i, i, t, 0);
+            cut->skips = memopt_i_solver_skips(p, s, i, i + 1, t, 0);
         }
         save = around + stage->saving;
         cut->save = memopt_i_max64(plain, save);
-        cut->save_away = memopt_i_max64(plain_away, save + out);
-        cut->left[0] = memopt_i_cell(p, s, i, 0);
-        cut->left[1] = p->saves == 2 && i - s < p->sweep ? memopt_i_cell(p, s, i, 1) : 0;
+        cut->save_offloaded = memopt_i_max64(plain_offloaded, save + out);
+        cut->left[0] = memopt_i_solver_cell(p, s, i, 0);
+        cut->left[1] = p->saves == 2 && i - s < p->sweep ? memopt_i_solver_cell(p, s, i, 1) : 0;
         cut->plain = plain = memopt_i_max64(plain, around + stage->plain);
-        cut->plain_away = plain_away = memopt_i_max64(plain_away, around + stage->plain + out);
+        cut->plain_offloaded = plain_offloaded = memopt_i_max64(plain_offloaded, around + stage->plain + out);
     }
 }
 /* One way to solve a part, whatever j; 0 when that cannot be. */
-static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_stretch *a, int way, memopt_i_choice *c) {
+static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_subchain *a, int way, memopt_i_choice *c) {
     const memopt_i_stage *input = &p->stages[a->s - 1];
-    const int away = way >= MEMOPT_I_KEEP_AWAY, writes = away && !a->away;
-    c->way = way; c->saves = way == MEMOPT_I_SAVE || way == MEMOPT_I_SAVE_AWAY; c->away = away;
+    const int offloaded = way >= MEMOPT_I_WAY_KEEP_OFFLOADED, writes = offloaded && !a->offloaded;
+    c->way = way; c->saves = way == MEMOPT_I_WAY_SAVE || way == MEMOPT_I_WAY_SAVE_OFFLOADED; c->offloaded = offloaded;
     c->threshold = 0;
     if (c->saves && p->saves == 1) return 0;
-    if (away && (input->copy >= input->value || (writes && p->limited && !a->room))) return 0;
-    c->right = *a; c->right.away = 0; c->right.room -= (size_t)(writes && p->limited);
+    if (offloaded && (input->copy >= input->value || (writes && p->limited && !a->room))) return 0;
+    c->right = *a; c->right.offloaded = 0; c->right.room -= (size_t)(writes && p->limited);
     c->left = *a; c->left.save = (size_t)c->saves;
     /* a copy that takes memory is not kept on */
-    if (away && !input->copy) { c->left.away = 1; c->left.room = c->right.room; }
+    if (offloaded && !input->copy) { c->left.offloaded = 1; c->left.room = c->right.room; }
     c->grads = (int64_t)p->stages[a->t].grads + (a->save ? p->stages[a->t].saved : 0);
-    c->away_more = away ? (int64_t)input->copy - input->value : 0;
-    c->away_add = away ? input->read[a->blend] + (writes ? input->write[a->blend] : 0) : 0;
+    c->offloaded_more = offloaded ? (int64_t)input->copy - input->value : 0;
+    c->offloaded_add = offloaded ? input->read[a->price] + (writes ? input->write[a->price] : 0) : 0;
     c->shifted = &p->shifted[((size_t)way * p->rooms + c->right.room) * memopt_i_schedule_rights(p)];
     c->shifted += c->right.save ? p->count : 0;
-    c->rows = memopt_i_plane(p, &c->left);
+    c->rows = memopt_i_solver_plane(p, &c->left);
     return 1;
 }
-static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
+static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_subchain *a, size_t j, memopt_i_choice *c) {
     const memopt_i_stage *input = &p->stages[a->s - 1], *last = &p->stages[j - 1];
     const memopt_i_cut *cut = &p->cuts[j];
     if (c->saves && j - 1 - a->s >= p->sweep) return 0;
     c->right.s = j; c->left.t = j - 1;
-    c->add = last->before - input->before + c->away_add;
-    c->more = (int64_t)(c->saves ? last->saved : last->value) + cut->skips + c->away_more;
-    if (!c->away) { c->check = c->grads + (c->saves ? cut->save : cut->plain); return 1; }
+    c->add = last->before - input->before + c->offloaded_add;
+    c->more = (int64_t)(c->saves ? last->saved : last->value) + cut->skips + c->offloaded_more;
+    if (!c->offloaded) { c->check = c->grads + (c->saves ? cut->save : cut->plain); return 1; }
     /* and the way back of the input: */
-    c->check = memopt_i_max64(c->grads + (c->saves ? cut->save_away : cut->plain_away),
+    c->check = memopt_i_max64(c->grads + (c->saves ? cut->save_offloaded : cut->plain_offloaded),
                               (int64_t)last->grads + (c->saves ? last->saved : 0) + input->copy);
     return 1;
 }
@@ -14236,7 +14322,7 @@ static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choic
     to->more = c->more; to->row = row; to->first = slots; to->last = 0;
     for (g = 0; g < slots; ++g) {
         while (h < slots && (int64_t)need[h] <= (int64_t)p->grid[g] - c->more) ++h;
-        to->cost[g] = MEMOPT_I_NO_COST;
+        to->cost[g] = MEMOPT_I_COST_NONE;
         if (h == first) continue;
         if (to->first == slots) to->first = g;
         to->cost[g] = cost[h - 1]; to->from[g] = (uint16_t)(h - 1);
@@ -14244,7 +14330,7 @@ static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choic
     }
 }
 static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, const memopt_i_choice *c) {
-    memopt_i_shifted *to = c->shifted + (c->right.t - c->right.s); const size_t row = memopt_i_row(p, &c->right);
+    memopt_i_shifted *to = c->shifted + (c->right.t - c->right.s); const size_t row = memopt_i_solver_row(p, &c->right);
     if (to->row != row || to->more != c->more) memopt_i_choice_shift(p, c, row, to);
     return to;
 }
@@ -14272,11 +14358,11 @@ MEMOPT_I_WIDTHS(void, relax, (int32_t *cost, uint32_t *choice, const int32_t *ri
                               uint32_t name, size_t n))
 
 /* Solve part a, of which choice c is one way, by cutting it before j. */
-static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretch *a, size_t j, memopt_i_choice *c) {
+static void memopt_i_subchain_try(const memopt_schedule *p, const memopt_i_subchain *a, size_t j, memopt_i_choice *c) {
     const memopt_i_shifted *right; size_t left = c->rows, row, g, end;
     if (!memopt_i_choice_at(p, a, j, c) || c->check > (int64_t)p->grid[p->slots - 1]) return;
     left += p->cuts[j].left[c->saves];
-    row = memopt_i_row(p, a) * p->slots;
+    row = memopt_i_solver_row(p, a) * p->slots;
     right = memopt_i_choice_right(p, c);
     g = memopt_i_max(right->first, p->first[left]);
     if (g == p->slots) return;
@@ -14288,19 +14374,19 @@ static void memopt_i_stretch_try(const memopt_schedule *p, const memopt_i_stretc
                    p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g));
 }
 /* The memory that a choice takes exactly, when it is given grid[g]. */
-static uint32_t memopt_i_stretch_need(const memopt_schedule *p, const memopt_i_stretch *a, uint32_t name, size_t g) {
+static uint32_t memopt_i_subchain_need(const memopt_schedule *p, const memopt_i_subchain *a, uint32_t name, size_t g) {
     memopt_i_choice c; int64_t need; const memopt_i_shifted *right;
     const int possible = memopt_i_choice_begin(p, a, (int)(name % MEMOPT_I_WAYS), &c)
                          && memopt_i_choice_at(p, a, name / MEMOPT_I_WAYS, &c);
     MEMOPT_ASSERT(possible); /* it has been chosen */
     (void)possible;
     right = memopt_i_choice_right(p, &c);
-    need = (int64_t)p->need[memopt_i_row(p, &c.right) * p->slots + right->from[g]] + c.more;
-    need = memopt_i_max64(need, p->need[memopt_i_row(p, &c.left) * p->slots + g]);
+    need = (int64_t)p->need[memopt_i_solver_row(p, &c.right) * p->slots + right->from[g]] + c.more;
+    need = memopt_i_max64(need, p->need[memopt_i_solver_row(p, &c.left) * p->slots + g]);
     return (uint32_t)memopt_i_max64(need, c.check);
 }
 /* Whoever gets no better result from more memory does not take it. */
-static void memopt_i_stretch_finish(const memopt_schedule *p, const memopt_i_stretch *a, size_t row) {
+static void memopt_i_subchain_finish(const memopt_schedule *p, const memopt_i_subchain *a, size_t row) {
     int32_t *cost = p->cost + row * p->slots; uint32_t *need = p->need + row * p->slots; size_t g;
     p->first[row] = (uint16_t)p->slots; p->last[row] = 0;
     for (g = 0; g < p->slots; ++g) {
@@ -14309,53 +14395,55 @@ static void memopt_i_stretch_finish(const memopt_schedule *p, const memopt_i_str
             continue;
         }
         need[g] = UINT32_MAX;
-        if (cost[g] == MEMOPT_I_NO_COST) continue;
+        if (cost[g] == MEMOPT_I_COST_NONE) continue;
         if (p->first[row] == p->slots) p->first[row] = (uint16_t)g;
         p->last[row] = (uint16_t)g;
-        need[g] = memopt_i_stretch_need(p, a, p->choice[a->save * p->slots + g], g);
+        need[g] = memopt_i_subchain_need(p, a, p->choice[a->save * p->slots + g], g);
     }
 }
-static void memopt_i_stretch_single(const memopt_schedule *p, const memopt_i_stretch *a, size_t row) { /* one segment */
+/* one segment */
+static void memopt_i_subchain_single(const memopt_schedule *p, const memopt_i_subchain *a, size_t row) {
     const memopt_i_stage *stage = &p->stages[a->t];
     const uint32_t need = a->save ? stage->reverse : memopt_i_max32(stage->grads + stage->saving, stage->reverse);
     const int32_t cost = stage->backward + (a->save ? 0 : stage->before - p->stages[a->t - 1].before);
-    const size_t first = memopt_i_threshold(p, need); size_t g;
+    const size_t first = memopt_i_solver_threshold(p, need); size_t g;
     p->first[row] = p->last[row] = (uint16_t)first;
     for (g = 0; g < p->slots; ++g) {
-        p->cost[row * p->slots + g] = g < first ? MEMOPT_I_NO_COST : cost;
+        p->cost[row * p->slots + g] = g < first ? MEMOPT_I_COST_NONE : cost;
         p->need[row * p->slots + g] = g < first ? UINT32_MAX : need;
     }
 }
 /* A part of several segments, not saved at its end and saved: both read the same left parts, from far memory. */
-static void memopt_i_stretch_solve(const memopt_schedule *p, const memopt_i_stretch *parts, size_t count) {
+static void memopt_i_subchain_solve(const memopt_schedule *p, const memopt_i_subchain *parts, size_t count) {
     memopt_i_choice c[MEMOPT_I_WAYS][2]; int can[MEMOPT_I_WAYS][2], way; size_t g, j, k;
     for (k = 0; k < count; ++k) {
-        int32_t *cost = p->cost + memopt_i_row(p, &parts[k]) * p->slots;
-        for (g = 0; g < p->slots; ++g) cost[g] = MEMOPT_I_NO_COST;
+        int32_t *cost = p->cost + memopt_i_solver_row(p, &parts[k]) * p->slots;
+        for (g = 0; g < p->slots; ++g) cost[g] = MEMOPT_I_COST_NONE;
         for (way = 0; way < p->ways; ++way) can[way][k] = memopt_i_choice_begin(p, &parts[k], way, &c[way][k]);
     }
     for (j = parts->s + 1; j <= parts->t; ++j)
         for (way = 0; way < p->ways; ++way)
             for (k = 0; k < count; ++k)
-                if (can[way][k]) memopt_i_stretch_try(p, &parts[k], j, &c[way][k]);
-    for (k = 0; k < count; ++k) memopt_i_stretch_finish(p, &parts[k], memopt_i_row(p, &parts[k]));
+                if (can[way][k]) memopt_i_subchain_try(p, &parts[k], j, &c[way][k]);
+    for (k = 0; k < count; ++k) memopt_i_subchain_finish(p, &parts[k], memopt_i_solver_row(p, &parts[k]));
 }
 /* All parts that end with segment t and are not the same as an earlier one. One that is saved at its end lies left of
    something, so t is not the last, and is no longer than a sweep may be. */
-static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, size_t t) {
-    memopt_i_stretch parts[2]; size_t k, s, away, room;
+static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, size_t t) {
+    memopt_i_subchain parts[2]; size_t k, s, offloaded, room;
     for (s = t; s; --s) {
         if (!memopt_i_part_is_new(p, s, t)) continue;
-        memopt_i_stretch_cuts(p, s, t);
+        memopt_i_subchain_cuts(p, s, t);
         for (room = 0; room < p->rooms; ++room)
-            for (away = 0; away < p->aways; ++away) {
+            for (offloaded = 0; offloaded < p->offload_states; ++offloaded) {
                 for (k = 0; k < 2; ++k) {
-                    parts[k].s = s; parts[k].t = t; parts[k].save = k; parts[k].away = away; parts[k].room = room;
-                    parts[k].blend = blend;
+                    parts[k].s = s;
+                    parts[k].t = t; parts[k].save = k; parts[k].offloaded = offloaded; parts[k].room = room;
+                    parts[k].price = price;
                     if (s == t && k < p->saves && (!k || t < p->count))
-                        memopt_i_stretch_single(p, &parts[k], memopt_i_row(p, &parts[k]));
+                        memopt_i_subchain_single(p, &parts[k], memopt_i_solver_row(p, &parts[k]));
                 }
-                if (s < t) memopt_i_stretch_solve(p, parts, p->saves == 2 && t < p->count && t - s < p->sweep ? 2 : 1);
+                if (s < t) memopt_i_subchain_solve(p, parts, p->saves == 2 && t < p->count && t - s < p->sweep ? 2 : 1);
             }
     }
 }
@@ -14364,21 +14452,22 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t blend, siz
 
 /* How point *g of a part was reached: the first choice with its cost, as the solver went through them. Returns the
    right part's point; the left's is *g, moved to the first with the same cost. */
-MEMOPT_I_NOINLINE static size_t memopt_i_stretch_choice(const memopt_schedule *p, const memopt_i_stretch *a, size_t *g,
+MEMOPT_I_NOINLINE static size_t memopt_i_subchain_choice(const memopt_schedule *p, const memopt_i_subchain *a,
+                                                         size_t *g,
                                       memopt_i_choice *out) {
-    const size_t row = memopt_i_row(p, a); const int32_t *cost = p->cost + row * p->slots; size_t j; int way;
+    const size_t row = memopt_i_solver_row(p, a); const int32_t *cost = p->cost + row * p->slots; size_t j; int way;
     memopt_i_choice ways[MEMOPT_I_WAYS]; int can[MEMOPT_I_WAYS];
     while (*g > p->first[row] && cost[*g - 1] == cost[*g]) --*g;
-    memopt_i_stretch_cuts(p, a->s, a->t);
+    memopt_i_subchain_cuts(p, a->s, a->t);
     for (way = 0; way < p->ways; ++way) can[way] = memopt_i_choice_begin(p, a, way, &ways[way]);
     for (j = a->s + 1; j <= a->t; ++j)
         for (way = 0; way < p->ways; ++way) {
             const int64_t memory = p->grid[*g]; memopt_i_choice *c = &ways[way]; int32_t left; size_t h;
             if (!can[way] || !memopt_i_choice_at(p, a, j, c) || c->check > memory) continue;
             left = p->cost[(c->rows + p->cuts[j].left[c->saves]) * p->slots + *g];
-            h = memopt_i_point_within(p, memopt_i_row(p, &c->right), memory - c->more);
+            h = memopt_i_point_within(p, memopt_i_solver_row(p, &c->right), memory - c->more);
             if (h == p->slots) continue;
-            if (p->cost[memopt_i_row(p, &c->right) * p->slots + h] + left + c->add != cost[*g]) continue;
+            if (p->cost[memopt_i_solver_row(p, &c->right) * p->slots + h] + left + c->add != cost[*g]) continue;
             *out = *c;
             return h;
         }
@@ -14386,39 +14475,39 @@ MEMOPT_I_NOINLINE static size_t memopt_i_stretch_choice(const memopt_schedule *p
     return p->slots;
 }
 /* Forward through the segments before the right part, and the input out of the way. */
-static void memopt_i_emit_forward(const memopt_i_stretch *a, const memopt_i_choice *c, memopt_i_list *l) {
-    const int writes = c->away && !a->away; size_t i;
-    if (writes) memopt_i_list_add(l, MEMOPT_OP_WRITE, a->s - 1);
+static void memopt_i_emit_forward(const memopt_i_subchain *a, const memopt_i_choice *c, memopt_i_action_list *l) {
+    const int writes = c->offloaded && !a->offloaded; size_t i;
+    if (writes) memopt_i_action_list_add(l, MEMOPT_OP_WRITE, a->s - 1);
     for (i = a->s; i < c->right.s; ++i) {
-        memopt_i_list_add(l, c->saves && i == c->left.t ? MEMOPT_OP_FORWARD_SAVE : MEMOPT_OP_FORWARD, i - 1);
-        if (i == a->s && writes) memopt_i_list_add(l, MEMOPT_OP_WAIT, i - 1);
-        if (i > a->s || c->away) memopt_i_list_add(l, MEMOPT_OP_DROP, i - 1);
+        memopt_i_action_list_add(l, c->saves && i == c->left.t ? MEMOPT_OP_FORWARD_SAVE : MEMOPT_OP_FORWARD, i - 1);
+        if (i == a->s && writes) memopt_i_action_list_add(l, MEMOPT_OP_WAIT, i - 1);
+        if (i > a->s || c->offloaded) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i - 1);
     }
 }
-static void memopt_i_emit(const memopt_schedule *p, const memopt_i_stretch *a, size_t g, memopt_i_list *l) {
+static void memopt_i_emit(const memopt_schedule *p, const memopt_i_subchain *a, size_t g, memopt_i_action_list *l) {
     memopt_i_choice c; size_t h; const uint32_t copy = p->stages[a->s - 1].copy;
     if (a->s == a->t) {
-        if (!a->save) memopt_i_list_add(l, MEMOPT_OP_FORWARD_SAVE, a->t - 1);
-        memopt_i_list_add(l, MEMOPT_OP_BACKWARD, a->t - 1);
+        if (!a->save) memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, a->t - 1);
+        memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, a->t - 1);
         return;
     }
-    h = memopt_i_stretch_choice(p, a, &g, &c);
+    h = memopt_i_subchain_choice(p, a, &g, &c);
     if (h == p->slots) return;
     memopt_i_emit_forward(a, &c, l);
     memopt_i_emit(p, &c.right, h, l);
-    if (!c.saves) memopt_i_list_add(l, MEMOPT_OP_DROP, c.left.t);
-    if (c.away) {
-        memopt_i_list_add(l, MEMOPT_OP_READ, a->s - 1);
-        memopt_i_list_add(l, MEMOPT_OP_WAIT, a->s - 1);
-        if (copy) memopt_i_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
+    if (!c.saves) memopt_i_action_list_add(l, MEMOPT_OP_DROP, c.left.t);
+    if (c.offloaded) {
+        memopt_i_action_list_add(l, MEMOPT_OP_READ, a->s - 1);
+        memopt_i_action_list_add(l, MEMOPT_OP_WAIT, a->s - 1);
+        if (copy) memopt_i_action_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
     }
     memopt_i_emit(p, &c.left, g, l);
-    if (c.away && !copy && !a->away) memopt_i_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
+    if (c.offloaded && !copy && !a->offloaded) memopt_i_action_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
 }
-static memopt_i_stretch memopt_i_schedule_whole(const memopt_schedule *p, size_t blend) {
-    memopt_i_stretch a;
+static memopt_i_subchain memopt_i_schedule_whole(const memopt_schedule *p, size_t price) {
+    memopt_i_subchain a;
     memset(&a, 0, sizeof a);
-    a.s = 1; a.t = p->count; a.room = p->rooms - 1; a.blend = blend;
+    a.s = 1; a.t = p->count; a.room = p->rooms - 1; a.price = price;
     return a;
 }
 /* @section schedule : solver
@@ -14435,18 +14524,20 @@ static memopt_i_stretch memopt_i_schedule_whole(const memopt_schedule *p, size_t
    Invariant  The list of those found is by peak, each cheaper than the one before. */
 
 /* A list as it is emitted, with its exact peak and cost. */
-static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t blend, size_t g, memopt_action *actions,
-                                            size_t capacity, memopt_i_found *found) {
-    const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend);
-    memopt_i_course course; memopt_i_list l; double extra;
-    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.course = &course;
-    memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
-    course.slow.overlap = 0;
-    if (g == p->slots) memopt_i_list_reverse(&l, 0, p->count);
+static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t price, size_t g, memopt_action *actions,
+                                            size_t capacity, memopt_i_solution *solution) {
+    const memopt_i_subchain whole = memopt_i_schedule_whole(p, price);
+    memopt_i_simulation simulation; memopt_i_action_list l; double extra;
+    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.simulation = &simulation;
+    memopt_i_simulation_begin(&simulation, &p->chain, &p->offload, p->simulation);
+    simulation.offload.overlap = 0;
+    if (g == p->slots) memopt_i_action_list_reverse(&l, 0, p->count);
     else memopt_i_emit(p, &whole, g, &l);
-    MEMOPT_ASSERT(!l.status && memopt_i_course_ended(&course));
-    found->peak = course.peak; found->cost = memopt_i_chain_cost(&p->chain, course.runs, course.waited, &extra);
-    found->limit = 0; found->blend = (uint32_t)blend; found->point = (uint32_t)g; found->count = (uint32_t)l.count;
+    MEMOPT_ASSERT(!l.status && memopt_i_simulation_ended(&simulation));
+    solution->peak = simulation.peak;
+    solution->cost = memopt_i_chain_cost(&p->chain, simulation.runs, simulation.waited, &extra);
+    solution->limit = 0;
+    solution->price = (uint32_t)price; solution->point = (uint32_t)g; solution->count = (uint32_t)l.count;
     return l.status;
 }
 /* Polishing: a value that is dropped and made again could have stayed, where memory is left between. The table does not
@@ -14458,16 +14549,16 @@ static void memopt_i_polish_delete(const memopt_schedule *p, size_t t) {
     p->list[t].op = MEMOPT_OP_DROP; p->list[t].index = MEMOPT_I_NO_VALUE;
 }
 static void memopt_i_polish_live(const memopt_schedule *p, size_t count) { /* bytes alive in each action */
-    memopt_i_course course; size_t t;
-    memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
+    memopt_i_simulation simulation; size_t t;
+    memopt_i_simulation_begin(&simulation, &p->chain, &p->offload, p->simulation);
     for (t = 0; t < count; ++t) {
-        course.peak = course.live;
-        memopt_i_course_step(&course, p->list[t]);
-        p->live[t] = course.peak;
+        simulation.peak = simulation.live;
+        memopt_i_simulation_step(&simulation, p->list[t]);
+        p->live[t] = simulation.peak;
     }
 }
 /* Where value v, dropped at t, is made again by a plain forward; count when it is not. */
-static size_t memopt_i_polish_again(const memopt_schedule *p, size_t t, size_t count) {
+static size_t memopt_i_polish_recompute(const memopt_schedule *p, size_t t, size_t count) {
     const size_t v = p->list[t].index;
     if (p->list[t].op != MEMOPT_OP_DROP || v == MEMOPT_I_NO_VALUE || !v) return count;
     for (++t; t < count; ++t) {
@@ -14522,16 +14613,16 @@ static size_t memopt_i_polish(const memopt_schedule *p, size_t count, size_t lim
     size_t t, n = 0;
     memopt_i_polish_live(p, count);
     for (;;) {
-        size_t best = count, bytes; double most = 0;
+        size_t best = count, bytes; double max = 0;
         for (t = 0; t < count; ++t) {
-            const size_t again = memopt_i_polish_again(p, t, count);
+            const size_t again = memopt_i_polish_recompute(p, t, count);
             if (again == count || !memopt_i_polish_fits(p, t, again, limit)) continue;
-            if (memopt_i_polish_unmake(p, again, count, 0) <= most) continue;
-            best = t; most = memopt_i_polish_unmake(p, again, count, 0);
+            if (memopt_i_polish_unmake(p, again, count, 0) <= max) continue;
+            best = t; max = memopt_i_polish_unmake(p, again, count, 0);
         }
         if (best == count) break;
         bytes = memopt_i_polish_bytes(p, p->list[best].index);
-        n = memopt_i_polish_again(p, best, count);
+        n = memopt_i_polish_recompute(p, best, count);
         for (t = best; t < n; ++t) p->live[t] += bytes;
         memopt_i_polish_unmake(p, n, count, 1);
         memopt_i_polish_delete(p, best);
@@ -14541,30 +14632,31 @@ static size_t memopt_i_polish(const memopt_schedule *p, size_t count, size_t lim
     return n;
 }
 /* A point's list in p->list, polished within `limit`; ERR_BUFFER when it is too long for that. */
-static memopt_status memopt_i_schedule_polished(const memopt_schedule *p, size_t blend, size_t g, size_t limit,
-                                                memopt_i_found *found) {
-    memopt_i_course course; size_t t; double extra; memopt_status s;
-    s = memopt_i_schedule_emit(p, blend, g, p->list, MEMOPT_I_POLISH_MOST, found);
-    if (s || found->count > MEMOPT_I_POLISH_MOST) return s ? s : MEMOPT_ERR_BUFFER;
-    found->count = (uint32_t)memopt_i_polish(p, found->count, limit);
-    found->limit = limit;
-    memopt_i_course_begin(&course, &p->chain, &p->slow, p->course);
-    course.slow.overlap = 0;
-    for (t = 0; t < found->count && !s; ++t) s = memopt_i_course_step(&course, p->list[t]);
-    found->peak = course.peak;
-    found->cost = memopt_i_chain_cost(&p->chain, course.runs, course.waited, &extra);
-    return s ? s : memopt_i_course_ended(&course) ? MEMOPT_OK : MEMOPT_ERR_STATE;
+static memopt_status memopt_i_schedule_polished(const memopt_schedule *p, size_t price, size_t g, size_t limit,
+                                                memopt_i_solution *solution) {
+    memopt_i_simulation simulation; size_t t; double extra; memopt_status s;
+    s = memopt_i_schedule_emit(p, price, g, p->list, MEMOPT_I_POLISH_MAX, solution);
+    if (s || solution->count > MEMOPT_I_POLISH_MAX) return s ? s : MEMOPT_ERR_BUFFER;
+    solution->count = (uint32_t)memopt_i_polish(p, solution->count, limit);
+    solution->limit = limit;
+    memopt_i_simulation_begin(&simulation, &p->chain, &p->offload, p->simulation);
+    simulation.offload.overlap = 0;
+    for (t = 0; t < solution->count && !s; ++t) s = memopt_i_simulation_step(&simulation, p->list[t]);
+    solution->peak = simulation.peak;
+    solution->cost = memopt_i_chain_cost(&p->chain, simulation.runs, simulation.waited, &extra);
+    return s ? s : memopt_i_simulation_ended(&simulation) ? MEMOPT_OK : MEMOPT_ERR_STATE;
 }
-static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memopt_i_found *found,
+static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memopt_i_solution *solution,
                                             memopt_action *actions) {
-    memopt_i_found same; memopt_status s;
-    if (!found->limit) return memopt_i_schedule_emit(p, found->blend, found->point, actions, found->count, &same);
-    s = memopt_i_schedule_polished(p, found->blend, found->point, found->limit, &same);
-    if (!s) memcpy(actions, p->list, found->count * sizeof *actions);
+    memopt_i_solution same; memopt_status s;
+    if (!solution->limit)
+        return memopt_i_schedule_emit(p, solution->price, solution->point, actions, solution->count, &same);
+    s = memopt_i_schedule_polished(p, solution->price, solution->point, solution->limit, &same);
+    if (!s) memcpy(actions, p->list, solution->count * sizeof *actions);
     return s;
 }
 /* Take one in by its peak, unless another one is as good; what is worse than it goes. */
-static void memopt_i_found_add(memopt_i_found *all, size_t *count, memopt_i_found one) {
+static void memopt_i_solution_add(memopt_i_solution *all, size_t *count, memopt_i_solution one) {
     size_t at = *count, last;
     while (at && all[at - 1].peak > one.peak) --at;
     if (at && all[at - 1].cost <= one.cost) return;
@@ -14582,41 +14674,41 @@ static size_t memopt_i_schedule_next(const memopt_schedule *p, size_t row, size_
 }
 /* The schedules of a table: of each point as it is, and polished within its own peak and within what the next
    one takes less a byte. */
-static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t blend) {
-    const memopt_i_stretch whole = memopt_i_schedule_whole(p, blend);
-    const size_t row = memopt_i_row(p, &whole);
-    const size_t to = blend == MEMOPT_I_BLEND_NEVER ? (size_t)MEMOPT_I_BLEND_FULL : blend;
-    const int polish = p->rule == MEMOPT_RULE_EXTENDED && to == MEMOPT_I_BLEND_FULL;
-    memopt_i_found *all = p->found[to], one; size_t g, last = p->slots, *count = &p->found_count[to];
+static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
+    const memopt_i_subchain whole = memopt_i_schedule_whole(p, price);
+    const size_t row = memopt_i_solver_row(p, &whole);
+    const size_t to = price == MEMOPT_I_PRICE_NEVER ? (size_t)MEMOPT_I_PRICE_FULL : price;
+    const int polish = p->rule == MEMOPT_RULE_EXTENDED && to == MEMOPT_I_PRICE_FULL;
+    memopt_i_solution *all = p->solution[to], one; size_t g, last = p->slots, *count = &p->solution_count[to];
     for (g = memopt_i_schedule_next(p, row, 0); g < p->slots; g = memopt_i_schedule_next(p, row, g + 1)) {
-        const memopt_status s = memopt_i_schedule_emit(p, blend, g, NULL, 0, &one);
+        const memopt_status s = memopt_i_schedule_emit(p, price, g, NULL, 0, &one);
         const size_t peak = one.peak;
         if (s) return s;
-        memopt_i_found_add(all, count, one);
+        memopt_i_solution_add(all, count, one);
         if (!polish) continue;
-        if (last < p->slots && !memopt_i_schedule_polished(p, blend, last, peak - 1, &one))
-            memopt_i_found_add(all, count, one);
-        if (!memopt_i_schedule_polished(p, blend, g, peak, &one)) memopt_i_found_add(all, count, one);
+        if (last < p->slots && !memopt_i_schedule_polished(p, price, last, peak - 1, &one))
+            memopt_i_solution_add(all, count, one);
+        if (!memopt_i_schedule_polished(p, price, g, peak, &one)) memopt_i_solution_add(all, count, one);
         last = g;
     }
     if (p->rule == MEMOPT_RULE_REVOLVE) return MEMOPT_OK;
-    memopt_i_schedule_emit(p, blend, p->slots, NULL, 0, &one);
-    memopt_i_found_add(all, count, one);
+    memopt_i_schedule_emit(p, price, p->slots, NULL, 0, &one);
+    memopt_i_solution_add(all, count, one);
     return MEMOPT_OK;
 }
 static void memopt_i_schedule_stages(memopt_schedule *p) {
-    static const double share[MEMOPT_I_BLENDS] = { 1, 0, 0.25, 0 }; size_t i, b;
+    static const double share[MEMOPT_I_PRICES] = { 1, 0, 0.25, 0 }; size_t i, b;
     for (i = 0; i <= p->count; ++i) {
         const memopt_segment *s = i ? &p->chain.segments[i - 1] : NULL; memopt_i_stage *stage = &p->stages[i];
         *stage = memopt_i_stage_of(p, i);
-        stage->backward = s ? memopt_i_cost_units(p, s->backward_cost) : 0;
-        stage->before = s ? p->stages[i - 1].before + memopt_i_cost_units(p, s->forward_cost) : 0;
-        for (b = 0; p->slow.slots && b < p->blends; ++b) {
-            const double write = memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->slow, i));
-            const double read = memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->slow, i));
-            stage->write[b] = memopt_i_cost_units(p, share[b] * write);
-            stage->read[b] = memopt_i_cost_units(p, share[b] * read);
-            if (b == MEMOPT_I_BLEND_NEVER) stage->read[b] = MEMOPT_I_NO_COST;
+        stage->backward = s ? memopt_i_solver_cost_units(p, s->backward_cost) : 0;
+        stage->before = s ? p->stages[i - 1].before + memopt_i_solver_cost_units(p, s->forward_cost) : 0;
+        for (b = 0; p->offload.slots && b < p->prices; ++b) {
+            const double write = memopt_i_transfer_cost(p, memopt_i_chain_write(&p->chain, &p->offload, i));
+            const double read = memopt_i_transfer_cost(p, memopt_i_chain_read(&p->chain, &p->offload, i));
+            stage->write[b] = memopt_i_solver_cost_units(p, share[b] * write);
+            stage->read[b] = memopt_i_solver_cost_units(p, share[b] * read);
+            if (b == MEMOPT_I_PRICE_NEVER) stage->read[b] = MEMOPT_I_COST_NONE;
         }
     }
 }
@@ -14646,10 +14738,10 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     carver = memopt_carver_begin(memory);
     memopt_i_schedule_lay_out(&p, &carver);
     p.level = memopt_i_simd_level(NULL);
-    memopt_i_schedule_thresholds(p.low, p.high, p.fineness, p.slots, p.grid);
+    memopt_i_schedule_thresholds(p.low, p.high, p.resolution, p.slots, p.grid);
     memopt_i_schedule_stages(&p);
     memopt_i_schedule_repeats(&p, p.repeats);
-    for (b = 0; b < p.blends; ++b) {
+    for (b = 0; b < p.prices; ++b) {
         for (t = 1; t <= p.count; ++t) memopt_i_schedule_column(&p, b, t);
         s = memopt_i_schedule_find(&p, b);
         if (s) return memopt_i_fail(p.error, s, "the table gives a schedule that cannot be");
@@ -14658,19 +14750,19 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     *out = (const memopt_schedule *)memory;
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_point *points,
+MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_schedule_point *points,
                                                   size_t capacity, size_t *count) {
     size_t i;
     memopt_status status;
     if (!schedule) return MEMOPT_ERR_ARGUMENT;
     if (!count) return memopt_i_fail(schedule->error, MEMOPT_ERR_ARGUMENT, "count is NULL");
-    status = memopt_i_list_check(schedule->error, "points is NULL, and capacity is not 0", points, capacity);
+    status = memopt_i_action_list_check(schedule->error, "points is NULL, and capacity is not 0", points, capacity);
     if (status) return status;
-    for (i = 0; i < memopt_i_min(capacity, schedule->found_count[0]); ++i) {
-        points[i].peak = schedule->found[0][i].peak; points[i].cost = schedule->found[0][i].cost;
+    for (i = 0; i < memopt_i_min(capacity, schedule->solution_count[0]); ++i) {
+        points[i].peak = schedule->solution[0][i].peak; points[i].cost = schedule->solution[0][i].cost;
     }
-    *count = schedule->found_count[0];
-    return *count > capacity ? memopt_i_list_full(schedule->error, capacity, *count) : MEMOPT_OK;
+    *count = schedule->solution_count[0];
+    return *count > capacity ? memopt_i_action_list_full(schedule->error, capacity, *count) : MEMOPT_OK;
 }
 
 /* -- transfers beside the computing -- */
@@ -14696,14 +14788,14 @@ static void memopt_i_overlap_move(memopt_action *actions, size_t at, size_t leng
 static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t length, ptrdiff_t by) {
     memopt_schedule_result r; memopt_status s;
     memopt_i_overlap_move(o->actions, at, length, by);
-    s = memopt_i_simulate(&o->p->chain, &o->p->slow, o->actions, o->count, o->host, &r, NULL);
+    s = memopt_i_simulate(&o->p->chain, &o->p->offload, o->actions, o->count, o->host, &r, NULL);
     memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
     return s || r.peak > o->limit ? -1 : r.cost;
 }
 static ptrdiff_t memopt_i_overlap_by(int back, size_t places) { return back ? -(ptrdiff_t)places : (ptrdiff_t)places; }
 /* Move them as far as memory allows, up to `most`, then back as long as that costs nothing: others need memory too. */
-static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t most, int back) {
-    size_t places = 0, high = most + 1, fewer; double cost = o->cost;
+static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t max, int back) {
+    size_t places = 0, high = max + 1, fewer; double cost = o->cost;
     while (high - places > 1) {
         const size_t middle = places + (high - places) / 2;
         const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
@@ -14741,11 +14833,11 @@ static void memopt_i_overlap_relax(memopt_i_overlap *o) {
    adds to what there is to choose from. */
 static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
     const memopt_schedule *p = o->p; size_t b, i; double best = -1;
-    for (b = 0; b < p->blends; ++b)
-        for (i = 0; i < p->found_count[b] && p->found[b][i].peak <= peak; ++i) {
-            memopt_schedule_result r; memopt_status s = memopt_i_schedule_list(p, &p->found[b][i], o->actions);
-            o->count = p->found[b][i].count; o->limit = p->found[b][i].peak;
-            if (!s) s = memopt_i_simulate(&p->chain, &p->slow, o->actions, o->count, o->host, &r, p->error);
+    for (b = 0; b < p->prices; ++b)
+        for (i = 0; i < p->solution_count[b] && p->solution[b][i].peak <= peak; ++i) {
+            memopt_schedule_result r; memopt_status s = memopt_i_schedule_list(p, &p->solution[b][i], o->actions);
+            o->count = p->solution[b][i].count; o->limit = p->solution[b][i].peak;
+            if (!s) s = memopt_i_simulate(&p->chain, &p->offload, o->actions, o->count, o->host, &r, p->error);
             if (s) return s;
             o->cost = r.cost;
             memopt_i_overlap_relax(o);
@@ -14757,13 +14849,13 @@ static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
     return MEMOPT_OK;
 }
 static size_t memopt_i_schedule_longest(const memopt_schedule *p) { /* of all lists */
-    size_t most = 0, b, i;
-    for (b = 0; b < p->blends; ++b)
-        for (i = 0; i < p->found_count[b]; ++i) most = memopt_i_max(most, p->found[b][i].count);
-    return most;
+    size_t max = 0, b, i;
+    for (b = 0; b < p->prices; ++b)
+        for (i = 0; i < p->solution_count[b]; ++i) max = memopt_i_max(max, p->solution[b][i].count);
+    return max;
 }
 static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak, const memopt_host *host,
-                                           memopt_i_list *list) {
+                                           memopt_i_action_list *list) {
     memopt_i_overlap o; size_t bytes; memopt_status s; memopt_host h;
     memset(&o, 0, sizeof o);
     if (memopt_host_resolve(host, &h)) return memopt_i_fail(p->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
@@ -14784,19 +14876,19 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
 /* -- schedules -- */
 
 /* Into a buffer of yours, and what it comes to. */
-static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_found *found,
+static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_solution *solution,
                                                memopt_action *actions, size_t capacity, const memopt_host *host,
                                                memopt_schedule_result *result) {
-    memopt_i_list l; memopt_schedule_result r; memopt_status s = MEMOPT_OK;
-    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.count = found->count;
+    memopt_i_action_list l; memopt_schedule_result r; memopt_status s = MEMOPT_OK;
+    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.count = solution->count;
     memset(&r, 0, sizeof r);
-    if (p->slow.overlap) s = memopt_i_overlap_list(p, found->peak, host, &l);
+    if (p->offload.overlap) s = memopt_i_overlap_list(p, solution->peak, host, &l);
     if (!s && l.count > capacity) {
         if (result) result->actions = l.count;
-        return memopt_i_list_full(p->error, capacity, l.count);
+        return memopt_i_action_list_full(p->error, capacity, l.count);
     }
-    if (!s && !p->slow.overlap) s = memopt_i_schedule_list(p, found, actions);
-    if (!s) s = memopt_i_simulate(&p->chain, &p->slow, actions, l.count, host, &r, p->error);
+    if (!s && !p->offload.overlap) s = memopt_i_schedule_list(p, solution, actions);
+    if (!s) s = memopt_i_simulate(&p->chain, &p->offload, actions, l.count, host, &r, p->error);
     if (!s && result) *result = r;
     return s;
 }
@@ -14805,32 +14897,32 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
                                                     memopt_schedule_result *result) {
     const memopt_schedule *p = schedule; size_t i, least; memopt_status status;
     if (!p) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
+    status = memopt_i_action_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
     if (status) return status;
-    for (i = p->found_count[0]; i--;)
-        if (p->found[0][i].peak <= budget)
-            return memopt_i_schedule_deliver(p, &p->found[0][i], actions, capacity, host, result);
-    least = p->found_count[0] ? p->found[0][0].peak : SIZE_MAX;
+    for (i = p->solution_count[0]; i--;)
+        if (p->solution[0][i].peak <= budget)
+            return memopt_i_schedule_deliver(p, &p->solution[0][i], actions, capacity, host, result);
+    least = p->solution_count[0] ? p->solution[0][0].peak : SIZE_MAX;
     if (result) result->peak = least;
     return memopt_i_fail_count(p->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget", budget,
                                "least", least);
 }
 /* The one with the least memory for at most so much more time; NULL when there is none. */
-static const memopt_i_found *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
+static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
     double base = 0; size_t i;
     for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
-    for (i = 0; i < p->found_count[0]; ++i)
-        if (p->found[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST) return &p->found[0][i];
+    for (i = 0; i < p->solution_count[0]; ++i)
+        if (p->solution[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST) return &p->solution[0][i];
     return NULL;
 }
 
 /* Nothing is as fast: the last one found is the fastest. */
-static memopt_status memopt_i_schedule_slow(const memopt_schedule *p, double overhead) {
+static memopt_status memopt_i_schedule_too_slow(const memopt_schedule *p, double overhead) {
     const char *const reason = "no schedule of this rule is that fast";
     double base = 0, least; size_t i;
 
     for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
-    least = p->found_count[0] && base > 0 ? (p->found[0][p->found_count[0] - 1].cost - base) / base : 0;
+    least = p->solution_count[0] && base > 0 ? (p->solution[0][p->solution_count[0] - 1].cost - base) / base : 0;
     if (!(least > 0)) return memopt_i_fail(p->error, MEMOPT_ERR_STATE, reason);
     return memopt_i_fail_limit(p->error, MEMOPT_ERR_STATE, reason, "overhead", memopt_i_real(overhead), "least",
                                memopt_i_real(least));
@@ -14839,52 +14931,54 @@ static memopt_status memopt_i_schedule_slow(const memopt_schedule *p, double ove
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result) {
-    const memopt_schedule *p = schedule; const memopt_i_found *found; memopt_status status;
+    const memopt_schedule *p = schedule; const memopt_i_solution *solution; memopt_status status;
     if (!p) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
+    status = memopt_i_action_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
     if (!status) status = memopt_i_cost_check(p->error, "overhead", overhead);
     if (status) return status;
-    found = memopt_i_schedule_within(p, overhead);
-    if (!found) return memopt_i_schedule_slow(p, overhead);
-    return memopt_i_schedule_deliver(p, found, actions, capacity, host, result);
+    solution = memopt_i_schedule_within(p, overhead);
+    if (!solution) return memopt_i_schedule_too_slow(p, overhead);
+    return memopt_i_schedule_deliver(p, solution, actions, capacity, host, result);
 }
-/* @section strip : schedule ledger carve api_schedule
+/* @section plot : schedule ledger carve api_schedule
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time.
    Problem    A list of a hundred actions tells nobody whether it is good. What tells it is the pattern: a diagonal down
               to the right is the first forward, one down to the left the backward, and every short one in between is
               work done again; what stands between them is the memory it took.
-   Idea       The picture is another walk over the course, which knows what is held; nothing is worked out here. As
+   Idea       The picture is another walk over the simulation, which knows what is held; nothing is worked out here. As
               text, each row shows the state of all columns, and the action in its own. As SVG, what is held from one
               row to another is one bar, so that the file grows with the actions and not with the picture. Bars are
               drawn in layers, since what saves more must lie on top: a walk for copies, one for outputs, one for saved
               parts, then the actions, then the bytes alive beside them.
    Invariant  Bytes of a row are the most that are alive while its action runs; the largest is the schedule's peak.
-   Cost       Text: rows times columns. SVG: about 60 bytes an action and layer. Memory: 4 bytes a segment and a course.
+   Cost       Text: rows times columns. SVG: about 60 bytes an action and layer. Memory: 4 bytes a segment and a
+              simulation.
    Trap       The list does not tell what a transfer costs, so costs here are those of computing. Numbers are written
               with integers, as in the ledger: printf's %f asks the locale for the decimal point. */
 /* of bars, the upper last */
-typedef enum memopt_i_layer { MEMOPT_I_COPIES, MEMOPT_I_OUTPUTS, MEMOPT_I_PARTS } memopt_i_layer;
+typedef enum memopt_i_plot_layer { MEMOPT_I_LAYER_COPIES, MEMOPT_I_LAYER_OUTPUTS,
+                                   MEMOPT_I_LAYER_PARTS } memopt_i_plot_layer;
 enum { /* of the SVG, in pixels; CELL in units of the scaled drawing, of which one cell is so many wide and high */
-    MEMOPT_I_STRIP_LEFT = 64, MEMOPT_I_STRIP_TOP = 116, MEMOPT_I_STRIP_CURVE = 200, MEMOPT_I_STRIP_GAP = 28,
-    MEMOPT_I_STRIP_LEAST = 880, MEMOPT_I_STRIP_CELL = 10
+    MEMOPT_I_PLOT_LEFT = 64, MEMOPT_I_PLOT_TOP = 116, MEMOPT_I_PLOT_CURVE = 200, MEMOPT_I_PLOT_GAP = 28,
+    MEMOPT_I_PLOT_LEAST = 880, MEMOPT_I_PLOT_CELL = 10
 };
-typedef struct memopt_i_strip {
-    memopt_i_out         out;
+typedef struct memopt_i_plot {
+    memopt_i_writer      out;
     const memopt_chain  *chain;
     const memopt_action *actions;
     size_t               count, rows;
     memopt_schedule_result sum; /* of the whole schedule */
-    memopt_i_course      course;
-    void                *memory; /* of the course */
+    memopt_i_simulation  simulation;
+    void                *memory; /* of the simulation */
     uint32_t            *since;  /* of each column: the row in which its bar begins */
     memopt_action        action; /* the one that has just run */
     size_t               row, live; /* rows so far; the most bytes alive while it ran */
     size_t               width, height; /* of the SVG's grid */
-} memopt_i_strip;
+} memopt_i_plot;
 
 /* A cost, to about four digits; of a list that runs enormous forwards many times it can be infinite. */
-static void memopt_i_put_cost(memopt_i_out *o, double x) {
+static void memopt_i_put_cost(memopt_i_writer *o, double x) {
     uint64_t whole, thousandths; int exponent = 0; char digits[3];
     if (!memopt_i_cost_ok(x)) { memopt_i_put_text(o, "infinite"); return; }
     while (x >= 1e15 || (exponent && x >= 10)) { x /= 10; ++exponent; }
@@ -14902,8 +14996,8 @@ static void memopt_i_put_cost(memopt_i_out *o, double x) {
     if (!exponent) return;
     memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
-static void memopt_i_strip_title(memopt_i_strip *s) {
-    memopt_i_out *o = &s->out; const double least = s->sum.cost - s->sum.extra;
+static void memopt_i_plot_title(memopt_i_plot *s) {
+    memopt_i_writer *o = &s->out; const double least = s->sum.cost - s->sum.extra;
     memopt_i_put_number(o, s->chain->count);
     memopt_i_put_text_bytes(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ", s->sum.peak);
     memopt_i_put_text(o, ", cost ");
@@ -14920,25 +15014,26 @@ static void memopt_i_strip_title(memopt_i_strip *s) {
 
 /* -- the walk -- */
 
-static const memopt_slow memopt_i_strip_slow = { MEMOPT_SLOW_UNLIMITED, 0, 0, 0, 0, 0 }; /* what any list can use */
+/* what any list can use */
+static const memopt_offload memopt_i_plot_slow = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
 
-static int memopt_i_strip_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
+static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
 /* The column of an action: that of the value it makes, moves or consumes; 0 is the input. */
-static size_t memopt_i_strip_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
-static void memopt_i_strip_begin(memopt_i_strip *s) {
-    memopt_i_course_begin(&s->course, s->chain, &memopt_i_strip_slow, s->memory);
+static size_t memopt_i_plot_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
+static void memopt_i_plot_begin(memopt_i_plot *s) {
+    memopt_i_simulation_begin(&s->simulation, s->chain, &memopt_i_plot_slow, s->memory);
     s->row = 0;
 }
 
-static void memopt_i_strip_step(memopt_i_strip *s, size_t i) {
+static void memopt_i_plot_step(memopt_i_plot *s, size_t i) {
     s->action = s->actions[i];
-    s->course.peak = s->course.live; /* from here on: the peak of this action */
-    (void)memopt_i_course_step(&s->course, s->action); /* it can be: all have been gone through before */
-    s->live = s->course.peak;
-    s->row += (size_t)memopt_i_strip_has_row(s->action);
+    s->simulation.peak = s->simulation.live; /* from here on: the peak of this action */
+    (void)memopt_i_simulation_step(&s->simulation, s->action); /* it can be: all have been gone through before */
+    s->live = s->simulation.peak;
+    s->row += (size_t)memopt_i_plot_has_row(s->action);
 }
-static char memopt_i_strip_letter(const memopt_i_strip *s) { /* of the action */
-    const int again = s->action.op <= MEMOPT_OP_FORWARD_SAVE && s->course.runs[s->action.index] > 1;
+static char memopt_i_plot_letter(const memopt_i_plot *s) { /* of the action */
+    const int again = s->action.op <= MEMOPT_OP_FORWARD_SAVE && s->simulation.runs[s->action.index] > 1;
     switch (s->action.op) {
         case MEMOPT_OP_FORWARD:      return again ? 'r' : '>';
         case MEMOPT_OP_FORWARD_SAVE: return again ? 'R' : 'S';
@@ -14948,19 +15043,19 @@ static char memopt_i_strip_letter(const memopt_i_strip *s) { /* of the action */
         default:                     return '=';
     }
 }
-static int memopt_i_strip_shows(const memopt_i_course *w, size_t value, memopt_i_layer layer) {
+static int memopt_i_plot_shows(const memopt_i_simulation *w, size_t value, memopt_i_plot_layer layer) {
     switch (layer) {
-        case MEMOPT_I_COPIES:  return (w->values[value] & (MEMOPT_I_COPIED | MEMOPT_I_WRITING)) != 0;
-        case MEMOPT_I_OUTPUTS: return (w->values[value] & MEMOPT_I_HELD) != 0;
+        case MEMOPT_I_LAYER_COPIES: return (w->values[value] & (MEMOPT_I_VALUE_COPIED | MEMOPT_I_VALUE_WRITING)) != 0;
+        case MEMOPT_I_LAYER_OUTPUTS: return (w->values[value] & MEMOPT_I_VALUE_HELD) != 0;
         default:               return value && w->saved[value - 1];
     }
 }
 
 /* -- as text -- */
 
-static void memopt_i_strip_head(memopt_i_strip *s) { /* what the letters mean; the numbers of the segments */
+static void memopt_i_plot_head(memopt_i_plot *s) { /* what the letters mean; the numbers of the segments */
     size_t i, start;
-    memopt_i_strip_title(s);
+    memopt_i_plot_title(s);
     memopt_i_put_text(&s->out, "\n\n"
         "  > forward      S forward, saved     r R the same, again   < backward\n"
         "  | output held  # and saved part     ~ sent away only      . nothing\n"
@@ -14974,77 +15069,78 @@ static void memopt_i_strip_head(memopt_i_strip *s) { /* what the letters mean; t
     memopt_i_put_left(&s->out, start, s->chain->count);
     memopt_i_put_text(&s->out, "  bytes alive\n");
 }
-static void memopt_i_strip_row(memopt_i_strip *s, size_t number) {
-    const size_t at = memopt_i_strip_column(s->action); size_t v;
+static void memopt_i_plot_row(memopt_i_plot *s, size_t number) {
+    const size_t at = memopt_i_plot_column(s->action); size_t v;
     memopt_i_put_right_number(&s->out, number, 6);
     memopt_i_put_text(&s->out, "  ");
     for (v = 0; v <= s->chain->count; ++v) {
         char c = '.';
-        if (memopt_i_strip_shows(&s->course, v, MEMOPT_I_COPIES)) c = '~';
-        if (memopt_i_strip_shows(&s->course, v, MEMOPT_I_OUTPUTS)) c = '|';
-        if (memopt_i_strip_shows(&s->course, v, MEMOPT_I_PARTS)) c = '#';
-        if (v == at) c = memopt_i_strip_letter(s);
+        if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_COPIES)) c = '~';
+        if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_OUTPUTS)) c = '|';
+        if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_PARTS)) c = '#';
+        if (v == at) c = memopt_i_plot_letter(s);
         memopt_i_put(&s->out, &c, 1);
         if (!v) memopt_i_put_text(&s->out, " ");
     }
     memopt_i_put_right_number(&s->out, s->live, 13);
     memopt_i_put_text(&s->out, number == s->sum.at ? "  peak\n" : "\n");
 }
-static void memopt_i_strip_text(memopt_i_strip *s) {
+static void memopt_i_plot_text(memopt_i_plot *s) {
     size_t i;
 
-    memopt_i_strip_head(s);
-    memopt_i_strip_begin(s);
+    memopt_i_plot_head(s);
+    memopt_i_plot_begin(s);
     for (i = 0; i < s->count; ++i) {
-        memopt_i_strip_step(s, i);
-        if (memopt_i_strip_has_row(s->action)) memopt_i_strip_row(s, i);
+        memopt_i_plot_step(s, i);
+        if (memopt_i_plot_has_row(s->action)) memopt_i_plot_row(s, i);
     }
 }
 
 
 /* -- as SVG -- */
 
-static void memopt_i_strip_attribute(memopt_i_out *o, const char *name, size_t n) { /* name="n", with a blank before */
+/* name="n", with a blank before */
+static void memopt_i_plot_attribute(memopt_i_writer *o, const char *name, size_t n) {
     memopt_i_put_enclosed(o, " ", name, "=\"");
     memopt_i_put_number(o, n);
     memopt_i_put_text(o, "\"");
 }
 
-static void memopt_i_strip_tag(memopt_i_out *o, const char *tag, const char *class_name, size_t x, size_t y) {
+static void memopt_i_plot_tag(memopt_i_writer *o, const char *tag, const char *class_name, size_t x, size_t y) {
     memopt_i_put_text(o, tag);
     memopt_i_put_enclosed(o, " class=\"", class_name, "\"");
-    memopt_i_strip_attribute(o, "x", x);
-    memopt_i_strip_attribute(o, "y", y);
+    memopt_i_plot_attribute(o, "x", x);
+    memopt_i_plot_attribute(o, "y", y);
 }
 
-static void memopt_i_strip_rect(memopt_i_out *o, const char *class_name, size_t x, size_t y, size_t width,
-                                size_t height) {
-    memopt_i_strip_tag(o, "<rect", class_name, x, y);
-    memopt_i_strip_attribute(o, "width", width);
-    memopt_i_strip_attribute(o, "height", height);
+static void memopt_i_plot_rect(memopt_i_writer *o, const char *class_name, size_t x, size_t y, size_t width,
+                               size_t height) {
+    memopt_i_plot_tag(o, "<rect", class_name, x, y);
+    memopt_i_plot_attribute(o, "width", width);
+    memopt_i_plot_attribute(o, "height", height);
     memopt_i_put_text(o, "/>\n");
 }
 
 /* Its text and </text> follow. */
-static void memopt_i_strip_label(memopt_i_out *o, const char *class_name, size_t x, size_t y) {
-    memopt_i_strip_tag(o, "<text", class_name, x, y);
+static void memopt_i_plot_label(memopt_i_writer *o, const char *class_name, size_t x, size_t y) {
+    memopt_i_plot_tag(o, "<text", class_name, x, y);
     memopt_i_put_text(o, ">");
 }
 
-static void memopt_i_strip_label_number(memopt_i_out *o, const char *class_name, size_t x, size_t y, size_t n) {
-    memopt_i_strip_label(o, class_name, x, y);
+static void memopt_i_plot_label_number(memopt_i_writer *o, const char *class_name, size_t x, size_t y, size_t n) {
+    memopt_i_plot_label(o, class_name, x, y);
     memopt_i_put_number(o, n);
     memopt_i_put_text(o, "</text>\n");
 }
 
-static const char *memopt_i_strip_class(char letter) { /* of the marks; the colours are in the style below */
+static const char *memopt_i_plot_class(char letter) { /* of the marks; the colours are in the style below */
     switch (letter) {
         case '>': return "f"; case 'S': return "s"; case 'r': return "g"; case 'R': return "r"; case '<': return "b";
         case 'w': case 'b': return "t";
         default:  return "w";
     }
 }
-static void memopt_i_strip_legend(memopt_i_out *o) {
+static void memopt_i_plot_legend(memopt_i_writer *o) {
     static const struct { const char *class_name, *text; size_t x, y; } entries[] = {
         { "f", "forward", 0, 0 }, { "s", "forward, saved", 100, 0 }, { "g", "forward again", 230, 0 },
         { "r", "again, saved", 355, 0 }, { "b", "backward", 475, 0 }, { "t", "sent, brought back", 580, 0 },
@@ -15053,21 +15149,21 @@ static void memopt_i_strip_legend(memopt_i_out *o) {
     };
     size_t i;
     for (i = 0; i < sizeof entries / sizeof *entries; ++i) {
-        const size_t x = MEMOPT_I_STRIP_LEFT + entries[i].x, y = 46 + 20 * entries[i].y;
-        memopt_i_strip_rect(o, entries[i].class_name, x, y, 11, 11);
-        memopt_i_strip_label(o, "l", x + 16, y + 10);
+        const size_t x = MEMOPT_I_PLOT_LEFT + entries[i].x, y = 46 + 20 * entries[i].y;
+        memopt_i_plot_rect(o, entries[i].class_name, x, y, 11, 11);
+        memopt_i_plot_label(o, "l", x + 16, y + 10);
         memopt_i_put_enclosed(o, "", entries[i].text, "</text>\n");
     }
 }
-static size_t memopt_i_strip_right(const memopt_i_strip *s) { /* where the bytes alive are drawn */
-    return MEMOPT_I_STRIP_LEFT + s->width + MEMOPT_I_STRIP_GAP;
+static size_t memopt_i_plot_right(const memopt_i_plot *s) { /* where the bytes alive are drawn */
+    return MEMOPT_I_PLOT_LEFT + s->width + MEMOPT_I_PLOT_GAP;
 }
-static void memopt_i_strip_open(memopt_i_strip *s) {
-    memopt_i_out *o = &s->out; const size_t height = MEMOPT_I_STRIP_TOP + s->height + 30;
-    const size_t width = memopt_i_max(memopt_i_strip_right(s) + MEMOPT_I_STRIP_CURVE + MEMOPT_I_STRIP_GAP,
-                                      MEMOPT_I_STRIP_LEAST);
+static void memopt_i_plot_open(memopt_i_plot *s) {
+    memopt_i_writer *o = &s->out; const size_t height = MEMOPT_I_PLOT_TOP + s->height + 30;
+    const size_t width = memopt_i_max(memopt_i_plot_right(s) + MEMOPT_I_PLOT_CURVE + MEMOPT_I_PLOT_GAP,
+                                      MEMOPT_I_PLOT_LEAST);
     memopt_i_put_text(o, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
-    memopt_i_strip_attribute(o, "width", width); memopt_i_strip_attribute(o, "height", height);
+    memopt_i_plot_attribute(o, "width", width); memopt_i_plot_attribute(o, "height", height);
     memopt_i_put_text_number(o, " viewBox=\"0 0 ", width);
     memopt_i_put_text_number(o, " ", height);
     memopt_i_put_text(o, "\">\n<style>text{font-family:sans-serif;fill:#333}"
@@ -15076,175 +15172,177 @@ static void memopt_i_strip_open(memopt_i_strip *s) {
         ".v{fill:#c3dcf0}.p{fill:#5a9bcf}.c{fill:#e8d9b5}.f{fill:#37a35a}.s{fill:#0c6b2f}.g{fill:#f7a928}"
         ".r{fill:#d4570a}.b{fill:#7d4aa8}.t{fill:#8a6d3b}.w{fill:#9a9a9a}.m{fill:#d98a9b}"
         ".d{stroke:#a02040;stroke-dasharray:3 3}</style>\n");
-    memopt_i_strip_rect(o, "a", 0, 0, width, height);
-    memopt_i_strip_label(o, "h", MEMOPT_I_STRIP_LEFT, 28);
-    memopt_i_strip_title(s);
+    memopt_i_plot_rect(o, "a", 0, 0, width, height);
+    memopt_i_plot_label(o, "h", MEMOPT_I_PLOT_LEFT, 28);
+    memopt_i_plot_title(s);
     memopt_i_put_text(o, "</text>\n");
-    memopt_i_strip_legend(o);
+    memopt_i_plot_legend(o);
 }
 /* About twelve numbers along each side: 1, 2 or 5 times a power of ten apart. */
-static size_t memopt_i_strip_stride(size_t count) {
+static size_t memopt_i_plot_stride(size_t count) {
     size_t stride = 1, k = 0;
     for (; count / stride > 12; ++k) stride = k % 3 == 1 ? stride / 2 * 5 : stride * 2;
     return stride;
 }
-static void memopt_i_strip_axes(memopt_i_strip *s) {
-    memopt_i_out *o = &s->out; const size_t n = s->chain->count, right = memopt_i_strip_right(s);
-    size_t i, y, stride = memopt_i_strip_stride(n), shown = 0, row = 0;
+static void memopt_i_plot_axes(memopt_i_plot *s) {
+    memopt_i_writer *o = &s->out; const size_t n = s->chain->count, right = memopt_i_plot_right(s);
+    size_t i, y, stride = memopt_i_plot_stride(n), shown = 0, row = 0;
     for (i = 0; i < n; i += stride) {
-        const size_t x = MEMOPT_I_STRIP_LEFT + (2 * i + 3) * s->width / (2 * n + 2); /* the middle of column i + 1 */
-        memopt_i_strip_label_number(o, "n", x, MEMOPT_I_STRIP_TOP - 6, i);
+        const size_t x = MEMOPT_I_PLOT_LEFT + (2 * i + 3) * s->width / (2 * n + 2); /* the middle of column i + 1 */
+        memopt_i_plot_label_number(o, "n", x, MEMOPT_I_PLOT_TOP - 6, i);
     }
-    stride = memopt_i_strip_stride(s->rows);
+    stride = memopt_i_plot_stride(s->rows);
     for (i = 0; i < s->count; ++i) { /* numbers of actions, at the rows that they have */
-        if (!memopt_i_strip_has_row(s->actions[i])) continue;
+        if (!memopt_i_plot_has_row(s->actions[i])) continue;
         if (row++ != shown) continue;
-        y = MEMOPT_I_STRIP_TOP + (2 * row - 1) * s->height / (2 * s->rows);
-        memopt_i_strip_label_number(o, "e", MEMOPT_I_STRIP_LEFT - 6, y + 4, i);
+        y = MEMOPT_I_PLOT_TOP + (2 * row - 1) * s->height / (2 * s->rows);
+        memopt_i_plot_label_number(o, "e", MEMOPT_I_PLOT_LEFT - 6, y + 4, i);
         shown += stride;
     }
-    memopt_i_strip_rect(o, "k", MEMOPT_I_STRIP_LEFT, MEMOPT_I_STRIP_TOP, s->width, s->height);
-    memopt_i_strip_rect(o, "k", right, MEMOPT_I_STRIP_TOP, MEMOPT_I_STRIP_CURVE, s->height);
-    memopt_i_strip_label(o, "e", right + MEMOPT_I_STRIP_CURVE, MEMOPT_I_STRIP_TOP - 6);
+    memopt_i_plot_rect(o, "k", MEMOPT_I_PLOT_LEFT, MEMOPT_I_PLOT_TOP, s->width, s->height);
+    memopt_i_plot_rect(o, "k", right, MEMOPT_I_PLOT_TOP, MEMOPT_I_PLOT_CURVE, s->height);
+    memopt_i_plot_label(o, "e", right + MEMOPT_I_PLOT_CURVE, MEMOPT_I_PLOT_TOP - 6);
     memopt_i_put_bytes(o, s->sum.peak);
     memopt_i_put_text(o, "</text>\n");
 }
 /* What is inside is drawn in cells of CELL by CELL, and scaled to its place. */
-static void memopt_i_strip_factor(memopt_i_out *o, double x) { /* to six decimals */
+static void memopt_i_plot_factor(memopt_i_writer *o, double x) { /* to six decimals */
     const uint64_t millionths = (uint64_t)(x * 1e6 + 0.5); uint64_t rest = millionths % 1000000, place = 100000;
     memopt_i_put_number(o, millionths / 1000000);
     memopt_i_put_text(o, ".");
     for (; place; rest %= place, place /= 10) memopt_i_put_number(o, rest / place);
 }
-static void memopt_i_strip_scale(memopt_i_out *o, size_t x, size_t width, size_t columns, size_t height, size_t rows) {
+static void memopt_i_plot_scale(memopt_i_writer *o, size_t x, size_t width, size_t columns, size_t height,
+                                size_t rows) {
     memopt_i_put_text_number(o, "<g transform=\"translate(", x);
-    memopt_i_put_text_number(o, " ", MEMOPT_I_STRIP_TOP);
+    memopt_i_put_text_number(o, " ", MEMOPT_I_PLOT_TOP);
     memopt_i_put_text(o, ") scale(");
-    memopt_i_strip_factor(o, (double)width / (double)(columns * MEMOPT_I_STRIP_CELL));
+    memopt_i_plot_factor(o, (double)width / (double)(columns * MEMOPT_I_PLOT_CELL));
     memopt_i_put_text(o, " ");
-    memopt_i_strip_factor(o, (double)height / (double)(rows * MEMOPT_I_STRIP_CELL));
+    memopt_i_plot_factor(o, (double)height / (double)(rows * MEMOPT_I_PLOT_CELL));
     memopt_i_put_text(o, ")\">\n");
 }
 /* One layer of bars: from the row in which something is there to the one after which it is gone. */
-static void memopt_i_strip_bars(memopt_i_strip *s, memopt_i_layer layer) {
+static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
     static const char *const classes[] = { "c", "v", "p" };
-    const size_t cell = MEMOPT_I_STRIP_CELL;
+    const size_t cell = MEMOPT_I_PLOT_CELL;
     uint32_t *const since = s->since;
     size_t i, row;
 
-    memopt_i_strip_begin(s);
+    memopt_i_plot_begin(s);
     since[0] = 0;
     for (i = 0; i <= s->count; ++i) { /* at the last one: the input, which stays */
-        const size_t v = i < s->count ? memopt_i_strip_column(s->actions[i]) : 0;
-        const int before = memopt_i_strip_shows(&s->course, v, layer); int after = 0;
+        const size_t v = i < s->count ? memopt_i_plot_column(s->actions[i]) : 0;
+        const int before = memopt_i_plot_shows(&s->simulation, v, layer); int after = 0;
         row = s->row;
-        if (i < s->count) { memopt_i_strip_step(s, i); after = memopt_i_strip_shows(&s->course, v, layer); }
+        if (i < s->count) { memopt_i_plot_step(s, i); after = memopt_i_plot_shows(&s->simulation, v, layer); }
         if (!before && after) since[v] = (uint32_t)row;
         if (before && !after && s->row > since[v])
-            memopt_i_strip_rect(&s->out, classes[layer], v * cell + 1, since[v] * cell, cell - 2,
-                                (s->row - since[v]) * cell);
+            memopt_i_plot_rect(&s->out, classes[layer], v * cell + 1, since[v] * cell, cell - 2,
+                               (s->row - since[v]) * cell);
     }
 }
 
-static void memopt_i_strip_marks(memopt_i_strip *s) {
-    const size_t cell = MEMOPT_I_STRIP_CELL;
+static void memopt_i_plot_marks(memopt_i_plot *s) {
+    const size_t cell = MEMOPT_I_PLOT_CELL;
     size_t i;
 
-    memopt_i_strip_begin(s);
+    memopt_i_plot_begin(s);
     for (i = 0; i < s->count; ++i) {
-        memopt_i_strip_step(s, i);
-        if (memopt_i_strip_has_row(s->action))
-            memopt_i_strip_rect(&s->out, memopt_i_strip_class(memopt_i_strip_letter(s)),
-                                memopt_i_strip_column(s->action) * cell, (s->row - 1) * cell, cell, cell);
+        memopt_i_plot_step(s, i);
+        if (memopt_i_plot_has_row(s->action))
+            memopt_i_plot_rect(&s->out, memopt_i_plot_class(memopt_i_plot_letter(s)),
+                               memopt_i_plot_column(s->action) * cell, (s->row - 1) * cell, cell, cell);
     }
 }
 
 /* The bytes alive: the peak is CURVE cells wide. */
-static void memopt_i_strip_curve(memopt_i_strip *s) {
-    const double wide = MEMOPT_I_STRIP_CURVE * MEMOPT_I_STRIP_CELL;
+static void memopt_i_plot_curve(memopt_i_plot *s) {
+    const double wide = MEMOPT_I_PLOT_CURVE * MEMOPT_I_PLOT_CELL;
     size_t i, peak_row = 0;
 
-    memopt_i_strip_begin(s);
+    memopt_i_plot_begin(s);
     memopt_i_put_text(&s->out, "<path class=\"m\" d=\"M0 0");
     for (i = 0; i < s->count; ++i) {
-        memopt_i_strip_step(s, i);
+        memopt_i_plot_step(s, i);
         if (i == s->sum.at) peak_row = s->row;
-        if (!memopt_i_strip_has_row(s->action)) continue;
+        if (!memopt_i_plot_has_row(s->action)) continue;
         memopt_i_put_text_number(&s->out, "H",
                                  s->sum.peak ? (uint64_t)((double)s->live / (double)s->sum.peak * wide) : 0);
-        memopt_i_put_text_number(&s->out, "V", s->row * MEMOPT_I_STRIP_CELL);
+        memopt_i_put_text_number(&s->out, "V", s->row * MEMOPT_I_PLOT_CELL);
     }
     memopt_i_put_text_number(&s->out,
                              "H0Z\"/>\n<path class=\"d\" vector-effect=\"non-scaling-stroke\" d=\"M0 ",
-                             peak_row * MEMOPT_I_STRIP_CELL - MEMOPT_I_STRIP_CELL / 2);
+                             peak_row * MEMOPT_I_PLOT_CELL - MEMOPT_I_PLOT_CELL / 2);
     memopt_i_put_text_number(&s->out, "H", (uint64_t)wide);
     memopt_i_put_text(&s->out, "\"/>\n");
 }
 
-static void memopt_i_strip_svg(memopt_i_strip *s) {
+static void memopt_i_plot_svg(memopt_i_plot *s) {
     const size_t columns = s->chain->count + 1;
     int layer;
 
     s->width = memopt_i_min(columns * 18, 960);
     s->height = memopt_i_min(s->rows * 10, 1600);
-    memopt_i_strip_open(s);
-    memopt_i_strip_axes(s);
-    memopt_i_strip_scale(&s->out, MEMOPT_I_STRIP_LEFT, s->width, columns, s->height, s->rows);
-    for (layer = MEMOPT_I_COPIES; layer <= MEMOPT_I_PARTS; ++layer) memopt_i_strip_bars(s, (memopt_i_layer)layer);
-    memopt_i_strip_marks(s);
+    memopt_i_plot_open(s);
+    memopt_i_plot_axes(s);
+    memopt_i_plot_scale(&s->out, MEMOPT_I_PLOT_LEFT, s->width, columns, s->height, s->rows);
+    for (layer = MEMOPT_I_LAYER_COPIES; layer <= MEMOPT_I_LAYER_PARTS; ++layer)
+        memopt_i_plot_bars(s, (memopt_i_plot_layer)layer);
+    memopt_i_plot_marks(s);
     memopt_i_put_text(&s->out, "</g>\n");
-    memopt_i_strip_scale(&s->out, memopt_i_strip_right(s), MEMOPT_I_STRIP_CURVE, MEMOPT_I_STRIP_CURVE, s->height,
-                         s->rows);
-    memopt_i_strip_curve(s);
+    memopt_i_plot_scale(&s->out, memopt_i_plot_right(s), MEMOPT_I_PLOT_CURVE, MEMOPT_I_PLOT_CURVE, s->height,
+                        s->rows);
+    memopt_i_plot_curve(s);
     memopt_i_put_text(&s->out, "</g>\n</svg>\n");
 }
 
-/* One block for the course and the bars. */
-static void memopt_i_strip_lay_out(memopt_i_strip *s, memopt_carver *c) {
+/* One block for the simulation and the bars. */
+static void memopt_i_plot_lay_out(memopt_i_plot *s, memopt_carver *c) {
     size_t bytes;
 
-    c->overflow |= memopt_i_course_bytes(s->chain, &bytes);
+    c->overflow |= memopt_i_simulation_bytes(s->chain, &bytes);
     s->memory = memopt_carve(c, bytes, 1, 0);
     s->since = (uint32_t *)memopt_carve(c, s->chain->count + 1, sizeof *s->since, 0);
 }
 
-static memopt_status memopt_i_strip_draw(memopt_i_strip *s, memopt_strip format, const memopt_host *host) {
+static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format format, const memopt_host *host) {
     memopt_carver counted = memopt_carver_begin(NULL), c;
     memopt_host h;
 
     if (memopt_host_resolve(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    memopt_i_strip_lay_out(s, &counted); /* the course was there before: its bytes fit */
+    memopt_i_plot_lay_out(s, &counted); /* the simulation was there before: its bytes fit */
     c = memopt_carver_begin(memopt_i_alloc(&h, counted.bytes, MEMOPT_I_HOST_ALIGN));
     if (!c.base) return memopt_i_fail_memory(s->chain->error, "no memory for the picture", counted.bytes);
-    memopt_i_strip_lay_out(s, &c);
-    if (format == MEMOPT_STRIP_TEXT) memopt_i_strip_text(s);
-    else memopt_i_strip_svg(s);
+    memopt_i_plot_lay_out(s, &c);
+    if (format == MEMOPT_PLOT_TEXT) memopt_i_plot_text(s);
+    else memopt_i_plot_svg(s);
     memopt_i_free(&h, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
     return MEMOPT_OK;
 }
 
-MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const memopt_action *actions, size_t count,
-                                                memopt_strip format, const memopt_host *host, char *buffer,
-                                                size_t capacity, size_t *length) {
-    memopt_i_strip s; memopt_status status; size_t i;
+MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
+                                              memopt_plot_format format, const memopt_host *host, char *buffer,
+                                              size_t capacity, size_t *length) {
+    memopt_i_plot s; memopt_status status; size_t i;
 
     if (!chain) return MEMOPT_ERR_ARGUMENT;
-    status = memopt_i_list_check(chain->error, "buffer is NULL, and capacity is not 0", buffer, capacity);
-    if (!status && format != MEMOPT_STRIP_TEXT && format != MEMOPT_STRIP_SVG)
+    status = memopt_i_action_list_check(chain->error, "buffer is NULL, and capacity is not 0", buffer, capacity);
+    if (!status && format != MEMOPT_PLOT_TEXT && format != MEMOPT_PLOT_SVG)
         status = memopt_i_fail(chain->error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
     if (status) return status;
     memset(&s, 0, sizeof s);
-    status = memopt_schedule_simulate(chain, &memopt_i_strip_slow, actions, count, host, &s.sum);
+    status = memopt_schedule_simulate(chain, &memopt_i_plot_slow, actions, count, host, &s.sum);
     if (status) return status;
     s.chain = chain; s.actions = actions; s.count = count;
-    for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_strip_has_row(actions[i]);
-    s.out = memopt_i_out_begin(buffer, capacity);
-    status = memopt_i_strip_draw(&s, format, host);
+    for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_plot_has_row(actions[i]);
+    s.out = memopt_i_writer_begin(buffer, capacity);
+    status = memopt_i_plot_draw(&s, format, host);
     if (status) return status;
-    status = memopt_i_out_end(&s.out, 1, length);
-    return status ? memopt_i_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
+    status = memopt_i_writer_end(&s.out, 1, length);
+    return status ? memopt_i_action_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
 }
-/* @section kept : quant number simd api_tape
+/* @section codec : quant number simd api_tape
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Problem    Whether an output is kept, written away or made again is up to the schedule. If only the kept ones lost
               bits, results would depend on the budget.
@@ -15260,34 +15358,34 @@ MEMOPT_API memopt_status memopt_schedule_export(const memopt_chain *chain, const
    Not finite A block with a NaN or an infinity becomes NaN as a whole, so that an overflow is seen and not kept as a
               number. A block below 2^-100 becomes zeros: some levels would be denormal, too coarse for the proof.
    Layout     bf16: the codes. 8 bits: a scale a block, then the codes. What is no array of floats stays as it is. */
-#define MEMOPT_I_KEPT_BLOCK 256
-#define MEMOPT_I_KEPT_CHUNK ((size_t)1 << 16) /* floats: whole blocks, and nothing depends on who does them */
-typedef struct memopt_i_kept {
-    memopt_keep_op op;
-    memopt_keep keep;
+#define MEMOPT_I_CODEC_BLOCK 256
+#define MEMOPT_I_CODEC_CHUNK ((size_t)1 << 16) /* floats: whole blocks, and nothing depends on who does them */
+typedef struct memopt_i_codec_task {
+    memopt_codec_op op;
+    memopt_codec codec;
     int level;
     float *x;
     size_t n, blocks;
     unsigned char *copy;
-} memopt_i_kept;
-static int memopt_i_kept_is_lossy(memopt_keep keep, size_t bytes) {
-    return keep != MEMOPT_KEEP_EXACT && bytes && bytes % sizeof(float) == 0;
+} memopt_i_codec_task;
+static int memopt_i_codec_is_lossy(memopt_codec codec, size_t bytes) {
+    return codec != MEMOPT_CODEC_EXACT && bytes && bytes % sizeof(float) == 0;
 }
-static size_t memopt_i_kept_bytes(memopt_keep keep, size_t bytes) {
+static size_t memopt_i_codec_bytes(memopt_codec codec, size_t bytes) {
     const size_t n = bytes / sizeof(float);
-    if (!memopt_i_kept_is_lossy(keep, bytes)) return bytes;
-    return keep == MEMOPT_KEEP_BF16 ? 2 * n : n + memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK) * sizeof(float);
+    if (!memopt_i_codec_is_lossy(codec, bytes)) return bytes;
+    return codec == MEMOPT_CODEC_BF16 ? 2 * n : n + memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
 }
 /* 1 when an element is a NaN or infinite. A fixed count inside: compilers make wide code of it. */
-static int memopt_i_kept_is_odd(const float *x, size_t n) {
+static int memopt_i_codec_is_nonfinite(const float *x, size_t n) {
     uint32_t odd = 0; size_t i, k;
     for (i = 0; i + 32 <= n; i += 32)
         for (k = 0; k < 32; ++k) odd |= (memopt_i_float_bits(x[i + k]) & 0x7fffffff) + 0x800000;
     for (; i < n; ++i) odd |= (memopt_i_float_bits(x[i]) & 0x7fffffff) + 0x800000;
     return odd >> 31 != 0;
 }
-static float memopt_i_kept_encode(int level, uint8_t *codes, const float *x, size_t n) { /* returns the scale */
-    const int odd = memopt_i_kept_is_odd(x, n); float absmax, inverse;
+static float memopt_i_codec_encode(int level, uint8_t *codes, const float *x, size_t n) { /* returns the scale */
+    const int odd = memopt_i_codec_is_nonfinite(x, n); float absmax, inverse;
     absmax = MEMOPT_I_AT(level, absmax, (x, n, 0));
     if (odd || memopt_i_float_bits(absmax) < 0x0d800000) { /* 2^-100 */
         memset(codes, (int)memopt_i_map_zero(MEMOPT_MAP_SIGNED), n);
@@ -15300,51 +15398,52 @@ static float memopt_i_kept_encode(int level, uint8_t *codes, const float *x, siz
     return -absmax;
 }
 /* At most a block, `first` elements into the array. */
-static void memopt_i_kept_block(const memopt_i_kept *k, size_t first, size_t n) {
-    uint16_t narrow[MEMOPT_I_KEPT_BLOCK]; uint8_t small[MEMOPT_I_KEPT_BLOCK]; unsigned char aside[sizeof(float)];
-    const int encodes = !k->copy || k->op == MEMOPT_KEEP_ENCODE, decodes = !k->copy || k->op == MEMOPT_KEEP_DECODE;
+static void memopt_i_codec_block(const memopt_i_codec_task *k, size_t first, size_t n) {
+    uint16_t narrow[MEMOPT_I_CODEC_BLOCK]; uint8_t small[MEMOPT_I_CODEC_BLOCK]; unsigned char aside[sizeof(float)];
+    const int encodes = !k->copy || k->op == MEMOPT_CODEC_OP_ENCODE,
+        decodes = !k->copy || k->op == MEMOPT_CODEC_OP_DECODE;
     float *x = k->x + first;
-    if (k->keep == MEMOPT_KEEP_BF16) {
+    if (k->codec == MEMOPT_CODEC_BF16) {
         uint16_t *codes = k->copy ? (uint16_t *)(void *)k->copy + first : narrow;
         if (encodes) memopt_i_bf16_from_f32_at(k->level, codes, x, n);
         if (decodes) memopt_i_f32_from_bf16_at(k->level, x, codes, n);
     } else {
-        unsigned char *at = k->copy ? k->copy + first / MEMOPT_I_KEPT_BLOCK * sizeof(float) : aside;
+        unsigned char *at = k->copy ? k->copy + first / MEMOPT_I_CODEC_BLOCK * sizeof(float) : aside;
         uint8_t *codes = k->copy ? k->copy + k->blocks * sizeof(float) + first : small;
         float scale = 0;
-        if (encodes) { scale = memopt_i_kept_encode(k->level, codes, x, n); memcpy(at, &scale, sizeof scale); }
+        if (encodes) { scale = memopt_i_codec_encode(k->level, codes, x, n); memcpy(at, &scale, sizeof scale); }
         if (decodes) {
             memcpy(&scale, at, sizeof scale);
             MEMOPT_I_AT(k->level, decode, (MEMOPT_MAP_SIGNED, x, codes, n, scale, 0));
         }
     }
 }
-static void memopt_i_kept_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_kept *k = (const memopt_i_kept *)task;
-    size_t i = chunk * MEMOPT_I_KEPT_CHUNK; const size_t end = memopt_i_min(k->n, i + MEMOPT_I_KEPT_CHUNK);
+static void memopt_i_codec_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_codec_task *k = (const memopt_i_codec_task *)task;
+    size_t i = chunk * MEMOPT_I_CODEC_CHUNK; const size_t end = memopt_i_min(k->n, i + MEMOPT_I_CODEC_CHUNK);
     (void)worker;
-    for (; i < end; i += MEMOPT_I_KEPT_BLOCK) memopt_i_kept_block(k, i, memopt_i_min(end - i, MEMOPT_I_KEPT_BLOCK));
+    for (; i < end; i += MEMOPT_I_CODEC_BLOCK) memopt_i_codec_block(k, i, memopt_i_min(end - i, MEMOPT_I_CODEC_BLOCK));
     memopt_i_wide_end(k->level);
 }
 /* Round `bytes` at x in place (copy is NULL then), or bring them to a copy, or back. */
-static void memopt_i_kept_run(memopt_keep_op op, memopt_keep keep, void *x, size_t bytes, void *copy,
-                              const memopt_threads *threads) {
-    memopt_i_kept k;
-    if (!memopt_i_kept_is_lossy(keep, bytes)) {
-        if (op == MEMOPT_KEEP_ENCODE && bytes) memcpy(copy, x, bytes);
-        if (op == MEMOPT_KEEP_DECODE && bytes) memcpy(x, copy, bytes);
+static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, size_t bytes, void *copy,
+                               const memopt_threads *threads) {
+    memopt_i_codec_task k;
+    if (!memopt_i_codec_is_lossy(codec, bytes)) {
+        if (op == MEMOPT_CODEC_OP_ENCODE && bytes) memcpy(copy, x, bytes);
+        if (op == MEMOPT_CODEC_OP_DECODE && bytes) memcpy(x, copy, bytes);
         return;
     }
-    k.op = op; k.keep = keep; k.level = memopt_i_simd_level(threads);
+    k.op = op; k.codec = codec; k.level = memopt_i_simd_level(threads);
     k.x = (float *)x; k.n = bytes / sizeof(float); k.copy = (unsigned char *)copy;
-    k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_KEPT_BLOCK);
-    memopt_i_run(threads, (k.n - 1) / MEMOPT_I_KEPT_CHUNK + 1, memopt_i_kept_chunk, &k);
+    k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_CODEC_BLOCK);
+    memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
 }
-/* @section script : schedule plan kept arena carve api_tape
+/* @section compile : schedule plan codec arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
               input outlives that of its output, so no stack can hold them, and a bad placing needs more than is alive.
-   Idea       The course of the actions tells each buffer's birth and death; those are the planner's items, and what
+   Idea       The simulation of the actions tells each buffer's birth and death; those are the planner's items, and what
               comes back are offsets in one block. What the planner says is the peak, to the byte.
               Where it is above the budget, the solver is asked for a schedule smaller by the excess, and so on;
               in the end by the frontier from below, which is also how the least budget is found.
@@ -15364,55 +15463,56 @@ static void memopt_i_kept_run(memopt_keep_op op, memopt_keep keep, void *x, size
               is the budget, what the first table found, or the largest segment. Else the host's allocator gives it.
    Copies     The solver puts lossy copies where they pay. The textbook knows none: there a value becomes a copy
               whenever it waits while others work.
-   Moves      An action that calls somebody becomes a move with six places, each an offset or one of the few names for
-              what lies outside; a pass is a loop over them. Two scripts a shape: the pass, and forward only.
+   Moves      An action that calls somebody becomes an instruction with six places, each an offset or one of the few
+              names for what lies outside; a pass is a loop over them. Two compiled passes a shape: the pass, and
+              forward only.
    Invariant  A place belongs to the newest buffer of its kind and index: whatever an action uses was born before it or
               by it, and is not born again before it is gone.
-   Cost       72 bytes a move; the walk is linear in actions times skips. The planner searches by a fixed amount of
-              work, never by the clock, so that every machine finds the same offsets. */
-#define MEMOPT_I_NOWHERE     SIZE_MAX       /* nothing: NULL */
-#define MEMOPT_I_INPUT       (SIZE_MAX - 1) /* value 0 */
-#define MEMOPT_I_GRAD_OUTPUT (SIZE_MAX - 2)
-#define MEMOPT_I_GRAD_INPUT  (SIZE_MAX - 3)
-#define MEMOPT_I_RESULT      (SIZE_MAX - 4) /* where the last output of an evaluation goes */
-#define MEMOPT_I_OUTSIDE     5              /* how many these are */
-#define MEMOPT_I_SCRIPT_WORK 4096           /* the planner's steps, ... */
-#define MEMOPT_I_SCRIPT_SEARCH 2048         /* ... and the items up to which it takes them */
-#define MEMOPT_I_SCRIPT_TRIES  16           /* schedules that are placed in search of one that fits */
-#define MEMOPT_I_SCRIPT_SLOTS  128          /* of a table, at the least, for a chain of up to so many segments */
-#define MEMOPT_I_SCRIPT_SHARE  10           /* a table takes no more than one of so many parts of a pass */
+   Cost       72 bytes an instruction; the walk is linear in actions times skips. The planner searches by a fixed amount
+              of work, never by the clock, so that every machine finds the same offsets. */
+#define MEMOPT_I_PLACE_NONE        SIZE_MAX       /* nothing: NULL */
+#define MEMOPT_I_PLACE_INPUT       (SIZE_MAX - 1) /* value 0 */
+#define MEMOPT_I_PLACE_GRAD_OUTPUT (SIZE_MAX - 2)
+#define MEMOPT_I_PLACE_GRAD_INPUT  (SIZE_MAX - 3)
+#define MEMOPT_I_PLACE_RESULT      (SIZE_MAX - 4) /* where the last output of an evaluation goes */
+#define MEMOPT_I_PLACES_OUTSIDE    5              /* how many these are */
+#define MEMOPT_I_COMPILE_WORK      4096           /* the planner's steps, ... */
+#define MEMOPT_I_COMPILE_SEARCH 2048        /* ... and the items up to which it takes them */
+#define MEMOPT_I_COMPILE_TRIES  16          /* schedules that are placed in search of one that fits */
+#define MEMOPT_I_COMPILE_SLOTS  128         /* of a table, at the least, for a chain of up to so many segments */
+#define MEMOPT_I_COMPILE_SHARE  10          /* a table takes no more than one of so many parts of a pass */
 
-typedef struct memopt_i_touch { size_t value, grad; uint32_t skip; } memopt_i_touch; /* of a skip */
-typedef struct memopt_i_move {
+typedef struct memopt_i_skip_ref { size_t value, grad; uint32_t skip; } memopt_i_skip_ref; /* of a skip */
+typedef struct memopt_i_instruction {
     size_t input, output; /* of a transfer: the value, and its copy */
     size_t saved, scratch, grad_output, grad_input;
-    uint32_t action, touch, touch_count;
+    uint32_t action, skip_ref, skip_ref_count;
     uint16_t op, index;
-    uint8_t again;  /* a forward that has run before in this pass */
+    uint8_t rerun;  /* a forward that has run before in this pass */
     uint8_t unread; /* nobody but its own backward reads what it puts out */
-} memopt_i_move;
-typedef struct memopt_i_script {
-    memopt_i_move  *moves;
-    memopt_i_touch *touches;
-    size_t count, touch_count;
+} memopt_i_instruction;
+typedef struct memopt_i_compiled_pass {
+    memopt_i_instruction *instructions;
+    memopt_i_skip_ref *skip_refs;
+    size_t count, skip_ref_count;
     size_t split;  /* the first backward */
     size_t peak;   /* bytes */
     size_t bound;  /* the most that is alive at one moment, rounded up: no placing needs less */
     size_t output; /* where the last output lies when the forward is done */
-} memopt_i_script;
+} memopt_i_compiled_pass;
 typedef struct memopt_i_shape {
     memopt_chain    chain; /* as it was given; segments and skips are copies */
     memopt_segment *segments;
     memopt_skip    *skips;
     memopt_action  *actions;
-    memopt_i_script pass, evaluation;
+    memopt_i_compiled_pass pass, evaluation;
     memopt_schedule_result result; /* of the unrounded chain */
     size_t   kept;
     size_t   solve_bytes, solve_arena; /* what solving it took */
     uint64_t hash, used; /* used: when it was last wanted */
     size_t   memory;
 } memopt_i_shape;
-typedef struct memopt_i_solver {
+typedef struct memopt_i_fitter {
     const memopt_tape_desc *desc;
     const memopt_chain     *chain;
     const memopt_host      *host; /* resolved */
@@ -15420,21 +15520,21 @@ typedef struct memopt_i_solver {
     memopt_chain            plain, rounded;
     memopt_segment         *segments; /* of plain, then of rounded */
     memopt_skip            *skips;    /* of rounded */
-    memopt_slow             slow;
+    memopt_offload          offload;
     const memopt_schedule  *schedule; /* NULL: the rule is a textbook's */
     memopt_action          *actions;
     void                   *memory; /* the table */
-    memopt_mark             before, behind; /* of the arena, where that is whose memory it has */
+    memopt_mark             below, behind; /* of the arena, where that is whose memory it has */
     memopt_error           *error;    /* of whoever has this solved; never NULL */
     size_t chain_memory, schedule_memory, capacity, action_count;
-    size_t table_most, arena_most; /* bytes of the largest table, and of the largest in the arena */
-} memopt_i_solver;
+    size_t table_max, arena_max; /* bytes of the largest table, and of the largest in the arena */
+} memopt_i_fitter;
 
 #define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
 
 /* The block for what was counted, and a carver that hands it out. */
-static memopt_status memopt_i_script_block(const memopt_host *host, memopt_error *error, const char *reason,
-                                           memopt_carver *carver) {
+static memopt_status memopt_i_compile_block(const memopt_host *host, memopt_error *error, const char *reason,
+                                            memopt_carver *carver) {
     void *block;
 
     if (carver->overflow) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
@@ -15446,61 +15546,62 @@ static memopt_status memopt_i_script_block(const memopt_host *host, memopt_error
 
 static int memopt_i_rule_is_solved(memopt_rule rule) { return rule <= MEMOPT_RULE_REVOLVE; }
 
-/* -- the draft: from actions to items and moves -- */
+/* -- the compiler: from actions to items and instructions -- */
 
-typedef struct memopt_i_draft {
+typedef struct memopt_i_compiler {
     memopt_plan_item *items;
     size_t  *newest; /* of each kind and index: 1 + its newest item, 0 = none */
     uint8_t *alive;  /* the same: not gone yet */
     uint8_t *read;   /* of each item: read by others than its own segment's backward */
     uint8_t *ran;    /* of each segment */
     void    *block;
-    size_t   memory, width, item_count, most, at, end, align;
-} memopt_i_draft;
-static void memopt_i_draft_note(void *user, memopt_i_buffer kind, size_t index, size_t bytes, int born) {
-    memopt_i_draft *d = (memopt_i_draft *)user; const size_t slot = (size_t)kind * d->width + index;
+    size_t   memory, width, item_count, item_max, at, end, align;
+} memopt_i_compiler;
+static void memopt_i_compiler_buffer(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born) {
+    memopt_i_compiler *d = (memopt_i_compiler *)user; const size_t slot = (size_t)kind * d->width + index;
     memopt_plan_item *item;
     d->alive[slot] = (uint8_t)born;
     if (!born) { d->items[d->newest[slot] - 1].last = d->at + 1; return; }
-    MEMOPT_ASSERT(d->item_count < d->most);
+    MEMOPT_ASSERT(d->item_count < d->item_max);
     item = &d->items[d->item_count];
     memset(item, 0, sizeof *item);
     item->first = d->at; item->last = d->end; item->alignment = d->align;
     (void)memopt_i_align_up(bytes, d->align, &item->size); /* the rounded chain was checked */
     d->newest[slot] = ++d->item_count;
 }
-static size_t memopt_i_draft_item(const memopt_i_draft *d, memopt_i_buffer kind, size_t index) {
+static size_t memopt_i_compiler_item(const memopt_i_compiler *d, memopt_i_buffer_kind kind, size_t index) {
     return d->newest[(size_t)kind * d->width + index];
 }
 /* A value that somebody reads. */
-static size_t memopt_i_draft_read(memopt_i_draft *d, size_t value) {
-    const size_t item = memopt_i_draft_item(d, MEMOPT_I_VALUE, value);
+static size_t memopt_i_compiler_read(memopt_i_compiler *d, size_t value) {
+    const size_t item = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, value);
     if (item) d->read[item - 1] = 1;
     return item;
 }
-static size_t memopt_i_draft_input(memopt_i_draft *d, size_t value) {
-    return value ? memopt_i_draft_read(d, value) : MEMOPT_I_INPUT;
+static size_t memopt_i_compiler_input(memopt_i_compiler *d, size_t value) {
+    return value ? memopt_i_compiler_read(d, value) : MEMOPT_I_PLACE_INPUT;
 }
-static int memopt_i_skip_touches(const memopt_skip *s, size_t i) { return s->from == i || s->to == i; }
-static size_t memopt_i_script_touches(const memopt_chain *c, const memopt_action *actions, size_t count) {
+static int memopt_i_skip_is_at(const memopt_skip *s, size_t i) { return s->from == i || s->to == i; }
+static size_t memopt_i_compile_skip_refs(const memopt_chain *c, const memopt_action *actions, size_t count) {
     size_t t, k, n = 0;
     for (t = 0; t < count && c->skip_count; ++t)
         for (k = 0; actions[t].op <= MEMOPT_OP_BACKWARD && k < c->skip_count; ++k)
-            n += (size_t)memopt_i_skip_touches(&c->skips[k], actions[t].index);
+            n += (size_t)memopt_i_skip_is_at(&c->skips[k], actions[t].index);
     return n;
 }
-static void memopt_i_draft_lay_out(memopt_i_draft *d, memopt_carver *c, size_t slots, size_t segments) {
-    d->items = (memopt_plan_item *)memopt_carve(c, d->most, sizeof *d->items, 16);
+static void memopt_i_compiler_lay_out(memopt_i_compiler *d, memopt_carver *c, size_t slots, size_t segments) {
+    d->items = (memopt_plan_item *)memopt_carve(c, d->item_max, sizeof *d->items, 16);
     d->newest = (size_t *)memopt_carve(c, slots, sizeof *d->newest, 16);
     d->alive = (uint8_t *)memopt_carve(c, slots, 1, 1);
-    d->read = (uint8_t *)memopt_carve(c, d->most, 1, 1);
+    d->read = (uint8_t *)memopt_carve(c, d->item_max, 1, 1);
     d->ran = (uint8_t *)memopt_carve(c, segments, 1, 1);
     d->block = c->base;
     d->memory = c->bytes;
 }
 
-static memopt_status memopt_i_draft_open(memopt_i_draft *d, const memopt_i_solver *s, size_t actions, size_t touches) {
-    const size_t kinds = (size_t)MEMOPT_I_SKIP_GRAD + 1, segments = s->chain->count;
+static memopt_status memopt_i_compiler_open(memopt_i_compiler *d, const memopt_i_fitter *s, size_t actions,
+                                            size_t skip_refs) {
+    const size_t kinds = (size_t)MEMOPT_I_BUFFER_SKIP_GRAD + 1, segments = s->chain->count;
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_status status;
     size_t slots = 0;
@@ -15509,146 +15610,151 @@ static memopt_status memopt_i_draft_open(memopt_i_draft *d, const memopt_i_solve
     d->width = memopt_i_max(segments + 1, s->chain->skip_count);
     d->align = s->align;
     d->end = actions;
-    c.overflow = memopt_i_mul(actions, 3, &d->most) || memopt_i_add(d->most, touches, &d->most)
+    c.overflow = memopt_i_mul(actions, 3, &d->item_max) || memopt_i_add(d->item_max, skip_refs, &d->item_max)
               || memopt_i_mul(kinds, d->width, &slots);
-    if (!c.overflow) memopt_i_draft_lay_out(d, &c, slots, segments);
-    status = memopt_i_script_block(s->host, s->error, "no memory to place the buffers", &c);
+    if (!c.overflow) memopt_i_compiler_lay_out(d, &c, slots, segments);
+    status = memopt_i_compile_block(s->host, s->error, "no memory to place the buffers", &c);
     if (status) return status;
-    memopt_i_draft_lay_out(d, &c, slots, segments);
+    memopt_i_compiler_lay_out(d, &c, slots, segments);
     memset(d->newest, 0, (size_t)((unsigned char *)c.base + c.bytes - (unsigned char *)(void *)d->newest));
     return MEMOPT_OK;
 }
 /* The skips that a callback sees. One that is not alive is made for nobody: its reader's backward is done. */
-static void memopt_i_draft_touch(memopt_i_draft *d, const memopt_chain *c, memopt_i_script *script, memopt_i_move *m) {
+static void memopt_i_compiler_skip_refs(memopt_i_compiler *d, const memopt_chain *c,
+                                        memopt_i_compiled_pass *compiled, memopt_i_instruction *m) {
     const int backward = m->op == MEMOPT_OP_BACKWARD; size_t k;
-    m->touch = (uint32_t)script->touch_count;
+    m->skip_ref = (uint32_t)compiled->skip_ref_count;
     for (k = 0; k < c->skip_count; ++k) {
-        memopt_i_touch *touch = &script->touches[script->touch_count];
-        if (!memopt_i_skip_touches(&c->skips[k], m->index)) continue;
-        touch->skip = (uint32_t)k;
-        touch->value = touch->grad = 0;
-        if (c->skips[k].to == m->index || (!backward && d->alive[(size_t)MEMOPT_I_SKIP * d->width + k]))
-            touch->value = memopt_i_draft_item(d, MEMOPT_I_SKIP, k);
-        if (backward) touch->grad = memopt_i_draft_item(d, MEMOPT_I_SKIP_GRAD, k);
-        ++script->touch_count;
+        memopt_i_skip_ref *skip_ref = &compiled->skip_refs[compiled->skip_ref_count];
+        if (!memopt_i_skip_is_at(&c->skips[k], m->index)) continue;
+        skip_ref->skip = (uint32_t)k;
+        skip_ref->value = skip_ref->grad = 0;
+        if (c->skips[k].to == m->index || (!backward && d->alive[(size_t)MEMOPT_I_BUFFER_SKIP * d->width + k]))
+            skip_ref->value = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_SKIP, k);
+        if (backward) skip_ref->grad = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_SKIP_GRAD, k);
+        ++compiled->skip_ref_count;
     }
-    m->touch_count = (uint32_t)script->touch_count - m->touch;
+    m->skip_ref_count = (uint32_t)compiled->skip_ref_count - m->skip_ref;
 }
 /* Scratch is born and gone within its action: the newest is this action's, if it has any. */
-static size_t memopt_i_draft_scratch(const memopt_i_draft *d, size_t segment) {
-    const size_t item = memopt_i_draft_item(d, MEMOPT_I_SCRATCH, segment);
+static size_t memopt_i_compiler_scratch(const memopt_i_compiler *d, size_t segment) {
+    const size_t item = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_SCRATCH, segment);
     return item && d->items[item - 1].first == d->at ? item : 0;
 }
-/* The action that the course has just taken, as a move; places are items, 1 and up, until all are placed. */
-static void memopt_i_draft_move(memopt_i_draft *d, const memopt_chain *c, memopt_action action,
-                                memopt_i_script *script) {
-    memopt_i_move *m = &script->moves[script->count]; const size_t i = action.index;
+/* The action that the simulation has just taken, as an instruction; places are items, 1 and up, until all are
+   placed. */
+static void memopt_i_compiler_instruction(memopt_i_compiler *d, const memopt_chain *c, memopt_action action,
+                                          memopt_i_compiled_pass *compiled) {
+    memopt_i_instruction *m = &compiled->instructions[compiled->count]; const size_t i = action.index;
     memset(m, 0, sizeof *m);
     m->op = action.op; m->index = action.index; m->action = (uint32_t)d->at;
     if (action.op > MEMOPT_OP_BACKWARD) { /* value 0 is the engine's and always there; a drop is nobody's business */
         if (action.op == MEMOPT_OP_DROP || !i || !memopt_i_chain_value(c, i)) return;
-        m->input = action.op == MEMOPT_OP_WRITE ? memopt_i_draft_read(d, i) : memopt_i_draft_item(d, MEMOPT_I_VALUE, i);
-        m->output = memopt_i_draft_item(d, MEMOPT_I_COPY, i);
-        ++script->count;
+        m->input = action.op == MEMOPT_OP_WRITE ? memopt_i_compiler_read(d, i)
+            : memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, i);
+        m->output = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_COPY, i);
+        ++compiled->count;
         return;
     }
-    m->input = memopt_i_draft_input(d, i);
-    m->output = memopt_i_draft_item(d, MEMOPT_I_VALUE, i + 1);
-    m->scratch = memopt_i_draft_scratch(d, i);
+    m->input = memopt_i_compiler_input(d, i);
+    m->output = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, i + 1);
+    m->scratch = memopt_i_compiler_scratch(d, i);
     if (action.op != MEMOPT_OP_FORWARD && c->segments[i].saved_bytes > c->segments[i].output_bytes)
-        m->saved = memopt_i_draft_item(d, MEMOPT_I_SAVED, i);
+        m->saved = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_SAVED, i);
     if (action.op == MEMOPT_OP_BACKWARD) {
-        m->grad_output = i + 1 < c->count ? memopt_i_draft_item(d, MEMOPT_I_GRAD, i + 1) : MEMOPT_I_GRAD_OUTPUT;
-        m->grad_input = i ? memopt_i_draft_item(d, MEMOPT_I_GRAD, i) : MEMOPT_I_GRAD_INPUT;
+        m->grad_output = i + 1 < c->count ? memopt_i_compiler_item(d, MEMOPT_I_BUFFER_GRAD, i + 1)
+            : MEMOPT_I_PLACE_GRAD_OUTPUT;
+        m->grad_input = i ? memopt_i_compiler_item(d, MEMOPT_I_BUFFER_GRAD, i) : MEMOPT_I_PLACE_GRAD_INPUT;
     } else {
-        m->again = d->ran[i];
+        m->rerun = d->ran[i];
         d->ran[i] = 1;
     }
-    memopt_i_draft_touch(d, c, script, m);
-    ++script->count;
+    memopt_i_compiler_skip_refs(d, c, compiled, m);
+    ++compiled->count;
 }
-static size_t memopt_i_draft_place(const memopt_i_draft *d, size_t item) {
-    if (item > SIZE_MAX - MEMOPT_I_OUTSIDE) return item;
-    return item ? d->items[item - 1].offset : MEMOPT_I_NOWHERE;
+static size_t memopt_i_compiler_place(const memopt_i_compiler *d, size_t item) {
+    if (item > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE) return item;
+    return item ? d->items[item - 1].offset : MEMOPT_I_PLACE_NONE;
 }
 /* All items have their offsets: from items to places. */
-static void memopt_i_draft_resolve(const memopt_i_draft *d, memopt_i_script *script) {
+static void memopt_i_compiler_resolve(const memopt_i_compiler *d, memopt_i_compiled_pass *compiled) {
     size_t i, k;
 
-    for (i = 0; i < script->touch_count; ++i) {
-        memopt_i_touch *touch = &script->touches[i];
-        touch->value = memopt_i_draft_place(d, touch->value);
-        touch->grad = memopt_i_draft_place(d, touch->grad);
+    for (i = 0; i < compiled->skip_ref_count; ++i) {
+        memopt_i_skip_ref *skip_ref = &compiled->skip_refs[i];
+        skip_ref->value = memopt_i_compiler_place(d, skip_ref->value);
+        skip_ref->grad = memopt_i_compiler_place(d, skip_ref->grad);
     }
-    for (i = 0; i < script->count; ++i) {
-        memopt_i_move *m = &script->moves[i];
+    for (i = 0; i < compiled->count; ++i) {
+        memopt_i_instruction *m = &compiled->instructions[i];
         size_t *const places[6] = { &m->input, &m->output, &m->saved, &m->scratch, &m->grad_output, &m->grad_input };
 
         m->unread = (uint8_t)(m->op == MEMOPT_OP_FORWARD_SAVE && m->output && !d->read[m->output - 1]);
-        for (k = 0; k < 6; ++k) *places[k] = memopt_i_draft_place(d, *places[k]);
+        for (k = 0; k < 6; ++k) *places[k] = memopt_i_compiler_place(d, *places[k]);
     }
 }
-static memopt_status memopt_i_draft_plan(memopt_i_draft *d, const memopt_i_solver *solver, memopt_i_script *script) {
+static memopt_status memopt_i_compiler_plan(memopt_i_compiler *d, const memopt_i_fitter *fitter,
+                                            memopt_i_compiled_pass *compiled) {
     memopt_plan_options options; memopt_plan_result result; memopt_status s;
     memset(&options, 0, sizeof options);
     memset(&result, 0, sizeof result);
-    options.work = MEMOPT_I_SCRIPT_WORK;
-    options.no_search = d->item_count > MEMOPT_I_SCRIPT_SEARCH;
-    options.error = solver->error;
-    s = memopt_plan_solve(d->items, d->item_count, &options, solver->host, &result);
+    options.work = MEMOPT_I_COMPILE_WORK;
+    options.no_search = d->item_count > MEMOPT_I_COMPILE_SEARCH;
+    options.error = fitter->error;
+    s = memopt_plan_solve(d->items, d->item_count, &options, fitter->host, &result);
     if (s) return s;
-    script->peak = result.peak; script->bound = result.lower_bound;
+    compiled->peak = result.peak; compiled->bound = result.lower_bound;
     return MEMOPT_OK;
 }
-/* Walk the actions, place the buffers, make the moves. kept: NULL, or it is a whole pass, and this receives what is
-   alive before the first backward. */
-static memopt_status memopt_i_script_make(const memopt_i_solver *s, const memopt_action *actions, size_t count,
-                                          memopt_i_script *script, size_t *kept) {
-    memopt_i_draft d; memopt_i_course w; memopt_status status;
-    status = memopt_i_draft_open(&d, s, count, memopt_i_script_touches(&s->plain, actions, count));
+/* Walk the actions, place the buffers, make the instructions. kept: NULL, or it is a whole pass, and this receives what
+   is alive before the first backward. */
+static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memopt_action *actions, size_t count,
+                                           memopt_i_compiled_pass *compiled, size_t *kept) {
+    memopt_i_compiler d; memopt_i_simulation w; memopt_status status;
+    status = memopt_i_compiler_open(&d, s, count, memopt_i_compile_skip_refs(&s->plain, actions, count));
     if (status) return status;
-    script->split = SIZE_MAX; script->output = MEMOPT_I_NOWHERE;
-    status = memopt_i_course_open(&w, &s->plain, &s->slow, s->host, s->error);
+    compiled->split = SIZE_MAX; compiled->output = MEMOPT_I_PLACE_NONE;
+    status = memopt_i_simulation_open(&w, &s->plain, &s->offload, s->host, s->error);
     if (!status) {
-        w.note_fn = memopt_i_draft_note; w.user = &d;
+        w.buffer_fn = memopt_i_compiler_buffer; w.user = &d;
         for (d.at = 0; d.at < count && !status; ++d.at) {
-            if (kept && actions[d.at].op == MEMOPT_OP_BACKWARD && script->split == SIZE_MAX) {
-                script->split = script->count; *kept = w.live;
+            if (kept && actions[d.at].op == MEMOPT_OP_BACKWARD && compiled->split == SIZE_MAX) {
+                compiled->split = compiled->count; *kept = w.live;
             }
-            status = memopt_i_course_step(&w, actions[d.at]);
-            if (!status) memopt_i_draft_move(&d, &s->plain, actions[d.at], script);
+            status = memopt_i_simulation_step(&w, actions[d.at]);
+            if (!status) memopt_i_compiler_instruction(&d, &s->plain, actions[d.at], compiled);
             else (void)memopt_i_fail_at(s->error, status, w.reason, "action", d.at);
         }
-        if (!status && kept && !memopt_i_course_ended(&w)) status = memopt_i_course_unended(&w, s->error);
-        memopt_i_course_close(&w);
+        if (!status && kept && !memopt_i_simulation_ended(&w)) status = memopt_i_simulation_unended(&w, s->error);
+        memopt_i_simulation_close(&w);
     }
-    if (!status) status = memopt_i_draft_plan(&d, s, script);
-    if (!status) memopt_i_draft_resolve(&d, script);
+    if (!status) status = memopt_i_compiler_plan(&d, s, compiled);
+    if (!status) memopt_i_compiler_resolve(&d, compiled);
     memopt_i_free(s->host, d.block, d.memory, MEMOPT_I_HOST_ALIGN);
     return status;
 }
 
 /* -- shapes -- */
 
-static uint64_t memopt_i_script_mix(uint64_t h, uint64_t word) {
+static uint64_t memopt_i_compile_mix(uint64_t h, uint64_t word) {
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
 static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
-    uint64_t h = memopt_i_script_mix(memopt_i_script_mix(c->count, c->input_bytes), c->input_grad_bytes);
+    uint64_t h = memopt_i_compile_mix(memopt_i_compile_mix(c->count, c->input_bytes), c->input_grad_bytes);
     size_t i, k;
 
     for (i = 0; i < c->count; ++i) {
         const memopt_segment *s = &c->segments[i];
         const uint64_t words[9] = { s->output_bytes, s->saved_bytes, s->grad_bytes, s->forward_scratch,
-                                    s->backward_scratch, s->plain_scratch, s->kept_bytes,
+                                    s->backward_scratch, s->plain_scratch, s->copy_bytes,
                                     memopt_i_double_bits(s->forward_cost), memopt_i_double_bits(s->backward_cost) };
 
-        for (k = 0; k < 9; ++k) h = memopt_i_script_mix(h, words[k]);
+        for (k = 0; k < 9; ++k) h = memopt_i_compile_mix(h, words[k]);
     }
     for (i = 0; i < c->skip_count; ++i) {
-        h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].from), c->skips[i].to);
-        h = memopt_i_script_mix(memopt_i_script_mix(h, c->skips[i].bytes), c->skips[i].grad_bytes);
+        h = memopt_i_compile_mix(memopt_i_compile_mix(h, c->skips[i].from), c->skips[i].to);
+        h = memopt_i_compile_mix(memopt_i_compile_mix(h, c->skips[i].bytes), c->skips[i].grad_bytes);
     }
     return h;
 }
@@ -15667,36 +15773,37 @@ static void memopt_i_shape_free(const memopt_host *host, memopt_i_shape *shape) 
     if (shape) memopt_i_free(host, shape, shape->memory, MEMOPT_I_HOST_ALIGN);
 }
 /* One block for all of a shape. */
-static void memopt_i_shape_lay_out(memopt_i_shape *p, memopt_carver *c, const memopt_i_solver *s, size_t touches) {
+static void memopt_i_shape_lay_out(memopt_i_shape *p, memopt_carver *c, const memopt_i_fitter *s, size_t skip_refs) {
     const size_t runs = s->action_count, count = s->chain->count, skips = s->chain->skip_count;
 
     (void)memopt_carve(c, 1, sizeof *p, 16);
     p->segments = (memopt_segment *)memopt_carve(c, count, sizeof *p->segments, 16);
     p->skips = (memopt_skip *)memopt_carve(c, skips, sizeof *p->skips, 16);
     p->actions = (memopt_action *)memopt_carve(c, runs, sizeof *p->actions, 16);
-    p->pass.moves = (memopt_i_move *)memopt_carve(c, runs, sizeof *p->pass.moves, 16);
-    p->pass.touches = (memopt_i_touch *)memopt_carve(c, touches, sizeof *p->pass.touches, 16);
-    p->evaluation.moves = (memopt_i_move *)memopt_carve(c, 2 * count, sizeof *p->evaluation.moves, 16);
-    p->evaluation.touches = (memopt_i_touch *)memopt_carve(c, 2 * skips, sizeof *p->evaluation.touches, 16);
+    p->pass.instructions = (memopt_i_instruction *)memopt_carve(c, runs, sizeof *p->pass.instructions, 16);
+    p->pass.skip_refs = (memopt_i_skip_ref *)memopt_carve(c, skip_refs, sizeof *p->pass.skip_refs, 16);
+    p->evaluation.instructions = (memopt_i_instruction *)memopt_carve(c, 2 * count,
+                                                                      sizeof *p->evaluation.instructions, 16);
+    p->evaluation.skip_refs = (memopt_i_skip_ref *)memopt_carve(c, 2 * skips, sizeof *p->evaluation.skip_refs, 16);
     p->memory = c->bytes;
 }
 
-static memopt_status memopt_i_shape_alloc(const memopt_i_solver *s, size_t touches, memopt_i_shape **out) {
+static memopt_status memopt_i_shape_alloc(const memopt_i_fitter *s, size_t skip_refs, memopt_i_shape **out) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_i_shape counted;
     memopt_status status;
 
     memset(&counted, 0, sizeof counted);
-    memopt_i_shape_lay_out(&counted, &c, s, touches);
-    status = memopt_i_script_block(s->host, s->error, "no memory for the shape", &c);
+    memopt_i_shape_lay_out(&counted, &c, s, skip_refs);
+    status = memopt_i_compile_block(s->host, s->error, "no memory for the shape", &c);
     if (status) return status;
     *out = (memopt_i_shape *)c.base;
     memset(*out, 0, sizeof **out);
-    memopt_i_shape_lay_out(*out, &c, s, touches);
+    memopt_i_shape_lay_out(*out, &c, s, skip_refs);
     return MEMOPT_OK;
 }
 /* Forward only: each value goes as soon as the next one is there. */
-static memopt_status memopt_i_shape_evaluation(const memopt_i_solver *s, memopt_i_shape *shape) {
+static memopt_status memopt_i_shape_evaluation(const memopt_i_fitter *s, memopt_i_shape *shape) {
     const size_t n = s->chain->count; memopt_action *list; memopt_status status; size_t i, count = 0;
     list = (memopt_action *)memopt_i_alloc(s->host, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
     if (!list) return memopt_i_fail_memory(s->error, "no memory for the actions", 2 * n * sizeof *list);
@@ -15704,17 +15811,17 @@ static memopt_status memopt_i_shape_evaluation(const memopt_i_solver *s, memopt_
         list[count].op = MEMOPT_OP_FORWARD; list[count++].index = (uint16_t)i;
         if (i) { list[count].op = MEMOPT_OP_DROP; list[count++].index = (uint16_t)i; }
     }
-    status = memopt_i_script_make(s, list, count, &shape->evaluation, NULL);
+    status = memopt_i_compile_make(s, list, count, &shape->evaluation, NULL);
     memopt_i_free(s->host, list, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
     if (status) return status;
-    shape->evaluation.output = shape->evaluation.moves[n - 1].output;
-    shape->evaluation.moves[n - 1].output = MEMOPT_I_RESULT;
+    shape->evaluation.output = shape->evaluation.instructions[n - 1].output;
+    shape->evaluation.instructions[n - 1].output = MEMOPT_I_PLACE_RESULT;
     return MEMOPT_OK;
 }
 /* The solver's actions, placed. */
-static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shape **out) {
+static memopt_status memopt_i_shape_make(const memopt_i_fitter *s, memopt_i_shape **out) {
     const memopt_chain *c = s->chain; memopt_i_shape *shape = NULL; memopt_status status;
-    status = memopt_i_shape_alloc(s, memopt_i_script_touches(c, s->actions, s->action_count), &shape);
+    status = memopt_i_shape_alloc(s, memopt_i_compile_skip_refs(c, s->actions, s->action_count), &shape);
     if (status) return status;
     memcpy(shape->segments, c->segments, c->count * sizeof *c->segments);
     if (c->skip_count) memcpy(shape->skips, c->skips, c->skip_count * sizeof *c->skips);
@@ -15723,11 +15830,11 @@ static memopt_status memopt_i_shape_make(const memopt_i_solver *s, memopt_i_shap
     shape->chain = *c; shape->chain.segments = shape->segments; shape->chain.skips = shape->skips;
     shape->chain.error = NULL;
     shape->hash = memopt_i_chain_hash(c);
-    status = memopt_schedule_simulate(&s->plain, &s->slow, s->actions, s->action_count, s->host, &shape->result);
-    if (!status) status = memopt_i_script_make(s, s->actions, s->action_count, &shape->pass, &shape->kept);
+    status = memopt_schedule_simulate(&s->plain, &s->offload, s->actions, s->action_count, s->host, &shape->result);
+    if (!status) status = memopt_i_compile_make(s, s->actions, s->action_count, &shape->pass, &shape->kept);
     if (!status) status = memopt_i_shape_evaluation(s, shape);
     if (status) { memopt_i_shape_free(s->host, shape); return status; }
-    shape->pass.output = shape->pass.moves[shape->pass.split].output;
+    shape->pass.output = shape->pass.instructions[shape->pass.split].output;
     *out = shape;
     return MEMOPT_OK;
 }
@@ -15746,7 +15853,7 @@ static int memopt_i_round_up(size_t *const *sizes, size_t count, size_t align) {
 }
 
 /* The engine's own memory counts nothing, and a lossy copy what it takes. */
-static void memopt_i_solver_plain(memopt_i_solver *s) {
+static void memopt_i_fitter_plain(memopt_i_fitter *s) {
     const size_t n = s->chain->count; size_t i;
     s->plain = *s->chain;
     s->plain.input_bytes = s->plain.input_grad_bytes = 0;
@@ -15754,17 +15861,17 @@ static void memopt_i_solver_plain(memopt_i_solver *s) {
     memcpy(s->segments, s->chain->segments, n * sizeof *s->segments);
     s->segments[n - 1].grad_bytes = 0;
     for (i = 0; i < n; ++i) /* the last output is exact, and so is its copy */
-        s->segments[i].kept_bytes = s->desc->keep == MEMOPT_KEEP_EXACT ? 0
-            : memopt_i_kept_bytes(i + 1 < n ? s->desc->keep : MEMOPT_KEEP_EXACT, s->segments[i].output_bytes);
+        s->segments[i].copy_bytes = s->desc->codec == MEMOPT_CODEC_EXACT ? 0
+            : memopt_i_codec_bytes(i + 1 < n ? s->desc->codec : MEMOPT_CODEC_EXACT, s->segments[i].output_bytes);
     s->plain.segments = s->segments;
 }
-static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
+static memopt_status memopt_i_fitter_round(memopt_i_fitter *s) {
     const size_t n = s->chain->count; memopt_segment *to = s->segments + n; size_t i; int wraps = 0;
     s->rounded = s->plain;
     s->rounded.segments = to; s->rounded.skips = s->skips;
     for (i = 0; i < n; ++i) {
         size_t part = s->segments[i].saved_bytes - s->segments[i].output_bytes;
-        size_t *const sizes[7] = { &part, &to[i].output_bytes, &to[i].grad_bytes, &to[i].kept_bytes,
+        size_t *const sizes[7] = { &part, &to[i].output_bytes, &to[i].grad_bytes, &to[i].copy_bytes,
                                    &to[i].forward_scratch, &to[i].backward_scratch, &to[i].plain_scratch };
 
         to[i] = s->segments[i];
@@ -15783,9 +15890,9 @@ static memopt_status memopt_i_solver_round(memopt_i_solver *s) {
 /* Whether a table has a place in the arena's free end where it does not raise the arena's peak: it was as full before,
    or will be in a pass. A device's memory is not for the solver. A counting arena has none either, but answers for one
    that has. */
-static int memopt_i_solver_is_guest(const memopt_i_solver *s, size_t bytes, size_t expected) {
+static int memopt_i_fitter_fits_arena(const memopt_i_fitter *s, size_t bytes, size_t expected) {
     const memopt_arena *a = s->desc->arena; size_t start;
-    if (!a || memopt_i_source_untouchable(a->source) == 2 || a->source->base_alignment < MEMOPT_I_SCHEDULE_ALIGN)
+    if (!a || memopt_i_source_not_host_visible(a->source) == 2 || a->source->base_alignment < MEMOPT_I_SCHEDULE_ALIGN)
         return 0;
     if (a->log && a->ends[0].log_count + memopt_i_max(a->ends[1].log_count, 1) >= a->log_capacity)
         return 0; /* its entry would be joined to another one for good */
@@ -15793,49 +15900,49 @@ static int memopt_i_solver_is_guest(const memopt_i_solver *s, size_t bytes, size
     return bytes <= expected - expected / 4 || start + bytes + a->ends[1].used <= memopt_i_arena_now(a);
 }
 
-static void memopt_i_solver_borrow(memopt_i_solver *s, size_t bytes) {
+static void memopt_i_fitter_borrow(memopt_i_fitter *s, size_t bytes) {
     memopt_push_options o;
     memset(&o, 0, sizeof o);
     o.tag = s->desc->tag;
     if (!o.tag) o.tag = MEMOPT_TAG_ACTIVATIONS;
     o.alignment = memopt_i_max(s->desc->arena->alignment, MEMOPT_I_SCHEDULE_ALIGN);
     o.name = "table of the solver";
-    s->before = memopt_arena_mark(s->desc->arena);
+    s->below = memopt_arena_mark(s->desc->arena);
     s->memory = memopt_arena_push_with(s->desc->arena, bytes, &o);
     s->behind = memopt_arena_mark(s->desc->arena);
 }
 
 /* The table goes. Where somebody has pushed on top of it, rewinding would take that away: then its bytes stay until the
    arena is rewound. */
-static void memopt_i_solver_forget(memopt_i_solver *s) {
+static void memopt_i_fitter_forget(memopt_i_fitter *s) {
     if (!s->memory) return;
     if (!s->behind.arena) memopt_i_free(s->host, s->memory, s->schedule_memory, MEMOPT_I_HOST_ALIGN);
     else if (memopt_arena_mark(s->desc->arena).used == s->behind.used)
-        (void)memopt_arena_rewind(s->desc->arena, s->before);
+        (void)memopt_arena_rewind(s->desc->arena, s->below);
     memset(&s->behind, 0, sizeof s->behind);
     s->memory = NULL; s->schedule = NULL;
 }
 
-static size_t memopt_i_solver_least_slots(const memopt_i_solver *s) {
-    return memopt_i_max(MEMOPT_I_SCRIPT_SLOTS, memopt_i_min(s->chain->count, MEMOPT_I_FEW_SLOTS));
+static size_t memopt_i_fitter_least_slots(const memopt_i_fitter *s) {
+    return memopt_i_max(MEMOPT_I_COMPILE_SLOTS, memopt_i_min(s->chain->count, MEMOPT_I_DEFAULT_SLOTS_MIN));
 }
 
 /* A table of the chain; one pass is expected to take so many bytes. slots 0: as many as a share of these holds. */
-static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size_t slots, size_t expected) {
+static memopt_status memopt_i_fitter_table(memopt_i_fitter *s, size_t max, size_t slots, size_t expected) {
     memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes = 0; int guest;
     memset(&d, 0, sizeof d);
-    d.chain = s->rounded; d.rule = s->desc->rule; d.slow = s->slow; d.slots = slots; d.most = most;
+    d.chain = s->rounded; d.rule = s->desc->rule; d.offload = s->offload; d.slots = slots; d.max_budget = max;
     d.error = s->error;
-    memopt_i_solver_forget(s);
+    memopt_i_fitter_forget(s);
     status = memopt_i_schedule_shape(&d, &p);
     if (status) return status;
     expected = memopt_i_min(memopt_i_max(expected, (size_t)p.single << p.shift), (size_t)p.high << p.shift);
     if (!slots)
-        d.slots = memopt_i_schedule_slots(&p, expected / MEMOPT_I_SCRIPT_SHARE, memopt_i_solver_least_slots(s));
+        d.slots = memopt_i_schedule_slots(&p, expected / MEMOPT_I_COMPILE_SHARE, memopt_i_fitter_least_slots(s));
     status = memopt_schedule_bytes(&d, &bytes);
     if (status) return status;
-    guest = memopt_i_solver_is_guest(s, bytes, expected);
-    if (guest && s->desc->arena->source->host_visible) memopt_i_solver_borrow(s, bytes);
+    guest = memopt_i_fitter_fits_arena(s, bytes, expected);
+    if (guest && s->desc->arena->source->host_visible) memopt_i_fitter_borrow(s, bytes);
     if (!s->memory) {
         memset(&s->behind, 0, sizeof s->behind);
         s->memory = memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
@@ -15843,48 +15950,48 @@ static memopt_status memopt_i_solver_table(memopt_i_solver *s, size_t most, size
         guest = guest && !s->desc->arena->source->host_visible;
     }
     s->schedule_memory = bytes;
-    s->table_most = memopt_i_max(s->table_most, bytes);
-    if (guest) s->arena_most = memopt_i_max(s->arena_most, bytes);
+    s->table_max = memopt_i_max(s->table_max, bytes);
+    if (guest) s->arena_max = memopt_i_max(s->arena_max, bytes);
     return memopt_schedule_solve(&d, s->memory, bytes, &s->schedule);
 }
 
 /* The peak that the table knows for what is asked: the least, or the least within the overhead; 0 when there is none. */
-static size_t memopt_i_solver_peak(const memopt_i_solver *s, int least) {
-    const memopt_schedule *p = s->schedule; const memopt_i_found *found;
-    if (least) return p->found_count[0] ? p->found[0][0].peak : 0;
-    found = memopt_i_schedule_within(p, s->desc->overhead);
-    return found ? found->peak : 0;
+static size_t memopt_i_fitter_peak(const memopt_i_fitter *s, int least) {
+    const memopt_schedule *p = s->schedule; const memopt_i_solution *solution;
+    if (least) return p->solution_count[0] ? p->solution[0][0].peak : 0;
+    solution = memopt_i_schedule_within(p, s->desc->overhead);
+    return solution ? solution->peak : 0;
 }
 
 /* The table for what is asked: a budget, or (0) an overhead, or the least memory. Of these two the peak is known only
    when it has been solved coarsely; then all slots go to what is around it. */
-static memopt_status memopt_i_solver_solve(memopt_i_solver *s, size_t budget, int least) {
+static memopt_status memopt_i_fitter_solve(memopt_i_fitter *s, size_t budget, int least) {
     const size_t slots = s->desc->slots; size_t peak, finer; memopt_status status;
     if (!memopt_i_rule_is_solved(s->desc->rule)) return MEMOPT_OK;
-    if (slots) return s->schedule ? MEMOPT_OK : memopt_i_solver_table(s, 0, slots, budget);
-    if (budget && !least) return memopt_i_solver_table(s, memopt_i_more(budget, budget / 8), 0, budget);
-    status = memopt_i_solver_table(s, 0, memopt_i_solver_least_slots(s), 0);
+    if (slots) return s->schedule ? MEMOPT_OK : memopt_i_fitter_table(s, 0, slots, budget);
+    if (budget && !least) return memopt_i_fitter_table(s, memopt_i_more(budget, budget / 8), 0, budget);
+    status = memopt_i_fitter_table(s, 0, memopt_i_fitter_least_slots(s), 0);
     if (status) return status;
-    peak = memopt_i_solver_peak(s, least);
-    if (!peak || s->schedule->fineness == UINT32_MAX) return MEMOPT_OK; /* finer there is not */
-    status = memopt_i_solver_table(s, memopt_i_more(peak, peak / (least ? 4 : 8)), 0, peak);
+    peak = memopt_i_fitter_peak(s, least);
+    if (!peak || s->schedule->resolution == UINT32_MAX) return MEMOPT_OK; /* finer there is not */
+    status = memopt_i_fitter_table(s, memopt_i_more(peak, peak / (least ? 4 : 8)), 0, peak);
     if (status) return status;
-    finer = memopt_i_solver_peak(s, least);
-    return finer && finer <= peak ? MEMOPT_OK : memopt_i_solver_table(s, 0, memopt_i_solver_least_slots(s), peak);
+    finer = memopt_i_fitter_peak(s, least);
+    return finer && finer <= peak ? MEMOPT_OK : memopt_i_fitter_table(s, 0, memopt_i_fitter_least_slots(s), peak);
 }
-static void memopt_i_solver_close(memopt_i_solver *s) {
-    memopt_i_solver_forget(s);
+static void memopt_i_fitter_close(memopt_i_fitter *s) {
+    memopt_i_fitter_forget(s);
     memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(s->host, s->segments, s->chain_memory, MEMOPT_I_HOST_ALIGN);
 }
-static void memopt_i_solver_lay_out(memopt_i_solver *s, memopt_carver *c) {
+static void memopt_i_fitter_lay_out(memopt_i_fitter *s, memopt_carver *c) {
     s->segments = (memopt_segment *)memopt_carve(c, 2 * s->chain->count, sizeof *s->segments, 16);
     s->skips = (memopt_skip *)memopt_carve(c, s->chain->skip_count, sizeof *s->skips, 16);
     s->chain_memory = c->bytes;
 }
 
 /* On failure, too, to be closed. */
-static memopt_status memopt_i_solver_open(memopt_i_solver *s, const memopt_tape_desc *desc, const memopt_chain *chain,
+static memopt_status memopt_i_fitter_open(memopt_i_fitter *s, const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, memopt_error *error) {
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_status status;
@@ -15897,20 +16004,20 @@ static memopt_status memopt_i_solver_open(memopt_i_solver *s, const memopt_tape_
     s->error = error;
     status = memopt_i_chain_check(chain, error);
     if (status) return status;
-    memopt_i_solver_lay_out(s, &c);
-    status = memopt_i_script_block(host, error, "no memory for copies of the chain", &c);
+    memopt_i_fitter_lay_out(s, &c);
+    status = memopt_i_compile_block(host, error, "no memory for copies of the chain", &c);
     if (status) return status;
-    memopt_i_solver_lay_out(s, &c);
-    s->slow = desc->slow;
-    if (desc->keep != MEMOPT_KEEP_EXACT) s->slow.slots = MEMOPT_SLOW_UNLIMITED;
-    memopt_i_solver_plain(s);
-    return memopt_i_solver_round(s);
+    memopt_i_fitter_lay_out(s, &c);
+    s->offload = desc->offload;
+    if (desc->codec != MEMOPT_CODEC_EXACT) s->offload.slots = MEMOPT_OFFLOAD_UNLIMITED;
+    memopt_i_fitter_plain(s);
+    return memopt_i_fitter_round(s);
 }
 /* -- lossy copies for the textbook's schedules, which know no second place -- */
 
 typedef struct memopt_i_gap { uint16_t read[2], write[2]; } memopt_i_gap; /* values before, after an action; 0 = none */
 /* Where a value waits: between two uses with other segments' work between them, if its copy is smaller. */
-static void memopt_i_gaps_find(const memopt_i_solver *s, memopt_i_gap *gaps, uint32_t *last) {
+static void memopt_i_gaps_find(const memopt_i_fitter *s, memopt_i_gap *gaps, uint32_t *last) {
     size_t t, k, before = 0; /* before: 1 + the call before this one */
     for (t = 0; t < s->action_count; ++t) {
         const memopt_action a = s->actions[t];
@@ -15919,7 +16026,7 @@ static void memopt_i_gaps_find(const memopt_i_solver *s, memopt_i_gap *gaps, uin
             const size_t v = a.index + k; const int made = k == 1 && a.op != MEMOPT_OP_BACKWARD;
             if (!v || v >= s->chain->count) continue;
             if (!made && last[v] && last[v] < before
-                && s->segments[v - 1].kept_bytes < s->segments[v - 1].output_bytes) {
+                && s->segments[v - 1].copy_bytes < s->segments[v - 1].output_bytes) {
                 gaps[last[v] - 1].write[gaps[last[v] - 1].write[0] != 0] = (uint16_t)v;
                 gaps[t].read[gaps[t].read[0] != 0] = (uint16_t)v;
             }
@@ -15929,41 +16036,42 @@ static void memopt_i_gaps_find(const memopt_i_solver *s, memopt_i_gap *gaps, uin
     }
 }
 /* Both values, if there are any, move, and are gone from where they were. */
-static void memopt_i_gaps_move(memopt_i_list *to, const uint16_t *values, memopt_op op, memopt_op gone) {
+static void memopt_i_gaps_move(memopt_i_action_list *to, const uint16_t *values, memopt_op op, memopt_op gone) {
     int k;
 
     for (k = 0; k < 2; ++k) {
         if (!values[k]) continue;
-        memopt_i_list_add(to, op, values[k]);
-        memopt_i_list_add(to, MEMOPT_OP_WAIT, values[k]);
-        memopt_i_list_add(to, gone, values[k]);
+        memopt_i_action_list_add(to, op, values[k]);
+        memopt_i_action_list_add(to, MEMOPT_OP_WAIT, values[k]);
+        memopt_i_action_list_add(to, gone, values[k]);
     }
 }
 
-static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const memopt_i_gap *gaps, memopt_i_list *to) {
+static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const memopt_i_gap *gaps,
+                               memopt_i_action_list *to) {
     size_t t;
 
     for (t = 0; t < count; ++t) {
         memopt_i_gaps_move(to, gaps[t].read, MEMOPT_OP_READ, MEMOPT_OP_FORGET);
-        memopt_i_list_add(to, (memopt_op)from[t].op, from[t].index);
+        memopt_i_action_list_add(to, (memopt_op)from[t].op, from[t].index);
         memopt_i_gaps_move(to, gaps[t].write, MEMOPT_OP_WRITE, MEMOPT_OP_DROP);
     }
 }
 
 /* The solver's actions, values that wait as copies. */
-static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
+static memopt_status memopt_i_fitter_shrink(memopt_i_fitter *s) {
     const size_t n = s->chain->count;
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_i_gap *gaps;
     uint32_t *last;
-    memopt_i_list list;
+    memopt_i_action_list list;
     memopt_status status;
     size_t bytes;
 
     (void)memopt_carve(&c, s->action_count, sizeof *gaps, 16);
     (void)memopt_carve(&c, n + 1, sizeof *last, 16);
     c.overflow |= memopt_i_mul(s->action_count, 13 * sizeof *list.actions, &bytes);
-    status = memopt_i_script_block(s->host, s->error, "no memory for the actions", &c);
+    status = memopt_i_compile_block(s->host, s->error, "no memory for the actions", &c);
     if (status) return status;
     gaps = (memopt_i_gap *)memopt_carve(&c, s->action_count, sizeof *gaps, 16);
     last = (uint32_t *)memopt_carve(&c, n + 1, sizeof *last, 16);
@@ -15981,7 +16089,7 @@ static memopt_status memopt_i_solver_shrink(memopt_i_solver *s) {
     return status;
 }
 /* The actions for a budget (0: for the overhead that is allowed), or the textbook's; `need` receives how many. */
-static memopt_status memopt_i_solver_ask(memopt_i_solver *s, size_t budget, size_t *need) {
+static memopt_status memopt_i_fitter_actions(memopt_i_fitter *s, size_t budget, size_t *need) {
     memopt_schedule_result r; memopt_status status;
     memset(&r, 0, sizeof r);
     if (!s->schedule)
@@ -15993,8 +16101,8 @@ static memopt_status memopt_i_solver_ask(memopt_i_solver *s, size_t budget, size
     *need = r.actions;
     return status;
 }
-static memopt_status memopt_i_solver_try(memopt_i_solver *s, size_t budget, memopt_i_shape **out) {
-    memopt_status status = memopt_i_solver_ask(s, budget, &s->action_count);
+static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memopt_i_shape **out) {
+    memopt_status status = memopt_i_fitter_actions(s, budget, &s->action_count);
     if (status == MEMOPT_ERR_BUFFER) {
         memopt_action *actions; size_t bytes;
         if (memopt_i_mul(s->action_count, sizeof *actions, &bytes))
@@ -16003,26 +16111,27 @@ static memopt_status memopt_i_solver_try(memopt_i_solver *s, size_t budget, memo
         if (!actions) return memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
         memopt_i_free(s->host, s->actions, s->capacity * sizeof *actions, MEMOPT_I_HOST_ALIGN);
         s->actions = actions; s->capacity = s->action_count;
-        status = memopt_i_solver_ask(s, budget, &s->action_count);
+        status = memopt_i_fitter_actions(s, budget, &s->action_count);
     }
-    if (!status && !s->schedule && s->desc->keep != MEMOPT_KEEP_EXACT) status = memopt_i_solver_shrink(s);
+    if (!status && !s->schedule && s->desc->codec != MEMOPT_CODEC_EXACT) status = memopt_i_fitter_shrink(s);
     return status ? status : memopt_i_shape_make(s, out);
 }
 /* The shape with the least placed peak: along the frontier from below, until more is alive than the best one takes. */
-static memopt_status memopt_i_solver_least(memopt_i_solver *s, memopt_i_shape **out) {
-    memopt_i_shape *best = NULL, *shape = NULL; memopt_point *points; size_t count = 0, bytes, i; memopt_status status;
-    if (!s->schedule) return memopt_i_solver_try(s, 0, out);
+static memopt_status memopt_i_fitter_least(memopt_i_fitter *s, memopt_i_shape **out) {
+    memopt_i_shape *best = NULL, *shape = NULL;
+    memopt_schedule_point *points; size_t count = 0, bytes, i; memopt_status status;
+    if (!s->schedule) return memopt_i_fitter_try(s, 0, out);
     status = memopt_schedule_frontier(s->schedule, NULL, 0, &count);
     if (!status) return memopt_i_fail(s->error, MEMOPT_ERR_STATE, "no schedule was found");
     if (status != MEMOPT_ERR_BUFFER) return status;
     if (memopt_i_mul(count, sizeof *points, &bytes))
         return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
-    points = (memopt_point *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
+    points = (memopt_schedule_point *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!points) return memopt_i_fail_memory(s->error, "no memory for the frontier", bytes);
     status = memopt_schedule_frontier(s->schedule, points, count, &count);
-    for (i = 0; i < count && i < MEMOPT_I_SCRIPT_TRIES && !status; ++i) {
+    for (i = 0; i < count && i < MEMOPT_I_COMPILE_TRIES && !status; ++i) {
         if (best && points[i].peak >= best->pass.peak) break;
-        status = memopt_i_solver_try(s, memopt_i_max(points[i].peak, 1), &shape);
+        status = memopt_i_fitter_try(s, memopt_i_max(points[i].peak, 1), &shape);
         if (status) break;
         if (best && best->pass.peak <= shape->pass.peak) memopt_i_shape_free(s->host, shape);
         else { memopt_i_shape_free(s->host, best); best = shape; }
@@ -16033,12 +16142,12 @@ static memopt_status memopt_i_solver_least(memopt_i_solver *s, memopt_i_shape **
     return status;
 }
 /* Between a budget whose shape fits and one whose shape does not: a few steps towards the larger. */
-static memopt_status memopt_i_solver_refine(memopt_i_solver *s, size_t fits, size_t fails, size_t limit,
+static memopt_status memopt_i_fitter_refine(memopt_i_fitter *s, size_t fits, size_t fails, size_t limit,
                                             memopt_i_shape **best) {
     memopt_i_shape *shape = NULL; int k;
     for (k = 0; k < 4 && fails - fits > s->align; ++k) {
         const size_t middle = fits + (fails - fits) / 2;
-        const memopt_status status = memopt_i_solver_try(s, middle, &shape);
+        const memopt_status status = memopt_i_fitter_try(s, middle, &shape);
         if (status) return status;
         if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); fails = middle; continue; }
         memopt_i_shape_free(s->host, *best);
@@ -16047,7 +16156,7 @@ static memopt_status memopt_i_solver_refine(memopt_i_solver *s, size_t fits, siz
     return MEMOPT_OK;
 }
 /* A shape that is the least there is, and too large. */
-static memopt_status memopt_i_solver_over(const memopt_i_solver *s, memopt_i_shape *shape) {
+static memopt_status memopt_i_fitter_too_large(const memopt_i_fitter *s, memopt_i_shape *shape) {
     const size_t least = shape->pass.peak;
 
     memopt_i_shape_free(s->host, shape);
@@ -16056,30 +16165,30 @@ static memopt_status memopt_i_solver_over(const memopt_i_solver *s, memopt_i_sha
 }
 
 /* The fastest shape found whose placed peak is within the limit. */
-static memopt_status memopt_i_solver_fit(memopt_i_solver *s, size_t limit, memopt_i_shape **out) {
+static memopt_status memopt_i_fitter_fit(memopt_i_fitter *s, size_t limit, memopt_i_shape **out) {
     memopt_i_shape *shape = NULL; memopt_status status = MEMOPT_OK; size_t budget = limit, fails = limit; int k;
-    for (k = 0; k < MEMOPT_I_SCRIPT_TRIES && budget; ++k) {
+    for (k = 0; k < MEMOPT_I_COMPILE_TRIES && budget; ++k) {
         size_t excess;
-        if (s->schedule && (!s->schedule->found_count[0] || budget < s->schedule->found[0][0].peak)) break;
-        status = memopt_i_solver_try(s, budget, &shape);
+        if (s->schedule && (!s->schedule->solution_count[0] || budget < s->schedule->solution[0][0].peak)) break;
+        status = memopt_i_fitter_try(s, budget, &shape);
         if (status) return status;
         if (shape->pass.peak <= limit) {
-            if (k) status = memopt_i_solver_refine(s, budget, fails, limit, &shape);
+            if (k) status = memopt_i_fitter_refine(s, budget, fails, limit, &shape);
             if (status) memopt_i_shape_free(s->host, shape);
             else *out = shape;
             return status;
         }
-        if (!s->schedule) return memopt_i_solver_over(s, shape); /* a textbook has no smaller one */
+        if (!s->schedule) return memopt_i_fitter_too_large(s, shape); /* a textbook has no smaller one */
         excess = shape->pass.peak - limit;
         fails = budget;
         budget = memopt_i_min(budget, shape->pass.bound);
         budget = budget > excess ? budget - excess : 0;
         memopt_i_shape_free(s->host, shape);
     }
-    status = memopt_i_solver_solve(s, 0, 1);
-    if (!status) status = memopt_i_solver_least(s, &shape);
+    status = memopt_i_fitter_solve(s, 0, 1);
+    if (!status) status = memopt_i_fitter_least(s, &shape);
     if (status) return status;
-    if (shape->pass.peak > limit) return memopt_i_solver_over(s, shape);
+    if (shape->pass.peak > limit) return memopt_i_fitter_too_large(s, shape);
     *out = shape;
     return MEMOPT_OK;
 }
@@ -16087,28 +16196,28 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
                                           const memopt_host *host, size_t align, int least, memopt_error *error,
                                           memopt_i_shape **out) {
     memopt_error e = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK)); /* of tries that fail, too */
-    memopt_i_solver s; memopt_status status = memopt_i_solver_open(&s, desc, chain, host, align, &e);
-    if (!status) status = memopt_i_solver_solve(&s, least ? 0 : desc->budget, least);
-    if (!status && least) status = memopt_i_solver_least(&s, out);
-    else if (!status && desc->budget) status = memopt_i_solver_fit(&s, desc->budget, out);
-    else if (!status) status = memopt_i_solver_try(&s, 0, out);
-    if (!status) { (*out)->solve_bytes = s.table_most; (*out)->solve_arena = s.arena_most; }
-    memopt_i_solver_close(&s);
+    memopt_i_fitter s; memopt_status status = memopt_i_fitter_open(&s, desc, chain, host, align, &e);
+    if (!status) status = memopt_i_fitter_solve(&s, least ? 0 : desc->budget, least);
+    if (!status && least) status = memopt_i_fitter_least(&s, out);
+    else if (!status && desc->budget) status = memopt_i_fitter_fit(&s, desc->budget, out);
+    else if (!status) status = memopt_i_fitter_try(&s, 0, out);
+    if (!status) { (*out)->solve_bytes = s.table_max; (*out)->solve_arena = s.arena_max; }
+    memopt_i_fitter_close(&s);
     MEMOPT_ASSERT(!status || e.status == status);
     if (status && error) *error = e;
     return status;
 }
-/* @section tape : script kept arena random base host api_tape
+/* @section tape : compile codec arena random base host api_tape
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
               buffer that dies too early, memory that stays after a failure.
    Idea       Everything is decided before the first pass: order, places, what each callback is told. A pass takes its
-              peak from the arena in one push, goes through the moves, and gives all back with one rewind, however it
-              ends. What must not differ from run to run is given by place: seed and stream are functions of pass and
-              segment, an engine's own generator is put back to where it was before the first run.
+              peak from the arena in one push, goes through the instructions, and gives all back with one rewind,
+              however it ends. What must not differ from run to run is given by place: seed and stream are functions of
+              pass and segment, an engine's own generator is put back to where it was before the first run.
    Invariant  IDLE: nothing is held, in the arena or in the store. BETWEEN forward and backward: `base` is ours, as long
               as the guard behind it is not broken. `busy` while the engine's code runs: it can only look, not act.
-   Again      Two things that mean the same nearly always: `again`, this forward has run before in this pass (its hash
+   Again      Two things that mean the same nearly always: `rerun`, this forward has run before in this pass (its hash
               and its generator's state are known), and what the engine is told. A nested tape goes by its outer one,
               and knows a first run by its seed, which differs from segment to segment and pass to pass.
    Calibrate  Whole passes that must leave no trace in the engine. Each callback gets the generator as the one before
@@ -16125,7 +16234,8 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is the
-              engine's keeper that rounds and copies. A nested tape is told only when it runs whose memory it has. */
+              engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
+              has. */
 enum { MEMOPT_I_TAPE_IDLE, MEMOPT_I_TAPE_BETWEEN };
 #define MEMOPT_I_TAPE_SHAPES 8
 struct memopt_tape {
@@ -16143,14 +16253,14 @@ struct memopt_tape {
     size_t           skip_count;            /* given at creation: what `skips` has room for */
     size_t           state_bytes, align, repeats, repeat;
     unsigned char   *base, *placed;
-    size_t           placed_bytes, most;    /* most: bytes a pass has taken of the arena */
-    memopt_mark      before;                /* of the arena, below the push */
+    size_t           placed_bytes, peak_taken; /* peak_taken: bytes a pass has taken of the arena */
+    memopt_mark      below;                 /* of the arena, below the push */
     memopt_i_guard   guard;                 /* of what was pushed */
-    void            *outside[MEMOPT_I_OUTSIDE];
+    void            *outside[MEMOPT_I_PLACES_OUTSIDE];
     uint64_t         next, passes, solves, uses, probes;
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
     uint64_t         input_hash;            /* of this pass, for verify */
-    int state, busy, untouchable, verify, again, told, evaluating, calibrating, is_measured;
+    int state, busy, not_host_visible, verify, rerun, outer_recompute, evaluating, calibrating, is_measured;
     memopt_error     error;
     size_t           memory;
 };
@@ -16163,8 +16273,8 @@ static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status,
 static memopt_status memopt_i_tape_fail(memopt_tape *t, memopt_status status, const char *reason) {
     return memopt_i_tape_fail_at(t, status, reason, SIZE_MAX, SIZE_MAX);
 }
-static memopt_status memopt_i_tape_fail_move(memopt_tape *t, const memopt_i_move *m, memopt_status status,
-                                             const char *reason) {
+static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt_i_instruction *m, memopt_status status,
+                                                    const char *reason) {
     const size_t segment = m->op <= MEMOPT_OP_BACKWARD || !m->index ? m->index : m->index - 1u; /* a value's maker */
     return memopt_i_tape_fail_at(t, status, reason, segment, m->action);
 }
@@ -16176,10 +16286,10 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
     return MEMOPT_OK;
 }
 
-/* -- moves -- */
+/* -- instructions -- */
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
-    return place > SIZE_MAX - MEMOPT_I_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
+    return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
 }
 /* Only to see a difference: four lanes of 8 bytes; each step can be undone, so that no single change is lost. */
 static uint64_t memopt_i_tape_hash(const void *bytes, size_t count) {
@@ -16188,112 +16298,121 @@ static uint64_t memopt_i_tape_hash(const void *bytes, size_t count) {
     for (i = 0; i + 32 <= count; i += 32)
         for (k = 0; k < 4; ++k) {
             memcpy(&word, p + i + 8 * k, 8);
-            lane[k] = memopt_i_script_mix(lane[k], word);
+            lane[k] = memopt_i_compile_mix(lane[k], word);
         }
     for (k = 0; i < count; i += 8, ++k) {
         word = 0;
         memcpy(&word, p + i, memopt_i_min(8, count - i));
-        lane[k] = memopt_i_script_mix(lane[k], word);
+        lane[k] = memopt_i_compile_mix(lane[k], word);
     }
     word = lane[0];
-    for (k = 1; k < 4; ++k) word = memopt_i_script_mix(word, lane[k]);
+    for (k = 1; k < 4; ++k) word = memopt_i_compile_mix(word, lane[k]);
     return word;
 }
-static void memopt_i_tape_skips(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m, int on) {
+static void memopt_i_tape_skips(memopt_tape *t, const memopt_i_compiled_pass *compiled,
+                                const memopt_i_instruction *m, int on) {
     uint32_t i;
-    for (i = m->touch; i < m->touch + m->touch_count; ++i) {
-        const memopt_i_touch *touch = &script->touches[i];
-        t->skips[touch->skip] = on ? memopt_i_tape_at(t, touch->value) : NULL;
-        t->skip_grads[touch->skip] = on ? memopt_i_tape_at(t, touch->grad) : NULL;
+    for (i = m->skip_ref; i < m->skip_ref + m->skip_ref_count; ++i) {
+        const memopt_i_skip_ref *skip_ref = &compiled->skip_refs[i];
+        t->skips[skip_ref->skip] = on ? memopt_i_tape_at(t, skip_ref->value) : NULL;
+        t->skip_grads[skip_ref->skip] = on ? memopt_i_tape_at(t, skip_ref->grad) : NULL;
     }
 }
 /* A callback, and in a calibration how long it takes. */
-static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_step_fn *fn, const memopt_step *step, int backward) {
+static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, const memopt_tape_call *call,
+                                        int backward) {
     const memopt_clock *clock = &t->host.clock; uint64_t from = 0, to = 0; memopt_status status;
     if (clock->now_fn(clock->user, &from)) return MEMOPT_ERR_IO;
-    status = fn(step);
+    status = fn(call);
     if (!status && clock->now_fn(clock->user, &to)) return MEMOPT_ERR_IO;
-    t->times[(2 * step->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
+    t->times[(2 * call->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
     return status;
 }
-static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
+static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_pass *compiled,
+                                        const memopt_i_instruction *m) {
     const memopt_layer *layer = &t->layers[m->index]; const memopt_segment *segment = &t->shape->segments[m->index];
     const int backward = m->op == MEMOPT_OP_BACKWARD;
-    memopt_step_fn *fn = backward ? layer->backward_fn : layer->forward_fn; memopt_step step; memopt_status status;
-    step.user = layer->user; step.segment = m->index;
-    step.is_recompute = !backward && (m->again || t->told);
-    step.output_unused = m->unread && step.is_recompute && !t->times && !(t->verify && t->desc.verify);
-    step.evaluating = t->evaluating; step.calibrating = t->calibrating;
-    step.input = memopt_i_tape_at(t, m->input); step.output = memopt_i_tape_at(t, m->output);
-    step.saved = memopt_i_tape_at(t, m->saved); step.scratch = memopt_i_tape_at(t, m->scratch);
-    step.scratch_bytes = backward ? segment->backward_scratch
+    memopt_tape_fn *fn = backward ? layer->backward_fn : layer->forward_fn; memopt_tape_call call; memopt_status status;
+    call.user = layer->user; call.segment = m->index;
+    call.is_recompute = !backward && (m->rerun || t->outer_recompute);
+    call.output_unused = m->unread && call.is_recompute && !t->times && !(t->verify && t->desc.verify);
+    call.evaluating = t->evaluating; call.calibrating = t->calibrating;
+    call.input = memopt_i_tape_at(t, m->input); call.output = memopt_i_tape_at(t, m->output);
+    call.saved = memopt_i_tape_at(t, m->saved); call.scratch = memopt_i_tape_at(t, m->scratch);
+    call.scratch_bytes = backward ? segment->backward_scratch
                        : m->op == MEMOPT_OP_FORWARD ? memopt_i_chain_plain(segment) : segment->forward_scratch;
-    step.untouchable = t->untouchable;
-    step.grad_output = memopt_i_tape_at(t, m->grad_output); step.grad_input = memopt_i_tape_at(t, m->grad_input);
-    step.skips = t->skips; step.skip_grads = t->skip_grads;
-    step.seed = t->seed; step.stream = t->stream + m->index;
-    if (m->touch_count) memopt_i_tape_skips(t, script, m, 1);
-    status = t->times && m->op != MEMOPT_OP_FORWARD ? memopt_i_tape_time(t, fn, &step, backward) : fn(&step);
-    if (m->touch_count) memopt_i_tape_skips(t, script, m, 0);
+    call.not_host_visible = t->not_host_visible;
+    call.grad_output = memopt_i_tape_at(t, m->grad_output); call.grad_input = memopt_i_tape_at(t, m->grad_input);
+    call.skips = t->skips; call.skip_grads = t->skip_grads;
+    call.seed = t->seed; call.stream = t->stream + m->index;
+    if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
+    status = t->times && m->op != MEMOPT_OP_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
+    if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
     return status;
 }
 /* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
    it is at present, a calibration to where it was before any callback, and both also when that callback fails. */
-static memopt_status memopt_i_tape_draw(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
+static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const memopt_i_compiled_pass *compiled,
+                                                       const memopt_i_instruction *m) {
     const memopt_tape_desc *d = &t->desc; unsigned char *present = t->states + t->layer_count * t->state_bytes;
     unsigned char *mine = t->states + m->index * t->state_bytes; memopt_status status;
-    const int first = m->op != MEMOPT_OP_BACKWARD && !m->again && !t->again;
+    const int first = m->op != MEMOPT_OP_BACKWARD && !m->rerun && !t->rerun;
 
     if (first) d->random_save_fn(d->random_user, m->index, mine);
-    if (first && !t->calibrating) return memopt_i_tape_call(t, script, m);
+    if (first && !t->calibrating) return memopt_i_tape_call(t, compiled, m);
     d->random_save_fn(d->random_user, m->index, present);
     if (!first && m->op != MEMOPT_OP_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
-    status = memopt_i_tape_call(t, script, m);
+    status = memopt_i_tape_call(t, compiled, m);
     d->random_load_fn(d->random_user, m->index, present);
     return status;
 }
-static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_move *m, const void *output, size_t bytes) {
-    const int again = m->again || t->again; uint64_t hash;
-    if (m->unread && again && !t->desc.verify) return MEMOPT_OK; /* it may have stopped early */
+static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_instruction *m, const void *output,
+                                          size_t bytes) {
+    const int rerun = m->rerun || t->rerun; uint64_t hash;
+    if (m->unread && rerun && !t->desc.verify) return MEMOPT_OK; /* it may have stopped early */
     hash = memopt_i_tape_hash(output, bytes);
-    if (!again) t->hashes[m->index] = hash;
+    if (!rerun) t->hashes[m->index] = hash;
     else if (t->hashes[m->index] != hash)
-        return memopt_i_tape_fail_move(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
+        return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
     return MEMOPT_OK;
 }
 /* Rounding, and a smaller copy: by the CPU, by the engine on a device, by nobody where memory is only counted. */
-static memopt_status memopt_i_tape_keep(memopt_tape *t, memopt_keep_op op, memopt_keep keep, void *value, size_t bytes,
-                                        void *copy) {
-    const int lossy = memopt_i_kept_is_lossy(keep, bytes);
-    if (t->untouchable == 1 || (!lossy && op == MEMOPT_KEEP_ROUND)) return MEMOPT_OK;
-    if (t->untouchable && !t->desc.keeper.run_fn) return MEMOPT_ERR_UNSUPPORTED; /* a nested tape is told only now */
-    if (t->untouchable)
-        return t->desc.keeper.run_fn(t->desc.keeper.user, op, lossy ? keep : MEMOPT_KEEP_EXACT, value, bytes, copy);
-    memopt_i_kept_run(op, keep, value, bytes, copy, &t->host.threads);
+static memopt_status memopt_i_tape_codec(memopt_tape *t, memopt_codec_op op, memopt_codec codec, void *value,
+                                         size_t bytes, void *copy) {
+    const int lossy = memopt_i_codec_is_lossy(codec, bytes);
+    if (t->not_host_visible == 1 || (!lossy && op == MEMOPT_CODEC_OP_ROUND)) return MEMOPT_OK;
+    /* a nested tape is told only now */
+    if (t->not_host_visible && !t->desc.device_codec.run_fn) return MEMOPT_ERR_UNSUPPORTED;
+    if (t->not_host_visible)
+        return t->desc.device_codec.run_fn(t->desc.device_codec.user, op, lossy ? codec : MEMOPT_CODEC_EXACT, value,
+                                           bytes, copy);
+    memopt_i_codec_run(op, codec, value, bytes, copy, &t->host.threads);
     return MEMOPT_OK;
 }
-static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_script *script, const memopt_i_move *m) {
+static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_compiled_pass *compiled,
+                                           const memopt_i_instruction *m) {
     const size_t bytes = t->shape->segments[m->index].output_bytes; void *output = memopt_i_tape_at(t, m->output);
-    memopt_status status = t->states && !t->evaluating ? memopt_i_tape_draw(t, script, m)
-                                                       : memopt_i_tape_call(t, script, m);
-    if (status) return memopt_i_tape_fail_move(t, m, status, t->times ? "a forward callback or the clock failed"
+    memopt_status status = t->states && !t->evaluating ? memopt_i_tape_call_with_generator(t, compiled, m)
+                                                       : memopt_i_tape_call(t, compiled, m);
+    if (status) return memopt_i_tape_fail_instruction(t, m, status, t->times ? "a forward callback or the clock failed"
                                                                       : "a forward callback failed");
     if (!bytes) return MEMOPT_OK;
-    if (t->desc.keep != MEMOPT_KEEP_EXACT && m->index + 1u < t->count)
-        status = memopt_i_tape_keep(t, MEMOPT_KEEP_ROUND, t->desc.keep, output, bytes, NULL);
-    if (status) return memopt_i_tape_fail_move(t, m, status, "an output could not be rounded where it lies");
+    if (t->desc.codec != MEMOPT_CODEC_EXACT && m->index + 1u < t->count)
+        status = memopt_i_tape_codec(t, MEMOPT_CODEC_OP_ROUND, t->desc.codec, output, bytes, NULL);
+    if (status) return memopt_i_tape_fail_instruction(t, m, status, "an output could not be rounded where it lies");
     return t->verify && !t->evaluating ? memopt_i_tape_verify(t, m, output, bytes) : MEMOPT_OK;
 }
 /* A transfer: to and from a smaller copy in our own memory, or to and from the store. */
-static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_move *m) {
+static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instruction *m) {
     const memopt_tape_store *store = &t->desc.store; const size_t v = m->index;
     const size_t bytes = t->shape->segments[v - 1].output_bytes; void *value = memopt_i_tape_at(t, m->input);
-    const memopt_keep keep = v < t->count ? t->desc.keep : MEMOPT_KEEP_EXACT; memopt_status status = MEMOPT_OK;
+    const memopt_codec codec = v < t->count ? t->desc.codec : MEMOPT_CODEC_EXACT; memopt_status status = MEMOPT_OK;
     if (!store->write_fn) {
         if (m->op == MEMOPT_OP_WAIT || m->op == MEMOPT_OP_FORGET) return MEMOPT_OK;
-        status = memopt_i_tape_keep(t, m->op == MEMOPT_OP_WRITE ? MEMOPT_KEEP_ENCODE : MEMOPT_KEEP_DECODE, keep, value,
-                                    bytes, memopt_i_tape_at(t, m->output));
-        return status ? memopt_i_tape_fail_move(t, m, status, "a smaller copy could not be made, or read") : MEMOPT_OK;
+        status = memopt_i_tape_codec(t, m->op == MEMOPT_OP_WRITE ? MEMOPT_CODEC_OP_ENCODE : MEMOPT_CODEC_OP_DECODE,
+                                     codec, value, bytes, memopt_i_tape_at(t, m->output));
+        return status ? memopt_i_tape_fail_instruction(t, m, status, "a smaller copy could not be made, or read")
+            : MEMOPT_OK;
     }
     switch (m->op) {
     case MEMOPT_OP_WRITE:  t->stored[v] = 1; status = store->write_fn(store->user, v, value, bytes); break;
@@ -16301,18 +16420,19 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_move 
     case MEMOPT_OP_WAIT:   status = store->wait_fn(store->user, v); break;
     case MEMOPT_OP_FORGET: t->stored[v] = 0; store->forget_fn(store->user, v); break;
     }
-    return status ? memopt_i_tape_fail_move(t, m, status, "the store failed") : MEMOPT_OK;
+    return status ? memopt_i_tape_fail_instruction(t, m, status, "the store failed") : MEMOPT_OK;
 }
-static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_script *script, size_t from, size_t to) {
+static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_pass *compiled, size_t from, size_t to) {
     memopt_status status = MEMOPT_OK; size_t i;
     t->busy = 1;
     for (i = from; i < to && !status; ++i) {
-        const memopt_i_move *m = &script->moves[i];
-        if (m->op <= MEMOPT_OP_FORWARD_SAVE) status = memopt_i_tape_forward(t, script, m);
+        const memopt_i_instruction *m = &compiled->instructions[i];
+        if (m->op <= MEMOPT_OP_FORWARD_SAVE) status = memopt_i_tape_forward(t, compiled, m);
         else if (m->op == MEMOPT_OP_BACKWARD) {
-            status = t->states && t->calibrating ? memopt_i_tape_draw(t, script, m)
-                                                 : memopt_i_tape_call(t, script, m);
-            if (status) (void)memopt_i_tape_fail_move(t, m, status, t->times ? "a backward callback or the clock failed"
+            status = t->states && t->calibrating ? memopt_i_tape_call_with_generator(t, compiled, m)
+                                                 : memopt_i_tape_call(t, compiled, m);
+            if (status)
+                (void)memopt_i_tape_fail_instruction(t, m, status, t->times ? "a backward callback or the clock failed"
                                                                              : "a backward callback failed");
         } else status = memopt_i_tape_transfer(t, m);
     }
@@ -16320,24 +16440,24 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_script *sc
     return status;
 }
 /* Whether the CPU may touch this pass's memory. */
-static void memopt_i_tape_see(memopt_tape *t, int untouchable) {
-    t->untouchable = untouchable;
-    t->verify = !untouchable && (t->desc.verify || MEMOPT_DEBUG >= 2);
+static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
+    t->not_host_visible = not_host_visible;
+    t->verify = !not_host_visible && (t->desc.verify || MEMOPT_DEBUG >= 2);
 }
 
 /* -- passes -- */
 
 /* The memory of a pass: one push, or what was placed. */
-static memopt_status memopt_i_tape_take(memopt_tape *t, size_t bytes) {
+static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
     memopt_push_options options; memopt_arena *arena = t->desc.arena;
     t->base = t->placed;
     if (!arena && bytes > t->placed_bytes)
         return memopt_i_fail_count(&t->error, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs",
                                    "placed bytes", t->placed_bytes, "at least", bytes);
-    if (!arena) { memopt_i_tape_see(t, t->desc.untouchable); return MEMOPT_OK; }
+    if (!arena) { memopt_i_tape_set_visibility(t, t->desc.not_host_visible); return MEMOPT_OK; }
     memset(&options, 0, sizeof options);
     options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
-    t->before = memopt_arena_mark(arena);
+    t->below = memopt_arena_mark(arena);
     if (bytes) t->base = (unsigned char *)memopt_arena_push_with(arena, bytes, &options);
     if (bytes && !t->base)
         return memopt_i_tape_fail(t, memopt_arena_error(arena).status, "the arena has no room for a pass");
@@ -16355,17 +16475,17 @@ static void memopt_i_tape_end(memopt_tape *t) {
     t->busy = 0;
     if (t->desc.arena && memopt_i_tape_holds(t)) {
         memopt_i_guard_drop(t->desc.arena, &t->guard);
-        (void)memopt_arena_rewind(t->desc.arena, t->before);
+        (void)memopt_arena_rewind(t->desc.arena, t->below);
     }
     t->base = NULL;
     t->state = MEMOPT_I_TAPE_IDLE;
 }
 static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
     const memopt_chain *c = &t->shape->chain;
-    t->outside[SIZE_MAX - MEMOPT_I_INPUT] = (void *)(uintptr_t)input;
-    t->outside[SIZE_MAX - MEMOPT_I_GRAD_OUTPUT] =
+    t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT] = (void *)(uintptr_t)input;
+    t->outside[SIZE_MAX - MEMOPT_I_PLACE_GRAD_OUTPUT] =
         c->segments[c->count - 1].grad_bytes ? (void *)(uintptr_t)grad_output : NULL;
-    t->outside[SIZE_MAX - MEMOPT_I_GRAD_INPUT] = c->input_grad_bytes ? grad_input : NULL;
+    t->outside[SIZE_MAX - MEMOPT_I_PLACE_GRAD_INPUT] = c->input_grad_bytes ? grad_input : NULL;
 }
 
 /* -- what may not overlap -- */
@@ -16373,12 +16493,13 @@ static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void 
 /* Buffers of the engine. One whose size was not told has its first byte; where memory is only counted, addresses mean
    nothing. */
 static int memopt_i_tape_overlap(const memopt_tape *t, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    return t->untouchable != 1
+    return t->not_host_visible != 1
         && memopt_i_overlaps(a, memopt_i_max(a_bytes, 1), b, memopt_i_max(b_bytes, 1));
 }
 
-static int memopt_i_tape_inside(const memopt_tape *t, const void *a, size_t bytes, const memopt_i_script *script) {
-    return t->untouchable != 1 && memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->base, script->peak);
+static int memopt_i_tape_inside(const memopt_tape *t, const void *a, size_t bytes,
+                                const memopt_i_compiled_pass *compiled) {
+    return t->not_host_visible != 1 && memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->base, compiled->peak);
 }
 
 /* The gradient of a loss may be the last output itself: both are only read. */
@@ -16392,14 +16513,14 @@ static int memopt_i_tape_is_output(const memopt_tape *t, const void *grad_output
 
 /* Why a backward cannot take these, or NULL. Segment 0 reads the input while it writes its gradient, and only a single
    segment reads grad_output while it does. */
-static const char *memopt_i_tape_clash(const memopt_tape *t, const void *grad_output, const void *grad_input) {
-    const memopt_chain *c = &t->shape->chain; const memopt_i_script *script = &t->shape->pass;
-    const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
+static const char *memopt_i_tape_overlap_reason(const memopt_tape *t, const void *grad_output, const void *grad_input) {
+    const memopt_chain *c = &t->shape->chain; const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    const void *input = t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT];
     const size_t bytes = c->input_grad_bytes, grad = c->segments[c->count - 1].grad_bytes;
 
     if (memopt_i_tape_overlap(t, grad_input, bytes, input, c->input_bytes)) return "grad_input overlaps the input";
-    if (memopt_i_tape_inside(t, grad_input, bytes, script)) return "grad_input overlaps the memory of the pass";
-    if (memopt_i_tape_inside(t, grad_output, grad, script) && !memopt_i_tape_is_output(t, grad_output))
+    if (memopt_i_tape_inside(t, grad_input, bytes, compiled)) return "grad_input overlaps the memory of the pass";
+    if (memopt_i_tape_inside(t, grad_output, grad, compiled) && !memopt_i_tape_is_output(t, grad_output))
         return "grad_output overlaps the memory of the pass";
     if (c->count == 1 && memopt_i_tape_overlap(t, grad_input, bytes, grad_output, grad))
         return "grad_input overlaps grad_output, and one segment reads and writes them";
@@ -16407,12 +16528,13 @@ static const char *memopt_i_tape_clash(const memopt_tape *t, const void *grad_ou
 }
 
 /* The same for an evaluation, whose memory has been taken. */
-static const char *memopt_i_tape_evaluation_clash(const memopt_tape *t, const void *input, const void *output) {
-    const memopt_chain *c = &t->shape->chain; const memopt_i_script *script = &t->shape->evaluation;
+static const char *memopt_i_tape_evaluation_overlap_reason(const memopt_tape *t, const void *input,
+                                                           const void *output) {
+    const memopt_chain *c = &t->shape->chain; const memopt_i_compiled_pass *compiled = &t->shape->evaluation;
     const size_t bytes = c->segments[c->count - 1].output_bytes;
 
-    if (memopt_i_tape_inside(t, input, c->input_bytes, script)) return "the input overlaps the memory of the pass";
-    if (memopt_i_tape_inside(t, output, bytes, script)) return "output overlaps the memory of the pass";
+    if (memopt_i_tape_inside(t, input, c->input_bytes, compiled)) return "the input overlaps the memory of the pass";
+    if (memopt_i_tape_inside(t, output, bytes, compiled)) return "output overlaps the memory of the pass";
     if (c->count == 1 && memopt_i_tape_overlap(t, output, bytes, input, c->input_bytes))
         return "output overlaps the input, and one segment reads and writes them";
     return NULL;
@@ -16420,8 +16542,8 @@ static const char *memopt_i_tape_evaluation_clash(const memopt_tape *t, const vo
 
 /* verify: nobody has written to the input since the forward began. Not by MEMOPT_DEBUG alone: only who asks for it
    knows that the input is read by its size. */
-static memopt_status memopt_i_tape_same_input(memopt_tape *t) {
-    const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
+static memopt_status memopt_i_tape_check_input(memopt_tape *t) {
+    const void *input = t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT];
 
     if (!t->verify || !t->desc.verify) return MEMOPT_OK;
     if (memopt_i_tape_hash(input, t->shape->chain.input_bytes) == t->input_hash) return MEMOPT_OK;
@@ -16429,8 +16551,8 @@ static memopt_status memopt_i_tape_same_input(memopt_tape *t) {
 }
 
 /* And neither to the last output since it was made. */
-static memopt_status memopt_i_tape_same_ends(memopt_tape *t) {
-    const memopt_status status = memopt_i_tape_same_input(t);
+static memopt_status memopt_i_tape_check_ends(memopt_tape *t) {
+    const memopt_status status = memopt_i_tape_check_input(t);
     const size_t last = t->count - 1, bytes = t->shape->segments[last].output_bytes;
 
     if (status || !t->verify || !t->desc.verify || !bytes) return status;
@@ -16442,7 +16564,7 @@ static memopt_status memopt_i_tape_same_ends(memopt_tape *t) {
 /* -- passes that stand alone, and evaluations -- */
 
 static memopt_status memopt_i_tape_open(memopt_tape *t, const void *input) {
-    memopt_status status = memopt_i_tape_take(t, t->shape->pass.peak);
+    memopt_status status = memopt_i_tape_acquire(t, t->shape->pass.peak);
 
     if (status) return status;
     memopt_i_tape_outside(t, input, NULL, NULL);
@@ -16453,34 +16575,34 @@ static memopt_status memopt_i_tape_open(memopt_tape *t, const void *input) {
 
 /* The forward, in memory that was taken. */
 static memopt_status memopt_i_tape_begin(memopt_tape *t) {
-    const memopt_i_script *script = &t->shape->pass; memopt_status status;
-    const void *input = t->outside[SIZE_MAX - MEMOPT_I_INPUT];
+    const memopt_i_compiled_pass *compiled = &t->shape->pass; memopt_status status;
+    const void *input = t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT];
 
-    if (t->desc.arena) t->most = memopt_i_max(t->most, t->guard.used - t->before.used);
+    if (t->desc.arena) t->peak_taken = memopt_i_max(t->peak_taken, t->guard.used - t->below.used);
     if (t->verify && t->desc.verify) t->input_hash = memopt_i_tape_hash(input, t->shape->chain.input_bytes);
-    status = memopt_i_tape_run(t, script, 0, script->split);
+    status = memopt_i_tape_run(t, compiled, 0, compiled->split);
     if (status) memopt_i_tape_end(t);
     else t->state = MEMOPT_I_TAPE_BETWEEN;
     return status;
 }
 
 static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_output, void *grad_input) {
-    const memopt_i_script *script = &t->shape->pass; memopt_status status;
+    const memopt_i_compiled_pass *compiled = &t->shape->pass; memopt_status status;
     if (memopt_i_tape_holds(t)) {
-        memopt_i_tape_outside(t, t->outside[SIZE_MAX - MEMOPT_I_INPUT], grad_output, grad_input);
-        status = memopt_i_tape_same_ends(t);
-        if (!status) status = memopt_i_tape_run(t, script, script->split, script->count);
-        if (!status) status = memopt_i_tape_same_input(t);
+        memopt_i_tape_outside(t, t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT], grad_output, grad_input);
+        status = memopt_i_tape_check_ends(t);
+        if (!status) status = memopt_i_tape_run(t, compiled, compiled->split, compiled->count);
+        if (!status) status = memopt_i_tape_check_input(t);
     } else status = memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "the arena was rewound below the pass");
     memopt_i_tape_end(t);
     return status;
 }
 /* As the next pass of a tape that stands alone. */
-static void memopt_i_tape_alone(memopt_tape *t, uint64_t pass) {
-    t->seed = t->desc.seed; t->stream = pass * MEMOPT_CHAIN_MOST;
-    t->again = t->told = t->evaluating = t->calibrating = 0;
+static void memopt_i_tape_outermost(memopt_tape *t, uint64_t pass) {
+    t->seed = t->desc.seed; t->stream = pass * MEMOPT_CHAIN_MAX;
+    t->rerun = t->outer_recompute = t->evaluating = t->calibrating = 0;
 }
-static const char *memopt_i_tape_lacks(const memopt_tape *t, const void *grad_output, const void *grad_input) {
+static const char *memopt_i_tape_missing_reason(const memopt_tape *t, const void *grad_output, const void *grad_input) {
     const memopt_chain *c = &t->shape->chain;
     if (c->segments[c->count - 1].grad_bytes && !grad_output) return "the last output's gradient is missing";
     if (c->input_grad_bytes && !grad_input) return "there is no place for the input's gradient";
@@ -16493,7 +16615,7 @@ MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *inpu
     memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
-    memopt_i_tape_alone(tape, tape->next);
+    memopt_i_tape_outermost(tape, tape->next);
     status = memopt_i_tape_open(tape, input);
     return status ? status : memopt_i_tape_begin(tape);
 }
@@ -16502,8 +16624,8 @@ MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *gra
     if (status) return status;
     if (tape->state != MEMOPT_I_TAPE_BETWEEN)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_STATE, "a backward without its forward");
-    lacks = memopt_i_tape_lacks(tape, grad_output, grad_input);
-    if (!lacks && memopt_i_tape_holds(tape)) lacks = memopt_i_tape_clash(tape, grad_output, grad_input);
+    lacks = memopt_i_tape_missing_reason(tape, grad_output, grad_input);
+    if (!lacks && memopt_i_tape_holds(tape)) lacks = memopt_i_tape_overlap_reason(tape, grad_output, grad_input);
     if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
     status = memopt_i_tape_return(tape, grad_output, grad_input);
     if (status) return status;
@@ -16514,16 +16636,16 @@ MEMOPT_API const void *memopt_tape_output(const memopt_tape *tape) {
     if (!tape || tape->state != MEMOPT_I_TAPE_BETWEEN || tape->busy) return NULL;
     return memopt_i_tape_at(tape, tape->shape->pass.output);
 }
-MEMOPT_API memopt_status memopt_tape_abandon(memopt_tape *tape) {
+MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT;
     if (!status && tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
     return status;
 }
 static memopt_status memopt_i_tape_evaluate(memopt_tape *t, const void *input, void *output) {
-    const memopt_i_script *script = &t->shape->evaluation; memopt_status status;
+    const memopt_i_compiled_pass *compiled = &t->shape->evaluation; memopt_status status;
     memopt_i_tape_outside(t, input, NULL, NULL);
-    t->outside[SIZE_MAX - MEMOPT_I_RESULT] = output ? output : memopt_i_tape_at(t, script->output);
-    status = memopt_i_tape_run(t, script, 0, script->count);
+    t->outside[SIZE_MAX - MEMOPT_I_PLACE_RESULT] = output ? output : memopt_i_tape_at(t, compiled->output);
+    status = memopt_i_tape_run(t, compiled, 0, compiled->count);
     memopt_i_tape_end(t);
     return status;
 }
@@ -16531,14 +16653,14 @@ MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *inp
     memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT; const char *clash;
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
-    status = memopt_i_tape_take(tape, tape->shape->evaluation.peak);
+    status = memopt_i_tape_acquire(tape, tape->shape->evaluation.peak);
     if (status) return status;
-    clash = memopt_i_tape_evaluation_clash(tape, input, output);
+    clash = memopt_i_tape_evaluation_overlap_reason(tape, input, output);
     if (clash) {
         memopt_i_tape_end(tape);
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, clash);
     }
-    memopt_i_tape_alone(tape, tape->next);
+    memopt_i_tape_outermost(tape, tape->next);
     tape->evaluating = 1;
     return memopt_i_tape_evaluate(tape, input, output);
 }
@@ -16551,39 +16673,39 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
 /* -- nested -- */
 
 /* Take the outer tape's place in random numbers and in what has run before. */
-static void memopt_i_tape_inherit(memopt_tape *t, const memopt_step *step, int recompute) {
-    const memopt_noise noise = memopt_noise_make(step->seed, step->stream);
+static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, int recompute) {
+    const memopt_noise noise = memopt_noise_make(call->seed, call->stream);
     const uint64_t seed = (uint64_t)noise.key[1] << 32 | noise.key[0];
-    t->again = recompute && seed == t->seed && !t->stream;
-    t->told = recompute;
+    t->rerun = recompute && seed == t->seed && !t->stream;
+    t->outer_recompute = recompute;
     t->seed = seed; t->stream = 0;
-    t->evaluating = step->evaluating; t->calibrating = step->calibrating;
-    t->base = (unsigned char *)step->scratch;
-    memopt_i_tape_see(t, step->untouchable);
+    t->evaluating = call->evaluating; t->calibrating = call->calibrating;
+    t->base = (unsigned char *)call->scratch;
+    memopt_i_tape_set_visibility(t, call->not_host_visible);
 }
-static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_step *step) {
+static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_tape_call *call) {
     const memopt_status status = memopt_i_tape_ready(t, 1);
-    if (!status && bytes > step->scratch_bytes)
+    if (!status && bytes > call->scratch_bytes)
         return memopt_i_fail_count(&t->error, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told",
-                                   "scratch_bytes", step->scratch_bytes, "at least", bytes);
+                                   "scratch_bytes", call->scratch_bytes, "at least", bytes);
     return status;
 }
-static memopt_status memopt_i_tape_nest_forward(const memopt_step *step) {
-    memopt_tape *t = (memopt_tape *)step->user;
-    const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, step);
-    if (status || step->output_unused) return status; /* its backward runs all of it again */
-    memopt_i_tape_inherit(t, step, step->is_recompute);
-    return memopt_i_tape_evaluate(t, step->input, step->output);
+static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
+    memopt_tape *t = (memopt_tape *)call->user;
+    const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
+    if (status || call->output_unused) return status; /* its backward runs all of it again */
+    memopt_i_tape_inherit(t, call, call->is_recompute);
+    return memopt_i_tape_evaluate(t, call->input, call->output);
 }
-static memopt_status memopt_i_tape_nest_backward(const memopt_step *step) {
-    memopt_tape *t = (memopt_tape *)step->user; const memopt_i_script *script = &t->shape->pass;
-    memopt_status status = memopt_i_tape_nest_ready(t, script->peak, step);
+static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
+    memopt_tape *t = (memopt_tape *)call->user; const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    memopt_status status = memopt_i_tape_nest_ready(t, compiled->peak, call);
     if (status) return status;
-    if (step->grad_input && !t->shape->chain.input_grad_bytes)
+    if (call->grad_input && !t->shape->chain.input_grad_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
-    memopt_i_tape_inherit(t, step, 1);
-    memopt_i_tape_outside(t, step->input, step->grad_output, step->grad_input);
-    status = memopt_i_tape_run(t, script, 0, script->count);
+    memopt_i_tape_inherit(t, call, 1);
+    memopt_i_tape_outside(t, call->input, call->grad_output, call->grad_input);
+    status = memopt_i_tape_run(t, compiled, 0, compiled->count);
     memopt_i_tape_end(t);
     t->passes += !status;
     return status;
@@ -16610,7 +16732,7 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     layer->user = inner;
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_tape_place(memopt_tape *tape, void *memory, size_t bytes) {
+MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
     if (status) return status;
     if (tape->desc.arena)
@@ -16646,12 +16768,12 @@ static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain
     return MEMOPT_OK;
 }
 /* A shape as the engine gave it: nothing of it is measured yet. */
-static void memopt_i_tape_given(memopt_tape *t) {
+static void memopt_i_tape_reset_costs(memopt_tape *t) {
     size_t i;
     for (i = 0; i < t->count; ++i) {
         t->costs[i] = t->shape->segments[i].forward_cost; t->costs[t->count + i] = t->shape->segments[i].backward_cost;
     }
-    t->is_measured = 0; t->most = 0;
+    t->is_measured = 0; t->peak_taken = 0;
 }
 static memopt_status memopt_i_tape_reshape(memopt_tape *t, const memopt_chain *chain) {
     const memopt_i_shape *before = t->shape; memopt_status status = memopt_i_tape_ready(t, 1);
@@ -16666,7 +16788,7 @@ static memopt_status memopt_i_tape_reshape(memopt_tape *t, const memopt_chain *c
                                    chain->skip_count, "at creation", t->skip_count);
     status = memopt_i_chain_arrays(chain, &t->error);
     if (!status) status = memopt_i_tape_use(t, chain, &t->error);
-    if (!status && t->shape != before) memopt_i_tape_given(t);
+    if (!status && t->shape != before) memopt_i_tape_reset_costs(t);
     return status;
 }
 
@@ -16691,11 +16813,11 @@ static memopt_status memopt_i_tape_probe(memopt_tape *t, const void *input, cons
     const size_t bytes = c->input_grad_bytes, grad = c->segments[c->count - 1].grad_bytes;
     memopt_status status;
 
-    memopt_i_tape_alone(t, ~t->probes++);
+    memopt_i_tape_outermost(t, ~t->probes++);
     t->calibrating = 1;
     status = memopt_i_tape_open(t, input);
     if (status) return status;
-    clash = memopt_i_tape_clash(t, grad_output, grad_input);
+    clash = memopt_i_tape_overlap_reason(t, grad_output, grad_input);
     if (!clash && memopt_i_tape_overlap(t, grad_input, bytes, grad_output, grad))
         clash = "grad_input overlaps grad_output, which the next repeat reads";
     if (clash) {
@@ -16706,7 +16828,7 @@ static memopt_status memopt_i_tape_probe(memopt_tape *t, const void *input, cons
     return status ? status : memopt_i_tape_return(t, grad_output, grad_input);
 }
 /* Medians in place of the costs, and the shape that follows from them. */
-static memopt_status memopt_i_tape_adopt(memopt_tape *t) {
+static memopt_status memopt_i_tape_use_measured(memopt_tape *t) {
     const size_t bytes = t->count * sizeof(memopt_segment), n = t->repeats; size_t i;
     memopt_chain chain = t->shape->chain; memopt_segment *segments; memopt_status status;
     segments = (memopt_segment *)memopt_i_alloc(&t->host, bytes, MEMOPT_I_HOST_ALIGN);
@@ -16723,7 +16845,7 @@ static memopt_status memopt_i_tape_adopt(memopt_tape *t) {
     }
     memopt_i_free(&t->host, segments, bytes, MEMOPT_I_HOST_ALIGN);
     if (status) return status;
-    t->is_measured = 1; t->most = 0;
+    t->is_measured = 1; t->peak_taken = 0;
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
@@ -16734,7 +16856,7 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
     if (!repeats)
         return memopt_i_fail_count(&tape->error, MEMOPT_ERR_ARGUMENT, "nothing is measured", "repeats", 0, "at least",
                                    1);
-    lacks = input ? memopt_i_tape_lacks(tape, grad_output, grad_input) : "the input is NULL";
+    lacks = input ? memopt_i_tape_missing_reason(tape, grad_output, grad_input) : "the input is NULL";
     if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
     if (memopt_i_mul(repeats, 2 * tape->count * sizeof *tape->times, &bytes))
         return memopt_i_tape_fail(tape, MEMOPT_ERR_OVERFLOW, "too many repeats");
@@ -16743,7 +16865,7 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
     tape->repeats = repeats;
     for (tape->repeat = 0; tape->repeat < repeats && !status; ++tape->repeat)
         status = memopt_i_tape_probe(tape, input, grad_output, grad_input);
-    if (!status) status = memopt_i_tape_adopt(tape);
+    if (!status) status = memopt_i_tape_use_measured(tape);
     memopt_i_free(&tape->host, tape->times, bytes, MEMOPT_I_HOST_ALIGN);
     tape->times = NULL;
     return status;
@@ -16766,7 +16888,7 @@ static memopt_status memopt_i_tape_check_layers(const memopt_tape_desc *d, memop
 }
 
 /* Functions and sizes that are needed together, and those that exclude each other. */
-static const char *memopt_i_tape_misfit(const memopt_tape_desc *d) {
+static const char *memopt_i_tape_desc_reason(const memopt_tape_desc *d) {
     const memopt_tape_store *s = &d->store;
     const int store = !!s->write_fn + !!s->read_fn + !!s->wait_fn + !!s->forget_fn;
     const int hooks = !!d->random_bytes + !!d->random_save_fn + !!d->random_load_fn;
@@ -16774,15 +16896,15 @@ static const char *memopt_i_tape_misfit(const memopt_tape_desc *d) {
     if (store && store != 4) return "half a store: write_fn, read_fn, wait_fn and forget_fn belong together";
     if (hooks && hooks != 3)
         return "half a generator: random_bytes, random_save_fn and random_load_fn belong together";
-    if (store && !d->slow.slots) return "a store without slow.slots";
-    if (!store && d->slow.slots) return "slow.slots without a store";
-    if (d->keep > MEMOPT_KEEP_8BIT) return "invalid memopt_keep";
-    if (d->keep != MEMOPT_KEEP_EXACT && store) return "a lossy keep and a store exclude each other";
+    if (store && !d->offload.slots) return "a store without offload.slots";
+    if (!store && d->offload.slots) return "offload.slots without a store";
+    if (d->codec > MEMOPT_CODEC_8BIT) return "invalid memopt_codec";
+    if (d->codec != MEMOPT_CODEC_EXACT && store) return "a lossy codec and a store exclude each other";
     return NULL;
 }
 
 static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host *host, memopt_error *error) {
-    const char *misfit; int untouchable;
+    const char *misfit; int not_host_visible;
     memopt_status status = memopt_i_chain_check(&d->chain, error);
 
     if (!status) status = memopt_i_tape_check_layers(d, error);
@@ -16791,15 +16913,15 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     if (d->rule > MEMOPT_RULE_SQRT)
         return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "no such memopt_rule", "rule",
                                    memopt_i_signed((int)d->rule), "at most", memopt_i_count(MEMOPT_RULE_SQRT));
-    misfit = memopt_i_tape_misfit(d);
+    misfit = memopt_i_tape_desc_reason(d);
     if (misfit) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, misfit);
-    if (d->untouchable < 0 || d->untouchable > 2)
-        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "untouchable out of range", "untouchable",
-                                   memopt_i_signed(d->untouchable), "0 to", memopt_i_count(2));
-    untouchable = d->arena ? memopt_i_source_untouchable(d->arena->source) : d->untouchable;
-    if (untouchable == 2 && d->keep != MEMOPT_KEEP_EXACT && !d->keeper.run_fn)
-        return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "a lossy keep on a device needs a keeper");
-    if (untouchable == 2 && d->verify)
+    if (d->not_host_visible < 0 || d->not_host_visible > 2)
+        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "not_host_visible out of range", "not_host_visible",
+                                   memopt_i_signed(d->not_host_visible), "0 to", memopt_i_count(2));
+    not_host_visible = d->arena ? memopt_i_source_not_host_visible(d->arena->source) : d->not_host_visible;
+    if (not_host_visible == 2 && d->codec != MEMOPT_CODEC_EXACT && !d->device_codec.run_fn)
+        return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "a lossy codec on a device needs a device codec");
+    if (not_host_visible == 2 && d->verify)
         return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "verify reads memory of a device");
     return MEMOPT_OK;
 }
@@ -16832,7 +16954,7 @@ static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt
 
     memset(&counted, 0, sizeof counted);
     memopt_i_tape_lay_out(&counted, &c, d, state_bytes);
-    status = memopt_i_script_block(host, error, "no memory for the tape", &c);
+    status = memopt_i_compile_block(host, error, "no memory for the tape", &c);
     if (status) return status;
     *out = (memopt_tape *)c.base;
     memset(*out, 0, counted.memory);
@@ -16840,13 +16962,13 @@ static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt
     return MEMOPT_OK;
 }
 /* Where a failed call without a tape says why. */
-static memopt_error *memopt_i_tape_told(const memopt_tape_desc *desc) {
+static memopt_error *memopt_i_tape_error_out(const memopt_tape_desc *desc) {
     return desc->error ? desc->error : desc->chain.error;
 }
 
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
     memopt_tape_desc d; memopt_host host; memopt_tape *t = NULL; size_t state_bytes = 0; memopt_status status;
-    memopt_error *error = desc ? memopt_i_tape_told(desc) : NULL;
+    memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     if (!out) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "out is NULL");
     d = *desc;
@@ -16864,12 +16986,12 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
     t->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     memcpy(t->layers, d.layers, d.chain.count * sizeof *t->layers);
     t->desc = d;
-    memopt_i_tape_see(t, d.arena ? memopt_i_source_untouchable(d.arena->source) : d.untouchable);
+    memopt_i_tape_set_visibility(t, d.arena ? memopt_i_source_not_host_visible(d.arena->source) : d.not_host_visible);
     t->desc.chain.segments = NULL; t->desc.chain.skips = NULL; t->desc.layers = NULL; t->desc.host = NULL;
     t->desc.error = t->desc.chain.error = NULL;
     status = memopt_i_tape_use(t, &d.chain, error);
     if (status) { memopt_tape_destroy(t); return status; }
-    memopt_i_tape_given(t);
+    memopt_i_tape_reset_costs(t);
     *out = t;
     return MEMOPT_OK;
 }
@@ -16881,9 +17003,9 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
     for (i = 0; i < tape->desc.shapes; ++i) memopt_i_shape_free(&host, tape->shapes[i]);
     memopt_i_free(&host, tape, tape->memory, MEMOPT_I_HOST_ALIGN);
 }
-MEMOPT_API memopt_status memopt_tape_least(const memopt_tape_desc *desc, size_t *bytes) {
+MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, size_t *bytes) {
     memopt_host host; memopt_i_shape *shape = NULL; memopt_status status;
-    memopt_error *error = desc ? memopt_i_tape_told(desc) : NULL;
+    memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     if (!bytes) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
     status = memopt_i_tape_check(desc, &host, error);
@@ -16913,11 +17035,11 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
     if (count) *count = tape ? tape->shape->result.actions : 0;
     return tape ? tape->shape->actions : NULL;
 }
-MEMOPT_API memopt_error memopt_tape_get_error(const memopt_tape *tape) {
+MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
     return tape ? tape->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the tape is NULL");
 }
 /* The report: costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
-static void memopt_i_put_share(memopt_i_out *o, double part, double whole, size_t width) {
+static void memopt_i_put_share(memopt_i_writer *o, double part, double whole, size_t width) {
     const double share = whole > 0 ? part / whole * 1000 + 0.5 : 0;
     const uint64_t permille = share < 1e9 ? (uint64_t)share : 1000000000;
     memopt_i_put_right_number(o, permille / 10, width - 3);
@@ -16934,7 +17056,7 @@ static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment
 static double memopt_i_tape_takes(const memopt_tape *t, const double *costs, size_t i) {
     return costs[i] * (double)memopt_i_tape_forwards(t->shape, i) + costs[t->count + i];
 }
-static void memopt_i_tape_row(memopt_i_out *o, const memopt_tape *t, size_t i, double predicted, double measured) {
+static void memopt_i_tape_row(memopt_i_writer *o, const memopt_tape *t, size_t i, double predicted, double measured) {
     const memopt_segment *s = &t->shape->segments[i];
     const size_t scratch = memopt_i_max(memopt_i_max(s->forward_scratch, s->plain_scratch), s->backward_scratch);
     memopt_i_put_right_number(o, i, 7);
@@ -16952,17 +17074,17 @@ static void memopt_i_tape_row(memopt_i_out *o, const memopt_tape *t, size_t i, d
     }
     memopt_i_put_text(o, "\n");
 }
-static void memopt_i_tape_sums(memopt_i_out *o, const memopt_tape *t, double measured) {
+static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double measured) {
     const memopt_i_shape *shape = t->shape; const double base = shape->result.cost - shape->result.extra;
 
     memopt_i_put_text_bytes(o, "peak predicted ", shape->pass.peak);
     memopt_i_put_text_number(o, " (", shape->pass.peak);
     memopt_i_put_text(o, " bytes), measured ");
-    if (t->most) {
-        memopt_i_put_bytes(o, t->most);
-        memopt_i_put_text_number(o, " (", t->most);
+    if (t->peak_taken) {
+        memopt_i_put_bytes(o, t->peak_taken);
+        memopt_i_put_text_number(o, " (", t->peak_taken);
     }
-    memopt_i_put_text(o, t->most ? " bytes)" : "-");
+    memopt_i_put_text(o, t->peak_taken ? " bytes)" : "-");
     memopt_i_put_text_bytes(o, "; alive at most ", shape->result.peak);
     memopt_i_put_text_bytes(o, ", between forward and backward ", shape->kept);
     memopt_i_put_text_bytes(o, "; evaluation ", shape->evaluation.peak);
@@ -16980,9 +17102,9 @@ static void memopt_i_tape_sums(memopt_i_out *o, const memopt_tape *t, double mea
 }
 
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length) {
-    memopt_i_out o; double predicted = 0, measured = 0; size_t i;
+    memopt_i_writer o; double predicted = 0, measured = 0; size_t i;
     if (!tape || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    o = memopt_i_out_begin(buffer, capacity);
+    o = memopt_i_writer_begin(buffer, capacity);
     for (i = 0; i < tape->count; ++i) {
         predicted += memopt_i_tape_takes(tape, tape->costs, i);
         measured += memopt_i_tape_takes(tape, tape->measured, i);
@@ -16991,30 +17113,30 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
                           "   backward us\n");
     for (i = 0; i < tape->count; ++i) memopt_i_tape_row(&o, tape, i, predicted, measured);
     memopt_i_tape_sums(&o, tape, measured);
-    return memopt_i_out_end(&o, 1, length);
+    return memopt_i_writer_end(&o, 1, length);
 }
-/* @section stash : kept arena base host api_tape
+/* @section stash : codec arena base host api_tape
    Copies on a stack at the low end of an arena, for engines that update one buffer in place.
    Idea       Last in, first out is what an arena's low end does: a push is a mark and a copy, a pop is a copy and a
               rewind. Where the newest copy ends must be where the arena ends; else somebody else has pushed and not
               popped, or popped too much, and the pop is refused.
    Trap       The arena may end at the same place again with other bytes: rewound to the mark before a push, then pushed
               as far. So each copy has a guard behind it, which every rewind into the copy breaks. */
-typedef struct memopt_i_stashed { /* 48 bytes: where the arena was, and what was pushed */
+typedef struct memopt_i_stash_entry { /* 48 bytes: where the arena was, and what was pushed */
     memopt_i_guard guard;
-    size_t before, n;
-    memopt_keep keep;
-} memopt_i_stashed;
+    size_t below, n;
+    memopt_codec codec;
+} memopt_i_stash_entry;
 struct memopt_stash {
     memopt_arena *arena;
     memopt_host   host;
     size_t count, depth, memory;
-    memopt_i_stashed *entries;
+    memopt_i_stash_entry *entries;
 };
-MEMOPT_API size_t memopt_stash_bytes(size_t n, memopt_keep keep) {
+MEMOPT_API size_t memopt_stash_bytes(size_t n, memopt_codec codec) {
     size_t bytes;
-    if (keep > MEMOPT_KEEP_8BIT || memopt_i_mul(n, sizeof(float), &bytes) || bytes > (size_t)PTRDIFF_MAX) return 0;
-    return memopt_i_kept_bytes(keep, bytes);
+    if (codec > MEMOPT_CODEC_8BIT || memopt_i_mul(n, sizeof(float), &bytes) || bytes > (size_t)PTRDIFF_MAX) return 0;
+    return memopt_i_codec_bytes(codec, bytes);
 }
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out) {
@@ -17026,7 +17148,7 @@ MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, 
     stash = (memopt_stash *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!stash) return MEMOPT_ERR_MEMORY;
     stash->arena = arena; stash->host = h; stash->count = 0; stash->depth = depth; stash->memory = bytes;
-    stash->entries = (memopt_i_stashed *)(void *)((unsigned char *)stash + head);
+    stash->entries = (memopt_i_stash_entry *)(void *)((unsigned char *)stash + head);
     *out = stash;
     return MEMOPT_OK;
 }
@@ -17040,7 +17162,7 @@ static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
     memopt_mark mark = memopt_arena_mark(stash->arena);
 
     --stash->count; /* the rewind breaks the copy's guard, and so takes it off */
-    mark.used = stash->entries[stash->count].before; /* the guard has told that it is good */
+    mark.used = stash->entries[stash->count].below; /* the guard has told that it is good */
     return memopt_arena_rewind(stash->arena, mark);
 }
 
@@ -17054,40 +17176,40 @@ MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     host = stash->host;
     memopt_i_free(&host, stash, stash->memory, MEMOPT_I_HOST_ALIGN);
 }
-MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_keep keep) {
-    memopt_i_stashed *e; size_t bytes; void *copy;
-    if (!stash || !x || !n || keep > MEMOPT_KEEP_8BIT) return MEMOPT_ERR_ARGUMENT;
-    bytes = memopt_stash_bytes(n, keep);
+MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec) {
+    memopt_i_stash_entry *e; size_t bytes; void *copy;
+    if (!stash || !x || !n || codec > MEMOPT_CODEC_8BIT) return MEMOPT_ERR_ARGUMENT;
+    bytes = memopt_stash_bytes(n, codec);
     if (!bytes) return MEMOPT_ERR_OVERFLOW;
     if (stash->count == stash->depth) return MEMOPT_ERR_STATE;
-    if (memopt_i_source_untouchable(stash->arena->source) == 2) return MEMOPT_ERR_UNSUPPORTED;
+    if (memopt_i_source_not_host_visible(stash->arena->source) == 2) return MEMOPT_ERR_UNSUPPORTED;
     e = &stash->entries[stash->count];
-    e->before = memopt_arena_mark(stash->arena).used;
+    e->below = memopt_arena_mark(stash->arena).used;
     e->n = n;
-    e->keep = keep;
+    e->codec = codec;
     copy = memopt_arena_push(stash->arena, bytes, MEMOPT_TAG_CHECKPOINTS);
     if (!copy) return memopt_arena_error(stash->arena).status;
     ++stash->count;
     memopt_i_guard_set(stash->arena, &e->guard);
     if (stash->arena->source->host_visible) {
-        memopt_i_kept_run(MEMOPT_KEEP_ENCODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
-        if (keep != MEMOPT_KEEP_EXACT)
-            memopt_i_kept_run(MEMOPT_KEEP_DECODE, keep, x, n * sizeof *x, copy, &stash->host.threads);
+        memopt_i_codec_run(MEMOPT_CODEC_OP_ENCODE, codec, x, n * sizeof *x, copy, &stash->host.threads);
+        if (codec != MEMOPT_CODEC_EXACT)
+            memopt_i_codec_run(MEMOPT_CODEC_OP_DECODE, codec, x, n * sizeof *x, copy, &stash->host.threads);
     }
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n) {
-    const memopt_i_stashed *e; size_t offset;
+    const memopt_i_stash_entry *e; size_t offset;
     if (!stash || !x || !n) return MEMOPT_ERR_ARGUMENT;
     e = stash->count ? &stash->entries[stash->count - 1] : NULL;
     if (!e || e->n != n || !memopt_i_stash_is_last(stash)) return MEMOPT_ERR_STATE;
-    (void)memopt_i_align_up(e->before, stash->arena->alignment, &offset); /* as it was pushed */
+    (void)memopt_i_align_up(e->below, stash->arena->alignment, &offset); /* as it was pushed */
     if (stash->arena->source->host_visible)
-        memopt_i_kept_run(MEMOPT_KEEP_DECODE, e->keep, x, n * sizeof *x, stash->arena->base + offset,
-                          &stash->host.threads);
+        memopt_i_codec_run(MEMOPT_CODEC_OP_DECODE, e->codec, x, n * sizeof *x, stash->arena->base + offset,
+                           &stash->host.threads);
     return memopt_i_stash_rewind(stash);
 }
-/* @section gemm : lanes number api_gemm
+/* @section gemm : optim_kernels number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
               two vectors; and sums must not be reordered, so that blocked, wide and threaded code give the same bits.
@@ -17112,16 +17234,17 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
    Source     Goto and van de Geijn, Anatomy of high-performance matrix multiplication (2008); BLIS (2015). */
 #define MEMOPT_I_GEMM_DEPTH 192 /* of a block; with 32 columns: 24 KiB of the right operand */
 #define MEMOPT_I_GEMM_ROWS  384 /* of a chunk, at most; with that depth: 288 KiB of the left operand */
-#define MEMOPT_I_GEMM_WIDE  768 /* columns of a chunk, at most */
-#define MEMOPT_I_GEMM_KEPT  288 /* and where it is kept as floats in scratch */
-#define MEMOPT_I_GEMM_WORTH 1e6 /* multiply-adds, below which a chunk is not halved: some microseconds */
-#define MEMOPT_I_GEMM_NEAR 262144 /* elements of result and right operand that stay in the second-level cache: 1 MiB */
-#define MEMOPT_I_GEMM_MOST   32 /* columns of a tile, at most */
-#define MEMOPT_I_GEMM_TALL   12 /* rows of a tile, at most */
+#define MEMOPT_I_GEMM_COLUMNS           768 /* columns of a chunk, at most */
+#define MEMOPT_I_GEMM_COLUMNS_AS_FLOATS 288 /* and where it is kept as floats in scratch */
+#define MEMOPT_I_GEMM_CHUNK_MIN         1e6 /* multiply-adds, below which a chunk is not halved: some microseconds */
+/* elements of result and right operand that stay in the second-level cache: 1 MiB */
+#define MEMOPT_I_GEMM_CACHED 262144
+#define MEMOPT_I_GEMM_TILE_COLUMNS_MAX   32 /* columns of a tile, at most */
+#define MEMOPT_I_GEMM_TILE_ROWS_MAX      12 /* rows of a tile, at most */
 typedef struct memopt_i_gemm_side { /* an operand: element (i, k) of the left one, or (j, k) of the right one */
     const void *data;
     size_t      stride;
-    int         turned; /* 1: elements of the same depth lie side by side */
+    int         transposed; /* 1: elements of the same depth lie side by side */
     memopt_type type;
 } memopt_i_gemm_side;
 typedef struct memopt_i_gemm_tile {
@@ -17135,7 +17258,7 @@ typedef struct memopt_i_gemm_tile {
 } memopt_i_gemm_tile;
 
 static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
-    const size_t at = s->turned ? k * s->stride + i : i * s->stride + k;
+    const size_t at = s->transposed ? k * s->stride + i : i * s->stride + k;
     return (const unsigned char *)s->data + at * (s->type == MEMOPT_TYPE_F32 ? 4 : 2);
 }
 static float memopt_i_gemm_one(const void *p, memopt_type type) {
@@ -17154,13 +17277,13 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
 }
 
 /* What a level is made of. */
-typedef struct memopt_i_gemm_kit {
+typedef struct memopt_i_gemm_kernels {
     size_t tall, wide; /* rows and columns of a tile */
     void (*tile)(const memopt_i_gemm_tile *t);
     void (*band)(const memopt_i_gemm_tile *t); /* the same, with lead and tail */
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
-} memopt_i_gemm_kit;
+} memopt_i_gemm_kernels;
 #endif /* ---- once for each width: see `vec` ---- */
 /* The tile: rows of two vectors, as many as there are registers for their sums. */
 #if !defined(MEMOPT_I_WIDTH)
@@ -17178,7 +17301,8 @@ typedef struct V(gemm_sums) {
     const float *right;
 } V(gemm_sums);
 
-/* The next depth, of which the rows first..end take part. `rows` is told to the compiler, and so are 0 and rows. */
+/* The next depth, of which the rows first..end take part. `row_kernels` is told to the compiler, and so are 0 and
+   rows. */
 V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt_i_gemm_tile *t, size_t rows,
                                                    size_t first, size_t end) {
     const V(floats) a = V(load)(s->right), b = V(load)(s->right + V(width));
@@ -17272,7 +17396,7 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
                                                     _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
 }
 
-V_FN void V(gemm_turn)(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
+V_FN void V(gemm_transpose)(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
     const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
     const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b)), h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
     _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
@@ -17307,7 +17431,7 @@ V_FN __m512 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     return V(gemm_wide)(_mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1), type);
 }
 
-V_FN void V(gemm_turn)(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
+V_FN void V(gemm_transpose)(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
     const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
     const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
     _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
@@ -17327,7 +17451,7 @@ V_FN float32x4_t V(gemm_lift)(const unsigned char *p, size_t step, int type) {
     return V(gemm_get)(p, type);
 }
 
-V_FN void V(gemm_turn)(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
+V_FN void V(gemm_transpose)(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
     const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b)), f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
     const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b)), h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
     vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
@@ -17346,28 +17470,29 @@ V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, siz
             V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));
 }
 
-V_FN void V(gemm_turned)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+V_FN void V(gemm_transposed)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                       size_t depth, int type) {
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2, stride = s->stride * size; size_t k, i;
     for (i = 0; i < n; i += V(width)) {
         const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);
         for (k = 0; k < depth; k += 4, p += 4 * size)
-            V(gemm_turn)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),
-                         V(gemm_lift)(p + stride, 4 * stride, type), V(gemm_lift)(p + 2 * stride, 4 * stride, type),
-                         V(gemm_lift)(p + 3 * stride, 4 * stride, type));
+            V(gemm_transpose)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),
+                              V(gemm_lift)(p + stride, 4 * stride, type),
+                              V(gemm_lift)(p + 2 * stride, 4 * stride, type),
+                              V(gemm_lift)(p + 3 * stride, 4 * stride, type));
     }
 }
 
 V_FN void V(gemm_whole)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth,
                         int type) {
-    if (s->turned) V(gemm_plain)(panel, s, j, n, at, depth, type);
-    else V(gemm_turned)(panel, s, j, n, at, depth, type);
+    if (s->transposed) V(gemm_plain)(panel, s, j, n, at, depth, type);
+    else V(gemm_transposed)(panel, s, j, n, at, depth, type);
 }
 
 V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                               size_t depth) {
     const size_t wide = 2 * V(width), whole = n - n % V(width);
-    const size_t deep = s->turned ? depth : depth - depth % 4;
+    const size_t deep = s->transposed ? depth : depth - depth % 4;
     if (s->type == MEMOPT_TYPE_F32) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32);
     else if (s->type == MEMOPT_TYPE_BF16) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16);
     else V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16);
@@ -17380,19 +17505,19 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 }
 #endif
 
-V_HOST_FN const memopt_i_gemm_kit *V(gemm_kit)(void) {
-    static const memopt_i_gemm_kit kit = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) };
-    return &kit;
+V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
+    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) };
+    return &kernels;
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(const memopt_i_gemm_kit *, gemm_kit, (void))
+MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
 
-static const memopt_i_gemm_kit *memopt_i_gemm_kit_at(int level) { return MEMOPT_I_AT(level, gemm_kit, ()); }
+static const memopt_i_gemm_kernels *memopt_i_gemm_kernels_at(int level) { return MEMOPT_I_AT(level, gemm_kernels, ()); }
 
 /* One product under way. */
 typedef struct memopt_i_gemm_work {
     const memopt_product    *product;
-    const memopt_i_gemm_kit *kit;
+    const memopt_i_gemm_kernels *kernels;
     memopt_i_gemm_side       left, right;
     size_t                   tall, wide, down; /* rows and columns of a chunk; chunks below one another */
     unsigned char           *scratch;
@@ -17408,20 +17533,20 @@ typedef struct memopt_i_gemm_chunk {
     float  *to;                 /* the elements as floats */
     size_t  to_row;
 } memopt_i_gemm_chunk;
-/* The rows of a chunk at some depths: each row as it lies, MEMOPT_I_GEMM_DEPTH apart; of a turned operand, the rows of
-   a tile side by side for each depth. Floats that few panels read, and that do not lie in each other's way, stay. */
+/* The rows of a chunk at some depths: each row as it lies, MEMOPT_I_GEMM_DEPTH apart; of a transposed operand, the rows
+   of a tile side by side for each depth. Floats that few panels read, and that do not lie in each other's way, stay. */
 static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) {
     const memopt_i_gemm_work *w = c->work; const memopt_i_gemm_side *s = &w->left;
     float row[MEMOPT_I_GEMM_ROWS]; const float *from = row; size_t i, k;
-    c->left = c->block; c->left_tile = w->kit->tall * MEMOPT_I_GEMM_DEPTH;
-    c->left_row = s->turned ? 1 : MEMOPT_I_GEMM_DEPTH; c->left_step = s->turned ? w->kit->tall : 1;
-    if (s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kit->wide && s->stride % 256) {
+    c->left = c->block; c->left_tile = w->kernels->tall * MEMOPT_I_GEMM_DEPTH;
+    c->left_row = s->transposed ? 1 : MEMOPT_I_GEMM_DEPTH; c->left_step = s->transposed ? w->kernels->tall : 1;
+    if (s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256) {
         c->left = (const float *)memopt_i_gemm_at(s, c->i, at);
-        c->left_row = s->turned ? 1 : s->stride; c->left_step = s->turned ? s->stride : 1;
-        c->left_tile = w->kit->tall * c->left_row;
+        c->left_row = s->transposed ? 1 : s->stride; c->left_step = s->transposed ? s->stride : 1;
+        c->left_tile = w->kernels->tall * c->left_row;
         return;
     }
-    if (!s->turned) {
+    if (!s->transposed) {
         for (i = 0; i < c->rows; ++i)
             memopt_i_load_at(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
                               depth);
@@ -17431,7 +17556,7 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
         const void *p = memopt_i_gemm_at(s, c->i, at + k);
         if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
         else memopt_i_load_at(w->level, row, p, s->type, c->rows);
-        w->kit->deal(c->block + k * w->kit->tall, from, c->rows);
+        w->kernels->deal(c->block + k * w->kernels->tall, from, c->rows);
     }
 }
 /* Which depths of at..at + depth the rows of a tile take, the first of which is i; 1: some take more than others. */
@@ -17440,7 +17565,7 @@ static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_ge
     const ptrdiff_t row = (ptrdiff_t)(c->i + i), all = (ptrdiff_t)depth, more = (ptrdiff_t)t->rows - 1;
     ptrdiff_t first = 0, lead = 0, end = all, tail = all, side; /* depths first..lead, lead..end, end..tail */
     t->lead_rows = t->tail_skip = 0;
-    if (c->work->left.turned) { /* row r of the tile takes those from side + r on */
+    if (c->work->left.transposed) { /* row r of the tile takes those from side + r on */
         side = row - c->work->diagonal - (ptrdiff_t)at;
         first = side < 0 ? 0 : side < all ? side : all;
         lead = side + more < 0 ? 0 : side + more < all ? side + more : all;
@@ -17452,7 +17577,7 @@ static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_ge
         t->tail_skip = (size_t)(end - side + 1);
     }
     t->left += (size_t)first * t->left_step;
-    t->right += (size_t)first * c->work->kit->wide;
+    t->right += (size_t)first * c->work->kernels->wide;
     t->lead = (size_t)(lead - first); t->depth = (size_t)(end - lead); t->tail = (size_t)(tail - end);
     return t->lead || t->tail;
 }
@@ -17460,48 +17585,51 @@ static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_ge
 static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t at, size_t depth, const float *begin,
                                 size_t begin_row) {
     const memopt_i_gemm_side *s = &c->work->right; const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
-    const memopt_i_gemm_kit *kit = c->work->kit; const size_t n = memopt_i_min(kit->wide, c->columns - j);
-    float edge[MEMOPT_I_GEMM_TALL * MEMOPT_I_GEMM_MOST]; memopt_i_gemm_tile t; size_t i, r, b;
-    const float *left = c->left; void (*tile)(const memopt_i_gemm_tile *t) = kit->tile;
-    const size_t tiles = memopt_i_ceil_div(c->rows, kit->tall);
-    const size_t bytes = size * (s->turned ? kit->wide : MEMOPT_I_GEMM_DEPTH); size_t next = j + kit->wide, lines = 0;
+    const memopt_i_gemm_kernels *kernels = c->work->kernels;
+    const size_t n = memopt_i_min(kernels->wide, c->columns - j);
+    float edge[MEMOPT_I_GEMM_TILE_ROWS_MAX * MEMOPT_I_GEMM_TILE_COLUMNS_MAX]; memopt_i_gemm_tile t; size_t i, r, b;
+    const float *left = c->left; void (*tile)(const memopt_i_gemm_tile *t) = kernels->tile;
+    const size_t tiles = memopt_i_ceil_div(c->rows, kernels->tall);
+    const size_t bytes = size * (s->transposed ? kernels->wide : MEMOPT_I_GEMM_DEPTH);
+    size_t next = j + kernels->wide, lines = 0;
     const size_t from_depth = at;
     memset(&t, 0, sizeof t);
     t.right = c->panel; t.depth = depth;
     t.left_row = c->left_row; t.left_step = c->left_step;
     if (next >= c->columns) { next = 0; at += depth; }
     if (c->work->fetches && at < c->work->product->depth) /* the panel that comes next, a share with each tile */
-        lines = s->turned ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
-                          : memopt_i_min(kit->wide, c->columns - next);
-    for (i = 0; i < c->rows; i += kit->tall, left += c->left_tile) {
-        for (r = i / kit->tall; r < lines; r += tiles) {
-            const void *p = memopt_i_gemm_at(s, c->j + next + (s->turned ? 0 : r), at + (s->turned ? r : 0));
+        lines = s->transposed ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
+                          : memopt_i_min(kernels->wide, c->columns - next);
+    for (i = 0; i < c->rows; i += kernels->tall, left += c->left_tile) {
+        for (r = i / kernels->tall; r < lines; r += tiles) {
+            const void *p = memopt_i_gemm_at(s, c->j + next + (s->transposed ? 0 : r), at + (s->transposed ? r : 0));
             for (b = 0; b < bytes; b += 64) MEMOPT_I_FETCH_L2(p, b);
         }
-        if (c->work->fetches && i + kit->tall < c->rows)
-            for (r = kit->tall; r < memopt_i_min(2 * kit->tall, c->rows - i); ++r) { /* the next tile's elements */
+        if (c->work->fetches && i + kernels->tall < c->rows)
+            /* the next tile's elements */
+            for (r = kernels->tall; r < memopt_i_min(2 * kernels->tall, c->rows - i); ++r) {
                 const float *to = c->to + (i + r) * c->to_row + j;
 
                 MEMOPT_I_FETCH_L2(to, 0);
                 MEMOPT_I_FETCH_L2(to, 64);
             }
-        t.rows = memopt_i_min(kit->tall, c->rows - i);
+        t.rows = memopt_i_min(kernels->tall, c->rows - i);
         t.left = left;
         if (c->work->diagonal != PTRDIFF_MAX) {
             t.right = c->panel;
-            tile = memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth) ? kit->band : kit->tile;
+            tile = memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth) ? kernels->band : kernels->tile;
         }
         t.from = begin + i * begin_row + j; t.from_row = begin_row;
         t.to = c->to + i * c->to_row + j; t.to_row = c->to_row;
-        if (n == kit->wide) { tile(&t); continue; }
+        if (n == kernels->wide) { tile(&t); continue; }
         for (r = 0; r < t.rows; ++r) {
-            memcpy(edge + r * kit->wide, t.from + r * t.from_row, n * sizeof *edge);
-            memset(edge + r * kit->wide + n, 0, (kit->wide - n) * sizeof *edge);
+            memcpy(edge + r * kernels->wide, t.from + r * t.from_row, n * sizeof *edge);
+            memset(edge + r * kernels->wide + n, 0, (kernels->wide - n) * sizeof *edge);
         }
-        t.from = t.to = edge; t.from_row = t.to_row = kit->wide;
+        t.from = t.to = edge; t.from_row = t.to_row = kernels->wide;
         tile(&t);
         for (r = 0; r < t.rows; ++r)
-            memcpy(c->to + (i + r) * c->to_row + j, edge + r * kit->wide, n * sizeof *edge);
+            memcpy(c->to + (i + r) * c->to_row + j, edge + r * kernels->wide, n * sizeof *edge);
     }
 }
 static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to floats, or back */
@@ -17513,14 +17641,14 @@ static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to
     }
 }
 static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
-    static const float zeros[MEMOPT_I_GEMM_WIDE] = { 0 };
+    static const float zeros[MEMOPT_I_GEMM_COLUMNS] = { 0 };
     const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task; const memopt_product *p = w->product;
     const int is_small = p->result_type != MEMOPT_TYPE_F32; memopt_i_gemm_chunk c; size_t at = 0, j, depth;
     const float *begin; size_t begin_row = 0;
     c.work = w; c.i = chunk % w->down * w->tall; c.j = chunk / w->down * w->wide;
     c.rows = memopt_i_min(w->tall, p->rows - c.i); c.columns = memopt_i_min(w->wide, p->columns - c.j);
     c.panel = (float *)(void *)(w->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH);
-    c.block = c.panel + MEMOPT_I_GEMM_MOST * MEMOPT_I_GEMM_DEPTH;
+    c.block = c.panel + MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH;
     c.to = is_small ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
                     : (float *)p->result + c.i * p->result_stride + c.j;
     c.to_row = is_small ? w->wide : p->result_stride;
@@ -17531,8 +17659,9 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     do {
         depth = memopt_i_min(p->depth - at, MEMOPT_I_GEMM_DEPTH);
         if (depth) memopt_i_gemm_left(&c, at, depth);
-        for (j = 0; j < c.columns; j += w->kit->wide) {
-            if (depth) w->kit->pack(c.panel, &w->right, c.j + j, memopt_i_min(w->kit->wide, c.columns - j), at, depth);
+        for (j = 0; j < c.columns; j += w->kernels->wide) {
+            if (depth)
+                w->kernels->pack(c.panel, &w->right, c.j + j, memopt_i_min(w->kernels->wide, c.columns - j), at, depth);
             memopt_i_gemm_panel(&c, j, at, depth, begin, begin_row);
         }
         begin = c.to; begin_row = c.to_row; at += depth;
@@ -17543,15 +17672,15 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
 /* How the result is cut: large chunks pack least; where several workers share it, there are four for each, unless that
    leaves little work in one. That the number of workers has a say is an exception: here no bit depends on it. */
 static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
-    const memopt_product *p = w->product; const size_t tall = w->kit->tall, wide = w->kit->wide;
-    const size_t most = p->result_type == MEMOPT_TYPE_F32 ? MEMOPT_I_GEMM_WIDE : MEMOPT_I_GEMM_KEPT;
+    const memopt_product *p = w->product; const size_t tall = w->kernels->tall, wide = w->kernels->wide;
+    const size_t max = p->result_type == MEMOPT_TYPE_F32 ? MEMOPT_I_GEMM_COLUMNS : MEMOPT_I_GEMM_COLUMNS_AS_FLOATS;
     const size_t wanted = workers > 1 ? 4 * workers : 1;
-    size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS), across = memopt_i_ceil_div(p->columns, most);
+    size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS), across = memopt_i_ceil_div(p->columns, max);
     for (;;) {
         w->tall = memopt_i_ceil_div(memopt_i_ceil_div(p->rows, down), tall) * tall;
         w->wide = memopt_i_ceil_div(memopt_i_ceil_div(p->columns, across), wide) * wide;
         if (down >= memopt_i_ceil_div(wanted, across)) break;
-        if ((double)w->tall * (double)w->wide * (double)p->depth < MEMOPT_I_GEMM_WORTH) break;
+        if ((double)w->tall * (double)w->wide * (double)p->depth < MEMOPT_I_GEMM_CHUNK_MIN) break;
         if (w->tall > w->wide) down *= 2;
         else across *= 2;
     }
@@ -17565,14 +17694,15 @@ static void memopt_i_gemm_triangle(const memopt_product *p, ptrdiff_t diagonal, 
     if (!p->rows || !p->columns) return;
     memset(&w, 0, sizeof w);
     w.diagonal = diagonal;
-    w.product = p; w.level = memopt_i_simd_level(threads); w.kit = memopt_i_gemm_kit_at(w.level);
-    w.left.data = p->left; w.left.stride = p->left_stride; w.left.turned = p->left_turned; w.left.type = p->left_type;
+    w.product = p; w.level = memopt_i_simd_level(threads); w.kernels = memopt_i_gemm_kernels_at(w.level);
+    w.left.data = p->left;
+    w.left.stride = p->left_stride; w.left.transposed = p->left_transposed; w.left.type = p->left_type;
     w.right.data = p->right; w.right.stride = p->right_stride; w.right.type = p->right_type;
-    w.right.turned = !p->right_turned; /* (j, k) is where another would look for (k, j) */
+    w.right.transposed = !p->right_transposed; /* (j, k) is where another would look for (k, j) */
     w.scratch = (unsigned char *)scratch;
-    w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_NEAR;
-    memopt_i_gemm_cut(&w, (size_t)memopt_i_workers(threads));
-    memopt_i_run(threads, w.down * memopt_i_ceil_div(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
+    w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_CACHED;
+    memopt_i_gemm_cut(&w, (size_t)memopt_i_worker_count(threads));
+    memopt_i_parallel_for(threads, w.down * memopt_i_ceil_div(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
 }
 static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
                                            void *scratch) {
@@ -17587,11 +17717,11 @@ typedef struct memopt_i_gemm_matrix {
     size_t      rows, columns, stride;
     memopt_type type;
 } memopt_i_gemm_matrix;
-static memopt_i_gemm_matrix memopt_i_gemm_lies(const void *data, size_t rows, size_t columns, int turned, size_t stride,
-                                               memopt_type type) {
+static memopt_i_gemm_matrix memopt_i_gemm_matrix_of(const void *data, size_t rows, size_t columns, int transposed,
+                                                    size_t stride, memopt_type type) {
     memopt_i_gemm_matrix m;
     m.name = m.stride_name = m.type_name = NULL;
-    m.data = data; m.rows = turned ? columns : rows; m.columns = turned ? rows : columns;
+    m.data = data; m.rows = transposed ? columns : rows; m.columns = transposed ? rows : columns;
     m.stride = stride; m.type = type;
     return m;
 }
@@ -17601,8 +17731,8 @@ static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm
 
     *bytes = 0;
     memopt_i_must_number(c, size != 0, m->type_name, memopt_i_signed((int)m->type), "no such memopt_type",
-                         memopt_i_nothing());
-    memopt_i_must_reach(c, m->stride_name, m->stride, "at least", m->columns);
+                         memopt_i_no_quantity());
+    memopt_i_must_be_at_least(c, m->stride_name, m->stride, "at least", m->columns);
     if (c->status || !m->rows || !m->columns) return c->status;
     memopt_i_must_fit(c, !memopt_i_mul(m->rows - 1, m->stride, bytes) && !memopt_i_add(*bytes, m->columns, bytes)
                       && !memopt_i_mul(*bytes, size, bytes) && *bytes <= SIZE_MAX / 2, m->name,
@@ -17632,14 +17762,14 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
     if (!p) return MEMOPT_ERR_ARGUMENT;
     memopt_i_must_point(&c, "scratch", scratch, 64, 1);
     memopt_i_threads_check(&c, threads);
-    memopt_i_must_be_flag(&c, "left_turned", p->left_turned);
-    memopt_i_must_be_flag(&c, "right_turned", p->right_turned);
+    memopt_i_must_be_flag(&c, "left_transposed", p->left_transposed);
+    memopt_i_must_be_flag(&c, "right_transposed", p->right_transposed);
     memopt_i_must_be_flag(&c, "accumulate", p->accumulate);
     memopt_i_must(&c, !p->accumulate || !p->bias, "accumulate", "is set, and there is a bias");
-    m[0] = memopt_i_gemm_lies(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
-    m[1] = memopt_i_gemm_lies(p->left, p->rows, p->depth, p->left_turned, p->left_stride, p->left_type);
-    m[2] = memopt_i_gemm_lies(p->right, p->depth, p->columns, p->right_turned, p->right_stride, p->right_type);
-    m[3] = memopt_i_gemm_lies(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
+    m[0] = memopt_i_gemm_matrix_of(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
+    m[1] = memopt_i_gemm_matrix_of(p->left, p->rows, p->depth, p->left_transposed, p->left_stride, p->left_type);
+    m[2] = memopt_i_gemm_matrix_of(p->right, p->depth, p->columns, p->right_transposed, p->right_stride, p->right_type);
+    m[3] = memopt_i_gemm_matrix_of(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
     for (i = 0; i < 4; ++i) {
         m[i].name = names[i][0];
         m[i].stride_name = names[i][1];
@@ -17656,7 +17786,7 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
 }
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads) {
     size_t bytes;
-    return memopt_i_mul((size_t)memopt_i_workers(threads), MEMOPT_GEMM_SCRATCH, &bytes) ? SIZE_MAX : bytes;
+    return memopt_i_mul((size_t)memopt_i_worker_count(threads), MEMOPT_GEMM_SCRATCH, &bytes) ? SIZE_MAX : bytes;
 }
 MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gemm *out) {
     if (!out || (gemm && !gemm->multiply_fn && (gemm->scratch_bytes || gemm->user))) return MEMOPT_ERR_ARGUMENT;
@@ -17664,7 +17794,7 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
     out->multiply_fn = memopt_i_gemm_builtin; out->scratch_bytes = MEMOPT_GEMM_SCRATCH; out->user = NULL;
     return MEMOPT_OK;
 }
-/* @section rows : lanes number random api_ops
+/* @section row_kernels : optim_kernels number random api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
    Problem    A softmax is as good as its exp, and the C library's differs from machine to machine, as does its log: of
@@ -17707,19 +17837,19 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #endif /* ---- once for each width: see `vec` ---- */
 V_FN R(floats) R(exp)(R(floats) x) {
     const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
-    R(floats) n, r, t, q, most, rest;
+    R(floats) n, r, t, q, max, rest;
 
     x = R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)); /* 0 and infinity all the same */
     t = R(fma)(x, R(set)(MEMOPT_I_EXP_LOG2E), magic);
     n = R(sub)(t, magic);
-    most = R(fma)(n, R(set)(-MEMOPT_I_EXP_LN2), x);
+    max = R(fma)(n, R(set)(-MEMOPT_I_EXP_LN2), x);
     rest = R(mul)(n, R(set)(-MEMOPT_I_EXP_REST));
-    r = R(fma)(n, R(set)(-MEMOPT_I_EXP_REST), most);
+    r = R(fma)(n, R(set)(-MEMOPT_I_EXP_REST), max);
     q = R(fma)(R(set)(MEMOPT_I_EXP_4), r, R(set)(MEMOPT_I_EXP_3));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_2));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_1));
     q = R(fma)(q, r, R(set)(MEMOPT_I_EXP_0));
-    return R(power)(R(add)(R(set)(1), R(add)(most, R(fma)(q, R(mul)(r, r), rest))), n, t);
+    return R(power)(R(add)(R(set)(1), R(add)(max, R(fma)(q, R(mul)(r, r), rest))), n, t);
 }
 
 /* 0 in place of what cannot be seen beside 1; products with denormals would take a hundred times as long */
@@ -17729,29 +17859,29 @@ V_FN R(floats) R(exp_share)(R(floats) x) {
 }
 
 /* The activation of x, and its slope. */
-V_FN R(floats) R(lively)(R(floats) x, int kind, R(floats) *slope) {
-    const R(floats) limit = R(set)(kind == MEMOPT_GELU ? 16.0f : 128.0f), least = R(sub)(R(set)(0), limit);
+V_FN R(floats) R(activate)(R(floats) x, int kind, R(floats) *slope) {
+    const R(floats) limit = R(set)(kind == MEMOPT_ACTIVATION_GELU ? 16.0f : 128.0f), least = R(sub)(R(set)(0), limit);
     const R(floats) cut = R(max)(least, R(min)(limit, x)), one = R(set)(1);
-    R(floats) z = cut, bend = cut, e, most, rest, s;
+    R(floats) z = cut, bend = cut, e, max, rest, s;
 
-    if (kind == MEMOPT_GELU) {
+    if (kind == MEMOPT_ACTIVATION_GELU) {
         const R(floats) square = R(mul)(cut, cut);
         z = R(mul)(cut, R(fma)(square, R(set)(MEMOPT_I_GELU_3), R(set)(MEMOPT_I_GELU_1)));
         bend = R(mul)(cut, R(fma)(square, R(set)(MEMOPT_I_GELU_SLOPE), R(set)(MEMOPT_I_GELU_1)));
     }
     e = R(exp_share)(R(negative)(z));
-    most = R(div)(one, R(add)(one, e));
-    rest = R(mul)(e, most);
-    s = R(if_negative)(z, rest, most);
-    *slope = R(mul)(s, R(fma)(bend, R(if_negative)(z, most, rest), one));
+    max = R(div)(one, R(add)(one, e));
+    rest = R(mul)(e, max);
+    s = R(if_negative)(z, rest, max);
+    *slope = R(mul)(s, R(fma)(bend, R(if_negative)(z, max, rest), one));
     return R(mul)(R(max)(least, x), s);
 }
 
 V_FN R(floats) R(act)(R(floats) x, int kind) {
     R(floats) unused;
 
-    if (kind == MEMOPT_RELU) return R(max)(R(set)(0), x);
-    return R(lively)(x, kind, &unused);
+    if (kind == MEMOPT_ACTIVATION_RELU) return R(max)(R(set)(0), x);
+    return R(activate)(x, kind, &unused);
 }
 
 /* of the gradient g; y receives the activation */
@@ -17759,11 +17889,11 @@ V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
     const R(floats) zero = R(set)(0);
     R(floats) slope;
 
-    if (kind == MEMOPT_RELU) {
+    if (kind == MEMOPT_ACTIVATION_RELU) {
         *y = R(max)(zero, x);
         return R(if_negative)(R(sub)(zero, x), g, zero);
     }
-    *y = R(lively)(x, kind, &slope);
+    *y = R(activate)(x, kind, &slope);
     return R(mul)(g, slope);
 }
 
@@ -17809,18 +17939,18 @@ V_FN MEMOPT_I_FLATTEN void V(row_dot)(float *sums, const float *x, const float *
     V(end)();
 }
 
-V_FN R(floats) R(spread_of)(R(floats) sum, const float *x, R(floats) mean, size_t n) {
+V_FN R(floats) R(squared_deviations_of)(R(floats) sum, const float *x, R(floats) mean, size_t n) {
     const R(floats) d = R(sub)(R(read)(x, n), mean);
     return R(first)(n, R(fma)(d, d, sum), sum);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(row_spread)(float *sums, const float *x, float mean, size_t n) {
+V_FN MEMOPT_I_FLATTEN void V(row_squared_deviations)(float *sums, const float *x, float mean, size_t n) {
     const R(floats) m = R(set)(mean);
     R(floats) s = R(read)(sums, 16);
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) s = R(spread_of)(s, x + i, m, 16);
-    if (i < n) s = R(spread_of)(s, x + i, m, n - i);
+    for (; i + 16 <= n; i += 16) s = R(squared_deviations_of)(s, x + i, m, 16);
+    if (i < n) s = R(squared_deviations_of)(s, x + i, m, n - i);
     R(write)(sums, s, 16);
     V(end)();
 }
@@ -17830,9 +17960,9 @@ V_FN void R(largest_of)(R(floats) *largest, R(floats) *seen, R(floats) x) {
     *seen = R(nan)(*seen, x);
 }
 
-/* The largest of `most` and n elements, or NaN when there is one. */
-V_FN MEMOPT_I_FLATTEN float V(row_largest)(float most, const float *x, size_t n) {
-    R(floats) s = R(set)(most), seen = R(nan)(R(set)(0), s);
+/* The largest of `max` and n elements, or NaN when there is one. */
+V_FN MEMOPT_I_FLATTEN float V(row_largest)(float max, const float *x, size_t n) {
+    R(floats) s = R(set)(max), seen = R(nan)(R(set)(0), s);
     float lanes[16];
     size_t i = 0, half;
 
@@ -17877,7 +18007,7 @@ static void V(row_dot)(float *sums, const float *x, const float *y, size_t n) {
     for (i = 0; i < n; ++i) sums[i % 16] = fmaf(x[i], y[i], sums[i % 16]);
 }
 
-static void V(row_spread)(float *sums, const float *x, float mean, size_t n) {
+static void V(row_squared_deviations)(float *sums, const float *x, float mean, size_t n) {
     size_t i;
 
     for (i = 0; i < n; ++i) {
@@ -17886,15 +18016,15 @@ static void V(row_spread)(float *sums, const float *x, float mean, size_t n) {
     }
 }
 
-static float V(row_largest)(float most, const float *x, size_t n) {
-    int nan = most != most;
+static float V(row_largest)(float max, const float *x, size_t n) {
+    int nan = max != max;
     size_t i;
 
     for (i = 0; i < n; ++i) {
         nan |= x[i] != x[i];
-        most = V(max)(most, x[i]);
+        max = V(max)(max, x[i]);
     }
-    return nan ? memopt_i_bits_float(0x7fc00000) : most;
+    return nan ? memopt_i_bits_float(0x7fc00000) : max;
 }
 
 static void V(row_exp)(float *sums, float *y, const float *x, float from, float scale, size_t n) {
@@ -17955,8 +18085,8 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
-MEMOPT_I_WIDTHS(void, row_spread, (float *sums, const float *x, float mean, size_t n))
-MEMOPT_I_WIDTHS(float, row_largest, (float most, const float *x, size_t n))
+MEMOPT_I_WIDTHS(void, row_squared_deviations, (float *sums, const float *x, float mean, size_t n))
+MEMOPT_I_WIDTHS(float, row_largest, (float max, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_exp, (float *sums, float *y, const float *x, float from, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_scale, (float *y, const float *x, float scale, size_t n))
 MEMOPT_I_WIDTHS(void, row_add, (float *y, const float *x, float scale, size_t n))
@@ -17966,7 +18096,7 @@ MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, co
 /* ---- one number ---- */
 /* The logarithm of a sum of exponentials: 0, infinity, NaN, or what is normal and positive; by the series of
    2 artanh((m - 1) / (m + 1)), below 2 units in the last place off. */
-MEMOPT_I_BOTH static double memopt_i_row_log(double x) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {
     uint64_t bits = memopt_i_double_bits(x);
     double exponent, m, s, square, sum = 1.0 / 23;
     int k;
@@ -18033,13 +18163,13 @@ static void memopt_i_row_dot(int level, float *sums, const float *x, const float
 }
 
 /* the sum of (x - mean)^2 */
-static void memopt_i_row_spread(int level, float *sums, const float *x, float mean, size_t n) {
-    MEMOPT_I_AT(level, row_spread, (sums, x, mean, n));
+static void memopt_i_row_squared_deviations(int level, float *sums, const float *x, float mean, size_t n) {
+    MEMOPT_I_AT(level, row_squared_deviations, (sums, x, mean, n));
 }
 
-/* The largest of `most` and n elements: NaN when one of them is, and never -0. */
-static float memopt_i_row_max(int level, float most, const float *x, size_t n) {
-    return memopt_i_round(MEMOPT_I_AT(level, row_largest, (most, x, n)) + 0.0f);
+/* The largest of `max` and n elements: NaN when one of them is, and never -0. */
+static float memopt_i_row_max(int level, float max, const float *x, size_t n) {
+    return memopt_i_round(MEMOPT_I_AT(level, row_largest, (max, x, n)) + 0.0f);
 }
 
 /* y = exp(scale (x - from)), or 0 where the exponent is below -69, added to sums; in place is fine */
@@ -18059,7 +18189,7 @@ static void memopt_i_row_add(int level, float *y, const float *x, float a, size_
 
 /* y = activation(x); in place is fine */
 static void memopt_i_row_act(int level, float *y, const float *x, memopt_activation activation, size_t n) {
-    if (activation == MEMOPT_NO_ACTIVATION) {
+    if (activation == MEMOPT_ACTIVATION_NONE) {
         if (n && y != x) memcpy(y, x, n * sizeof *y);
         return;
     }
@@ -18069,18 +18199,19 @@ static void memopt_i_row_act(int level, float *y, const float *x, memopt_activat
 /* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
 static void memopt_i_row_act_grad(int level, float *grad, float *y, const float *x, const float *g,
                                   memopt_activation activation, size_t n) {
-    if (activation == MEMOPT_NO_ACTIVATION) {
+    if (activation == MEMOPT_ACTIVATION_NONE) {
         if (n && y && y != x) memcpy(y, x, n * sizeof *y);
         if (n && grad != g) memcpy(grad, g, n * sizeof *grad);
         return;
     }
     MEMOPT_I_AT(level, row_act_grad, (grad, y, x, g, (int)activation, n));
 }
-/* @section operator : rows gemm host api_ops
+/* @section operator : row_kernels gemm host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own. */
 /* An array that an operator reads or writes. */
-enum { MEMOPT_I_READ, MEMOPT_I_WRITE, MEMOPT_I_MAYBE /* NULL is fine; with WRITE or alone */, MEMOPT_I_ARRAYS = 16 };
+enum { MEMOPT_I_OPS_READ, MEMOPT_I_OPS_WRITE, MEMOPT_I_OPS_OPTIONAL /* NULL is fine; with WRITE or alone */,
+       MEMOPT_I_OPS_ARRAYS = 16 };
 typedef struct memopt_i_ops_array {
     const void *data;
     size_t      bytes;
@@ -18096,11 +18227,11 @@ typedef struct memopt_i_ops {
     unsigned char *scratch;        /* NULL when there is none */
     size_t         bytes;
     int            count;          /* of arrays: what has been taken so far */
-    memopt_i_ops_array arrays[MEMOPT_I_ARRAYS];
+    memopt_i_ops_array arrays[MEMOPT_I_OPS_ARRAYS];
 } memopt_i_ops;
 
 /* Begin the checks of an operator with what it runs with, and its struct, which is not looked at. */
-static memopt_status memopt_i_ops_open(const memopt_ops *ops, const char *subject, const void *x, memopt_i_ops *o) {
+static memopt_status memopt_i_ops_resolve(const memopt_ops *ops, const char *subject, const void *x, memopt_i_ops *o) {
     memopt_ops none;
 
     memset(&none, 0, sizeof none);
@@ -18114,7 +18245,7 @@ static memopt_status memopt_i_ops_open(const memopt_ops *ops, const char *subjec
     if (memopt_i_must(&o->c, x != NULL, NULL, "its struct is NULL")) return o->c.status;
     o->threads = ops->threads;
     o->level = memopt_i_simd_level(ops->threads);
-    o->workers = (size_t)memopt_i_workers(ops->threads);
+    o->workers = (size_t)memopt_i_worker_count(ops->threads);
     o->scratch = (unsigned char *)ops->scratch;
     o->bytes = ops->scratch_bytes;
     return memopt_i_must_fit(&o->c, !memopt_i_align_up(o->gemm.scratch_bytes, 64, &o->gemm_bytes), "gemm.scratch_bytes",
@@ -18124,19 +18255,19 @@ static memopt_status memopt_i_ops_open(const memopt_ops *ops, const char *subjec
 /* ---- checks of operators ---- */
 static memopt_status memopt_i_ops_type(memopt_i_ops *o, const char *name, memopt_type type) {
     return memopt_i_must_number(&o->c, memopt_type_bytes(type) != 0, name, memopt_i_signed((int)type),
-                                "no such memopt_type", memopt_i_nothing());
+                                "no such memopt_type", memopt_i_no_quantity());
 }
 
-/* An array of count elements of `size` bytes each; required unless there are none, or it is MEMOPT_I_MAYBE. */
+/* An array of count elements of `size` bytes each; required unless there are none, or it is MEMOPT_I_OPS_OPTIONAL. */
 static memopt_status memopt_i_ops_take_sized(memopt_i_ops *o, const char *name, const void *data, size_t size,
                                              size_t count, int how) {
     memopt_i_ops_array *a = o->arrays + o->count;
 
-    if (memopt_i_must_point(&o->c, name, data, size, count && !(how & MEMOPT_I_MAYBE))) return o->c.status;
-    MEMOPT_ASSERT(o->count < MEMOPT_I_ARRAYS);
+    if (memopt_i_must_point(&o->c, name, data, size, count && !(how & MEMOPT_I_OPS_OPTIONAL))) return o->c.status;
+    MEMOPT_ASSERT(o->count < MEMOPT_I_OPS_ARRAYS);
     a->data = data;
     a->bytes = count * size;
-    a->is_result = how & MEMOPT_I_WRITE;
+    a->is_result = how & MEMOPT_I_OPS_WRITE;
     a->name = name;
     ++o->count;
     return MEMOPT_OK;
@@ -18152,16 +18283,16 @@ static memopt_status memopt_i_ops_take(memopt_i_ops *o, const char *name, const 
 
 /* The scratch, as an array and as a size. */
 static memopt_status memopt_i_ops_take_scratch(memopt_i_ops *o) {
-    return memopt_i_ops_take_sized(o, "scratch", o->scratch, 1, o->bytes, MEMOPT_I_WRITE | MEMOPT_I_MAYBE);
+    return memopt_i_ops_take_sized(o, "scratch", o->scratch, 1, o->bytes, MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
 }
 
-static memopt_status memopt_i_ops_reach(memopt_i_ops *o, size_t bytes) {
+static memopt_status memopt_i_ops_need_scratch(memopt_i_ops *o, size_t bytes) {
     return bytes <= o->bytes ? o->c.status : memopt_i_refuse_number(&o->c, MEMOPT_ERR_BUFFER, "scratch_bytes",
         memopt_i_count(o->bytes), "at least", memopt_i_count(bytes));
 }
 
 /* Does a result share a byte with anything else? With twins the first two may be one and the same. */
-static int memopt_i_ops_pair(const memopt_i_ops_array *a, int count, int twins, int *first, int *second) {
+static int memopt_i_ops_find_overlap(const memopt_i_ops_array *a, int count, int twins, int *first, int *second) {
     int i, k;
 
     for (i = 0; i < count; ++i)
@@ -18176,10 +18307,10 @@ static int memopt_i_ops_pair(const memopt_i_ops_array *a, int count, int twins, 
 }
 
 /* What was taken does not overlap. */
-static memopt_status memopt_i_ops_apart(memopt_i_ops *o, int twins) {
+static memopt_status memopt_i_ops_no_overlap(memopt_i_ops *o, int twins) {
     int first, second;
 
-    if (o->c.status || !memopt_i_ops_pair(o->arrays, o->count, twins, &first, &second)) return o->c.status;
+    if (o->c.status || !memopt_i_ops_find_overlap(o->arrays, o->count, twins, &first, &second)) return o->c.status;
     return memopt_i_refuse_overlap(&o->c, o->arrays[first].name, o->arrays[second].name);
 }
 
@@ -18190,7 +18321,7 @@ static memopt_status memopt_i_ops_stay(memopt_i_ops *o, const char *place, const
 
     for (i = 0; numbers && i < count && !o->c.status; ++i) {
         memopt_i_checks_at(&o->c, place, i);
-        memopt_i_must_stay(&o->c, name, numbers[i], bound, limit);
+        memopt_i_must_be_at_most(&o->c, name, numbers[i], bound, limit);
     }
     memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
     return o->c.status;
@@ -18229,7 +18360,7 @@ static memopt_status memopt_i_ops_end(memopt_i_ops *o, memopt_status status) {
 }
 
 /* An answer of a question for scratch. */
-static memopt_status memopt_i_ops_answer(memopt_i_ops *o, size_t bytes, size_t *out) {
+static memopt_status memopt_i_ops_return_bytes(memopt_i_ops *o, size_t bytes, size_t *out) {
     if (memopt_i_must(&o->c, out != NULL, "bytes", "is NULL") == MEMOPT_OK) *out = bytes;
     return o->c.status;
 }
@@ -18241,7 +18372,9 @@ static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes,
     return memopt_i_mul(o->workers, o->gemm_bytes, &gemm) || memopt_i_mul(count, bytes, &own)
         || memopt_i_add(gemm, own, out);
 }
-static unsigned char *memopt_i_ops_own(const memopt_i_ops *o) { return o->scratch + o->workers * o->gemm_bytes; }
+static unsigned char *memopt_i_ops_own_scratch(const memopt_i_ops *o) {
+    return o->scratch + o->workers * o->gemm_bytes;
+}
 
 /* An operand of a product: rows at a stride. */
 typedef struct memopt_i_matrix {
@@ -18289,19 +18422,19 @@ static void memopt_i_ops_result(memopt_product *p, void *data, memopt_type type,
 static memopt_status memopt_i_ops_multiply(const memopt_i_ops *o, const memopt_product *p) {
     return o->gemm.multiply_fn(o->gemm.user, p, o->threads, o->scratch);
 }
-static memopt_threads memopt_i_ops_alone(const memopt_i_ops *o) { /* keeps the level */
+static memopt_threads memopt_i_ops_single_thread(const memopt_i_ops *o) { /* keeps the level */
     memopt_threads alone;
     memset(&alone, 0, sizeof alone);
     if (o->threads) alone.simd_level = o->threads->simd_level;
     return alone;
 }
 static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const memopt_product *p, int worker) {
-    const memopt_threads alone = memopt_i_ops_alone(o);
+    const memopt_threads alone = memopt_i_ops_single_thread(o);
     return o->gemm.multiply_fn(o->gemm.user, p, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
 }
 /* A worker's part of the operator's own scratch. */
 static unsigned char *memopt_i_ops_part(const memopt_i_ops *o, size_t bytes, size_t worker) {
-    return memopt_i_ops_own(o) + worker * bytes;
+    return memopt_i_ops_own_scratch(o) + worker * bytes;
 }
 
 /* Run chunks whose workers make products of their own. Each notes a failure at the begin of its part; the first worker
@@ -18312,7 +18445,7 @@ static memopt_status memopt_i_ops_run(const memopt_i_ops *o, size_t bytes, size_
     size_t i;
 
     for (i = 0; i < o->workers; ++i) *(memopt_status *)(void *)memopt_i_ops_part(o, bytes, i) = MEMOPT_OK;
-    memopt_i_run(o->threads, chunks, fn, task);
+    memopt_i_parallel_for(o->threads, chunks, fn, task);
     for (i = 0; i < o->workers && !s; ++i) s = *(memopt_status *)(void *)memopt_i_ops_part(o, bytes, i);
     return s;
 }
@@ -18335,51 +18468,55 @@ static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride
 /* One row of a product by a triangle, only what takes part of it. */
 static memopt_status memopt_i_ops_triangle_row(const memopt_i_ops *o, memopt_product p, size_t row, ptrdiff_t diagonal,
                                                int worker) {
-    const ptrdiff_t side = p.left_turned ? (ptrdiff_t)row - diagonal : (ptrdiff_t)row + diagonal + 1;
-    const size_t at = side < 0 ? 0 : memopt_i_min((size_t)side, p.depth), first = p.left_turned ? at : 0;
-    p.left = memopt_i_row_at(p.left, p.left_type, p.left_turned ? first * p.left_stride + row : row * p.left_stride);
+    const ptrdiff_t side = p.left_transposed ? (ptrdiff_t)row - diagonal : (ptrdiff_t)row + diagonal + 1;
+    const size_t at = side < 0 ? 0 : memopt_i_min((size_t)side, p.depth), first = p.left_transposed ? at : 0;
+    p.left = memopt_i_row_at(p.left, p.left_type, p.left_transposed ? first * p.left_stride + row
+                             : row * p.left_stride);
     p.right = memopt_i_row_at(p.right, p.right_type, first * p.right_stride);
     p.result = memopt_i_row_to(p.result, p.result_type, row * p.result_stride);
     p.rows = 1;
-    p.depth = p.left_turned ? p.depth - first : at;
+    p.depth = p.left_transposed ? p.depth - first : at;
     return memopt_i_ops_multiply_alone(o, &p, worker);
 }
 /* A product by a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. Behind them
    are zeros, for a gemm that knows no triangles; where these would meet what is not finite it gets rows one by one. */
 static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const memopt_product *p, ptrdiff_t diagonal,
                                                  int worker) {
-    const ptrdiff_t columns = (ptrdiff_t)(p->left_turned ? p->rows : p->depth);
-    const memopt_threads alone = memopt_i_ops_alone(o); size_t row, from, count; memopt_status s = MEMOPT_OK;
+    const ptrdiff_t columns = (ptrdiff_t)(p->left_transposed ? p->rows : p->depth);
+    const memopt_threads alone = memopt_i_ops_single_thread(o); size_t row, from, count; memopt_status s = MEMOPT_OK;
     if (diagonal >= columns - 1) return memopt_i_ops_multiply_alone(o, p, worker);
     if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
         memopt_i_gemm_triangle(p, diagonal, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
         return MEMOPT_OK;
     }
-    from = p->left_turned || diagonal < 0 ? 0 : (size_t)diagonal + 1; /* rows of the right operand that zeros meet */
-    count = p->left_turned ? memopt_i_min((size_t)(columns - 1 - diagonal), p->depth) : p->depth - from;
+    /* rows of the right operand that zeros meet */
+    from = p->left_transposed || diagonal < 0 ? 0 : (size_t)diagonal + 1;
+    count = p->left_transposed ? memopt_i_min((size_t)(columns - 1 - diagonal), p->depth) : p->depth - from;
     if (memopt_i_ops_finite(memopt_i_row_at(p->right, p->right_type, from * p->right_stride), p->right_type,
                             p->right_stride, count, p->columns)) return memopt_i_ops_multiply_alone(o, p, worker);
     for (row = 0; row < p->rows && !s; ++row) s = memopt_i_ops_triangle_row(o, *p, row, diagonal, worker);
     return s;
 }
-/* @section softmax : rows operator api_ops
+/* @section softmax : row_kernels operator api_ops
    Softmax of rows, and its gradient.
    Idea       Three passes over a row that stays in the cache: the largest, exp(scale (x - largest)) with its sum, and
-              the product with 1 / sum, each by the kernels of `rows`. Whoever calls these three in this order on a row
-              of his own has the same bits.
+              the product with 1 / sum, each by the kernels of `row_kernels`. Whoever calls these three in this order on
+              a row of his own has the same bits.
    Backward   scale p (g - sum(p g)), from the probabilities alone: the scores are gone.
    Not finite -infinity is a probability of 0. A row with a NaN or +infinity, or with nothing but -infinity, has no
               softmax and becomes NaN; other rows do not notice. What `valid` leaves out is not looked at.
    Cost       Rows are dealt out in turns of about 16 Ki elements. */
-typedef struct memopt_i_soft {
+typedef struct memopt_i_softmax_task {
     memopt_softmax s; /* with defaults filled in */
     int    level;
-    size_t turn;      /* rows of a worker's turn */
-} memopt_i_soft;
-enum { MEMOPT_I_TURN = 16384 }; /* elements */
-static size_t memopt_i_turn_rows(size_t columns) { return columns < MEMOPT_I_TURN ? MEMOPT_I_TURN / columns : 1; }
+    size_t chunk_rows; /* rows of a worker's turn */
+} memopt_i_softmax_task;
+enum { MEMOPT_I_SOFTMAX_CHUNK = 16384 }; /* elements */
+static size_t memopt_i_chunk_rows(size_t columns) {
+    return columns < MEMOPT_I_SOFTMAX_CHUNK ? MEMOPT_I_SOFTMAX_CHUNK / columns : 1;
+}
 #endif /* ---- once for each width: see `vec` ---- */
-V_FN size_t V(soft_slope)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {
+V_FN size_t V(softmax_grad)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {
     const V(floats) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);
     size_t i;
     MEMOPT_I_UNROLL
@@ -18388,91 +18525,92 @@ V_FN size_t V(soft_slope)(float *y, const float *p, const float *g, float scale,
     return i;
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(size_t, soft_slope, (float *y, const float *p, const float *g, float scale, float mean, size_t n))
+MEMOPT_I_WIDTHS(size_t, softmax_grad, (float *y, const float *p, const float *g, float scale, float mean, size_t n))
 
 /* y = scale p (g - mean); y may be p or g */
-static void memopt_i_soft_slope(int level, float *y, const float *p, const float *g, float scale, float mean,
-                                size_t n) {
-    const size_t i = MEMOPT_I_AT(level, soft_slope, (y, p, g, scale, mean, n));
+static void memopt_i_softmax_grad(int level, float *y, const float *p, const float *g, float scale, float mean,
+                                  size_t n) {
+    const size_t i = MEMOPT_I_AT(level, softmax_grad, (y, p, g, scale, mean, n));
 
     memopt_i_wide_end(level);
-    (void)memopt_i_v1_soft_slope(y + i, p + i, g + i, scale, mean, n - i);
+    (void)memopt_i_v1_softmax_grad(y + i, p + i, g + i, scale, mean, n - i);
 }
 /* A row of scores x to probabilities y, of which `valid` take part; y may be x. */
-static void memopt_i_soft_weigh(int level, float *y, const float *x, float scale, size_t valid, size_t columns) {
-    const float most = memopt_i_row_max(level, memopt_i_bits_float(0xff800000u), x, valid);
+static void memopt_i_softmax_row_weigh(int level, float *y, const float *x, float scale, size_t valid, size_t columns) {
+    const float max = memopt_i_row_max(level, memopt_i_bits_float(0xff800000u), x, valid);
     float sums[16] = { 0 };
 
-    memopt_i_row_exp(level, sums, y, x, most, scale, valid);
+    memopt_i_row_exp(level, sums, y, x, max, scale, valid);
     memopt_i_row_scale(level, y, y, memopt_i_round(1.0f / memopt_i_row_total(sums)), valid);
     memset(y + valid, 0, (columns - valid) * sizeof *y);
 }
 
 /* From probabilities p and their gradient g to the gradient y of the scores; y may be p or g. */
-static void memopt_i_soft_grad(int level, float *y, const float *p, const float *g, float scale, size_t valid,
-                               size_t columns) {
+static void memopt_i_softmax_row_grad(int level, float *y, const float *p, const float *g, float scale, size_t valid,
+                                  size_t columns) {
     float sums[16] = { 0 };
 
     memopt_i_row_dot(level, sums, p, g, valid);
-    memopt_i_soft_slope(level, y, p, g, scale, memopt_i_row_total(sums), valid);
+    memopt_i_softmax_grad(level, y, p, g, scale, memopt_i_row_total(sums), valid);
     memset(y + valid, 0, (columns - valid) * sizeof *y);
 }
 
-static void memopt_i_soft_row(const memopt_i_soft *t, size_t row) {
+static void memopt_i_softmax_row(const memopt_i_softmax_task *t, size_t row) {
     const memopt_softmax *s = &t->s;
     const size_t at = row * s->stride, n = s->valid ? s->valid[row] : s->columns;
 
     if (s->grad_output)
-        memopt_i_soft_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n, s->columns);
-    else memopt_i_soft_weigh(t->level, s->output + at, s->input + at, s->scale, n, s->columns);
+        memopt_i_softmax_row_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n, s->columns);
+    else memopt_i_softmax_row_weigh(t->level, s->output + at, s->input + at, s->scale, n, s->columns);
 }
 
-static void memopt_i_soft_turn(void *task, size_t chunk, int worker) {
-    const memopt_i_soft *t = (const memopt_i_soft *)task;
-    const size_t first = chunk * t->turn, end = first + memopt_i_min(t->turn, t->s.rows - first); size_t row;
+static void memopt_i_softmax_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_softmax_task *t = (const memopt_i_softmax_task *)task;
+    const size_t first = chunk * t->chunk_rows, end = first + memopt_i_min(t->chunk_rows, t->s.rows - first);
+    size_t row;
     (void)worker;
-    for (row = first; row < end; ++row) memopt_i_soft_row(t, row);
+    for (row = first; row < end; ++row) memopt_i_softmax_row(t, row);
 }
 /* The pointers; there is at least one element. */
-static memopt_status memopt_i_soft_arrays(memopt_i_ops *o, const memopt_softmax *s, int backward) {
+static memopt_status memopt_i_softmax_arrays(memopt_i_ops *o, const memopt_softmax *s, int backward) {
     const size_t count = (s->rows - 1) * s->stride + s->columns;
 
-    memopt_i_ops_take(o, "input", s->input, MEMOPT_TYPE_F32, count, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "output", s->output, MEMOPT_TYPE_F32, count, MEMOPT_I_WRITE);
+    memopt_i_ops_take(o, "input", s->input, MEMOPT_TYPE_F32, count, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "output", s->output, MEMOPT_TYPE_F32, count, MEMOPT_I_OPS_WRITE);
     if (backward && s->grad_output != s->output)
-        memopt_i_ops_take(o, "grad_output", s->grad_output, MEMOPT_TYPE_F32, count, MEMOPT_I_READ);
-    memopt_i_ops_take_sized(o, "valid", s->valid, sizeof *s->valid, s->rows, MEMOPT_I_MAYBE);
-    memopt_i_ops_apart(o, 1);
+        memopt_i_ops_take(o, "grad_output", s->grad_output, MEMOPT_TYPE_F32, count, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take_sized(o, "valid", s->valid, sizeof *s->valid, s->rows, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_no_overlap(o, 1);
     return memopt_i_ops_stay(o, "row", "valid", s->valid, s->rows, "at most columns", s->columns);
 }
-static memopt_status memopt_i_soft_run(const memopt_ops *ops, const memopt_softmax *softmax, int backward) {
+static memopt_status memopt_i_softmax_run(const memopt_ops *ops, const memopt_softmax *softmax, int backward) {
     memopt_i_ops o;
-    memopt_i_soft t;
+    memopt_i_softmax_task t;
 
-    if (memopt_i_ops_open(ops, "softmax", softmax, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, "softmax", softmax, &o)) return o.c.status;
     memset(&t, 0, sizeof t);
     t.s = *softmax; t.level = o.level;
     if (!t.s.stride) t.s.stride = t.s.columns;
     if (!backward) t.s.grad_output = NULL;
     if (t.s.scale == 0) t.s.scale = 1;
-    memopt_i_must_reach(&o.c, "stride", t.s.stride, "at least columns", t.s.columns);
+    memopt_i_must_be_at_least(&o.c, "stride", t.s.stride, "at least columns", t.s.columns);
     memopt_i_must_number(&o.c, memopt_i_float_bits(t.s.scale) < 0x7f800000u, "scale", memopt_i_real((double)t.s.scale),
                          "finite and at least", memopt_i_count(0));
     memopt_i_ops_fits(&o, "input", t.s.rows, t.s.stride, MEMOPT_TYPE_F32);
     memopt_i_must_fit(&o.c, t.s.rows <= SIZE_MAX / sizeof *t.s.valid, "valid", "is larger than memory can be");
     if (o.c.status || !t.s.rows || !t.s.columns) return o.c.status;
-    if (memopt_i_soft_arrays(&o, &t.s, backward)) return o.c.status;
-    t.turn = memopt_i_turn_rows(t.s.columns);
-    memopt_i_run(o.threads, memopt_i_ceil_div(t.s.rows, t.turn), memopt_i_soft_turn, &t);
+    if (memopt_i_softmax_arrays(&o, &t.s, backward)) return o.c.status;
+    t.chunk_rows = memopt_i_chunk_rows(t.s.columns);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.s.rows, t.chunk_rows), memopt_i_softmax_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax) {
-    return memopt_i_soft_run(ops, softmax, 0);
+    return memopt_i_softmax_run(ops, softmax, 0);
 }
 MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax) {
-    return memopt_i_soft_run(ops, softmax, 1);
+    return memopt_i_softmax_run(ops, softmax, 1);
 }
-/* @section head : rows operator gemm softmax api_ops
+/* @section head : row_kernels operator gemm softmax api_ops
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
    Idea       Once the gradient of a row of logits is known, all that it is wanted for can be done: so rows go through
@@ -18494,14 +18632,14 @@ MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const me
    Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read.
    Cost       Beyond the products, which read the weights twice and pass over their gradient once a chunk: three passes
               over each row of logits while it is in the second-level cache. */
-enum { MEMOPT_I_PIECE = 2048 }; /* elements of a row that are floats on the stack, a multiple of 16 */
-typedef struct memopt_i_entropy {
+enum { MEMOPT_I_HEAD_PIECE = 2048 }; /* elements of a row that are floats on the stack, a multiple of 16 */
+typedef struct memopt_i_cross_entropy {
     memopt_cross_entropy x; /* with defaults filled in */
     int     level;
-    size_t  turn;           /* rows of a worker's turn */
+    size_t  chunk_rows;     /* rows of a worker's turn */
     double  factor;         /* of gradients: scale / count */
     unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
-} memopt_i_entropy;
+} memopt_i_cross_entropy;
 /* The sum of n elements; huge ones do not overflow, and no more than a few units of the sum are lost. */
 static double memopt_i_head_total(const float *x, size_t n) {
     double sums[4] = { 0 }; size_t i;
@@ -18509,7 +18647,7 @@ static double memopt_i_head_total(const float *x, size_t n) {
     return memopt_i_sum_double(memopt_i_sum_double(sums[0], sums[2]), memopt_i_sum_double(sums[1], sums[3]));
 }
 #endif /* ---- once for each width: see `vec` ---- */
-V_FN size_t V(slopes)(float *y, float a, float b, float c, size_t n) {
+V_FN size_t V(head_grads)(float *y, float a, float b, float c, size_t n) {
     const V(floats) factor = V(set)(a), more = V(set)(b), less = V(set)(c);
     size_t i;
     MEMOPT_I_UNROLL
@@ -18518,92 +18656,96 @@ V_FN size_t V(slopes)(float *y, float a, float b, float c, size_t n) {
     return i;
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(size_t, slopes, (float *y, float a, float b, float c, size_t n))
+MEMOPT_I_WIDTHS(size_t, head_grads, (float *y, float a, float b, float c, size_t n))
 
 /* y = a y + b - c, where b is at least c: what is far below c becomes 0 */
-static void memopt_i_slopes(int level, float *y, float a, float b, float c, size_t n) {
-    const size_t i = MEMOPT_I_AT(level, slopes, (y, a, b, c, n));
+static void memopt_i_head_grads(int level, float *y, float a, float b, float c, size_t n) {
+    const size_t i = MEMOPT_I_AT(level, head_grads, (y, a, b, c, n));
 
     memopt_i_wide_end(level);
-    (void)memopt_i_v1_slopes(y + i, a, b, c, n - i);
+    (void)memopt_i_v1_head_grads(y + i, a, b, c, n - i);
 }
 /* ---- a row ---- */
-typedef struct memopt_i_entropy_row {
+typedef struct memopt_i_cross_entropy_row {
     void  *logits;
     size_t target;
     int    in_place;      /* e stays where the logits were */
-    float  most, sum, at; /* at: the target's logit */
+    float  max, sum, at;  /* at: the target's logit */
     double total;         /* of the logits, where labels are smoothed */
-} memopt_i_entropy_row;
-static float *memopt_i_entropy_piece(const memopt_i_entropy *t, const memopt_i_entropy_row *r, size_t i, size_t n,
-                                     float *buffer) {
+} memopt_i_cross_entropy_row;
+static float *memopt_i_cross_entropy_piece(const memopt_i_cross_entropy *t, const memopt_i_cross_entropy_row *r,
+                                           size_t i, size_t n, float *buffer) {
     float *x = memopt_i_row_out(r->logits, t->x.type, i, buffer);
 
     memopt_i_row_load(t->level, x, r->logits, t->x.type, i, n);
     return x;
 }
-static void memopt_i_entropy_measure(const memopt_i_entropy *t, memopt_i_entropy_row *r) {
-    float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
-    r->most = memopt_i_bits_float(0xff800000u); r->total = 0;
+static void memopt_i_cross_entropy_measure(const memopt_i_cross_entropy *t, memopt_i_cross_entropy_row *r) {
+    float buffer[MEMOPT_I_HEAD_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
+    r->max = memopt_i_bits_float(0xff800000u); r->total = 0;
     r->at = memopt_i_gemm_one(memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type);
     for (i = 0; i < columns; i += n) {
         const float *x;
-        n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
-        x = memopt_i_entropy_piece(t, r, i, n, buffer);
-        r->most = memopt_i_row_max(t->level, r->most, x, n);
+        n = memopt_i_min(columns - i, MEMOPT_I_HEAD_PIECE);
+        x = memopt_i_cross_entropy_piece(t, r, i, n, buffer);
+        r->max = memopt_i_row_max(t->level, r->max, x, n);
         if (t->x.rule.smoothing > 0) r->total = memopt_i_sum_double(r->total, memopt_i_head_total(x, n));
     }
     for (i = 0; i < columns; i += n) {
         float *x;
-        n = memopt_i_min(columns - i, MEMOPT_I_PIECE);
-        x = memopt_i_entropy_piece(t, r, i, n, buffer);
-        memopt_i_row_exp(t->level, sums, r->in_place ? x : buffer, x, r->most, 1.0f, n);
+        n = memopt_i_min(columns - i, MEMOPT_I_HEAD_PIECE);
+        x = memopt_i_cross_entropy_piece(t, r, i, n, buffer);
+        memopt_i_row_exp(t->level, sums, r->in_place ? x : buffer, x, r->max, 1.0f, n);
     }
     r->sum = memopt_i_row_total(sums);
 }
-MEMOPT_I_BOTH static double memopt_i_entropy_loss(const memopt_loss_rule *rule, size_t vocabulary,
-                                                  const memopt_i_entropy_row *r, double *lse) {
-    const double most = (double)r->most, smoothing = (double)rule->smoothing, z = (double)rule->z_weight;
+MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_loss(const memopt_loss_rule *rule, size_t vocabulary,
+                                                               const memopt_i_cross_entropy_row *r, double *lse) {
+    const double max = (double)r->max, smoothing = (double)rule->smoothing, z = (double)rule->z_weight;
     double loss;
     *lse = 0;
-    if (!memopt_i_finite(r->most)) return (double)memopt_i_bits_float(0x7fc00000u);
+    if (!memopt_i_finite(r->max)) return (double)memopt_i_bits_float(0x7fc00000u);
     loss = memopt_i_row_log((double)r->sum);
-    *lse = most + loss;
-    if (smoothing < 1) loss = fma(1 - smoothing, most - (double)r->at, loss); /* 0 times an infinity would be NaN */
-    if (smoothing > 0) loss = fma(smoothing, most - r->total / (double)vocabulary, loss);
+    *lse = max + loss;
+    if (smoothing < 1) loss = fma(1 - smoothing, max - (double)r->at, loss); /* 0 times an infinity would be NaN */
+    if (smoothing > 0) loss = fma(smoothing, max - r->total / (double)vocabulary, loss);
     if (z > 0) loss = fma(z * *lse, *lse, loss);
     return loss;
 }
 /* The gradient is a e + b - c; at the target a e + at_target. */
-typedef struct memopt_i_entropy_terms { float a, b, c, at_target; } memopt_i_entropy_terms;
-MEMOPT_I_BOTH static memopt_i_entropy_terms memopt_i_entropy_slope(const memopt_loss_rule *rule, size_t vocabulary,
-                                                                   double factor, double sum, double lse) {
+typedef struct memopt_i_cross_entropy_terms { float a, b, c, at_target; } memopt_i_cross_entropy_terms;
+MEMOPT_I_HOST_DEVICE static memopt_i_cross_entropy_terms memopt_i_cross_entropy_grad(const memopt_loss_rule *rule,
+                                                                                     size_t vocabulary,
+                                                                                     double factor, double sum,
+                                                                                     double lse) {
     const double smoothing = (double)rule->smoothing, even = -factor * smoothing / (double)vocabulary;
-    memopt_i_entropy_terms s;
+    memopt_i_cross_entropy_terms s;
     s.a = (float)(factor * fma(2 * (double)rule->z_weight, lse, 1.0) / sum);
     s.c = smoothing > 0 ? 0 : (float)ldexp(factor, -70);
     s.b = smoothing > 0 ? (float)even : s.c;
     s.at_target = (float)fma(-factor, 1 - smoothing, even);
     return s;
 }
-static void memopt_i_entropy_slopes(const memopt_i_entropy *t, const memopt_i_entropy_row *r, double lse) {
-    const memopt_i_entropy_terms s = memopt_i_entropy_slope(&t->x.rule, t->x.vocabulary, t->factor, (double)r->sum,
-                                                            lse);
-    float buffer[MEMOPT_I_PIECE], sums[16] = { 0 }; size_t i, n;
+static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const memopt_i_cross_entropy_row *r,
+                                         double lse) {
+    const memopt_i_cross_entropy_terms s =
+        memopt_i_cross_entropy_grad(&t->x.rule, t->x.vocabulary, t->factor, (double)r->sum,
+                                    lse);
+    float buffer[MEMOPT_I_HEAD_PIECE], sums[16] = { 0 }; size_t i, n;
     for (i = 0; i < t->x.vocabulary; i += n) {
         float *x, e = 0; size_t at = r->target - i;
-        n = memopt_i_min(t->x.vocabulary - i, MEMOPT_I_PIECE);
-        x = memopt_i_entropy_piece(t, r, i, n, buffer);
-        if (!r->in_place) memopt_i_row_exp(t->level, sums, x, x, r->most, 1.0f, n);
+        n = memopt_i_min(t->x.vocabulary - i, MEMOPT_I_HEAD_PIECE);
+        x = memopt_i_cross_entropy_piece(t, r, i, n, buffer);
+        if (!r->in_place) memopt_i_row_exp(t->level, sums, x, x, r->max, 1.0f, n);
         if (at < n) e = x[at];
-        memopt_i_slopes(t->level, x, s.a, s.b, s.c, n);
+        memopt_i_head_grads(t->level, x, s.a, s.b, s.c, n);
         if (at < n) x[at] = fmaf(s.a, e, s.at_target);
         if (!r->in_place) memopt_i_row_store(t->level, r->logits, t->x.type, i, x, n);
     }
 }
-static double memopt_i_entropy_work(const memopt_i_entropy *t, size_t row) {
+static double memopt_i_cross_entropy_work(const memopt_i_cross_entropy *t, size_t row) {
     const memopt_cross_entropy *x = &t->x; const size_t bytes = memopt_type_bytes(x->type); double loss, lse;
-    memopt_i_entropy_row r;
+    memopt_i_cross_entropy_row r;
     r.logits = memopt_i_row_to(x->logits, x->type, row * x->stride);
     r.in_place = x->type == MEMOPT_TYPE_F32 && !x->keep_logits;
     if (x->targets[row] < 0) {
@@ -18611,28 +18753,29 @@ static double memopt_i_entropy_work(const memopt_i_entropy *t, size_t row) {
         return 0;
     }
     r.target = (size_t)x->targets[row];
-    memopt_i_entropy_measure(t, &r);
-    loss = memopt_i_entropy_loss(&x->rule, x->vocabulary, &r, &lse);
+    memopt_i_cross_entropy_measure(t, &r);
+    loss = memopt_i_cross_entropy_loss(&x->rule, x->vocabulary, &r, &lse);
     if (x->keep_logits) return loss;
-    memopt_i_entropy_slopes(t, &r, lse);
+    memopt_i_cross_entropy_grads(t, &r, lse);
     memset(memopt_i_row_to(r.logits, x->type, x->vocabulary), 0, (x->stride - x->vocabulary) * bytes);
     return loss;
 }
-static void memopt_i_entropy_turn(void *task, size_t chunk, int worker) {
-    const memopt_i_entropy *t = (const memopt_i_entropy *)task;
-    const size_t first = chunk * t->turn, end = first + memopt_i_min(t->turn, t->x.rows - first); size_t row;
+static void memopt_i_cross_entropy_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_cross_entropy *t = (const memopt_i_cross_entropy *)task;
+    const size_t first = chunk * t->chunk_rows, end = first + memopt_i_min(t->chunk_rows, t->x.rows - first);
+    size_t row;
     (void)worker;
     for (row = first; row < end; ++row) {
-        const double loss = memopt_i_entropy_work(t, row);
+        const double loss = memopt_i_cross_entropy_work(t, row);
         memcpy(t->row_losses + row * sizeof loss, &loss, sizeof loss);
         if (t->x.losses) t->x.losses[row] = (float)loss;
     }
 }
 /* The loss of rows added onto `loss`, row by row. */
-static double memopt_i_entropy_run(memopt_i_entropy *t, const memopt_threads *threads, double loss) {
+static double memopt_i_cross_entropy_run(memopt_i_cross_entropy *t, const memopt_threads *threads, double loss) {
     size_t row;
-    t->turn = memopt_i_turn_rows(t->x.vocabulary);
-    memopt_i_run(threads, memopt_i_ceil_div(t->x.rows, t->turn), memopt_i_entropy_turn, t);
+    t->chunk_rows = memopt_i_chunk_rows(t->x.vocabulary);
+    memopt_i_parallel_for(threads, memopt_i_ceil_div(t->x.rows, t->chunk_rows), memopt_i_cross_entropy_chunk, t);
     for (row = 0; row < t->x.rows; ++row) {
         double of_row;
         memcpy(&of_row, t->row_losses + row * sizeof of_row, sizeof of_row);
@@ -18641,71 +18784,72 @@ static double memopt_i_entropy_run(memopt_i_entropy *t, const memopt_threads *th
     return loss;
 }
 /* ---- what cross-entropy and head have in common ---- */
-static memopt_status memopt_i_rule_check(memopt_i_checks *c, const memopt_loss_rule *rule) {
-    const uint32_t most = memopt_i_float_bits(1.0f), infinity = 0x7f800000u;
+static memopt_status memopt_i_loss_rule_check(memopt_i_checks *c, const memopt_loss_rule *rule) {
+    const uint32_t max = memopt_i_float_bits(1.0f), infinity = 0x7f800000u;
     const uint64_t bits = memopt_i_double_bits(rule->scale); /* negative numbers have the largest bits of all */
 
     memopt_i_must_number(c, bits < (uint64_t)0x7ff << 52, "rule.scale", memopt_i_real(rule->scale),
                          "finite and at least", memopt_i_count(0));
-    memopt_i_must_number(c, memopt_i_float_bits(rule->smoothing) <= most, "rule.smoothing",
+    memopt_i_must_number(c, memopt_i_float_bits(rule->smoothing) <= max, "rule.smoothing",
                          memopt_i_real((double)rule->smoothing), "at least 0 and at most", memopt_i_count(1));
     return memopt_i_must_number(c, memopt_i_float_bits(rule->z_weight) < infinity, "rule.z_weight",
                                 memopt_i_real((double)rule->z_weight), "finite and at least", memopt_i_count(0));
 }
 
-MEMOPT_I_BOTH static double memopt_i_rule_factor(const memopt_loss_rule *rule, size_t counted) {
+MEMOPT_I_HOST_DEVICE static double memopt_i_loss_rule_factor(const memopt_loss_rule *rule, size_t counted) {
     const size_t count = rule->count ? rule->count : counted;
     return (rule->scale > 0 ? rule->scale : 1) / (double)(count ? count : 1);
 }
-MEMOPT_I_BOTH static memopt_loss memopt_i_rule_loss(const memopt_loss_rule *rule, size_t counted, double loss) {
+MEMOPT_I_HOST_DEVICE static memopt_loss memopt_i_loss_rule_loss(const memopt_loss_rule *rule, size_t counted,
+                                                                double loss) {
     const size_t count = rule->count ? rule->count : counted; memopt_loss l;
     l.loss = count ? loss / (double)count : 0; l.counted = counted;
     return l;
 }
 /* ---- cross-entropy ---- */
-static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x, memopt_i_entropy *t,
-                                                  size_t *bytes) {
+static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x,
+                                                  memopt_i_cross_entropy *t, size_t *bytes) {
     memset(t, 0, sizeof *t);
     t->x = *x;
     if (!t->x.stride) t->x.stride = x->vocabulary;
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must(&o->c, x->vocabulary != 0, "vocabulary", "is 0");
     memopt_i_must_be_flag(&o->c, "keep_logits", x->keep_logits);
-    memopt_i_rule_check(&o->c, &x->rule);
-    memopt_i_must_reach(&o->c, "stride", t->x.stride, "at least vocabulary", x->vocabulary);
+    memopt_i_loss_rule_check(&o->c, &x->rule);
+    memopt_i_must_be_at_least(&o->c, "stride", t->x.stride, "at least vocabulary", x->vocabulary);
     memopt_i_ops_fits(o, "logits", x->rows, t->x.stride, x->type);
     return memopt_i_must_fit(&o->c, !memopt_i_mul(x->rows, sizeof(double), bytes), "scratch",
                              "is larger than memory can be");
 }
 MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                       size_t *bytes) {
-    memopt_i_ops o; memopt_i_entropy t; size_t b;
+    memopt_i_ops o; memopt_i_cross_entropy t; size_t b;
 
-    if (memopt_i_ops_open(ops, "cross-entropy", x, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
     if (memopt_i_cross_entropy_check(&o, x, &t, &b)) return o.c.status;
-    return memopt_i_ops_answer(&o, b, bytes);
+    return memopt_i_ops_return_bytes(&o, b, bytes);
 }
 static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt_cross_entropy *x) {
-    memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_WRITE);
-    memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "losses", x->losses, MEMOPT_TYPE_F32, x->rows, MEMOPT_I_WRITE | MEMOPT_I_MAYBE);
+    memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "losses", x->losses, MEMOPT_TYPE_F32, x->rows, MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
     memopt_i_ops_take_scratch(o);
-    return memopt_i_ops_apart(o, 0);
+    return memopt_i_ops_no_overlap(o, 0);
 }
 MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                    memopt_loss *out) {
-    memopt_i_ops o; memopt_i_entropy t; size_t bytes, counted;
+    memopt_i_ops o; memopt_i_cross_entropy t; size_t bytes, counted;
 
-    if (memopt_i_ops_open(ops, "cross-entropy", x, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
     if (memopt_i_cross_entropy_check(&o, x, &t, &bytes)) return o.c.status;
     memopt_i_must(&o.c, out != NULL, "out", "is NULL");
     if (x->rows) memopt_i_cross_entropy_arrays(&o, &t.x);
     counted = memopt_i_ops_ids(&o, "target", x->targets, x->rows, x->vocabulary, 1);
-    if (memopt_i_ops_reach(&o, bytes)) return o.c.status;
+    if (memopt_i_ops_need_scratch(&o, bytes)) return o.c.status;
     t.level = o.level;
-    t.factor = memopt_i_rule_factor(&x->rule, counted);
+    t.factor = memopt_i_loss_rule_factor(&x->rule, counted);
     t.row_losses = o.scratch;
-    *out = memopt_i_rule_loss(&x->rule, counted, memopt_i_entropy_run(&t, o.threads, 0));
+    *out = memopt_i_loss_rule_loss(&x->rule, counted, memopt_i_cross_entropy_run(&t, o.threads, 0));
     return MEMOPT_OK;
 }
 /* ---- the head ---- */
@@ -18714,27 +18858,28 @@ typedef struct memopt_i_head {
     memopt_head  h;       /* with defaults filled in */
     memopt_i_ops o;
     float       *logits;
-    int          noisy;   /* gradients of weights are rounded at random */
+    int          stochastic; /* gradients of weights are rounded at random */
     size_t       part;    /* bytes of a worker's block of them */
 } memopt_i_head;
 /* Bytes of scratch; the parts of workers come before the logits. 1: do not fit size_t */
 static int memopt_i_head_bytes(memopt_i_head *t, size_t *bytes) {
     const memopt_head *h = &t->h; size_t row, parts;
-    t->noisy = h->gradient_type != MEMOPT_TYPE_F32 && h->rows
+    t->stochastic = h->gradient_type != MEMOPT_TYPE_F32 && h->rows
             && (h->accumulate || (h->rows - 1) / h->chunk >= MEMOPT_I_HEAD_NEAREST);
     t->part = 0;
-    if (t->noisy && (memopt_i_mul(memopt_i_min(MEMOPT_I_HEAD_ROWS, h->vocabulary), h->width * sizeof(float), &t->part)
-                     || memopt_i_align_up(t->part, 64, &t->part) || memopt_i_add(t->part, 64, &t->part))) return 1;
+    if (t->stochastic && (memopt_i_mul(memopt_i_min(MEMOPT_I_HEAD_ROWS, h->vocabulary), h->width * sizeof(float),
+                                       &t->part)
+                          || memopt_i_align_up(t->part, 64, &t->part) || memopt_i_add(t->part, 64, &t->part))) return 1;
     return memopt_i_mul(h->padded, sizeof(float), &row) || memopt_i_add(row, sizeof(double), &row)
         || memopt_i_ops_bytes(&t->o, h->chunk, row, bytes) || memopt_i_mul(t->o.workers, t->part, &parts)
         || memopt_i_add(*bytes, parts, bytes);
 }
 /* Shapes and types, and the bytes of scratch. */
-static memopt_status memopt_i_head_open(const memopt_ops *ops, const memopt_head *head, memopt_i_head *t,
-                                        size_t *bytes) {
+static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_head *head, memopt_i_head *t,
+                                           size_t *bytes) {
     memopt_head *h = &t->h; memopt_i_ops *o = &t->o;
 
-    if (memopt_i_ops_open(ops, "head", head, o)) return o->c.status;
+    if (memopt_i_ops_resolve(ops, "head", head, o)) return o->c.status;
     *h = *head;
     if (!h->padded) h->padded = h->vocabulary;
     if (!h->chunk) h->chunk = 512;
@@ -18742,11 +18887,11 @@ static memopt_status memopt_i_head_open(const memopt_ops *ops, const memopt_head
     memopt_i_must(&o->c, h->width != 0, "width", "is 0");
     memopt_i_must(&o->c, h->vocabulary != 0, "vocabulary", "is 0");
     memopt_i_must_be_flag(&o->c, "accumulate", h->accumulate);
-    memopt_i_rule_check(&o->c, &h->rule);
+    memopt_i_loss_rule_check(&o->c, &h->rule);
     memopt_i_ops_type(o, "type", h->type);
     memopt_i_ops_type(o, "weight_type", h->weight_type);
     memopt_i_ops_type(o, "gradient_type", h->gradient_type);
-    memopt_i_must_reach(&o->c, "padded", h->padded, "at least vocabulary", h->vocabulary);
+    memopt_i_must_be_at_least(&o->c, "padded", h->padded, "at least vocabulary", h->vocabulary);
     memopt_i_ops_fits(o, "input", h->rows, h->width, MEMOPT_TYPE_F32);
     if (memopt_i_ops_fits(o, "weights", h->padded, h->width, MEMOPT_TYPE_F32)) return o->c.status;
     return memopt_i_must_fit(&o->c, !memopt_i_head_bytes(t, bytes), "scratch", "is larger than memory can be");
@@ -18754,21 +18899,21 @@ static memopt_status memopt_i_head_open(const memopt_ops *ops, const memopt_head
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
     memopt_i_head t; size_t b;
 
-    if (memopt_i_head_open(ops, head, &t, &b)) return t.o.c.status;
-    return memopt_i_ops_answer(&t.o, b, bytes);
+    if (memopt_i_head_resolve(ops, head, &t, &b)) return t.o.c.status;
+    return memopt_i_ops_return_bytes(&t.o, b, bytes);
 }
 static memopt_status memopt_i_head_arrays(memopt_i_ops *o, const memopt_head *h) {
     const size_t in = h->rows * h->width, weights = h->padded * h->width;
-    const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE;
+    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
-    memopt_i_ops_take(o, "input", h->input, h->type, in, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "input", h->input, h->type, in, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(o, "grad_input", h->grad_input, h->type, in, maybe);
-    memopt_i_ops_take(o, "weights", h->weights, h->weight_type, weights, MEMOPT_I_READ);
-    memopt_i_ops_take_sized(o, "targets", h->targets, sizeof *h->targets, h->rows, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "weights", h->weights, h->weight_type, weights, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take_sized(o, "targets", h->targets, sizeof *h->targets, h->rows, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(o, "losses", h->losses, MEMOPT_TYPE_F32, h->rows, maybe);
     memopt_i_ops_take(o, "grad_weights", h->grad_weights, h->gradient_type, weights, maybe);
     memopt_i_ops_take_scratch(o);
-    return memopt_i_ops_apart(o, 1);
+    return memopt_i_ops_no_overlap(o, 1);
 }
 /* ---- its operands ---- */
 static memopt_i_matrix memopt_i_head_input(const memopt_head *h, size_t first) {
@@ -18790,7 +18935,7 @@ static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first
     memopt_product p = memopt_i_ops_product(rows, h->vocabulary, h->width, memopt_i_head_input(h, first),
                                             memopt_i_head_weights(h));
 
-    p.right_turned = 1;
+    p.right_transposed = 1;
     memopt_i_ops_result(&p, logits, MEMOPT_TYPE_F32, 0, stride);
     return memopt_i_ops_multiply(&t->o, &p);
 }
@@ -18800,20 +18945,20 @@ static memopt_product memopt_i_head_product(const memopt_i_head *t, size_t first
     memopt_product p = memopt_i_ops_product(h->vocabulary, h->width, rows, memopt_i_head_slopes(t),
                                             memopt_i_head_input(h, first));
 
-    p.left_turned = 1;
+    p.left_transposed = 1;
     memopt_i_ops_result(&p, h->grad_weights, h->gradient_type, 0, h->width);
     p.accumulate = h->accumulate || first;
     return p;
 }
 
-typedef struct memopt_i_head_adding {
+typedef struct memopt_i_head_sum_task {
     const memopt_i_head *t;
     memopt_product product;
     memopt_noise   noise;
-} memopt_i_head_adding;
+} memopt_i_head_sum_task;
 /* Some rows of the gradient of weights: as floats, added up, rounded. A worker's part: a status, then floats. */
-static void memopt_i_head_sum_turn(void *task, size_t chunk, int worker) {
-    const memopt_i_head_adding *q = (const memopt_i_head_adding *)task; const memopt_head *h = &q->t->h;
+static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_head_sum_task *q = (const memopt_i_head_sum_task *)task; const memopt_head *h = &q->t->h;
     unsigned char *part = memopt_i_ops_part(&q->t->o, q->t->part, (size_t)worker);
     float *sums = (float *)(void *)(part + 64);
     const size_t row = chunk * MEMOPT_I_HEAD_ROWS, at = row * h->width; const int level = q->t->o.level;
@@ -18830,17 +18975,18 @@ static void memopt_i_head_sum_turn(void *task, size_t chunk, int worker) {
                            q->noise, at, 0);
 }
 static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_product *p, double loss, size_t first) {
-    memopt_i_head_adding q;
+    memopt_i_head_sum_task q;
 
     q.t = t;
     q.product = *p;
     q.noise = memopt_noise_make(memopt_i_double_bits(loss), first);
-    return memopt_i_ops_run(&t->o, t->part, memopt_i_ceil_div(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_turn, &q);
+    return memopt_i_ops_run(&t->o, t->part, memopt_i_ceil_div(p->rows, MEMOPT_I_HEAD_ROWS), memopt_i_head_sum_chunk,
+                            &q);
 }
 
 static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t first, size_t rows, double loss) {
     const memopt_product p = memopt_i_head_product(t, first, rows);
-    return t->noisy ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
+    return t->stochastic ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
 }
 static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
@@ -18851,25 +18997,26 @@ static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t fir
     return memopt_i_ops_multiply(&t->o, &p);
 }
 
-static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_entropy *e, size_t first, double *loss) {
+static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_cross_entropy *e, size_t first,
+                                         double *loss) {
     const memopt_head *h = &t->h; const size_t rows = memopt_i_min(h->chunk, h->rows - first);
     memopt_status s = memopt_i_head_multiply(t, first, rows, t->logits, h->padded);
     if (s) return s;
     e->x.rows = rows; e->x.targets = h->targets + first; e->x.losses = h->losses ? h->losses + first : NULL;
-    *loss = memopt_i_entropy_run(e, t->o.threads, *loss);
+    *loss = memopt_i_cross_entropy_run(e, t->o.threads, *loss);
     if (h->grad_weights) s = memopt_i_head_grad_weights(t, first, rows, *loss);
     if (h->grad_input && !s) s = memopt_i_head_grad_input(t, first, rows);
     return s;
 }
 static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double *loss) {
     const memopt_head *h = &t->h; size_t first, begin;
-    memopt_i_entropy e; memopt_status s = MEMOPT_OK;
+    memopt_i_cross_entropy e; memopt_status s = MEMOPT_OK;
     memset(&e, 0, sizeof e);
     t->logits = (float *)(void *)memopt_i_ops_part(&t->o, t->part, t->o.workers);
     e.row_losses = (unsigned char *)(t->logits + h->chunk * h->padded);
     e.x.vocabulary = h->vocabulary; e.x.stride = h->padded; e.x.type = MEMOPT_TYPE_F32; e.x.logits = t->logits;
     e.x.keep_logits = !h->grad_input && !h->grad_weights; e.x.rule = h->rule;
-    e.level = t->o.level; e.factor = memopt_i_rule_factor(&h->rule, counted);
+    e.level = t->o.level; e.factor = memopt_i_loss_rule_factor(&h->rule, counted);
     if (h->grad_weights && !h->accumulate) {
         begin = h->rows ? h->vocabulary : 0; /* the rows before are overwritten */
         memset(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
@@ -18882,33 +19029,33 @@ static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double 
 MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out) {
     memopt_i_head t; size_t bytes, counted; double loss;
 
-    if (memopt_i_head_open(ops, head, &t, &bytes)) return t.o.c.status;
+    if (memopt_i_head_resolve(ops, head, &t, &bytes)) return t.o.c.status;
     memopt_i_must(&t.o.c, out != NULL, "out", "is NULL");
     memopt_i_head_arrays(&t.o, &t.h);
     counted = memopt_i_ops_ids(&t.o, "target", head->targets, head->rows, head->vocabulary, 1);
-    if (memopt_i_ops_reach(&t.o, bytes)) return t.o.c.status;
+    if (memopt_i_ops_need_scratch(&t.o, bytes)) return t.o.c.status;
     if (memopt_i_ops_end(&t.o, memopt_i_head_run(&t, counted, &loss))) return t.o.c.status;
-    *out = memopt_i_rule_loss(&head->rule, counted, loss);
+    *out = memopt_i_loss_rule_loss(&head->rule, counted, loss);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
                                             float *logits) {
     memopt_i_head t; memopt_i_ops *o = &t.o; size_t bytes;
 
-    if (memopt_i_head_open(ops, head, &t, &bytes)) return o->c.status;
-    memopt_i_must_stay(&o->c, "first", first, "at most rows", t.h.rows);
-    memopt_i_must_stay(&o->c, "count", count, "at most rows - first", t.h.rows - first);
+    if (memopt_i_head_resolve(ops, head, &t, &bytes)) return o->c.status;
+    memopt_i_must_be_at_most(&o->c, "first", first, "at most rows", t.h.rows);
+    memopt_i_must_be_at_most(&o->c, "count", count, "at most rows - first", t.h.rows - first);
     memopt_i_ops_fits(o, "logits", count, t.h.vocabulary, MEMOPT_TYPE_F32);
     if (o->c.status || !count) return o->c.status;
-    memopt_i_ops_take(o, "input", t.h.input, t.h.type, t.h.rows * t.h.width, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "weights", t.h.weights, t.h.weight_type, t.h.padded * t.h.width, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "logits", logits, MEMOPT_TYPE_F32, count * t.h.vocabulary, MEMOPT_I_WRITE);
+    memopt_i_ops_take(o, "input", t.h.input, t.h.type, t.h.rows * t.h.width, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "weights", t.h.weights, t.h.weight_type, t.h.padded * t.h.width, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "logits", logits, MEMOPT_TYPE_F32, count * t.h.vocabulary, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take_scratch(o);
-    memopt_i_ops_apart(o, 0);
-    if (memopt_i_ops_reach(o, o->workers * o->gemm_bytes)) return o->c.status;
+    memopt_i_ops_no_overlap(o, 0);
+    if (memopt_i_ops_need_scratch(o, o->workers * o->gemm_bytes)) return o->c.status;
     return memopt_i_ops_end(o, memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary));
 }
-/* @section attention : softmax rows operator gemm api_ops
+/* @section attention : softmax row_kernels operator gemm api_ops
    Attention without the length x length matrix.
    Problem    Of each head, the probabilities are length^2 numbers that the usual form keeps until backward, and their
               gradients as many again: at 1024 rows and 12 heads 48 MiB a sequence and layer, twice.
@@ -18952,17 +19099,17 @@ typedef struct memopt_i_attention {
     size_t           part;    /* bytes of a worker's scratch */
 } memopt_i_attention;
 /* What a worker works on, and with. */
-typedef struct memopt_i_attending {
+typedef struct memopt_i_attention_worker {
     const memopt_i_attention *t;
     memopt_status *status;           /* the first failure of this worker's products */
     int      worker;
     size_t   sequence, head, kv_head, used; /* rows in use */
-    float   *scores, *slopes;        /* block x stride: probabilities, and the gradients of scores */
+    float   *scores, *grad_scores;   /* block x stride: probabilities, and the gradients of scores */
     float   *rows;                   /* block x width: output, or gradients of queries. From here on: online */
-    float   *most, *sum;             /* block each; in backward most is the statistic, and sum is sum(dO O) */
+    float   *max, *sum;              /* block each; in backward most is the statistic, and sum is sum(dO O) */
     float   *views;                  /* 2 width */
     float   *keys, *values;          /* sums x width: their gradients */
-} memopt_i_attending;
+} memopt_i_attention_worker;
 
 /* ---- what is asked for, and whether it can be done ---- */
 /* Floats of scratch of a worker, after the line that holds its status. 1: they do not fit size_t. */
@@ -18979,10 +19126,11 @@ static int memopt_i_attention_size(memopt_i_attention *t) {
         || memopt_i_mul(n, sizeof(float), &n)) return 1;
     return memopt_i_align_up(n, 64, &t->part);
 }
-static memopt_status memopt_i_attention_open(const memopt_ops *ops, const memopt_attention *x, memopt_i_attention *t) {
+static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const memopt_attention *x,
+                                                memopt_i_attention *t) {
     memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t rows = 0, row = 0, key_row, chunks;
 
-    if (memopt_i_ops_open(ops, "attention", x, o)) return o->c.status;
+    if (memopt_i_ops_resolve(ops, "attention", x, o)) return o->c.status;
     *a = *x;
     if (!a->kv_heads) a->kv_heads = a->heads;
     if (memopt_i_must(&o->c, a->heads != 0, "heads", "is 0")) return o->c.status;
@@ -19000,9 +19148,9 @@ static memopt_status memopt_i_attention_open(const memopt_ops *ops, const memopt
     if (!a->query_stride) a->query_stride = row;
     if (!a->kv_stride) a->kv_stride = key_row;
     if (!a->output_stride) a->output_stride = row;
-    memopt_i_must_reach(&o->c, "query_stride", a->query_stride, "at least heads * width", row);
-    memopt_i_must_reach(&o->c, "kv_stride", a->kv_stride, "at least kv_heads * width", key_row);
-    memopt_i_must_reach(&o->c, "output_stride", a->output_stride, "at least heads * width", row);
+    memopt_i_must_be_at_least(&o->c, "query_stride", a->query_stride, "at least heads * width", row);
+    memopt_i_must_be_at_least(&o->c, "kv_stride", a->kv_stride, "at least kv_heads * width", key_row);
+    memopt_i_must_be_at_least(&o->c, "output_stride", a->output_stride, "at least heads * width", row);
     memopt_i_must_fit(&o->c, !memopt_i_mul(memopt_i_max(a->batch, 1), a->length, &rows), "batch * length",
                       "does not fit size_t");
     memopt_i_ops_fits(o, "queries", rows, a->query_stride, a->type);
@@ -19026,128 +19174,130 @@ static memopt_status memopt_i_attention_bytes(memopt_i_attention *t, size_t *byt
 MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
     memopt_i_attention t; size_t n;
 
-    if (memopt_i_attention_open(ops, x, &t) || memopt_i_attention_bytes(&t, &n)) return t.o.c.status;
-    return memopt_i_ops_answer(&t.o, n, bytes);
+    if (memopt_i_attention_resolve(ops, x, &t) || memopt_i_attention_bytes(&t, &n)) return t.o.c.status;
+    return memopt_i_ops_return_bytes(&t.o, n, bytes);
 }
 /* Everything that can be wrong, before anything is written. */
 static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memopt_attention *x, int backward,
                                               memopt_i_attention *t) {
     const memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t bytes = 0;
-    const int out = backward ? MEMOPT_I_READ : MEMOPT_I_WRITE;
+    const int out = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE;
 
-    if (memopt_i_attention_open(ops, x, t) || !a->batch || !a->length) return o->c.status;
-    memopt_i_ops_take(o, "queries", a->queries, a->type, 1, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "keys", a->keys, a->type, 1, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "values", a->values, a->type, 1, MEMOPT_I_READ);
+    if (memopt_i_attention_resolve(ops, x, t) || !a->batch || !a->length) return o->c.status;
+    memopt_i_ops_take(o, "queries", a->queries, a->type, 1, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "keys", a->keys, a->type, 1, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "values", a->values, a->type, 1, MEMOPT_I_OPS_READ);
     if (!backward || a->online) memopt_i_ops_take(o, "output", a->output, a->type, 1, out);
     if (a->online) memopt_i_ops_take(o, "statistics", a->statistics, MEMOPT_TYPE_F32, 1, out);
-    memopt_i_ops_take_sized(o, "lengths", a->lengths, sizeof *a->lengths, a->batch, MEMOPT_I_MAYBE);
+    memopt_i_ops_take_sized(o, "lengths", a->lengths, sizeof *a->lengths, a->batch, MEMOPT_I_OPS_OPTIONAL);
     if (backward) {
-        memopt_i_ops_take(o, "grad_output", a->grad_output, a->type, 1, MEMOPT_I_READ);
-        memopt_i_ops_take(o, "grad_queries", a->grad_queries, a->type, 1, MEMOPT_I_WRITE);
-        memopt_i_ops_take(o, "grad_keys", a->grad_keys, a->type, 1, MEMOPT_I_WRITE);
-        memopt_i_ops_take(o, "grad_values", a->grad_values, a->type, 1, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "grad_output", a->grad_output, a->type, 1, MEMOPT_I_OPS_READ);
+        memopt_i_ops_take(o, "grad_queries", a->grad_queries, a->type, 1, MEMOPT_I_OPS_WRITE);
+        memopt_i_ops_take(o, "grad_keys", a->grad_keys, a->type, 1, MEMOPT_I_OPS_WRITE);
+        memopt_i_ops_take(o, "grad_values", a->grad_values, a->type, 1, MEMOPT_I_OPS_WRITE);
     }
     memopt_i_ops_stay(o, "sequence", "lengths", a->lengths, a->batch, "at most length", a->length);
     memopt_i_attention_bytes(t, &bytes);
-    return memopt_i_ops_reach(o, bytes);
+    return memopt_i_ops_need_scratch(o, bytes);
 }
 
 /* ---- what a worker works on ---- */
-static memopt_i_attending memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
-                                                   int worker) {
-    memopt_i_attending w; unsigned char *part = memopt_i_ops_part(&t->o, t->part, (size_t)worker);
+static memopt_i_attention_worker memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
+                                                          int worker) {
+    memopt_i_attention_worker w; unsigned char *part = memopt_i_ops_part(&t->o, t->part, (size_t)worker);
     const size_t block = t->a.block, width = t->a.online ? t->a.width : 0, line = t->a.online ? block : 0;
     w.t = t; w.worker = worker; w.sequence = sequence; w.head = head; w.kv_head = head / t->group;
     w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
     w.status = (memopt_status *)(void *)part;
     w.scores = (float *)(void *)(part + 64);
-    w.slopes = w.scores + block * t->stride;
-    w.rows = w.slopes + block * t->stride;
-    w.most = w.rows + block * width;
-    w.sum = w.most + line;
+    w.grad_scores = w.scores + block * t->stride;
+    w.rows = w.grad_scores + block * t->stride;
+    w.max = w.rows + block * width;
+    w.sum = w.max + line;
     w.views = w.sum + line;
     w.keys = w.views + 2 * width;
     w.values = w.keys + t->sums * t->a.width;
     return w;
 }
 /* The element at which a row begins, of a head among those of its kind. */
-static size_t memopt_i_attention_at(const memopt_i_attending *w, size_t row, size_t stride, size_t head) {
+static size_t memopt_i_attention_at(const memopt_i_attention_worker *w, size_t row, size_t stride, size_t head) {
     return (w->sequence * w->t->a.length + row) * stride + head * w->t->a.width;
 }
 
-static size_t memopt_i_attention_query(const memopt_i_attending *w, size_t row) {
+static size_t memopt_i_attention_query(const memopt_i_attention_worker *w, size_t row) {
     return memopt_i_attention_at(w, row, w->t->a.query_stride, w->head);
 }
 
-static size_t memopt_i_attention_key(const memopt_i_attending *w, size_t row) {
+static size_t memopt_i_attention_key(const memopt_i_attention_worker *w, size_t row) {
     return memopt_i_attention_at(w, row, w->t->a.kv_stride, w->kv_head);
 }
 
-static size_t memopt_i_attention_out(const memopt_i_attending *w, size_t row) {
+static size_t memopt_i_attention_out(const memopt_i_attention_worker *w, size_t row) {
     return memopt_i_attention_at(w, row, w->t->a.output_stride, w->head);
 }
 
 /* Rows from..to of a head become 0. */
-static void memopt_i_attention_clear(const memopt_i_attending *w, void *data, size_t at, size_t stride, size_t rows) {
+static void memopt_i_attention_clear(const memopt_i_attention_worker *w, void *data, size_t at, size_t stride,
+                                     size_t rows) {
     const memopt_attention *a = &w->t->a;
     for (; rows; --rows, at += stride)
         memset(memopt_i_row_to(data, a->type, at), 0, a->width * memopt_type_bytes(a->type));
 }
-static void memopt_i_attention_put(const memopt_i_attending *w, void *data, size_t at, size_t stride, const float *rows,
-                                   size_t count) {
+static void memopt_i_attention_put(const memopt_i_attention_worker *w, void *data, size_t at, size_t stride,
+                                   const float *rows, size_t count) {
     const memopt_attention *a = &w->t->a; size_t i;
     for (i = 0; i < count; ++i)
         memopt_i_row_store(w->t->o.level, data, a->type, at + i * stride, rows + i * a->width, a->width);
 }
 
 /* ---- products: rows of one head; a block in scratch is of floats, everything else of the operands' type ---- */
-static memopt_i_matrix memopt_i_attention_queries(const memopt_i_attending *w, size_t row) {
+static memopt_i_matrix memopt_i_attention_queries(const memopt_i_attention_worker *w, size_t row) {
     const memopt_attention *a = &w->t->a;
     return memopt_i_matrix_at(a->queries, a->type, memopt_i_attention_query(w, row), a->query_stride);
 }
 
-static memopt_i_matrix memopt_i_attention_keys(const memopt_i_attending *w, size_t row) {
+static memopt_i_matrix memopt_i_attention_keys(const memopt_i_attention_worker *w, size_t row) {
     const memopt_attention *a = &w->t->a;
     return memopt_i_matrix_at(a->keys, a->type, memopt_i_attention_key(w, row), a->kv_stride);
 }
 
-static memopt_i_matrix memopt_i_attention_values(const memopt_i_attending *w, size_t row) {
+static memopt_i_matrix memopt_i_attention_values(const memopt_i_attention_worker *w, size_t row) {
     const memopt_attention *a = &w->t->a;
     return memopt_i_matrix_at(a->values, a->type, memopt_i_attention_key(w, row), a->kv_stride);
 }
 
-static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attending *w, size_t row) {
+static memopt_i_matrix memopt_i_attention_grads(const memopt_i_attention_worker *w, size_t row) {
     const memopt_attention *a = &w->t->a;
     return memopt_i_matrix_at(a->grad_output, a->type, memopt_i_attention_out(w, row), a->output_stride);
 }
 
-static memopt_i_matrix memopt_i_attention_scores(const memopt_i_attending *w, const float *block) {
+static memopt_i_matrix memopt_i_attention_scores(const memopt_i_attention_worker *w, const float *block) {
     return memopt_i_matrix_at(block, MEMOPT_TYPE_F32, 0, w->t->stride);
 }
 
 /* A product by the worker itself, of a triangle or (PTRDIFF_MAX) of all. */
-static void memopt_i_attention_multiply(const memopt_i_attending *w, const memopt_product *p, ptrdiff_t diagonal) {
+static void memopt_i_attention_multiply(const memopt_i_attention_worker *w, const memopt_product *p,
+                                        ptrdiff_t diagonal) {
     if (*w->status == MEMOPT_OK) *w->status = memopt_i_ops_triangle_alone(&w->t->o, p, diagonal, w->worker);
 }
 
 /* block = rows * others^T: scores, or the gradients of probabilities */
-static void memopt_i_attention_cross(const memopt_i_attending *w, float *block, size_t rows, size_t columns,
+static void memopt_i_attention_cross(const memopt_i_attention_worker *w, float *block, size_t rows, size_t columns,
                                      memopt_i_matrix left, memopt_i_matrix right) {
     memopt_product p = memopt_i_ops_product(rows, columns, w->t->a.width, left, right);
 
-    p.right_turned = 1;
+    p.right_transposed = 1;
     memopt_i_ops_result(&p, block, MEMOPT_TYPE_F32, 0, w->t->stride);
     memopt_i_attention_multiply(w, &p, PTRDIFF_MAX);
 }
 
 /* A block of scores is a triangle: of row i the columns up to i + diagonal take part. */
-static ptrdiff_t memopt_i_attention_diagonal(const memopt_i_attending *w, size_t row, size_t column) {
+static ptrdiff_t memopt_i_attention_diagonal(const memopt_i_attention_worker *w, size_t row, size_t column) {
     return w->t->a.causal ? (ptrdiff_t)row - (ptrdiff_t)column : PTRDIFF_MAX;
 }
 
 /* result = block * right, or added onto it */
-static void memopt_i_attention_mix(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
+static void memopt_i_attention_mix(const memopt_i_attention_worker *w, const float *block, size_t rows, size_t columns,
                                    ptrdiff_t diagonal, memopt_i_matrix right, void *result, size_t stride,
                                    memopt_type type, int accumulate) {
     memopt_product p = memopt_i_ops_product(rows, w->t->a.width, columns, memopt_i_attention_scores(w, block), right);
@@ -19158,11 +19308,12 @@ static void memopt_i_attention_mix(const memopt_i_attending *w, const float *blo
 }
 
 /* sums += block^T * right */
-static void memopt_i_attention_gather(const memopt_i_attending *w, const float *block, size_t rows, size_t columns,
+static void memopt_i_attention_gather(const memopt_i_attention_worker *w, const float *block, size_t rows,
+                                      size_t columns,
                                       ptrdiff_t diagonal, memopt_i_matrix right, float *sums, size_t stride) {
     memopt_product p = memopt_i_ops_product(columns, w->t->a.width, rows, memopt_i_attention_scores(w, block), right);
 
-    p.left_turned = 1;
+    p.left_transposed = 1;
     memopt_i_ops_result(&p, sums, MEMOPT_TYPE_F32, 0, stride);
     p.accumulate = 1;
     memopt_i_attention_multiply(w, &p, diagonal);
@@ -19170,54 +19321,55 @@ static void memopt_i_attention_gather(const memopt_i_attending *w, const float *
 
 /* ---- whole rows ---- */
 /* How many of `columns`, the first of which is `first`, a row may see. */
-static size_t memopt_i_attention_valid(const memopt_i_attending *w, size_t row, size_t first, size_t columns) {
+static size_t memopt_i_attention_valid(const memopt_i_attention_worker *w, size_t row, size_t first, size_t columns) {
     if (!w->t->a.causal) return columns;
     return row < first ? 0 : memopt_i_min(row - first + 1, columns);
 }
 /* Probabilities of rows. */
-static void memopt_i_attention_weigh(const memopt_i_attending *w, size_t first, size_t rows) {
+static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const size_t columns = w->t->a.causal ? first + rows : w->used; size_t i;
     memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
                              memopt_i_attention_keys(w, 0));
     if (*w->status) return; /* nobody knows what is there */
     for (i = 0; i < rows; ++i)
-        memopt_i_soft_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride, w->t->a.scale,
-                            memopt_i_attention_valid(w, first + i, 0, columns), columns);
+        memopt_i_softmax_row_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride, w->t->a.scale,
+                               memopt_i_attention_valid(w, first + i, 0, columns), columns);
 }
-static void memopt_i_attention_forward_rows(const memopt_i_attending *w, size_t first, size_t rows) {
+static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a; const size_t columns = a->causal ? first + rows : w->used;
-    memopt_i_attention_weigh(w, first, rows);
+    memopt_i_attention_probabilities(w, first, rows);
     memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, 0),
                            memopt_i_attention_values(w, 0),
                            memopt_i_row_to(a->output, a->type, memopt_i_attention_out(w, first)), a->output_stride,
                            a->type, 0);
 }
 /* From the probabilities of rows; the gradients of keys and values are added onto what is in these. */
-static void memopt_i_attention_backward_rows(const memopt_i_attending *w, size_t first, size_t rows, float *keys,
+static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows, float *keys,
                                              float *values, size_t stride) {
     const memopt_attention *a = &w->t->a; size_t i;
     const size_t columns = a->causal ? first + rows : w->used;
     const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, 0);
     memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
                               stride);
-    memopt_i_attention_cross(w, w->slopes, rows, columns, memopt_i_attention_grads(w, first),
+    memopt_i_attention_cross(w, w->grad_scores, rows, columns, memopt_i_attention_grads(w, first),
                              memopt_i_attention_values(w, 0));
     if (*w->status) return;
     for (i = 0; i < rows; ++i) {
-        float *g = w->slopes + i * w->t->stride;
-        memopt_i_soft_grad(w->t->o.level, g, w->scores + i * w->t->stride, g, a->scale,
-                           memopt_i_attention_valid(w, first + i, 0, columns), columns);
+        float *g = w->grad_scores + i * w->t->stride;
+        memopt_i_softmax_row_grad(w->t->o.level, g, w->scores + i * w->t->stride, g, a->scale,
+                              memopt_i_attention_valid(w, first + i, 0, columns), columns);
     }
-    memopt_i_attention_mix(w, w->slopes, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
+    memopt_i_attention_mix(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
                            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
                            a->query_stride, a->type, 0);
-    memopt_i_attention_gather(w, w->slopes, rows, columns, diagonal, memopt_i_attention_queries(w, first), keys,
+    memopt_i_attention_gather(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_queries(w, first), keys,
                               stride);
 }
 /* A key head of a sequence, and all query heads that share it. */
 static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
-    memopt_i_attending w = memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
+    memopt_i_attention_worker w =
+        memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
     const size_t at = memopt_i_attention_key(&w, 0); size_t i, first, rows, stride = a->width;
     float *keys = w.keys, *values = w.values;
     memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
@@ -19230,7 +19382,7 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
     for (i = 0; i < t->group; ++i, ++w.head) {
         for (first = 0; first < w.used; first += rows) {
             rows = memopt_i_min(a->block, w.used - first);
-            memopt_i_attention_weigh(&w, first, rows);
+            memopt_i_attention_probabilities(&w, first, rows);
             memopt_i_attention_backward_rows(&w, first, rows, keys, values, stride);
         }
         memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, w.used), a->query_stride,
@@ -19243,29 +19395,29 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
 
 /* ---- online ---- */
 /* Where a row's exponentials count from: its largest score, or 0 where there is none but -infinity. */
-static float memopt_i_attention_from(float most) {
-    return memopt_i_float_bits(most) == 0xff800000u ? 0.0f : most;
+static float memopt_i_attention_exp_base(float max) {
+    return memopt_i_float_bits(max) == 0xff800000u ? 0.0f : max;
 }
-/* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `most`. */
-static void memopt_i_attention_online_row(const memopt_i_attending *w, size_t i, size_t valid, size_t columns) {
+/* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `max`. */
+static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, size_t i, size_t valid, size_t columns) {
     const int level = w->t->o.level; float *x = w->scores + i * w->t->stride, *out = w->rows + i * w->t->a.width;
-    const float scale = w->t->a.scale, before = w->most[i];
+    const float scale = w->t->a.scale, before = w->max[i];
 
     if (valid) {
         float sums[16] = { 0 }, none[16] = { 0 }, shrink;
 
-        w->most[i] = memopt_i_row_max(level, before, x, valid);
-        memopt_i_row_exp(level, none, &shrink, &before, memopt_i_attention_from(w->most[i]), scale, 1);
-        memopt_i_row_exp(level, sums, x, x, memopt_i_attention_from(w->most[i]), scale, valid);
+        w->max[i] = memopt_i_row_max(level, before, x, valid);
+        memopt_i_row_exp(level, none, &shrink, &before, memopt_i_attention_exp_base(w->max[i]), scale, 1);
+        memopt_i_row_exp(level, sums, x, x, memopt_i_attention_exp_base(w->max[i]), scale, valid);
         w->sum[i] = fmaf(w->sum[i], shrink, memopt_i_row_total(sums));
         memopt_i_row_scale(level, out, out, shrink, w->t->a.width);
     }
     memset(x + valid, 0, (columns - valid) * sizeof *x);
 }
-static void memopt_i_attention_online_rows(const memopt_i_attending *w, size_t first, size_t rows) {
+static void memopt_i_attention_online_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a; const size_t all = a->causal ? first + rows : w->used; size_t i, at, columns;
     float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
-    for (i = 0; i < rows; ++i) { w->most[i] = memopt_i_bits_float(0xff800000u); w->sum[i] = 0; }
+    for (i = 0; i < rows; ++i) { w->max[i] = memopt_i_bits_float(0xff800000u); w->sum[i] = 0; }
     memset(w->rows, 0, rows * a->width * sizeof *w->rows);
     for (at = 0; at < all; at += columns) {
         columns = memopt_i_min(w->t->tile, all - at);
@@ -19281,12 +19433,12 @@ static void memopt_i_attention_online_rows(const memopt_i_attending *w, size_t f
     for (i = 0; i < rows; ++i) {
         float *out = w->rows + i * a->width;
         memopt_i_row_scale(w->t->o.level, out, out, memopt_i_round(1 / w->sum[i]), a->width);
-        statistics[i] = (float)((double)w->most[i] + memopt_i_row_log((double)w->sum[i]) / (double)a->scale);
+        statistics[i] = (float)((double)w->max[i] + memopt_i_row_log((double)w->sum[i]) / (double)a->scale);
     }
     memopt_i_attention_put(w, a->output, memopt_i_attention_out(w, first), a->output_stride, w->rows, rows);
 }
 /* Of rows, their statistics and sum(dO O). */
-static void memopt_i_attention_recall(const memopt_i_attending *w, size_t first, size_t rows) {
+static void memopt_i_attention_load_statistics(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
     const float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
     for (i = 0; i < rows; ++i) {
@@ -19297,32 +19449,33 @@ static void memopt_i_attention_recall(const memopt_i_attending *w, size_t first,
 
         memopt_i_row_dot(level, sums, y, g, a->width);
         w->sum[i] = memopt_i_row_total(sums);
-        w->most[i] = statistics[i];
+        w->max[i] = statistics[i];
     }
 }
 /* Probabilities and the gradients of scores of a tile. 1: they are there. */
-static int memopt_i_attention_tile(const memopt_i_attending *w, size_t first, size_t rows, size_t at, size_t columns) {
+static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t first, size_t rows, size_t at,
+                                   size_t columns) {
     const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
     float sums[16] = { 0 }; /* nobody wants them */
 
-    memopt_i_attention_recall(w, first, rows);
+    memopt_i_attention_load_statistics(w, first, rows);
     memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
                              memopt_i_attention_keys(w, at));
-    memopt_i_attention_cross(w, w->slopes, rows, columns, memopt_i_attention_grads(w, first),
+    memopt_i_attention_cross(w, w->grad_scores, rows, columns, memopt_i_attention_grads(w, first),
                              memopt_i_attention_values(w, at));
     if (*w->status) return 0;
     for (i = 0; i < rows; ++i) {
-        float *p = w->scores + i * w->t->stride, *g = w->slopes + i * w->t->stride;
+        float *p = w->scores + i * w->t->stride, *g = w->grad_scores + i * w->t->stride;
         const size_t valid = memopt_i_attention_valid(w, first + i, at, columns);
-        memopt_i_row_exp(level, sums, p, p, w->most[i], a->scale, valid);
-        memopt_i_soft_slope(level, g, p, g, a->scale, w->sum[i], valid);
+        memopt_i_row_exp(level, sums, p, p, w->max[i], a->scale, valid);
+        memopt_i_softmax_grad(level, g, p, g, a->scale, w->sum[i], valid);
         memset(p + valid, 0, (columns - valid) * sizeof *p);
         memset(g + valid, 0, (columns - valid) * sizeof *g);
     }
     return 1;
 }
 /* A tile's columns, and all rows of a head that see them: gradients of keys and values, and with floats of queries. */
-static void memopt_i_attention_online_head(const memopt_i_attending *w, size_t at, size_t columns) {
+static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, size_t at, size_t columns) {
     const memopt_attention *a = &w->t->a; size_t first = a->causal ? at : 0;
     for (; first < w->used && *w->status == MEMOPT_OK; first += a->block) {
         const size_t rows = memopt_i_min(a->block, w->used - first);
@@ -19331,17 +19484,18 @@ static void memopt_i_attention_online_head(const memopt_i_attending *w, size_t a
         if (!memopt_i_attention_tile(w, first, rows, at, seen)) return;
         memopt_i_attention_gather(w, w->scores, rows, seen, diagonal, memopt_i_attention_grads(w, first), w->values,
                                   a->width);
-        memopt_i_attention_gather(w, w->slopes, rows, seen, diagonal, memopt_i_attention_queries(w, first), w->keys,
-                                  a->width);
+        memopt_i_attention_gather(w, w->grad_scores, rows, seen, diagonal, memopt_i_attention_queries(w, first),
+                                  w->keys, a->width);
         if (a->type == MEMOPT_TYPE_F32)
-            memopt_i_attention_mix(w, w->slopes, rows, seen, diagonal, memopt_i_attention_keys(w, at),
+            memopt_i_attention_mix(w, w->grad_scores, rows, seen, diagonal, memopt_i_attention_keys(w, at),
                 memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)), a->query_stride,
                 MEMOPT_TYPE_F32, 1);
     }
 }
 static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker) {
     const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
-    memopt_i_attending w = memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
+    memopt_i_attention_worker w =
+        memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
     const size_t head = w.head; size_t i, at, columns;
     for (w.head = head; w.head < head + t->group; ++w.head)
         memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, 0), a->query_stride, a->length);
@@ -19359,23 +19513,23 @@ static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker)
     memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length - w.used);
 }
 /* Gradients of queries that cannot be added up where they lie. */
-static void memopt_i_attention_online_queries(const memopt_i_attending *w, size_t first, size_t rows) {
+static void memopt_i_attention_online_queries(const memopt_i_attention_worker *w, size_t first, size_t rows) {
     const memopt_attention *a = &w->t->a; const size_t all = a->causal ? first + rows : w->used; size_t at, columns;
     memset(w->rows, 0, rows * a->width * sizeof *w->rows);
     for (at = 0; at < all; at += columns) {
         columns = memopt_i_min(w->t->tile, all - at);
         if (!memopt_i_attention_tile(w, first, rows, at, columns)) return;
-        memopt_i_attention_mix(w, w->slopes, rows, columns, memopt_i_attention_diagonal(w, first, at),
+        memopt_i_attention_mix(w, w->grad_scores, rows, columns, memopt_i_attention_diagonal(w, first, at),
                                memopt_i_attention_keys(w, at), w->rows, a->width, MEMOPT_TYPE_F32, 1);
     }
     memopt_i_attention_put(w, a->grad_queries, memopt_i_attention_query(w, first), a->query_stride, w->rows, rows);
 }
 
 /* ---- chunks of rows, and the calls ---- */
-static memopt_i_attending memopt_i_attention_rows(const memopt_i_attention *t, size_t chunk, int worker, size_t *first,
-                                                  size_t *rows) {
+static memopt_i_attention_worker memopt_i_attention_rows(const memopt_i_attention *t, size_t chunk, int worker,
+                                                         size_t *first, size_t *rows) {
     const size_t head = chunk / t->blocks;
-    const memopt_i_attending w = memopt_i_attention_begin(t, head / t->a.heads, head % t->a.heads, worker);
+    const memopt_i_attention_worker w = memopt_i_attention_begin(t, head / t->a.heads, head % t->a.heads, worker);
     *first = chunk % t->blocks * t->a.block;
     *rows = *first < w.used ? memopt_i_min(t->a.block, w.used - *first) : 0;
     return w;
@@ -19383,7 +19537,7 @@ static memopt_i_attending memopt_i_attention_rows(const memopt_i_attention *t, s
 static void memopt_i_attention_forward_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
     size_t first, rows;
-    const memopt_i_attending w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
+    const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
     memopt_i_attention_clear(&w, a->output, memopt_i_attention_out(&w, first + rows), a->output_stride,
                              memopt_i_min(a->block, a->length - first) - rows);
     if (!rows) return;
@@ -19392,7 +19546,7 @@ static void memopt_i_attention_forward_chunk(void *task, size_t chunk, int worke
 }
 static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_attention *t = (const memopt_i_attention *)task; size_t first, rows;
-    const memopt_i_attending w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
+    const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
     if (rows) memopt_i_attention_online_queries(&w, first, rows);
 }
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
@@ -19415,7 +19569,7 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
         s = memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
     return memopt_i_ops_end(&t.o, s);
 }
-/* @section norm : rows operator api_ops
+/* @section norm : row_kernels operator api_ops
    Layer norm and RMS norm of rows, and their gradients.
    Problem    The usual backward wants the input of the forward, which is what a residual network would rather drop.
    Idea       Backward needs the normalised row h and 1 / deviation only. h is made again from the input, or, with that
@@ -19432,15 +19586,15 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */
-enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_TURN = 16384 /* elements */ };
+enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 16384 /* elements */ };
 #define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
 #endif /* ---- once for each width: see `vec` ---- */
-V_FN R(floats) R(norm_hat_of)(R(floats) x, R(floats) mean, R(floats) inverse) { return R(mul)(R(sub)(x, mean), inverse); }
-V_FN R(floats) R(norm_back_of)(R(floats) y, R(floats) scale, R(floats) shift) {
+V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inverse) { return R(mul)(R(sub)(x, mean), inverse); }
+V_FN R(floats) R(norm_from_output_of)(R(floats) y, R(floats) scale, R(floats) shift) {
     return R(if_negative)(R(negative)(scale), R(div)(R(sub)(y, shift), scale), R(set)(0));
 }
-V_FN R(floats) R(norm_slope_of)(R(floats) g, R(floats) h, R(floats) scale, const float *three) {
+V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const float *three) {
     return R(fma)(R(set)(-three[1]), h, R(fma)(g, scale, R(set)(-three[0])));
 }
 
@@ -19474,54 +19628,54 @@ static void V(norm_sums)(float *sums, const float *g, const float *h, const floa
 }
 #endif
 
-V_HOST_FN void R(norm_shape_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+V_HOST_FN void R(norm_affine_of)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
     R(write)(y, R(fma)(R(read)(h, n), R(read)(scale, n), R(read)(shift, n)), n);
 }
 
-MEMOPT_I_ROW_FN void V(norm_shape)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
+MEMOPT_I_ROW_FN void V(norm_affine)(float *y, const float *h, const float *scale, const float *shift, size_t n) {
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, V(row));
-    if (i < n) R(norm_shape_of)(y + i, h + i, scale + i, shift + i, n - i);
+    for (; i + V(row) <= n; i += V(row)) R(norm_affine_of)(y + i, h + i, scale + i, shift + i, V(row));
+    if (i < n) R(norm_affine_of)(y + i, h + i, scale + i, shift + i, n - i);
     V(end)();
 }
 
-MEMOPT_I_ROW_FN void V(norm_hat)(float *h, const float *x, float mean, float inverse, size_t n) {
+MEMOPT_I_ROW_FN void V(norm_normalize)(float *h, const float *x, float mean, float inverse, size_t n) {
     const R(floats) m = R(set)(mean), by = R(set)(inverse);
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, V(row)), m, by), V(row));
-    if (i < n) R(write)(h + i, R(norm_hat_of)(R(read)(x + i, n - i), m, by), n - i);
+    for (; i + V(row) <= n; i += V(row)) R(write)(h + i, R(norm_normalize_of)(R(read)(x + i, V(row)), m, by), V(row));
+    if (i < n) R(write)(h + i, R(norm_normalize_of)(R(read)(x + i, n - i), m, by), n - i);
     V(end)();
 }
 
-V_HOST_FN void R(norm_back_row)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    R(write)(h, R(norm_back_of)(R(read)(y, n), R(read)(scale, n), R(read)(shift, n)), n);
+V_HOST_FN void R(norm_from_output_row)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
+    R(write)(h, R(norm_from_output_of)(R(read)(y, n), R(read)(scale, n), R(read)(shift, n)), n);
 }
 
-MEMOPT_I_ROW_FN void V(norm_back)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
+MEMOPT_I_ROW_FN void V(norm_from_output)(float *h, const float *y, const float *scale, const float *shift, size_t n) {
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(norm_back_row)(h + i, y + i, scale + i, shift + i, V(row));
-    if (i < n) R(norm_back_row)(h + i, y + i, scale + i, shift + i, n - i);
+    for (; i + V(row) <= n; i += V(row)) R(norm_from_output_row)(h + i, y + i, scale + i, shift + i, V(row));
+    if (i < n) R(norm_from_output_row)(h + i, y + i, scale + i, shift + i, n - i);
     V(end)();
 }
 
-V_HOST_FN void R(norm_slope_row)(float *y, const float *old, const float *g, const float *h, const float *scale,
-                                 const float *three, size_t n) {
+V_HOST_FN void R(norm_grad_row)(float *y, const float *old, const float *g, const float *h, const float *scale,
+                                const float *three, size_t n) {
     const R(floats) by = R(set)(three[2]);
-    const R(floats) u = R(norm_slope_of)(R(read)(g, n), R(read)(h, n), R(read)(scale, n), three);
+    const R(floats) u = R(norm_grad_of)(R(read)(g, n), R(read)(h, n), R(read)(scale, n), three);
 
     R(write)(y, old ? R(fma)(by, u, R(read)(old, n)) : R(mul)(by, u), n);
 }
 
-MEMOPT_I_ROW_FN void V(norm_slope)(float *y, const float *old, const float *g, const float *h,
-                                   const float *scale, const float *three, size_t n) {
+MEMOPT_I_ROW_FN void V(norm_grad)(float *y, const float *old, const float *g, const float *h,
+                                  const float *scale, const float *three, size_t n) {
     size_t i = 0;
 
     for (; i + V(row) <= n; i += V(row))
-        R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, V(row));
-    if (i < n) R(norm_slope_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, n - i);
+        R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, V(row));
+    if (i < n) R(norm_grad_row)(y + i, old ? old + i : NULL, g + i, h + i, scale + i, three, n - i);
     V(end)();
 }
 
@@ -19540,27 +19694,29 @@ MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, con
     V(end)();
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(void, norm_shape, (float *y, const float *h, const float *scale, const float *shift, size_t n))
-MEMOPT_I_WIDTHS(void, norm_hat, (float *h, const float *x, float mean, float inverse, size_t n))
-MEMOPT_I_WIDTHS(void, norm_back, (float *h, const float *y, const float *scale, const float *shift, size_t n))
+MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
+MEMOPT_I_WIDTHS(void, norm_normalize, (float *h, const float *x, float mean, float inverse, size_t n))
+MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *scale, const float *shift, size_t n))
 MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *h, const float *scale, size_t n))
-MEMOPT_I_WIDTHS(void, norm_slope, (float *y, const float *old, const float *g, const float *h, const float *scale,
+MEMOPT_I_WIDTHS(void, norm_grad, (float *y, const float *old, const float *g, const float *h, const float *scale,
                                  const float *three, size_t n))
 MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
 
 /* y = h scale + shift; y may be h */
-static void memopt_i_norm_shape(int level, float *y, const float *h, const float *scale, const float *shift, size_t n) {
-    MEMOPT_I_AT(level, norm_shape, (y, h, scale, shift, n));
+static void memopt_i_norm_affine(int level, float *y, const float *h, const float *scale, const float *shift,
+                                 size_t n) {
+    MEMOPT_I_AT(level, norm_affine, (y, h, scale, shift, n));
 }
 
 /* h = (x - mean) inverse; h may be x */
-static void memopt_i_norm_hat(int level, float *h, const float *x, float mean, float inverse, size_t n) {
-    MEMOPT_I_AT(level, norm_hat, (h, x, mean, inverse, n));
+static void memopt_i_norm_normalize(int level, float *h, const float *x, float mean, float inverse, size_t n) {
+    MEMOPT_I_AT(level, norm_normalize, (h, x, mean, inverse, n));
 }
 
 /* h = (y - shift) / scale; h may be y */
-static void memopt_i_norm_back(int level, float *h, const float *y, const float *scale, const float *shift, size_t n) {
-    MEMOPT_I_AT(level, norm_back, (h, y, scale, shift, n));
+static void memopt_i_norm_from_output(int level, float *h, const float *y, const float *scale, const float *shift,
+                                      size_t n) {
+    MEMOPT_I_AT(level, norm_from_output, (h, y, scale, shift, n));
 }
 
 /* 16 sums of s = g scale, and 16 of s h */
@@ -19569,9 +19725,9 @@ static void memopt_i_norm_sums(int level, float *sums, const float *g, const flo
 }
 
 /* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
-static void memopt_i_norm_slope(int level, float *y, const float *old, const float *g, const float *h,
-                                const float *scale, const float *three, size_t n) {
-    MEMOPT_I_AT(level, norm_slope, (y, old, g, h, scale, three, n));
+static void memopt_i_norm_grad(int level, float *y, const float *old, const float *g, const float *h,
+                               const float *scale, const float *three, size_t n) {
+    MEMOPT_I_AT(level, norm_grad, (y, old, g, h, scale, three, n));
 }
 
 /* scale += g h, shift += g */
@@ -19579,12 +19735,12 @@ static void memopt_i_norm_add(int level, float *scale, float *shift, const float
     MEMOPT_I_AT(level, norm_add, (scale, shift, g, h, n));
 }
 
-typedef struct memopt_i_norming {
+typedef struct memopt_i_norm_task {
     memopt_norm n;       /* with the defaults filled in */
     int         level;
-    size_t      turn;    /* rows of a worker's turn */
+    size_t      chunk_rows; /* rows of a worker's turn */
     size_t      first, end; /* the block of rows under way */
-} memopt_i_norming;
+} memopt_i_norm_task;
 /* Some columns of a row, as floats. */
 typedef struct memopt_i_norm_piece {
     const float *g, *scale, *shift;
@@ -19595,23 +19751,23 @@ static void memopt_i_norm_begin(memopt_i_norm_piece *p) {
     size_t i;
     for (i = 0; i < MEMOPT_I_NORM_PIECE; ++i) { p->scale_own[i] = 1; p->shift_own[i] = 0; }
 }
-static const float *memopt_i_norm_view(const memopt_i_norming *t, const void *x, memopt_type type, size_t at, size_t n,
-                                       float *own) {
+static const float *memopt_i_norm_view(const memopt_i_norm_task *t, const void *x, memopt_type type, size_t at,
+                                       size_t n, float *own) {
     return x ? memopt_i_row_view(t->level, x, type, at, n, own) : own;
 }
-static void memopt_i_norm_weights(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t at, size_t n) {
+static void memopt_i_norm_weights(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t at, size_t n) {
     p->scale = memopt_i_norm_view(t, t->n.scale, t->n.weight_type, at, n, p->scale_own);
     p->shift = memopt_i_norm_view(t, t->n.shift, t->n.weight_type, at, n, p->shift_own);
 }
 /* h and g of the columns at..at+n of a row, from input or output; the weights are there. */
-static void memopt_i_norm_load(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row, size_t at, size_t n) {
+static void memopt_i_norm_load(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row, size_t at, size_t n) {
     const memopt_norm *s = &t->n; const size_t from = row * s->width + at;
     const float *x = memopt_i_norm_view(t, s->input ? s->input : s->output, s->type, from, n, p->h);
-    if (s->input) memopt_i_norm_hat(t->level, p->h, x, s->statistics[2 * row], s->statistics[2 * row + 1], n);
-    else memopt_i_norm_back(t->level, p->h, x, p->scale, p->shift, n);
+    if (s->input) memopt_i_norm_normalize(t->level, p->h, x, s->statistics[2 * row], s->statistics[2 * row + 1], n);
+    else memopt_i_norm_from_output(t->level, p->h, x, p->scale, p->shift, n);
     p->g = memopt_i_norm_view(t, s->grad_output, s->type, from, n, p->g_own);
 }
-static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row) {
+static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
     const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
     float sums[16] = { 0 }, mean = 0, inverse;
     for (at = 0; at < s->width && !s->rms; at += n) {
@@ -19622,7 +19778,8 @@ static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_p
     memset(sums, 0, sizeof sums);
     for (at = 0; at < s->width; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
-        memopt_i_row_spread(t->level, sums, memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), mean, n);
+        memopt_i_row_squared_deviations(t->level, sums,
+                                        memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), mean, n);
     }
     inverse = memopt_i_round(memopt_i_row_total(sums) / (float)s->width);
     inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(memopt_i_round(inverse + s->eps))));
@@ -19633,13 +19790,13 @@ static void memopt_i_norm_forward_row(const memopt_i_norming *t, memopt_i_norm_p
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         x = memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h);
         memopt_i_norm_weights(t, p, at, n);
-        memopt_i_norm_hat(t->level, p->h, x, mean, inverse, n);
-        memopt_i_norm_shape(t->level, y, p->h, p->scale, p->shift, n);
+        memopt_i_norm_normalize(t->level, p->h, x, mean, inverse, n);
+        memopt_i_norm_affine(t->level, y, p->h, p->scale, p->shift, n);
         memopt_i_row_store(t->level, s->output, s->type, begin + at, y, n);
     }
     if (s->statistics) { s->statistics[2 * row] = mean; s->statistics[2 * row + 1] = inverse; }
 }
-static void memopt_i_norm_backward_row(const memopt_i_norming *t, memopt_i_norm_piece *p, size_t row) {
+static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
     const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
     float sums[32] = { 0 }, three[3]; const float *old;
     for (at = 0; at < s->width; at += n) {
@@ -19659,14 +19816,14 @@ static void memopt_i_norm_backward_row(const memopt_i_norming *t, memopt_i_norm_
             memopt_i_norm_load(t, p, row, at, n);
         }
         old = s->accumulate_input ? memopt_i_norm_view(t, s->grad_input, s->type, begin + at, n, p->y) : NULL;
-        memopt_i_norm_slope(t->level, y, old, p->g, p->h, p->scale, three, n);
+        memopt_i_norm_grad(t->level, y, old, p->g, p->h, p->scale, three, n);
         memopt_i_row_store(t->level, s->grad_input, s->type, begin + at, y, n);
     }
 }
 static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
-    const memopt_i_norming *t = (const memopt_i_norming *)task;
-    const size_t end = t->first + memopt_i_min((chunk + 1) * t->turn, t->end - t->first);
-    size_t row = t->first + chunk * t->turn; memopt_i_norm_piece p;
+    const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
+    const size_t end = t->first + memopt_i_min((chunk + 1) * t->chunk_rows, t->end - t->first);
+    size_t row = t->first + chunk * t->chunk_rows; memopt_i_norm_piece p;
     (void)worker;
     memopt_i_norm_begin(&p);
     for (; row < end; ++row)
@@ -19675,7 +19832,7 @@ static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
 }
 /* The sums of some columns over the block of rows. Later blocks go on with what is there. */
 static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
-    const memopt_i_norming *t = (const memopt_i_norming *)task; const memopt_norm *s = &t->n;
+    const memopt_i_norm_task *t = (const memopt_i_norm_task *)task; const memopt_norm *s = &t->n;
     const size_t at = chunk * MEMOPT_I_NORM_COLUMNS, n = memopt_i_min(MEMOPT_I_NORM_COLUMNS, s->width - at);
     const memopt_type type = s->gradient_type; const int goes_on = s->accumulate || t->first; size_t row;
     float scale[MEMOPT_I_NORM_COLUMNS] = { 0 }, shift[MEMOPT_I_NORM_COLUMNS] = { 0 }; memopt_i_norm_piece p;
@@ -19694,24 +19851,24 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
     const size_t all = s->rows * s->width, w = s->width;
-    const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE;
+    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
     if (backward) {
-        memopt_i_ops_take(o, "grad_output", s->grad_output, s->type, all, MEMOPT_I_READ);
+        memopt_i_ops_take(o, "grad_output", s->grad_output, s->type, all, MEMOPT_I_OPS_READ);
         memopt_i_ops_take(o, "grad_input", s->grad_input, s->type, all, maybe);
         memopt_i_ops_take(o, s->input ? "input" : "output", s->input ? s->input : s->output, s->type, all,
-                          MEMOPT_I_READ);
-        memopt_i_ops_take(o, "statistics", s->statistics, MEMOPT_TYPE_F32, 2 * s->rows, MEMOPT_I_READ);
+                          MEMOPT_I_OPS_READ);
+        memopt_i_ops_take(o, "statistics", s->statistics, MEMOPT_TYPE_F32, 2 * s->rows, MEMOPT_I_OPS_READ);
         memopt_i_ops_take(o, "grad_scale", s->grad_scale, s->gradient_type, w, maybe);
         memopt_i_ops_take(o, "grad_shift", s->grad_shift, s->gradient_type, w, maybe);
     } else {
-        memopt_i_ops_take(o, "input", s->input, s->type, all, MEMOPT_I_READ);
-        memopt_i_ops_take(o, "output", s->output, s->type, all, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "input", s->input, s->type, all, MEMOPT_I_OPS_READ);
+        memopt_i_ops_take(o, "output", s->output, s->type, all, MEMOPT_I_OPS_WRITE);
         memopt_i_ops_take(o, "statistics", s->statistics, MEMOPT_TYPE_F32, 2 * s->rows, maybe);
     }
-    memopt_i_ops_take(o, "scale", s->scale, s->weight_type, w, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(o, "shift", s->shift, s->weight_type, w, MEMOPT_I_MAYBE);
-    return memopt_i_ops_apart(o, 1);
+    memopt_i_ops_take(o, "scale", s->scale, s->weight_type, w, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "shift", s->shift, s->weight_type, w, MEMOPT_I_OPS_OPTIONAL);
+    return memopt_i_ops_no_overlap(o, 1);
 }
 /* The default, where it is 0; 1: no number to add to a variance */
 static int memopt_i_norm_eps(float *eps) {
@@ -19725,11 +19882,11 @@ static memopt_status memopt_i_eps_check(memopt_i_checks *c, float *eps) {
     return memopt_i_must_number(c, !memopt_i_norm_eps(eps), "eps", memopt_i_real((double)got), "finite and at least",
                                 memopt_i_count(0));
 }
-static memopt_status memopt_i_norm_open(const memopt_ops *ops, const memopt_norm *norm, int backward,
-                                        memopt_i_norming *t, memopt_i_ops *o) {
+static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_norm *norm, int backward,
+                                           memopt_i_norm_task *t, memopt_i_ops *o) {
     memopt_norm *s = &t->n;
 
-    if (memopt_i_ops_open(ops, "norm", norm, o)) return o->c.status;
+    if (memopt_i_ops_resolve(ops, "norm", norm, o)) return o->c.status;
     *s = *norm;
     t->level = o->level; t->first = 0; t->end = s->rows;
     memopt_i_must_be_flag(&o->c, "rms", s->rms);
@@ -19745,20 +19902,20 @@ static memopt_status memopt_i_norm_open(const memopt_ops *ops, const memopt_norm
     memopt_i_ops_fits(o, "statistics", s->rows, 2, MEMOPT_TYPE_F32);
     if (memopt_i_ops_fits(o, "scale", 1, s->width, MEMOPT_TYPE_F32)) return o->c.status;
     if (!s->width) { s->rows = t->end = 0; return MEMOPT_OK; }
-    t->turn = s->width < MEMOPT_I_NORM_TURN ? MEMOPT_I_NORM_TURN / s->width : 1;
+    t->chunk_rows = s->width < MEMOPT_I_NORM_CHUNK ? MEMOPT_I_NORM_CHUNK / s->width : 1;
     return memopt_i_norm_arrays(o, s, backward);
 }
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm) {
-    memopt_i_ops o; memopt_i_norming t;
-    const memopt_status s = memopt_i_norm_open(ops, norm, 0, &t, &o);
+    memopt_i_ops o; memopt_i_norm_task t;
+    const memopt_status s = memopt_i_norm_resolve(ops, norm, 0, &t, &o);
     if (s || !t.n.rows) return s;
     t.n.grad_output = NULL;
-    memopt_i_run(o.threads, memopt_i_ceil_div(t.n.rows, t.turn), memopt_i_norm_rows, &t);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.rows, t.chunk_rows), memopt_i_norm_rows, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm) {
-    memopt_i_ops o; memopt_i_norming t; size_t block, columns;
-    const memopt_status s = memopt_i_norm_open(ops, norm, 1, &t, &o);
+    memopt_i_ops o; memopt_i_norm_task t; size_t block, columns;
+    const memopt_status s = memopt_i_norm_resolve(ops, norm, 1, &t, &o);
     const int sums = !s && (t.n.grad_scale || t.n.grad_shift);
     if (s || !t.n.width) return s;
     block = t.n.rows; columns = memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS);
@@ -19766,14 +19923,14 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
         block = memopt_i_max(1, MEMOPT_I_NORM_BLOCK / memopt_type_bytes(t.n.type) / 2 / t.n.width);
     do {
         t.end = t.first + memopt_i_min(block, t.n.rows - t.first);
-        if (sums) memopt_i_run(o.threads, columns, memopt_i_norm_columns, &t);
+        if (sums) memopt_i_parallel_for(o.threads, columns, memopt_i_norm_columns, &t);
         if (t.n.grad_input)
-            memopt_i_run(o.threads, memopt_i_ceil_div(t.end - t.first, t.turn), memopt_i_norm_rows, &t);
+            memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.end - t.first, t.chunk_rows), memopt_i_norm_rows, &t);
         t.first = t.end;
     } while (t.first < t.n.rows);
     return MEMOPT_OK;
 }
-/* @section layer : rows operator gemm number api_ops
+/* @section layer : row_kernels operator gemm number api_ops
    What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings.
    Problem    Engines keep what need not be kept: masks of dropout, the output of an activation beside its input, and
               convert whole tensors to float to work on them.
@@ -19785,7 +19942,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               are rounded once a call. Only a token's gradient is rounded once for every 256 rows, where the token is
               among them: there is no scratch to note down where all its rows are.
    Invariant  What goes through an activation is what memory holds: rounded to the storage's type first. So backward
-              sees the same numbers, and it makes no difference whether `before` is kept.
+              sees the same numbers, and it makes no difference whether `pre_activation` is kept.
    Dropout    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of
               the threshold, not of the rate. What is dropped is 0 even where it was infinite.
    Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
@@ -19808,13 +19965,13 @@ static void memopt_i_zero_chunk(void *task, size_t chunk, int worker) {
 static void memopt_i_layer_zero(const memopt_i_ops *o, void *data, size_t bytes) {
     memopt_i_zero z;
     z.data = (unsigned char *)data; z.bytes = bytes;
-    memopt_i_run(o->threads, memopt_i_ceil_div(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
 }
 
 /* ---- activations ---- */
-typedef struct memopt_i_lively { memopt_lively x; int level, backward; } memopt_i_lively;
-static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_lively *t = (const memopt_i_lively *)task; const memopt_lively *x = &t->x;
+typedef struct memopt_i_activation_task { memopt_activation_args x; int level, backward; } memopt_i_activation_task;
+static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_activation_task *t = (const memopt_i_activation_task *)task; const memopt_activation_args *x = &t->x;
     const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK, end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
     float in[MEMOPT_I_LAYER_PIECE], grad[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE]; size_t i, n;
     (void)worker;
@@ -19835,36 +19992,38 @@ static void memopt_i_lively_chunk(void *task, size_t chunk, int worker) {
     }
     memopt_i_wide_end(t->level);
 }
-static void memopt_i_lively_run(const memopt_i_ops *o, const memopt_lively *x, int backward) {
-    memopt_i_lively t;
+static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activation_args *x, int backward) {
+    memopt_i_activation_task t;
     t.x = *x; t.level = o->level; t.backward = backward;
-    memopt_i_run(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_lively_chunk, &t);
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_activation_chunk, &t);
 }
-static int memopt_i_activation_bad(memopt_activation a) { return (unsigned)a > (unsigned)MEMOPT_SILU; }
+static int memopt_i_activation_is_invalid(memopt_activation a) {
+    return (unsigned)a > (unsigned)MEMOPT_ACTIVATION_SILU;
+}
 static memopt_status memopt_i_activation_check(memopt_i_checks *c, memopt_activation a) {
-    return memopt_i_must_number(c, !memopt_i_activation_bad(a), "activation", memopt_i_signed((int)a),
-                                "no such memopt_activation", memopt_i_nothing());
+    return memopt_i_must_number(c, !memopt_i_activation_is_invalid(a), "activation", memopt_i_signed((int)a),
+                                "no such memopt_activation", memopt_i_no_quantity());
 }
-static memopt_status memopt_i_activation(const memopt_ops *ops, const memopt_lively *x, int backward) {
-    const int maybe = backward ? MEMOPT_I_MAYBE : 0;
+static memopt_status memopt_i_activation_call(const memopt_ops *ops, const memopt_activation_args *x, int backward) {
+    const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
     memopt_i_ops o;
 
-    if (memopt_i_ops_open(ops, "activation", x, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, "activation", x, &o)) return o.c.status;
     memopt_i_activation_check(&o.c, x->activation);
     memopt_i_ops_type(&o, "type", x->type);
-    memopt_i_ops_take(&o, "input", x->input, x->type, x->n, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "output", x->output, x->type, x->n, MEMOPT_I_WRITE | maybe);
-    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->n, MEMOPT_I_READ);
-    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, x->n, MEMOPT_I_WRITE);
+    memopt_i_ops_take(&o, "input", x->input, x->type, x->n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, x->n, MEMOPT_I_OPS_WRITE | maybe);
+    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->n, MEMOPT_I_OPS_READ);
+    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, x->n, MEMOPT_I_OPS_WRITE);
     if (memopt_i_ops_fits(&o, "input", x->n, 1, x->type)) return o.c.status;
-    memopt_i_lively_run(&o, x, backward);
+    memopt_i_activation_run(&o, x, backward);
     return MEMOPT_OK;
 }
-MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_lively *x) {
-    return memopt_i_activation(ops, x, 0);
+MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_activation_args *x) {
+    return memopt_i_activation_call(ops, x, 0);
 }
-MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_lively *x) {
-    return memopt_i_activation(ops, x, 1);
+MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_activation_args *x) {
+    return memopt_i_activation_call(ops, x, 1);
 }
 
 /* ---- linear ---- */
@@ -19883,16 +20042,16 @@ static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear 
     return memopt_i_must_fit(&o->c, !memopt_i_ops_bytes(o, bias, sizeof(float), bytes), "scratch",
                              "is larger than memory can be");
 }
-static memopt_status memopt_i_linear_open(const memopt_ops *ops, const memopt_linear *x, memopt_i_ops *o,
-                                          size_t *bytes) {
-    if (memopt_i_ops_open(ops, "linear", x, o)) return o->c.status;
+static memopt_status memopt_i_linear_resolve(const memopt_ops *ops, const memopt_linear *x, memopt_i_ops *o,
+                                             size_t *bytes) {
+    if (memopt_i_ops_resolve(ops, "linear", x, o)) return o->c.status;
     return memopt_i_linear_check(o, x, bytes);
 }
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes) {
     memopt_i_ops o; size_t all;
 
-    if (memopt_i_linear_open(ops, linear, &o, &all)) return o.c.status;
-    return memopt_i_ops_answer(&o, all, bytes);
+    if (memopt_i_linear_resolve(ops, linear, &o, &all)) return o.c.status;
+    return memopt_i_ops_return_bytes(&o, all, bytes);
 }
 static memopt_i_matrix memopt_i_linear_weights(const memopt_linear *x) {
     return memopt_i_matrix_at(x->weights, x->weight_type, 0, x->inputs);
@@ -19908,40 +20067,41 @@ static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_li
     memopt_product p = memopt_i_ops_product(count, x->outputs, x->inputs,
                                             memopt_i_matrix_at(x->input, x->type, first * x->inputs, x->inputs),
                                             memopt_i_linear_weights(x));
-    memopt_lively a;
+    memopt_activation_args a;
     memopt_status s;
 
-    p.right_turned = 1;
+    p.right_transposed = 1;
     p.bias = bias;
     memopt_i_ops_result(&p, z, x->type, first * x->outputs, x->outputs);
     s = memopt_i_ops_multiply(o, &p);
-    if (s || (z == x->output && x->activation == MEMOPT_NO_ACTIVATION)) return s;
+    if (s || (z == x->output && x->activation == MEMOPT_ACTIVATION_NONE)) return s;
     memset(&a, 0, sizeof a);
     a.n = count * x->outputs; a.activation = x->activation; a.type = x->type;
     a.input = p.result; a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
-    memopt_i_lively_run(o, &a, 0);
+    memopt_i_activation_run(o, &a, 0);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear) {
     const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, out, step, i; const float *bias; void *z;
-    memopt_status s = memopt_i_linear_open(ops, x, &o, &bytes);
+    memopt_status s = memopt_i_linear_resolve(ops, x, &o, &bytes);
     if (s != MEMOPT_OK) return s;
     out = x->rows * x->outputs;
     memopt_i_activation_check(&o.c, x->activation);
-    memopt_i_ops_take(&o, "input", x->input, x->type, x->rows * x->inputs, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, out ? x->outputs * x->inputs : 0, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "bias", x->bias, x->weight_type, x->outputs, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_WRITE);
-    memopt_i_ops_take(&o, "before", x->before, x->type, out, MEMOPT_I_WRITE | MEMOPT_I_MAYBE);
-    if (memopt_i_ops_reach(&o, bytes) || !out) return o.c.status;
+    memopt_i_ops_take(&o, "input", x->input, x->type, x->rows * x->inputs, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, out ? x->outputs * x->inputs : 0, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "bias", x->bias, x->weight_type, x->outputs, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take(&o, "pre_activation", x->pre_activation, x->type, out,
+                      MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
+    if (memopt_i_ops_need_scratch(&o, bytes) || !out) return o.c.status;
     bias = (const float *)x->bias;
     if (bias && x->weight_type != MEMOPT_TYPE_F32) {
-        float *wide = (float *)(void *)memopt_i_ops_own(&o);
+        float *wide = (float *)(void *)memopt_i_ops_own_scratch(&o);
         memopt_i_load_at(o.level, wide, x->bias, x->weight_type, x->outputs);
         bias = wide;
     }
-    z = x->before ? x->before : x->output;
-    step = z == x->output && x->activation == MEMOPT_NO_ACTIVATION ? x->rows
+    z = x->pre_activation ? x->pre_activation : x->output;
+    step = z == x->output && x->activation == MEMOPT_ACTIVATION_NONE ? x->rows
          : memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
     for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
         s = memopt_i_linear_rows(&o, x, bias, z, i, memopt_i_min(step, x->rows - i));
@@ -19974,7 +20134,7 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
 
     t.x = x;
     t.level = o->level;
-    memopt_i_run(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
+    memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->outputs, MEMOPT_I_LAYER_COLUMNS), memopt_i_bias_chunk, &t);
 }
 
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
@@ -19990,7 +20150,7 @@ static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const m
     memopt_product p = memopt_i_ops_product(x->outputs, x->inputs, x->rows, memopt_i_linear_slopes(x),
                                             memopt_i_matrix_at(x->input, x->type, 0, x->inputs));
 
-    p.left_turned = 1;
+    p.left_transposed = 1;
     p.accumulate = x->accumulate;
     memopt_i_ops_result(&p, x->grad_weights, x->gradient_type, 0, x->inputs);
     return p.rows && p.columns ? memopt_i_ops_multiply(o, &p) : MEMOPT_OK;
@@ -19998,19 +20158,20 @@ static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const m
 
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
     const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, in, out, weights;
-    const int maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE; int wanted;
-    memopt_status s = memopt_i_linear_open(ops, x, &o, &bytes);
+    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL; int wanted;
+    memopt_status s = memopt_i_linear_resolve(ops, x, &o, &bytes);
     if (s != MEMOPT_OK) return s;
     wanted = x->grad_weights || x->grad_bias;
     in = x->rows * x->inputs; out = x->rows * x->outputs; weights = x->outputs * x->inputs;
     if (wanted) memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
-    memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->grad_input || wanted ? out : 0, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->grad_input || wanted ? out : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, in, maybe);
-    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, x->grad_input && x->rows ? weights : 0, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "weights", x->weights, x->weight_type, x->grad_input && x->rows ? weights : 0,
+                      MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, maybe);
     memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, maybe);
-    if (memopt_i_ops_reach(&o, bytes)) return o.c.status;
+    if (memopt_i_ops_need_scratch(&o, bytes)) return o.c.status;
     if (x->grad_input) s = memopt_i_linear_grad_input(&o, x);
     if (x->grad_weights && s == MEMOPT_OK) s = memopt_i_linear_grad_weights(&o, x);
     if (x->grad_bias && s == MEMOPT_OK) memopt_i_linear_bias(&o, x);
@@ -20020,9 +20181,9 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
 /* y = silu(gate) up; the gradients of both, where each array may be one of the operands */
 #endif /* ---- once for each width: see `vec` ---- */
-V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) { return R(mul)(R(act)(gate, MEMOPT_SILU), up); }
+V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) { return R(mul)(R(act)(gate, MEMOPT_ACTIVATION_SILU), up); }
 V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
-    R(floats) s; const R(floats) grad = R(act_grad)(gate, R(mul)(g, up), MEMOPT_SILU, &s);
+    R(floats) s; const R(floats) grad = R(act_grad)(gate, R(mul)(g, up), MEMOPT_ACTIVATION_SILU, &s);
     *grad_up = R(mul)(g, s);
     *y = R(mul)(s, up);
     return grad;
@@ -20058,34 +20219,34 @@ MEMOPT_I_ROW_FN void V(row_swiglu_grad)(float *grad_gate, float *grad_up, float 
 }
 
 #if defined(MEMOPT_I_WIDTH)
-V_FN void R(drop_of)(float *y, const float *x, const float *base, const uint32_t *kept, R(floats) factor, size_t n) {
+V_FN void R(dropout_of)(float *y, const float *x, const float *base, const uint32_t *mask, R(floats) factor, size_t n) {
     const R(floats) a = R(read)(x, n), b = base ? R(read)(base, n) : R(set)(0);
 
-    R(write)(y, R(masked)(kept, base ? R(fma)(factor, a, b) : R(mul)(factor, a), b), n);
+    R(write)(y, R(masked)(mask, base ? R(fma)(factor, a, b) : R(mul)(factor, a), b), n);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept, float factor,
-                                       size_t n) {
+V_FN MEMOPT_I_FLATTEN void V(row_dropout)(float *y, const float *x, const float *base, const uint32_t *mask,
+                                          float factor, size_t n) {
     const R(floats) f = R(set)(factor);
     size_t i = 0;
 
-    for (; i + 16 <= n; i += 16) R(drop_of)(y + i, x + i, base ? base + i : NULL, kept + i, f, 16);
-    if (i < n) R(drop_of)(y + i, x + i, base ? base + i : NULL, kept + i, f, n - i);
+    for (; i + 16 <= n; i += 16) R(dropout_of)(y + i, x + i, base ? base + i : NULL, mask + i, f, 16);
+    if (i < n) R(dropout_of)(y + i, x + i, base ? base + i : NULL, mask + i, f, n - i);
     V(end)();
 }
 #else
-static void V(row_drop)(float *y, const float *x, const float *base, const uint32_t *kept, float factor, size_t n) {
+static void V(row_dropout)(float *y, const float *x, const float *base, const uint32_t *mask, float factor, size_t n) {
     size_t i;
 
     for (i = 0; i < n; ++i)
-        y[i] = base ? (kept[i] ? fmaf(factor, x[i], base[i]) : base[i]) : kept[i] ? memopt_i_round(factor * x[i]) : 0;
+        y[i] = base ? (mask[i] ? fmaf(factor, x[i], base[i]) : base[i]) : mask[i] ? memopt_i_round(factor * x[i]) : 0;
 }
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, row_swiglu, (float *y, const float *gate, const float *up, size_t n))
 MEMOPT_I_WIDTHS(void, row_swiglu_grad, (float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
                                       const float *g, size_t n))
-MEMOPT_I_WIDTHS(void, row_drop, (float *y, const float *x, const float *base, const uint32_t *kept, float factor,
+MEMOPT_I_WIDTHS(void, row_dropout, (float *y, const float *x, const float *base, const uint32_t *mask, float factor,
                                size_t n))
 
 static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
@@ -20098,9 +20259,9 @@ static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up
 }
 
 /* y = base + (kept ? factor x : 0); kept has a multiple of 16 */
-static void memopt_i_row_drop(int level, float *y, const float *x, const float *base, const uint32_t *kept,
+static void memopt_i_row_drop(int level, float *y, const float *x, const float *base, const uint32_t *mask,
                               float factor, size_t n) {
-    MEMOPT_I_AT(level, row_drop, (y, x, base, kept, factor, n));
+    MEMOPT_I_AT(level, row_dropout, (y, x, base, mask, factor, n));
 }
 
 typedef struct memopt_i_swiglu { memopt_swiglu x; int level, backward; } memopt_i_swiglu;
@@ -20135,21 +20296,22 @@ static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
-    const int maybe = backward ? MEMOPT_I_MAYBE : 0;
+    const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
     memopt_i_ops o; memopt_i_swiglu t; size_t width = 0, n;
 
-    if (memopt_i_ops_open(ops, "swiglu", x, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, "swiglu", x, &o)) return o.c.status;
     memopt_i_ops_type(&o, "type", x->type);
     memopt_i_must_fit(&o.c, !memopt_i_mul(2, x->width, &width), "input", "is larger than memory can be");
     memopt_i_ops_fits(&o, "input", x->rows, width, x->type);
     n = x->rows * width;
-    memopt_i_ops_take(&o, "input", x->input, x->type, n, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "output", x->output, x->type, n / 2, MEMOPT_I_WRITE | maybe);
-    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_READ);
-    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_WRITE);
+    memopt_i_ops_take(&o, "input", x->input, x->type, n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, n / 2, MEMOPT_I_OPS_WRITE | maybe);
+    if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_OPS_READ);
+    if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_OPS_WRITE);
     if (o.c.status || !n) return o.c.status;
     t.x = *x; t.level = o.level; t.backward = backward;
-    memopt_i_run(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width)), memopt_i_swiglu_chunk, &t);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width)),
+                          memopt_i_swiglu_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
@@ -20164,11 +20326,11 @@ MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const mem
 /* Which elements stay, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower halves
    of 16 words are the first half of a group. */
 #if defined(MEMOPT_I_WIDTH)
-V_FN V(ints) V(drop_kept_of)(V(ints) noise, uint32_t threshold) {
+V_FN V(ints) V(dropout_mask_of)(V(ints) noise, uint32_t threshold) {
     return V(i_if)(V(m_above)(noise, V(i_set)(threshold - 1)), V(i_set)(~(uint32_t)0), V(i_set)(0));
 }
 
-V_FN void V(drop_kept)(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
+V_FN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     V(ints) counter = V(noise_counter)(run);
@@ -20179,19 +20341,19 @@ V_FN void V(drop_kept)(uint32_t *kept, size_t n, memopt_noise noise, uint64_t fi
             const V(ints) h = V(noise_hash)(counter, key);
 
             counter = V(i_add)(counter, step);
-            V(i_put)(kept + i + k, V(drop_kept_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
-            V(i_put)(kept + i + k + 16, V(drop_kept_of)(V_SHR(h, 16), threshold), 0);
+            V(i_put)(mask + i + k, V(dropout_mask_of)(V(i_and)(h, V(i_set)(0xffff)), threshold), 0);
+            V(i_put)(mask + i + k + 16, V(dropout_mask_of)(V_SHR(h, 16), threshold), 0);
         }
     V(end)();
 }
 #else
-static void V(drop_kept)(uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
+static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     size_t i;
-    for (i = 0; i < n; ++i) kept[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
+    for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
 }
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(void, drop_kept, (uint32_t *kept, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
+MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
 
 typedef struct memopt_i_dropout {
     memopt_dropout x; /* backward as well: the gradients are input and output */
@@ -20205,7 +20367,7 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
     const memopt_dropout *x = &t->x;
     const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK, end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
     float in[MEMOPT_I_LAYER_PIECE], base[MEMOPT_I_LAYER_PIECE];
-    uint32_t kept[MEMOPT_I_LAYER_PIECE + 32];
+    uint32_t mask[MEMOPT_I_LAYER_PIECE + 32];
     size_t i, n;
 
     (void)worker;
@@ -20217,11 +20379,11 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
 
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (n > left) n = (size_t)left;
-        MEMOPT_I_AT(t->level, drop_kept, (kept, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise, index - skip,
+        MEMOPT_I_AT(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise, index - skip,
                            t->threshold));
         from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
         if (x->residual) b = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
-        memopt_i_row_drop(t->level, y, from, b, kept + skip, t->factor, n);
+        memopt_i_row_drop(t->level, y, from, b, mask + skip, t->factor, n);
         memopt_i_row_store(t->level, x->output, x->type, i, y, n);
     }
     memopt_i_wide_end(t->level);
@@ -20233,7 +20395,7 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     memopt_i_dropout t;
     memopt_dropout *x = &t.x;
 
-    if (memopt_i_ops_open(ops, "dropout", dropout, &o)) return o.c.status;
+    if (memopt_i_ops_resolve(ops, "dropout", dropout, &o)) return o.c.status;
     *x = *dropout;
     if (backward) {
         x->input = x->grad_output;
@@ -20243,15 +20405,15 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     memopt_i_must_number(&o.c, x->rate >= 0 && x->rate < 1, "rate", memopt_i_real((double)x->rate),
                          "at least 0 and below", memopt_i_count(1));
     memopt_i_ops_type(&o, "type", x->type);
-    memopt_i_ops_take(&o, input, x->input, x->type, x->n, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "residual", x->residual, x->type, x->n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, x->n, MEMOPT_I_WRITE);
+    memopt_i_ops_take(&o, input, x->input, x->type, x->n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "residual", x->residual, x->type, x->n, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, x->n, MEMOPT_I_OPS_WRITE);
     if (memopt_i_ops_fits(&o, input, x->n, 1, x->type)) return o.c.status;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
     t.level = o.level;
-    memopt_i_run(o.threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
     return MEMOPT_OK;
 }
 
@@ -20339,11 +20501,11 @@ static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 /* What forward and backward have in common; with rows, every id is made sure of. */
-static memopt_status memopt_i_embedding_open(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
-    if (memopt_i_ops_open(ops, "embedding", x, o)) return o->c.status;
+static memopt_status memopt_i_embedding_resolve(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
+    if (memopt_i_ops_resolve(ops, "embedding", x, o)) return o->c.status;
     memopt_i_ops_type(o, "type", x->type);
     memopt_i_must_be_flag(&o->c, "accumulate", x->accumulate);
-    memopt_i_ops_take_sized(o, "ids", x->ids, sizeof *x->ids, x->rows, MEMOPT_I_READ);
+    memopt_i_ops_take_sized(o, "ids", x->ids, sizeof *x->ids, x->rows, MEMOPT_I_OPS_READ);
     memopt_i_ops_fits(o, "output", x->rows, x->width, x->type);
     memopt_i_ops_fits(o, "ids", x->rows, 1, MEMOPT_TYPE_F32);
     memopt_i_ops_fits(o, "tokens", x->vocabulary, x->width, MEMOPT_TYPE_F32);
@@ -20361,37 +20523,38 @@ static void memopt_i_embedding_places(memopt_i_ops *o, const memopt_embedding *x
 MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const memopt_embedding *x) {
     memopt_i_ops o; memopt_i_embedding t; size_t n;
 
-    if (memopt_i_embedding_open(ops, x, &o)) return o.c.status;
+    if (memopt_i_embedding_resolve(ops, x, &o)) return o.c.status;
     n = x->rows * x->width;
     memopt_i_ops_type(&o, "weight_type", x->weight_type);
-    memopt_i_ops_take(&o, "tokens", x->tokens, x->weight_type, n, MEMOPT_I_READ);
-    memopt_i_ops_take(&o, "output", x->output, x->type, n, MEMOPT_I_WRITE);
-    memopt_i_embedding_places(&o, x, "positions", x->positions, x->weight_type, MEMOPT_I_READ);
+    memopt_i_ops_take(&o, "tokens", x->tokens, x->weight_type, n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, "output", x->output, x->type, n, MEMOPT_I_OPS_WRITE);
+    memopt_i_embedding_places(&o, x, "positions", x->positions, x->weight_type, MEMOPT_I_OPS_READ);
     if (o.c.status || !n) return o.c.status;
     t.x = *x; t.level = o.level;
     n = memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width));
-    memopt_i_run(o.threads, n, memopt_i_embedding_chunk, &t);
+    memopt_i_parallel_for(o.threads, n, memopt_i_embedding_chunk, &t);
     return MEMOPT_OK;
 }
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x) {
     memopt_i_ops o; memopt_i_embedding t; size_t bytes;
 
-    if (memopt_i_embedding_open(ops, x, &o)) return o.c.status;
+    if (memopt_i_embedding_resolve(ops, x, &o)) return o.c.status;
     if (!x->grad_tokens && !x->grad_positions) return MEMOPT_OK;
     bytes = memopt_type_bytes(x->gradient_type) * x->width;
     memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
-    memopt_i_ops_take(&o, "grad_tokens", x->grad_tokens, x->gradient_type, 0, MEMOPT_I_WRITE);
-    memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->rows * x->width, MEMOPT_I_READ);
-    memopt_i_embedding_places(&o, x, "grad_positions", x->grad_positions, x->gradient_type, MEMOPT_I_WRITE);
+    memopt_i_ops_take(&o, "grad_tokens", x->grad_tokens, x->gradient_type, 0, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->rows * x->width, MEMOPT_I_OPS_READ);
+    memopt_i_embedding_places(&o, x, "grad_positions", x->grad_positions, x->gradient_type, MEMOPT_I_OPS_WRITE);
     if (o.c.status) return o.c.status;
     if (!x->accumulate && x->grad_tokens) memopt_i_layer_zero(&o, x->grad_tokens, x->vocabulary * bytes);
     if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
     if (!x->rows) return MEMOPT_OK;
     t.x = *x; t.level = o.level;
-    memopt_i_run(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns, &t);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns,
+                          &t);
     return MEMOPT_OK;
 }
-/* @section batchnorm : norm layer rows operator gemm carve api_ops
+/* @section batchnorm : norm layer row_kernels operator gemm carve api_ops
    A linear layer, batch norm and an activation, as one operator.
    Problem    One by one, the product is written, read for the mean, read for the variance, read and written by the
               norm, read and written by the activation: seven times over the memory of the outputs.
@@ -20411,51 +20574,51 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
 enum { MEMOPT_I_BATCH_GROUP = 64, MEMOPT_I_BATCH_COLUMNS = 256, MEMOPT_I_BATCH_LEAST = 256 /* rows of a block */ };
 #define MEMOPT_I_BATCH_BLOCK ((size_t)1 << 19) /* elements of the product in the cache */
 /* Chan: b elements join a. share = b / (a + b), weight = a b / (a + b) */
-MEMOPT_I_BOTH static void memopt_i_batch_join_one(double *mean, double *squares, double group_mean,
-                                                  double group_squares, double share, double weight) {
+MEMOPT_I_HOST_DEVICE static void memopt_i_batch_join_one(double *mean, double *squares, double group_mean,
+                                                         double group_squares, double share, double weight) {
     const double d = group_mean - *mean;
     *mean = fma(d, share, *mean);
     *squares = fma(d * d, weight, *squares + group_squares);
 }
 #endif /* ---- once for each width: see `vec` ---- */
-V_HOST_FN void R(batch_spread_of)(float *squares, const float *z, const float *mean, size_t n) {
+V_HOST_FN void R(batch_squared_deviations_of)(float *squares, const float *z, const float *mean, size_t n) {
     const R(floats) d = R(sub)(R(read)(z, n), R(read)(mean, n));
     R(write)(squares, R(fma)(d, d, R(read)(squares, n)), n);
 }
 
-MEMOPT_I_ROW_FN void V(batch_spread)(float *squares, const float *z, const float *mean, size_t n) {
+MEMOPT_I_ROW_FN void V(batch_squared_deviations)(float *squares, const float *z, const float *mean, size_t n) {
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(batch_spread_of)(squares + i, z + i, mean + i, V(row));
-    if (i < n) R(batch_spread_of)(squares + i, z + i, mean + i, n - i);
+    for (; i + V(row) <= n; i += V(row)) R(batch_squared_deviations_of)(squares + i, z + i, mean + i, V(row));
+    if (i < n) R(batch_squared_deviations_of)(squares + i, z + i, mean + i, n - i);
     V(end)();
 }
 
-V_HOST_FN void R(batch_hat_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
-    R(write)(h, R(norm_hat_of)(R(read)(z, n), R(read)(mean, n), R(read)(inverse, n)), n);
+V_HOST_FN void R(batch_normalize_of)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+    R(write)(h, R(norm_normalize_of)(R(read)(z, n), R(read)(mean, n), R(read)(inverse, n)), n);
 }
 
-MEMOPT_I_ROW_FN void V(batch_hat)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
+MEMOPT_I_ROW_FN void V(batch_normalize)(float *h, const float *z, const float *mean, const float *inverse, size_t n) {
     size_t i = 0;
 
-    for (; i + V(row) <= n; i += V(row)) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, V(row));
-    if (i < n) R(batch_hat_of)(h + i, z + i, mean + i, inverse + i, n - i);
+    for (; i + V(row) <= n; i += V(row)) R(batch_normalize_of)(h + i, z + i, mean + i, inverse + i, V(row));
+    if (i < n) R(batch_normalize_of)(h + i, z + i, mean + i, inverse + i, n - i);
     V(end)();
 }
 
-V_HOST_FN void R(batch_slope_of)(float *y, const float *g, const float *h, const float *factor, const float *mean,
-                                 const float *share, size_t n) {
+V_HOST_FN void R(batch_grad_of)(float *y, const float *g, const float *h, const float *factor, const float *mean,
+                                const float *share, size_t n) {
     const R(floats) less = R(mul)(R(set)(-1.0f), R(read)(h, n)), rest = R(sub)(R(read)(g, n), R(read)(mean, n));
     R(write)(y, R(mul)(R(read)(factor, n), R(fma)(less, R(read)(share, n), rest)), n);
 }
 
-MEMOPT_I_ROW_FN void V(batch_slope)(float *y, const float *g, const float *h, const float *factor,
-                                    const float *mean, const float *share, size_t n) {
+MEMOPT_I_ROW_FN void V(batch_grad)(float *y, const float *g, const float *h, const float *factor,
+                                   const float *mean, const float *share, size_t n) {
     size_t i = 0;
 
     for (; i + V(row) <= n; i += V(row))
-        R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, V(row));
-    if (i < n) R(batch_slope_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, n - i);
+        R(batch_grad_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, V(row));
+    if (i < n) R(batch_grad_of)(y + i, g + i, h + i, factor + i, mean + i, share + i, n - i);
     V(end)();
 }
 
@@ -20469,27 +20632,28 @@ V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_m
     V(end)();
 }
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(void, batch_spread, (float *squares, const float *z, const float *mean, size_t n))
-MEMOPT_I_WIDTHS(void, batch_hat, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
-MEMOPT_I_WIDTHS(void, batch_slope, (float *y, const float *g, const float *h, const float *factor, const float *mean,
+MEMOPT_I_WIDTHS(void, batch_squared_deviations, (float *squares, const float *z, const float *mean, size_t n))
+MEMOPT_I_WIDTHS(void, batch_normalize, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
+MEMOPT_I_WIDTHS(void, batch_grad, (float *y, const float *g, const float *h, const float *factor, const float *mean,
                                   const float *share, size_t n))
 MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *group_mean, const float *group_squares,
                                  double share, double weight, size_t n))
 
 /* squares += (z - mean)^2 */
-static void memopt_i_batch_spread(int level, float *squares, const float *z, const float *mean, size_t n) {
-    MEMOPT_I_AT(level, batch_spread, (squares, z, mean, n));
+static void memopt_i_batch_squared_deviations(int level, float *squares, const float *z, const float *mean, size_t n) {
+    MEMOPT_I_AT(level, batch_squared_deviations, (squares, z, mean, n));
 }
 
 /* h = (z - mean) inverse */
-static void memopt_i_batch_hat(int level, float *h, const float *z, const float *mean, const float *inverse, size_t n) {
-    MEMOPT_I_AT(level, batch_hat, (h, z, mean, inverse, n));
+static void memopt_i_batch_normalize(int level, float *h, const float *z, const float *mean, const float *inverse,
+                                     size_t n) {
+    MEMOPT_I_AT(level, batch_normalize, (h, z, mean, inverse, n));
 }
 
 /* y = factor ((g - mean) - h share) */
-static void memopt_i_batch_slope(int level, float *y, const float *g, const float *h, const float *factor,
-                                 const float *mean, const float *share, size_t n) {
-    MEMOPT_I_AT(level, batch_slope, (y, g, h, factor, mean, share, n));
+static void memopt_i_batch_grad(int level, float *y, const float *g, const float *h, const float *factor,
+                                const float *mean, const float *share, size_t n) {
+    MEMOPT_I_AT(level, batch_grad, (y, g, h, factor, mean, share, n));
 }
 
 static void memopt_i_batch_join(int level, double *mean, double *squares, const float *group_mean,
@@ -20507,11 +20671,11 @@ typedef struct memopt_i_batch {
     float            *scale, *shift; /* as floats */
     float            *factor, *mean, *share; /* what the slope is made of */
     float            *group_a, *group_b; /* of the groups of a block: as a and b, a row for each */
-    void             *slope;       /* of a block: the gradient of z */
+    void             *grad_z;      /* of a block: the gradient of z */
     float            *weights;     /* sums for gradients of 16 bits: of weights, then of the bias */
 } memopt_i_batch;
-static size_t memopt_i_batch_turn(const memopt_i_batch *t) { /* rows */
-    return memopt_i_max(1, MEMOPT_I_NORM_TURN / t->x.linear.outputs);
+static size_t memopt_i_batch_chunk_rows(const memopt_i_batch *t) { /* rows */
+    return memopt_i_max(1, MEMOPT_I_NORM_CHUNK / t->x.linear.outputs);
 }
 
 /* ---- scratch: linear's own, then ours ---- */
@@ -20534,19 +20698,19 @@ static void memopt_i_batch_lay_out(memopt_i_batch *t, memopt_carver *c) {
     shared = *c;
     t->group_a = (float *)memopt_carve(&shared, sums, sizeof *t->group_a, 64);
     t->group_b = (float *)memopt_carve(&shared, sums, sizeof *t->group_b, sizeof *t->group_b);
-    t->slope = memopt_carve(c, t->block * n, memopt_type_bytes(x->type), 64);
+    t->grad_z = memopt_carve(c, t->block * n, memopt_type_bytes(x->type), 64);
     c->bytes = memopt_i_max(c->bytes, shared.bytes);
     c->overflow |= shared.overflow;
     t->weights = (float *)memopt_carve(c, narrow ? n * x->inputs + n : 0, sizeof *t->weights, 64);
     if (!narrow) t->weights = NULL;
 }
 /* Shapes and types, and the bytes of scratch. */
-static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_batch_norm *x, memopt_i_batch *t,
-                                         size_t *bytes) {
+static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_batch_norm *x, memopt_i_batch *t,
+                                            size_t *bytes) {
     memopt_linear *l = &t->x.linear; memopt_i_ops *o = &t->o; memopt_carver carver; size_t n = 0;
 
     *bytes = 0;
-    if (memopt_i_ops_open(ops, "batch norm", x, o)) return o->c.status;
+    if (memopt_i_ops_resolve(ops, "batch norm", x, o)) return o->c.status;
     t->x = *x; t->backward = 0; t->first = t->count = 0;
     if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;
     memopt_i_activation_check(&o->c, l->activation);
@@ -20573,37 +20737,38 @@ static memopt_status memopt_i_batch_open(const memopt_ops *ops, const memopt_bat
 MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
     memopt_i_batch t; size_t all;
 
-    if (memopt_i_batch_open(ops, x, &t, &all)) return t.o.c.status;
-    return memopt_i_ops_answer(&t.o, all, bytes);
+    if (memopt_i_batch_resolve(ops, x, &t, &all)) return t.o.c.status;
+    return memopt_i_ops_return_bytes(&t.o, all, bytes);
 }
 /* What both directions look at, and what each does. There is at least one output. */
 static memopt_status memopt_i_batch_arrays(memopt_i_ops *o, const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear; const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type;
     const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n, weights = n * l->inputs;
-    const int made = backward ? MEMOPT_I_READ : MEMOPT_I_WRITE, maybe = MEMOPT_I_WRITE | MEMOPT_I_MAYBE;
-    const int input = backward && !l->grad_weights ? MEMOPT_I_MAYBE : MEMOPT_I_READ;
-    const int weight = backward && !l->grad_input ? MEMOPT_I_MAYBE : MEMOPT_I_READ;
+    const int made = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE,
+        maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
+    const int input = backward && !l->grad_weights ? MEMOPT_I_OPS_OPTIONAL : MEMOPT_I_OPS_READ;
+    const int weight = backward && !l->grad_input ? MEMOPT_I_OPS_OPTIONAL : MEMOPT_I_OPS_READ;
 
     memopt_i_ops_take(o, "input", l->input, type, in, input);
     memopt_i_ops_take(o, "weights", l->weights, of_w, weights, weight);
-    memopt_i_ops_take(o, "bias", l->bias, of_w, n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(o, "scale", x->scale, of_w, n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(o, "shift", x->shift, of_w, n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(o, "before", l->before, type, out, made);
+    memopt_i_ops_take(o, "bias", l->bias, of_w, n, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "scale", x->scale, of_w, n, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "shift", x->shift, of_w, n, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "pre_activation", l->pre_activation, type, out, made);
     memopt_i_ops_take(o, "statistics", x->statistics, f32, 2 * n, made);
     if (!backward) {
-        memopt_i_ops_take(o, "output", l->output, type, out, MEMOPT_I_WRITE);
+        memopt_i_ops_take(o, "output", l->output, type, out, MEMOPT_I_OPS_WRITE);
         memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, maybe);
         memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, maybe);
-        return memopt_i_ops_apart(o, 0);
+        return memopt_i_ops_no_overlap(o, 0);
     }
-    memopt_i_ops_take(o, "grad_output", l->grad_output, type, out, MEMOPT_I_READ);
+    memopt_i_ops_take(o, "grad_output", l->grad_output, type, out, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(o, "grad_input", l->grad_input, type, in, maybe);
     memopt_i_ops_take(o, "grad_weights", l->grad_weights, l->gradient_type, weights, maybe);
     memopt_i_ops_take(o, "grad_bias", l->grad_bias, l->gradient_type, n, maybe);
     memopt_i_ops_take(o, "grad_scale", x->grad_scale, l->gradient_type, n, maybe);
     memopt_i_ops_take(o, "grad_shift", x->grad_shift, l->gradient_type, n, maybe);
-    return memopt_i_ops_apart(o, 0);
+    return memopt_i_ops_no_overlap(o, 0);
 }
 /* n floats from an array that may be missing */
 static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void *from, float missing) {
@@ -20613,12 +20778,12 @@ static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void
 }
 static memopt_status memopt_i_batch_begin(const memopt_ops *ops, const memopt_batch_norm *x, int backward,
                                           memopt_i_batch *t) {
-    size_t bytes, n; const memopt_status s = memopt_i_batch_open(ops, x, t, &bytes);
+    size_t bytes, n; const memopt_status s = memopt_i_batch_resolve(ops, x, t, &bytes);
     if (s) return s;
     t->backward = backward; n = t->x.linear.outputs;
-    memopt_i_must_reach(&t->o.c, "rows", t->x.linear.rows, "at least", 2);
+    memopt_i_must_be_at_least(&t->o.c, "rows", t->x.linear.rows, "at least", 2);
     if (n) memopt_i_batch_arrays(&t->o, &t->x, backward);
-    if (memopt_i_ops_reach(&t->o, bytes) || !n) return t->o.c.status;
+    if (memopt_i_ops_need_scratch(&t->o, bytes) || !n) return t->o.c.status;
     memset(t->a, 0, 2 * n * sizeof *t->a);
     memopt_i_batch_floats(t, t->scale, t->x.scale, 1);
     memopt_i_batch_floats(t, t->shift, t->x.shift, 0);
@@ -20632,16 +20797,16 @@ typedef struct memopt_i_batch_piece {
 } memopt_i_batch_piece;
 static const float *memopt_i_batch_z(const memopt_i_batch *t, size_t row, size_t at, size_t n, float *own) {
     const memopt_linear *x = &t->x.linear;
-    return memopt_i_row_view(t->o.level, x->before, x->type, row * x->outputs + at, n, own);
+    return memopt_i_row_view(t->o.level, x->pre_activation, x->type, row * x->outputs + at, n, own);
 }
 /* h of columns at..at+n of a row, and g' */
 static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p, size_t row, size_t at, size_t n) {
     const memopt_linear *x = &t->x.linear; const float *mean = t->x.statistics + at;
-    memopt_i_batch_hat(t->o.level, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean, mean + x->outputs, n);
+    memopt_i_batch_normalize(t->o.level, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean, mean + x->outputs, n);
     if (!t->backward) return;
     p->g = memopt_i_row_view(t->o.level, x->grad_output, x->type, row * x->outputs + at, n, p->own);
-    if (x->activation == MEMOPT_NO_ACTIVATION) return;
-    memopt_i_norm_shape(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
+    if (x->activation == MEMOPT_ACTIVATION_NONE) return;
+    memopt_i_norm_affine(t->o.level, p->y, p->h, t->scale + at, t->shift + at, n);
     memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
     p->g = p->own;
 }
@@ -20664,12 +20829,13 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
         } else memopt_i_row_add(level, a, memopt_i_batch_z(t, row, at, n, p.h), 1.0f, n);
     if (t->backward) return;
     memopt_i_row_scale(level, a, a, memopt_i_round(1.0f / (float)(end - begin)), n);
-    for (row = begin; row < end; ++row) memopt_i_batch_spread(level, b, memopt_i_batch_z(t, row, at, n, p.h), a, n);
+    for (row = begin; row < end; ++row)
+        memopt_i_batch_squared_deviations(level, b, memopt_i_batch_z(t, row, at, n, p.h), a, n);
 }
 /* All groups of the block under way, in order, into what is there of the rows before. */
 static void memopt_i_batch_groups(memopt_i_batch *t) {
     const size_t n = t->x.linear.outputs, groups = memopt_i_ceil_div(t->count, MEMOPT_I_BATCH_GROUP); size_t k, i;
-    memopt_i_run(t->o.threads, groups * memopt_i_ceil_div(n, MEMOPT_I_BATCH_COLUMNS), memopt_i_batch_group, t);
+    memopt_i_parallel_for(t->o.threads, groups * memopt_i_ceil_div(n, MEMOPT_I_BATCH_COLUMNS), memopt_i_batch_group, t);
     for (k = 0; k < groups; ++k) {
         const float *a = t->group_a + k * n, *b = t->group_b + k * n;
         const double before = (double)(t->first + k * MEMOPT_I_BATCH_GROUP);
@@ -20682,29 +20848,30 @@ static void memopt_i_batch_groups(memopt_i_batch *t) {
 /* The second pass over rows: outputs, or a block's gradient of z. */
 static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
     const memopt_i_batch *t = (const memopt_i_batch *)task; const memopt_linear *x = &t->x.linear;
-    const size_t turn = memopt_i_batch_turn(t), begin = t->first + chunk * turn, width = x->outputs;
+    const size_t turn = memopt_i_batch_chunk_rows(t), begin = t->first + chunk * turn, width = x->outputs;
     const size_t end = begin + memopt_i_min(turn, t->first + t->count - begin); size_t row, at, n;
     const int level = t->o.level; memopt_i_batch_piece p;
     (void)worker;
     for (row = begin; row < end; ++row)
         for (at = 0; at < width; at += n) {
-            void *to = t->backward ? t->slope : x->output;
+            void *to = t->backward ? t->grad_z : x->output;
             const size_t place = (t->backward ? row - t->first : row) * width + at;
             float *y = memopt_i_row_out(to, x->type, place, p.y);
 
             n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
             memopt_i_batch_load(t, &p, row, at, n);
             if (t->backward)
-                memopt_i_batch_slope(level, y, p.g, p.h, t->factor + at, t->mean + at, t->share + at, n);
+                memopt_i_batch_grad(level, y, p.g, p.h, t->factor + at, t->mean + at, t->share + at, n);
             else {
-                memopt_i_norm_shape(level, y, p.h, t->scale + at, t->shift + at, n);
+                memopt_i_norm_affine(level, y, p.h, t->scale + at, t->shift + at, n);
                 memopt_i_row_act(level, y, y, x->activation, n);
             }
             memopt_i_row_store(level, to, x->type, place, y, n);
         }
 }
 static void memopt_i_batch_second(memopt_i_batch *t) {
-    memopt_i_run(t->o.threads, memopt_i_ceil_div(t->count, memopt_i_batch_turn(t)), memopt_i_batch_rows, t);
+    memopt_i_parallel_for(t->o.threads, memopt_i_ceil_div(t->count, memopt_i_batch_chunk_rows(t)),
+                          memopt_i_batch_rows, t);
 }
 
 /* ---- forward ---- */
@@ -20726,9 +20893,9 @@ static void memopt_i_batch_statistics(const memopt_i_batch *t) {
 /* z of a block: the linear layer, without its activation */
 static memopt_status memopt_i_batch_product(const memopt_ops *ops, const memopt_i_batch *t) {
     memopt_linear l = t->x.linear;
-    l.rows = t->count; l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL;
+    l.rows = t->count; l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL;
     if (l.inputs) l.input = memopt_i_row_at(l.input, l.type, t->first * l.inputs);
-    l.output = memopt_i_row_to(t->x.linear.before, l.type, t->first * l.outputs);
+    l.output = memopt_i_row_to(t->x.linear.pre_activation, l.type, t->first * l.outputs);
     return memopt_linear_forward(ops, &l);
 }
 MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const memopt_batch_norm *x) {
@@ -20756,7 +20923,7 @@ static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const dou
         memopt_i_row_store(t->o.level, to, x->gradient_type, at, old, n);
     }
 }
-static void memopt_i_batch_slopes(const memopt_i_batch *t) {
+static void memopt_i_batch_grads(const memopt_i_batch *t) {
     const memopt_batch_norm *x = &t->x; const size_t n = x->linear.outputs; size_t i;
     for (i = 0; i < n; ++i) {
         t->factor[i] = memopt_i_round(x->statistics[n + i] * t->scale[i]);
@@ -20767,7 +20934,7 @@ static void memopt_i_batch_slopes(const memopt_i_batch *t) {
 /* The linear layer's backward of a block; its gradients go on from block to block, as floats. */
 static memopt_status memopt_i_batch_linear(const memopt_ops *ops, const memopt_i_batch *t) {
     memopt_linear l = t->x.linear;
-    l.rows = t->count; l.activation = MEMOPT_NO_ACTIVATION; l.grad_output = t->slope;
+    l.rows = t->count; l.activation = MEMOPT_ACTIVATION_NONE; l.grad_output = t->grad_z;
     if (l.grad_weights && l.inputs) l.input = memopt_i_row_at(l.input, l.type, t->first * l.inputs);
     if (l.grad_input) l.grad_input = memopt_i_row_to(l.grad_input, l.type, t->first * l.inputs);
     if (t->weights) {
@@ -20786,8 +20953,9 @@ typedef struct memopt_i_batch_sums {
 } memopt_i_batch_sums;
 static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-bit gradients: rounded once */
     const memopt_i_batch_sums *t = (const memopt_i_batch_sums *)task; const memopt_linear *x = &t->batch->x.linear;
-    const size_t end = chunk * MEMOPT_I_NORM_TURN + memopt_i_min(MEMOPT_I_NORM_TURN, t->n - chunk * MEMOPT_I_NORM_TURN);
-    float old[MEMOPT_I_BATCH_COLUMNS]; size_t i = chunk * MEMOPT_I_NORM_TURN, n;
+    const size_t end = chunk * MEMOPT_I_NORM_CHUNK
+        + memopt_i_min(MEMOPT_I_NORM_CHUNK, t->n - chunk * MEMOPT_I_NORM_CHUNK);
+    float old[MEMOPT_I_BATCH_COLUMNS]; size_t i = chunk * MEMOPT_I_NORM_CHUNK, n;
     (void)worker;
     for (; i < end; i += n) {
         const float *sum = t->sums + i;
@@ -20801,11 +20969,11 @@ static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-
         memopt_i_row_store(t->batch->o.level, t->to, x->gradient_type, i, sum, n);
     }
 }
-static void memopt_i_batch_keep(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
+static void memopt_i_batch_store(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
     memopt_i_batch_sums s;
     if (!to || !t->weights) return;
     s.batch = t; s.sums = sums; s.to = to; s.n = n;
-    memopt_i_run(t->o.threads, memopt_i_ceil_div(n, MEMOPT_I_NORM_TURN), memopt_i_batch_narrow, &s);
+    memopt_i_parallel_for(t->o.threads, memopt_i_ceil_div(n, MEMOPT_I_NORM_CHUNK), memopt_i_batch_narrow, &s);
 }
 MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x) {
     memopt_i_batch t; memopt_status s = memopt_i_batch_begin(ops, x, 1, &t); const memopt_linear *l = &t.x.linear;
@@ -20814,7 +20982,7 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
         t.count = memopt_i_min(t.block, l->rows - t.first);
         memopt_i_batch_groups(&t);
     }
-    memopt_i_batch_slopes(&t);
+    memopt_i_batch_grads(&t);
     memopt_i_batch_gradient(&t, t.x.grad_shift, t.a);
     memopt_i_batch_gradient(&t, t.x.grad_scale, t.b);
     if (!l->grad_input && !l->grad_weights && !l->grad_bias) return MEMOPT_OK;
@@ -20823,8 +20991,8 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
         memopt_i_batch_second(&t);
         if ((s = memopt_i_batch_linear(ops, &t)) != MEMOPT_OK) return memopt_i_ops_end(&t.o, s);
     }
-    memopt_i_batch_keep(&t, l->grad_weights, t.weights, l->outputs * l->inputs);
-    memopt_i_batch_keep(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs);
+    memopt_i_batch_store(&t, l->grad_weights, t.weights, l->outputs * l->inputs);
+    memopt_i_batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs);
     return MEMOPT_OK;
 }
 
@@ -20852,25 +21020,25 @@ static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_
     const memopt_type type = l->weight_type, f32 = MEMOPT_TYPE_F32;
     const size_t n = l->outputs, all = n * l->inputs;
 
-    memopt_i_ops_take(o, "linear.weights", l->weights, type, all, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "linear.bias", l->bias, type, n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(o, "weights", f->weights, f32, all, MEMOPT_I_WRITE);
-    memopt_i_ops_take(o, "bias", f->bias, f32, n, MEMOPT_I_WRITE);
-    memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, MEMOPT_I_READ);
-    memopt_i_ops_take(o, "scale", x->scale, type, n, MEMOPT_I_MAYBE);
-    memopt_i_ops_take(o, "shift", x->shift, type, n, MEMOPT_I_MAYBE);
-    return memopt_i_ops_apart(o, 0);
+    memopt_i_ops_take(o, "linear.weights", l->weights, type, all, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "linear.bias", l->bias, type, n, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "weights", f->weights, f32, all, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take(o, "bias", f->bias, f32, n, MEMOPT_I_OPS_WRITE);
+    memopt_i_ops_take(o, "running_mean", x->running_mean, f32, n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "running_variance", x->running_variance, f32, n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(o, "scale", x->scale, type, n, MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_ops_take(o, "shift", x->shift, type, n, MEMOPT_I_OPS_OPTIONAL);
+    return memopt_i_ops_no_overlap(o, 0);
 }
 MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
                                                 float *bias) {
     memopt_i_batch_fold f; memopt_i_batch t; size_t bytes;
-    const memopt_status s = memopt_i_batch_open(ops, x, &t, &bytes);
+    const memopt_status s = memopt_i_batch_resolve(ops, x, &t, &bytes);
     if (s) return s;
     f.x = t.x; f.level = t.o.level; f.weights = weights; f.bias = bias;
     if (!f.x.linear.outputs) return MEMOPT_OK;
     if (memopt_i_batch_fold_arrays(&t.o, &f)) return t.o.c.status;
-    memopt_i_run(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
+    memopt_i_parallel_for(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }
 /* @section widths : *

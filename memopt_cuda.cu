@@ -25,23 +25,23 @@
 
    CONTENTS    Search for "@section cuda_NAME"; first the declarations (api_cuda_NAME), then the implementation, bottom
                up; a section uses only what its marker names, and what that uses.
-     base       statuses, launches, checks
-     memory     sources: device, growing, pinned, managed; transfers in buckets; a store for tapes
-     number     fp32 to and from bf16, fp16, fp8: nearest, stochastic, split; random numbers        the CPU's bits
-     quant      8-bit blocks                                                                        the CPU's bits
-     keeper     lossy keeps of tapes: outputs in bf16 or 8 bits                                     the CPU's bits
-     walk       a step over slices of tensors: load, step, store in one pass                        the CPU's bits
-     factor     Adafactor's rows and columns                                                        the CPU's bits
-     optim      every kind and format, many tensors a launch, 8 bits in one pass                    the CPU's bits
-     scale      norm, finite check, loss scaling, clipping, accumulation; the host never waits      the CPU's bits
-     softmax    softmax, and softmax + cross-entropy in place                                       a bound
-     norm       layer norm and RMS norm                                                             a bound
-     layer      activations, SwiGLU, residual + dropout, embedding                                  the CPU's bits
-     gemm       products by cuBLASLt, planned once a shape; fp8                                     a bound
-     linear     linear layers, bias and activation in the product                                   a bound
-     batchnorm  linear + batch norm + activation                                                    a bound
-     head       linear + softmax + cross-entropy by chunks                                          a bound
-     attention  without the length x length matrix                                                  a bound
+     base          statuses, launches, checks
+     memory        sources: device, growing, pinned, managed; transfers in buckets; a store for tapes
+     number        fp32 to and from bf16, fp16, fp8: nearest, stochastic, split; random numbers     the CPU's bits
+     quant         8-bit blocks                                                                     the CPU's bits
+     codec         lossy codecs of tapes: outputs in bf16 or 8 bits                                 the CPU's bits
+     optim_kernels a step over slices of tensors: load, step, store in one pass                     the CPU's bits
+     adafactor     Adafactor's rows and columns                                                     the CPU's bits
+     optim         every kind and format, many tensors a launch, 8 bits in one pass                 the CPU's bits
+     scale         norm, finite check, loss scaling, clipping, accumulation; the host never waits   the CPU's bits
+     softmax       softmax, and softmax + cross-entropy in place                                    a bound
+     norm          layer norm and RMS norm                                                          a bound
+     layer         activations, SwiGLU, residual + dropout, embedding                               the CPU's bits
+     gemm          products by cuBLASLt, planned once a shape; fp8                                  a bound
+     linear        linear layers, bias and activation in the product                                a bound
+     batchnorm     linear + batch norm + activation                                                 a bound
+     head          linear + softmax + cross-entropy by chunks                                       a bound
+     attention     without the length x length matrix                                               a bound
 
    CONVENTIONS
      Pointers    d_... is memory of the device, and so are all data pointers of the structs that memopt.h shares with
@@ -52,8 +52,8 @@
                  to them cannot: transfers, stores and sources. A captured call repeats its arguments: an optimizer's
                  step number and the places of random bits stay as they were.
      Errors      0, or why not: memopt_cuda_status_text(). What is refused has launched nothing. An error of somebody
-                 else that is pending in CUDA is told (MEMOPT_CUDA_OF_EARLIER) and left pending, by every call that has
-                 something to launch.
+                 else that is pending in CUDA is told (MEMOPT_CUDA_BASE_PENDING) and left pending, by every call that
+                 has something to launch.
      Scratch     of all operators may be one block, as large as the largest _scratch() says, while they share a stream.
      Overlap     of results with anything else is looked for where a declaration has MEMOPT_CUDA_ERR_OVERLAP for it;
                  with linear, attention, layer and lists of gradients it is on you.
@@ -117,18 +117,18 @@ enum {
     MEMOPT_CUDA_ERR_NULL         = -101, /* a pointer that is needed is NULL */
     MEMOPT_CUDA_ERR_ALIGNMENT    = -102, /* a pointer is not aligned as its type, or as the call says */
     MEMOPT_CUDA_ERR_OVERLAP      = -103, /* a result shares bytes with something else */
-    MEMOPT_CUDA_ERR_LEADING      = -104, /* a leading dimension that cuBLASLt cannot take: see `gemm` */
+    MEMOPT_CUDA_ERR_STRIDE       = -104, /* a leading dimension that cuBLASLt cannot take: see `gemm` */
     MEMOPT_CUDA_ERR_NO_ALGORITHM = -105, /* cuBLASLt has no algorithm for this product */
     MEMOPT_CUDA_ERR_TYPE         = -106, /* these types do not go together here, or not on this card */
-    MEMOPT_CUDA_OF_RUNTIME       = 1000, /* + the cudaError_t of this call */
-    MEMOPT_CUDA_OF_EARLIER       = 3000, /* + the cudaError_t that was there before this call; it still is */
-    MEMOPT_CUDA_OF_DRIVER        = 5000, /* + a CUresult */
-    MEMOPT_CUDA_OF_BLAS          = 7000  /* + a cublasStatus_t */
+    MEMOPT_CUDA_BASE_RUNTIME       = 1000, /* + the cudaError_t of this call */
+    MEMOPT_CUDA_BASE_PENDING       = 3000, /* + the cudaError_t that was there before this call; it still is */
+    MEMOPT_CUDA_BASE_DRIVER        = 5000, /* + a CUresult */
+    MEMOPT_CUDA_BASE_BLAS          = 7000 /* + a cublasStatus_t */
 };
 /** What a status means, with CUDA's own text where it is CUDA's; static text, never NULL. */
 MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status);
 /** The same as a memopt_status, for callbacks of tapes and sources: MEMOPT_ERR_MEMORY where memory was missing. */
-MEMOPT_CUDA_API memopt_status memopt_cuda_status_plain(memopt_cuda_status status);
+MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status);
 
 /* What operators run with: the twin of memopt_ops. All zero = no products, no scratch. */
 typedef struct memopt_cuda_gemm memopt_cuda_gemm; /* see `gemm` */
@@ -141,8 +141,8 @@ typedef struct memopt_cuda_ops {
    Memory of a device, pinned and managed memory as sources: arenas, heaps, plans and ledgers of memopt.h work on them
    as they are. Nothing of it is global. Every function works on the device it was made for and leaves the calling
    thread's device as it found it. An error that was pending in CUDA before a call is returned, as
-   MEMOPT_CUDA_OF_EARLIER + its number, and left pending; an error of the call itself is returned and taken away. */
-#define MEMOPT_CUDA_CURRENT (-1) /* the device of the calling thread */
+   MEMOPT_CUDA_BASE_PENDING + its number, and left pending; an error of the call itself is returned and taken away. */
+#define MEMOPT_CUDA_CURRENT_DEVICE (-1) /* the device of the calling thread */
 /** Bytes of a device's memory: free at this moment, and all. Either may be NULL. OK, MEMOPT_ERR_ARGUMENT (no such
     device), what CUDA said. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes);
@@ -157,12 +157,12 @@ struct memopt_cuda_memory { /* what a source knows beside its table; yours: outl
     int                device;
     memopt_cuda_status status; /* why the last call that failed has failed, releases included; 0 = none has */
     size_t             free_bytes; /* of the device, when this call failed for lack of memory; else 0 */
-    size_t             granule;    /* bytes committed at a time; 0 = there is no committing */
+    size_t             granularity; /* bytes committed at a time; 0 = there is no committing */
     void              *driver[7], *ranges; /* private */
 };
 /**
- * Sources. `device` is a number or MEMOPT_CUDA_CURRENT. In all of them: alignment 256; bytes are not zero when they are
- * fresh; reserve, commit and copies return ERR_MEMORY where memory is missing, ERR_DEVICE for all else, and
+ * Sources. `device` is a number or MEMOPT_CUDA_CURRENT_DEVICE. In all of them: alignment 256; bytes are not zero when
+ * they are fresh; reserve, commit and copies return ERR_MEMORY where memory is missing, ERR_DEVICE for all else, and
  * memory->status says what CUDA said. decommit and release wait until the device has ended all its work, since nobody
  * else can know who still uses the bytes.
  *
@@ -172,20 +172,21 @@ struct memopt_cuda_memory { /* what a source knows beside its table; yours: outl
  * threads one thread at a time per source
  */
 /** Device memory, one cudaMalloc a reservation; capacity: all the device has. */
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_block(int device, memopt_cuda_memory *memory, memopt_source *out);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory,
+                                                             memopt_source *out);
 /**
  * Device memory that grows: addresses are reserved at once, memory is committed granule by granule as it is reached,
  * and nothing ever moves. An arena of capacity 0 may grow until the device is full. The driver's functions are asked
  * for at run time: there is nothing to link beside the CUDA runtime.
  *
- * granule  bytes committed at a time; 0 = default: 32 MiB (fewer calls than the 2 MiB that devices have at the least,
- *          and less than one at each end is the most an arena wastes); else a power of two and a multiple of the
+ * granularity  bytes committed at a time; 0 = default: 32 MiB (fewer calls than the 2 MiB that devices have at the
+ *          least, and less than one at each end is the most an arena wastes); else a power of two and a multiple of the
  *          device's own granularity
  * host     a byte a granule is kept in its memory; NULL = malloc
  * returns  also MEMOPT_ERR_UNSUPPORTED (the driver has no such functions); a device that cannot do it is
- *          MEMOPT_CUDA_OF_DRIVER + what it said. memopt_cuda_source_block() always works
+ *          MEMOPT_CUDA_BASE_DRIVER + what it said. memopt_cuda_source_malloc() always works
  */
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granule, const memopt_host *host,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
                                                             memopt_cuda_memory *memory, memopt_source *out);
 /** Pinned host memory, one cudaHostAlloc a reservation: the CPU works with it, and any device copies to and from it. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory,
@@ -213,7 +214,7 @@ typedef struct memopt_cuda_transfer_desc { /* zero it, then set what you need; N
 /** The bytes of pinned memory, to the byte. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes);
 /**
- * device  a number, or MEMOPT_CUDA_CURRENT
+ * device  a number, or MEMOPT_CUDA_CURRENT_DEVICE
  * out     receives it; untouched on failure
  * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT (pinned); MEMOPT_ERR_ARGUMENT, _OVERFLOW, _MEMORY; what CUDA said
  * threads one thread at a time per transfer
@@ -249,19 +250,20 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfe
  *
  * from    pinned memory, not to be changed until the copy is done
  */
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_fetch(memopt_cuda_transfer *transfer, void *d_to,
-                                                              const void *from, size_t bytes,
-                                                              memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
+                                                                 const void *from, size_t bytes,
+                                                                 memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfer *transfer,
                                                              memopt_cuda_stream stream);
 
-/* A slow place for a tape whose memory is a device's: values go to host memory and come back, beside the computing. */
+/* An offload store for a tape whose memory is a device's: values go to host memory and come back, beside the
+   computing. */
 typedef struct memopt_cuda_store memopt_cuda_store;
 typedef struct memopt_cuda_store_desc { /* zero it, then set what you need */
     memopt_cuda_transfer *transfer;   /* required; outlives the store */
     memopt_source        *source;     /* required, host_visible; outlives the store. Pinned: copies go straight to it,
                                          CPU waits for nothing. Other: through the transfer's buckets, and it does */
-    size_t                slots;      /* values it can hold at once: slow.slots of the tape */
+    size_t                slots;      /* values it can hold at once: offload.slots of the tape */
     size_t                slot_bytes; /* the largest of them */
     memopt_cuda_stream    stream;     /* in which the tape's callbacks queue all they do */
     memopt_ledger        *ledger;     /* NULL, or who is told of values that come and go, as MEMOPT_TAG_CHECKPOINTS */
@@ -289,7 +291,7 @@ typedef struct memopt_cuda_clock { /* yours; outlives the table and stays where 
     int                device;
     memopt_cuda_stream stream;
     memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
-    memopt_clock       under;
+    memopt_clock       host_clock;
 } memopt_cuda_clock;
 /** host: whose clock it asks; NULL = the system's. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_ARGUMENT, what CUDA said. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cuda_stream stream,
@@ -387,28 +389,28 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, cons
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
                                                                const float *d_absmax, size_t n, memopt_map map,
                                                                size_t block, memopt_cuda_stream stream);
-/* @section api_cuda_keeper : api_cuda_base
-   A keeper for tapes over memory of a device: with it MEMOPT_KEEP_BF16 and MEMOPT_KEEP_8BIT work there as well, and
-   values, copies, losses and gradients have the bits of the same tape on the CPU. See api_tape in memopt.h. */
-typedef struct memopt_cuda_keeper { /* what the keeper knows; yours: outlives the tape and stays where it is */
+/* @section api_cuda_codec : api_cuda_base
+   A device codec for tapes over memory of a device: with it MEMOPT_CODEC_BF16 and MEMOPT_CODEC_8BIT work there as well,
+   and values, copies, losses and gradients have the bits of the same tape on the CPU. See api_tape in memopt.h. */
+typedef struct memopt_cuda_codec { /* what the codec knows; yours: outlives the tape and stays where it is */
     memopt_cuda_stream stream; /* that of the engine's callbacks; may be set between passes */
     memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
-} memopt_cuda_keeper;
+} memopt_cuda_codec;
 /**
- * Make a keeper, for memopt_tape_desc.keeper. It launches into keeper->stream, waits for nothing and allocates nothing.
- * One keeper is good for any number of tapes with the same stream, and for those nested in them: each inner tape with a
- * lossy keep wants it in its own desc.
+ * Make a device codec, for memopt_tape_desc.device_codec. It launches into device_codec->stream, waits for nothing and
+ * allocates nothing. One device codec is good for any number of tapes with the same stream, and for those nested in
+ * them: each inner tape with a lossy codec wants it in its own desc.
  *
- * keeper  all of it is written
+ * device_codec  all of it is written
  * out     its run_fn does what MEMOPT_KEEP_... says, with value and copy on the device: a value of floats aligned to 4
- *         bytes, fastest to 16; its copy to 4 (8BIT) or 2 bytes. It returns MEMOPT_OK; what memopt_cuda_status_plain()
- *         makes of keeper->status otherwise, and then nothing is written: NULL, not aligned, value and copy overlap, no
- *         such op or keep, CUDA's
+ *         bytes, fastest to 16; its copy to 4 (8BIT) or 2 bytes. It returns MEMOPT_OK; what memopt_cuda_to_status()
+ *         makes of device_codec->status otherwise, and then nothing is written: NULL, not aligned, value and copy
+ *         overlap, no such op or codec, CUDA's
  * returns OK; MEMOPT_CUDA_ERR_NULL, then nothing is written
- * threads one thread at a time per keeper
+ * threads one thread at a time per codec
  */
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *keeper, memopt_tape_keeper *out,
-                                                           memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
+                                                          memopt_cuda_stream stream);
 /* @section api_cuda_optim : api_cuda_base
    An optimizer whose tensors lie on a device. The object is memopt_optim, made by memopt_optim_create() and kept on the
    host; `weights`, `extra`, `gradients` and `state` of its tensors are device pointers then, aligned as there. Objects
@@ -454,12 +456,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_end(memopt_optim *optim);
 /** The sums of a tensor's slices measured here, in the scratch: to be added up over ranks before the join. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
                                                           size_t scratch_bytes, double **d_sums, size_t *count);
-typedef struct memopt_cuda_optim_result_of {
+typedef struct memopt_cuda_optim_outcome {
     uint64_t skipped;       /* elements left alone in this step; memopt_optim_skipped() tells it from now on, too */
     int      stopped;       /* 1: a fused apply met a gradient that is not finite, ... */
     uint64_t tensor, first; /* ... in this slice: it and what was applied later has not been stepped */
     int      left_out;      /* 1: *d_factor was no factor: nothing has been stepped */
-} memopt_cuda_optim_result_of;
+} memopt_cuda_optim_outcome;
 /**
  * The step, or its begin, with a gradient factor that the device works out: see memopt_cuda_clip_norm(). What follows a
  * begin_by is as above. The bits of a step whose run has that gradient_factor.
@@ -470,26 +472,27 @@ typedef struct memopt_cuda_optim_result_of {
  *           memopt_cuda_optim_result() tells. run->step counts on the host, so it does not know: a step left out is one
  *           in which nothing happened. memopt_optim_applied() counts what was launched
  */
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_by(memopt_optim *optim, const memopt_optim_run *run,
-                                                             const double *d_factor, void *d_scratch,
-                                                             size_t scratch_bytes, memopt_cuda_stream stream);
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_by(memopt_optim *optim, const memopt_optim_run *run,
-                                                              const double *d_factor, void *d_scratch,
-                                                              size_t scratch_bytes, memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                                      const double *d_factor, void *d_scratch,
+                                                                      size_t scratch_bytes, memopt_cuda_stream stream);
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                                       const double *d_factor, void *d_scratch,
+                                                                       size_t scratch_bytes, memopt_cuda_stream stream);
 /** What came of the step. WAITS for the stream. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
-                                                            size_t scratch_bytes, memopt_cuda_optim_result_of *out,
+                                                            size_t scratch_bytes, memopt_cuda_optim_outcome *out,
                                                             memopt_cuda_stream stream);
 /* @section api_cuda_scale : api_cuda_base
    Norm, finite check, loss scaling, clipping and sums of gradients on the device, bit for bit those of `scale`.
 
-   A memopt_gradients and its tensors are the host's, and are read at the call: `values`, `rest` and `scratch` point to
-   the device. `squares` and `nonfinite` of a tensor are not written: sums of tensors go to d_sums. One step in which
-   the host never waits (all in one stream):
+   A memopt_gradients and its tensors are the host's, and are read at the call: `values`, `compensation` and `scratch`
+   point to the device. `squares` and `nonfinite` of a tensor are not written: sums of tensors go to d_sums. One step in
+   which the host never waits (all in one stream):
 
      memopt_cuda_scaler_measure(d_scaler, &list, d_total, NULL, stream);       (d_scaler: a copy of a host's scaler)
      memopt_cuda_clip_norm(d_total, 1 / tokens, max_norm, d_factor, stream);   (*d_factor is 0 after an overflow)
-     memopt_cuda_optim_step_by(optim, &run, d_factor, d_scratch, bytes, stream);   (changes nothing where it is 0)
+     memopt_cuda_optim_step_with_factor(optim, &run, d_factor, d_scratch, bytes, stream);
+                                                                           (changes nothing where it is 0)
      memopt_cuda_scaler_update(d_scaler, &d_total->overflow, NULL, stream);
      the next loss multiplied by d_scaler->scale, read on the device
 
@@ -621,9 +624,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
 
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate that
    there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops, const memopt_lively *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops,
+                                                                  const memopt_activation_args *x,
                                                                   memopt_cuda_stream stream);
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *ops, const memopt_lively *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *ops,
+                                                                   const memopt_activation_args *x,
                                                                    memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *ops, const memopt_swiglu *x,
                                                               memopt_cuda_stream stream);
@@ -659,18 +664,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
 
    Types       left and right are of one type, float, bf16 or fp16; the result is of that type or float: else
                MEMOPT_CUDA_ERR_TYPE. bf16 needs compute capability 8.0, fp8 8.9.
-   Strides     at least a row: else MEMOPT_CUDA_ERR_LEADING. Any stride and any alignment of the element works;
+   Strides     at least a row: else MEMOPT_CUDA_ERR_STRIDE. Any stride and any alignment of the element works;
                multiples of 16 bytes everywhere are what makes tensor cores run at full speed.
    No waiting, and no allocation but cuBLASLt's own in memopt_cuda_gemm_create(). */
 typedef struct memopt_cuda_gemm_desc { /* all zero works */
     void  *d_workspace;      /* aligned to 256, of the current device; NULL = none, and few algorithms */
-    size_t workspace_bytes;  /* 0 = none. Advice: MEMOPT_CUDA_WORKSPACE */
+    size_t workspace_bytes;  /* 0 = none. Advice: MEMOPT_CUDA_GEMM_WORKSPACE */
     size_t shapes;           /* in the table; 0 = 256, about 1 KiB each. The oldest makes room */
     int    deterministic;    /* 1: no split-K, no bias gradients in epilogues: the same bits in every run */
     int    tf32;             /* 1: products of floats may round their operands to 10 bits of mantissa */
     int    fast_fp8;         /* 1: fp8 products may add up in less than float32 (FAST_ACCUM) */
 } memopt_cuda_gemm_desc;
-#define MEMOPT_CUDA_WORKSPACE ((size_t)32 << 20) /* of Hopper and later; 4 MiB do on older cards */
+#define MEMOPT_CUDA_GEMM_WORKSPACE ((size_t)32 << 20) /* of Hopper and later; 4 MiB do on older cards */
 /** Bytes of memory that memopt_cuda_gemm_create() needs, exactly. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes);
 /**
@@ -679,19 +684,19 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm
  * memory  of the host, aligned to 16; stays the caller's, untouched until the gemm is destroyed
  * out     untouched on failure
  * returns OK; MEMOPT_CUDA_ERR_NULL (desc, memory, out, half a workspace), _ALIGNMENT (memory, workspace);
- *         MEMOPT_ERR_BUFFER (bytes too few), _OVERFLOW; what CUDA said; MEMOPT_CUDA_OF_BLAS + what cublasLtCreate()
+ *         MEMOPT_ERR_BUFFER (bytes too few), _OVERFLOW; what CUDA said; MEMOPT_CUDA_BASE_BLAS + what cublasLtCreate()
  *         said
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
                                                            size_t bytes, memopt_cuda_gemm **out);
 /** Gives back what cuBLASLt holds. Nothing of it may still be running. NULL is fine. */
 MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm);
-typedef struct memopt_cuda_gemm_counts { /* since it was created */
+typedef struct memopt_cuda_gemm_stats { /* since it was created */
     size_t products;   /* handed to cuBLASLt */
     size_t heuristics; /* asked because a shape was not in the table. Grows after the first step: desc->shapes is too few */
-} memopt_cuda_gemm_counts;
+} memopt_cuda_gemm_stats;
 /** NULL is fine. */
-MEMOPT_CUDA_API memopt_cuda_gemm_counts memopt_cuda_gemm_counted(const memopt_cuda_gemm *gemm);
+MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_cuda_gemm *gemm);
 /**
  * Multiply; the twin of memopt_gemm_multiply().
  *
@@ -699,21 +704,21 @@ MEMOPT_CUDA_API memopt_cuda_gemm_counts memopt_cuda_gemm_counted(const memopt_cu
  *         16 bits is memopt_cuda_linear_forward()
  * returns OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT (below the element), _LEADING (a stride below its row, or beyond
  *         2^31), _OVERLAP (of result and operands), _TYPE, _NO_ALGORITHM; MEMOPT_ERR_ARGUMENT (accumulate with bias, or
- *         a gemm of another device than the current one), _OVERFLOW; MEMOPT_CUDA_OF_BLAS, _EARLIER, _RUNTIME; nothing
+ *         a gemm of another device than the current one), _OVERFLOW; MEMOPT_CUDA_BASE_BLAS, _EARLIER, _RUNTIME; nothing
  *         was launched then
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
                                                              memopt_cuda_stream stream);
-typedef struct memopt_cuda_batch { /* `count` products of one shape; steps in elements from one to the next */
+typedef struct memopt_cuda_gemm_batch { /* `count` products of one shape; steps in elements from one to the next */
     size_t count, left_step, right_step, result_step; /* a step of 0 uses an operand again; bias is one for all */
-} memopt_cuda_batch;
-/** The same for a batch, in one call. Results must not overlap: MEMOPT_CUDA_ERR_LEADING where a step leaves
+} memopt_cuda_gemm_batch;
+/** The same for a batch, in one call. Results must not overlap: MEMOPT_CUDA_ERR_STRIDE where a step leaves
     them no room. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
                                                                    const memopt_product *product,
-                                                                   const memopt_cuda_batch *batch,
+                                                                   const memopt_cuda_gemm_batch *batch,
                                                                    memopt_cuda_stream stream);
-typedef enum memopt_cuda_fp8 { MEMOPT_CUDA_E4M3, MEMOPT_CUDA_E5M2 } memopt_cuda_fp8;
+typedef enum memopt_cuda_fp8 { MEMOPT_CUDA_FP8_E4M3, MEMOPT_CUDA_FP8_E5M2 } memopt_cuda_fp8;
 typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (left times right^T) + bias [+ result] */
     size_t          rows, columns, depth;   /* multiples of 16 */
     const uint8_t  *d_left, *d_right;       /* rows x depth, columns x depth; aligned to 16 */
@@ -734,17 +739,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
 /* @section api_cuda_linear : api_cuda_gemm api_cuda_layer
    Linear layers. type and weight_type are the same, and gradient_type is that or float: else MEMOPT_CUDA_ERR_TYPE.
    Where cuBLASLt can, bias, activation and their gradients are worked out in the product's epilogue, on float32 sums:
-   an activation sees the sum before it is rounded to the type, and `before` is that sum rounded. Where it cannot (SiLU,
-   ReLU with `before` wanted, outputs that are no multiple of 8 with `before` wanted, or no algorithm) a kernel comes
-   after the product and works on what was stored, as on the CPU; the other kernel is memopt_cuda_activation_forward().
-   GELU of cuBLASLt is the form by tanh; it may use the card's tanh, 2^-10.98 off at most: |x| 2^-11.98 of the
-   output. */
+   an activation sees the sum before it is rounded to the type, and `pre_activation` is that sum rounded. Where it
+   cannot (SiLU, ReLU with `pre_activation` wanted, outputs that are no multiple of 8 with `pre_activation` wanted, or
+   no algorithm) a kernel comes after the product and works on what was stored, as on the CPU; the other kernel is
+   memopt_cuda_activation_forward(). GELU of cuBLASLt is the form by tanh; it may use the card's tanh, 2^-10.98 off at
+   most: |x| 2^-11.98 of the output. */
 /** Bytes of scratch of a backward that is to give grad_bias: 4 for each output and 64 rows, 128 times at most, and
     about 1 MiB at most below 262,144 outputs. 0 without. Aligned to 256. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               size_t *bytes);
 /**
- * output = activation(input * weights^T + bias), and `before` what goes into the activation.
+ * output = activation(input * weights^T + bias), and `pre_activation` what goes into the activation.
  *
  * returns OK; MEMOPT_CUDA_ERR_NULL (gemm, pointers), _ALIGNMENT, _TYPE; MEMOPT_ERR_ARGUMENT (linear NULL, a type or
  *         activation that there is not), _BUFFER, _OVERFLOW; and what memopt_cuda_gemm_multiply() returns
@@ -757,13 +762,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_
     alone fixes. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                                memopt_cuda_stream stream);
-/** The same, where linear->input is activation(before): grad_input becomes the gradient of `before` (rows x inputs), so
-    that the layer before needs no memopt_cuda_activation_backward(). With GELU it is part of the product. With NULL
-    grad_input, or MEMOPT_NO_ACTIVATION, it is memopt_cuda_linear_backward(). accumulate_input and an activation are
-    MEMOPT_ERR_ARGUMENT; before must not overlap grad_input. */
+/** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
+    (rows x inputs), so that the layer before needs no memopt_cuda_activation_backward(). With GELU it is part of the
+    product. With NULL grad_input, or MEMOPT_ACTIVATION_NONE, it is memopt_cuda_linear_backward(). accumulate_input and
+    an activation are MEMOPT_ERR_ARGUMENT; pre_activation must not overlap grad_input. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops,
                                                                        const memopt_linear *linear,
-                                                                       memopt_activation activation, const void *before,
+                                                                       memopt_activation activation,
+                                                                       const void *pre_activation,
                                                                        memopt_cuda_stream stream);
 /* @section api_cuda_batchnorm : api_cuda_norm api_cuda_layer api_cuda_linear
    Linear + batch norm + activation on the device, as on the CPU, pointers being the device's. The product is that of
@@ -862,8 +868,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
               returned as well, and left where it is, and nothing is launched.
    Tiles      A block does one tile, and there are as many blocks as tiles: 2^31 of them, of a thousand elements and up.
               All indices are size_t.
-   Bits       Formulas are those of memopt.h, marked MEMOPT_I_BOTH there, so they are written once. Products and sums
-              that a compiler could fuse go through memopt_i_times() and memopt_i_sum(), or fmaf. */
+   Bits       Formulas are those of memopt.h, marked MEMOPT_I_HOST_DEVICE there, so they are written once. Products and
+              sums that a compiler could fuse go through memopt_i_times() and memopt_i_sum(), or fmaf. */
 #ifndef MEMOPT_I_CUDA_LAUNCH
 #  define MEMOPT_I_CUDA_LAUNCH(kernel, grid, block, shared, stream, ...)                                               \
        (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
@@ -893,10 +899,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #endif
 
 static memopt_cuda_status memopt_i_cuda_runtime(cudaError_t error) {
-    return error == cudaSuccess ? 0 : MEMOPT_CUDA_OF_RUNTIME + (int)error;
+    return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)error;
 }
 /* What a runtime call said; its error is taken away, since it is told here. */
-static memopt_cuda_status memopt_i_cuda_took(cudaError_t error) {
+static memopt_cuda_status memopt_i_cuda_taken(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
     return memopt_i_cuda_runtime(error);
 }
@@ -904,8 +910,8 @@ static memopt_cuda_status memopt_i_cuda_took(cudaError_t error) {
 static memopt_cuda_status memopt_i_cuda_ready(void) {
     const cudaError_t error = cudaPeekAtLastError();
     if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || error == cudaErrorInitializationError)
-        return memopt_i_cuda_took(error);
-    return error == cudaSuccess ? 0 : MEMOPT_CUDA_OF_EARLIER + (int)error;
+        return memopt_i_cuda_taken(error);
+    return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_PENDING + (int)error;
 }
 /* After each launch: takes what this launch left. */
 static memopt_cuda_status memopt_i_cuda_launched(void) { return memopt_i_cuda_runtime(cudaGetLastError()); }
@@ -938,7 +944,7 @@ static memopt_cuda_status memopt_i_cuda_pointer(const void *p, size_t alignment)
 static memopt_cuda_status memopt_i_cuda_pointer_if(const void *p, size_t alignment) { /* NULL is fine */
     return p ? memopt_i_cuda_pointer(p, alignment) : 0;
 }
-static memopt_cuda_status memopt_i_cuda_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+static memopt_cuda_status memopt_i_cuda_no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     return a && b && memopt_i_overlaps(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 /* Blocks for n elements, `tile` each; 0 for n = 0. More than 2^31 - 1 is ERR_OVERFLOW. */
@@ -999,7 +1005,7 @@ static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
     case MEMOPT_CUDA_ERR_NULL:         return "a pointer that is needed is NULL";
     case MEMOPT_CUDA_ERR_ALIGNMENT:    return "a pointer is not aligned as the call needs it";
     case MEMOPT_CUDA_ERR_OVERLAP:      return "a result shares bytes with something else";
-    case MEMOPT_CUDA_ERR_LEADING:      return "cuBLASLt cannot take this leading dimension";
+    case MEMOPT_CUDA_ERR_STRIDE:       return "cuBLASLt cannot take this leading dimension";
     case MEMOPT_CUDA_ERR_NO_ALGORITHM: return "cuBLASLt has no algorithm for this product";
     case MEMOPT_CUDA_ERR_TYPE:         return "these types do not go together here, or not on this card";
     default:                           return "no such status";
@@ -1007,20 +1013,20 @@ static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
 }
 MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
     if (status <= 0 && status > -100) return memopt_status_text((memopt_status)status);
-    if (status < MEMOPT_CUDA_OF_RUNTIME) return memopt_i_cuda_own_text(status);
-    if (status < MEMOPT_CUDA_OF_EARLIER) return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_RUNTIME));
-    if (status < MEMOPT_CUDA_OF_DRIVER)  return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_EARLIER));
-    if (status < MEMOPT_CUDA_OF_BLAS)    return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_OF_DRIVER));
-    if (status < MEMOPT_CUDA_OF_BLAS + 1000)
-        return cublasLtGetStatusString((cublasStatus_t)(status - MEMOPT_CUDA_OF_BLAS));
+    if (status < MEMOPT_CUDA_BASE_RUNTIME) return memopt_i_cuda_own_text(status);
+    if (status < MEMOPT_CUDA_BASE_PENDING) return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_RUNTIME));
+    if (status < MEMOPT_CUDA_BASE_DRIVER)  return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_PENDING));
+    if (status < MEMOPT_CUDA_BASE_BLAS)    return cudaGetErrorString((cudaError_t)(status - MEMOPT_CUDA_BASE_DRIVER));
+    if (status < MEMOPT_CUDA_BASE_BLAS + 1000)
+        return cublasLtGetStatusString((cublasStatus_t)(status - MEMOPT_CUDA_BASE_BLAS));
     return "no such status";
 }
-MEMOPT_CUDA_API memopt_status memopt_cuda_status_plain(memopt_cuda_status status) {
+MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
     if (status > -100 && status <= 0) return (memopt_status)status;
     if (status < 0) return MEMOPT_ERR_ARGUMENT;
-    if (status == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorMemoryAllocation) return MEMOPT_ERR_MEMORY;
-    if (status == MEMOPT_CUDA_OF_DRIVER + (int)CUDA_ERROR_OUT_OF_MEMORY) return MEMOPT_ERR_MEMORY;
-    if (status == MEMOPT_CUDA_OF_BLAS + (int)CUBLAS_STATUS_ALLOC_FAILED) return MEMOPT_ERR_MEMORY;
+    if (status == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorMemoryAllocation) return MEMOPT_ERR_MEMORY;
+    if (status == MEMOPT_CUDA_BASE_DRIVER + (int)CUDA_ERROR_OUT_OF_MEMORY) return MEMOPT_ERR_MEMORY;
+    if (status == MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_ALLOC_FAILED) return MEMOPT_ERR_MEMORY;
     return MEMOPT_ERR_DEVICE;
 }
 /* @section cuda_memory : cuda_base api_cuda_memory
@@ -1049,16 +1055,16 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_status_plain(memopt_cuda_status status
               do, for the whole device.
    Trap       An event waited for before it was ever recorded is no wait at all; then there is nothing to wait for. */
 #define MEMOPT_I_CUDA_ALIGN   ((size_t)256)
-#define MEMOPT_I_CUDA_GRANULE ((size_t)32 << 20)
+#define MEMOPT_I_CUDA_GRANULARITY ((size_t)32 << 20)
 #define MEMOPT_I_CUDA_BUCKET  ((size_t)4 << 20)
 
 /* -- which device, and what is pending -- */
 
 static memopt_cuda_status memopt_i_cuda_first(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
 static memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
-    memopt_cuda_status s = memopt_i_cuda_took(cudaGetDevice(before));
+    memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(before));
     if (s) *before = device; /* nothing to go back to */
-    if (!s && *before != device) s = memopt_i_cuda_took(cudaSetDevice(device));
+    if (!s && *before != device) s = memopt_i_cuda_taken(cudaSetDevice(device));
     return s;
 }
 /* To be on `device` until memopt_i_cuda_leave(). After a failure the thread is where it was. */
@@ -1067,14 +1073,14 @@ static memopt_cuda_status memopt_i_cuda_enter(int device, int *before) {
     return s ? s : memopt_i_cuda_enter_anyway(device, before);
 }
 static memopt_cuda_status memopt_i_cuda_leave(int device, int before) {
-    return before == device ? 0 : memopt_i_cuda_took(cudaSetDevice(before));
+    return before == device ? 0 : memopt_i_cuda_taken(cudaSetDevice(before));
 }
-/* MEMOPT_CUDA_CURRENT becomes the number. */
+/* MEMOPT_CUDA_CURRENT_DEVICE becomes the number. */
 static memopt_cuda_status memopt_i_cuda_which(int *device) {
     memopt_cuda_status s = memopt_i_cuda_ready(); int count = 0;
     if (s) return s;
-    if (*device == MEMOPT_CUDA_CURRENT) return memopt_i_cuda_took(cudaGetDevice(device));
-    s = memopt_i_cuda_took(cudaGetDeviceCount(&count));
+    if (*device == MEMOPT_CUDA_CURRENT_DEVICE) return memopt_i_cuda_taken(cudaGetDevice(device));
+    s = memopt_i_cuda_taken(cudaGetDeviceCount(&count));
     if (s) return s;
     return *device < 0 || *device >= count ? MEMOPT_ERR_ARGUMENT : 0;
 }
@@ -1082,7 +1088,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size
     size_t left = 0, total = 0; int before; memopt_cuda_status s = memopt_i_cuda_which(&device);
     if (!s) s = memopt_i_cuda_enter(device, &before);
     if (s) return s;
-    s = memopt_i_cuda_took(cudaMemGetInfo(&left, &total));
+    s = memopt_i_cuda_taken(cudaMemGetInfo(&left, &total));
     s = memopt_i_cuda_first(s, memopt_i_cuda_leave(device, before));
     if (s) return s;
     if (free_bytes) *free_bytes = left;
@@ -1094,17 +1100,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size
 
 static memopt_cuda_memory *memopt_i_cuda_memory(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
 /* Writes down why, and says it in words that arenas and heaps know. We are on the device. */
-static memopt_status memopt_i_cuda_told(memopt_cuda_memory *m, memopt_cuda_status status) {
+static memopt_status memopt_i_cuda_memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
     size_t total;
     if (!status) return MEMOPT_OK;
     m->status = status; m->free_bytes = 0;
-    if (memopt_cuda_status_plain(status) == MEMOPT_ERR_MEMORY) /* of our own: it cannot be told any better */
-        (void)memopt_i_cuda_took(cudaMemGetInfo(&m->free_bytes, &total));
-    return memopt_cuda_status_plain(status);
+    if (memopt_cuda_to_status(status) == MEMOPT_ERR_MEMORY) /* of our own: it cannot be told any better */
+        (void)memopt_i_cuda_taken(cudaMemGetInfo(&m->free_bytes, &total));
+    return memopt_cuda_to_status(status);
 }
 static memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
     if (status || (may_stay && m->no_wait)) return status;
-    return memopt_i_cuda_took(cudaStreamSynchronize(m->stream));
+    return memopt_i_cuda_taken(cudaStreamSynchronize(m->stream));
 }
 /* What zero and the copies have in common: `work` on the device, and the wait for it. */
 typedef memopt_cuda_status memopt_i_cuda_work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
@@ -1112,13 +1118,13 @@ static memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_c
                                                const void *from, size_t bytes, int may_stay) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
     memopt_cuda_status s = bytes ? memopt_i_cuda_enter(m->device, &before) : 0;
-    if (s || !bytes) return memopt_i_cuda_told(m, s);
+    if (s || !bytes) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_settle(m, work(m, to, from, bytes), may_stay);
-    return memopt_i_cuda_told(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
 static memopt_cuda_status memopt_i_cuda_work_zero(const memopt_cuda_memory *m, void *start, const void *,
                                                   size_t bytes) {
-    return memopt_i_cuda_took(cudaMemsetAsync(start, 0, bytes, m->stream));
+    return memopt_i_cuda_taken(cudaMemsetAsync(start, 0, bytes, m->stream));
 }
 static memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_zero, start, NULL, bytes, 1);
@@ -1126,7 +1132,7 @@ static memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *star
 /* Over the bus the runtime finds out itself where each side lies. */
 static memopt_cuda_status memopt_i_cuda_work_across(const memopt_cuda_memory *m, void *to, const void *from,
                                                     size_t bytes) {
-    return memopt_i_cuda_took(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
+    return memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
 }
 static memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_across, to, from, bytes, 0);
@@ -1168,7 +1174,7 @@ static memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, v
     for (; done < bytes && !s; done += n) {
         n = memopt_i_min(apart, bytes - done);
         const size_t at = a > b ? bytes - done - n : done;
-        s = memopt_i_cuda_took(cudaMemcpyAsync(to + at, from + at, n, cudaMemcpyDefault, stream));
+        s = memopt_i_cuda_taken(cudaMemcpyAsync(to + at, from + at, n, cudaMemcpyDefault, stream));
     }
     return s;
 }
@@ -1204,14 +1210,14 @@ static memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t by
                                                 memopt_i_cuda_get_fn *get, memopt_i_cuda_give_fn *give) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); void *block = NULL; int before; memopt_status plain;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
-    if (s) return memopt_i_cuda_told(m, s);
-    s = memopt_i_cuda_took(get(m, bytes, &block));
+    if (s) return memopt_i_cuda_memory_status(m, s);
+    s = memopt_i_cuda_taken(get(m, bytes, &block));
     if (!s && memopt_i_cuda_pointer(block, source->base_alignment)) s = MEMOPT_ERR_DEVICE;
-    plain = memopt_i_cuda_told(m, s); /* here, where the free bytes are those of the device */
+    plain = memopt_i_cuda_memory_status(m, s); /* here, where the free bytes are those of the device */
     s = memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before));
     if (s) {
-        if (block) (void)memopt_i_cuda_took(give(block));
-        return plain ? plain : memopt_i_cuda_told(m, s);
+        if (block) (void)memopt_i_cuda_taken(give(block));
+        return plain ? plain : memopt_i_cuda_memory_status(m, s);
     }
     *base = block;
     return MEMOPT_OK;
@@ -1220,8 +1226,8 @@ static memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t by
 static void memopt_i_cuda_release_with(memopt_source *source, void *base, memopt_i_cuda_give_fn *give) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before; memopt_cuda_status s, t;
     s = memopt_i_cuda_enter_anyway(m->device, &before);
-    t = memopt_i_cuda_took(cudaDeviceSynchronize());
-    t = memopt_i_cuda_first(t, memopt_i_cuda_took(give(base)));
+    t = memopt_i_cuda_taken(cudaDeviceSynchronize());
+    t = memopt_i_cuda_first(t, memopt_i_cuda_taken(give(base)));
     s = memopt_i_cuda_first(memopt_i_cuda_first(s, t), memopt_i_cuda_leave(m->device, before));
     if (s) m->status = s;
 }
@@ -1237,8 +1243,8 @@ static void memopt_i_cuda_block_release(memopt_source *s, void *base, size_t byt
     (void)bytes;
     memopt_i_cuda_release_with(s, base, memopt_i_cuda_block_give);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_block(int device, memopt_cuda_memory *memory,
-                                                            memopt_source *out) {
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory,
+                                                             memopt_source *out) {
     memopt_cuda_memory m; memopt_source s;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
     if (status) return status;
@@ -1263,9 +1269,9 @@ static void memopt_i_cuda_pinned_release(memopt_source *s, void *base, size_t by
 static memopt_status memopt_i_cuda_pinned_ready(memopt_source *source) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
-    if (s) return memopt_i_cuda_told(m, s);
+    if (s) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_settle(m, 0, 0);
-    return memopt_i_cuda_told(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
 static memopt_status memopt_i_cuda_pinned_zero(memopt_source *source, void *start, size_t bytes) {
     const memopt_status status = memopt_i_cuda_pinned_ready(source);
@@ -1315,7 +1321,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_managed(int device, int ho
                                                               memopt_source *out) {
     memopt_cuda_memory m; memopt_source s; int managed = 0;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
-    if (!status) status = memopt_i_cuda_took(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
+    if (!status) status = memopt_i_cuda_taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
     if (!status && !managed) status = MEMOPT_ERR_UNSUPPORTED;
     if (status) return status;
     s.reserve_fn = memopt_i_cuda_managed_reserve; s.release_fn = memopt_i_cuda_block_release;
@@ -1342,16 +1348,16 @@ typedef CUresult (CUDAAPI *memopt_i_cuda_access_fn)(CUdeviceptr, size_t, const C
 typedef CUresult (CUDAAPI *memopt_i_cuda_granularity_fn)(size_t *, const CUmemAllocationProp *,
                                                          CUmemAllocationGranularity_flags);
 static memopt_cuda_status memopt_i_cuda_driver(CUresult result) {
-    return result == CUDA_SUCCESS ? 0 : MEMOPT_CUDA_OF_DRIVER + (int)result;
+    return result == CUDA_SUCCESS ? 0 : MEMOPT_CUDA_BASE_DRIVER + (int)result;
 }
 /* By version: without it a newer runtime may give a function with other arguments. 10.2 is where they came in. */
 static memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound; memopt_cuda_status s;
     *out = NULL;
 #if CUDART_VERSION >= 12050
-    s = memopt_i_cuda_took(cudaGetDriverEntryPointByVersion(name, out, 10020, cudaEnableDefault, &found));
+    s = memopt_i_cuda_taken(cudaGetDriverEntryPointByVersion(name, out, 10020, cudaEnableDefault, &found));
 #else
-    s = memopt_i_cuda_took(cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found));
+    s = memopt_i_cuda_taken(cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found));
 #endif
     if (s) return s;
     return found == cudaDriverEntryPointSuccess && *out ? 0 : MEMOPT_ERR_UNSUPPORTED;
@@ -1377,30 +1383,31 @@ static CUdeviceptr memopt_i_cuda_address(const void *p) { return (CUdeviceptr)(u
 static memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned char *at) {
     const CUmemAllocationProp prop = memopt_i_cuda_prop(m->device); CUmemGenericAllocationHandle handle = 0;
     const CUdeviceptr to = memopt_i_cuda_address(at); memopt_cuda_status s, t;
-    s = memopt_i_cuda_driver(((memopt_i_cuda_create_fn)m->driver[MEMOPT_I_CUDA_CREATE])(&handle, m->granule, &prop, 0));
+    s = memopt_i_cuda_driver(((memopt_i_cuda_create_fn)m->driver[MEMOPT_I_CUDA_CREATE])(&handle, m->granularity,
+                                                                                        &prop, 0));
     if (s) return s;
-    s = memopt_i_cuda_driver(((memopt_i_cuda_map_fn)m->driver[MEMOPT_I_CUDA_MAP])(to, m->granule, 0, handle, 0));
+    s = memopt_i_cuda_driver(((memopt_i_cuda_map_fn)m->driver[MEMOPT_I_CUDA_MAP])(to, m->granularity, 0, handle, 0));
     t = memopt_i_cuda_driver(((memopt_i_cuda_handle_fn)m->driver[MEMOPT_I_CUDA_RELEASE])(handle));
-    if (!s && t) (void)((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(to, m->granule);
+    if (!s && t) (void)((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(to, m->granularity);
     return memopt_i_cuda_first(s, t);
 }
 static memopt_cuda_status memopt_i_cuda_unmap_one(memopt_cuda_memory *m, unsigned char *at) {
     return memopt_i_cuda_driver(((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(memopt_i_cuda_address(at),
-                                                                                         m->granule));
+                                                                                         m->granularity));
 }
 /* All of a range, or nothing. Memory that is mapped is not yet anybody's to use. */
 static memopt_cuda_status memopt_i_cuda_map(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
     CUmemAccessDesc access; size_t done = 0; memopt_cuda_status s = 0;
     while (done < bytes && !s) {
         s = memopt_i_cuda_map_one(m, start + done);
-        if (!s) done += m->granule;
+        if (!s) done += m->granularity;
     }
     memset(&access, 0, sizeof access);
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE; access.location.id = m->device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (!s) s = memopt_i_cuda_driver(((memopt_i_cuda_access_fn)m->driver[MEMOPT_I_CUDA_SET_ACCESS])(
         memopt_i_cuda_address(start), bytes, &access, 1));
-    while (s && done) { done -= m->granule; (void)memopt_i_cuda_unmap_one(m, start + done); }
+    while (s && done) { done -= m->granularity; (void)memopt_i_cuda_unmap_one(m, start + done); }
     return s;
 }
 
@@ -1418,15 +1425,16 @@ static memopt_i_cuda_range *memopt_i_cuda_range_of(const memopt_cuda_memory *m, 
 }
 static void memopt_i_cuda_set_granules(memopt_cuda_memory *m, unsigned char *start, size_t bytes, int there) {
     memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, start);
-    if (r) memset(memopt_i_cuda_granules(r) + (size_t)(start - r->base) / m->granule, there, bytes / m->granule);
+    if (r)
+        memset(memopt_i_cuda_granules(r) + (size_t)(start - r->base) / m->granularity, there, bytes / m->granularity);
 }
 static memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *start, size_t bytes) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before; memopt_status plain;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
-    if (s) return memopt_i_cuda_told(m, s);
+    if (s) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_map(m, (unsigned char *)start, bytes);
     if (!s) memopt_i_cuda_set_granules(m, (unsigned char *)start, bytes, 1);
-    plain = memopt_i_cuda_told(m, s);
+    plain = memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_leave(m->device, before);
     if (s) m->status = s; /* the memory is there all the same */
     return plain;
@@ -1435,18 +1443,18 @@ static memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *sta
 static memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *start, size_t bytes) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); unsigned char *p = (unsigned char *)start; size_t done = 0;
     int before; memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
-    if (s) return memopt_i_cuda_told(m, s);
-    s = memopt_i_cuda_took(cudaDeviceSynchronize());
-    for (; done < bytes && !s; done += s ? 0 : m->granule) s = memopt_i_cuda_unmap_one(m, p + done);
+    if (s) return memopt_i_cuda_memory_status(m, s);
+    s = memopt_i_cuda_taken(cudaDeviceSynchronize());
+    for (; done < bytes && !s; done += s ? 0 : m->granularity) s = memopt_i_cuda_unmap_one(m, p + done);
     if (!s) memopt_i_cuda_set_granules(m, p, bytes, 0);
     else if (done && memopt_i_cuda_map(m, p, done)) memopt_i_cuda_set_granules(m, p, done, 0);
-    return memopt_i_cuda_told(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
+    return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
 static memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t bytes, void **base) {
     memopt_cuda_memory *m = memopt_i_cuda_memory(source); memopt_i_cuda_range *r; CUdeviceptr at = 0; size_t memory;
     int before; memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
-    if (s) return memopt_i_cuda_told(m, s);
-    memory = sizeof *r + bytes / m->granule;
+    if (s) return memopt_i_cuda_memory_status(m, s);
+    memory = sizeof *r + bytes / m->granularity;
     r = (memopt_i_cuda_range *)memopt_i_alloc(&source->host, memory, MEMOPT_I_HOST_ALIGN);
     s = r ? memopt_i_cuda_driver(((memopt_i_cuda_address_reserve_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_RESERVE])(
             &at, bytes, source->base_alignment, 0, 0)) : MEMOPT_ERR_MEMORY;
@@ -1454,7 +1462,7 @@ static memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t b
     if (s) {
         if (at) (void)((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(at, bytes);
         if (r) memopt_i_free(&source->host, r, memory, MEMOPT_I_HOST_ALIGN);
-        return memopt_i_cuda_told(m, s);
+        return memopt_i_cuda_memory_status(m, s);
     }
     memset(r, 0, memory);
     r->base = (unsigned char *)(uintptr_t)at; r->bytes = bytes; r->memory = memory;
@@ -1469,10 +1477,10 @@ static void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_
     memopt_cuda_status s;
     if (!r) return; /* none of ours */
     s = memopt_i_cuda_enter_anyway(m->device, &before);
-    s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaDeviceSynchronize()));
-    for (i = 0; i < bytes / m->granule; ++i)
+    s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaDeviceSynchronize()));
+    for (i = 0; i < bytes / m->granularity; ++i)
         if (memopt_i_cuda_granules(r)[i])
-            s = memopt_i_cuda_first(s, memopt_i_cuda_unmap_one(m, r->base + i * m->granule));
+            s = memopt_i_cuda_first(s, memopt_i_cuda_unmap_one(m, r->base + i * m->granularity));
     s = memopt_i_cuda_first(s, memopt_i_cuda_driver(((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_ADDRESS_FREE])(
         memopt_i_cuda_address(base), bytes)));
     s = memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before));
@@ -1481,25 +1489,25 @@ static void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_
     *link = r->next;
     memopt_i_free(&source->host, r, r->memory, MEMOPT_I_HOST_ALIGN);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granule, const memopt_host *host,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
                                                             memopt_cuda_memory *memory, memopt_source *out) {
-    memopt_cuda_memory m; memopt_source s; void *granularity = NULL; size_t least = 0; CUmemAllocationProp prop;
+    memopt_cuda_memory m; memopt_source s; void *get_granularity = NULL; size_t least = 0; CUmemAllocationProp prop;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
     if (status) return status;
     if (memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
     prop = memopt_i_cuda_prop(m.device);
-    status = memopt_i_cuda_symbols(m.driver, &granularity);
-    if (!status) status = memopt_i_cuda_driver(((memopt_i_cuda_granularity_fn)granularity)(&least, &prop,
+    status = memopt_i_cuda_symbols(m.driver, &get_granularity);
+    if (!status) status = memopt_i_cuda_driver(((memopt_i_cuda_granularity_fn)get_granularity)(&least, &prop,
         CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     if (status) return status;
     if (!memopt_i_power_of_two(least)) return MEMOPT_ERR_UNSUPPORTED;
-    m.granule = granule ? granule : memopt_i_max(least, MEMOPT_I_CUDA_GRANULE);
-    if (!memopt_i_power_of_two(m.granule) || m.granule < least) return MEMOPT_ERR_ARGUMENT;
+    m.granularity = granularity ? granularity : memopt_i_max(least, MEMOPT_I_CUDA_GRANULARITY);
+    if (!memopt_i_power_of_two(m.granularity) || m.granularity < least) return MEMOPT_ERR_ARGUMENT;
     s.reserve_fn = memopt_i_cuda_pages_reserve; s.release_fn = memopt_i_cuda_pages_release;
     s.commit_fn = memopt_i_cuda_pages_commit; s.decommit_fn = memopt_i_cuda_pages_decommit;
-    s.granularity = m.granule;
+    s.granularity = m.granularity;
     s.base_alignment = least;
-    s.capacity = memopt_i_align_down(s.capacity, m.granule);
+    s.capacity = memopt_i_align_down(s.capacity, m.granularity);
     if (!s.capacity) return MEMOPT_ERR_ARGUMENT; /* a granule larger than the device */
     *memory = m; *out = s;
     return 0;
@@ -1537,21 +1545,21 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_
 }
 /* `stream` goes on only when `event` has come to pass; an event that was never recorded is none. */
 static memopt_cuda_status memopt_i_cuda_await(cudaStream_t stream, cudaEvent_t event) {
-    return memopt_i_cuda_took(cudaStreamWaitEvent(stream, event, 0));
+    return memopt_i_cuda_taken(cudaStreamWaitEvent(stream, event, 0));
 }
 /* One of ours starts behind all that the caller's was given so far. */
 static memopt_cuda_status memopt_i_cuda_behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
-    const memopt_cuda_status s = memopt_i_cuda_took(cudaEventRecord(t->came, stream));
+    const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->came, stream));
     return s ? s : memopt_i_cuda_await(t->streams[way], t->came);
 }
 /* And the other way round. */
 static memopt_cuda_status memopt_i_cuda_before(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
-    const memopt_cuda_status s = memopt_i_cuda_took(cudaEventRecord(t->went, t->streams[way]));
+    const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->went, t->streams[way]));
     return s ? s : memopt_i_cuda_await(stream, t->went);
 }
 /* The CPU waits for a bucket's crossing, and brings what came out to its place. */
 static memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
-    const memopt_cuda_status s = memopt_i_cuda_took(cudaEventSynchronize(b->event));
+    const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventSynchronize(b->event));
     if (s) return s;
     if (b->to) memcpy(b->to, b->pinned, b->bytes);
     b->to = NULL;
@@ -1565,7 +1573,7 @@ static memopt_cuda_status memopt_i_cuda_empty_all(memopt_cuda_transfer *t) { /* 
 /* After a failure in the middle of a call: nothing of it is on its way when we return. */
 static memopt_cuda_status memopt_i_cuda_stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
     int i;
-    (void)memopt_i_cuda_took(cudaStreamSynchronize(t->streams[way]));
+    (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
     for (i = 0; i < 2; ++i)
         if (t->buckets[MEMOPT_I_CUDA_DOWN][i].call == t->call) t->buckets[MEMOPT_I_CUDA_DOWN][i].to = NULL;
     return status;
@@ -1577,9 +1585,9 @@ static memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, 
     if (s) return s;
     if (way == MEMOPT_I_CUDA_UP) {
         memcpy(b->pinned, from, n);
-        s = memopt_i_cuda_took(cudaMemcpyAsync(to, b->pinned, n, cudaMemcpyHostToDevice, t->streams[way]));
-    } else s = memopt_i_cuda_took(cudaMemcpyAsync(b->pinned, from, n, cudaMemcpyDeviceToHost, t->streams[way]));
-    if (!s) s = memopt_i_cuda_took(cudaEventRecord(b->event, t->streams[way]));
+        s = memopt_i_cuda_taken(cudaMemcpyAsync(to, b->pinned, n, cudaMemcpyHostToDevice, t->streams[way]));
+    } else s = memopt_i_cuda_taken(cudaMemcpyAsync(b->pinned, from, n, cudaMemcpyDeviceToHost, t->streams[way]));
+    if (!s) s = memopt_i_cuda_taken(cudaEventRecord(b->event, t->streams[way]));
     if (s) return s;
     b->to = way == MEMOPT_I_CUDA_UP ? NULL : to; b->bytes = n; b->call = t->call;
     t->next[way] = !t->next[way];
@@ -1613,7 +1621,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer
 static memopt_cuda_status memopt_i_cuda_wait(memopt_cuda_transfer *t) {
     memopt_cuda_status s = memopt_i_cuda_empty_all(t); int way;
     for (way = 0; way < 2; ++way)
-        s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaStreamSynchronize(t->streams[way])));
+        s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way])));
     return s;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
@@ -1624,16 +1632,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfe
     s = memopt_i_cuda_wait(transfer);
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_fetch(memopt_cuda_transfer *transfer, void *d_to,
-                                                              const void *from, size_t bytes,
-                                                              memopt_cuda_stream stream) {
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
+                                                                 const void *from, size_t bytes,
+                                                                 memopt_cuda_stream stream) {
     const int way = MEMOPT_I_CUDA_UP; int before; memopt_cuda_status s;
     if (!transfer || (bytes && (!d_to || !from))) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_enter(transfer->device, &before);
     if (s) return s;
     if (bytes) s = memopt_i_cuda_behind(transfer, way, stream);
     if (bytes && !s)
-        s = memopt_i_cuda_took(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
+        s = memopt_i_cuda_taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfer *transfer,
@@ -1652,28 +1660,28 @@ static memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t) 
     for (way = 0; way < 2; ++way) {
         for (i = 0; i < 2; ++i)
             if (t->buckets[way][i].event)
-                s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaEventDestroy(t->buckets[way][i].event)));
-        if (t->streams[way]) s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaStreamDestroy(t->streams[way])));
+                s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(t->buckets[way][i].event)));
+        if (t->streams[way]) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaStreamDestroy(t->streams[way])));
     }
-    if (t->came) s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaEventDestroy(t->came)));
-    if (t->went) s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaEventDestroy(t->went)));
+    if (t->came) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(t->came)));
+    if (t->went) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(t->went)));
     if (t->booked) (void)memopt_ledger_remove(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, t->pinned);
-    if (t->owns && t->pinned) s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaFreeHost(t->pinned)));
+    if (t->owns && t->pinned) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaFreeHost(t->pinned)));
     return s;
 }
 /* Streams that do not wait for the default stream, and events without clocks: both wait only where they are told to. */
 static memopt_cuda_status memopt_i_cuda_event(cudaEvent_t *event) {
-    return memopt_i_cuda_took(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+    return memopt_i_cuda_taken(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 static memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
     memopt_cuda_status s = memopt_i_cuda_event(&t->came); void *block = NULL; int way, i;
     if (!s) s = memopt_i_cuda_event(&t->went);
     for (way = 0; way < 2 && !s; ++way) {
-        s = memopt_i_cuda_took(cudaStreamCreateWithFlags(&t->streams[way], cudaStreamNonBlocking));
+        s = memopt_i_cuda_taken(cudaStreamCreateWithFlags(&t->streams[way], cudaStreamNonBlocking));
         for (i = 0; i < 2 && !s; ++i) s = memopt_i_cuda_event(&t->buckets[way][i].event);
     }
     if (!s && t->owns) {
-        s = memopt_i_cuda_took(cudaHostAlloc(&block, 4 * t->bucket_bytes, cudaHostAllocPortable));
+        s = memopt_i_cuda_taken(cudaHostAlloc(&block, 4 * t->bucket_bytes, cudaHostAllocPortable));
         t->pinned = (unsigned char *)block;
         if (!s) s = memopt_ledger_add(t->ledger, MEMOPT_TAG_COMMUNICATION, 4 * t->bucket_bytes, block,
                                       "transfer buckets");
@@ -1739,9 +1747,9 @@ struct memopt_cuda_store {
     memopt_host host;
     memopt_i_cuda_slot *slot;
 };
-static memopt_status memopt_i_cuda_store_told(memopt_cuda_store *store, memopt_cuda_status s) {
+static memopt_status memopt_i_cuda_store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
     if (s) store->status = s;
-    return memopt_cuda_status_plain(s);
+    return memopt_cuda_to_status(s);
 }
 /* The store's block: itself, and its slots. */
 static memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t slots) {
@@ -1768,11 +1776,11 @@ static memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, me
     if (s) return s;
     s = memopt_i_cuda_behind(t, way, store->stream);
     if (!s) s = memopt_i_cuda_await(t->streams[way], slot->event);
-    if (!s) s = memopt_i_cuda_took(cudaMemcpyAsync(to, from, bytes, way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice
+    if (!s) s = memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, way == MEMOPT_I_CUDA_UP ? cudaMemcpyHostToDevice
                                                                                            : cudaMemcpyDeviceToHost,
-                                                   t->streams[way]));
-    if (!s) s = memopt_i_cuda_took(cudaEventRecord(slot->event, t->streams[way]));
-    if (s) (void)memopt_i_cuda_took(cudaStreamSynchronize(t->streams[way]));
+                                                    t->streams[way]));
+    if (!s) s = memopt_i_cuda_taken(cudaEventRecord(slot->event, t->streams[way]));
+    if (s) (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
 }
 static void memopt_i_cuda_slot_free(memopt_cuda_store *store, memopt_i_cuda_slot *slot) {
@@ -1782,21 +1790,21 @@ static void memopt_i_cuda_slot_free(memopt_cuda_store *store, memopt_i_cuda_slot
 static memopt_status memopt_i_cuda_store_write(void *user, size_t value, const void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 1); memopt_cuda_status s; unsigned char *at;
-    if (!slot || count > store->slot_bytes) return memopt_i_cuda_store_told(store, MEMOPT_ERR_MEMORY);
+    if (!slot || count > store->slot_bytes) return memopt_i_cuda_store_keep_status(store, MEMOPT_ERR_MEMORY);
     at = memopt_i_cuda_slot_at(store, slot);
     if (slot->is_taken) memopt_i_cuda_slot_free(store, slot); /* written again */
     s = memopt_ledger_add(store->ledger, MEMOPT_TAG_CHECKPOINTS, count, at, "stored value");
-    if (s) return memopt_i_cuda_store_told(store, s);
+    if (s) return memopt_i_cuda_store_keep_status(store, s);
     slot->is_taken = 1; slot->value = value; slot->bytes = count;
     s = store->pinned ? memopt_i_cuda_store_cross(store, slot, MEMOPT_I_CUDA_DOWN, at, bytes, count)
                       : memopt_cuda_transfer_out(store->transfer, at, bytes, count, store->stream);
     if (s) memopt_i_cuda_slot_free(store, slot);
-    return memopt_i_cuda_store_told(store, s);
+    return memopt_i_cuda_store_keep_status(store, s);
 }
 static memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0); memopt_cuda_status s; unsigned char *at;
-    if (!slot || count != slot->bytes) return memopt_i_cuda_store_told(store, MEMOPT_ERR_STATE);
+    if (!slot || count != slot->bytes) return memopt_i_cuda_store_keep_status(store, MEMOPT_ERR_STATE);
     at = memopt_i_cuda_slot_at(store, slot);
     if (store->pinned) s = memopt_i_cuda_store_cross(store, slot, MEMOPT_I_CUDA_UP, bytes, at, count);
     else {
@@ -1804,7 +1812,7 @@ static memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *by
         if (!s) s = memopt_i_cuda_empty_all(store->transfer); /* it may not have arrived */
         if (!s) s = memopt_cuda_transfer_in(store->transfer, bytes, at, count, store->stream);
     }
-    return memopt_i_cuda_store_told(store, s);
+    return memopt_i_cuda_store_keep_status(store, s);
 }
 /* The stream waits, not the CPU: what the tape does next with the bytes is queued there. Through buckets this was done
    by the transfer itself. */
@@ -1820,20 +1828,20 @@ static memopt_status memopt_i_cuda_store_wait(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user; memopt_cuda_status s = memopt_i_cuda_ready();
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
     if (!s) s = slot ? memopt_i_cuda_store_join(store, slot) : MEMOPT_ERR_STATE;
-    return memopt_i_cuda_store_told(store, s);
+    return memopt_i_cuda_store_keep_status(store, s);
 }
 /* Also after a failed pass, where nobody has waited: the tape's memory is about to be somebody else's. */
 static void memopt_i_cuda_store_forget(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
     if (!slot) return;
-    (void)memopt_i_cuda_store_told(store, memopt_i_cuda_store_join(store, slot));
+    (void)memopt_i_cuda_store_keep_status(store, memopt_i_cuda_store_join(store, slot));
     memopt_i_cuda_slot_free(store, slot);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL); size_t slot, all;
     if (!desc || !desc->source || !bytes) return MEMOPT_CUDA_ERR_NULL;
-    if (!desc->slots || !desc->slot_bytes || desc->slots > MEMOPT_CHAIN_MOST) return MEMOPT_ERR_ARGUMENT;
+    if (!desc->slots || !desc->slot_bytes || desc->slots > MEMOPT_CHAIN_MAX) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_source_check(&c, desc->source)) return (memopt_cuda_status)c.status;
     if (memopt_i_align_up(desc->slot_bytes, MEMOPT_I_CUDA_ALIGN, &slot) || memopt_i_mul(slot, desc->slots, &all)
         || memopt_i_align_up(all, desc->source->granularity, &all)) return MEMOPT_ERR_OVERFLOW;
@@ -1846,7 +1854,7 @@ static memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
     for (i = 0; i < store->slots; ++i) {
         if (store->slot[i].is_taken) memopt_i_cuda_slot_free(store, &store->slot[i]);
         if (store->slot[i].event)
-            s = memopt_i_cuda_first(s, memopt_i_cuda_took(cudaEventDestroy(store->slot[i].event)));
+            s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaEventDestroy(store->slot[i].event)));
     }
     if (store->base) memopt_i_source_release(store->source, store->base, store->bytes, store->bytes);
     memopt_i_free(&host, store, store->memory, MEMOPT_I_HOST_ALIGN);
@@ -1869,7 +1877,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_st
     s = memopt_cuda_store_bytes(desc, &bytes);
     if (s) return s;
     if (!desc->source->host_visible || memopt_host_resolve(desc->host, &host)) return MEMOPT_ERR_ARGUMENT;
-    (void)memopt_i_cuda_store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MOST of them at the most: it fits */
+    (void)memopt_i_cuda_store_lay_out(&c, desc->slots); /* MEMOPT_CHAIN_MAX of them at the most: it fits */
     memory = c.bytes;
     s = memopt_i_cuda_enter(desc->transfer->device, &before);
     if (s) return s;
@@ -1911,11 +1919,11 @@ static memopt_status memopt_i_cuda_clock_now(void *user, uint64_t *nanoseconds) 
     memopt_cuda_clock *clock = (memopt_cuda_clock *)user; int before;
     memopt_cuda_status s = memopt_i_cuda_enter(clock->device, &before);
     if (!s) {
-        s = memopt_i_cuda_took(cudaStreamSynchronize(clock->stream));
+        s = memopt_i_cuda_taken(cudaStreamSynchronize(clock->stream));
         s = memopt_i_cuda_first(s, memopt_i_cuda_leave(clock->device, before));
     }
     if (s) { clock->status = s; return MEMOPT_ERR_DEVICE; }
-    return clock->under.now_fn(clock->under.user, nanoseconds);
+    return clock->host_clock.now_fn(clock->host_clock.user, nanoseconds);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cuda_stream stream,
                                                           const memopt_host *host, memopt_cuda_clock *clock,
@@ -1925,7 +1933,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cud
     if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_cuda_which(&device);
     if (s) return s;
-    clock->device = device; clock->stream = stream; clock->status = 0; clock->under = h.clock;
+    clock->device = device; clock->stream = stream; clock->status = 0; clock->host_clock = h.clock;
     out->now_fn = memopt_i_cuda_clock_now; out->user = clock;
     return 0;
 }
@@ -2266,7 +2274,8 @@ static memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
     for (int i = 0; i < 3; ++i)
         for (int k = i + 1; k < 3; ++k)
-            if (!s && !(joined && i == 1)) s = memopt_i_cuda_apart(x->p[i], n * x->bytes[i], x->p[k], n * x->bytes[k]);
+            if (!s && !(joined && i == 1))
+                s = memopt_i_cuda_no_overlap(x->p[i], n * x->bytes[i], x->p[k], n * x->bytes[k]);
     return s;
 }
 /* Whole groups of four of every array are then aligned to as many bytes as they have. */
@@ -2622,7 +2631,7 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_encode(const uint32_t *
     return (index & ~signs) - down + 0x7f7f7f7f;
 }
 /* What is not finite: NaN as zero, an infinity as one. */
-static __device__ __forceinline__ float memopt_i_cuda_tame(float y) {
+static __device__ __forceinline__ float memopt_i_cuda_finite_or_zero(float y) {
     const uint32_t u = memopt_i_bits_of(y), m = u & 0x7fffffff;
     return m < 0x7f800000 ? y : m > 0x7f800000 ? 0.0f : memopt_i_float_of(0x3f800000 | (u & 0x80000000));
 }
@@ -2653,22 +2662,22 @@ typedef struct memopt_i_cuda_quant {
 } memopt_i_cuda_quant;
 /* The largest of a team: shuffles, and shared memory where a team is more than a warp. Two rows of `red`, so that one
    barrier a pass is enough. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_team_most(uint32_t most, uint32_t team, uint32_t *red) {
+static __device__ __forceinline__ uint32_t memopt_i_cuda_team_max(uint32_t max, uint32_t team, uint32_t *red) {
     for (uint32_t o = team < 32 ? team / 2 : 16; o; o /= 2) {
-        const uint32_t other = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, most, (int)o);
-        most = most > other ? most : other;
+        const uint32_t other = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, max, (int)o);
+        max = max > other ? max : other;
     }
-    if (team <= 32) return most;
-    if (threadIdx.x % 32 == 0) red[threadIdx.x / 32] = most;
+    if (team <= 32) return max;
+    if (threadIdx.x % 32 == 0) red[threadIdx.x / 32] = max;
     __syncthreads();
     for (uint32_t w = threadIdx.x / team * (team / 32), end = w + team / 32; w < end; ++w)
-        most = most > red[w] ? most : red[w];
-    return most;
+        max = max > red[w] ? max : red[w];
+    return max;
 }
 /* Twice a magnitude, with 2^24 added: what is not finite wraps around and is less than any number. */
-static __device__ __forceinline__ uint32_t memopt_i_cuda_more(uint32_t most, float x) {
+static __device__ __forceinline__ uint32_t memopt_i_cuda_max_key(uint32_t max, float x) {
     const uint32_t key = memopt_i_bits_of(x) * 2 + 0x01000000;
-    return most > key ? most : key;
+    return max > key ? max : key;
 }
 /* COUNT groups of four, scaled in place. */
 template <int COUNT> static __device__ __forceinline__ void memopt_i_cuda_scale_fours(float4 *x, float inverse) {
@@ -2682,8 +2691,8 @@ template <int COUNT> static __device__ __forceinline__ void memopt_i_cuda_scale_
     if (memopt_i_bits_of(zero) << 1 == 0) return; /* all are finite */
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < COUNT; ++k) {
-        x[k].x = memopt_i_cuda_tame(x[k].x); x[k].y = memopt_i_cuda_tame(x[k].y);
-        x[k].z = memopt_i_cuda_tame(x[k].z); x[k].w = memopt_i_cuda_tame(x[k].w);
+        x[k].x = memopt_i_cuda_finite_or_zero(x[k].x); x[k].y = memopt_i_cuda_finite_or_zero(x[k].y);
+        x[k].z = memopt_i_cuda_finite_or_zero(x[k].z); x[k].w = memopt_i_cuda_finite_or_zero(x[k].w);
     }
 }
 /* A thread holds FOURS groups of four of each of 8 / FOURS blocks; blocks go to the teams in turn. TEAM: threads that
@@ -2725,14 +2734,14 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
             const size_t b = here + (size_t)g * teams;
             const size_t end = b < t.blocks ? memopt_i_min(t.n - b * t.block, t.block) : 0;
             uint8_t *const to = t.codes + b * t.block; float4 *const v = x + g * FOURS;
-            uint32_t most = 0x01000000; float absmax;
+            uint32_t max = 0x01000000; float absmax;
             MEMOPT_I_CUDA_UNROLL
             for (int k = 0; k < FOURS; ++k) {
-                most = memopt_i_cuda_more(memopt_i_cuda_more(most, v[k].x), v[k].y);
-                most = memopt_i_cuda_more(memopt_i_cuda_more(most, v[k].z), v[k].w);
+                max = memopt_i_cuda_max_key(memopt_i_cuda_max_key(max, v[k].x), v[k].y);
+                max = memopt_i_cuda_max_key(memopt_i_cuda_max_key(max, v[k].z), v[k].w);
             }
-            most = memopt_i_cuda_team_most(most, team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
-            absmax = memopt_i_float_of((most - 0x01000000) / 2);
+            max = memopt_i_cuda_team_max(max, team, red + round % 2 * (MEMOPT_I_CUDA_QUANT_THREADS / 32));
+            absmax = memopt_i_float_of((max - 0x01000000) / 2);
             if (end && lane == 0) t.absmax[b] = absmax;
             memopt_i_cuda_scale_fours<FOURS>(v, memopt_i_inverse(absmax));
             MEMOPT_I_CUDA_UNROLL
@@ -2786,24 +2795,24 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
     const float *const absmax = t.absmax + (size_t)blockIdx.x * t.blocks;
     const uint8_t *const from = t.codes + begin; T *const to = (T *)t.dst + begin;
     const bool whole = t.vector && size == MEMOPT_I_CUDA_QUANT_TILE;
-    uint32_t codes[MEMOPT_I_CUDA_QUANT_FOURS]; float most[MEMOPT_I_CUDA_QUANT_FOURS];
+    uint32_t codes[MEMOPT_I_CUDA_QUANT_FOURS]; float max[MEMOPT_I_CUDA_QUANT_FOURS];
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
-        codes[k] = 0; most[k] = 0;
+        codes[k] = 0; max[k] = 0;
         if (whole || (t.vector && offset + 4 <= size)) codes[k] = *(const uint32_t *)(from + offset);
         else for (uint32_t j = 0; j < 4 && offset + j < size; ++j) codes[k] |= (uint32_t)from[offset + j] << 8 * j;
-        if (whole || offset < size) most[k] = absmax[(uint32_t)(((uint64_t)offset * t.reciprocal) >> 32)];
+        if (whole || offset < size) max[k] = absmax[(uint32_t)(((uint64_t)offset * t.reciprocal) >> 32)];
     }
     levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(t.map, threadIdx.x));
     __syncthreads(); /* levels */
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
-        const bool odd = (memopt_i_bits_of(most[k]) & 0x7f800000) == 0x7f800000; float x[4];
-        for (int j = 0; j < 4; ++j) x[j] = memopt_i_times(levels[codes[k] >> 8 * j & 0xff], most[k]);
+        const bool odd = (memopt_i_bits_of(max[k]) & 0x7f800000) == 0x7f800000; float x[4];
+        for (int j = 0; j < 4; ++j) x[j] = memopt_i_times(levels[codes[k] >> 8 * j & 0xff], max[k]);
         if (odd)
-            for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes[k] >> 8 * j & 0xff], most[k]);
+            for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes[k] >> 8 * j & 0xff], max[k]);
         if (whole || (t.vector && offset + 4 <= size)) memopt_i_cuda_put_four(to + offset, x, odd);
         else for (uint32_t j = 0; j < 4; ++j) if (offset + j < size) memopt_i_cuda_store(to + offset + j, x[j]);
     }
@@ -2816,7 +2825,7 @@ static memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t w
     size_t bytes, blocks; memopt_cuda_status s;
     if (!*block) *block = MEMOPT_I_QUANT_BLOCK;
     if (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR) return MEMOPT_ERR_ARGUMENT;
-    if (*block % 32 || *block > MEMOPT_I_QUANT_MOST) return MEMOPT_ERR_ARGUMENT;
+    if (*block % 32 || *block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
     if (!n) return 0;
     s = memopt_i_cuda_pointer(floats, width);
     if (!s) s = memopt_i_cuda_pointer(codes, 1);
@@ -2824,9 +2833,9 @@ static memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t w
     if (s) return s;
     if (memopt_i_mul(n, width, &bytes) || bytes > (size_t)PTRDIFF_MAX) return MEMOPT_ERR_OVERFLOW;
     blocks = memopt_quantize_blocks(n, *block) * sizeof(float);
-    s = memopt_i_cuda_apart(floats, bytes, codes, n);
-    if (!s) s = memopt_i_cuda_apart(floats, bytes, absmax, blocks);
-    return s ? s : memopt_i_cuda_apart(codes, n, absmax, blocks);
+    s = memopt_i_cuda_no_overlap(floats, bytes, codes, n);
+    if (!s) s = memopt_i_cuda_no_overlap(floats, bytes, absmax, blocks);
+    return s ? s : memopt_i_cuda_no_overlap(codes, n, absmax, blocks);
 }
 /* Threads for a block: as few as hold it with eight groups of four each. */
 static uint32_t memopt_i_cuda_quant_team(size_t block) {
@@ -2903,9 +2912,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
                                                                size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize((memopt_i_cuda_bf16 *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
-/* @section cuda_keeper : cuda_quant cuda_number cuda_memory cuda_base api_cuda_keeper
-   Outputs of a tape in fewer bytes, on the device. What is rounded to what stands at `kept` in memopt.h.
-   Problem    A tape with a lossy keep rounds every output right after its forward, kept or not, so rounding is in each
+/* @section cuda_codec : cuda_quant cuda_number cuda_memory cuda_base api_cuda_codec
+   Outputs of a tape in fewer bytes, on the device. What is rounded to what stands at `codec` in memopt.h.
+   Problem    A tape with a lossy codec rounds every output right after its forward, kept or not, so rounding is in each
               step's way. Made of the twins at hand it is a copy and its way back: 10 bytes an element (bf16: 12), twice
               the launches, and a scratch for the copy. And the sign of a block's scale depends on its codes.
    Idea       Rounding is a pass in place: elements stay in registers from the first read to the only write. bf16 is an
@@ -2927,12 +2936,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
    Rounds     as in `quant`: in long arrays a CUDA block makes 2 to 8 passes with one copy of the tables.
    Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see memopt_i_cuda_decode(). */
 enum {
-    MEMOPT_I_CUDA_KEPT_TEAM  = 8, /* threads that share a block */
-    MEMOPT_I_CUDA_KEPT_TEAMS = MEMOPT_I_CUDA_QUANT_THREADS / MEMOPT_I_CUDA_KEPT_TEAM,
-    MEMOPT_I_CUDA_KEPT_FOURS = MEMOPT_I_KEPT_BLOCK / (4 * MEMOPT_I_CUDA_KEPT_TEAM)
+    MEMOPT_I_CUDA_CODEC_TEAM = 8, /* threads that share a block */
+    MEMOPT_I_CUDA_CODEC_TEAMS = MEMOPT_I_CUDA_QUANT_THREADS / MEMOPT_I_CUDA_CODEC_TEAM,
+    MEMOPT_I_CUDA_CODEC_FOURS = MEMOPT_I_CODEC_BLOCK / (4 * MEMOPT_I_CUDA_CODEC_TEAM)
 };
 /* ---- bf16: for memopt_i_cuda_number_kernel ---- */
-struct memopt_i_cuda_kept_bf16 {
+struct memopt_i_cuda_codec_bf16 {
     typedef float one; typedef float4 four;
     float *x;
     __device__ __forceinline__ void load(one &v, size_t i) const { v = x[i]; }
@@ -2948,27 +2957,27 @@ struct memopt_i_cuda_kept_bf16 {
     }
 };
 /* ---- 8 bits ---- */
-typedef struct memopt_i_cuda_kept {
+typedef struct memopt_i_cuda_codec_task {
     float *x, *scales; uint8_t *codes; /* the copy: not when rounding */
     size_t n, blocks;
     uint32_t rounds, vector;
-} memopt_i_cuda_kept;
+} memopt_i_cuda_codec_task;
 /* Bits of the largest float, and of the largest with its sign turned; as integers, negative floats are below zero. */
 struct memopt_i_cuda_ends { int32_t up, down; };
-static __device__ __forceinline__ void memopt_i_cuda_kept_more(memopt_i_cuda_ends *e, float x) {
+static __device__ __forceinline__ void memopt_i_cuda_codec_more(memopt_i_cuda_ends *e, float x) {
     const int32_t up = (int32_t)memopt_i_bits_of(x), down = (int32_t)(memopt_i_bits_of(x) ^ 0x80000000);
     e->up = e->up > up ? e->up : up;
     e->down = e->down > down ? e->down : down;
 }
-static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_kept_ends(const float4 *x) {
+static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_codec_ends(const float4 *x) {
     memopt_i_cuda_ends e = { 0, 0 };
     MEMOPT_I_CUDA_UNROLL
-    for (int k = 0; k < MEMOPT_I_CUDA_KEPT_FOURS; ++k) {
-        memopt_i_cuda_kept_more(&e, x[k].x); memopt_i_cuda_kept_more(&e, x[k].y);
-        memopt_i_cuda_kept_more(&e, x[k].z); memopt_i_cuda_kept_more(&e, x[k].w);
+    for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+        memopt_i_cuda_codec_more(&e, x[k].x); memopt_i_cuda_codec_more(&e, x[k].y);
+        memopt_i_cuda_codec_more(&e, x[k].z); memopt_i_cuda_codec_more(&e, x[k].w);
     }
     MEMOPT_I_CUDA_UNROLL
-    for (int o = MEMOPT_I_CUDA_KEPT_TEAM / 2; o; o /= 2) {
+    for (int o = MEMOPT_I_CUDA_CODEC_TEAM / 2; o; o /= 2) {
         const int32_t up = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.up, o);
         const int32_t down = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, e.down, o);
         e.up = e.up > up ? e.up : up;
@@ -2977,14 +2986,14 @@ static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_kept_ends(con
     return e;
 }
 /* The scale of a block with these ends, and what its elements are multiplied with. */
-static __device__ __forceinline__ float memopt_i_cuda_kept_scale(const uint32_t *bins, memopt_i_cuda_ends e,
-                                                                 float *inverse) {
-    const int32_t most = e.up > e.down ? e.up : e.down; const float absmax = memopt_i_float_of((uint32_t)most);
+static __device__ __forceinline__ float memopt_i_cuda_codec_scale(const uint32_t *bins, memopt_i_cuda_ends e,
+                                                                  float *inverse) {
+    const int32_t max = e.up > e.down ? e.up : e.down; const float absmax = memopt_i_float_of((uint32_t)max);
     const float factor = memopt_i_inverse(absmax);
     const uint32_t top = memopt_i_bits_of(memopt_i_times(memopt_i_float_of((uint32_t)e.up), factor));
     *inverse = 0;
-    if (most >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
-    if (most < 0x0d800000) return 0; /* 2^-100 */
+    if (max >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
+    if (max < 0x0d800000) return 0; /* 2^-100 */
     if (memopt_i_cuda_index<true>(bins, top) >> 24 == 128) {
         *inverse = factor;
         return absmax;
@@ -2993,9 +3002,9 @@ static __device__ __forceinline__ float memopt_i_cuda_kept_scale(const uint32_t 
     return -absmax;
 }
 /* What four codes come back as. */
-static __device__ __forceinline__ void memopt_i_cuda_kept_put(float *to, uint32_t offset, size_t end,
-                                                              const float *levels, uint32_t codes, float scale,
-                                                              bool four) {
+static __device__ __forceinline__ void memopt_i_cuda_codec_put(float *to, uint32_t offset, size_t end,
+                                                               const float *levels, uint32_t codes, float scale,
+                                                               bool four) {
     float x[4];
     for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes >> 8 * j & 0xff], scale);
     if (four) *(float4 *)(to + offset) = make_float4(x[0], x[1], x[2], x[3]);
@@ -3005,23 +3014,23 @@ static __device__ __forceinline__ void memopt_i_cuda_kept_put(float *to, uint32_
 /* Blocks go to the teams in turn. */
 template <bool ROUND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
-memopt_i_cuda_kept_kernel(memopt_i_cuda_kept t) {
-    enum { count = MEMOPT_I_CUDA_SIGNED_BINS, block = MEMOPT_I_KEPT_BLOCK };
+memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
+    enum { count = MEMOPT_I_CUDA_SIGNED_BINS, block = MEMOPT_I_CODEC_BLOCK };
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [MEMOPT_I_CUDA_SIGNED_BINS]);
     MEMOPT_I_CUDA_SHARED(float, levels, [ROUND ? 256 : 1]);
-    const size_t first = (size_t)blockIdx.x * MEMOPT_I_CUDA_KEPT_TEAMS * t.rounds
-                       + threadIdx.x / MEMOPT_I_CUDA_KEPT_TEAM;
-    const uint32_t lane = threadIdx.x % MEMOPT_I_CUDA_KEPT_TEAM;
+    const size_t first = (size_t)blockIdx.x * MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds
+                       + threadIdx.x / MEMOPT_I_CUDA_CODEC_TEAM;
+    const uint32_t lane = threadIdx.x % MEMOPT_I_CUDA_CODEC_TEAM;
     const bool whole = t.vector
-                    && (blockIdx.x + (size_t)1) * MEMOPT_I_CUDA_KEPT_TEAMS * t.rounds * block <= t.n;
-    float4 x[MEMOPT_I_CUDA_KEPT_FOURS]; float inverse;
+                    && (blockIdx.x + (size_t)1) * MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds * block <= t.n;
+    float4 x[MEMOPT_I_CUDA_CODEC_FOURS]; float inverse;
     for (uint32_t round = 0; round < t.rounds; ++round) {
-        const size_t b = first + (size_t)round * MEMOPT_I_CUDA_KEPT_TEAMS;
+        const size_t b = first + (size_t)round * MEMOPT_I_CUDA_CODEC_TEAMS;
         const size_t end = b < t.blocks ? memopt_i_min(t.n - b * block, block) : 0;
         float *const at = t.x + b * block;
         MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < MEMOPT_I_CUDA_KEPT_FOURS; ++k) {
-            const uint32_t offset = (k * MEMOPT_I_CUDA_KEPT_TEAM + lane) * 4;
+        for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+            const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
             if (whole || (t.vector && offset + 4 <= end)) x[k] = memopt_i_cuda_whole_four(at + offset);
             else x[k] = memopt_i_cuda_some_of_four(at, offset, end);
         }
@@ -3032,15 +3041,15 @@ memopt_i_cuda_kept_kernel(memopt_i_cuda_kept t) {
                 levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(MEMOPT_MAP_SIGNED, threadIdx.x));
             __syncthreads(); /* bins, levels */
         }
-        const float scale = memopt_i_cuda_kept_scale(bins, memopt_i_cuda_kept_ends(x), &inverse);
+        const float scale = memopt_i_cuda_codec_scale(bins, memopt_i_cuda_codec_ends(x), &inverse);
         if (!ROUND && end && lane == 0) t.scales[b] = scale;
-        memopt_i_cuda_scale_fours<MEMOPT_I_CUDA_KEPT_FOURS>(x, inverse);
+        memopt_i_cuda_scale_fours<MEMOPT_I_CUDA_CODEC_FOURS>(x, inverse);
         MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < MEMOPT_I_CUDA_KEPT_FOURS; ++k) {
-            const uint32_t offset = (k * MEMOPT_I_CUDA_KEPT_TEAM + lane) * 4;
+        for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
+            const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
             const uint32_t codes = memopt_i_cuda_encode<true>(bins, x[k]);
             const bool four = whole || (t.vector && offset + 4 <= end);
-            if (ROUND) memopt_i_cuda_kept_put(at, offset, end, levels, codes, scale, four);
+            if (ROUND) memopt_i_cuda_codec_put(at, offset, end, levels, codes, scale, four);
             else if (four) *(uint32_t *)(t.codes + b * block + offset) = codes;
             else
                 for (uint32_t j = 0; j < 4 && offset + j < end; ++j)
@@ -3050,72 +3059,72 @@ memopt_i_cuda_kept_kernel(memopt_i_cuda_kept t) {
 }
 
 /* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
-static memopt_cuda_status memopt_i_cuda_kept_encode(float *x, size_t n, void *copy, uint32_t rounds,
-                                                    memopt_cuda_stream stream) {
-    memopt_i_cuda_kept t; size_t grid; memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
+static memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *copy, uint32_t rounds,
+                                                     memopt_cuda_stream stream) {
+    memopt_i_cuda_codec_task t; size_t grid; memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
     if (!s) s = memopt_i_cuda_pointer_if(copy, sizeof(float));
     const unsigned threads = MEMOPT_I_CUDA_QUANT_THREADS;
-    t.x = x; t.n = n; t.blocks = memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK);
+    t.x = x; t.n = n; t.blocks = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK);
     t.scales = (float *)copy;
     t.codes = copy ? (uint8_t *)copy + t.blocks * sizeof(float) : NULL;
-    if (!s) s = memopt_i_cuda_apart(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
+    if (!s) s = memopt_i_cuda_no_overlap(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
     if (s) return s;
-    t.rounds = rounds ? rounds : memopt_i_cuda_quant_rounds(t.blocks / MEMOPT_I_CUDA_KEPT_TEAMS);
+    t.rounds = rounds ? rounds : memopt_i_cuda_quant_rounds(t.blocks / MEMOPT_I_CUDA_CODEC_TEAMS);
     t.vector = !((uintptr_t)x & 15);
-    grid = memopt_i_ceil_div(t.blocks, (size_t)MEMOPT_I_CUDA_KEPT_TEAMS * t.rounds);
-    if (copy) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_kept_kernel<false>, grid, threads, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_kept_kernel<true>, grid, threads, 0, stream, t);
+    grid = memopt_i_ceil_div(t.blocks, (size_t)MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds);
+    if (copy) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<false>, grid, threads, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<true>, grid, threads, 0, stream, t);
 }
-static memopt_cuda_status memopt_i_cuda_kept_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
-    const memopt_i_cuda_kept_bf16 op = { x };
+    const memopt_i_cuda_codec_bf16 op = { x };
     return memopt_i_cuda_number_run(op, &arrays, n, 0, 0, stream);
 }
-static memopt_cuda_status memopt_i_cuda_kept_plain(void *to, const void *from, size_t bytes,
-                                                   memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from, size_t bytes,
+                                                    memopt_cuda_stream stream) {
     memopt_cuda_status s = !to || !from ? (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL : 0;
-    if (!s) s = memopt_i_cuda_apart(to, bytes, from, bytes);
+    if (!s) s = memopt_i_cuda_no_overlap(to, bytes, from, bytes);
     if (!s) s = memopt_i_cuda_ready();
-    return s ? s : memopt_i_cuda_took(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+    return s ? s : memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
-/* The twin of memopt_i_kept_run. */
-static memopt_cuda_status memopt_i_cuda_kept_run(memopt_keep_op op, memopt_keep keep, void *value, size_t bytes,
-                                                 void *copy, memopt_cuda_stream stream) {
+/* The twin of memopt_i_codec_run. */
+static memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
+                                                  void *copy, memopt_cuda_stream stream) {
     float *const x = (float *)value; const size_t n = bytes / sizeof *x;
-    if ((unsigned)op > MEMOPT_KEEP_DECODE || (unsigned)keep > MEMOPT_KEEP_8BIT) return MEMOPT_ERR_ARGUMENT;
+    if ((unsigned)op > MEMOPT_CODEC_OP_DECODE || (unsigned)codec > MEMOPT_CODEC_8BIT) return MEMOPT_ERR_ARGUMENT;
     if (!bytes) return memopt_i_cuda_ready();
-    if (!memopt_i_kept_is_lossy(keep, bytes)) {
-        if (op == MEMOPT_KEEP_ROUND) return memopt_i_cuda_ready(); /* it is as it stays */
-        return op == MEMOPT_KEEP_ENCODE ? memopt_i_cuda_kept_plain(copy, value, bytes, stream)
-                                        : memopt_i_cuda_kept_plain(value, copy, bytes, stream);
+    if (!memopt_i_codec_is_lossy(codec, bytes)) {
+        if (op == MEMOPT_CODEC_OP_ROUND) return memopt_i_cuda_ready(); /* it is as it stays */
+        return op == MEMOPT_CODEC_OP_ENCODE ? memopt_i_cuda_codec_plain(copy, value, bytes, stream)
+                                        : memopt_i_cuda_codec_plain(value, copy, bytes, stream);
     }
-    if (op == MEMOPT_KEEP_ROUND)
-        return keep == MEMOPT_KEEP_BF16 ? memopt_i_cuda_kept_round_bf16(x, n, stream)
-                                        : memopt_i_cuda_kept_encode(x, n, NULL, 0, stream);
+    if (op == MEMOPT_CODEC_OP_ROUND)
+        return codec == MEMOPT_CODEC_BF16 ? memopt_i_cuda_codec_round_bf16(x, n, stream)
+                                        : memopt_i_cuda_codec_encode(x, n, NULL, 0, stream);
     if (!copy) return MEMOPT_CUDA_ERR_NULL;
-    if (keep == MEMOPT_KEEP_BF16)
-        return op == MEMOPT_KEEP_ENCODE ? memopt_cuda_bf16_from_f32((uint16_t *)copy, x, n, stream)
+    if (codec == MEMOPT_CODEC_BF16)
+        return op == MEMOPT_CODEC_OP_ENCODE ? memopt_cuda_bf16_from_f32((uint16_t *)copy, x, n, stream)
                                         : memopt_cuda_f32_from_bf16(x, (const uint16_t *)copy, n, stream);
-    if (op == MEMOPT_KEEP_ENCODE) return memopt_i_cuda_kept_encode(x, n, copy, 0, stream);
-    const size_t scales = memopt_quantize_blocks(n, MEMOPT_I_KEPT_BLOCK) * sizeof(float);
+    if (op == MEMOPT_CODEC_OP_ENCODE) return memopt_i_cuda_codec_encode(x, n, copy, 0, stream);
+    const size_t scales = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
     return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_MAP_SIGNED,
-                                      MEMOPT_I_KEPT_BLOCK, stream);
+                                      MEMOPT_I_CODEC_BLOCK, stream);
 }
-static memopt_status memopt_i_cuda_keeper_run(void *user, memopt_keep_op op, memopt_keep keep, void *value,
+static memopt_status memopt_i_cuda_codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
                                               size_t bytes, void *copy) {
-    memopt_cuda_keeper *const keeper = (memopt_cuda_keeper *)user;
-    const memopt_cuda_status s = memopt_i_cuda_kept_run(op, keep, value, bytes, copy, keeper->stream);
-    if (s) keeper->status = s;
-    return memopt_cuda_status_plain(s);
+    memopt_cuda_codec *const device_codec = (memopt_cuda_codec *)user;
+    const memopt_cuda_status s = memopt_i_cuda_codec_run(op, codec, value, bytes, copy, device_codec->stream);
+    if (s) device_codec->status = s;
+    return memopt_cuda_to_status(s);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *keeper, memopt_tape_keeper *out,
-                                                           memopt_cuda_stream stream) {
-    if (!keeper || !out) return MEMOPT_CUDA_ERR_NULL;
-    keeper->stream = stream; keeper->status = 0;
-    out->run_fn = memopt_i_cuda_keeper_run; out->user = keeper;
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
+                                                          memopt_cuda_stream stream) {
+    if (!device_codec || !out) return MEMOPT_CUDA_ERR_NULL;
+    device_codec->stream = stream; device_codec->status = 0;
+    out->run_fn = memopt_i_cuda_codec_call; out->user = device_codec;
     return 0;
 }
-/* @section cuda_walk : cuda_base
+/* @section cuda_optim_kernels : cuda_base
    A step over slices of tensors: every format is loaded into registers, stepped, and stored, in one pass.
    Problem    The step itself is short. AdamW with floats moves 28 bytes an element (16 read, 12 written), with 8-bit
               states 16; all else is loss. A model is hundreds of tensors, many of them tiny, and an 8-bit block can be
@@ -3141,7 +3150,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *k
                  exactly only where one is infinite; the octaves' table is 32 words in 32 banks. 84 an element.
    Formats    Those of weights and gradients are a branch that all threads take alike; only AdamW over floats is
               compiled by itself. 18 kernels instead of 300.
-   Bits       The formulas are the lane functions of memopt.h on one element. A gradient that is not sane leaves its own
+   Bits       The formulas are the kernels of memopt.h on one element. A gradient that is not finite leaves its own
               element alone, as on the CPU, where the group is then done again one by one. Which NaN a weight that is
               one becomes is the processor's choice.
    Invariant  A thread writes what it has read, and nothing else: a slice may end anywhere, and its last vector, or all
@@ -3158,11 +3167,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_keeper_make(memopt_cuda_keeper *k
 #else
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif
-enum { MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION, MEMOPT_I_CUDA_FACTOR };
+enum { MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION, MEMOPT_I_CUDA_ADAFACTOR };
 enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB }; /* moments */
 enum { MEMOPT_I_CUDA_OPTIM_THREADS = 256, MEMOPT_I_CUDA_OPTIM_TILE = 2048, /* elements, where no moment is coded */
        MEMOPT_I_CUDA_OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
-       MEMOPT_I_CUDA_OPTIM_FEWER = 128,     /* threads where a warp does an 8-bit block: 7 such blocks fit where ... */
+       MEMOPT_I_CUDA_OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 7 such blocks fit where
+                                                   ... */
        MEMOPT_I_CUDA_OPTIM_ROUNDS = 8,      /* ... 3 of 256 threads would; blocks of 256 that a warp does in turn */
        MEMOPT_I_CUDA_OPTIM_SLICES = 28, MEMOPT_I_CUDA_OPTIM_RULES = 5 };
 
@@ -3188,11 +3198,11 @@ struct memopt_i_cuda_optim_slice {
 };
 struct memopt_i_cuda_optim_table {
     memopt_i_cuda_optim_slice slice[MEMOPT_I_CUDA_OPTIM_SLICES];
-    memopt_i_rule             rule[MEMOPT_I_CUDA_OPTIM_RULES];
+    memopt_i_update_rule      rule[MEMOPT_I_CUDA_OPTIM_RULES];
     memopt_i_cuda_optim_control     *control;
     const memopt_i_cuda_optim_codes *codes;
     const float *pace;      /* of each tensor that was measured */
-    const float4 *by;       /* memopt_i_by_factor of each tensor; NULL: the rules have it */
+    const float4 *by;       /* memopt_i_gradient_terms of each tensor; NULL: the rules have it */
     uint64_t     chunk;
     uint32_t     count, rules, kind, weights, gradients, state, moments, block, tile;
     uint32_t     stops;     /* control->stopped is looked at */
@@ -3212,7 +3222,7 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_left_out(const float4 
     return by && control->stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
 }
 /* With a factor that only the device knows. moments: g1 and g2 depend on it, too. */
-static __device__ __forceinline__ void memopt_i_cuda_optim_by(memopt_i_rule *r, const float4 *by, int moments) {
+static __device__ __forceinline__ void memopt_i_cuda_optim_by(memopt_i_update_rule *r, const float4 *by, int moments) {
     if (!by) return;
     const float4 x = *by;
     r->limit = x.x; r->factor = x.y;
@@ -3223,13 +3233,14 @@ static __device__ __forceinline__ const float4 *memopt_i_cuda_optim_by_at(const 
 }
 /* With what was measured. */
 template <int KIND, int WIDE>
-static __device__ __forceinline__ memopt_i_rule memopt_i_cuda_optim_rule(const memopt_i_cuda_optim_table &t, int k) {
-    memopt_i_rule r = t.rule[t.slice[k].rule];
+static __device__ __forceinline__ memopt_i_update_rule memopt_i_cuda_optim_rule(const memopt_i_cuda_optim_table &t,
+                                                                                int k) {
+    memopt_i_update_rule r = t.rule[t.slice[k].rule];
     memopt_i_cuda_optim_by(&r, memopt_i_cuda_optim_by_at(t, k),
-                           KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_FACTOR);
-    if (WIDE) { r.coupled = r.late = 0; r.weight_limit = 0; } /* it is AdamW, and the compiler may know it */
-    if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_FACTOR) r.step = t.pace[t.slice[k].tensor];
-    if (KIND == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_LARS) { r.g1 = t.pace[t.slice[k].tensor]; r.step = 1; }
+                           KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR);
+    if (WIDE) { r.coupled = r.decay_after = 0; r.weight_limit = 0; } /* it is AdamW, and the compiler may know it */
+    if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_ADAFACTOR) r.step = t.pace[t.slice[k].tensor];
+    if (KIND == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_OPTIM_LARS) { r.g1 = t.pace[t.slice[k].tensor]; r.step = 1; }
     return r;
 }
 
@@ -3306,7 +3317,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code,
 
 /* ---- what a kind has, where the compiler knows it ---- */
 template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_first(uint32_t moments) {
-    return KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_FACTOR ? 1 : moments > 0;
+    return KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
 }
 template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_second(void) {
     return KIND == MEMOPT_I_CUDA_ADAM || KIND == MEMOPT_I_CUDA_LAMB;
@@ -3344,7 +3355,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
         if (first) memopt_i_cuda_optim_get32(raw->m, s.moment[0], i, plus, n, whole);
         if (second) memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
     }
-    if (KIND == MEMOPT_I_CUDA_FACTOR && !s.columns) memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
+    if (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
+        memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
 }
 static __device__ __forceinline__ float memopt_i_cuda_optim_weight_of(uint32_t format, const uint32_t *w,
                                                                       const uint32_t *extra, int e) {
@@ -3388,15 +3400,15 @@ struct memopt_i_cuda_optim_element {
 };
 /* Steps it. careful: it is looked at first, and 1 comes back where it may not be stepped. */
 template <int KIND>
-static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_rule &rule, memopt_i_cuda_optim_element *x,
-                                                              int careful) {
-    const memopt_i_rule *r = &rule; memopt_i_group q;
+static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_update_rule &rule,
+                                                              memopt_i_cuda_optim_element *x, int careful) {
+    const memopt_i_update_rule *r = &rule; memopt_i_tile q;
     q.w = &x->w; q.g = &x->g; q.old_m = q.m = &x->m; q.old_v = q.v = &x->v; q.u = &x->u;
     q.scale_m = x->scale_m; q.scale_v = x->scale_v; q.root = x->root; q.in_memory = 0; q.count = 1;
-    if (careful && (!memopt_i_v1_sane(&x->g, 1, r->limit)
-                    || (r->weight_limit > 0 && !memopt_i_v1_sane(&x->w, 1, r->weight_limit)))) {
+    if (careful && (!memopt_i_v1_finite(&x->g, 1, r->limit)
+                    || (r->weight_limit > 0 && !memopt_i_v1_finite(&x->w, 1, r->weight_limit)))) {
         x->m = memopt_i_times(x->m, x->scale_m);
-        if (KIND != MEMOPT_I_CUDA_FACTOR) x->v = memopt_i_times(x->v, x->scale_v);
+        if (KIND != MEMOPT_I_CUDA_ADAFACTOR) x->v = memopt_i_times(x->v, x->scale_v);
         x->u = 0;
         return 1;
     }
@@ -3408,11 +3420,11 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_rul
         if (x->first) memopt_i_v1_sgd(r, &q);
         else { q.m = NULL; memopt_i_v1_sgd(r, &q); }
     }
-    if (KIND == MEMOPT_I_CUDA_FACTOR) {
-        if (x->factored) { q.old_v = &x->column; q.scale_v = x->row; memopt_i_v1_factor_part(r, &q); }
-        else { q.scale_v = r->step; memopt_i_v1_factor_whole(r, &q); }
-        if (x->first) memopt_i_v1_factor_finish(r, &q);
-        else { q.m = NULL; memopt_i_v1_factor_finish(r, &q); }
+    if (KIND == MEMOPT_I_CUDA_ADAFACTOR) {
+        if (x->factored) { q.old_v = &x->column; q.scale_v = x->row; memopt_i_v1_adafactor_part(r, &q); }
+        else { q.scale_v = r->step; memopt_i_v1_adafactor_whole(r, &q); }
+        if (x->first) memopt_i_v1_adafactor_finish(r, &q);
+        else { q.m = NULL; memopt_i_v1_adafactor_finish(r, &q); }
     }
     if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_LION || KIND == MEMOPT_I_CUDA_SGD) memopt_i_v1_axpy(r, &q);
     return 0;
@@ -3423,13 +3435,13 @@ template <int KIND, int WIDE>
 static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cuda_optim_four *x,
                                                                      const memopt_i_cuda_optim_raw &raw,
                                                                      const memopt_i_cuda_optim_table &t, int k,
-                                                                     const memopt_i_rule &rule, uint64_t i,
+                                                                     const memopt_i_update_rule &rule, uint64_t i,
                                                                      unsigned plus, int whole, const float *scale,
                                                                      int root) {
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const uint32_t format = memopt_i_cuda_optim_weights<WIDE>(t);
     const unsigned left = whole || s.count - i - plus >= 4 ? 4 : (unsigned)(s.count - i - plus);
     memopt_i_cuda_optim_element one[4]; float w[4], g[4]; unsigned skipped = 0; uint64_t row = 0, column = 0; int e;
-    const int factored = KIND == MEMOPT_I_CUDA_FACTOR && s.columns;
+    const int factored = KIND == MEMOPT_I_CUDA_ADAFACTOR && s.columns;
     if (factored) { row = (i + plus) / s.columns; column = (i + plus) % s.columns; }
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
@@ -3444,7 +3456,8 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
             if (++column == s.columns) { column = 0; ++row; }
         }
     }
-    if (memopt_i_v1_sane(g, 4, rule.limit) && (!(rule.weight_limit > 0) || memopt_i_v1_sane(w, 4, rule.weight_limit))) {
+    if (memopt_i_v1_finite(g, 4, rule.limit)
+        && (!(rule.weight_limit > 0) || memopt_i_v1_finite(w, 4, rule.weight_limit))) {
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) (void)memopt_i_cuda_optim_one<KIND>(rule, &one[e], 0);
     } else {
@@ -3457,7 +3470,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
         w[e] = one[e].w; x->m[e] = (unsigned)e < left ? one[e].m : 0; x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
     memopt_i_cuda_optim_store_weights(s, format, w, i, plus, whole);
-    if (KIND == MEMOPT_I_CUDA_FACTOR && !s.columns)
+    if (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
         memopt_i_cuda_optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
     return skipped;
 }
@@ -3469,7 +3482,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_count(const memopt_i_
 template <int KIND, int WIDE>
 static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_i_cuda_optim_raw &raw,
                                                                    const memopt_i_cuda_optim_table &t, int k,
-                                                                   const memopt_i_rule &rule, uint64_t i, unsigned plus,
+                                                                   const memopt_i_update_rule &rule, uint64_t i,
+                                                                   unsigned plus,
                                                                    int whole, unsigned *skipped) {
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
@@ -3479,7 +3493,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
         x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.m, e))
                : memopt_i_bits_float(raw.m[e]);
         x.v[e] = second && bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.v, e))
-               : second || (KIND == MEMOPT_I_CUDA_FACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
+               : second || (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns) ? memopt_i_bits_float(raw.v[e]) : 0;
     }
     *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
@@ -3494,7 +3508,8 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
 /* WHOLE: all vectors of the tile are, which the compiler then knows. */
 template <int KIND, int WIDE, int WHOLE>
 static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const memopt_i_cuda_optim_table &t, int k,
-                                                                           const memopt_i_rule &rule, uint64_t i) {
+                                                                           const memopt_i_update_rule &rule,
+                                                                           uint64_t i) {
     const uint64_t n = t.slice[k].count; const int aligned = (int)t.slice[k].aligned; memopt_i_cuda_optim_raw raw[2];
     unsigned skipped = 0; int j;
     MEMOPT_I_CUDA_UNROLL
@@ -3515,7 +3530,7 @@ template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 3)
 memopt_i_cuda_optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
+    const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
     const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * MEMOPT_I_CUDA_OPTIM_TILE;
     if (memopt_i_cuda_optim_stopped(t)) return;
     memopt_i_cuda_optim_count(t, t.slice[k].aligned && first + MEMOPT_I_CUDA_OPTIM_TILE <= t.slice[k].count
@@ -3559,19 +3574,19 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const flo
     for (e = 0; e < 4; ++e) {
         if (CODES == MEMOPT_I_CUDA_BNB)
             four |= memopt_i_cuda_optim_bnb_code(level, moment, memopt_i_times(x[e], inverse)) << 8 * e;
-        else four |= (uint32_t)memopt_i_taper_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
+        else four |= (uint32_t)memopt_i_state_codec_code(grid + 32 * moment, !moment, x[e], inverse) << 8 * e;
     }
     return four;
 }
 /* The largest of four magnitudes that are finite, by its bits. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
-    uint32_t most = 0; int e;
+    uint32_t maximum = 0; int e;
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         const uint32_t u = memopt_i_float_bits(x[e]) & 0x7fffffff;
-        if (u < 0x7f800000 && u > most) most = u;
+        if (u < 0x7f800000 && u > maximum) maximum = u;
     }
-    return most;
+    return maximum;
 }
 /* The same if it is below infinity. A maximum of floats leaves NaN out: it may give an infinity, or NaN alone, and then
    has to be asked again as above. A quarter of the instructions. */
@@ -3588,18 +3603,20 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_warp_largest(uint
 /* Of a warp's block, one moment of it; `there`: which of the two vectors are. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_block_largest(const float *a, const float *b,
                                                                              int a_there, int b_there) {
-    uint32_t most = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_about4(a) : 0,
-                                                         b_there ? memopt_i_cuda_optim_about4(b) : 0));
-    if (most >= 0x7f800000) most = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_largest4(a) : 0,
-                                                                        b_there ? memopt_i_cuda_optim_largest4(b) : 0));
-    return most;
+    uint32_t maximum = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_about4(a) : 0,
+                                                            b_there ? memopt_i_cuda_optim_about4(b) : 0));
+    if (maximum >= 0x7f800000)
+        maximum = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_largest4(a) : 0,
+                                                       b_there ? memopt_i_cuda_optim_largest4(b) : 0));
+    return maximum;
 }
 /* Decode and step four elements of a block whose scales are those. */
 template <int KIND, int CODES, int WIDE>
 static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_optim_four *x,
                                                                   const memopt_i_cuda_optim_raw &raw,
                                                                   const memopt_i_cuda_optim_table &t, int k,
-                                                                  const memopt_i_rule &rule, uint64_t i, unsigned plus,
+                                                                  const memopt_i_update_rule &rule, uint64_t i,
+                                                                  unsigned plus,
                                                                   int whole, const float *level, const float *absmax,
                                                                   unsigned *skipped) {
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
@@ -3608,7 +3625,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
     for (e = 0; e < 4; ++e) {
         x->m[e] = first ? memopt_i_cuda_optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
         x->v[e] = second ? memopt_i_cuda_optim_decode<CODES>(level, 1, raw.v[0], e, absmax[1])
-                : KIND == MEMOPT_I_CUDA_FACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
+                : KIND == MEMOPT_I_CUDA_ADAFACTOR && !t.slice[k].columns ? memopt_i_bits_float(raw.v[e]) : 0;
     }
     *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(x, raw, t, k, rule, i, plus, whole,
                                                       CODES == MEMOPT_I_CUDA_BNB ? one : absmax,
@@ -3620,13 +3637,13 @@ static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 2)
 memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
-    MEMOPT_I_CUDA_SHARED(uint32_t, most, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
+    MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
     const int two = memopt_i_cuda_optim_has_second<KIND>(); const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile; unsigned skipped = 0; int j;
     const unsigned count = (unsigned)(s.count - first < t.tile ? s.count - first : t.tile);
-    const memopt_i_rule rule = memopt_i_cuda_optim_rule<KIND, 0>(t, k);
+    const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, 0>(t, k);
     memopt_i_cuda_optim_raw raw[4]; memopt_i_cuda_optim_four x[4];
     float *const scale_m = s.scale[0] + first / t.block, *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     if (memopt_i_cuda_optim_stopped(t)) return;
@@ -3636,7 +3653,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         if (i < count) memopt_i_cuda_optim_load<KIND, CODES, 0>(&raw[j], t, k, first, i, s.aligned && i + 4 <= count);
     }
     memopt_i_cuda_optim_tables<CODES>(t.codes, level, grid);
-    most[threadIdx.x] = 0;
+    maximum[threadIdx.x] = 0;
     __syncthreads();
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 4; ++j) {
@@ -3654,8 +3671,8 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
             if (two) largest[1] = max(largest[1], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[1], far));
         }
         if (threadIdx.x % 8 == 0 && i < count) {
-            atomicMax(&most[b], largest[0]);
-            if (two) atomicMax(&most[half + b], largest[1]);
+            atomicMax(&maximum[b], largest[0]);
+            if (two) atomicMax(&maximum[half + b], largest[1]);
         }
     }
     __syncthreads(); /* scales are all read, and known anew */
@@ -3664,7 +3681,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
         const int whole = s.aligned && i + 4 <= count;
         if (i >= count) continue;
-        const float m = memopt_i_bits_float(most[b]), v = two ? memopt_i_bits_float(most[half + b]) : 0;
+        const float m = memopt_i_bits_float(maximum[b]), v = two ? memopt_i_bits_float(maximum[half + b]) : 0;
         if (i % t.block == 0) { scale_m[b] = m; if (two) scale_v[b] = v; }
         memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m,
             memopt_i_inverse(m)), first, i, s.count, whole);
@@ -3676,7 +3693,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
 /* Blocks of 256: a warp does a block, two vectors a lane, and MEMOPT_I_CUDA_OPTIM_ROUNDS of them one after another. */
 template <int KIND, int WIDE, int WHOLE>
 static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const memopt_i_cuda_optim_table &t, int k,
-                                                                        const memopt_i_rule &rule, uint64_t b,
+                                                                        const memopt_i_update_rule &rule, uint64_t b,
                                                                         const float *level, const float *grid) {
     enum { CODES = MEMOPT_I_CUDA_8BIT };
     const memopt_i_cuda_optim_slice &s = t.slice[k]; const int two = memopt_i_cuda_optim_has_second<KIND>();
@@ -3718,17 +3735,17 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     return skipped;
 }
 template <int KIND, int WIDE>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_FEWER,
-                                         MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_FACTOR ? 5
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_CODED_THREADS,
+                                         MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_ADAFACTOR ? 5
                                                                 : MEMOPT_I_CUDA_OPTIM_RESIDENT, 4))
 memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     MEMOPT_I_CUDA_SHARED(float, level, [512]);
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
-    enum { WARPS = MEMOPT_I_CUDA_OPTIM_FEWER / 32 };
+    enum { WARPS = MEMOPT_I_CUDA_OPTIM_CODED_THREADS / 32 };
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const uint64_t n = t.slice[k].count; unsigned skipped = 0;
     int round;
-    const memopt_i_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
+    const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
     uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * MEMOPT_I_CUDA_OPTIM_ROUNDS)
                + threadIdx.x / 32;
     if (memopt_i_cuda_optim_stopped(t)) return;
@@ -3740,9 +3757,9 @@ memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_o
                  : memopt_i_cuda_optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
     memopt_i_cuda_optim_count(t, skipped);
 }
-/* Before a fused apply: is there a gradient that is not sane? Then nothing is stepped any more. */
+/* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_optim_look_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
+memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
     int j, e, bad = 0;
@@ -3762,7 +3779,7 @@ memopt_i_cuda_optim_look_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) {
             const float g = memopt_i_cuda_optim_gradient_of(t.gradients, raw[j], e); /* 0 where there is none */
-            bad |= !memopt_i_v1_sane(&g, 1, limit);
+            bad |= !memopt_i_v1_finite(&g, 1, limit);
         }
     }
     if (bad && atomicCAS(&t.control->stopped, 0u, (unsigned)MEMOPT_I_CUDA_OPTIM_STOPPED) == 0) { /* the first tells */
@@ -3809,13 +3826,14 @@ static __device__ __forceinline__ float memopt_i_cuda_optim_moment_at(const memo
 /* LAMB's direction of an element, or LARS's gradient; 0 where it is skipped. */
 template <int LAMB>
 static __device__ __forceinline__ float memopt_i_cuda_optim_direction(const memopt_i_cuda_optim_table &t, int k,
-                                                                      const memopt_i_rule &rule, uint64_t i, float w,
+                                                                      const memopt_i_update_rule &rule, uint64_t i,
+                                                                      float w,
                                                                       const float *level) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k]; memopt_i_group q;
+    const memopt_i_cuda_optim_slice &s = t.slice[k]; memopt_i_tile q;
     const int coded = t.state == MEMOPT_STATE_8BIT;
     float g = memopt_i_cuda_optim_gradient_at(t.gradients, s.gradients, i);
     float m, v, u = 0;
-    if (!memopt_i_v1_sane(&g, 1, rule.limit)) return 0;
+    if (!memopt_i_v1_finite(&g, 1, rule.limit)) return 0;
     if (!LAMB) return g;
     m = memopt_i_cuda_optim_moment_at(t, k, 0, i, level); v = memopt_i_cuda_optim_moment_at(t, k, 1, i, level);
     q.w = &w; q.g = &g; q.old_m = q.m = &m; q.old_v = q.v = &v; q.u = &u; q.root = coded; q.in_memory = 0; q.count = 1;
@@ -3839,7 +3857,7 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
     const unsigned parts = (block + 255) / 256; const uint64_t chunk = blockIdx.x - s.first_tile, at = chunk * t.chunk;
     const unsigned n = (unsigned)(s.count - at < t.chunk ? s.count - at : t.chunk);
     const unsigned spans = n / block * parts + (n % block + 255) / 256;
-    memopt_i_rule rule = t.rule[s.rule]; double total = 0; unsigned base, span, i;
+    memopt_i_update_rule rule = t.rule[s.rule]; double total = 0; unsigned base, span, i;
     if (memopt_i_cuda_optim_left_out(t.by, t.control)) return;
     memopt_i_cuda_optim_by(&rule, memopt_i_cuda_optim_by_at(t, k), LAMB);
     if (LAMB && coded) memopt_i_cuda_optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
@@ -3848,8 +3866,8 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
         const unsigned end = spans - base < 256 ? spans - base : 256;
         for (span = threadIdx.x / 32; span < end; span += MEMOPT_I_CUDA_OPTIM_THREADS / 32) {
             const unsigned first = (base + span) / parts * block + (base + span) % parts * 256;
-            const unsigned left = block - (base + span) % parts * 256, most = left < n - first ? left : n - first;
-            const unsigned count = most < 256 ? most : 256; double sum = 0; int j;
+            const unsigned left = block - (base + span) % parts * 256, maximum = left < n - first ? left : n - first;
+            const unsigned count = maximum < 256 ? maximum : 256; double sum = 0; int j;
             MEMOPT_I_CUDA_UNROLL
             for (j = 0; j < 8; ++j) {
                 const unsigned e = lane + 32 * (unsigned)j; float w = 0, u = 0;
@@ -3901,7 +3919,7 @@ memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     const float factor = t.by ? t.by[x.tensor].y : x.factor;
     if (threadIdx.x == 0) t.pace[x.tensor] = memopt_i_trust_of(t.is_lamb, &x.group, factor, w, u);
 }
-/* @section cuda_factor : cuda_walk
+/* @section cuda_adafactor : cuda_optim_kernels
    Adafactor's sums and means.
    Problem    The CPU's order of summation is the definition: a row in 16 sums by the place in it, a column down the
               rows of a panel, then over panels. Each is a chain that cannot be cut.
@@ -3915,60 +3933,61 @@ memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
               the thread that has read it. The mean of all columns is one chain: a warp, with shuffles for loads.
    Launches   For 14 tensors: 2 for sums, 3 for their join, 2 for squares, 1 for the pace, 1 for the state's means; and
               the apply, for 28. Not measured on a card. */
-enum { MEMOPT_I_CUDA_FACTOR_SLICES = 14, MEMOPT_I_CUDA_FACTOR_RULES = 4, MEMOPT_I_CUDA_FACTOR_GROUPS = 32 };
-struct memopt_i_cuda_factor_slice {
+enum { MEMOPT_I_CUDA_ADAFACTOR_SLICES = 14, MEMOPT_I_CUDA_ADAFACTOR_RULES = 4, MEMOPT_I_CUDA_ADAFACTOR_GROUPS = 32 };
+struct memopt_i_cuda_adafactor_slice {
     const void *weights, *extra, *gradients;
     float      *rows, *columns_of;        /* in the state: R or V from the slice's first on; C */
     double     *row_sums, *column_sums, *squares; /* of the whole tensor */
     double     *groups;                   /* two for each 256 elements of a row */
     double     *mean;                     /* of C */
     float      *pace;
-    const float4 *by;                     /* memopt_i_by_factor; NULL: the rule has it */
+    const float4 *by;                     /* memopt_i_gradient_terms; NULL: the rule has it */
     memopt_optim_group group;
     uint64_t    step, all, count;         /* all: of the whole tensor */
-    uint64_t    columns, grain;           /* 0: a vector; elements of a panel */
+    uint64_t    columns, panel_size;      /* 0: a vector; elements of a panel */
     uint64_t    first_row, held_rows, panel, panels; /* of the slice; of the whole tensor */
     uint32_t    first_tile, rule;
 };
-struct memopt_i_cuda_factor_table {
-    memopt_i_cuda_factor_slice slice[MEMOPT_I_CUDA_FACTOR_SLICES];
-    memopt_i_rule rule[MEMOPT_I_CUDA_FACTOR_RULES];
+struct memopt_i_cuda_adafactor_table {
+    memopt_i_cuda_adafactor_slice slice[MEMOPT_I_CUDA_ADAFACTOR_SLICES];
+    memopt_i_update_rule rule[MEMOPT_I_CUDA_ADAFACTOR_RULES];
     memopt_i_cuda_optim_control *control;
     uint32_t count, rules, weights, gradients, stops;
 };
-static_assert(sizeof(memopt_i_cuda_factor_table) <= 4000, "the argument of a kernel");
+static_assert(sizeof(memopt_i_cuda_adafactor_table) <= 4000, "the argument of a kernel");
 
-static __device__ __forceinline__ memopt_i_rule memopt_i_cuda_factor_rule(const memopt_i_cuda_factor_table &t, int k) {
-    memopt_i_rule r = t.rule[t.slice[k].rule];
+static __device__ __forceinline__ memopt_i_update_rule
+memopt_i_cuda_adafactor_rule(const memopt_i_cuda_adafactor_table &t, int k) {
+    memopt_i_update_rule r = t.rule[t.slice[k].rule];
     memopt_i_cuda_optim_by(&r, t.slice[k].by, 0);
     return r;
 }
-static __device__ __forceinline__ int memopt_i_cuda_factor_left_out(const memopt_i_cuda_factor_table &t) {
+static __device__ __forceinline__ int memopt_i_cuda_adafactor_left_out(const memopt_i_cuda_adafactor_table &t) {
     return memopt_i_cuda_optim_left_out(t.slice[0].by, t.control);
 }
 /* A gradient, 0 where it is skipped. */
-static __device__ __forceinline__ float memopt_i_cuda_factor_gradient(const memopt_i_cuda_factor_table &t, int k,
-                                                                      uint64_t i, float limit) {
+static __device__ __forceinline__ float memopt_i_cuda_adafactor_gradient(const memopt_i_cuda_adafactor_table &t, int k,
+                                                                         uint64_t i, float limit) {
     const float g = memopt_i_cuda_optim_gradient_at(t.gradients, t.slice[k].gradients, i);
-    return memopt_i_v1_sane(&g, 1, limit) ? g : 0;
+    return memopt_i_v1_finite(&g, 1, limit) ? g : 0;
 }
 /* Sums of rows: two for each warp, 16 for a block. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
-    const unsigned lane = threadIdx.x % 32; const float limit = memopt_i_cuda_factor_rule(t, k).limit;
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+    const unsigned lane = threadIdx.x % 32; const float limit = memopt_i_cuda_adafactor_rule(t, k).limit;
     uint64_t j; double sum = 0; int e;
     const uint64_t rows = s.count / s.columns, row = ((uint64_t)(blockIdx.x - s.first_tile) * 8 + threadIdx.x / 32) * 2;
     const uint64_t a = row * s.columns, b = a + s.columns;
-    if (row >= rows || memopt_i_cuda_factor_left_out(t)) return; /* all of the warp */
+    if (row >= rows || memopt_i_cuda_adafactor_left_out(t)) return; /* all of the warp */
     for (j = lane; j - lane < s.columns; j += 128) {
         float x[4], y[4];
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) {
             const uint64_t column = j + 32u * (unsigned)e;
-            x[e] = column < s.columns ? memopt_i_cuda_factor_gradient(t, k, a + column, limit) : 0;
-            y[e] = column < s.columns && row + 1 < rows ? memopt_i_cuda_factor_gradient(t, k, b + column, limit) : 0;
+            x[e] = column < s.columns ? memopt_i_cuda_adafactor_gradient(t, k, a + column, limit) : 0;
+            y[e] = column < s.columns && row + 1 < rows ? memopt_i_cuda_adafactor_gradient(t, k, b + column, limit) : 0;
         }
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) sum = memopt_i_cuda_optim_pair(sum, x[e], y[e]);
@@ -3979,20 +3998,20 @@ memopt_i_cuda_factor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
 }
 /* Sums of a panel's columns: 256 of them for a block. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
     const uint64_t wide = (s.columns + 255) / 256, tile = blockIdx.x - s.first_tile, panel = tile / wide;
     const uint64_t column = tile % wide * 256 + threadIdx.x,
-        end = (panel + 1) * s.grain < s.count ? (panel + 1) * s.grain : s.count;
-    const float limit = memopt_i_cuda_factor_rule(t, k).limit; double sum = 0; uint64_t i;
-    if (column >= s.columns || memopt_i_cuda_factor_left_out(t)) return;
-    for (i = panel * s.grain + column; i < end; i += 8 * s.columns) {
+        end = (panel + 1) * s.panel_size < s.count ? (panel + 1) * s.panel_size : s.count;
+    const float limit = memopt_i_cuda_adafactor_rule(t, k).limit; double sum = 0; uint64_t i;
+    if (column >= s.columns || memopt_i_cuda_adafactor_left_out(t)) return;
+    for (i = panel * s.panel_size + column; i < end; i += 8 * s.columns) {
         float x[8]; int e;
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 8; ++e) {
             const uint64_t at = i + (unsigned)e * s.columns;
-            x[e] = at < end ? memopt_i_cuda_factor_gradient(t, k, at, limit) : 0;
+            x[e] = at < end ? memopt_i_cuda_adafactor_gradient(t, k, at, limit) : 0;
         }
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 8; ++e) sum = memopt_i_add_square(sum, (double)x[e]);
@@ -4001,25 +4020,26 @@ memopt_i_cuda_factor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
 }
 /* Panels added up; C of this step, and its multipliers: in the double of the column's first panel. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
     const uint64_t column = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x; uint64_t p; double sum;
     float mean;
-    const memopt_i_rule rule = memopt_i_cuda_factor_rule(t, k); float *to = (float *)(void *)s.column_sums;
-    if (column >= s.columns || memopt_i_cuda_factor_left_out(t)) return;
+    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k); float *to = (float *)(void *)s.column_sums;
+    if (column >= s.columns || memopt_i_cuda_adafactor_left_out(t)) return;
     sum = s.column_sums[column];
     for (p = 1; p < s.panels; ++p) sum = memopt_i_sum_double(s.column_sums[p * s.columns + column], sum);
-    mean = memopt_i_factor_mean(&rule, sum, s.all / s.columns, s.columns_of[column]);
+    mean = memopt_i_adafactor_mean(&rule, sum, s.all / s.columns, s.columns_of[column]);
     to[2 * column] = mean;
-    to[2 * column + 1] = memopt_i_factor_column_scale(mean);
+    to[2 * column + 1] = memopt_i_adafactor_column_scale(mean);
 }
 static __global__ void __launch_bounds__(32)
-memopt_i_cuda_factor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) { /* a warp for a tensor */
-    const memopt_i_cuda_factor_slice &s = t.slice[blockIdx.x];
+/* a warp for a tensor */
+memopt_i_cuda_adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
+    const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
     const float *c = (const float *)(const void *)s.column_sums;
     double sum = 0; uint64_t at; int k;
-    if (memopt_i_cuda_factor_left_out(t)) return;
+    if (memopt_i_cuda_adafactor_left_out(t)) return;
     for (at = 0; at < s.columns; at += 32) {
         const uint64_t i = at + threadIdx.x; const float x = i < s.columns ? c[2 * i] : 0;
         for (k = 0; k < 32; ++k) sum = memopt_i_sum_double((double)__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), sum);
@@ -4027,45 +4047,45 @@ memopt_i_cuda_factor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
     if (threadIdx.x == 0) *s.mean = sum / (double)s.columns;
 }
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
     const uint64_t row = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
-    const memopt_i_rule rule = memopt_i_cuda_factor_rule(t, k); float *to; float mean;
-    if (row >= s.held_rows || memopt_i_cuda_factor_left_out(t)) return;
+    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k); float *to; float mean;
+    if (row >= s.held_rows || memopt_i_cuda_adafactor_left_out(t)) return;
     to = (float *)(void *)(s.row_sums + s.first_row + row);
-    mean = memopt_i_factor_mean(&rule, s.row_sums[s.first_row + row], s.columns, s.rows[row]);
+    mean = memopt_i_adafactor_mean(&rule, s.row_sums[s.first_row + row], s.columns, s.rows[row]);
     to[0] = mean;
-    to[1] = memopt_i_factor_row_scale(*s.mean, mean);
+    to[1] = memopt_i_adafactor_row_scale(*s.mean, mean);
 }
 /* The second pass: squares of x and of weights, of 256 elements of a row each; a vector's rows are its panels. A warp
    does a group, a block 32 of them. */
-static __device__ __forceinline__ uint64_t memopt_i_cuda_factor_width(const memopt_i_cuda_factor_slice &s) {
-    return s.columns ? s.columns : s.grain;
+static __device__ __forceinline__ uint64_t memopt_i_cuda_adafactor_width(const memopt_i_cuda_adafactor_slice &s) {
+    return s.columns ? s.columns : s.panel_size;
 }
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
-    const uint64_t width = memopt_i_cuda_factor_width(s), wide = (width + 255) / 256,
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+    const uint64_t width = memopt_i_cuda_adafactor_width(s), wide = (width + 255) / 256,
         last = (s.count + width - 1) / width * wide;
     const float *multiplier = (const float *)(const void *)s.column_sums; const unsigned lane = threadIdx.x % 32;
-    uint64_t group = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_FACTOR_GROUPS + threadIdx.x / 32;
+    uint64_t group = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_ADAFACTOR_GROUPS + threadIdx.x / 32;
     int round, j;
-    const memopt_i_rule rule = memopt_i_cuda_factor_rule(t, k);
-    if (memopt_i_cuda_factor_left_out(t)) return;
-    for (round = 0; round < MEMOPT_I_CUDA_FACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
+    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+    if (memopt_i_cuda_adafactor_left_out(t)) return;
+    for (round = 0; round < MEMOPT_I_CUDA_ADAFACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
         const uint64_t in_row = group % wide * 256, at = group / wide * width + in_row; double sum = 0;
         MEMOPT_I_CUDA_UNROLL
         for (j = 0; j < 8; ++j) {
-            const uint64_t e = lane + 32u * (unsigned)j, i = at + e; float w = 0, g, v, u = 0; memopt_i_group q;
+            const uint64_t e = lane + 32u * (unsigned)j, i = at + e; float w = 0, g, v, u = 0; memopt_i_tile q;
             if (in_row + e < width && i < s.count) {
                 w = memopt_i_cuda_optim_weight_at(t.weights, s, i);
-                g = memopt_i_cuda_factor_gradient(t, k, i, rule.limit);
+                g = memopt_i_cuda_adafactor_gradient(t, k, i, rule.limit);
                 v = s.columns ? multiplier[2 * (in_row + e) + 1] : s.rows[i];
                 q.g = &g; q.old_v = q.v = &v; q.u = &u; q.scale_v = 1; q.in_memory = 0; q.count = 1;
-                if (s.columns) memopt_i_v1_factor_part(&rule, &q);
-                else memopt_i_v1_factor_whole(&rule, &q);
+                if (s.columns) memopt_i_v1_adafactor_part(&rule, &q);
+                else memopt_i_v1_adafactor_whole(&rule, &q);
             }
             sum = memopt_i_cuda_optim_pair(sum, u, w);
         }
@@ -4075,15 +4095,16 @@ memopt_i_cuda_factor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_f
 }
 /* A warp for each panel of the slice: groups to rows, rows to the panel, in their order. */
 static __global__ void __launch_bounds__(32)
-memopt_i_cuda_factor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
-    const uint64_t width = memopt_i_cuda_factor_width(s), wide = (width + 255) / 256, panel = blockIdx.x - s.first_tile;
-    const uint64_t rows = (s.count + width - 1) / width, each = s.grain / width; /* rows of a panel */
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
+    const uint64_t width = memopt_i_cuda_adafactor_width(s), wide = (width + 255) / 256,
+        panel = blockIdx.x - s.first_tile;
+    const uint64_t rows = (s.count + width - 1) / width, each = s.panel_size / width; /* rows of a panel */
     const uint64_t end = ((panel + 1) * each < rows ? (panel + 1) * each : rows) * wide;
     const float *multiplier = (const float *)(const void *)(s.row_sums + s.first_row);
     double sum = 0, x = 0, w = 0; uint64_t at; int j;
-    if (memopt_i_cuda_factor_left_out(t)) return;
+    if (memopt_i_cuda_adafactor_left_out(t)) return;
     for (at = panel * each * wide; at < end; at += 32) {
         const uint64_t i = at + threadIdx.x; const int there = i < end;
         const double mine_x = there ? s.groups[2 * i] : 0, mine_w = there ? s.groups[2 * i + 1] : 0;
@@ -4102,20 +4123,20 @@ memopt_i_cuda_factor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
 }
 /* How far each tensor goes: a block for each. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
-    const memopt_i_cuda_factor_slice &s = t.slice[blockIdx.x]; uint64_t row;
-    const double pace = memopt_i_factor_pace(&s.group, s.step, s.squares, s.panels, s.all);
+memopt_i_cuda_adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
+    const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x]; uint64_t row;
+    const double pace = memopt_i_adafactor_pace(&s.group, s.step, s.squares, s.panels, s.all);
     float *multiplier = (float *)(void *)(s.row_sums + s.first_row);
-    if (memopt_i_cuda_factor_left_out(t)) return;
+    if (memopt_i_cuda_adafactor_left_out(t)) return;
     if (threadIdx.x == 0) *s.pace = (float)pace;
     for (row = threadIdx.x; row < s.held_rows; row += MEMOPT_I_CUDA_OPTIM_THREADS)
         multiplier[2 * row + 1] = (float)((double)multiplier[2 * row + 1] * pace);
 }
 /* The means go into the state with a tensor's first slice. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
-memopt_i_cuda_factor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_factor_table t) {
+memopt_i_cuda_adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const memopt_i_cuda_factor_slice &s = t.slice[k];
+    const memopt_i_cuda_adafactor_slice &s = t.slice[k];
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
     const float *row = (const float *)(const void *)(s.row_sums + s.first_row),
         *column = (const float *)(const void *)s.column_sums;
@@ -4123,7 +4144,7 @@ memopt_i_cuda_factor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_fact
     if (i < s.held_rows) s.rows[i] = row[2 * i];
     else if (i < s.held_rows + s.columns) s.columns_of[i - s.held_rows] = column[2 * (i - s.held_rows)];
 }
-/* @section cuda_optim : cuda_factor api_cuda_optim
+/* @section cuda_optim : cuda_adafactor api_cuda_optim
    The calls: what belongs to what, and launches for many tensors.
    Idea       The object, its checks and its rules are the CPU's; only headers of states are not looked at. What the
               host cannot know without waiting stays on the device: sums, trust ratios, the pace, the flag of a fused
@@ -4149,20 +4170,20 @@ struct memopt_i_cuda_optim_call { /* what a call works with */
     cudaStream_t stream;
 };
 /* Groups of 256 that a slice of a tensor leaves in the scratch. */
-static size_t memopt_i_cuda_factor_groups(const memopt_i_factor *f, size_t count) {
+static size_t memopt_i_cuda_adafactor_groups(const memopt_i_adafactor *f, size_t count) {
     return memopt_i_ceil_div(count, f->width) * memopt_i_ceil_div(f->width, 256);
 }
 /* How many groups the scratch has room for; 1: they do not fit size_t. */
 static int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
-    size_t most = 0, all = 0, i;
-    if (o->desc.kind == MEMOPT_ADAFACTOR)
+    size_t max = 0, all = 0, i;
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR)
         for (i = 0; i < o->desc.tensor_count; ++i) {
-            const memopt_i_factor f = memopt_i_factor_of(o, i, 0, o->parts[i].held);
-            const size_t n = memopt_i_cuda_factor_groups(&f, o->parts[i].held);
-            most = memopt_i_max(most, n);
+            const memopt_i_adafactor f = memopt_i_adafactor_of(o, i, 0, o->parts[i].held);
+            const size_t n = memopt_i_cuda_adafactor_groups(&f, o->parts[i].held);
+            max = memopt_i_max(max, n);
             if (memopt_i_add(all, n, &all)) return 1;
         }
-    *count = memopt_i_max(most, memopt_i_min(all, (size_t)1 << 18)); /* 4 MiB, unless a tensor needs more */
+    *count = memopt_i_max(max, memopt_i_min(all, (size_t)1 << 18)); /* 4 MiB, unless a tensor needs more */
     return 0;
 }
 
@@ -4227,7 +4248,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim 
 }
 
 /* ---- many slices in one launch ---- */
-enum { MEMOPT_I_CUDA_APPLY, MEMOPT_I_CUDA_MEASURE, MEMOPT_I_CUDA_LOOK };
+enum { MEMOPT_I_CUDA_OPTIM_APPLY, MEMOPT_I_CUDA_OPTIM_MEASURE, MEMOPT_I_CUDA_OPTIM_SCAN };
 struct memopt_i_cuda_optim_batch {
     memopt_i_cuda_optim_table table;
     int      mode, format; /* of the moments of all of them */
@@ -4246,15 +4267,15 @@ static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     t->gradients = (uint32_t)o->desc.gradients; t->state = (uint32_t)format; t->block = (uint32_t)o->desc.block;
     t->moments = (uint32_t)memopt_i_kind_moments(&o->desc);
     t->by = memopt_i_cuda_optim_by_of(c); t->stops = (uint32_t)(o->fused || o->by_device);
-    if (mode == MEMOPT_I_CUDA_MEASURE) t->tile = (uint32_t)o->chunk;
-    else if (mode == MEMOPT_I_CUDA_LOOK || !memopt_i_is_coded(format)) t->tile = MEMOPT_I_CUDA_OPTIM_TILE;
+    if (mode == MEMOPT_I_CUDA_OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
+    else if (mode == MEMOPT_I_CUDA_OPTIM_SCAN || !memopt_i_is_coded(format)) t->tile = MEMOPT_I_CUDA_OPTIM_TILE;
     else if (format == MEMOPT_STATE_8BIT && t->block == 256) t->tile =
-        8 * MEMOPT_I_CUDA_OPTIM_FEWER * MEMOPT_I_CUDA_OPTIM_ROUNDS;
+        8 * MEMOPT_I_CUDA_OPTIM_CODED_THREADS * MEMOPT_I_CUDA_OPTIM_ROUNDS;
     else t->tile = (uint32_t)(MEMOPT_I_CUDA_OPTIM_CODED / t->block * t->block);
 }
 template <int KIND>
 static memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_FEWER;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
     if (!memopt_i_is_coded((memopt_state_format)b->format))
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<KIND, 0>), b->tiles, threads, 0, stream, t);
@@ -4264,9 +4285,10 @@ static memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_b
                              t);
 }
 static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_FEWER;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
-    const int wide = t.kind == MEMOPT_ADAMW && t.weights == MEMOPT_WEIGHTS_F32 && t.gradients == MEMOPT_GRADIENTS_F32;
+    const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_WEIGHTS_F32
+        && t.gradients == MEMOPT_GRADIENTS_F32;
     if (b->format == MEMOPT_STATE_BNB)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_BNB>), b->tiles,
                                  threads, 0, stream, t);
@@ -4281,20 +4303,20 @@ static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_op
 static memopt_cuda_status memopt_i_cuda_optim_launch_kind(const memopt_i_cuda_optim_batch *b, memopt_optim_kind kind,
                                                           cudaStream_t stream) {
     switch (kind) {
-    case MEMOPT_SGD: case MEMOPT_LARS: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_SGD>(b, stream);
-    case MEMOPT_LION: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LION>(b, stream);
-    case MEMOPT_LAMB: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LAMB>(b, stream);
-    case MEMOPT_ADAFACTOR: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_FACTOR>(b, stream);
+    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_LARS: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_SGD>(b, stream);
+    case MEMOPT_OPTIM_LION: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LION>(b, stream);
+    case MEMOPT_OPTIM_LAMB: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LAMB>(b, stream);
+    case MEMOPT_OPTIM_ADAFACTOR: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAFACTOR>(b, stream);
     default: return memopt_i_cuda_optim_launch_adam(b, stream);
     }
 }
 static memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; memopt_cuda_status s;
     if (!b->table.count) return 0;
-    if (b->mode == MEMOPT_I_CUDA_LOOK)
-        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_look_kernel, b->tiles, threads, 0, c->stream, b->table);
-    else if (b->mode == MEMOPT_I_CUDA_APPLY) s = memopt_i_cuda_optim_launch_kind(b, c->o->desc.kind, c->stream);
-    else if (c->o->desc.kind == MEMOPT_LAMB)
+    if (b->mode == MEMOPT_I_CUDA_OPTIM_SCAN)
+        s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_scan_kernel, b->tiles, threads, 0, c->stream, b->table);
+    else if (b->mode == MEMOPT_I_CUDA_OPTIM_APPLY) s = memopt_i_cuda_optim_launch_kind(b, c->o->desc.kind, c->stream);
+    else if (c->o->desc.kind == MEMOPT_OPTIM_LAMB)
         s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<1>), b->tiles, threads, 0, c->stream, b->table);
     else s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_measure_kernel<0>), b->tiles, threads, 0, c->stream, b->table);
     b->table.count = b->table.rules = 0;
@@ -4307,7 +4329,7 @@ static unsigned char *memopt_i_cuda_optim_past(void *p, size_t bytes) { return p
 static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size_t tensor, size_t at, size_t count,
                                          memopt_i_cuda_optim_slice *s) {
     memopt_optim *o = c->o; const memopt_optim_tensor *t = &o->desc.tensors[tensor];
-    const memopt_i_held_tensor *part = &o->parts[tensor];
+    const memopt_i_tensor_part *part = &o->parts[tensor];
     const size_t wide = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
     const size_t gradient = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2; memopt_optim_view view; int i;
     memset(s, 0, sizeof *s);
@@ -4319,8 +4341,8 @@ static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size
         s->moment[i] = memopt_i_cuda_optim_past(view.moment[i], at * (size_t)view.bits / 8);
         if (view.blocks) s->scale[i] = view.scale[i] + at / o->desc.block;
     }
-    if (o->desc.kind == MEMOPT_ADAFACTOR) {
-        const memopt_i_factor f = memopt_i_factor_of(o, tensor, at, count);
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
+        const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
         double *sums = memopt_i_cuda_optim_sums_of(c, tensor);
         s->columns = f.columns;
         s->moment[1] =
@@ -4335,11 +4357,11 @@ static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size
               && !memopt_i_cuda_optim_misaligned(s->extra, 8);
 }
 /* A rule's place in a table; `most` where there is no room. */
-static uint32_t memopt_i_cuda_optim_rule_at(memopt_i_rule *rules, uint32_t *count, uint32_t most,
-                                            const memopt_i_rule *rule) {
+static uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint32_t max,
+                                            const memopt_i_update_rule *rule) {
     uint32_t i;
     for (i = 0; i < *count; ++i) if (!memcmp(&rules[i], rule, sizeof *rule)) return i;
-    if (i == most) return most;
+    if (i == max) return max;
     rules[i] = *rule;
     ++*count;
     return i;
@@ -4383,120 +4405,123 @@ static memopt_cuda_status memopt_i_cuda_optim_pass_all(const memopt_i_cuda_optim
 
 /* ---- Adafactor's passes over many tensors ---- */
 enum {
-    MEMOPT_I_CUDA_FACTOR_ROWS, MEMOPT_I_CUDA_FACTOR_COLUMNS, MEMOPT_I_CUDA_FACTOR_JOIN_COLUMNS,
-    MEMOPT_I_CUDA_FACTOR_MEAN, MEMOPT_I_CUDA_FACTOR_JOIN_ROWS, MEMOPT_I_CUDA_FACTOR_SQUARES,
-    MEMOPT_I_CUDA_FACTOR_FOLD, MEMOPT_I_CUDA_FACTOR_PACE, MEMOPT_I_CUDA_FACTOR_KEEP
+    MEMOPT_I_CUDA_ADAFACTOR_ROWS, MEMOPT_I_CUDA_ADAFACTOR_COLUMNS, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS,
+    MEMOPT_I_CUDA_ADAFACTOR_MEAN, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS, MEMOPT_I_CUDA_ADAFACTOR_SQUARES,
+    MEMOPT_I_CUDA_ADAFACTOR_FOLD, MEMOPT_I_CUDA_ADAFACTOR_PACE, MEMOPT_I_CUDA_ADAFACTOR_KEEP
 };
-struct memopt_i_cuda_factor_batch { memopt_i_cuda_factor_table table; size_t groups; };
-static uint64_t memopt_i_cuda_factor_tiles(const memopt_i_cuda_factor_slice *s, int which) {
-    const uint64_t width = s->columns ? s->columns : s->grain, wide = memopt_i_ceil_div(width, 256);
+struct memopt_i_cuda_adafactor_batch { memopt_i_cuda_adafactor_table table; size_t groups; };
+static uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slice *s, int which) {
+    const uint64_t width = s->columns ? s->columns : s->panel_size, wide = memopt_i_ceil_div(width, 256);
     switch (which) {
-    case MEMOPT_I_CUDA_FACTOR_ROWS: return memopt_i_ceil_div(s->count / s->columns, 16);
-    case MEMOPT_I_CUDA_FACTOR_COLUMNS: return memopt_i_ceil_div(s->count, s->grain) * wide;
-    case MEMOPT_I_CUDA_FACTOR_JOIN_COLUMNS: return wide;
-    case MEMOPT_I_CUDA_FACTOR_JOIN_ROWS: return memopt_i_ceil_div(s->held_rows, 256);
-    case MEMOPT_I_CUDA_FACTOR_SQUARES: return memopt_i_ceil_div(memopt_i_ceil_div(s->count, width) * wide,
-                                                                MEMOPT_I_CUDA_FACTOR_GROUPS);
-    case MEMOPT_I_CUDA_FACTOR_FOLD: return memopt_i_ceil_div(s->count, s->grain);
-    case MEMOPT_I_CUDA_FACTOR_KEEP: return memopt_i_ceil_div(s->held_rows + s->columns, 256);
+    case MEMOPT_I_CUDA_ADAFACTOR_ROWS: return memopt_i_ceil_div(s->count / s->columns, 16);
+    case MEMOPT_I_CUDA_ADAFACTOR_COLUMNS: return memopt_i_ceil_div(s->count, s->panel_size) * wide;
+    case MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS: return wide;
+    case MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS: return memopt_i_ceil_div(s->held_rows, 256);
+    case MEMOPT_I_CUDA_ADAFACTOR_SQUARES: return memopt_i_ceil_div(memopt_i_ceil_div(s->count, width) * wide,
+                                                                   MEMOPT_I_CUDA_ADAFACTOR_GROUPS);
+    case MEMOPT_I_CUDA_ADAFACTOR_FOLD: return memopt_i_ceil_div(s->count, s->panel_size);
+    case MEMOPT_I_CUDA_ADAFACTOR_KEEP: return memopt_i_ceil_div(s->held_rows + s->columns, 256);
     default: return 1; /* a block for a tensor */
     }
 }
-static memopt_cuda_status memopt_i_cuda_factor_launch(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_table *t,
-                                                      int which) {
+static memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_optim_call *c,
+                                                         memopt_i_cuda_adafactor_table *t, int which) {
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; uint64_t tiles = 0; uint32_t i;
     for (i = 0; i < t->count; ++i) {
         t->slice[i].first_tile = (uint32_t)tiles;
-        tiles += memopt_i_cuda_factor_tiles(&t->slice[i], which);
+        tiles += memopt_i_cuda_adafactor_tiles(&t->slice[i], which);
         if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     }
-#define MEMOPT_I_CUDA_FACTOR_CASE(label, kernel, size) \
-    case MEMOPT_I_CUDA_FACTOR_##label: \
-        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_factor_##kernel##_kernel, tiles, size, 0, c->stream, *t)
+#define MEMOPT_I_CUDA_ADAFACTOR_CASE(label, kernel, size) \
+    case MEMOPT_I_CUDA_ADAFACTOR_##label: \
+        return MEMOPT_I_CUDA_RUN(memopt_i_cuda_adafactor_##kernel##_kernel, tiles, size, 0, c->stream, *t)
     switch (which) {
-    MEMOPT_I_CUDA_FACTOR_CASE(ROWS, rows, threads);
-    MEMOPT_I_CUDA_FACTOR_CASE(COLUMNS, columns, threads);
-    MEMOPT_I_CUDA_FACTOR_CASE(JOIN_COLUMNS, join_columns, threads);
-    MEMOPT_I_CUDA_FACTOR_CASE(MEAN, mean, 32);
-    MEMOPT_I_CUDA_FACTOR_CASE(JOIN_ROWS, join_rows, threads);
-    MEMOPT_I_CUDA_FACTOR_CASE(SQUARES, squares, threads);
-    MEMOPT_I_CUDA_FACTOR_CASE(FOLD, fold, 32);
-    MEMOPT_I_CUDA_FACTOR_CASE(PACE, pace, threads);
-    MEMOPT_I_CUDA_FACTOR_CASE(KEEP, keep, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(ROWS, rows, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(COLUMNS, columns, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(JOIN_COLUMNS, join_columns, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(MEAN, mean, 32);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(JOIN_ROWS, join_rows, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(SQUARES, squares, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(FOLD, fold, 32);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(PACE, pace, threads);
+    MEMOPT_I_CUDA_ADAFACTOR_CASE(KEEP, keep, threads);
     }
-#undef MEMOPT_I_CUDA_FACTOR_CASE
+#undef MEMOPT_I_CUDA_ADAFACTOR_CASE
     return 0;
 }
-static void memopt_i_cuda_factor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b) {
+static void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b) {
     memset(b, 0, sizeof *b);
     b->table.control = c->at.control;
     b->table.weights = (uint32_t)c->o->desc.weights; b->table.gradients = (uint32_t)c->o->desc.gradients;
     b->table.stops = (uint32_t)(c->o->fused || c->o->by_device);
 }
 /* 1: taken in; 0: no room. */
-static int memopt_i_cuda_factor_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b, size_t tensor,
-                                    size_t at, size_t count) {
-    const memopt_i_factor f = memopt_i_factor_of(c->o, tensor, at, count); memopt_i_cuda_factor_table *t = &b->table;
-    const size_t groups = memopt_i_cuda_factor_groups(&f, count); memopt_i_cuda_factor_slice *s;
+static int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b,
+                                       size_t tensor, size_t at, size_t count) {
+    const memopt_i_adafactor f = memopt_i_adafactor_of(c->o, tensor, at, count);
+    memopt_i_cuda_adafactor_table *t = &b->table;
+    const size_t groups = memopt_i_cuda_adafactor_groups(&f, count); memopt_i_cuda_adafactor_slice *s;
     memopt_i_cuda_optim_slice slice; uint32_t rule;
-    if (t->count == MEMOPT_I_CUDA_FACTOR_SLICES || groups > c->at.group_count - b->groups) return 0;
-    rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_FACTOR_RULES, &f.part->rule);
-    if (rule == MEMOPT_I_CUDA_FACTOR_RULES) return 0;
+    if (t->count == MEMOPT_I_CUDA_ADAFACTOR_SLICES || groups > c->at.group_count - b->groups) return 0;
+    rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_ADAFACTOR_RULES, &f.part->rule);
+    if (rule == MEMOPT_I_CUDA_ADAFACTOR_RULES) return 0;
     s = &t->slice[t->count++];
     memopt_i_cuda_optim_slice_of(c, tensor, at, count, &slice);
     s->weights = slice.weights; s->extra = slice.extra; s->gradients = slice.gradients;
     s->rows = f.columns ? f.view.rows : f.view.rows + at; s->columns_of = f.view.columns;
     s->row_sums = memopt_i_cuda_optim_sums_of(c, tensor);
     s->column_sums = s->row_sums + f.rows;
-    s->squares = s->column_sums + MEMOPT_I_PANELS * f.columns;
+    s->squares = s->column_sums + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
     s->groups = c->at.groups + 2 * b->groups;
     s->mean = c->at.mean + tensor;
     s->pace = c->at.pace + tensor;
     s->by = c->o->by_device ? c->at.by + tensor : NULL;
     s->group = f.part->group; s->step = f.part->step; s->all = f.tensor->count; s->count = count;
-    s->columns = f.columns; s->grain = f.grain; s->held_rows = f.held_rows; s->panels = f.panels;
+    s->columns = f.columns; s->panel_size = f.panel_size; s->held_rows = f.held_rows; s->panels = f.panels;
     s->first_row = f.columns ? f.first_row + at / f.columns : 0;
-    s->panel = (f.tensor->first + at) / f.grain;
+    s->panel = (f.tensor->first + at) / f.panel_size;
     s->rule = rule;
     b->groups += groups;
     return 1;
 }
-static memopt_cuda_status memopt_i_cuda_factor_measure(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b,
-                                                       int phase) {
-    const int then = phase ? MEMOPT_I_CUDA_FACTOR_FOLD : MEMOPT_I_CUDA_FACTOR_COLUMNS; memopt_cuda_status s;
-    s = memopt_i_cuda_factor_launch(c, &b->table, phase ? MEMOPT_I_CUDA_FACTOR_SQUARES : MEMOPT_I_CUDA_FACTOR_ROWS);
-    return s ? s : memopt_i_cuda_factor_launch(c, &b->table, then);
+static memopt_cuda_status memopt_i_cuda_adafactor_measure(const memopt_i_cuda_optim_call *c,
+                                                          memopt_i_cuda_adafactor_batch *b, int phase) {
+    const int then = phase ? MEMOPT_I_CUDA_ADAFACTOR_FOLD : MEMOPT_I_CUDA_ADAFACTOR_COLUMNS; memopt_cuda_status s;
+    s = memopt_i_cuda_adafactor_launch(c, &b->table,
+                                       phase ? MEMOPT_I_CUDA_ADAFACTOR_SQUARES : MEMOPT_I_CUDA_ADAFACTOR_ROWS);
+    return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, then);
 }
-static memopt_cuda_status memopt_i_cuda_factor_join(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b,
-                                                    int phase) {
+static memopt_cuda_status memopt_i_cuda_adafactor_join(const memopt_i_cuda_optim_call *c,
+                                                       memopt_i_cuda_adafactor_batch *b, int phase) {
     memopt_cuda_status s;
-    if (phase) return memopt_i_cuda_factor_launch(c, &b->table, MEMOPT_I_CUDA_FACTOR_PACE);
-    s = memopt_i_cuda_factor_launch(c, &b->table, MEMOPT_I_CUDA_FACTOR_JOIN_COLUMNS);
-    if (!s) s = memopt_i_cuda_factor_launch(c, &b->table, MEMOPT_I_CUDA_FACTOR_MEAN);
-    return s ? s : memopt_i_cuda_factor_launch(c, &b->table, MEMOPT_I_CUDA_FACTOR_JOIN_ROWS);
+    if (phase) return memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_PACE);
+    s = memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS);
+    if (!s) s = memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_MEAN);
+    return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS);
 }
 /* One of the passes over all tensors; a vector has no first one, and no means to keep. */
-enum { MEMOPT_I_CUDA_FACTOR_FIRST, MEMOPT_I_CUDA_FACTOR_SECOND, MEMOPT_I_CUDA_FACTOR_MEANS };
-static memopt_cuda_status memopt_i_cuda_factor_run(const memopt_i_cuda_optim_call *c, memopt_i_cuda_factor_batch *b,
-                                                   int pass) {
+enum { MEMOPT_I_CUDA_ADAFACTOR_FIRST, MEMOPT_I_CUDA_ADAFACTOR_SECOND, MEMOPT_I_CUDA_ADAFACTOR_MEANS };
+static memopt_cuda_status memopt_i_cuda_adafactor_run(const memopt_i_cuda_optim_call *c,
+                                                      memopt_i_cuda_adafactor_batch *b, int pass) {
     memopt_cuda_status s;
     if (!b->table.count) return 0;
-    if (pass == MEMOPT_I_CUDA_FACTOR_MEANS) return memopt_i_cuda_factor_launch(c, &b->table, MEMOPT_I_CUDA_FACTOR_KEEP);
-    s = memopt_i_cuda_factor_measure(c, b, pass == MEMOPT_I_CUDA_FACTOR_SECOND);
-    return s ? s : memopt_i_cuda_factor_join(c, b, pass == MEMOPT_I_CUDA_FACTOR_SECOND);
+    if (pass == MEMOPT_I_CUDA_ADAFACTOR_MEANS)
+        return memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_KEEP);
+    s = memopt_i_cuda_adafactor_measure(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+    return s ? s : memopt_i_cuda_adafactor_join(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
 }
-static memopt_cuda_status memopt_i_cuda_factor_all(const memopt_i_cuda_optim_call *c, int pass) {
-    memopt_i_cuda_factor_batch b; memopt_cuda_status s; size_t i;
-    memopt_i_cuda_factor_begin(c, &b);
+static memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_call *c, int pass) {
+    memopt_i_cuda_adafactor_batch b; memopt_cuda_status s; size_t i;
+    memopt_i_cuda_adafactor_begin(c, &b);
     for (i = 0; i < c->o->desc.tensor_count; ++i) {
-        if (pass != MEMOPT_I_CUDA_FACTOR_SECOND && !memopt_i_factor_is_matrix(&c->o->desc.tensors[i])) continue;
-        if (memopt_i_cuda_factor_add(c, &b, i, 0, c->o->parts[i].held)) continue;
-        s = memopt_i_cuda_factor_run(c, &b, pass);
+        if (pass != MEMOPT_I_CUDA_ADAFACTOR_SECOND && !memopt_i_adafactor_is_matrix(&c->o->desc.tensors[i])) continue;
+        if (memopt_i_cuda_adafactor_add(c, &b, i, 0, c->o->parts[i].held)) continue;
+        s = memopt_i_cuda_adafactor_run(c, &b, pass);
         if (s) return s;
-        memopt_i_cuda_factor_begin(c, &b);
-        (void)memopt_i_cuda_factor_add(c, &b, i, 0, c->o->parts[i].held);
+        memopt_i_cuda_adafactor_begin(c, &b);
+        (void)memopt_i_cuda_adafactor_add(c, &b, i, 0, c->o->parts[i].held);
     }
-    return memopt_i_cuda_factor_run(c, &b, pass);
+    return memopt_i_cuda_adafactor_run(c, &b, pass);
 }
 
 /* ---- states ---- */
@@ -4549,7 +4574,7 @@ static memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from
                                                     memopt_cuda_stream stream) {
     cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize((cudaStream_t)stream);
-    return memopt_i_cuda_took(e);
+    return memopt_i_cuda_taken(e);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
                                                                  memopt_cuda_stream stream) {
@@ -4607,11 +4632,12 @@ static_assert(sizeof(memopt_i_cuda_optim_betas) <= 3900, "the argument of a kern
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, const double *d_factor,
                               const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_betas betas) {
-    const unsigned i = threadIdx.x; const double f = *d_factor; const int allowed = memopt_i_by_factor_allowed(f);
+    const unsigned i = threadIdx.x; const double f = *d_factor; const int allowed = memopt_i_gradient_terms_allowed(f);
     if (i == 0 && !allowed) control->stopped = MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
     if (i >= betas.count) return;
-    const memopt_i_by_factor x = memopt_i_by_factor_of((memopt_optim_kind)betas.kind, betas.of[i][0], betas.of[i][1],
-                                                       allowed ? f : 1);
+    const memopt_i_gradient_terms x =
+        memopt_i_gradient_terms_of((memopt_optim_kind)betas.kind, betas.of[i][0], betas.of[i][1],
+                                   allowed ? f : 1);
     by[i] = make_float4(x.limit, x.factor, x.g1, x.g2);
 }
 static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_optim_call *c,
@@ -4634,7 +4660,7 @@ static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_o
 static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                     const double *d_factor) {
     const size_t count = memopt_i_optim_sum_count(c->o);
-    memopt_cuda_status s = memopt_i_begin_check(c->o, run, 1);
+    memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, 1);
     if (!s && d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
     if (!s)
@@ -4644,13 +4670,13 @@ static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_ca
                               memopt_i_cuda_optim_codes_of(c->o));
     if (!s && d_factor) s = memopt_i_cuda_optim_begin_factor(c, run, d_factor);
     if (s) return s;
-    memopt_i_begin_set(c->o, run);
+    memopt_i_optim_begin_set(c->o, run);
     c->o->by_device = d_factor != NULL;
     return 0;
 }
 static memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_optim_call *c, const double *d_factor) {
     const memopt_cuda_status s = memopt_i_cuda_pointer(d_factor, sizeof *d_factor);
-    return s ? s : memopt_i_cuda_apart(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
+    return s ? s : memopt_i_cuda_no_overlap(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
                                                            void *d_scratch, size_t scratch_bytes,
@@ -4659,9 +4685,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, 
     const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : memopt_i_cuda_optim_begin(&c, run, NULL);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_by(memopt_optim *optim, const memopt_optim_run *run,
-                                                              const double *d_factor, void *d_scratch,
-                                                              size_t scratch_bytes, memopt_cuda_stream stream) {
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                                       const double *d_factor, void *d_scratch,
+                                                                       size_t scratch_bytes,
+                                                                       memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
@@ -4672,29 +4699,30 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim
                                                              memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_cuda_factor_batch b; size_t at = 0;
-    if (!s) s = memopt_i_slice(optim, tensor, first, count, &at);
+    memopt_i_cuda_adafactor_batch b; size_t at = 0;
+    if (!s) s = memopt_i_optim_slice(optim, tensor, first, count, &at);
     if (!s && optim->parts[tensor].phase >= optim->parts[tensor].phases)
         s = memopt_i_optim_fail(optim, MEMOPT_ERR_STATE,
                                 "this kind does not measure, or the tensor is measured already");
     if (!s) s = memopt_i_cuda_ready();
     if (s) return s;
-    if (optim->desc.kind != MEMOPT_ADAFACTOR) return memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_MEASURE, tensor, at,
+    if (optim->desc.kind != MEMOPT_OPTIM_ADAFACTOR)
+        return memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_MEASURE, tensor, at,
         count);
-    if (!optim->parts[tensor].phase && !memopt_i_factor_is_matrix(&optim->desc.tensors[tensor])) return 0;
-    memopt_i_cuda_factor_begin(&c, &b);
-    (void)memopt_i_cuda_factor_add(&c, &b, tensor, at, count);
-    return memopt_i_cuda_factor_measure(&c, &b, optim->parts[tensor].phase);
+    if (!optim->parts[tensor].phase && !memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) return 0;
+    memopt_i_cuda_adafactor_begin(&c, &b);
+    (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, at, count);
+    return memopt_i_cuda_adafactor_measure(&c, &b, optim->parts[tensor].phase);
 }
 /* Trust ratios of the tensors from..end. */
 static memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_optim_call *c, size_t from, size_t end) {
     memopt_i_cuda_optim_trusts t; memopt_cuda_status s; size_t i;
     memset(&t, 0, sizeof t);
-    t.pace = c->at.pace; t.is_lamb = c->o->desc.kind == MEMOPT_LAMB;
+    t.pace = c->at.pace; t.is_lamb = c->o->desc.kind == MEMOPT_OPTIM_LAMB;
     t.by = memopt_i_cuda_optim_by_of(c);
     for (; from < end; from += i) {
         for (i = 0; i < MEMOPT_I_CUDA_OPTIM_TRUSTS && from + i < end; ++i) {
-            const memopt_i_held_tensor *part = &c->o->parts[from + i];
+            const memopt_i_tensor_part *part = &c->o->parts[from + i];
             t.of[i].sums = memopt_i_cuda_optim_sums_of(c, from + i); t.of[i].count = part->sum_count / 2;
             t.of[i].group = part->group; t.of[i].factor = part->rule.factor; t.of[i].tensor = (uint32_t)(from + i);
         }
@@ -4708,20 +4736,20 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, s
                                                           memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_held_tensor *part, was; memopt_i_cuda_factor_batch b;
+    memopt_i_tensor_part *part, was; memopt_i_cuda_adafactor_batch b;
     if (!s && !again) s = MEMOPT_CUDA_ERR_NULL;
     if (s) return s;
-    part = memopt_i_join_part(optim, tensor);
+    part = memopt_i_optim_join_part(optim, tensor);
     if (!part) return optim->error.status;
     s = memopt_i_cuda_ready();
     if (s) return s;
     was = *part;
-    if (optim->desc.kind == MEMOPT_ADAFACTOR) {
-        memopt_i_factor_join_rule(part);
-        memopt_i_cuda_factor_begin(&c, &b);
-        (void)memopt_i_cuda_factor_add(&c, &b, tensor, 0, part->held);
-        if (part->phase || memopt_i_factor_is_matrix(&optim->desc.tensors[tensor]))
-            s = memopt_i_cuda_factor_join(&c, &b, part->phase);
+    if (optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
+        memopt_i_adafactor_join_rule(part);
+        memopt_i_cuda_adafactor_begin(&c, &b);
+        (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, 0, part->held);
+        if (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor]))
+            s = memopt_i_cuda_adafactor_join(&c, &b, part->phase);
     } else s = memopt_i_cuda_optim_trust_run(&c, tensor, tensor + 1);
     if (s) { *part = was; return s; }
     *again = ++part->phase < part->phases;
@@ -4732,47 +4760,47 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, 
                                                                memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_cuda_factor_batch b; size_t at = 0;
-    if (!s) s = memopt_i_apply_slice(optim, tensor, first, count, &at);
+    memopt_i_cuda_adafactor_batch b; size_t at = 0;
+    if (!s) s = memopt_i_optim_apply_slice(optim, tensor, first, count, &at);
     if (!s) s = memopt_i_cuda_ready();
-    if (!s && optim->fused) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_LOOK, tensor, at, count);
-    if (!s && optim->desc.kind == MEMOPT_ADAFACTOR && !optim->parts[tensor].applied
-        && memopt_i_factor_is_matrix(&optim->desc.tensors[tensor])) {
-        memopt_i_cuda_factor_begin(&c, &b);
-        (void)memopt_i_cuda_factor_add(&c, &b, tensor, 0, optim->parts[tensor].held);
-        s = memopt_i_cuda_factor_run(&c, &b, MEMOPT_I_CUDA_FACTOR_MEANS);
+    if (!s && optim->fused) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_SCAN, tensor, at, count);
+    if (!s && optim->desc.kind == MEMOPT_OPTIM_ADAFACTOR && !optim->parts[tensor].applied
+        && memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor])) {
+        memopt_i_cuda_adafactor_begin(&c, &b);
+        (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, 0, optim->parts[tensor].held);
+        s = memopt_i_cuda_adafactor_run(&c, &b, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
     }
-    if (!s) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_APPLY, tensor, at, count);
+    if (!s) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_APPLY, tensor, at, count);
     if (!s) optim->parts[tensor].applied += count;
     return s;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_end(memopt_optim *optim) {
     return optim ? (memopt_cuda_status)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
 }
-static void memopt_i_cuda_factor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
+static void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
     size_t i;
-    for (i = 0; i < o->desc.tensor_count; ++i) { memopt_i_factor_join_rule(&o->parts[i]); ++o->parts[i].phase; }
+    for (i = 0; i < o->desc.tensor_count; ++i) { memopt_i_adafactor_join_rule(&o->parts[i]); ++o->parts[i].phase; }
 }
 static memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call *c) {
     memopt_optim *o = c->o; memopt_cuda_status s = 0; size_t i;
-    if (o->desc.kind == MEMOPT_ADAFACTOR) {
-        memopt_i_cuda_factor_joined(o); /* the rules are read at the launch */
-        s = memopt_i_cuda_factor_all(c, MEMOPT_I_CUDA_FACTOR_FIRST);
-        if (!s) s = memopt_i_cuda_factor_all(c, MEMOPT_I_CUDA_FACTOR_SECOND);
-        memopt_i_cuda_factor_joined(o);
-        if (!s) s = memopt_i_cuda_factor_all(c, MEMOPT_I_CUDA_FACTOR_MEANS);
+    if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
+        memopt_i_cuda_adafactor_joined(o); /* the rules are read at the launch */
+        s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_FIRST);
+        if (!s) s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_SECOND);
+        memopt_i_cuda_adafactor_joined(o);
+        if (!s) s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_MEANS);
     } else if (memopt_i_kind_measures(o->desc.kind)) {
-        s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_MEASURE);
+        s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_MEASURE);
         if (!s) s = memopt_i_cuda_optim_trust_run(c, 0, o->desc.tensor_count);
     }
-    if (!s) s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_APPLY);
+    if (!s) s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_APPLY);
     for (i = 0; i < o->desc.tensor_count && !s; ++i)
         { o->parts[i].applied = o->parts[i].held; o->parts[i].phase = o->parts[i].phases; }
     return s;
 }
 static memopt_cuda_status memopt_i_cuda_optim_step(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                    const double *d_factor) {
-    memopt_cuda_status s = memopt_i_step_check(c->o, run);
+    memopt_cuda_status s = memopt_i_optim_step_check(c->o, run);
     if (!s) s = memopt_i_cuda_optim_begin(c, run, d_factor);
     if (s) return s;
     s = memopt_i_cuda_optim_all(c);
@@ -4786,9 +4814,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, c
     const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : memopt_i_cuda_optim_step(&c, run, NULL);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_by(memopt_optim *optim, const memopt_optim_run *run,
-                                                             const double *d_factor, void *d_scratch,
-                                                             size_t scratch_bytes, memopt_cuda_stream stream) {
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
+                                                                      const double *d_factor, void *d_scratch,
+                                                                      size_t scratch_bytes, memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
@@ -4804,7 +4832,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, s
     return s;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
-                                                            size_t scratch_bytes, memopt_cuda_optim_result_of *out,
+                                                            size_t scratch_bytes, memopt_cuda_optim_outcome *out,
                                                                 memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c; memopt_i_cuda_optim_control control;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
@@ -4871,7 +4899,7 @@ static memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g)
     const size_t bytes = memopt_type_bytes(g->type); size_t all;
     if (!bytes) return MEMOPT_ERR_ARGUMENT;
     if (g->count && !g->values) return MEMOPT_CUDA_ERR_NULL;
-    if ((uintptr_t)g->values % bytes || (uintptr_t)g->rest % 2) return MEMOPT_CUDA_ERR_ALIGNMENT;
+    if ((uintptr_t)g->values % bytes || (uintptr_t)g->compensation % 2) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if (memopt_i_mul(g->count, bytes, &all)) return MEMOPT_ERR_OVERFLOW;
     return memopt_i_ceil_div(g->count, MEMOPT_I_CUDA_CLIP_TILE) > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
@@ -5093,15 +5121,15 @@ memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t 
     if (!d_scaler) return;
     if (!memopt_i_cuda_scaler_ready(d_scaler)) { d_total->factor = 0; d_total->overflow = 1; return; }
     if (!in_place) d_total->factor = (double)memopt_i_scaler_inverse(d_scaler);
-    d_scaler->unscaled = 1; d_scaler->found = sum.nonfinite != 0;
+    d_scaler->unscaled = 1; d_scaler->found_nonfinite = sum.nonfinite != 0;
 }
 static memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *list,
                                                         const memopt_cuda_gradient_sum *d_pieces,
                                                         memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
-    const size_t most = sizeof(memopt_i_cuda_scale_joins) / 16; memopt_i_cuda_scale_joins joins; size_t i, n, at = 0;
+    const size_t max = sizeof(memopt_i_cuda_scale_joins) / 16; memopt_i_cuda_scale_joins joins; size_t i, n, at = 0;
     for (i = 0; i < list->count; i += n) {
         memopt_cuda_status s;
-        for (n = 0; n < most && i + n < list->count; ++n) {
+        for (n = 0; n < max && i + n < list->count; ++n) {
             joins.tensors[n].first = at;
             joins.tensors[n].count = memopt_i_ceil_div(list->tensors[i + n].count, MEMOPT_I_SCALE_PIECE);
             at += joins.tensors[n].count;
@@ -5212,7 +5240,7 @@ static __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(
     if (threadIdx.x) return;
     memopt_scaler scaler = *d_scaler;
     const memopt_status s = memopt_i_scaler_update(&scaler, *d_overflow);
-    if (s == MEMOPT_ERR_OVERFLOW) scaler.unscaled = scaler.found = 0; /* nobody is there to cancel it */
+    if (s == MEMOPT_ERR_OVERFLOW) scaler.unscaled = scaler.found_nonfinite = 0; /* nobody is there to cancel it */
     *d_scaler = scaler;
     if (d_status) *d_status = (int)s;
 }
@@ -5285,7 +5313,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt
 /* ---- accumulation ---- */
 enum { MEMOPT_I_CUDA_SUM_F32, MEMOPT_I_CUDA_SUM_PAIR, MEMOPT_I_CUDA_SUM_NOISE };
 struct memopt_i_cuda_sum_tensor {
-    unsigned char *sum; uint16_t *rest; const unsigned char *from;
+    unsigned char *sum; uint16_t *compensation; const unsigned char *from;
     size_t count; uint64_t place; /* among all weights: picks random bits */
     unsigned first_tile;
     unsigned char how, type, aligned; /* aligned: groups of 4 elements are */
@@ -5382,8 +5410,8 @@ template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_
     }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned g = 0; g < 4; ++g)
-        memopt_i_cuda_sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.rest + first : NULL, list, t.place + first,
-                                     memopt_i_cuda_sum_place(g, left, t.aligned), from[g]);
+        memopt_i_cuda_sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.compensation + first : NULL, list,
+                                     t.place + first, memopt_i_cuda_sum_place(g, left, t.aligned), from[g]);
 }
 static __global__ void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i_cuda_sum_list list) {
     const memopt_i_cuda_sum_tensor &t =
@@ -5405,7 +5433,8 @@ static memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, 
     for (i = 0; i < sums->count; ++i) {
         const memopt_gradient *sum = sums->tensors + i;
         if (sum->count != gradients->tensors[i].count || sum->type == MEMOPT_TYPE_F16) return MEMOPT_ERR_ARGUMENT;
-        if (sum->rest ? sum->type != MEMOPT_TYPE_BF16 : sum->type == MEMOPT_TYPE_BF16 && sum->count && !batch->noise)
+        if (sum->compensation ? sum->type != MEMOPT_TYPE_BF16 : sum->type == MEMOPT_TYPE_BF16 && sum->count
+            && !batch->noise)
             return MEMOPT_ERR_ARGUMENT;
     }
     return batch->tokens > UINT64_MAX - accumulation->tokens ? MEMOPT_ERR_OVERFLOW : 0;
@@ -5413,11 +5442,13 @@ static memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, 
 static void memopt_i_cuda_sum_entry(memopt_i_cuda_sum_tensor *to, const memopt_gradient *sum,
                                     const memopt_gradient *g) {
     const uintptr_t of_sum = sum->type == MEMOPT_TYPE_F32 ? 15 : 7, of_g = g->type == MEMOPT_TYPE_F32 ? 15 : 7;
-    to->sum = (unsigned char *)sum->values; to->rest = sum->rest; to->from = (const unsigned char *)g->values;
+    to->sum = (unsigned char *)sum->values;
+    to->compensation = sum->compensation; to->from = (const unsigned char *)g->values;
     to->count = sum->count; to->place = sum->first; to->type = (unsigned char)g->type;
     to->how = sum->type == MEMOPT_TYPE_F32 ? MEMOPT_I_CUDA_SUM_F32
-            : sum->rest ? MEMOPT_I_CUDA_SUM_PAIR : MEMOPT_I_CUDA_SUM_NOISE;
-    to->aligned = !((uintptr_t)sum->values & of_sum) && !((uintptr_t)g->values & of_g) && !((uintptr_t)sum->rest & 7);
+            : sum->compensation ? MEMOPT_I_CUDA_SUM_PAIR : MEMOPT_I_CUDA_SUM_NOISE;
+    to->aligned = !((uintptr_t)sum->values & of_sum) && !((uintptr_t)g->values & of_g)
+        && !((uintptr_t)sum->compensation & 7);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt_gradients *sums,
                                                                     const memopt_gradients *gradients,
@@ -5490,48 +5521,51 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
    become 0; y may be x (also of 16 bits: its row then is the first half of the scores' bytes, because all of a row is
    read before any of it is written). red: 16 floats of shared memory of the group's block, used by LANES 256 only.
      template <int LANES, typename OUT>   // OUT: float, memopt_i_cuda_bf16, memopt_i_cuda_f16
-     static __device__ void memopt_i_cuda_soft_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
+     static __device__ void memopt_i_cuda_softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
                                                    float *red);
    y = scale p (g - sum(p g)), p and g of float or 16 bits; y may be p or g.
      template <int LANES, typename P, typename G, typename OUT>
-     static __device__ void memopt_i_cuda_soft_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+     static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
                                                          float scale, float *red);
    A row that other threads of the group have written is read behind a barrier of the caller's.
    Longer rows, by a block of any multiple of 32 up to 512 threads, from memory twice; y apart from x, or y == x:
      template <typename OUT>
-     static __device__ void memopt_i_cuda_soft_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
+     static __device__ void memopt_i_cuda_softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float
+     scale,
                                                         float *red);   // red: 32 floats
      template <typename P, typename G, typename OUT>
-     static __device__ void memopt_i_cuda_soft_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+     static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t
+     columns,
                                                               float scale, float *red);
-   Rows of any length: memopt_i_cuda_soft_any and memopt_i_cuda_soft_slope_any, with LANES 0 for those from memory.
-   Cross-entropy, for chunks of rows (no scratch; statuses of launches): memopt_i_cuda_entropy_count/_rows/_total. */
-enum { MEMOPT_I_CUDA_SOFT_GROUPS = 8, MEMOPT_I_CUDA_SOFT_WARP = 1024, MEMOPT_I_CUDA_SOFT_BLOCK = 8192 };
-#define MEMOPT_I_CUDA_SOFT_LOWEST (-3.4028234663852886e38f)
-static __device__ __forceinline__ float memopt_i_cuda_soft_exp(float x) {
+   Rows of any length: memopt_i_cuda_softmax_any and memopt_i_cuda_softmax_slope_any, with LANES 0 for those from
+   memory. Cross-entropy, for chunks of rows (no scratch; statuses of launches):
+   memopt_i_cuda_cross_entropy_count/_rows/_total. */
+enum { MEMOPT_I_CUDA_SOFTMAX_GROUPS = 8, MEMOPT_I_CUDA_SOFTMAX_WARP = 1024, MEMOPT_I_CUDA_SOFTMAX_BLOCK = 8192 };
+#define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
+static __device__ __forceinline__ float memopt_i_cuda_softmax_exp(float x) {
     return exp2f(memopt_i_times(x, MEMOPT_I_EXP_LOG2E));
 }
 /* 0 in place of what cannot be seen beside 1 */
-static __device__ __forceinline__ float memopt_i_cuda_soft_share(float x) {
-    return x < MEMOPT_I_EXP_LEAST ? 0.0f : memopt_i_cuda_soft_exp(x);
+static __device__ __forceinline__ float memopt_i_cuda_softmax_share(float x) {
+    return x < MEMOPT_I_EXP_LEAST ? 0.0f : memopt_i_cuda_softmax_exp(x);
 }
-static __device__ __forceinline__ float memopt_i_cuda_soft_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
+static __device__ __forceinline__ float memopt_i_cuda_softmax_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
 /* ---- groups of 4 elements: side by side where aligned, else one of each of 4 stretches ---- */
-struct memopt_i_cuda_soft_at { size_t first; unsigned step; int wide; };
-/* Group k of a thread, of `lanes` threads. */
-static __device__ __forceinline__ memopt_i_cuda_soft_at memopt_i_cuda_soft_place(size_t k, unsigned lane,
-                                                                                 unsigned lanes, int aligned) {
-    memopt_i_cuda_soft_at q;
+struct memopt_i_cuda_softmax_at { size_t first; unsigned step; int wide; };
+/* Group k of a thread, of `optim_kernels` threads. */
+static __device__ __forceinline__ memopt_i_cuda_softmax_at memopt_i_cuda_softmax_place(size_t k, unsigned lane,
+                                                                                       unsigned lanes, int aligned) {
+    memopt_i_cuda_softmax_at q;
     q.first = aligned ? (k * lanes + lane) * 4 : k * 4 * lanes + lane;
     q.step = aligned ? 1 : lanes; q.wide = aligned;
     return q;
 }
-template <typename T> static __device__ __forceinline__ int memopt_i_cuda_soft_aligned(const T *p) {
+template <typename T> static __device__ __forceinline__ int memopt_i_cuda_softmax_aligned(const T *p) {
     return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0;
 }
 /* The elements from n on are `fill`. */
 template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_soft_load(const T *p, memopt_i_cuda_soft_at q, size_t n,
+static __device__ __forceinline__ void memopt_i_cuda_softmax_load(const T *p, memopt_i_cuda_softmax_at q, size_t n,
                                                               float fill, float *x) {
     if (q.wide && q.first + 4 <= n) { memopt_i_cuda_load_four(p + q.first, x); return; }
     MEMOPT_I_CUDA_UNROLL
@@ -5540,20 +5574,21 @@ static __device__ __forceinline__ void memopt_i_cuda_soft_load(const T *p, memop
         x[i] = at < n ? memopt_i_cuda_load(p + at) : fill;
     }
 }
-static __device__ __forceinline__ void memopt_i_cuda_soft_put(float *p, const float *x) {
+static __device__ __forceinline__ void memopt_i_cuda_softmax_put(float *p, const float *x) {
     *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]);
 }
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_put(T *p, const float *x) {
+template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_put(T *p, const float *x) {
     T y[4];
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) memopt_i_cuda_store(y + i, x[i]);
     *(uint2 *)(void *)p = make_uint2(y[0].code | (uint32_t)y[1].code << 16, y[2].code | (uint32_t)y[3].code << 16);
 }
 /* Those from n on become 0, up to `columns`. */
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_store(T *p, memopt_i_cuda_soft_at q,
+template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_store(T *p,
+                                                                                         memopt_i_cuda_softmax_at q,
                                                                                      size_t n, size_t columns,
                                                                                      const float *x) {
-    if (q.wide && q.first + 4 <= n) { memopt_i_cuda_soft_put(p + q.first, x); return; }
+    if (q.wide && q.first + 4 <= n) { memopt_i_cuda_softmax_put(p + q.first, x); return; }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
@@ -5561,113 +5596,114 @@ template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_
     }
 }
 /* ---- what all threads of a group have in the end ---- */
-static __device__ __forceinline__ float memopt_i_cuda_soft_warp_sum(float x) {
+static __device__ __forceinline__ float memopt_i_cuda_softmax_warp_sum(float x) {
     MEMOPT_I_CUDA_UNROLL
     for (int far = 16; far; far /= 2) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
-static __device__ __forceinline__ float memopt_i_cuda_soft_warp_max(float x) {
+static __device__ __forceinline__ float memopt_i_cuda_softmax_warp_max(float x) {
     MEMOPT_I_CUDA_UNROLL
     for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
 /* One number of each warp for all threads of a block, after the warps have agreed on it. Two barriers. */
-static __device__ __forceinline__ float memopt_i_cuda_soft_share_out(float x, float none, float *red) {
+static __device__ __forceinline__ float memopt_i_cuda_softmax_share_out(float x, float none, float *red) {
     const unsigned lane = threadIdx.x & 31, warps = blockDim.x / 32;
     __syncthreads(); /* red has been read by all */
     if (lane == 0) red[threadIdx.x / 32] = x;
     __syncthreads(); /* red is there */
     return lane < warps ? red[lane] : none;
 }
-template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_soft_sum(float x, float *red) {
-    x = memopt_i_cuda_soft_warp_sum(x);
+template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softmax_sum(float x, float *red) {
+    x = memopt_i_cuda_softmax_warp_sum(x);
     if (LANES == 32) return x;
-    return memopt_i_cuda_soft_warp_sum(memopt_i_cuda_soft_share_out(x, 0, red));
+    return memopt_i_cuda_softmax_warp_sum(memopt_i_cuda_softmax_share_out(x, 0, red));
 }
-template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_soft_max(float x, float *red) {
-    x = memopt_i_cuda_soft_warp_max(x);
+template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softmax_max(float x, float *red) {
+    x = memopt_i_cuda_softmax_warp_max(x);
     if (LANES == 32) return x;
-    return memopt_i_cuda_soft_warp_max(memopt_i_cuda_soft_share_out(x, memopt_i_bits_float(0xff800000u), red));
+    return memopt_i_cuda_softmax_warp_max(memopt_i_cuda_softmax_share_out(x, memopt_i_bits_float(0xff800000u), red));
 }
 /* ---- rows in registers ---- */
-#define MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)                                                                     \
-    for (int k = 0; k < MEMOPT_I_CUDA_SOFT_GROUPS; ++k) if ((size_t)(k * 4 * LANES) < (columns))
+#define MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)                                                                  \
+    for (int k = 0; k < MEMOPT_I_CUDA_SOFTMAX_GROUPS; ++k) if ((size_t)(k * 4 * LANES) < (columns))
 template <int LANES, typename OUT>
-static __device__ void memopt_i_cuda_soft_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
-                                              float *red) {
+static __device__ void memopt_i_cuda_softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
+                                                 float *red) {
     const unsigned lane = threadIdx.x % LANES; const float none = memopt_i_bits_float(0xff800000u);
-    const int aligned = memopt_i_cuda_soft_aligned(x) && memopt_i_cuda_soft_aligned(y);
-    float v[MEMOPT_I_CUDA_SOFT_GROUPS][4], most = none, sum = 0, part;
+    const int aligned = memopt_i_cuda_softmax_aligned(x) && memopt_i_cuda_softmax_aligned(y);
+    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], max = none, sum = 0, part;
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)
-        memopt_i_cuda_soft_load(x, memopt_i_cuda_soft_place(k, lane, LANES, aligned), n, none, v[k]);
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+        memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, none, v[k]);
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)
-        most = fmaxf(most, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
-    most = memopt_i_cuda_soft_max<LANES>(most, red);
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
+        max = fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
+    max = memopt_i_cuda_softmax_max<LANES>(max, red);
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i)
-            v[k][i] = memopt_i_cuda_soft_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -most)));
+            v[k][i] = memopt_i_cuda_softmax_share(memopt_i_times(scale, memopt_i_sum(v[k][i], -max)));
         part = memopt_i_sum(memopt_i_sum(v[k][0], v[k][1]), memopt_i_sum(v[k][2], v[k][3]));
         sum = memopt_i_sum(sum, part);
     }
-    sum = memopt_i_v1_div(1.0f, memopt_i_cuda_soft_sum<LANES>(sum, red));
+    sum = memopt_i_v1_div(1.0f, memopt_i_cuda_softmax_sum<LANES>(sum, red));
     if (LANES == 32 && sizeof(OUT) != 4) __syncwarp(); /* others' scores may lie there, and shuffles order no memory */
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) v[k][i] = memopt_i_times(v[k][i], sum);
-        memopt_i_cuda_soft_store(y, memopt_i_cuda_soft_place(k, lane, LANES, aligned), n, columns, v[k]);
+        memopt_i_cuda_softmax_store(y, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, columns, v[k]);
     }
 }
 template <int LANES, typename P, typename G, typename OUT>
-static __device__ void memopt_i_cuda_soft_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                                    float scale, float *red) {
+static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+                                                       float scale, float *red) {
     const unsigned lane = threadIdx.x % LANES;
-    const int aligned = memopt_i_cuda_soft_aligned(p) && memopt_i_cuda_soft_aligned(g) && memopt_i_cuda_soft_aligned(y);
-    float v[MEMOPT_I_CUDA_SOFT_GROUPS][4], w[MEMOPT_I_CUDA_SOFT_GROUPS][4], mean = 0;
+    const int aligned = memopt_i_cuda_softmax_aligned(p) && memopt_i_cuda_softmax_aligned(g)
+        && memopt_i_cuda_softmax_aligned(y);
+    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], w[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], mean = 0;
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
-        const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k, lane, LANES, aligned);
-        memopt_i_cuda_soft_load(p, q, n, 0, v[k]);
-        memopt_i_cuda_soft_load(g, q, n, 0, w[k]);
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
+        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, lane, LANES, aligned);
+        memopt_i_cuda_softmax_load(p, q, n, 0, v[k]);
+        memopt_i_cuda_softmax_load(g, q, n, 0, w[k]);
     }
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES)
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
-    mean = memopt_i_cuda_soft_sum<LANES>(mean, red);
+    mean = memopt_i_cuda_softmax_sum<LANES>(mean, red);
     if (LANES == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
     MEMOPT_I_CUDA_UNROLL
-    MEMOPT_I_CUDA_SOFT_EACH(k, columns, LANES) {
+    MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
         float z[4];
         MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) (void)memopt_i_v1_soft_slope(z + i, v[k] + i, w[k] + i, scale, mean, 1);
-        memopt_i_cuda_soft_store(y, memopt_i_cuda_soft_place(k, lane, LANES, aligned), n, columns, z);
+        for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v[k] + i, w[k] + i, scale, mean, 1);
+        memopt_i_cuda_softmax_store(y, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, columns, z);
     }
 }
 /* ---- the largest and the sum in one read ---- */
-struct memopt_i_cuda_soft_sums { float most, sum; double total; }; /* total: of the logits / 8, where it is wanted */
-static __device__ __forceinline__ memopt_i_cuda_soft_sums memopt_i_cuda_soft_begin(void) {
-    memopt_i_cuda_soft_sums s;
-    s.most = MEMOPT_I_CUDA_SOFT_LOWEST; s.sum = 0; s.total = 0;
+struct memopt_i_cuda_softmax_sums { float max, sum; double total; }; /* total: of the logits / 8, where it is wanted */
+static __device__ __forceinline__ memopt_i_cuda_softmax_sums memopt_i_cuda_softmax_begin(void) {
+    memopt_i_cuda_softmax_sums s;
+    s.max = MEMOPT_I_CUDA_SOFTMAX_LOWEST; s.sum = 0; s.total = 0;
     return s;
 }
 template <int N, int TOTAL>
-static __device__ __forceinline__ void memopt_i_cuda_soft_take(memopt_i_cuda_soft_sums *s, const float *x,
+static __device__ __forceinline__ void memopt_i_cuda_softmax_take(memopt_i_cuda_softmax_sums *s, const float *x,
                                                               float scale) {
-    float most = x[0], e[N], t[N];
+    float max = x[0], e[N], t[N];
     MEMOPT_I_CUDA_UNROLL
-    for (int i = 1; i < N; ++i) most = fmaxf(most, x[i]);
-    if (most > s->most) {
-        s->sum = memopt_i_times(s->sum, memopt_i_cuda_soft_exp(memopt_i_times(scale, memopt_i_sum(s->most, -most))));
-        s->most = most;
+    for (int i = 1; i < N; ++i) max = fmaxf(max, x[i]);
+    if (max > s->max) {
+        s->sum = memopt_i_times(s->sum, memopt_i_cuda_softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
+        s->max = max;
     }
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
-        e[i] = memopt_i_cuda_soft_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->most)));
+        e[i] = memopt_i_cuda_softmax_exp(memopt_i_times(scale, memopt_i_sum(x[i], -s->max)));
         if (TOTAL) t[i] = memopt_i_times(x[i], 0.125f); /* no more than 8 of them: no overflow, one conversion */
     }
     MEMOPT_I_CUDA_UNROLL
@@ -5681,88 +5717,91 @@ static __device__ __forceinline__ void memopt_i_cuda_soft_take(memopt_i_cuda_sof
     if (TOTAL) s->total += (double)t[0];
 }
 /* By a warp: all lanes have the warp's. */
-static __device__ __forceinline__ void memopt_i_cuda_soft_merge(memopt_i_cuda_soft_sums *s, float scale) {
-    const float most = memopt_i_cuda_soft_warp_max(s->most);
-    s->sum = memopt_i_times(s->sum, memopt_i_cuda_soft_exp(memopt_i_times(scale, memopt_i_sum(s->most, -most))));
-    s->sum = memopt_i_cuda_soft_warp_sum(s->sum);
-    s->most = most;
+static __device__ __forceinline__ void memopt_i_cuda_softmax_merge(memopt_i_cuda_softmax_sums *s, float scale) {
+    const float max = memopt_i_cuda_softmax_warp_max(s->max);
+    s->sum = memopt_i_times(s->sum, memopt_i_cuda_softmax_exp(memopt_i_times(scale, memopt_i_sum(s->max, -max))));
+    s->sum = memopt_i_cuda_softmax_warp_sum(s->sum);
+    s->max = max;
 }
 /* By a block. red: 32 floats. A row without a softmax has the sum 0, or NaN. */
-static __device__ __forceinline__ void memopt_i_cuda_soft_agree(memopt_i_cuda_soft_sums *s, float scale, float *red) {
+static __device__ __forceinline__ void memopt_i_cuda_softmax_agree(memopt_i_cuda_softmax_sums *s, float scale,
+                                                                   float *red) {
     const unsigned lane = threadIdx.x & 31, warps = blockDim.x / 32;
-    memopt_i_cuda_soft_merge(s, scale);
-    if (lane == 0) { red[threadIdx.x / 32] = s->most; red[16 + threadIdx.x / 32] = s->sum; }
+    memopt_i_cuda_softmax_merge(s, scale);
+    if (lane == 0) { red[threadIdx.x / 32] = s->max; red[16 + threadIdx.x / 32] = s->sum; }
     __syncthreads(); /* all warps' are there, and totals */
-    s->most = lane < warps ? red[lane] : MEMOPT_I_CUDA_SOFT_LOWEST;
+    s->max = lane < warps ? red[lane] : MEMOPT_I_CUDA_SOFTMAX_LOWEST;
     s->sum = lane < warps ? red[16 + lane] : 0;
-    memopt_i_cuda_soft_merge(s, scale);
+    memopt_i_cuda_softmax_merge(s, scale);
 }
 /* ---- rows from memory ---- */
 template <typename OUT>
-static __device__ void memopt_i_cuda_soft_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
-                                                   float *red) {
+static __device__ void memopt_i_cuda_softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
+                                                      float *red) {
     const unsigned lanes = blockDim.x; const size_t all = (size_t)lanes * 4; float v[2][4], inverse;
-    const int aligned = memopt_i_cuda_soft_aligned(x) && memopt_i_cuda_soft_aligned(y);
-    memopt_i_cuda_soft_sums s = memopt_i_cuda_soft_begin();
+    const int aligned = memopt_i_cuda_softmax_aligned(x) && memopt_i_cuda_softmax_aligned(y);
+    memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin();
     for (size_t k = 0; k * all < n; k += 2) {
         const float none = memopt_i_bits_float(0xff800000u);
         MEMOPT_I_CUDA_UNROLL
         for (int u = 0; u < 2; ++u)
-            memopt_i_cuda_soft_load(x, memopt_i_cuda_soft_place(k + u, threadIdx.x, lanes, aligned), n, none, v[u]);
+            memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned), n, none,
+                                       v[u]);
         MEMOPT_I_CUDA_UNROLL
-        for (int u = 0; u < 2; ++u) memopt_i_cuda_soft_take<4, 0>(&s, v[u], scale);
+        for (int u = 0; u < 2; ++u) memopt_i_cuda_softmax_take<4, 0>(&s, v[u], scale);
     }
-    memopt_i_cuda_soft_agree(&s, scale, red);
+    memopt_i_cuda_softmax_agree(&s, scale, red);
     inverse = memopt_i_v1_div(1.0f, s.sum);
     for (size_t k = 0; k * all < columns; k += 2)
         MEMOPT_I_CUDA_UNROLL
         for (int u = 0; u < 2; ++u) {
-            const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k + u, threadIdx.x, lanes, aligned);
-            memopt_i_cuda_soft_load(x, q, n, 0, v[u]);
+            const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned);
+            memopt_i_cuda_softmax_load(x, q, n, 0, v[u]);
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < 4; ++i)
-                v[u][i] = memopt_i_times(inverse, memopt_i_cuda_soft_share(
-                    memopt_i_times(scale, memopt_i_sum(v[u][i], -s.most))));
-            memopt_i_cuda_soft_store(y, q, n, columns, v[u]);
+                v[u][i] = memopt_i_times(inverse, memopt_i_cuda_softmax_share(
+                    memopt_i_times(scale, memopt_i_sum(v[u][i], -s.max))));
+            memopt_i_cuda_softmax_store(y, q, n, columns, v[u]);
         }
 }
 template <typename P, typename G, typename OUT>
-static __device__ void memopt_i_cuda_soft_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
-                                                         float scale, float *red) {
+static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
+                                                            float scale, float *red) {
     const unsigned lanes = blockDim.x; const size_t all = (size_t)lanes * 4; float v[4], w[4], mean = 0;
-    const int aligned = memopt_i_cuda_soft_aligned(p) && memopt_i_cuda_soft_aligned(g) && memopt_i_cuda_soft_aligned(y);
+    const int aligned = memopt_i_cuda_softmax_aligned(p) && memopt_i_cuda_softmax_aligned(g)
+        && memopt_i_cuda_softmax_aligned(y);
     for (size_t k = 0; k * all < n; ++k) {
-        const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k, threadIdx.x, lanes, aligned);
-        memopt_i_cuda_soft_load(p, q, n, 0, v);
-        memopt_i_cuda_soft_load(g, q, n, 0, w);
+        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned);
+        memopt_i_cuda_softmax_load(p, q, n, 0, v);
+        memopt_i_cuda_softmax_load(g, q, n, 0, w);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) mean = fmaf(v[i], w[i], mean);
     }
-    mean = memopt_i_cuda_soft_sum<0>(mean, red);
+    mean = memopt_i_cuda_softmax_sum<0>(mean, red);
     for (size_t k = 0; k * all < columns; ++k) {
-        const memopt_i_cuda_soft_at q = memopt_i_cuda_soft_place(k, threadIdx.x, lanes, aligned); float z[4];
-        memopt_i_cuda_soft_load(p, q, n, 0, v);
-        memopt_i_cuda_soft_load(g, q, n, 0, w);
+        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned); float z[4];
+        memopt_i_cuda_softmax_load(p, q, n, 0, v);
+        memopt_i_cuda_softmax_load(g, q, n, 0, w);
         MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) (void)memopt_i_v1_soft_slope(z + i, v + i, w + i, scale, mean, 1);
-        memopt_i_cuda_soft_store(y, q, n, columns, z);
+        for (int i = 0; i < 4; ++i) (void)memopt_i_v1_softmax_grad(z + i, v + i, w + i, scale, mean, 1);
+        memopt_i_cuda_softmax_store(y, q, n, columns, z);
     }
 }
 /* ---- rows of any length: by LANES threads that hold them, or, where LANES is 0, by a block from memory ---- */
 template <int LANES, typename OUT>
-static __device__ __forceinline__ void memopt_i_cuda_soft_any(const float *x, OUT *y, size_t n, size_t columns,
-                                                              float scale, float *red) {
-    if (LANES) memopt_i_cuda_soft_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
-    else memopt_i_cuda_soft_long_row(x, y, n, columns, scale, red);
+static __device__ __forceinline__ void memopt_i_cuda_softmax_any(const float *x, OUT *y, size_t n, size_t columns,
+                                                                 float scale, float *red) {
+    if (LANES) memopt_i_cuda_softmax_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
+    else memopt_i_cuda_softmax_long_row(x, y, n, columns, scale, red);
 }
 template <int LANES, typename P, typename G, typename OUT>
-static __device__ __forceinline__ void memopt_i_cuda_soft_slope_any(const P *p, const G *g, OUT *y, size_t n,
-                                                                    size_t columns, float scale, float *red) {
-    if (LANES) memopt_i_cuda_soft_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
-    else memopt_i_cuda_soft_long_slope_row(p, g, y, n, columns, scale, red);
+static __device__ __forceinline__ void memopt_i_cuda_softmax_slope_any(const P *p, const G *g, OUT *y, size_t n,
+                                                                       size_t columns, float scale, float *red) {
+    if (LANES) memopt_i_cuda_softmax_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
+    else memopt_i_cuda_softmax_long_slope_row(p, g, y, n, columns, scale, red);
 }
 /* ---- softmax ---- */
-static __device__ __forceinline__ size_t memopt_i_cuda_soft_valid(const memopt_softmax *s, size_t row) {
+static __device__ __forceinline__ size_t memopt_i_cuda_softmax_valid(const memopt_softmax *s, size_t row) {
     return s->valid ? memopt_i_min(s->valid[row], s->columns) : s->columns;
 }
 /* LANES threads a row; 0: a block, from memory twice. SLOPE: the gradient. */
@@ -5774,18 +5813,18 @@ static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_softma
     const size_t at = row * s.stride;
     if (row >= s.rows) return; /* whole warps, and no barriers then */
     if (SLOPE)
-        memopt_i_cuda_soft_slope_any<LANES>(s.input + at, s.grad_output + at, s.output + at,
-                                            memopt_i_cuda_soft_valid(&s, row), s.columns, s.scale, red);
+        memopt_i_cuda_softmax_slope_any<LANES>(s.input + at, s.grad_output + at, s.output + at,
+                                               memopt_i_cuda_softmax_valid(&s, row), s.columns, s.scale, red);
     else
-        memopt_i_cuda_soft_any<LANES>(s.input + at, s.output + at, memopt_i_cuda_soft_valid(&s, row), s.columns,
-                                      s.scale, red);
+        memopt_i_cuda_softmax_any<LANES>(s.input + at, s.output + at, memopt_i_cuda_softmax_valid(&s, row), s.columns,
+                                         s.scale, red);
 }
 template <bool SLOPE>
 static memopt_cuda_status memopt_i_cuda_softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
-    if (s.columns <= MEMOPT_I_CUDA_SOFT_WARP)
+    if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<32, SLOPE>), memopt_i_ceil_div(s.rows, 8), 256, 0,
                                  stream, s);
-    if (s.columns <= MEMOPT_I_CUDA_SOFT_BLOCK)
+    if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<256, SLOPE>), s.rows, 256, 0, stream, s);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
 }
@@ -5795,9 +5834,10 @@ static memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, i
     if (!r) r = memopt_i_cuda_pointer(s->output, 4);
     if (!r && backward) r = memopt_i_cuda_pointer(s->grad_output, 4);
     if (!r) r = memopt_i_cuda_pointer_if(s->valid, sizeof *s->valid);
-    if (!r && s->output != s->input) r = memopt_i_cuda_apart(s->output, bytes, s->input, bytes);
-    if (!r && backward && s->output != s->grad_output) r = memopt_i_cuda_apart(s->output, bytes, s->grad_output, bytes);
-    return r ? r : memopt_i_cuda_apart(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
+    if (!r && s->output != s->input) r = memopt_i_cuda_no_overlap(s->output, bytes, s->input, bytes);
+    if (!r && backward && s->output != s->grad_output)
+        r = memopt_i_cuda_no_overlap(s->output, bytes, s->grad_output, bytes);
+    return r ? r : memopt_i_cuda_no_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
 }
 static memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softmax, int backward,
                                                     memopt_cuda_stream stream) {
@@ -5826,14 +5866,15 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cud
 }
 /* ---- cross-entropy: 16 bytes of a row of logits ---- */
 /* N elements; PLAIN: numbers that are no NaN are rounded in fewer instructions. */
-template <typename T> struct memopt_i_cuda_soft_pack { enum { N = 8, PLAIN = 0 }; };
-template <> struct memopt_i_cuda_soft_pack<memopt_i_cuda_bf16> { enum { N = 8, PLAIN = 1 }; };
-template <> struct memopt_i_cuda_soft_pack<float> { enum { N = 4, PLAIN = 0 }; };
-static __device__ __forceinline__ void memopt_i_cuda_soft_unpack(const float *, uint4 v, float *x) {
+template <typename T> struct memopt_i_cuda_softmax_pack { enum { N = 8, PLAIN = 0 }; };
+template <> struct memopt_i_cuda_softmax_pack<memopt_i_cuda_bf16> { enum { N = 8, PLAIN = 1 }; };
+template <> struct memopt_i_cuda_softmax_pack<float> { enum { N = 4, PLAIN = 0 }; };
+static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const float *, uint4 v, float *x) {
     x[0] = memopt_i_bits_float(v.x); x[1] = memopt_i_bits_float(v.y);
     x[2] = memopt_i_bits_float(v.z); x[3] = memopt_i_bits_float(v.w);
 }
-template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_unpack(const T *, uint4 v, float *x) {
+template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const T *, uint4 v,
+                                                                                          float *x) {
     const uint32_t w[4] = { v.x, v.y, v.z, v.w };
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
@@ -5842,12 +5883,13 @@ template <typename T> static __device__ __forceinline__ void memopt_i_cuda_soft_
         x[2 * i] = memopt_i_cuda_load(&low); x[2 * i + 1] = memopt_i_cuda_load(&high);
     }
 }
-template <int PLAIN> static __device__ __forceinline__ uint4 memopt_i_cuda_soft_packed(const float *, const float *x) {
+template <int PLAIN> static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const float *,
+                                                                                          const float *x) {
     return make_uint4(memopt_i_float_bits(x[0]), memopt_i_float_bits(x[1]), memopt_i_float_bits(x[2]),
                       memopt_i_float_bits(x[3]));
 }
 template <int PLAIN, typename T>
-static __device__ __forceinline__ uint4 memopt_i_cuda_soft_packed(const T *, const float *x) {
+static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const T *, const float *x) {
     uint32_t w[4];
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
@@ -5863,28 +5905,28 @@ static __device__ __forceinline__ uint4 memopt_i_cuda_soft_packed(const T *, con
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 /* A row: `head` single elements up to 16 bytes, `body` pieces of 16 bytes, `tail` single elements. */
-template <typename T> struct memopt_i_cuda_soft_span { T *x; uint4 *pieces; size_t head, body, tail, n; };
+template <typename T> struct memopt_i_cuda_softmax_span { T *x; uint4 *pieces; size_t head, body, tail, n; };
 template <typename T>
-static __device__ __forceinline__ memopt_i_cuda_soft_span<T> memopt_i_cuda_soft_cut(T *x, size_t n) {
-    memopt_i_cuda_soft_span<T> r;
+static __device__ __forceinline__ memopt_i_cuda_softmax_span<T> memopt_i_cuda_softmax_cut(T *x, size_t n) {
+    memopt_i_cuda_softmax_span<T> r;
     r.head = memopt_i_min(n, ((16 - ((uintptr_t)x & 15)) & 15) / sizeof(T));
-    r.body = (n - r.head) / memopt_i_cuda_soft_pack<T>::N;
-    r.tail = n - r.head - r.body * memopt_i_cuda_soft_pack<T>::N;
+    r.body = (n - r.head) / memopt_i_cuda_softmax_pack<T>::N;
+    r.tail = n - r.head - r.body * memopt_i_cuda_softmax_pack<T>::N;
     r.x = x; r.pieces = (uint4 *)(void *)(x + r.head); r.n = n;
     return r;
 }
 /* All n become `value`. */
-template <typename T> static __device__ void memopt_i_cuda_soft_fill(T *x, size_t n, float value) {
-    const memopt_i_cuda_soft_span<T> r = memopt_i_cuda_soft_cut(x, n); float v[memopt_i_cuda_soft_pack<T>::N];
+template <typename T> static __device__ void memopt_i_cuda_softmax_fill(T *x, size_t n, float value) {
+    const memopt_i_cuda_softmax_span<T> r = memopt_i_cuda_softmax_cut(x, n); float v[memopt_i_cuda_softmax_pack<T>::N];
     MEMOPT_I_CUDA_UNROLL
-    for (int i = 0; i < memopt_i_cuda_soft_pack<T>::N; ++i) v[i] = value;
-    const uint4 all = memopt_i_cuda_soft_packed<0>(x, v);
+    for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i) v[i] = value;
+    const uint4 all = memopt_i_cuda_softmax_packed<0>(x, v);
     for (size_t i = threadIdx.x; i < r.body; i += blockDim.x) r.pieces[i] = all;
     for (size_t i = threadIdx.x; i < r.head; i += blockDim.x) memopt_i_cuda_store(x + i, value);
     for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) memopt_i_cuda_store(x + n - r.tail + i, value);
 }
-enum { MEMOPT_I_CUDA_ENTROPY_LOADS = 4, MEMOPT_I_CUDA_ENTROPY_THREADS = 512 };
-struct memopt_i_cuda_entropy {
+enum { MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS = 4, MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS = 512 };
+struct memopt_i_cuda_cross_entropy {
     memopt_cross_entropy x;      /* with its stride */
     const size_t *d_count;
     double       *d_row_losses;
@@ -5892,10 +5934,12 @@ struct memopt_i_cuda_entropy {
 };
 /* First read: the largest and the sum. What fits stays in shared memory, read by the thread that wrote it. */
 template <typename T, int TOTAL>
-static __device__ memopt_i_cuda_soft_sums memopt_i_cuda_entropy_measure(memopt_i_cuda_soft_span<T> r, uint4 *kept,
-                                                                        size_t some, float *red, double *totals) {
-    enum { N = memopt_i_cuda_soft_pack<T>::N, LOADS = MEMOPT_I_CUDA_ENTROPY_LOADS };
-    memopt_i_cuda_soft_sums s = memopt_i_cuda_soft_begin(); uint4 v[LOADS]; float x[N];
+static __device__ memopt_i_cuda_softmax_sums memopt_i_cuda_cross_entropy_measure(memopt_i_cuda_softmax_span<T> r,
+                                                                                 uint4 *kept,
+                                                                                 size_t some, float *red,
+                                                                                 double *totals) {
+    enum { N = memopt_i_cuda_softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
+    memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin(); uint4 v[LOADS]; float x[N];
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k)
@@ -5905,59 +5949,65 @@ static __device__ memopt_i_cuda_soft_sums memopt_i_cuda_entropy_measure(memopt_i
             const size_t i = at + (size_t)k * blockDim.x;
             if (i >= r.body) continue;
             if (i < some) kept[i] = v[k];
-            memopt_i_cuda_soft_unpack(r.x, v[k], x);
-            memopt_i_cuda_soft_take<N, TOTAL>(&s, x, 1.0f);
+            memopt_i_cuda_softmax_unpack(r.x, v[k], x);
+            memopt_i_cuda_softmax_take<N, TOTAL>(&s, x, 1.0f);
         }
     }
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         x[0] = memopt_i_cuda_load(r.x + (i < r.head ? i : i - r.head + r.n - r.tail));
-        memopt_i_cuda_soft_take<1, TOTAL>(&s, x, 1.0f);
+        memopt_i_cuda_softmax_take<1, TOTAL>(&s, x, 1.0f);
     }
     if (TOTAL) {
         for (int far = 16; far; far /= 2) s.total += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, s.total, far);
         if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = s.total;
     }
-    memopt_i_cuda_soft_agree(&s, 1.0f, red); /* and its barrier */
+    memopt_i_cuda_softmax_agree(&s, 1.0f, red); /* and its barrier */
     return s;
 }
 /* What thread 0 finds out about a row, for all threads. */
-struct memopt_i_cuda_entropy_found { memopt_i_entropy_terms terms; float most, at_target; int plain; /* no NaN */ };
+struct memopt_i_cuda_cross_entropy_found {
+    memopt_i_cross_entropy_terms terms;
+    float max, at_target;
+    int plain; /* no NaN */
+};
 template <typename T>
-static __device__ void memopt_i_cuda_entropy_decide(const memopt_i_cuda_entropy &t, const memopt_i_cuda_soft_sums &s,
-                                                    size_t row, int32_t target, const T *x, const double *totals,
-                                                    memopt_i_cuda_entropy_found *found) {
-    const memopt_loss_rule *rule = &t.x.rule; memopt_i_entropy_row r; double loss, lse;
+static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cross_entropy &t,
+                                                          const memopt_i_cuda_softmax_sums &s,
+                                                          size_t row, int32_t target, const T *x, const double *totals,
+                                                          memopt_i_cuda_cross_entropy_found *found) {
+    const memopt_loss_rule *rule = &t.x.rule; memopt_i_cross_entropy_row r; double loss, lse;
     const int bad = (size_t)target >= t.x.vocabulary || !(s.sum > 0);
     r.logits = NULL; r.target = 0; r.in_place = 0; r.total = 0;
-    r.most = bad ? memopt_i_cuda_soft_nan() : s.most; r.sum = s.sum;
+    r.max = bad ? memopt_i_cuda_softmax_nan() : s.max; r.sum = s.sum;
     r.at = bad ? 0 : memopt_i_cuda_load(x + target);
     for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
     r.total *= 8;
-    loss = memopt_i_entropy_loss(rule, t.x.vocabulary, &r, &lse);
+    loss = memopt_i_cross_entropy_loss(rule, t.x.vocabulary, &r, &lse);
     t.d_row_losses[row] = loss;
     if (t.x.losses) t.x.losses[row] = (float)loss;
-    found->terms = memopt_i_entropy_slope(rule, t.x.vocabulary, memopt_i_rule_factor(rule, *t.d_count), (double)s.sum,
-                                          lse);
-    found->most = r.most; /* NaN: all of the gradient is */
-    found->plain = !bad && memopt_i_finite(s.most) && memopt_i_finite(found->terms.a)
+    found->terms = memopt_i_cross_entropy_grad(rule, t.x.vocabulary, memopt_i_loss_rule_factor(rule, *t.d_count),
+                                               (double)s.sum, lse);
+    found->max = r.max; /* NaN: all of the gradient is */
+    found->plain = !bad && memopt_i_finite(s.max) && memopt_i_finite(found->terms.a)
                 && memopt_i_finite(found->terms.b) && memopt_i_finite(found->terms.c);
-    found->at_target = fmaf(found->terms.a, memopt_i_cuda_soft_exp(memopt_i_sum(r.at, -r.most)),
+    found->at_target = fmaf(found->terms.a, memopt_i_cuda_softmax_exp(memopt_i_sum(r.at, -r.max)),
                             found->terms.at_target);
 }
 template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_entropy_slopes(float *x, int n,
-                                                                    const memopt_i_cuda_entropy_found &f) {
+static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_slopes(float *x, int n,
+                                                                          const memopt_i_cuda_cross_entropy_found &f) {
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < n; ++i) {
-        x[i] = memopt_i_cuda_soft_exp(memopt_i_sum(x[i], -f.most));
-        (void)memopt_i_v1_slopes(x + i, f.terms.a, f.terms.b, f.terms.c, 1);
+        x[i] = memopt_i_cuda_softmax_exp(memopt_i_sum(x[i], -f.max));
+        (void)memopt_i_v1_head_grads(x + i, f.terms.a, f.terms.b, f.terms.c, 1);
     }
 }
 /* Second read: the gradient in place. */
 template <typename T, int PLAIN>
-static __device__ void memopt_i_cuda_entropy_write(memopt_i_cuda_soft_span<T> r, const uint4 *kept, size_t some,
-                                                   size_t target, const memopt_i_cuda_entropy_found f) {
-    enum { N = memopt_i_cuda_soft_pack<T>::N, LOADS = MEMOPT_I_CUDA_ENTROPY_LOADS };
+static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_span<T> r, const uint4 *kept,
+                                                         size_t some,
+                                                         size_t target, const memopt_i_cuda_cross_entropy_found f) {
+    enum { N = memopt_i_cuda_softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
     uint4 v[LOADS]; float x[N];
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
         MEMOPT_I_CUDA_UNROLL
@@ -5969,51 +6019,52 @@ static __device__ void memopt_i_cuda_entropy_write(memopt_i_cuda_soft_span<T> r,
         for (int k = 0; k < LOADS; ++k) {
             const size_t i = at + (size_t)k * blockDim.x, first = r.head + i * N;
             if (i >= r.body) continue;
-            memopt_i_cuda_soft_unpack(r.x, v[k], x);
-            memopt_i_cuda_entropy_slopes<T>(x, N, f);
-            r.pieces[i] = memopt_i_cuda_soft_packed<PLAIN>(r.x, x);
+            memopt_i_cuda_softmax_unpack(r.x, v[k], x);
+            memopt_i_cuda_cross_entropy_slopes<T>(x, N, f);
+            r.pieces[i] = memopt_i_cuda_softmax_packed<PLAIN>(r.x, x);
             if (target - first < N) memopt_i_cuda_store(r.x + target, f.at_target); /* over what was just written */
         }
     }
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         const size_t at = i < r.head ? i : i - r.head + r.n - r.tail;
         x[0] = memopt_i_cuda_load(r.x + at);
-        memopt_i_cuda_entropy_slopes<T>(x, 1, f);
+        memopt_i_cuda_cross_entropy_slopes<T>(x, 1, f);
         memopt_i_cuda_store(r.x + at, at == target ? f.at_target : x[0]);
     }
 }
 template <typename T, int TOTAL>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_ENTROPY_THREADS, 2)
-memopt_i_cuda_entropy_kernel(const memopt_i_cuda_entropy t) {
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS, 2)
+memopt_i_cuda_cross_entropy_kernel(const memopt_i_cuda_cross_entropy t) {
     MEMOPT_I_CUDA_SHARED_BYTES(uint4, kept);
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     MEMOPT_I_CUDA_SHARED(double, totals, [16]);
-    MEMOPT_I_CUDA_SHARED(memopt_i_cuda_entropy_found, found, [1]);
+    MEMOPT_I_CUDA_SHARED(memopt_i_cuda_cross_entropy_found, found, [1]);
     const size_t row = blockIdx.x; const int32_t target = t.x.targets[row];
     T *const x = (T *)t.x.logits + row * t.x.stride;
     if (target < 0) {
         if (threadIdx.x == 0) t.d_row_losses[row] = 0;
         if (threadIdx.x == 0 && t.x.losses) t.x.losses[row] = 0;
-        if (!t.x.keep_logits) memopt_i_cuda_soft_fill(x, t.x.stride, 0);
+        if (!t.x.keep_logits) memopt_i_cuda_softmax_fill(x, t.x.stride, 0);
         return;
     }
-    const memopt_i_cuda_soft_span<T> r = memopt_i_cuda_soft_cut(x, t.x.vocabulary);
-    const memopt_i_cuda_soft_sums s = memopt_i_cuda_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
-    if (threadIdx.x == 0) memopt_i_cuda_entropy_decide(t, s, row, target, x, totals, found);
+    const memopt_i_cuda_softmax_span<T> r = memopt_i_cuda_softmax_cut(x, t.x.vocabulary);
+    const memopt_i_cuda_softmax_sums s = memopt_i_cuda_cross_entropy_measure<T, TOTAL>(r, kept, t.kept, red, totals);
+    if (threadIdx.x == 0) memopt_i_cuda_cross_entropy_decide(t, s, row, target, x, totals, found);
     if (t.x.keep_logits) return;
     __syncthreads(); /* the target's logit has been read, found is there */
-    if (memopt_i_cuda_soft_pack<T>::PLAIN && found->plain)
-        memopt_i_cuda_entropy_write<T, memopt_i_cuda_soft_pack<T>::PLAIN>(r, kept, t.kept, (size_t)target, *found);
-    else memopt_i_cuda_entropy_write<T, 0>(r, kept, t.kept, (size_t)target, *found);
-    memopt_i_cuda_soft_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
+    if (memopt_i_cuda_softmax_pack<T>::PLAIN && found->plain)
+        memopt_i_cuda_cross_entropy_write<T,
+            memopt_i_cuda_softmax_pack<T>::PLAIN>(r, kept, t.kept, (size_t)target, *found);
+    else memopt_i_cuda_cross_entropy_write<T, 0>(r, kept, t.kept, (size_t)target, *found);
+    memopt_i_cuda_softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
 }
 /* Pieces of a row that stay in shared memory: half of a multiprocessor's, for two blocks. */
-template <typename KERNEL> static size_t memopt_i_cuda_entropy_kept(KERNEL kernel, size_t pieces) {
-    int device = 0, most = 0; size_t bytes = 32768;
+template <typename KERNEL> static size_t memopt_i_cuda_cross_entropy_kept(KERNEL kernel, size_t pieces) {
+    int device = 0, max = 0; size_t bytes = 32768;
     if (cudaGetDevice(&device) == cudaSuccess
-        && cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess
-        && most > 65536) /* less 1 KiB for the system, and 1 for what else the kernel has */
-        bytes = memopt_i_align_down((size_t)(most + 1024) / 2 - 2048, 16);
+        && cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess
+        && max > 65536) /* less 1 KiB for the system, and 1 for what else the kernel has */
+        bytes = memopt_i_align_down((size_t)(max + 1024) / 2 - 2048, 16);
     if (pieces * 16 > 47 * 1024 && bytes > 47 * 1024 /* always to the same: threads with other rows launch it, too */
         && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) != cudaSuccess)
         bytes = 32768;
@@ -6021,30 +6072,33 @@ template <typename KERNEL> static size_t memopt_i_cuda_entropy_kept(KERNEL kerne
     return memopt_i_min(pieces, bytes / 16);
 }
 template <typename T, int TOTAL>
-static memopt_cuda_status memopt_i_cuda_entropy_launch(memopt_i_cuda_entropy t, memopt_cuda_stream stream) {
-    const size_t pieces = t.x.vocabulary / memopt_i_cuda_soft_pack<T>::N; unsigned threads = 64;
-    while (threads < MEMOPT_I_CUDA_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
-    t.kept = t.x.keep_logits ? 0 : memopt_i_cuda_entropy_kept(memopt_i_cuda_entropy_kernel<T, TOTAL>, pieces);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_entropy_kernel<T, TOTAL>), t.x.rows, threads, memopt_i_max(t.kept, 1) * 16,
-                             stream, t);
+static memopt_cuda_status memopt_i_cuda_cross_entropy_launch(memopt_i_cuda_cross_entropy t, memopt_cuda_stream stream) {
+    const size_t pieces = t.x.vocabulary / memopt_i_cuda_softmax_pack<T>::N; unsigned threads = 64;
+    while (threads < MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
+    t.kept = t.x.keep_logits ? 0 : memopt_i_cuda_cross_entropy_kept(memopt_i_cuda_cross_entropy_kernel<T, TOTAL>,
+                                                                    pieces);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_cross_entropy_kernel<T, TOTAL>), t.x.rows, threads,
+                             memopt_i_max(t.kept, 1) * 16, stream, t);
 }
 template <typename T>
-static memopt_cuda_status memopt_i_cuda_entropy_any(const memopt_i_cuda_entropy &t, memopt_cuda_stream stream) {
-    return t.x.rule.smoothing > 0 ? memopt_i_cuda_entropy_launch<T, 1>(t, stream)
-                                  : memopt_i_cuda_entropy_launch<T, 0>(t, stream);
+static memopt_cuda_status memopt_i_cuda_cross_entropy_any(const memopt_i_cuda_cross_entropy &t,
+                                                          memopt_cuda_stream stream) {
+    return t.x.rule.smoothing > 0 ? memopt_i_cuda_cross_entropy_launch<T, 1>(t, stream)
+                                  : memopt_i_cuda_cross_entropy_launch<T, 0>(t, stream);
 }
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
-static memopt_cuda_status memopt_i_cuda_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
-                                                     double *d_row_losses, memopt_cuda_stream stream) {
-    memopt_i_cuda_entropy t;
+static memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
+                                                           double *d_row_losses, memopt_cuda_stream stream) {
+    memopt_i_cuda_cross_entropy t;
     if (!x->rows) return 0;
     t.x = *x; t.d_count = d_count; t.d_row_losses = d_row_losses; t.kept = 0;
-    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_entropy_any, t, stream);
+    return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_cross_entropy_any, t, stream);
 }
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */
-static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_count_kernel(const int32_t *targets, size_t rows,
-                                                                                  size_t *d_count) {
+static __global__ void __launch_bounds__(1024)
+memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
+                                         size_t *d_count) {
     MEMOPT_I_CUDA_SHARED(unsigned long long, count, [1]);
     unsigned long long mine = 0;
     if (threadIdx.x == 0) *count = 0;
@@ -6055,15 +6109,15 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_count_kerne
     if (threadIdx.x == 0) *d_count = (size_t)*count;
 }
 /* A target that is too large counts: its loss is NaN. */
-static memopt_cuda_status memopt_i_cuda_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
-                                                      memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_entropy_count_kernel, 1, 1024, 0, stream, targets, rows, d_count);
+static memopt_cuda_status memopt_i_cuda_cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
+                                                            memopt_cuda_stream stream) {
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_count_kernel, 1, 1024, 0, stream, targets, rows, d_count);
 }
-static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_total_kernel(const double *d_row_losses,
-                                                                                  size_t rows,
-                                                                                  const memopt_loss_rule rule,
-                                                                                  const size_t *d_count,
-                                                                                  memopt_loss *d_out) {
+static __global__ void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total_kernel(const double *d_row_losses,
+                                                                                        size_t rows,
+                                                                                        const memopt_loss_rule rule,
+                                                                                        const size_t *d_count,
+                                                                                        memopt_loss *d_out) {
     MEMOPT_I_CUDA_SHARED(double, sums, [32]);
     double sum = 0;
     for (size_t i = threadIdx.x; i < rows; i += 1024) sum += d_row_losses[i];
@@ -6073,35 +6127,36 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_entropy_total_kerne
     if (threadIdx.x >= 32) return;
     sum = sums[threadIdx.x];
     for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, far);
-    if (threadIdx.x == 0) *d_out = memopt_i_rule_loss(&rule, *d_count, sum);
+    if (threadIdx.x == 0) *d_out = memopt_i_loss_rule_loss(&rule, *d_count, sum);
 }
-static memopt_cuda_status memopt_i_cuda_entropy_total(const double *d_row_losses, size_t rows,
-                                                      const memopt_loss_rule *rule, const size_t *d_count,
-                                                      memopt_loss *d_out, memopt_cuda_stream stream) {
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_entropy_total_kernel, 1, 1024, 0, stream, d_row_losses, rows, *rule, d_count,
-                             d_out);
+static memopt_cuda_status memopt_i_cuda_cross_entropy_total(const double *d_row_losses, size_t rows,
+                                                            const memopt_loss_rule *rule, const size_t *d_count,
+                                                            memopt_loss *d_out, memopt_cuda_stream stream) {
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_total_kernel, 1, 1024, 0, stream, d_row_losses, rows, *rule,
+                             d_count, d_out);
 }
 /* ---- cross-entropy ---- */
-struct memopt_i_cuda_entropy_parts { size_t *count; double *row_losses; }; /* of the scratch */
-static void memopt_i_cuda_entropy_lay_out(size_t rows, memopt_i_cuda_entropy_parts *p, memopt_carver *c) {
+struct memopt_i_cuda_cross_entropy_parts { size_t *count; double *row_losses; }; /* of the scratch */
+static void memopt_i_cuda_cross_entropy_lay_out(size_t rows, memopt_i_cuda_cross_entropy_parts *p, memopt_carver *c) {
     p->count = (size_t *)memopt_carve(c, 1, sizeof *p->count, 16);
     p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
 }
 
-static memopt_cuda_status memopt_i_cuda_cross_entropy_open(const memopt_cross_entropy *x, memopt_cross_entropy *out,
-                                                           size_t *bytes) {
-    memopt_carver c = memopt_carver_begin(NULL); memopt_i_cuda_entropy_parts none; memopt_i_entropy t; memopt_i_ops o;
+static memopt_cuda_status memopt_i_cuda_cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
+                                                              size_t *bytes) {
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_i_cuda_cross_entropy_parts none; memopt_i_cross_entropy t; memopt_i_ops o;
     if (!x) return MEMOPT_CUDA_ERR_NULL;
-    (void)memopt_i_ops_open(NULL, NULL, x, &o);
+    (void)memopt_i_ops_resolve(NULL, NULL, x, &o);
     if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (memopt_cuda_status)o.c.status;
-    memopt_i_cuda_entropy_lay_out(x->rows, &none, &c);
+    memopt_i_cuda_cross_entropy_lay_out(x->rows, &none, &c);
     *bytes = c.bytes;
     *out = t.x;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *,
                                                                      const memopt_cross_entropy *x, size_t *bytes) {
-    memopt_cross_entropy e; size_t b; const memopt_cuda_status s = memopt_i_cuda_cross_entropy_open(x, &e, &b);
+    memopt_cross_entropy e; size_t b; const memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &b);
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = b;
@@ -6121,14 +6176,14 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_e
     }
     for (i = 0; i < 5; ++i)
         for (k = i + 1; k < 5; ++k)
-            if (memopt_i_cuda_apart(a[i].p, a[i].bytes, a[k].p, a[k].bytes)) return MEMOPT_CUDA_ERR_OVERLAP;
+            if (memopt_i_cuda_no_overlap(a[i].p, a[i].bytes, a[k].p, a[k].bytes)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops,
                                                                   const memopt_cross_entropy *x, memopt_loss *d_out,
                                                                   memopt_cuda_stream stream) {
-    memopt_cross_entropy e; memopt_i_cuda_entropy_parts d; memopt_carver c; size_t bytes; unsigned blocks;
-    memopt_cuda_status s = memopt_i_cuda_cross_entropy_open(x, &e, &bytes);
+    memopt_cross_entropy e; memopt_i_cuda_cross_entropy_parts d; memopt_carver c; size_t bytes; unsigned blocks;
+    memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &bytes);
     if (s) return s;
     if (!ops || ops->scratch_bytes < bytes) return MEMOPT_ERR_BUFFER;
     s = memopt_i_cuda_cross_entropy_check(&e, ops, d_out);
@@ -6136,10 +6191,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
     if (!s) s = memopt_i_cuda_ready();
     if (s) return s;
     c = memopt_carver_begin(ops->d_scratch);
-    memopt_i_cuda_entropy_lay_out(e.rows, &d, &c);
-    s = memopt_i_cuda_entropy_count(e.targets, e.rows, d.count, stream);
-    if (!s) s = memopt_i_cuda_entropy_rows(&e, d.count, d.row_losses, stream);
-    return s ? s : memopt_i_cuda_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
+    memopt_i_cuda_cross_entropy_lay_out(e.rows, &d, &c);
+    s = memopt_i_cuda_cross_entropy_count(e.targets, e.rows, d.count, stream);
+    if (!s) s = memopt_i_cuda_cross_entropy_rows(&e, d.count, d.row_losses, stream);
+    return s ? s : memopt_i_cuda_cross_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
 }
 /* @section cuda_norm : cuda_base api_cuda_norm
    Layer norm and RMS norm of rows, and their gradients; and what other sections take from here: spans (16 bytes of a
@@ -6306,14 +6361,14 @@ static memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int
     }
     return 0;
 }
-static memopt_cuda_status memopt_i_cuda_apart(const memopt_i_ops_array *a, int count) {
+static memopt_cuda_status memopt_i_cuda_no_overlap(const memopt_i_ops_array *a, int count) {
     int first, second;
 
-    return memopt_i_ops_pair(a, count, 1, &first, &second) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
+    return memopt_i_ops_find_overlap(a, count, 1, &first, &second) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
 
 /* The same, and no result shares a byte with anything else; only the first two may be one and the same. */
-static memopt_cuda_status memopt_i_cuda_arrays_apart(const memopt_i_cuda_array *a, int count) {
+static memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_array *a, int count) {
     memopt_i_ops_array plain[16];
     const memopt_cuda_status s = memopt_i_cuda_arrays(a, count);
     if (s) return s;
@@ -6322,7 +6377,7 @@ static memopt_cuda_status memopt_i_cuda_arrays_apart(const memopt_i_cuda_array *
         plain[i].bytes = a[i].count * memopt_type_bytes(a[i].type);
         plain[i].is_result = a[i].is_result;
     }
-    return memopt_i_cuda_apart(plain, count);
+    return memopt_i_cuda_no_overlap(plain, count);
 }
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
 static memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size_t bytes) {
@@ -6344,7 +6399,8 @@ static unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
 }
 
 /* ---- sums over the threads of a row ---- */
-enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_MOST = 512 }; /* threads */
+/* threads */
+enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_THREADS_MAX = 512 };
 static __device__ __forceinline__ float memopt_i_cuda_near_sum(float x, unsigned lanes) {
     MEMOPT_I_CUDA_UNROLL
     for (unsigned apart = 16; apart; apart /= 2)
@@ -6379,37 +6435,37 @@ static __device__ __forceinline__ void memopt_i_cuda_row_sums(float *a, float *b
 }
 
 /* ---- forward ---- */
-typedef struct memopt_i_cuda_norming {
+typedef struct memopt_i_cuda_norm_task {
     memopt_norm n;     /* with the defaults filled in */
     unsigned    shift; /* 1 << shift threads have a row */
     size_t      group; /* backward: rows of a block */
     float      *sums;  /* of groups: `width` of scale, then of shift; NULL = not wanted */
     bool        wide, wide_weights;
-} memopt_i_cuda_norming;
+} memopt_i_cuda_norm_task;
 static __device__ __forceinline__ float memopt_i_cuda_norm_inverse(float squares, const memopt_norm *n) {
     const float variance = memopt_i_v1_div(squares, (float)n->width);
     return memopt_i_v1_div(1.0f, memopt_i_v1_sqrt(memopt_i_sum(variance, n->eps)));
 }
 /* A span of the output, from one of the input. */
 template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_shape(const memopt_i_cuda_norming &t,
-                                                                const memopt_i_cuda_span<T, N> &s, size_t row,
-                                                                size_t at, unsigned left, float mean, float inverse) {
+static __device__ __forceinline__ void memopt_i_cuda_norm_affine(const memopt_i_cuda_norm_task &t,
+                                                                 const memopt_i_cuda_span<T, N> &s, size_t row,
+                                                                 size_t at, unsigned left, float mean, float inverse) {
     memopt_i_cuda_span<T, N> y;
     float scale[N], shift[N];
     memopt_i_cuda_floats<N>(scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
     memopt_i_cuda_floats<N>(shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
-        const float h = memopt_i_v1_norm_hat_of(memopt_i_cuda_at(s, i), mean, inverse);
+        const float h = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(s, i), mean, inverse);
         memopt_i_cuda_set(&y, i, fmaf(h, scale[i], shift[i]));
     }
     memopt_i_cuda_span_put(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
 }
 /* K spans a thread. Threads of rows that are not there work on zeros. */
 template <class T, int K>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_MOST)
-memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norming t) {
+static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
+memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T) };
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
     const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) >> t.shift, width = t.n.width;
@@ -6445,14 +6501,14 @@ memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norming t) {
     for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
         const unsigned left = memopt_i_cuda_left<N>(width, at);
-        if (left) memopt_i_cuda_norm_shape(t, s[k], row, at, left, mean, inverse);
+        if (left) memopt_i_cuda_norm_affine(t, s[k], row, at, left, mean, inverse);
     }
     if (t.n.statistics && lane == 0) { t.n.statistics[2 * row] = mean; t.n.statistics[2 * row + 1] = inverse; }
 }
 /* A block for a row that no block can hold. */
 template <class T>
-static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_MOST)
-memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norming t) {
+static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_THREADS_MAX)
+memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T) };
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
     const size_t row = blockIdx.x, width = t.n.width, step = (size_t)blockDim.x * N;
@@ -6480,7 +6536,7 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norming t) {
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
         const unsigned left = memopt_i_cuda_left<N>(width, at);
         memopt_i_cuda_span_get(&s, x + at, left, t.wide);
-        memopt_i_cuda_norm_shape(t, s, row, at, left, mean, inverse);
+        memopt_i_cuda_norm_affine(t, s, row, at, left, mean, inverse);
     }
     if (t.n.statistics && !threadIdx.x) { t.n.statistics[2 * row] = mean; t.n.statistics[2 * row + 1] = inverse; }
 }
@@ -6490,7 +6546,7 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norming t) {
 template <int N> struct memopt_i_cuda_norm_parts { float h[N], g[N], scale[N], shift[N]; };
 template <bool BACK, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_weights(memopt_i_cuda_norm_parts<N> *p,
-                                                                  const memopt_i_cuda_norming &t, size_t at,
+                                                                  const memopt_i_cuda_norm_task &t, size_t at,
                                                                   unsigned left) {
     memopt_i_cuda_floats<N>(p->scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
     if (BACK) memopt_i_cuda_floats<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
@@ -6503,16 +6559,16 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_load(memopt_i_cuda_nor
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
         p->g[i] = memopt_i_cuda_at(g, i);
-        p->h[i] = BACK ? memopt_i_v1_norm_back_of(memopt_i_cuda_at(x, i), p->scale[i], p->shift[i])
-                       : memopt_i_v1_norm_hat_of(memopt_i_cuda_at(x, i), mean, inverse);
+        p->h[i] = BACK ? memopt_i_v1_norm_from_output_of(memopt_i_cuda_at(x, i), p->scale[i], p->shift[i])
+                       : memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(x, i), mean, inverse);
     }
 }
 template <bool BACK, class T>
-static __device__ __forceinline__ const T *memopt_i_cuda_norm_source(const memopt_i_cuda_norming &t) {
+static __device__ __forceinline__ const T *memopt_i_cuda_norm_source(const memopt_i_cuda_norm_task &t) {
     return static_cast<const T *>(BACK ? t.n.output : t.n.input);
 }
 /* Of a row: the means of s and of s h, and 1 / deviation, from the sums of the first two */
-static __device__ __forceinline__ void memopt_i_cuda_norm_means(const memopt_i_cuda_norming &t, float a, float b,
+static __device__ __forceinline__ void memopt_i_cuda_norm_means(const memopt_i_cuda_norm_task &t, float a, float b,
                                                                 float inverse, float *three) {
     three[0] = t.n.rms ? 0.0f : memopt_i_v1_div(a, (float)t.n.width);
     three[1] = memopt_i_v1_div(b, (float)t.n.width);
@@ -6520,15 +6576,15 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_means(const memopt_i_c
 }
 /* A span of the gradient of the input. */
 template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_slope(const memopt_i_cuda_norming &t,
-                                                                const memopt_i_cuda_norm_parts<N> &p, size_t row,
-                                                                size_t at, unsigned left, const float *three) {
+static __device__ __forceinline__ void memopt_i_cuda_norm_grad(const memopt_i_cuda_norm_task &t,
+                                                               const memopt_i_cuda_norm_parts<N> &p, size_t row,
+                                                               size_t at, unsigned left, const float *three) {
     T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
     memopt_i_cuda_span<T, N> s, old;
     if (t.n.accumulate_input) memopt_i_cuda_span_get(&old, to, left, t.wide);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
-        const float u = memopt_i_v1_norm_slope_of(p.g[i], p.h[i], p.scale[i], three);
+        const float u = memopt_i_v1_norm_grad_of(p.g[i], p.h[i], p.scale[i], three);
         memopt_i_cuda_set(&s, i, t.n.accumulate_input ? fmaf(three[2], u, memopt_i_cuda_at(old, i))
                                                       : memopt_i_times(three[2], u));
     }
@@ -6536,7 +6592,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_slope(const memopt_i_c
 }
 /* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + (e / N) ... */
 template <int E, int N>
-static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_cuda_norming &t, const float *sum,
+static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_cuda_norm_task &t, const float *sum,
                                                                 float *all, float *to) {
     const unsigned lanes = 1u << t.shift, slots = blockDim.x >> t.shift;
     if (slots == 1) {
@@ -6562,7 +6618,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_c
 }
 /* A thread's spans of a row and its gradient; zeros where there is no such row. */
 template <class T, int K>
-static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_cuda_norming &t,
+static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_cuda_norm_task &t,
                                                                 memopt_i_cuda_span<T, 16 / sizeof(T)> *xs,
                                                                 memopt_i_cuda_span<T, 16 / sizeof(T)> *gs, const T *x,
                                                                 const T *g, size_t row, size_t end, unsigned lane) {
@@ -6577,9 +6633,10 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_c
 }
 /* K spans a thread; the slots of a block take the rows of its group in turns. */
 template <class T, int K, bool BACK>
-static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_NORM_MOST : MEMOPT_I_CUDA_NORM_BLOCK,
+static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_NORM_THREADS_MAX
+                                         : MEMOPT_I_CUDA_NORM_BLOCK,
                                          K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : MEMOPT_I_CUDA_RESIDENT(3, 2))
-memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norming t) {
+memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * MEMOPT_I_CUDA_NORM_WARPS]);
     MEMOPT_I_CUDA_SHARED(float, all, [E * MEMOPT_I_CUDA_NORM_BLOCK]);
@@ -6624,7 +6681,7 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norming t) {
                 if (!left) continue;
                 memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
                 memopt_i_cuda_norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
-                memopt_i_cuda_norm_slope<T>(t, p, row, at, left, three);
+                memopt_i_cuda_norm_grad<T>(t, p, row, at, left, three);
             }
         }
         MEMOPT_I_CUDA_UNROLL
@@ -6637,7 +6694,7 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norming t) {
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
 template <class T, bool BACK>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_BLOCK)
-memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norming t, unsigned blocks) {
+memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norm_task t, unsigned blocks) {
     enum { N = 16 / sizeof(T) };
     const size_t width = t.n.width, group = blockIdx.x / blocks;
     const size_t at = ((size_t)(blockIdx.x % blocks) * blockDim.x + threadIdx.x) * N;
@@ -6663,8 +6720,8 @@ memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norming t, unsigned blocks) {
         if ((unsigned)i < left) { to[i] = scale[i]; to[width + i] = shift[i]; }
 }
 template <class T, bool BACK>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_MOST)
-memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norming t) {
+static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
+memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T) };
     MEMOPT_I_CUDA_SHARED(float, red, [2 * MEMOPT_I_CUDA_NORM_WARPS]);
     const size_t row = blockIdx.x, width = t.n.width, step = (size_t)blockDim.x * N;
@@ -6695,7 +6752,7 @@ memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norming t) {
         memopt_i_cuda_span_get(&gs, g + at, left, t.wide);
         memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
         memopt_i_cuda_norm_load<BACK>(&p, xs, gs, mean, inverse);
-        memopt_i_cuda_norm_slope<T>(t, p, row, at, left, three);
+        memopt_i_cuda_norm_grad<T>(t, p, row, at, left, three);
     }
 }
 /* Slices of groups: a warp for each, 32 at most. */
@@ -6727,7 +6784,7 @@ static size_t memopt_i_cuda_norm_group(size_t rows) {
     return memopt_i_max(MEMOPT_I_CUDA_NORM_ROWS, memopt_i_ceil_div(rows, MEMOPT_I_CUDA_NORM_GROUPS));
 }
 /* The pointers. Without rows only the gradients of parameters are looked at. */
-static memopt_cuda_status memopt_i_cuda_norm_look(const memopt_norm *n, int backward) {
+static memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int backward) {
     const size_t all = n->rows * n->width, w = n->width;
     const memopt_type type = n->type, f32 = MEMOPT_TYPE_F32;
     const memopt_i_cuda_array forward_arrays[] = {
@@ -6745,9 +6802,11 @@ static memopt_cuda_status memopt_i_cuda_norm_look(const memopt_norm *n, int back
         { n->statistics, 2 * n->rows, f32, 1, 0 },
         { n->grad_scale, w, n->gradient_type, 0, 1 },
         { n->grad_shift, w, n->gradient_type, 0, 1 } };
-    return backward ? memopt_i_cuda_arrays_apart(backward_arrays, 8) : memopt_i_cuda_arrays_apart(forward_arrays, 5);
+    return backward ? memopt_i_cuda_arrays_no_overlap(backward_arrays, 8)
+        : memopt_i_cuda_arrays_no_overlap(forward_arrays, 5);
 }
-static memopt_cuda_status memopt_i_cuda_norm_open(const memopt_norm *norm, int backward, memopt_i_cuda_norming *t) {
+static memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, int backward,
+                                                     memopt_i_cuda_norm_task *t) {
     memopt_norm *n = &t->n;
     if (!norm) return MEMOPT_ERR_ARGUMENT;
     memset(t, 0, sizeof *t);
@@ -6763,12 +6822,12 @@ static memopt_cuda_status memopt_i_cuda_norm_open(const memopt_norm *norm, int b
     return 0;
 }
 /* How a row is dealt out, which arrays are whole spans; *each: spans a thread, 0 = more than a block can hold. */
-static void memopt_i_cuda_norm_deal(memopt_i_cuda_norming *t, int backward, size_t *each, unsigned *block) {
+static void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backward, size_t *each, unsigned *block) {
     const memopt_norm *n = &t->n;
     const size_t per = 16 / memopt_type_bytes(n->type), spans = memopt_i_ceil_div(n->width, per);
-    const size_t most = (backward ? 16 : 32) / per, few = backward ? 8 / per : 1;
+    const size_t max = (backward ? 16 : 32) / per, few = backward ? 8 / per : 1;
     *each = spans <= (backward ? (size_t)MEMOPT_I_CUDA_NORM_BLOCK : 32) * few ? few
-          : spans <= (size_t)MEMOPT_I_CUDA_NORM_MOST * most ? most : 0;
+          : spans <= (size_t)MEMOPT_I_CUDA_NORM_THREADS_MAX * max ? max : 0;
     t->shift = *each ? memopt_i_cuda_row_shift(spans, *each) : 9;
     *block = memopt_i_max(MEMOPT_I_CUDA_NORM_BLOCK, (size_t)1 << t->shift);
     t->wide = memopt_i_cuda_spans(backward && !n->input ? n->output : n->input, n->type, n->width, per)
@@ -6778,7 +6837,7 @@ static void memopt_i_cuda_norm_deal(memopt_i_cuda_norming *t, int backward, size
                    && memopt_i_cuda_spans(n->shift, n->weight_type, n->width, per);
 }
 template <class T>
-static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norming &t, size_t each, unsigned block,
+static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
                                                         memopt_cuda_stream stream) {
     enum { MOST = 32 * sizeof(T) / 16 };
     const size_t blocks = memopt_i_ceil_div(t.n.rows, (size_t)block >> t.shift);
@@ -6788,28 +6847,29 @@ static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norm
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
                                                             memopt_cuda_stream stream) {
-    memopt_i_cuda_norming t; size_t each; unsigned block; memopt_cuda_status s;
-    if ((s = memopt_i_cuda_norm_open(norm, 0, &t)) != 0 || !t.n.rows) return s;
-    if ((s = memopt_i_cuda_norm_look(&t.n, 0)) != 0) return s;
-    memopt_i_cuda_norm_deal(&t, 0, &each, &block);
+    memopt_i_cuda_norm_task t; size_t each; unsigned block; memopt_cuda_status s;
+    if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
+    if ((s = memopt_i_cuda_norm_check(&t.n, 0)) != 0) return s;
+    memopt_i_cuda_norm_partition(&t, 0, &each, &block);
     return MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_forward_of, t, each, block, stream);
 }
-static memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norming *t, size_t *bytes) {
+static memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm_task *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
     return memopt_i_mul(t->n.width, 2 * sizeof(float), bytes) || memopt_i_mul(*bytes, groups, bytes)
            ? MEMOPT_ERR_OVERFLOW : 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm,
                                                             size_t *bytes) {
-    memopt_i_cuda_norming t; size_t all; memopt_cuda_status s;
+    memopt_i_cuda_norm_task t; size_t all; memopt_cuda_status s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_norm_open(norm, 0, &t)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &all)) != 0) return s;
+    if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &all)) != 0)
+        return s;
     *bytes = all;
     return 0;
 }
 /* Rows that no block can hold: columns first, then rows. */
 template <class T, bool BACK>
-static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_norming &t, size_t groups,
+static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_norm_task &t, size_t groups,
                                                            memopt_cuda_stream stream) {
     enum { TILE = MEMOPT_I_CUDA_NORM_BLOCK * 16 / sizeof(T) };
     unsigned blocks, grid, rows; memopt_cuda_status s;
@@ -6820,11 +6880,11 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_n
         s = MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_columns_kernel<T, BACK>), grid, MEMOPT_I_CUDA_NORM_BLOCK, 0, stream,
                               t, blocks);
     if (s || !t.n.grad_input) return s;
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_long_kernel<T, BACK>), rows, MEMOPT_I_CUDA_NORM_MOST, 0,
-                             stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_long_kernel<T, BACK>), rows,
+                             MEMOPT_I_CUDA_NORM_THREADS_MAX, 0, stream, t);
 }
 template <class T, bool BACK>
-static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_norming &t, size_t each, unsigned block,
+static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
                                                          size_t groups, memopt_cuda_stream stream) {
     enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
     if (!each) return memopt_i_cuda_norm_backward_long<T, BACK>(t, groups, stream);
@@ -6833,12 +6893,12 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_nor
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
 template <class T>
-static memopt_cuda_status memopt_i_cuda_norm_backward_in(const memopt_i_cuda_norming &t, size_t each, unsigned block,
+static memopt_cuda_status memopt_i_cuda_norm_backward_in(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
                                                          size_t groups, memopt_cuda_stream stream) {
     if (t.n.input) return memopt_i_cuda_norm_backward_of<T, false>(t, each, block, groups, stream);
     return memopt_i_cuda_norm_backward_of<T, true>(t, each, block, groups, stream);
 }
-static memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norming *t, size_t groups,
+static memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norm_task *t, size_t groups,
                                                    memopt_cuda_stream stream) {
     unsigned blocks; const memopt_norm *n = &t->n;
     const memopt_cuda_status s = memopt_i_cuda_grid(n->width, 32, &blocks);
@@ -6849,15 +6909,15 @@ static memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norming *
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                              memopt_cuda_stream stream) {
-    memopt_i_cuda_norming t; size_t each, bytes, groups; unsigned block; memopt_cuda_status s;
-    if ((s = memopt_i_cuda_norm_open(norm, 1, &t)) != 0 || !t.n.width) return s;
-    if ((s = memopt_i_cuda_norm_look(&t.n, 1)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &bytes)) != 0) return s;
+    memopt_i_cuda_norm_task t; size_t each, bytes, groups; unsigned block; memopt_cuda_status s;
+    if ((s = memopt_i_cuda_norm_resolve(norm, 1, &t)) != 0 || !t.n.width) return s;
+    if ((s = memopt_i_cuda_norm_check(&t.n, 1)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &bytes)) != 0) return s;
     if (!t.n.grad_scale && !t.n.grad_shift) bytes = 0;
     if ((s = memopt_i_cuda_scratch(ops, bytes)) != 0 || (s = memopt_i_cuda_ready()) != 0) return s;
     groups = memopt_i_ceil_div(t.n.rows, t.group);
     t.sums = bytes ? static_cast<float *>(ops->d_scratch) : NULL;
     if (t.n.rows && (t.n.grad_input || t.sums)) {
-        memopt_i_cuda_norm_deal(&t, 1, &each, &block);
+        memopt_i_cuda_norm_partition(&t, 1, &each, &block);
         s = MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_backward_in, t, each, block, groups, stream);
         if (s) return s;
     }
@@ -6910,10 +6970,10 @@ static bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); 
 
 /* ---- activations ---- */
 template <int KIND> static __device__ __forceinline__ float memopt_i_cuda_act(float x) {
-    return KIND == MEMOPT_NO_ACTIVATION ? x : memopt_i_v1_act(x, KIND);
+    return KIND == MEMOPT_ACTIVATION_NONE ? x : memopt_i_v1_act(x, KIND);
 }
 template <int KIND> static __device__ __forceinline__ float memopt_i_cuda_act_grad(float x, float g, float *y) {
-    if (KIND != MEMOPT_NO_ACTIVATION) return memopt_i_v1_act_grad(x, g, KIND, y);
+    if (KIND != MEMOPT_ACTIVATION_NONE) return memopt_i_v1_act_grad(x, g, KIND, y);
     *y = x;
     return g;
 }
@@ -6968,7 +7028,8 @@ memopt_i_cuda_act_grad_kernel(const T *x, const T *g, T *grad, T *y, size_t n, b
     }
 }
 template <class T, int KIND>
-static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_lively *x, int backward, memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args *x, int backward,
+                                                   memopt_cuda_stream stream) {
     enum { TILE = MEMOPT_I_CUDA_LAYER_BLOCK * MEMOPT_I_CUDA_LAYER_TURNS * 16 / sizeof(T) };
     const bool wide = memopt_i_cuda_aligned(x->input) && memopt_i_cuda_aligned(x->output)
                    && (!backward || (memopt_i_cuda_aligned(x->grad_output) && memopt_i_cuda_aligned(x->grad_input)));
@@ -6982,17 +7043,19 @@ static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_lively *x, int b
                              x->n, wide);
 }
 template <class T>
-static memopt_cuda_status memopt_i_cuda_act_of(const memopt_lively *x, int backward, memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_act_of(const memopt_activation_args *x, int backward,
+                                               memopt_cuda_stream stream) {
     switch (x->activation) {
-    case MEMOPT_RELU: return memopt_i_cuda_act_launch<T, MEMOPT_RELU>(x, backward, stream);
-    case MEMOPT_GELU: return memopt_i_cuda_act_launch<T, MEMOPT_GELU>(x, backward, stream);
-    case MEMOPT_SILU: return memopt_i_cuda_act_launch<T, MEMOPT_SILU>(x, backward, stream);
-    default: return memopt_i_cuda_act_launch<T, MEMOPT_NO_ACTIVATION>(x, backward, stream);
+    case MEMOPT_ACTIVATION_RELU: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_RELU>(x, backward, stream);
+    case MEMOPT_ACTIVATION_GELU: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_GELU>(x, backward, stream);
+    case MEMOPT_ACTIVATION_SILU: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_SILU>(x, backward, stream);
+    default: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_NONE>(x, backward, stream);
     }
 }
-static memopt_cuda_status memopt_i_cuda_act_run(const memopt_lively *x, int backward, memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x, int backward,
+                                                memopt_cuda_stream stream) {
     memopt_cuda_status s;
-    if (!x || memopt_i_activation_bad(x->activation) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
+    if (!x || memopt_i_activation_is_invalid(x->activation) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
     const memopt_i_cuda_array a[] = {
         { x->input, x->n, x->type, 1, 0 },
@@ -7002,18 +7065,20 @@ static memopt_cuda_status memopt_i_cuda_act_run(const memopt_lively *x, int back
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_of, x, backward, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *, const memopt_lively *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *,
+                                                                  const memopt_activation_args *x,
                                                                   memopt_cuda_stream stream) {
     return memopt_i_cuda_act_run(x, 0, stream);
 }
-MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *, const memopt_lively *x,
+MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *,
+                                                                   const memopt_activation_args *x,
                                                                    memopt_cuda_stream stream) {
     return memopt_i_cuda_act_run(x, 1, stream);
 }
 
 /* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
-typedef struct memopt_i_cuda_rowing { unsigned shift, tiles; } memopt_i_cuda_rowing;
-static memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, size_t per, memopt_i_cuda_rowing *t,
+typedef struct memopt_i_cuda_row_tiling { unsigned shift, tiles; } memopt_i_cuda_row_tiling;
+static memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, size_t per, memopt_i_cuda_row_tiling *t,
                                                   unsigned *blocks) {
     const size_t spans = memopt_i_ceil_div(width, per);
     memopt_cuda_status s;
@@ -7024,7 +7089,7 @@ static memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, siz
     return memopt_i_cuda_grid((size_t)*blocks * t->tiles, 1, blocks);
 }
 template <int N>
-static __device__ __forceinline__ size_t memopt_i_cuda_row_place(const memopt_i_cuda_rowing &t, size_t *at) {
+static __device__ __forceinline__ size_t memopt_i_cuda_row_place(const memopt_i_cuda_row_tiling &t, size_t *at) {
     const unsigned turn = blockIdx.x / t.tiles, tile = blockIdx.x % t.tiles, lane = threadIdx.x & ((1u << t.shift) - 1);
     *at = (((size_t)tile << t.shift) + lane) * N;
     return ((size_t)turn * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x) >> t.shift;
@@ -7034,8 +7099,8 @@ static __device__ __forceinline__ size_t memopt_i_cuda_row_place(const memopt_i_
 /* g NULL: forward. Everything is read before anything is written. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_swiglu_kernel(memopt_i_cuda_rowing t, const T *x, T *y, const T *g, T *grad, size_t rows, size_t width,
-                            bool wide) {
+memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const T *g, T *grad, size_t rows,
+                            size_t width, bool wide) {
     enum { N = 16 / sizeof(T) };
     size_t at;
     const size_t row = memopt_i_cuda_row_place<N>(t, &at), first = row * 2 * width + at, place = row * width + at;
@@ -7072,7 +7137,7 @@ static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int ba
                    && memopt_i_cuda_spans(x->output, x->type, x->width, N)
                    && (!backward || (memopt_i_cuda_spans(x->grad_output, x->type, x->width, N)
                                      && memopt_i_cuda_spans(x->grad_input, x->type, x->width, N)));
-    memopt_i_cuda_rowing t; unsigned blocks;
+    memopt_i_cuda_row_tiling t; unsigned blocks;
     const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
     if (s) return s;
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
@@ -7104,25 +7169,25 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_backward(const memopt_cuda
 }
 
 /* ---- dropout ---- */
-typedef struct memopt_i_cuda_dropping {
+typedef struct memopt_i_cuda_dropout_task {
     size_t       n;
     memopt_noise noise;
     uint64_t     first;
     uint32_t     threshold;
     float        factor;
     bool         wide;
-} memopt_i_cuda_dropping;
-/* A span, of which bit i of `kept` says whether element i stays. base: not there when has_base is false */
+} memopt_i_cuda_dropout_task;
+/* A span, of which bit i of `mask` says whether element i stays. base: not there when has_base is false */
 template <class T, int N>
-static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dropping &t, T *y, size_t at,
+static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dropout_task &t, T *y, size_t at,
                                                           const memopt_i_cuda_span<T, N> &x,
                                                           const memopt_i_cuda_span<T, N> &base, bool has_base,
-                                                          unsigned kept, unsigned left) {
+                                                          unsigned mask, unsigned left) {
     memopt_i_cuda_span<T, N> out;
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
         const float a = memopt_i_cuda_at(x, i), b = memopt_i_cuda_at(base, i);
-        const bool stays = (kept >> i & 1) != 0;
+        const bool stays = (mask >> i & 1) != 0;
         memopt_i_cuda_set(&out, i, has_base ? (stays ? fmaf(t.factor, a, b) : b)
                                             : stays ? memopt_i_times(t.factor, a) : 0.0f);
     }
@@ -7131,7 +7196,7 @@ static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dr
 /* A thread has two spans that are 16 apart: what is drawn for one of them is drawn for both. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropping t, const T *x, const T *base, T *y) {
+memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropout_task t, const T *x, const T *base, T *y) {
     enum { N = 16 / sizeof(T), PER = 16 / N };
     const size_t pair = (size_t)blockIdx.x * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x;
     const size_t a = pair / PER * 32 + pair % PER * N, b = a + 16;
@@ -7161,14 +7226,14 @@ memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropping t, const T *x, const T *base
     memopt_i_cuda_drop(t, y, b, xb, base_b, base != NULL, kept_b, left_b);
 }
 template <class T>
-static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropping *t, const void *x, const void *base,
+static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropout_task *t, const void *x, const void *base,
                                                    void *y, memopt_cuda_stream stream) {
     const size_t blocks = memopt_i_ceil_div(t->n, MEMOPT_I_CUDA_LAYER_BLOCK * 32 / sizeof(T));
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dropout_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t,
                              static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
 }
 static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_dropping t; memopt_cuda_status s;
+    memopt_i_cuda_dropout_task t; memopt_cuda_status s;
     if (!x || !(x->rate >= 0 && x->rate < 1) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
     const memopt_i_cuda_array a[] = {
@@ -7197,12 +7262,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cud
 static __device__ __forceinline__ bool memopt_i_cuda_is_token(int32_t id, size_t vocabulary) {
     return id >= 0 && (size_t)id < vocabulary;
 }
-static __device__ __forceinline__ size_t memopt_i_cuda_rest(size_t a, size_t b) { /* 64 bits take five times as long */
+/* 64 bits take five times as long */
+static __device__ __forceinline__ size_t memopt_i_cuda_remainder(size_t a, size_t b) {
     return (a | b) >> 32 ? a % b : (size_t)((uint32_t)a % (uint32_t)b);
 }
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_embedding_kernel(memopt_i_cuda_rowing t, memopt_embedding x, bool wide, bool wide_weights) {
+memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, bool wide, bool wide_weights) {
     enum { N = 16 / sizeof(T) };
     size_t at;
     const size_t row = memopt_i_cuda_row_place<N>(t, &at);
@@ -7214,7 +7280,7 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_rowing t, memopt_embedding x, bool 
     const bool there = memopt_i_cuda_is_token(id, x.vocabulary);
     if (there) memopt_i_cuda_floats<N>(y, x.tokens, x.weight_type, (size_t)id * x.width + at, left, wide_weights, 0);
     if (there && x.positions) {
-        const size_t from = memopt_i_cuda_rest(row, x.length) * x.width + at;
+        const size_t from = memopt_i_cuda_remainder(row, x.length) * x.width + at;
         memopt_i_cuda_floats<N>(place, x.positions, x.weight_type, from, left, wide_weights, 0);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) y[i] = memopt_i_sum(y[i], place[i]);
@@ -7224,8 +7290,8 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_rowing t, memopt_embedding x, bool 
     memopt_i_cuda_span_put(static_cast<T *>(x.output) + row * x.width + at, s, left, wide);
 }
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
-static memopt_cuda_status memopt_i_cuda_embedding_look(const memopt_embedding *x, const void *rows, const void *of,
-                                                       const void *positions, memopt_type type, int needed) {
+static memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *x, const void *rows, const void *of,
+                                                        const void *positions, memopt_type type, int needed) {
     size_t n;
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
@@ -7243,7 +7309,7 @@ static memopt_cuda_status memopt_i_cuda_embedding_look(const memopt_embedding *x
 template <class T>
 static memopt_cuda_status memopt_i_cuda_embedding_of(const memopt_embedding *x, memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
-    memopt_i_cuda_rowing t; unsigned blocks;
+    memopt_i_cuda_row_tiling t; unsigned blocks;
     const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
     const bool wide = memopt_i_cuda_spans(x->output, x->type, x->width, N);
     const bool wide_weights = memopt_i_cuda_spans(x->tokens, x->weight_type, x->width, N)
@@ -7256,7 +7322,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cu
                                                                  memopt_cuda_stream stream) {
     memopt_cuda_status s;
     if (!x) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_cuda_embedding_look(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
+    if ((s = memopt_i_cuda_embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_embedding_of, x, stream);
 }
@@ -7338,7 +7404,7 @@ static __device__ __forceinline__ void memopt_i_cuda_token_rows(memopt_i_cuda_to
             if (k + i < count) memopt_i_cuda_token_add(sum, s[i], rows[k + i], type);
     }
 }
-/* A list, sorted: each row goes to where as many are before it. `mixed` and `rows` are shared. */
+/* A list, sorted: each row goes to where as many are before it. `mixed` and `row_kernels` are shared. */
 static __device__ __forceinline__ void memopt_i_cuda_token_sort(const uint32_t *list, uint32_t *mixed, uint32_t *rows,
                                                                 unsigned count) {
     for (unsigned k = threadIdx.x; k < count; k += blockDim.x) mixed[k] = list[k];
@@ -7433,7 +7499,7 @@ memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t l
     memopt_i_cuda_put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
 }
 static memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
-    return bytes ? memopt_i_cuda_took(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
+    return bytes ? memopt_i_cuda_taken(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
 static void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cuda_tokens *t, memopt_carver *c) {
     t->room = (uint32_t *)memopt_carve(c, 1, sizeof *t->room, sizeof *t->room);
@@ -7507,7 +7573,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
     memopt_i_cuda_tokens t; size_t bytes = 0; memopt_cuda_status s;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (!x->grad_tokens && !x->grad_positions) return 0;
-    if ((s = memopt_i_cuda_embedding_look(x, x->grad_output, x->grad_tokens, x->grad_positions, x->gradient_type, 0))
+    if ((s = memopt_i_cuda_embedding_check(x, x->grad_output, x->grad_tokens, x->grad_positions, x->gradient_type, 0))
         || (s = memopt_i_cuda_tokens_bytes(x, &bytes)) != 0) return s;
     if (!x->width) return 0;
     if (!x->grad_tokens || !x->rows) bytes = 0;
@@ -7541,7 +7607,7 @@ typedef struct memopt_i_cuda_shape { /* in cuBLASLt's terms: D (rows x columns) 
     uint64_t rows, columns, depth;
     int64_t  a_leading, b_leading, d_leading, aux_leading, a_step, b_step, d_step;
     int32_t  batch, compute, a_type, b_type, d_type, bias_type;
-    uint32_t a_turned, b_turned, epilogue, scales, a_align, b_align, d_align, bias_align, aux_align, unused;
+    uint32_t a_transposed, b_transposed, epilogue, scales, a_align, b_align, d_align, bias_align, aux_align, unused;
 } memopt_i_cuda_shape;
 typedef struct memopt_i_cuda_shape_entry {
     memopt_i_cuda_shape          shape;
@@ -7554,7 +7620,7 @@ typedef struct memopt_i_cuda_shape_entry {
 struct memopt_cuda_gemm {
     cublasLtHandle_t handle;
     memopt_cuda_gemm_desc desc;      /* with defaults filled in */
-    memopt_cuda_gemm_counts counts;
+    memopt_cuda_gemm_stats counts;
     int    device, capability;       /* 90 for 9.0 */
     size_t used, next;               /* entries; the one that makes room */
     uint64_t *hashes;
@@ -7563,7 +7629,7 @@ struct memopt_cuda_gemm {
 /* A product with what only the device has: a batch, an epilogue, 8 bits. p.bias is not looked at. */
 typedef struct memopt_i_cuda_product {
     memopt_product    p;
-    memopt_cuda_batch batch;         /* count 0 = 1 */
+    memopt_cuda_gemm_batch batch;    /* count 0 = 1 */
     int               epilogue;      /* cublasLtEpilogue_t; 0 = none */
     void             *bias, *aux;    /* the epilogue's: read or written */
     size_t            aux_stride;
@@ -7587,12 +7653,12 @@ static memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t column
     q.p.left = left.data;
     q.p.left_stride = left.stride;
     q.p.left_type = left.type;
-    q.p.left_turned = left.turned;
+    q.p.left_transposed = left.turned;
     q.batch.left_step = left.step;
     q.p.right = right.data;
     q.p.right_stride = right.stride;
     q.p.right_type = right.type;
-    q.p.right_turned = right.turned;
+    q.p.right_transposed = right.turned;
     q.batch.right_step = right.step;
     q.p.result = (void *)(uintptr_t)result.data;
     q.p.result_stride = result.stride;
@@ -7603,7 +7669,7 @@ static memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t column
 
 /* ---- the object ---- */
 static memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
-    return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_OF_BLAS + (int)status;
+    return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
 static size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 256; }
 /* The caller's block: the gemm itself, and its table. */
@@ -7623,9 +7689,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm
 }
 static memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
     int major = 0, minor = 0;
-    memopt_cuda_status s = memopt_i_cuda_took(cudaGetDevice(&g->device));
-    if (!s) s = memopt_i_cuda_took(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
-    if (!s) s = memopt_i_cuda_took(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
+    memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(&g->device));
+    if (!s) s = memopt_i_cuda_taken(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
+    if (!s) s = memopt_i_cuda_taken(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
     if (s) return s;
     g->capability = 10 * major + minor;
     return memopt_i_cuda_blas(cublasLtCreate(&g->handle));
@@ -7652,8 +7718,8 @@ MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm) {
     (void)cublasLtDestroy(gemm->handle);
     gemm->handle = NULL;
 }
-MEMOPT_CUDA_API memopt_cuda_gemm_counts memopt_cuda_gemm_counted(const memopt_cuda_gemm *gemm) {
-    memopt_cuda_gemm_counts none;
+MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_cuda_gemm *gemm) {
+    memopt_cuda_gemm_stats none;
     memset(&none, 0, sizeof none);
     return gemm ? gemm->counts : none;
 }
@@ -7677,7 +7743,7 @@ static memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, c
     s.a_type = q->is_fp8 ? q->right_code : memopt_i_cuda_gemm_type(p->right_type);
     s.b_type = q->is_fp8 ? q->left_code : memopt_i_cuda_gemm_type(p->left_type);
     s.d_type = memopt_i_cuda_gemm_type(p->result_type);
-    s.a_turned = p->right_turned != 0; s.b_turned = p->left_turned != 0;
+    s.a_transposed = p->right_transposed != 0; s.b_transposed = p->left_transposed != 0;
     s.a_leading = (int64_t)p->right_stride; s.b_leading = (int64_t)p->left_stride;
     s.d_leading = (int64_t)p->result_stride;
     s.batch = q->batch.count ? (int32_t)q->batch.count : 1;
@@ -7736,17 +7802,17 @@ static memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g,
     const memopt_i_cuda_shape *x = &e->shape;
     memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute,
                                                                      CUDA_R_32F));
-    MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSA, int32_t, x->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N);
-    MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSB, int32_t, x->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+    MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSA, int32_t, x->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSB, int32_t, x->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE, uint32_t, x->epilogue);
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_DATA_TYPE, int32_t, x->bias_type);
     if (q->aux) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE_AUX_LD, int64_t, x->aux_leading);
     if (q->is_fp8 && g->desc.fast_fp8) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, FAST_ACCUM, int8_t, 1);
     if (!s) s = memopt_i_cuda_gemm_point(e, q);
-    if (!s) s = memopt_i_cuda_gemm_layout(&e->a, x->a_type, x->a_turned ? x->depth : x->rows,
-                                          x->a_turned ? x->rows : x->depth, x->a_leading, x->batch, x->a_step);
-    if (!s) s = memopt_i_cuda_gemm_layout(&e->b, x->b_type, x->b_turned ? x->columns : x->depth,
-                                          x->b_turned ? x->depth : x->columns, x->b_leading, x->batch, x->b_step);
+    if (!s) s = memopt_i_cuda_gemm_layout(&e->a, x->a_type, x->a_transposed ? x->depth : x->rows,
+                                          x->a_transposed ? x->rows : x->depth, x->a_leading, x->batch, x->a_step);
+    if (!s) s = memopt_i_cuda_gemm_layout(&e->b, x->b_type, x->b_transposed ? x->columns : x->depth,
+                                          x->b_transposed ? x->depth : x->columns, x->b_leading, x->batch, x->b_step);
     if (!s) s = memopt_i_cuda_gemm_layout(&e->d, x->d_type, x->rows, x->columns, x->d_leading, x->batch, x->d_step);
     return s;
 }
@@ -7812,12 +7878,12 @@ static memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *
 
 /* ---- a product ---- */
 /* Only its algorithm where `look`; else it is launched. Everything about it has been checked. */
-static memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int look,
+static memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int plan_only,
                                                  memopt_cuda_stream stream) {
     const float one = 1, begin = q->p.accumulate ? 1.0f : 0.0f; memopt_i_cuda_shape_entry *e; memopt_cuda_status s;
     if (!q->p.rows || !q->p.columns) return 0;
-    if (!q->p.depth) return look || q->p.accumulate ? 0 : memopt_i_cuda_gemm_begin(q, stream);
-    if ((s = memopt_i_cuda_gemm_find(g, q, &e)) != 0 || look) return s;
+    if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : memopt_i_cuda_gemm_begin(q, stream);
+    if ((s = memopt_i_cuda_gemm_find(g, q, &e)) != 0 || plan_only) return s;
     if ((s = memopt_i_cuda_gemm_point(e, q)) != 0) return s;
     s = memopt_i_cuda_blas(cublasLtMatmul(g->handle, &e->desc, &one, q->p.right, &e->a, q->p.left, &e->b, &begin,
                                           q->p.result, &e->d, q->p.result, &e->d, &e->algorithm, g->desc.d_workspace,
@@ -7835,7 +7901,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, me
 /* The gemm is there, and of the device that is current; no error is waiting. */
 static memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
     int device = 0; memopt_cuda_status s = memopt_i_cuda_ready();
-    if (!s) s = memopt_i_cuda_took(cudaGetDevice(&device));
+    if (!s) s = memopt_i_cuda_taken(cudaGetDevice(&device));
     return s ? s : device == g->device ? 0 : MEMOPT_ERR_ARGUMENT;
 }
 static memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
@@ -7844,7 +7910,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, siz
     const size_t size = memopt_type_bytes(m->type); size_t far;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
     if (!size) return MEMOPT_ERR_ARGUMENT;
-    if (m->stride < m->columns || m->stride > 0x7fffffff) return MEMOPT_CUDA_ERR_LEADING;
+    if (m->stride < m->columns || m->stride > 0x7fffffff) return MEMOPT_CUDA_ERR_STRIDE;
     *bytes = 0;
     if (!m->rows || !m->columns || !count) return 0;
     if (!m->data) return MEMOPT_CUDA_ERR_NULL;
@@ -7859,18 +7925,18 @@ static int memopt_i_cuda_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_by
     return count > 1 ? memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)
                      : memopt_i_gemm_overlap(a, a_bytes, b, b_bytes);
 }
-static memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_batch *batch) {
+static memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
     memopt_i_gemm_matrix m[4]; size_t bytes[4], i, far; memopt_cuda_status s;
     const size_t steps[4] = { batch->result_step, batch->left_step, batch->right_step, 0 };
-    if ((p->left_turned | p->right_turned | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
+    if ((p->left_transposed | p->right_transposed | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
     if (p->accumulate && p->bias) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_cuda_gemm_dimension(p->rows) || memopt_i_cuda_gemm_dimension(p->columns) ||
         memopt_i_cuda_gemm_dimension(p->depth) || memopt_i_cuda_gemm_dimension(batch->count))
         return MEMOPT_ERR_OVERFLOW;
-    m[0] = memopt_i_gemm_lies(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
-    m[1] = memopt_i_gemm_lies(p->left, p->rows, p->depth, p->left_turned, p->left_stride, p->left_type);
-    m[2] = memopt_i_gemm_lies(p->right, p->depth, p->columns, p->right_turned, p->right_stride, p->right_type);
-    m[3] = memopt_i_gemm_lies(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
+    m[0] = memopt_i_gemm_matrix_of(p->result, p->rows, p->columns, 0, p->result_stride, p->result_type);
+    m[1] = memopt_i_gemm_matrix_of(p->left, p->rows, p->depth, p->left_transposed, p->left_stride, p->left_type);
+    m[2] = memopt_i_gemm_matrix_of(p->right, p->depth, p->columns, p->right_transposed, p->right_stride, p->right_type);
+    m[3] = memopt_i_gemm_matrix_of(p->bias, p->bias != NULL, p->columns, 0, p->columns, MEMOPT_TYPE_F32);
     for (i = 0; i < 4; ++i)
         if ((s = memopt_i_cuda_gemm_matrix(&m[i], batch->count, steps[i], &bytes[i])) != 0) return s;
     for (i = 1; i < 4; ++i)
@@ -7878,12 +7944,12 @@ static memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, cons
     if (batch->count < 2 || !p->rows || !p->columns) return 0;
     far = (batch->count - 1) * steps[0] + p->columns; /* results side by side in rows, or one after the other */
     if (steps[0] < (p->rows - 1) * p->result_stride + p->columns
-        && (steps[0] < p->columns || far > p->result_stride)) return MEMOPT_CUDA_ERR_LEADING;
+        && (steps[0] < p->columns || far > p->result_stride)) return MEMOPT_CUDA_ERR_STRIDE;
     return 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
                                                                    const memopt_product *product,
-                                                                   const memopt_cuda_batch *batch,
+                                                                   const memopt_cuda_gemm_batch *batch,
                                                                    memopt_cuda_stream stream) {
     const memopt_product *p = product; memopt_i_cuda_product q; memopt_cuda_status s;
     if (!gemm || !p || !batch) return MEMOPT_CUDA_ERR_NULL;
@@ -7902,7 +7968,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_g
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
                                                              memopt_cuda_stream stream) {
-    memopt_cuda_batch one;
+    memopt_cuda_gemm_batch one;
     memset(&one, 0, sizeof one);
     one.count = 1;
     return memopt_cuda_gemm_multiply_batch(gemm, product, &one, stream);
@@ -7910,20 +7976,20 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *g
 
 /* ---- 8 bits: cuBLASLt takes them only as A^T B, which is left right^T of rows ---- */
 static int memopt_i_cuda_fp8_code(memopt_cuda_fp8 type) {
-    return type == MEMOPT_CUDA_E4M3 ? CUDA_R_8F_E4M3 : type == MEMOPT_CUDA_E5M2 ? CUDA_R_8F_E5M2 : -1;
+    return type == MEMOPT_CUDA_FP8_E4M3 ? CUDA_R_8F_E4M3 : type == MEMOPT_CUDA_FP8_E5M2 ? CUDA_R_8F_E5M2 : -1;
 }
 static memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product *p) {
     const size_t size = memopt_type_bytes(p->result_type); size_t left, right, result;
     if (memopt_i_cuda_fp8_code(p->left_type) < 0 || memopt_i_cuda_fp8_code(p->right_type) < 0 || !size
         || (p->accumulate & ~1) || (p->accumulate && p->d_bias)) return MEMOPT_ERR_ARGUMENT;
-    if (p->left_type == MEMOPT_CUDA_E5M2 && p->right_type == MEMOPT_CUDA_E5M2) return MEMOPT_CUDA_ERR_TYPE;
+    if (p->left_type == MEMOPT_CUDA_FP8_E5M2 && p->right_type == MEMOPT_CUDA_FP8_E5M2) return MEMOPT_CUDA_ERR_TYPE;
     if (memopt_i_cuda_gemm_dimension(p->rows) || memopt_i_cuda_gemm_dimension(p->columns)
         || memopt_i_cuda_gemm_dimension(p->depth)) return MEMOPT_ERR_OVERFLOW;
     if ((p->rows | p->columns | p->depth | p->left_stride | p->right_stride | p->result_stride * size) & 15)
-        return MEMOPT_CUDA_ERR_LEADING;
+        return MEMOPT_CUDA_ERR_STRIDE;
     if (p->left_stride < p->depth || p->right_stride < p->depth || p->result_stride < p->columns
         || p->left_stride > 0x7fffffff || p->right_stride > 0x7fffffff || p->result_stride > 0x7fffffff)
-        return MEMOPT_CUDA_ERR_LEADING;
+        return MEMOPT_CUDA_ERR_STRIDE;
     if (!p->rows || !p->columns) return 0;
     if (!p->d_result || (p->depth && (!p->d_left || !p->d_right))) return MEMOPT_CUDA_ERR_NULL;
     if (((uintptr_t)p->d_left | (uintptr_t)p->d_right | (uintptr_t)p->d_result) & 15) return MEMOPT_CUDA_ERR_ALIGNMENT;
@@ -7931,11 +7997,11 @@ static memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product 
         return MEMOPT_CUDA_ERR_ALIGNMENT;
     left = p->left_stride * (p->rows - 1) + p->depth; right = p->right_stride * (p->columns - 1) + p->depth;
     result = (p->result_stride * (p->rows - 1) + p->columns) * size;
-    if (memopt_i_cuda_apart(p->d_result, result, p->d_left, left)
-        || memopt_i_cuda_apart(p->d_result, result, p->d_right, right)
-        || memopt_i_cuda_apart(p->d_result, result, p->d_bias, 2 * p->columns)
-        || memopt_i_cuda_apart(p->d_result, result, p->d_left_scale, 4)
-        || memopt_i_cuda_apart(p->d_result, result, p->d_right_scale, 4)) return MEMOPT_CUDA_ERR_OVERLAP;
+    if (memopt_i_cuda_no_overlap(p->d_result, result, p->d_left, left)
+        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_right, right)
+        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_bias, 2 * p->columns)
+        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_left_scale, 4)
+        || memopt_i_cuda_no_overlap(p->d_result, result, p->d_right_scale, 4)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
@@ -7967,14 +8033,15 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
    Idea       cuBLASLt works them out in the product's epilogue, while the sums are in registers. What it has no
               epilogue for is a kernel of `layer` after the product.
    Ladder     bytes of an output of 2 bytes, beside the product's own write of 2:
-              version 1, all by kernels: bias 4, GELU with `before` kept 4; backward GELU 6, bias gradient 2.
-              version 2, bias and GELU in the epilogue (GELU_AUX_BIAS): 2, which is `before`; backward as above.
-              version 3, GELU's gradient in the epilogue of the next layer's backward (DGELU): 2, `before` read; bias
-              gradient in the epilogue of the weights' product (BGRADB): 0. Counted, not measured on a card.
-   Epilogues  forward: GELU_AUX wants `before` with rows of a multiple of 8. RELU_AUX gives a bit mask, not `before`, so
-              ReLU is in the epilogue where nobody wants `before`. SiLU has none. Backward: the gradient goes through
-              the activation of the layer that made our input, so it is DGELU of the product that makes grad_input.
-              BGRADB sums the columns of the product's right operand over its depth, the rows of grad_output.
+              version 1, all by kernels: bias 4, GELU with `pre_activation` kept 4; backward GELU 6, bias gradient 2.
+              version 2, bias and GELU in the epilogue (GELU_AUX_BIAS): 2, which is `pre_activation`; backward as above.
+              version 3, GELU's gradient in the epilogue of the next layer's backward (DGELU): 2, `pre_activation` read;
+              bias gradient in the epilogue of the weights' product (BGRADB): 0. Counted, not measured on a card.
+   Epilogues  forward: GELU_AUX wants `pre_activation` with rows of a multiple of 8. RELU_AUX gives a bit mask, not
+              `pre_activation`, so ReLU is in the epilogue where nobody wants `pre_activation`. SiLU has none. Backward:
+              the gradient goes through the activation of the layer that made our input, so it is DGELU of the product
+              that makes grad_input. BGRADB sums the columns of the product's right operand over its depth, the rows of
+              grad_output.
    Fallback   Which epilogues there are for a type, a shape and a card, cuBLASLt tells only when it is asked: no
               algorithm with an epilogue means the next simpler one, and a kernel. What was found is in the gemm's
               table.
@@ -7986,8 +8053,8 @@ enum { MEMOPT_I_CUDA_SUM_PARTS = 128, MEMOPT_I_CUDA_SUM_ROWS = 64 };
 /* Rows of partial sums of a bias gradient. */
 static size_t memopt_i_cuda_linear_parts(const memopt_linear *x) {
     const size_t tiles = memopt_i_max(memopt_i_ceil_div(x->outputs, 256), 1);
-    const size_t most = memopt_i_max(memopt_i_min(1024 / tiles, MEMOPT_I_CUDA_SUM_PARTS), 1);
-    return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_SUM_ROWS), most), 1);
+    const size_t max = memopt_i_max(memopt_i_min(1024 / tiles, MEMOPT_I_CUDA_SUM_PARTS), 1);
+    return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_SUM_ROWS), max), 1);
 }
 /* 8 elements of `n` rows (4 or 1) `step` apart, added to sums in the order of rows; all loads come first. */
 template <typename T, int n>
@@ -8073,7 +8140,7 @@ static memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, c
 }
 
 /* ---- what forward and backward have in common ---- */
-static memopt_cuda_status memopt_i_cuda_linear_open(const memopt_linear *x, size_t *bytes) {
+static memopt_cuda_status memopt_i_cuda_linear_resolve(const memopt_linear *x, size_t *bytes) {
     size_t parts;
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
     if (x->type != x->weight_type) return MEMOPT_CUDA_ERR_TYPE;
@@ -8091,7 +8158,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
                                                               size_t *bytes) {
     size_t all; memopt_cuda_status s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_linear_open(linear, &all)) == 0) *bytes = all;
+    if ((s = memopt_i_cuda_linear_resolve(linear, &all)) == 0) *bytes = all;
     return s;
 }
 /* A pointer to count elements that the work cannot do without; NULL is fine where there are none. */
@@ -8123,40 +8190,45 @@ static memopt_cuda_status memopt_i_cuda_bias_of(const memopt_linear *x, void *z,
 }
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
-static int memopt_i_cuda_linear_can(const memopt_linear *x, const void *before) {
-    if (x->activation == MEMOPT_NO_ACTIVATION || x->activation == MEMOPT_RELU) return !before;
-    return x->activation == MEMOPT_GELU && (!before || x->outputs % 8 == 0);
+static int memopt_i_cuda_linear_can(const memopt_linear *x, const void *pre_activation) {
+    if (x->activation == MEMOPT_ACTIVATION_NONE || x->activation == MEMOPT_ACTIVATION_RELU) return !pre_activation;
+    return x->activation == MEMOPT_ACTIVATION_GELU && (!pre_activation || x->outputs % 8 == 0);
 }
-static memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *before, int how) {
+static memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *pre_activation, int how) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->rows, x->outputs, x->inputs, { x->input, x->inputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 1, 0 },
-        { how == MEMOPT_I_CUDA_WHOLE || !before ? x->output : before, x->outputs, x->type, 0, 0 });
+        { how == MEMOPT_I_CUDA_WHOLE || !pre_activation ? x->output : pre_activation, x->outputs, x->type, 0, 0 });
     if (x->bias && how != MEMOPT_I_CUDA_BARE) {
         q.bias = (void *)(uintptr_t)x->bias; q.bias_type = memopt_i_cuda_gemm_type(x->type);
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
     if (how != MEMOPT_I_CUDA_WHOLE) return q;
-    if (x->activation == MEMOPT_RELU) q.epilogue |= CUBLASLT_EPILOGUE_RELU;
-    if (x->activation == MEMOPT_GELU) q.epilogue |= before ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
-    if (x->activation == MEMOPT_GELU && before) { q.aux = before; q.aux_stride = x->outputs; }
+    if (x->activation == MEMOPT_ACTIVATION_RELU) q.epilogue |= CUBLASLT_EPILOGUE_RELU;
+    if (x->activation == MEMOPT_ACTIVATION_GELU)
+        q.epilogue |= pre_activation ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
+    if (x->activation == MEMOPT_ACTIVATION_GELU && pre_activation) {
+        q.aux = pre_activation; q.aux_stride = x->outputs;
+    }
     return q;
 }
 static memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, const memopt_linear *x,
                                                    memopt_cuda_stream stream) {
-    void *before = x->before == x->output ? NULL : x->before; memopt_i_cuda_product q; memopt_lively a;
-    int how = !x->inputs ? MEMOPT_I_CUDA_BARE : memopt_i_cuda_linear_can(x, before) ? MEMOPT_I_CUDA_WHOLE
+    void *pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
+    memopt_i_cuda_product q; memopt_activation_args a;
+    int how = !x->inputs ? MEMOPT_I_CUDA_BARE : memopt_i_cuda_linear_can(x, pre_activation) ? MEMOPT_I_CUDA_WHOLE
             : MEMOPT_I_CUDA_BIASED;
     memopt_cuda_status s;
     for (;; ++how) { /* the most that there is an algorithm for */
-        q = memopt_i_cuda_linear_product(x, before, how);
+        q = memopt_i_cuda_linear_product(x, pre_activation, how);
         s = memopt_i_cuda_gemm_run(ops->gemm, &q, 1, stream);
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == MEMOPT_I_CUDA_BARE) break;
     }
     if (!s) s = memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
     if (!s && how == MEMOPT_I_CUDA_BARE && x->bias) 
         s = MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_bias_of, x, q.p.result, stream);
-    if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_NO_ACTIVATION && q.p.result == x->output)) return s;
+    if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output))
+        return s;
     memset(&a, 0, sizeof a);
     a.n = x->rows * x->outputs; a.activation = x->activation; a.type = x->type;
     a.input = q.p.result; a.output = x->output;
@@ -8166,22 +8238,24 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_
                                                               memopt_cuda_stream stream) {
     const memopt_linear *x = linear; size_t bytes, in, out, weights, size; memopt_cuda_status s;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_linear_open(x, &bytes)) != 0) return s;
+    if ((s = memopt_i_cuda_linear_resolve(x, &bytes)) != 0) return s;
     if ((s = memopt_i_cuda_gemm_types(ops->gemm, x->type, x->type)) != 0) return s;
-    if (memopt_i_activation_bad(x->activation)) return MEMOPT_ERR_ARGUMENT;
+    if (memopt_i_activation_is_invalid(x->activation)) return MEMOPT_ERR_ARGUMENT;
     in = x->rows * x->inputs; out = x->rows * x->outputs; weights = out ? x->outputs * x->inputs : 0;
     size = memopt_type_bytes(x->type);
     if ((s = memopt_i_cuda_linear_pointer(x->input, x->type, out ? in : 0)) != 0
         || (s = memopt_i_cuda_linear_pointer(x->weights, x->type, weights)) != 0
         || (s = memopt_i_cuda_linear_pointer(x->output, x->type, out)) != 0
-        || (s = memopt_i_cuda_pointer_if(x->bias, size)) != 0 || (s = memopt_i_cuda_pointer_if(x->before, size)) != 0)
+        || (s = memopt_i_cuda_pointer_if(x->bias, size)) != 0
+        || (s = memopt_i_cuda_pointer_if(x->pre_activation, size)) != 0)
         return s;
     if (!out) return 0;
-    if (memopt_i_cuda_apart(x->output, out * size, x->input, in * size)
-        || memopt_i_cuda_apart(x->output, out * size, x->weights, weights * size)
-        || memopt_i_cuda_apart(x->before, out * size, x->input, in * size)
-        || memopt_i_cuda_apart(x->before, out * size, x->weights, weights * size)
-        || (x->before != x->output && memopt_i_cuda_apart(x->before, out * size, x->output, out * size)))
+    if (memopt_i_cuda_no_overlap(x->output, out * size, x->input, in * size)
+        || memopt_i_cuda_no_overlap(x->output, out * size, x->weights, weights * size)
+        || memopt_i_cuda_no_overlap(x->pre_activation, out * size, x->input, in * size)
+        || memopt_i_cuda_no_overlap(x->pre_activation, out * size, x->weights, weights * size)
+        || (x->pre_activation != x->output
+            && memopt_i_cuda_no_overlap(x->pre_activation, out * size, x->output, out * size)))
         return MEMOPT_CUDA_ERR_OVERLAP;
     if ((s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
     return memopt_i_cuda_linear_run(ops, x, stream);
@@ -8192,7 +8266,7 @@ typedef struct memopt_i_cuda_backward {
     const memopt_cuda_ops *ops;
     const memopt_linear   *x;
     memopt_activation      activation; /* that made the input; none where its gradient is not wanted */
-    const void            *before;
+    const void            *pre_activation;
     memopt_i_cuda_product  input, weights;
     int                    through;    /* the activation's gradient is a kernel after the product */
     int                    summed;     /* the bias' gradient comes with the weights' product */
@@ -8217,16 +8291,16 @@ static memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) {
     if (x->grad_input) {
         b->input = memopt_i_cuda_linear_grad_input(x);
         s = MEMOPT_CUDA_ERR_NO_ALGORITHM;
-        if (b->activation == MEMOPT_GELU && x->inputs % 8 == 0 && x->outputs) {
+        if (b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
             b->input.epilogue = CUBLASLT_EPILOGUE_DGELU;
-            b->input.aux = (void *)(uintptr_t)b->before; b->input.aux_stride = x->inputs;
+            b->input.aux = (void *)(uintptr_t)b->pre_activation; b->input.aux_stride = x->inputs;
             s = memopt_i_cuda_gemm_run(g, &b->input, 1, NULL);
         }
         if (s == MEMOPT_CUDA_ERR_NO_ALGORITHM) {
             b->input.epilogue = 0; b->input.aux = NULL; b->input.aux_stride = 0;
             s = memopt_i_cuda_gemm_run(g, &b->input, 1, NULL);
         }
-        b->through = b->activation != MEMOPT_NO_ACTIVATION && !b->input.epilogue;
+        b->through = b->activation != MEMOPT_ACTIVATION_NONE && !b->input.epilogue;
         if (s) return s;
     }
     if (!x->grad_weights) return 0;
@@ -8252,11 +8326,11 @@ static memopt_cuda_status memopt_i_cuda_linear_grad_bias(const memopt_i_cuda_bac
     return memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
 }
 static memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
-    const memopt_linear *x = b->x; memopt_lively a; memopt_cuda_status s = memopt_i_cuda_linear_plan(b);
+    const memopt_linear *x = b->x; memopt_activation_args a; memopt_cuda_status s = memopt_i_cuda_linear_plan(b);
     if (!s && x->grad_input) s = memopt_i_cuda_gemm_run(b->ops->gemm, &b->input, 0, stream);
     if (!s && x->grad_input && b->through && x->rows && x->inputs) {
         memset(&a, 0, sizeof a);
-        a.n = x->rows * x->inputs; a.activation = b->activation; a.type = x->type; a.input = b->before;
+        a.n = x->rows * x->inputs; a.activation = b->activation; a.type = x->type; a.input = b->pre_activation;
         a.grad_output = x->grad_input; a.grad_input = x->grad_input;
         s = memopt_cuda_activation_backward(b->ops, &a, stream);
     }
@@ -8276,33 +8350,34 @@ static memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backwar
         return s;
     if (wanted && ((s = memopt_i_cuda_pointer_if(x->grad_weights, memopt_type_bytes(x->gradient_type))) != 0
         || (s = memopt_i_cuda_pointer_if(x->grad_bias, memopt_type_bytes(x->gradient_type))) != 0)) return s;
-    if (memopt_i_cuda_apart(x->grad_input, in * size, x->grad_output, out * size)
-        || memopt_i_cuda_apart(x->grad_input, in * size, x->weights, weights * size)
-        || (x->grad_weights && memopt_i_cuda_apart(x->grad_input, in * size, x->input, in * size)))
+    if (memopt_i_cuda_no_overlap(x->grad_input, in * size, x->grad_output, out * size)
+        || memopt_i_cuda_no_overlap(x->grad_input, in * size, x->weights, weights * size)
+        || (x->grad_weights && memopt_i_cuda_no_overlap(x->grad_input, in * size, x->input, in * size)))
         return MEMOPT_CUDA_ERR_OVERLAP;
-    if (b->activation == MEMOPT_NO_ACTIVATION) return 0;
+    if (b->activation == MEMOPT_ACTIVATION_NONE) return 0;
     if (x->accumulate_input) return MEMOPT_ERR_ARGUMENT;
-    if ((s = memopt_i_cuda_linear_pointer(b->before, x->type, in)) != 0) return s;
-    return memopt_i_cuda_apart(x->grad_input, in * size, b->before, in * size);
+    if ((s = memopt_i_cuda_linear_pointer(b->pre_activation, x->type, in)) != 0) return s;
+    return memopt_i_cuda_no_overlap(x->grad_input, in * size, b->pre_activation, in * size);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops,
                                                                        const memopt_linear *linear,
-                                                                       memopt_activation activation, const void *before,
+                                                                       memopt_activation activation,
+                                                                       const void *pre_activation,
                                                                        memopt_cuda_stream stream) {
     memopt_i_cuda_backward b; size_t bytes; memopt_cuda_status s;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_linear_open(linear, &bytes)) != 0) return s;
-    if (memopt_i_activation_bad(activation)) return MEMOPT_ERR_ARGUMENT;
+    if ((s = memopt_i_cuda_linear_resolve(linear, &bytes)) != 0) return s;
+    if (memopt_i_activation_is_invalid(activation)) return MEMOPT_ERR_ARGUMENT;
     memset(&b, 0, sizeof b);
-    b.ops = ops; b.x = linear; b.before = before;
-    b.activation = linear->grad_input ? activation : MEMOPT_NO_ACTIVATION;
+    b.ops = ops; b.x = linear; b.pre_activation = pre_activation;
+    b.activation = linear->grad_input ? activation : MEMOPT_ACTIVATION_NONE;
     if ((s = memopt_i_cuda_linear_check(&b)) != 0 || (s = memopt_i_cuda_linear_scratch(ops, bytes)) != 0) return s;
     if ((s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
     return memopt_i_cuda_linear_back(&b, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                                memopt_cuda_stream stream) {
-    return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_NO_ACTIVATION, NULL, stream);
+    return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL, stream);
 }
 /* @section cuda_batchnorm : cuda_layer cuda_norm cuda_linear cuda_base api_cuda_batchnorm
    A linear layer, batch norm and an activation, as one operator: the product z of `linear`, and what is done to z here.
@@ -8337,7 +8412,7 @@ typedef struct memopt_i_cuda_batch { /* what kernels get, too: everything about 
     bool     wide, wide_weights, wide_floats; /* whole spans: of z and the like, of scale and shift, of floats */
     float   *sums;            /* of groups: means, then squares; backward: sum(g'), then sum(g' h) */
     float   *factor, *mean, *share; /* what the gradient of z is made of */
-    void    *slope;           /* a part of the gradient of z */
+    void    *grad_z;          /* a part of the gradient of z */
     float   *weights;         /* where that is a part: sums for gradients of 16 bits, of weights, then of the bias */
 } memopt_i_cuda_batch;
 /* A thread's place: its columns, and of the rows that the block has, its first, its step and the end. */
@@ -8359,9 +8434,9 @@ static __device__ __forceinline__ memopt_i_cuda_batch_place memopt_i_cuda_batch_
 /* What a thread knows of its columns. */
 template <int N> struct memopt_i_cuda_batch_columns { float mean[N], inverse[N], scale[N], shift[N]; };
 template <int N>
-static __device__ __forceinline__ void memopt_i_cuda_batch_know(const memopt_i_cuda_batch &t,
-                                                                const memopt_i_cuda_batch_place &p,
-                                                                memopt_i_cuda_batch_columns<N> *c) {
+static __device__ __forceinline__ void memopt_i_cuda_batch_load_columns(const memopt_i_cuda_batch &t,
+                                                                        const memopt_i_cuda_batch_place &p,
+                                                                        memopt_i_cuda_batch_columns<N> *c) {
     const memopt_type f32 = MEMOPT_TYPE_F32, of_w = t.x.linear.weight_type;
     memopt_i_cuda_floats<N>(c->mean, t.x.statistics, f32, p.at, p.left, t.wide_floats, 0);
     memopt_i_cuda_floats<N>(c->inverse, t.x.statistics, f32, t.x.linear.outputs + p.at, p.left, t.wide_floats, 0);
@@ -8435,13 +8510,13 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_fetch_two(memopt_i_cu
 /* Mean and squares of the columns of a group. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-memopt_i_cuda_batch_spread_kernel(memopt_i_cuda_batch t) {
+memopt_i_cuda_batch_deviations_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
     MEMOPT_I_CUDA_SHARED(float, means, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, squares, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
     const size_t begin = p.row - (threadIdx.x >> t.shift);
-    const T *z = static_cast<const T *>(t.x.linear.before) + p.at;
+    const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     float mean[N] = { 0 }, square[N] = { 0 }, count = 0;
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS];
@@ -8515,11 +8590,11 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, memopt_i_cuda_batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
-    const T *z = static_cast<const T *>(t.x.linear.before) + p.at;
+    const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     T *y = static_cast<T *>(t.x.linear.output) + p.at;
     memopt_i_cuda_batch_columns<N> c;
     if (!p.left) return;
-    memopt_i_cuda_batch_know(t, p, &c);
+    memopt_i_cuda_batch_load_columns(t, p, &c);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS], out;
         memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
@@ -8528,7 +8603,7 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
             if (row + (size_t)k * p.step >= p.end) break;
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
-                const float h = memopt_i_v1_norm_hat_of(memopt_i_cuda_at(s[k], i), c.mean[i], c.inverse[i]);
+                const float h = memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(s[k], i), c.mean[i], c.inverse[i]);
                 memopt_i_cuda_set(&out, i, memopt_i_cuda_act<KIND>(fmaf(h, c.scale[i], c.shift[i])));
             }
             memopt_i_cuda_span_put(y + (row + (size_t)k * p.step) * width, out, p.left, t.wide);
@@ -8542,7 +8617,7 @@ template <int KIND>
 static __device__ __forceinline__ float memopt_i_cuda_batch_slope_of(float z, float g, float mean, float inverse,
                                                                      float scale, float shift, float *h) {
     float unused;
-    *h = memopt_i_v1_norm_hat_of(z, mean, inverse);
+    *h = memopt_i_v1_norm_normalize_of(z, mean, inverse);
     return memopt_i_cuda_act_grad<KIND>(fmaf(*h, scale, shift), g, &unused);
 }
 /* sum(g') and sum(g' h) of the columns of a group */
@@ -8553,11 +8628,11 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, of_gh, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
-    const T *z = static_cast<const T *>(t.x.linear.before) + p.at;
+    const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
     memopt_i_cuda_batch_columns<N> c;
     float a[N] = { 0 }, b[N] = { 0 };
-    memopt_i_cuda_batch_know(t, p, &c);
+    memopt_i_cuda_batch_load_columns(t, p, &c);
     for (size_t row = p.row; p.left && row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
         memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
@@ -8619,13 +8694,13 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, memopt_i_cuda_batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
-    const T *z = static_cast<const T *>(t.x.linear.before) + p.at;
+    const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
-    T *y = static_cast<T *>(t.slope) + p.at;
+    T *y = static_cast<T *>(t.grad_z) + p.at;
     memopt_i_cuda_batch_columns<N> c;
     float factor[N], mean[N], share[N];
     if (!p.left) return;
-    memopt_i_cuda_batch_know(t, p, &c);
+    memopt_i_cuda_batch_load_columns(t, p, &c);
     memopt_i_cuda_floats<N>(factor, t.factor, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     memopt_i_cuda_floats<N>(mean, t.mean, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     memopt_i_cuda_floats<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
@@ -8650,7 +8725,7 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
 }
 /* 16-bit gradients of weights and bias, from their float sums: rounded once */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_batch_keep_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
+memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
     const size_t from = (size_t)blockIdx.x * (MEMOPT_I_CUDA_LAYER_BLOCK * 4) + threadIdx.x;
     for (unsigned k = 0; k < 4; ++k) {
         const size_t i = from + (size_t)k * MEMOPT_I_CUDA_LAYER_BLOCK;
@@ -8669,7 +8744,7 @@ static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &
     enum { BLOCK = MEMOPT_I_CUDA_BATCH_BLOCK };
     const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : memopt_i_cuda_batch_rows(t.shift)) * t.tiles;
     if (stage == MEMOPT_I_CUDA_BATCH_SPREAD)
-        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_spread_kernel<T>), blocks, BLOCK, 0, stream, t);
+        return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_deviations_kernel<T>), blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_output_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_SUMS)
@@ -8680,10 +8755,10 @@ template <class T>
 static memopt_cuda_status memopt_i_cuda_batch_stage_of(const memopt_i_cuda_batch &t, int stage,
                                                        memopt_cuda_stream stream) {
     switch (t.x.linear.activation) {
-    case MEMOPT_RELU: return memopt_i_cuda_batch_launch<T, MEMOPT_RELU>(t, stage, stream);
-    case MEMOPT_GELU: return memopt_i_cuda_batch_launch<T, MEMOPT_GELU>(t, stage, stream);
-    case MEMOPT_SILU: return memopt_i_cuda_batch_launch<T, MEMOPT_SILU>(t, stage, stream);
-    default: return memopt_i_cuda_batch_launch<T, MEMOPT_NO_ACTIVATION>(t, stage, stream);
+    case MEMOPT_ACTIVATION_RELU: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_RELU>(t, stage, stream);
+    case MEMOPT_ACTIVATION_GELU: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_GELU>(t, stage, stream);
+    case MEMOPT_ACTIVATION_SILU: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_SILU>(t, stage, stream);
+    default: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_NONE>(t, stage, stream);
     }
 }
 /* Rows first..first + count: whole groups, but for the last */
@@ -8728,18 +8803,19 @@ static void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, m
     t->factor = static_cast<float *>(memopt_carve(c, 3 * n, sizeof(float), 256));
     t->mean = t->factor ? t->factor + n : NULL;
     t->share = t->factor ? t->mean + n : NULL;
-    t->slope = memopt_carve(c, t->slope_part * n, memopt_type_bytes(l->type), 256);
+    t->grad_z = memopt_carve(c, t->slope_part * n, memopt_type_bytes(l->type), 256);
     t->weights = static_cast<float *>(memopt_carve(c, narrow ? n * l->inputs + n : 0, sizeof(float), 256));
     if (!narrow) t->weights = NULL;
 }
 /* The numbers, without the pointers. */
-static memopt_cuda_status memopt_i_cuda_batch_open(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
+static memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
     memopt_linear *l = &t->x.linear; size_t n;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     memset(t, 0, sizeof *t);
     t->x = *x;
     if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;
-    if (memopt_i_activation_bad(l->activation) || !memopt_type_bytes(l->gradient_type) || memopt_i_norm_eps(&t->x.eps)
+    if (memopt_i_activation_is_invalid(l->activation) || !memopt_type_bytes(l->gradient_type)
+        || memopt_i_norm_eps(&t->x.eps)
         || !(t->x.momentum > 0 && t->x.momentum <= 1) || (t->x.no_update & ~1) || (l->accumulate & ~1)
         || (l->accumulate_input & ~1) || !memopt_type_bytes(l->type) || !memopt_type_bytes(l->weight_type))
         return MEMOPT_ERR_ARGUMENT;
@@ -8753,7 +8829,7 @@ static memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops
                                                       size_t *linear, size_t *bytes) {
     memopt_linear l = t->x.linear; memopt_cuda_status s; size_t other; memopt_carver c = memopt_carver_begin(NULL);
     static float wanted; /* whether or not there is a gradient of the bias this time */
-    l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL; l.grad_bias = &wanted; l.accumulate = 0;
+    l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL; l.grad_bias = &wanted; l.accumulate = 0;
     if ((s = memopt_cuda_linear_scratch(ops, &l, linear)) != 0) return s;
     l.gradient_type = MEMOPT_TYPE_F32;
     if ((s = memopt_cuda_linear_scratch(ops, &l, &other)) != 0) return s;
@@ -8767,20 +8843,20 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_scratch(const memopt_c
                                                                   const memopt_batch_norm *x, size_t *bytes) {
     memopt_i_cuda_batch t; size_t linear, all; memopt_cuda_status s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_batch_open(x, &t)) != 0
+    if ((s = memopt_i_cuda_batch_resolve(x, &t)) != 0
         || (s = memopt_i_cuda_batch_scratch(ops, &t, MEMOPT_I_CUDA_BATCH_PART, &linear, &all)) != 0) return s;
     *bytes = all;
     return 0;
 }
 /* The pointers. There is at least one output. */
-static memopt_cuda_status memopt_i_cuda_batch_look(const memopt_batch_norm *x, int backward) {
+static memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear;
     const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type, of_g = l->gradient_type;
     const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n;
     const memopt_i_cuda_array none = { NULL, 0, type, 0, 0 }; /* twice, where two arrays might be one */
     const memopt_i_cuda_array forward_arrays[] = {
         none, none,
-        { l->before, out, type, 1, 1 },
+        { l->pre_activation, out, type, 1, 1 },
         { x->statistics, 2 * n, f32, 1, 1 },
         { l->input, in, type, 1, 0 },
         { l->weights, n * l->inputs, of_w, 1, 0 },
@@ -8793,7 +8869,7 @@ static memopt_cuda_status memopt_i_cuda_batch_look(const memopt_batch_norm *x, i
     const memopt_i_cuda_array backward_arrays[] = {
         { l->grad_output, out, type, 1, 0 },
         none,
-        { l->before, out, type, 1, 0 },
+        { l->pre_activation, out, type, 1, 0 },
         { x->statistics, 2 * n, f32, 1, 0 },
         { l->input, in, type, l->grad_weights != NULL, 0 },
         { l->weights, n * l->inputs, of_w, l->grad_input != NULL, 0 },
@@ -8805,13 +8881,14 @@ static memopt_cuda_status memopt_i_cuda_batch_look(const memopt_batch_norm *x, i
         { l->grad_bias, n, of_g, 0, 1 },
         { x->grad_scale, n, of_g, 0, 1 },
         { x->grad_shift, n, of_g, 0, 1 } };
-    return backward ? memopt_i_cuda_arrays_apart(backward_arrays, 14) : memopt_i_cuda_arrays_apart(forward_arrays, 12);
+    return backward ? memopt_i_cuda_arrays_no_overlap(backward_arrays, 14)
+        : memopt_i_cuda_arrays_no_overlap(forward_arrays, 12);
 }
 /* Which arrays are whole spans. */
 static void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
     const memopt_linear *l = &t->x.linear; const memopt_type type = l->type, f32 = MEMOPT_TYPE_F32;
     const size_t n = l->outputs, per = 16 / memopt_type_bytes(type);
-    t->wide = memopt_i_cuda_spans(l->before, type, n, per)
+    t->wide = memopt_i_cuda_spans(l->pre_activation, type, n, per)
            && memopt_i_cuda_spans(backward ? l->grad_output : l->output, type, n, per);
     t->wide_weights = memopt_i_cuda_spans(t->x.scale, l->weight_type, n, per)
                    && memopt_i_cuda_spans(t->x.shift, l->weight_type, n, per);
@@ -8822,10 +8899,10 @@ static memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, 
                                                     int backward, size_t part, memopt_i_cuda_batch *t,
                                                     memopt_cuda_ops *inner) {
     size_t linear, bytes; memopt_carver c; memopt_cuda_status s;
-    if ((s = memopt_i_cuda_batch_open(x, t)) != 0) return s;
+    if ((s = memopt_i_cuda_batch_resolve(x, t)) != 0) return s;
     if (t->x.linear.rows < 2) return MEMOPT_ERR_ARGUMENT;
     if (!t->x.linear.outputs) return 0;
-    if ((s = memopt_i_cuda_batch_look(&t->x, backward)) != 0) return s;
+    if ((s = memopt_i_cuda_batch_check(&t->x, backward)) != 0) return s;
     if (!ops) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_batch_scratch(ops, t, part, &linear, &bytes)) != 0
         || (s = memopt_i_cuda_scratch(ops, bytes)) != 0) return s;
@@ -8843,9 +8920,9 @@ static const void *memopt_i_cuda_batch_row(const void *p, memopt_type type, size
 static memopt_cuda_status memopt_i_cuda_batch_product(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
                                                       size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
-    l.rows = count; l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL;
+    l.rows = count; l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL;
     l.input = memopt_i_cuda_batch_row(l.input, l.type, first * l.inputs);
-    l.output = memopt_i_row_to(t->x.linear.before, l.type, first * l.outputs);
+    l.output = memopt_i_row_to(t->x.linear.pre_activation, l.type, first * l.outputs);
     return memopt_cuda_linear_forward(ops, &l, stream);
 }
 static memopt_cuda_status memopt_i_cuda_batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
@@ -8871,7 +8948,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_forward(const memopt_c
 static memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
                                                      size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
-    l.rows = count; l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL; l.grad_output = t->slope;
+    l.rows = count; l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL; l.grad_output = t->grad_z;
     l.input = memopt_i_cuda_batch_row(l.input, l.type, first * l.inputs);
     if (l.grad_input) l.grad_input = memopt_i_row_to(l.grad_input, l.type, first * l.inputs);
     if (t->weights) {
@@ -8882,10 +8959,10 @@ static memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops,
     if (first) l.accumulate = 1;
     return memopt_cuda_linear_backward(ops, &l, stream);
 }
-static memopt_cuda_status memopt_i_cuda_batch_keep(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
-                                                   memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
+                                                    memopt_cuda_stream stream) {
     if (!to || !t->weights) return 0;
-    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_keep_kernel, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
+    return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_store_kernel, memopt_i_ceil_div(n, MEMOPT_I_CUDA_LAYER_BLOCK * 4),
                              MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, sums, to, t->x.linear.gradient_type, n,
                              t->x.linear.accumulate);
 }
@@ -8903,9 +8980,9 @@ static memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *op
         if ((s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SLOPES, first, count, stream)) != 0
             || (s = memopt_i_cuda_batch_linear(&inner, &t, first, count, stream)) != 0) return s;
     }
-    if ((s = memopt_i_cuda_batch_keep(&t, l->grad_weights, t.weights, l->outputs * l->inputs, stream)) != 0) return s;
-    return memopt_i_cuda_batch_keep(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL, l->outputs,
-                                    stream);
+    if ((s = memopt_i_cuda_batch_store(&t, l->grad_weights, t.weights, l->outputs * l->inputs, stream)) != 0) return s;
+    return memopt_i_cuda_batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL,
+                                     l->outputs, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops,
                                                                    const memopt_batch_norm *x,
@@ -8915,7 +8992,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_backward(const memopt_
 
 /* ---- inference ---- */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
-memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_rowing t, memopt_batch_norm x, float *weights, float *bias, bool wide) {
+memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x, float *weights, float *bias,
+                                bool wide) {
     enum { N = 4 };
     const memopt_linear *l = &x.linear;
     size_t at;
@@ -8940,8 +9018,8 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_rowing t, memopt_batch_norm x, flo
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,
                                                                float *d_weights, float *d_bias,
                                                                memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t; memopt_i_cuda_rowing r; unsigned blocks;
-    memopt_cuda_status s = memopt_i_cuda_batch_open(x, &t);
+    memopt_i_cuda_batch t; memopt_i_cuda_row_tiling r; unsigned blocks;
+    memopt_cuda_status s = memopt_i_cuda_batch_resolve(x, &t);
     const memopt_linear *l = &t.x.linear; const memopt_type f32 = MEMOPT_TYPE_F32;
     if (s || !l->outputs) return s;
     const size_t n = l->outputs, all = n * l->inputs;
@@ -8954,7 +9032,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
         { t.x.running_variance, n, f32, 1, 0 },
         { t.x.scale, n, l->weight_type, 0, 0 },
         { t.x.shift, n, l->weight_type, 0, 0 } };
-    if ((s = memopt_i_cuda_arrays_apart(a, 8)) != 0
+    if ((s = memopt_i_cuda_arrays_no_overlap(a, 8)) != 0
         || (s = memopt_i_cuda_row_tiles(n, memopt_i_max(1, l->inputs), 4, &r, &blocks)) != 0) return s;
     const bool wide = memopt_i_cuda_spans(l->weights, l->weight_type, l->inputs, 4)
                    && memopt_i_cuda_spans(d_weights, f32, l->inputs, 4);
@@ -9006,10 +9084,10 @@ static void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) 
 }
 
 /* Shapes and types, and the bytes of scratch. */
-static memopt_cuda_status memopt_i_cuda_head_open(const memopt_head *head, memopt_i_cuda_head *t) {
+static memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, memopt_i_cuda_head *t) {
     memopt_head *h = &t->h; memopt_carver scratch = memopt_carver_begin(NULL); size_t size;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
-    if (!head || !head->width || !head->vocabulary || memopt_i_rule_check(&c, &head->rule)
+    if (!head || !head->width || !head->vocabulary || memopt_i_loss_rule_check(&c, &head->rule)
         || !memopt_type_bytes(head->type) || !memopt_type_bytes(head->weight_type)
         || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
     if (head->type != head->weight_type
@@ -9030,7 +9108,7 @@ static memopt_cuda_status memopt_i_cuda_head_open(const memopt_head *head, memop
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head,
                                                             size_t *bytes) {
-    memopt_i_cuda_head t; const memopt_cuda_status s = memopt_i_cuda_head_open(head, &t);
+    memopt_i_cuda_head t; const memopt_cuda_status s = memopt_i_cuda_head_resolve(head, &t);
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = t.bytes;
@@ -9056,7 +9134,7 @@ static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
         || (s = memopt_i_cuda_pointer_if(h->grad_input, memopt_type_bytes(h->type))) != 0
         || (s = memopt_i_cuda_pointer_if(h->grad_weights, memopt_type_bytes(h->gradient_type))) != 0
         || (s = memopt_i_cuda_pointer_if(h->losses, 4)) != 0) return s;
-    return memopt_i_cuda_apart(a, 8);
+    return memopt_i_cuda_no_overlap(a, 8);
 }
 /* ---- the three products of a chunk ---- */
 static memopt_i_cuda_matrix memopt_i_cuda_head_logits(const memopt_i_cuda_head *t, int turned) {
@@ -9085,23 +9163,23 @@ static memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head *
                                     memopt_i_cuda_head_rows(t, h->grad_input, first));
 }
 /* Of a chunk, first only its algorithms, then all of it. The input's gradient is last: it may take its place. */
-static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int look,
+static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int plan_only,
                                                   memopt_cuda_stream stream) {
     const memopt_head *h = &t->h; const size_t rows = memopt_i_min(h->chunk, h->rows - first);
     memopt_i_cuda_product q = memopt_i_cuda_head_forward(t, first, rows); memopt_cross_entropy x;
-    memopt_cuda_status s = memopt_i_cuda_gemm_run(t->gemm, &q, look, stream);
+    memopt_cuda_status s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
     memset(&x, 0, sizeof x);
     x.rows = rows; x.vocabulary = h->vocabulary; x.stride = t->stride; x.type = h->type; x.logits = t->logits;
     x.keep_logits = !h->grad_input && !h->grad_weights; x.targets = h->targets + first;
     x.losses = h->losses ? h->losses + first : NULL; x.rule = h->rule;
-    if (!s && !look) s = memopt_i_cuda_entropy_rows(&x, t->count, t->row_losses + first, stream);
+    if (!s && !plan_only) s = memopt_i_cuda_cross_entropy_rows(&x, t->count, t->row_losses + first, stream);
     if (!s && h->grad_weights) {
         q = memopt_i_cuda_head_weights(t, first, rows);
-        s = memopt_i_cuda_gemm_run(t->gemm, &q, look, stream);
+        s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
     }
     if (!s && h->grad_input) {
         q = memopt_i_cuda_head_input(t, first, rows);
-        s = memopt_i_cuda_gemm_run(t->gemm, &q, look, stream);
+        s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
     }
     return s;
 }
@@ -9109,34 +9187,35 @@ static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, s
 static memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_cuda_stream stream) {
     const size_t begin = h->rows ? h->vocabulary : 0, size = memopt_type_bytes(h->gradient_type);
     if (!h->grad_weights || h->accumulate || begin == h->padded) return 0;
-    return memopt_i_cuda_took(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
+    return memopt_i_cuda_taken(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
                                                 (h->padded - begin) * h->width * size, stream));
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
                                                          memopt_loss *d_out, memopt_cuda_stream stream) {
-    memopt_i_cuda_head t; const memopt_head *h = &t.h; memopt_carver c; size_t first; memopt_cuda_status s; int look;
+    memopt_i_cuda_head t;
+    const memopt_head *h = &t.h; memopt_carver c; size_t first; memopt_cuda_status s; int plan_only;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_head_open(head, &t)) != 0 || (s = memopt_i_cuda_head_check(h, ops, d_out)) != 0
+    if ((s = memopt_i_cuda_head_resolve(head, &t)) != 0 || (s = memopt_i_cuda_head_check(h, ops, d_out)) != 0
         || (s = memopt_i_cuda_gemm_types(ops->gemm, h->type, h->gradient_type)) != 0
         || (s = memopt_i_cuda_linear_scratch(ops, t.bytes)) != 0
         || (s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
     t.gemm = ops->gemm;
     c = memopt_carver_begin(ops->d_scratch);
     memopt_i_cuda_head_lay_out(&t, &c);
-    for (look = 1; look >= 0 && !s; --look) {
-        if (!look) s = memopt_i_cuda_head_clear(h, stream);
-        if (!look && !s) s = memopt_i_cuda_entropy_count(h->targets, h->rows, t.count, stream);
+    for (plan_only = 1; plan_only >= 0 && !s; --plan_only) {
+        if (!plan_only) s = memopt_i_cuda_head_clear(h, stream);
+        if (!plan_only && !s) s = memopt_i_cuda_cross_entropy_count(h->targets, h->rows, t.count, stream);
         for (first = 0; first < h->rows && !s; first += memopt_i_min(h->chunk, h->rows - first))
-            s = memopt_i_cuda_head_part(&t, first, look, stream);
+            s = memopt_i_cuda_head_part(&t, first, plan_only, stream);
     }
-    return s ? s : memopt_i_cuda_entropy_total(t.row_losses, h->rows, &h->rule, t.count, d_out, stream);
+    return s ? s : memopt_i_cuda_cross_entropy_total(t.row_losses, h->rows, &h->rule, t.count, d_out, stream);
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head,
                                                            size_t first, size_t count, float *d_logits,
                                                            memopt_cuda_stream stream) {
     memopt_i_cuda_head t; memopt_i_cuda_product q; memopt_cuda_status s; size_t bytes;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_head_open(head, &t)) != 0) return s;
+    if ((s = memopt_i_cuda_head_resolve(head, &t)) != 0) return s;
     if (first > t.h.rows || count > t.h.rows - first) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(count, t.h.vocabulary, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     if (!count) return 0;
@@ -9145,10 +9224,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
         (s = memopt_i_cuda_pointer(t.h.weights, memopt_type_bytes(t.h.type))) != 0 ||
         (s = memopt_i_cuda_pointer(d_logits, sizeof(float))) != 0 ||
         (s = memopt_i_cuda_gemm_types(ops->gemm, t.h.type, MEMOPT_TYPE_F32)) != 0 ||
-        (s = memopt_i_cuda_apart(d_logits, bytes, t.h.input, t.h.rows * t.h.width * memopt_type_bytes(t.h.type)))
+        (s = memopt_i_cuda_no_overlap(d_logits, bytes, t.h.input, t.h.rows * t.h.width * memopt_type_bytes(t.h.type)))
             != 0 ||
-        (s = memopt_i_cuda_apart(d_logits, bytes, t.h.weights,
-                                 t.h.vocabulary * t.h.width * memopt_type_bytes(t.h.type))) != 0 ||
+        (s = memopt_i_cuda_no_overlap(d_logits, bytes, t.h.weights,
+                                      t.h.vocabulary * t.h.width * memopt_type_bytes(t.h.type))) != 0 ||
         (s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0)
         return s;
     q = memopt_i_cuda_head_forward(&t, first, count);
@@ -9189,7 +9268,7 @@ typedef struct memopt_i_cuda_attention {
     size_t group, row;           /* query heads of a key head; elements of a row of all key heads */
     size_t stride, pitch;        /* of rows of scores in floats, of probabilities in elements */
     size_t bytes;                /* of scratch */
-    float *scores, *slopes;      /* kv_heads x block x stride */
+    float *scores, *grad_scores; /* kv_heads x block x stride */
     void  *p, *g;                /* probabilities and gradients of scores, as operands: the same bytes, or a buffer */
     float *keys, *values;        /* length x row: sums, with 16 bits of storage */
     void  *kept, *left, *grads;  /* with lengths: copies of keys or values; of a block of queries, of grad_output */
@@ -9199,16 +9278,16 @@ typedef struct memopt_i_cuda_attention {
 static void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
     const size_t size = memopt_type_bytes(a->type), narrow = size < 4, backward = t->backward != 0;
-    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFT_BLOCK, masked = a->lengths != NULL;
+    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFTMAX_BLOCK, masked = a->lengths != NULL;
     const size_t rows = a->kv_heads * a->block, wide = t->stride * 4, sums = t->row * 4 * narrow * backward;
 
     t->scores = (float *)memopt_carve(c, rows, wide, 256);
-    t->slopes = (float *)memopt_carve(c, rows, wide * backward, 256);
+    t->grad_scores = (float *)memopt_carve(c, rows, wide * backward, 256);
     t->p = memopt_carve(c, rows, wide / 2 * apart, 256);
     t->g = memopt_carve(c, rows, wide / 2 * apart * backward, 256);
     if (!apart) {
         t->p = t->scores;
-        t->g = t->slopes;
+        t->g = t->grad_scores;
     }
     t->pitch = narrow && !apart ? 2 * t->stride : t->stride;
     t->keys = (float *)memopt_carve(c, a->length, sums, 256);
@@ -9218,13 +9297,13 @@ static void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_c
     t->grads = memopt_carve(c, a->block, t->row * size * masked * backward, 256);
     (void)memopt_carve(c, 0, 1, 256);
 }
-static memopt_cuda_status memopt_i_cuda_attention_open(const memopt_attention *x, int backward,
-                                                       memopt_i_cuda_attention *t) {
+static memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention *x, int backward,
+                                                          memopt_i_cuda_attention *t) {
     memopt_carver c = memopt_carver_begin(NULL); memopt_attention y; memopt_i_attention same; memopt_status s;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     y = *x;
     if (!y.block) y.block = MEMOPT_I_CUDA_ATTENTION_BLOCK;
-    if ((s = memopt_i_attention_open(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */
+    if ((s = memopt_i_attention_resolve(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */
     memset(t, 0, sizeof *t);
     t->a = same.a; t->group = same.group; t->backward = backward;
     t->row = t->a.kv_heads * t->a.width;
@@ -9240,7 +9319,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cu
                                                                  size_t *bytes) {
     memopt_i_cuda_attention t; memopt_cuda_status s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_attention_open(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
+    if ((s = memopt_i_cuda_attention_resolve(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
     return s;
 }
 static memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
@@ -9255,7 +9334,7 @@ static memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_atte
 }
 
 /* ---- kernels: a row of scores by a warp, a block, or, where it is longer than registers hold, a larger block ---- */
-typedef struct memopt_i_cuda_attend {
+typedef struct memopt_i_cuda_attention_rows_task {
     float  *scores;          /* or their gradients */
     const void *p;           /* slopes: the probabilities */
     void   *to;
@@ -9263,38 +9342,41 @@ typedef struct memopt_i_cuda_attend {
     size_t  sequence, length, first, rows, heads, block, columns, stride, pitch;
     float   scale;
     int     causal;
-} memopt_i_cuda_attend;
+} memopt_i_cuda_attention_rows_task;
 /* How many columns a row of the block has; 0 for one that is not in use. */
-static __device__ __forceinline__ size_t memopt_i_cuda_attend_valid(const memopt_i_cuda_attend &t, size_t i) {
+static __device__ __forceinline__ size_t memopt_i_cuda_attend_valid(const memopt_i_cuda_attention_rows_task &t,
+                                                                    size_t i) {
     const size_t used = t.lengths ? memopt_i_min(t.lengths[t.sequence], t.length) : t.length, row = t.first + i;
     return row >= used ? 0 : t.causal ? row + 1 : used;
 }
 template <int LANES, int SLOPES, typename T>
-static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512) memopt_i_cuda_attend_kernel(memopt_i_cuda_attend t) {
+static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512)
+memopt_i_cuda_attend_kernel(memopt_i_cuda_attention_rows_task t) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
     const size_t at = row / t.rows * t.block + row % t.rows, n = memopt_i_cuda_attend_valid(t, row % t.rows);
     float *x = t.scores + at * t.stride; T *y = (T *)t.to + at * t.pitch; const T *p = (const T *)t.p + at * t.pitch;
-    if (SLOPES) memopt_i_cuda_soft_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
-    else memopt_i_cuda_soft_any<LANES>(x, y, n, t.columns, t.scale, red);
+    if (SLOPES) memopt_i_cuda_softmax_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
+    else memopt_i_cuda_softmax_any<LANES>(x, y, n, t.columns, t.scale, red);
 }
 template <int SLOPES, typename T>
-static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attend *t, memopt_cuda_stream stream) {
+static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attention_rows_task *t,
+                                                    memopt_cuda_stream stream) {
     const size_t rows = t->rows * t->heads;
-    if (t->columns <= MEMOPT_I_CUDA_SOFT_WARP)
+    if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<32, SLOPES, T>), memopt_i_ceil_div(rows, 8), 256, 0,
                                  stream, *t);
-    if (t->columns <= MEMOPT_I_CUDA_SOFT_BLOCK)
+    if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_BLOCK)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<256, SLOPES, T>), rows, 256, 0, stream, *t);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<0, SLOPES, T>), rows, 512, 0, stream, *t);
 }
 template <int SLOPES>
 static memopt_cuda_status memopt_i_cuda_attention_soft(const memopt_i_cuda_attention *t, size_t sequence, size_t first,
                                                        size_t rows, size_t columns) {
-    memopt_i_cuda_attend k; const memopt_attention *a = &t->a;
+    memopt_i_cuda_attention_rows_task k; const memopt_attention *a = &t->a;
     memset(&k, 0, sizeof k);
-    k.scores = SLOPES ? t->slopes : t->scores; k.p = t->p; k.to = SLOPES ? t->g : t->p;
+    k.scores = SLOPES ? t->grad_scores : t->scores; k.p = t->p; k.to = SLOPES ? t->g : t->p;
     k.lengths = a->lengths; k.sequence = sequence; k.length = a->length; k.first = first; k.rows = rows;
     k.heads = a->kv_heads; k.block = a->block; k.columns = columns; k.stride = t->stride; k.pitch = t->pitch;
     k.scale = a->scale; k.causal = a->causal;
@@ -9362,12 +9444,12 @@ static memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_atte
 }
 
 /* ---- a block: rows of one query head of each group ---- */
-typedef struct memopt_i_cuda_attending {
+typedef struct memopt_i_cuda_attention_worker {
     const memopt_i_cuda_attention *t;
-    int    look;                     /* only for algorithms */
+    int    plan_only;                /* only for algorithms */
     size_t sequence, head, first, rows, columns;
     memopt_i_cuda_matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
-} memopt_i_cuda_attending;
+} memopt_i_cuda_attention_worker;
 static memopt_i_cuda_matrix memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
                                                          size_t stride, size_t step) {
     return { memopt_i_row_at(data, t->a.type, at), stride, t->a.type, 0, step };
@@ -9380,12 +9462,13 @@ static memopt_i_cuda_matrix memopt_i_cuda_attention_shares(const memopt_i_cuda_a
                                                            int turned) {
     return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
-static memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attending *w, memopt_i_cuda_product *q) {
+static memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attention_worker *w,
+                                                           memopt_i_cuda_product *q) {
     q->batch.count = w->t->a.kv_heads;
-    return memopt_i_cuda_gemm_run(w->t->gemm, q, w->look, w->t->stream);
+    return memopt_i_cuda_gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
 }
 /* scores = rows * others^T */
-static memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attending *w,
+static memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attention_worker *w,
                                                         const memopt_i_cuda_matrix &left, memopt_i_cuda_matrix right,
                                                         float *scores) {
     memopt_i_cuda_product q;
@@ -9395,7 +9478,7 @@ static memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_atte
     return memopt_i_cuda_attention_multiply(w, &q);
 }
 /* result = probabilities (or slopes) * others, of the type */
-static memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attending *w, const void *p,
+static memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attention_worker *w, const void *p,
                                                       const memopt_i_cuda_matrix &right,
                                                       const memopt_i_cuda_matrix &result) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
@@ -9403,7 +9486,7 @@ static memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attend
     return memopt_i_cuda_attention_multiply(w, &q);
 }
 /* sums (+)= probabilities^T * rows, in float */
-static memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attending *w, const void *p,
+static memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attention_worker *w, const void *p,
                                                          const memopt_i_cuda_matrix &right, float *sums, void *place) {
     const memopt_i_cuda_attention *t = w->t;
     const memopt_attention *a = &t->a;
@@ -9416,7 +9499,7 @@ static memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_att
     return memopt_i_cuda_attention_multiply(w, &q);
 }
 /* In place of rows, a copy where those not in use are 0. */
-static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attending *w, memopt_i_cuda_matrix *r,
+static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attention_worker *w, memopt_i_cuda_matrix *r,
                                                        void *to, size_t first, size_t rows) {
     const memopt_i_cuda_attention *t = w->t; memopt_i_cuda_mask k;
     if (!t->a.lengths) return 0;
@@ -9429,37 +9512,39 @@ static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_atten
     k.first = first;
     k.rows = rows;
     *r = memopt_i_cuda_attention_rows(t, to, 0, t->row, t->a.width);
-    return w->look ? 0 : memopt_i_cuda_mask_rows(t, k);
+    return w->plan_only ? 0 : memopt_i_cuda_mask_rows(t, k);
 }
-static memopt_i_cuda_attending memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int look,
-                                                             size_t sequence) {
-    const memopt_attention *a = &t->a; const size_t at = sequence * a->length * a->kv_stride; memopt_i_cuda_attending w;
+static memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int plan_only,
+                                                                    size_t sequence) {
+    const memopt_attention *a = &t->a;
+    const size_t at = sequence * a->length * a->kv_stride; memopt_i_cuda_attention_worker w;
     memset(&w, 0, sizeof w);
-    w.t = t; w.look = look; w.sequence = sequence;
+    w.t = t; w.plan_only = plan_only; w.sequence = sequence;
     w.keys = memopt_i_cuda_attention_rows(t, a->keys, at, a->kv_stride, a->width);
     w.values = memopt_i_cuda_attention_rows(t, a->values, at, a->kv_stride, a->width);
     return w;
 }
 /* The rows of a block: its operands, and the place of its results. */
-static memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attending *w, const void *data,
+static memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attention_worker *w, const void *data,
                                                      size_t stride) {
     const memopt_i_cuda_attention *t = w->t;
     return memopt_i_cuda_attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
                                         stride, t->group * t->a.width);
 }
 /* Scores, and their probabilities. */
-static memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attending *w, size_t head, size_t first) {
+static memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention_worker *w, size_t head, size_t first) {
     const memopt_attention *a = &w->t->a; memopt_cuda_status s;
     w->head = head; w->first = first;
     w->rows = memopt_i_min(a->block, a->length - first);
     w->columns = a->causal ? first + w->rows : a->length;
     w->queries = memopt_i_cuda_attention_at(w, a->queries, a->query_stride);
     s = memopt_i_cuda_attention_cross(w, w->queries, w->keys, w->t->scores);
-    return s || w->look ? s : memopt_i_cuda_attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
+    return s || w->plan_only ? s : memopt_i_cuda_attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
 }
-static memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_i_cuda_attention *t, int look,
+static memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_i_cuda_attention *t, int plan_only,
                                                                    size_t sequence) {
-    const memopt_attention *a = &t->a; memopt_i_cuda_attending w = memopt_i_cuda_attention_begin(t, look, sequence);
+    const memopt_attention *a = &t->a;
+    memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
     memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &w.values, t->kept, 0, a->length); size_t head, first;
     for (head = 0; head < t->group; ++head)
         for (first = 0; first < a->length && !s; first += memopt_i_min(a->block, a->length - first)) {
@@ -9469,45 +9554,46 @@ static memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_
         }
     return s;
 }
-static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attending *w, memopt_i_cuda_matrix keys,
-                                                                 size_t head, size_t first) {
+static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attention_worker *w,
+                                                                 memopt_i_cuda_matrix keys, size_t head, size_t first) {
     const memopt_i_cuda_attention *t = w->t; const memopt_attention *a = &t->a;
     memopt_cuda_status s = memopt_i_cuda_attention_weigh(w, head, first);
     w->grads = memopt_i_cuda_attention_at(w, a->grad_output, a->output_stride);
     if (!s) s = memopt_i_cuda_attention_mask(w, &w->grads, t->grads, first, w->rows);
     if (!s) s = memopt_i_cuda_attention_gather(w, t->p, w->grads, t->values, a->grad_values);
-    if (!s) s = memopt_i_cuda_attention_cross(w, w->grads, w->values, t->slopes);
-    if (!s && !w->look) s = memopt_i_cuda_attention_soft<1>(t, w->sequence, first, w->rows, w->columns);
+    if (!s) s = memopt_i_cuda_attention_cross(w, w->grads, w->values, t->grad_scores);
+    if (!s && !w->plan_only) s = memopt_i_cuda_attention_soft<1>(t, w->sequence, first, w->rows, w->columns);
     if (!s)
         s = memopt_i_cuda_attention_mix(w, t->g, keys, memopt_i_cuda_attention_at(w, a->grad_queries, a->query_stride));
     if (!s) s = memopt_i_cuda_attention_mask(w, &w->queries, t->left, first, w->rows);
     return s ? s : memopt_i_cuda_attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
 }
-static memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int look,
+static memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int plan_only,
                                                                     size_t sequence) {
-    const memopt_attention *a = &t->a; memopt_i_cuda_attending w = memopt_i_cuda_attention_begin(t, look, sequence);
+    const memopt_attention *a = &t->a;
+    memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
     memopt_i_cuda_matrix keys = w.keys; const size_t at = sequence * a->length * a->kv_stride; size_t head, block;
     memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &keys, t->kept, 0, a->length);
     for (head = 0; head < t->group; ++head)
         for (block = memopt_i_ceil_div(a->length, a->block); block-- && !s; )
             s = memopt_i_cuda_attention_backward_block(&w, keys, head, block * a->block);
-    if (s || look || a->type == MEMOPT_TYPE_F32) return s;
+    if (s || plan_only || a->type == MEMOPT_TYPE_F32) return s;
     s = memopt_i_cuda_attention_round(t, t->keys, memopt_i_row_to(a->grad_keys, a->type, at));
     return s ? s : memopt_i_cuda_attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
 }
 static memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                       int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_attention t; memopt_carver c; memopt_cuda_status s; size_t i; int look;
+    memopt_i_cuda_attention t; memopt_carver c; memopt_cuda_status s; size_t i; int plan_only;
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
-    if ((s = memopt_i_cuda_attention_open(x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
+    if ((s = memopt_i_cuda_attention_resolve(x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
     if ((s = memopt_i_cuda_attention_check(&t, ops)) != 0) return s;
     c = memopt_carver_begin(ops->d_scratch);
     memopt_i_cuda_attention_lay_out(&t, &c);
     t.gemm = ops->gemm; t.stream = stream;
-    for (look = 1; look >= 0; --look)
+    for (plan_only = 1; plan_only >= 0; --plan_only)
         for (i = 0; i < t.a.batch && !s; ++i)
-            s = backward ? memopt_i_cuda_attention_backward_sequence(&t, look, i)
-                         : memopt_i_cuda_attention_forward_sequence(&t, look, i);
+            s = backward ? memopt_i_cuda_attention_backward_sequence(&t, plan_only, i)
+                         : memopt_i_cuda_attention_forward_sequence(&t, plan_only, i);
     return s;
 }
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,

@@ -129,7 +129,7 @@ static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net
         tensors[l].weights = net->weights[l];
         tensors[l].gradients = net->gradients[l];
     }
-    desc.kind = MEMOPT_ADAMW;
+    desc.kind = MEMOPT_OPTIM_ADAMW;
     desc.state = MEMOPT_STATE_8BIT;
     desc.tensors = tensors;
     desc.tensor_count = LAYERS;
@@ -146,7 +146,7 @@ static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0;
 static int train_after(curve *c) {
     memopt_optim_tensor tensors[LAYERS] = { { 0 } }; memopt_optim *optim; memopt_optim_run run = { 0 };
     network net; size_t used; int t;
-    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW); /* the constants of adam_step() */
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); /* the constants of adam_step() */
     network_open(&net);
     used = pool_used;
     optim = open_adam8(tensors, &net);

@@ -37,17 +37,17 @@ static void multiply(float *out, const float *in, const float *w) {
     forward_work += (double)BATCH * WIDTH * WIDTH;
 }
 /* Which elements of a row dropout keeps: drawn by their place, so the same call gives the same mask, stored nowhere. */
-static memopt_status draw(uint32_t *mask, const memopt_step *step, size_t row) {
+static memopt_status draw(uint32_t *mask, const memopt_tape_call *call, size_t row) {
     size_t i;
-    const memopt_status s = memopt_random_bits(mask, WIDTH, step->seed, step->stream, row * WIDTH, NULL);
-    for (i = 0; i < WIDTH; ++i) mask[i] = step->evaluating || mask[i] % 10 != 0; /* one in ten is dropped */
+    const memopt_status s = memopt_random_bits(mask, WIDTH, call->seed, call->stream, row * WIDTH, NULL);
+    for (i = 0; i < WIDTH; ++i) mask[i] = call->evaluating || mask[i] % 10 != 0; /* one in ten is dropped */
     return s;
 }
 /* README: checkpoint forward */
-static memopt_status block_forward(const memopt_step *step) {
-    block *b = (block *)step->user;
-    const float *x = (const float *)step->input;
-    float *y = (float *)step->output, *unit = step->saved ? (float *)step->saved : y, inverse[WIDTH];
+static memopt_status block_forward(const memopt_tape_call *call) {
+    block *b = (block *)call->user;
+    const float *x = (const float *)call->input;
+    float *y = (float *)call->output, *unit = call->saved ? (float *)call->saved : y, inverse[WIDTH];
     uint32_t mask[WIDTH]; size_t row, i; memopt_status s;
     multiply(unit, x, b->weights);
     for (i = 0; i < WIDTH; ++i) { /* batch norm: mean 0, variance 1 */
@@ -57,9 +57,9 @@ static memopt_status block_forward(const memopt_step *step) {
             const float d = unit[row * WIDTH + i] - mean;
             variance += d * d / BATCH;
         }
-        if (step->evaluating) {
+        if (call->evaluating) {
             mean = b->mean[i]; variance = b->variance[i];
-        } else if (!step->is_recompute && !step->calibrating) { /* once a batch: not when run again, or measured */
+        } else if (!call->is_recompute && !call->calibrating) { /* once a batch: not when run again, or measured */
             b->mean[i] += 0.1f * (mean - b->mean[i]);
             b->variance[i] += 0.1f * (variance - b->variance[i]);
         }
@@ -67,24 +67,24 @@ static memopt_status block_forward(const memopt_step *step) {
         for (row = 0; row < BATCH; ++row) unit[row * WIDTH + i] = (unit[row * WIDTH + i] - mean) * inverse[i];
     }
     for (row = 0; row < BATCH; ++row) {
-        if ((s = draw(mask, step, row)) != MEMOPT_OK) return s;
+        if ((s = draw(mask, call, row)) != MEMOPT_OK) return s;
         for (i = 0; i < WIDTH; ++i) {
             const float h = b->scale[i] * unit[row * WIDTH + i] + b->shift[i];
             y[row * WIDTH + i] = x[row * WIDTH + i] + (mask[i] && h > 0 ? h : 0);
         }
     }
-    if (step->saved) memcpy(unit + BATCH * WIDTH, inverse, sizeof inverse);
+    if (call->saved) memcpy(unit + BATCH * WIDTH, inverse, sizeof inverse);
     return MEMOPT_OK;
 }
 /* README: end */
-static memopt_status block_backward(const memopt_step *step) {
-    block *b = (block *)step->user;
-    const float *x = (const float *)step->input, *d_y = (const float *)step->grad_output;
-    const float *unit = (const float *)step->saved, *inverse = unit + BATCH * WIDTH;
-    float *d_x = (float *)step->grad_input, *d = (float *)step->scratch;
+static memopt_status block_backward(const memopt_tape_call *call) {
+    block *b = (block *)call->user;
+    const float *x = (const float *)call->input, *d_y = (const float *)call->grad_output;
+    const float *unit = (const float *)call->saved, *inverse = unit + BATCH * WIDTH;
+    float *d_x = (float *)call->grad_input, *d = (float *)call->scratch;
     uint32_t mask[WIDTH]; size_t row, i, o; memopt_status s;
     for (row = 0; row < BATCH; ++row) {
-        if ((s = draw(mask, step, row)) != MEMOPT_OK) return s;
+        if ((s = draw(mask, call, row)) != MEMOPT_OK) return s;
         for (i = 0; i < WIDTH; ++i) {
             const float h = b->scale[i] * unit[row * WIDTH + i] + b->shift[i];
             d[row * WIDTH + i] = mask[i] && h > 0 ? d_y[row * WIDTH + i] : 0;
@@ -113,17 +113,18 @@ static memopt_status block_backward(const memopt_step *step) {
         }
     return MEMOPT_OK;
 }
-static memopt_status head_forward(const memopt_step *step) {
-    const head *h = (const head *)step->user; const float *x = (const float *)step->input;
-    float *error = (float *)step->output; size_t row, i;
+static memopt_status head_forward(const memopt_tape_call *call) {
+    const head *h = (const head *)call->user; const float *x = (const float *)call->input;
+    float *error = (float *)call->output; size_t row, i;
     for (row = 0; row < BATCH; ++row)
         for (error[row] = -h->target[row], i = 0; i < WIDTH; ++i) error[row] += x[row * WIDTH + i] * h->weights[i];
     forward_work += (double)BATCH * WIDTH;
     return MEMOPT_OK;
 }
-static memopt_status head_backward(const memopt_step *step) { /* the backward begins here: there is no grad_output */
-    head *h = (head *)step->user; const float *x = (const float *)step->input, *error = (const float *)step->output;
-    float *d_x = (float *)step->grad_input; size_t row, i;
+static memopt_status head_backward(const memopt_tape_call *call) { /* the backward begins here: there is no
+                                                                      grad_output */
+    head *h = (head *)call->user; const float *x = (const float *)call->input, *error = (const float *)call->output;
+    float *d_x = (float *)call->grad_input; size_t row, i;
     memset(h->d_weights, 0, sizeof h->d_weights);
     for (row = 0; row < BATCH; ++row)
         for (i = 0; i < WIDTH; ++i) {
@@ -197,7 +198,7 @@ static int fail(const memopt_error *error) {
 }
 
 static int failed(const memopt_tape *tape) {
-    const memopt_error why = memopt_tape_get_error(tape);
+    const memopt_error why = memopt_tape_error(tape);
     return fail(&why);
 }
 
@@ -237,7 +238,7 @@ int main(void) {
     static const double part[ROWS] = { 1, 0.75, 0.5, 0.25, 0.1, 0.05, 0 }; /* of the way from the least to all */
     static network net, kept; static outcome first, out; const memopt_tape_desc desc = describe(&net);
     size_t least, i; int same = 1;
-    if (memopt_tape_least(&desc, &least)) return 1;
+    if (memopt_tape_min_budget(&desc, &least)) return 1;
     printf("budget bytes   predicted    measured   forward work       loss   validation\n");
     for (i = 0; i < ROWS; ++i) { /* the first one is what engines do without a tape */
         const memopt_rule rule = i ? MEMOPT_RULE_EXTENDED : MEMOPT_RULE_ALL;

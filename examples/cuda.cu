@@ -24,7 +24,7 @@ static void make_gradients(unsigned step) {
 /* The optimizer object lives on the host in both cases; its tensors lie where the pointers say. */
 static memopt_optim *make_optim(memopt_optim_tensor *tensor, void *object, size_t object_bytes, size_t *state_bytes) {
     memopt_optim_desc desc = {}; memopt_optim *optim = NULL; size_t bytes;
-    desc.kind = MEMOPT_ADAMW; desc.state = MEMOPT_STATE_8BIT;
+    desc.kind = MEMOPT_OPTIM_ADAMW; desc.state = MEMOPT_STATE_8BIT;
     desc.tensors = tensor; desc.tensor_count = 1;
     tensor->count = COUNT;
     if (memopt_optim_bytes(&desc, &bytes) || bytes > object_bytes) return NULL;
@@ -40,7 +40,7 @@ alignas(64) static unsigned char object_memory[2][1 << 16], state_memory[COUNT *
 
 static int train_on_the_cpu(void) {
     memopt_optim_tensor tensor = {}; size_t bytes = 0; unsigned t;
-    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim *optim = make_optim(&tensor, object_memory[0], sizeof object_memory[0], &bytes);
     if (!optim || bytes > sizeof state_memory) return 0;
     tensor.weights = weights; tensor.gradients = gradients; tensor.state = state_memory;
@@ -55,7 +55,7 @@ static int train_on_the_cpu(void) {
 /* README: cuda */
 static memopt_cuda_status train_on_the_device(memopt_arena *arena, memopt_cuda_transfer *transfer) {
     memopt_optim_tensor tensor = {}; size_t state_bytes = 0, scratch_bytes = 0; memopt_cuda_status s; unsigned t;
-    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim *optim = make_optim(&tensor, object_memory[1], sizeof object_memory[1], &state_bytes);
     if (!optim || (s = memopt_cuda_optim_scratch(optim, &scratch_bytes)) != 0) return MEMOPT_ERR_ARGUMENT;
     float *d_weights = MEMOPT_PUSH(arena, float, COUNT, MEMOPT_TAG_PARAMETERS);      /* pushes as ever: */
@@ -79,15 +79,15 @@ static memopt_cuda_status train_on_the_device(memopt_arena *arena, memopt_cuda_t
 int main(void) {
     memopt_cuda_memory memory; memopt_source source; memopt_arena_desc desc = {}; memopt_arena *arena = NULL;
     memopt_cuda_transfer *transfer = NULL; size_t free_bytes = 0, total_bytes = 0, i; int different = 1;
-    memopt_cuda_status s = memopt_cuda_memory_available(MEMOPT_CUDA_CURRENT, &free_bytes, &total_bytes);
+    memopt_cuda_status s = memopt_cuda_memory_available(MEMOPT_CUDA_CURRENT_DEVICE, &free_bytes, &total_bytes);
     if (s) { printf("no device: %s\n", memopt_cuda_status_text(s)); return 0; }
     printf("device memory: %zu MiB free of %zu\n", free_bytes >> 20, total_bytes >> 20);
-    s = memopt_cuda_source_pages(MEMOPT_CUDA_CURRENT, 0, NULL, &memory, &source);
-    if (s) s = memopt_cuda_source_block(MEMOPT_CUDA_CURRENT, &memory, &source); /* cannot grow */
+    s = memopt_cuda_source_pages(MEMOPT_CUDA_CURRENT_DEVICE, 0, NULL, &memory, &source);
+    if (s) s = memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &memory, &source); /* cannot grow */
     if (s) return fail("no source", s);
     desc.source = &source; desc.capacity = (size_t)256 << 20;
     if (memopt_arena_create(&desc, &arena)) return fail("no arena", memory.status);
-    s = memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT, NULL, &transfer);
+    s = memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, NULL, &transfer);
 
     for (i = 0; i < COUNT; ++i) weights[i] = (float)(i % 1000) / 1000.0f;
     if (!s) s = train_on_the_device(arena, transfer);

@@ -87,7 +87,7 @@ static void train_before(network *net, outcome *out) {
     out->peak = sizeof x + sizeof hidden;
 }
 /* In place: one x, one hidden, and the stash. */
-static memopt_status train_after(network *net, outcome *out, memopt_keep keep) {
+static memopt_status train_after(network *net, outcome *out, memopt_codec codec) {
     static unsigned char memory[BLOCKS * COUNT * sizeof(float) + 64];
     static float x[COUNT], hidden[COUNT], d[COUNT], input[COUNT]; uint32_t state = 2; size_t l; int t;
     memopt_source block; memopt_arena_desc desc = { 0 }; memopt_arena *arena = NULL; memopt_stash *stash = NULL;
@@ -101,7 +101,7 @@ static memopt_status train_after(network *net, outcome *out, memopt_keep keep) {
         memcpy(x, input, sizeof x);
         /* README: inplace */
         for (l = 0; !s && l < BLOCKS; ++l) {
-            s = memopt_stash_push(stash, x, COUNT, keep); /* a lossy keep rounds x as well */
+            s = memopt_stash_push(stash, x, COUNT, codec); /* a lossy codec rounds x as well */
             block_hidden(hidden, x, net->weights[l]);
             block_add(x, hidden);
         }
@@ -123,8 +123,8 @@ static memopt_status train_after(network *net, outcome *out, memopt_keep keep) {
 int main(void) {
     static network before, exact, rounded; static outcome out_before, out_exact, out_rounded; int t;
     train_before(&before, &out_before);
-    if (train_after(&exact, &out_exact, MEMOPT_KEEP_EXACT)
-        || train_after(&rounded, &out_rounded, MEMOPT_KEEP_BF16)) return 1;
+    if (train_after(&exact, &out_exact, MEMOPT_CODEC_EXACT)
+        || train_after(&rounded, &out_rounded, MEMOPT_CODEC_BF16)) return 1;
     printf("step    loss, all kept    in place, exact    in place, bf16\n");
     for (t = 0; t < STEPS; ++t)
         if (t % 20 == 0 || t == STEPS - 1)

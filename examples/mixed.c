@@ -47,7 +47,7 @@ int main(void) {
     memopt_gradient_total total = { 0 }; memopt_scaler scaler;
     memopt_optim_tensor tensor = { 0 }; memopt_optim_desc desc = { 0 }; memopt_optim *optim = NULL;
     memopt_precision policy = memopt_precision_f16(); const char *reason = NULL;
-    memopt_optim_run run = { 0 }; memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
+    memopt_optim_run run = { 0 }; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     const double max_norm = 1.0; double mean, clip, loss = 0, first = 0; uint32_t random = 1;
     size_t i; int step, skipped = 0;
 
@@ -59,7 +59,7 @@ int main(void) {
     sums.tensors = &sum; sums.count = 1; sums.scratch = aligned(scratch); sums.scratch_bytes = sizeof scratch - 64;
     gradients.tensors = &gradient; gradients.count = 1;
     tensor.weights = weights; tensor.gradients = sums_memory; tensor.count = WEIGHTS;
-    desc.kind = MEMOPT_ADAMW; desc.tensors = &tensor; desc.tensor_count = 1; desc.place_states = 1;
+    desc.kind = MEMOPT_OPTIM_ADAMW; desc.tensors = &tensor; desc.tensor_count = 1; desc.place_states = 1;
     if (memopt_optim_create(&desc, aligned(object), sizeof object - 64, &optim) || memopt_scaler_default(&scaler)) return 1;
     scaler.growth_interval = 100;
     group.rate = 0.05;

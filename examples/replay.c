@@ -65,7 +65,7 @@ int main(void) {
     desc.source = &pages; desc.capacity = (size_t)1 << 30;
     if (memopt_heap_create(&desc, &heap) || memopt_heap_plan(heap, dry, NULL, &result)) return 1;
     for (i = 0; i < 6; ++i) {
-        memopt_heap_step(heap);
+        memopt_heap_begin_step(heap);
         if (train_step(heap, tokens[i])) return failed(memopt_heap_error(heap));
     }
     /* README: end */

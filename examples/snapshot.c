@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* README: snapshot */
-static int write_export(const memopt_ledger *ledger, memopt_export format, const char *path) {
+static int write_export(const memopt_ledger *ledger, memopt_export_format format, const char *path) {
     size_t length; char *text; FILE *file; int ok;
     (void)memopt_ledger_export(ledger, format, NULL, 0, &length); /* asks for the size */
     text = (char *)malloc(length + 1);
@@ -25,7 +25,7 @@ static int write_export(const memopt_ledger *ledger, memopt_export format, const
 int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     static const char *const names[3] = { "memory.pickle", "memory.json", "trace.json" };
-    static const memopt_export formats[3] = { MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_TRACE_JSON };
+    static const memopt_export_format formats[3] = { MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_TRACE_JSON };
     memopt_source pages; memopt_arena_desc desc = { 0 }; memopt_arena *arena = NULL; memopt_ledger *ledger = NULL;
     memopt_mark step_mark; memopt_ledger_desc ledger_desc = { 0 }; memopt_push_options cache = { 0 }; memopt_tag cache_tag;
     uint32_t step, layer; int i; char path[4096];

@@ -56,7 +56,7 @@ static int open_tape(engine *e, const options *o) {
     const size_t held = memopt_arena_get_stats(e->arena).used_low; size_t need = 0; memopt_status s;
     memopt_tape_desc d = describe_tape(e, o);
     if (o->keep == KEEP_BUDGET || o->keep == KEEP_LEAST) {
-        s = memopt_tape_least(&d, &need);                                /* memopt 1: the least that is possible */
+        s = memopt_tape_min_budget(&d, &need);                           /* memopt 1: the least that is possible */
         if (said(e, "The plan of the activations", s)) return 1;
         if (o->keep == KEEP_BUDGET && budget_is_below(e, o, held + need)) return 1;
         d.budget = o->keep == KEEP_BUDGET ? budget_left(e, o, held, need) : need;
@@ -219,16 +219,17 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
     return 0;
 }
 /* Workers and the product. 0: fine; else a message. */
-static int open_ops(const options *o, memopt_pool **pool, memopt_threads *threads, memopt_ops *ops, outcome *out) {
+static int open_ops(const options *o, memopt_thread_pool **pool, memopt_threads *threads, memopt_ops *ops,
+                    outcome *out) {
     memset(ops, 0, sizeof *ops);
     if (o->threads > 1) {
-        const memopt_status s = memopt_pool_create(NULL, (int)o->threads, pool);
+        const memopt_status s = memopt_thread_pool_create(NULL, (int)o->threads, pool);
         if (s) {
             snprintf(out->message, sizeof out->message, "No pool of %zu threads (%s): give fewer --threads%s.", o->threads,
                      memopt_status_text(s), s == MEMOPT_ERR_UNSUPPORTED ? ", or compile with -DMEMOPT_PTHREADS -pthread" : "");
             return 1;
         }
-        *threads = memopt_pool_threads(*pool);
+        *threads = memopt_thread_pool_threads(*pool);
         ops->threads = threads;
     }
 #ifdef TRAIN_GPT_CBLAS
@@ -287,7 +288,8 @@ static int run_with(options *o, const memopt_ops *ops, data *d, engine *e, outco
     return 0;
 }
 static int run(const options *asked, outcome *out, char **strip) {
-    options o = *asked; engine e; memopt_pool *pool = NULL; memopt_threads threads; memopt_ops ops; data d; int wrong;
+    options o = *asked;
+    engine e; memopt_thread_pool *pool = NULL; memopt_threads threads; memopt_ops ops; data d; int wrong;
     memset(out, 0, sizeof *out); memset(&threads, 0, sizeof threads); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
     wrong = open_ops(&o, &pool, &threads, &ops, out);
     if (!wrong && (wrong = run_with(&o, &ops, &d, &e, out, strip)) != 0)
@@ -295,7 +297,7 @@ static int run(const options *asked, outcome *out, char **strip) {
     out->ok = !wrong;
     data_close(&d);
     engine_close(&e);
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
     return wrong;
 }
 #include "gpt/tables.h"

@@ -164,7 +164,7 @@ quant_tool() { # codes and scales, both ways, against exact fractions; then bad 
 schedule_tool() { # known figures, a chain with its drawings, then what is to be refused
     $MAKE -s build/schedule_tool || exit 1
     [ "$(build/schedule_tool --revolve 100 5)" = 316 ] || fail "--revolve 100 5"
-    [ "$(build/schedule_tool --revolve 48 2 --slow -1,0.5,0.5)" = 188 ] || fail "--revolve 48 2 with a slow place"
+    [ "$(build/schedule_tool --revolve 48 2 --slow -1,0.5,0.5)" = 188 ] || fail "--revolve 48 2 with an offload store"
     [ "$(build/schedule_tool --revolve 48 5 --slow 4,0.5,0.5)" = 186.5 ] || fail "--revolve 48 5 with 4 slow slots"
     # 24 blocks between an embedding and a head of five times their cost; columns in another order, one more, \r\n
     header=saved,output,grad,forward_scratch,backward_scratch,forward_cost,backward_cost,name

@@ -119,7 +119,7 @@ static void exhaustive_block(void *task, size_t chunk, int worker) {
     }
 }
 int main(int argc, char **argv) {
-    static exhaustive_task task; memopt_threads t; memopt_pool *pool = NULL; int k, workers = 2; unsigned code; uint64_t failures = 0;
+    static exhaustive_task task; memopt_threads t; memopt_thread_pool *pool = NULL; int k, workers = 2; unsigned code; uint64_t failures = 0;
     memset(&t, 0, sizeof t);
     task.every = argc > 1 ? (size_t)strtoul(argv[1], NULL, 10) : 1;
     if (!task.every) { fprintf(stderr, "exhaustive_number [N]: N is at least 1\n"); return 1; }
@@ -127,15 +127,15 @@ int main(int argc, char **argv) {
         for (code = 0; code <= exhaustive_formats[k].most + 1; ++code)
             exhaustive_ties[k][code] = code > exhaustive_formats[k].most ? HUGE_VAL
                 : 0.5 * (exhaustive_value(exhaustive_formats + k, code) + exhaustive_value(exhaustive_formats + k, code + 1));
-    if (memopt_pool_create(NULL, workers, &pool)) workers = 1;
-    else t = memopt_pool_threads(pool);
+    if (memopt_thread_pool_create(NULL, workers, &pool)) workers = 1;
+    else t = memopt_thread_pool_threads(pool);
     task.work = (exhaustive_work *)calloc((size_t)workers, sizeof *task.work);
     if (!task.work || memopt_i_system_now(NULL, &task.start)) { fprintf(stderr, "exhaustive_number: no memory, or no clock\n"); return 1; }
-    memopt_i_run(&t, 65536, exhaustive_block, &task);
+    memopt_i_parallel_for(&t, 65536, exhaustive_block, &task);
     for (k = 0; k < workers; ++k) failures += task.work[k].failures;
     printf("every %lu-th block of the 2^32 floats, levels up to %s: %s\n", (unsigned long)task.every,
            memopt_simd_text(memopt_simd_best()), failures ? "FAILED" : "all equal");
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
     free(task.work);
     return failures != 0;
 }

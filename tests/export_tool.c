@@ -102,7 +102,7 @@ static void churn(size_t operations, size_t places, int overlap) {
     for (k = 0; overlap && k < 64; ++k) if (segments[k].bytes) release(0x7fff00000000 + k * 65536, 65536, segments[k].committed);
     if (overlap) reserve(0x7fff00000000, places * 4096, 0); /* under all that is left */
 }
-static int write_export(memopt_export format, const char *path) {
+static int write_export(memopt_export_format format, const char *path) {
     size_t length = 0; char *text; FILE *file; int good;
     if (memopt_ledger_export(ledger, format, NULL, 0, &length) != MEMOPT_ERR_BUFFER) return 0;
     text = (char *)malloc(length + 1);

@@ -69,7 +69,7 @@ static int draw_strip(void) {
     }
     chain.segments = segments; chain.count = LAYERS; chain.input_bytes = 12u << 20;
     return memopt_schedule_textbook(&chain, MEMOPT_RULE_EVERY, 1, actions, 256, &count)
-        || memopt_schedule_export(&chain, actions, count, MEMOPT_STRIP_SVG, NULL, strip, sizeof strip, NULL);
+        || memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, strip, sizeof strip, NULL);
 }
 int main(int argc, char **argv) {
     const char *strips[RUNGS] = { 0 }; page p; size_t i;

@@ -70,14 +70,14 @@ size_t use_heap(size_t bytes, char *why, size_t capacity) {
 #elif defined(PART_ADAM8)
 memopt_status use_adam8(memopt_optim_tensor *tensor, void *memory, size_t capacity, uint64_t steps);
 memopt_status use_adam8(memopt_optim_tensor *tensor, void *memory, size_t capacity, uint64_t steps) {
-    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
+    const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim_desc desc = { 0 };
     memopt_optim_run run = { 0 };
     memopt_optim *optim = NULL;
     memopt_status status;
     size_t bytes = 0;
 
-    desc.kind = MEMOPT_ADAMW;
+    desc.kind = MEMOPT_OPTIM_ADAMW;
     desc.state = MEMOPT_STATE_8BIT;
     desc.tensors = tensor;
     desc.tensor_count = 1;

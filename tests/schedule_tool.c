@@ -35,7 +35,7 @@ typedef struct schedule_tool {
     size_t      budget, input, input_grad, every, slots;
     double      overhead;
     memopt_rule rule;
-    memopt_slow slow;
+    memopt_offload offload;
     memopt_segment *rows; /* of the chain */
     memopt_chain    chain;
     memopt_action  *actions;
@@ -73,7 +73,7 @@ static int schedule_tool_cost(const char *text, double *out) { /* 1: not finite 
     *out = strtod(text, &end);
     return *end || end == text || !(*out <= 1e300);
 }
-static int schedule_tool_slow(const char *text, memopt_slow *slow) { /* SLOTS,WRITE,READ */
+static int schedule_tool_slow(const char *text, memopt_offload *offload) { /* SLOTS,WRITE,READ */
     char part[3][64]; size_t i, length;
     for (i = 0; i < 3; ++i) {
         length = strcspn(text, ",");
@@ -82,9 +82,9 @@ static int schedule_tool_slow(const char *text, memopt_slow *slow) { /* SLOTS,WR
         part[i][length] = 0;
         text += length + (i < 2);
     }
-    if (!strcmp(part[0], "-1")) slow->slots = MEMOPT_SLOW_UNLIMITED;
-    else if (schedule_tool_size(part[0], &slow->slots)) return 1;
-    return schedule_tool_cost(part[1], &slow->write_cost) || schedule_tool_cost(part[2], &slow->read_cost);
+    if (!strcmp(part[0], "-1")) offload->slots = MEMOPT_OFFLOAD_UNLIMITED;
+    else if (schedule_tool_size(part[0], &offload->slots)) return 1;
+    return schedule_tool_cost(part[1], &offload->write_cost) || schedule_tool_cost(part[2], &offload->read_cost);
 }
 static int schedule_tool_rule(const char *text, schedule_tool *t) {
     static const struct { const char *name; memopt_rule rule; } names[] = {
@@ -113,7 +113,7 @@ static const char *schedule_tool_option(schedule_tool *t, const char *name, cons
     if (!strcmp(name, "--rule"))
         return schedule_tool_rule(value, t) ? "--rule wants extended, rotor, revolve, all, none, every:K, sqrt" : NULL;
     if (!strcmp(name, "--slow"))
-        return schedule_tool_slow(value, &t->slow) ? "--slow wants SLOTS,WRITE,READ" : NULL;
+        return schedule_tool_slow(value, &t->offload) ? "--slow wants SLOTS,WRITE,READ" : NULL;
     if (!strcmp(name, "--budget")) {
         t->has_budget = 1;
         return schedule_tool_size(value, &t->budget) ? "--budget wants a number of bytes" : NULL;
@@ -130,7 +130,7 @@ static const char *schedule_tool_arguments(int argc, char **argv, schedule_tool 
     for (i = 1; i < argc; ++i) {
         const char *name = argv[i];
         if (!strcmp(name, "--frontier")) { t->frontier = 1; continue; }
-        if (!strcmp(name, "--overlap")) { t->slow.overlap = 1; continue; }
+        if (!strcmp(name, "--overlap")) { t->offload.overlap = 1; continue; }
         if (!strcmp(name, "--revolve")) {
             if (i + 2 >= argc || schedule_tool_integer(argv[i + 1], &t->segments)
                 || schedule_tool_integer(argv[i + 2], &t->values))
@@ -145,8 +145,8 @@ static const char *schedule_tool_arguments(int argc, char **argv, schedule_tool 
     }
     if (t->revolve == (t->chain_file != NULL)) return "either --revolve or --chain is wanted";
     if (t->has_budget && t->has_overhead) return "--budget and --overhead exclude each other";
-    if (t->textbook && (t->has_overhead || t->frontier || t->slow.slots))
-        return "a rule of the textbook has no overhead, frontier or slow place";
+    if (t->textbook && (t->has_overhead || t->frontier || t->offload.slots))
+        return "a rule of the textbook has no overhead, frontier or offload store";
     return NULL;
 }
 
@@ -224,7 +224,7 @@ static const char *schedule_tool_rows(FILE *file, schedule_tool_table *table, sc
     if (why) return why;
     while ((got = schedule_tool_line(file, table)) > 0) {
         if (!table->line[0]) continue;
-        if (t->chain.count == MEMOPT_CHAIN_MOST) return "there are too many segments";
+        if (t->chain.count == MEMOPT_CHAIN_MAX) return "there are too many segments";
         why = schedule_tool_row(table, &t->rows[t->chain.count]);
         if (why) return why;
         ++t->chain.count;
@@ -235,7 +235,7 @@ static const char *schedule_tool_rows(FILE *file, schedule_tool_table *table, sc
 static int schedule_tool_read(schedule_tool *t) { /* 0, or the exit status */
     static schedule_tool_table table; const char *why; FILE *file = fopen(t->chain_file, "rb");
     if (!file) { fprintf(stderr, "schedule_tool: cannot read %s: %s\n", t->chain_file, strerror(errno)); return 2; }
-    t->rows = (memopt_segment *)calloc(MEMOPT_CHAIN_MOST, sizeof *t->rows);
+    t->rows = (memopt_segment *)calloc(MEMOPT_CHAIN_MAX, sizeof *t->rows);
     if (!t->rows) { fclose(file); schedule_tool_failed("out of memory"); return 1; }
     why = schedule_tool_rows(file, &table, t);
     if (!why && ferror(file)) why = "cannot be read";
@@ -258,13 +258,13 @@ static double schedule_tool_seconds(void) {
     return (double)now * 1e-9;
 }
 /* 0, or the exit status */
-static int schedule_tool_draw(const schedule_tool *t, const char *path, memopt_strip format) {
+static int schedule_tool_draw(const schedule_tool *t, const char *path, memopt_plot_format format) {
     size_t length = 0; char *text; FILE *file; int failed;
-    memopt_schedule_export(&t->chain, t->actions, t->action_count, format, NULL, NULL, 0, &length);
+    memopt_schedule_plot(&t->chain, t->actions, t->action_count, format, NULL, NULL, 0, &length);
     text = (char *)malloc(length + 1);
     if (!text) { schedule_tool_failed("out of memory"); return 1; }
-    failed = memopt_schedule_export(&t->chain, t->actions, t->action_count, format, NULL, text, length + 1,
-                                    &length) != MEMOPT_OK;
+    failed = memopt_schedule_plot(&t->chain, t->actions, t->action_count, format, NULL, text, length + 1,
+                                  &length) != MEMOPT_OK;
     file = failed ? NULL : fopen(path, "wb");
     if (!file || fwrite(text, 1, length, file) != length) failed = 1;
     if (file && fclose(file)) failed = 1;
@@ -273,9 +273,9 @@ static int schedule_tool_draw(const schedule_tool *t, const char *path, memopt_s
     return failed ? 2 : 0;
 }
 static int schedule_tool_print_frontier(const memopt_schedule *schedule) {
-    size_t count = 0, i; memopt_point *points;
+    size_t count = 0, i; memopt_schedule_point *points;
     memopt_schedule_frontier(schedule, NULL, 0, &count);
-    points = (memopt_point *)malloc((count + 1) * sizeof *points);
+    points = (memopt_schedule_point *)malloc((count + 1) * sizeof *points);
     if (!points || memopt_schedule_frontier(schedule, points, count, &count)) { free(points); return 1; }
     printf(", \"frontier\": [");
     for (i = 0; i < count; ++i)
@@ -348,7 +348,7 @@ static int schedule_tool_answer(schedule_tool *t, const memopt_schedule *schedul
 static memopt_status schedule_tool_solve(const schedule_tool *t, void **memory, const memopt_schedule **schedule) {
     memopt_schedule_desc d; size_t bytes; memopt_status s;
     memset(&d, 0, sizeof d);
-    d.chain = t->chain; d.rule = t->rule; d.slow = t->slow; d.slots = t->slots;
+    d.chain = t->chain; d.rule = t->rule; d.offload = t->offload; d.slots = t->slots;
     s = memopt_schedule_bytes(&d, &bytes);
     if (s) return s;
     if (bytes > SIZE_MAX - 64) return MEMOPT_ERR_OVERFLOW;
@@ -367,21 +367,21 @@ static int schedule_tool_chain(schedule_tool *t) {
         status = s ? schedule_tool_refused(t, s) : schedule_tool_answer(t, schedule, schedule_tool_seconds() - start);
         free(memory);
     }
-    if (!status && t->action_count && t->strip_file) status = schedule_tool_draw(t, t->strip_file, MEMOPT_STRIP_TEXT);
-    if (!status && t->action_count && t->svg_file) status = schedule_tool_draw(t, t->svg_file, MEMOPT_STRIP_SVG);
+    if (!status && t->action_count && t->strip_file) status = schedule_tool_draw(t, t->strip_file, MEMOPT_PLOT_TEXT);
+    if (!status && t->action_count && t->svg_file) status = schedule_tool_draw(t, t->svg_file, MEMOPT_PLOT_SVG);
     return status;
 }
-/* With a slow place: segments of one byte and nothing saved; the values in memory, and two on the way. */
+/* With an offload store: segments of one byte and nothing saved; the values in memory, and two on the way. */
 static int schedule_tool_revolve(schedule_tool *t) {
     void *memory = NULL; const memopt_schedule *schedule = NULL; memopt_schedule_result r; memopt_status s; size_t i;
-    if (!t->slow.slots) {
+    if (!t->offload.slots) {
         const uint64_t forwards = revolve_forwards(t->segments, t->values);
         if (forwards == UINT64_MAX)
             return schedule_tool_failed("--revolve: no values in memory, or the number does not fit 64 bits");
         printf("%llu\n", (unsigned long long)forwards);
         return 0;
     }
-    if (!t->segments || t->segments > MEMOPT_CHAIN_MOST || !t->values)
+    if (!t->segments || t->segments > MEMOPT_CHAIN_MAX || !t->values)
         return schedule_tool_failed("--revolve with --slow wants 1 to 4096 segments and a value in memory");
     t->rows = (memopt_segment *)calloc((size_t)t->segments, sizeof *t->rows);
     if (!t->rows) { schedule_tool_failed("out of memory"); return 1; }

@@ -24,7 +24,7 @@ header_checks() {
 tests() {
     row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
-    for test in $(grep -l memopt_pool_create tests/test_*.c); do
+    for test in $(grep -l memopt_thread_pool_create tests/test_*.c); do
         test=$(basename "$test" .c)
         row "$test, threads" "$check threads $test"
     done
@@ -80,7 +80,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
     [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
-    for test in $(grep -l memopt_pool_create tests/test_*.c); do
+    for test in $(grep -l memopt_thread_pool_create tests/test_*.c); do
         test=$(basename "$test" .c)
         row "clang, thread, $test" "CC=clang $check threads $test"
     done
@@ -99,7 +99,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "cppcheck" "$check check_cpp '-DMEMOPT_DEBUG=2 -DMEMOPT_PTHREADS'"
     [ "$wanted" = all ] || row "nvcc: no warning, no spills" "$check cuda 90" # of the five
     for test in $CUDA_TESTS; do # in ci those that have most pointers
-        case $test in test_cuda_memory | test_cuda_keeper | test_cuda_optim | test_cuda_head) tier=ci ;; *) tier=all ;; esac
+        case $test in test_cuda_memory | test_cuda_codec | test_cuda_optim | test_cuda_head) tier=ci ;; *) tier=all ;; esac
         row "$test, simulated, address" "$check simulated address $test"
     done
     tier=ci

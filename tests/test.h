@@ -108,25 +108,27 @@ static inline memopt_threads test_level(int level) {
 static inline int test_wider(int level) { /* the next level of this machine: either NEON, or the others */
     return level == MEMOPT_SIMD_SCALAR && memopt_simd_best() > MEMOPT_SIMD_NEON ? MEMOPT_SIMD_AVX2 : level + 1;
 }
-typedef struct test_crew { uint64_t seed; int workers; size_t runs, chunks; } test_crew;
-static inline void test_crew_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    test_crew *crew = (test_crew *)user; size_t *order = (size_t *)malloc((chunk_count + 1) * sizeof *order), i;
+typedef struct test_worker_set { uint64_t seed; int workers; size_t runs, chunks; } test_worker_set;
+static inline void test_worker_set_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
+    test_worker_set *worker_set = (test_worker_set *)user;
+    size_t *order = (size_t *)malloc((chunk_count + 1) * sizeof *order), i;
     if (!order) { printf("test.h: out of memory\n"); exit(1); }
     for (i = 0; i < chunk_count; ++i) order[i] = i;
     for (i = chunk_count; i > 1; --i) {
-        const size_t k = test_below(&crew->seed, i), t = order[k];
+        const size_t k = test_below(&worker_set->seed, i), t = order[k];
         order[k] = order[i - 1]; order[i - 1] = t;
     }
-    for (i = 0; i < chunk_count; ++i) fn(task, order[i], (int)test_below(&crew->seed, (size_t)crew->workers));
-    ++crew->runs; crew->chunks += chunk_count;
+    for (i = 0; i < chunk_count; ++i)
+        fn(task, order[i], (int)test_below(&worker_set->seed, (size_t)worker_set->workers));
+    ++worker_set->runs; worker_set->chunks += chunk_count;
     free(order);
 }
-static inline memopt_threads test_workers(test_crew *crew, int workers, int level) { /* 0: none */
+static inline memopt_threads test_workers(test_worker_set *worker_set, int workers, int level) { /* 0: none */
     memopt_threads t = test_level(level);
     if (!workers) return t;
-    memset(crew, 0, sizeof *crew);
-    crew->seed = (uint64_t)workers; crew->workers = workers;
-    t.run_fn = test_crew_run; t.user = crew; t.worker_count = workers;
+    memset(worker_set, 0, sizeof *worker_set);
+    worker_set->seed = (uint64_t)workers; worker_set->workers = workers;
+    t.run_fn = test_worker_set_run; t.user = worker_set; t.worker_count = workers;
     return t;
 }
 
@@ -167,7 +169,7 @@ static inline memopt_status test_now(void *user, uint64_t *nanoseconds) {
     return MEMOPT_OK;
 }
 /* Files: the system's, behind the same counter. */
-static inline memopt_status test_open(void *user, const char *path, memopt_open mode, void **file) {
+static inline memopt_status test_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     return test_fails((test_faults *)user) ? MEMOPT_ERR_IO : memopt_i_system_open(NULL, path, mode, file);
 }
 static inline memopt_status test_close(void *user, void *file) {

@@ -4,7 +4,7 @@
 #include "test.h"
 
 typedef struct adafactor_case {
-    size_t rows, columns; /* columns 0: a vector of `rows` elements */
+    size_t rows, columns; /* columns 0: a vector of `row_kernels` elements */
     size_t block;         /* of the desc; it decides about panels */
     int    moment;
     memopt_state_format    state;
@@ -37,7 +37,7 @@ static void adafactor_open(adafactor_bench *b, const adafactor_case *c, const me
     size_t held) {
     const size_t n = held ? held : adafactor_count(c);
     memset(b, 0, sizeof *b);
-    b->desc.kind = MEMOPT_ADAFACTOR; b->desc.state = c->state; b->desc.weights = c->weights;
+    b->desc.kind = MEMOPT_OPTIM_ADAFACTOR; b->desc.state = c->state; b->desc.weights = c->weights;
     b->desc.gradients = c->gradients; b->desc.first_moment = c->moment; b->desc.block = c->block; b->desc.seed = 7;
     if (threads) b->desc.threads = *threads;
     b->desc.tensors = &b->tensor; b->desc.tensor_count = 1;
@@ -108,9 +108,9 @@ static void adafactor_fill(float *x, const adafactor_case *c, uint64_t seed, dou
     for (i = 0; i < n; ++i) x[i] = adafactor_value(&seed, i / columns, i % columns, size);
 }
 static memopt_optim_group adafactor_group(void) {
-    memopt_optim_group g = memopt_optim_group_default(MEMOPT_ADAFACTOR);
+    memopt_optim_group g = memopt_optim_group_default(MEMOPT_OPTIM_ADAFACTOR);
     CHECK(fabs(g.rate - 1e-2) < 1e-17 && fabs(g.beta2 - 0.8) < 1e-15 && fabs(g.eps - 1e-30) < 1e-45);
-    CHECK(fabs(g.least_scale - 1e-3) < 1e-18 && g.clip >= 1 && g.clip <= 1 && !(g.beta1 > 0) && !(g.weight_decay > 0));
+    CHECK(fabs(g.min_scale - 1e-3) < 1e-18 && g.clip >= 1 && g.clip <= 1 && !(g.beta1 > 0) && !(g.weight_decay > 0));
     return g;
 }
 static memopt_optim_run adafactor_run(const memopt_optim_group *g, uint64_t step, double factor) {
@@ -148,7 +148,7 @@ static void adafactor_rule_step(const adafactor_case *k, double *w, double *m, d
     }
     for (i = 0; i < n; ++i) { sum += x[i] * x[i]; scale += w[i] * w[i]; }
     sum = sqrt(sum / (double)n) / h->clip; scale = sqrt(scale / (double)n);
-    if (scale < h->least_scale) scale = h->least_scale;
+    if (scale < h->min_scale) scale = h->min_scale;
     step = 1 / sqrt((double)t);
     if (h->rate < step) step = h->rate;
     step *= scale / (sum > 1 ? sum : 1);
@@ -216,7 +216,7 @@ static void adafactor_rule(void) {
             if (adafactor_count(&c) > 20000 && way != 3) continue;
             if (c.moment) h.beta1 = 0.9;
             if (way == 2) h.rate = 1e3;                                   /* 1 / sqrt(t) is less */
-            if (way == 3) { h.weight_decay = 0.1; h.least_scale = 10; h.beta2 = 0.5; }
+            if (way == 3) { h.weight_decay = 0.1; h.min_scale = 10; h.beta2 = 0.5; }
             /* a cap that 1 / sqrt(t) falls below at t = 3 */
             if (way == 4) { h.clip = 0.25; h.eps = 1e-9; h.rate = 0.6; }
             adafactor_rule_case(&c, &h, way == 2 ? 0.125 : 1);
@@ -321,13 +321,13 @@ static double adafactor_model_pace(const adafactor_case *k, const adafactor_mode
         weights += adafactor_squares(s->w + p, size);
     }
     squares = sqrt(squares / (double)n) / h->clip; weights = sqrt(weights / (double)n);
-    if (weights <= h->least_scale) weights = h->least_scale;
+    if (weights <= h->min_scale) weights = h->min_scale;
     if (h->rate < rate) rate = h->rate;
     return rate * weights / (squares > 1 ? squares : 1);
 }
 /* What storing does to weights and moment. Conversions and codes have tests of their own. */
 static void adafactor_model_store(const adafactor_case *k, const adafactor_model *s, uint64_t t) {
-    const size_t n = adafactor_count(k); size_t i, j; memopt_i_taper codes;
+    const size_t n = adafactor_count(k); size_t i, j; memopt_i_state_codec codes;
     /* streams: tensor * 3 for weights, 1 more for moments */
     const uint64_t seed = 7 + t * UINT64_C(0x9e3779b97f4a7c15);
     for (i = 0; i < n; ++i) {
@@ -342,12 +342,12 @@ static void adafactor_model_store(const adafactor_case *k, const adafactor_model
         }
     }
     if (!adafactor_is_coded(k)) return;
-    memopt_i_taper_init(&codes, 1);
+    memopt_i_state_codec_init(&codes, 1);
     for (i = 0; i < n; i += s->block) {
         const size_t size = n - i < s->block ? n - i : s->block; float most = 0;
         for (j = i; j < i + size; ++j) if (fabsf(s->m[j]) > most) most = fabsf(s->m[j]);
-        memopt_i_v1_taper_encode(&codes, s->codes + i, s->m + i, size, memopt_i_inverse(most));
-        memopt_i_v1_taper_decode(&codes, s->m + i, s->codes + i, size);
+        memopt_i_v1_state_codec_encode(&codes, s->codes + i, s->m + i, size, memopt_i_inverse(most));
+        memopt_i_v1_state_codec_decode(&codes, s->m + i, s->codes + i, size);
         s->scale[i / s->block] = most;
     }
 }
@@ -363,10 +363,10 @@ static size_t adafactor_model_step(const adafactor_case *k, const adafactor_mode
         *across = (float *)malloc((k->columns + 1) * sizeof *across);
     float *along = (float *)malloc(k->rows * sizeof *along), *v = (float *)malloc(n * sizeof *v);
     for (i = 0; i < n; ++i) { /* below 2^62 after the factor; false for NaN */
-        const int sane = fabs((double)gradients[i]) < ldexp(1, 62) / (double)f
+        const int finite = fabs((double)gradients[i]) < ldexp(1, 62) / (double)f
             && fabs((double)gradients[i]) <= 3.4028234663852886e38;
-        g[i] = sane ? gradients[i] : 0;
-        skipped += !sane;
+        g[i] = finite ? gradients[i] : 0;
+        skipped += !finite;
     }
     if (matrix) adafactor_model_means(k, s, g, panel, b2, g2, f, eps, across, along);
     for (i = 0; i < n; ++i) {
@@ -432,7 +432,7 @@ static memopt_threads adafactor_threads(int level, int workers, uint64_t *seed) 
 /* A step in slices of `grains` grains, the last slices first where `backwards`; 0: all at once. */
 static void adafactor_sliced(adafactor_bench *b, const memopt_optim_run *run, size_t grains) {
     const size_t first = b->tensor.first, held = b->tensor.held ? b->tensor.held : b->tensor.count - first;
-    const size_t size = grains * memopt_optim_grain(b->optim, 0); size_t at; int again = 1, passes = 0;
+    const size_t size = grains * memopt_optim_slice_alignment(b->optim, 0); size_t at; int again = 1, passes = 0;
     if (!grains) { CHECK(memopt_optim_step(b->optim, run) == MEMOPT_OK); return; }
     CHECK(memopt_optim_begin(b->optim, run) == MEMOPT_OK);
     for (; again; ++passes) {
@@ -487,7 +487,7 @@ static void adafactor_moment(const adafactor_bench *b, const memopt_optim_view *
     size_t i;
     if (v->bits == 32) memcpy(m, v->moment[0], n * sizeof *m);
     else if (v->bits == 16) for (i = 0; i < n; ++i) m[i] = adafactor_widen(((uint16_t *)v->moment[0])[i]);
-    else memopt_i_v1_taper_decode(&b->optim->codes[0], m, (uint8_t *)v->moment[0], n);
+    else memopt_i_v1_state_codec_decode(&b->optim->codes[0], m, (uint8_t *)v->moment[0], n);
 }
 /* The hash of what parts of one tensor, held by one rank or two, hold together. */
 static uint64_t adafactor_hash_parts(const adafactor_case *k, const adafactor_bench *b, int ranks, uint64_t hash) {
@@ -790,12 +790,12 @@ static void adafactor_ranks(void) {
     int vector, state;
     for (vector = 0; vector < 2; ++vector)
         for (state = 0; state < 3; ++state) {
-            adafactor_case c = adafactor_small(vector); size_t grain;
+            adafactor_case c = adafactor_small(vector); size_t slice_alignment;
             c.moment = 1; c.state = (memopt_state_format)state;
             if (state == 1) c.weights = MEMOPT_WEIGHTS_BF16;
-            grain = adafactor_panel(&c) * (vector ? 1 : c.columns);
-            adafactor_ranks_case(&c, grain * 16);
-            adafactor_ranks_case(&c, grain);
+            slice_alignment = adafactor_panel(&c) * (vector ? 1 : c.columns);
+            adafactor_ranks_case(&c, slice_alignment * 16);
+            adafactor_ranks_case(&c, slice_alignment);
         }
 }
 
@@ -812,8 +812,8 @@ static void adafactor_state_case(const adafactor_case *k, size_t bytes, int bits
     else CHECK(!v.columns);
     if (k->moment) CHECK(v.bits == bits
         && (const unsigned char *)v.moment[0] == state + 64 + (blocks * 4 + 63) / 64 * 64);
-    CHECK(memopt_optim_measures(b.optim));
-    CHECK(memopt_optim_grain(b.optim, 0) == adafactor_panel(k) * (adafactor_is_matrix(k) ? k->columns : 1));
+    CHECK(memopt_optim_needs_measure(b.optim));
+    CHECK(memopt_optim_slice_alignment(b.optim, 0) == adafactor_panel(k) * (adafactor_is_matrix(k) ? k->columns : 1));
     adafactor_close(&b);
 }
 static void adafactor_states(void) {
@@ -839,7 +839,7 @@ static void adafactor_states(void) {
 static void adafactor_hostile_sizes(void) {
     memopt_optim_desc desc; memopt_optim_tensor tensor; size_t bytes = 77;
     memset(&desc, 0, sizeof desc); memset(&tensor, 0, sizeof tensor);
-    desc.kind = MEMOPT_ADAFACTOR; desc.block = 4096; desc.tensors = &tensor; desc.tensor_count = 1;
+    desc.kind = MEMOPT_OPTIM_ADAFACTOR; desc.block = 4096; desc.tensors = &tensor; desc.tensor_count = 1;
     tensor.columns = ((size_t)1 << (sizeof(size_t) * 8 - 10)) + 1; tensor.count = 32 * tensor.columns;
     CHECK(memopt_optim_bytes(&desc, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
 }
@@ -856,7 +856,8 @@ static void adafactor_open_ones(adafactor_bench *b, const adafactor_case *k, con
 }
 static void adafactor_order(void) {
     const adafactor_case c = adafactor_small(0); const memopt_optim_group h = adafactor_group();
-    const memopt_optim_run run = adafactor_run(&h, 1, 1); const size_t n = adafactor_count(&c), grain = 3 * 64;
+    const memopt_optim_run run = adafactor_run(&h, 1, 1);
+    const size_t n = adafactor_count(&c), slice_alignment = 3 * 64;
     adafactor_bench b; int again = 7; double *sums; size_t count; unsigned char *before;
     adafactor_open_ones(&b, &c, NULL);
     before = (unsigned char *)malloc(b.state_bytes + n * 4);
@@ -867,9 +868,9 @@ static void adafactor_order(void) {
         && memopt_optim_sums(b.optim, 0, &sums, &count) == MEMOPT_ERR_STATE);
     CHECK(again == 7 && memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
     CHECK(memopt_optim_apply(b.optim, 0, 0, n) == MEMOPT_ERR_STATE); /* not measured */
-    CHECK(memopt_optim_measure(b.optim, 0, grain / 2, grain) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_optim_measure(b.optim, 0, 64, grain) == MEMOPT_ERR_ARGUMENT); /* a row is no panel */
-    CHECK(memopt_optim_measure(b.optim, 0, 0, grain - 64) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_measure(b.optim, 0, slice_alignment / 2, slice_alignment) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_optim_measure(b.optim, 0, 64, slice_alignment) == MEMOPT_ERR_ARGUMENT); /* a row is no panel */
+    CHECK(memopt_optim_measure(b.optim, 0, 0, slice_alignment - 64) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_measure(b.optim, 0, 0, n + 1) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK && memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK
         && again == 1);
@@ -889,24 +890,27 @@ static void adafactor_order(void) {
         CHECK(memopt_optim_measure(b.optim, 0, 0, n) == MEMOPT_OK
             && memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK);
     }
-    CHECK(memopt_optim_apply(b.optim, 0, 0, grain) == MEMOPT_OK
-        && memopt_optim_apply(b.optim, 0, grain, n - grain) == MEMOPT_OK);
-    CHECK(memopt_optim_apply(b.optim, 0, 0, grain) == MEMOPT_ERR_STATE && memopt_optim_end(b.optim) == MEMOPT_OK);
+    CHECK(memopt_optim_apply(b.optim, 0, 0, slice_alignment) == MEMOPT_OK
+        && memopt_optim_apply(b.optim, 0, slice_alignment, n - slice_alignment) == MEMOPT_OK);
+    CHECK(memopt_optim_apply(b.optim, 0, 0, slice_alignment) == MEMOPT_ERR_STATE
+          && memopt_optim_end(b.optim) == MEMOPT_OK);
     free(before);
     adafactor_close(&b);
 }
 /* Measured twice, backwards, and in other slices: the same bits. */
 static void adafactor_measured_anyhow(void) {
     const adafactor_case c = adafactor_small(0); const memopt_optim_group h = adafactor_group();
-    const memopt_optim_run run = adafactor_run(&h, 1, 1); const size_t n = adafactor_count(&c), grain = 3 * 64;
+    const memopt_optim_run run = adafactor_run(&h, 1, 1);
+    const size_t n = adafactor_count(&c), slice_alignment = 3 * 64;
     adafactor_bench a, b; size_t at; int again;
     adafactor_open_ones(&a, &c, NULL); adafactor_open_ones(&b, &c, NULL);
     CHECK(memopt_optim_step(a.optim, &run) == MEMOPT_OK && memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
     for (again = 1; again; ) {
-        for (at = n / grain * grain + grain; at; at -= grain) {
-            const size_t first = at - grain, count = n - first < grain ? n - first : grain;
+        for (at = n / slice_alignment * slice_alignment + slice_alignment; at; at -= slice_alignment) {
+            const size_t first = at - slice_alignment,
+                count = n - first < slice_alignment ? n - first : slice_alignment;
             CHECK(memopt_optim_measure(b.optim, 0, first, count) == MEMOPT_OK);
-            if (at / grain % 2) CHECK(memopt_optim_measure(b.optim, 0, first, n - first) == MEMOPT_OK);
+            if (at / slice_alignment % 2) CHECK(memopt_optim_measure(b.optim, 0, first, n - first) == MEMOPT_OK);
         }
         CHECK(memopt_optim_join(b.optim, 0, &again) == MEMOPT_OK);
     }
@@ -968,7 +972,7 @@ static void adafactor_known(void) {
                 g[i] = (float)ldexp(sign ? -1 : 1, (int)(i / 64 % 7) - (int)(i % 64 % 11) - 20);
             }
             adafactor_open_ones(&b, &c, g);
-            if (way == 1) { adafactor_set_weights(&b, zero, n); away = 1e-5; } /* least_scale 1e-3 */
+            if (way == 1) { adafactor_set_weights(&b, zero, n); away = 1e-5; } /* min_scale 1e-3 */
             if (way == 2) { h.rate = 0; away = 0; }
             if (way == 3) { h.clip = 0.5; away = 0.005; }
             if (way == 4) { h.rate = 5; away = 1; }                            /* 1 / sqrt(1) */
@@ -1051,10 +1055,10 @@ static void adafactor_decays(void) { /* t^-power, against the C library's */
     int i, j;
     for (i = 0; i < 9; ++i)
         for (j = 0; j < 9; ++j)
-            CHECK_AT(adafactor_near(memopt_i_factor_decay(times[j], powers[i]), pow((double)times[j], -powers[i]),
+            CHECK_AT(adafactor_near(memopt_i_adafactor_decay(times[j], powers[i]), pow((double)times[j], -powers[i]),
                 1e-14), i * 10 + j);
-    CHECK(memopt_i_factor_decay(1, 0.8) == 1); /* the first step forgets what was there */
-    CHECK(memopt_i_factor_decay(4, 0.5) == 0.5 && memopt_i_factor_decay(65536, 0.75) == ldexp(1, -12));
+    CHECK(memopt_i_adafactor_decay(1, 0.8) == 1); /* the first step forgets what was there */
+    CHECK(memopt_i_adafactor_decay(4, 0.5) == 0.5 && memopt_i_adafactor_decay(65536, 0.75) == ldexp(1, -12));
 }
 
 /* Why: what only this kind refuses. */
@@ -1063,7 +1067,7 @@ static void adafactor_errors(void) {
     static uint64_t memory[8192], state[4096];
     static const struct { int which; double value; const char *text; } groups[] = {
         { 0, 0, "group 0: clip 0, above 0 and at most 1e+30" },
-        { 1, -1, "group 0: least_scale -1, at least 0 and at most 1e+30" },
+        { 1, -1, "group 0: min_scale -1, at least 0 and at most 1e+30" },
         { 2, 0, "group 0: beta2 is 0: Adafactor needs a power above 0" },
         { 3, 0.5, "group 0: beta1 is above 0, which needs first_moment in the desc" }
     };
@@ -1083,7 +1087,7 @@ static void adafactor_errors(void) {
     t.state = (void *)(((uintptr_t)state + 63) & ~(uintptr_t)63);
     t.count = 1024;
     t.columns = 32;
-    d.kind = MEMOPT_ADAFACTOR;
+    d.kind = MEMOPT_OPTIM_ADAFACTOR;
     d.tensors = &t;
     d.tensor_count = 1;
     ACCEPTS(d.error, (void)0, memopt_optim_bytes(&d, &bytes));
@@ -1092,8 +1096,8 @@ static void adafactor_errors(void) {
     t.columns = 32;
     t.first = 32;
     d.block = 256;
-    snprintf(text, sizeof text, "tensor 0: first 32, must be a multiple of the grain %u",
-             (unsigned)memopt_i_factor_grain(&d, &t));
+    snprintf(text, sizeof text, "tensor 0: first 32, must be a multiple of the slice alignment %u",
+             (unsigned)memopt_i_adafactor_slice_alignment(&d, &t));
     REFUSES(d.error, (void)0, memopt_optim_bytes(&d, &bytes), MEMOPT_ERR_ARGUMENT, text);
     t.first = 0;
     d.error = NULL;
@@ -1104,14 +1108,14 @@ static void adafactor_errors(void) {
     run.groups = &g;
     run.group_count = 1;
     for (i = 0; i < sizeof groups / sizeof *groups; ++i) {
-        g = memopt_optim_group_default(MEMOPT_ADAFACTOR);
-        *(groups[i].which == 0 ? &g.clip : groups[i].which == 1 ? &g.least_scale : groups[i].which == 2 ? &g.beta2
+        g = memopt_optim_group_default(MEMOPT_OPTIM_ADAFACTOR);
+        *(groups[i].which == 0 ? &g.clip : groups[i].which == 1 ? &g.min_scale : groups[i].which == 2 ? &g.beta2
           : &g.beta1) = groups[i].value;
         CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_ARGUMENT);
         CHECK_AT(test_error_says(memopt_optim_error(o), MEMOPT_ERR_ARGUMENT, groups[i].text), i);
     }
     memset(t.state, 0, 8);
-    g = memopt_optim_group_default(MEMOPT_ADAFACTOR);
+    g = memopt_optim_group_default(MEMOPT_OPTIM_ADAFACTOR);
     CHECK(memopt_optim_step(o, &run) == MEMOPT_ERR_FORMAT);
     CHECK(test_error_says(memopt_optim_error(o), MEMOPT_ERR_FORMAT, "tensor 0: state is not of an optimizer"));
 }

@@ -29,7 +29,7 @@ static const char *test_arena_name(const memopt_arena *a, const void *address) {
     size_t i; int top;
     for (top = 0; a->log && top < 2; ++top)
         for (i = 0; i < a->ends[top].log_count; ++i) {
-            const memopt_i_pushed *e = memopt_i_arena_entry(a, top, i);
+            const memopt_i_log_entry *e = memopt_i_arena_entry(a, top, i);
             if ((uintptr_t)address - (uintptr_t)memopt_i_arena_block(a, top, e) < e->bytes) return e->name;
         }
     return NULL;
@@ -161,7 +161,7 @@ static void test_arena_arguments(void) {
     CHECK(memopt_ledger_create(NULL, &d.ledger) == MEMOPT_OK);
     d.log_entries = SIZE_MAX;
     CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_OVERFLOW);
-    d.log_entries = SIZE_MAX / sizeof(memopt_i_pushed);
+    d.log_entries = SIZE_MAX / sizeof(memopt_i_log_entry);
     CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_OVERFLOW);
     memopt_ledger_destroy(d.ledger);
     d.ledger = NULL;
@@ -303,7 +303,7 @@ static void test_arena_create_failures(void) { /* the nth call to the allocator 
         status = memopt_arena_create(&d, &a);
         CHECK(status == (n == 1 ? MEMOPT_ERR_MEMORY : n == 2 ? MEMOPT_ERR_DEVICE : MEMOPT_OK) && (a != NULL) == (status == MEMOPT_OK));
         CHECK(f.live_blocks == (a != NULL) && (dev.reserved != 0) == (a != NULL));
-        if (a) CHECK(f.live_bytes == test_arena_up(sizeof *a, 16) + 10 * sizeof(memopt_i_pushed) && sizeof(memopt_i_pushed) <= 32);
+        if (a) CHECK(f.live_bytes == test_arena_up(sizeof *a, 16) + 10 * sizeof(memopt_i_log_entry) && sizeof(memopt_i_log_entry) <= 32);
         memopt_arena_destroy(a);
         CHECK(f.live_blocks == 0 && f.live_bytes == 0 && f.bad_frees == 0 && dev.reserved == 0 && dev.mistakes == 0);
 
@@ -512,7 +512,7 @@ static void test_arena_model_look(test_arena_model *m) {
         }
         CHECK_AT(total.now == m->ends[0].used + m->ends[1].used && sum.now == total.now && sum.blocks == total.blocks, m->step);
         CHECK_AT(total.peak == m->highest_sum && total.allocs - total.frees == total.blocks, m->step);
-        CHECK_AT(memopt_ledger_held(m->ledger).committed == st.committed, m->step);
+        CHECK_AT(memopt_ledger_footprint(m->ledger).committed == st.committed, m->step);
         if (m->a->log_capacity >= 2 * TEST_ARENA_BLOCKS) {
             CHECK_AT(total.blocks == m->ends[0].count + m->ends[1].count, m->step);
             CHECK_AT(total.allocs == m->counts[TEST_ARENA_PUSHED], m->step); /* each booked in once, and out once */
@@ -600,7 +600,7 @@ static void test_arena_model_sources(void) {
                 if (l) {
                     const memopt_usage total = memopt_ledger_total(l);
                     CHECK(total.now == 0 && total.blocks == 0 && total.allocs == total.frees && total.peak == m.highest_sum);
-                    CHECK(memopt_ledger_held(l).reserved == 0 && memopt_ledger_held(l).committed == 0 && memopt_ledger_held(l).segments == 0);
+                    CHECK(memopt_ledger_footprint(l).reserved == 0 && memopt_ledger_footprint(l).committed == 0 && memopt_ledger_footprint(l).segments == 0);
                 }
                 memopt_ledger_destroy(l);
                 if (m.device) {
@@ -975,11 +975,11 @@ static void test_arena_unknown_segment(void) { /* the ledger's table of reservat
         a[i] = test_arena_new(&s[i], 0, NULL);
         CHECK(memopt_arena_push(a[i], 5000, 0) && memopt_arena_push_top(a[i], 9000, 0) && d[i].committed == 5 * 4096);
     }
-    CHECK(memopt_ledger_held(l).committed == 10 * 4096 && memopt_ledger_held(l).reserved == 2 * 65536 && memopt_ledger_held(l).segments == 2);
+    CHECK(memopt_ledger_footprint(l).committed == 10 * 4096 && memopt_ledger_footprint(l).reserved == 2 * 65536 && memopt_ledger_footprint(l).segments == 2);
     memopt_arena_destroy(a[1]);
-    CHECK(memopt_ledger_held(l).committed == 5 * 4096 && memopt_ledger_held(l).reserved == 65536 && memopt_ledger_held(l).segments == 1);
+    CHECK(memopt_ledger_footprint(l).committed == 5 * 4096 && memopt_ledger_footprint(l).reserved == 65536 && memopt_ledger_footprint(l).segments == 1);
     memopt_arena_destroy(a[0]);
-    CHECK(memopt_ledger_held(l).committed == 0 && memopt_ledger_held(l).reserved == 0 && memopt_ledger_held(l).segments == 0);
+    CHECK(memopt_ledger_footprint(l).committed == 0 && memopt_ledger_footprint(l).reserved == 0 && memopt_ledger_footprint(l).segments == 0);
     memopt_ledger_destroy(l);
     test_device_close(&d[0]);
     test_device_close(&d[1]);

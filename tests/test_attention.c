@@ -1,6 +1,6 @@
 /* test_attention.c - attention against two forms written down here. The plain form keeps matrices of length x length:
    products are loops of fmaf over what a row attends to and nothing else, softmax is row by row with the scalar kernels
-   of `rows`; whole rows must have its bits, whatever stands in the operands. The exact form is in double, from the definition, with a bound for every element that is
+   of `row_kernels`; whole rows must have its bits, whatever stands in the operands. The exact form is in double, from the definition, with a bound for every element that is
    added up beside it; its gradients are compared with finite differences. */
 #include "test.h"
 
@@ -349,7 +349,7 @@ static void attention_any_workers(void) {
         CHECK(attention_both(&one, &scalar, NULL) == MEMOPT_OK);
         for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
             for (workers = 1; workers <= 8; workers += workers == 3 ? 5 : 1) {
-                test_crew crew; memopt_threads t = test_workers(&crew, workers, level);
+                test_worker_set worker_set; memopt_threads t = test_workers(&worker_set, workers, level);
                 attention_call many = attention_make(&c, i + 200);
                 CHECK_AT(attention_both(&many, &t, NULL) == MEMOPT_OK && attention_same(&one, &many), i * 100 + (size_t)workers);
                 CHECK_AT(!online || c.lengths || !memcmp(one.x.statistics, many.x.statistics, one.rows * c.heads * sizeof(float)), i);
@@ -443,8 +443,8 @@ static memopt_status attention_multiply(void *user, const memopt_product *p, con
     for (i = 0; i < p->rows; ++i) for (j = 0; j < p->columns; ++j) { /* backwards, in double: a gemm of another order */
         double sum = p->accumulate ? (double)attention_get(p->result_type, p->result, i * p->result_stride + j) : 0;
         for (k = p->depth; k--; )
-            sum += (double)attention_get(p->left_type, p->left, p->left_turned ? k * p->left_stride + i : i * p->left_stride + k)
-                 * (double)attention_get(p->right_type, p->right, p->right_turned ? j * p->right_stride + k : k * p->right_stride + j);
+            sum += (double)attention_get(p->left_type, p->left, p->left_transposed ? k * p->left_stride + i : i * p->left_stride + k)
+                 * (double)attention_get(p->right_type, p->right, p->right_transposed ? j * p->right_stride + k : k * p->right_stride + j);
         attention_set(p->result_type, p->result, i * p->result_stride + j, attention_rounded(p->result_type, (float)sum));
     }
     return MEMOPT_OK;
@@ -703,8 +703,8 @@ static void attention_minus_infinity(void) {
 static void attention_own_gemm(void) {
     int online, type;
     for (online = 0; online < 2; ++online) for (type = 0; type < 3; ++type) {
-        attention_case c = attention_cases[6]; attention_call a; attention_gemm g; memopt_gemm table; test_crew crew; size_t all, n;
-        memopt_threads t = test_workers(&crew, 3, 0);
+        attention_case c = attention_cases[6]; attention_call a; attention_gemm g; memopt_gemm table; test_worker_set worker_set; size_t all, n;
+        memopt_threads t = test_workers(&worker_set, 3, 0);
         memset(&g, 0, sizeof g);
         table.multiply_fn = attention_multiply; table.scratch_bytes = 100; table.user = &g;
         c.online = online; c.type = (memopt_type)type;

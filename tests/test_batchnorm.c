@@ -68,7 +68,7 @@ static void batchnorm_open(batchnorm_model *m, const batchnorm_spec *s, const me
     l->rows = s->rows; l->inputs = s->inputs; l->outputs = s->outputs; l->type = s->type; l->weight_type = s->weight_type;
     l->gradient_type = s->gradient_type; l->input = m->slot[BATCHNORM_X].data; l->weights = m->slot[BATCHNORM_W].data;
     l->bias = s->biased ? m->slot[BATCHNORM_B].data : NULL; l->activation = s->activation;
-    l->before = m->slot[BATCHNORM_Z].data; l->output = m->slot[BATCHNORM_Y].data;
+    l->pre_activation = m->slot[BATCHNORM_Z].data; l->output = m->slot[BATCHNORM_Y].data;
     l->grad_output = m->slot[BATCHNORM_G].data; l->grad_input = m->slot[BATCHNORM_DX].data; l->accumulate_input = s->adds_input;
     l->grad_weights = m->slot[BATCHNORM_DW].data; l->grad_bias = m->slot[BATCHNORM_DB].data; l->accumulate = s->adds;
     m->n.scale = s->scaled ? m->slot[BATCHNORM_SCALE].data : NULL; m->n.shift = s->shifted ? m->slot[BATCHNORM_SHIFT].data : NULL;
@@ -96,15 +96,15 @@ typedef struct batchnorm_truth {
     double *dx, *dw, *db, *dscale, *dshift, *dz;   /* backward */
 } batchnorm_truth;
 static double batchnorm_act(memopt_activation a, double v) {
-    if (a == MEMOPT_RELU) return v > 0 ? v : 0;
-    if (a == MEMOPT_SILU) return v / (1 + exp(-v));
-    if (a == MEMOPT_GELU) return 0.5 * v * (1 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
+    if (a == MEMOPT_ACTIVATION_RELU) return v > 0 ? v : 0;
+    if (a == MEMOPT_ACTIVATION_SILU) return v / (1 + exp(-v));
+    if (a == MEMOPT_ACTIVATION_GELU) return 0.5 * v * (1 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
     return v;
 }
 static double batchnorm_slope(memopt_activation a, double v) {
-    if (a == MEMOPT_RELU) return v > 0;
-    if (a == MEMOPT_SILU) { const double s = 1 / (1 + exp(-v)); return s * (1 + v * (1 - s)); }
-    if (a == MEMOPT_GELU) {
+    if (a == MEMOPT_ACTIVATION_RELU) return v > 0;
+    if (a == MEMOPT_ACTIVATION_SILU) { const double s = 1 / (1 + exp(-v)); return s * (1 + v * (1 - s)); }
+    if (a == MEMOPT_ACTIVATION_GELU) {
         const double c = 0.7978845608028654, t = tanh(c * (v + 0.044715 * v * v * v));
         return 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * c * (1 + 3 * 0.044715 * v * v);
     }
@@ -190,7 +190,7 @@ static void batchnorm_difference(batchnorm_truth *t, double *at, double want, si
     CHECK_AT(fabs((up - down) / (2 * e) - want) <= 1e-6 * (1 + fabs(want)), index);
 }
 static void batchnorm_definition(void) { /* the gradients above are those of the composite */
-    static const memopt_activation acts[] = { MEMOPT_NO_ACTIVATION, MEMOPT_GELU, MEMOPT_SILU, MEMOPT_RELU }; int a; size_t i;
+    static const memopt_activation acts[] = { MEMOPT_ACTIVATION_NONE, MEMOPT_ACTIVATION_GELU, MEMOPT_ACTIVATION_SILU, MEMOPT_ACTIVATION_RELU }; int a; size_t i;
     for (a = 0; a < 4; ++a) {
         batchnorm_spec s; batchnorm_model m; batchnorm_truth t; const size_t rows = 9, in = 5, out = 4;
         memset(&s, 0, sizeof s);
@@ -312,7 +312,7 @@ static void batchnorm_blocks(void) { /* more than one block, and more than one p
     batchnorm_spec s = batchnorm_spec_of(1); int k;
     for (k = 0; k < 2; ++k) {
         s.rows = 600; s.outputs = 1100; s.inputs = 3; s.type = MEMOPT_TYPE_F32; s.weight_type = MEMOPT_TYPE_F32;
-        s.gradient_type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; s.activation = MEMOPT_SILU; s.adds = 1; s.adds_input = 1;
+        s.gradient_type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; s.activation = MEMOPT_ACTIVATION_SILU; s.adds = 1; s.adds_input = 1;
         batchnorm_case(&s, 0, 0, 0);
     }
 }
@@ -338,18 +338,18 @@ static uint64_t batchnorm_bits(const batchnorm_spec *s, const memopt_threads *th
     return hash;
 }
 static void batchnorm_same_bits(void) {
-    int i, level, workers; test_crew crew; uint64_t all = 1;
+    int i, level, workers; test_worker_set worker_set; uint64_t all = 1;
     for (i = 0; i < 40; ++i) {
-        batchnorm_spec s = batchnorm_spec_of(i * 5 + 3); memopt_threads t = test_workers(&crew, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
+        batchnorm_spec s = batchnorm_spec_of(i * 5 + 3); memopt_threads t = test_workers(&worker_set, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
         if (i % 20 == 7) { s.rows = 600; s.outputs = 1100; s.inputs = 3; }
         want = batchnorm_bits(&s, &t);
         all = (all ^ want) * UINT64_C(0x100000001b3);
         for (level = 1; level <= memopt_simd_best(); ++level) {
-            t = test_workers(&crew, 0, level);
+            t = test_workers(&worker_set, 0, level);
             CHECK_AT(batchnorm_bits(&s, &t) == want, i * 100 + level);
         }
         for (workers = 1; workers <= 8; workers += 1 + i % 3) {
-            t = test_workers(&crew, workers, workers % 2);
+            t = test_workers(&worker_set, workers, workers % 2);
             CHECK_AT(batchnorm_bits(&s, &t) == want, i * 100 + workers);
         }
     }
@@ -366,7 +366,8 @@ static void batchnorm_columns(void) { /* columns that are constant, far from 0, 
     memset(&s, 0, sizeof s);
     s.rows = 130; s.inputs = 1; s.outputs = 6; s.biased = s.scaled = s.shifted = 1;
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        test_crew crew; const memopt_threads threads = test_workers(&crew, 0, level); const batchnorm_slot *y;
+        test_worker_set worker_set;
+        const memopt_threads threads = test_workers(&worker_set, 0, level); const batchnorm_slot *y;
         batchnorm_open(&m, &s, &threads); batchnorm_open(&good, &s, &threads);
         batchnorm_put(&m.slot[BATCHNORM_W], 1, 0); /* constant: the bias */
         batchnorm_put(&m.slot[BATCHNORM_B], 2, 4096); /* a mean 10000 times the deviation */
@@ -430,7 +431,7 @@ static void batchnorm_folded(void) { /* inference: the linear layer with folded 
         batchnorm_slot weights, bias;
         batchnorm_open(&m, &s, NULL);
         batchnorm_slot_make(&weights, s.outputs * s.inputs, MEMOPT_TYPE_F32, 4); batchnorm_slot_make(&bias, s.outputs, MEMOPT_TYPE_F32, 4);
-        m.n.linear.input = m.n.linear.output = m.n.linear.before = NULL; /* not looked at */
+        m.n.linear.input = m.n.linear.output = m.n.linear.pre_activation = NULL; /* not looked at */
         CHECK(memopt_batch_norm_fold(NULL, &m.n, (float *)(void *)weights.data, (float *)(void *)bias.data) == MEMOPT_OK);
         l = m.n.linear;
         l.input = m.slot[BATCHNORM_X].data; l.output = m.slot[BATCHNORM_Y].data;
@@ -480,12 +481,12 @@ static void batchnorm_failing_gemm(void) {
 }
 #if defined(MEMOPT_I_POOL)
 static void batchnorm_pool(void) { /* threads that are real */
-    batchnorm_spec s = batchnorm_spec_of(7); memopt_pool *pool = NULL; memopt_threads t;
+    batchnorm_spec s = batchnorm_spec_of(7); memopt_thread_pool *pool = NULL; memopt_threads t;
     s.rows = 900; s.outputs = 600; s.inputs = 9;
-    CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
-    t = memopt_pool_threads(pool);
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    t = memopt_thread_pool_threads(pool);
     CHECK(batchnorm_bits(&s, &t) == batchnorm_bits(&s, NULL));
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
 }
 #endif
 
@@ -535,8 +536,8 @@ static void batchnorm_bad_calls(void) {
         if (trains) {
             BATCHNORM_TRY(n.linear.rows = 1, MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.linear.rows = 0, MEMOPT_ERR_ARGUMENT);
-            BATCHNORM_TRY(n.linear.before = NULL, MEMOPT_ERR_ARGUMENT);
-            BATCHNORM_TRY(n.linear.before = data[BATCHNORM_Z] + 1, MEMOPT_ERR_ARGUMENT);
+            BATCHNORM_TRY(n.linear.pre_activation = NULL, MEMOPT_ERR_ARGUMENT);
+            BATCHNORM_TRY(n.linear.pre_activation = data[BATCHNORM_Z] + 1, MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.statistics = NULL, MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.statistics = (float *)(void *)(data[BATCHNORM_STATISTICS] + 2), MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.linear.input = NULL, MEMOPT_ERR_ARGUMENT);
@@ -549,9 +550,9 @@ static void batchnorm_bad_calls(void) {
         }
         if (way == BATCHNORM_FORWARD) {
             BATCHNORM_TRY(n.linear.output = NULL, MEMOPT_ERR_ARGUMENT);
-            BATCHNORM_TRY(n.linear.output = n.linear.before, MEMOPT_ERR_ARGUMENT);
+            BATCHNORM_TRY(n.linear.output = n.linear.pre_activation, MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.linear.output = data[BATCHNORM_X], MEMOPT_ERR_ARGUMENT);
-            BATCHNORM_TRY(n.linear.before = data[BATCHNORM_W], MEMOPT_ERR_ARGUMENT);
+            BATCHNORM_TRY(n.linear.pre_activation = data[BATCHNORM_W], MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.running_mean = (float *)(void *)(data[BATCHNORM_MEAN] + 1), MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.running_variance = (float *)(void *)(data[BATCHNORM_MEAN] + 32), MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.statistics = (float *)(void *)(data[BATCHNORM_Y] + 716), MEMOPT_ERR_ARGUMENT);
@@ -581,7 +582,7 @@ static void batchnorm_bad_calls(void) {
             BATCHNORM_TRY(bias = batchnorm_floats(&m, BATCHNORM_MEAN), MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(bias = batchnorm_floats(&m, BATCHNORM_DW) + 44, MEMOPT_ERR_ARGUMENT);
             BATCHNORM_TRY(n.linear.outputs = 0; weights = bias = NULL, MEMOPT_OK);
-        } else BATCHNORM_TRY(n.linear.outputs = 0; n.linear.before = NULL; n.statistics = NULL, MEMOPT_OK);
+        } else BATCHNORM_TRY(n.linear.outputs = 0; n.linear.pre_activation = NULL; n.statistics = NULL, MEMOPT_OK);
         batchnorm_close(&m);
     }
     memset(&none, 0, sizeof none);
@@ -616,7 +617,7 @@ static void batchnorm_errors(void) {
     l->weights = room + 16;
     l->bias = room + 32;
     l->output = room + 48;
-    l->before = room + 64;
+    l->pre_activation = room + 64;
     l->grad_output = room + 80;
     l->grad_input = room + 96;
     l->grad_weights = room + 112;
@@ -661,7 +662,7 @@ static void batchnorm_errors(void) {
     BATCH_SAYS(x.linear.bias = odd, forward(&o, &x), ARGUMENT, "bias is misaligned");
     BATCH_SAYS(x.scale = odd, forward(&o, &x), ARGUMENT, "scale is misaligned");
     BATCH_SAYS(x.shift = odd, forward(&o, &x), ARGUMENT, "shift is misaligned");
-    BATCH_SAYS(x.linear.before = NULL, forward(&o, &x), ARGUMENT, "before is NULL");
+    BATCH_SAYS(x.linear.pre_activation = NULL, forward(&o, &x), ARGUMENT, "pre_activation is NULL");
     BATCH_SAYS(x.statistics = NULL, backward(&o, &x), ARGUMENT, "statistics is NULL");
     BATCH_SAYS(x.linear.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
     BATCH_SAYS(x.running_mean = (float *)odd_to, forward(&o, &x), ARGUMENT, "running_mean is misaligned");
@@ -672,7 +673,7 @@ static void batchnorm_errors(void) {
     BATCH_SAYS(x.linear.grad_bias = odd_to, backward(&o, &x), ARGUMENT, "grad_bias is misaligned");
     BATCH_SAYS(x.grad_scale = odd_to, backward(&o, &x), ARGUMENT, "grad_scale is misaligned");
     BATCH_SAYS(x.grad_shift = odd_to, backward(&o, &x), ARGUMENT, "grad_shift is misaligned");
-    BATCH_SAYS(x.linear.output = x.linear.before, forward(&o, &x), ARGUMENT, "output overlaps before");
+    BATCH_SAYS(x.linear.output = x.linear.pre_activation, forward(&o, &x), ARGUMENT, "output overlaps pre_activation");
     BATCH_SAYS(x.linear.output = room + 1, forward(&o, &x), ARGUMENT, "output overlaps input");
     BATCH_SAYS(x.linear.grad_input = room + 81, backward(&o, &x), ARGUMENT, "grad_input overlaps grad_output");
     BATCH_SAYS((x.linear.grad_weights = NULL, x.linear.grad_input = room), backward(&o, &x), ARGUMENT,

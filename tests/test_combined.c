@@ -15,14 +15,14 @@
 #include "test_random.c"
 #include "test_number.c"
 #include "test_quant.c"
-#include "test_taper.c"
+#include "test_state_codec.c"
 #include "test_optim.c"
 #include "test_adafactor.c"
 #include "test_scale.c"
 #include "test_tape.c"
-#include "test_untouchable.c"
+#include "test_host_visible.c"
 #include "test_gemm.c"
-#include "test_rows.c"
+#include "test_row_kernels.c"
 #include "test_softmax.c"
 #include "test_head.c"
 #include "test_attention.c"
@@ -55,14 +55,14 @@ int main(void) {
     test_random_section(); /* test_random() makes the random numbers of tests */
     test_number();
     test_quant();
-    test_taper();
+    test_state_codec();
     test_optim();
     test_adafactor();
     test_scale();
     if (!TEST_WIDE) test_tape();
-    test_untouchable();
+    test_host_visible();
     test_gemm();
-    test_rows();
+    test_row_kernels();
     test_softmax();
     test_head();
     test_attention();
@@ -71,8 +71,10 @@ int main(void) {
     test_batchnorm();
     test_nan();
 #else
-    (void)test_simd; (void)test_random_section; (void)test_number; (void)test_quant; (void)test_taper; (void)test_optim;
-    (void)test_adafactor; (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_rows; (void)test_softmax;
+    (void)test_simd;
+    (void)test_random_section; (void)test_number; (void)test_quant; (void)test_state_codec; (void)test_optim;
+    (void)test_adafactor;
+    (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
 #endif
     return test_totals();

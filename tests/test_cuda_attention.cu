@@ -38,7 +38,7 @@ static test_cuda_attention_rig test_cuda_attention_open(size_t shapes) {
     memset(&r, 0, sizeof r);
     r.mark = test_device_mark();
     desc.shapes = shapes;
-    desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
+    desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_GEMM_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
     CHECK(memopt_cuda_gemm_bytes(&desc, &bytes) == 0);
     r.memory = memopt_i_system_alloc(NULL, bytes, 64);
     CHECK(memopt_cuda_gemm_create(&desc, r.memory, bytes, &r.gemm) == 0);
@@ -294,24 +294,24 @@ static void test_cuda_attention_long(void) {
     uint64_t seed = 3; size_t s, i, j; int type;
     for (s = 0; s < sizeof lengths / sizeof lengths[0]; ++s) for (type = 0; type < 3; ++type) {
         const size_t n = lengths[s], first = n - 3; const memopt_type of = (memopt_type)type;
-        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes; float *scores, *slopes; unsigned char *p, *g;
+        memopt_attention x; memopt_i_cuda_attention t; memopt_cuda_ops ops; memopt_carver c; size_t bytes; float *scores, *grad_scores; unsigned char *p, *g;
         const int mark = test_device_mark();
         memset(&x, 0, sizeof x); memset(&ops, 0, sizeof ops);
         x.batch = x.heads = 1; x.length = n; x.width = 4; x.block = 3; x.type = of; x.causal = s % 2 == 0; x.grad_queries = &x;
         CHECK(memopt_cuda_attention_scratch(NULL, &x, &bytes) == 0);
         ops.d_scratch = test_device(bytes); ops.scratch_bytes = bytes;
-        CHECK(memopt_i_cuda_attention_open(&x, 1, &t) == 0 && t.bytes == bytes);
+        CHECK(memopt_i_cuda_attention_resolve(&x, 1, &t) == 0 && t.bytes == bytes);
         c = memopt_carver_begin(ops.d_scratch); memopt_i_cuda_attention_lay_out(&t, &c);
-        scores = (float *)malloc(6 * t.stride * 4); slopes = scores + 3 * t.stride; p = (unsigned char *)malloc(12 * t.stride); g = (unsigned char *)malloc(12 * t.stride);
+        scores = (float *)malloc(6 * t.stride * 4); grad_scores = scores + 3 * t.stride; p = (unsigned char *)malloc(12 * t.stride); g = (unsigned char *)malloc(12 * t.stride);
         TEST_SCHEDULES(n > 2000 ? 2 : 8) {
             for (i = 0; i < 6 * t.stride; ++i) scores[i] = i % t.stride < n ? (float)((double)(test_random(&seed) >> 11) * 0x1p-50 - 4) : memopt_i_bits_float(0x7fc00000u);
-            test_put(t.scores, scores, 12 * t.stride); test_put(t.slopes, slopes, 12 * t.stride);
+            test_put(t.scores, scores, 12 * t.stride); test_put(t.grad_scores, grad_scores, 12 * t.stride);
             CHECK(memopt_i_cuda_attention_soft<0>(&t, 0, first, 3, n) == 0 && memopt_i_cuda_attention_soft<1>(&t, 0, first, 3, n) == 0);
             for (i = 0; i < 3; ++i) {
                 const size_t valid = x.causal ? first + i + 1 : n, size = memopt_type_bytes(of);
                 test_get(p, (char *)t.p + i * t.pitch * size, n * size); test_get(g, (char *)t.g + i * t.pitch * size, n * size);
-                for (j = valid; j < n; ++j) slopes[i * t.stride + j] = 0;
-                test_cuda_attention_row(scores + i * t.stride, slopes + i * t.stride, valid, n, of, p, g, 0.5, s);
+                for (j = valid; j < n; ++j) grad_scores[i * t.stride + j] = 0;
+                test_cuda_attention_row(scores + i * t.stride, grad_scores + i * t.stride, valid, n, of, p, g, 0.5, s);
             }
         }
         free(scores); free(p); free(g);
@@ -355,7 +355,7 @@ static void test_cuda_attention_bad(void) {
     BOTH((x.length = 0, x.queries = NULL), 0);
 #ifndef __CUDACC__
     simulator_pending_error(cudaErrorIllegalAddress);
-    BOTH((void)x, MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress);
+    BOTH((void)x, MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress);
     simulator_pending_error(0);
     for (i = 1; i <= 3; ++i) { r.gemm->used = 0; cublaslt_mock_no_algorithm(i); /* there are three shapes */ BAD(backward, (void)x, MEMOPT_CUDA_ERR_NO_ALGORITHM); }
     r.gemm->used = 0;
@@ -385,7 +385,7 @@ static void test_cuda_attention_faults(void) { /* the k-th call into cuBLASLt, t
             test_cuda_attention_case_drop(&c);
             test_cuda_attention_close(&r);
             if (!s) break;
-            CHECK_AT(how == 2 || s == (how ? MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_OF_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
+            CHECK_AT(how == 2 || s == (how ? MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
             CHECK(cudaPeekAtLastError() == cudaSuccess);
         }
     CHECK(k > 6 && k < 60);

@@ -75,7 +75,8 @@ static void cuda_batch_open(cuda_batch_model *m, const cuda_batch_spec *s) {
     l->rows = s->rows; l->inputs = s->inputs; l->outputs = n; l->type = l->weight_type = s->type;
     l->gradient_type = s->gradient_type; l->activation = (memopt_activation)s->kind; l->accumulate = s->adds;
     l->input = k[CUDA_BATCH_X].there; l->weights = k[CUDA_BATCH_W].there; l->bias = s->biased ? k[CUDA_BATCH_BIAS].there : NULL;
-    l->before = k[CUDA_BATCH_Z].there; l->output = k[CUDA_BATCH_Y].there; l->grad_output = k[CUDA_BATCH_G].there;
+    l->pre_activation = k[CUDA_BATCH_Z].there;
+    l->output = k[CUDA_BATCH_Y].there; l->grad_output = k[CUDA_BATCH_G].there;
     l->grad_input = k[CUDA_BATCH_DX].there; l->grad_weights = k[CUDA_BATCH_DW].there; l->grad_bias = k[CUDA_BATCH_DBIAS].there;
     m->x.scale = s->scaled ? k[CUDA_BATCH_SCALE].there : NULL; m->x.shift = s->shifted ? k[CUDA_BATCH_SHIFT].there : NULL;
     m->x.statistics = (float *)(void *)k[CUDA_BATCH_STATISTICS].there; m->x.no_update = s->no_update;
@@ -125,8 +126,8 @@ static void cuda_batch_check_output(const cuda_batch_model *m) {
     const size_t n = m->spec.outputs;
     for (size_t i = 0; i < m->spec.rows * n; ++i) {
         const size_t c = i % n;
-        const float h = memopt_i_v1_norm_hat_of(cuda_batch_get(&m->slot[CUDA_BATCH_Z], i), cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], c),
-                                                cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], n + c));
+        const float h = memopt_i_v1_norm_normalize_of(cuda_batch_get(&m->slot[CUDA_BATCH_Z], i), cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], c),
+                                                      cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], n + c));
         const float v = fmaf(h, cuda_batch_scale(m, c), cuda_batch_shift(m, c));
         const float y = m->spec.kind ? memopt_i_v1_act(v, m->spec.kind) : v;
         CHECK_AT(cuda_batch_bits(cuda_batch_get(&m->slot[CUDA_BATCH_Y], i), cuda_batch_stored(m->spec.type, y)), i);
@@ -134,8 +135,8 @@ static void cuda_batch_check_output(const cuda_batch_model *m) {
 }
 static float cuda_batch_lively(const cuda_batch_model *m, size_t i, float *h) { /* g', and h */
     const size_t n = m->spec.outputs, c = i % n; float y; const float g = cuda_batch_get(&m->slot[CUDA_BATCH_G], i);
-    *h = memopt_i_v1_norm_hat_of(cuda_batch_get(&m->slot[CUDA_BATCH_Z], i), cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], c),
-                                 cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], n + c));
+    *h = memopt_i_v1_norm_normalize_of(cuda_batch_get(&m->slot[CUDA_BATCH_Z], i), cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], c),
+                                       cuda_batch_get(&m->slot[CUDA_BATCH_STATISTICS], n + c));
     return m->spec.kind ? memopt_i_v1_act_grad(fmaf(*h, cuda_batch_scale(m, c), cuda_batch_shift(m, c)), g, m->spec.kind, &y) : g;
 }
 /* Gradients of scale and shift, given z, g and the statistics; three: factor, mean and share of the device, or NULL */
@@ -177,7 +178,7 @@ static uint64_t cuda_batch_z_case(const cuda_batch_spec *s, int known) {
     cuda_batch_open(&m, s);
     for (size_t c = 0; c < n; ++c) { old[c] = cuda_batch_get(&m.slot[CUDA_BATCH_MEAN], c); old[n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_VARIANCE], c);
         old[2 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSHIFT], c); old[3 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSCALE], c); }
-    CHECK(memopt_i_cuda_batch_open(&m.x, &t) == 0);
+    CHECK(memopt_i_cuda_batch_resolve(&m.x, &t) == 0);
     memopt_i_cuda_batch_cut(&t, s->part);
     cuda_batch_place(&t);
     memopt_i_cuda_batch_align(&t, 0);
@@ -195,7 +196,7 @@ static uint64_t cuda_batch_z_case(const cuda_batch_spec *s, int known) {
     for (size_t first = 0; first < rows; first += count) {
         count = memopt_i_min(t.slope_part, rows - first);
         CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SLOPES, first, count, NULL) == 0);
-        test_get(m.slot[CUDA_BATCH_SLOPE].here + first * n * memopt_type_bytes(s->type), t.slope, count * n * memopt_type_bytes(s->type));
+        test_get(m.slot[CUDA_BATCH_SLOPE].here + first * n * memopt_type_bytes(s->type), t.grad_z, count * n * memopt_type_bytes(s->type));
     }
     if (!known) {
         cuda_batch_check_statistics(&m, old);
@@ -242,7 +243,7 @@ static void cuda_batch_z_same_bits(void) {
 static void cuda_batch_z_hard(void) {
     cuda_batch_spec s = cuda_batch_spec_of(3); cuda_batch_model m; memopt_i_cuda_batch t; float old[16];
     memset(old, 0, sizeof old);
-    s.rows = 700; s.outputs = 8; s.type = MEMOPT_TYPE_F32; s.kind = MEMOPT_NO_ACTIVATION; s.misaligned = 0; s.no_update = 0; s.scaled = s.shifted = 1;
+    s.rows = 700; s.outputs = 8; s.type = MEMOPT_TYPE_F32; s.kind = MEMOPT_ACTIVATION_NONE; s.misaligned = 0; s.no_update = 0; s.scaled = s.shifted = 1;
     cuda_batch_open(&m, &s);
     for (size_t r = 0; r < 700; ++r) {
         float *z = (float *)(void *)m.slot[CUDA_BATCH_Z].here + r * 8;
@@ -250,7 +251,7 @@ static void cuda_batch_z_hard(void) {
         z[3] = r == 699 ? memopt_i_bits_float(0x7f800000u) : z[3]; z[4] = r == 0 ? 1000.0f : z[4]; z[5] = 1e-30f * (float)(r % 7);
     }
     test_put(m.slot[CUDA_BATCH_Z].there, m.slot[CUDA_BATCH_Z].here, m.slot[CUDA_BATCH_Z].bytes);
-    CHECK(memopt_i_cuda_batch_open(&m.x, &t) == 0);
+    CHECK(memopt_i_cuda_batch_resolve(&m.x, &t) == 0);
     memopt_i_cuda_batch_cut(&t, 1 << 20);
     cuda_batch_place(&t);
     memopt_i_cuda_batch_align(&t, 0);
@@ -280,7 +281,7 @@ static cuda_batch_rig cuda_batch_rig_open(size_t scratch) {
 #ifndef __CUDACC__
     cublaslt_mock_reset();
 #endif
-    desc.shapes = 32; desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
+    desc.shapes = 32; desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_GEMM_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
     CHECK(memopt_cuda_gemm_bytes(&desc, &bytes) == 0);
     r.memory = malloc(bytes);
     CHECK(memopt_cuda_gemm_create(&desc, r.memory, bytes, &r.ops.gemm) == 0);
@@ -307,7 +308,7 @@ static void cuda_batch_whole_case(const cuda_batch_spec *s) {
     }
     for (size_t c = 0; c < n; ++c) { old[c] = cuda_batch_get(&m.slot[CUDA_BATCH_MEAN], c); old[n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_VARIANCE], c);
         old[2 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSHIFT], c); old[3 * n + c] = cuda_batch_get(&m.slot[CUDA_BATCH_DSCALE], c); }
-    CHECK(memopt_i_cuda_batch_open(&m.x, &t) == 0);
+    CHECK(memopt_i_cuda_batch_resolve(&m.x, &t) == 0);
     CHECK(memopt_i_cuda_batch_scratch(NULL, &t, s->part, &linear, &all) == 0);
     CHECK(memopt_cuda_batch_norm_scratch(NULL, &m.x, &bytes) == 0 && (s->part != MEMOPT_I_CUDA_BATCH_PART || bytes == all));
     cuda_batch_rig r = cuda_batch_rig_open(all);
@@ -430,7 +431,7 @@ static void cuda_batch_refused(void) {
     CUDA_BATCH_REFUSED(x.linear.rows = SIZE_MAX / 4, MEMOPT_ERR_OVERFLOW, MEMOPT_ERR_OVERFLOW, MEMOPT_ERR_OVERFLOW);
     CUDA_BATCH_REFUSED(x.linear.outputs = SIZE_MAX / 2, MEMOPT_ERR_OVERFLOW, MEMOPT_ERR_OVERFLOW, MEMOPT_ERR_OVERFLOW);
     CUDA_BATCH_REFUSED(x.linear.inputs = SIZE_MAX, MEMOPT_ERR_OVERFLOW, MEMOPT_ERR_OVERFLOW, MEMOPT_ERR_OVERFLOW);
-    CUDA_BATCH_REFUSED(x.linear.before = NULL, null, null, 1);
+    CUDA_BATCH_REFUSED(x.linear.pre_activation = NULL, null, null, 1);
     CUDA_BATCH_REFUSED(x.statistics = NULL, null, null, 1);
     CUDA_BATCH_REFUSED(x.scale = (const char *)x.scale + 1, misaligned, misaligned, misaligned);
 
@@ -445,14 +446,14 @@ static void cuda_batch_refused(void) {
     CHECK(memopt_cuda_batch_norm_fold(NULL, NULL, d_w, d_b, NULL) == argument && memopt_cuda_batch_norm_fold(NULL, &m.x, d_w, d_w + 3, NULL) == overlap);
 #ifndef __CUDACC__
     simulator_pending_error(cudaErrorIllegalAddress);
-    CUDA_BATCH_REFUSED((void)0, MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress, MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress,
-                       MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+    CUDA_BATCH_REFUSED((void)0, MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress, MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress,
+                       MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
     CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
     simulator_pending_error(0);
     for (int k = 0; k < 2; ++k) {
         simulator_fail_launch(1);
         CHECK((k ? memopt_cuda_batch_norm_backward(&r.ops, &m.x, NULL) : memopt_cuda_batch_norm_fold(NULL, &m.x, d_w, d_b, NULL))
-              == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+              == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
         simulator_fail_launch(0);
     }
 #endif

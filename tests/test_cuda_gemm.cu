@@ -55,7 +55,7 @@ static test_cuda_gemm_rig test_cuda_gemm_open(int how, size_t shapes, size_t scr
     memset(&r, 0, sizeof r);
     r.mark = test_device_mark();
     desc.shapes = shapes; desc.deterministic = (how & TEST_CUDA_GEMM_DETERMINISTIC) != 0; desc.tf32 = (how & TEST_CUDA_GEMM_TF32) != 0;
-    if (!(how & TEST_CUDA_GEMM_BARE)) { desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes); }
+    if (!(how & TEST_CUDA_GEMM_BARE)) { desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_GEMM_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes); }
     CHECK(memopt_cuda_gemm_bytes(&desc, &bytes) == 0);
     r.memory = memopt_i_system_alloc(NULL, bytes, 64); /* exactly: AddressSanitizer looks */
     CHECK(memopt_cuda_gemm_create(&desc, r.memory, bytes, &r.gemm) == 0);
@@ -78,15 +78,15 @@ static void test_cuda_gemm_close(test_cuda_gemm_rig *r) {
 typedef struct test_cuda_gemm_case {
     size_t rows, columns, depth, more; /* more: of strides than a row */
     memopt_type type, result_type;
-    int left_turned, right_turned, bias, accumulate, whole;
+    int left_transposed, right_transposed, bias, accumulate, whole;
     size_t offset; /* elements */
 } test_cuda_gemm_case;
 static void test_cuda_gemm_one(const test_cuda_gemm_rig *r, const test_cuda_gemm_case *c, uint64_t at) {
-    const size_t ls = (c->left_turned ? c->rows : c->depth) + c->more, rs = (c->right_turned ? c->depth : c->columns) + c->more;
+    const size_t ls = (c->left_transposed ? c->rows : c->depth) + c->more, rs = (c->right_transposed ? c->depth : c->columns) + c->more;
     const size_t ds = c->columns + c->more, size = memopt_type_bytes(c->type), result = memopt_type_bytes(c->result_type);
     uint64_t seed = at + 7; size_t i, j, k; memopt_product p;
-    test_cuda_gemm_tensor left = test_cuda_gemm_make(&seed, c->type, (c->left_turned ? c->depth : c->rows) * ls, c->offset * size, c->whole);
-    test_cuda_gemm_tensor right = test_cuda_gemm_make(&seed, c->type, (c->right_turned ? c->columns : c->depth) * rs, c->offset * size, c->whole);
+    test_cuda_gemm_tensor left = test_cuda_gemm_make(&seed, c->type, (c->left_transposed ? c->depth : c->rows) * ls, c->offset * size, c->whole);
+    test_cuda_gemm_tensor right = test_cuda_gemm_make(&seed, c->type, (c->right_transposed ? c->columns : c->depth) * rs, c->offset * size, c->whole);
     test_cuda_gemm_tensor out = test_cuda_gemm_make(&seed, c->result_type, c->rows * ds, c->offset * result, c->whole);
     test_cuda_gemm_tensor bias = test_cuda_gemm_make(&seed, MEMOPT_TYPE_F32, c->columns, c->offset * 4, c->whole);
     if (!c->accumulate) { /* poison what must be written; what lies between rows must stay */
@@ -95,8 +95,8 @@ static void test_cuda_gemm_one(const test_cuda_gemm_rig *r, const test_cuda_gemm
     }
     memset(&p, 0, sizeof p);
     p.rows = c->rows; p.columns = c->columns; p.depth = c->depth;
-    p.left = left.d; p.left_stride = ls; p.left_turned = c->left_turned; p.left_type = c->type;
-    p.right = right.d; p.right_stride = rs; p.right_turned = c->right_turned; p.right_type = c->type;
+    p.left = left.d; p.left_stride = ls; p.left_transposed = c->left_transposed; p.left_type = c->type;
+    p.right = right.d; p.right_stride = rs; p.right_transposed = c->right_transposed; p.right_type = c->type;
     p.result = out.d; p.result_stride = ds; p.result_type = c->result_type; p.accumulate = c->accumulate;
     p.bias = c->bias ? (const float *)bias.d : NULL;
     CHECK_AT(memopt_cuda_gemm_multiply(r->gemm, &p, NULL) == 0, at);
@@ -106,7 +106,7 @@ static void test_cuda_gemm_one(const test_cuda_gemm_rig *r, const test_cuda_gemm
             double sum = 0, most = 0, got = test_cuda_gemm_now(&out, i * ds + j), error;
             if (j >= c->columns) { CHECK_AT(got == out.x[i * ds + j], at); continue; }
             for (k = 0; k < c->depth; ++k) {
-                const double term = left.x[c->left_turned ? k * ls + i : i * ls + k] * right.x[c->right_turned ? j * rs + k : k * rs + j];
+                const double term = left.x[c->left_transposed ? k * ls + i : i * ls + k] * right.x[c->right_transposed ? j * rs + k : k * rs + j];
                 sum += term; most += fabs(term);
             }
             if (c->bias) { sum += bias.x[j]; most += fabs(bias.x[j]); }
@@ -130,7 +130,8 @@ static void test_cuda_gemm_products(void) {
                 memset(&c, 0, sizeof c);
                 c.rows = shapes[s][0]; c.columns = shapes[s][1]; c.depth = shapes[s][2];
                 c.type = types[t][0]; c.result_type = types[t][1];
-                c.left_turned = turns & 1; c.right_turned = turns >> 1; c.more = n % 3 == 1 ? 8 : n % 3 == 2 ? 3 : 0;
+                c.left_transposed = turns & 1;
+                c.right_transposed = turns >> 1; c.more = n % 3 == 1 ? 8 : n % 3 == 2 ? 3 : 0;
                 c.accumulate = n % 4 == 3; c.bias = !c.accumulate && c.result_type == MEMOPT_TYPE_F32 && n % 2;
                 c.whole = n % 5 != 0; c.offset = n % 2 ? 1 : n % 4 ? 8 : 0;
                 test_cuda_gemm_one(&r, &c, (uint64_t)n);
@@ -141,16 +142,16 @@ static void test_cuda_gemm_large(void) {
     test_cuda_gemm_rig r = test_cuda_gemm_open(TEST_CUDA_GEMM_DETERMINISTIC, 4, 0);
     test_cuda_gemm_case c;
     memset(&c, 0, sizeof c);
-    c.rows = 200; c.columns = 264; c.depth = 512; c.type = MEMOPT_TYPE_BF16; c.result_type = MEMOPT_TYPE_BF16; c.right_turned = 1;
+    c.rows = 200; c.columns = 264; c.depth = 512; c.type = MEMOPT_TYPE_BF16; c.result_type = MEMOPT_TYPE_BF16; c.right_transposed = 1;
     test_cuda_gemm_one(&r, &c, 1);
-    c.type = c.result_type = MEMOPT_TYPE_F32; c.left_turned = 1; c.right_turned = 0; c.rows = 129;
+    c.type = c.result_type = MEMOPT_TYPE_F32; c.left_transposed = 1; c.right_transposed = 0; c.rows = 129;
     test_cuda_gemm_one(&r, &c, 2);
     test_cuda_gemm_close(&r);
 }
 static void test_cuda_gemm_batches(void) { /* heads that lie side by side in rows, and an operand used again */
     enum { ROWS = 9, COLUMNS = 8, DEPTH = 5, COUNT = 4, STEP = COLUMNS + 3 }; /* 3 elements between heads stay as they are */
     test_cuda_gemm_rig r = test_cuda_gemm_open(0, 0, 0);
-    uint64_t seed = 3; size_t b, i, j, k; int again; memopt_product p; memopt_cuda_batch batch;
+    uint64_t seed = 3; size_t b, i, j, k; int again; memopt_product p; memopt_cuda_gemm_batch batch;
     for (again = 0; again < 2; ++again) {
         test_cuda_gemm_tensor left = test_cuda_gemm_make(&seed, MEMOPT_TYPE_F16, ROWS * COUNT * DEPTH, 0, 1);
         test_cuda_gemm_tensor right = test_cuda_gemm_make(&seed, MEMOPT_TYPE_F16, COUNT * DEPTH * COLUMNS, 0, 1);
@@ -173,9 +174,9 @@ static void test_cuda_gemm_batches(void) { /* heads that lie side by side in row
         test_cuda_gemm_fetch(&out);
         for (i = 0; i < out.n; ++i) CHECK_AT(test_cuda_gemm_now(&out, i) == (i % STEP < COLUMNS ? 0 : out.x[i]), i);
         batch.result_step = COLUMNS - 1;
-        CHECK(memopt_cuda_gemm_multiply_batch(r.gemm, &p, &batch, NULL) == MEMOPT_CUDA_ERR_LEADING);
+        CHECK(memopt_cuda_gemm_multiply_batch(r.gemm, &p, &batch, NULL) == MEMOPT_CUDA_ERR_STRIDE);
         batch.count = COUNT + 1; batch.result_step = STEP;
-        CHECK(memopt_cuda_gemm_multiply_batch(r.gemm, &p, &batch, NULL) == MEMOPT_CUDA_ERR_LEADING);
+        CHECK(memopt_cuda_gemm_multiply_batch(r.gemm, &p, &batch, NULL) == MEMOPT_CUDA_ERR_STRIDE);
         test_cuda_gemm_drop(&left); test_cuda_gemm_drop(&right); test_cuda_gemm_drop(&out);
     }
     test_cuda_gemm_close(&r);
@@ -199,23 +200,23 @@ static void test_cuda_gemm_table(void) { /* a shape is asked for once, and the o
     test_cuda_gemm_small s = test_cuda_gemm_simple(16);
     size_t i;
     for (i = 0; i < 3; ++i) CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).products == 3 && memopt_cuda_gemm_counted(r.gemm).heuristics == 1);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).products == 3 && memopt_cuda_gemm_get_stats(r.gemm).heuristics == 1);
     s.p.rows = 15;
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
     s.p.rows = 16;
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 2);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 2);
     s.p.rows = 14; /* takes the place of 16 */
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
     s.p.rows = 15;
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 3);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 3);
     s.p.rows = 16;
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 4);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 4);
     s.p.rows = 15; s.p.left = s.d + 1; /* less aligned: another shape, that takes the place of 14's neighbour */
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 5);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 5);
     CHECK(test_cuda_gemm_first(&s) == 16);
     test_cuda_gemm_close(&r);
 }
@@ -251,11 +252,11 @@ static void test_cuda_gemm_bad(void) {
     BAD(s.p.result = NULL, MEMOPT_CUDA_ERR_NULL);
     BAD(s.p.left = (const char *)s.p.left + 2, MEMOPT_CUDA_ERR_ALIGNMENT);
     BAD(s.p.bias = (const float *)((const char *)s.p.left + 1), MEMOPT_CUDA_ERR_ALIGNMENT);
-    BAD(s.p.left_stride = 7, MEMOPT_CUDA_ERR_LEADING);
-    BAD(s.p.right_stride = 7, MEMOPT_CUDA_ERR_LEADING);
-    BAD(s.p.result_stride = 7, MEMOPT_CUDA_ERR_LEADING);
-    BAD(s.p.left_stride = (size_t)1 << 31, MEMOPT_CUDA_ERR_LEADING);
-    BAD((s.p.left_turned = 1, s.p.left_stride = 7), MEMOPT_CUDA_ERR_LEADING);
+    BAD(s.p.left_stride = 7, MEMOPT_CUDA_ERR_STRIDE);
+    BAD(s.p.right_stride = 7, MEMOPT_CUDA_ERR_STRIDE);
+    BAD(s.p.result_stride = 7, MEMOPT_CUDA_ERR_STRIDE);
+    BAD(s.p.left_stride = (size_t)1 << 31, MEMOPT_CUDA_ERR_STRIDE);
+    BAD((s.p.left_transposed = 1, s.p.left_stride = 7), MEMOPT_CUDA_ERR_STRIDE);
     BAD(s.p.rows = (size_t)1 << 31, MEMOPT_ERR_OVERFLOW);
     BAD((s.p.columns = SIZE_MAX, s.p.result_stride = s.p.right_stride = SIZE_MAX), MEMOPT_ERR_OVERFLOW);
     BAD(s.p.result = (void *)(uintptr_t)s.p.left, MEMOPT_CUDA_ERR_OVERLAP);
@@ -271,7 +272,7 @@ static void test_cuda_gemm_bad(void) {
     BAD((s.p.rows = 0, s.p.left = s.p.result = NULL), 0);
     BAD((s.p.columns = 0, s.p.right = s.p.result = NULL), 0);
     CHECK(test_cuda_gemm_first(&good) == -1); /* nothing was written */
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 0);
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 0);
     memset(&desc, 0, sizeof desc);
     CHECK(memopt_cuda_gemm_bytes(NULL, &bytes) == MEMOPT_CUDA_ERR_NULL && memopt_cuda_gemm_bytes(&desc, NULL) == MEMOPT_CUDA_ERR_NULL);
     desc.shapes = SIZE_MAX / 4;
@@ -301,29 +302,29 @@ static void test_cuda_gemm_faults(void) { /* cuBLASLt fails at each of its calls
     desc.shapes = 8;
     CHECK(memopt_cuda_gemm_bytes(&desc, &bytes) == 0 && bytes <= sizeof memory);
     cublaslt_mock_fail(1, CUBLAS_STATUS_ALLOC_FAILED);
-    CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, &out) == MEMOPT_CUDA_OF_BLAS + CUBLAS_STATUS_ALLOC_FAILED && !out);
-    CHECK(memopt_cuda_status_plain(MEMOPT_CUDA_OF_BLAS + CUBLAS_STATUS_ALLOC_FAILED) == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, &out) == MEMOPT_CUDA_BASE_BLAS + CUBLAS_STATUS_ALLOC_FAILED && !out);
+    CHECK(memopt_cuda_to_status(MEMOPT_CUDA_BASE_BLAS + CUBLAS_STATUS_ALLOC_FAILED) == MEMOPT_ERR_MEMORY);
     simulator_pending_error(cudaErrorIllegalAddress);
-    CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, &out) == MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress && !out);
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress);
+    CHECK(memopt_cuda_gemm_create(&desc, memory, bytes, &out) == MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress && !out);
+    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress);
     CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
     simulator_pending_error(0);
     for (k = 1; k <= 2; ++k) {
         cublaslt_mock_fail(k, CUBLAS_STATUS_INTERNAL_ERROR);
-        CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_OF_BLAS + CUBLAS_STATUS_INTERNAL_ERROR);
+        CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_BASE_BLAS + CUBLAS_STATUS_INTERNAL_ERROR);
         CHECK(test_cuda_gemm_first(&s) == -1);
-        CHECK(memopt_cuda_gemm_counted(r.gemm).products == 0 && memopt_cuda_gemm_counted(r.gemm).heuristics == k);
+        CHECK(memopt_cuda_gemm_get_stats(r.gemm).products == 0 && memopt_cuda_gemm_get_stats(r.gemm).heuristics == k);
     }
     cublaslt_mock_fail(0, 0);
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == 0 && test_cuda_gemm_first(&s) == 8);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 2); /* what was found before the failure is still there */
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 2); /* what was found before the failure is still there */
     s.p.rows = 7;
     cublaslt_mock_no_algorithm(1);
     for (k = 0; k < 2; ++k) CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_ERR_NO_ALGORITHM);
-    CHECK(memopt_cuda_gemm_counted(r.gemm).heuristics == 3); /* is kept as well */
+    CHECK(memopt_cuda_gemm_get_stats(r.gemm).heuristics == 3); /* is kept as well */
     s.p.depth = 0; s.p.rows = 8;
     simulator_fail_launch(1);
-    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_OF_RUNTIME + cudaErrorLaunchOutOfResources);
+    CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_BASE_RUNTIME + cudaErrorLaunchOutOfResources);
     CHECK(test_cuda_gemm_first(&s) == 8);
     r.gemm->capability = 75; s.p.left_type = s.p.right_type = s.p.result_type = MEMOPT_TYPE_BF16;
     CHECK(memopt_cuda_gemm_multiply(r.gemm, &s.p, NULL) == MEMOPT_CUDA_ERR_TYPE);
@@ -346,10 +347,10 @@ static void test_cuda_gemm_fp8(void) {
         test_put(d_scales, scales, 8);
         memset(&p, 0, sizeof p);
         p.rows = rows; p.columns = columns; p.depth = depth; p.left_stride = p.right_stride = stride; p.result_stride = columns;
-        p.left_type = types == 1 ? MEMOPT_CUDA_E5M2 : MEMOPT_CUDA_E4M3; p.right_type = types == 2 ? MEMOPT_CUDA_E5M2 : MEMOPT_CUDA_E4M3;
+        p.left_type = types == 1 ? MEMOPT_CUDA_FP8_E5M2 : MEMOPT_CUDA_FP8_E4M3; p.right_type = types == 2 ? MEMOPT_CUDA_FP8_E5M2 : MEMOPT_CUDA_FP8_E4M3;
         left = (uint8_t *)malloc(rows * stride); right = (uint8_t *)malloc(columns * stride);
-#define CODE(t, x) ((t) == MEMOPT_CUDA_E5M2 ? memopt_to_e5m2(x, 0) : memopt_to_e4m3(x, 0))
-#define CUDA_GEMM_VALUE(t, c) ((double)((t) == MEMOPT_CUDA_E5M2 ? memopt_from_e5m2(c) : memopt_from_e4m3(c)))
+#define CODE(t, x) ((t) == MEMOPT_CUDA_FP8_E5M2 ? memopt_to_e5m2(x, 0) : memopt_to_e4m3(x, 0))
+#define CUDA_GEMM_VALUE(t, c) ((double)((t) == MEMOPT_CUDA_FP8_E5M2 ? memopt_from_e5m2(c) : memopt_from_e4m3(c)))
         for (i = 0; i < rows * stride; ++i) left[i] = CODE(p.left_type, (float)(int)(test_random(&seed) % 9) - 4);
         for (i = 0; i < columns * stride; ++i) right[i] = CODE(p.right_type, ((float)(int)(test_random(&seed) % 9) - 4) / 4);
         p.d_left = (const uint8_t *)test_device(rows * stride); test_put((void *)(uintptr_t)p.d_left, left, rows * stride);
@@ -369,15 +370,15 @@ static void test_cuda_gemm_fp8(void) {
         if (!n) { /* what is refused */
             memopt_cuda_fp8_product q;
 #define BAD(change, status) do { q = p; change; CHECK(memopt_cuda_gemm_multiply_fp8(r.gemm, &q, NULL) == (status)); } while (0)
-            BAD(q.rows = 8, MEMOPT_CUDA_ERR_LEADING);
-            BAD(q.depth = 24, MEMOPT_CUDA_ERR_LEADING);
-            BAD(q.left_stride = depth + 8, MEMOPT_CUDA_ERR_LEADING);
-            BAD(q.right_stride = depth - 16, MEMOPT_CUDA_ERR_LEADING);
-            BAD(q.result_stride = columns + 1, MEMOPT_CUDA_ERR_LEADING);
+            BAD(q.rows = 8, MEMOPT_CUDA_ERR_STRIDE);
+            BAD(q.depth = 24, MEMOPT_CUDA_ERR_STRIDE);
+            BAD(q.left_stride = depth + 8, MEMOPT_CUDA_ERR_STRIDE);
+            BAD(q.right_stride = depth - 16, MEMOPT_CUDA_ERR_STRIDE);
+            BAD(q.result_stride = columns + 1, MEMOPT_CUDA_ERR_STRIDE);
             BAD(q.d_left += 8, MEMOPT_CUDA_ERR_ALIGNMENT);
             BAD(q.d_right = NULL, MEMOPT_CUDA_ERR_NULL);
             BAD(q.d_right_scale = (const float *)((const char *)d_scales + 1), MEMOPT_CUDA_ERR_ALIGNMENT);
-            BAD((q.left_type = q.right_type = MEMOPT_CUDA_E5M2), MEMOPT_CUDA_ERR_TYPE);
+            BAD((q.left_type = q.right_type = MEMOPT_CUDA_FP8_E5M2), MEMOPT_CUDA_ERR_TYPE);
             BAD((q.d_bias = bias.d, q.accumulate = 1), MEMOPT_ERR_ARGUMENT);
             BAD(q.d_result = (void *)(uintptr_t)q.d_left, MEMOPT_CUDA_ERR_OVERLAP);
             BAD(q.rows = (size_t)1 << 31, MEMOPT_ERR_OVERFLOW);
@@ -396,34 +397,36 @@ static void test_cuda_gemm_fp8(void) {
 
 /* ---- linear ---- */
 static double test_cuda_gemm_act(int kind, double x) {
-    if (kind == MEMOPT_RELU) return x > 0 ? x : 0;
-    if (kind == MEMOPT_GELU) return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    return kind == MEMOPT_SILU ? x / (1 + exp(-x)) : x;
+    if (kind == MEMOPT_ACTIVATION_RELU) return x > 0 ? x : 0;
+    if (kind == MEMOPT_ACTIVATION_GELU) return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return kind == MEMOPT_ACTIVATION_SILU ? x / (1 + exp(-x)) : x;
 }
 static double test_cuda_gemm_slope(int kind, double x) { /* by the definition, not by the formula */
     const double h = 1e-6;
-    if (kind == MEMOPT_RELU) return x > 0;
-    return kind == MEMOPT_NO_ACTIVATION ? 1 : (test_cuda_gemm_act(kind, x + h) - test_cuda_gemm_act(kind, x - h)) / (2 * h);
+    if (kind == MEMOPT_ACTIVATION_RELU) return x > 0;
+    return kind == MEMOPT_ACTIVATION_NONE ? 1 : (test_cuda_gemm_act(kind, x + h) - test_cuda_gemm_act(kind, x - h)) / (2 * h);
 }
 typedef struct test_cuda_gemm_layer {
-    test_cuda_gemm_tensor input, weights, bias, before, output, grad_output, grad_input, grad_weights, grad_bias;
+    test_cuda_gemm_tensor input, weights, bias, pre_activation, output, grad_output, grad_input, grad_weights,
+        grad_bias;
     memopt_linear x;
 } test_cuda_gemm_layer;
 static test_cuda_gemm_layer test_cuda_gemm_layer_make(uint64_t *seed, memopt_type type, memopt_type gradient, size_t rows, size_t in, size_t out, size_t offset) {
     test_cuda_gemm_layer l; const size_t at = offset * memopt_type_bytes(type), gradient_at = offset * memopt_type_bytes(gradient);
     memset(&l, 0, sizeof l);
     l.input = test_cuda_gemm_make(seed, type, rows * in, at, 0); l.weights = test_cuda_gemm_make(seed, type, out * in, at, 0);
-    l.bias = test_cuda_gemm_make(seed, type, out, at, 0); l.before = test_cuda_gemm_make(seed, type, rows * out, at, 0);
+    l.bias = test_cuda_gemm_make(seed, type, out, at, 0);
+    l.pre_activation = test_cuda_gemm_make(seed, type, rows * out, at, 0);
     l.output = test_cuda_gemm_make(seed, type, rows * out, at, 0); l.grad_output = test_cuda_gemm_make(seed, type, rows * out, at, 0);
     l.grad_input = test_cuda_gemm_make(seed, type, rows * in, at, 0); l.grad_weights = test_cuda_gemm_make(seed, gradient, out * in, gradient_at, 0);
     l.grad_bias = test_cuda_gemm_make(seed, gradient, out, gradient_at, 0);
     l.x.rows = rows; l.x.inputs = in; l.x.outputs = out; l.x.type = l.x.weight_type = type; l.x.gradient_type = gradient;
-    l.x.input = l.input.d; l.x.weights = l.weights.d; l.x.bias = l.bias.d; l.x.before = l.before.d; l.x.output = l.output.d;
+    l.x.input = l.input.d; l.x.weights = l.weights.d; l.x.bias = l.bias.d; l.x.pre_activation = l.pre_activation.d; l.x.output = l.output.d;
     l.x.grad_output = l.grad_output.d; l.x.grad_input = l.grad_input.d; l.x.grad_weights = l.grad_weights.d; l.x.grad_bias = l.grad_bias.d;
     return l;
 }
 static void test_cuda_gemm_layer_drop(test_cuda_gemm_layer *l) {
-    test_cuda_gemm_drop(&l->input); test_cuda_gemm_drop(&l->weights); test_cuda_gemm_drop(&l->bias); test_cuda_gemm_drop(&l->before);
+    test_cuda_gemm_drop(&l->input); test_cuda_gemm_drop(&l->weights); test_cuda_gemm_drop(&l->bias); test_cuda_gemm_drop(&l->pre_activation);
     test_cuda_gemm_drop(&l->output); test_cuda_gemm_drop(&l->grad_output); test_cuda_gemm_drop(&l->grad_input);
     test_cuda_gemm_drop(&l->grad_weights); test_cuda_gemm_drop(&l->grad_bias);
 }
@@ -433,7 +436,7 @@ static void test_cuda_gemm_poison(test_cuda_gemm_tensor *t) {
 }
 static void test_cuda_gemm_forward_check(test_cuda_gemm_layer *l, uint64_t at) {
     const memopt_linear *x = &l->x; const double half = test_cuda_gemm_half(x->type); size_t i, j, k;
-    test_cuda_gemm_fetch(&l->output); test_cuda_gemm_fetch(&l->before);
+    test_cuda_gemm_fetch(&l->output); test_cuda_gemm_fetch(&l->pre_activation);
     for (i = 0; i < x->rows; ++i) for (j = 0; j < x->outputs; ++j) {
         double z = x->bias ? l->bias.x[j] : 0, most = fabs(z), error, y; const size_t e = i * x->outputs + j;
         for (k = 0; k < x->inputs; ++k) {
@@ -441,7 +444,8 @@ static void test_cuda_gemm_forward_check(test_cuda_gemm_layer *l, uint64_t at) {
             z += term; most += fabs(term);
         }
         error = ldexp((double)x->inputs + 2, -24) * most + 1e-7; /* of the sum */
-        if (x->before) CHECK_AT(fabs(test_cuda_gemm_now(&l->before, e) - z) <= error + 2.01 * half * most, at);
+        if (x->pre_activation)
+            CHECK_AT(fabs(test_cuda_gemm_now(&l->pre_activation, e) - z) <= error + 2.01 * half * most, at);
         y = test_cuda_gemm_act(x->activation, z); /* no activation is steeper than 1.13; bias and z may be rounded first */
         CHECK_AT(fabs(test_cuda_gemm_now(&l->output, e) - y) <= 1.13 * (error + 2.01 * half * most) + 1.01 * half * fabs(y)
                  + (test_on_card() ? fabs(z) * ldexp(1, -11) : 0), at);
@@ -455,16 +459,16 @@ static void test_cuda_gemm_forward(void) {
         for (s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) for (type = 0; type < 3; ++type) for (act = 0; act < 4; ++act, ++n) {
             test_cuda_gemm_layer l = test_cuda_gemm_layer_make(&seed, (memopt_type)type, MEMOPT_TYPE_F32, shapes[s][0], shapes[s][1], shapes[s][2], (size_t)(n % 3 == 1));
             l.x.activation = (memopt_activation)act;
-            if (n % 2) l.x.before = NULL;
+            if (n % 2) l.x.pre_activation = NULL;
             if (n % 5 == 0) l.x.bias = NULL;
-            if (n % 7 == 0 && l.x.before) l.x.before = l.x.output; /* in place: as without */
-            test_cuda_gemm_poison(&l.before); test_cuda_gemm_poison(&l.output);
+            if (n % 7 == 0 && l.x.pre_activation) l.x.pre_activation = l.x.output; /* in place: as without */
+            test_cuda_gemm_poison(&l.pre_activation); test_cuda_gemm_poison(&l.output);
             CHECK_AT(memopt_cuda_linear_forward(&r.ops, &l.x, NULL) == 0, n);
-            if (l.x.before == l.x.output) l.x.before = NULL;
+            if (l.x.pre_activation == l.x.output) l.x.pre_activation = NULL;
             test_cuda_gemm_forward_check(&l, (uint64_t)n);
             test_cuda_gemm_layer_drop(&l);
         }
-        CHECK(memopt_cuda_gemm_counted(r.gemm).products > 0);
+        CHECK(memopt_cuda_gemm_get_stats(r.gemm).products > 0);
         test_cuda_gemm_close(&r);
         r = test_cuda_gemm_open(0, 0, 0);
 #ifndef __CUDACC__
@@ -481,25 +485,25 @@ static void test_cuda_gemm_epilogues(void) { /* which are used: as much as there
     test_cuda_gemm_layer odd = test_cuda_gemm_layer_make(&seed, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, 16, 12, 12, 0);
     launches = simulator_launches();
 #define FORWARD(kind, wanted) do { l.x.activation = kind; CHECK(memopt_cuda_linear_forward(&r.ops, &l.x, NULL) == 0); CHECK(cublaslt_mock_last().epilogue == (wanted)); } while (0)
-    FORWARD(MEMOPT_GELU, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
-    l.x.before = NULL;
-    FORWARD(MEMOPT_GELU, CUBLASLT_EPILOGUE_GELU_BIAS);
-    FORWARD(MEMOPT_RELU, CUBLASLT_EPILOGUE_RELU_BIAS);
-    FORWARD(MEMOPT_NO_ACTIVATION, CUBLASLT_EPILOGUE_BIAS);
+    FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+    l.x.pre_activation = NULL;
+    FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_GELU_BIAS);
+    FORWARD(MEMOPT_ACTIVATION_RELU, CUBLASLT_EPILOGUE_RELU_BIAS);
+    FORWARD(MEMOPT_ACTIVATION_NONE, CUBLASLT_EPILOGUE_BIAS);
     l.x.bias = NULL;
-    FORWARD(MEMOPT_NO_ACTIVATION, CUBLASLT_EPILOGUE_DEFAULT);
-    FORWARD(MEMOPT_GELU, CUBLASLT_EPILOGUE_GELU);
+    FORWARD(MEMOPT_ACTIVATION_NONE, CUBLASLT_EPILOGUE_DEFAULT);
+    FORWARD(MEMOPT_ACTIVATION_GELU, CUBLASLT_EPILOGUE_GELU);
     CHECK(simulator_launches() == launches);
     l.x.bias = l.bias.d;
-    FORWARD(MEMOPT_SILU, CUBLASLT_EPILOGUE_BIAS);
+    FORWARD(MEMOPT_ACTIVATION_SILU, CUBLASLT_EPILOGUE_BIAS);
     CHECK(simulator_launches() == launches + 1);
-    odd.x.activation = MEMOPT_GELU; /* `before` has rows of 12 */
+    odd.x.activation = MEMOPT_ACTIVATION_GELU; /* `before` has rows of 12 */
     CHECK(memopt_cuda_linear_forward(&r.ops, &odd.x, NULL) == 0 && cublaslt_mock_last().epilogue == CUBLASLT_EPILOGUE_BIAS);
     launches = simulator_launches();
     CHECK(memopt_cuda_linear_backward(&r.ops, &l.x, NULL) == 0 && cublaslt_mock_last().epilogue == CUBLASLT_EPILOGUE_BGRADB);
     CHECK(simulator_launches() == launches);
     l.x.grad_weights = NULL; l.x.grad_bias = NULL;
-    CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_GELU, l.before.d, NULL) == 0);
+    CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_ACTIVATION_GELU, l.pre_activation.d, NULL) == 0);
     CHECK(cublaslt_mock_last().epilogue == CUBLASLT_EPILOGUE_DGELU && simulator_launches() == launches);
 #undef FORWARD
     test_cuda_gemm_layer_drop(&l); test_cuda_gemm_layer_drop(&odd);
@@ -517,11 +521,11 @@ static void test_cuda_gemm_near(const test_cuda_gemm_tensor *t, size_t i, double
     if (accumulate) { sum += t->x[i]; most += fabs(t->x[i]); }
     CHECK_AT(fabs(test_cuda_gemm_now(t, i) - sum) <= ldexp((double)count + 4, -24) * most + half * fabs(sum) * 1.01 + slack * most + 1e-7, at);
 }
-static void test_cuda_gemm_backward_check(test_cuda_gemm_layer *l, int through, const test_cuda_gemm_tensor *before, uint64_t at) {
+static void test_cuda_gemm_backward_check(test_cuda_gemm_layer *l, int through, const test_cuda_gemm_tensor *pre_activation, uint64_t at) {
     const memopt_linear *x = &l->x; size_t i, j, k;
     test_cuda_gemm_fetch(&l->grad_input); test_cuda_gemm_fetch(&l->grad_weights); test_cuda_gemm_fetch(&l->grad_bias);
     for (i = 0; i < x->rows && x->grad_input; ++i) for (k = 0; k < x->inputs; ++k) {
-        double sum = 0, most = 0; const double slope = through ? test_cuda_gemm_slope(through, before->x[i * x->inputs + k]) : 1;
+        double sum = 0, most = 0; const double slope = through ? test_cuda_gemm_slope(through, pre_activation->x[i * x->inputs + k]) : 1;
         for (j = 0; j < x->outputs; ++j) { const double t = slope * l->grad_output.x[i * x->outputs + j] * l->weights.x[j * x->inputs + k]; sum += t; most += fabs(t); }
         test_cuda_gemm_near(&l->grad_input, i * x->inputs + k, sum, most + (through ? 1e-3 : 0), x->outputs, x->accumulate_input,
                             through ? 1.1 * test_cuda_gemm_half(x->type) + 1e-6 + (test_on_card() ? ldexp(1, -9) : 0) : 0, at);
@@ -547,17 +551,17 @@ static void test_cuda_gemm_backward(void) {
         for (s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) for (type = 0; type < 3; ++type, ++n) {
             const memopt_type gradient = n % 2 ? MEMOPT_TYPE_F32 : (memopt_type)type; const int through = n % 4;
             test_cuda_gemm_layer l = test_cuda_gemm_layer_make(&seed, (memopt_type)type, gradient, shapes[s][0], shapes[s][1], shapes[s][2], (size_t)(n % 3 == 1));
-            test_cuda_gemm_tensor before = test_cuda_gemm_make(&seed, (memopt_type)type, shapes[s][0] * shapes[s][1], 0, 0);
+            test_cuda_gemm_tensor pre_activation = test_cuda_gemm_make(&seed, (memopt_type)type, shapes[s][0] * shapes[s][1], 0, 0);
             l.x.accumulate = n % 5 < 2; l.x.accumulate_input = through ? 0 : n % 3 == 0;
             if (n % 7 == 6) l.x.grad_weights = NULL;
             if (n % 11 == 5) l.x.grad_input = NULL;
             if (!l.x.accumulate) { test_cuda_gemm_poison(&l.grad_weights); test_cuda_gemm_poison(&l.grad_bias); }
             if (!l.x.accumulate_input) test_cuda_gemm_poison(&l.grad_input);
             CHECK(memopt_cuda_linear_scratch(&r.ops, &l.x, &bytes) == 0 && bytes <= r.ops.scratch_bytes);
-            if (n % 2) CHECK_AT(memopt_cuda_linear_backward_through(&r.ops, &l.x, (memopt_activation)through, before.d, NULL) == 0, n);
+            if (n % 2) CHECK_AT(memopt_cuda_linear_backward_through(&r.ops, &l.x, (memopt_activation)through, pre_activation.d, NULL) == 0, n);
             else { l.x.grad_input = NULL; CHECK_AT(memopt_cuda_linear_backward(&r.ops, &l.x, NULL) == 0, n); }
-            test_cuda_gemm_backward_check(&l, through, &before, (uint64_t)n);
-            test_cuda_gemm_layer_drop(&l); test_cuda_gemm_drop(&before);
+            test_cuda_gemm_backward_check(&l, through, &pre_activation, (uint64_t)n);
+            test_cuda_gemm_layer_drop(&l); test_cuda_gemm_drop(&pre_activation);
         }
         test_cuda_gemm_close(&r);
     }
@@ -607,12 +611,12 @@ static void test_cuda_gemm_linear_bad(void) {
     FORWARD(x.output = NULL, MEMOPT_CUDA_ERR_NULL);
     FORWARD(x.output = (char *)x.output + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
     FORWARD(x.bias = (const char *)x.bias + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
-    FORWARD(x.before = (char *)x.before + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
+    FORWARD(x.pre_activation = (char *)x.pre_activation + 1, MEMOPT_CUDA_ERR_ALIGNMENT);
     FORWARD(x.weight_type = MEMOPT_TYPE_F32, MEMOPT_CUDA_ERR_TYPE);
     FORWARD(x.type = (memopt_type)3, MEMOPT_ERR_ARGUMENT);
     FORWARD(x.rows = SIZE_MAX, MEMOPT_ERR_OVERFLOW);
     FORWARD(x.output = (void *)(uintptr_t)x.input, MEMOPT_CUDA_ERR_OVERLAP);
-    FORWARD(x.before = (char *)x.output + 2, MEMOPT_CUDA_ERR_OVERLAP);
+    FORWARD(x.pre_activation = (char *)x.output + 2, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD((x.rows = 0, x.input = x.output = NULL), 0);
     BACKWARD(x.grad_output = NULL, MEMOPT_CUDA_ERR_NULL);
     BACKWARD(x.weights = NULL, MEMOPT_CUDA_ERR_NULL);
@@ -624,9 +628,11 @@ static void test_cuda_gemm_linear_bad(void) {
     BACKWARD(r.ops.d_scratch = (char *)r.ops.d_scratch + 16, MEMOPT_CUDA_ERR_ALIGNMENT);
     r.ops.d_scratch = (char *)r.ops.d_scratch - 16;
     x = l.x; x.accumulate_input = 1;
-    CHECK(memopt_cuda_linear_backward_through(&r.ops, &x, MEMOPT_GELU, l.before.d, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_GELU, NULL, NULL) == MEMOPT_CUDA_ERR_NULL);
-    CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_GELU, l.grad_input.d, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
+    CHECK(memopt_cuda_linear_backward_through(&r.ops, &x, MEMOPT_ACTIVATION_GELU, l.pre_activation.d, NULL)
+          == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_ACTIVATION_GELU, NULL, NULL)
+          == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_ACTIVATION_GELU, l.grad_input.d, NULL) == MEMOPT_CUDA_ERR_OVERLAP);
 #ifndef __CUDACC__
     for (k = 1; k < 4; ++k) { /* no algorithm for any of the products: nothing has been written */
         cublaslt_mock_refuse(64 | 512);
@@ -637,8 +643,8 @@ static void test_cuda_gemm_linear_bad(void) {
         BACKWARD((void)0, MEMOPT_CUDA_ERR_NO_ALGORITHM);
     }
     simulator_pending_error(cudaErrorIllegalAddress);
-    FORWARD((void)0, MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress);
-    BACKWARD((void)0, MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress);
+    FORWARD((void)0, MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress);
+    BACKWARD((void)0, MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress);
     simulator_pending_error(0);
 #else
     (void)k;
@@ -657,15 +663,16 @@ static void test_cuda_gemm_linear_faults(void) { /* the k-th call into cuBLASLt,
         for (k = 1; k < 20; ++k) {
             test_cuda_gemm_rig r = test_cuda_gemm_open(1, 0, 65536); memopt_cuda_status s, t;
             test_cuda_gemm_layer l = test_cuda_gemm_layer_make(&seed, MEMOPT_TYPE_F16, MEMOPT_TYPE_F32, 8, 8, 8, 0);
-            l.x.activation = MEMOPT_SILU;
+            l.x.activation = MEMOPT_ACTIVATION_SILU;
             if (how == 2) simulator_fail_call(k); else if (how) simulator_fail_launch(k); else cublaslt_mock_fail(k, CUBLAS_STATUS_EXECUTION_FAILED);
             s = memopt_cuda_linear_forward(&r.ops, &l.x, NULL);
-            t = s ? 0 : memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_SILU, l.before.d, NULL);
+            t = s ? 0 : memopt_cuda_linear_backward_through(&r.ops, &l.x, MEMOPT_ACTIVATION_SILU, l.pre_activation.d,
+                                                            NULL);
             if (how == 2) simulator_fail_call(0); else if (how) simulator_fail_launch(0); else cublaslt_mock_fail(0, 0);
             test_cuda_gemm_layer_drop(&l);
             test_cuda_gemm_close(&r);
             if (!s && !t) break;
-            CHECK_AT(how == 2 || (s ? s : t) == (how ? MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_OF_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
+            CHECK_AT(how == 2 || (s ? s : t) == (how ? MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
             CHECK(cudaPeekAtLastError() == cudaSuccess);
         }
     CHECK(k > 3 && k < 20);

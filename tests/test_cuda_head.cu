@@ -43,7 +43,7 @@ static test_cuda_head_rig test_cuda_head_open(void) {
     memset(&desc, 0, sizeof desc);
     memset(&r, 0, sizeof r);
     r.mark = test_device_mark();
-    desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
+    desc.workspace_bytes = test_on_card() ? MEMOPT_CUDA_GEMM_WORKSPACE : 8192; desc.d_workspace = test_device(desc.workspace_bytes);
     CHECK(memopt_cuda_gemm_bytes(&desc, &bytes) == 0);
     r.memory = memopt_i_system_alloc(NULL, bytes, 64);
     CHECK(memopt_cuda_gemm_create(&desc, r.memory, bytes, &r.gemm) == 0);
@@ -224,7 +224,7 @@ static void test_cuda_head_bytes(void) { /* the figure: half a gigabyte, workspa
     memset(&h, 0, sizeof h);
     h.rows = 32768; h.width = 4096; h.vocabulary = 128256; h.type = h.weight_type = h.gradient_type = MEMOPT_TYPE_BF16;
     CHECK(memopt_cuda_head_scratch(NULL, &h, &bytes) == 0);
-    CHECK(bytes + MEMOPT_CUDA_WORKSPACE <= 500000000 && bytes >= (size_t)1024 * 128256 * 2);
+    CHECK(bytes + MEMOPT_CUDA_GEMM_WORKSPACE <= 500000000 && bytes >= (size_t)1024 * 128256 * 2);
     h.chunk = 64;
     CHECK(memopt_cuda_head_scratch(NULL, &h, &bytes) == 0);
     CHECK(bytes == 64 * 128256 * 2 + 32768 * 8 + 256);
@@ -269,7 +269,7 @@ static void test_cuda_head_bad(void) {
     BAD(d_out = (memopt_loss *)c.grad_weights.d, MEMOPT_CUDA_ERR_OVERLAP);
 #ifndef __CUDACC__
     simulator_pending_error(cudaErrorIllegalAddress);
-    BAD((void)h, MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress);
+    BAD((void)h, MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress);
     simulator_pending_error(0);
     for (i = 1; i < 4; ++i) { cublaslt_mock_no_algorithm(i); h = c.h; /* for the first, second, third product */ h.rows = 8 - i; r.gemm->used = 0; CHECK(memopt_cuda_head_loss(&r.ops, &h, c.d_out, NULL) == MEMOPT_CUDA_ERR_NO_ALGORITHM); }
 #endif
@@ -295,7 +295,7 @@ static void test_cuda_head_faults(void) { /* the k-th call into cuBLASLt, the k-
             test_cuda_head_case_drop(&c);
             test_cuda_head_close(&r);
             if (!s) break;
-            CHECK_AT(how == 2 || s == (how ? MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_OF_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
+            CHECK_AT(how == 2 || s == (how ? MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_EXECUTION_FAILED), k);
             CHECK(cudaPeekAtLastError() == cudaSuccess);
         }
     CHECK(k > 3 && k < 30);

@@ -70,7 +70,7 @@ static void cuda_layer_end(void) {
 static void cuda_layer_activation_case(size_t n, memopt_type type, int kind, int misaligned, int in_place) {
     cuda_layer_array *x = cuda_layer_new(n, type, misaligned & 1, n + 3, 1), *y = cuda_layer_new(n, type, misaligned & 2, 0, 0);
     cuda_layer_array *g = cuda_layer_new(n, type, misaligned & 4, n + 5, 1), *d = cuda_layer_new(n, type, misaligned & 1, 0, 0);
-    cuda_layer_array *again = cuda_layer_new(n, type, 0, 0, 0); memopt_lively here, there;
+    cuda_layer_array *again = cuda_layer_new(n, type, 0, 0, 0); memopt_activation_args here, there;
     memset(&here, 0, sizeof here);
     here.n = n; here.activation = (memopt_activation)kind; here.type = type;
     there = here;
@@ -263,7 +263,7 @@ static void cuda_layer_many_rows(void) {
 
 /* ---- edges ---- */
 static void cuda_layer_empty(void) {
-    memopt_lively a; memopt_swiglu s; memopt_dropout d; memopt_embedding e; memopt_cuda_ops ops; float *p;
+    memopt_activation_args a; memopt_swiglu s; memopt_dropout d; memopt_embedding e; memopt_cuda_ops ops; float *p;
     unsigned char back[64];
     memset(&a, 0, sizeof a); memset(&s, 0, sizeof s); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e); memset(&ops, 0, sizeof ops);
     CHECK(memopt_cuda_activation_forward(NULL, &a, NULL) == 0 && memopt_cuda_activation_backward(NULL, &a, NULL) == 0);
@@ -287,11 +287,11 @@ static void cuda_layer_empty(void) {
 #define CUDA_LAYER_FAILS(call, out) do {                                                                                \
         test_get((out)->back, (out)->there, (out)->bytes); memcpy((out)->here, (out)->back, (out)->bytes);             \
         simulator_pending_error(cudaErrorIllegalAddress);                                                              \
-        CHECK((call) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);                                        \
+        CHECK((call) == MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);                                      \
         CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);                                                       \
         simulator_pending_error(0);                                                                                    \
         simulator_fail_launch(1);                                                                                      \
-        CHECK((call) == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);                                  \
+        CHECK((call) == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);                                \
         simulator_fail_launch(0);                                                                                      \
         CHECK(cudaPeekAtLastError() == cudaSuccess);                                                                   \
         test_get((out)->back, (out)->there, (out)->bytes);                                                             \
@@ -303,9 +303,9 @@ static void cuda_layer_empty(void) {
 #define CUDA_LAYER_REFUSED(type, x, change, call, status) do { type of = x; type *const bad = &of; change; CHECK((call) == (status)); } while (0)
 static void cuda_layer_refused_elements(void) {
     cuda_layer_array *x = cuda_layer_new(64, MEMOPT_TYPE_F32, 0, 3, 0), *y = cuda_layer_new(64, MEMOPT_TYPE_F32, 0, 4, 0);
-    const float nan = memopt_i_bits_float(0x7fc00000u); memopt_lively a; memopt_swiglu s; memopt_dropout d;
+    const float nan = memopt_i_bits_float(0x7fc00000u); memopt_activation_args a; memopt_swiglu s; memopt_dropout d;
     memset(&a, 0, sizeof a); memset(&s, 0, sizeof s); memset(&d, 0, sizeof d);
-    a.n = 32; a.activation = MEMOPT_GELU; a.input = a.grad_output = x->there; a.output = y->there; a.grad_input = y->there + 128;
+    a.n = 32; a.activation = MEMOPT_ACTIVATION_GELU; a.input = a.grad_output = x->there; a.output = y->there; a.grad_input = y->there + 128;
     s.rows = 2; s.width = 8; s.input = s.grad_output = x->there; s.output = y->there + 128; s.grad_input = y->there;
     d.n = 32; d.rate = 0.5f; d.input = d.grad_output = x->there; d.output = d.grad_input = y->there;
     CUDA_LAYER_FAILS(memopt_cuda_activation_forward(NULL, &a, NULL), y);
@@ -317,13 +317,13 @@ static void cuda_layer_refused_elements(void) {
     CHECK(memopt_cuda_activation_forward(NULL, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_swiglu_backward(NULL, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_dropout_forward(NULL, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->type = (memopt_type)3, memopt_cuda_activation_backward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->n = SIZE_MAX, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->input = NULL, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->output = NULL, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->output = y->there + 2, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_ALIGNMENT);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->grad_input = NULL, memopt_cuda_activation_backward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
-    CUDA_LAYER_REFUSED(memopt_lively, a, bad->grad_output = NULL, memopt_cuda_activation_backward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->type = (memopt_type)3, memopt_cuda_activation_backward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->n = SIZE_MAX, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->input = NULL, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->output = NULL, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->output = y->there + 2, memopt_cuda_activation_forward(NULL, bad, NULL), MEMOPT_CUDA_ERR_ALIGNMENT);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->grad_input = NULL, memopt_cuda_activation_backward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
+    CUDA_LAYER_REFUSED(memopt_activation_args, a, bad->grad_output = NULL, memopt_cuda_activation_backward(NULL, bad, NULL), MEMOPT_CUDA_ERR_NULL);
     CUDA_LAYER_REFUSED(memopt_swiglu, s, bad->width = SIZE_MAX / 2 + 1, memopt_cuda_swiglu_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
     CUDA_LAYER_REFUSED(memopt_swiglu, s, bad->rows = SIZE_MAX / 8, memopt_cuda_swiglu_forward(NULL, bad, NULL), MEMOPT_ERR_OVERFLOW);
     CUDA_LAYER_REFUSED(memopt_swiglu, s, bad->type = (memopt_type)3, memopt_cuda_swiglu_forward(NULL, bad, NULL), MEMOPT_ERR_ARGUMENT);

@@ -93,14 +93,16 @@ static void cuda_memory_status_texts(void) {
     CHECK(!strcmp(memopt_cuda_status_text(-107), "no such status"));
     CHECK(!strcmp(memopt_cuda_status_text(999), "no such status"));
     CHECK(!strcmp(memopt_cuda_status_text(8000), "no such status"));
-    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_OF_RUNTIME + 2), cudaGetErrorString(cudaErrorMemoryAllocation)));
-    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_OF_EARLIER + 700), cudaGetErrorString(cudaErrorIllegalAddress)));
-    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_OF_DRIVER + 2), cudaGetErrorString(cudaErrorMemoryAllocation)));
-    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_OF_BLAS + 7), cublasLtGetStatusString((cublasStatus_t)7)));
-    CHECK(memopt_cuda_status_plain(MEMOPT_CUDA_OF_RUNTIME + 2) == MEMOPT_ERR_MEMORY);
-    CHECK(memopt_cuda_status_plain(MEMOPT_CUDA_OF_DRIVER + 2) == MEMOPT_ERR_MEMORY);
-    CHECK(memopt_cuda_status_plain(MEMOPT_CUDA_OF_EARLIER + 2) == MEMOPT_ERR_DEVICE);
-    CHECK(memopt_cuda_status_plain(MEMOPT_CUDA_ERR_NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_BASE_RUNTIME + 2),
+                  cudaGetErrorString(cudaErrorMemoryAllocation)));
+    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_BASE_PENDING + 700),
+                  cudaGetErrorString(cudaErrorIllegalAddress)));
+    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_BASE_DRIVER + 2), cudaGetErrorString(cudaErrorMemoryAllocation)));
+    CHECK(!strcmp(memopt_cuda_status_text(MEMOPT_CUDA_BASE_BLAS + 7), cublasLtGetStatusString((cublasStatus_t)7)));
+    CHECK(memopt_cuda_to_status(MEMOPT_CUDA_BASE_RUNTIME + 2) == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_cuda_to_status(MEMOPT_CUDA_BASE_DRIVER + 2) == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_cuda_to_status(MEMOPT_CUDA_BASE_PENDING + 2) == MEMOPT_ERR_DEVICE);
+    CHECK(memopt_cuda_to_status(MEMOPT_CUDA_ERR_NULL) == MEMOPT_ERR_ARGUMENT);
 }
 
 /* -- sources -- */
@@ -110,7 +112,7 @@ enum { CUDA_MEMORY_BLOCK, CUDA_MEMORY_PINNED, CUDA_MEMORY_MANAGED, CUDA_MEMORY_V
 enum { CUDA_MEMORY_GRANULE = 2 << 20 };
 static memopt_cuda_status cuda_memory_source(int kind, int device, memopt_cuda_memory *m, memopt_source *s) {
     switch (kind) {
-    case CUDA_MEMORY_BLOCK:   return memopt_cuda_source_block(device, m, s);
+    case CUDA_MEMORY_BLOCK:   return memopt_cuda_source_malloc(device, m, s);
     case CUDA_MEMORY_PINNED:  return memopt_cuda_source_pinned(device, m, s);
     case CUDA_MEMORY_MANAGED: return memopt_cuda_source_managed(device, 0, m, s);
     case CUDA_MEMORY_VISIBLE: return memopt_cuda_source_managed(device, 1, m, s);
@@ -125,7 +127,7 @@ static memopt_ledger *cuda_memory_ledger(void) {
 /* What each says of itself. */
 static void cuda_memory_tables(void) {
     size_t left = 0, total = 0; int kind; memopt_cuda_memory m; memopt_source s;
-    CHECK(memopt_cuda_memory_available(MEMOPT_CUDA_CURRENT, &left, &total) == 0 && left && left <= total);
+    CHECK(memopt_cuda_memory_available(MEMOPT_CUDA_CURRENT_DEVICE, &left, &total) == 0 && left && left <= total);
     CHECK(memopt_cuda_memory_available(0, NULL, NULL) == 0);
     CHECK(memopt_cuda_memory_available(-2, &left, &total) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_memory_available(cuda_memory_devices(), &left, &total) == MEMOPT_ERR_ARGUMENT);
@@ -136,7 +138,7 @@ static void cuda_memory_tables(void) {
         CHECK_AT(s.alignment == 256 && s.base_alignment >= 256 && s.user == &m && !s.fresh_is_zero, kind);
         CHECK_AT(s.kind == (kind == CUDA_MEMORY_PINNED ? MEMOPT_SOURCE_PINNED : MEMOPT_SOURCE_DEVICE), kind);
         CHECK_AT(s.host_visible == (kind == CUDA_MEMORY_PINNED || kind == CUDA_MEMORY_VISIBLE), kind);
-        CHECK_AT(m.granule == (kind == CUDA_MEMORY_PAGES ? (size_t)CUDA_MEMORY_GRANULE : 0), kind);
+        CHECK_AT(m.granularity == (kind == CUDA_MEMORY_PAGES ? (size_t)CUDA_MEMORY_GRANULE : 0), kind);
         CHECK_AT(s.capacity <= total || s.capacity == SIZE_MAX / 2, kind);
         { memopt_i_checks c = memopt_i_checks_begin(NULL, NULL); CHECK_AT(!memopt_i_source_check(&c, &s), kind); }
     }
@@ -153,7 +155,7 @@ static void cuda_memory_bad_sources(void) {
         CHECK_AT(!memcmp(&s, &untouched, sizeof s), kind);
         if (test_on_card()) continue;
         cuda_memory_pending(cudaErrorIllegalAddress);
-        CHECK_AT(cuda_memory_source(kind, 0, &m, &s) == MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress, kind);
+        CHECK_AT(cuda_memory_source(kind, 0, &m, &s) == MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress, kind);
         CHECK_AT(cudaPeekAtLastError() == cudaErrorIllegalAddress, kind); /* still there */
         cuda_memory_pending(0);
         CHECK_AT(!memcmp(&s, &untouched, sizeof s), kind);
@@ -161,13 +163,13 @@ static void cuda_memory_bad_sources(void) {
     CHECK(memopt_cuda_source_pages(0, 3 << 20, NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_source_pages(0, 4096, NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_source_pages(0, ~(SIZE_MAX >> 1), NULL, &m, &s) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_cuda_source_pages(0, 0, NULL, &m, &s) == 0 && m.granule == (size_t)32 << 20);
-    CHECK(s.capacity % m.granule == 0);
+    CHECK(memopt_cuda_source_pages(0, 0, NULL, &m, &s) == 0 && m.granularity == (size_t)32 << 20);
+    CHECK(s.capacity % m.granularity == 0);
 }
 /* An arena on each: figures of the ledger, bytes, zeroes, rewinds. */
 static void cuda_memory_arena_on(int kind, int device) {
     const size_t capacity = 3 * (size_t)CUDA_MEMORY_GRANULE; memopt_cuda_memory m; memopt_source s; memopt_arena_desc d;
-    memopt_arena *a = NULL; memopt_mark mark; memopt_held held; unsigned char *p, *q, *back; size_t n = 12345;
+    memopt_arena *a = NULL; memopt_mark mark; memopt_footprint held; unsigned char *p, *q, *back; size_t n = 12345;
     memopt_ledger *ledger = cuda_memory_ledger(); unsigned char *host = cuda_memory_bytes(n, 7);
     const size_t before = cuda_memory_free(); const int here = cuda_memory_device();
     back = cuda_memory_bytes(n, 8);
@@ -176,11 +178,11 @@ static void cuda_memory_arena_on(int kind, int device) {
     memset(&d, 0, sizeof d);
     d.source = &s; d.capacity = capacity; d.ledger = ledger;
     CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK);
-    held = memopt_ledger_held(ledger);
+    held = memopt_ledger_footprint(ledger);
     CHECK(held.reserved == capacity && held.committed == (kind == CUDA_MEMORY_PAGES ? 0 : capacity));
     p = (unsigned char *)memopt_arena_push(a, n, MEMOPT_TAG_PARAMETERS);
     CHECK(p && (uintptr_t)p % 256 == 0);
-    held = memopt_ledger_held(ledger);
+    held = memopt_ledger_footprint(ledger);
     CHECK(held.committed == (kind == CUDA_MEMORY_PAGES ? (size_t)CUDA_MEMORY_GRANULE : capacity));
     CHECK(s.copy_in_fn(&s, p, host, n) == MEMOPT_OK && s.copy_out_fn(&s, back, p, n) == MEMOPT_OK);
     CHECK(!memcmp(host, back, n));
@@ -199,7 +201,7 @@ static void cuda_memory_arena_on(int kind, int device) {
     CHECK(memopt_arena_check(a) == MEMOPT_OK);
     CHECK(s.zero_fn(&s, p, 0) == MEMOPT_OK && s.copy_fn(&s, q, p, 0) == MEMOPT_OK);
     memopt_arena_destroy(a);
-    held = memopt_ledger_held(ledger);
+    held = memopt_ledger_footprint(ledger);
     CHECK(held.reserved == 0 && held.committed == 0 && memopt_ledger_total(ledger).now == 0);
     CHECK(m.status == 0 && cuda_memory_device() == here);
     if (!test_on_card()) CHECK(cuda_memory_free() == before);
@@ -209,7 +211,7 @@ static void cuda_memory_arena_on(int kind, int device) {
 static void cuda_memory_arenas(void) {
     int kind;
     for (kind = 0; kind < CUDA_MEMORY_KINDS; ++kind) {
-        CUDA_MEMORY_EACH_ORDER(4) cuda_memory_arena_on(kind, MEMOPT_CUDA_CURRENT);
+        CUDA_MEMORY_EACH_ORDER(4) cuda_memory_arena_on(kind, MEMOPT_CUDA_CURRENT_DEVICE);
         if (cuda_memory_devices() > 1) cuda_memory_arena_on(kind, 1);
     }
 }
@@ -257,7 +259,7 @@ static void cuda_memory_failures(void) {
     int kind;
     if (test_on_card()) { SKIP("calls fail on demand on the simulator only"); return; }
     for (kind = 0; kind < CUDA_MEMORY_KINDS; ++kind) {
-        cuda_memory_failures_on(kind, MEMOPT_CUDA_CURRENT);
+        cuda_memory_failures_on(kind, MEMOPT_CUDA_CURRENT_DEVICE);
         cuda_memory_failures_on(kind, 1);
     }
 }
@@ -273,14 +275,14 @@ static void cuda_memory_full(void) { /* the device is full; in the middle of a c
         if (kind != CUDA_MEMORY_PAGES) {
             cuda_memory_fail_malloc(1);
             CHECK(memopt_arena_create(&d, &a) == MEMOPT_ERR_MEMORY && !a);
-            CHECK(m.status == MEMOPT_CUDA_OF_RUNTIME + 2 && m.free_bytes == before);
+            CHECK(m.status == MEMOPT_CUDA_BASE_RUNTIME + 2 && m.free_bytes == before);
             CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK);
         } else {
             CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK);
             cuda_memory_fail_malloc(k);
             CHECK(!memopt_arena_push(a, 3 * (size_t)CUDA_MEMORY_GRANULE, MEMOPT_TAG_OTHER));
             e = memopt_arena_error(a);
-            CHECK(e.status == MEMOPT_ERR_MEMORY && m.status == MEMOPT_CUDA_OF_DRIVER + 2 && m.free_bytes == before);
+            CHECK(e.status == MEMOPT_ERR_MEMORY && m.status == MEMOPT_CUDA_BASE_DRIVER + 2 && m.free_bytes == before);
             CHECK(cuda_memory_free() == before && memopt_arena_get_stats(a).committed == 0); /* undone */
         }
         cuda_memory_fail_malloc(0);
@@ -294,7 +296,7 @@ static void cuda_memory_pending_errors(void) {
     int kind; unsigned char host[16];
     if (test_on_card()) { SKIP("errors are pending on demand on the simulator only"); return; }
     for (kind = 0; kind < CUDA_MEMORY_KINDS; ++kind) {
-        const memopt_cuda_status earlier = MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress;
+        const memopt_cuda_status earlier = MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress;
         memopt_cuda_memory m; memopt_source s; void *base = NULL, *other = NULL; const size_t before = cuda_memory_free();
         CHECK(cuda_memory_source(kind, 0, &m, &s) == 0);
         CHECK(s.reserve_fn(&s, CUDA_MEMORY_GRANULE, &base) == MEMOPT_OK);
@@ -323,7 +325,7 @@ static void cuda_memory_overlaps(void) {
     memopt_cuda_memory m; memopt_source s; size_t i, k; const size_t n = 400000;
     unsigned char *host = cuda_memory_bytes(n, 3), *expect = cuda_memory_bytes(n, 3), *back = cuda_memory_bytes(n, 4);
     unsigned char *d = (unsigned char *)test_device(n);
-    CHECK(memopt_cuda_source_block(MEMOPT_CUDA_CURRENT, &m, &s) == 0);
+    CHECK(memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &m, &s) == 0);
     TEST_SCHEDULES(8) for (i = 0; i < sizeof sizes / sizeof *sizes; ++i) for (k = 0; k < 6; ++k) {
         const size_t apart = k == 0 ? 0 : k == 1 ? 1 : k == 2 ? 17 : k == 3 ? 1024 : k == 4 ? sizes[i] / 2 : sizes[i];
         const size_t from = 40000, to = i % 2 ? from + apart : from - apart;
@@ -368,7 +370,7 @@ static void cuda_memory_waiting(void) {
     for (kind = 0; kind < CUDA_MEMORY_KINDS; ++kind) for (lazy = 0; lazy < 2; ++lazy) CUDA_MEMORY_EACH_ORDER(20) {
         memopt_cuda_memory m; memopt_source s; void *base = NULL; cudaStream_t other = cuda_memory_stream();
         unsigned char *p;
-        CHECK(cuda_memory_source(kind, MEMOPT_CUDA_CURRENT, &m, &s) == 0);
+        CHECK(cuda_memory_source(kind, MEMOPT_CUDA_CURRENT_DEVICE, &m, &s) == 0);
         m.stream = cuda_memory_stream(); m.no_wait = lazy;
         CHECK(s.reserve_fn(&s, CUDA_MEMORY_GRANULE, &base) == MEMOPT_OK);
         if (s.commit_fn) CHECK(s.commit_fn(&s, base, CUDA_MEMORY_GRANULE) == MEMOPT_OK);
@@ -398,10 +400,11 @@ static void cuda_memory_waiting(void) {
 /* -- growing -- */
 
 static void cuda_memory_growing(void) {
-    const size_t g = CUDA_MEMORY_GRANULE; memopt_cuda_memory m; memopt_source s; memopt_arena_desc d; memopt_held held;
+    const size_t g = CUDA_MEMORY_GRANULE;
+    memopt_cuda_memory m; memopt_source s; memopt_arena_desc d; memopt_footprint held;
     memopt_arena *a = NULL; memopt_ledger *ledger = cuda_memory_ledger(); unsigned char *first, *p; size_t i; int ok = 1;
     memopt_mark mark; unsigned char host[64]; const size_t before = cuda_memory_free();
-    CHECK(memopt_cuda_source_pages(MEMOPT_CUDA_CURRENT, g, NULL, &m, &s) == 0);
+    CHECK(memopt_cuda_source_pages(MEMOPT_CUDA_CURRENT_DEVICE, g, NULL, &m, &s) == 0);
     s.ledger = ledger;
     memset(&d, 0, sizeof d);
     d.source = &s; d.ledger = ledger; /* capacity 0: as far as the device goes */
@@ -419,13 +422,13 @@ static void cuda_memory_growing(void) {
     }
     CHECK(ok && memopt_arena_get_stats(a).committed == 11 * g);
     if (!test_on_card()) CHECK(cuda_memory_free() == before - 11 * g);
-    held = memopt_ledger_held(ledger);
+    held = memopt_ledger_footprint(ledger);
     CHECK(held.committed == 11 * g && held.committed_peak == 11 * g && held.reserved == s.capacity);
     p = (unsigned char *)memopt_arena_push_top(a, 100, MEMOPT_TAG_SCRATCH);
     CHECK(p != NULL && memopt_arena_get_stats(a).committed == 12 * g);
     cuda_memory_fill(p, 100, 3, NULL);
     CHECK(memopt_arena_rewind(a, mark) == MEMOPT_OK && memopt_arena_trim(a) == MEMOPT_OK);
-    CHECK(memopt_arena_get_stats(a).committed == 2 * g && memopt_ledger_held(ledger).committed == 2 * g);
+    CHECK(memopt_arena_get_stats(a).committed == 2 * g && memopt_ledger_footprint(ledger).committed == 2 * g);
     if (!test_on_card()) CHECK(cuda_memory_free() == before - 2 * g);
     p = (unsigned char *)memopt_arena_push_zero(a, 3 * g, MEMOPT_TAG_ACTIVATIONS); /* and again, where it was */
     CHECK(p == first + 256);
@@ -433,7 +436,8 @@ static void cuda_memory_growing(void) {
     CHECK(s.copy_out_fn(&s, host, first, 64) == MEMOPT_OK && cuda_memory_all(host, 64, 0x42));
     CHECK(s.copy_out_fn(&s, host, p + 3 * g - 64, 64) == MEMOPT_OK && cuda_memory_all(host, 64, 0));
     memopt_arena_destroy(a);
-    CHECK(m.status == 0 && memopt_ledger_held(ledger).committed == 0 && memopt_ledger_held(ledger).reserved == 0);
+    CHECK(m.status == 0 && memopt_ledger_footprint(ledger).committed == 0
+          && memopt_ledger_footprint(ledger).reserved == 0);
     if (!test_on_card()) CHECK(cuda_memory_free() == before);
     memopt_ledger_destroy(ledger);
 }
@@ -444,7 +448,7 @@ static void cuda_memory_granules(void) {
     test_faults f; memopt_host host;
     memset(&f, 0, sizeof f);
     host = test_host(&f);
-    CHECK(memopt_cuda_source_pages(MEMOPT_CUDA_CURRENT, g, &host, &m, &s) == 0);
+    CHECK(memopt_cuda_source_pages(MEMOPT_CUDA_CURRENT_DEVICE, g, &host, &m, &s) == 0);
     f.fail_on = f.calls + 1;
     CHECK(s.reserve_fn(&s, N * g, &base[0]) == MEMOPT_ERR_MEMORY && m.status == MEMOPT_ERR_MEMORY && !base[0]);
     for (r = 0; r < 2; ++r) CHECK(s.reserve_fn(&s, N * g, &base[r]) == MEMOPT_OK && (uintptr_t)base[r] % s.base_alignment == 0);
@@ -472,7 +476,7 @@ static void cuda_memory_heap_on(int kind) {
     enum { N = 40 }; memopt_cuda_memory m; memopt_source s; memopt_heap_desc d; memopt_heap *h = NULL; uint64_t seed = 5;
     memopt_block block[N]; size_t bytes[N], i, step, released = 0; memopt_ledger *ledger = cuda_memory_ledger();
     unsigned char one[4]; const size_t before = cuda_memory_free(); memopt_heap_stats stats;
-    CHECK(cuda_memory_source(kind, MEMOPT_CUDA_CURRENT, &m, &s) == 0);
+    CHECK(cuda_memory_source(kind, MEMOPT_CUDA_CURRENT_DEVICE, &m, &s) == 0);
     s.ledger = ledger;
     memset(&d, 0, sizeof d);
     d.source = &s; d.ledger = ledger; d.capacity = 32 * (size_t)CUDA_MEMORY_GRANULE;
@@ -498,16 +502,16 @@ static void cuda_memory_heap_on(int kind) {
         for (i = 0; i < N; ++i) if (i % 3 != 1 || i + 1 == N) CHECK(memopt_heap_free(h, block[i]) == MEMOPT_OK);
         if (step == 1) {
             CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_OK);
-            CHECK(memopt_heap_step(h) == MEMOPT_OK);
+            CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
         }
     }
     stats = memopt_heap_get_stats(h);
     CHECK(stats.used == 0 && stats.served == N && memopt_heap_check(h) == MEMOPT_OK);
-    CHECK(memopt_ledger_held(ledger).committed == stats.reserved && memopt_ledger_total(ledger).now == 0);
+    CHECK(memopt_ledger_footprint(ledger).committed == stats.reserved && memopt_ledger_total(ledger).now == 0);
     CHECK(memopt_heap_unplan(h) == MEMOPT_OK && memopt_heap_trim(h, &released) == MEMOPT_OK && released > 0);
-    CHECK(memopt_ledger_held(ledger).committed == stats.reserved - released);
+    CHECK(memopt_ledger_footprint(ledger).committed == stats.reserved - released);
     memopt_heap_destroy(h);
-    CHECK(m.status == 0 && memopt_ledger_held(ledger).reserved == 0);
+    CHECK(m.status == 0 && memopt_ledger_footprint(ledger).reserved == 0);
     if (!test_on_card()) CHECK(cuda_memory_free() == before);
     memopt_ledger_destroy(ledger);
 }
@@ -529,7 +533,7 @@ static memopt_cuda_transfer *cuda_memory_transfer(size_t bucket) {
     memopt_cuda_transfer_desc d; memopt_cuda_transfer *t = NULL;
     memset(&d, 0, sizeof d);
     d.bucket_bytes = bucket;
-    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT, &d, &t) == 0);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, &d, &t) == 0);
     if (!t) { printf("no transfer for the test\n"); exit(1); }
     return t;
 }
@@ -637,23 +641,23 @@ static void cuda_memory_buckets_told(void) { /* bytes told beforehand, booked, a
     d.bucket_bytes = 1000;
     CHECK(memopt_cuda_transfer_bytes(&d, &bytes) == 0 && bytes == 4096);
     d.ledger = ledger; d.host = &host;
-    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT, &d, &t) == 0);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, &d, &t) == 0);
     CHECK(memopt_ledger_usage(ledger, MEMOPT_TAG_COMMUNICATION).now == 4096 && f.live_blocks == 1 && f.live_bytes < 1024);
     CHECK(memopt_cuda_transfer_destroy(t) == 0);
     CHECK(memopt_ledger_total(ledger).now == 0 && f.live_blocks == 0 && f.bad_frees == 0);
     f.fail_on = f.calls + 1; t = NULL;
-    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT, &d, &t) == MEMOPT_ERR_MEMORY && !t);
-    CHECK(memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT, &m, &s) == 0);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, &d, &t) == MEMOPT_ERR_MEMORY && !t);
+    CHECK(memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT_DEVICE, &m, &s) == 0);
     memset(&ad, 0, sizeof ad);
     ad.source = &s; ad.capacity = bytes;
     CHECK(memopt_arena_create(&ad, &a) == MEMOPT_OK);
     d.pinned = memopt_arena_push(a, bytes, MEMOPT_TAG_COMMUNICATION);
-    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT, &d, &t) == 0 && memopt_ledger_total(ledger).now == 0);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, &d, &t) == 0 && memopt_ledger_total(ledger).now == 0);
     CUDA_MEMORY_EACH_ORDER(20) CHECK_AT(cuda_memory_round(t, 3000, 1, NULL, block), order);
     CHECK(memopt_cuda_transfer_destroy(t) == 0);
     t = NULL;
     d.pinned = (char *)d.pinned + 64;
-    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT, &d, &t) == MEMOPT_CUDA_ERR_ALIGNMENT && !t);
+    CHECK(memopt_cuda_transfer_create(MEMOPT_CUDA_CURRENT_DEVICE, &d, &t) == MEMOPT_CUDA_ERR_ALIGNMENT && !t);
     memopt_arena_destroy(a);
     memopt_ledger_destroy(ledger);
 }
@@ -667,19 +671,19 @@ static void cuda_memory_bad_transfers(void) {
     CHECK(memopt_cuda_transfer_in(t, NULL, host, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_transfer_in(t, d, NULL, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_transfer_out(t, NULL, d, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
-    CHECK(memopt_cuda_transfer_fetch(t, NULL, host, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
-    CHECK(memopt_cuda_transfer_fetch(NULL, d, host, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_transfer_prefetch(t, NULL, host, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
+    CHECK(memopt_cuda_transfer_prefetch(NULL, d, host, 1, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_transfer_join(NULL, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_transfer_wait(NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_transfer_in(t, NULL, NULL, 0, NULL) == 0 && memopt_cuda_transfer_out(t, NULL, NULL, 0, NULL) == 0);
-    CHECK(memopt_cuda_transfer_fetch(t, NULL, NULL, 0, NULL) == 0);
+    CHECK(memopt_cuda_transfer_prefetch(t, NULL, NULL, 0, NULL) == 0);
     if (!test_on_card()) { /* pending: reported, left, and nothing has moved */
-        const memopt_cuda_status earlier = MEMOPT_CUDA_OF_EARLIER + cudaErrorLaunchFailure;
+        const memopt_cuda_status earlier = MEMOPT_CUDA_BASE_PENDING + cudaErrorLaunchFailure;
         memopt_cuda_transfer *other = NULL;
         cuda_memory_pending(cudaErrorLaunchFailure);
         CHECK(memopt_cuda_transfer_in(t, d, host, 600, NULL) == earlier);
         CHECK(memopt_cuda_transfer_out(t, host, d, 600, NULL) == earlier);
-        CHECK(memopt_cuda_transfer_fetch(t, d, host, 600, NULL) == earlier);
+        CHECK(memopt_cuda_transfer_prefetch(t, d, host, 600, NULL) == earlier);
         CHECK(memopt_cuda_transfer_join(t, NULL) == earlier && memopt_cuda_transfer_wait(t) == earlier);
         CHECK(memopt_cuda_transfer_create(0, NULL, &other) == earlier && !other);
         CHECK(cudaPeekAtLastError() == cudaErrorLaunchFailure);
@@ -693,8 +697,8 @@ static void cuda_memory_bad_transfers(void) {
         test_cuda_must(cudaSetDevice(1 - here), "cudaSetDevice");
         stream = cuda_memory_stream();
         memset(host, 7, sizeof host);
-        CHECK(memopt_cuda_transfer_in(t, d, host, 600, stream) == MEMOPT_CUDA_OF_RUNTIME + cudaErrorInvalidResourceHandle);
-        CHECK(memopt_cuda_transfer_out(t, host, d, 600, stream) == MEMOPT_CUDA_OF_RUNTIME + cudaErrorInvalidResourceHandle);
+        CHECK(memopt_cuda_transfer_in(t, d, host, 600, stream) == MEMOPT_CUDA_BASE_RUNTIME + cudaErrorInvalidResourceHandle);
+        CHECK(memopt_cuda_transfer_out(t, host, d, 600, stream) == MEMOPT_CUDA_BASE_RUNTIME + cudaErrorInvalidResourceHandle);
         CHECK(cuda_memory_device() == 1 - here && cudaPeekAtLastError() == cudaSuccess && cuda_memory_all(host, 600, 7));
         cuda_memory_no_stream(stream);
         test_cuda_must(cudaSetDevice(here), "cudaSetDevice");
@@ -745,10 +749,10 @@ static int cuda_memory_prefetch(memopt_cuda_transfer *t, const unsigned char *pi
     enum { LAYERS = 12, N = 300 }; unsigned char *slot[2], *sum = d + 2 * N, got[N]; size_t i; int l, ok = 1; unsigned want;
     slot[0] = d; slot[1] = d + N;
     cuda_memory_fill(sum, N, 0, stream);
-    ok &= !memopt_cuda_transfer_fetch(t, slot[0], pinned, N, stream);
+    ok &= !memopt_cuda_transfer_prefetch(t, slot[0], pinned, N, stream);
     for (l = 0; l < LAYERS; ++l) {
         ok &= !memopt_cuda_transfer_join(t, stream);
-        if (l + 1 < LAYERS) ok &= !memopt_cuda_transfer_fetch(t, slot[(l + 1) & 1], pinned + (l + 1) * N, N, stream);
+        if (l + 1 < LAYERS) ok &= !memopt_cuda_transfer_prefetch(t, slot[(l + 1) & 1], pinned + (l + 1) * N, N, stream);
         cuda_memory_add(slot[l & 1], N, l, stream); /* uses it; then into the sum, by a copy kept simple */
         test_cuda_must(cudaMemcpyAsync(sum + (size_t)(l + 1) * N, slot[l & 1], N, cudaMemcpyDeviceToDevice, stream), "copy");
     }
@@ -794,7 +798,7 @@ static void cuda_memory_place_open(cuda_memory_place *p, int pinned, size_t slot
     memset(&d, 0, sizeof d);
     p->ledger = cuda_memory_ledger();
     p->transfer = cuda_memory_transfer(512);
-    if (pinned) CHECK(memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT, &p->memory, &p->source) == 0);
+    if (pinned) CHECK(memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT_DEVICE, &p->memory, &p->source) == 0);
     else CHECK(memopt_source_allocator(NULL, &p->source) == MEMOPT_OK);
     p->source.ledger = p->ledger;
     d.transfer = p->transfer; d.source = &p->source; d.slots = slots; d.slot_bytes = slot_bytes; d.stream = stream;
@@ -802,11 +806,11 @@ static void cuda_memory_place_open(cuda_memory_place *p, int pinned, size_t slot
     CHECK(memopt_cuda_store_bytes(&d, &p->bytes) == 0 && p->bytes == slots * ((slot_bytes + 255) / 256 * 256));
     CHECK(memopt_cuda_store_create(&d, &p->store, &p->table) == 0);
     if (!p->store) { printf("no store for the test\n"); exit(1); }
-    CHECK(memopt_ledger_held(p->ledger).reserved == p->bytes);
+    CHECK(memopt_ledger_footprint(p->ledger).reserved == p->bytes);
 }
 static void cuda_memory_place_close(cuda_memory_place *p) {
     CHECK(memopt_cuda_store_destroy(p->store) == 0 && memopt_cuda_transfer_destroy(p->transfer) == 0);
-    CHECK(memopt_ledger_held(p->ledger).reserved == 0 && memopt_ledger_total(p->ledger).now == 0);
+    CHECK(memopt_ledger_footprint(p->ledger).reserved == 0 && memopt_ledger_total(p->ledger).now == 0);
     memopt_ledger_destroy(p->ledger);
 }
 /* Values go and come in random order, while the stream makes them, writes over them and reads them. */
@@ -910,7 +914,7 @@ static void cuda_memory_bad_stores(void) {
         if (!test_on_card()) {
             cuda_memory_pending(cudaErrorLaunchFailure);
             CHECK(p.table.write_fn(p.table.user, 1, block, 900) == MEMOPT_ERR_DEVICE);
-            CHECK(memopt_cuda_store_status(p.store) == MEMOPT_CUDA_OF_EARLIER + cudaErrorLaunchFailure);
+            CHECK(memopt_cuda_store_status(p.store) == MEMOPT_CUDA_BASE_PENDING + cudaErrorLaunchFailure);
             CHECK(p.table.read_fn(p.table.user, 2, block, 1000) == MEMOPT_ERR_DEVICE);
             CHECK(p.table.wait_fn(p.table.user, 2) == MEMOPT_ERR_DEVICE);
             cuda_memory_pending(0);
@@ -918,7 +922,7 @@ static void cuda_memory_bad_stores(void) {
         cuda_memory_place_close(&p); /* with a value in it */
     }
     p.transfer = cuda_memory_transfer(256);
-    CHECK(memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT, &m, &s) == 0);
+    CHECK(memopt_cuda_source_pinned(MEMOPT_CUDA_CURRENT_DEVICE, &m, &s) == 0);
     memset(&d, 0, sizeof d);
     d.transfer = p.transfer; d.source = &s; d.slots = 2; d.slot_bytes = 300;
     CHECK(memopt_cuda_store_create(NULL, &store, &table) == MEMOPT_CUDA_ERR_NULL);
@@ -931,7 +935,7 @@ static void cuda_memory_bad_stores(void) {
     d.slot_bytes = 0;
     CHECK(memopt_cuda_store_bytes(&d, &bytes) == MEMOPT_ERR_ARGUMENT);
     d.slot_bytes = 300;
-    CHECK(memopt_cuda_source_block(MEMOPT_CUDA_CURRENT, &m, &device) == 0);
+    CHECK(memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &m, &device) == 0);
     d.source = &device;
     CHECK(memopt_cuda_store_create(&d, &store, &table) == MEMOPT_ERR_ARGUMENT && !store); /* not the host's */
     d.source = &s;
@@ -991,9 +995,9 @@ static __host__ __device__ __forceinline__ void cuda_mlp_one(const cuda_mlp_job 
     case CUDA_MLP_FORWARD: {
         const float z = cuda_mlp_linear(j->a, j->b, i);
         if (j->extra) j->extra[i] = z;
-        j->to[i] = memopt_i_v1_act(z, MEMOPT_GELU);
+        j->to[i] = memopt_i_v1_act(z, MEMOPT_ACTIVATION_GELU);
         break; }
-    case CUDA_MLP_BEND:   j->to[i] = memopt_i_v1_act_grad(j->a[i], j->b[i], MEMOPT_GELU, &unused); break;
+    case CUDA_MLP_BEND:   j->to[i] = memopt_i_v1_act_grad(j->a[i], j->b[i], MEMOPT_ACTIVATION_GELU, &unused); break;
     case CUDA_MLP_INPUT:  j->to[i] = cuda_mlp_input(j->a, j->b, i); break;
     case CUDA_MLP_WEIGHT: j->to[i] = cuda_mlp_weight(j->a, j->b, i); break;
     case CUDA_MLP_GRAD:   j->to[i] = 2 * memopt_i_sum(j->a[i], -j->b[i]); break;
@@ -1015,16 +1019,16 @@ static memopt_status cuda_mlp_do(cuda_mlp *m, int what, float *to, float *extra,
     j.to = to; j.extra = extra; j.a = a; j.b = b; j.n = n; j.what = what;
     if (!m->on_device) { for (i = 0; i < n; ++i) cuda_mlp_one(&j, i); return MEMOPT_OK; }
     MEMOPT_I_CUDA_LAUNCH(cuda_mlp_kernel, (unsigned)((n + 63) / 64), 64, 0, m->stream, j);
-    return memopt_cuda_status_plain(memopt_i_cuda_launched());
+    return memopt_cuda_to_status(memopt_i_cuda_launched());
 }
-static memopt_status cuda_mlp_forward(const memopt_step *s) {
+static memopt_status cuda_mlp_forward(const memopt_tape_call *s) {
     cuda_mlp *m = (cuda_mlp *)s->user;
-    if (s->untouchable != (m->on_device ? 2 : 0)) return MEMOPT_ERR_STATE;
+    if (s->not_host_visible != (m->on_device ? 2 : 0)) return MEMOPT_ERR_STATE;
     ++m->forwards;
     return cuda_mlp_do(m, CUDA_MLP_FORWARD, (float *)s->output, (float *)s->saved, (const float *)s->input,
                        m->weights + s->segment * CUDA_MLP_WEIGHTS, CUDA_MLP_VALUES);
 }
-static memopt_status cuda_mlp_backward(const memopt_step *s) {
+static memopt_status cuda_mlp_backward(const memopt_tape_call *s) {
     cuda_mlp *m = (cuda_mlp *)s->user; const float *w = m->weights + s->segment * CUDA_MLP_WEIGHTS;
     float *bent = (float *)s->scratch; memopt_status status;
     status = cuda_mlp_do(m, CUDA_MLP_BEND, bent, NULL, (const float *)s->saved, (const float *)s->grad_output,
@@ -1105,7 +1109,7 @@ static size_t cuda_mlp_on_device(int kind, size_t budget, int store, const float
     cudaStream_t stream = cuda_memory_stream(); float *first = (float *)malloc(bytes), *got = (float *)malloc(bytes);
     cuda_memory_place place; float *block; memopt_ledger *ledger = cuda_memory_ledger();
     cuda_mlp_values(first);
-    CHECK(cuda_memory_source(kind, MEMOPT_CUDA_CURRENT, &memory, &source) == 0);
+    CHECK(cuda_memory_source(kind, MEMOPT_CUDA_CURRENT_DEVICE, &memory, &source) == 0);
     memory.stream = stream;
     memset(&ad, 0, sizeof ad);
     ad.source = &source; ad.capacity = (size_t)CUDA_MEMORY_GRANULE; ad.ledger = ledger;
@@ -1116,7 +1120,7 @@ static size_t cuda_mlp_on_device(int kind, size_t budget, int store, const float
     if (store) {
         cuda_memory_place_open(&place, store == 1, 3, CUDA_MLP_VALUES * sizeof(float), stream);
         d.store = place.table;
-        d.slow.slots = 3; d.slow.write_cost = d.slow.read_cost = 0.1; d.slow.overlap = 1;
+        d.offload.slots = 3; d.offload.write_cost = d.offload.read_cost = 0.1; d.offload.overlap = 1;
     }
     CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, at);
     if (tape) CUDA_MEMORY_EACH_ORDER(orders) {
@@ -1153,9 +1157,9 @@ static size_t cuda_mlp_least(int store) {
     if (store) {
         cuda_memory_place_open(&place, 1, 3, CUDA_MLP_VALUES * sizeof(float), NULL);
         d.store = place.table;
-        d.slow.slots = 3; d.slow.write_cost = d.slow.read_cost = 0.1; d.slow.overlap = 1;
+        d.offload.slots = 3; d.offload.write_cost = d.offload.read_cost = 0.1; d.offload.overlap = 1;
     }
-    CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK && least);
+    CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK && least);
     if (store) cuda_memory_place_close(&place);
     memopt_arena_destroy(a);
     return least;
@@ -1187,7 +1191,7 @@ static void cuda_memory_tape_orders(void) { /* the least memory, with a store: a
 static void cuda_memory_tape_refusals(void) {
     memopt_cuda_memory memory; memopt_source source; memopt_arena_desc ad; memopt_arena *a = NULL; memopt_tape *tape = NULL;
     cuda_mlp m; memopt_tape_desc d;
-    CHECK(memopt_cuda_source_block(MEMOPT_CUDA_CURRENT, &memory, &source) == 0);
+    CHECK(memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &memory, &source) == 0);
     memset(&ad, 0, sizeof ad);
     ad.source = &source; ad.capacity = 1 << 20;
     CHECK(memopt_arena_create(&ad, &a) == MEMOPT_OK);
@@ -1195,7 +1199,7 @@ static void cuda_memory_tape_refusals(void) {
     d = cuda_mlp_desc(&m, a, 1 << 19);
     d.verify = 1;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_UNSUPPORTED && !tape);
-    d.verify = 0; d.keep = MEMOPT_KEEP_BF16;
+    d.verify = 0; d.codec = MEMOPT_CODEC_BF16;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_UNSUPPORTED && !tape);
     memopt_arena_destroy(a);
 }
@@ -1209,7 +1213,7 @@ static void cuda_memory_clocks(void) {
     CHECK(memopt_cuda_clock_make(0, stream, &host, NULL, &clock) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_clock_make(0, stream, &host, &state, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_clock_make(99, stream, &host, &state, &clock) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_cuda_clock_make(MEMOPT_CUDA_CURRENT, stream, &host, &state, &clock) == 0);
+    CHECK(memopt_cuda_clock_make(MEMOPT_CUDA_CURRENT_DEVICE, stream, &host, &state, &clock) == 0);
     test_cuda_must(cudaHostAlloc(&pinned, 64, cudaHostAllocDefault), "cudaHostAlloc");
     CUDA_MEMORY_EACH_ORDER(10) {
         memset(pinned, 0, 64);
@@ -1223,13 +1227,13 @@ static void cuda_memory_clocks(void) {
     if (!test_on_card()) {
         cuda_memory_pending(cudaErrorLaunchFailure);
         CHECK(clock.now_fn(clock.user, &t1) == MEMOPT_ERR_DEVICE);
-        CHECK(state.status == MEMOPT_CUDA_OF_EARLIER + cudaErrorLaunchFailure);
+        CHECK(state.status == MEMOPT_CUDA_BASE_PENDING + cudaErrorLaunchFailure);
         cuda_memory_pending(0);
     }
     { /* under a tape */
         memopt_cuda_memory memory; memopt_source source; memopt_arena_desc ad; memopt_arena *a = NULL; memopt_tape *tape = NULL;
         cuda_mlp m; memopt_tape_desc td; memopt_host with; float *block;
-        CHECK(memopt_cuda_source_block(MEMOPT_CUDA_CURRENT, &memory, &source) == 0);
+        CHECK(memopt_cuda_source_malloc(MEMOPT_CUDA_CURRENT_DEVICE, &memory, &source) == 0);
         memset(&ad, 0, sizeof ad);
         ad.source = &source; ad.capacity = 1 << 20;
         CHECK(memopt_arena_create(&ad, &a) == MEMOPT_OK);

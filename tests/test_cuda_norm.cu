@@ -425,11 +425,11 @@ static void cuda_norm_refused(void) {
 #ifndef __CUDACC__
     for (int forward = 0; forward < 2; ++forward) {
         simulator_pending_error(cudaErrorIllegalAddress);
-        CUDA_NORM_REFUSED(forward, (void)0, MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CUDA_NORM_REFUSED(forward, (void)0, MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
         CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
         simulator_pending_error(0);
         simulator_fail_launch(1);
-        CUDA_NORM_REFUSED(forward, (void)0, MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+        CUDA_NORM_REFUSED(forward, (void)0, MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
         simulator_fail_launch(0);
     }
 #endif

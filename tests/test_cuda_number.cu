@@ -327,11 +327,11 @@ static void cuda_number_errors(void) {
     if (test_on_card()) { SKIP("errors are made by the simulator"); return; }
     for (int which = 0; which < 6; ++which) {
         simulator_pending_error(cudaErrorIllegalAddress);
-        CHECK(cuda_number_any(which, d) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CHECK(cuda_number_any(which, d) == MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
         CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
         simulator_pending_error(0);
         simulator_fail_launch(1);
-        CHECK(cuda_number_any(which, d) == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+        CHECK(cuda_number_any(which, d) == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
         CHECK(cudaGetLastError() == cudaSuccess);
         simulator_fail_launch(0);
     }

@@ -49,7 +49,7 @@ static void cuda_optim_put_code(void *p, size_t i, size_t bytes, uint32_t code) 
 static uint32_t cuda_optim_code(float x, size_t bytes, int half) {
     return bytes == 4 ? memopt_i_float_bits(x) : half ? memopt_to_f16(x) : memopt_to_bf16(x);
 }
-/* Sizes that matter to rounding: of several decades, some 0; `bad` of 64 are not sane. */
+/* Sizes that matter to rounding: of several decades, some 0; `bad` of 64 are not finite. */
 static const uint32_t cuda_optim_bad[8] = { 0x7fc00001u, 0xffc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu,
     0x5f000000u,
                                             0x7f800001u, 0xde800000u };
@@ -135,8 +135,8 @@ static size_t cuda_optim_differs(const void *host, const void *device, size_t n,
     free(got);
     return off;
 }
-static memopt_cuda_optim_result_of cuda_optim_result(const cuda_optim_pair *p, memopt_cuda_stream stream) {
-    memopt_cuda_optim_result_of result;
+static memopt_cuda_optim_outcome cuda_optim_result(const cuda_optim_pair *p, memopt_cuda_stream stream) {
+    memopt_cuda_optim_outcome result;
     memset(&result, 0xA5, sizeof result);
     CHECK(memopt_cuda_optim_result(p->gpu.optim, p->d_scratch, p->scratch_bytes, &result, stream) == 0);
     return result;
@@ -151,7 +151,7 @@ static void cuda_optim_same_bytes(const cuda_optim_pair *p, uint64_t at) {
     }
 }
 static void cuda_optim_same(const cuda_optim_pair *p, uint64_t at) {
-    const memopt_cuda_optim_result_of result = cuda_optim_result(p, NULL);
+    const memopt_cuda_optim_outcome result = cuda_optim_result(p, NULL);
     cuda_optim_same_bytes(p, at);
     CHECK_AT(result.skipped == memopt_optim_skipped(p->cpu.optim) && !result.stopped && !result.left_out, at);
     CHECK(memopt_optim_skipped(p->gpu.optim) == result.skipped);
@@ -163,7 +163,8 @@ static memopt_cuda_status cuda_optim_begin(cuda_optim_pair *p, const memopt_opti
                                                                              p->scratch_bytes, NULL);
     test_put(p->d_factor, &r.gradient_factor, sizeof r.gradient_factor);
     r.gradient_factor = 0;
-    s = (whole ? memopt_cuda_optim_step_by : memopt_cuda_optim_begin_by)(p->gpu.optim, &r, p->d_factor, p->d_scratch,
+    s = (whole ? memopt_cuda_optim_step_with_factor : memopt_cuda_optim_begin_with_factor)(p->gpu.optim, &r,
+                                                                                           p->d_factor, p->d_scratch,
                                                                        p->scratch_bytes, NULL);
     test_poison(p->d_factor, sizeof *p->d_factor);
     return s;
@@ -171,15 +172,16 @@ static memopt_cuda_status cuda_optim_begin(cuda_optim_pair *p, const memopt_opti
 static void cuda_optim_groups(memopt_optim_group *g, memopt_optim_kind kind, int moment) {
     g[0] = memopt_optim_group_default(kind);
     g[0].rate = 0.01; g[0].weight_decay = 0.1;
-    if (kind == MEMOPT_ADAMW || kind == MEMOPT_ADAM || kind == MEMOPT_LAMB)
+    if (kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_LAMB)
         { g[0].beta1 = 0.8; g[0].beta2 = 0.97; g[0].eps = 1e-3; }
-    if (((kind == MEMOPT_SGD || kind == MEMOPT_ADAFACTOR) && moment) || kind == MEMOPT_LARS) g[0].beta1 = 0.9;
-    if (kind == MEMOPT_LARS) g[0].trust = 0.02;
+    if (((kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_ADAFACTOR) && moment) || kind == MEMOPT_OPTIM_LARS)
+        g[0].beta1 = 0.9;
+    if (kind == MEMOPT_OPTIM_LARS) g[0].trust = 0.02;
     g[1] = g[0];
     g[1].rate = 0.003; g[1].weight_decay = 0;
-    if (kind == MEMOPT_SGD && moment) g[1].nesterov = 1;
-    if (kind == MEMOPT_SGD && moment) g[0].dampening = 0.25;
-    if (kind == MEMOPT_LAMB) g[1].always_adapt = 1;
+    if (kind == MEMOPT_OPTIM_SGD && moment) g[1].nesterov = 1;
+    if (kind == MEMOPT_OPTIM_SGD && moment) g[0].dampening = 0.25;
+    if (kind == MEMOPT_OPTIM_LAMB) g[1].always_adapt = 1;
 }
 static memopt_optim_run cuda_optim_run(const memopt_optim_group *g, uint64_t step) {
     memopt_optim_run run;
@@ -206,8 +208,10 @@ static cuda_optim_spec cuda_optim_of(memopt_optim_kind kind, memopt_state_format
     return s;
 }
 static const struct { memopt_optim_kind kind; int moment, bnb; } cuda_optim_kinds[] = {
-    { MEMOPT_ADAMW, 0, 1 }, { MEMOPT_ADAM, 0, 1 }, { MEMOPT_SGD, 0, 0 }, { MEMOPT_SGD, 1, 0 }, { MEMOPT_LION, 0, 0 },
-    { MEMOPT_LARS, 0, 0 }, { MEMOPT_LAMB, 0, 0 }, { MEMOPT_ADAFACTOR, 0, 0 }, { MEMOPT_ADAFACTOR, 1, 0 } };
+    { MEMOPT_OPTIM_ADAMW, 0, 1 }, { MEMOPT_OPTIM_ADAM, 0, 1 }, { MEMOPT_OPTIM_SGD, 0, 0 },
+    { MEMOPT_OPTIM_SGD, 1, 0 }, { MEMOPT_OPTIM_LION, 0, 0 },
+    { MEMOPT_OPTIM_LARS, 0, 0 }, { MEMOPT_OPTIM_LAMB, 0, 0 }, { MEMOPT_OPTIM_ADAFACTOR, 0, 0 },
+    { MEMOPT_OPTIM_ADAFACTOR, 1, 0 } };
 enum { CUDA_OPTIM_KINDS = (int)(sizeof cuda_optim_kinds / sizeof *cuda_optim_kinds) };
 
 /* Every kind, state, weight and gradient format: small tensors in one launch, blocks of 256 and of other sizes. */
@@ -236,8 +240,8 @@ static void cuda_optim_blocks(void) {
     static const size_t counts[] = { 64, 255, 257, 4099, 8192, 9001, 12288 }; size_t b, n = 0;
     for (b = 0; b < sizeof blocks / sizeof *blocks; ++b) TEST_SCHEDULES(8) {
         const int bnb = b % 3 == 1, lion = !bnb && test_schedule_i % 4 == 3; cuda_optim_pair *p;
-        cuda_optim_spec s = cuda_optim_of(lion ? MEMOPT_LION : MEMOPT_ADAMW, bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT,
-                                          0);
+        cuda_optim_spec s = cuda_optim_of(lion ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_ADAMW,
+                                          bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT, 0);
         s.block = blocks[b]; s.offset = (size_t)test_schedule_i % 3; s.tensors = 2;
         s.count[0] = counts[n++ % 7]; s.count[1] = counts[(n + 2) % 7];
         p = cuda_optim_open(&s);
@@ -251,7 +255,7 @@ static void cuda_optim_sizes(void) {
     static const size_t counts[] = { 1, 3, 4, 5, 31, 32, 33, 255, 257, 1023, 1025, 2047, 2048, 2049, 4099 };
     size_t k, offset;
     for (offset = 0; offset < 5; ++offset) TEST_SCHEDULES(2) {
-        cuda_optim_spec s = cuda_optim_of(offset % 2 ? MEMOPT_ADAM : MEMOPT_ADAMW,
+        cuda_optim_spec s = cuda_optim_of(offset % 2 ? MEMOPT_OPTIM_ADAM : MEMOPT_OPTIM_ADAMW,
                                           (memopt_state_format)(offset / 2 % 2), 0);
         cuda_optim_pair *p;
         s.offset = offset; s.tensors = 15; s.gradients = (memopt_gradient_format)(offset % 3);
@@ -290,7 +294,7 @@ static void cuda_optim_many(void) {
 }
 /* What is measured: several chunks, blocks that cut spans, rows and panels of every shape. */
 static void cuda_optim_measured(void) {
-    static const memopt_optim_kind kinds[2] = { MEMOPT_LARS, MEMOPT_LAMB };
+    static const memopt_optim_kind kinds[2] = { MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LAMB };
     static const size_t blocks[3] = { 0, 32, 480 }; int i, state, b;
     for (i = 0; i < 2; ++i) for (state = 0; state < 3; ++state) for (b = 0; b < (state == 2 ? 3 : 1); ++b) {
         cuda_optim_spec s = cuda_optim_of(kinds[i], (memopt_state_format)state, 0); cuda_optim_pair *p;
@@ -310,7 +314,7 @@ static const size_t cuda_optim_shapes[][3] = { /* rows, columns, block */
 static void cuda_optim_matrices(void) {
     size_t i; int way;
     for (i = 0; i < sizeof cuda_optim_shapes / sizeof *cuda_optim_shapes; ++i) for (way = 0; way < 3; ++way) {
-        cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAFACTOR, way ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32, way == 2);
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAFACTOR, way ? MEMOPT_STATE_8BIT : MEMOPT_STATE_F32, way == 2);
         cuda_optim_pair *p;
         s.count[0] = cuda_optim_shapes[i][0] * (cuda_optim_shapes[i][1] ? cuda_optim_shapes[i][1] : 1);
         s.columns[0] = cuda_optim_shapes[i][1]; s.block = cuda_optim_shapes[i][2];
@@ -340,12 +344,13 @@ static void cuda_optim_wild(void) {
 }
 /* In slices of any order; parts of a tensor, whose sums are added up as ranks do it: the bits of the whole. */
 static void cuda_optim_slices(cuda_optim_pair *p, const memopt_optim_run *run, size_t tensor, int what) {
-    const size_t grain = memopt_optim_grain(p->gpu.optim, tensor), first = p->gpu.tensor[tensor].first,
+    const size_t slice_alignment = memopt_optim_slice_alignment(p->gpu.optim, tensor),
+    first = p->gpu.tensor[tensor].first,
         n = p->held[tensor];
-    size_t at = first + n, size = grain; (void)run;
+    size_t at = first + n, size = slice_alignment; (void)run;
     while (at > first) { /* from the back, each twice as long as the one before */
         const size_t end = at;
-        at = at - first > size ? (at - size) / grain * grain : first;
+        at = at - first > size ? (at - size) / slice_alignment * slice_alignment : first;
         if (at < first) at = first;
         CHECK((what ? memopt_cuda_optim_apply : memopt_cuda_optim_measure)(p->gpu.optim, tensor, at, end - at,
                                                                            p->d_scratch,
@@ -420,14 +425,16 @@ static void cuda_optim_parts(void) {
         cuda_optim_pair *p[3]; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t; const int measures = i >= 5;
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT,
                                           cuda_optim_kinds[i].moment);
-        size_t grain, cut[4];
+        size_t slice_alignment, cut[4];
         s.count[0] = i >= 7 ? 20480 : 200000; s.columns[0] = i % 2 ? 0 : 100; s.weights = MEMOPT_WEIGHTS_BF16;
         if (i >= 7) s.columns[0] = i == 7 ? 128 : 64;
         p[0] = cuda_optim_open(&s);
-        grain = memopt_optim_grain(p[0]->gpu.optim, 0);
+        slice_alignment = memopt_optim_slice_alignment(p[0]->gpu.optim, 0);
         cuda_optim_close(p[0]);
         test_device_free(0);
-        cut[0] = 0; cut[1] = grain; cut[2] = s.count[0] / 2 / grain * grain + grain; cut[3] = s.count[0];
+        cut[0] = 0;
+        cut[1] = slice_alignment;
+        cut[2] = s.count[0] / 2 / slice_alignment * slice_alignment + slice_alignment; cut[3] = s.count[0];
         for (r = 0; r < 3; ++r) {
             cuda_optim_spec part = s;
             part.first = cut[r]; part.held = cut[r + 1] - cut[r];
@@ -472,7 +479,7 @@ static void cuda_optim_fused(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
         memopt_optim_group g[2];
-        memopt_optim_run run; cuda_optim_pair *p; memopt_cuda_optim_result_of result;
+        memopt_optim_run run; cuda_optim_pair *p; memopt_cuda_optim_outcome result;
         const int measures = i >= 5; size_t first = 0, n;
         s.tensors = 3; s.count[0] = 3200; s.columns[0] = 50; s.count[1] = 3000; s.columns[1] = 60; s.count[2] = 140032;
         s.columns[2] = 64;
@@ -509,7 +516,7 @@ static void cuda_optim_fused(void) {
                 CHECK(memopt_cuda_optim_join(p->gpu.optim, (size_t)k, &again, p->d_scratch, p->scratch_bytes,
                                              NULL) == 0);
             }
-            first = memopt_optim_grain(p->gpu.optim, 2);
+            first = memopt_optim_slice_alignment(p->gpu.optim, 2);
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 2, 0, first, p->d_scratch, p->scratch_bytes, NULL) == 0);
             CHECK(memopt_cuda_optim_apply(p->gpu.optim, 2, first, n - first, p->d_scratch, p->scratch_bytes,
                                           NULL) == 0);
@@ -545,7 +552,7 @@ static const uint64_t cuda_optim_no_factor[] = { 0, UINT64_C(1) << 63, 1, UINT64
     UINT64_C(0x3cefffffffffffff), UINT64_C(0x42f0000000000001), UINT64_C(0x7ff0000000000000),
     UINT64_C(0xfff0000000000000), UINT64_C(0x7ff8000000000000), UINT64_C(0xfff0000000000001) };
 static void cuda_optim_left_out(const cuda_optim_pair *p, memopt_cuda_stream stream, uint64_t at) {
-    const memopt_cuda_optim_result_of result = cuda_optim_result(p, stream);
+    const memopt_cuda_optim_outcome result = cuda_optim_result(p, stream);
     CHECK_AT(result.left_out && !result.stopped && !result.skipped, at);
     cuda_optim_same_bytes(p, at);
 }
@@ -614,7 +621,8 @@ static void cuda_optim_by(void) {
 }
 /* More tensors than one launch gives factors to, with rules of their own. */
 static void cuda_optim_crowd(void) {
-    cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, 0); memopt_optim_group g[7]; memopt_optim_run run;
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 0);
+    memopt_optim_group g[7]; memopt_optim_run run;
     cuda_optim_pair *p; int k;
     s.tensors = CUDA_OPTIM_TENSORS;
     for (k = 0; k < s.tensors; ++k) s.count[k] = (size_t)k % 5 + 1;
@@ -666,7 +674,8 @@ static void cuda_optim_loop_step(cuda_optim_loop *l, cuda_optim_pair *p, memopt_
     run.gradient_factor = 0;
     CHECK(memopt_cuda_scaler_measure(l->d_scaler, &l->d_list, l->d_total, NULL, stream) == 0);
     CHECK(memopt_cuda_clip_norm(l->d_total, mean, max_norm, p->d_factor, stream) == 0);
-    CHECK(memopt_cuda_optim_step_by(p->gpu.optim, &run, p->d_factor, p->d_scratch, p->scratch_bytes, stream) == 0);
+    CHECK(memopt_cuda_optim_step_with_factor(p->gpu.optim, &run, p->d_factor, p->d_scratch, p->scratch_bytes, stream)
+          == 0);
     CHECK(memopt_cuda_scaler_update(l->d_scaler, &l->d_total->overflow, NULL, stream) == 0);
     CHECK(memopt_scaler_measure(&l->scaler, &l->list, &l->total, NULL) == MEMOPT_OK);
     CHECK(l->total.overflow == (l->list.count == 4));
@@ -707,7 +716,8 @@ static void cuda_optim_never_waits(void) {
 }
 /* The two sides take turns over the same bytes; headers are looked at when asked to. */
 static void cuda_optim_states(void) {
-    cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p; unsigned char *state;
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0);
+    cuda_optim_pair *p; unsigned char *state;
     const float bad[3] = { -0.0f, -1.0f, 0 };
     memopt_optim_view view; size_t i, n;
     s.count[0] = 5000; s.block = 32;
@@ -721,7 +731,7 @@ static void cuda_optim_states(void) {
 #ifndef __CUDACC__
     for (i = 1; i <= 3; ++i) { /* copies and waits that fail: told once, and nobody else is blamed for it */
         simulator_fail_call(i);
-        CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) > MEMOPT_CUDA_OF_RUNTIME, i);
+        CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME, i);
         simulator_fail_call(0);
         CHECK_AT(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == 0, i);
     }
@@ -751,7 +761,7 @@ static void cuda_optim_states(void) {
 static void cuda_optim_infinite(void) {
     int way;
     for (way = 0; way < 4; ++way) {
-        cuda_optim_spec s = cuda_optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
+        cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0); cuda_optim_pair *p;
         memopt_optim_view view; size_t i;
         s.block = way < 2 ? 256 : 96; s.count[0] = 1901;
         p = cuda_optim_open(&s);
@@ -776,7 +786,7 @@ static void cuda_optim_refused(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, 1); memopt_optim_group g[2];
         memopt_optim_run run, bad;
-        cuda_optim_pair *p; memopt_cuda_optim_result_of result; memopt_optim *o; const int measures = i >= 5; size_t n;
+        cuda_optim_pair *p; memopt_cuda_optim_outcome result; memopt_optim *o; const int measures = i >= 5; size_t n;
         void *d; double *sums; size_t count;
         const void *was; void *state;
         s.count[0] = 3200; s.columns[0] = 50; s.moment = cuda_optim_kinds[i].moment || i == 2;
@@ -809,18 +819,18 @@ static void cuda_optim_refused(void) {
               && strlen(memopt_optim_error(o).reason) > 5);
         bad = run; bad.group_count = 0;
         CHECK(memopt_cuda_optim_begin(o, &bad, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
-        CHECK(memopt_cuda_optim_step_by(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
-              && memopt_cuda_optim_begin_by(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+        CHECK(memopt_cuda_optim_step_with_factor(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
+              && memopt_cuda_optim_begin_with_factor(o, &run, p->d_factor, d, n, NULL) == MEMOPT_ERR_ARGUMENT
               && strlen(memopt_optim_error(o).reason) > 5); /* the run has a factor of its own */
         bad = run; bad.gradient_factor = 0;
-        CHECK(memopt_cuda_optim_step_by(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
-              && memopt_cuda_optim_begin_by(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
-        CHECK(memopt_cuda_optim_step_by(o, NULL, p->d_factor, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
-              && memopt_cuda_optim_begin_by(NULL, &bad, p->d_factor, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
-        CHECK(memopt_cuda_optim_step_by(o, &bad, (double *)(void *)((char *)p->d_factor + 4), d, n, NULL)
+        CHECK(memopt_cuda_optim_step_with_factor(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_begin_with_factor(o, &bad, NULL, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step_with_factor(o, NULL, p->d_factor, d, n, NULL) == MEMOPT_CUDA_ERR_NULL
+              && memopt_cuda_optim_begin_with_factor(NULL, &bad, p->d_factor, d, n, NULL) == MEMOPT_CUDA_ERR_NULL);
+        CHECK(memopt_cuda_optim_step_with_factor(o, &bad, (double *)(void *)((char *)p->d_factor + 4), d, n, NULL)
               == MEMOPT_CUDA_ERR_ALIGNMENT);
-        CHECK(memopt_cuda_optim_begin_by(o, &bad, (double *)d + 1, d, n, NULL) == MEMOPT_CUDA_ERR_OVERLAP
-              && memopt_cuda_optim_begin_by(o, &bad, p->d_factor, d, n - 1, NULL) == MEMOPT_ERR_BUFFER);
+        CHECK(memopt_cuda_optim_begin_with_factor(o, &bad, (double *)d + 1, d, n, NULL) == MEMOPT_CUDA_ERR_OVERLAP
+              && memopt_cuda_optim_begin_with_factor(o, &bad, p->d_factor, d, n - 1, NULL) == MEMOPT_ERR_BUFFER);
         was = p->gpu.tensor[0].gradients;
         p->gpu.tensor[0].gradients = NULL;
         CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_ERR_ARGUMENT);
@@ -835,22 +845,22 @@ static void cuda_optim_refused(void) {
         cuda_optim_unchanged(p, __LINE__);
 #ifndef __CUDACC__
         simulator_pending_error(cudaErrorIllegalAddress);
-        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
-        CHECK(memopt_cuda_optim_state_init(o, 0, NULL) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) == MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
+        CHECK(memopt_cuda_optim_state_init(o, 0, NULL) == MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
         CHECK(memopt_cuda_optim_state_check(o, 0, p->state_bytes[0],
-                                            NULL) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+                                            NULL) == MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
         CHECK(cudaPeekAtLastError() == cudaErrorIllegalAddress);
         simulator_pending_error(0);
         simulator_fail_launch(1);
-        CHECK(memopt_cuda_optim_begin(o, &run, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME
+        CHECK(memopt_cuda_optim_begin(o, &run, d, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME
               && cudaPeekAtLastError() == cudaSuccess);
         simulator_fail_launch(2);
-        CHECK(memopt_cuda_optim_begin_by(o, &bad, p->d_factor, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+        CHECK(memopt_cuda_optim_begin_with_factor(o, &bad, p->d_factor, d, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME);
         CHECK(memopt_cuda_optim_end(o) == MEMOPT_ERR_STATE); /* nothing has begun */
         simulator_fail_launch(1);
-        CHECK(memopt_cuda_optim_state_init(o, 0, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+        CHECK(memopt_cuda_optim_state_init(o, 0, NULL) > MEMOPT_CUDA_BASE_RUNTIME);
         simulator_fail_launch(1);
-        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+        CHECK(memopt_cuda_optim_step(o, &run, d, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME);
         cuda_optim_unchanged(p, __LINE__);
 #endif
         CHECK(memopt_cuda_optim_begin(o, &run, d, n, NULL) == 0
@@ -867,12 +877,12 @@ static void cuda_optim_refused(void) {
             for (again = 1; again; ) {
 #ifndef __CUDACC__
                 simulator_fail_launch(1);
-                CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+                CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME);
 #endif
                 CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) == 0);
 #ifndef __CUDACC__
                 simulator_fail_launch(1);
-                CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME);
+                CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME);
 #endif
                 CHECK(memopt_cuda_optim_join(o, 0, &again, d, n, NULL) == 0);
             }
@@ -881,7 +891,7 @@ static void cuda_optim_refused(void) {
         CHECK(memopt_cuda_optim_measure(o, 0, 0, s.count[0], d, n, NULL) == MEMOPT_ERR_STATE);
 #ifndef __CUDACC__
         simulator_fail_launch(1);
-        CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) > MEMOPT_CUDA_OF_RUNTIME
+        CHECK(memopt_cuda_optim_apply(o, 0, 0, s.count[0], d, n, NULL) > MEMOPT_CUDA_BASE_RUNTIME
               && memopt_optim_applied(o, 0) == 0);
         cuda_optim_unchanged(p, __LINE__);
 #endif

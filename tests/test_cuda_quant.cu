@@ -268,11 +268,11 @@ static void cuda_quant_errors(void) {
     if (test_on_card()) { SKIP("errors are made by the simulator"); return; }
     for (int which = 0; which < 4; ++which) {
         simulator_pending_error(cudaErrorIllegalAddress);
-        CHECK(cuda_quant_any(which, d) == MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress);
+        CHECK(cuda_quant_any(which, d) == MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress);
         CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
         simulator_pending_error(0);
         simulator_fail_launch(1);
-        CHECK(cuda_quant_any(which, d) == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+        CHECK(cuda_quant_any(which, d) == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
         CHECK(cudaGetLastError() == cudaSuccess);
         simulator_fail_launch(0);
     }

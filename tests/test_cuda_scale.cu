@@ -342,7 +342,7 @@ static void cuda_scale_accumulate_one(int how, memopt_type from, size_t n, size_
     for (i = 0; i < 4 * (n + 16); ++i) cuda_scale_put(from, g, i, cuda_scale_random(seed));
     if (n > 5) { cuda_scale_put(from, g, n / 2 + 2, memopt_i_bits_float(0x7FC12345u)); cuda_scale_put(from, g, n + 16 + n / 3 + 2, memopt_i_bits_float(0x7F800000u)); }
     memset(fill, 0x3C, bytes); memset(want, 0x3C, bytes); memset(rest, 0x3C, rests);
-    s.first = hs.first = first; if (how == 2) { s.rest = (uint16_t *)(void *)d_rest + n % 2; hs.rest = (uint16_t *)(void *)rest + n % 2; }
+    s.first = hs.first = first; if (how == 2) { s.compensation = (uint16_t *)(void *)d_rest + n % 2; hs.compensation = (uint16_t *)(void *)rest + n % 2; }
     host_sums = cuda_scale_host(&hs, 1); host_gradients = host_sums; host_gradients.tensors = &hf;
     memset(&sums, 0, sizeof sums); sums.tensors = &s; sums.count = 1; gradients = sums; gradients.tensors = &f;
     for (k = 0; k < 4; ++k) {
@@ -382,7 +382,7 @@ static void cuda_scale_accumulate_many(void) { /* more than a launch has, all ki
         const memopt_type to = i % 3 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32, from = (memopt_type)(i / 3 % 3); const size_t n = i == 100 ? 13000 : i % 11 == 5 ? 0 : test_below(&seed, 300);
         hs[i] = cuda_scale_tensor(to, cuda_scale_alloc(n * 4), n); s[i] = cuda_scale_tensor(to, test_device(n * 4), n);
         hf[i] = cuda_scale_tensor(from, cuda_scale_alloc(n * 4), n); f[i] = cuda_scale_tensor(from, test_device(n * 4), n);
-        if (i % 3 == 1) { hs[i].rest = (uint16_t *)cuda_scale_alloc(n * 2); s[i].rest = (uint16_t *)test_device(n * 2); }
+        if (i % 3 == 1) { hs[i].compensation = (uint16_t *)cuda_scale_alloc(n * 2); s[i].compensation = (uint16_t *)test_device(n * 2); }
         hs[i].first = s[i].first = 1000 * i;
     }
     host_sums = cuda_scale_host(hs, N); host_gradients = host_sums; host_gradients.tensors = hf;
@@ -401,8 +401,10 @@ static void cuda_scale_accumulate_many(void) { /* more than a launch has, all ki
         const size_t bytes = s[i].count * cuda_scale_size(s[i].type); void *got = cuda_scale_alloc(bytes);
         test_get(got, s[i].values, bytes);
         CHECK_AT(!memcmp(got, hs[i].values, bytes), i);
-        if (s[i].rest) { test_get(got, s[i].rest, bytes); CHECK_AT(!memcmp(got, hs[i].rest, bytes), i); }
-        free(got); free(hs[i].values); free(hs[i].rest); free(hf[i].values);
+        if (s[i].compensation) {
+            test_get(got, s[i].compensation, bytes); CHECK_AT(!memcmp(got, hs[i].compensation, bytes), i);
+        }
+        free(got); free(hs[i].values); free(hs[i].compensation); free(hf[i].values);
     }
     free(host_sums.scratch);
 }
@@ -423,7 +425,7 @@ static void cuda_scale_bad(void) {
         case 5: g[1].type = MEMOPT_TYPE_BF16; g[1].values = (char *)d + 1; want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
         case 6: g[1].count = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;    case 7: g[1].count = SIZE_MAX / 4 + 1; want = MEMOPT_ERR_OVERFLOW; break;
         case 8: g[1].count = ((size_t)1 << 43) + 1; want = MEMOPT_ERR_OVERFLOW; break; /* more blocks than a grid has */
-        case 9: g[1].rest = (uint16_t *)(void *)((char *)d_rest + 1); want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
+        case 9: g[1].compensation = (uint16_t *)(void *)((char *)d_rest + 1); want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
         case 10: g[1].type = MEMOPT_TYPE_F16; g[1].count = SIZE_MAX / 2 + 1; want = MEMOPT_ERR_OVERFLOW; break;
         case 11: list.scratch = NULL; want = MEMOPT_CUDA_ERR_NULL; break;    case 12: list.scratch = d_scratch + 8; want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
         case 13: list.scratch_bytes = 63; want = MEMOPT_ERR_BUFFER; break;   case 14: to = (char *)d_total + 4; want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
@@ -458,9 +460,9 @@ static void cuda_scale_accumulate_bad(void) {
         case 2: r = NULL; want = MEMOPT_CUDA_ERR_NULL; break;          case 3: o = NULL; want = MEMOPT_CUDA_ERR_NULL; break;
         case 4: f.count = 3; break;                                    case 5: gradients.count = 0; break;
         case 6: f.values = NULL; want = MEMOPT_CUDA_ERR_NULL; break;   case 7: s.values = NULL; want = MEMOPT_CUDA_ERR_NULL; break;
-        case 8: s.rest = d_rest; b.noise = &noise; break;              case 9: break; /* bf16 without rest and noise */
+        case 8: s.compensation = d_rest; b.noise = &noise; break;      case 9: break; /* bf16 without rest and noise */
         case 10: s.type = MEMOPT_TYPE_F16; b.noise = &noise; break;
-        case 11: s.rest = (uint16_t *)(void *)((char *)d_rest + 1); want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
+        case 11: s.compensation = (uint16_t *)(void *)((char *)d_rest + 1); want = MEMOPT_CUDA_ERR_ALIGNMENT; break;
         case 12: a.tokens = UINT64_MAX - 4; want = MEMOPT_ERR_OVERFLOW; break;
         case 13: f.type = (memopt_type)3; break;                       default: b.tokens = 0; want = 0;
         }
@@ -479,7 +481,7 @@ static void cuda_scale_errors(void) {
     CHECK(memopt_scaler_default(&scaler) == MEMOPT_OK);
     test_put(d, x, 16); test_put(d_g, x, 16); test_put(d_scaler, &scaler, sizeof scaler);
     for (call = 0; call < 7; ++call) for (k = 0; k < 2; ++k) {
-        memopt_cuda_status s = 1; const memopt_cuda_status want = k ? MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress;
+        memopt_cuda_status s = 1; const memopt_cuda_status want = k ? MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress;
         if (k) simulator_fail_launch(1); else simulator_pending_error(cudaErrorIllegalAddress);
         switch (call) {
         case 0: s = memopt_cuda_gradients_scale(&list, 2, d_total, NULL, NULL); break;
@@ -495,8 +497,8 @@ static void cuda_scale_errors(void) {
         CHECK_AT(cudaGetLastError() == cudaSuccess && !a.tokens, call);
         test_get(got, d, 16); CHECK_AT(!memcmp(got, x, 16), call);
     }
-    simulator_fail_launch(2); CHECK(memopt_cuda_gradients_measure(&list, d_total, NULL, NULL) == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);
-    simulator_fail_launch(3); CHECK(memopt_cuda_gradients_measure(&list, d_total, NULL, NULL) == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+    simulator_fail_launch(2); CHECK(memopt_cuda_gradients_measure(&list, d_total, NULL, NULL) == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
+    simulator_fail_launch(3); CHECK(memopt_cuda_gradients_measure(&list, d_total, NULL, NULL) == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources);
 #else
     SKIP("errors on demand are the simulator's");
 #endif

@@ -428,7 +428,7 @@ static void cusim_seeded_errors(void) {
     MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, 0, d, 0L, 1.0f);
     CHECK(!memopt_i_cuda_launched());
     MEMOPT_I_CUDA_LAUNCH(cusim_poke, 1, 1, 0, 0, d, 0L, 2.0f);
-    CHECK(memopt_i_cuda_launched() == MEMOPT_CUDA_OF_RUNTIME + cudaErrorLaunchOutOfResources &&
+    CHECK(memopt_i_cuda_launched() == MEMOPT_CUDA_BASE_RUNTIME + cudaErrorLaunchOutOfResources &&
           cusim_get(d, 1)[0] == 1);
     simulator_fail_malloc(2);
     CHECK(cudaMalloc(&p, 8) == cudaSuccess && cudaFree(p) == cudaSuccess);
@@ -439,7 +439,7 @@ static void cusim_seeded_errors(void) {
           !cudaMemset(d, 0, 4));
     CHECK(simulator_calls() - before == 4 && cudaGetLastError() == cudaErrorInvalidValue);
     simulator_pending_error(cudaErrorIllegalAddress);
-    CHECK(memopt_i_cuda_ready() == MEMOPT_CUDA_OF_EARLIER + cudaErrorIllegalAddress &&
+    CHECK(memopt_i_cuda_ready() == MEMOPT_CUDA_BASE_PENDING + cudaErrorIllegalAddress &&
           cudaPeekAtLastError() == cudaErrorIllegalAddress);
     simulator_pending_error(0);
     CHECK(!memopt_i_cuda_ready());

@@ -155,9 +155,9 @@ template <int LANES> static __global__ void cuda_softmax_rows16(float *x, memopt
     const size_t row = LANES == 32 ? threadIdx.x / 32 : 0;
     x += row * columns; g += row * columns; z += row * columns;
     memopt_i_cuda_bf16 *const p = y ? y + row * columns : (memopt_i_cuda_bf16 *)(void *)x;
-    memopt_i_cuda_soft_row<LANES>(x, p, n, columns, 0.5f, red);
+    memopt_i_cuda_softmax_row<LANES>(x, p, n, columns, 0.5f, red);
     if (LANES == 256) __syncthreads(); else __syncwarp();
-    memopt_i_cuda_soft_slope_row<LANES>(p, g, z, n, columns, 0.5f, red);
+    memopt_i_cuda_softmax_slope_row<LANES>(p, g, z, n, columns, 0.5f, red);
 }
 static void cuda_softmax_narrow(void) {
     static const size_t shapes[][2] = { { 100, 100 }, { 63, 100 }, { 64, 64 }, { 1000, 1024 }, { 0, 8 }, { 513, 515 } }; uint64_t seed = 5; size_t k, i, row; int in_place, wide;
@@ -470,7 +470,7 @@ static void cuda_softmax_errors(void) {
     e.rows = 1; e.vocabulary = 4; e.logits = d; e.targets = d_target; s.rows = 1; s.columns = 4; s.input = s.output = d; s.grad_output = d;
     test_put(d_target, &target, 4);
     for (i = 0; i < 6; ++i) {
-        const memopt_cuda_status want = i % 2 ? MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_OF_EARLIER + (int)cudaErrorIllegalAddress;
+        const memopt_cuda_status want = i % 2 ? MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources : MEMOPT_CUDA_BASE_PENDING + (int)cudaErrorIllegalAddress;
         test_put(d, x, 16);
         if (i % 2) simulator_fail_launch(1); else simulator_pending_error(cudaErrorIllegalAddress);
         CHECK_AT((i < 2 ? memopt_cuda_cross_entropy_loss(&o, &e, d_out, NULL) : (i < 4 ? memopt_cuda_softmax_forward : memopt_cuda_softmax_backward)(NULL, &s, NULL)) == want, i);
@@ -485,7 +485,7 @@ static void cuda_softmax_errors(void) {
         r = memopt_cuda_cross_entropy_loss(&o, &e, d_out, NULL);
         simulator_fail_call(0);
         CHECK_AT(cudaGetLastError() == cudaSuccess, k);
-        if (r) CHECK_AT(r == MEMOPT_CUDA_OF_RUNTIME + (int)cudaErrorLaunchOutOfResources, k);
+        if (r) CHECK_AT(r == MEMOPT_CUDA_BASE_RUNTIME + (int)cudaErrorLaunchOutOfResources, k);
         else { test_get(&out, d_out, sizeof out); CHECK_AT(fabs(out.loss - 2.4401896985611957) < 1e-6, k); }
         (void)before;
     }

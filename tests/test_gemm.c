@@ -80,10 +80,10 @@ static void *gemm_matrix(uint64_t *seed, memopt_type type, size_t rows, size_t c
     return data;
 }
 static size_t gemm_left_at(const memopt_product *p, size_t i, size_t k) {
-    return p->left_turned ? k * p->left_stride + i : i * p->left_stride + k;
+    return p->left_transposed ? k * p->left_stride + i : i * p->left_stride + k;
 }
 static size_t gemm_right_at(const memopt_product *p, size_t k, size_t j) {
-    return p->right_turned ? j * p->right_stride + k : k * p->right_stride + j;
+    return p->right_transposed ? j * p->right_stride + k : k * p->right_stride + j;
 }
 static void gemm_want(gemm_case *g, int wild) {
     const memopt_product *p = &g->p; size_t i, j, k;
@@ -116,11 +116,12 @@ static gemm_case gemm_make(uint64_t *seed, size_t rows, size_t columns, size_t d
     memset(&g, 0, sizeof g);
     p->rows = rows; p->columns = columns; p->depth = depth;
     p->left_type = (memopt_type)(types % 3); p->right_type = (memopt_type)(types / 3 % 3); p->result_type = (memopt_type)(types / 9);
-    p->left_turned = turned & 1; p->right_turned = turned >> 1;
-    p->left_stride = (p->left_turned ? rows : depth) + gap; p->right_stride = (p->right_turned ? depth : columns) + gap;
+    p->left_transposed = turned & 1; p->right_transposed = turned >> 1;
+    p->left_stride = (p->left_transposed ? rows : depth) + gap;
+    p->right_stride = (p->right_transposed ? depth : columns) + gap;
     p->result_stride = columns + gap; p->accumulate = begin == 2;
-    p->left = g.left = gemm_matrix(seed, p->left_type, p->left_turned ? depth : rows, p->left_turned ? rows : depth, p->left_stride, wild);
-    p->right = g.right = gemm_matrix(seed, p->right_type, p->right_turned ? columns : depth, p->right_turned ? depth : columns,
+    p->left = g.left = gemm_matrix(seed, p->left_type, p->left_transposed ? depth : rows, p->left_transposed ? rows : depth, p->left_stride, wild);
+    p->right = g.right = gemm_matrix(seed, p->right_type, p->right_transposed ? columns : depth, p->right_transposed ? depth : columns,
                                      p->right_stride, wild);
     if (begin == 1) {
         p->bias = g.bias = (float *)gemm_alloc(columns * sizeof(float));
@@ -152,9 +153,9 @@ static void gemm_run(const gemm_case *g, const memopt_threads *threads, uint64_t
     free(p.result); free(raw);
 }
 static void gemm_levels(const gemm_case *g, int workers, uint64_t at) {
-    int level; test_crew crew;
+    int level; test_worker_set worker_set;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
-        const memopt_threads t = test_workers(&crew, workers, level);
+        const memopt_threads t = test_workers(&worker_set, workers, level);
         gemm_run(g, &t, at * 10 + (uint64_t)level);
     }
 }
@@ -196,13 +197,13 @@ static void gemm_blocks(void) { /* sizes around those of chunks and blocks of de
         }
 }
 static void gemm_workers(void) {
-    uint64_t seed = 4; int workers, turned; test_crew crew;
+    uint64_t seed = 4; int workers, turned; test_worker_set worker_set;
     for (turned = 0; turned < 4; ++turned) {
         gemm_case g = gemm_make(&seed, 211, 230, 270, 0, turned, turned % 3, 0, 0);
         for (workers = 1; workers <= 8; ++workers) {
-            const memopt_threads t = test_workers(&crew, workers, 0);
+            const memopt_threads t = test_workers(&worker_set, workers, 0);
             gemm_run(&g, &t, (uint64_t)(turned * 10 + workers));
-            CHECK_AT(workers == 1 || crew.chunks >= (size_t)workers, workers); /* something to do for each */
+            CHECK_AT(workers == 1 || worker_set.chunks >= (size_t)workers, workers); /* something to do for each */
         }
         gemm_run(&g, NULL, (uint64_t)turned);
         gemm_free(&g);
@@ -302,8 +303,8 @@ static const struct { memopt_status status; const char *text; } gemm_reasons[] =
     { MEMOPT_ERR_ARGUMENT, "result_type 3, no such memopt_type" },
     { MEMOPT_ERR_ARGUMENT, "accumulate is set, and there is a bias" },
     { MEMOPT_ERR_ARGUMENT, "accumulate 2, must be 0 or 1" },
-    { MEMOPT_ERR_ARGUMENT, "left_turned 2, must be 0 or 1" },
-    { MEMOPT_ERR_ARGUMENT, "right_turned -1, must be 0 or 1" },
+    { MEMOPT_ERR_ARGUMENT, "left_transposed 2, must be 0 or 1" },
+    { MEMOPT_ERR_ARGUMENT, "right_transposed -1, must be 0 or 1" },
     { MEMOPT_ERR_ARGUMENT, "bias is misaligned" },
     { MEMOPT_ERR_ARGUMENT, "result overlaps left" },
     { MEMOPT_ERR_ARGUMENT, "result overlaps right" },
@@ -342,8 +343,8 @@ static memopt_status gemm_bad_run(gemm_bad *b, int what) {
     case 12: b->p.result_type = (memopt_type)3; break;
     case 13: b->p.accumulate = 1; break; /* and a bias */
     case 14: b->p.bias = NULL; b->p.accumulate = 2; break;
-    case 15: b->p.left_turned = 2; break;
-    case 16: b->p.right_turned = -1; break;
+    case 15: b->p.left_transposed = 2; break;
+    case 16: b->p.right_transposed = -1; break;
     case 17: b->p.bias = (const float *)(const void *)((const unsigned char *)b->p.bias + 1); break;
     case 18: b->p.result = (float *)(uintptr_t)b->p.left; break;
     case 19: b->p.result = (float *)(uintptr_t)b->p.right + 34; break; /* the right one's last element */
@@ -353,7 +354,7 @@ static memopt_status gemm_bad_run(gemm_bad *b, int what) {
     case 23: b->t.simd_level = -1; b->threads = &b->t; break;
     case 24: b->scratch = NULL; break;
     case 25: b->scratch = (unsigned char *)b->scratch + 32; break;
-    case 26: b->p.left_turned = 1; break; /* its stride is below its rows */
+    case 26: b->p.left_transposed = 1; break; /* its stride is below its rows */
     case 27: --b->bytes; break;
     case 28: b->p.rows = SIZE_MAX; break;
     case 29: b->p.columns = b->p.result_stride = b->p.right_stride = SIZE_MAX; break;
@@ -404,7 +405,7 @@ static memopt_status gemm_other(void *user, const memopt_product *product, const
     return MEMOPT_ERR_DEVICE;
 }
 static void gemm_tables(void) {
-    memopt_gemm in, out; test_crew crew; memopt_threads t; int i;
+    memopt_gemm in, out; test_worker_set worker_set; memopt_threads t; int i;
     memset(&in, 0, sizeof in); memset(&out, 0, sizeof out);
     CHECK(memopt_gemm_resolve(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_gemm_resolve(&in, NULL) == MEMOPT_ERR_ARGUMENT);
     in.scratch_bytes = 64;
@@ -418,17 +419,17 @@ static void gemm_tables(void) {
         CHECK(memopt_gemm_resolve(i ? &in : NULL, &out) == MEMOPT_OK);
         CHECK(out.multiply_fn && out.scratch_bytes == MEMOPT_GEMM_SCRATCH && !out.user);
     }
-    t = test_workers(&crew, 5, 0);
+    t = test_workers(&worker_set, 5, 0);
     CHECK(memopt_gemm_scratch(NULL) == MEMOPT_GEMM_SCRATCH && memopt_gemm_scratch(&t) == 5 * MEMOPT_GEMM_SCRATCH);
     CHECK(MEMOPT_GEMM_SCRATCH % 64 == 0); /* panel, block and tile fit, with a page to the next worker's */
-    CHECK(4 * (MEMOPT_I_GEMM_DEPTH * (MEMOPT_I_GEMM_MOST + MEMOPT_I_GEMM_ROWS) + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_KEPT) + 4096
+    CHECK(4 * (MEMOPT_I_GEMM_DEPTH * (MEMOPT_I_GEMM_TILE_COLUMNS_MAX + MEMOPT_I_GEMM_ROWS) + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_COLUMNS_AS_FLOATS) + 4096
           <= MEMOPT_GEMM_SCRATCH);
 }
 #if defined(TEST_CBLAS)
 /* The adapter: any order of sums, so against float64. depth roundings of sums and as many of products; a 16-bit result
    is rounded once more, by at most half of its last place. */
 static void gemm_cblas_run(const gemm_case *g, const memopt_threads *threads, uint64_t at) {
-    const memopt_gemm gemm = memopt_cblas(); const size_t bytes = gemm.scratch_bytes * (size_t)memopt_i_workers(threads);
+    const memopt_gemm gemm = memopt_cblas(); const size_t bytes = gemm.scratch_bytes * (size_t)memopt_i_worker_count(threads);
     unsigned char *raw = (unsigned char *)gemm_alloc(bytes + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
     const memopt_type type = g->p.result_type; const int bits = type == MEMOPT_TYPE_BF16 ? 8 : type == MEMOPT_TYPE_F16 ? 11 : 60;
     memopt_product p = g->p; size_t i, j, k;
@@ -455,12 +456,12 @@ static void gemm_cblas_run(const gemm_case *g, const memopt_threads *threads, ui
 }
 static void gemm_cblas(void) {
     static const size_t sizes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 13, 17, 0 }, { 37, 5, 64 }, { 300, 20, 40 }, { 20, 300, 270 } };
-    uint64_t seed = 9; size_t i; int types, workers = 0; test_crew crew; memopt_product p;
+    uint64_t seed = 9; size_t i; int types, workers = 0; test_worker_set worker_set; memopt_product p;
     for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
         for (types = 0; types < 27; ++types) {
             gemm_case g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], types, (int)test_below(&seed, 4),
                                     types % 3, i % 2 * 3, 0);
-            const memopt_threads t = test_workers(&crew, workers++ % 5, 0);
+            const memopt_threads t = test_workers(&worker_set, workers++ % 5, 0);
             gemm_cblas_run(&g, &t, i * 27 + (uint64_t)types);
             gemm_free(&g);
         }

@@ -41,7 +41,7 @@ static void gpt_defaults(void) {
     CHECK(o.vocab == 256 && o.batch == 8 && o.steps == 100 && o.accumulate == 1 && o.threads == 1 && o.seed == 1);
     CHECK(o.clip == 0 && o.dropout == 0 && o.warmup == 0 && o.scale_rate == 0 && o.schedule == RATE_CONSTANT);
     CHECK(o.keep == KEEP_ARENA && o.weights == WEIGHTS_F32 && o.gradients == MEMOPT_TYPE_F32);
-    CHECK(o.optimizer == MEMOPT_ADAMW && o.states == MEMOPT_STATE_F32 && o.head_chunk == 0 && o.mlp_chunk == 0);
+    CHECK(o.optimizer == MEMOPT_OPTIM_ADAMW && o.states == MEMOPT_STATE_F32 && o.head_chunk == 0 && o.mlp_chunk == 0);
     CHECK(!o.lean_attention && !o.fuse_step && !o.dry_run && !o.blas && !o.fit && !o.json && !o.data && !o.ladder
           && !o.batch_table && !o.quiet && !o.sample && !o.help);
     CHECK(gpt_parse("--width 50 --preset gpt2-1558m --context 16", &o) == 0); /* in any order */
@@ -58,7 +58,7 @@ static void gpt_values(void) {
     CHECK(gpt_parse("--seed 18446744073709551615 --threads 8 --optimizer lamb16 --keep overhead:33 --weights split "
                     "--head chunk:512 --mlp chunk:64 --attention lean --gemm blas --dry-run --json x.json --quiet",
                         &o) == 0);
-    CHECK(o.seed == UINT64_MAX && o.threads == 8 && o.optimizer == MEMOPT_LAMB && o.states == MEMOPT_STATE_BF16);
+    CHECK(o.seed == UINT64_MAX && o.threads == 8 && o.optimizer == MEMOPT_OPTIM_LAMB && o.states == MEMOPT_STATE_BF16);
     CHECK(o.keep == KEEP_OVERHEAD && gpt_equal(o.overhead, 0.33) && o.weights == WEIGHTS_SPLIT
           && o.gradients == MEMOPT_TYPE_F32);
     CHECK(o.head_chunk == 512 && o.mlp_chunk == 64 && o.lean_attention && o.blas && o.dry_run && o.quiet);
@@ -67,7 +67,8 @@ static void gpt_values(void) {
     CHECK(o.gradients == MEMOPT_TYPE_F32 && o.keep == KEEP_EVERY && o.every == 2 && o.fuse_step && o.sample == 9);
     CHECK(o.data && !strcmp(o.data, "a=b"));
     CHECK(gpt_parse("--gradients f16 --keep budget:1.5M --optimizer lion8", &o) == 0 && o.gradients == MEMOPT_TYPE_F16);
-    CHECK(o.keep == KEEP_BUDGET && o.budget == 1500000 && o.optimizer == MEMOPT_LION && o.states == MEMOPT_STATE_8BIT);
+    CHECK(o.keep == KEEP_BUDGET && o.budget == 1500000 && o.optimizer == MEMOPT_OPTIM_LION
+          && o.states == MEMOPT_STATE_8BIT);
     CHECK(gpt_parse("--model vit --preset gpt2-124m --layers 2 --width 96", &o) == 0 && o.vit && o.context == 196
           && o.vocab == 10);
     CHECK(gpt_parse("--steps 3 --steps 4", &o) == 0 && o.steps == 4); /* the last word counts */

@@ -227,13 +227,14 @@ static void head_entropy_same_bits(void) {
         for (i = 0; i < ROWS; ++i) targets[i] = (int32_t)test_below(&seed, N + 300) - 300;
         for (level = memopt_simd_best(); level >= 1; --level)
             for (workers = 0; workers <= 8; workers += level == 1 ? 8 : 2) {
-                const int first = level == memopt_simd_best() && !workers; memopt_cross_entropy e; test_crew crew = { 0, 0, 0, 0 };
-                const memopt_threads t = test_workers(&crew, workers, level); float l[ROWS]; memopt_loss got = { 0, 0 };
+                const int first = level == memopt_simd_best() && !workers; memopt_cross_entropy e; test_worker_set worker_set = { 0, 0, 0, 0 };
+                const memopt_threads t = test_workers(&worker_set, workers, level);
+                float l[ROWS]; memopt_loss got = { 0, 0 };
                 memset(&e, 0, sizeof e);
                 memcpy(first ? y : w, x, bytes);
                 e.rows = ROWS; e.vocabulary = N; e.stride = STRIDE; e.type = (memopt_type)type; e.logits = first ? y : w; e.targets = targets;
                 e.losses = first ? losses : l; e.rule.smoothing = 0.05f; e.rule.z_weight = 1e-3f;
-                CHECK(head_entropy(&t, &e, first ? &out : &got) == MEMOPT_OK && (!workers || crew.runs == 1));
+                CHECK(head_entropy(&t, &e, first ? &out : &got) == MEMOPT_OK && (!workers || worker_set.runs == 1));
                 if (!first) CHECK_AT(!memcmp(y, w, bytes) && !memcmp(l, losses, sizeof l) && !memcmp(&out.loss, &got.loss, 8), level * 10 + workers);
                 memcpy(w, x, bytes);
                 e.logits = w; e.losses = l; e.keep_logits = 1; /* without the gradient: the same losses */
@@ -423,8 +424,8 @@ static void head_same_bits(void) {
         for (k = 0; k < 30; ++k) {
             static const size_t chunks[] = { 1, 7, 8, 15, 16, 17, 44, 46, 1000, 0 };
             head_case b = head_make(45, 19, 301, 320, (memopt_type)type, (memopt_type)type, MEMOPT_TYPE_F32, 3); memopt_loss y = { 0, 0 };
-            test_crew crew = { 0, 0, 0, 0 }; const int level = 1 + k % memopt_simd_best();
-            const memopt_threads t = test_workers(&crew, k % 9, level);
+            test_worker_set worker_set = { 0, 0, 0, 0 }; const int level = 1 + k % memopt_simd_best();
+            const memopt_threads t = test_workers(&worker_set, k % 9, level);
             b.h.rule = a.h.rule; b.h.accumulate = 1; b.h.chunk = chunks[k % 10];
             if (k % 4 == 1) b.h.grad_input = b.input;
             if (k % 4 == 2) b.h.grad_input = NULL;
@@ -442,7 +443,7 @@ static void head_sums_same_bits(void) {
     for (k = 0; k < 24; ++k) {
         const memopt_type type = k & 1 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F16; const int accumulate = k >> 1 & 1;
         head_case a = head_make(45, 19, 301, 320, type, type, type, 3), b = head_make(45, 19, 301, 320, type, type, type, 3);
-        memopt_loss x = { 0, 0 }, y = { 0, 0 }; test_crew crew = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&crew, k % 9, 1 + k % memopt_simd_best());
+        memopt_loss x = { 0, 0 }, y = { 0, 0 }; test_worker_set worker_set = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&worker_set, k % 9, 1 + k % memopt_simd_best());
         a.h.chunk = b.h.chunk = accumulate ? 45 : 5; a.h.accumulate = b.h.accumulate = accumulate; b.h.grad_input = b.input;
         CHECK(head_loss(NULL, &a.h, &x) == MEMOPT_OK && head_loss(&t, &b.h, &y) == MEMOPT_OK);
         CHECK_AT(head_equal(&a, &b, &x, &y), k);
@@ -501,9 +502,9 @@ static void head_sums_sure(void) {
 }
 #if defined(MEMOPT_I_POOL)
 static void head_pool(void) { /* real threads, for the thread sanitizer */
-    memopt_pool *pool = NULL; memopt_threads t; int k;
-    CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
-    t = memopt_pool_threads(pool);
+    memopt_thread_pool *pool = NULL; memopt_threads t; int k;
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    t = memopt_thread_pool_threads(pool);
     for (k = 0; k < 2; ++k) {
         const memopt_type type = k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; memopt_loss x = { 0, 0 }, y = { 0, 0 };
         head_case a = head_make(70, 19, 701, 0, type, type, type, 3), b = head_make(70, 19, 701, 0, type, type, type, 3);
@@ -511,7 +512,7 @@ static void head_pool(void) { /* real threads, for the thread sanitizer */
         CHECK(head_loss(NULL, &a.h, &x) == MEMOPT_OK && head_loss(&t, &b.h, &y) == MEMOPT_OK && head_equal(&a, &b, &x, &y));
         head_unmake(&a); head_unmake(&b);
     }
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
 }
 #endif
 static void head_parts(void) { /* with count and scale given, two calls add up to one */
@@ -621,7 +622,7 @@ static void head_other_gemm_sums(void) { /* called inside of workers */
     for (fail = 0; fail <= 3; ++fail) {
         head_case b = head_make(9, 9, 300, 0, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, 1); memopt_loss y = { 0, 7 };
         head_gemm g = { 0, 0, NULL, 0, 0 }; memopt_ops o = head_ops(NULL, NULL, 0); size_t bytes = 0; void *scratch;
-        test_crew crew = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&crew, 3, 0);
+        test_worker_set worker_set = { 0, 0, 0, 0 }; const memopt_threads t = test_workers(&worker_set, 3, 0);
         g.fail = fail ? fail + 1 : 0; b.h.accumulate = 1; o.threads = &t; o.gemm.multiply_fn = head_gemm_multiply; o.gemm.scratch_bytes = 100; o.gemm.user = &g;
         CHECK(memopt_head_scratch(&o, &b.h, &bytes) == MEMOPT_OK);
         scratch = head_alloc(bytes); o.scratch = scratch; o.scratch_bytes = bytes;

@@ -165,8 +165,8 @@ static void heap_model_check(heap_model *m) {
     CHECK_AT(s.largest == largest && memopt_heap_largest(m->heap) == largest, m->at);
     CHECK_AT(memopt_heap_largest_grown(m->heap) >= largest && s.reserved <= s.capacity && s.peak_reserved >= s.reserved, m->at);
     CHECK_AT(s.peak_used == m->peak_used && s.peak_requested == m->peak_requested, m->at);
-    CHECK_AT(heap_near(s.external, free_bytes ? 1.0 - (double)largest / (double)free_bytes : 0.0), m->at);
-    CHECK_AT(heap_near(s.internal, used ? 1.0 - (double)requested / (double)used : 0.0), m->at);
+    CHECK_AT(heap_near(s.external_fragmentation, free_bytes ? 1.0 - (double)largest / (double)free_bytes : 0.0), m->at);
+    CHECK_AT(heap_near(s.internal_fragmentation, used ? 1.0 - (double)requested / (double)used : 0.0), m->at);
     if (m->source) CHECK_AT(m->source->wrong == 0 && s.reserved == heap_mock_held(m->source), m->at);
 }
 /* The largest request succeeds without growth, and one unit more does not (unless the plan's region is given up for it). */
@@ -240,7 +240,7 @@ static void heap_model_step(heap_model *m, size_t start, int with_plans) {
     case 56: (void)memopt_heap_record(m->heap); break;
     case 57: (void)memopt_heap_plan(m->heap, NULL, &quick, NULL); break;
     case 58: if (!test_below(&m->seed, 4)) CHECK_AT(memopt_heap_unplan(m->heap) == MEMOPT_OK, m->at); break;
-    case 59: case 60: case 61: CHECK_AT(memopt_heap_step(m->heap) == MEMOPT_OK, m->at); break;
+    case 59: case 60: case 61: CHECK_AT(memopt_heap_begin_step(m->heap) == MEMOPT_OK, m->at); break;
     default:
         if (m->count && test_below(&m->seed, 100) < 48) heap_model_free(m, test_below(&m->seed, m->count));
         else heap_model_try_alloc(m, start);
@@ -325,7 +325,7 @@ static void test_heap_offsets(void) {
     CHECK(memopt_heap_free(h, b) == MEMOPT_OK);
     CHECK(heap_stats_are(h, 1024, 832, 706, 128, 2));
     s = memopt_heap_get_stats(h);
-    CHECK(heap_near(s.external, 1.0 - 128.0 / 192.0) && heap_near(s.internal, 1.0 - 706.0 / 832.0) && s.used_blocks == 3 && s.capacity == 4096);
+    CHECK(heap_near(s.external_fragmentation, 1.0 - 128.0 / 192.0) && heap_near(s.internal_fragmentation, 1.0 - 706.0 / 832.0) && s.used_blocks == 3 && s.capacity == 4096);
     CHECK(s.peak_used == 896 && s.peak_requested == 770 && s.peak_reserved == 1024 && !s.planned && !s.idle);
     e = heap_get(h, 50, 0, 0);
     CHECK(e.offset == 64 && memopt_heap_free(h, e) == MEMOPT_OK);      /* the piece that fits exactly */
@@ -338,7 +338,8 @@ static void test_heap_offsets(void) {
     CHECK(memopt_heap_grow(h, 257) == MEMOPT_OK && heap_stats_are(h, 2048, 640, 640, 1152, 2)); /* at the end, joined */
     CHECK(memopt_heap_grow(h, 3201) == MEMOPT_ERR_MEMORY && memopt_heap_grow(h, 3200) == MEMOPT_OK && heap_stats_are(h, 4096, 640, 640, 3200, 2));
     CHECK(memopt_heap_free(h, d) == MEMOPT_OK && heap_stats_are(h, 4096, 0, 0, 4096, 1));
-    CHECK(memopt_heap_get_stats(h).external == 0.0 && memopt_heap_get_stats(h).internal == 0.0);
+    CHECK(memopt_heap_get_stats(h).external_fragmentation == 0.0
+          && memopt_heap_get_stats(h).internal_fragmentation == 0.0);
     CHECK(!memopt_heap_pointer(h, d) && memopt_heap_error(h).got.count == 3201);
     memopt_heap_destroy(h);
 }
@@ -412,7 +413,7 @@ static void test_heap_bad_calls(void) {
     CHECK(memopt_heap_grow(NULL, 1) == MEMOPT_ERR_ARGUMENT && memopt_heap_grow(h, 0) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_grow(h, SIZE_MAX) == MEMOPT_ERR_OVERFLOW && memopt_heap_grow(h, 1 << 20) == MEMOPT_ERR_MEMORY);
     CHECK(memopt_heap_trim(NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_heap_record(NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_heap_plan(NULL, h, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_heap_step(NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_heap_plan(NULL, h, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_heap_begin_step(NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_unplan(NULL) == MEMOPT_ERR_ARGUMENT && memopt_heap_check(NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_ERR_STATE && memopt_heap_plan(h, other, NULL, NULL) == MEMOPT_ERR_STATE);
     CHECK(memopt_heap_largest(NULL) == 0 && memopt_heap_largest_grown(NULL) == 0 && memopt_heap_get_stats(NULL).capacity == 0);
@@ -437,7 +438,7 @@ static void test_heap_ledger(void) {
     CHECK(memopt_heap_alloc(h, 1, 0, 1000, &c) == MEMOPT_ERR_ARGUMENT && memopt_heap_get_stats(h).used == 384);
     u = memopt_ledger_usage(l, MEMOPT_TAG_PARAMETERS); CHECK(u.now == 128 && u.blocks == 1 && u.allocs == 1);
     u = memopt_ledger_usage(l, MEMOPT_TAG_SCRATCH);    CHECK(u.now == 256 && u.peak == 256);
-    CHECK(memopt_ledger_held(l).reserved == 1 << 20 && memopt_ledger_held(l).committed == 4096);
+    CHECK(memopt_ledger_footprint(l).reserved == 1 << 20 && memopt_ledger_footprint(l).committed == 4096);
     CHECK(memopt_heap_alloc(h, 1 << 21, 0, MEMOPT_TAG_SCRATCH, &c) == MEMOPT_ERR_MEMORY);
     CHECK(memopt_ledger_usage(l, MEMOPT_TAG_SCRATCH).failed == 1 && memopt_ledger_total(l).now == 384);
     CHECK(memopt_heap_free(h, b) == MEMOPT_OK && memopt_ledger_total(l).now == 128 && memopt_ledger_usage(l, MEMOPT_TAG_SCRATCH).frees == 1);
@@ -447,7 +448,7 @@ static void test_heap_ledger(void) {
     CHECK(memopt_ledger_remove(l, 0, SIZE_MAX - 200, NULL) == MEMOPT_OK);
     (void)a;
     memopt_heap_destroy(h); /* books out what is left */
-    CHECK(memopt_ledger_total(l).now == 0 && memopt_ledger_total(l).blocks == 0 && memopt_ledger_held(l).committed == 0 && memopt_ledger_held(l).segments == 0);
+    CHECK(memopt_ledger_total(l).now == 0 && memopt_ledger_total(l).blocks == 0 && memopt_ledger_footprint(l).committed == 0 && memopt_ledger_footprint(l).segments == 0);
     memopt_ledger_destroy(l);
 }
 /* Extents that touch join; trimming takes whole ones out of the middle of a joined piece. */
@@ -616,7 +617,7 @@ static memopt_heap *heap_planned(size_t capacity) { /* a heap without a source t
 }
 static size_t heap_served(const memopt_heap *h) { return (size_t)memopt_heap_get_stats(h).served; }
 static int heap_in_region(const memopt_heap *h, memopt_block b) {
-    const memopt_i_node *r = &h->nodes[h->replay.region];
+    const memopt_i_heap_node *r = &h->nodes[h->replay.region];
     return h->replay.region && b.offset >= r->offset && b.offset < r->offset + r->size;
 }
 static void test_heap_replay(void) {
@@ -627,7 +628,7 @@ static void test_heap_replay(void) {
     before = heap_get(h, 640, 0, heap_kept); /* no step has begun */
     CHECK(heap_served(h) == 0 && !heap_in_region(h, before));
     for (i = 0; i < 3; ++i) { /* exactly as recorded, then smaller */
-        CHECK(memopt_heap_step(h) == MEMOPT_OK);
+        CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
         s.a = heap_get(h, i ? 500 : 640, 0, heap_kept); s.b = heap_get(h, i ? 1 : 100, 0, heap_gone);
         CHECK(memopt_heap_free(h, s.b) == MEMOPT_OK && memopt_heap_free(h, s.b) == MEMOPT_ERR_STATE);
         s.c = heap_get(h, i ? 200 : 256, 0, heap_gone); s.d = heap_get(h, 64, 128, heap_gone);
@@ -647,7 +648,7 @@ static void test_heap_replay(void) {
 static void test_heap_replay_differs(void) {
     memopt_heap *h = heap_planned(1 << 20); heap_step s, t; memopt_block x; memopt_heap_entry e; size_t i, idle;
     /* b is missing: c is found one slot ahead; what asks for more, another tag or another alignment is not served */
-    CHECK(memopt_heap_step(h) == MEMOPT_OK);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
     s.a = heap_get(h, 640, 0, heap_kept);
     x = heap_get(h, 641, 0, heap_kept); CHECK(!heap_in_region(h, x) && memopt_heap_free(h, x) == MEMOPT_OK);
     x = heap_get(h, 64, 0, 0);          CHECK(!heap_in_region(h, x) && memopt_heap_free(h, x) == MEMOPT_OK);
@@ -660,7 +661,7 @@ static void test_heap_replay_differs(void) {
     for (i = idle = 0; memopt_heap_walk(h, &e); ++i) idle += e.kind == MEMOPT_HEAP_IDLE ? e.bytes : 0;
     CHECK(idle == 960 - 704 && memopt_heap_get_stats(h).idle == idle);
     /* a and d live on into the next step: their places are not given out, everything else is */
-    CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_count == 2 && memopt_heap_check(h) == MEMOPT_OK);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK && h->replay.late_count == 2 && memopt_heap_check(h) == MEMOPT_OK);
     t.a = heap_get(h, 640, 0, heap_kept);
     CHECK(!heap_in_region(h, t.a));
     t.b = heap_get(h, 100, 0, heap_gone);
@@ -682,18 +683,18 @@ static void test_heap_replay_late(void) {
     for (i = 0; i < 40; ++i) CHECK(memopt_heap_free(dry, b[i]) == MEMOPT_OK);
     CHECK(memopt_heap_plan(h, dry, &heap_quick, NULL) == MEMOPT_OK);
     for (k = 0; k < 2; ++k) {
-        CHECK(memopt_heap_step(h) == MEMOPT_OK);
+        CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
         for (i = 0; i < 39; ++i) b[i] = heap_get(h, 64 + 64 * i, 0, 0);
         CHECK(heap_served(h) == 39u * (unsigned)(k + 1) + (unsigned)k);
-        CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_count == MEMOPT_I_HEAP_LATE && h->replay.late_more == 39 - MEMOPT_I_HEAP_LATE);
-        CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_more == 39 - MEMOPT_I_HEAP_LATE && memopt_heap_check(h) == MEMOPT_OK);
+        CHECK(memopt_heap_begin_step(h) == MEMOPT_OK && h->replay.late_count == MEMOPT_I_HEAP_LATE && h->replay.late_more == 39 - MEMOPT_I_HEAP_LATE);
+        CHECK(memopt_heap_begin_step(h) == MEMOPT_OK && h->replay.late_more == 39 - MEMOPT_I_HEAP_LATE && memopt_heap_check(h) == MEMOPT_OK);
         for (i = 0; i < 40; ++i) { /* some places are known to be taken, of the last nobody knows that it is free */
             c = heap_get(h, 64 + 64 * i, 0, 0);
             CHECK(!heap_in_region(h, c) && memopt_heap_free(h, c) == MEMOPT_OK && h->replay.cursor == i + 1);
         }
         for (i = 0; i < 39; ++i) CHECK(memopt_heap_free(h, b[k ? i : 38 - i]) == MEMOPT_OK);
         CHECK(h->replay.late_count == 0 && h->replay.late_more == 0);
-        CHECK(memopt_heap_step(h) == MEMOPT_OK);
+        CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
         c = heap_get(h, 64, 0, 0);
         CHECK(heap_in_region(h, c) && memopt_heap_free(h, c) == MEMOPT_OK && memopt_heap_check(h) == MEMOPT_OK);
     }
@@ -702,7 +703,7 @@ static void test_heap_replay_late(void) {
 /* No other way is left: the region is given back, and what was served from it lives on. What would not help costs no plan. */
 static void test_heap_replay_gives_back(void) {
     memopt_heap *h = heap_planned(2048); heap_step s; memopt_block big, x; memopt_heap_stats before;
-    CHECK(memopt_heap_step(h) == MEMOPT_OK);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
     s.a = heap_get(h, 640, 0, heap_kept);
     big = heap_get(h, 1088, 0, 0); /* region 960, and all the rest */
     x.node = h->replay.region; x.serial = h->nodes[x.node].serial; x.offset = h->nodes[x.node].offset;
@@ -714,11 +715,11 @@ static void test_heap_replay_gives_back(void) {
     x = heap_get(h, 320, 0, 0);
     CHECK(memopt_heap_get_stats(h).planned == 0 && memopt_heap_get_stats(h).used == 2048 && memopt_heap_check(h) == MEMOPT_OK);
     CHECK(memopt_heap_free(h, s.a) == MEMOPT_OK && memopt_heap_free(h, s.a) == MEMOPT_ERR_STATE && memopt_heap_free(h, x) == MEMOPT_OK);
-    CHECK(memopt_heap_get_stats(h).largest == 960 && memopt_heap_step(h) == MEMOPT_OK); /* without a plan, a step is nothing */
+    CHECK(memopt_heap_get_stats(h).largest == 960 && memopt_heap_begin_step(h) == MEMOPT_OK); /* without a plan, a step is nothing */
     heap_record_step(h);        /* and it can all begin again, now in place */
     CHECK(memopt_heap_plan(h, NULL, &heap_quick, NULL) == MEMOPT_OK && memopt_heap_get_stats(h).planned == 960);
     CHECK(memopt_heap_unplan(h) == MEMOPT_OK && memopt_heap_plan(h, h, &heap_quick, NULL) == MEMOPT_OK); /* the record is still there */
-    CHECK(memopt_heap_step(h) == MEMOPT_OK && heap_in_region(h, heap_get(h, 640, 0, heap_kept)));
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK && heap_in_region(h, heap_get(h, 640, 0, heap_kept)));
     CHECK(memopt_heap_free(h, big) == MEMOPT_OK && memopt_heap_check(h) == MEMOPT_OK);
     memopt_heap_destroy(h); /* with a block in use and a plan */
     h = heap_new(NULL, 832, 64, NULL);
@@ -742,11 +743,11 @@ static void test_heap_replay_commits(void) {
     CHECK(memopt_heap_plan(h, dry, &heap_quick, NULL) == MEMOPT_OK);
     s = memopt_heap_get_stats(h);
     CHECK(s.reserved == 1024 && s.planned == 6 * cell + 1024 - 128 && s.idle == 1024 - 128 && heap_mock_held(&m) == 1024);
-    CHECK(memopt_heap_step(h) == MEMOPT_OK);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
     m.fail_on = m.calls + 1; /* the region's commit fails: the ordinary way serves */
     a = heap_get(h, cell, 0, 0);
     CHECK(!heap_in_region(h, a) && memopt_heap_get_stats(h).planned && memopt_heap_free(h, a) == MEMOPT_OK && memopt_heap_check(h) == MEMOPT_OK);
-    CHECK(memopt_heap_step(h) == MEMOPT_OK);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
     a = heap_get(h, cell, 0, 0);
     s = memopt_heap_get_stats(h);
     CHECK(heap_in_region(h, a) && s.reserved == heap_mock_held(&m) && s.idle == 1024 - 128 && memopt_heap_check(h) == MEMOPT_OK);
@@ -773,7 +774,7 @@ static void test_heap_replay_pieces(void) {
     CHECK(memopt_heap_free(dry, b) == MEMOPT_OK && memopt_heap_free(dry, a) == MEMOPT_OK);
     CHECK(memopt_heap_plan(h, dry, &heap_quick, NULL) == MEMOPT_OK);
     for (i = 0; i < 4; ++i) {
-        CHECK(memopt_heap_step(h) == MEMOPT_OK);
+        CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
         a = heap_get(h, 64, 0, 0); b = heap_get(h, 64, cell << i, 0);
         CHECK(heap_in_region(h, a) && heap_in_region(h, b) && memopt_heap_check(h) == MEMOPT_OK);
         if (i == 3) HEAP_BREAK(h, h->pledged, h->pledged ^ 3u); /* four pieces lie idle, one of them before b */
@@ -795,8 +796,8 @@ static void test_heap_check_sees(void) {
     HEAP_BREAK(h, h->nodes[b.node].before, MEMOPT_I_HEAP_OPEN);
     HEAP_BREAK(h, h->nodes[b.node].after, MEMOPT_I_HEAP_OPEN);
     HEAP_BREAK(h, h->nodes[a.node].up, 1u);
-    HEAP_BREAK(h, h->cells[MEMOPT_I_CHILD(a.node)], b.node);
-    HEAP_BREAK(h, h->cells[MEMOPT_I_CHILD(a.node)], h->unused[0]);
+    HEAP_BREAK(h, h->cells[MEMOPT_I_HEAP_CHILD(a.node)], b.node);
+    HEAP_BREAK(h, h->cells[MEMOPT_I_HEAP_CHILD(a.node)], h->unused[0]);
     HEAP_BREAK(h, h->bins[0], (uint64_t)1 << 63);
     HEAP_BREAK(h, h->bins[3], (uint64_t)1);
     HEAP_BREAK(h, h->levels, (uint64_t)8);
@@ -813,7 +814,7 @@ static void test_heap_check_sees(void) {
     HEAP_BREAK(h, h->replay.live, 1u);
     HEAP_BREAK(h, h->replay.in_use, (size_t)64);
     HEAP_BREAK(h, h->replay.missing, (size_t)64);
-    CHECK(memopt_heap_step(h) == MEMOPT_OK);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
     s = heap_get(h, 640, 0, heap_kept);
     CHECK(heap_in_region(h, s));
     HEAP_BREAK(h, h->nodes[s.node].before, 1u);
@@ -822,7 +823,7 @@ static void test_heap_check_sees(void) {
     HEAP_BREAK(h, h->replay.cursor, 1u);
     HEAP_BREAK(h, h->replay.slots[0].late, 1u);
     HEAP_BREAK(h, h->replay.slots[0].late, 2u);
-    CHECK(memopt_heap_step(h) == MEMOPT_OK && h->replay.late_count == 1);
+    CHECK(memopt_heap_begin_step(h) == MEMOPT_OK && h->replay.late_count == 1);
     HEAP_BREAK(h, h->replay.late[0], 1u);
     HEAP_BREAK(h, h->replay.late_count, 1u);
     HEAP_BREAK(h, h->replay.late_more, 1u);
@@ -877,7 +878,7 @@ static void test_heap_replay_and_plain(void) {
         for (step = 0; step < 8 && !over; ++step) {
             const size_t scale = kind == SMALLER ? 64 + test_below(&seed, 64) : 128;
             memset(b, 0, sizeof b);
-            CHECK(memopt_heap_step(h[1]) == MEMOPT_OK);
+            CHECK(memopt_heap_begin_step(h[1]) == MEMOPT_OK);
             for (i = 0; i < count && !over; ++i) {
                 k = events[i].id;
                 if (events[i].is_alloc) {
@@ -911,7 +912,7 @@ static memopt_status heap_story(memopt_heap *h, size_t *failures) { /* a bit of 
         const size_t used = memopt_heap_get_stats(h).used;
         if (round == 1 && (s = memopt_heap_record(h)) != MEMOPT_OK) { ++*failures; worst = s; }
         if (round == 2 && (s = memopt_heap_plan(h, NULL, &quick, NULL)) != MEMOPT_OK) { ++*failures; worst = s; }
-        if (round >= 2) CHECK(memopt_heap_step(h) == MEMOPT_OK);
+        if (round >= 2) CHECK(memopt_heap_begin_step(h) == MEMOPT_OK);
         CHECK(memopt_heap_get_stats(h).used == used && memopt_heap_check(h) == MEMOPT_OK);
         for (i = 0; i < 150; ++i) {
             const memopt_heap_stats before = memopt_heap_get_stats(h);

@@ -403,26 +403,26 @@ static int host_together(const memopt_threads *t) {
 #endif
 #endif
 static void host_workers_counted(void) { /* the calling thread is one */
-    memopt_threads t; test_crew crew;
+    memopt_threads t; test_worker_set worker_set;
     memset(&t, 0, sizeof t);
-    CHECK(memopt_i_workers(NULL) == 1 && memopt_i_workers(&t) == 1);
-    t = test_workers(&crew, 7, 0);
-    CHECK(memopt_i_workers(&t) == 7);
+    CHECK(memopt_i_worker_count(NULL) == 1 && memopt_i_worker_count(&t) == 1);
+    t = test_workers(&worker_set, 7, 0);
+    CHECK(memopt_i_worker_count(&t) == 7);
 }
 static void host_count_chunk(void *task, size_t chunk, int worker) {
     (void)worker;
     *(size_t *)task += chunk + 1;
 }
 static void host_run_one(void) { /* one chunk is not worth waking anybody; without workers the calling thread does all */
-    test_crew crew; memopt_threads t, none; size_t sum, n;
+    test_worker_set worker_set; memopt_threads t, none; size_t sum, n;
     memset(&none, 0, sizeof none);
     for (n = 0; n < 5; ++n) {
-        t = test_workers(&crew, 3, 0);
-        sum = 0; memopt_i_run(&t, n, host_count_chunk, &sum);
-        CHECK_AT(sum == n * (n + 1) / 2 && crew.runs == (n > 1), n);
-        sum = 0; memopt_i_run(&none, n, host_count_chunk, &sum);
+        t = test_workers(&worker_set, 3, 0);
+        sum = 0; memopt_i_parallel_for(&t, n, host_count_chunk, &sum);
+        CHECK_AT(sum == n * (n + 1) / 2 && worker_set.runs == (n > 1), n);
+        sum = 0; memopt_i_parallel_for(&none, n, host_count_chunk, &sum);
         CHECK_AT(sum == n * (n + 1) / 2, n);
-        sum = 0; memopt_i_run(NULL, n, host_count_chunk, &sum);
+        sum = 0; memopt_i_parallel_for(NULL, n, host_count_chunk, &sum);
         CHECK_AT(sum == n * (n + 1) / 2, n);
     }
 }
@@ -451,37 +451,38 @@ static void host_openmp(void) {
 #endif
 }
 static void host_pool_arguments(void) {
-    memopt_pool *pool = (memopt_pool *)&pool, *before = pool; memopt_host half = host_zero(); memopt_threads t;
+    memopt_thread_pool *pool = (memopt_thread_pool *)&pool, *before = pool;
+    memopt_host half = host_zero(); memopt_threads t;
     half.allocator.alloc_fn = test_alloc;
-    CHECK(memopt_pool_create(NULL, 0, &pool) == MEMOPT_ERR_ARGUMENT && memopt_pool_create(NULL, -1, &pool) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_pool_create(NULL, 1025, &pool) == MEMOPT_ERR_ARGUMENT && memopt_pool_create(NULL, 2, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_pool_create(&half, 2, &pool) == MEMOPT_ERR_ARGUMENT && pool == before);
-    memopt_pool_destroy(NULL);
-    t = memopt_pool_threads(NULL);
+    CHECK(memopt_thread_pool_create(NULL, 0, &pool) == MEMOPT_ERR_ARGUMENT && memopt_thread_pool_create(NULL, -1, &pool) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_thread_pool_create(NULL, 1025, &pool) == MEMOPT_ERR_ARGUMENT && memopt_thread_pool_create(NULL, 2, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_thread_pool_create(&half, 2, &pool) == MEMOPT_ERR_ARGUMENT && pool == before);
+    memopt_thread_pool_destroy(NULL);
+    t = memopt_thread_pool_threads(NULL);
     CHECK(!t.run_fn && !t.user && !t.worker_count && !t.simd_level);
 #if !defined(MEMOPT_I_POOL)
-    CHECK(memopt_pool_create(NULL, 2, &pool) == MEMOPT_ERR_UNSUPPORTED && pool == before);
+    CHECK(memopt_thread_pool_create(NULL, 2, &pool) == MEMOPT_ERR_UNSUPPORTED && pool == before);
 #endif
 }
 #if defined(MEMOPT_I_POOL)
 static void host_pool(void) {
     int workers;
     for (workers = 1; workers <= 5; ++workers) {
-        memopt_pool *pool = NULL; memopt_threads t;
-        CHECK(memopt_pool_create(NULL, workers, &pool) == MEMOPT_OK && pool);
+        memopt_thread_pool *pool = NULL; memopt_threads t;
+        CHECK(memopt_thread_pool_create(NULL, workers, &pool) == MEMOPT_OK && pool);
         if (!pool) return;
-        t = memopt_pool_threads(pool);
+        t = memopt_thread_pool_threads(pool);
         CHECK(t.worker_count == workers && t.run_fn && t.simd_level == 0);
         host_run_all(&t);
         if (workers > 1) CHECK(host_together(&t));
-        memopt_pool_destroy(pool);
+        memopt_thread_pool_destroy(pool);
     }
-    { memopt_pool *pool = NULL; memopt_threads t; /* more workers than chunks, and the most there can be */
-      CHECK(memopt_pool_create(NULL, HOST_WORKERS, &pool) == MEMOPT_OK);
+    { memopt_thread_pool *pool = NULL; memopt_threads t; /* more workers than chunks, and the most there can be */
+      CHECK(memopt_thread_pool_create(NULL, HOST_WORKERS, &pool) == MEMOPT_OK);
       if (!pool) return;
-      t = memopt_pool_threads(pool);
+      t = memopt_thread_pool_threads(pool);
       CHECK(host_runs(&t, 3, 2) && host_runs(&t, 500, 0));
-      memopt_pool_destroy(pool); }
+      memopt_thread_pool_destroy(pool); }
 }
 /* Several threads with one pool: their runs take turns, and a worker still does one chunk at a time. */
 typedef struct host_caller { memopt_threads threads; int bad; } host_caller;
@@ -491,16 +492,16 @@ static void *host_call(void *argument) {
     return NULL;
 }
 static void host_pool_shared(void) {
-    memopt_pool *pool = NULL; host_caller callers[4]; pthread_t ids[4]; int i, started = 0;
-    CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    memopt_thread_pool *pool = NULL; host_caller callers[4]; pthread_t ids[4]; int i, started = 0;
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
     if (!pool) return;
-    for (i = 0; i < 4; ++i) { callers[i].threads = memopt_pool_threads(pool); callers[i].bad = 0; }
+    for (i = 0; i < 4; ++i) { callers[i].threads = memopt_thread_pool_threads(pool); callers[i].bad = 0; }
     for (; started < 3; ++started) if (pthread_create(&ids[started], NULL, host_call, &callers[started])) break;
     CHECK(started == 3);
     host_call(&callers[3]);
     for (i = 0; i < started; ++i) pthread_join(ids[i], NULL);
     for (i = 0; i < 4; ++i) CHECK(!callers[i].bad);
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
 }
 /* While one thread's run is on, another's must wait: no chunk of the second is done before the last of the first. */
 typedef struct host_turn { pthread_mutex_t lock; int active, mixed; const memopt_threads *threads; } host_turn;
@@ -519,10 +520,10 @@ static void *host_turns_call(void *argument) {
     return NULL;
 }
 static void host_pool_turns(void) { /* one worker, so that chunks also end in order */
-    memopt_pool *pool = NULL; host_turn turn; host_mine mine[2]; pthread_t id; memopt_threads t; int refused;
-    CHECK(memopt_pool_create(NULL, 1, &pool) == MEMOPT_OK);
+    memopt_thread_pool *pool = NULL; host_turn turn; host_mine mine[2]; pthread_t id; memopt_threads t; int refused;
+    CHECK(memopt_thread_pool_create(NULL, 1, &pool) == MEMOPT_OK);
     if (!pool) return;
-    t = memopt_pool_threads(pool);
+    t = memopt_thread_pool_threads(pool);
     pthread_mutex_init(&turn.lock, NULL);
     turn.active = turn.mixed = 0; turn.threads = &t;
     mine[0].turn = mine[1].turn = &turn; mine[0].id = 1; mine[1].id = 2;
@@ -532,19 +533,19 @@ static void host_pool_turns(void) { /* one worker, so that chunks also end in or
     if (!refused) pthread_join(id, NULL);
     CHECK(!turn.mixed);
     pthread_mutex_destroy(&turn.lock);
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
 }
 static void host_pool_memory(void) {
     test_faults f; size_t n;
     for (n = 1; n < 100; ++n) {
-        memopt_pool *pool = NULL; memopt_host h; memopt_status s; memopt_threads t;
+        memopt_thread_pool *pool = NULL; memopt_host h; memopt_status s; memopt_threads t;
         memset(&f, 0, sizeof f);
         f.fail_on = n;
         h = test_host(&f);
-        s = memopt_pool_create(&h, 3, &pool);
+        s = memopt_thread_pool_create(&h, 3, &pool);
         CHECK_AT(s == MEMOPT_OK || (s == MEMOPT_ERR_MEMORY && !pool), n);
-        if (!s) { t = memopt_pool_threads(pool); CHECK_AT(host_runs(&t, 50, 0), n); }
-        memopt_pool_destroy(pool);
+        if (!s) { t = memopt_thread_pool_threads(pool); CHECK_AT(host_runs(&t, 50, 0), n); }
+        memopt_thread_pool_destroy(pool);
         CHECK_AT(f.live_blocks == 0 && f.bad_frees == 0, n);
         if (f.calls < n) { CHECK(s == MEMOPT_OK); return; }
     }
@@ -554,12 +555,12 @@ static void host_pool_memory(void) {
 static void host_pool_refused(void) { /* the system refuses the nth thread, mutex or condition */
     test_faults f; int n;
     for (n = 1; n < 20; ++n) {
-        memopt_pool *pool = NULL; memopt_host h; memopt_status s;
+        memopt_thread_pool *pool = NULL; memopt_host h; memopt_status s;
         memset(&f, 0, sizeof f);
         h = test_host(&f);
         host_refuse = n;
-        s = memopt_pool_create(&h, 4, &pool);
-        if (!s) { CHECK(n == 7); host_refuse = 0; memopt_pool_destroy(pool); return; } /* a mutex, 2 conditions, 3 threads */
+        s = memopt_thread_pool_create(&h, 4, &pool);
+        if (!s) { CHECK(n == 7); host_refuse = 0; memopt_thread_pool_destroy(pool); return; } /* a mutex, 2 conditions, 3 threads */
         CHECK_AT(s == MEMOPT_ERR_STATE && !pool && host_refuse == 0, n);
         CHECK_AT(f.live_blocks == 0 && f.bad_frees == 0, n);
     }

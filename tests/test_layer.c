@@ -63,8 +63,9 @@ static memopt_ops layer_ops(const memopt_threads *threads, const memopt_linear *
 /* ---- plain versions, in double ---- */
 static double layer_logistic(double z) { return 1 / (1 + exp(-z)); }
 static double layer_active(memopt_activation a, double x) {
-    const double z = a == MEMOPT_GELU ? 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x) : x;
-    return a == MEMOPT_NO_ACTIVATION ? x : a == MEMOPT_RELU ? (x > 0 ? x : 0) : x * layer_logistic(z);
+    const double z = a == MEMOPT_ACTIVATION_GELU ? 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)
+        : x;
+    return a == MEMOPT_ACTIVATION_NONE ? x : a == MEMOPT_ACTIVATION_RELU ? (x > 0 ? x : 0) : x * layer_logistic(z);
 }
 typedef struct layer_plain { /* loss = sum of g * output */
     size_t rows, inputs, outputs;
@@ -93,7 +94,7 @@ static double layer_swiglu_loss(const layer_plain *p) {
     double loss = 0; size_t i, j;
     for (i = 0; i < p->rows; ++i)
         for (j = 0; j < p->outputs; ++j)
-            loss += p->g[i * p->outputs + j] * layer_active(MEMOPT_SILU, p->x[i * 2 * p->outputs + j])
+            loss += p->g[i * p->outputs + j] * layer_active(MEMOPT_ACTIVATION_SILU, p->x[i * 2 * p->outputs + j])
                   * p->x[i * 2 * p->outputs + p->outputs + j];
     return loss;
 }
@@ -128,8 +129,8 @@ static void layer_linear_case(size_t rows, size_t inputs, size_t outputs, memopt
     p.rows = rows; p.inputs = inputs; p.outputs = outputs;
     p.x = layer_doubles(type, x.input, rows * inputs); p.w = layer_doubles(weight_type, x.weights, outputs * inputs);
     p.b = layer_doubles(weight_type, x.bias, outputs); p.g = layer_doubles(type, x.grad_output, rows * outputs);
-    for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
-        void *before = layer_new(type, rows * outputs, 9);
+    for (kind = MEMOPT_ACTIVATION_NONE; kind <= MEMOPT_ACTIVATION_SILU; ++kind) {
+        void *pre_activation = layer_new(type, rows * outputs, 9);
         x.activation = (memopt_activation)kind;
         CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
         for (i = 0; i < rows * outputs; ++i) {
@@ -140,19 +141,20 @@ static void layer_linear_case(size_t rows, size_t inputs, size_t outputs, memopt
         CHECK(layer_end_is_kept(type, x.output, rows * outputs));
         { /* with `before`: the same, and what it was made of */
             void *first = x.output;
-            x.before = before; x.output = layer_new(type, rows * outputs, 10);
+            x.pre_activation = pre_activation; x.output = layer_new(type, rows * outputs, 10);
             CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
             CHECK(!memcmp(first, x.output, rows * outputs * memopt_type_bytes(type)));
             for (i = 0; i < rows * outputs; ++i)
-                CHECK_AT(layer_close(type, layer_get(type, before, i), layer_plain_linear(&p, i / outputs, i % outputs),
-                                     sizes), i);
-            CHECK(layer_end_is_kept(type, x.output, rows * outputs) && layer_end_is_kept(type, before, rows * outputs));
-            x.before = NULL;
+                CHECK_AT(layer_close(type, layer_get(type, pre_activation, i),
+                                     layer_plain_linear(&p, i / outputs, i % outputs), sizes), i);
+            CHECK(layer_end_is_kept(type, x.output, rows * outputs)
+                  && layer_end_is_kept(type, pre_activation, rows * outputs));
+            x.pre_activation = NULL;
         }
     }
     old_x = layer_doubles(type, x.grad_input, rows * inputs); old_b = layer_doubles(gradient_type, x.grad_bias, outputs);
     old_w = layer_doubles(gradient_type, x.grad_weights, outputs * inputs);
-    x.accumulate = accumulate; x.accumulate_input = accumulate; p.activation = MEMOPT_NO_ACTIVATION;
+    x.accumulate = accumulate; x.accumulate_input = accumulate; p.activation = MEMOPT_ACTIVATION_NONE;
     CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK);
     for (i = 0; i < rows * inputs; ++i)
         CHECK_AT(layer_close(type, layer_get(type, x.grad_input, i), layer_slope(layer_linear_loss, &p, p.x + i)
@@ -231,8 +233,9 @@ static void layer_activation_values(void) {
     static const size_t sizes[] = { 0, 1, 7, 8, 9, 15, 16, 17, 33, 255, 256, 257, 700 }; size_t s, t, i; int kind;
     for (s = 0; s < sizeof sizes / sizeof *sizes; ++s)
         for (t = 0; t < 3; ++t)
-            for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
-                const size_t n = sizes[s]; const memopt_type type = layer_types[t]; memopt_lively x; layer_plain p;
+            for (kind = MEMOPT_ACTIVATION_NONE; kind <= MEMOPT_ACTIVATION_SILU; ++kind) {
+                const size_t n = sizes[s];
+                const memopt_type type = layer_types[t]; memopt_activation_args x; layer_plain p;
                 memset(&x, 0, sizeof x); memset(&p, 0, sizeof p);
                 x.n = n; x.type = type; x.activation = p.activation = (memopt_activation)kind;
                 x.input = layer_new(type, n, n); x.grad_output = layer_new(type, n, n + 1);
@@ -256,8 +259,8 @@ static void layer_activation_values(void) {
 static void layer_activation_in_place(void) { /* and the output once more */
     size_t t; int kind;
     for (t = 0; t < 3; ++t)
-        for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
-            const size_t n = 777, bytes = n * memopt_type_bytes(layer_types[t]); memopt_lively x, y; void *out;
+        for (kind = MEMOPT_ACTIVATION_NONE; kind <= MEMOPT_ACTIVATION_SILU; ++kind) {
+            const size_t n = 777, bytes = n * memopt_type_bytes(layer_types[t]); memopt_activation_args x, y; void *out;
             memset(&x, 0, sizeof x);
             x.n = n; x.type = layer_types[t]; x.activation = (memopt_activation)kind;
             x.input = layer_new(x.type, n, 1); x.grad_output = layer_new(x.type, n, 2);
@@ -291,7 +294,8 @@ static void layer_swiglu_values(void) {
             p.rows = x.rows; p.outputs = x.width;
             for (i = 0; i < x.rows; ++i)
                 for (j = 0; j < x.width; ++j)
-                    CHECK_AT(layer_close(type, layer_get(type, x.output, i * x.width + j), layer_active(MEMOPT_SILU,
+                    CHECK_AT(layer_close(type, layer_get(type, x.output, i * x.width + j),
+                                         layer_active(MEMOPT_ACTIVATION_SILU,
                              p.x[i * 2 * x.width + j]) * p.x[(i * 2 + 1) * x.width + j], 1), j);
             out = x.output; x.output = layer_new(type, x.rows * x.width, 5);
             CHECK(memopt_swiglu_backward(NULL, &x) == MEMOPT_OK && !memcmp(out, x.output, bytes));
@@ -369,9 +373,9 @@ static void layer_dropout_at_most(void) { /* a rate just below 1 leaves one of 6
 }
 static void layer_dropout_of_infinity(void) { /* what is dropped is gone */
     memopt_dropout x = layer_dropout(MEMOPT_TYPE_F32, 1000, 0.5f, 0); float *in = (float *)layer_alloc(4000), *out; size_t i; int level;
-    test_crew crew;
+    test_worker_set worker_set;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
-        const memopt_threads t = test_workers(&crew, 0, level); const memopt_ops ops = layer_ops(&t, NULL);
+        const memopt_threads t = test_workers(&worker_set, 0, level); const memopt_ops ops = layer_ops(&t, NULL);
         for (i = 0; i < 1000; ++i) in[i] = memopt_i_bits_float(i % 2 ? 0x7f800000u : 0x7fc00000u);
         x.input = in; x.residual = NULL; out = (float *)x.output;
         CHECK(memopt_dropout_forward(&ops, &x) == MEMOPT_OK);
@@ -473,17 +477,18 @@ static const void *layer_from(const void *p, memopt_type type, size_t n) { retur
 static void *layer_to(void *p, memopt_type type, size_t n) { return (unsigned char *)p + n * memopt_type_bytes(type); }
 static void layer_linear_job(const layer_job *job, layer_result *out, size_t rows, size_t inputs, size_t outputs) {
     memopt_linear x = layer_linear(rows, inputs, outputs, job->type, layer_types[(job->type + 1) % 3], MEMOPT_TYPE_F32);
-    memopt_ops ops = layer_ops(job->threads, &x); size_t part; void *before = layer_new(job->type, rows * outputs, 11);
-    x.activation = MEMOPT_GELU;
+    memopt_ops ops = layer_ops(job->threads, &x);
+    size_t part; void *pre_activation = layer_new(job->type, rows * outputs, 11);
+    x.activation = MEMOPT_ACTIVATION_GELU;
     for (part = 0; part < job->parts; ++part) {
         const size_t from = layer_cut(rows, part, job->parts), to = layer_cut(rows, part + 1, job->parts); memopt_linear y = x;
         y.rows = to - from; y.accumulate = part != 0;
         y.input = layer_from(x.input, x.type, from * inputs); y.output = layer_to(x.output, x.type, from * outputs);
-        y.before = layer_to(before, x.type, from * outputs);
+        y.pre_activation = layer_to(pre_activation, x.type, from * outputs);
         y.grad_output = layer_from(x.grad_output, x.type, from * outputs); y.grad_input = layer_to(x.grad_input, x.type, from * inputs);
         CHECK(memopt_linear_forward(&ops, &y) == MEMOPT_OK && memopt_linear_backward(&ops, &y) == MEMOPT_OK);
     }
-    layer_keep(out, x.output, x.type, rows * outputs); layer_keep(out, before, x.type, rows * outputs);
+    layer_keep(out, x.output, x.type, rows * outputs); layer_keep(out, pre_activation, x.type, rows * outputs);
     layer_keep(out, x.grad_input, x.type, rows * inputs);
     layer_keep(out, x.grad_weights, x.gradient_type, outputs * inputs); layer_keep(out, x.grad_bias, x.gradient_type, outputs);
     layer_done();
@@ -493,14 +498,15 @@ static void layer_job_linear(const layer_job *job, layer_result *out) {
     if (job->type == MEMOPT_TYPE_BF16) layer_linear_job(job, out, 386, 1, 1370); /* more than one block of rows */
 }
 static void layer_job_activation(const layer_job *job, layer_result *out) {
-    const size_t n = 70000; memopt_lively x; memopt_ops ops = layer_ops(job->threads, NULL); size_t part; int kind;
-    for (kind = MEMOPT_RELU; kind <= MEMOPT_GELU; ++kind) {
+    const size_t n = 70000;
+    memopt_activation_args x; memopt_ops ops = layer_ops(job->threads, NULL); size_t part; int kind;
+    for (kind = MEMOPT_ACTIVATION_RELU; kind <= MEMOPT_ACTIVATION_GELU; ++kind) {
         memset(&x, 0, sizeof x);
         x.type = job->type; x.activation = (memopt_activation)kind;
         x.input = layer_new(x.type, n, 1); x.output = layer_new(x.type, n, 2);
         x.grad_output = layer_new(x.type, n, 3); x.grad_input = layer_new(x.type, n, 4);
         for (part = 0; part < job->parts; ++part) {
-            const size_t from = layer_cut(n, part, job->parts); memopt_lively y = x;
+            const size_t from = layer_cut(n, part, job->parts); memopt_activation_args y = x;
             y.n = layer_cut(n, part + 1, job->parts) - from;
             y.input = layer_from(x.input, x.type, from); y.output = layer_to(x.output, x.type, from);
             y.grad_output = layer_from(x.grad_output, x.type, from); y.grad_input = layer_to(x.grad_input, x.type, from);
@@ -568,22 +574,22 @@ static int layer_job_same(layer_job_fn *fn, const layer_job *job, const layer_re
 }
 static void layer_same_bits(void) {
     static layer_job_fn *const jobs[] = { layer_job_linear, layer_job_activation, layer_job_swiglu, layer_job_dropout, layer_job_embedding };
-    size_t j, t; int level, workers; test_crew crew; memopt_threads threads;
+    size_t j, t; int level, workers; test_worker_set worker_set; memopt_threads threads;
     for (j = 0; j < sizeof jobs / sizeof *jobs; ++j)
         for (t = 0; t < 3; ++t) {
             layer_result want = { NULL, 0 }; layer_job job;
-            threads = test_workers(&crew, 0, MEMOPT_SIMD_SCALAR);
+            threads = test_workers(&worker_set, 0, MEMOPT_SIMD_SCALAR);
             job.type = layer_types[t]; job.parts = 1; job.threads = &threads;
             jobs[j](&job, &want);
             for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
-                threads = test_workers(&crew, level % 2 ? 0 : 3, level); job.parts = 1;
+                threads = test_workers(&worker_set, level % 2 ? 0 : 3, level); job.parts = 1;
                 CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)level);
                 job.parts = 3;
                 CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)level);
             }
             job.parts = 1;
             for (workers = 1; workers <= 8; workers = workers < 2 ? 2 : workers * 2 + (workers == 2)) {
-                threads = test_workers(&crew, workers > 8 ? 8 : workers, memopt_simd_best());
+                threads = test_workers(&worker_set, workers > 8 ? 8 : workers, memopt_simd_best());
                 CHECK_AT(layer_job_same(jobs[j], &job, &want), j * 100 + (size_t)workers);
             }
             job.threads = NULL; job.parts = 7;
@@ -615,7 +621,7 @@ static void layer_linear_refused(void) {
     LAYER_LINEAR(activation, layer_wrong(-1), MEMOPT_ERR_ARGUMENT);
     LAYER_LINEAR(input, (const unsigned char *)x.input + 2, MEMOPT_ERR_ARGUMENT);
     LAYER_LINEAR(bias, (const unsigned char *)x.bias + 1, MEMOPT_ERR_ARGUMENT);
-    LAYER_LINEAR(before, (unsigned char *)x.output + 1, MEMOPT_ERR_ARGUMENT);
+    LAYER_LINEAR(pre_activation, (unsigned char *)x.output + 1, MEMOPT_ERR_ARGUMENT);
     LAYER_LINEAR(output, (unsigned char *)x.output + 2, MEMOPT_ERR_ARGUMENT);
     LAYER_LINEAR(rows, large, MEMOPT_ERR_OVERFLOW);
     LAYER_LINEAR(inputs, large, MEMOPT_ERR_OVERFLOW);
@@ -660,7 +666,7 @@ static void layer_gemm_fails(void) { /* what it says comes back */
     memopt_linear x = layer_linear(386, 1, 1370, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32); memopt_ops ops; int left;
     memset(&ops, 0, sizeof ops);
     ops.gemm.multiply_fn = layer_failing; ops.gemm.user = &left;
-    x.activation = MEMOPT_SILU;
+    x.activation = MEMOPT_ACTIVATION_SILU;
     left = 1; CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_ERR_DEVICE && left == -1);
     left = 2; CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK && left == 0);
     left = 0; CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_ERR_DEVICE);
@@ -669,12 +675,12 @@ static void layer_gemm_fails(void) { /* what it says comes back */
     layer_done();
 }
 static void layer_elements_refused(void) {
-    memopt_lively a; memopt_swiglu g; memopt_ops ops; memopt_threads half; unsigned char kept[64]; void *p = layer_new(MEMOPT_TYPE_F32, 16, 1);
+    memopt_activation_args a; memopt_swiglu g; memopt_ops ops; memopt_threads half; unsigned char kept[64]; void *p = layer_new(MEMOPT_TYPE_F32, 16, 1);
     memset(&a, 0, sizeof a); memset(&g, 0, sizeof g); memset(&ops, 0, sizeof ops); memset(&half, 0, sizeof half);
     memcpy(kept, p, 64);
-    a.n = 5; a.activation = MEMOPT_GELU; a.input = layer_new(MEMOPT_TYPE_F32, 5, 1); a.grad_output = layer_new(MEMOPT_TYPE_F32, 5, 1);
+    a.n = 5; a.activation = MEMOPT_ACTIVATION_GELU; a.input = layer_new(MEMOPT_TYPE_F32, 5, 1); a.grad_output = layer_new(MEMOPT_TYPE_F32, 5, 1);
     a.output = a.grad_input = p;
-#define LAYER_ACT(call, field, value, status) LAYER_REFUSED(call, memopt_lively, a, field, value, status)
+#define LAYER_ACT(call, field, value, status) LAYER_REFUSED(call, memopt_activation_args, a, field, value, status)
     LAYER_ACT(memopt_activation_forward, input, NULL, MEMOPT_ERR_ARGUMENT);
     LAYER_ACT(memopt_activation_forward, output, NULL, MEMOPT_ERR_ARGUMENT);
     LAYER_ACT(memopt_activation_forward, type, (memopt_type)3, MEMOPT_ERR_ARGUMENT);
@@ -792,7 +798,7 @@ static void layer_linear_errors(void) {
     right.weights = layer_room + 16;
     right.bias = layer_room + 32;
     right.output = layer_room + 48;
-    right.before = layer_room + 64;
+    right.pre_activation = layer_room + 64;
     right.grad_output = layer_room + 80;
     right.grad_input = layer_room + 96;
     right.grad_weights = layer_room + 112;
@@ -815,7 +821,7 @@ static void layer_linear_errors(void) {
     LINEAR_SAYS(x.weights = NULL, backward(&o, &x), ARGUMENT, "weights is NULL");
     LINEAR_SAYS(x.bias = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "bias is misaligned");
     LINEAR_SAYS(x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
-    LINEAR_SAYS(x.before = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "before is misaligned");
+    LINEAR_SAYS(x.pre_activation = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "pre_activation is misaligned");
     LINEAR_SAYS(x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
     LINEAR_SAYS(x.grad_input = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_input is misaligned");
     LINEAR_SAYS(x.grad_weights = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_weights is misaligned");
@@ -835,7 +841,7 @@ static void layer_linear_errors(void) {
 #define ELEMENTS_SAYS(operator, change, call, want, text) REFUSES(o.error, (x = right, o = layer_fine(), change), \
     memopt_##operator##_##call, MEMOPT_ERR_##want, #operator ": " text)
 static void layer_activation_errors(void) {
-    memopt_lively right, x;
+    memopt_activation_args right, x;
     memopt_ops o = layer_fine();
 
     memset(&right, 0, sizeof right);

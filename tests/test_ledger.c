@@ -10,7 +10,8 @@ static memopt_ledger *ledger_new(size_t blocks, size_t events, size_t segments, 
     CHECK(memopt_ledger_create(&d, &l) == MEMOPT_OK && l);
     return l;
 }
-static char *ledger_text(const memopt_ledger *l, memopt_export format, size_t *length) { /* the caller frees it */
+/* the caller frees it */
+static char *ledger_text(const memopt_ledger *l, memopt_export_format format, size_t *length) {
     char *text; size_t n = 0;
     CHECK(memopt_ledger_export(l, format, NULL, 0, &n) == MEMOPT_ERR_BUFFER && n > 0);
     text = (char *)malloc(n + 1);
@@ -24,7 +25,7 @@ static void ledger_same_text(const char *got, const char *want, int line) {
     CHECK_AT(strcmp(got, want) == 0, line);
     if (strcmp(got, want) != 0) printf("got:\n%s\nwant:\n%s\n", got, want);
 }
-static void ledger_export_is(const memopt_ledger *l, memopt_export format, const char *want, int line) {
+static void ledger_export_is(const memopt_ledger *l, memopt_export_format format, const char *want, int line) {
     char *got = ledger_text(l, format, NULL);
     ledger_same_text(got, want, line);
     free(got);
@@ -100,10 +101,10 @@ static void ledger_dirty(void) { /* leaves rubbish where the next function has i
     for (i = 0; i < sizeof rubbish; ++i) rubbish[i] = 0xA5;
 }
 static void ledger_null(void) { /* no ledger: nothing is booked, and that is no error */
-    memopt_usage u; memopt_held h; size_t n = 7;
+    memopt_usage u; memopt_footprint h; size_t n = 7;
     memopt_usage (*volatile usage)(const memopt_ledger *, memopt_tag) = memopt_ledger_usage;
     memopt_usage (*volatile all)(const memopt_ledger *) = memopt_ledger_total;
-    memopt_held (*volatile held)(const memopt_ledger *) = memopt_ledger_held;
+    memopt_footprint (*volatile held)(const memopt_ledger *) = memopt_ledger_footprint;
     memset(&u, 0xA5, sizeof u); memset(&h, 0xA5, sizeof h);
     CHECK(memopt_ledger_add(NULL, 99, 1, NULL, NULL) == MEMOPT_OK && memopt_ledger_remove(NULL, 0, 1, NULL) == MEMOPT_OK);
     CHECK(memopt_ledger_failed(NULL, 0, 1) == MEMOPT_OK && memopt_ledger_retried(NULL, 0, 1) == MEMOPT_OK);
@@ -232,20 +233,20 @@ static int model_same_event(const memopt_i_event *a, const memopt_i_event *b) {
         && a->step == b->step && a->layer == b->layer && a->action == b->action && a->alone == b->alone;
 }
 static void model_compare(const model *m, const memopt_ledger *l, size_t at) {
-    memopt_held held = memopt_ledger_held(l); size_t i, k, seen = 0, reserved = 0, committed = 0, first;
+    memopt_footprint held = memopt_ledger_footprint(l); size_t i, k, seen = 0, reserved = 0, committed = 0, first;
     for (i = 0; i < m->tag_count; ++i) CHECK_AT(model_same_usage(memopt_ledger_usage(l, (memopt_tag)i), m->tags[i]), at);
     CHECK_AT(model_same_usage(memopt_ledger_total(l), m->total), at);
-    for (i = 0; i < l->block_places; ++i) { /* every block in the table is one of the model's, and the other way round */
-        const memopt_i_known *b = &l->blocks[i];
+    for (i = 0; i < l->block_slots; ++i) { /* every block in the table is one of the model's, and the other way round */
+        const memopt_i_tracked_block *b = &l->blocks[i];
         if (!b->address) continue;
         for (k = 0; k < m->count; ++k) if (m->blocks[k].listed && m->blocks[k].address == b->address) break;
         CHECK_AT(k < m->count && m->blocks[k].bytes == b->bytes && m->blocks[k].tag == b->tag && m->blocks[k].name == b->name
                  && m->blocks[k].step == b->step && m->blocks[k].layer == b->layer, at);
-        CHECK_AT(memopt_i_ledger_place(l, b->address) == i, at); /* and is found */
+        CHECK_AT(memopt_i_ledger_slot(l, b->address) == i, at); /* and is found */
         ++seen;
     }
     CHECK_AT(seen == m->listed && l->block_count == m->listed, at);
-    CHECK_AT(l->unknown_blocks == (m->capacity ? m->count - m->listed : 0), at);
+    CHECK_AT(l->untracked_blocks == (m->capacity ? m->count - m->listed : 0), at);
     for (i = 0; i < m->segment_count; ++i) {
         const model_segment *s = &m->segments[i];
         reserved += s->reserved; committed += s->committed;
@@ -255,7 +256,8 @@ static void model_compare(const model *m, const memopt_ledger *l, size_t at) {
     }
     CHECK_AT(held.reserved == reserved && held.committed == committed && held.segments == m->segment_count, at);
     CHECK_AT(held.committed_peak == m->committed_peak && l->segment_count == m->segment_listed, at);
-    CHECK_AT(l->unknown_segments == m->segment_count - m->segment_listed && l->clock_failures == m->clock_failures, at);
+    CHECK_AT(l->untracked_segments == m->segment_count - m->segment_listed && l->clock_failures == m->clock_failures,
+             at);
     if (!l->event_capacity) return;
     CHECK_AT(l->event_count == m->event_count, at);
     first = m->event_count > l->event_capacity ? m->event_count - l->event_capacity : 0;
@@ -277,7 +279,7 @@ static void model_do_add(model *m, memopt_ledger *l, uint64_t *seed, int clock_f
     CHECK_AT(memopt_ledger_add(l, b.tag, b.bytes, b.address, b.name) == MEMOPT_OK, at);
     m->blocks[m->count++] = b; m->listed += (size_t)b.listed;
     ++m->tags[b.tag].allocs; ++m->total.allocs;
-    model_event(m, MEMOPT_I_ALLOC, b.tag, b.bytes, b.address, b.name, b.listed, clock_fails);
+    model_event(m, MEMOPT_I_EVENT_ALLOC, b.tag, b.bytes, b.address, b.name, b.listed, clock_fails);
 }
 static void model_do_remove(model *m, memopt_ledger *l, uint64_t *seed, int clock_fails, size_t at) {
     size_t i, k; model_block b;
@@ -288,7 +290,7 @@ static void model_do_remove(model *m, memopt_ledger *l, uint64_t *seed, int cloc
             && m->blocks[k].bytes == m->blocks[i].bytes) i = k;
     b = m->blocks[i];
     CHECK_AT(memopt_ledger_remove(l, b.tag, b.bytes, b.address) == MEMOPT_OK, at);
-    model_event(m, MEMOPT_I_FREE, b.tag, b.bytes, b.address, b.listed ? b.name : NULL, b.listed, clock_fails);
+    model_event(m, MEMOPT_I_EVENT_FREE, b.tag, b.bytes, b.address, b.listed ? b.name : NULL, b.listed, clock_fails);
     m->listed -= (size_t)b.listed;
     m->blocks[i] = m->blocks[--m->count];
     ++m->tags[b.tag].frees; ++m->total.frees;
@@ -305,7 +307,7 @@ static void model_do_segment(model *m, memopt_ledger *l, uint64_t *seed, int clo
         memopt_i_ledger_reserved(l, ledger_at(s.base), s.reserved, s.committed);
         m->segment_listed += (size_t)s.listed;
         *p = s; ++m->segment_count;
-        if (s.listed) model_event(m, MEMOPT_I_RESERVE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
+        if (s.listed) model_event(m, MEMOPT_I_EVENT_RESERVE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
     } else if (test_below(seed, 3)) {
         bytes = test_below(seed, p->reserved + 1);
         if (bytes > p->committed) memopt_i_ledger_committed(l, ledger_at(p->base + p->reserved - 1), bytes - p->committed);
@@ -315,7 +317,7 @@ static void model_do_segment(model *m, memopt_ledger *l, uint64_t *seed, int clo
         memopt_i_ledger_released(l, ledger_at(p->base), p->reserved, p->committed);
         m->segment_listed -= (size_t)p->listed;
         s = *p; *p = m->segments[--m->segment_count];
-        if (s.listed) model_event(m, MEMOPT_I_RELEASE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
+        if (s.listed) model_event(m, MEMOPT_I_EVENT_RELEASE, 0, s.reserved, ledger_at(s.base), NULL, 0, clock_fails);
     }
     for (i = 0; i < m->segment_count; ++i) committed += m->segments[i].committed;
     m->committed_peak = memopt_i_max(m->committed_peak, committed);
@@ -330,12 +332,12 @@ static void model_do_attempt(model *m, memopt_ledger *l, uint64_t *seed, int clo
     if (test_below(seed, 2)) {
         CHECK_AT(memopt_ledger_failed(l, tag, bytes) == MEMOPT_OK, at);
         ++m->tags[tag].failed; ++m->total.failed;
-        model_event(m, MEMOPT_I_FAILED, tag, bytes, ledger_at(model_free(m)), NULL, 0, clock_fails);
+        model_event(m, MEMOPT_I_EVENT_FAILED, tag, bytes, ledger_at(model_free(m)), NULL, 0, clock_fails);
         CHECK_AT(l->last_failed.tag == tag && l->last_failed.bytes == bytes && l->last_failed.step == m->step && l->last_failed.layer == m->layer, at);
     } else {
         CHECK_AT(memopt_ledger_retried(l, tag, bytes) == MEMOPT_OK, at);
         ++m->tags[tag].retried; ++m->total.retried;
-        model_event(m, MEMOPT_I_RETRIED, tag, bytes, NULL, NULL, 0, clock_fails);
+        model_event(m, MEMOPT_I_EVENT_RETRIED, tag, bytes, NULL, NULL, 0, clock_fails);
     }
 }
 static void model_exports(const memopt_ledger *l) { /* every format of every state: the sanitizers look on, the lengths agree */
@@ -388,9 +390,9 @@ static void ledger_model(void) {
 /* Blocks that want the same place of the table: taken out in every order, the others are still found. */
 static void ledger_collisions(void) {
     memopt_ledger *l = ledger_new(8, 0, 0, NULL); void *same[6]; size_t home, n, i, k, order; uint64_t address;
-    for (home = 0; home < l->block_places; ++home) { /* also at the end of the table, where the search wraps around */
+    for (home = 0; home < l->block_slots; ++home) { /* also at the end of the table, where the search wraps around */
         for (n = 0, address = 16; n < 6; address += 16) /* three of this home, three of the next */
-            if (memopt_i_ledger_home(l, ledger_at(address)) == ((home + n / 3) & (l->block_places - 1))) same[n++] = ledger_at(address);
+            if (memopt_i_ledger_hash(l, ledger_at(address)) == ((home + n / 3) & (l->block_slots - 1))) same[n++] = ledger_at(address);
         for (order = 0; order < 720; ++order) {
             size_t left[6], rest = order;
             for (i = 0; i < 6; ++i) { left[i] = i; CHECK(memopt_ledger_add(l, 1, i + 1, same[i], "n") == MEMOPT_OK); }
@@ -401,15 +403,15 @@ static void ledger_collisions(void) {
                 CHECK_AT(memopt_ledger_remove(l, 1, who + 1, same[who]) == MEMOPT_OK, order);
                 for (k = 0; k + 1 < n; ++k) CHECK_AT(memopt_i_ledger_find(l, 1, left[k] + 1, same[left[k]]) != NULL, order);
             }
-            CHECK_AT(l->block_count == 0 && l->unknown_blocks == 0, order);
+            CHECK_AT(l->block_count == 0 && l->untracked_blocks == 0, order);
         }
     }
-    for (i = 0; i < l->block_places; ++i) CHECK(!l->blocks[i].address);
+    for (i = 0; i < l->block_slots; ++i) CHECK(!l->blocks[i].address);
     memopt_ledger_destroy(l);
 }
 /* A source that stands on a block of another source: what the inner one does is booked to the inner one. */
 static void ledger_nested_segments(void) {
-    memopt_ledger *l = ledger_new(4, 4, 2, NULL); memopt_held h; char *got; const char *found;
+    memopt_ledger *l = ledger_new(4, 4, 2, NULL); memopt_footprint h; char *got; const char *found;
     memopt_i_ledger_reserved(l, ledger_at(0x1000), 0x1000, 0x800);
     memopt_i_ledger_reserved(l, ledger_at(0x1000), 0x400, 0);     /* at its beginning */
     memopt_i_ledger_committed(l, ledger_at(0x1100), 0x100);
@@ -424,15 +426,15 @@ static void ledger_nested_segments(void) {
     CHECK(strstr(got, "\"total_size\": 4096, \"allocated_size\": 112, ") && strstr(got, "\"total_size\": 1024, \"allocated_size\": 768, "));
     free(got);
     memopt_i_ledger_reserved(l, ledger_at(0x1500), 0x100, 0x100); /* no place in the table; it lies in the first */
-    CHECK(l->unknown_segments == 1 && l->segments[0].committed == 0x901);
+    CHECK(l->untracked_segments == 1 && l->segments[0].committed == 0x901);
     memopt_i_ledger_released(l, ledger_at(0x1500), 0x100, 0x100); /* its bytes were booked to the first */
     memopt_i_ledger_released(l, ledger_at(0x1000), 0x400, 0x100);
-    h = memopt_ledger_held(l);
-    CHECK(l->segment_count == 1 && l->segments[0].reserved == 0x1000 && l->unknown_segments == 0);
+    h = memopt_ledger_footprint(l);
+    CHECK(l->segment_count == 1 && l->segments[0].reserved == 0x1000 && l->untracked_segments == 0);
     CHECK(h.segments == 1 && h.reserved == 0x1000 && h.committed == 0x801 && h.committed_peak == 0xa01);
     CHECK(l->segments[0].committed == 0x801);
     memopt_i_ledger_released(l, ledger_at(0x1000), 0x1000, 0x801);
-    h = memopt_ledger_held(l);
+    h = memopt_ledger_footprint(l);
     CHECK(l->segment_count == 0 && h.segments == 0 && h.reserved == 0 && h.committed == 0);
     memopt_ledger_destroy(l);
 }
@@ -454,20 +456,20 @@ static void ledger_sizes(void) {
         { UINT64_C(9999999999999999999), 20, " 9999999999999999999" }, { UINT64_C(10000000000000000000), 20, "10000000000000000000" },
         { UINT64_MAX, 22, "  18446744073709551615" }
     };
-    size_t i; char text[64]; memopt_i_out o;
+    size_t i; char text[64]; memopt_i_writer o;
     for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
         memset(text, 0, sizeof text);
-        o = memopt_i_out_begin(text, sizeof text);
+        o = memopt_i_writer_begin(text, sizeof text);
         memopt_i_put_bytes(&o, cases[i].bytes);
         CHECK_AT(strcmp(text, cases[i].text) == 0 && o.length == strlen(text), i);
         memset(text, 0, sizeof text);
-        o = memopt_i_out_begin(text, sizeof text);
+        o = memopt_i_writer_begin(text, sizeof text);
         memopt_i_put_right_bytes(&o, cases[i].bytes, 12);
         CHECK_AT(strlen(text) == 12 && strcmp(text + 12 - strlen(cases[i].text), cases[i].text) == 0 && text[0] == ' ', i);
     }
     for (i = 0; i < sizeof numbers / sizeof *numbers; ++i) {
         memset(text, 0, sizeof text);
-        o = memopt_i_out_begin(text, sizeof text);
+        o = memopt_i_writer_begin(text, sizeof text);
         memopt_i_put_right_number(&o, numbers[i].n, numbers[i].width);
         CHECK_AT(strcmp(text, numbers[i].text) == 0, i);
     }
@@ -676,7 +678,7 @@ static void ledger_pickle_numbers(void) { /* as long as they must be: a sign bit
     memset(&d, 0, sizeof d);
     d.pickle = 1;
     for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
-        d.out = memopt_i_out_begin(bytes, sizeof bytes);
+        d.out = memopt_i_writer_begin(bytes, sizeof bytes);
         memopt_i_document_number(&d, cases[i].n);
         CHECK_AT(d.out.length == cases[i].length && memcmp(bytes, cases[i].bytes, cases[i].length) == 0, i);
     }
@@ -721,7 +723,7 @@ static void ledger_overlaps(void) {
 }
 /* Every capacity of every format: the buffer holds the beginning, the length is the whole, the next byte is untouched. */
 static void ledger_buffers(void) {
-    static const memopt_export formats[] = { MEMOPT_EXPORT_REPORT, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_TRACE_JSON };
+    static const memopt_export_format formats[] = { MEMOPT_EXPORT_REPORT, MEMOPT_EXPORT_SNAPSHOT_JSON, MEMOPT_EXPORT_SNAPSHOT_PICKLE, MEMOPT_EXPORT_TRACE_JSON };
     test_faults f; memopt_host h; memopt_ledger *l = ledger_small(&f, &h); size_t i, capacity, length = 0, n, held;
     for (i = 0; i < 4; ++i) {
         const size_t zero = formats[i] != MEMOPT_EXPORT_SNAPSHOT_PICKLE; /* text ends with one */
@@ -748,7 +750,7 @@ static void ledger_buffers(void) {
       CHECK(n == m && strcmp(a, b) == 0); }
 #ifndef __cplusplus
     n = 5;
-    CHECK(memopt_ledger_export(l, (memopt_export)77, NULL, 0, &n) == MEMOPT_ERR_ARGUMENT && n == 5);
+    CHECK(memopt_ledger_export(l, (memopt_export_format)77, NULL, 0, &n) == MEMOPT_ERR_ARGUMENT && n == 5);
 #endif
     memopt_ledger_destroy(l);
 }

@@ -118,7 +118,7 @@ static memopt_linear nan_linear_of(nan_run *r, int which) {
     memset(&x, 0, sizeof x);
     x.rows = 21; x.inputs = 9; x.outputs = 35; x.type = x.weight_type = x.gradient_type = r->type; x.activation = (memopt_activation)which;
     x.input = nan_elements(r, 21 * 9, r->type, 97); x.weights = nan_elements(r, 35 * 9, r->type, 211); x.bias = nan_elements(r, 35, r->type, 35);
-    x.before = nan_out(r, 21 * 35, r->type); x.output = nan_out(r, 21 * 35, r->type);
+    x.pre_activation = nan_out(r, 21 * 35, r->type); x.output = nan_out(r, 21 * 35, r->type);
     x.grad_output = nan_elements(r, 21 * 35, r->type, 211); x.grad_input = nan_out(r, 21 * 9, r->type);
     x.grad_weights = nan_out(r, 35 * 9, r->type); x.grad_bias = nan_out(r, 35, r->type); x.accumulate = which & 1;
     return x;
@@ -126,7 +126,7 @@ static memopt_linear nan_linear_of(nan_run *r, int which) {
 static void nan_linear(nan_run *r, int which) {
     memopt_linear x = nan_linear_of(r, which);
     CHECK(memopt_linear_forward(&r->ops, &x) == MEMOPT_OK);
-    x.activation = MEMOPT_NO_ACTIVATION; x.accumulate_input = which & 1;
+    x.activation = MEMOPT_ACTIVATION_NONE; x.accumulate_input = which & 1;
     CHECK(memopt_linear_backward(&r->ops, &x) == MEMOPT_OK);
 }
 static void nan_batch_norm(nan_run *r, int which) {
@@ -139,7 +139,7 @@ static void nan_batch_norm(nan_run *r, int which) {
     CHECK(memopt_batch_norm_fold(&r->ops, &x, nan_floats(r, 35 * 9), nan_floats(r, 35)) == MEMOPT_OK);
 }
 static void nan_activation(nan_run *r, int which) {
-    memopt_lively x;
+    memopt_activation_args x;
     memset(&x, 0, sizeof x);
     x.n = 1003; x.activation = (memopt_activation)which; x.type = r->type; x.input = nan_in(r, 1003); x.output = nan_out(r, 1003, r->type);
     CHECK(memopt_activation_forward(&r->ops, &x) == MEMOPT_OK);
@@ -173,8 +173,8 @@ static void nan_embedding(nan_run *r, int which) {
 static void nan_gemm(nan_run *r, int which) {
     memopt_product p;
     memset(&p, 0, sizeof p);
-    p.rows = 29; p.columns = 37; p.depth = 11; p.left_turned = which & 1; p.right_turned = which >> 1;
-    p.left_type = p.right_type = p.result_type = r->type; p.left_stride = p.left_turned ? 29 : 11; p.right_stride = p.right_turned ? 11 : 37;
+    p.rows = 29; p.columns = 37; p.depth = 11; p.left_transposed = which & 1; p.right_transposed = which >> 1;
+    p.left_type = p.right_type = p.result_type = r->type; p.left_stride = p.left_transposed ? 29 : 11; p.right_stride = p.right_transposed ? 11 : 37;
     p.left = nan_elements(r, 29 * 11, r->type, 211); p.right = nan_elements(r, 37 * 11, r->type, 211); p.result = nan_out(r, 29 * 37, r->type); p.result_stride = 37;
     p.accumulate = which & 1;
     CHECK(memopt_gemm_multiply(&p, &r->threads, r->ops.scratch, r->ops.scratch_bytes) == MEMOPT_OK);

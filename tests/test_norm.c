@@ -290,9 +290,9 @@ static uint64_t norm_bits(const norm_spec *s, const memopt_threads *threads, siz
     return hash;
 }
 static void norm_same_bits(void) {
-    int i, level, workers; test_crew crew; uint64_t all = 1;
+    int i, level, workers; test_worker_set worker_set; uint64_t all = 1;
     for (i = 0; i < 150; ++i) {
-        norm_spec s = norm_spec_of(i * 7 + 3); memopt_threads t = test_workers(&crew, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
+        norm_spec s = norm_spec_of(i * 7 + 3); memopt_threads t = test_workers(&worker_set, 0, MEMOPT_SIMD_SCALAR); uint64_t want;
         s.rows = i % 3 == 0 ? 70 : 9;
         if (i % 50 == 17) { /* several blocks of rows, each of which is to be added once */
             s.rows = i == 17 ? 9000 : 300; s.width = i == 17 ? 17 : 1000; if (i == 17) s.type = MEMOPT_TYPE_F32;
@@ -301,11 +301,11 @@ static void norm_same_bits(void) {
         want = norm_bits(&s, &t, 1);
         all = (all ^ want) * UINT64_C(0x100000001b3);
         for (level = 1; level <= memopt_simd_best(); ++level) {
-            t = test_workers(&crew, 0, level);
+            t = test_workers(&worker_set, 0, level);
             CHECK_AT(norm_bits(&s, &t, 1) == want, i * 100 + level);
         }
         for (workers = 1; workers <= 8; workers += 1 + i % 3) {
-            t = test_workers(&crew, workers, workers % 2);
+            t = test_workers(&worker_set, workers, workers % 2);
             CHECK_AT(norm_bits(&s, &t, s.gradient_type == MEMOPT_TYPE_F32 ? (size_t)workers : 1) == want, i * 100 + workers);
         }
     }
@@ -381,7 +381,7 @@ static void norm_in_place(void) { /* output over input; no statistics wanted; gr
 static void norm_zero_scale(void) { /* from the output, h counts as 0 where a scale is 0 (of either sign) */
     int level; size_t i, row;
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        norm_spec s; norm_model m; test_crew crew; const memopt_threads t = test_workers(&crew, 0, level); memopt_ops ops;
+        norm_spec s; norm_model m; test_worker_set worker_set; const memopt_threads t = test_workers(&worker_set, 0, level); memopt_ops ops;
         memset(&s, 0, sizeof s); memset(&ops, 0, sizeof ops);
         ops.threads = &t;
         s.rows = 2; s.width = 37; s.scaled = s.shifted = 1; s.from_output = 1;
@@ -409,7 +409,7 @@ static void norm_hard_rows(void) {
     enum { ROWS = 8, WIDTH = 35 };
     int level, rms; size_t i, row;
     for (rms = 0; rms < 2; ++rms) for (level = 1; level <= memopt_simd_best(); ++level) {
-        norm_spec s; norm_model m, good; test_crew crew; const memopt_threads t = test_workers(&crew, 0, level); memopt_ops ops;
+        norm_spec s; norm_model m, good; test_worker_set worker_set; const memopt_threads t = test_workers(&worker_set, 0, level); memopt_ops ops;
         memset(&s, 0, sizeof s); memset(&ops, 0, sizeof ops);
         ops.threads = &t;
         s.rows = ROWS; s.width = WIDTH; s.scaled = 1; s.shifted = !rms; s.rms = rms;
@@ -458,12 +458,12 @@ static void norm_offset_rows(void) { /* a large mean does not cancel: 10000 + no
 }
 #if defined(MEMOPT_I_POOL)
 static void norm_pool(void) { /* threads that are real */
-    norm_spec s = norm_spec_of(5); memopt_pool *pool = NULL; memopt_threads t; test_crew crew; memopt_threads alone = test_workers(&crew, 0, 0);
+    norm_spec s = norm_spec_of(5); memopt_thread_pool *pool = NULL; memopt_threads t; test_worker_set worker_set; memopt_threads alone = test_workers(&worker_set, 0, 0);
     s.rows = 900; s.width = 529; s.gradient_type = MEMOPT_TYPE_F32;
-    CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
-    t = memopt_pool_threads(pool);
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    t = memopt_thread_pool_threads(pool);
     CHECK(norm_bits(&s, &t, 1) == norm_bits(&s, &alone, 1));
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
 }
 #endif
 

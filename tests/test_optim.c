@@ -1,7 +1,7 @@
 /* test_optim.c - optimizers, sections lanes, state, walk and optim; Adafactor has test_adafactor.c, the 8-bit codes have
-   test_taper.c. Expected values come from the published rules in double, from the formulas of the sections' essays in
-   plain float, and from an independent program (the golden bytes). Everything else is one promise seen from many sides:
-   the numbers of a step are a function of tensors, groups and t. */
+   test_state_codec.c. Expected values come from the published rules in double, from the formulas of the sections'
+   essays in plain float, and from an independent program (the golden bytes). Everything else is one promise seen from
+   many sides: the numbers of a step are a function of tensors, groups and t. */
 #include "test.h"
 
 enum { OPTIM_TENSORS = 4, OPTIM_BLOCKS = 64 };
@@ -111,11 +111,11 @@ static void optim_placed(void) {
 
     memset(&s, 0, sizeof s);
     s.count[0] = 5000; s.count[1] = 7; s.count[2] = 4096;
-    for (kind = MEMOPT_ADAMW; kind <= MEMOPT_ADAFACTOR; ++kind)
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_ADAFACTOR; ++kind)
         for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state) {
             s.kind = (memopt_optim_kind)kind;
             s.state = (memopt_state_format)state;
-            if (state == MEMOPT_STATE_BNB && kind > MEMOPT_ADAM) continue;
+            if (state == MEMOPT_STATE_BNB && kind > MEMOPT_OPTIM_ADAM) continue;
             for (s.moment = 0; s.moment < 2; ++s.moment) optim_placed_one(&s);
         }
     memset(&d, 0, sizeof d);
@@ -195,9 +195,9 @@ static void optim_feed(optim_model *m, uint64_t seed) { /* gradients of several 
 static memopt_optim_group optim_group(memopt_optim_kind kind, int moment) { /* nothing that a mistake could hide behind */
     memopt_optim_group g = memopt_optim_group_default(kind);
     g.rate = 0.01; g.weight_decay = 0.1;
-    if (kind == MEMOPT_ADAMW || kind == MEMOPT_ADAM || kind == MEMOPT_LAMB) { g.beta1 = 0.8; g.beta2 = 0.97; g.eps = 1e-3; }
-    if ((kind == MEMOPT_SGD && moment) || kind == MEMOPT_LARS) g.beta1 = 0.9;
-    if (kind == MEMOPT_LARS) g.trust = 0.02;
+    if (kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_LAMB) { g.beta1 = 0.8; g.beta2 = 0.97; g.eps = 1e-3; }
+    if ((kind == MEMOPT_OPTIM_SGD && moment) || kind == MEMOPT_OPTIM_LARS) g.beta1 = 0.9;
+    if (kind == MEMOPT_OPTIM_LARS) g.trust = 0.02;
     return g;
 }
 static memopt_optim_run optim_run(const memopt_optim_group *g, uint64_t step) {
@@ -216,7 +216,7 @@ static optim_spec optim_of(memopt_optim_kind kind, memopt_state_format state, si
     optim_spec s;
     memset(&s, 0, sizeof s);
     s.kind = kind; s.state = state; s.moment = 1; s.min_quantized = 1; s.count[0] = count;
-    if (kind == MEMOPT_ADAFACTOR) s.moment = 0;
+    if (kind == MEMOPT_OPTIM_ADAFACTOR) s.moment = 0;
     return s;
 }
 /* All that a step writes, to compare with later. */
@@ -269,32 +269,32 @@ static void optim_rule_adam(optim_rule *r, memopt_optim_kind kind, const memopt_
     const double c1 = 1 - pow(h->beta1, t), c2 = 1 - pow(h->beta2, t); size_t i;
     double *u = (double *)malloc(r->n * sizeof *u), ratio = 1;
     for (i = 0; i < r->n; ++i) {
-        const double g = kind == MEMOPT_ADAM ? r->g[i] + h->weight_decay * r->w[i] : r->g[i];
+        const double g = kind == MEMOPT_OPTIM_ADAM ? r->g[i] + h->weight_decay * r->w[i] : r->g[i];
         r->m[i] = h->beta1 * r->m[i] + (1 - h->beta1) * g;
         r->v[i] = h->beta2 * r->v[i] + (1 - h->beta2) * g * g;
         u[i] = r->m[i] / c1 / (sqrt(r->v[i] / c2) + h->eps);
-        if (kind == MEMOPT_LAMB) u[i] += h->weight_decay * r->w[i];
+        if (kind == MEMOPT_OPTIM_LAMB) u[i] += h->weight_decay * r->w[i];
     }
-    if (kind == MEMOPT_LAMB && (h->weight_decay > 0 || h->always_adapt)) {
+    if (kind == MEMOPT_OPTIM_LAMB && (h->weight_decay > 0 || h->always_adapt)) {
         const double a = optim_norm(r->w, r->n), b = optim_norm(u, r->n);
         if (a > 0 && b > 0) ratio = a / b;
     }
     for (i = 0; i < r->n; ++i) {
-        const double decay = kind == MEMOPT_ADAMW || r->late ? 1 - h->rate * (kind == MEMOPT_ADAMW ? h->weight_decay : 0) : 1;
+        const double decay = kind == MEMOPT_OPTIM_ADAMW || r->late ? 1 - h->rate * (kind == MEMOPT_OPTIM_ADAMW ? h->weight_decay : 0) : 1;
         r->w[i] = r->late ? (r->w[i] - h->rate * u[i]) * decay : r->w[i] * decay - h->rate * ratio * u[i];
     }
     free(u);
 }
 static void optim_rule_step(optim_rule *r, memopt_optim_kind kind, const memopt_optim_group *h, uint64_t t) {
     double lambda = 1, a, b; size_t i;
-    if (kind == MEMOPT_ADAMW || kind == MEMOPT_ADAM || kind == MEMOPT_LAMB) { optim_rule_adam(r, kind, h, (double)t); return; }
-    if (kind == MEMOPT_LARS) {
+    if (kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_LAMB) { optim_rule_adam(r, kind, h, (double)t); return; }
+    if (kind == MEMOPT_OPTIM_LARS) {
         a = optim_norm(r->w, r->n); b = optim_norm(r->g, r->n);
         if (a > 0 && b > 0) lambda = h->trust * a / (b + h->weight_decay * a);
     }
     for (i = 0; i < r->n; ++i) {
         double g = r->g[i], d;
-        if (kind == MEMOPT_LION) {
+        if (kind == MEMOPT_OPTIM_LION) {
             d = h->beta1 * r->m[i] + (1 - h->beta1) * g;
             r->w[i] *= 1 - h->rate * h->weight_decay;
             r->w[i] -= h->rate * (d > 0 ? 1 : d < 0 ? -1 : 0);
@@ -302,7 +302,9 @@ static void optim_rule_step(optim_rule *r, memopt_optim_kind kind, const memopt_
             continue;
         }
         g += h->weight_decay * r->w[i];
-        if (kind == MEMOPT_LARS) { r->m[i] = h->beta1 * r->m[i] + h->rate * lambda * g; r->w[i] -= r->m[i]; continue; }
+        if (kind == MEMOPT_OPTIM_LARS) {
+            r->m[i] = h->beta1 * r->m[i] + h->rate * lambda * g; r->w[i] -= r->m[i]; continue;
+        }
         d = g;
         if (r->m) {
             r->m[i] = t == 1 ? g : h->beta1 * r->m[i] + (1 - h->dampening) * g;
@@ -319,7 +321,7 @@ static double optim_deviation(const optim_spec *spec, const memopt_optim_group *
     optim_start(&m, 1);
     for (k = 0; k < m.desc.tensor_count; ++k) {
         const size_t n = r.n = m.held[k]; double *all = (double *)calloc(n * 5, sizeof *all), *w0 = all + 4 * n;
-        r.w = all; r.m = spec->moment || spec->kind != MEMOPT_SGD ? all + n : NULL; r.v = all + 2 * n; r.g = all + 3 * n;
+        r.w = all; r.m = spec->moment || spec->kind != MEMOPT_OPTIM_SGD ? all + n : NULL; r.v = all + 2 * n; r.g = all + 3 * n;
         r.late = spec->state == MEMOPT_STATE_BNB;
         optim_start(&m, 1);
         CHECK(memopt_optim_state_init(m.optim, k) == MEMOPT_OK);
@@ -346,9 +348,10 @@ static const char *optim_variant_name[] = { "AdamW", "AdamW, no decay", "AdamW, 
     "SGD, momentum", "SGD, dampening", "SGD, Nesterov", "Lion", "LARS", "LARS, no decay", "LAMB", "LAMB, no decay", "LAMB, always" };
 enum { OPTIM_VARIANTS = 16 };
 static memopt_optim_group optim_variant(int i, optim_spec *s) {
-    static const memopt_optim_kind kinds[OPTIM_VARIANTS] = { MEMOPT_ADAMW, MEMOPT_ADAMW, MEMOPT_ADAMW, MEMOPT_ADAM, MEMOPT_ADAM,
-        MEMOPT_SGD, MEMOPT_SGD, MEMOPT_SGD, MEMOPT_SGD, MEMOPT_SGD, MEMOPT_LION, MEMOPT_LARS, MEMOPT_LARS, MEMOPT_LAMB,
-        MEMOPT_LAMB, MEMOPT_LAMB };
+    static const memopt_optim_kind kinds[OPTIM_VARIANTS] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAM, MEMOPT_OPTIM_ADAM,
+        MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_LION,
+        MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LAMB,
+        MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_LAMB };
     memopt_optim_group g = optim_group(kinds[i], 1);
     s->kind = kinds[i];
     if (i == 1 || i == 4 || i == 5 || i == 12 || i == 14 || i == 15) g.weight_decay = 0;
@@ -361,20 +364,21 @@ static memopt_optim_group optim_variant(int i, optim_spec *s) {
 }
 /* How far off leaner states may be: bitsandbytes' own loses the small second moments, Lion's sign flips where it is near 0. */
 static double optim_bound(memopt_optim_kind kind, int state) {
-    const int one = kind == MEMOPT_SGD || kind == MEMOPT_LARS;
+    const int one = kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_LARS;
     if (state == MEMOPT_STATE_F32) return 1;
-    if (state == MEMOPT_STATE_BF16) return kind == MEMOPT_LION ? 0.04 : 0.006;
+    if (state == MEMOPT_STATE_BF16) return kind == MEMOPT_OPTIM_LION ? 0.04 : 0.006;
     if (state == MEMOPT_STATE_BNB) return 0.5;
-    return kind == MEMOPT_LION ? 0.3 : one ? 0.02 : 0.08;
+    return kind == MEMOPT_OPTIM_LION ? 0.3 : one ? 0.02 : 0.08;
 }
 static void optim_formulas(void) { /* against double: float states within rounding, leaner ones as stated */
     int i, state;
     for (i = 0; i < OPTIM_VARIANTS; ++i)
         for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state) {
-            optim_spec s = optim_of(MEMOPT_ADAMW, (memopt_state_format)state, 300); memopt_optim_group g; double off;
+            optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, (memopt_state_format)state, 300);
+            memopt_optim_group g; double off;
             s.count[1] = 70;
             g = optim_variant(i, &s);
-            if (state == MEMOPT_STATE_BNB && s.kind != MEMOPT_ADAMW && s.kind != MEMOPT_ADAM) continue;
+            if (state == MEMOPT_STATE_BNB && s.kind != MEMOPT_OPTIM_ADAMW && s.kind != MEMOPT_OPTIM_ADAM) continue;
             off = optim_deviation(&s, &g, state != MEMOPT_STATE_F32);
 #ifdef TEST_LONG
             printf("%s, state format %d: %.4f\n", optim_variant_name[i], state, off);
@@ -384,21 +388,21 @@ static void optim_formulas(void) { /* against double: float states within roundi
         }
 }
 static void optim_formulas_gradients(void) { /* gradients of 16 bits are taken as they are */
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, 301); const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1);
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 301); const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1);
     int format;
     for (format = MEMOPT_GRADIENTS_BF16; format <= MEMOPT_GRADIENTS_F16; ++format) {
         s.gradients = (memopt_gradient_format)format;
-        s.kind = MEMOPT_ADAMW;
+        s.kind = MEMOPT_OPTIM_ADAMW;
         CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
-        s.kind = MEMOPT_LAMB;
+        s.kind = MEMOPT_OPTIM_LAMB;
         CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
     }
 }
 static void optim_defaults(void) { /* those of the rules that are named */
     static const struct { memopt_optim_kind kind; double rate, beta1, beta2, eps, decay, trust; } want[] = {
-        { MEMOPT_ADAMW, 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0 }, { MEMOPT_ADAM, 1e-3, 0.9, 0.999, 1e-8, 0, 0 },
-        { MEMOPT_SGD, 1e-3, 0, 0, 0, 0, 0 }, { MEMOPT_LION, 1e-4, 0.9, 0.99, 0, 0, 0 },
-        { MEMOPT_LARS, 0.1, 0.9, 0, 0, 1e-4, 1e-3 }, { MEMOPT_LAMB, 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0 } };
+        { MEMOPT_OPTIM_ADAMW, 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0 }, { MEMOPT_OPTIM_ADAM, 1e-3, 0.9, 0.999, 1e-8, 0, 0 },
+        { MEMOPT_OPTIM_SGD, 1e-3, 0, 0, 0, 0, 0 }, { MEMOPT_OPTIM_LION, 1e-4, 0.9, 0.99, 0, 0, 0 },
+        { MEMOPT_OPTIM_LARS, 0.1, 0.9, 0, 0, 1e-4, 1e-3 }, { MEMOPT_OPTIM_LAMB, 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0 } };
     size_t i;
     for (i = 0; i < sizeof want / sizeof *want; ++i) {
         const memopt_optim_group g = memopt_optim_group_default(want[i].kind);
@@ -409,9 +413,9 @@ static void optim_defaults(void) { /* those of the rules that are named */
     }
 }
 
-/* One step from a state that is read out, in the float formulas of the essay at `lanes`: every scale to the bit, every
-   code the nearest level. */
-static int optim_levels(double *level, int is_signed) { /* as in test_taper.c: 2^width levels in each octave from 1 down */
+/* One step from a state that is read out, in the float formulas of the essay at `optim_kernels`: every scale to the
+   bit, every code the nearest level. */
+static int optim_levels(double *level, int is_signed) { /* as in test_state_codec.c: 2^width levels in each octave from 1 down */
     static const char *const widths[2] = { "6554444333322221111100000", "5443332222222210000" };
     int k = (int)strlen(widths[is_signed]), j, n = 0;
     if (is_signed) level[n++] = 0;
@@ -445,7 +449,7 @@ static int optim_nearest(const optim_codes *c, int moment, int code, float x, fl
             if (fabs((double)c->level[0][i]) <= fabs(y) && fabs((double)c->level[0][i]) > fabs((double)c->level[0][code])) return 0;
         return fabs((double)c->level[0][code]) <= fabs(y) && (code & 1) == (int)(memopt_i_float_bits(x) >> 31);
     }
-    for (i = 0; i < 256; ++i) /* of equally near ones: test_taper.c, test_quant.c */
+    for (i = 0; i < 256; ++i) /* of equally near ones: test_state_codec.c, test_quant.c */
         if (fabs((double)c->level[moment][i] - y) < d && (double)c->level[moment][i] * y >= 0) return 0;
     return !((double)c->level[moment][code] * y < 0);
 }
@@ -469,7 +473,7 @@ static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t 
     for (i = 0; i < N; ++i) { /* in float, with one rounding where the essay has one */
         const float x0 = optim_gradient(&o, 0, i), am = scale[0][i / block], av = scale[1][i / block];
         const float lm = c.level[0][code[0][i]], lv = c.level[1][code[1][i]];
-        const int coupled = kind == MEMOPT_ADAM;
+        const int coupled = kind == MEMOPT_OPTIM_ADAM;
         const float g1 = (float)((1 - b1) * (coupled ? 1 : f)), g2 = (float)((1 - b2) * (coupled ? 1 : f * f)); float x = x0, t;
         w[i] = optim_weight(&o, 0, i);
         if (coupled) x = fmaf((float)h.weight_decay, w[i], optim_rounded(0.5 * (double)x0));
@@ -493,7 +497,7 @@ static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t 
     }
     for (i = 0; i < N; ++i) { /* what was decoded and stepped is not rounded to 8 bits before the weight gets it */
         const double u = (double)m[i] / c1 / ((bnb ? sqrt((double)v[i]) : (double)v[i]) / sqrt(c2) + h.eps);
-        const double decay = kind == MEMOPT_ADAMW ? 1 - h.rate * h.weight_decay : 1;
+        const double decay = kind == MEMOPT_OPTIM_ADAMW ? 1 - h.rate * h.weight_decay : 1;
         const double want = bnb ? ((double)w[i] - h.rate * u) * decay : (double)w[i] * decay - h.rate * u;
         CHECK_AT(fabs((double)optim_weight(&o, 0, i) - want) <= 1e-6 * fabs(h.rate * u) + ldexp(fabs((double)w[i]), -22), i);
     }
@@ -502,16 +506,16 @@ static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t 
 static void optim_coded(void) {
     int level, bnb;
     for (level = 1; level <= memopt_simd_best(); ++level) for (bnb = 0; bnb < 2; ++bnb) {
-        optim_coded_step(MEMOPT_ADAMW, bnb, level, 256, MEMOPT_WEIGHTS_F32);
-        optim_coded_step(MEMOPT_ADAM, bnb, level, 256, MEMOPT_WEIGHTS_SPLIT);
-        optim_coded_step(MEMOPT_ADAMW, bnb, level, 96, MEMOPT_WEIGHTS_SPLIT);
-        optim_coded_step(MEMOPT_ADAM, bnb, level, 512, MEMOPT_WEIGHTS_F32_BF16);
+        optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 256, MEMOPT_WEIGHTS_F32);
+        optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 256, MEMOPT_WEIGHTS_SPLIT);
+        optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 96, MEMOPT_WEIGHTS_SPLIT);
+        optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 512, MEMOPT_WEIGHTS_F32_BF16);
     }
 }
 /* bfloat16 states: each moment is one of the two neighbours of the exact one, and right in the mean. */
 static void optim_bf16_state(void) {
     enum { N = 6000 };
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_BF16, N); optim_model o; memopt_optim_group h = optim_group(MEMOPT_ADAMW, 1);
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, N); optim_model o; memopt_optim_group h = optim_group(MEMOPT_OPTIM_ADAMW, 1);
     const memopt_optim_run run = optim_run(&h, 6); double bias[2] = { 0, 0 }; size_t i; int j;
     static double want[2][N];
     optim_open(&o, &s, NULL);
@@ -546,10 +550,12 @@ static memopt_status optim_sliced(const optim_model *m, memopt_optim *o, const m
     size_t cut[64], n, k, i; int again; memopt_status s = memopt_optim_begin(o, run);
     if (s) return s;
     for (k = m->desc.tensor_count; k-- > 0; ) {
-        const size_t grain = memopt_optim_grain(o, k), first = m->tensor[k].first;
-        for (n = 0, i = 0; i < m->held[k] && n < 62; ++n) { cut[n] = i; i += grain * (1 + test_below(seed, 5)); }
+        const size_t slice_alignment = memopt_optim_slice_alignment(o, k), first = m->tensor[k].first;
+        for (n = 0, i = 0; i < m->held[k] && n < 62; ++n) {
+            cut[n] = i; i += slice_alignment * (1 + test_below(seed, 5));
+        }
         cut[n] = m->held[k];
-        again = memopt_optim_measures(o);
+        again = memopt_optim_needs_measure(o);
         while (again) {
             for (i = n; i-- > 0; ) if ((s = memopt_optim_measure(o, k, first + cut[i], cut[i + 1] - cut[i])) != MEMOPT_OK) return s;
             s = memopt_optim_join(o, k, &again);
@@ -581,7 +587,7 @@ static uint32_t optim_hash(const optim_model *m) {
 static uint32_t optim_same_bits(const optim_spec *s, int steps) {
     static const int workers[] = { 0, 1, 2, 3, 8, 32 };
     enum { MANY = 12 };
-    optim_model a, b; test_crew shuffle[MANY]; memopt_optim *object[MANY]; memopt_threads t; uint64_t seed = 11; int i, step;
+    optim_model a, b; test_worker_set shuffle[MANY]; memopt_optim *object[MANY]; memopt_threads t; uint64_t seed = 11; int i, step;
     const memopt_optim_group g = optim_group(s->kind, s->moment); unsigned char *all; uint32_t hash; const int best = memopt_simd_best();
     t = test_workers(&shuffle[0], 0, MEMOPT_SIMD_SCALAR);
     optim_open(&a, s, &t);
@@ -617,27 +623,27 @@ static uint32_t optim_same_bits(const optim_spec *s, int steps) {
     return hash;
 }
 static const struct { memopt_optim_kind kind; memopt_state_format state; int moment; uint32_t hash; } optim_pairs[] = {
-    { MEMOPT_ADAMW, MEMOPT_STATE_F32, 0, 0xabb64a47u },
-    { MEMOPT_ADAMW, MEMOPT_STATE_BF16, 0, 0xc60b065bu },
-    { MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 0, 0x9dfb7f99u },
-    { MEMOPT_ADAMW, MEMOPT_STATE_BNB, 0, 0x1c2d0583u },
-    { MEMOPT_ADAM, MEMOPT_STATE_F32, 0, 0xcf2001ddu },
-    { MEMOPT_ADAM, MEMOPT_STATE_BF16, 0, 0x23afc876u },
-    { MEMOPT_ADAM, MEMOPT_STATE_8BIT, 0, 0xf60b7dfau },
-    { MEMOPT_ADAM, MEMOPT_STATE_BNB, 0, 0xb99b9047u },
-    { MEMOPT_SGD, MEMOPT_STATE_F32, 0, 0xfa172763u },
-    { MEMOPT_SGD, MEMOPT_STATE_F32, 1, 0xfa306243u },
-    { MEMOPT_SGD, MEMOPT_STATE_BF16, 1, 0xbea3ac07u },
-    { MEMOPT_SGD, MEMOPT_STATE_8BIT, 1, 0x0dac4e2au },
-    { MEMOPT_LION, MEMOPT_STATE_F32, 0, 0x002d5e9eu },
-    { MEMOPT_LION, MEMOPT_STATE_BF16, 0, 0x2690d366u },
-    { MEMOPT_LION, MEMOPT_STATE_8BIT, 0, 0xd6c0501du },
-    { MEMOPT_LARS, MEMOPT_STATE_F32, 0, 0x8a2e27e1u },
-    { MEMOPT_LARS, MEMOPT_STATE_BF16, 0, 0x2e011bc2u },
-    { MEMOPT_LARS, MEMOPT_STATE_8BIT, 0, 0xb14f3cf5u },
-    { MEMOPT_LAMB, MEMOPT_STATE_F32, 0, 0x2931197du },
-    { MEMOPT_LAMB, MEMOPT_STATE_BF16, 0, 0x977d1ce9u },
-    { MEMOPT_LAMB, MEMOPT_STATE_8BIT, 0, 0xc3ad9cedu } };
+    { MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 0, 0xabb64a47u },
+    { MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, 0, 0xc60b065bu },
+    { MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 0, 0x9dfb7f99u },
+    { MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, 0, 0x1c2d0583u },
+    { MEMOPT_OPTIM_ADAM, MEMOPT_STATE_F32, 0, 0xcf2001ddu },
+    { MEMOPT_OPTIM_ADAM, MEMOPT_STATE_BF16, 0, 0x23afc876u },
+    { MEMOPT_OPTIM_ADAM, MEMOPT_STATE_8BIT, 0, 0xf60b7dfau },
+    { MEMOPT_OPTIM_ADAM, MEMOPT_STATE_BNB, 0, 0xb99b9047u },
+    { MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, 0, 0xfa172763u },
+    { MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, 1, 0xfa306243u },
+    { MEMOPT_OPTIM_SGD, MEMOPT_STATE_BF16, 1, 0xbea3ac07u },
+    { MEMOPT_OPTIM_SGD, MEMOPT_STATE_8BIT, 1, 0x0dac4e2au },
+    { MEMOPT_OPTIM_LION, MEMOPT_STATE_F32, 0, 0x002d5e9eu },
+    { MEMOPT_OPTIM_LION, MEMOPT_STATE_BF16, 0, 0x2690d366u },
+    { MEMOPT_OPTIM_LION, MEMOPT_STATE_8BIT, 0, 0xd6c0501du },
+    { MEMOPT_OPTIM_LARS, MEMOPT_STATE_F32, 0, 0x8a2e27e1u },
+    { MEMOPT_OPTIM_LARS, MEMOPT_STATE_BF16, 0, 0x2e011bc2u },
+    { MEMOPT_OPTIM_LARS, MEMOPT_STATE_8BIT, 0, 0xb14f3cf5u },
+    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, 0, 0x2931197du },
+    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_BF16, 0, 0x977d1ce9u },
+    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_8BIT, 0, 0xc3ad9cedu } };
 enum { OPTIM_PAIRS = (int)(sizeof optim_pairs / sizeof *optim_pairs) };
 static optim_spec optim_pair(int i, int weights, int gradients, size_t block) {
     optim_spec s = optim_of(optim_pairs[i].kind, optim_pairs[i].state, 4500);
@@ -671,9 +677,10 @@ static void optim_many_chunks(void) { /* tensors of several chunks, whose sums a
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
         optim_spec s = optim_pair(i, i % 4, i % 3, i % 3 ? 0 : 96);
-        if (optim_pairs[i].state == MEMOPT_STATE_BF16 || optim_pairs[i].kind == MEMOPT_ADAM) continue;
+        if (optim_pairs[i].state == MEMOPT_STATE_BF16 || optim_pairs[i].kind == MEMOPT_OPTIM_ADAM) continue;
         s.count[0] = 70; s.count[1] = 140001; s.count[2] = 5000;
-        (void)optim_same_bits(&s, optim_pairs[i].kind == MEMOPT_LAMB || optim_pairs[i].kind == MEMOPT_LARS ? 5 : 2);
+        (void)optim_same_bits(&s, optim_pairs[i].kind == MEMOPT_OPTIM_LAMB
+                              || optim_pairs[i].kind == MEMOPT_OPTIM_LARS ? 5 : 2);
     }
 }
 /* Gradients that 16 bits hold: largest, denormal, zeros of both signs, and what is skipped: infinities and NaN of every
@@ -691,7 +698,7 @@ static void optim_narrow_feed(optim_model *m, uint64_t t) {
 /* A step on 16 bits against one on the same numbers in float, whole or in slices, at every level. */
 static void optim_narrow_pair(int i, int weights, int format, int level) {
     const optim_spec narrow = optim_pair(i, weights, format, i % 4 == 3 ? 96 : 0); optim_spec wide = narrow;
-    const memopt_optim_group g = optim_group(narrow.kind, narrow.moment); test_crew shuffle; optim_model a, b;
+    const memopt_optim_group g = optim_group(narrow.kind, narrow.moment); test_worker_set shuffle; optim_model a, b;
     memopt_threads t = test_workers(&shuffle, level % 3, level); uint64_t step, seed = (uint64_t)i + 5; size_t k, e;
     unsigned char *all;
     wide.gradients = MEMOPT_GRADIENTS_F32;
@@ -726,10 +733,10 @@ static void optim_pool(void) { /* threads that are real */
 #ifdef MEMOPT_PTHREADS
     int i;
     for (i = 2; i < OPTIM_PAIRS; i += 4) {
-        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; memopt_pool *pool = NULL; memopt_threads t; unsigned char *all;
+        optim_spec s = optim_pair(i, i % 4, i % 3, 0); optim_model a, b; memopt_thread_pool *pool = NULL; memopt_threads t; unsigned char *all;
         s.count[3] = 150000;
-        CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
-        t = memopt_pool_threads(pool);
+        CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+        t = memopt_thread_pool_threads(pool);
         optim_open(&a, &s, NULL); optim_open(&b, &s, &t);
         optim_start(&a, 1); optim_start(&b, 1);
         optim_steps(&a, 1, 3); optim_steps(&b, 1, 3);
@@ -737,7 +744,7 @@ static void optim_pool(void) { /* threads that are real */
         CHECK_AT(optim_is(&b, all), i);
         free(all);
         optim_close(&a); optim_close(&b);
-        memopt_pool_destroy(pool);
+        memopt_thread_pool_destroy(pool);
     }
 #else
     SKIP("compiled without MEMOPT_PTHREADS");
@@ -779,7 +786,7 @@ static void optim_weight_formats(void) { /* split weights are the float master t
 /* bfloat16 weights: each step lands on one of the two neighbours of the float result, and is right in the mean. */
 static void optim_bf16_weights(void) {
     enum { N = 20000 };
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, N); optim_model a, b; double bias = 0; size_t i; int up = 0, down = 0;
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, N); optim_model a, b; double bias = 0; size_t i; int up = 0, down = 0;
     optim_open(&a, &s, NULL);
     s.weights = MEMOPT_WEIGHTS_BF16;
     optim_open(&b, &s, NULL);
@@ -798,11 +805,11 @@ static void optim_bf16_weights(void) {
 /* Rounding noise is another one for every step: SGD does the same at each, and the same weights are rounded otherwise. */
 static void optim_bf16_noise_of_steps(void) {
     enum { N = 4000 };
-    optim_spec s = optim_of(MEMOPT_SGD, MEMOPT_STATE_F32, N); memopt_optim_group h; optim_model m; size_t i, other; int k;
+    optim_spec s = optim_of(MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, N); memopt_optim_group h; optim_model m; size_t i, other; int k;
     static float first[N];
     s.weights = MEMOPT_WEIGHTS_BF16; s.moment = 0;
     optim_open(&m, &s, NULL);
-    h = optim_group(MEMOPT_SGD, 0);
+    h = optim_group(MEMOPT_OPTIM_SGD, 0);
     h.weight_decay = 0;
     for (k = -1; k < 63; ++k) {
         const memopt_optim_run run = optim_run(&h, k < 0 ? 1 : 1 + ((uint64_t)1 << k));
@@ -819,7 +826,7 @@ static void optim_bf16_noise_of_steps(void) {
 }
 /* No gradient: the ratio of LARS and LAMB is 1 where a length is 0. Without decay nothing moves; else LARS decays. */
 static void optim_nothing_to_do(void) {
-    static const memopt_optim_kind kinds[2] = { MEMOPT_LARS, MEMOPT_LAMB };
+    static const memopt_optim_kind kinds[2] = { MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LAMB };
     enum { N = 300 };
     size_t i; int k;
     for (k = 0; k < 3; ++k) {
@@ -835,7 +842,7 @@ static void optim_nothing_to_do(void) {
 }
 /* An eps of 0 and a gradient of 0: no step, and no 0 / 0. */
 static void optim_eps_of_zero(void) {
-    static const memopt_optim_kind kinds[3] = { MEMOPT_ADAMW, MEMOPT_ADAM, MEMOPT_LAMB };
+    static const memopt_optim_kind kinds[3] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAM, MEMOPT_OPTIM_LAMB };
     enum { N = 4200 };
     size_t i; int k, level;
     for (k = 0; k < 9; ++k)
@@ -872,7 +879,7 @@ static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts
         for (k = 0; k < parts; ++k) {
             optim_feed(&p[k], t);
             CHECK(memopt_optim_begin(p[k].optim, &run) == MEMOPT_OK);
-            if (memopt_optim_measures(p[k].optim)) CHECK(memopt_optim_measure(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK);
+            if (memopt_optim_needs_measure(p[k].optim)) CHECK(memopt_optim_measure(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK);
             CHECK(memopt_optim_sums(p[k].optim, 0, &sums[k], &count[k]) == MEMOPT_OK && count[k] == count[0]);
         }
         for (i = 0; i < count[0]; ++i) { /* an all-reduce */
@@ -882,7 +889,7 @@ static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts
             for (k = 0; k < parts; ++k) sums[k][i] = sum;
         }
         for (k = 0; k < parts; ++k) {
-            if (memopt_optim_measures(p[k].optim)) CHECK(memopt_optim_join(p[k].optim, 0, &again) == MEMOPT_OK && !again);
+            if (memopt_optim_needs_measure(p[k].optim)) CHECK(memopt_optim_join(p[k].optim, 0, &again) == MEMOPT_OK && !again);
             CHECK(memopt_optim_apply(p[k].optim, 0, cut[k], p[k].held[0]) == MEMOPT_OK && memopt_optim_end(p[k].optim) == MEMOPT_OK);
         }
     }
@@ -905,7 +912,7 @@ static void optim_parts(void) {
     static const size_t small[] = { 0, 1024, 4096, 5003 }, large[] = { 0, 65536, 131072, 136001 }; int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
         optim_spec s = optim_pair(i, i % 4, i % 3, 0);
-        const int measures = optim_pairs[i].kind == MEMOPT_LAMB || optim_pairs[i].kind == MEMOPT_LARS;
+        const int measures = optim_pairs[i].kind == MEMOPT_OPTIM_LAMB || optim_pairs[i].kind == MEMOPT_OPTIM_LARS;
         s.count[0] = measures ? 136001 : 5003; s.count[1] = 0;
         optim_parts_of(&s, measures ? large : small, 3);
         if (measures) continue;
@@ -997,7 +1004,7 @@ static void optim_skipped(void) {
         for (pattern = 0; pattern < 15; ++pattern) {
             optim_harm_step(&h, pattern, optim_bad[0], &bads);
             CHECK_AT(memopt_optim_skipped(h.m.optim) == bads, pattern);
-            if (s.moment || s.kind != MEMOPT_SGD) optim_harm_look(&h, pattern, &c);
+            if (s.moment || s.kind != MEMOPT_OPTIM_SGD) optim_harm_look(&h, pattern, &c);
             h.first = optim_save(&h.m);
             for (k = 0; k < 2; ++k) { /* in turn, so that all meet all */
                 b = 1 + (pattern * 2 + k + i + level) % (OPTIM_BADS - 1);
@@ -1005,7 +1012,8 @@ static void optim_skipped(void) {
                 CHECK_AT(memopt_optim_skipped(h.m.optim) == bads, pattern);
                 CHECK_AT(optim_is(&h.m, h.first), i * 1000 + level * 100 + pattern);
             }
-            if (s.kind != MEMOPT_LAMB && (s.moment || s.kind != MEMOPT_SGD)) optim_harm_compare(&h, pattern, &c);
+            if (s.kind != MEMOPT_OPTIM_LAMB && (s.moment || s.kind != MEMOPT_OPTIM_SGD))
+                optim_harm_compare(&h, pattern, &c);
             free(h.first);
         }
         free(h.warm);
@@ -1121,7 +1129,7 @@ static void optim_fused(void) {
         CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && optim_is(&b, all));
         optim_feed(&a, 1); optim_feed(&b, 1);
         for (k = 2; k >= 0; --k) { /* as backward goes: the last tensor first */
-            if (memopt_optim_measures(b.optim)) {
+            if (memopt_optim_needs_measure(b.optim)) {
                 CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
                 CHECK(memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK && !again);
             }
@@ -1141,8 +1149,8 @@ static void optim_fused(void) {
         optim_feed(&b, 2);
         optim_set_gradient(&b, 2, s.count[2] - 1, memopt_i_bits_float(optim_bad[i % OPTIM_BADS]));
         CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK);
-        first = memopt_optim_grain(b.optim, 2);
-        if (memopt_optim_measures(b.optim)) {
+        first = memopt_optim_slice_alignment(b.optim, 2);
+        if (memopt_optim_needs_measure(b.optim)) {
             for (k = 0; k < 3; ++k)
                 CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK && memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK);
         }
@@ -1194,7 +1202,7 @@ static void optim_bad_descs(void) {
     OPTIM_TRY(t.columns, 7, MEMOPT_ERR_ARGUMENT); /* 10000 is no multiple */
 #ifndef __cplusplus /* where an enum never has such a value */
     for (k = 0; k < 8 && sizeof d.kind == sizeof(int); ++k) { /* with -fshort-enums there are fewer of them */
-        static const int numbers[8] = { MEMOPT_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_WEIGHTS_F32_BF16 + 1, 1 << 30,
+        static const int numbers[8] = { MEMOPT_OPTIM_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_WEIGHTS_F32_BF16 + 1, 1 << 30,
                                         MEMOPT_GRADIENTS_F16 + 1, -7 };
         d = good; d.tensors = &tensor;
         memcpy(k < 2 ? (void *)&d.kind : k < 4 ? (void *)&d.state : k < 6 ? (void *)&d.weights : (void *)&d.gradients, &numbers[k], sizeof(int));
@@ -1203,13 +1211,13 @@ static void optim_bad_descs(void) {
 #endif
     OPTIM_TRY(d.threads.worker_count, -1, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(d.threads.simd_level, -1, MEMOPT_ERR_ARGUMENT);
-    OPTIM_TRY(d.threads.run_fn, test_crew_run, MEMOPT_ERR_ARGUMENT); /* without workers */
-    for (k = MEMOPT_SGD; k <= MEMOPT_ADAFACTOR; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
+    OPTIM_TRY(d.threads.run_fn, test_worker_set_run, MEMOPT_ERR_ARGUMENT); /* without workers */
+    for (k = MEMOPT_OPTIM_SGD; k <= MEMOPT_OPTIM_ADAFACTOR; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
     for (k = 0; k < (int)(sizeof blocks / sizeof *blocks); ++k) OPTIM_TRY(d.block, blocks[k], MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.count, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
     OPTIM_TRY(t.count, SIZE_MAX / 16 + 1, MEMOPT_ERR_OVERFLOW);
     d = good; t = tensor; d.tensors = &t;
-    d.kind = MEMOPT_LAMB; t.first = 256 * 4; t.held = 256; /* LAMB's sums are of chunks */
+    d.kind = MEMOPT_OPTIM_LAMB; t.first = 256 * 4; t.held = 256; /* LAMB's sums are of chunks */
     optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, __LINE__);
     d = good; d.tensors = &tensor;
     CHECK(memopt_optim_bytes(&d, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_bytes(&d, 0, NULL) == MEMOPT_ERR_ARGUMENT);
@@ -1225,7 +1233,8 @@ static void optim_bad_descs(void) {
         CHECK(out == NULL && memopt_optim_create(&d, p, bytes, &out) == MEMOPT_OK && (void *)out == (void *)p);
         for (n = bytes; n < bytes + 64; ++n) CHECK_AT(p[n] == 0x5A, n); /* one past the end */
         CHECK(memopt_optim_error(out).status == MEMOPT_OK && memopt_optim_error(out).reason != NULL);
-        CHECK(memopt_optim_grain(out, 0) == 256 && memopt_optim_grain(out, 1) == 0 && memopt_optim_grain(NULL, 0) == 0);
+        CHECK(memopt_optim_slice_alignment(out, 0) == 256 && memopt_optim_slice_alignment(out, 1) == 0
+              && memopt_optim_slice_alignment(NULL, 0) == 0);
         free(block);
     }
     for (k = 32; k <= 4096; k += 32) { d.block = (size_t)k; CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK); }
@@ -1243,8 +1252,8 @@ static void optim_bad_runs(void) {
     CHECK(memopt_optim_sums(NULL, 0, NULL, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_error(NULL).status == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_init(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_check(NULL, 0, 9) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_view(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_skipped(NULL) == 0);
-    CHECK(memopt_optim_applied(NULL, 0) == 0 && memopt_optim_measures(NULL) == 0);
-    for (kind = MEMOPT_ADAMW; kind <= MEMOPT_LAMB; ++kind) {
+    CHECK(memopt_optim_applied(NULL, 0) == 0 && memopt_optim_needs_measure(NULL) == 0);
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_LAMB; ++kind) {
         optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 700); optim_model m; memopt_optim_run run; unsigned char *all;
         memopt_optim_group g, good = optim_group((memopt_optim_kind)kind, 1);
         s.weights = MEMOPT_WEIGHTS_SPLIT; s.count[1] = 40;
@@ -1279,7 +1288,7 @@ static void optim_bad_runs(void) {
         OPTIM_RUN(g.dampening, not_number, MEMOPT_ERR_ARGUMENT);
         OPTIM_RUN(g.nesterov = 1; g.dampening, 0.1, MEMOPT_ERR_ARGUMENT);
         OPTIM_RUN(g.nesterov = 1; g.beta1, 0, MEMOPT_ERR_ARGUMENT);
-        if (kind == MEMOPT_LARS) { OPTIM_RUN(g.trust, 0, MEMOPT_ERR_ARGUMENT); OPTIM_RUN(g.trust, not_number, MEMOPT_ERR_ARGUMENT); }
+        if (kind == MEMOPT_OPTIM_LARS) { OPTIM_RUN(g.trust, 0, MEMOPT_ERR_ARGUMENT); OPTIM_RUN(g.trust, not_number, MEMOPT_ERR_ARGUMENT); }
         m.tensor[1].group = 1;
         OPTIM_RUN(run.group_count, 1, MEMOPT_ERR_ARGUMENT);
         m.tensor[1].group = SIZE_MAX;
@@ -1292,7 +1301,7 @@ static void optim_bad_runs(void) {
     }
 }
 static void optim_no_momentum(void) { /* SGD without a moment has no state, and no momentum */
-    optim_spec s = optim_of(MEMOPT_SGD, MEMOPT_STATE_8BIT, 5000); optim_model m; memopt_optim_group g = optim_group(MEMOPT_SGD, 0);
+    optim_spec s = optim_of(MEMOPT_OPTIM_SGD, MEMOPT_STATE_8BIT, 5000); optim_model m; memopt_optim_group g = optim_group(MEMOPT_OPTIM_SGD, 0);
     memopt_optim_run run = optim_run(&g, 1); memopt_optim_view v;
     s.moment = 0;
     optim_open(&m, &s, NULL);
@@ -1306,7 +1315,7 @@ static void optim_no_momentum(void) { /* SGD without a moment has no state, and 
 }
 /* Pointers that are missing or misaligned, each in its turn. */
 static void optim_bad_pointers(void) {
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 700); const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1);
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 700); const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1);
     const memopt_optim_run run = optim_run(&g, 3); optim_model m; unsigned char *all; int w, gr; size_t k, size;
     for (w = 0; w < 4; ++w) for (gr = 0; gr < 3; ++gr) for (k = 0; k < 2; ++k) {
         memopt_optim_tensor t; int i;
@@ -1350,10 +1359,10 @@ static void optim_bad_pointers(void) {
 /* The right calls at the wrong time, and slices that are none. */
 static void optim_order(void) {
     int kind;
-    for (kind = MEMOPT_ADAMW; kind <= MEMOPT_LAMB; ++kind) {
-        optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 140000); optim_model m; unsigned char *all; size_t i, grain;
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_LAMB; ++kind) {
+        optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 140000); optim_model m; unsigned char *all; size_t i, slice_alignment;
         const memopt_optim_group g = optim_group((memopt_optim_kind)kind, 1); const memopt_optim_run run = optim_run(&g, 1);
-        const int measures = kind == MEMOPT_LARS || kind == MEMOPT_LAMB; double *sums = NULL; size_t count = 0; int again = 5, pass;
+        const int measures = kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB; double *sums = NULL; size_t count = 0; int again = 5, pass;
         static const size_t slices[][2] = { { 0, 0 }, { 1, 256 }, { 0, 255 }, { 128, 65536 }, { 0, 140001 }, { 140000, 1 },
             { SIZE_MAX, 1 }, { 0, SIZE_MAX }, { 65536, SIZE_MAX - 65535 }, { 131072, 8929 }, { 131072, 8927 } };
         s.count[1] = 50;
@@ -1361,8 +1370,8 @@ static void optim_order(void) {
         optim_start(&m, 1);
         optim_feed(&m, 1);
         all = optim_save(&m);
-        grain = memopt_optim_grain(m.optim, 0);
-        CHECK(memopt_optim_measures(m.optim) == measures && grain == (measures ? 65536 : 256));
+        slice_alignment = memopt_optim_slice_alignment(m.optim, 0);
+        CHECK(memopt_optim_needs_measure(m.optim) == measures && slice_alignment == (measures ? 65536 : 256));
         CHECK(memopt_optim_end(m.optim) == MEMOPT_ERR_STATE && memopt_optim_apply(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE);
         CHECK(memopt_optim_measure(m.optim, 0, 0, 140000) == MEMOPT_ERR_STATE && memopt_optim_join(m.optim, 0, &again) == MEMOPT_ERR_STATE);
         CHECK(memopt_optim_sums(m.optim, 0, &sums, &count) == MEMOPT_ERR_STATE && again == 5 && sums == NULL && count == 0);
@@ -1406,9 +1415,10 @@ static void optim_order(void) {
 }
 /* States from outside: each byte of the header, each length, and scales that nobody wrote. */
 static void optim_bad_states(void) {
-    const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1); const memopt_optim_run run = optim_run(&g, 3); int i;
+    const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1);
+    const memopt_optim_run run = optim_run(&g, 3); int i;
     static const uint32_t hostile[] = { 0x7f800000u, 0x7fc00000u, 0xff800000u, 0xbf800000u, 0x80000001u, 0x7f800001u, 0xffffffffu };
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 5000); optim_model m; unsigned char *all, *p; size_t n, k; memopt_optim_view v, w;
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 5000); optim_model m; unsigned char *all, *p; size_t n, k; memopt_optim_view v, w;
     s.count[1] = 70;
     optim_open(&m, &s, NULL);
     optim_start(&m, 1);
@@ -1450,9 +1460,9 @@ static void optim_bad_states(void) {
 }
 static void optim_other_states(void) { /* of another kind, format, block, size, part: refused by name, whatever they are */
     enum { OTHERS = 8 };
-    optim_model m[OTHERS]; int a, b; const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1); const memopt_optim_run run = optim_run(&g, 1);
+    optim_model m[OTHERS]; int a, b; const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1); const memopt_optim_run run = optim_run(&g, 1);
     for (a = 0; a < OTHERS; ++a) {
-        optim_spec s = optim_of(a == 1 ? MEMOPT_ADAM : a == 2 ? MEMOPT_LION : MEMOPT_ADAMW,
+        optim_spec s = optim_of(a == 1 ? MEMOPT_OPTIM_ADAM : a == 2 ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_ADAMW,
             a == 3 ? MEMOPT_STATE_BNB : a == 4 ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT, a == 5 ? 8192 + 1 : 8192);
         s.block = a == 6 ? 512 : 256; s.held = a == 7 ? 4096 : 0;
         optim_open(&m[a], &s, NULL);
@@ -1508,8 +1518,8 @@ static void optim_groups(void) {
             run.group_count = 1; CHECK(memopt_optim_step(b.optim, &run) == MEMOPT_OK);
         }
         for (e = 0; e < 300; ++e) CHECK_AT(memopt_i_float_bits(before[e]) == memopt_i_float_bits(optim_weight(&a, 1, e)), i);
-        if (old && s.kind != MEMOPT_LARS) CHECK_AT(memcmp(old, a.tensor[1].state, a.state_bytes[1]) != 0, i); /* LARS: the rate is in it */
-        if (old && s.kind == MEMOPT_LARS) CHECK_AT(memcmp(old, a.tensor[1].state, a.state_bytes[1]) == 0, i);
+        if (old && s.kind != MEMOPT_OPTIM_LARS) CHECK_AT(memcmp(old, a.tensor[1].state, a.state_bytes[1]) != 0, i); /* LARS: the rate is in it */
+        if (old && s.kind == MEMOPT_OPTIM_LARS) CHECK_AT(memcmp(old, a.tensor[1].state, a.state_bytes[1]) == 0, i);
         for (e = 0; e < s.count[0]; ++e)
             CHECK_AT(memopt_i_float_bits(optim_weight(&a, 0, e)) == memopt_i_float_bits(optim_weight(&b, 0, e)), i);
         for (e = 0; e < s.count[2]; ++e)
@@ -1524,13 +1534,13 @@ static void optim_foreign_fields(void) {
     for (i = 0; i < OPTIM_PAIRS; ++i) for (f = 0; f < 6; ++f) {
         optim_spec s = optim_pair(i, 0, 0, 0); optim_model a, b; memopt_optim_group g = optim_group(s.kind, s.moment), h = g; uint64_t t;
         memopt_status status = MEMOPT_OK; unsigned char *all;
-        if ((f < 2 && s.kind == MEMOPT_SGD) || (f == 2 && s.kind == MEMOPT_LARS) || (f == 3 && s.kind == MEMOPT_LAMB)) continue;
+        if ((f < 2 && s.kind == MEMOPT_OPTIM_SGD) || (f == 2 && s.kind == MEMOPT_OPTIM_LARS) || (f == 3 && s.kind == MEMOPT_OPTIM_LAMB)) continue;
         if (f == 0) h.nesterov = 1;
         if (f == 1) h.dampening = 0.5;
         if (f == 2) h.trust = 3;
         if (f == 3) h.always_adapt = 1;
-        if (f == 4) { h.clip = 0.25; h.least_scale = 7; }
-        if (f == 5 && (s.kind == MEMOPT_SGD || s.kind == MEMOPT_LARS)) { h.beta2 = 0.5; h.eps = 0.5; }
+        if (f == 4) { h.clip = 0.25; h.min_scale = 7; }
+        if (f == 5 && (s.kind == MEMOPT_OPTIM_SGD || s.kind == MEMOPT_OPTIM_LARS)) { h.beta2 = 0.5; h.eps = 0.5; }
         s.count[0] = 400; s.count[1] = 0; s.min_quantized = 1;
         optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
         optim_start(&a, 1); optim_start(&b, 1);
@@ -1548,7 +1558,7 @@ static void optim_foreign_fields(void) {
 }
 /* Which tensor is small enough for floats is judged on all of it; whether a step writes past a tensor's end, on guards. */
 static void optim_small_tensors(void) {
-    static const size_t counts[] = { 4095, 4096, 1, 255 }; optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 4095); optim_model m; size_t k;
+    static const size_t counts[] = { 4095, 4096, 1, 255 }; optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 4095); optim_model m; size_t k;
     s.min_quantized = 0;
     for (k = 0; k < 4; ++k) s.count[k] = counts[k];
     optim_open(&m, &s, NULL);
@@ -1580,7 +1590,7 @@ static void optim_no_overrun(void) { /* nothing behind an array's end changes, w
 
 /* Sizes, and tensors of more than 2^32 elements of which a part is held. */
 static void optim_sizes(void) {
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 65536); optim_model m; size_t bytes[4], k; test_crew shuffle;
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 65536); optim_model m; size_t bytes[4], k; test_worker_set shuffle;
     static const size_t scratch[3][2] = { { 256, 0 }, { 4096, 65536 }, { 512, 8192 } };
     optim_describe(&m, &s);
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 2 * 1024 + 2 * 65536); /* 2.03 each */
@@ -1588,11 +1598,11 @@ static void optim_sizes(void) {
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 4 * 65536);
     m.desc.state = MEMOPT_STATE_F32;
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 8 * 65536);
-    m.desc.kind = MEMOPT_LION;
+    m.desc.kind = MEMOPT_OPTIM_LION;
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 4 * 65536);
     m.desc.state = MEMOPT_STATE_8BIT;
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 1024 + 65536);
-    m.desc.kind = MEMOPT_ADAMW;
+    m.desc.kind = MEMOPT_OPTIM_ADAMW;
     for (k = 0; k < 3; ++k) { /* of a worker: 2 blocks of 2 moments in float; up to 256 elements on its stack */
         m.desc.block = scratch[k][0];
         memset(&m.desc.threads, 0, sizeof m.desc.threads);
@@ -1608,13 +1618,13 @@ static void optim_sizes(void) {
     CHECK(bytes[0] < 64 * 1024);
 }
 static void optim_huge(void) {
-    static const size_t low = 2560; optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 1); optim_model a, b, c, z; int i; size_t bytes, e, n;
+    static const size_t low = 2560; optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 1); optim_model a, b, c, z; int i; size_t bytes, e, n;
     const uint64_t two32 = (uint64_t)1 << 32;
     if (sizeof(size_t) < 8) { SKIP("no tensor of this machine has more than 2^32 elements"); return; }
     optim_describe(&a, &s);
     a.tensor[0].count = (size_t)(two32 << 8); /* 2^40 */
     CHECK(memopt_optim_state_bytes(&a.desc, 0, &bytes) == MEMOPT_OK && bytes == 64 + 2 * ((size_t)(two32 << 8) + (size_t)two32 * 4));
-    a.desc.kind = MEMOPT_LAMB;
+    a.desc.kind = MEMOPT_OPTIM_LAMB;
     CHECK(memopt_optim_bytes(&a.desc, &bytes) == MEMOPT_OK && bytes > (size_t)1 << 28); /* two sums for each of 2^24 chunks */
     a.tensor[0].count = SIZE_MAX / 16;
     CHECK(memopt_optim_bytes(&a.desc, &bytes) == MEMOPT_OK);
@@ -1623,7 +1633,7 @@ static void optim_huge(void) {
     for (i = 0; i < OPTIM_PAIRS; ++i) { /* a part across 2^32 is its two halves; and 2^32 is not 0 */
         int differs = 0;
         s = optim_pair(i, i % 2 ? MEMOPT_WEIGHTS_BF16 : i % 4, i / 2 % 2, 0);
-        if (s.kind == MEMOPT_LAMB || s.kind == MEMOPT_LARS) continue;
+        if (s.kind == MEMOPT_OPTIM_LAMB || s.kind == MEMOPT_OPTIM_LARS) continue;
         s.count[0] = (size_t)(two32 + 5000); s.count[1] = 0;
         s.first = (size_t)two32 - low; s.held = low + 5000; optim_open(&a, &s, NULL);
         s.held = low; optim_open(&b, &s, NULL);
@@ -1669,8 +1679,8 @@ static void optim_golden(void) {
             219, 172, 148, 127, 110, 95, 80, 63, 55, 241, 174, 140, 120, 110, 94, 79, 64, 55, 253, 188, 144, 117,
             104, 92, 78, 63, 56, 255, 189, 159, 121, 102, 85, 74, 62, 53, 255, 189, 154, 126 } };
     static const uint32_t one = 1; unsigned char little[4];
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_8BIT, 104); optim_model m; int level, t, i, j;
-    const memopt_optim_group g = optim_group(MEMOPT_ADAMW, 1); memopt_optim_run run; const unsigned char *p;
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 104); optim_model m; int level, t, i, j;
+    const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1); memopt_optim_run run; const unsigned char *p;
     s.block = 32; s.first = 64;
     for (level = 1; level <= memopt_simd_best(); ++level) {
         memopt_threads threads;
@@ -1733,7 +1743,7 @@ static double optim_net(const float *w, const optim_task *task, int first, int c
 }
 static double optim_train(const optim_spec *s, uint64_t seed, uint64_t steps) { /* the loss over all samples then */
     static optim_task task; float w[OPTIM_TRAINED], grad[OPTIM_TRAINED]; optim_model m; int i, k; uint64_t t;
-    memopt_optim_group g = memopt_optim_group_default(MEMOPT_ADAMW); memopt_optim_run run = optim_run(&g, 1);
+    memopt_optim_group g = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); memopt_optim_run run = optim_run(&g, 1);
     run.gradient_factor = 0;
     for (i = 0; i < OPTIM_TRAINED; ++i) w[i] = optim_value(seed, 100, (uint64_t)i);
     for (k = 0; k < OPTIM_SAMPLES; ++k) {
@@ -1777,10 +1787,10 @@ static optim_told *optim_told_open(void) { /* everything is right */
         o.t[i].count = 8;
         o.t[i].group = i == 2;
     }
-    o.d.kind = MEMOPT_ADAMW;
+    o.d.kind = MEMOPT_OPTIM_ADAMW;
     o.d.tensors = o.t;
     o.d.tensor_count = 3;
-    o.g[0] = o.g[1] = memopt_optim_group_default(MEMOPT_ADAMW);
+    o.g[0] = o.g[1] = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     o.run.step = 1;
     o.run.groups = o.g;
     o.run.group_count = 2;
@@ -1805,14 +1815,14 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
     OPTIM_DESC_SAYS(o->d.weights = (memopt_weight_format)test_number_of(4), ARGUMENT, "optim: weights 4, at most 3");
     OPTIM_DESC_SAYS(o->d.gradients = (memopt_gradient_format)3, ARGUMENT, "optim: gradients 3, at most 2");
-    OPTIM_DESC_SAYS((o->d.kind = MEMOPT_LION, o->d.state = MEMOPT_STATE_BNB), ARGUMENT,
+    OPTIM_DESC_SAYS((o->d.kind = MEMOPT_OPTIM_LION, o->d.state = MEMOPT_STATE_BNB), ARGUMENT,
                     "optim: state is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
     OPTIM_DESC_SAYS(o->t[1].count = 0, ARGUMENT, "tensor 1: count 0, at least 1");
     OPTIM_DESC_SAYS(o->t[1].first = 8, ARGUMENT, "tensor 1: first 8, below count 8");
     OPTIM_DESC_SAYS(o->t[2].held = 9, ARGUMENT, "tensor 2: held 9, at most count - first 8");
     OPTIM_DESC_SAYS(o->t[2].columns = 3, ARGUMENT, "tensor 2: columns 3, must divide count 8");
-    OPTIM_DESC_SAYS(o->t[0].first = 4, ARGUMENT, "tensor 0: first 4, must be a multiple of the grain 256");
-    OPTIM_DESC_SAYS(o->t[0].held = 4, ARGUMENT, "tensor 0: held 4, must be a multiple of the grain 256");
+    OPTIM_DESC_SAYS(o->t[0].first = 4, ARGUMENT, "tensor 0: first 4, must be a multiple of the slice alignment 256");
+    OPTIM_DESC_SAYS(o->t[0].held = 4, ARGUMENT, "tensor 0: held 4, must be a multiple of the slice alignment 256");
     OPTIM_DESC_SAYS(o->t[0].count = SIZE_MAX / 8, OVERFLOW, "tensor 0: count is larger than memory can be");
     CHECK(bytes == 7);
     o = optim_told_open();
@@ -1841,7 +1851,7 @@ static optim_told *optim_told_of(memopt_optim_kind kind) {
     for (i = 0; i < 3; ++i) CHECK(memopt_optim_state_init(o->optim, i) == MEMOPT_OK);
     return o;
 }
-static optim_told *optim_told_begun(void) { return optim_told_of(MEMOPT_ADAMW); }
+static optim_told *optim_told_begun(void) { return optim_told_of(MEMOPT_OPTIM_ADAMW); }
 #define OPTIM_SAYS(change, call, want, text) do { \
     o = optim_told_begun(); \
     change; \
@@ -1903,16 +1913,16 @@ static void optim_run_errors(void) {
     OPTIM_SAYS((void)0, memopt_optim_end(o->optim), STATE, "no step has begun");
     OPTIM_SAYS((void)0, memopt_optim_sums(o->optim, 0, &sums, &count), STATE, "no step has begun");
     OPTIM_SAYS((void)0, memopt_optim_join(o->optim, 0, NULL), ARGUMENT, "again is NULL");
-    o = optim_told_of(MEMOPT_LARS);
+    o = optim_told_of(MEMOPT_OPTIM_LARS);
     o->g[1].trust = 0;
     CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "group 1: trust 0, above 0 and at most 1e+30"));
-    o = optim_told_of(MEMOPT_SGD);
+    o = optim_told_of(MEMOPT_OPTIM_SGD);
     o->g[1].beta1 = 0.5;
     CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT,
                     "group 1: beta1 is above 0, which needs first_moment in the desc"));
-    o = optim_told_of(MEMOPT_LAMB);
+    o = optim_told_of(MEMOPT_OPTIM_LAMB);
     CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply(o->optim, 1, 0, 8) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE, "tensor 1: the tensor is not measured and joined yet"));
     CHECK(memopt_optim_measure(o->optim, 1, 0, 8) == MEMOPT_OK && memopt_optim_join(o->optim, 1, &again) == MEMOPT_OK);
@@ -1927,9 +1937,9 @@ static void optim_run_errors(void) {
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 8, 1), ARGUMENT, "tensor 1: first 8, below the end of the part 8");
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 9), ARGUMENT, "tensor 1: count 9, at most 8");
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 4, 4), ARGUMENT,
-                     "tensor 1: first 4, must be a multiple of the grain 256");
+                     "tensor 1: first 4, must be a multiple of the slice alignment 256");
     OPTIM_BEGUN_SAYS(memopt_optim_apply(o->optim, 1, 0, 4), ARGUMENT,
-                     "tensor 1: count 4, must be a multiple of the grain 256");
+                     "tensor 1: count 4, must be a multiple of the slice alignment 256");
     OPTIM_BEGUN_SAYS(memopt_optim_measure(o->optim, 1, 0, 8), STATE, "tensor 1: this kind does not measure");
     OPTIM_BEGUN_SAYS(memopt_optim_join(o->optim, 1, &again), STATE, "tensor 1: this kind does not measure");
     OPTIM_BEGUN_SAYS(memopt_optim_sums(o->optim, 7, &sums, &count), ARGUMENT, "optim: tensor 7, below 3");
@@ -1944,7 +1954,7 @@ static void optim_run_errors(void) {
                     "the fused step was stopped by a gradient that is not finite"));
 }
 static void optim_training(void) {
-    optim_spec s = optim_of(MEMOPT_ADAMW, MEMOPT_STATE_F32, OPTIM_TRAINED); double loss[4] = { 0, 0, 0, 0 }, begin = 0; uint64_t seed; int i;
+    optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, OPTIM_TRAINED); double loss[4] = { 0, 0, 0, 0 }, begin = 0; uint64_t seed; int i;
     for (seed = 1; seed <= 5; ++seed) {
         begin += optim_train(&s, seed, 0) / 5;
         for (i = 0; i < 4; ++i) {

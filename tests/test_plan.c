@@ -565,23 +565,23 @@ static void plan_says_why(void) { /* each reason, and none where there is none *
 /* A part that failed is known by its boxes, their floors and the capacity; were one of these left out, a part that can
    be solved would be taken for one that failed. It is not known by what does not matter, or it would be tried again. */
 static void plan_failed_parts_are_told_apart(void) {
-    memopt_i_slab slabs[4]; uint32_t line[3] = { 0, 1, 2 }; memopt_i_search s; memopt_i_level l; memopt_i_key all, k; size_t i;
-    memset(&s, 0, sizeof s); memset(&l, 0, sizeof l); memset(slabs, 0, sizeof slabs);
-    for (i = 0; i < 4; ++i) { slabs[i].floor = slabs[i].low = 64 * (i + 1); slabs[i].size = 8; }
-    s.slabs = slabs; s.line = line; s.capacity = 1000; l.end = 3;
+    memopt_i_search_box boxes[4]; uint32_t line[3] = { 0, 1, 2 }; memopt_i_search s; memopt_i_search_level l; memopt_i_part_key all, k; size_t i;
+    memset(&s, 0, sizeof s); memset(&l, 0, sizeof l); memset(boxes, 0, sizeof boxes);
+    for (i = 0; i < 4; ++i) { boxes[i].floor = boxes[i].low = 64 * (i + 1); boxes[i].size = 8; }
+    s.boxes = boxes; s.queue = line; s.capacity = 1000; l.end = 3;
     all = memopt_i_search_key(&s, &l);
 #define PLAN_SAME ((k = memopt_i_search_key(&s, &l)), k.a == all.a && k.b == all.b)
 #define PLAN_OTHER ((k = memopt_i_search_key(&s, &l)), k.a != all.a && k.b != all.b)
     CHECK(PLAN_SAME);
     for (i = 0; i < 3; ++i) { /* every floor counts, */
-        slabs[i].floor = slabs[i].low += 32;
+        boxes[i].floor = boxes[i].low += 32;
         CHECK_AT(PLAN_OTHER, i);
-        slabs[i].floor = slabs[i].low -= 32;
+        boxes[i].floor = boxes[i].low -= 32;
     }
-    slabs[1].floor = slabs[1].low = 192; slabs[2].floor = slabs[2].low = 128;
+    boxes[1].floor = boxes[1].low = 192; boxes[2].floor = boxes[2].low = 128;
     CHECK(PLAN_OTHER); /* and whose it is; */
-    slabs[1].floor = slabs[1].low = 128; slabs[2].floor = slabs[2].low = 192;
-    line[2] = 3; slabs[3].floor = slabs[3].low = 192;
+    boxes[1].floor = boxes[1].low = 128; boxes[2].floor = boxes[2].low = 192;
+    line[2] = 3; boxes[3].floor = boxes[3].low = 192;
     CHECK(PLAN_OTHER); /* every box, */
     line[2] = 2; l.end = 2;
     CHECK(PLAN_OTHER);
@@ -589,11 +589,11 @@ static void plan_failed_parts_are_told_apart(void) {
     CHECK(PLAN_OTHER); /* and the capacity; */
     s.capacity = 1000; line[0] = 2; line[2] = 0;
     CHECK(PLAN_SAME); /* but not the order, */
-    slabs[1].low = 500;
+    boxes[1].low = 500;
     CHECK(PLAN_SAME); /* nor that a box floats, */
-    slabs[0].floor = 3;
+    boxes[0].floor = 3;
     CHECK(PLAN_SAME); /* nor a floor below the lowest place of all */
-    slabs[0].low = 3;
+    boxes[0].low = 3;
     CHECK(PLAN_OTHER);
 #undef PLAN_SAME
 #undef PLAN_OTHER

@@ -162,12 +162,12 @@ static memopt_scaler scale_scaler(void) {
 static void scale_scaler_start(void) {
     memopt_scaler s = scale_scaler();
     CHECK(s.scale == 65536 && s.floor == 1 && s.growth_factor == 2 && s.backoff_factor == 0.5);
-    CHECK(s.growth_interval == 2000 && s.growth_tracker == 0 && s.unscaled == 0 && s.found == 0);
+    CHECK(s.growth_interval == 2000 && s.growth_tracker == 0 && s.unscaled == 0 && s.found_nonfinite == 0);
     CHECK(memopt_scaler_check(&s) == MEMOPT_OK);
     CHECK(memopt_scaler_default(NULL) == MEMOPT_ERR_ARGUMENT && memopt_scaler_check(NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(sizeof s == 40 && offsetof(memopt_scaler, floor) == 4 && offsetof(memopt_scaler, growth_factor) == 8);
     CHECK(offsetof(memopt_scaler, backoff_factor) == 16 && offsetof(memopt_scaler, growth_interval) == 24);
-    CHECK(offsetof(memopt_scaler, growth_tracker) == 28 && offsetof(memopt_scaler, unscaled) == 32 && offsetof(memopt_scaler, found) == 36);
+    CHECK(offsetof(memopt_scaler, growth_tracker) == 28 && offsetof(memopt_scaler, unscaled) == 32 && offsetof(memopt_scaler, found_nonfinite) == 36);
 }
 static void scale_scaler_inverse(void) { /* numpy: float32(1 / float64(scale)) */
     static const uint32_t table[][2] = {
@@ -203,7 +203,7 @@ static void scale_scaler_million(void) {
                 value = found && !elsewhere ? memopt_i_bits_float(0x7F800000u | (uint32_t)test_below(&seed, 2)) : (float)step;
                 CHECK_AT(memopt_scaler_measure(&s, &list, &total, NULL) == MEMOPT_OK, step);
                 CHECK_AT(total.overflow == (found && !elsewhere) && total.factor == ldexp(1, -exponent), step);
-            } else { s.unscaled = 1; s.found = (uint32_t)(found && !elsewhere); }
+            } else { s.unscaled = 1; s.found_nonfinite = (uint32_t)(found && !elsewhere); }
             status = memopt_scaler_update(&s, found);
             if (found && exponent == 0) {
                 ++floors;
@@ -217,7 +217,7 @@ static void scale_scaler_million(void) {
                     if (exponent < 127) ++exponent; else ++tops;
                 }
             }
-            CHECK_AT(s.scale == (float)ldexp(1, exponent) && s.growth_tracker == tracker && !s.unscaled && !s.found, step);
+            CHECK_AT(s.scale == (float)ldexp(1, exponent) && s.growth_tracker == tracker && !s.unscaled && !s.found_nonfinite, step);
         }
     }
     CHECK(floors > 100 && tops > 100 && grown > 1000);
@@ -275,12 +275,12 @@ static void scale_scaler_order(void) {
         CHECK(memopt_scaler_cancel(&s) == MEMOPT_OK && s.scale == 65536 && s.growth_tracker == 0);
     }
     value = memopt_i_bits_float(0x7F800000u); /* this rank found it: "none found" cannot be the sum over the ranks */
-    CHECK(memopt_scaler_unscale(&s, &list, &total, NULL) == MEMOPT_OK && total.overflow == 1 && s.found == 1);
+    CHECK(memopt_scaler_unscale(&s, &list, &total, NULL) == MEMOPT_OK && total.overflow == 1 && s.found_nonfinite == 1);
     before = s;
     CHECK(memopt_scaler_update(&s, 0) == MEMOPT_ERR_ARGUMENT && !memcmp(&s, &before, sizeof s));
-    CHECK(memopt_scaler_update(&s, 1) == MEMOPT_OK && s.scale == 32768 && !s.found && !s.unscaled);
+    CHECK(memopt_scaler_update(&s, 1) == MEMOPT_OK && s.scale == 32768 && !s.found_nonfinite && !s.unscaled);
     s.scale = 0.5f; s.floor = 0.25f; value = 3e38f; /* finite, but not when divided by a scale below 1 */
-    CHECK(memopt_scaler_unscale(&s, &list, &total, NULL) == MEMOPT_OK && total.overflow && total.nonfinite == 1 && s.found);
+    CHECK(memopt_scaler_unscale(&s, &list, &total, NULL) == MEMOPT_OK && total.overflow && total.nonfinite == 1 && s.found_nonfinite);
     free(list.scratch);
 }
 static void scale_scaler_bad(void) {
@@ -300,8 +300,8 @@ static void scale_scaler_bad(void) {
         case 14: s.backoff_factor = 1; break;           case 15: s.backoff_factor = 0; break;
         case 16: s.backoff_factor = (double)nan; break; case 17: s.backoff_factor = -0.5; break;
         case 18: s.growth_interval = 0; break;          case 19: s.growth_tracker = 2000; break;
-        case 20: s.unscaled = 2; break;                 case 21: s.found = 1; break;
-        case 22: s.found = 2; s.unscaled = 1; break;    default: s.backoff_factor = -(double)infinity;
+        case 20: s.unscaled = 2; break;                 case 21: s.found_nonfinite = 1; break;
+        case 22: s.found_nonfinite = 2; s.unscaled = 1; break; default: s.backoff_factor = -(double)infinity;
         }
         before = s;
         CHECK_AT(memopt_scaler_check(&s) == MEMOPT_ERR_ARGUMENT && memopt_scaler_inverse(&s) == 0, i);
@@ -440,11 +440,11 @@ static void scale_any_workers(void) {
     list = scale_list(tensors, SCALE_MANY);
     for (level = 1; level <= memopt_simd_best(); level = test_wider(level))
         for (workers = 0; workers <= 32; workers += workers < 4 ? 1 : 7) {
-            test_crew crew; memopt_threads threads = test_level(level);
-            if (workers) threads = test_workers(&crew, workers, level);
+            test_worker_set worker_set; memopt_threads threads = test_level(level);
+            if (workers) threads = test_workers(&worker_set, workers, level);
             for (i = 0; i < SCALE_MANY; ++i)
                 if (tensors[i].count) memcpy(tensors[i].values, first[i], tensors[i].count * scale_size(tensors[i].type));
-            CHECK(memopt_gradients_scale(&list, (double)0.3f, &total, &threads) == MEMOPT_OK && (!workers || crew.runs == 1));
+            CHECK(memopt_gradients_scale(&list, (double)0.3f, &total, &threads) == MEMOPT_OK && (!workers || worker_set.runs == 1));
             CHECK_AT(scale_double_bits(total.squares) == scale_double_bits(all), workers);
             for (i = 0; i < SCALE_MANY; ++i) CHECK_AT(scale_double_bits(tensors[i].squares) == scale_double_bits(squares[i]), i);
         }
@@ -466,7 +466,7 @@ static void scale_empty(void) {
 }
 #if defined(MEMOPT_I_POOL)
 static void scale_pool(void) { /* real threads, for the thread sanitizer */
-    memopt_pool *pool = NULL; memopt_threads threads; float *x = (float *)scale_alloc((5 * SCALE_PIECE + 3) * 4); size_t i; uint64_t seed = 3;
+    memopt_thread_pool *pool = NULL; memopt_threads threads; float *x = (float *)scale_alloc((5 * SCALE_PIECE + 3) * 4); size_t i; uint64_t seed = 3;
     memopt_gradient g[3]; memopt_gradients list; memopt_gradient_total one, many; float *y = (float *)scale_alloc((5 * SCALE_PIECE + 3) * 4);
     for (i = 0; i < 5 * SCALE_PIECE + 3; ++i) x[i] = scale_random(&seed);
     memcpy(y, x, (5 * SCALE_PIECE + 3) * 4);
@@ -474,12 +474,12 @@ static void scale_pool(void) { /* real threads, for the thread sanitizer */
     g[2] = scale_tensor(MEMOPT_TYPE_F32, x + 5 * SCALE_PIECE - 97, 100);
     list = scale_list(g, 3);
     CHECK(memopt_gradients_scale(&list, 0.3, &one, NULL) == MEMOPT_OK);
-    CHECK(memopt_pool_create(NULL, 3, &pool) == MEMOPT_OK);
-    threads = memopt_pool_threads(pool);
+    CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
+    threads = memopt_thread_pool_threads(pool);
     for (i = 0; i < 3; ++i) g[i].values = y + (g[i].values == x ? 0 : (float *)g[i].values - x);
     CHECK(memopt_gradients_scale(&list, 0.3, &many, &threads) == MEMOPT_OK);
     CHECK(!memcmp(&one.squares, &many.squares, 8) && !memcmp(x, y, (5 * SCALE_PIECE + 3) * 4));
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
     free(list.scratch); free(x); free(y);
 }
 #endif
@@ -762,7 +762,7 @@ static void scale_accumulate_size(int how, memopt_type from, size_t n, uint64_t 
         const memopt_threads threads = test_level(level); memopt_gradient s = scale_tensor(to, sum, n), d = scale_tensor(from, g, n);
         memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 };
         memset(sum, 0x3C, (n + 1) * width); memset(rest, 0x3C, (n + 1) * 2); /* the first batch needs no zeros */
-        s.first = first; s.rest = how == 2 ? rest : NULL;
+        s.first = first; s.compensation = how == 2 ? rest : NULL;
         sums = scale_list(&s, 1); memset(&gradients, 0, sizeof gradients); gradients.tensors = &d; gradients.count = 1;
         for (k = 0; k < 4; ++k) {
             const memopt_noise noise = memopt_noise_make(4, (uint64_t)k); const memopt_micro_batch b = scale_batch(tokens[k], is_mean[k], how == 1 ? &noise : NULL);
@@ -790,7 +790,7 @@ static void scale_accumulate_long(void) {
     memopt_gradient s[3], d[3]; memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 };
     for (i = 0; i < N; ++i) g[i] = 1.0f / 256;
     s[0] = scale_tensor(MEMOPT_TYPE_F32, f32, N); s[1] = scale_tensor(MEMOPT_TYPE_BF16, plain, N); s[2] = scale_tensor(MEMOPT_TYPE_BF16, high, N);
-    s[2].rest = rest; s[1].first = 1000;
+    s[2].compensation = rest; s[1].first = 1000;
     d[0] = d[1] = d[2] = scale_tensor(MEMOPT_TYPE_F32, g, N);
     sums = scale_list(s, 3); gradients = sums; gradients.tensors = d;
     for (k = 0; k < BATCHES; ++k) {
@@ -835,11 +835,11 @@ static void scale_accumulate_any_workers(void) {
     uint16_t *one = (uint16_t *)scale_alloc(N * 4), *many = (uint16_t *)scale_alloc(N * 4), *rest = (uint16_t *)scale_alloc(40);
     for (i = 0; i < N; ++i) { g[i] = scale_random(&seed); scale_put(MEMOPT_TYPE_BF16, small, i, scale_random(&seed)); }
     for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) for (workers = 0; workers <= 32; workers += workers < 2 ? 1 : 30) {
-        memopt_gradient s[3], d[3]; memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 }; test_crew crew; int k; uint16_t *to = workers || level > 1 ? many : one;
+        memopt_gradient s[3], d[3]; memopt_gradients sums, gradients; memopt_accumulation a = { 0, 0 }; test_worker_set worker_set; int k; uint16_t *to = workers || level > 1 ? many : one;
         const memopt_noise noise = memopt_noise_make(1, 2); const memopt_micro_batch b = scale_batch(3, 1, &noise); memopt_threads threads = test_level(level);
-        if (workers) threads = test_workers(&crew, workers, level);
+        if (workers) threads = test_workers(&worker_set, workers, level);
         s[0] = scale_tensor(MEMOPT_TYPE_BF16, to, N); s[1] = scale_tensor(MEMOPT_TYPE_BF16, to + N, 20); s[2] = scale_tensor(MEMOPT_TYPE_BF16, to + N + 20, N - 20);
-        s[1].rest = rest; s[2].first = N;
+        s[1].compensation = rest; s[2].first = N;
         d[0] = scale_tensor(MEMOPT_TYPE_F32, g, N); d[1] = scale_tensor(MEMOPT_TYPE_F32, g, 20); d[2] = scale_tensor(MEMOPT_TYPE_BF16, small, N - 20);
         sums = scale_list(s, 3); gradients = sums; gradients.tensors = d;
         for (k = 0; k < 3; ++k) CHECK(memopt_gradients_accumulate(&sums, &gradients, &b, &a, &threads) == MEMOPT_OK);
@@ -861,9 +861,9 @@ static void scale_accumulate_bad(void) {
         case 2: r = NULL; break;            case 3: o = NULL; break;
         case 4: d.count = 3; break;         case 5: gradients.count = 0; break;
         case 6: d.values = NULL; break;     case 7: s.values = NULL; break;
-        case 8: s.rest = rest; break;       case 9: break; /* bf16 without rest and noise */
+        case 8: s.compensation = rest; break; case 9: break; /* bf16 without rest and noise */
         case 10: s.type = MEMOPT_TYPE_F16; break;
-        case 11: s.rest = (uint16_t *)(void *)((char *)rest + 1); break;
+        case 11: s.compensation = (uint16_t *)(void *)((char *)rest + 1); break;
         case 12: a.tokens = UINT64_MAX - 4; want = MEMOPT_ERR_OVERFLOW; break;
         case 13: --sums.scratch_bytes; want = MEMOPT_ERR_BUFFER; break;
         case 14: t.simd_level = -1; break;  case 15: d.type = (memopt_type)3; break;
@@ -902,7 +902,7 @@ static void scale_lists_bad(void) {
         case 6: g[1].count = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
         case 7: g[1].count = SIZE_MAX / 4 + 1; want = MEMOPT_ERR_OVERFLOW; break;
         case 8: g[1].type = MEMOPT_TYPE_F16; g[1].count = SIZE_MAX / 2 + 1; want = MEMOPT_ERR_OVERFLOW; break;
-        case 9: g[1].rest = (uint16_t *)(void *)((char *)rest + 1); break;
+        case 9: g[1].compensation = (uint16_t *)(void *)((char *)rest + 1); break;
         case 10: list.scratch = NULL; break;              case 11: list.scratch = (char *)aligned + 4; break;
         case 12: list.scratch_bytes = 2 * sizeof(memopt_i_scale_piece) - 1; want = MEMOPT_ERR_BUFFER; break;
         case 13: t.worker_count = 2; break;               default: t.worker_count = -1;
@@ -964,7 +964,8 @@ static void scale_list_errors(void) {
     LIST_MEASURE_SAYS(g[1].values = NULL, ARGUMENT, "tensor 1: values is NULL");
     LIST_MEASURE_SAYS(g[0].values = (char *)x + 2, ARGUMENT, "tensor 0: values is misaligned");
     LIST_MEASURE_SAYS(g[1].type = (memopt_type)3, ARGUMENT, "tensor 1: type 3, no such memopt_type");
-    LIST_MEASURE_SAYS(g[1].rest = (uint16_t *)(void *)((char *)x + 1), ARGUMENT, "tensor 1: rest is misaligned");
+    LIST_MEASURE_SAYS(g[1].compensation = (uint16_t *)(void *)((char *)x + 1), ARGUMENT,
+                      "tensor 1: compensation is misaligned");
     LIST_MEASURE_SAYS(g[1].count = SIZE_MAX / 2, OVERFLOW, "tensor 1: values are larger than memory can be");
     LIST_MEASURE_SAYS(list.scratch = NULL, ARGUMENT, "gradients: scratch is NULL");
     LIST_MEASURE_SAYS(list.scratch = (char *)scratch + 4, ARGUMENT, "gradients: scratch is misaligned");
@@ -987,8 +988,8 @@ static void scale_list_errors(void) {
               ARGUMENT, "gradients: scaler has a floor whose inverse is not finite");
     LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.growth_tracker = 2000, memopt_scaler_measure(&scaler, &list, &total,
               NULL)), ARGUMENT, "gradients: scaler has a growth_tracker that is not below growth_interval");
-    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.found = 1, memopt_scaler_measure(&scaler, &list, &total, NULL)),
-              ARGUMENT, "gradients: scaler has found or unscaled set wrongly");
+    LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.found_nonfinite = 1, memopt_scaler_measure(&scaler, &list, &total, NULL)),
+              ARGUMENT, "gradients: scaler has found_nonfinite or unscaled set wrongly");
     LIST_SAYS((void)memopt_scaler_default(&scaler), (scaler.scale = memopt_i_bits_float(0x7f800000u),
               memopt_scaler_measure(&scaler, &list, &total, NULL)), ARGUMENT,
               "gradients: scaler has a scale or a floor that is not finite");
@@ -1026,8 +1027,8 @@ static void scale_sums_errors(void) {
     SUMS_SAYS(gradients.count = 1, ARGUMENT, "gradients: sums->count 2, must be gradients->count 1");
     SUMS_SAYS(g[1].count = 7, ARGUMENT, "sum 1: count 8, must be the gradient's 7");
     SUMS_SAYS((s[1].type = MEMOPT_TYPE_F16), ARGUMENT, "sum 1: type is MEMOPT_TYPE_F16: sums are F32 or BF16");
-    SUMS_SAYS(s[0].rest = narrow, ARGUMENT, "sum 0: rest is given, and the sum is not BF16");
-    SUMS_SAYS(s[0].type = MEMOPT_TYPE_BF16, ARGUMENT, "sum 0: rest is NULL, and the batch has no noise");
+    SUMS_SAYS(s[0].compensation = narrow, ARGUMENT, "sum 0: compensation is given, and the sum is not BF16");
+    SUMS_SAYS(s[0].type = MEMOPT_TYPE_BF16, ARGUMENT, "sum 0: compensation is NULL, and the batch has no noise");
     SUMS_SAYS(sums.scratch_bytes = 0, BUFFER,
               SCALE_SCRATCH == 64 ? "gradients: scratch_bytes 0, at least 64" : "gradients: scratch_bytes 0, at least 40");
     a.tokens = UINT64_MAX - 2;

@@ -15,7 +15,7 @@ typedef struct schedule_case {
 } schedule_case;
 static schedule_case  schedule_now; /* the chain that most tests work on */
 static memopt_action  schedule_action[SCHEDULE_ACTIONS];
-static const memopt_slow schedule_no_slow = { 0, 0, 0, 0, 0, 0 };
+static const memopt_offload schedule_no_slow = { 0, 0, 0, 0, 0, 0 };
 
 static memopt_chain schedule_chain(const schedule_case *c) {
     memopt_chain chain;
@@ -61,7 +61,7 @@ enum { SIM_VALUE, SIM_SAVED, SIM_GRAD, SIM_COPY, SIM_SKIP, SIM_SKIP_GRAD };
 typedef struct schedule_item { int kind; size_t index, bytes; } schedule_item;
 typedef struct schedule_sim {
     const schedule_case *c;
-    const memopt_slow   *slow;
+    const memopt_offload *offload;
     schedule_item item[4 * SCHEDULE_MOST];
     size_t items, peak, at, forwards, left; /* left: segments whose backward is to come */
     int    transfer[SCHEDULE_MOST + 1];     /* of each value: 0 none, else the op that began it */
@@ -145,23 +145,23 @@ static void schedule_sim_transfer(schedule_sim *s, size_t v, double cost, double
     const double begins = s->queue > s->clock ? s->queue : s->clock;
     s->queue = s->ready[v] = begins + cost + byte_cost * (double)schedule_sim_value_bytes(s->c, v);
     s->transfer[v] = op;
-    if (!s->slow->overlap) s->clock = s->queue;
+    if (!s->offload->overlap) s->clock = s->queue;
 }
 static int schedule_sim_write(schedule_sim *s, size_t v, size_t at) {
     size_t i, used = 0;
     for (i = 0; i < s->items; ++i) used += s->item[i].kind == SIM_COPY;
-    if (!schedule_sim_usable(s, v) || s->transfer[v] || schedule_sim_has(s, SIM_COPY, v) || used >= s->slow->slots)
+    if (!schedule_sim_usable(s, v) || s->transfer[v] || schedule_sim_has(s, SIM_COPY, v) || used >= s->offload->slots)
         return 0;
-    schedule_sim_add(s, SIM_COPY, v, v ? s->c->segment[v - 1].kept_bytes : 0);
+    schedule_sim_add(s, SIM_COPY, v, v ? s->c->segment[v - 1].copy_bytes : 0);
     schedule_sim_peak(s, 0, at);
-    schedule_sim_transfer(s, v, s->slow->write_cost, s->slow->write_byte_cost, MEMOPT_OP_WRITE);
+    schedule_sim_transfer(s, v, s->offload->write_cost, s->offload->write_byte_cost, MEMOPT_OP_WRITE);
     return 1;
 }
 static int schedule_sim_read(schedule_sim *s, size_t v, size_t at) {
     if (!schedule_sim_has(s, SIM_COPY, v) || s->transfer[v] || schedule_sim_has(s, SIM_VALUE, v)) return 0;
     schedule_sim_add(s, SIM_VALUE, v, schedule_sim_value_bytes(s->c, v));
     schedule_sim_peak(s, 0, at);
-    schedule_sim_transfer(s, v, s->slow->read_cost, s->slow->read_byte_cost, MEMOPT_OP_READ);
+    schedule_sim_transfer(s, v, s->offload->read_cost, s->offload->read_byte_cost, MEMOPT_OP_READ);
     return 1;
 }
 static int schedule_sim_step(schedule_sim *s, memopt_action a, size_t at) {
@@ -190,11 +190,11 @@ static int schedule_sim_step(schedule_sim *s, memopt_action a, size_t at) {
     default: return 0;
     }
 }
-static memopt_status schedule_simulate(const schedule_case *c, const memopt_slow *slow, const memopt_action *actions,
-                                       size_t count, memopt_schedule_result *r) {
+static memopt_status schedule_simulate(const schedule_case *c, const memopt_offload *offload,
+                                       const memopt_action *actions, size_t count, memopt_schedule_result *r) {
     static schedule_sim s; size_t i;
     memset(&s, 0, sizeof s);
-    s.c = c; s.slow = slow; s.left = c->count;
+    s.c = c; s.offload = offload; s.left = c->count;
     schedule_sim_add(&s, SIM_VALUE, 0, c->input_bytes);
     schedule_sim_add(&s, SIM_GRAD, c->count, schedule_sim_grad_bytes(c, c->count));
     memset(r, 0, sizeof *r);
@@ -213,12 +213,13 @@ static memopt_status schedule_simulate(const schedule_case *c, const memopt_slow
     return MEMOPT_OK;
 }
 /* Both simulators say the same, in every field. */
-static memopt_status schedule_agreed(const schedule_case *c, const memopt_slow *slow, const memopt_action *actions,
+static memopt_status schedule_agreed(const schedule_case *c, const memopt_offload *offload,
+                                     const memopt_action *actions,
                                      size_t count, memopt_schedule_result *r, uint64_t seed) {
     const memopt_chain chain = schedule_chain(c); memopt_schedule_result got; memopt_status want, s;
     memset(&got, 0xA5, sizeof got);
-    want = schedule_simulate(c, slow, actions, count, r);
-    s = memopt_schedule_simulate(&chain, slow->slots ? slow : NULL, actions, count, NULL, &got);
+    want = schedule_simulate(c, offload, actions, count, r);
+    s = memopt_schedule_simulate(&chain, offload->slots ? offload : NULL, actions, count, NULL, &got);
     CHECK_AT(s == want, seed);
     if (s == want) CHECK_AT(got.at == r->at, seed);
     if (s || want) return want;
@@ -433,7 +434,7 @@ static size_t schedule_break(memopt_action *list, size_t count, size_t values, u
     default: return schedule_insert(list, count, i, (unsigned)test_below(seed, 8), test_below(seed, values + 2));
     }
 }
-/* A value goes to the slow place and comes back, with what was there anyway between the steps of it. */
+/* A value goes to the offload store and comes back, with what was there anyway between the steps of it. */
 static size_t schedule_send(memopt_action *list, size_t count, size_t values, uint64_t *seed) {
     static const memopt_op trip[] = {
         MEMOPT_OP_WRITE, MEMOPT_OP_WAIT, MEMOPT_OP_DROP, MEMOPT_OP_READ, MEMOPT_OP_WAIT, MEMOPT_OP_FORGET
@@ -454,24 +455,26 @@ static void schedule_walk_agrees(void) {
     const uint64_t rounds = 50000;
 #endif
     for (seed = 1; seed <= rounds; ++seed) {
-        uint64_t random = seed; memopt_chain chain; memopt_slow slow; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
+        uint64_t random = seed;
+        memopt_chain chain; memopt_offload offload; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
         size_t count = 0, i, n = 1 + test_below(&random, 9), trips, breaks;
         if (seed % 2) schedule_random_chain(&schedule_now, n, &random);
         else schedule_ugly_chain(&schedule_now, n, &random);
         schedule_random_skips(&schedule_now, test_below(&random, 5), &random);
-        for (i = 0; i < n; ++i) if (test_below(&random, 2)) schedule_now.segment[i].kept_bytes = test_below(&random, 4);
+        for (i = 0; i < n; ++i) if (test_below(&random, 2)) schedule_now.segment[i].copy_bytes = test_below(&random, 4);
         chain = schedule_chain(&schedule_now);
-        memset(&slow, 0, sizeof slow);
-        slow.slots = test_below(&random, 4) ? 1 + test_below(&random, 3) : MEMOPT_SLOW_UNLIMITED;
-        slow.write_cost = (double)test_below(&random, 4); slow.read_cost = (double)test_below(&random, 5) / 3;
-        slow.write_byte_cost = (double)test_below(&random, 3) / 7; slow.read_byte_cost = (double)test_below(&random, 3);
-        slow.overlap = (int)test_below(&random, 2);
+        memset(&offload, 0, sizeof offload);
+        offload.slots = test_below(&random, 4) ? 1 + test_below(&random, 3) : MEMOPT_OFFLOAD_UNLIMITED;
+        offload.write_cost = (double)test_below(&random, 4); offload.read_cost = (double)test_below(&random, 5) / 3;
+        offload.write_byte_cost = (double)test_below(&random, 3) / 7;
+        offload.read_byte_cost = (double)test_below(&random, 3);
+        offload.overlap = (int)test_below(&random, 2);
         CHECK(memopt_schedule_textbook(&chain, rules[seed % 4], 1 + test_below(&random, 4), schedule_list, 400, &count)
               == MEMOPT_OK);
         trips = test_below(&random, 3); breaks = test_below(&random, 3) ? 0 : 1 + test_below(&random, 2);
         for (i = 0; i < trips; ++i) count = schedule_send(schedule_list, count, n, &random);
         for (i = 0; i < breaks; ++i) count = schedule_break(schedule_list, count, n, &random);
-        if (schedule_agreed(&schedule_now, &slow, schedule_list, count, &r, seed)) continue;
+        if (schedule_agreed(&schedule_now, &offload, schedule_list, count, &r, seed)) continue;
         ++fine;
         travelled += trips != 0;
     }
@@ -535,20 +538,20 @@ static void schedule_transfers_by_hand(void) {
         MEMOPT_OP_FORGET, MEMOPT_OP_DROP,
         MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD, MEMOPT_OP_DROP, MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD };
     static const size_t at[] = { 0, 1, 1, 1, 1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 0, 0 };
-    memopt_action list[16]; memopt_slow slow = { 1, 3, 2, 0.5, 0.25, 1 }; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t i;
+    memopt_action list[16]; memopt_offload offload = { 1, 3, 2, 0.5, 0.25, 1 }; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t i;
     schedule_equal(&schedule_now, 3, schedule_segment(4, 8, 0, 1, 2), 1);
-    schedule_now.segment[0].kept_bytes = 1;
+    schedule_now.segment[0].copy_bytes = 1;
     for (i = 0; i < 16; ++i) list[i] = schedule_do(ops[i], at[i]);
     /* beside the computing: forward ends at 1, the write lasts 3 + 4 / 2 from there: 6. Two forwards have ended at 2,
        WAIT: 6. Forward: 7. The read lasts 2 + 4 / 4: 10; the backward ends at 9, WAIT: 10. Then twice 1 + 2: 16 */
-    CHECK(schedule_agreed(&schedule_now, &slow, list, 16, &r, 1) == MEMOPT_OK);
+    CHECK(schedule_agreed(&schedule_now, &offload, list, 16, &r, 1) == MEMOPT_OK);
     CHECK(r.cost == 16 && r.extra == 7 && r.forwards == 5);
     /* input, value 2, all of segment 2, value 1 coming back, its copy */
     CHECK(r.peak == 1 + 4 + 8 + 4 + 1 && r.at == 6);
-    slow.overlap = 0; /* each transfer is waited for: 5 computing forwards, 3 backwards, 5 and 3 transferring */
-    CHECK(schedule_agreed(&schedule_now, &slow, list, 16, &r, 2) == MEMOPT_OK && r.cost == 5 + 6 + 5 + 3);
-    slow.slots = 0;
-    CHECK(schedule_agreed(&schedule_now, &slow, list, 16, &r, 3) == MEMOPT_ERR_STATE && r.at == 1);
+    offload.overlap = 0; /* each transfer is waited for: 5 computing forwards, 3 backwards, 5 and 3 transferring */
+    CHECK(schedule_agreed(&schedule_now, &offload, list, 16, &r, 2) == MEMOPT_OK && r.cost == 5 + 6 + 5 + 3);
+    offload.slots = 0;
+    CHECK(schedule_agreed(&schedule_now, &offload, list, 16, &r, 3) == MEMOPT_ERR_STATE && r.at == 1);
 }
 
 /* -- judges: Rotor's recurrence, the extended one, and the search through all states -- */
@@ -797,7 +800,7 @@ static void schedule_judges_are_right(void) {
 typedef struct schedule_solved {
     const memopt_schedule *schedule;
     const schedule_case   *c;
-    memopt_slow slow;
+    memopt_offload offload;
     int    values_only; /* REVOLVE: keeping everything is none of its schedules */
     void  *memory;
     size_t bytes;
@@ -812,7 +815,7 @@ static memopt_schedule_desc schedule_desc(const schedule_case *c, memopt_rule ru
 /* 0: it failed */
 static int schedule_open(schedule_solved *s, const schedule_case *c, const memopt_schedule_desc *desc) {
     memset(s, 0, sizeof *s);
-    s->c = c; s->slow = desc->slow; s->values_only = desc->rule == MEMOPT_RULE_REVOLVE;
+    s->c = c; s->offload = desc->offload; s->values_only = desc->rule == MEMOPT_RULE_REVOLVE;
     CHECK(memopt_schedule_bytes(desc, &s->bytes) == MEMOPT_OK);
     s->memory = s->bytes ? memopt_i_system_alloc(NULL, s->bytes, 64) : NULL;
     CHECK(s->memory != NULL);
@@ -827,7 +830,7 @@ static void schedule_close(schedule_solved *s) {
 }
 static void schedule_is_honest(const schedule_solved *s, const memopt_schedule_result *r) {
     memopt_schedule_result want;
-    CHECK(schedule_simulate(s->c, &s->slow, schedule_action, r->actions, &want) == MEMOPT_OK);
+    CHECK(schedule_simulate(s->c, &s->offload, schedule_action, r->actions, &want) == MEMOPT_OK);
     CHECK(r->peak == want.peak && r->forwards == want.forwards && r->at == want.at);
     CHECK(schedule_same(r->cost, want.cost) && schedule_same(r->extra, want.extra));
 }
@@ -843,11 +846,11 @@ static double schedule_spend(const schedule_solved *s, size_t budget, memopt_sch
     return r->cost;
 }
 /* the caller frees it; NULL: it failed */
-static memopt_point *schedule_frontier(const schedule_solved *s, size_t *count) {
-    memopt_point *points; size_t got = 0, i;
+static memopt_schedule_point *schedule_frontier(const schedule_solved *s, size_t *count) {
+    memopt_schedule_point *points; size_t got = 0, i;
     *count = 0;
     CHECK(memopt_schedule_frontier(s->schedule, NULL, 0, count) == MEMOPT_ERR_BUFFER && *count > 0);
-    points = (memopt_point *)malloc((*count + 1) * sizeof *points);
+    points = (memopt_schedule_point *)malloc((*count + 1) * sizeof *points);
     CHECK(points != NULL);
     if (!points) return NULL;
     CHECK(memopt_schedule_frontier(s->schedule, points, *count - 1, &got) == MEMOPT_ERR_BUFFER && got == *count);
@@ -858,28 +861,28 @@ static memopt_point *schedule_frontier(const schedule_solved *s, size_t *count) 
 }
 /* Transfers beside the computing: the frontier tells what is sure, and copies that find room to overlap save more. */
 static int schedule_reached(const schedule_solved *s, double cost, double promised) {
-    return s->slow.overlap ? cost <= promised * (1 + 1e-12) : cost == promised;
+    return s->offload.overlap ? cost <= promised * (1 + 1e-12) : cost == promised;
 }
 /* The frontier is what the budgets give: each point exactly, one byte below it the point before, and by its time. */
 static void schedule_frontier_holds(const schedule_solved *s, size_t looks, uint64_t seed) {
     size_t count, i, step; const double all = schedule_keep_all_cost(s->c); memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
-    memopt_point *p = schedule_frontier(s, &count);
+    memopt_schedule_point *p = schedule_frontier(s, &count);
     if (!p) return;
     step = count / looks + 1;
     if (p[0].peak) CHECK_AT(schedule_spend(s, p[0].peak - 1, &r) == SCHEDULE_NEVER && r.peak == p[0].peak, seed);
     CHECK_AT(p[count - 1].cost >= all * (1 - 1e-12), seed);
     CHECK_AT(schedule_reached(s, schedule_spend(s, SIZE_MAX, &r), p[count - 1].cost), seed);
-    CHECK_AT(s->slow.slots || s->values_only || schedule_same(p[count - 1].cost, all), seed);
+    CHECK_AT(s->offload.slots || s->values_only || schedule_same(p[count - 1].cost, all), seed);
     for (i = 0; i < count; i += i + 1 < count && i + step >= count ? count - 1 - i : step) {
         const double later = i ? p[i - 1].cost : p[0].cost * 2 + 1;
         CHECK_AT(schedule_reached(s, schedule_spend(s, p[i].peak, &r), p[i].cost), seed);
-        CHECK_AT(r.peak == p[i].peak || s->slow.overlap, seed);
+        CHECK_AT(r.peak == p[i].peak || s->offload.overlap, seed);
         if (i) CHECK_AT(schedule_reached(s, schedule_spend(s, p[i].peak - 1, &r), p[i - 1].cost), seed);
-        if (i) CHECK_AT(r.peak == p[i - 1].peak || s->slow.overlap, seed);
+        if (i) CHECK_AT(r.peak == p[i - 1].peak || s->offload.overlap, seed);
         if (all <= 0 || later - p[i].cost < 1e-6 * all) continue;
         CHECK_AT(memopt_schedule_for_overhead(s->schedule, (p[i].cost / 2 + later / 2) / all - 1, schedule_action,
                                               SCHEDULE_ACTIONS, NULL, &r) == MEMOPT_OK, seed);
-        CHECK_AT((r.peak == p[i].peak || s->slow.overlap) && schedule_reached(s, r.cost, p[i].cost), seed);
+        CHECK_AT((r.peak == p[i].peak || s->offload.overlap) && schedule_reached(s, r.cost, p[i].cost), seed);
         schedule_is_honest(s, &r);
     }
     free(p);
@@ -998,13 +1001,13 @@ static void schedule_is_monotone(void) { /* bytes and costs of any size, rounded
         schedule_ugly_chain(&schedule_now, 1 + test_below(&random, seed % 16 ? 12 : 40), &random);
         if (seed % 4 == 1) schedule_random_skips(&schedule_now, 3, &random);
         for (i = 0; i < schedule_now.count; ++i) /* smaller copies that stay in memory */
-            if (seed % 10 == 0) schedule_now.segment[i].kept_bytes = schedule_now.segment[i].output_bytes / 3;
+            if (seed % 10 == 0) schedule_now.segment[i].copy_bytes = schedule_now.segment[i].output_bytes / 3;
         d = schedule_desc(&schedule_now, rules[seed % 3], 16 + test_below(&random, 64));
         if (seed % 5 == 0) {
-            d.slow.slots = seed % 2 ? 1 + test_below(&random, 4) : MEMOPT_SLOW_UNLIMITED;
-            d.slow.overlap = seed % 3 == 0;
-            d.slow.write_cost = (double)test_below(&random, 100);
-            d.slow.read_byte_cost = (double)test_below(&random, 100) * 1e-4;
+            d.offload.slots = seed % 2 ? 1 + test_below(&random, 4) : MEMOPT_OFFLOAD_UNLIMITED;
+            d.offload.overlap = seed % 3 == 0;
+            d.offload.write_cost = (double)test_below(&random, 100);
+            d.offload.read_byte_cost = (double)test_below(&random, 100) * 1e-4;
         }
         if (!schedule_open(&s, &schedule_now, &d)) return;
         schedule_frontier_holds(&s, 4, seed);
@@ -1080,7 +1083,7 @@ static void schedule_u_shape(void) { /* down and up again, each level joined to 
     }
 }
 
-/* -- a slow place: Disk-Revolve and H-Revolve -- */
+/* -- an offload store: Disk-Revolve and H-Revolve -- */
 
 enum { LEVEL_MOST = 100, LEVEL_DISK = 5 };
 typedef struct schedule_levels {
@@ -1094,7 +1097,7 @@ typedef struct schedule_levels {
                    disk(l, m) = min(ram(l), w + on_disk(l, m)) */
 static double schedule_makespan(schedule_levels *t, size_t segments, size_t slots, size_t disk_slots, double w,
                               double r) {
-    size_t l, j, m; const int unlimited = disk_slots == MEMOPT_SLOW_UNLIMITED;
+    size_t l, j, m; const int unlimited = disk_slots == MEMOPT_OFFLOAD_UNLIMITED;
     for (l = 0; l < segments; ++l) t->ram[l] = (double)revolve_forwards(l + 1, slots) + 2.0 * (double)(l + 1);
     for (m = 0; m <= (unlimited ? 1 : disk_slots); ++m)
         for (l = 0; l < segments; ++l) {
@@ -1112,10 +1115,10 @@ static double schedule_makespan(schedule_levels *t, size_t segments, size_t slot
     return t->disk[unlimited ? 1 : disk_slots][segments - 1];
 }
 static const double  schedule_transfer[] = { 0.25, 0.5, 1, 2, 5 };
-static const size_t  schedule_disk[] = { MEMOPT_SLOW_UNLIMITED, 1, 2, 4 };
+static const size_t  schedule_disk[] = { MEMOPT_OFFLOAD_UNLIMITED, 1, 2, 4 };
 static schedule_levels schedule_two_levels;
 
-static size_t schedule_slots(double slots) { return slots < 0 ? MEMOPT_SLOW_UNLIMITED : (size_t)slots; }
+static size_t schedule_slots(double slots) { return slots < 0 ? MEMOPT_OFFLOAD_UNLIMITED : (size_t)slots; }
 static void schedule_levels_are_right(void) { /* the recurrences give the published table */
     static const char *const paths[] = {
         "../shared/data/tables/two_level.csv", "../../shared/data/tables/two_level.csv"
@@ -1146,7 +1149,7 @@ static void schedule_solves_levels_of(size_t n, size_t disk, size_t cost) {
     const double w = schedule_transfer[cost];
     schedule_equal(&schedule_now, n, schedule_segment(1, 1, 0, 1, 2), 1);
     d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 128);
-    d.slow.slots = schedule_disk[disk]; d.slow.write_cost = d.slow.read_cost = w;
+    d.offload.slots = schedule_disk[disk]; d.offload.write_cost = d.offload.read_cost = w;
     if (!schedule_open(&s, &schedule_now, &d)) return;
     for (c = 1; c <= 5; ++c) /* each backward has a forward of its own, which the table does not count */
         CHECK_AT(schedule_spend(&s, c + 2, &r) - (double)n == schedule_makespan(&schedule_two_levels, n, c,
@@ -1165,7 +1168,7 @@ static void schedule_solves_two_levels(void) {
     }
     schedule_solves_levels_of(48, 3, 1);
 }
-static void schedule_solves_revolve(void) { /* the same without a slow place */
+static void schedule_solves_revolve(void) { /* the same without an offload store */
     size_t n, c; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     schedule_revolve_table();
     for (n = 1; n <= 100; n += n < 33 ? 1 : 33) {
@@ -1178,7 +1181,7 @@ static void schedule_solves_revolve(void) { /* the same without a slow place */
         schedule_close(&s);
     }
 }
-/* A slow place never costs time; copies beside the computing never more than copies that are waited for. */
+/* An offload store never costs time; copies beside the computing never more than copies that are waited for. */
 /* Of transfers beside the computing a table has three kinds of rows, of those that are waited for two, without any one. */
 static void schedule_rows_of_transfers(void) {
     memopt_schedule_desc d; size_t bytes[3], i; uint64_t random = 7;
@@ -1186,8 +1189,8 @@ static void schedule_rows_of_transfers(void) {
     schedule_random_chain(&schedule_now, 12, &random);
     for (i = 0; i < 3; ++i) {
         d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 4096);
-        d.slow.slots = i ? MEMOPT_SLOW_UNLIMITED : 0;
-        d.slow.overlap = i == 2;
+        d.offload.slots = i ? MEMOPT_OFFLOAD_UNLIMITED : 0;
+        d.offload.overlap = i == 2;
         CHECK(memopt_schedule_bytes(&d, &bytes[i]) == MEMOPT_OK);
     }
     CHECK(bytes[1] > bytes[0] * 3 / 2 && bytes[2] > bytes[1] * 4 / 3);
@@ -1205,16 +1208,17 @@ static void schedule_transfers_overlap(void) {
         schedule_random_chain(&schedule_now, 2 + test_below(&random, 9), &random);
         full = schedule_full_peak(&schedule_now);
         for (i = 0; i < schedule_now.count; ++i)
-            schedule_now.segment[i].kept_bytes = seed % 2 ? 0 : schedule_now.segment[i].output_bytes / 2;
+            schedule_now.segment[i].copy_bytes = seed % 2 ? 0 : schedule_now.segment[i].output_bytes / 2;
         for (i = 0; i < 3; ++i) {
             static const memopt_rule rules[] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
             uint64_t same = seed;
             d = schedule_desc(&schedule_now, rules[seed % 3], 256);
-            d.slow.slots = i ? test_below(&same, 2) ? MEMOPT_SLOW_UNLIMITED : 1 + test_below(&same, 3) : 0;
-            d.slow.write_cost = (double)test_below(&same, 5) / 2; d.slow.read_cost = (double)test_below(&same, 5) / 2;
-            d.slow.write_byte_cost = (double)test_below(&same, 3) / 2;
-            d.slow.read_byte_cost = (double)test_below(&same, 3) / 2;
-            d.slow.overlap = i == 2;
+            d.offload.slots = i ? test_below(&same, 2) ? MEMOPT_OFFLOAD_UNLIMITED : 1 + test_below(&same, 3) : 0;
+            d.offload.write_cost = (double)test_below(&same, 5) / 2;
+            d.offload.read_cost = (double)test_below(&same, 5) / 2;
+            d.offload.write_byte_cost = (double)test_below(&same, 3) / 2;
+            d.offload.read_byte_cost = (double)test_below(&same, 3) / 2;
+            d.offload.overlap = i == 2;
             if (!schedule_open(&s[i], &schedule_now, &d)) return;
         }
         for (m = schedule_now.input_bytes; m <= full; ++m) {
@@ -1243,10 +1247,10 @@ static size_t schedule_repeating(schedule_case *c, size_t *kind, size_t count, u
                               (double)(4 * test_below(random, 4) + k));
         s->saved_bytes = s->output_bytes + test_below(random, 12);
         s->forward_scratch = test_below(random, 3); s->backward_scratch = test_below(random, 5);
-        s->kept_bytes = test_below(random, 3) ? 0 : s->output_bytes / 2;
+        s->copy_bytes = test_below(random, 3) ? 0 : s->output_bytes / 2;
         if (!alike) continue;
         s->backward_cost = 4; s->saved_bytes = 12; s->output_bytes = 4; s->grad_bytes = 1; s->forward_cost = 2;
-        s->kept_bytes = k;
+        s->copy_bytes = k;
     }
     for (i = 0; i < count; ++i) {
         kind[i] = pattern == 0 ? i % kinds : pattern == 1 ? i * kinds / count : pattern == 2 ? test_below(random, kinds)
@@ -1266,7 +1270,7 @@ static void schedule_told_apart(schedule_case *c) {
 /* Adds the points of the frontier to seen[0], and to seen[1] those at which the two choose differently among schedules
    that cost the same: the hair decides there. */
 static void schedule_same_schedules(const schedule_solved *a, const schedule_solved *b, uint64_t at, size_t *seen) {
-    size_t n, m, i; memopt_point *p = schedule_frontier(a, &n), *q = schedule_frontier(b, &m);
+    size_t n, m, i; memopt_schedule_point *p = schedule_frontier(a, &n), *q = schedule_frontier(b, &m);
     static memopt_action other[SCHEDULE_ACTIONS]; memopt_schedule_result r, o;
     CHECK_AT(p && q && n == m, at);
     for (i = 0; p && q && n == m && i < n; ++i) {
@@ -1307,9 +1311,9 @@ static void schedule_repeats_change_nothing(void) {
             }
         d = schedule_desc(&schedule_now, (memopt_rule)(seed % 3 + seed % 5 == 2 ? 2 : seed % 2), 16 + test_below(&random, 200));
         if (seed % 4 == 1) {
-            d.slow.slots = seed % 8 == 1 ? MEMOPT_SLOW_UNLIMITED : 1 + test_below(&random, 3);
-            d.slow.write_cost = (double)test_below(&random, 3); d.slow.read_cost = (double)test_below(&random, 3);
-            d.slow.overlap = seed % 16 == 5 && count < 10;
+            d.offload.slots = seed % 8 == 1 ? MEMOPT_OFFLOAD_UNLIMITED : 1 + test_below(&random, 3);
+            d.offload.write_cost = (double)test_below(&random, 3); d.offload.read_cost = (double)test_below(&random, 3);
+            d.offload.overlap = seed % 16 == 5 && count < 10;
         }
         apart = schedule_now;
         schedule_told_apart(&apart);
@@ -1361,7 +1365,7 @@ static void schedule_up_to(void) {
         full = schedule_full_peak(&schedule_now);
         d = schedule_desc(&schedule_now, MEMOPT_RULE_ROTOR, 1024);
         if (!schedule_open(&all, &schedule_now, &d)) return;
-        d.most = most = 1 + test_below(&random, full + 20);
+        d.max_budget = most = 1 + test_below(&random, full + 20);
         if (!schedule_open(&some, &schedule_now, &d)) return;
         for (m = 1; m <= most && m <= full + 2; ++m)
             CHECK_AT(schedule_spend(&all, m, &r) == schedule_spend(&some, m, &r), seed * 1000 + m);
@@ -1377,7 +1381,7 @@ static void schedule_up_to(void) {
         if (!schedule_open(&s, &schedule_now, &d)) return;
         coarse += schedule_spend(&s, budget, &r);
         schedule_close(&s);
-        d.most = budget + budget / 8;
+        d.max_budget = budget + budget / 8;
         if (!schedule_open(&s, &schedule_now, &d)) return;
         fine += schedule_spend(&s, budget, &r);
         schedule_close(&s);
@@ -1406,7 +1410,7 @@ static void schedule_chain_refused(const memopt_schedule_desc *d, memopt_status 
     CHECK_AT(memopt_schedule_simulate(&d->chain, NULL, &action, 1, NULL, &r) == want && !memcmp(&r, &same, sizeof r),
              at);
     CHECK_AT(memopt_schedule_textbook(&d->chain, MEMOPT_RULE_ALL, 0, NULL, 0, &count) == want && count == 77, at);
-    CHECK_AT(memopt_schedule_export(&d->chain, &action, 1, MEMOPT_STRIP_TEXT, NULL, text, sizeof text, &count) == want,
+    CHECK_AT(memopt_schedule_plot(&d->chain, &action, 1, MEMOPT_PLOT_TEXT, NULL, text, sizeof text, &count) == want,
              at);
     CHECK_AT(count == 77 && !strcmp(text, "kept"), at);
 }
@@ -1429,7 +1433,7 @@ static void schedule_bad_chains(void) {
     };
     memopt_schedule_desc d = schedule_good(); const memopt_segment segment = schedule_now.segment[1]; size_t i;
     d.chain.count = 0;                   schedule_chain_refused(&d, MEMOPT_ERR_ARGUMENT, 1);
-    d.chain.count = MEMOPT_CHAIN_MOST + 1; schedule_chain_refused(&d, MEMOPT_ERR_ARGUMENT, 2);
+    d.chain.count = MEMOPT_CHAIN_MAX + 1; schedule_chain_refused(&d, MEMOPT_ERR_ARGUMENT, 2);
     d.chain.count = SIZE_MAX;            schedule_chain_refused(&d, MEMOPT_ERR_ARGUMENT, 3);
     d = schedule_good(); d.chain.segments = NULL; schedule_chain_refused(&d, MEMOPT_ERR_ARGUMENT, 4);
     d = schedule_good(); d.chain.skips = NULL; schedule_chain_refused(&d, MEMOPT_ERR_ARGUMENT, 5);
@@ -1508,10 +1512,10 @@ static void schedule_bad_solve(void) {
     }
     for (i = 0; i < 3; ++i) {
         const memopt_action action = { 0, 0 };
-        d = schedule_good(); d.slow.slots = 1; d.slow.write_cost = wrong[i];
+        d = schedule_good(); d.offload.slots = 1; d.offload.write_cost = wrong[i];
         CHECK_AT(memopt_schedule_solve(&d, schedule_memory, REFUSED_BYTES, &out) == MEMOPT_ERR_ARGUMENT, i);
-        CHECK_AT(memopt_schedule_simulate(&d.chain, &d.slow, &action, 1, NULL, NULL) == MEMOPT_ERR_ARGUMENT, i);
-        d = schedule_good(); d.slow.slots = 1; d.slow.read_byte_cost = wrong[i];
+        CHECK_AT(memopt_schedule_simulate(&d.chain, &d.offload, &action, 1, NULL, NULL) == MEMOPT_ERR_ARGUMENT, i);
+        d = schedule_good(); d.offload.slots = 1; d.offload.read_byte_cost = wrong[i];
         CHECK_AT(memopt_schedule_solve(&d, schedule_memory, REFUSED_BYTES, &out) == MEMOPT_ERR_ARGUMENT, i);
     }
     CHECK(schedule_untouched() && !out);
@@ -1602,9 +1606,9 @@ static void schedule_host_fails(void) { /* each allocation in turn; the same cal
             if (which == 0) status = memopt_schedule_simulate(&d.chain, NULL, schedule_list, count, &h, &r);
             else if (which == 1) status = memopt_schedule_for_budget(s.schedule, full - 1, schedule_list, 100, &h, &r);
             else if (which == 2) status = memopt_schedule_for_overhead(s.schedule, 1, schedule_list, 100, &h, &r);
-            else status = memopt_schedule_export(&d.chain, schedule_list, count,
-                                                 which == 3 ? MEMOPT_STRIP_TEXT : MEMOPT_STRIP_SVG, &h,
-                                                 which == 3 ? text : NULL, which == 3 ? sizeof text : 0, &length);
+            else status = memopt_schedule_plot(&d.chain, schedule_list, count,
+                                               which == 3 ? MEMOPT_PLOT_TEXT : MEMOPT_PLOT_SVG, &h,
+                                               which == 3 ? text : NULL, which == 3 ? sizeof text : 0, &length);
             CHECK_AT(!f.live_blocks && !f.bad_frees, which * 100 + n);
             if (f.calls < n) { CHECK_AT(n > 1 && (status == MEMOPT_OK || which == 4), which * 100 + n); break; }
             CHECK_AT(status == MEMOPT_ERR_MEMORY && !memcmp(&r.cost, &same.cost, sizeof r.cost) && length == 7,
@@ -1642,9 +1646,9 @@ static void schedule_dear_transfers(void) {
     d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 2000);
     if (!schedule_open(&plain, &schedule_now, &d)) return;
     for (k = 0; k < sizeof cost / sizeof *cost; ++k) {
-        d.slow.slots = MEMOPT_SLOW_UNLIMITED; d.slow.write_cost = d.slow.read_cost = cost[k];
+        d.offload.slots = MEMOPT_OFFLOAD_UNLIMITED; d.offload.write_cost = d.offload.read_cost = cost[k];
         if (!schedule_open(&dear, &schedule_now, &d)) return;
-        CHECK_AT(dear.schedule->stages[5].write[0] > 0 && dear.schedule->stages[5].write[0] <= MEMOPT_I_NO_COST, k);
+        CHECK_AT(dear.schedule->stages[5].write[0] > 0 && dear.schedule->stages[5].write[0] <= MEMOPT_I_COST_NONE, k);
         for (budget = 3000; budget < 80000; budget += 3000)
             CHECK_AT(schedule_spend(&dear, budget, &r) <= schedule_spend(&plain, budget, &r), budget);
         schedule_close(&dear);
@@ -1669,15 +1673,15 @@ static void schedule_coarse(void) {
 }
 /* Tables that no address space holds are refused, not wrapped around. */
 static void schedule_huge(void) {
-    static memopt_segment segment[MEMOPT_CHAIN_MOST]; memopt_schedule_desc d; size_t i, bytes = 77; memopt_status s;
-    for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) segment[i] = schedule_segment(64, 128 + i, 64, 1, 2); /* no two the same */
+    static memopt_segment segment[MEMOPT_CHAIN_MAX]; memopt_schedule_desc d; size_t i, bytes = 77; memopt_status s;
+    for (i = 0; i < MEMOPT_CHAIN_MAX; ++i) segment[i] = schedule_segment(64, 128 + i, 64, 1, 2); /* no two the same */
     memset(&d, 0, sizeof d);
-    d.chain.segments = segment; d.slow.overlap = 1; d.slots = 16;
-    for (d.chain.count = 3900; d.chain.count <= MEMOPT_CHAIN_MOST; d.chain.count += 49)
-        for (d.slow.slots = 60; d.slow.slots < 80; ++d.slow.slots) {
+    d.chain.segments = segment; d.offload.overlap = 1; d.slots = 16;
+    for (d.chain.count = 3900; d.chain.count <= MEMOPT_CHAIN_MAX; d.chain.count += 49)
+        for (d.offload.slots = 60; d.offload.slots < 80; ++d.offload.slots) {
             s = memopt_schedule_bytes(&d, &bytes);
             CHECK_AT(s == (sizeof(size_t) > 4 ? MEMOPT_OK : MEMOPT_ERR_OVERFLOW), d.chain.count);
-            if (!s) CHECK_AT(bytes / d.chain.count / d.chain.count > 4 * 16 * d.slow.slots, d.chain.count);
+            if (!s) CHECK_AT(bytes / d.chain.count / d.chain.count > 4 * 16 * d.offload.slots, d.chain.count);
         }
 }
 static void schedule_sizes(void) { /* what the memory of the default amounts to; a long chain in few slots */
@@ -1754,10 +1758,10 @@ static void schedule_drawn_by_hand(void) {
     schedule_equal(&schedule_now, 3, schedule_segment(4, 6, 0, 1, 2), 9);
     chain = schedule_chain(&schedule_now);
     for (i = 0; i < n; ++i) list[i] = schedule_do(ops[i], at[i]);
-    CHECK(memopt_schedule_export(&chain, list, n, MEMOPT_STRIP_TEXT, NULL, schedule_text, sizeof schedule_text,
-                                 &length) == MEMOPT_OK);
+    CHECK(memopt_schedule_plot(&chain, list, n, MEMOPT_PLOT_TEXT, NULL, schedule_text, sizeof schedule_text,
+                               &length) == MEMOPT_OK);
     CHECK(length == strlen(schedule_text) && !strcmp(schedule_text, want));
-    CHECK(memopt_schedule_export(&chain, list, n, MEMOPT_STRIP_SVG, NULL, schedule_text, sizeof schedule_text, &length)
+    CHECK(memopt_schedule_plot(&chain, list, n, MEMOPT_PLOT_SVG, NULL, schedule_text, sizeof schedule_text, &length)
           == MEMOPT_OK);
     for (i = 0; i < sizeof bars / sizeof bars[0]; ++i) { /* columns and rows of 10, a bar is 8 wide */
         char bar[96];
@@ -1778,14 +1782,14 @@ static void schedule_costs_as_text(void) {
         schedule_equal(&schedule_now, 1, schedule_segment(1, 1, 0, known[i].cost, 0), 1);
         chain = schedule_chain(&schedule_now);
         CHECK(memopt_schedule_textbook(&chain, MEMOPT_RULE_ALL, 0, list, 2, &count) == MEMOPT_OK && count == 2);
-        CHECK(memopt_schedule_export(&chain, list, 2, MEMOPT_STRIP_TEXT, NULL, schedule_text, sizeof schedule_text,
-                                     NULL) == MEMOPT_OK);
+        CHECK(memopt_schedule_plot(&chain, list, 2, MEMOPT_PLOT_TEXT, NULL, schedule_text, sizeof schedule_text,
+                                   NULL) == MEMOPT_OK);
         CHECK_AT(strstr(schedule_text, known[i].text) != NULL, i);
     }
     schedule_now.segment[0].forward_cost = 1.5e308; /* twice that is too much for a double */
     list[0] = schedule_do(MEMOPT_OP_FORWARD, 0); list[1] = schedule_do(MEMOPT_OP_DROP, 1);
     list[2] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 0); list[3] = schedule_do(MEMOPT_OP_BACKWARD, 0);
-    CHECK(memopt_schedule_export(&chain, list, 4, MEMOPT_STRIP_TEXT, NULL, schedule_text, sizeof schedule_text, NULL)
+    CHECK(memopt_schedule_plot(&chain, list, 4, MEMOPT_PLOT_TEXT, NULL, schedule_text, sizeof schedule_text, NULL)
           == MEMOPT_OK);
     CHECK(strstr(schedule_text, "cost infinite,") != NULL);
 }
@@ -1836,13 +1840,13 @@ static void schedule_drawn_numbers(void) {
     size_t count, i;
     for (count = 1; count < 6000; ++count) {
         for (i = 0; count / steps[i] > 12; ++i) {}
-        CHECK_AT(memopt_i_strip_stride(count) == steps[i], count);
+        CHECK_AT(memopt_i_plot_stride(count) == steps[i], count);
     }
-    CHECK(memopt_i_strip_stride(25) == 2 && memopt_i_strip_stride(26) == 5 && memopt_i_strip_stride(64) == 5);
-    CHECK(memopt_i_strip_stride(65) == 10 && memopt_i_strip_stride(129) == 10 && memopt_i_strip_stride(130) == 20);
+    CHECK(memopt_i_plot_stride(25) == 2 && memopt_i_plot_stride(26) == 5 && memopt_i_plot_stride(64) == 5);
+    CHECK(memopt_i_plot_stride(65) == 10 && memopt_i_plot_stride(129) == 10 && memopt_i_plot_stride(130) == 20);
     for (i = 0; i < sizeof factors / sizeof factors[0]; ++i) {
-        char text[32]; memopt_i_out o = memopt_i_out_begin(text, sizeof text - 1);
-        memopt_i_strip_factor(&o, factors[i].x);
+        char text[32]; memopt_i_writer o = memopt_i_writer_begin(text, sizeof text - 1);
+        memopt_i_plot_factor(&o, factors[i].x);
         text[o.length] = 0;
         CHECK_AT(!strcmp(text, factors[i].text), i);
     }
@@ -1858,21 +1862,21 @@ static void schedule_drawn(void) { /* both formats, of chains of any length, in 
         schedule_equal(&schedule_now, counts[i], schedule_segment(1000, 3000, 1000, 0.5, 1), 1000);
         chain = schedule_chain(&schedule_now);
         n = schedule_book(&schedule_now, MEMOPT_RULE_EVERY, 3, &r);
-        for (format = MEMOPT_STRIP_TEXT; format <= MEMOPT_STRIP_SVG; ++format) {
-            size_t length = 0, same = 0; const memopt_strip strip = (memopt_strip)format;
-            CHECK_AT(memopt_schedule_export(&chain, schedule_action, n, strip, NULL, NULL, 0, &length)
+        for (format = MEMOPT_PLOT_TEXT; format <= MEMOPT_PLOT_SVG; ++format) {
+            size_t length = 0, same = 0; const memopt_plot_format strip = (memopt_plot_format)format;
+            CHECK_AT(memopt_schedule_plot(&chain, schedule_action, n, strip, NULL, NULL, 0, &length)
                      == MEMOPT_ERR_BUFFER, i);
             CHECK_AT(length > 100 && length < sizeof schedule_text, i);
             memset(schedule_text, 'x', sizeof schedule_text);
-            CHECK_AT(memopt_schedule_export(&chain, schedule_action, n, strip, NULL, schedule_text, length, &same)
+            CHECK_AT(memopt_schedule_plot(&chain, schedule_action, n, strip, NULL, schedule_text, length, &same)
                      == MEMOPT_ERR_BUFFER, i);
             CHECK_AT(same == length && strlen(schedule_text) == length - 1 && schedule_text[length] == 'x', i);
-            CHECK_AT(memopt_schedule_export(&chain, schedule_action, n, strip, NULL, schedule_text, length + 1, NULL)
+            CHECK_AT(memopt_schedule_plot(&chain, schedule_action, n, strip, NULL, schedule_text, length + 1, NULL)
                      == MEMOPT_OK, i);
             CHECK_AT(strlen(schedule_text) == length && schedule_text[length + 1] == 'x', i);
             snprintf(head, sizeof head, "%d segment%s: peak ", (int)counts[i], counts[i] == 1 ? "" : "s");
             CHECK_AT(strstr(schedule_text, head) != NULL, i);
-            if (strip == MEMOPT_STRIP_TEXT) { /* a line for each forward and backward, and 8 above */
+            if (strip == MEMOPT_PLOT_TEXT) { /* a line for each forward and backward, and 8 above */
                 lines = schedule_times(schedule_text, "\n");
                 if (counts[i] == 24) CHECK(strstr(schedule_text, "\naction in 0         10        20    bytes alive\n") != NULL);
                 CHECK_AT(lines == 7 + r.forwards + counts[i] && schedule_times(schedule_text, "  peak\n") == 1, i);
@@ -1888,15 +1892,15 @@ static void schedule_drawn(void) { /* both formats, of chains of any length, in 
 static void schedule_not_drawn(void) {
     memopt_schedule_desc d = schedule_good(); memopt_action list[8]; size_t count = 0, length = 7; char text[4] = "abc";
     CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, list, 8, &count) == MEMOPT_OK);
-    CHECK(memopt_schedule_export(&d.chain, list, count - 1, MEMOPT_STRIP_SVG, NULL, text, sizeof text, &length)
+    CHECK(memopt_schedule_plot(&d.chain, list, count - 1, MEMOPT_PLOT_SVG, NULL, text, sizeof text, &length)
           == MEMOPT_ERR_STATE);
-    CHECK(memopt_schedule_export(&d.chain, NULL, 0, MEMOPT_STRIP_TEXT, NULL, text, sizeof text, &length)
+    CHECK(memopt_schedule_plot(&d.chain, NULL, 0, MEMOPT_PLOT_TEXT, NULL, text, sizeof text, &length)
           == MEMOPT_ERR_STATE);
-    CHECK(memopt_schedule_export(&d.chain, NULL, 1, MEMOPT_STRIP_TEXT, NULL, text, sizeof text, &length)
+    CHECK(memopt_schedule_plot(&d.chain, NULL, 1, MEMOPT_PLOT_TEXT, NULL, text, sizeof text, &length)
           == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_schedule_export(NULL, list, count, MEMOPT_STRIP_TEXT, NULL, text, sizeof text, &length)
+    CHECK(memopt_schedule_plot(NULL, list, count, MEMOPT_PLOT_TEXT, NULL, text, sizeof text, &length)
           == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_schedule_export(&d.chain, list, count, MEMOPT_STRIP_TEXT, NULL, NULL, 5, &length)
+    CHECK(memopt_schedule_plot(&d.chain, list, count, MEMOPT_PLOT_TEXT, NULL, NULL, 5, &length)
           == MEMOPT_ERR_ARGUMENT);
     CHECK(!strcmp(text, "abc") && length == 7);
 }
@@ -1942,13 +1946,13 @@ static const char *const schedule_refused[][2] = { /* of three segments, with on
     { "F0 W1 D1", "action 2: its last transfer was not waited for" },
     { "F0 W1 G1", "action 2: its last transfer was not waited for" },
     { "F0 W1 W1", "action 2: its last transfer was not waited for" },
-    { "F0 W1 T1 W1", "action 3: it has a copy in the slow place already" },
-    { "F0 F1 W1 T1 W2", "action 4: the slow place is full" },
+    { "F0 W1 T1 W1", "action 3: it has a copy in the offload store already" },
+    { "F0 F1 W1 T1 W2", "action 4: the offload store is full" },
     { "W1", "action 0: it is not held" },
-    { "R1", "action 0: it has no copy in the slow place" },
+    { "R1", "action 0: it has no copy in the offload store" },
     { "F0 W1 T1 R1", "action 3: it is held already" },
     { "T0", "action 0: no transfer of it has begun" },
-    { "F0 G1", "action 1: it has no copy in the slow place" },
+    { "F0 G1", "action 1: it has no copy in the offload store" },
     { "F0 F1 S2 B2 F3", "action 4: there is no such segment" },
     { "D4", "action 0: there is no such value" },
     { "F0 ?0", "action 1: there is no such operation" },
@@ -1958,7 +1962,7 @@ static const char *const schedule_refused[][2] = { /* of three segments, with on
     { "W0 S0 S1 S2 B2 B1 B0", "value 0: its last transfer was not waited for" },
 };
 static void schedule_refusals_of_actions(void) {
-    memopt_slow one = { 1, 0, 0, 0, 0, 0 }; memopt_schedule_result r; memopt_error e, before; size_t i, count;
+    memopt_offload one = { 1, 0, 0, 0, 0, 0 }; memopt_schedule_result r; memopt_error e, before; size_t i, count;
     memopt_status s; memopt_chain c;
     schedule_equal(&schedule_now, 3, schedule_segment(8, 16, 8, 1, 2), 8);
     memset(&before, 0x5A, sizeof before);
@@ -1973,7 +1977,7 @@ static void schedule_refusals_of_actions(void) {
     c = schedule_chain(&schedule_now); c.error = &e; e = before;
     count = schedule_spelled("W0", schedule_list);
     s = memopt_schedule_simulate(&c, NULL, schedule_list, count, NULL, NULL);
-    CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "action 0: there is no slow place"));
+    CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "action 0: there is no offload store"));
     e = before; /* success does not write it, and nobody need want it */
     count = schedule_spelled("S0 S1 S2 B2 B1 B0", schedule_list);
     CHECK(memopt_schedule_simulate(&c, NULL, schedule_list, count, NULL, NULL) == MEMOPT_OK
@@ -2001,10 +2005,10 @@ static const char *schedule_break_desc(memopt_schedule_desc *d, int i) { /* retu
     case 10: schedule_now.skip[0] = schedule_skip(2, 1, 1, 1); d->chain.skips = schedule_now.skip; d->chain.skip_count = 1;
         return "skip 0: from 2, below to 1";
     case 11: d->rule = MEMOPT_RULE_ALL; return "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE";
-    case 12: d->slow.slots = 1; d->slow.write_cost = nan; return "write_cost NaN, finite and at least 0";
-    case 13: d->slow.slots = 1; d->slow.read_cost = -1; return "read_cost -1, finite and at least 0";
-    case 14: d->slow.write_byte_cost = -1; return "write_byte_cost -1, finite and at least 0";
-    case 15: d->slow.read_byte_cost = -1; return "read_byte_cost -1, finite and at least 0";
+    case 12: d->offload.slots = 1; d->offload.write_cost = nan; return "write_cost NaN, finite and at least 0";
+    case 13: d->offload.slots = 1; d->offload.read_cost = -1; return "read_cost -1, finite and at least 0";
+    case 14: d->offload.write_byte_cost = -1; return "write_byte_cost -1, finite and at least 0";
+    case 15: d->offload.read_byte_cost = -1; return "read_byte_cost -1, finite and at least 0";
     case 16: d->slots = 1; return "slots 1, at least 16";
     case 17: d->slots = 65536; return "slots 65536, at most 65535";
     default: return NULL;
@@ -2013,7 +2017,7 @@ static const char *schedule_break_desc(memopt_schedule_desc *d, int i) { /* retu
 static void schedule_refusals(void) {
     memopt_schedule_desc d; const memopt_schedule *out = NULL; memopt_error e, before; memopt_status s; const char *text;
     size_t bytes = 99, count = 99; int i; char line[64]; volatile int wrong = 2; memopt_host half; schedule_solved solved;
-    memopt_schedule_result r; memopt_chain c; memopt_point points[8];
+    memopt_schedule_result r; memopt_chain c; memopt_schedule_point points[8];
     memset(&half, 0, sizeof half); half.allocator.alloc_fn = test_alloc;
     memset(&before, 0x5A, sizeof before);
     for (i = 0; (text = schedule_break_desc(&d, i)) != NULL; ++i) {
@@ -2036,7 +2040,7 @@ static void schedule_refusals(void) {
         s = memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, schedule_list, 100, &count);
         CHECK_AT(s == want && count == 99 && schedule_says(e, s, text), i);
         e = before;
-        s = memopt_schedule_export(&d.chain, schedule_list, 0, MEMOPT_STRIP_TEXT, NULL, line, sizeof line, NULL);
+        s = memopt_schedule_plot(&d.chain, schedule_list, 0, MEMOPT_PLOT_TEXT, NULL, line, sizeof line, NULL);
         CHECK_AT(s == want && schedule_says(e, s, text), i);
     }
     CHECK(i == 18);
@@ -2088,8 +2092,8 @@ static void schedule_refusals(void) {
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "actions is NULL, and count is not 0"));
     s = memopt_schedule_simulate(&c, NULL, NULL, 0, &half, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "the host is half set: a table has some of its functions"));
-    d.slow.slots = 1; d.slow.read_cost = -1;
-    s = memopt_schedule_simulate(&c, &d.slow, NULL, 0, NULL, NULL);
+    d.offload.slots = 1; d.offload.read_cost = -1;
+    s = memopt_schedule_simulate(&c, &d.offload, NULL, 0, NULL, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "read_cost -1, finite and at least 0"));
     s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 100, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "count is NULL"));
@@ -2104,13 +2108,13 @@ static void schedule_refusals(void) {
     e = before;
     CHECK(memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 6, &count) == MEMOPT_OK
         && !memcmp(&e, &before, sizeof e));
-    s = memopt_schedule_export(&c, schedule_list, 6, MEMOPT_STRIP_TEXT, NULL, NULL, 9, NULL);
+    s = memopt_schedule_plot(&c, schedule_list, 6, MEMOPT_PLOT_TEXT, NULL, NULL, 9, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "buffer is NULL, and capacity is not 0"));
-    s = memopt_schedule_export(&c, schedule_list, 6, (memopt_strip)wrong, NULL, line, 9, NULL);
+    s = memopt_schedule_plot(&c, schedule_list, 6, (memopt_plot_format)wrong, NULL, line, 9, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "not a format: TEXT or SVG"));
-    s = memopt_schedule_export(&c, schedule_list, 3, MEMOPT_STRIP_SVG, NULL, line, 9, NULL);
+    s = memopt_schedule_plot(&c, schedule_list, 3, MEMOPT_PLOT_SVG, NULL, line, 9, NULL);
     CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "segment 2: its backward is missing at the end"));
-    s = memopt_schedule_export(&c, schedule_list, 6, MEMOPT_STRIP_TEXT, NULL, NULL, 0, &count);
+    s = memopt_schedule_plot(&c, schedule_list, 6, MEMOPT_PLOT_TEXT, NULL, NULL, 0, &count);
     (void)snprintf(line, sizeof line, "capacity 0, at least %u", (unsigned)count + 1);
     CHECK(s == MEMOPT_ERR_BUFFER && schedule_says(e, s, line));
 }
@@ -2120,7 +2124,7 @@ static void schedule_refusals_of_memory(void) {
     memset(&f, 0, sizeof f);
     h = test_host(&f);
     (void)schedule_break_desc(&d, 99);
-    d.slow.slots = 1; d.slow.overlap = 1; d.error = &e;
+    d.offload.slots = 1; d.offload.overlap = 1; d.error = &e;
     if (!schedule_open(&solved, &schedule_now, &d)) return;
     d.chain.error = &e;
     count = schedule_spelled("S0 S1 S2 B2 B1 B0", schedule_list);
@@ -2130,7 +2134,7 @@ static void schedule_refusals_of_memory(void) {
             memset(&e, 0, sizeof e);
             f.calls = 0; f.fail_on = n;
             s = kind == 0 ? memopt_schedule_simulate(&d.chain, NULL, schedule_list, count, &h, NULL)
-              : kind == 1 ? memopt_schedule_export(&d.chain, schedule_list, count, MEMOPT_STRIP_SVG, &h, NULL, 0, NULL)
+              : kind == 1 ? memopt_schedule_plot(&d.chain, schedule_list, count, MEMOPT_PLOT_SVG, &h, NULL, 0, NULL)
               : memopt_schedule_for_budget(solved.schedule, 1000, schedule_list + 100, 100, &h, NULL);
             CHECK_AT(!f.live_blocks, n);
             if (f.calls < n) { CHECK_AT(s == (kind == 1 ? MEMOPT_ERR_BUFFER : MEMOPT_OK), n); break; }

@@ -152,7 +152,8 @@ static void softmax_same_bits(void) {
         for (i = 0; i < all; ++i) { x[i] = softmax_normal(&seed) * 30.0f; g[i] = softmax_normal(&seed); }
         for (level = memopt_simd_best(); level >= 1; --level)
             for (workers = 0; workers <= (level == 1 ? 2 : 8); workers += level == 1 ? 2 : 3) {
-                test_crew crew = { 0, 0, 0, 0 }; memopt_threads t = test_workers(&crew, workers, level); memopt_ops o;
+                test_worker_set worker_set = { 0, 0, 0, 0 };
+                memopt_threads t = test_workers(&worker_set, workers, level); memopt_ops o;
                 const int first = level == memopt_simd_best() && !workers;
                 memset(&o, 0, sizeof o);
                 o.threads = &t;
@@ -160,7 +161,7 @@ static void softmax_same_bits(void) {
                 CHECK(memopt_softmax_forward(&o, &s) == MEMOPT_OK);
                 s.input = s.output; s.output = first ? y : y2; s.grad_output = g;
                 CHECK(memopt_softmax_backward(&o, &s) == MEMOPT_OK);
-                CHECK(!workers || crew.runs == (rows * n > 16384 ? 2u : 0u));
+                CHECK(!workers || worker_set.runs == (rows * n > 16384 ? 2u : 0u));
                 if (!first) CHECK_AT(!memcmp(p, p2, all * 4) && !memcmp(y, y2, all * 4), (size_t)level * 100 + (size_t)workers);
             }
         memset(p2, 0, all * 4);

@@ -155,7 +155,7 @@ typedef struct test_source_system {
     int lie;      /* the read says that it gave more than it was asked for */
 } test_source_system;
 static int test_source_fails(test_source_system *t) { return ++t->calls == t->fail_on; }
-static memopt_status test_source_open(void *user, const char *path, memopt_open mode, void **file) {
+static memopt_status test_source_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     test_source_system *t = (test_source_system *)user; size_t i;
     if (mode != MEMOPT_OPEN_READ) ++t->wrong;
     if (test_source_fails(t)) return MEMOPT_ERR_IO;
@@ -517,26 +517,26 @@ static void test_source_pages_check(void) {
         if (!touch) {
             CHECK(memopt_i_source_reserve(&s, 256 << 10, &base) == MEMOPT_OK); /* addresses are free */
             CHECK(memopt_i_source_commit(&s, base, 192 << 10) == MEMOPT_ERR_MEMORY);
-            CHECK(memopt_ledger_held(ledger).committed == 0 && memopt_ledger_total(ledger).failed == 1);
+            CHECK(memopt_ledger_footprint(ledger).committed == 0 && memopt_ledger_total(ledger).failed == 1);
             CHECK(memopt_i_source_commit(&s, base, 128 << 10) == MEMOPT_OK); /* just what there is */
-            CHECK(memopt_ledger_held(ledger).committed == 128 << 10);
+            CHECK(memopt_ledger_footprint(ledger).committed == 128 << 10);
             texts[0].text = "MemAvailable: 0 kB\n";
             CHECK(memopt_i_source_commit(&s, (char *)base + (128 << 10), 64 << 10) == MEMOPT_ERR_MEMORY);
             texts[0].text = "rubbish";
             CHECK(memopt_i_source_commit(&s, (char *)base + (128 << 10), 64 << 10) == MEMOPT_ERR_FORMAT);
             t.fail_on = t.calls + 1;
             CHECK(memopt_i_source_commit(&s, (char *)base + (128 << 10), 64 << 10) == MEMOPT_ERR_IO);
-            CHECK(memopt_ledger_held(ledger).committed == 128 << 10);
+            CHECK(memopt_ledger_footprint(ledger).committed == 128 << 10);
             memopt_i_source_release(&s, base, 256 << 10, 128 << 10);
         } else {
             CHECK(!s.commit_fn && !s.decommit_fn);
             CHECK(memopt_i_source_reserve(&s, 192 << 10, &base) == MEMOPT_ERR_MEMORY && !base);
-            CHECK(memopt_ledger_held(ledger).reserved == 0 && memopt_ledger_total(ledger).failed == 1);
+            CHECK(memopt_ledger_footprint(ledger).reserved == 0 && memopt_ledger_total(ledger).failed == 1);
             CHECK(memopt_i_source_reserve(&s, 128 << 10, &base) == MEMOPT_OK);
-            CHECK(memopt_ledger_held(ledger).committed == 128 << 10); /* all there from the start */
+            CHECK(memopt_ledger_footprint(ledger).committed == 128 << 10); /* all there from the start */
             memopt_i_source_release(&s, base, 128 << 10, 0);
         }
-        CHECK(memopt_ledger_held(ledger).reserved == 0 && memopt_ledger_held(ledger).committed == 0 && memopt_ledger_held(ledger).segments == 0);
+        CHECK(memopt_ledger_footprint(ledger).reserved == 0 && memopt_ledger_footprint(ledger).committed == 0 && memopt_ledger_footprint(ledger).segments == 0);
         CHECK(t.opened == t.closed && !t.wrong);
         memopt_ledger_destroy(ledger);
     }
@@ -728,8 +728,8 @@ static void test_source_device_failures(void) { /* a fixed story with a device; 
         d.fail_on = n;
 #define TEST_SOURCE_STEP(call) do { status = (call); \
             CHECK_AT(status == MEMOPT_OK || (status == MEMOPT_ERR_DEVICE && d.calls == n), n); \
-            CHECK_AT(memopt_ledger_held(l).reserved == d.reserved && memopt_ledger_held(l).committed == d.committed, n); \
-            CHECK_AT(memopt_ledger_held(l).segments == (d.reserved != 0), n); } while (status && ++tries < 3)
+            CHECK_AT(memopt_ledger_footprint(l).reserved == d.reserved && memopt_ledger_footprint(l).committed == d.committed, n); \
+            CHECK_AT(memopt_ledger_footprint(l).segments == (d.reserved != 0), n); } while (status && ++tries < 3)
         TEST_SOURCE_STEP(memopt_i_source_reserve(&s, 32768, &base));
         TEST_SOURCE_STEP(memopt_i_source_commit(&s, base, 8192));
         TEST_SOURCE_STEP(memopt_i_source_commit(&s, (char *)base + 8192, 4096));
@@ -741,9 +741,9 @@ static void test_source_device_failures(void) { /* a fixed story with a device; 
         CHECK(test_source_is(bytes, 64, 9));
         TEST_SOURCE_STEP(memopt_i_source_decommit(&s, (char *)base + 4096, 4096));
         committed = d.committed;
-        CHECK(committed == 8192 && memopt_ledger_held(l).committed_peak == 12288);
+        CHECK(committed == 8192 && memopt_ledger_footprint(l).committed_peak == 12288);
         memopt_i_source_release(&s, base, 32768, committed);
-        CHECK(memopt_ledger_held(l).reserved == 0 && memopt_ledger_held(l).committed == 0 && memopt_ledger_held(l).segments == 0);
+        CHECK(memopt_ledger_footprint(l).reserved == 0 && memopt_ledger_footprint(l).committed == 0 && memopt_ledger_footprint(l).segments == 0);
         /* An attempt that ended without memory is in the ledger: the reservation's or one of the two commits'. */
         CHECK_AT(memopt_ledger_total(l).failed == (n <= 3 ? 1 : 0), n);
         CHECK_AT(d.mistakes == 0 && tries == (n <= 8), n);
@@ -775,15 +775,17 @@ static void test_source_ledger_exact(void) {
             else CHECK(memopt_i_source_commit(&s[k], (char *)base[k] + at * 4096, 4096) == MEMOPT_OK);
             for (i = 0; i < 6; ++i) { reserved += d[i].reserved; committed += d[i].committed; segments += d[i].reserved != 0; }
             if (committed > peak) peak = committed;
-            CHECK_AT(memopt_ledger_held(l).reserved == reserved && memopt_ledger_held(l).committed == committed, round);
-            CHECK_AT(memopt_ledger_held(l).segments == segments && memopt_ledger_held(l).committed_peak == peak, round);
+            CHECK_AT(memopt_ledger_footprint(l).reserved == reserved
+                     && memopt_ledger_footprint(l).committed == committed, round);
+            CHECK_AT(memopt_ledger_footprint(l).segments == segments
+                     && memopt_ledger_footprint(l).committed_peak == peak, round);
         }
         for (i = 0; i < 6; ++i) {
             if (d[i].reserved) memopt_i_source_release(&s[i], base[i], d[i].reserved, s[i].commit_fn ? d[i].committed : 0);
             CHECK(d[i].mistakes == 0);
             test_device_close(&d[i]);
         }
-        CHECK(memopt_ledger_held(l).reserved == 0 && memopt_ledger_held(l).committed == 0 && memopt_ledger_held(l).segments == 0);
+        CHECK(memopt_ledger_footprint(l).reserved == 0 && memopt_ledger_footprint(l).committed == 0 && memopt_ledger_footprint(l).segments == 0);
         memopt_ledger_destroy(l);
     }
 }

@@ -132,14 +132,14 @@ static void status_reals(void) {
         { 999999.7, "1e+6" }, { 1e-5, "1e-5" }, { 1.5e-9, "1.5e-9" }, { -2.5e300, "-2.5e+300" }, { 3e-320, "2.99997e-320" },
         { 0.0999999999, "0.1" }, { 120, "120" }, { 10.25, "10.25" }
     };
-    memopt_i_out o;
+    memopt_i_writer o;
     char text[64], want[64], *e;
     uint64_t state = 1;
     size_t i;
 
     for (i = 0; i < sizeof known / sizeof *known; ++i) {
         memset(text, 0, sizeof text);
-        o = memopt_i_out_begin(text, sizeof text);
+        o = memopt_i_writer_begin(text, sizeof text);
         memopt_i_put_real(&o, known[i].x);
         if (strcmp(text, known[i].text)) printf("got '%s', want '%s'\n", text, known[i].text);
         CHECK_AT(strcmp(text, known[i].text) == 0, i);
@@ -151,7 +151,7 @@ static void status_reals(void) {
         memcpy(&x, &bits, sizeof x);
         snprintf(want, sizeof want, "%.5e", x);
         memset(text, 0, sizeof text);
-        o = memopt_i_out_begin(text, sizeof text);
+        o = memopt_i_writer_begin(text, sizeof text);
         memopt_i_put_real(&o, x);
         back = strtod(text, &e);
         CHECK_AT(!*e && fabs(back - strtod(want, NULL)) <= 1.0000001e-5 * fabs(x) * (fabs(back - x) > 5.1e-6 * fabs(x)), i);
@@ -163,7 +163,7 @@ static void status_reals(void) {
 
         memcpy(&x, &odd[i], sizeof x);
         memset(text, 0, sizeof text);
-        o = memopt_i_out_begin(text, sizeof text);
+        o = memopt_i_writer_begin(text, sizeof text);
         memopt_i_put_real(&o, x);
         CHECK_AT(strcmp(text, texts[i]) == 0, i);
     }

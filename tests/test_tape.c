@@ -148,20 +148,20 @@ static void tape_enter(tape_watch *w) {
     const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
     CHECK(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_backward(w->tape, w->grad_output, w->grad_input) == MEMOPT_ERR_STATE);
-    CHECK(memopt_tape_abandon(w->tape) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_cancel(w->tape) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_evaluate(w->tape, w->input, NULL) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_seek(w->tape, 7) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_reshape(w->tape, &w->chain) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_calibrate(w->tape, w->input, w->grad_output, w->grad_input, 1) == MEMOPT_ERR_STATE);
-    CHECK(memopt_tape_place(w->tape, w->input, (size_t)1 << 20) != MEMOPT_OK);
+    CHECK(memopt_tape_set_memory(w->tape, w->input, (size_t)1 << 20) != MEMOPT_OK);
     CHECK(memopt_tape_nest(w->tape, &segment, &layer) != MEMOPT_OK);
-    CHECK(memopt_tape_get_error(w->tape).status != MEMOPT_OK && memopt_tape_get_error(w->tape).reason);
+    CHECK(memopt_tape_error(w->tape).status != MEMOPT_OK && memopt_tape_error(w->tape).reason);
     CHECK(memopt_tape_actions(w->tape, &count) != NULL && count == before.actions);
     (void)memopt_tape_output(w->tape); /* looking is allowed */
     (void)memopt_tape_report(w->tape, text, sizeof text, &length);
     CHECK(memopt_tape_get_stats(w->tape).passes == before.passes);
 }
-static int tape_watch_begin(tape_watch *w, const memopt_step *step) { /* whether to fail */
+static int tape_watch_begin(tape_watch *w, const memopt_tape_call *step) { /* whether to fail */
     const size_t s = ((const tape_watched *)step->user)->segment;
     ++w->calls;
     if (w->calls == w->fail_on) { w->failed = s; return 1; }
@@ -172,7 +172,7 @@ static int tape_watch_begin(tape_watch *w, const memopt_step *step) { /* whether
     CHECK_AT(step->seed == w->seed, s);
     return 0;
 }
-static void tape_watch_streams(tape_watch *w, const memopt_step *step, int first) {
+static void tape_watch_streams(tape_watch *w, const memopt_tape_call *step, int first) {
     const size_t s = step->segment; size_t i;
     if (w->evaluating || w->measuring) return;
     if (!first) { CHECK_AT(w->stream[s] == step->stream, s); return; }
@@ -184,14 +184,14 @@ static void tape_watch_streams(tape_watch *w, const memopt_step *step, int first
 static uint64_t tape_takes(const tape_watch *w, uint64_t time, size_t repeat) {
     return !w->measuring || repeat % 3 == 1 ? time : repeat % 3 ? time / 5 : 5 * time;
 }
-static int tape_skip_is_right(tape_watch *w, const memopt_step *step, size_t s) { /* what its `to` reads */
+static int tape_skip_is_right(tape_watch *w, const memopt_tape_call *step, size_t s) { /* what its `to` reads */
     size_t k; int right = 1;
     for (k = 0; k < w->chain.skip_count; ++k)
         if (w->skip[k].to == s) right &= tape_is_inside(w, step->skips[k], w->skip[k].bytes)
                                       && tape_holds(step->skips[k], w->skip[k].bytes, tape_key(w->pass, TAPE_SKIP, k));
     return right;
 }
-static memopt_status tape_watch_forward(const memopt_step *step) {
+static memopt_status tape_watch_forward(const memopt_tape_call *step) {
     tape_watch *w = ((const tape_watched *)step->user)->watch;
     const size_t s = ((const tape_watched *)step->user)->segment;
     const memopt_segment *g = &w->segment[s]; const size_t extra = tape_extra_bytes(&w->chain, s);
@@ -249,7 +249,7 @@ static memopt_status tape_watch_forward(const memopt_step *step) {
     CHECK_AT(!step->saved || tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s)), s);
     return MEMOPT_OK;
 }
-static int tape_backward_finds(tape_watch *w, const memopt_step *step, size_t s) { /* all that a backward reads */
+static int tape_backward_finds(tape_watch *w, const memopt_tape_call *step, size_t s) { /* all that a backward reads */
     const size_t extra = tape_extra_bytes(&w->chain, s); size_t k; int right = tape_skip_is_right(w, step, s);
     right &= tape_holds(step->input, tape_input_bytes(&w->chain, s), tape_key(w->pass, TAPE_VALUE, s))
         && (!s || w->whole[s - 1]);
@@ -262,7 +262,7 @@ static int tape_backward_finds(tape_watch *w, const memopt_step *step, size_t s)
             && tape_holds(step->skip_grads[k], w->skip[k].grad_bytes, tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
     return right;
 }
-static memopt_status tape_watch_backward(const memopt_step *step) {
+static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     tape_watch *w = ((const tape_watched *)step->user)->watch;
     const size_t s = ((const tape_watched *)step->user)->segment;
     const size_t scratch = w->segment[s].backward_scratch, grad = tape_grad_bytes(&w->chain, s); size_t k;
@@ -430,7 +430,7 @@ static void tape_variant(memopt_tape_desc *d, size_t number) {
     all = memopt_tape_get_stats(tape).peak;
     memopt_tape_destroy(tape);
     d->rule = (memopt_rule)(MEMOPT_RULE_EXTENDED + number / TAPE_POINTS);
-    CHECK(memopt_tape_least(d, &least) == MEMOPT_OK);
+    CHECK(memopt_tape_min_budget(d, &least) == MEMOPT_OK);
     if (all < least) all = least;
     d->budget = least + (all - least) / (TAPE_POINTS - 1) * (number % TAPE_POINTS);
     if (!d->budget) d->budget = 1;
@@ -570,7 +570,7 @@ static void tape_budgets(void) {
             memopt_tape_destroy(tape);
             d.rule = rules[k];
             d.budget = 12345; /* ignored there */
-            CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK && least > 0 && least <= most);
+            CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK && least > 0 && least <= most);
             for (i = 1; i <= 64; i *= 4) {
                 d.budget = least - i;
                 tape = none;
@@ -595,7 +595,7 @@ static void tape_frontier(void) { /* each point of the frontier, where placing a
     uint64_t seed; size_t i, met = 0, all = 0;
     for (seed = 1; seed <= 2 * TAPE_TIMES; ++seed) {
         tape_watch w; memopt_schedule_desc sd; const memopt_schedule *schedule = NULL; void *memory;
-        size_t bytes = 0, count = 0; memopt_point *point;
+        size_t bytes = 0, count = 0; memopt_schedule_point *point;
         memopt_source source; memopt_segment segment[TAPE_MOST]; unsigned char *block; memopt_tape_desc d; size_t least;
         tape_watch_make(&w, 30 + seed, 10, 1);
         for (i = 0; i < 10; ++i) { /* multiples of 64, so that no rounding stands between the two */
@@ -616,12 +616,12 @@ static void tape_frontier(void) { /* each point of the frontier, where placing a
         memory = block + (64 - (uintptr_t)block % 64);
         CHECK(memopt_schedule_solve(&sd, memory, bytes, &schedule) == MEMOPT_OK);
         CHECK(memopt_schedule_frontier(schedule, NULL, 0, &count) == MEMOPT_ERR_BUFFER && count > 1);
-        point = (memopt_point *)malloc(count * sizeof *point);
+        point = (memopt_schedule_point *)malloc(count * sizeof *point);
         CHECK(memopt_schedule_frontier(schedule, point, count, &count) == MEMOPT_OK);
         CHECK(memopt_source_counting(&source) == MEMOPT_OK);
         tape_watch_buffers(&w);
         d = tape_watch_desc(&w, NULL);
-        CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK && least >= point[0].peak);
+        CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK && least >= point[0].peak);
         for (i = 0; i < count; ++i) {
             tape_rig r; memopt_tape_stats s;
             if (point[i].peak < least) continue;
@@ -661,7 +661,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
             d = tape_watch_desc(&w, &r);
             tape_variant(&d, i);
             CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK);
-            e = memopt_tape_get_error(w.tape);
+            e = memopt_tape_error(w.tape);
             CHECK(e.status == MEMOPT_OK && e.reason);
             w.calls = 0;
             CHECK(tape_watch_pass(&w) == MEMOPT_OK);
@@ -672,7 +672,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
                 w.stream_count = 0; /* whether the pass that failed is done again with its numbers is seen elsewhere */
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_DEVICE, n);
                 CHECK_AT(w.calls == n, n); /* and nothing was called after it */
-                e = memopt_tape_get_error(w.tape);
+                e = memopt_tape_error(w.tape);
                 CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.reason && e.index == w.failed && e.action < count, n);
                 if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_OP_BACKWARD && a[e.action].index == w.failed,
                     n);
@@ -686,7 +686,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
                 w.calls = 0; w.fail_on = n;
                 CHECK_AT(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_ERR_DEVICE && w.calls == n
                     && tape_rig_is_clean(&r), n);
-                CHECK_AT(memopt_tape_get_error(w.tape).index == n - 1, n);
+                CHECK_AT(memopt_tape_error(w.tape).index == n - 1, n);
             }
             w.fail_on = 0; w.evaluating = 0; w.stream_count = 0;
             CHECK(tape_rig_peak(&r) == (memopt_tape_get_stats(w.tape).peak > memopt_tape_get_stats(w.tape).evaluate_peak
@@ -715,16 +715,16 @@ static void tape_full_arena(void) { /* one byte too few, and just enough */
         w.calls = 0;
         tape_watch_feed(&w);
         CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_MEMORY && w.calls == 0, i);
-        CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY
+        CHECK_AT(memopt_tape_error(w.tape).status == MEMOPT_ERR_MEMORY
             && memopt_arena_error(r.arena).got.count == s.peak, i);
-        CHECK_AT(memopt_tape_get_error(w.tape).index == SIZE_MAX && memopt_tape_get_error(w.tape).action == SIZE_MAX,
+        CHECK_AT(memopt_tape_error(w.tape).index == SIZE_MAX && memopt_tape_error(w.tape).action == SIZE_MAX,
             i);
         CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, i);
         CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
         CHECK(memopt_arena_push_top(r.arena, (room - s.peak) / 64 * 64, 0) != NULL);
         tape_watch_feed(&w);
         CHECK_AT(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK, i);
-        CHECK_AT(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK
+        CHECK_AT(memopt_tape_cancel(w.tape) == MEMOPT_OK && memopt_tape_cancel(w.tape) == MEMOPT_OK
             && !memopt_tape_output(w.tape), i);
         CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK && tape_rig_is_clean(&r));
         memopt_tape_destroy(w.tape);
@@ -750,9 +750,9 @@ static void tape_rewound(void) { /* by somebody else, between forward and backwa
         used = memopt_arena_get_stats(r.arena).used_low;
         if (round < 2) {
             CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE && w.calls == 0);
-            CHECK(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_STATE);
+            CHECK(memopt_tape_error(w.tape).status == MEMOPT_ERR_STATE);
             CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE);
-        } else CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
+        } else CHECK(memopt_tape_cancel(w.tape) == MEMOPT_OK);
         CHECK(memopt_arena_get_stats(r.arena).used_low == used);
         CHECK(memopt_arena_rewind(r.arena, r.mark) == MEMOPT_OK && tape_rig_is_clean(&r));
     }
@@ -790,7 +790,7 @@ static void tape_refusing_source(void) { /* a source that refuses at the push of
         w.stream_count = 0; w.calls = 0;
         dev.fail_from = dev.calls + 1;
         CHECK(tape_watch_pass(&w) != MEMOPT_OK && w.calls == 0);
-        CHECK(memopt_tape_get_error(w.tape).status != MEMOPT_OK);
+        CHECK(memopt_tape_error(w.tape).status != MEMOPT_OK);
         dev.fail_from = 0;
         w.stream_count = 0;
         CHECK(tape_watch_pass(&w) == MEMOPT_OK);
@@ -833,7 +833,7 @@ static void tape_failing_host(void) {
                 CHECK_AT(status == MEMOPT_ERR_MEMORY && w.tape == none && !f.live_blocks && !f.live_bytes, n);
                 CHECK_AT(f.calls >= n, n);
                 f.calls = 0;
-                if (variant >= 6) CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK
+                if (variant >= 6) CHECK_AT(memopt_tape_min_budget(&d, &least) == MEMOPT_OK
                     || (least == 99 && !f.live_blocks), n);
                 CHECK(tape_rig_is_clean(&r));
                 ++tries;
@@ -939,10 +939,10 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
     for (round = 0; round < 2; ++round) {
         tape_watch_feed(&w);
         CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE
-            && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_STATE);
-        CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
+            && memopt_tape_error(w.tape).status == MEMOPT_ERR_STATE);
+        CHECK(memopt_tape_cancel(w.tape) == MEMOPT_OK);
         CHECK(memopt_tape_forward(w.tape, NULL) == MEMOPT_ERR_ARGUMENT
-            && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_ARGUMENT);
+            && memopt_tape_error(w.tape).status == MEMOPT_ERR_ARGUMENT);
         CHECK(memopt_tape_evaluate(w.tape, NULL, NULL) == MEMOPT_ERR_ARGUMENT && w.calls == 0);
         CHECK(tape_watch_again(&w) == MEMOPT_OK);
         s = memopt_tape_get_stats(w.tape);
@@ -957,10 +957,10 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
         if (round) {
             const memopt_status status = memopt_tape_backward(w.tape, NULL, w.grad_input);
             CHECK(status == MEMOPT_ERR_ARGUMENT && w.calls == 0);
-            CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
+            CHECK(memopt_tape_cancel(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
             CHECK(tape_watch_again(&w) == MEMOPT_OK);
             CHECK(memopt_tape_backward(w.tape, w.grad_output, NULL) == MEMOPT_ERR_ARGUMENT);
-            CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
+            CHECK(memopt_tape_cancel(w.tape) == MEMOPT_OK && tape_rig_is_clean(&r));
         } else {
             CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_OK);
             CHECK(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE);
@@ -980,22 +980,23 @@ static void tape_order(void) { /* the right calls at the wrong time, and NULL */
     memopt_tape_destroy(NULL);
     CHECK(memopt_tape_create(NULL, &w.tape) == MEMOPT_ERR_ARGUMENT
         && memopt_tape_create(&d, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_tape_least(NULL, &count) == MEMOPT_ERR_ARGUMENT && memopt_tape_least(&d, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_min_budget(NULL, &count) == MEMOPT_ERR_ARGUMENT
+          && memopt_tape_min_budget(&d, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_forward(NULL, in) == MEMOPT_ERR_ARGUMENT
         && memopt_tape_backward(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_evaluate(NULL, in, NULL) == MEMOPT_ERR_ARGUMENT
-        && memopt_tape_abandon(NULL) == MEMOPT_ERR_ARGUMENT);
+        && memopt_tape_cancel(NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_seek(NULL, 0) == MEMOPT_ERR_ARGUMENT
         && memopt_tape_reshape(NULL, &w.chain) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_calibrate(NULL, in, in, NULL, 1) == MEMOPT_ERR_ARGUMENT && !memopt_tape_output(NULL));
     CHECK(memopt_tape_nest(NULL, &segment, &layer) == MEMOPT_ERR_ARGUMENT
-        && memopt_tape_place(NULL, &w, 64) == MEMOPT_ERR_ARGUMENT);
+        && memopt_tape_set_memory(NULL, &w, 64) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_tape_report(NULL, text, 8, &length) == MEMOPT_ERR_ARGUMENT);
     CHECK(!memopt_tape_actions(NULL, &count) && count == 0);
     s = memopt_tape_get_stats(NULL);
     CHECK(!s.peak && !s.live_peak && !s.evaluate_peak && !s.kept && !s.actions && !s.forwards && !s.passes
         && !s.solves);
-    CHECK(memopt_tape_get_error(NULL).reason && memopt_tape_get_error(NULL).status == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_tape_error(NULL).reason && memopt_tape_error(NULL).status == MEMOPT_ERR_ARGUMENT);
 }
 static memopt_status tape_no_write(void *user, size_t value, const void *bytes, size_t count) {
     (void)user; (void)value; (void)bytes; (void)count; return MEMOPT_OK; }
@@ -1042,13 +1043,13 @@ static void tape_bad_descs(void) {
         case 13: d.overhead = -0.1; break;
         case 14: d.rule = (memopt_rule)7; break;
         case 15: d.rule = MEMOPT_RULE_EVERY; d.every = 0; break;
-        case 16: d.keep = (memopt_keep)3; break;
+        case 16: d.codec = (memopt_codec)3; break;
         case 17: d.store.write_fn = tape_no_write; break;
         case 18: d.store.write_fn = tape_no_write; d.store.read_fn = tape_no_read; d.store.wait_fn = tape_no_wait;
-        d.slow.slots = 2; break;
+        d.offload.slots = 2; break;
         case 19: d.store = tape_no_store(); break; /* a store without slow */
-        case 20: d.slow.slots = 2; break;          /* slow without a store */
-        case 21: d.store = tape_no_store(); d.slow.slots = 2; d.keep = MEMOPT_KEEP_BF16; break;
+        case 20: d.offload.slots = 2; break;       /* slow without a store */
+        case 21: d.store = tape_no_store(); d.offload.slots = 2; d.codec = MEMOPT_CODEC_BF16; break;
         case 22: d.random_bytes = 8; break;
         case 23: d.random_bytes = 8; d.random_save_fn = tape_no_save; break;
         case 24: d.random_save_fn = tape_no_save; d.random_load_fn = tape_no_load; break;
@@ -1056,7 +1057,7 @@ static void tape_bad_descs(void) {
         case 26: d.slots = 15; break;
         case 27: d.slots = 65537; break;
         case 28: d.host = &half; break;
-        case 29: d.chain.count = MEMOPT_CHAIN_MOST + 1; break;
+        case 29: d.chain.count = MEMOPT_CHAIN_MAX + 1; break;
         case 30: g->saved_bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
         case 31: g->forward_scratch = SIZE_MAX - 3; want = MEMOPT_ERR_OVERFLOW; break;
         case 32: k->bytes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
@@ -1064,15 +1065,15 @@ static void tape_bad_descs(void) {
         break;
         case 34: d.random_bytes = SIZE_MAX / 4; d.random_save_fn = tape_no_save; d.random_load_fn = tape_no_load;
         want = MEMOPT_ERR_OVERFLOW; break;
-        case 36: d.store = tape_no_store(); d.slow.slots = 2; d.slow.read_cost = zero / zero; break;
-        case 37: d.store = tape_no_store(); d.slow.slots = 2; d.slow.write_byte_cost = -1; break;
+        case 36: d.store = tape_no_store(); d.offload.slots = 2; d.offload.read_cost = zero / zero; break;
+        case 37: d.store = tape_no_store(); d.offload.slots = 2; d.offload.write_byte_cost = -1; break;
         case 35: d.shapes = SIZE_MAX; want = MEMOPT_ERR_OVERFLOW; break;
         }
         { const memopt_status s = memopt_tape_create(&d, &tape);
           CHECK_AT(s == want || ((i == 34 || i == 35) && s == MEMOPT_ERR_MEMORY), i);
           CHECK_AT(tape == none, i);
           if (tape != none) { memopt_tape_destroy(tape); tape = none; }
-          if (i != 12 && i != 13 && i != 34 && i != 35) CHECK_AT(memopt_tape_least(&d, &least) != MEMOPT_OK, i); }
+          if (i != 12 && i != 13 && i != 34 && i != 35) CHECK_AT(memopt_tape_min_budget(&d, &least) != MEMOPT_OK, i); }
         *g = keep; *k = keep_skip; g[1].grad_bytes = keep.grad_bytes;
         tape_watch_layers(&w);
     }
@@ -1094,20 +1095,20 @@ static void tape_placed(void) { /* a tape without an arena, in memory of ours */
     memset(block, 0x77, most + 192);
     tape_watch_feed(&w);
     CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_ERR_STATE
-        || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY);
-    CHECK(memopt_tape_place(w.tape, at + 1, most) == MEMOPT_ERR_ARGUMENT
-        && memopt_tape_place(w.tape, at + 32, most) == MEMOPT_ERR_ARGUMENT);
+        || memopt_tape_error(w.tape).status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_tape_set_memory(w.tape, at + 1, most) == MEMOPT_ERR_ARGUMENT
+        && memopt_tape_set_memory(w.tape, at + 32, most) == MEMOPT_ERR_ARGUMENT);
     for (i = 0; i < 2; ++i) {
-        CHECK(memopt_tape_place(w.tape, at, s.peak) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK
+        CHECK(memopt_tape_set_memory(w.tape, at, s.peak) == MEMOPT_OK && tape_watch_pass(&w) == MEMOPT_OK
             && tape_watch_pass(&w) == MEMOPT_OK);
-        CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_OK);
+        CHECK(memopt_tape_set_memory(w.tape, NULL, 0) == MEMOPT_OK);
         CHECK(memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
     }
     for (i = 0; i < most + 192; ++i) /* not a byte outside */
         if (block + i < at || block + i >= at + s.peak) CHECK_AT(block[i] == 0x77, i);
     memset(block, 0x77, most + 192);
     w.evaluating = 1;
-    CHECK(memopt_tape_place(w.tape, at, s.evaluate_peak) == MEMOPT_OK);
+    CHECK(memopt_tape_set_memory(w.tape, at, s.evaluate_peak) == MEMOPT_OK);
     tape_watch_feed(&w);
     CHECK(memopt_tape_evaluate(w.tape, w.input, NULL) == MEMOPT_OK);
     for (i = 0; i < most + 192; ++i)
@@ -1115,17 +1116,18 @@ static void tape_placed(void) { /* a tape without an arena, in memory of ours */
     w.evaluating = 0;
     tape_watch_feed(&w);
     w.calls = 0;
-    CHECK(memopt_tape_place(w.tape, at, s.peak - 1) != MEMOPT_OK || memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
+    CHECK(memopt_tape_set_memory(w.tape, at, s.peak - 1) != MEMOPT_OK
+          || memopt_tape_forward(w.tape, w.input) != MEMOPT_OK);
     CHECK(w.calls == 0);
-    CHECK(memopt_tape_place(w.tape, at, most) == MEMOPT_OK && memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
-    CHECK(memopt_tape_place(w.tape, NULL, 0) == MEMOPT_ERR_STATE
-        && memopt_tape_place(w.tape, at, most) == MEMOPT_ERR_STATE);
-    CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK);
+    CHECK(memopt_tape_set_memory(w.tape, at, most) == MEMOPT_OK && memopt_tape_forward(w.tape, w.input) == MEMOPT_OK);
+    CHECK(memopt_tape_set_memory(w.tape, NULL, 0) == MEMOPT_ERR_STATE
+        && memopt_tape_set_memory(w.tape, at, most) == MEMOPT_ERR_STATE);
+    CHECK(memopt_tape_cancel(w.tape) == MEMOPT_OK);
     memopt_tape_destroy(w.tape);
     { tape_rig r; /* a tape with an arena has a place already */
       tape_rig_open(&r, tape_watch_room(&w), 0);
       d.arena = r.arena;
-      CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && memopt_tape_place(w.tape, at, most) != MEMOPT_OK);
+      CHECK(memopt_tape_create(&d, &w.tape) == MEMOPT_OK && memopt_tape_set_memory(w.tape, at, most) != MEMOPT_OK);
       memopt_tape_destroy(w.tape);
       tape_rig_close(&r); }
     free(block);
@@ -1146,7 +1148,7 @@ static void tape_tags(void) { /* the tag of the push */
     CHECK(memopt_ledger_usage(r.ledger, own).now == memopt_tape_get_stats(w.tape).peak
         && memopt_ledger_usage(r.ledger, own).blocks == 1);
     CHECK(memopt_ledger_usage(r.ledger, MEMOPT_TAG_ACTIVATIONS).peak == 0);
-    CHECK(memopt_tape_abandon(w.tape) == MEMOPT_OK && memopt_ledger_usage(r.ledger, own).now == 0);
+    CHECK(memopt_tape_cancel(w.tape) == MEMOPT_OK && memopt_ledger_usage(r.ledger, own).now == 0);
     memopt_tape_destroy(w.tape);
     tape_rig_close(&r);
     tape_watch_close(&w);
@@ -1233,13 +1235,13 @@ static void tape_stored(void) {
             w.rig = &r; w.stream_count = 0; w.tape = NULL;
             d = tape_watch_desc(&w, &r);
             d.rule = rules[i % 3];
-            CHECK(memopt_tape_least(&d, &without) == MEMOPT_OK);
-            d.slow.slots = i % 4 == 0 ? MEMOPT_SLOW_UNLIMITED : i % 4;
-            d.slow.write_cost = 1; d.slow.read_cost = 0.5; d.slow.write_byte_cost = 0.001;
-            d.slow.read_byte_cost = 0.002;
-            d.slow.overlap = i / 6 == 1;
+            CHECK(memopt_tape_min_budget(&d, &without) == MEMOPT_OK);
+            d.offload.slots = i % 4 == 0 ? MEMOPT_OFFLOAD_UNLIMITED : i % 4;
+            d.offload.write_cost = 1; d.offload.read_cost = 0.5; d.offload.write_byte_cost = 0.001;
+            d.offload.read_byte_cost = 0.002;
+            d.offload.overlap = i / 6 == 1;
             d.store = tape_shelf_store(&shelf);
-            CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK && least > 0, seed * 100 + i);
+            CHECK_AT(memopt_tape_min_budget(&d, &least) == MEMOPT_OK && least > 0, seed * 100 + i);
             smaller += least < without;
             d.budget = least + (i % 2 ? least / 3 : 0);
             CHECK_AT(memopt_tape_create(&d, &w.tape) == MEMOPT_OK, seed * 100 + i);
@@ -1247,15 +1249,15 @@ static void tape_stored(void) {
             CHECK_AT(s.peak <= d.budget, seed * 100 + i);
             w.calls = 0;
             CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
-            CHECK_AT(shelf.most <= d.slow.slots, seed * 100 + i);
+            CHECK_AT(shelf.most <= d.offload.slots, seed * 100 + i);
             used += shelf.transfers > 0;
             calls = shelf.calls;
             for (n = 1; n <= calls; ++n) { /* each call of the store fails once */
                 shelf.calls = 0; shelf.fail_on = n; w.stream_count = 0;
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_ERR_IO, seed * 100 + i);
                 CHECK_AT(shelf.used == 0 && shelf.mistakes == 0
-                    && memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, seed * 100 + i);
-                CHECK_AT(memopt_tape_get_error(w.tape).action < s.actions && shelf.calls == n, seed * 100 + i);
+                    && memopt_tape_error(w.tape).status == MEMOPT_ERR_IO, seed * 100 + i);
+                CHECK_AT(memopt_tape_error(w.tape).action < s.actions && shelf.calls == n, seed * 100 + i);
                 shelf.fail_on = 0; w.stream_count = 0;
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
             }
@@ -1273,7 +1275,7 @@ static void tape_stored(void) {
             CHECK(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0);
             shelf.enter = NULL; w.stream_count = 0;
             tape_watch_feed(&w);
-            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_tape_abandon(w.tape) == MEMOPT_OK
+            CHECK(memopt_tape_forward(w.tape, w.input) == MEMOPT_OK && memopt_tape_cancel(w.tape) == MEMOPT_OK
                 && shelf.used == 0);
             tape_watch_feed(&w);
             w.stream_count = 0;
@@ -1320,9 +1322,9 @@ static void tape_unsteady(void) {
                     status = memopt_tape_forward(w.tape, w.input);
                     if (!status) status = memopt_tape_backward(w.tape, w.grad_output, w.grad_input);
                     w.unsteady = 0;
-                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_get_error(w.tape).index == s,
+                    CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_error(w.tape).index == s,
                         seed * 100 + i);
-                    CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_CORRUPT && tape_rig_is_clean(&r),
+                    CHECK_AT(memopt_tape_error(w.tape).status == MEMOPT_ERR_CORRUPT && tape_rig_is_clean(&r),
                         seed * 100 + i);
                     CHECK_AT(before == test_failures, s); /* nobody saw the wrong bits */
                     ++found;
@@ -1432,7 +1434,7 @@ static void tape_calibrated(void) {
         t = memopt_tape_get_stats(w.tape);
         CHECK_AT(t.cost == s.cost && t.peak == s.peak && t.actions == s.actions && t.passes == s.passes
             && tape_rig_is_clean(&r), n);
-        CHECK_AT(memopt_tape_get_error(w.tape).status == MEMOPT_ERR_IO, n);
+        CHECK_AT(memopt_tape_error(w.tape).status == MEMOPT_ERR_IO, n);
         w.stream_count = 0;
         CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK, n);
         s.passes = memopt_tape_get_stats(w.tape).passes;
@@ -1551,7 +1553,7 @@ static void tape_copied(void) { /* chain and layers are the caller's again after
         segment[3].saved_bytes += 64;
         { memopt_chain c = w.chain; c.segments = segment; c.skips = skip;
           CHECK_AT(memopt_tape_reshape(w.tape, &c) == MEMOPT_OK
-              || memopt_tape_get_error(w.tape).status == MEMOPT_ERR_MEMORY, i); }
+              || memopt_tape_error(w.tape).status == MEMOPT_ERR_MEMORY, i); }
         memset(segment, 0x5A, sizeof segment); memset(skip, 0x5A, sizeof skip);
         CHECK_AT(memopt_tape_reshape(w.tape, &w.chain) == MEMOPT_OK && memopt_tape_get_stats(w.tape).solves <= 2, i);
         w.stream_count = 0;
@@ -1562,14 +1564,14 @@ static void tape_copied(void) { /* chain and layers are the caller's again after
         tape_watch_close(&w);
     }
 }
-static memopt_status tape_count_forward(const memopt_step *s) {
+static memopt_status tape_count_forward(const memopt_tape_call *s) {
     uint32_t x;
     memcpy(&x, s->input, 4);
     x += (uint32_t)s->segment;
     memcpy(s->output, &x, 4);
     return MEMOPT_OK;
 }
-static memopt_status tape_count_backward(const memopt_step *s) { /* the gradient counts all inputs */
+static memopt_status tape_count_backward(const memopt_tape_call *s) { /* the gradient counts all inputs */
     uint32_t x, g;
     memcpy(&x, s->input, 4); memcpy(&g, s->grad_output, 4);
     g += 3 * x;
@@ -1577,17 +1579,17 @@ static memopt_status tape_count_backward(const memopt_step *s) { /* the gradient
     return MEMOPT_OK;
 }
 static void tape_long(void) { /* as many segments as there can be */
-    static memopt_segment segment[MEMOPT_CHAIN_MOST]; static memopt_layer layer[MEMOPT_CHAIN_MOST];
+    static memopt_segment segment[MEMOPT_CHAIN_MAX]; static memopt_layer layer[MEMOPT_CHAIN_MAX];
     static const memopt_rule rules[3] = { MEMOPT_RULE_SQRT, MEMOPT_RULE_ALL, MEMOPT_RULE_EVERY };
     size_t i, k, n; memopt_tape_desc d; tape_rig r; memopt_tape *tape; uint32_t x, g, want, sum, got;
     memset(segment, 0, sizeof segment);
-    for (i = 0; i < MEMOPT_CHAIN_MOST; ++i) {
+    for (i = 0; i < MEMOPT_CHAIN_MAX; ++i) {
         segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 4;
         segment[i].forward_cost = segment[i].backward_cost = 1;
         layer[i].forward_fn = tape_count_forward; layer[i].backward_fn = tape_count_backward; layer[i].user = NULL;
     }
     for (k = 0; k < 3; ++k) {
-        n = k ? 600 : MEMOPT_CHAIN_MOST;
+        n = k ? 600 : MEMOPT_CHAIN_MAX;
         tape_rig_open(&r, 1 << 20, 0);
         memset(&d, 0, sizeof d);
         d.chain.segments = segment; d.chain.count = n; d.chain.input_bytes = d.chain.input_grad_bytes = 4;
@@ -1632,14 +1634,14 @@ struct tape_net {
     memopt_threads threads;
     size_t   absent;                        /* skips at the end of the list that a part of the network has not */
 };
-typedef struct tape_work { const tape_op *op; const memopt_step *step; } tape_work; /* what workers share */
+typedef struct tape_work { const tape_op *op; const memopt_tape_call *step; } tape_work; /* what workers share */
 static void tape_parallel(const tape_net *n, size_t chunks, memopt_task_fn *fn, tape_work *work) {
     size_t i;
     if (n->threads.run_fn) { n->threads.run_fn(n->threads.user, chunks, fn, work); return; }
     for (i = 0; i < chunks; ++i) fn(work, i, 0);
 }
 static void tape_linear_rows(void *task, size_t r, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_tape_call *s = ((const tape_work *)task)->step;
     size_t i, o;
     const float *x = (const float *)s->input + r * op->in, *w = op->net->weights + op->weights;
     float *y = (float *)s->output + r * op->out;
@@ -1648,7 +1650,7 @@ static void tape_linear_rows(void *task, size_t r, int worker) {
     for (i = 0; i < op->in; ++i) for (o = 0; o < op->out; ++o) y[o] += x[i] * w[i * op->out + o];
 }
 static void tape_linear_back(void *task, size_t r, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_tape_call *s = ((const tape_work *)task)->step;
     size_t i, o;
     const float *gy = (const float *)s->grad_output + r * op->out, *w = op->net->weights + op->weights;
     float *gx = (float *)s->grad_input + r * op->in;
@@ -1657,7 +1659,7 @@ static void tape_linear_back(void *task, size_t r, int worker) {
     gx[i] = sum; }
 }
 static void tape_linear_weights(void *task, size_t i, int worker) { /* a row of them; the last chunk is the bias */
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_tape_call *s = ((const tape_work *)task)->step;
     size_t r, o;
     float *g = op->net->grads + op->weights + i * op->out;
     (void)worker;
@@ -1668,7 +1670,7 @@ static void tape_linear_weights(void *task, size_t i, int worker) { /* a row of 
     }
 }
 static void tape_norm_column(void *task, size_t c, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_tape_call *s = ((const tape_work *)task)->step;
     size_t r; const size_t rows = op->net->rows;
     const float *x = (const float *)s->input, *w = op->net->weights + op->weights; float *y = (float *)s->output;
     float mean = 0, variance = 0, inverse, *running = op->net->stats + op->stats;
@@ -1683,7 +1685,7 @@ static void tape_norm_column(void *task, size_t c, int worker) {
     if (!s->output_unused) for (r = 0; r < rows; ++r) y[r * op->out + c] = w[c] * (x[r * op->out + c] - mean) * inverse + w[op->out + c];
 }
 static void tape_norm_back(void *task, size_t c, int worker) {
-    const tape_op *op = ((const tape_work *)task)->op; const memopt_step *s = ((const tape_work *)task)->step;
+    const tape_op *op = ((const tape_work *)task)->op; const memopt_tape_call *s = ((const tape_work *)task)->step;
     size_t r; const size_t rows = op->net->rows;
     const float *x = (const float *)s->input, *gy = (const float *)s->grad_output, *w = op->net->weights + op->weights;
     float *gx = (float *)s->grad_input;
@@ -1696,9 +1698,9 @@ static void tape_norm_back(void *task, size_t c, int worker) {
     for (r = 0; r < rows; ++r)
         gx[r * op->out + c] = w[c] * inverse * (gy[r * op->out + c] - sum / (float)rows - (x[r * op->out + c] - mean) * inverse * dot / (float)rows);
 }
-static memopt_status tape_op_forward(const memopt_step *s);
-static memopt_status tape_op_backward(const memopt_step *s);
-static int tape_op_begin(const memopt_step *s) { /* whether to fail */
+static memopt_status tape_op_forward(const memopt_tape_call *s);
+static memopt_status tape_op_backward(const memopt_tape_call *s);
+static int tape_op_begin(const memopt_tape_call *s) { /* whether to fail */
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net;
     if (++n->calls == n->fail_on) return 1;
     if (s->evaluating || s->calibrating) return 0; /* a calibration's seeds are those of no pass */
@@ -1714,7 +1716,7 @@ static const float tape_dropped = 0.25f, tape_scaled = 1.25f; /* of dropout; a l
 static int tape_has_skip(const tape_op *op) {
     return op->skip && op->skip <= op->net->chain.skip_count - op->net->absent;
 }
-static memopt_status tape_op_forward(const memopt_step *s) {
+static memopt_status tape_op_forward(const memopt_tape_call *s) {
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i;
     tape_work work;
     const float *x = (const float *)s->input; float *y = (float *)s->output;
@@ -1762,7 +1764,7 @@ static memopt_status tape_op_forward(const memopt_step *s) {
         y[0] = loss; } }
     return MEMOPT_OK;
 }
-static memopt_status tape_op_backward(const memopt_step *s) {
+static memopt_status tape_op_backward(const memopt_tape_call *s) {
     tape_op *op = (tape_op *)s->user; tape_net *n = op->net; const size_t all = n->rows * op->out; size_t i, r;
     tape_work work; uint64_t present;
     const float *x = (const float *)s->input, *gy = (const float *)s->grad_output; float *gx = (float *)s->grad_input;
@@ -1881,8 +1883,8 @@ static float *tape_block(size_t bytes) {
     memset(p, 0xA5, bytes + 8);
     return p;
 }
-/* What a lossy keep makes of floats. 8 bits: the signed map, a block's largest element at its level 1, so that rounding
-   again changes nothing: as it has no level -1, a block that has only -1 is kept with the other sign. */
+/* What a lossy codec makes of floats. 8 bits: the signed map, a block's largest element at its level 1, so that
+   rounding again changes nothing: as it has no level -1, a block that has only -1 is kept with the other sign. */
 static void tape_round_block(float *x, size_t n) { /* at most 256 */
     uint8_t codes[256]; float scale = 0; int turn; size_t i;
     for (turn = 0; turn < 2; ++turn) {
@@ -1893,20 +1895,20 @@ static void tape_round_block(float *x, size_t n) { /* at most 256 */
     CHECK(memopt_dequantize_f32(x, codes, &scale, n, MEMOPT_MAP_SIGNED, 256, NULL) == MEMOPT_OK);
     for (i = 0; i < n && turn; ++i) x[i] = -x[i];
 }
-static void tape_round(float *x, size_t n, memopt_keep keep) {
+static void tape_round(float *x, size_t n, memopt_codec keep) {
     size_t i; uint16_t half[256];
     for (i = 0; i < n; i += 256) {
         const size_t some = n - i < 256 ? n - i : 256;
-        if (keep == MEMOPT_KEEP_BF16) CHECK(!memopt_bf16_from_f32(half, x + i, some, NULL)
+        if (keep == MEMOPT_CODEC_BF16) CHECK(!memopt_bf16_from_f32(half, x + i, some, NULL)
             && !memopt_f32_from_bf16(x + i, half, some, NULL));
-        if (keep == MEMOPT_KEEP_8BIT) tape_round_block(x + i, some);
+        if (keep == MEMOPT_CODEC_8BIT) tape_round_block(x + i, some);
     }
 }
 /* A pass without a tape. Returns the loss; evaluating: the forward only. */
-static float tape_plain_pass(tape_net *n, memopt_keep keep, int evaluating) {
+static float tape_plain_pass(tape_net *n, memopt_codec keep, int evaluating) {
     float *value[TAPE_MOST + 1], *saved[TAPE_MOST], *grad[TAPE_MOST + 1], *scratch, loss;
     void *skips[TAPE_SKIPS], *skip_grads[TAPE_SKIPS]; size_t i;
-    memopt_step s;
+    memopt_tape_call s;
     memset(&s, 0, sizeof s);
     scratch = tape_block(TAPE_ROWS * TAPE_WIDE * 4);
     value[0] = n->x; grad[0] = n->gradient;
@@ -1945,7 +1947,7 @@ static float tape_tape_pass(tape_net *n, memopt_tape *tape) {
 typedef struct tape_training { /* how, and what came of it */
     size_t steps, micro;         /* passes into each step, at least 1 */
     int evaluates, reshapes;     /* between steps; rows change from pass to pass */
-    memopt_keep keep;
+    memopt_codec codec;
     uint64_t hash;               /* of all losses, gradients and statistics */
     float first, last;
 } tape_training;
@@ -1969,13 +1971,13 @@ static void tape_train(tape_net *n, memopt_tape *tape, tape_training *t) {
                 if (tape) CHECK_AT(memopt_tape_reshape(tape, &n->chain) == MEMOPT_OK, n->pass);
             }
             tape_net_feed(n);
-            loss = tape ? tape_tape_pass(n, tape) : tape_plain_pass(n, t->keep, 0);
+            loss = tape ? tape_tape_pass(n, tape) : tape_plain_pass(n, t->codec, 0);
             if (!step && !m) t->first = loss;
             tape_hash(&t->hash, &loss, 4);
             tape_hash(&t->hash, n->gradient, n->rows * TAPE_IN * 4);
             if (!t->evaluates) continue;
             if (tape) CHECK(memopt_tape_evaluate(tape, n->x, &seen) == MEMOPT_OK);
-            else seen = tape_plain_pass(n, t->keep, 1);
+            else seen = tape_plain_pass(n, t->codec, 1);
             tape_hash(&t->hash, &seen, 4);
         }
         tape_hash(&t->hash, n->grads, n->weight_count * 4);
@@ -2110,13 +2112,13 @@ static void tape_workers(void) { /* 1 to 8, in another order, and threads that a
     tape_net_make(&n, tape_nets[0]);
     for (workers = 1; workers <= 8; ++workers)
         for (i = 0; i < TAPE_VARIANTS; i += 5) {
-            memopt_tape_desc d; memopt_pool *pool = NULL; tape_training with;
+            memopt_tape_desc d; memopt_thread_pool *pool = NULL; tape_training with;
             memset(&n.threads, 0, sizeof n.threads);
             memset(&h, 0, sizeof h);
             n.threads.run_fn = tape_shuffled; n.threads.user = &workers; n.threads.worker_count = (int)workers;
 #ifdef MEMOPT_PTHREADS
-            CHECK(memopt_pool_create(NULL, (int)workers, &pool) == MEMOPT_OK);
-            n.threads = memopt_pool_threads(pool);
+            CHECK(memopt_thread_pool_create(NULL, (int)workers, &pool) == MEMOPT_OK);
+            n.threads = memopt_thread_pool_threads(pool);
 #endif
             h.threads = n.threads;
             d = tape_net_desc(&n, NULL);
@@ -2127,7 +2129,7 @@ static void tape_workers(void) { /* 1 to 8, in another order, and threads that a
             if (workers == 1 && !i) { memset(&n.threads, 0, sizeof n.threads);
             plain = tape_trained_plainly(&n, tape_steps(12, 1)); }
             CHECK_AT(with.hash == plain.hash, workers * 100 + i);
-            memopt_pool_destroy(pool);
+            memopt_thread_pool_destroy(pool);
         }
 }
 static void tape_reshaped(void) { /* other numbers of rows, and back */
@@ -2171,7 +2173,7 @@ static void tape_bad_shapes(void) { /* refused, and the tape is as before */
     tape_net_make(&n, tape_nets[0]);
     tape_rig_open(&r, 400000, 0);
     d = tape_net_desc(&n, r.arena);
-    CHECK(memopt_tape_least(&d, &least) == MEMOPT_OK);
+    CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
     d.budget = least;
     tape_net_start(&n);
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
@@ -2193,7 +2195,7 @@ static void tape_bad_shapes(void) { /* refused, and the tape is as before */
         default: c.count = 0; break;
         }
         CHECK_AT(memopt_tape_reshape(tape, &c) == want, i);
-        CHECK_AT(memopt_tape_get_error(tape).status == want, i);
+        CHECK_AT(memopt_tape_error(tape).status == want, i);
         t = memopt_tape_get_stats(tape);
         CHECK_AT(t.peak == s.peak && t.cost == s.cost && t.solves == s.solves && t.actions == s.actions, i);
         ++n.pass;
@@ -2234,7 +2236,7 @@ static void tape_resumed(void) {
                 n = kept;
             }
             if (pass % 3 == 2) { /* a forward that is given up */
-                CHECK(memopt_tape_forward(tape, n.x) == MEMOPT_OK && memopt_tape_abandon(tape) == MEMOPT_OK);
+                CHECK(memopt_tape_forward(tape, n.x) == MEMOPT_OK && memopt_tape_cancel(tape) == MEMOPT_OK);
                 n = kept;
             }
             if (pass == 6) { /* another process */
@@ -2290,7 +2292,7 @@ static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_layer
     CHECK_AT(memopt_tape_create(&d, &tape) == MEMOPT_OK, variant);
     memset(&g, 0x5A, sizeof g);
     CHECK_AT(memopt_tape_nest(tape, &g, &l) == MEMOPT_OK, variant);
-    CHECK_AT(g.output_bytes == out && g.grad_bytes == grad && g.saved_bytes >= out && g.kept_bytes == 0, variant);
+    CHECK_AT(g.output_bytes == out && g.grad_bytes == grad && g.saved_bytes >= out && g.copy_bytes == 0, variant);
     CHECK_AT(g.forward_cost > 0 && g.backward_cost > 0 && l.forward_fn && l.backward_fn, variant);
     CHECK_AT(g.backward_scratch >= memopt_tape_get_stats(tape).peak, variant);
     segment[from] = g; layer[from] = l;
@@ -2399,21 +2401,21 @@ static void tape_kept_smaller(void) {
         tape_training exact = tape_steps(30, 1); size_t least[3] = { 0, 0, 0 }, held[3] = { 0, 0, 0 }, peak[3] = {
             0, 0, 0 };
         tape_net_make(&n, k ? tape_nets[1] : "L32NBDL17BL48NBBDL48BL48BL5BH");
-        for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+        for (keep = MEMOPT_CODEC_EXACT; keep <= MEMOPT_CODEC_8BIT; ++keep) {
             tape_training plain = tape_steps(30, 1), t = tape_steps(30, 1); memopt_tape_desc d;
-            plain.keep = t.keep = (memopt_keep)keep;
+            plain.codec = t.codec = (memopt_codec)keep;
             for (i = 0; i < TAPE_VARIANTS; i += 2) {
                 tape_training with;
                 d = tape_net_desc(&n, NULL);
-                d.keep = (memopt_keep)keep;
+                d.codec = (memopt_codec)keep;
                 tape_variant(&d, i);
-                if (i == 6) { CHECK(memopt_tape_least(&d, &least[keep]) == MEMOPT_OK); d.budget = least[keep]; }
+                if (i == 6) { CHECK(memopt_tape_min_budget(&d, &least[keep]) == MEMOPT_OK); d.budget = least[keep]; }
                 with = tape_trained_with(&n, &d, t);
                 if (!i) { plain = tape_trained_plainly(&n, t); if (!keep) exact = plain; }
                 CHECK_AT(with.hash == plain.hash, 1000 * (size_t)keep + 100 * k + i);
             }
             d = tape_net_desc(&n, NULL); /* as fast as keeping everything */
-            d.keep = (memopt_keep)keep;
+            d.codec = (memopt_codec)keep;
             { memopt_tape *tape = NULL;
               CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
               held[keep] = memopt_tape_get_stats(tape).kept; peak[keep] = memopt_tape_get_stats(tape).peak;
@@ -2422,7 +2424,7 @@ static void tape_kept_smaller(void) {
             if (keep) {
                 CHECK_AT(plain.hash != exact.hash, keep);
                 CHECK_AT(fabs((double)plain.last - (double)exact.last)
-                    <= (keep == MEMOPT_KEEP_BF16 ? 0.05 : 0.15) * (double)exact.first, keep);
+                    <= (keep == MEMOPT_CODEC_BF16 ? 0.05 : 0.15) * (double)exact.first, keep);
             }
         }
         for (keep = 1; keep < 3; ++keep) { /* what is kept is smaller, and with it all of the pass */
@@ -2438,24 +2440,24 @@ static void tape_stash_kept(void) {
     static const size_t sizes[7] = { 1, 15, 16, 255, 256, 1000, 3000 }; static float x[3000], want[8][3000];
     tape_rig r; memopt_stash *s = NULL; size_t i, k, bytes = 0; int keep;
     uint64_t seed = 3;
-    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+    for (keep = MEMOPT_CODEC_EXACT; keep <= MEMOPT_CODEC_8BIT; ++keep) {
         tape_rig_open(&r, 100000, 0);
         CHECK(memopt_stash_create(r.arena, 7, NULL, &s) == MEMOPT_OK && s->count == 0);
         CHECK(memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
         for (i = bytes = 0; i < 7; ++i) {
-            const size_t n = sizes[i], each = memopt_stash_bytes(n, (memopt_keep)keep),
+            const size_t n = sizes[i], each = memopt_stash_bytes(n, (memopt_codec)keep),
                 least = keep == 0 ? 4 * n : keep == 1 ? 2 * n : n + 4 * ((n + 255) / 256);
             for (k = 0; k < n; ++k) want[i][k] = x[k] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (float)(i + 1);
-            tape_round(want[i], n, (memopt_keep)keep);
+            tape_round(want[i], n, (memopt_codec)keep);
             CHECK_AT(each >= least && each < least + 128, n);
-            CHECK_AT(memopt_stash_push(s, x, n, (memopt_keep)keep) == MEMOPT_OK && s->count == i + 1, n);
+            CHECK_AT(memopt_stash_push(s, x, n, (memopt_codec)keep) == MEMOPT_OK && s->count == i + 1, n);
             CHECK_AT(!memcmp(x, want[i], n * 4), n); /* it goes on with what it gets back */
             bytes = (bytes + 63) / 64 * 64 + each;
             CHECK_AT((memopt_arena_get_stats(r.arena).used_low + 63) / 64 * 64 == TAPE_BASE + (bytes + 63) / 64 * 64,
                 n);
         }
         /* depth */
-        CHECK(memopt_stash_push(s, x, 5, (memopt_keep)keep) == MEMOPT_ERR_STATE && s->count == 7);
+        CHECK(memopt_stash_push(s, x, 5, (memopt_codec)keep) == MEMOPT_ERR_STATE && s->count == 7);
         for (i = 7; i-- > 0;) {
             memopt_mark m; const size_t n = sizes[i];
             memset(x, 0x5A, sizeof x);
@@ -2471,8 +2473,8 @@ static void tape_stash_kept(void) {
             CHECK_AT(n == 3000 || ((const unsigned char *)(x + n))[0] == 0x5A, n);
         }
         CHECK(tape_rig_is_clean(&r) && memopt_stash_pop(s, x, 1) == MEMOPT_ERR_STATE);
-        CHECK(memopt_stash_push(s, x, 100, (memopt_keep)keep) == MEMOPT_OK
-            && memopt_stash_push(s, x, 10, MEMOPT_KEEP_BF16) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s, x, 100, (memopt_codec)keep) == MEMOPT_OK
+            && memopt_stash_push(s, x, 10, MEMOPT_CODEC_BF16) == MEMOPT_OK);
         memopt_stash_destroy(s); /* pops what is left */
         tape_rig_close(&r);
     }
@@ -2483,14 +2485,14 @@ static void tape_stash_unusual(void) {
     uint32_t bits; int keep, round;
     tape_rig_open(&r, 100000, 0);
     CHECK(memopt_stash_create(r.arena, 2, NULL, &s) == MEMOPT_OK);
-    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+    for (keep = MEMOPT_CODEC_EXACT; keep <= MEMOPT_CODEC_8BIT; ++keep) {
         for (i = 0; i < 5 * 256; ++i) x[i] = ((float)(test_random(&seed) >> 40) / 8388608.0f - 1) * (i < 1024
             ? 1 : 1e-38f);
         bits = 0x7fc00000; memcpy(&x[300], &bits, 4); /* NaN */
         bits = 0xff800000; memcpy(&x[600], &bits, 4); /* -infinity */
         for (i = 768; i < 1024; ++i) x[i] = 0;
         for (round = 0; round < 2; ++round) {
-            CHECK(memopt_stash_push(s, x, 5 * 256, (memopt_keep)keep) == MEMOPT_OK);
+            CHECK(memopt_stash_push(s, x, 5 * 256, (memopt_codec)keep) == MEMOPT_OK);
             if (round) CHECK(!memcmp(x, once, sizeof x));
             memcpy(once, x, sizeof x);
             memset(x, 0, sizeof x);
@@ -2499,7 +2501,7 @@ static void tape_stash_unusual(void) {
         CHECK(x[300] != x[300] && x[0] == x[0] && x[255] == x[255] && x[768] == 0 && x[1023] == 0
             && fabs((double)x[1100]) <= 1e-38);
         for (i = 256; i < 768; ++i) /* an overflow is seen, not kept as a number */
-            CHECK_AT(keep == MEMOPT_KEEP_8BIT || i == 300 ? x[i] != x[i]
+            CHECK_AT(keep == MEMOPT_CODEC_8BIT || i == 300 ? x[i] != x[i]
                 : i == 600 ? (double)x[i] < -(double)FLT_MAX : fabs((double)x[i]) <= 1, i);
     }
     memopt_stash_destroy(s);
@@ -2514,7 +2516,7 @@ static void tape_stash_in_place(void) { /* a residual stream in one buffer */
     tape_rig_open(&r, 100000, 0);
     CHECK(memopt_stash_create(r.arena, DEPTH, NULL, &s) == MEMOPT_OK);
     for (l = 0; l < DEPTH; ++l) {
-        CHECK(memopt_stash_push(s, x, N, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s, x, N, MEMOPT_CODEC_EXACT) == MEMOPT_OK);
         for (i = 0; i < N; ++i) { const float d = 0.25f * (float)(l + 1); x[i] += d * x[i] / (1 + fabsf(x[i]));
         all[l][i] = y[i]; }
         memcpy(y, x, sizeof y);
@@ -2544,7 +2546,7 @@ static void tape_stash_after_any(void) {
         const memopt_mark mark = memopt_arena_mark(r.arena);
 
         CHECK(memopt_arena_push(r.arena, bytes, MEMOPT_TAG_OTHER) != NULL);
-        CHECK_AT(memopt_stash_push(s, x, 20, MEMOPT_KEEP_EXACT) == MEMOPT_OK, bytes);
+        CHECK_AT(memopt_stash_push(s, x, 20, MEMOPT_CODEC_EXACT) == MEMOPT_OK, bytes);
         memset(y, 0, sizeof y);
         CHECK_AT(memopt_stash_pop(s, y, 20) == MEMOPT_OK && !memcmp(x, y, sizeof x), bytes);
         CHECK(memopt_arena_rewind(r.arena, mark) == MEMOPT_OK);
@@ -2569,9 +2571,9 @@ static void tape_stash_rewound(void) {
         begin = memopt_arena_mark(r.arena);
         CHECK(memopt_stash_create(r.arena, 4, NULL, &s) == MEMOPT_OK);
         for (i = 0; i < 64; ++i) x[i] = (float)i;
-        for (i = 0; i < under; ++i) CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        for (i = 0; i < under; ++i) CHECK(memopt_stash_push(s, x, 64, MEMOPT_CODEC_EXACT) == MEMOPT_OK);
         before = memopt_arena_mark(r.arena);
-        CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s, x, 64, MEMOPT_CODEC_EXACT) == MEMOPT_OK);
         CHECK(memopt_arena_rewind(r.arena, before) == MEMOPT_OK);
         foreign = (unsigned char *)memopt_arena_push(r.arena, sizeof x, MEMOPT_TAG_OTHER);
         CHECK(foreign != NULL);
@@ -2582,7 +2584,7 @@ static void tape_stash_rewound(void) {
         CHECK_AT(memopt_stash_pop(s, y, 64) == MEMOPT_ERR_STATE && s->count == under + 1, under);
         CHECK_AT(!memcmp(x, y, sizeof x) && memopt_arena_get_stats(r.arena).used_low == used, under);
         if (under) { /* a good copy on top of the foreign bytes comes out again, and what is below stays refused */
-            CHECK_AT(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK, under);
+            CHECK_AT(memopt_stash_push(s, x, 64, MEMOPT_CODEC_EXACT) == MEMOPT_OK, under);
             if (under == 2) CHECK_AT(memopt_stash_pop(s, y, 64) == MEMOPT_OK && memopt_stash_pop(s, y, 64) == MEMOPT_ERR_STATE, under);
         }
         memopt_stash_destroy(s); /* frees its own copies on top, never what is foreign */
@@ -2625,12 +2627,12 @@ static void tape_stash_many_levels(void) {
         CHECK(memopt_stash_create(r.arena, 4, NULL, &s) == MEMOPT_OK);
         memset(x, 0, sizeof x);
         below = memopt_arena_mark(r.arena);
-        CHECK(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s, x, 16, MEMOPT_CODEC_EXACT) == MEMOPT_OK);
         CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
         foreign = (unsigned char *)memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER);
         tape_levels(r.arena, levels[k]);
         CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE && s->count == 1, levels[k]);
-        CHECK_AT(memopt_stash_push(s, x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK, levels[k]);
+        CHECK_AT(memopt_stash_push(s, x, 16, MEMOPT_CODEC_EXACT) == MEMOPT_OK, levels[k]);
         CHECK_AT(memopt_stash_pop(s, y, 16) == MEMOPT_OK && memopt_stash_pop(s, y, 16) == MEMOPT_ERR_STATE, levels[k]);
         memopt_stash_destroy(s);
         CHECK_AT((unsigned char *)memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) == foreign + 64, levels[k]);
@@ -2687,11 +2689,12 @@ static void tape_stash_two(void) {
     below = memopt_arena_mark(r.arena);
     for (i = 0; i < 2; ++i) {
         CHECK(memopt_stash_create(r.arena, 2, NULL, &s[i]) == MEMOPT_OK);
-        CHECK(memopt_stash_push(s[i], x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+        CHECK(memopt_stash_push(s[i], x, 16, MEMOPT_CODEC_EXACT) == MEMOPT_OK);
     }
     top = memopt_arena_mark_top(r.arena);
     CHECK(memopt_arena_push_top(r.arena, 64, MEMOPT_TAG_OTHER) && memopt_arena_rewind(r.arena, top) == MEMOPT_OK);
-    CHECK(memopt_stash_pop(s[1], y, 16) == MEMOPT_OK && memopt_stash_push(s[1], x, 16, MEMOPT_KEEP_EXACT) == MEMOPT_OK);
+    CHECK(memopt_stash_pop(s[1], y, 16) == MEMOPT_OK
+          && memopt_stash_push(s[1], x, 16, MEMOPT_CODEC_EXACT) == MEMOPT_OK);
     CHECK(memopt_arena_rewind(r.arena, below) == MEMOPT_OK);
     for (i = 0; i < 2; ++i) {
         CHECK(memopt_arena_push(r.arena, 64, MEMOPT_TAG_OTHER) != NULL);
@@ -2721,29 +2724,29 @@ static void tape_stash_bad(void) {
         CHECK(s == none && !f.live_blocks && n < 5);
     }
     CHECK(n > 1);
-    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
-        CHECK(memopt_stash_bytes(SIZE_MAX, (memopt_keep)keep) == 0 && memopt_stash_bytes(1, (memopt_keep)keep) > 0);
-        CHECK(memopt_stash_push(s, x, SIZE_MAX, (memopt_keep)keep) == MEMOPT_ERR_OVERFLOW);
+    for (keep = MEMOPT_CODEC_EXACT; keep <= MEMOPT_CODEC_8BIT; ++keep) {
+        CHECK(memopt_stash_bytes(SIZE_MAX, (memopt_codec)keep) == 0 && memopt_stash_bytes(1, (memopt_codec)keep) > 0);
+        CHECK(memopt_stash_push(s, x, SIZE_MAX, (memopt_codec)keep) == MEMOPT_ERR_OVERFLOW);
     }
-    CHECK(memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) == 0
-        || memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_KEEP_EXACT) >= SIZE_MAX / 4 * 4);
-    CHECK(memopt_stash_bytes(SIZE_MAX / 4 + 1, MEMOPT_KEEP_EXACT) == 0
-        && memopt_stash_bytes(SIZE_MAX / 2 + 1, MEMOPT_KEEP_BF16) == 0);
-    CHECK(memopt_stash_bytes(4, (memopt_keep)3) == 0 && memopt_stash_push(s, x, 4, (memopt_keep)3)
+    CHECK(memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_CODEC_EXACT) == 0
+        || memopt_stash_bytes(SIZE_MAX / 4, MEMOPT_CODEC_EXACT) >= SIZE_MAX / 4 * 4);
+    CHECK(memopt_stash_bytes(SIZE_MAX / 4 + 1, MEMOPT_CODEC_EXACT) == 0
+        && memopt_stash_bytes(SIZE_MAX / 2 + 1, MEMOPT_CODEC_BF16) == 0);
+    CHECK(memopt_stash_bytes(4, (memopt_codec)3) == 0 && memopt_stash_push(s, x, 4, (memopt_codec)3)
         == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_stash_push(s, NULL, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT
-        && memopt_stash_push(NULL, x, 4, MEMOPT_KEEP_EXACT) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_stash_push(s, NULL, 4, MEMOPT_CODEC_EXACT) == MEMOPT_ERR_ARGUMENT
+        && memopt_stash_push(NULL, x, 4, MEMOPT_CODEC_EXACT) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_stash_pop(NULL, x, 4) == MEMOPT_ERR_ARGUMENT && s->count == 0);
     memopt_stash_destroy(NULL);
-    CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_EXACT) == MEMOPT_OK
+    CHECK(memopt_stash_push(s, x, 64, MEMOPT_CODEC_EXACT) == MEMOPT_OK
         && memopt_stash_pop(s, NULL, 64) == MEMOPT_ERR_ARGUMENT);
     { const memopt_mark top = memopt_arena_mark_top(r.arena); /* full */
       CHECK(memopt_arena_push_top(r.arena, memopt_arena_get_stats(r.arena).free_bytes / 64 * 64, 0) != NULL);
       x[0] = 1.0009765625f;
-      CHECK(memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_ERR_MEMORY && (double)x[0] == 1.0009765625
+      CHECK(memopt_stash_push(s, x, 64, MEMOPT_CODEC_BF16) == MEMOPT_ERR_MEMORY && (double)x[0] == 1.0009765625
           && s->count == 1);
       CHECK(memopt_arena_rewind(r.arena, top) == MEMOPT_OK
-          && memopt_stash_push(s, x, 64, MEMOPT_KEEP_BF16) == MEMOPT_OK && s->count == 2); }
+          && memopt_stash_push(s, x, 64, MEMOPT_CODEC_BF16) == MEMOPT_OK && s->count == 2); }
     CHECK(memopt_stash_pop(s, x, 64) == MEMOPT_OK && memopt_stash_pop(s, x, 64) == MEMOPT_OK);
     memopt_stash_destroy(s);
     CHECK(!f.live_blocks && !f.bad_frees);
@@ -2755,12 +2758,12 @@ static void tape_stash_workers(void) { /* long enough to be cut */
     uint64_t seed = 4;
     memset(&h, 0, sizeof h);
     h.threads.run_fn = tape_shuffled; h.threads.user = &workers; h.threads.worker_count = 3;
-    for (keep = MEMOPT_KEEP_EXACT; keep <= MEMOPT_KEEP_8BIT; ++keep) {
+    for (keep = MEMOPT_CODEC_EXACT; keep <= MEMOPT_CODEC_8BIT; ++keep) {
         tape_rig_open(&r, 1000000, 0);
         CHECK(memopt_stash_create(r.arena, 1, &h, &s) == MEMOPT_OK);
         for (i = 0; i < N; ++i) x[i] = y[i] = (float)(test_random(&seed) >> 40) / 8388608.0f - 1;
-        tape_round(y, N, (memopt_keep)keep);
-        CHECK(memopt_stash_push(s, x, N, (memopt_keep)keep) == MEMOPT_OK && !memcmp(x, y, N * 4));
+        tape_round(y, N, (memopt_codec)keep);
+        CHECK(memopt_stash_push(s, x, N, (memopt_codec)keep) == MEMOPT_OK && !memcmp(x, y, N * 4));
         memset(x, 0, N * 4);
         CHECK(memopt_stash_pop(s, x, N) == MEMOPT_OK && !memcmp(x, y, N * 4));
         memopt_stash_destroy(s);
@@ -2770,9 +2773,9 @@ static void tape_stash_workers(void) { /* long enough to be cut */
     free(y);
 }
 /* An inner tape in a dry run of the outer one: its copies and hashes stay away from memory that is not there. */
-static memopt_status tape_idle(const memopt_step *step) {
+static memopt_status tape_idle(const memopt_tape_call *step) {
     const size_t *bytes = (const size_t *)step->user;
-    if (!step->untouchable) {
+    if (!step->not_host_visible) {
         memset(step->output, 0, 4096);
         if (step->grad_input) memset(step->grad_input, 0, 4096);
         if (step->scratch) memset(step->scratch, 1, step->scratch_bytes);
@@ -2792,7 +2795,7 @@ static void tape_idle_desc(memopt_tape_desc *d, memopt_segment *segment, memopt_
     d->chain.input_bytes = d->chain.input_grad_bytes = 4096;
 }
 static void tape_nested_dry(void) {
-    static const memopt_keep keeps[] = { MEMOPT_KEEP_EXACT, MEMOPT_KEEP_BF16, MEMOPT_KEEP_8BIT };
+    static const memopt_codec keeps[] = { MEMOPT_CODEC_EXACT, MEMOPT_CODEC_BF16, MEMOPT_CODEC_8BIT };
     float *in = tape_block(4096), *out = tape_block(4096); size_t i;
     for (i = 0; i < 3; ++i) {
         memopt_source counting; memopt_arena *arena = NULL; memopt_arena_desc a; memopt_tape *inner = NULL, *outer = NULL;
@@ -2802,9 +2805,9 @@ static void tape_nested_dry(void) {
         a.source = &counting; a.capacity = (size_t)1 << 24;
         CHECK(memopt_arena_create(&a, &arena) == MEMOPT_OK);
         tape_idle_desc(&d, segment, layer, NULL);
-        d.keep = keeps[i]; d.verify = 1;
+        d.codec = keeps[i]; d.verify = 1;
         CHECK(memopt_tape_create(&d, &inner) == MEMOPT_OK && memopt_tape_nest(inner, &whole, &nested) == MEMOPT_OK);
-        d.keep = MEMOPT_KEEP_EXACT; d.chain.segments = &whole; d.chain.count = 1; d.layers = &nested; d.arena = arena;
+        d.codec = MEMOPT_CODEC_EXACT; d.chain.segments = &whole; d.chain.count = 1; d.layers = &nested; d.arena = arena;
         CHECK(memopt_tape_create(&d, &outer) == MEMOPT_OK);
         CHECK(memopt_tape_forward(outer, in) == MEMOPT_OK && memopt_tape_backward(outer, in, out) == MEMOPT_OK);
         CHECK(memopt_arena_get_stats(arena).peak == memopt_tape_get_stats(outer).peak);
@@ -2874,9 +2877,9 @@ enum { TABLE_MOST = 140 };
 typedef struct table_chain { memopt_segment segment[TABLE_MOST]; memopt_layer layer[TABLE_MOST]; } table_chain;
 
 /* Touches all that it is given. */
-static memopt_status table_step(const memopt_step *step) {
+static memopt_status table_step(const memopt_tape_call *step) {
     const size_t *saved = (const size_t *)step->user; const int backward = step->grad_output || step->grad_input;
-    if (step->untouchable) return MEMOPT_OK;
+    if (step->not_host_visible) return MEMOPT_OK;
     if (!backward) memset(step->output, 1, 32768);
     else if (step->grad_input) memset(step->grad_input, 1, 32768);
     if (step->saved) memset(step->saved, 2, *saved);
@@ -3083,7 +3086,7 @@ static void tape_table_never_coarser(void) {
         memopt_tape_destroy(tape);
         CHECK_AT(s.live_peak <= t.live_peak, seed);
         d.slots = 0;
-        CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK, seed);
+        CHECK_AT(memopt_tape_min_budget(&d, &least) == MEMOPT_OK, seed);
         d.budget = least;
         tape = table_open(&d, NULL, &s);
         CHECK_AT(s.peak <= least, seed);
@@ -3111,7 +3114,8 @@ static void tape_table_is_fine_enough(void) {
             CHECK_AT(s.peak <= t.peak && s.cost <= t.cost + 0.02 * 90, i);
             CHECK_AT(s.solve_bytes < t.solve_bytes, i);
             memopt_tape_destroy(a); memopt_tape_destroy(b);
-            CHECK_AT(memopt_tape_least(&d, &least) == MEMOPT_OK && memopt_tape_least(&fine, &best) == MEMOPT_OK, i);
+            CHECK_AT(memopt_tape_min_budget(&d, &least) == MEMOPT_OK
+                     && memopt_tape_min_budget(&fine, &best) == MEMOPT_OK, i);
             CHECK_AT(least <= best + best / 100, i);
             d.budget = least;
             a = table_open(&d, NULL, &s);
@@ -3311,7 +3315,7 @@ static void tape_generator_after_failure(void) {
         if (!status) status = memopt_tape_backward(tape, NULL, n.gradient);
         if (status != MEMOPT_ERR_IO) continue;
         ++failed;
-        if (memopt_tape_get_error(tape).action >= n.count * 2) CHECK_AT(n.own == n.drawn, k);
+        if (memopt_tape_error(tape).action >= n.count * 2) CHECK_AT(n.own == n.drawn, k);
         CHECK_AT(tape_rig_is_clean(&r), k);
     }
     CHECK(failed > 10);
@@ -3321,12 +3325,13 @@ static void tape_generator_after_failure(void) {
 
 /* -- Memory that overlaps -- */
 
-static memopt_status tape_double_forward(const memopt_step *s) { /* y = 2 x, element by element: right also in place */
+static memopt_status tape_double_forward(const memopt_tape_call *s) { /* y = 2 x, element by element: right also in
+                                                                         place */
     size_t i;
     for (i = 0; i < 32; ++i) ((float *)s->output)[i] = 2 * ((const float *)s->input)[i];
     return MEMOPT_OK;
 }
-static memopt_status tape_double_backward(const memopt_step *s) {
+static memopt_status tape_double_backward(const memopt_tape_call *s) {
     size_t i;
     for (i = 0; i < 32 && s->grad_input; ++i) ((float *)s->grad_input)[i] = 2 * ((const float *)s->grad_output)[i];
     return MEMOPT_OK;
@@ -3355,27 +3360,27 @@ static void tape_overlaps(void) {
             tape_rig_open(&r, 16384, 0);
             tape_doubles_make(&n, count, placed ? NULL : r.arena);
             CHECK(memopt_tape_create(&n.desc, &tape) == MEMOPT_OK);
-            CHECK(!placed || memopt_tape_place(tape, at, 8000) == MEMOPT_OK);
+            CHECK(!placed || memopt_tape_set_memory(tape, at, 8000) == MEMOPT_OK);
             peak = memopt_tape_get_stats(tape).peak; evaluate = memopt_tape_get_stats(tape).evaluate_peak;
             base = placed ? at : r.neighbour + TAPE_BASE;
             memset(x, 0, 1024); memset(g, 0, 1024);
             for (i = 0; i < 3; ++i) { /* an input that ends or begins in the pass's memory, or lies in it */
                 unsigned char *in = i == 0 ? base - 64 : i == 1 ? base + peak - 4 : base + 64;
                 s = memopt_tape_forward(tape, in);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, input), i);
-                CHECK(memopt_tape_abandon(tape) == MEMOPT_OK && !memopt_tape_output(tape) && tape_rig_is_clean(&r));
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, input), i);
+                CHECK(memopt_tape_cancel(tape) == MEMOPT_OK && !memopt_tape_output(tape) && tape_rig_is_clean(&r));
                 s = memopt_tape_calibrate(tape, in, g, g + 64, 1);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, input), i);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, input), i);
                 if (!evaluate) continue;
                 s = memopt_tape_evaluate(tape, i == 1 ? base + evaluate - 4 : in, g);
-                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, input), i);
+                CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, input), i);
                 s = memopt_tape_evaluate(tape, x, i == 1 ? base + evaluate - 4 : in);
                 CHECK_AT(s == MEMOPT_ERR_ARGUMENT
-                    && test_error_says(memopt_tape_get_error(tape), s, "output overlaps the memory of the pass"), i);
+                    && test_error_says(memopt_tape_error(tape), s, "output overlaps the memory of the pass"), i);
                 CHECK(tape_rig_is_clean(&r));
             }
             s = memopt_tape_evaluate(tape, x, x + 31); /* one float of it */
-            if (one) CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s,
+            if (one) CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s,
                 "output overlaps the input, and one segment reads and writes them"));
             else CHECK(s == MEMOPT_OK);
             CHECK(memopt_tape_evaluate(tape, x, x + 32) == MEMOPT_OK);
@@ -3401,7 +3406,7 @@ static void tape_overlaps(void) {
                 }
                 if (!why) continue;
                 s = memopt_tape_backward(tape, go, gi);
-                e = memopt_tape_get_error(tape);
+                e = memopt_tape_error(tape);
                 CHECK_AT(s == MEMOPT_ERR_ARGUMENT && test_error_says(e, s, why), i);
                 CHECK_AT(memopt_tape_output(tape) == out, i);
             }
@@ -3415,33 +3420,33 @@ static void tape_overlaps(void) {
             }
             CHECK(tape_rig_is_clean(&r) && memopt_tape_get_stats(tape).passes == 2 - (uint64_t)one);
             s = memopt_tape_calibrate(tape, x, g, x, 1);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "grad_input overlaps the input"));
             s = memopt_tape_calibrate(tape, x, g, g, 2);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, one
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, one
                 ? "grad_input overlaps grad_output, and one segment reads and writes them"
                 : "grad_input overlaps grad_output, which the next repeat reads"));
             CHECK(memopt_tape_calibrate(tape, x, g, g + 32, 2) == MEMOPT_OK && tape_rig_is_clean(&r));
             n.desc.chain.input_grad_bytes = 0; n.segment[count - 1].grad_bytes = 0; /* then there is none */
             CHECK(memopt_tape_reshape(tape, &n.desc.chain) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
             s = memopt_tape_backward(tape, g, NULL);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s,
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s,
                 "a grad_output is given, but grad_bytes of the last segment is 0"));
             s = memopt_tape_backward(tape, NULL, g);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s,
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s,
                 "a grad_input is given, but input_grad_bytes is 0"));
-            CHECK(memopt_tape_abandon(tape) == MEMOPT_OK);
+            CHECK(memopt_tape_cancel(tape) == MEMOPT_OK);
             n.desc.chain.input_grad_bytes = n.segment[count - 1].grad_bytes = 1; /* a size that was not told: its first byte */
             n.desc.chain.input_bytes = 0;
             CHECK(memopt_tape_reshape(tape, &n.desc.chain) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
             s = memopt_tape_backward(tape, g, x);
-            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "grad_input overlaps the input"));
+            CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "grad_input overlaps the input"));
             CHECK(memopt_tape_backward(tape, x, g) == MEMOPT_OK); /* both are only read */
             memopt_tape_destroy(tape);
             tape_rig_close(&r);
             free(x); free(g); free(block);
         }
 }
-static memopt_status tape_nothing(const memopt_step *s) { (void)s; return MEMOPT_OK; }
+static memopt_status tape_nothing(const memopt_tape_call *s) { (void)s; return MEMOPT_OK; }
 static void tape_overlaps_counted(void) { /* addresses of memory that is only counted mean nothing */
     tape_rig r; tape_doubles n; memopt_tape *tape = NULL; float *x = tape_block(256);
     size_t i;
@@ -3456,7 +3461,7 @@ static void tape_overlaps_counted(void) { /* addresses of memory that is only co
     free(x);
 }
 static float *tape_scribbled; static int tape_scribble_on;
-static memopt_status tape_scribble_backward(const memopt_step *s) {
+static memopt_status tape_scribble_backward(const memopt_tape_call *s) {
     if (tape_scribble_on && !s->segment) *tape_scribbled += 1;
     return tape_double_backward(s);
 }
@@ -3479,7 +3484,7 @@ static void tape_changed(void) { /* verify: the input and the last output stay a
             why = i == 1 ? "segment 2: the last output was changed before the backward"
                          : "the input was changed before the backward had returned";
             CHECK_AT(s == (verify && i != 3 ? MEMOPT_ERR_CORRUPT : MEMOPT_OK), i);
-            if (s) CHECK_AT(test_error_says(memopt_tape_get_error(tape), s, why), i);
+            if (s) CHECK_AT(test_error_says(memopt_tape_error(tape), s, why), i);
             CHECK(tape_rig_is_clean(&r));
         }
         CHECK(memopt_tape_get_stats(tape).passes == (verify ? 1 : 5));
@@ -3526,7 +3531,7 @@ static size_t tape_lines(const char *text) {
 static void tape_fewer(void) {
     static const char *const nets[2] = { "L32NBDL17Bl17NOl17BH", "L16bL16NL16+BNOL8bDL8NL8+L3BH" };
     static const size_t order[6] = { 12, 5, 1, 7, 12, 2 };
-    static tape_net n, alone; size_t k, i, turn; const memopt_keep keeps[3] = { MEMOPT_KEEP_EXACT, MEMOPT_KEEP_BF16, MEMOPT_KEEP_8BIT };
+    static tape_net n, alone; size_t k, i, turn; const memopt_codec keeps[3] = { MEMOPT_CODEC_EXACT, MEMOPT_CODEC_BF16, MEMOPT_CODEC_8BIT };
     for (k = 0; k < 2; ++k)
         for (i = 0; i < TAPE_VARIANTS; i += i < 6 ? 1 : 4) {
             tape_rig r, other; memopt_tape_desc d; memopt_tape *tape = NULL; memopt_tape_stats s, t; char text[16384];
@@ -3534,7 +3539,7 @@ static void tape_fewer(void) {
             tape_net_make(&n, nets[k]);
             d = tape_net_desc(&n, NULL);
             tape_variant(&d, i);
-            d.keep = keeps[i % 3];
+            d.codec = keeps[i % 3];
             if (d.budget) { d.overhead = d.rule == MEMOPT_RULE_REVOLVE ? 10 : 0.2; d.budget = 0; } /* lengths differ in that */
             d.shapes = i % 2 ? 2 : 0;
             tape_rig_open(&r, 400000, 0);
@@ -3589,15 +3594,15 @@ static void tape_fewer_refused(void) { /* more than at creation */
     d = n.desc; d.chain.skips = skips; d.chain.skip_count = 1;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
     s = memopt_tape_reshape(tape, &more.desc.chain);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "count 3, at creation 2"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "count 3, at creation 2"));
     d.chain.skip_count = 2;
     s = memopt_tape_reshape(tape, &d.chain);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "skip_count 2, at creation 1"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "skip_count 2, at creation 1"));
     d.chain.skip_count = 1; d.chain.count = 1;
     memset(&e, 0x5A, sizeof e); before = e;
     d.chain.error = &e; /* the tape keeps the error; the chain's is filled in too */
     s = memopt_tape_reshape(tape, &d.chain);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "skip 0: to 1, below count 1"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "skip 0: to 1, below count 1"));
     CHECK(test_error_says(e, s, "skip 0: to 1, below count 1"));
     d.chain.skip_count = 0; e = before;
     CHECK(memopt_tape_reshape(tape, &d.chain) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
@@ -3682,7 +3687,7 @@ static const char *tape_break(tape_plain *p, int i, const memopt_host *half, mem
     *want = MEMOPT_ERR_ARGUMENT;
     switch (i) {
     case 0: d->chain.count = 0; return "count 0, at least 1";
-    case 1: d->chain.count = MEMOPT_CHAIN_MOST + 1; return "count 4097, at most 4096";
+    case 1: d->chain.count = MEMOPT_CHAIN_MAX + 1; return "count 4097, at most 4096";
     case 2: d->chain.segments = NULL; return "segments is NULL";
     case 3: d->chain.skips = NULL; return "skips is NULL, and skip_count is not 0";
     case 4: p->segment[5].saved_bytes = 100; return "segment 5: saved_bytes 100, at least output_bytes 128";
@@ -3699,22 +3704,22 @@ static const char *tape_break(tape_plain *p, int i, const memopt_host *half, mem
     case 13: p->layer[3].forward_fn = NULL; return "segment 3: no forward callback";
     case 14: p->layer[4].backward_fn = NULL; return "segment 4: no backward callback";
     case 15: d->host = half; return "the host is half set: a table has some of its functions";
-    case 16: d->store.write_fn = tape_no_write; d->slow.slots = 2;
+    case 16: d->store.write_fn = tape_no_write; d->offload.slots = 2;
         return "half a store: write_fn, read_fn, wait_fn and forget_fn belong together";
     case 17: d->random_bytes = 8; d->random_save_fn = tape_no_save;
         return "half a generator: random_bytes, random_save_fn and random_load_fn belong together";
-    case 18: d->store = store; return "a store without slow.slots";
-    case 19: d->slow.slots = 2; return "slow.slots without a store";
-    case 20: d->keep = (memopt_keep)3; return "invalid memopt_keep";
-    case 21: d->store = store; d->slow.slots = 2; d->keep = MEMOPT_KEEP_BF16;
-        return "a lossy keep and a store exclude each other";
-    case 22: d->untouchable = -1; return "untouchable -1, 0 to 2";
-    case 23: d->untouchable = 3; return "untouchable 3, 0 to 2";
-    case 24: *want = MEMOPT_ERR_UNSUPPORTED; d->untouchable = 2; d->keep = MEMOPT_KEEP_BF16;
-        return "a lossy keep on a device needs a keeper";
-    case 25: *want = MEMOPT_ERR_UNSUPPORTED; d->untouchable = 2; d->verify = 1; return "verify reads memory of a device";
-    case 26: d->store = store; d->slow.slots = 2; d->slow.read_cost = zero / zero; return "read_cost NaN, finite and at least 0";
-    case 27: d->store = store; d->slow.slots = 2; d->slow.write_byte_cost = -2;
+    case 18: d->store = store; return "a store without offload.slots";
+    case 19: d->offload.slots = 2; return "offload.slots without a store";
+    case 20: d->codec = (memopt_codec)3; return "invalid memopt_codec";
+    case 21: d->store = store; d->offload.slots = 2; d->codec = MEMOPT_CODEC_BF16;
+        return "a lossy codec and a store exclude each other";
+    case 22: d->not_host_visible = -1; return "not_host_visible -1, 0 to 2";
+    case 23: d->not_host_visible = 3; return "not_host_visible 3, 0 to 2";
+    case 24: *want = MEMOPT_ERR_UNSUPPORTED; d->not_host_visible = 2; d->codec = MEMOPT_CODEC_BF16;
+        return "a lossy codec on a device needs a device codec";
+    case 25: *want = MEMOPT_ERR_UNSUPPORTED; d->not_host_visible = 2; d->verify = 1; return "verify reads memory of a device";
+    case 26: d->store = store; d->offload.slots = 2; d->offload.read_cost = zero / zero; return "read_cost NaN, finite and at least 0";
+    case 27: d->store = store; d->offload.slots = 2; d->offload.write_byte_cost = -2;
         return "write_byte_cost -2, finite and at least 0";
     case 28: d->rule = (memopt_rule)7; return "rule 7, at most 6";
     case 29: d->rule = MEMOPT_RULE_EVERY; return "every 0, at least 1";
@@ -3743,9 +3748,10 @@ static void tape_refusals(void) {
             s = memopt_tape_create(&p.desc, &tape);
             CHECK_AT(s == want && tape == none, i);
             CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : test_error_says(e, s, text), i);
-            if (i == 10 || (i >= 32 && i <= 34)) continue; /* memopt_tape_least() takes neither budget nor overhead */
+            if (i == 10 || (i >= 32 && i <= 34)) continue; /* memopt_tape_min_budget() takes neither budget nor
+                                                              overhead */
             e = before; least = 7;
-            s = memopt_tape_least(&p.desc, &least);
+            s = memopt_tape_min_budget(&p.desc, &least);
             CHECK_AT(s == want && least == 7, i);
             CHECK_AT(where == 2 ? !memcmp(&e, &before, sizeof e) : test_error_says(e, s, text), i);
         }
@@ -3756,10 +3762,10 @@ static void tape_refusals(void) {
     p.desc.error = &e; e = before;
     s = memopt_tape_create(&p.desc, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(e, s, "out is NULL"));
-    s = memopt_tape_least(&p.desc, NULL);
+    s = memopt_tape_min_budget(&p.desc, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(e, s, "bytes is NULL"));
     e = before; /* success does not write it */
-    CHECK(memopt_tape_least(&p.desc, &least) == MEMOPT_OK && least > 64 && !memcmp(&e, &before, sizeof e));
+    CHECK(memopt_tape_min_budget(&p.desc, &least) == MEMOPT_OK && least > 64 && !memcmp(&e, &before, sizeof e));
     p.desc.budget = least - 64;
     s = memopt_tape_create(&p.desc, &tape);
     (void)snprintf(line, sizeof line, "budget %u, least %u", (unsigned)least - 64, (unsigned)least);
@@ -3767,7 +3773,7 @@ static void tape_refusals(void) {
     e = before; p.desc.budget = least;
     CHECK(memopt_tape_create(&p.desc, &tape) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
     s = memopt_tape_reshape(tape, NULL);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "the chain is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "the chain is NULL"));
     for (i = 0; i < 12; ++i) { /* the same of a chain, for reshape; and the tape stays as it is */
         const memopt_tape_stats was = memopt_tape_get_stats(tape); memopt_tape_stats is; const char *text;
         tape_plain_make(&p);
@@ -3775,14 +3781,14 @@ static void tape_refusals(void) {
         if (i == 1) text = "count 4097, at creation 6";
         s = memopt_tape_reshape(tape, &p.desc.chain);
         is = memopt_tape_get_stats(tape);
-        CHECK_AT(s == want && test_error_says(memopt_tape_get_error(tape), s, text), i);
+        CHECK_AT(s == want && test_error_says(memopt_tape_error(tape), s, text), i);
         CHECK_AT(is.peak == was.peak && is.actions == was.actions && is.solves == was.solves, i);
     }
     tape_plain_make(&p);
     for (i = 0; i < 6; ++i) { p.segment[i].output_bytes = 4096; p.segment[i].saved_bytes = 8192; }
     s = memopt_tape_reshape(tape, &p.desc.chain);
-    CHECK(s == MEMOPT_ERR_MEMORY && memopt_tape_get_error(tape).got.count == least
-        && memopt_tape_get_error(tape).limit.count > 4 * least && !strcmp(memopt_tape_get_error(tape).argument, "budget"));
+    CHECK(s == MEMOPT_ERR_MEMORY && memopt_tape_error(tape).got.count == least
+        && memopt_tape_error(tape).limit.count > 4 * least && !strcmp(memopt_tape_error(tape).argument, "budget"));
     memopt_tape_destroy(tape);
 }
 static void tape_refusals_later(void) { /* calibrate, nest, place, a pass */
@@ -3794,35 +3800,35 @@ static void tape_refusals_later(void) { /* calibrate, nest, place, a pass */
     p.desc.arena = r.arena;
     CHECK(memopt_tape_create(&p.desc, &tape) == MEMOPT_OK);
     s = memopt_tape_calibrate(tape, x, g, g + 32, 0);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "repeats 0, at least 1"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "repeats 0, at least 1"));
     s = memopt_tape_calibrate(tape, NULL, g, g + 32, 1);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "the input is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "the input is NULL"));
     s = memopt_tape_calibrate(tape, x, NULL, g + 32, 1);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "the last output's gradient is missing"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "the last output's gradient is missing"));
     s = memopt_tape_calibrate(tape, x, g, NULL, 1);
     CHECK(s == MEMOPT_ERR_ARGUMENT
-        && test_error_says(memopt_tape_get_error(tape), s, "there is no place for the input's gradient"));
+        && test_error_says(memopt_tape_error(tape), s, "there is no place for the input's gradient"));
     s = memopt_tape_calibrate(tape, x, g, g + 32, SIZE_MAX / 8);
-    CHECK(s == MEMOPT_ERR_OVERFLOW && test_error_says(memopt_tape_get_error(tape), s, "too many repeats"));
+    CHECK(s == MEMOPT_ERR_OVERFLOW && test_error_says(memopt_tape_error(tape), s, "too many repeats"));
     s = memopt_tape_nest(tape, &segment, &layer);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(tape), s, "an inner tape takes no arena of its own"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(tape), s, "an inner tape takes no arena of its own"));
     s = memopt_tape_nest(bare, NULL, &layer);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(bare), s, "segment is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(bare), s, "segment is NULL"));
     s = memopt_tape_nest(bare, &segment, NULL);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(bare), s, "layer is NULL"));
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(bare), s, "layer is NULL"));
     block = (unsigned char *)x + (64 - (uintptr_t)x % 64);
-    s = memopt_tape_place(tape, block, 64);
+    s = memopt_tape_set_memory(tape, block, 64);
     CHECK(s == MEMOPT_ERR_ARGUMENT
-        && test_error_says(memopt_tape_get_error(tape), s, "the tape has an arena, and takes its memory from there"));
-    s = memopt_tape_place(bare, block + 8, 64);
-    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_get_error(bare), s, "memory is not aligned to 64"));
-    CHECK(memopt_tape_place(bare, block, 64) == MEMOPT_OK);
+        && test_error_says(memopt_tape_error(tape), s, "the tape has an arena, and takes its memory from there"));
+    s = memopt_tape_set_memory(bare, block + 8, 64);
+    CHECK(s == MEMOPT_ERR_ARGUMENT && test_error_says(memopt_tape_error(bare), s, "memory is not aligned to 64"));
+    CHECK(memopt_tape_set_memory(bare, block, 64) == MEMOPT_OK);
     s = memopt_tape_forward(bare, g);
     (void)snprintf(line, sizeof line, "placed bytes 64, at least %u", (unsigned)memopt_tape_get_stats(bare).peak);
-    CHECK(s == MEMOPT_ERR_MEMORY && test_error_says(memopt_tape_get_error(bare), s, line));
+    CHECK(s == MEMOPT_ERR_MEMORY && test_error_says(memopt_tape_error(bare), s, line));
     CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
     s = memopt_tape_reshape(tape, &p.desc.chain);
-    CHECK(s == MEMOPT_ERR_STATE && test_error_says(memopt_tape_get_error(tape), s, "between a forward and its backward"));
+    CHECK(s == MEMOPT_ERR_STATE && test_error_says(memopt_tape_error(tape), s, "between a forward and its backward"));
     memopt_tape_destroy(tape);
     memopt_tape_destroy(bare);
     tape_rig_close(&r);
@@ -3839,9 +3845,9 @@ static void tape_refusals_memory(void) {
             memopt_status s; size_t least;
             tape_plain_make(&p);
             p.desc.host = &h; p.desc.error = &e; e = before; tape = NULL;
-            if (kind == 1) { p.desc.rule = MEMOPT_RULE_ALL; p.desc.keep = MEMOPT_KEEP_BF16; }
+            if (kind == 1) { p.desc.rule = MEMOPT_RULE_ALL; p.desc.codec = MEMOPT_CODEC_BF16; }
             f.calls = 0; f.fail_on = n;
-            s = kind == 2 ? memopt_tape_least(&p.desc, &least) : memopt_tape_create(&p.desc, &tape);
+            s = kind == 2 ? memopt_tape_min_budget(&p.desc, &least) : memopt_tape_create(&p.desc, &tape);
             memopt_tape_destroy(tape);
             CHECK_AT(!f.live_blocks, n);
             if (!s) {

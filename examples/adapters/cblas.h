@@ -50,12 +50,13 @@ static void memopt_cblas_step(const memopt_product *p, float *own, size_t i, siz
                               size_t columns, size_t depth, float *to, size_t to_stride) {
     size_t left_stride = p->left_stride, right_stride = p->right_stride;
     const float *left = memopt_cblas_floats(own, p->left, p->left_type,
-        p->left_turned ? k * left_stride + i : i * left_stride + k, &left_stride,
-        p->left_turned ? depth : rows, p->left_turned ? rows : depth);
+        p->left_transposed ? k * left_stride + i : i * left_stride + k, &left_stride,
+        p->left_transposed ? depth : rows, p->left_transposed ? rows : depth);
     const float *right = memopt_cblas_floats(own + MEMOPT_CBLAS_PIECE * MEMOPT_CBLAS_PIECE, p->right, p->right_type,
-        p->right_turned ? j * right_stride + k : k * right_stride + j, &right_stride,
-        p->right_turned ? columns : depth, p->right_turned ? depth : columns);
-    cblas_sgemm(CblasRowMajor, p->left_turned ? CblasTrans : CblasNoTrans, p->right_turned ? CblasTrans : CblasNoTrans,
+        p->right_transposed ? j * right_stride + k : k * right_stride + j, &right_stride,
+        p->right_transposed ? columns : depth, p->right_transposed ? depth : columns);
+    cblas_sgemm(CblasRowMajor, p->left_transposed ? CblasTrans : CblasNoTrans,
+                p->right_transposed ? CblasTrans : CblasNoTrans,
                 (int)rows, (int)columns, (int)depth, 1.0f, left, (int)left_stride, right, (int)right_stride, 1.0f, to,
                 (int)to_stride);
 }

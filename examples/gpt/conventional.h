@@ -65,7 +65,7 @@ static memopt_status block_forward(const model *m, const memopt_ops *ops, const 
         act(x, NORM2_STATISTICS, l));
     const memopt_linear down = linear_of(m, i + DOWN, n, act(x, GELU_ROWS, l), act(x, DOWN_ROWS, l));
     memopt_linear up = linear_of(m, i + UP, n, act(x, NORM2, l), act(x, GELU_ROWS, l)); memopt_status s;
-    up.activation = MEMOPT_GELU; up.before = act(x, UP_ROWS, l);
+    up.activation = MEMOPT_ACTIVATION_GELU; up.pre_activation = act(x, UP_ROWS, l);
     full.each = m->length * m->length;
     if ((s = memopt_norm_forward(ops, &norm1)) != MEMOPT_OK || (s = memopt_linear_forward(ops, &qkv)) != MEMOPT_OK
         || (s = full_attention_forward(m, ops, act(x, QKV_ROWS, l), &full, act(x, ATTENDED, l))) != MEMOPT_OK
@@ -87,9 +87,11 @@ static memopt_status block_backward(const model *m, const memopt_ops *ops, const
     const memopt_norm norm1 = norm_of(m, i + NORM1_SCALE, m->rows, in, NULL, act(x, NORM1_STATISTICS, l));
     const memopt_norm norm2 = norm_of(m, i + NORM2_SCALE, m->rows, act(x, RESIDUAL2, l), NULL,
         act(x, NORM2_STATISTICS, l));
-    memopt_lively gelu = { 0 }; matrices full = matrices_of(x, x->acts, l), full_grad = matrices_of(x, x->grads, l);
+    memopt_activation_args gelu = { 0 };
+    matrices full = matrices_of(x, x->acts, l), full_grad = matrices_of(x, x->grads, l);
     full.each = full_grad.each = m->length * m->length;
-    gelu.n = x->counts[UP_ROWS]; gelu.activation = MEMOPT_GELU; gelu.type = m->type; gelu.input = act(x, UP_ROWS, l);
+    gelu.n = x->counts[UP_ROWS];
+    gelu.activation = MEMOPT_ACTIVATION_GELU; gelu.type = m->type; gelu.input = act(x, UP_ROWS, l);
     gelu.grad_output = grad(x, GELU_ROWS, l); gelu.grad_input = grad(x, UP_ROWS, l);
     memcpy(grad(x, DOWN_ROWS, l), grad(x, RESIDUAL3, l), bytes);
     if ((s = linear_back(m, ops, i + DOWN, act(x, GELU_ROWS, l), grad(x, DOWN_ROWS, l),
@@ -116,7 +118,7 @@ static memopt_status head_both(model *m, const memopt_ops *ops, const convention
     memopt_softmax softmax = { 0 }; memopt_cross_entropy entropy = { 0 }; memopt_loss loss = { 0 };
     memopt_product p = { 0 };
     p.rows = n; p.columns = m->padded; p.depth = c; p.left = x->acts[NORMED]; p.left_stride = p.right_stride = c;
-    p.right = weights_of(m, TOKENS); p.right_turned = 1; p.result = x->acts[LOGITS]; p.result_stride = m->padded;
+    p.right = weights_of(m, TOKENS); p.right_transposed = 1; p.result = x->acts[LOGITS]; p.result_stride = m->padded;
     softmax.rows = n; softmax.columns = m->vocab; softmax.stride = m->padded; softmax.input = x->acts[LOGITS];
     softmax.output = x->acts[TOKEN_PROBABILITIES];
     entropy.rows = n; entropy.vocabulary = m->vocab; entropy.stride = m->padded; entropy.logits = x->grads[LOGITS];
@@ -128,18 +130,19 @@ static memopt_status head_both(model *m, const memopt_ops *ops, const convention
     if ((s = memopt_cross_entropy_loss(ops, &entropy, &loss)) != MEMOPT_OK) return s;
     m->loss += loss.loss;
     p.rows = m->padded; p.columns = c; p.depth = n; p.left = x->grads[LOGITS]; p.left_stride = m->padded;
-    p.left_turned = 1;
-    p.right = x->acts[NORMED]; p.right_turned = 0; p.result = m->gradients[TOKENS]; p.result_stride = c;
+    p.left_transposed = 1;
+    p.right = x->acts[NORMED]; p.right_transposed = 0; p.result = m->gradients[TOKENS]; p.result_stride = c;
     p.accumulate = 1;
     if ((s = multiply(ops, p)) != MEMOPT_OK) return s;
-    p.rows = n; p.depth = m->padded; p.left_turned = 0; p.right = weights_of(m, TOKENS); p.result = x->grads[NORMED];
+    p.rows = n;
+    p.depth = m->padded; p.left_transposed = 0; p.right = weights_of(m, TOKENS); p.result = x->grads[NORMED];
     if ((s = multiply(ops, p)) != MEMOPT_OK) return s;
     norm.output = NULL; norm.grad_output = x->grads[NORMED]; norm.grad_input = out_grad; norm.accumulate_input = 1;
     norm.grad_scale = m->gradients[FINAL_SCALE]; norm.grad_shift = m->gradients[FINAL_SHIFT]; norm.accumulate = 1;
     return memopt_norm_backward(ops, &norm);
 }
 static memopt_status conventional_pass(model *m, const conventional *x, const void *input) {
-    memopt_ops ops = m->ops; part self; memopt_step ends; memopt_status s; float unused; size_t l;
+    memopt_ops ops = m->ops; part self; memopt_tape_call ends; memopt_status s; float unused; size_t l;
     ops.scratch = x->scratch; ops.scratch_bytes = x->scratch_bytes;
     self.m = m; self.layer = 0;
     memset(&ends, 0, sizeof ends);

@@ -1,6 +1,7 @@
 /* model.h - the network: a GPT-2-shaped decoder, or a ViT, as halves of blocks. Every layer is a forward and a backward
-   that a memopt_tape can call (see memopt_step): they read step->input, write step->output, and find what they need on
-   the way in step->saved and step->scratch. What each needs is counted by the code that hands it out: a memopt_carver.
+   that a memopt_tape can call (see memopt_tape_call): they read call->input, write call->output, and find what they
+   need on the way in call->saved and call->scratch. What each needs is counted by the code that hands it out: a
+   memopt_carver.
 
    A half of a block is x + f(norm(x)). Kept from forward to backward is only what is dear: queries, keys, values and the
    attended rows; the hidden layer before its GELU. Norms and GELU are made again; nothing else has a buffer for long. */
@@ -112,7 +113,7 @@ static memopt_status gradients_done(model *m, size_t first, size_t count) {
         memopt_optim_tensor *t = m->tensors[i]; int again = 1;
         if (!t->count) continue;
         t->gradients = m->gradients[i];
-        while (!s && again && memopt_optim_measures(m->optim)) {
+        while (!s && again && memopt_optim_needs_measure(m->optim)) {
             s = memopt_optim_measure(m->optim, (size_t)(t - m->stepped), 0, t->count);
             if (!s) s = memopt_optim_join(m->optim, (size_t)(t - m->stepped), &again);
         }
@@ -158,19 +159,20 @@ static size_t linear_bytes(const model *m, size_t weights, size_t rows) {
     return bytes;
 }
 /* out += x, with dropout before; and the gradient on its way back. The place of an element picks its random bits. */
-static memopt_status add_residual(const model *m, const memopt_step *step, size_t row, size_t rows, const void *x,
+static memopt_status add_residual(const model *m, const memopt_tape_call *call, size_t row, size_t rows, const void *x,
     void *out) {
     memopt_dropout d = { 0 };
     d.n = rows * m->width; d.type = m->type; d.input = out; d.residual = x; d.output = out;
-    d.rate = step->evaluating ? 0 : m->dropout; d.noise = memopt_noise_make(step->seed, step->stream);
+    d.rate = call->evaluating ? 0 : m->dropout; d.noise = memopt_noise_make(call->seed, call->stream);
     d.first = row * m->width;
     return memopt_dropout_forward(&m->ops, &d);
 }
-static memopt_status undo_dropout(const model *m, const memopt_step *step, size_t row, size_t rows, const void *grad,
+static memopt_status undo_dropout(const model *m, const memopt_tape_call *call, size_t row, size_t rows,
+                                  const void *grad,
     void *out) {
     memopt_dropout d = { 0 };
     d.n = rows * m->width; d.type = m->type; d.grad_output = grad; d.grad_input = out; d.rate = m->dropout;
-    d.noise = memopt_noise_make(step->seed, step->stream); d.first = row * m->width;
+    d.noise = memopt_noise_make(call->seed, call->stream); d.first = row * m->width;
     return memopt_dropout_backward(&m->ops, &d);
 }
 static memopt_attention attention_of(const model *m, const void *qkv, void *output) {
@@ -220,7 +222,7 @@ static memopt_status full_attention_forward(const model *m, const memopt_ops *op
             const size_t at = (b * m->heads + h) * x->each; memopt_softmax f = softmax_of(m, x, at); memopt_product p;
             const unsigned char *q = (const unsigned char *)row_of(m, qkv, 3 * b * t) + h * d * size;
             p = head_product(m, t, t, d);
-            p.left = q; p.left_stride = p.right_stride = 3 * c; p.right = q + c * size; p.right_turned = 1;
+            p.left = q; p.left_stride = p.right_stride = 3 * c; p.right = q + c * size; p.right_transposed = 1;
             p.result = x->scores + at; p.result_stride = t; p.result_type = MEMOPT_TYPE_F32;
             s = multiply(ops, p);
             if (!s) s = memopt_softmax_forward(ops, &f);
@@ -247,10 +249,10 @@ static memopt_status full_attention_backward(const model *m, const memopt_ops *o
             memopt_softmax f = softmax_of(m, x, at); memopt_product p[4];
             p[0] = head_product(m, t, t, d);                       /* probabilities' gradient = out values^T */
             p[0].left = out; p[0].left_stride = c; p[0].right = q + 2 * c * size; p[0].right_stride = 3 * c;
-            p[0].right_turned = 1;
+            p[0].right_transposed = 1;
             p[0].result = grad->probabilities + grad_at; p[0].result_stride = t; p[0].result_type = MEMOPT_TYPE_F32;
             p[1] = head_product(m, t, d, t);                       /* values' = probabilities^T out */
-            p[1].left = x->probabilities + at; p[1].left_stride = t; p[1].left_turned = 1;
+            p[1].left = x->probabilities + at; p[1].left_stride = t; p[1].left_transposed = 1;
             p[1].left_type = MEMOPT_TYPE_F32;
             p[1].right = out; p[1].right_stride = c; p[1].result = dq + 2 * c * size; p[1].result_stride = 3 * c;
             for (i = 0; i < 2 && !s; ++i) s = multiply(ops, p[i]);
@@ -261,7 +263,7 @@ static memopt_status full_attention_backward(const model *m, const memopt_ops *o
             p[2].left = f.output; p[2].left_stride = t; p[2].left_type = MEMOPT_TYPE_F32;
             p[2].right = q + c * size; p[2].right_stride = 3 * c; p[2].result = dq; p[2].result_stride = 3 * c;
             /* keys' = scores'^T queries */
-            p[3] = p[2]; p[3].left_turned = 1; p[3].right = q; p[3].result = dq + c * size;
+            p[3] = p[2]; p[3].left_transposed = 1; p[3].right = q; p[3].result = dq + c * size;
             for (i = 2; i < 4 && !s; ++i) s = multiply(ops, p[i]);
         }
     return s;
@@ -297,60 +299,60 @@ static void attention_backward_room(model *m, size_t layer, attention_room *a, m
         (float *)memopt_carve(scratch, m->length * m->length, sizeof(float), 0);
     attention_forward_room(m, layer, a, scratch);
 }
-static memopt_status attention_half_forward(const memopt_step *step) {
-    const part *p = (const part *)step->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    memopt_carver scratch = memopt_carver_begin(step->scratch), kept = memopt_carver_begin(step->saved);
+static memopt_status attention_half_forward(const memopt_tape_call *call) {
+    const part *p = (const part *)call->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
+    memopt_carver scratch = memopt_carver_begin(call->scratch), kept = memopt_carver_begin(call->saved);
     attention_room a = { 0 }; memopt_status s;
     memopt_norm norm; memopt_linear qkv, project; memopt_attention attention;
-    attention_kept(m, &a, step->saved ? &kept : &scratch, step->saved != NULL);
+    attention_kept(m, &a, call->saved ? &kept : &scratch, call->saved != NULL);
     attention_forward_room(m, p->layer, &a, &scratch);
     /* until the attended rows are made there */
-    norm = norm_of(m, i + NORM1_SCALE, m->rows, step->input, a.attended, NULL);
+    norm = norm_of(m, i + NORM1_SCALE, m->rows, call->input, a.attended, NULL);
     qkv = linear_of(m, i + QKV, m->rows, a.attended, a.qkv);
     attention = attention_of(m, a.qkv, a.attended);
-    project = linear_of(m, i + PROJECT, m->rows, a.attended, step->output);
+    project = linear_of(m, i + PROJECT, m->rows, a.attended, call->output);
     if ((s = memopt_norm_forward(&a.ops, &norm)) != MEMOPT_OK || (s = memopt_linear_forward(&a.ops, &qkv)) != MEMOPT_OK)
         return s;
     s = m->lean_attention ? memopt_attention_forward(&a.ops, &attention)
                           : full_attention_forward(m, &a.ops, a.qkv, &a.full, a.attended);
     if (!s) s = memopt_linear_forward(&a.ops, &project);
-    return s ? s : add_residual(m, step, 0, m->rows, step->input, step->output);
+    return s ? s : add_residual(m, call, 0, m->rows, call->input, call->output);
 }
-static memopt_status attention_half_backward(const memopt_step *step) {
-    const part *p = (const part *)step->user; model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    memopt_carver scratch = memopt_carver_begin(step->scratch), kept = memopt_carver_begin(step->saved);
+static memopt_status attention_half_backward(const memopt_tape_call *call) {
+    const part *p = (const part *)call->user; model *m = p->m; const size_t i = at_layer(p->layer, 0);
+    memopt_carver scratch = memopt_carver_begin(call->scratch), kept = memopt_carver_begin(call->saved);
     attention_room a = { 0 }; memopt_status s;
-    const void *grad = step->grad_output; memopt_norm norm; memopt_linear qkv, project; memopt_attention attention;
+    const void *grad = call->grad_output; memopt_norm norm; memopt_linear qkv, project; memopt_attention attention;
     attention_kept(m, &a, &kept, 1);
     attention_backward_room(m, p->layer, &a, &scratch);
     if (a.dropped) {
-        if ((s = undo_dropout(m, step, 0, m->rows, grad, a.dropped)) != MEMOPT_OK) return s;
+        if ((s = undo_dropout(m, call, 0, m->rows, grad, a.dropped)) != MEMOPT_OK) return s;
         grad = a.dropped;
     }
     project = linear_gradients(m, i + PROJECT, linear_of(m, i + PROJECT, m->rows, a.attended, NULL), grad,
         m->accumulate);
-    project.grad_input = step->grad_input; /* for a while: of the attended rows */
+    project.grad_input = call->grad_input; /* for a while: of the attended rows */
     if ((s = memopt_linear_backward(&a.ops, &project)) != MEMOPT_OK) return s;
     attention = attention_of(m, a.qkv, NULL);
-    attention.grad_output = step->grad_input; attention.grad_queries = a.grad_qkv;
+    attention.grad_output = call->grad_input; attention.grad_queries = a.grad_qkv;
     attention.grad_keys = row_of(m, a.grad_qkv, 1); attention.grad_values = row_of(m, a.grad_qkv, 2);
     s = m->lean_attention ? memopt_attention_backward(&a.ops, &attention)
-        : full_attention_backward(m, &a.ops, a.qkv, &a.full, &a.grad, step->grad_input, a.grad_qkv);
+        : full_attention_backward(m, &a.ops, a.qkv, &a.full, &a.grad, call->grad_input, a.grad_qkv);
     if (s) return s;
     /* made again, over what is done */
-    norm = norm_of(m, i + NORM1_SCALE, m->rows, step->input, a.attended, a.statistics);
+    norm = norm_of(m, i + NORM1_SCALE, m->rows, call->input, a.attended, a.statistics);
     qkv = linear_gradients(m, i + QKV, linear_of(m, i + QKV, m->rows, a.attended, NULL), a.grad_qkv, m->accumulate);
     qkv.grad_input = a.qkv;
     if ((s = memopt_norm_forward(&a.ops, &norm)) != MEMOPT_OK
         || (s = memopt_linear_backward(&a.ops, &qkv)) != MEMOPT_OK)
         return s;
-    s = norm_backward(m, norm, i + NORM1_SCALE, a.qkv, step->grad_output, step->grad_input, m->accumulate);
+    s = norm_backward(m, norm, i + NORM1_SCALE, a.qkv, call->grad_output, call->grad_input, m->accumulate);
     return s ? s : gradients_done(m, i, NORM2_SCALE);
 }
 
 /* ---- the MLP half: x + down(gelu(up(norm(x)))), mlp_rows at a time. All at once, the hidden layer is kept; in chunks
    nothing is, and the backward makes it again for one chunk after the other ---- */
-typedef struct mlp_room { void *before, *hidden, *dropped; float *statistics; memopt_ops ops; } mlp_room;
+typedef struct mlp_room { void *pre_activation, *hidden, *dropped; float *statistics; memopt_ops ops; } mlp_room;
 static int mlp_whole(const model *m) { return m->mlp_rows >= m->rows; }
 static size_t mlp_rows(const model *m) { return least(m->mlp_rows, m->rows); }
 static void mlp_forward_room(const model *m, size_t layer, mlp_room *r, memopt_carver *scratch) {
@@ -360,66 +362,68 @@ static void mlp_forward_room(const model *m, size_t layer, mlp_room *r, memopt_c
 }
 static void mlp_backward_room(model *m, size_t layer, mlp_room *r, memopt_carver *scratch) {
     lay_gradients(m, at_layer(layer, NORM2_SCALE), BLOCK - NORM2_SCALE, scratch);
-    if (!mlp_whole(m)) r->before = memopt_carve(scratch, 1, plane(m, 4 * mlp_rows(m)), 0);
+    if (!mlp_whole(m)) r->pre_activation = memopt_carve(scratch, 1, plane(m, 4 * mlp_rows(m)), 0);
     r->dropped = m->dropout > 0 ? memopt_carve(scratch, 1, plane(m, mlp_rows(m)), 0) : NULL;
     r->statistics = (float *)memopt_carve(scratch, 2 * mlp_rows(m), sizeof(float), 0);
     mlp_forward_room(m, layer, r, scratch);
 }
-static memopt_status mlp_half_forward(const memopt_step *step) {
-    const part *p = (const part *)step->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    memopt_carver scratch = memopt_carver_begin(step->scratch); mlp_room r = { 0 }; size_t row, n; memopt_status s;
+static memopt_status mlp_half_forward(const memopt_tape_call *call) {
+    const part *p = (const part *)call->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
+    memopt_carver scratch = memopt_carver_begin(call->scratch); mlp_room r = { 0 }; size_t row, n; memopt_status s;
     mlp_forward_room(m, p->layer, &r, &scratch);
     for (row = 0; row < m->rows; row += n) {
-        void *out = row_of(m, step->output, row), *x = row_of(m, step->input, row); memopt_norm norm;
+        void *out = row_of(m, call->output, row), *x = row_of(m, call->input, row); memopt_norm norm;
         memopt_linear up, down;
         n = least(mlp_rows(m), m->rows - row);
         norm = norm_of(m, i + NORM2_SCALE, n, x, out, NULL); /* there until the result is */
         up = linear_of(m, i + UP, n, out, r.hidden);
-        up.activation = MEMOPT_GELU; up.before = mlp_whole(m) ? step->saved : NULL;
+        up.activation = MEMOPT_ACTIVATION_GELU; up.pre_activation = mlp_whole(m) ? call->saved : NULL;
         down = linear_of(m, i + DOWN, n, r.hidden, out);
         if ((s = memopt_norm_forward(&r.ops, &norm)) != MEMOPT_OK
             || (s = memopt_linear_forward(&r.ops, &up)) != MEMOPT_OK
             || (s = memopt_linear_forward(&r.ops, &down)) != MEMOPT_OK
-            || (s = add_residual(m, step, row, n, x, out)) != MEMOPT_OK) return s;
+            || (s = add_residual(m, call, row, n, x, out)) != MEMOPT_OK) return s;
     }
     return MEMOPT_OK;
 }
-static memopt_status mlp_chunk_backward(const memopt_step *step, mlp_room *r, size_t row, size_t n) {
-    const part *p = (const part *)step->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
-    void *grad_x = row_of(m, step->grad_input, row); const void *grad = row_of(m, step->grad_output, row);
+static memopt_status mlp_chunk_backward(const memopt_tape_call *call, mlp_room *r, size_t row, size_t n) {
+    const part *p = (const part *)call->user; const model *m = p->m; const size_t i = at_layer(p->layer, 0);
+    void *grad_x = row_of(m, call->grad_input, row); const void *grad = row_of(m, call->grad_output, row);
     const int accumulate = m->accumulate || row > 0; memopt_status s; memopt_linear up, down;
-    memopt_lively gelu = { 0 };
-    memopt_norm norm = norm_of(m, i + NORM2_SCALE, n, row_of(m, step->input, row), grad_x, r->statistics);
+    memopt_activation_args gelu = { 0 };
+    memopt_norm norm = norm_of(m, i + NORM2_SCALE, n, row_of(m, call->input, row), grad_x, r->statistics);
     if ((s = memopt_norm_forward(&r->ops, &norm)) != MEMOPT_OK) return s; /* in grad_x, which is written last */
-    up = linear_of(m, i + UP, n, grad_x, r->before);
+    up = linear_of(m, i + UP, n, grad_x, r->pre_activation);
     if (!mlp_whole(m) && (s = memopt_linear_forward(&r->ops, &up)) != MEMOPT_OK) return s;
     if (r->dropped) {
-        if ((s = undo_dropout(m, step, row, n, grad, r->dropped)) != MEMOPT_OK) return s;
+        if ((s = undo_dropout(m, call, row, n, grad, r->dropped)) != MEMOPT_OK) return s;
         grad = r->dropped;
     }
     down = linear_of(m, i + DOWN, n, NULL, NULL); /* first to its input... */
     down.grad_output = grad; down.grad_input = r->hidden;
     if ((s = memopt_linear_backward(&r->ops, &down)) != MEMOPT_OK) return s;
-    gelu.n = n * 4 * m->width; gelu.activation = MEMOPT_GELU; gelu.type = m->type; gelu.input = r->before;
+    gelu.n = n * 4 * m->width;
+    gelu.activation = MEMOPT_ACTIVATION_GELU; gelu.type = m->type; gelu.input = r->pre_activation;
     /* ...through the GELU, which is made again... */
-    gelu.output = r->before; gelu.grad_output = gelu.grad_input = r->hidden;
+    gelu.output = r->pre_activation; gelu.grad_output = gelu.grad_input = r->hidden;
     if ((s = memopt_activation_backward(&r->ops, &gelu)) != MEMOPT_OK) return s;
-    down = linear_gradients(m, i + DOWN, linear_of(m, i + DOWN, n, r->before, NULL), grad, accumulate);
+    down = linear_gradients(m, i + DOWN, linear_of(m, i + DOWN, n, r->pre_activation, NULL), grad, accumulate);
     if ((s = memopt_linear_backward(&r->ops, &down)) != MEMOPT_OK) return s; /* ...then to its weights */
     up = linear_gradients(m, i + UP, up, r->hidden, accumulate);
-    up.grad_input = r->before;
+    up.grad_input = r->pre_activation;
     if ((s = memopt_linear_backward(&r->ops, &up)) != MEMOPT_OK) return s;
-    return norm_backward(m, norm, i + NORM2_SCALE, r->before, row_of(m, step->grad_output, row), grad_x, accumulate);
+    return norm_backward(m, norm, i + NORM2_SCALE, r->pre_activation, row_of(m, call->grad_output, row), grad_x,
+                         accumulate);
 }
-static memopt_status mlp_half_backward(const memopt_step *step) {
-    const part *p = (const part *)step->user; model *m = p->m;
-    memopt_carver scratch = memopt_carver_begin(step->scratch);
+static memopt_status mlp_half_backward(const memopt_tape_call *call) {
+    const part *p = (const part *)call->user; model *m = p->m;
+    memopt_carver scratch = memopt_carver_begin(call->scratch);
     mlp_room r = { 0 }; size_t row, n; memopt_status s;
     mlp_backward_room(m, p->layer, &r, &scratch);
-    if (mlp_whole(m)) r.before = step->saved;
+    if (mlp_whole(m)) r.pre_activation = call->saved;
     for (row = 0; row < m->rows; row += n) {
         n = least(mlp_rows(m), m->rows - row);
-        if ((s = mlp_chunk_backward(step, &r, row, n)) != MEMOPT_OK) return s;
+        if ((s = mlp_chunk_backward(call, &r, row, n)) != MEMOPT_OK) return s;
     }
     return gradients_done(m, at_layer(p->layer, NORM2_SCALE), BLOCK - NORM2_SCALE);
 }
@@ -432,16 +436,16 @@ static memopt_embedding embedding_of(const model *m, const void *ids) {
     e.ids = (const int32_t *)ids; e.tokens = weights_of(m, TOKENS); e.positions = weights_of(m, POSITIONS);
     return e;
 }
-static memopt_status embed_forward(const memopt_step *step) {
-    const model *m = ((const part *)step->user)->m; memopt_embedding e = embedding_of(m, step->input);
-    e.output = step->output;
+static memopt_status embed_forward(const memopt_tape_call *call) {
+    const model *m = ((const part *)call->user)->m; memopt_embedding e = embedding_of(m, call->input);
+    e.output = call->output;
     return memopt_embedding_forward(&m->ops, &e);
 }
-static memopt_status embed_backward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
-    memopt_embedding e = embedding_of(m, step->input); memopt_status s;
+static memopt_status embed_backward(const memopt_tape_call *call) {
+    model *m = ((const part *)call->user)->m; memopt_carver scratch = memopt_carver_begin(call->scratch);
+    memopt_embedding e = embedding_of(m, call->input); memopt_status s;
     lay_gradients(m, POSITIONS, 1, &scratch);
-    e.grad_output = step->grad_output; e.grad_tokens = m->gradients[TOKENS];
+    e.grad_output = call->grad_output; e.grad_tokens = m->gradients[TOKENS];
     e.accumulate = 1; /* onto what the head, whose weights these are, has left */
     s = memopt_embedding_backward(&m->ops, &e);
     e.grad_tokens = NULL; e.grad_positions = m->gradients[POSITIONS]; e.accumulate = m->accumulate;
@@ -461,13 +465,13 @@ static memopt_linear patches_of(const model *m, const void *patches, size_t imag
     return linear_of(m, PATCHES, n, (const unsigned char *)patches + image * n * m->patch * bytes,
         row_of(m, first_row, 1));
 }
-static memopt_status patches_forward(const memopt_step *step) {
-    const model *m = ((const part *)step->user)->m; const size_t c = m->width;
-    memopt_carver scratch = memopt_carver_begin(step->scratch);
+static memopt_status patches_forward(const memopt_tape_call *call) {
+    const model *m = ((const part *)call->user)->m; const size_t c = m->width;
+    memopt_carver scratch = memopt_carver_begin(call->scratch);
     const memopt_ops ops = carve_ops(m, &scratch, linear_bytes(m, PATCHES, m->length - 1)); size_t b, i;
     for (b = 0; b < m->batch; ++b) {
-        void *image = row_of(m, step->output, b * m->length);
-        const memopt_linear l = patches_of(m, step->input, b, image);
+        void *image = row_of(m, call->output, b * m->length);
+        const memopt_linear l = patches_of(m, call->input, b, image);
         const memopt_status s = memopt_linear_forward(&ops, &l);
         if (s) return s;
         for (i = 0; i < c; ++i) number_put(image, m->type, i, number_at(weights_of(m, CLASS_TOKEN), m->weight_type, i));
@@ -477,15 +481,15 @@ static memopt_status patches_forward(const memopt_step *step) {
     }
     return MEMOPT_OK;
 }
-static memopt_status patches_backward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
+static memopt_status patches_backward(const memopt_tape_call *call) {
+    model *m = ((const part *)call->user)->m; memopt_carver scratch = memopt_carver_begin(call->scratch);
     const size_t n = m->length * m->width;
     memopt_ops ops; memopt_status s = MEMOPT_OK; size_t b, i;
     lay_gradients(m, POSITIONS, CLASS_TOKEN + 1 - POSITIONS, &scratch);
     ops = carve_ops(m, &scratch, linear_bytes(m, PATCHES, m->length - 1));
     for (b = 0; b < m->batch && !s; ++b) {
-        const void *image = row_of(m, step->grad_output, b * m->length);
-        const memopt_linear l = linear_gradients(m, PATCHES, patches_of(m, step->input, b, image), row_of(m, image, 1),
+        const void *image = row_of(m, call->grad_output, b * m->length);
+        const memopt_linear l = linear_gradients(m, PATCHES, patches_of(m, call->input, b, image), row_of(m, image, 1),
                                                  m->accumulate || b > 0);
         s = memopt_linear_backward(&ops, &l);
     }
@@ -493,7 +497,7 @@ static memopt_status patches_backward(const memopt_step *step) {
         float sum = m->accumulate ? number_at(m->gradients[POSITIONS], m->gradient_type, i) : 0;
         float own = i < m->width && m->accumulate ? number_at(m->gradients[CLASS_TOKEN], m->gradient_type, i) : 0;
         for (b = 0; b < m->batch; ++b) {
-            const float x = number_at(step->grad_output, m->type, b * n + i);
+            const float x = number_at(call->grad_output, m->type, b * n + i);
             sum += x; own += x;
         }
         number_put(m->gradients[POSITIONS], m->gradient_type, i, sum);
@@ -532,15 +536,15 @@ static const void *head_input(const model *m, const head_room *r, const void *x)
     for (b = 0; b < m->batch; ++b) memcpy(row_of(m, r->taken, b), row_of(m, x, b * m->length), plane(m, 1));
     return r->taken;
 }
-static memopt_status head_forward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
+static memopt_status head_forward(const memopt_tape_call *call) {
+    model *m = ((const part *)call->user)->m; memopt_carver scratch = memopt_carver_begin(call->scratch);
     head_room r = { 0 };
     memopt_norm norm; memopt_head head; memopt_loss loss = { 0 }; memopt_status s;
-    memset(step->output, 0, sizeof(float));
-    if (!step->evaluating) return MEMOPT_OK;
+    memset(call->output, 0, sizeof(float));
+    if (!call->evaluating) return MEMOPT_OK;
     head_forward_room(m, &r, &scratch);
-    norm = norm_of(m, FINAL_SCALE, m->target_count, head_input(m, &r, step->input), r.normed, NULL);
-    if (m->logits) { norm.rows = 1; norm.input = row_of(m, step->input, m->logits_row); }
+    norm = norm_of(m, FINAL_SCALE, m->target_count, head_input(m, &r, call->input), r.normed, NULL);
+    if (m->logits) { norm.rows = 1; norm.input = row_of(m, call->input, m->logits_row); }
     head = head_of(m, r.normed);
     if ((s = memopt_norm_forward(&r.ops, &norm)) != MEMOPT_OK) return s;
     if (m->logits) return memopt_head_logits(&r.ops, &head, 0, 1, m->logits);
@@ -548,13 +552,13 @@ static memopt_status head_forward(const memopt_step *step) {
     m->loss = loss.loss;
     return s;
 }
-static memopt_status head_backward(const memopt_step *step) {
-    model *m = ((const part *)step->user)->m; memopt_carver scratch = memopt_carver_begin(step->scratch);
+static memopt_status head_backward(const memopt_tape_call *call) {
+    model *m = ((const part *)call->user)->m; memopt_carver scratch = memopt_carver_begin(call->scratch);
     head_room r = { 0 };
     const size_t n = m->target_count; const void *x; memopt_norm norm; memopt_head head; memopt_loss loss = { 0 };
     memopt_status s; size_t b;
     head_backward_room(m, &r, &scratch);
-    x = head_input(m, &r, step->input);
+    x = head_input(m, &r, call->input);
     norm = norm_of(m, FINAL_SCALE, n, x, r.normed, r.statistics);
     head = head_of(m, r.normed);
     head.grad_input = r.normed; head.grad_weights = m->gradients[m->vit ? HEAD : TOKENS];
@@ -562,13 +566,13 @@ static memopt_status head_backward(const memopt_step *step) {
     if ((s = memopt_norm_forward(&r.ops, &norm)) != MEMOPT_OK
         || (s = memopt_head_loss(&r.ops, &head, &loss)) != MEMOPT_OK) return s;
     m->loss += loss.loss;
-    norm.output = NULL; norm.grad_output = r.normed; norm.grad_input = m->vit ? r.normed : step->grad_input;
+    norm.output = NULL; norm.grad_output = r.normed; norm.grad_input = m->vit ? r.normed : call->grad_input;
     norm.grad_scale = m->gradients[FINAL_SCALE]; norm.grad_shift = m->gradients[FINAL_SHIFT];
     norm.accumulate = m->accumulate;
     if ((s = memopt_norm_backward(&r.ops, &norm)) != MEMOPT_OK) return s;
     if (m->vit) {
-        memset(step->grad_input, 0, plane(m, m->rows));
-        for (b = 0; b < n; ++b) memcpy(row_of(m, step->grad_input, b * m->length), row_of(m, r.normed, b), plane(m, 1));
+        memset(call->grad_input, 0, plane(m, m->rows));
+        for (b = 0; b < n; ++b) memcpy(row_of(m, call->grad_input, b * m->length), row_of(m, r.normed, b), plane(m, 1));
     }
     s = gradients_done(m, FINAL_SCALE, 2);
     return s || !m->vit ? s : gradients_done(m, HEAD, 1);

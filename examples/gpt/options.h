@@ -111,11 +111,11 @@ static const preset *preset_find(const char *name) {
    steps are relative to gradients or weights, whatever the size of the model. */
 static double default_rate(memopt_optim_kind kind, const preset *p) {
     switch (kind) {
-    case MEMOPT_ADAMW: case MEMOPT_ADAM: break;
-    case MEMOPT_LION:                    return p->rate / 5;
-    case MEMOPT_SGD:                     return 0.3;
-    case MEMOPT_LARS:                    return 5;
-    case MEMOPT_LAMB: case MEMOPT_ADAFACTOR: return 0.01;
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: break;
+    case MEMOPT_OPTIM_LION:                    return p->rate / 5;
+    case MEMOPT_OPTIM_SGD:                     return 0.3;
+    case MEMOPT_OPTIM_LARS:                    return 5;
+    case MEMOPT_OPTIM_LAMB: case MEMOPT_OPTIM_ADAFACTOR: return 0.01;
     }
     return p->rate;
 }
@@ -288,7 +288,7 @@ static int options_which(const char *word, const char **value) {
 /* Twice over the words: model, preset and optimizer decide the defaults of others, and may stand behind them. */
 static int options_parse(int argc, char **argv, options *o, char *message, size_t capacity) {
     uint64_t given = 0; int i, pass;
-    options_default(o, preset_find("tiny"), 0, MEMOPT_ADAMW);
+    options_default(o, preset_find("tiny"), 0, MEMOPT_OPTIM_ADAMW);
     for (pass = 0; pass < 2; ++pass) {
         for (i = 1; i < argc; ++i) {
             const char *value = NULL; const int id = options_which(argv[i], &value);

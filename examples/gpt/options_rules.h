@@ -66,9 +66,10 @@ static int options_wrong(const options *o, uint64_t given, char *message, size_t
            "--fuse-step could not take a step back when fp16 overflows: leave it out, or take --gradients bf16.");
     REFUSE(o->weights != WEIGHTS_F32 && o->gradients == MEMOPT_TYPE_F16,
            "--gradients f16 has not the range of bf16 --weights: take --gradients bf16, or --weights f32.");
-    REFUSE(o->states != MEMOPT_STATE_F32 && (o->optimizer == MEMOPT_SGD || o->optimizer == MEMOPT_ADAFACTOR),
+    REFUSE(o->states != MEMOPT_STATE_F32
+           && (o->optimizer == MEMOPT_OPTIM_SGD || o->optimizer == MEMOPT_OPTIM_ADAFACTOR),
            "--optimizer: %s here has no moments to make smaller; write it without the %d.",
-           o->optimizer == MEMOPT_SGD ? "sgd" : "adafactor", o->states == MEMOPT_STATE_BF16 ? 16 : 8);
+           o->optimizer == MEMOPT_OPTIM_SGD ? "sgd" : "adafactor", o->states == MEMOPT_STATE_BF16 ? 16 : 8);
     REFUSE(o->keep == KEEP_CONVENTIONAL && lean,
            "--keep conventional is how engines do it without memopt, so without %s: leave one of them out.", lean);
     REFUSE(o->keep == KEEP_EVERY && o->every > o->layers,

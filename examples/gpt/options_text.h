@@ -55,13 +55,13 @@ static void options_describe(const options *o, char *text, size_t capacity) {
     options d; char value[256], usual[256]; int id;
     if (!capacity) return;
     text[0] = 0;
-    options_default(&d, preset_find("tiny"), 0, MEMOPT_ADAMW);
+    options_default(&d, preset_find("tiny"), 0, MEMOPT_OPTIM_ADAMW);
     for (id = 0; id < SWITCHES; ++id) {
         options_value(o, id, value, sizeof value);
         options_value(&d, id, usual, sizeof usual);
         if (id == ON_PRESET) { /* those two are told, and the others' defaults follow from them */
             options_default(&d, preset_find(o->preset), o->vit, o->optimizer);
-            d.optimizer = MEMOPT_ADAMW;
+            d.optimizer = MEMOPT_OPTIM_ADAMW;
             if (o->weights == WEIGHTS_BF16) d.gradients = MEMOPT_TYPE_BF16;
         }
         if (!strcmp(value, usual)) continue;

@@ -18,7 +18,7 @@ static double gemm_peak(engine *e) {
     x = (float *)memopt_arena_push_zero(e->arena, 3 * n * n * sizeof *x, MEMOPT_TAG_OTHER);
     ops.scratch = scratch ? memopt_arena_push(e->arena, scratch, MEMOPT_TAG_SCRATCH) : NULL;
     if (wrong || !x || (scratch && !ops.scratch)) return 0;
-    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = n; p.right_turned = 1;
+    p.rows = p.columns = p.depth = p.left_stride = p.right_stride = p.result_stride = n; p.right_transposed = 1;
     p.left = x; p.right = x + n * n; p.result = x + 2 * n * n;
     begin = now();
     for (i = 0; i < TRIES && now() - begin < 0.3; ++i) {
@@ -82,9 +82,9 @@ static char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there
     if (!e->tape) return NULL;
     actions = memopt_tape_actions(e->tape, &count);
     chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = 64;
-    (void)memopt_schedule_export(&chain, actions, count, MEMOPT_STRIP_SVG, NULL, NULL, 0, &length);
+    (void)memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, NULL, 0, &length);
     if (length) text = (char *)malloc(length + 1);
-    if (text && memopt_schedule_export(&chain, actions, count, MEMOPT_STRIP_SVG, NULL, text, length + 1, &length)) {
+    if (text && memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, text, length + 1, &length)) {
         free(text); text = NULL; }
     return text;
 }

@@ -34,14 +34,14 @@ static inline void bench_row(const bench *b, const char *name, int threads, size
     fflush(stdout);
 }
 /* for (threads = 1; bench_threads(threads, &pool, &t); ++threads) ...: the calling thread, then a pool of two. */
-static inline int bench_threads(int threads, memopt_pool **pool, memopt_threads *t) {
+static inline int bench_threads(int threads, memopt_thread_pool **pool, memopt_threads *t) {
     memopt_status s;
     memset(t, 0, sizeof *t);
     if (threads == 1) return 1;
-    if (threads > 2) { memopt_pool_destroy(*pool); return 0; }
-    s = memopt_pool_create(NULL, 2, pool);
+    if (threads > 2) { memopt_thread_pool_destroy(*pool); return 0; }
+    s = memopt_thread_pool_create(NULL, 2, pool);
     if (s) { fprintf(stderr, "no pool (%s): two threads left out\n", memopt_status_text(s)); return 0; }
-    *t = memopt_pool_threads(*pool);
+    *t = memopt_thread_pool_threads(*pool);
     return 1;
 }
 #endif

@@ -24,16 +24,16 @@ static void *bench_alloc(size_t bytes) {
 /* The full form: a head's probabilities stay where they were made. */
 static void bench_forward_chunk(void *task, size_t chunk, int worker) {
     const bench_full *f = (const bench_full *)task; size_t first, rows, head = chunk / f->t.blocks;
-    memopt_i_attending w = memopt_i_attention_rows(&f->t, chunk, worker, &first, &rows);
+    memopt_i_attention_worker w = memopt_i_attention_rows(&f->t, chunk, worker, &first, &rows);
     if (!f->alone) w.scores = f->kept + head * f->step + first * f->t.stride;
     if (f->alone) memopt_i_attention_cross(&w, w.scores, rows, first + rows, memopt_i_attention_queries(&w, first), memopt_i_attention_keys(&w, 0));
-    else memopt_i_attention_weigh(&w, first, rows);
+    else memopt_i_attention_probabilities(&w, first, rows);
     memopt_i_attention_mix(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_values(&w, 0),
         memopt_i_row_to(f->t.a.output, f->t.a.type, memopt_i_attention_out(&w, first)), f->t.a.output_stride, f->t.a.type, 0);
 }
 static void bench_backward_chunk(void *task, size_t head, int worker) {
     const bench_full *f = (const bench_full *)task; const memopt_attention *a = &f->t.a; size_t first, rows, at;
-    memopt_i_attending w = memopt_i_attention_begin(&f->t, head / a->heads, head % a->heads, worker);
+    memopt_i_attention_worker w = memopt_i_attention_begin(&f->t, head / a->heads, head % a->heads, worker);
     float *keys, *values;
     at = memopt_i_attention_key(&w, 0);
     keys = (float *)a->grad_keys + at; values = (float *)a->grad_values + at;
@@ -47,10 +47,10 @@ static void bench_backward_chunk(void *task, size_t head, int worker) {
             continue;
         }
         memopt_i_attention_gather(&w, w.scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_grads(&w, first), values, a->kv_stride);
-        memopt_i_attention_cross(&w, w.slopes, rows, first + rows, memopt_i_attention_grads(&w, first), memopt_i_attention_values(&w, 0));
-        memopt_i_attention_mix(&w, w.slopes, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_keys(&w, 0),
+        memopt_i_attention_cross(&w, w.grad_scores, rows, first + rows, memopt_i_attention_grads(&w, first), memopt_i_attention_values(&w, 0));
+        memopt_i_attention_mix(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_keys(&w, 0),
             memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(&w, first)), a->query_stride, a->type, 0);
-        memopt_i_attention_gather(&w, w.slopes, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_queries(&w, first), keys, a->kv_stride);
+        memopt_i_attention_gather(&w, w.grad_scores, rows, first + rows, memopt_i_attention_diagonal(&w, first, 0), memopt_i_attention_queries(&w, first), keys, a->kv_stride);
     }
 }
 static void bench_must(memopt_status s) {
@@ -65,8 +65,8 @@ static void bench_direction(int form, int backward, const memopt_ops *ops, memop
     bench_must(memopt_i_attention_check(ops, x, 1, &f->t));
     f->alone = form == BENCH_PRODUCTS; f->step = x->length * f->t.stride;
     bench_must(memopt_i_attention_run(&f->t, 0, bench_forward_chunk)); /* forgets failures */
-    if (backward) memopt_i_run(f->t.o.threads, x->batch * x->heads, bench_backward_chunk, f);
-    else memopt_i_run(f->t.o.threads, x->batch * x->heads * f->t.blocks, bench_forward_chunk, f);
+    if (backward) memopt_i_parallel_for(f->t.o.threads, x->batch * x->heads, bench_backward_chunk, f);
+    else memopt_i_parallel_for(f->t.o.threads, x->batch * x->heads * f->t.blocks, bench_forward_chunk, f);
 }
 /* Milliseconds of a layer. */
 static double bench_once(int form, const memopt_ops *ops, memopt_attention *x, bench_full *f, size_t layers) {
@@ -123,7 +123,8 @@ static void bench_length(const bench *b, const memopt_threads *t, int threads, s
     }
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "attention"); int threads; memopt_threads t; memopt_pool *pool = NULL;
+    const bench b = bench_begin(argc, argv, "attention");
+    int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads) {
         bench_length(&b, &t, threads, BENCH_LAYERS, 1024, 12);
         bench_length(&b, &t, threads, 2, 4096, 2);

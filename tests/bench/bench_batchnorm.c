@@ -9,10 +9,10 @@
 enum { BENCH_BATCHNORM_REPEATS = 5, BENCH_BATCHNORM_COLUMNS = 128, BENCH_BATCHNORM_ROWS = 64 };
 typedef struct bench_batchnorm_kind { const char *name; size_t rows, inputs, outputs; memopt_activation activation; int infers; } bench_batchnorm_kind;
 static const bench_batchnorm_kind bench_batchnorm_kinds[] = {
-    { "training_64_relu",      32768, 64,  256,  MEMOPT_RELU, 0 },
-    { "training_256_gelu",     16384, 256, 512,  MEMOPT_GELU, 0 },
-    { "inference_64_relu",     32768, 64,  256,  MEMOPT_RELU, 1 },
-    { "inference_256_gelu",    16384, 256, 512,  MEMOPT_GELU, 1 } };
+    { "training_64_relu",      32768, 64,  256,  MEMOPT_ACTIVATION_RELU, 0 },
+    { "training_256_gelu",     16384, 256, 512,  MEMOPT_ACTIVATION_GELU, 0 },
+    { "inference_64_relu",     32768, 64,  256,  MEMOPT_ACTIVATION_RELU, 1 },
+    { "inference_256_gelu",    16384, 256, 512,  MEMOPT_ACTIVATION_GELU, 1 } };
 typedef struct bench_batchnorm_work {
     memopt_batch_norm n; memopt_ops ops; int level; size_t rows, columns;
     float *x, *w, *z, *v, *y, *vectors, *folded; /* vectors: bias, scale, shift, mean, variance, statistics, folded bias */
@@ -35,7 +35,7 @@ static void bench_batchnorm_variance(void *task, size_t chunk, int worker) {
     float sum[BENCH_BATCHNORM_COLUMNS] = { 0 }; size_t row, i;
     (void)worker;
     for (row = 0; row < t->rows; ++row)
-        memopt_i_batch_spread(t->level, sum, t->z + row * t->columns + at, t->n.statistics + at, BENCH_BATCHNORM_COLUMNS);
+        memopt_i_batch_squared_deviations(t->level, sum, t->z + row * t->columns + at, t->n.statistics + at, BENCH_BATCHNORM_COLUMNS);
     for (i = 0; i < BENCH_BATCHNORM_COLUMNS; ++i)
         t->n.statistics[t->columns + at + i] = 1.0f / sqrtf(sum[i] / (float)t->rows + 1e-5f);
 }
@@ -45,19 +45,19 @@ static void bench_batchnorm_norm(void *task, size_t chunk, int worker) {
     (void)worker;
     for (; row < end; ++row) {
         float *v = t->v + row * n;
-        memopt_i_batch_hat(t->level, v, t->z + row * n, t->n.statistics, t->n.statistics + n, n);
-        memopt_i_norm_shape(t->level, v, v, (const float *)t->n.scale, (const float *)t->n.shift, n);
+        memopt_i_batch_normalize(t->level, v, t->z + row * n, t->n.statistics, t->n.statistics + n, n);
+        memopt_i_norm_affine(t->level, v, v, (const float *)t->n.scale, (const float *)t->n.shift, n);
     }
 }
 static void bench_batchnorm_apart(bench_batchnorm_work *t, int infers) {
-    memopt_linear l = t->n.linear; memopt_lively a;
-    l.activation = MEMOPT_NO_ACTIVATION; l.before = NULL; l.output = t->z;
+    memopt_linear l = t->n.linear; memopt_activation_args a;
+    l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL; l.output = t->z;
     bench_batchnorm_must(memopt_linear_forward(&t->ops, &l));
     if (!infers) {
-        memopt_i_run(t->ops.threads, t->columns / BENCH_BATCHNORM_COLUMNS, bench_batchnorm_mean, t);
-        memopt_i_run(t->ops.threads, t->columns / BENCH_BATCHNORM_COLUMNS, bench_batchnorm_variance, t);
+        memopt_i_parallel_for(t->ops.threads, t->columns / BENCH_BATCHNORM_COLUMNS, bench_batchnorm_mean, t);
+        memopt_i_parallel_for(t->ops.threads, t->columns / BENCH_BATCHNORM_COLUMNS, bench_batchnorm_variance, t);
     }
-    memopt_i_run(t->ops.threads, t->rows / BENCH_BATCHNORM_ROWS, bench_batchnorm_norm, t);
+    memopt_i_parallel_for(t->ops.threads, t->rows / BENCH_BATCHNORM_ROWS, bench_batchnorm_norm, t);
     memset(&a, 0, sizeof a);
     a.n = t->rows * t->columns; a.activation = t->n.linear.activation; a.input = t->v; a.output = t->y;
     bench_batchnorm_must(memopt_activation_forward(&t->ops, &a));
@@ -66,7 +66,7 @@ static void bench_batchnorm_apart(bench_batchnorm_work *t, int infers) {
 static void bench_batchnorm_fused(const bench_batchnorm_work *t, int infers) {
     memopt_linear l = t->n.linear;
     if (!infers) { bench_batchnorm_must(memopt_batch_norm_forward(&t->ops, &t->n)); return; }
-    l.before = NULL; l.weights = t->folded; l.bias = t->vectors + 9 * t->columns;
+    l.pre_activation = NULL; l.weights = t->folded; l.bias = t->vectors + 9 * t->columns;
     bench_batchnorm_must(memopt_linear_forward(&t->ops, &l));
 }
 static float *bench_batchnorm_floats(size_t n, uint32_t seed) {
@@ -85,7 +85,7 @@ static void bench_batchnorm_measure(const bench *b, const memopt_threads *thread
     t.vectors = bench_batchnorm_floats(10 * n, 6); t.folded = bench_batchnorm_floats(n * k->inputs, 7);
     for (i = 0; i < n; ++i) t.vectors[6 * n + i] = (float)k->inputs / 9; /* about what they have */
     t.n.linear.rows = k->rows; t.n.linear.inputs = k->inputs; t.n.linear.outputs = n; t.n.linear.activation = k->activation;
-    t.n.linear.input = t.x; t.n.linear.weights = t.w; t.n.linear.bias = t.vectors; t.n.linear.before = t.z; t.n.linear.output = t.y;
+    t.n.linear.input = t.x; t.n.linear.weights = t.w; t.n.linear.bias = t.vectors; t.n.linear.pre_activation = t.z; t.n.linear.output = t.y;
     for (i = 0; i < n; ++i) t.vectors[4 * n + i] = 3.0f / sqrtf((float)k->inputs);
     t.n.scale = t.vectors + n; t.n.shift = t.vectors + 2 * n; t.n.statistics = t.vectors + 3 * n;
     t.n.running_mean = t.vectors + 5 * n; t.n.running_variance = t.vectors + 6 * n;
@@ -107,7 +107,7 @@ static void bench_batchnorm_measure(const bench *b, const memopt_threads *thread
     free(t.x); free(t.w); free(t.z); free(t.v); free(t.y); free(t.vectors); free(t.folded); free(memory);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "batchnorm"); memopt_pool *pool = NULL; memopt_threads t; int threads; size_t i;
+    const bench b = bench_begin(argc, argv, "batchnorm"); memopt_thread_pool *pool = NULL; memopt_threads t; int threads; size_t i;
     const size_t kinds = sizeof bench_batchnorm_kinds / sizeof *bench_batchnorm_kinds;
     for (threads = 1; bench_threads(threads, &pool, &t); ++threads)
         for (i = 0; i < kinds; ++i) bench_batchnorm_measure(&b, &t, threads, &bench_batchnorm_kinds[i]);

@@ -101,16 +101,16 @@ typedef struct bench_optim_kind {
     double bytes; /* an element, read and written */
 } bench_optim_kind;
 static const bench_optim_kind bench_optim_kinds[] = {
-    { "adamw_f32", MEMOPT_ADAMW, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 28 },
-    { "adamw_8bit", MEMOPT_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 16.0625 },
-    { "adamw_8bit_bf16", MEMOPT_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_BF16, MEMOPT_GRADIENTS_BF16, 10.0625 },
-    { "adamw_8bit_split", MEMOPT_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_SPLIT, MEMOPT_GRADIENTS_BF16, 14.0625 },
-    { "adamw_bf16_state", MEMOPT_ADAMW, MEMOPT_STATE_BF16, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 20 },
-    { "adamw_bitsandbytes", MEMOPT_ADAMW, MEMOPT_STATE_BNB, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 16.0625 },
-    { "lion_8bit", MEMOPT_LION, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 14.03125 },
-    { "sgd", MEMOPT_SGD, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 12 },
-    { "lamb_f32", MEMOPT_LAMB, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 44 },
-    { "adafactor", MEMOPT_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 24 } };
+    { "adamw_f32", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 28 },
+    { "adamw_8bit", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 16.0625 },
+    { "adamw_8bit_bf16", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_BF16, MEMOPT_GRADIENTS_BF16, 10.0625 },
+    { "adamw_8bit_split", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_SPLIT, MEMOPT_GRADIENTS_BF16, 14.0625 },
+    { "adamw_bf16_state", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 20 },
+    { "adamw_bitsandbytes", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 16.0625 },
+    { "lion_8bit", MEMOPT_OPTIM_LION, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 14.03125 },
+    { "sgd", MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 12 },
+    { "lamb_f32", MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 44 },
+    { "adafactor", MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 24 } };
 static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o; void *memory, *d_scratch;
     const memopt_optim_group group = memopt_optim_group_default(k->kind); size_t bytes, state, scratch;
@@ -188,14 +188,14 @@ static void bench_entropy(bench_card *b, const char *name, size_t vocabulary, si
     bench_free(d_loss);
 }
 static void bench_layers(bench_card *b) {
-    const size_t n = BENCH_ELEMENTS; memopt_dropout drop; memopt_lively gelu; memopt_swiglu swiglu;
+    const size_t n = BENCH_ELEMENTS; memopt_dropout drop; memopt_activation_args gelu; memopt_swiglu swiglu;
     void *x = bench_device(n * 2), *y = bench_device(n * 2), *z = bench_device(n * 2);
     memset(&drop, 0, sizeof drop); memset(&gelu, 0, sizeof gelu); memset(&swiglu, 0, sizeof swiglu);
     drop.n = n; drop.type = MEMOPT_TYPE_BF16; drop.rate = 0.1f; drop.noise = memopt_noise_make(1, 2);
     drop.input = x; drop.residual = y; drop.output = z;
     bench_kernel(b, "residual_dropout_bf16", n, 6.0 * (double)n, [&] {
         return memopt_cuda_dropout_forward(NULL, &drop, b->stream); });
-    gelu.n = n; gelu.activation = MEMOPT_GELU; gelu.type = MEMOPT_TYPE_BF16;
+    gelu.n = n; gelu.activation = MEMOPT_ACTIVATION_GELU; gelu.type = MEMOPT_TYPE_BF16;
     gelu.input = x; gelu.output = y; gelu.grad_output = z; gelu.grad_input = z;
     bench_kernel(b, "gelu_bf16", n, 4.0 * (double)n, [&] {
         return memopt_cuda_activation_forward(NULL, &gelu, b->stream); });
@@ -213,11 +213,11 @@ typedef struct bench_bare {
     cublasLtHandle_t handle; cublasLtMatmulDesc_t what; cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulHeuristicResult_t found; void *d_workspace;
 } bench_bare;
-static void bench_blas(cublasStatus_t s) { bench_check(s ? MEMOPT_CUDA_OF_BLAS + (int)s : 0, "cuBLASLt"); }
+static void bench_blas(cublasStatus_t s) { bench_check(s ? MEMOPT_CUDA_BASE_BLAS + (int)s : 0, "cuBLASLt"); }
 /* output = input * weights^T, all n x n bf16: column by column it is weights^T (turned) times input. */
 static void bench_bare_open(bench_bare *p, size_t n) {
     const cublasOperation_t turned = CUBLAS_OP_T; cublasLtMatmulPreference_t wish; int count = 0;
-    size_t bytes = MEMOPT_CUDA_WORKSPACE;
+    size_t bytes = MEMOPT_CUDA_GEMM_WORKSPACE;
     memset(p, 0, sizeof *p);
     p->d_workspace = bench_device(bytes);
     bench_blas(cublasLtCreate(&p->handle));
@@ -239,7 +239,8 @@ static void bench_bare_close(bench_bare *p) {
 static memopt_cuda_gemm *bench_gemm(void **memory, void **d_workspace) {
     memopt_cuda_gemm_desc d; memopt_cuda_gemm *gemm; size_t bytes;
     memset(&d, 0, sizeof d);
-    d.d_workspace = *d_workspace = bench_device(MEMOPT_CUDA_WORKSPACE); d.workspace_bytes = MEMOPT_CUDA_WORKSPACE;
+    d.d_workspace = *d_workspace = bench_device(MEMOPT_CUDA_GEMM_WORKSPACE);
+    d.workspace_bytes = MEMOPT_CUDA_GEMM_WORKSPACE;
     bench_check(memopt_cuda_gemm_bytes(&d, &bytes), "gemm");
     *memory = malloc(bytes);
     bench_check(memopt_cuda_gemm_create(&d, *memory, bytes, &gemm), "gemm");
@@ -256,10 +257,10 @@ static void bench_linear(bench_card *b) {
     plain.type = plain.weight_type = plain.gradient_type = MEMOPT_TYPE_BF16;
     plain.input = x; plain.weights = w; plain.output = y;
     biased = plain; biased.bias = bias;
-    lively = biased; lively.activation = MEMOPT_GELU;
+    lively = biased; lively.activation = MEMOPT_ACTIVATION_GELU;
     bench_pair(b, "linear_bf16_8192", n, 0, [&] { bench_check(memopt_cuda_linear_forward(&ops, &plain, s), "linear"); },
         [&] { bench_blas(cublasLtMatmul(bare.handle, bare.what, &one, w, bare.a, x, bare.b, &zero, y, bare.c, y, bare.c,
-                                        &bare.found.algo, bare.d_workspace, MEMOPT_CUDA_WORKSPACE, s)); });
+                                        &bare.found.algo, bare.d_workspace, MEMOPT_CUDA_GEMM_WORKSPACE, s)); });
     bench_pair(b, "linear_bias_gelu_fused", n, 0,
         [&] { bench_check(memopt_cuda_linear_forward(&ops, &lively, s), "linear"); },
         [&] { bench_check(memopt_cuda_linear_forward(&ops, &plain, s), "linear"); });

@@ -10,7 +10,7 @@
 #endif
 
 #define BENCH_REPEATS 5
-typedef struct bench_shape { const char *name; size_t rows, columns, depth; int left_turned, right_turned, accumulate; memopt_type type; } bench_shape;
+typedef struct bench_shape { const char *name; size_t rows, columns, depth; int left_transposed, right_transposed, accumulate; memopt_type type; } bench_shape;
 static const bench_shape bench_shapes[] = {
     { "forward_768_768", 4096, 768, 768, 0, 1, 0, MEMOPT_TYPE_F32 },
     { "grad_input_768_768", 4096, 768, 768, 0, 0, 0, MEMOPT_TYPE_F32 },
@@ -68,9 +68,9 @@ static void bench_peak_chunk(void *task, size_t chunk, int worker) {
     bench_sink = memopt_i_v1_bench_peak(BENCH_STEPS, seed);
 }
 static double bench_peak(const memopt_threads *t, int threads) {
-    const double flops = 2 * 10.0 * (double)BENCH_STEPS * threads * (double)(memopt_i_gemm_kit_at(memopt_simd_best())->wide / 2);
+    const double flops = 2 * 10.0 * (double)BENCH_STEPS * threads * (double)(memopt_i_gemm_kernels_at(memopt_simd_best())->wide / 2);
     const uint64_t start = bench_now();
-    memopt_i_run(t, (size_t)threads, bench_peak_chunk, NULL);
+    memopt_i_parallel_for(t, (size_t)threads, bench_peak_chunk, NULL);
     return flops / (double)(bench_now() - start);
 }
 
@@ -102,7 +102,7 @@ static double bench_rate(const bench_shape *s, const memopt_product *p, const me
     const size_t times = 1 + (size_t)(3e8 / flops); size_t i; const uint64_t start = bench_now();
     for (i = 0; i < times; ++i) {
 #if defined(BENCH_CBLAS)
-        if (!scratch) cblas_sgemm(CblasRowMajor, p->left_turned ? CblasTrans : CblasNoTrans, p->right_turned ? CblasTrans : CblasNoTrans,
+        if (!scratch) cblas_sgemm(CblasRowMajor, p->left_transposed ? CblasTrans : CblasNoTrans, p->right_transposed ? CblasTrans : CblasNoTrans,
                 (int)p->rows, (int)p->columns, (int)p->depth, 1, (const float *)p->left, (int)p->left_stride, (const float *)p->right,
                 (int)p->right_stride, p->accumulate ? 1.0f : 0.0f, (float *)p->result, (int)p->result_stride);
         else
@@ -116,8 +116,9 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     void *raw[4]; memopt_product p; size_t i;
     memset(&p, 0, sizeof p);
     p.rows = s->rows; p.columns = s->columns; p.depth = s->depth;
-    p.left_turned = s->left_turned; p.right_turned = s->right_turned; p.accumulate = s->accumulate;
-    p.left_stride = s->left_turned ? s->rows : s->depth; p.right_stride = s->right_turned ? s->depth : s->columns;
+    p.left_transposed = s->left_transposed; p.right_transposed = s->right_transposed; p.accumulate = s->accumulate;
+    p.left_stride = s->left_transposed ? s->rows : s->depth;
+    p.right_stride = s->right_transposed ? s->depth : s->columns;
     p.result_stride = s->columns;
     p.left_type = p.right_type = p.result_type = s->type;
     if (s->accumulate) p.result_type = MEMOPT_TYPE_F32; /* as gradients of weights are */
@@ -134,7 +135,8 @@ static void bench_one(const bench *b, const bench_shape *s, const memopt_threads
     for (i = 0; i < 4; ++i) free(raw[i]);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "gemm"); size_t i; int threads; memopt_threads t; memopt_pool *pool = NULL;
+    const bench b = bench_begin(argc, argv, "gemm");
+    size_t i; int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
     const char *only = argc > 1 && argv[argc - 1][0] != '-' ? argv[argc - 1] : ""; /* shapes with this in their name */
 #if defined(BENCH_CBLAS) && defined(OPENBLAS_CONFIG_H)
     openblas_set_num_threads(1);

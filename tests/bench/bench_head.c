@@ -32,12 +32,13 @@ static double bench_products(const bench_data *d, memopt_ops *o, float *logits) 
     const uint64_t start = bench_now(); memopt_product p;
     memset(&p, 0, sizeof p);
     p.rows = d->rows; p.columns = d->vocabulary; p.depth = d->width; p.left = d->input; p.left_stride = d->width;
-    p.right = d->weights; p.right_stride = d->width; p.right_turned = 1; p.result = logits; p.result_stride = d->padded;
+    p.right = d->weights;
+    p.right_stride = d->width; p.right_transposed = 1; p.result = logits; p.result_stride = d->padded;
     bench_stop(memopt_gemm_multiply(&p, o->threads, o->scratch, o->scratch_bytes));
-    p.rows = d->vocabulary; p.columns = d->width; p.depth = d->rows; p.left = logits; p.left_stride = d->padded; p.left_turned = 1;
-    p.right = d->input; p.right_turned = 0; p.result = d->grad_weights; p.result_stride = d->width;
+    p.rows = d->vocabulary; p.columns = d->width; p.depth = d->rows; p.left = logits; p.left_stride = d->padded; p.left_transposed = 1;
+    p.right = d->input; p.right_transposed = 0; p.result = d->grad_weights; p.result_stride = d->width;
     bench_stop(memopt_gemm_multiply(&p, o->threads, o->scratch, o->scratch_bytes));
-    p.rows = d->rows; p.depth = d->vocabulary; p.left_turned = 0; p.right = d->weights; p.result = d->grad_input;
+    p.rows = d->rows; p.depth = d->vocabulary; p.left_transposed = 0; p.right = d->weights; p.result = d->grad_input;
     bench_stop(memopt_gemm_multiply(&p, o->threads, o->scratch, o->scratch_bytes));
     return (double)(bench_now() - start) / 1e6;
 }
@@ -80,7 +81,7 @@ static void bench_all(const bench *b, const bench_data *d, const memopt_threads 
 }
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "head"); const int from = b.json ? 2 : 1; bench_data d; size_t i; int threads;
-    memopt_threads t; memopt_pool *pool = NULL;
+    memopt_threads t; memopt_thread_pool *pool = NULL;
     d.rows = argc > from ? (size_t)strtoull(argv[from], NULL, 10) : 1024;
     d.vocabulary = argc > from + 1 ? (size_t)strtoull(argv[from + 1], NULL, 10) : 50257;
     d.width = argc > from + 2 ? (size_t)strtoull(argv[from + 2], NULL, 10) : 768;

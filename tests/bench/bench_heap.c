@@ -184,7 +184,7 @@ static double gpt_train(uint64_t seed, int checkpointed, int planned, size_t gra
     }
     for (step = 0; step < 12; ++step) {
         g.length = 128 + (size_t)(bench_random(&seed) % (GPT_LONGEST - 128 + 1));
-        bench_must(memopt_heap_step(g.heap));
+        bench_must(memopt_heap_begin_step(g.heap));
         gpt_step(&g, checkpointed);
     }
     s = memopt_heap_get_stats(g.heap);
@@ -206,7 +206,7 @@ static double bench_replay(void) {
     for (round = 0; round < BENCH_ROUNDS; ++round) {
         g.allocs = 0;
         start = bench_now();
-        for (r = 0; r < 50; ++r) { bench_must(memopt_heap_step(g.heap)); gpt_step(&g, 1); }
+        for (r = 0; r < 50; ++r) { bench_must(memopt_heap_begin_step(g.heap)); gpt_step(&g, 1); }
         times[round] = (double)(bench_now() - start) / (double)g.allocs;
     }
     if (memopt_heap_get_stats(g.heap).fell_back) { fprintf(stderr, "bench_heap: not all was served\n"); exit(1); }

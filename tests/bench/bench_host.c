@@ -32,14 +32,14 @@ static void bench_rows(const bench *b, const char *name, const char *one, memopt
 }
 int main(int argc, char **argv) {
     const bench b = bench_begin(argc, argv, "host");
-    memopt_host host; memopt_threads openmp; memopt_pool *pool = NULL; int workers;
+    memopt_host host; memopt_threads openmp; memopt_thread_pool *pool = NULL; int workers;
     if (memopt_host_resolve(NULL, &host)) return 1;
     bench_rows(&b, "host_run_calling_thread", "host_run_calling_thread_1", host.threads, 1);
     for (workers = 1; workers <= 4; workers *= 2) {
-        const memopt_status s = memopt_pool_create(NULL, workers, &pool);
+        const memopt_status s = memopt_thread_pool_create(NULL, workers, &pool);
         if (s) { fprintf(stderr, "bench_host: no pool (%s), host_run_pool left out\n", memopt_status_text(s)); break; }
-        bench_rows(&b, "host_run_pool", "host_run_pool_1", memopt_pool_threads(pool), workers);
-        memopt_pool_destroy(pool);
+        bench_rows(&b, "host_run_pool", "host_run_pool_1", memopt_thread_pool_threads(pool), workers);
+        memopt_thread_pool_destroy(pool);
         pool = NULL;
     }
     for (workers = 1; workers <= 4; workers *= 2) {

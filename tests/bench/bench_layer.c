@@ -34,16 +34,17 @@ static void bench_copy(void *task, size_t chunk, int worker) {
 static double bench_limit(const bench_data *d, const memopt_threads *t, int threads, size_t bytes) {
     bench_copied c; const uint64_t start = bench_now();
     c.d = d; c.bytes = bytes / 2 / (size_t)threads;
-    memopt_i_run(t, (size_t)threads, bench_copy, &c);
+    memopt_i_parallel_for(t, (size_t)threads, bench_copy, &c);
     return (double)(bench_now() - start) / (double)BENCH_N;
 }
 static memopt_status bench_do(const bench_data *d, const memopt_ops *o, int what, memopt_type type) {
-    memopt_lively x; memopt_swiglu g; memopt_dropout r; memopt_embedding e; memopt_linear l;
+    memopt_activation_args x; memopt_swiglu g; memopt_dropout r; memopt_embedding e; memopt_linear l;
     memset(&x, 0, sizeof x); memset(&g, 0, sizeof g); memset(&r, 0, sizeof r); memset(&e, 0, sizeof e); memset(&l, 0, sizeof l);
     x.n = r.n = BENCH_N; x.type = g.type = r.type = e.type = l.type = type;
     x.input = g.input = r.input = d->a; x.grad_output = g.grad_output = r.grad_output = e.grad_output = l.grad_output = d->b;
     x.output = g.output = r.output = e.output = x.grad_input = g.grad_input = r.grad_input = d->c;
-    x.activation = what == BENCH_RELU ? MEMOPT_RELU : what == BENCH_SILU ? MEMOPT_SILU : MEMOPT_GELU;
+    x.activation = what == BENCH_RELU ? MEMOPT_ACTIVATION_RELU : what == BENCH_SILU ? MEMOPT_ACTIVATION_SILU
+        : MEMOPT_ACTIVATION_GELU;
     g.width = e.width = l.outputs = BENCH_WIDTH; g.rows = e.rows = l.rows = BENCH_N / BENCH_WIDTH;
     r.rate = 0.1f; r.residual = d->b; r.noise = memopt_noise_make(1, 2);
     e.vocabulary = BENCH_VOCABULARY; e.length = BENCH_LENGTH; e.ids = d->ids; e.tokens = d->d; e.positions = d->b;
@@ -85,18 +86,18 @@ static void bench_linear(const bench *b, const bench_data *d, const memopt_ops *
     double times[5], limits[5]; memopt_linear l; size_t i;
     memset(&l, 0, sizeof l);
     l.rows = 1024; l.inputs = 768; l.outputs = 3072;
-    l.input = d->a; l.weights = d->b; l.bias = d->b; l.output = d->c; l.before = d->d;
+    l.input = d->a; l.weights = d->b; l.bias = d->b; l.output = d->c; l.pre_activation = d->d;
     for (i = 0; i < 5; ++i) {
         uint64_t start = bench_now();
         memopt_linear plain = l;
-        plain.before = NULL;
+        plain.pre_activation = NULL;
         bench_stop(memopt_linear_forward(o, &plain));
         limits[i] = (double)(bench_now() - start) / 1e6;
-        l.activation = MEMOPT_GELU;
+        l.activation = MEMOPT_ACTIVATION_GELU;
         start = bench_now();
         bench_stop(memopt_linear_forward(o, &l));
         times[i] = (double)(bench_now() - start) / 1e6;
-        l.activation = MEMOPT_NO_ACTIVATION;
+        l.activation = MEMOPT_ACTIVATION_NONE;
     }
     bench_row(b, "linear_gelu_before_f32", threads, 1024, bench_median(times, 5), "ms", bench_median(limits, 5), 0);
 }
@@ -113,8 +114,8 @@ static void bench_rows(const bench *b, const bench_data *d) {
             for (k = 0; k < 50; ++k) {
                 if (what == 0) sums[0] = memopt_i_row_max(level, sums[0], x + k * n, n);
                 else if (what == 1) memopt_i_row_exp(level, sums, y, x + k * n, 1, 1, n);
-                else if (what == 2) memopt_i_row_act(level, y, x + k * n, MEMOPT_GELU, n);
-                else memopt_i_row_act_grad(level, y, NULL, x + k * n, x + k * n, MEMOPT_GELU, n);
+                else if (what == 2) memopt_i_row_act(level, y, x + k * n, MEMOPT_ACTIVATION_GELU, n);
+                else memopt_i_row_act_grad(level, y, NULL, x + k * n, x + k * n, MEMOPT_ACTIVATION_GELU, n);
             }
             times[i] = (double)(bench_now() - start) / 50 / (double)n;
         }
@@ -122,7 +123,8 @@ static void bench_rows(const bench *b, const bench_data *d) {
     }
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "layer"); bench_data d; size_t i; int threads; memopt_pool *pool = NULL;
+    const bench b = bench_begin(argc, argv, "layer");
+    bench_data d; size_t i; int threads; memopt_thread_pool *pool = NULL;
     memopt_threads t; memopt_ops o; float *x, *y;
     d.a = (unsigned char *)bench_block(BENCH_N * 8 + BENCH_N * 4); d.b = (unsigned char *)bench_block(BENCH_N * 8);
     d.c = (unsigned char *)bench_block(BENCH_N * 8 + BENCH_N * 4); d.d = (unsigned char *)bench_block(BENCH_N * 8);

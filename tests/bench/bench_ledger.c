@@ -1,5 +1,5 @@
-/* bench_ledger.c - what it costs to book a block in and out: sums only, with blocks known one by one, with events; and
-   what an arena's push and rewind cost when they are booked. Limits: the additions alone; for events, the clock. */
+/* bench_ledger.c - what it costs to book a block in and out: sums only, with blocks tracked one by one, with events;
+   and what an arena's push and rewind cost when they are booked. Limits: the additions alone; for events, the clock. */
 #define MEMOPT_IMPLEMENTATION
 #include "memopt.h"
 #include "bench.h"

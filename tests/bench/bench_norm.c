@@ -36,7 +36,7 @@ static void bench_norm_limit(const memopt_threads *threads, const bench_norm_kin
     v.words = BENCH_NORM_COUNT / k->width * k->width * memopt_type_bytes(k->type) / 8;
     v.a = (const uint64_t *)(const void *)m->x; v.to = (uint64_t *)(void *)(k->way ? m->dx : m->y);
     v.b = k->way ? (const uint64_t *)(const void *)m->g : NULL;
-    memopt_i_run(threads, v.words / BENCH_NORM_CHUNK + 1, bench_norm_chunk, &v);
+    memopt_i_parallel_for(threads, v.words / BENCH_NORM_CHUNK + 1, bench_norm_chunk, &v);
 }
 static void bench_norm_pass(const memopt_threads *threads, const bench_norm_kind *k, const bench_norm_memory *m) {
     memopt_norm n; memopt_ops ops; memopt_status s;
@@ -80,7 +80,8 @@ static void bench_norm_measure(const bench *b, const memopt_threads *threads, in
               bench_median(limit, BENCH_NORM_REPEATS), 0);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "norm"); memopt_pool *pool = NULL; memopt_threads t; int threads; size_t i;
+    const bench b = bench_begin(argc, argv, "norm");
+    memopt_thread_pool *pool = NULL; memopt_threads t; int threads; size_t i;
     bench_norm_memory m; const size_t kinds = sizeof bench_norm_kinds / sizeof *bench_norm_kinds, bytes = BENCH_NORM_COUNT * 4;
     m.x = (float *)malloc(bytes); m.y = (float *)malloc(bytes); m.g = (float *)malloc(bytes); m.dx = (float *)malloc(bytes);
     m.weights = (float *)malloc(8192 * sizeof(float)); m.gradients = (float *)malloc(8192 * sizeof(float));

@@ -44,7 +44,7 @@ static double bench_once(int what, size_t bytes, const memopt_threads *t, int th
     switch (what) {
     case BENCH_COPY: case BENCH_FILL:
         copied.bytes = what == BENCH_FILL ? n * bytes : n * bytes / 2; copied.what = what;
-        memopt_i_run(t, (size_t)threads, bench_copy_chunk, &copied);
+        memopt_i_parallel_for(t, (size_t)threads, bench_copy_chunk, &copied);
         return (double)(bench_now() - start) / (double)n / threads;
     case BENCH_BF16:            s = memopt_f32_from_bf16(dst, codes, n, t); break;
     case BENCH_TO_BF16:         s = memopt_bf16_from_f32(two, src, n, t); break;
@@ -90,7 +90,7 @@ static double bench_short(int stochastic) {
     return bench_median(times, 101);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "number"); size_t i; int threads; memopt_threads t; memopt_pool *pool = NULL;
+    const bench b = bench_begin(argc, argv, "number"); size_t i; int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
     float *values; void *blocks[2];
     bench_noise = memopt_noise_make(1, 2);
     (void)bench_short(0); /* wide units sleep until they are used */

@@ -17,20 +17,20 @@ typedef struct bench_row_of {
     memopt_gradient_format gradients;
 } bench_row_of;
 static const bench_row_of bench_rows[] = {
-    { "adamw_f32",    MEMOPT_ADAMW, MEMOPT_STATE_F32,  MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "adamw8_f32",   MEMOPT_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "adamw8_bf16",  MEMOPT_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_BF16,  MEMOPT_GRADIENTS_BF16 },
-    { "adamw8_split", MEMOPT_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_SPLIT, MEMOPT_GRADIENTS_BF16 },
-    { "adamw_bf16",   MEMOPT_ADAMW, MEMOPT_STATE_BF16, MEMOPT_WEIGHTS_BF16,  MEMOPT_GRADIENTS_BF16 },
-    { "adamw_bnb",    MEMOPT_ADAMW, MEMOPT_STATE_BNB,  MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "sgd_f32",      MEMOPT_SGD,   MEMOPT_STATE_F32,  MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "sgd8_f32",     MEMOPT_SGD,   MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "lion_f32",     MEMOPT_LION,  MEMOPT_STATE_F32,  MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "lion8_f32",    MEMOPT_LION,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "lamb_f32",     MEMOPT_LAMB,  MEMOPT_STATE_F32,  MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "lamb8_f32",    MEMOPT_LAMB,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "lars_f32",     MEMOPT_LARS,  MEMOPT_STATE_F32,  MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "lars8_f32",    MEMOPT_LARS,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 }
+    { "adamw_f32",    MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "adamw8_f32",   MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
+    { "adamw8_bf16",  MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_BF16,  MEMOPT_GRADIENTS_BF16 },
+    { "adamw8_split", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_SPLIT, MEMOPT_GRADIENTS_BF16 },
+    { "adamw_bf16",   MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, MEMOPT_WEIGHTS_BF16, MEMOPT_GRADIENTS_BF16 },
+    { "adamw_bnb",    MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "sgd_f32",      MEMOPT_OPTIM_SGD,   MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "sgd8_f32",     MEMOPT_OPTIM_SGD,   MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "lion_f32",     MEMOPT_OPTIM_LION,  MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "lion8_f32",    MEMOPT_OPTIM_LION,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "lamb_f32",     MEMOPT_OPTIM_LAMB,  MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "lamb8_f32",    MEMOPT_OPTIM_LAMB,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "lars_f32",     MEMOPT_OPTIM_LARS,  MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
+    { "lars8_f32",    MEMOPT_OPTIM_LARS,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 }
 };
 enum { BENCH_ROWS = sizeof bench_rows / sizeof bench_rows[0] };
 static unsigned char *bench_weights, *bench_gradients, *bench_state, *bench_extra; /* shared by all rows */
@@ -110,7 +110,7 @@ static bench_traffic bench_traffic_of(const bench_row_of *r, int moments) {
         bench_add(&t, pass, bench_weights_of(r), w, last);
         bench_add(&t, pass, bench_gradients_of(r), g, 0);
         if (r->weights == MEMOPT_WEIGHTS_SPLIT) bench_add(&t, pass, bench_extra, 2, last);
-        for (i = 0; i < moments && (last || r->kind == MEMOPT_LAMB); ++i)
+        for (i = 0; i < moments && (last || r->kind == MEMOPT_OPTIM_LAMB); ++i)
             bench_add(&t, pass, bench_state + (size_t)i * BENCH_COUNT * m, m, last);
     }
     return t;
@@ -129,7 +129,7 @@ static double bench_step(const bench_row_of *r, const memopt_threads *threads, d
     bench_must(memopt_optim_create(&d, object, sizeof memory - 64, &o), NULL);
     bench_must(memopt_optim_state_init(o, 0), o);
     group = memopt_optim_group_default(r->kind);
-    if (r->kind == MEMOPT_SGD) group.beta1 = 0.9;
+    if (r->kind == MEMOPT_OPTIM_SGD) group.beta1 = 0.9;
     run.groups = &group; run.group_count = 1;
     for (run.step = 1; run.step <= 2; ++run.step) { /* the second is timed */
         start = bench_now();
@@ -138,7 +138,7 @@ static double bench_step(const bench_row_of *r, const memopt_threads *threads, d
     }
     traffic = bench_traffic_of(r, o->parts[0].moments);
     start = bench_now();
-    memopt_i_run(threads, BENCH_COUNT / traffic.chunk, bench_move, &traffic);
+    memopt_i_parallel_for(threads, BENCH_COUNT / traffic.chunk, bench_move, &traffic);
     *limit = (double)(bench_now() - start) / (double)BENCH_COUNT;
     return time;
 }
@@ -152,7 +152,7 @@ static void bench_fill(void) { /* not all alike, in both formats */
     bench_must(memopt_bf16_from_f32((uint16_t *)(void *)bench_gradients16, (float *)(void *)bench_gradients, BENCH_COUNT, NULL), NULL);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "optim"); memopt_pool *pool = NULL; memopt_threads threads;
+    const bench b = bench_begin(argc, argv, "optim"); memopt_thread_pool *pool = NULL; memopt_threads threads;
     static double times[BENCH_ROWS][BENCH_ROUNDS], limits[BENCH_ROWS][BENCH_ROUNDS]; int workers, round, row;
     bench_weights = bench_pages(BENCH_COUNT * 4); bench_gradients = bench_pages(BENCH_COUNT * 4);
     bench_state = bench_pages(BENCH_COUNT * 8 + 4096); bench_extra = bench_pages(BENCH_COUNT * 2);
@@ -161,8 +161,8 @@ int main(int argc, char **argv) {
     for (workers = 1; workers <= 2; ++workers) {
         memset(&threads, 0, sizeof threads);
         if (workers > 1) {
-            bench_must(memopt_pool_create(NULL, workers, &pool), NULL);
-            threads = memopt_pool_threads(pool);
+            bench_must(memopt_thread_pool_create(NULL, workers, &pool), NULL);
+            threads = memopt_thread_pool_threads(pool);
         }
         for (round = 0; round < BENCH_ROUNDS; ++round)
             for (row = 0; row < BENCH_ROWS; ++row) times[row][round] = bench_step(&bench_rows[row], &threads, &limits[row][round]);
@@ -172,6 +172,6 @@ int main(int argc, char **argv) {
             bench_row(&b, bench_rows[row].name, workers, BENCH_COUNT, bench_median(times[row], BENCH_ROUNDS), "ns", limit, 0);
         }
     }
-    memopt_pool_destroy(pool);
+    memopt_thread_pool_destroy(pool);
     return 0;
 }

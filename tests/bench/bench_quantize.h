@@ -52,8 +52,8 @@ static double bench_quantize_once(const bench_quantized *q, int what, const memo
     case 3: s = memopt_dequantize_bf16(q->bf16, q->codes, q->absmax, n, MEMOPT_MAP_SIGNED, 0, t); break;
     case 4: s = memopt_quantize_f32(q->codes, q->absmax, q->floats, n, MEMOPT_MAP_UNSIGNED, 0, t); break;
     case 5: s = memopt_dequantize_f32(q->floats, q->codes, q->absmax, n, MEMOPT_MAP_UNSIGNED, 0, t); break;
-    case 6: memopt_i_run(t, n >> 16, bench_narrow_chunk, &limit); break;
-    case 7: memopt_i_run(t, n >> 16, bench_widen_chunk, &limit); break;
+    case 6: memopt_i_parallel_for(t, n >> 16, bench_narrow_chunk, &limit); break;
+    case 7: memopt_i_parallel_for(t, n >> 16, bench_widen_chunk, &limit); break;
     }
     if (s) { fprintf(stderr, "bench_number: %s\n", memopt_status_text(s)); exit(1); }
     return (double)(bench_now() - start) / (double)n;
@@ -85,7 +85,8 @@ static void bench_quantize_rows(const bench *b, const bench_quantized *q, const 
     }
 }
 static void bench_quantize(const bench *b) {
-    const size_t n = BENCH_QUANTIZE_N; bench_quantized q; int threads; memopt_threads t; memopt_pool *pool = NULL;
+    const size_t n = BENCH_QUANTIZE_N;
+    bench_quantized q; int threads; memopt_threads t; memopt_thread_pool *pool = NULL;
     q.floats = (float *)memopt_i_system_alloc(NULL, n * sizeof *q.floats, 64);
     q.absmax = (float *)memopt_i_system_alloc(NULL, n / 256 * sizeof *q.absmax, 64);
     q.codes = (uint8_t *)memopt_i_system_alloc(NULL, n, 64);

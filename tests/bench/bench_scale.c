@@ -80,7 +80,7 @@ static void bench_limit(const memopt_threads *threads, bench_kind kind, bench_me
     static bench_move m;
     m.to = memory->to; m.from = memory->from;
     m.to_bytes = BENCH_CHUNK * (size_t)bench_kinds[kind].to; m.from_bytes = BENCH_CHUNK * (size_t)bench_kinds[kind].from;
-    memopt_i_run(threads, BENCH_COUNT / BENCH_CHUNK, bench_move_chunk, &m);
+    memopt_i_parallel_for(threads, BENCH_COUNT / BENCH_CHUNK, bench_move_chunk, &m);
 }
 
 /* ---- the passes ---- */
@@ -104,7 +104,7 @@ static void bench_pass(const memopt_threads *threads, bench_kind kind, bench_mem
     case BENCH_CLIP_F32: bench_must(memopt_gradients_clip_value(&list, 1e9f, threads)); break;
     default:
         g.values = memory->from;
-        if (kind == BENCH_ACCUMULATE_REST) s.rest = (uint16_t *)(void *)(memory->to + 2 * BENCH_COUNT);
+        if (kind == BENCH_ACCUMULATE_REST) s.compensation = (uint16_t *)(void *)(memory->to + 2 * BENCH_COUNT);
         bench_must(memopt_gradients_accumulate(&sums, &list, &batch, &a, threads));
     }
 }
@@ -130,16 +130,16 @@ static void bench_measure(const bench *b, const memopt_threads *threads, int wor
               bench_median(limit, BENCH_REPEATS), 0);
 }
 int main(int argc, char **argv) {
-    const bench b = bench_begin(argc, argv, "scale"); memopt_pool *pool = NULL; memopt_threads threads; int kind;
+    const bench b = bench_begin(argc, argv, "scale"); memopt_thread_pool *pool = NULL; memopt_threads threads; int kind;
     bench_memory *memory = (bench_memory *)malloc(sizeof *memory);
     if (memory) { memory->to = (unsigned char *)malloc(BENCH_COUNT * 4); memory->from = (unsigned char *)malloc(BENCH_COUNT * 4); }
     if (!memory || !memory->to || !memory->from) { fprintf(stderr, "bench_scale: no memory\n"); return 1; }
     for (kind = 0; kind < BENCH_KINDS; ++kind) bench_measure(&b, NULL, 1, (bench_kind)kind, memory);
-    if (memopt_pool_create(NULL, 2, &pool)) fprintf(stderr, "bench_scale: no pool, two threads left out\n");
+    if (memopt_thread_pool_create(NULL, 2, &pool)) fprintf(stderr, "bench_scale: no pool, two threads left out\n");
     else {
-        threads = memopt_pool_threads(pool);
+        threads = memopt_thread_pool_threads(pool);
         for (kind = 0; kind < BENCH_KINDS; ++kind) bench_measure(&b, &threads, 2, (bench_kind)kind, memory);
-        memopt_pool_destroy(pool);
+        memopt_thread_pool_destroy(pool);
     }
     free(memory->to); free(memory->from); free(memory);
     return 0;

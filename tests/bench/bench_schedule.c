@@ -13,7 +13,7 @@ enum { BENCH_MOST = 512, BENCH_ACTIONS = 1 << 20, BENCH_POINTS = 1 << 16, BENCH_
 typedef struct bench_chain { memopt_segment segments[BENCH_MOST]; memopt_chain chain; } bench_chain;
 typedef struct bench_solved { const memopt_schedule *schedule; void *memory; size_t bytes; } bench_solved;
 static memopt_action bench_actions[BENCH_ACTIONS];
-static memopt_point bench_points[BENCH_POINTS];
+static memopt_schedule_point bench_points[BENCH_POINTS];
 
 static void bench_must(memopt_status s) {
     if (!s) return;

@@ -65,7 +65,7 @@ static double bench_touch(int no_huge, int bare) {
 #endif
 #if defined(__linux__)
 static double bench_available(int bare) { /* us a call; bare: /proc/meminfo read once */
-    double times[BENCH_REPEATS]; size_t repeat, i; memopt_host h; char text[MEMOPT_I_TEXT];
+    double times[BENCH_REPEATS]; size_t repeat, i; memopt_host h; char text[MEMOPT_I_TEXT_MAX];
     bench_must(memopt_host_resolve(NULL, &h));
     for (repeat = 0; repeat < BENCH_REPEATS; ++repeat) {
         const uint64_t start = bench_now();

@@ -37,7 +37,7 @@ static double bench_reference(bench_float64 *r, size_t i, double g, int t) { /* 
 static memopt_optim *bench_open(memopt_state_format format, memopt_optim_tensor *tensor) {
     static unsigned char memory[1 << 16], state[1 << 12]; memopt_optim_desc d; memopt_optim *o = NULL; memopt_status s;
     memset(&d, 0, sizeof d);
-    d.kind = MEMOPT_ADAMW; d.state = format; d.min_quantized = 1; d.tensors = tensor; d.tensor_count = 1;
+    d.kind = MEMOPT_OPTIM_ADAMW; d.state = format; d.min_quantized = 1; d.tensors = tensor; d.tensor_count = 1;
     tensor->state = state + (64 - (uintptr_t)state % 64) % 64;
     s = memopt_optim_create(&d, memory + (64 - (uintptr_t)memory % 64) % 64, sizeof memory - 64, &o);
     if (!s) s = memopt_optim_state_init(o, 0);
@@ -48,7 +48,8 @@ static memopt_optim *bench_open(memopt_state_format format, memopt_optim_tensor 
 static double bench_run(memopt_state_format format, const bench_setting *s) {
     static float weights[BENCH_BLOCK], gradients[BENCH_BLOCK]; static bench_float64 r;
     double moved[BENCH_BLOCK] = { 0 }, wanted[BENCH_BLOCK] = { 0 }, error = 0, size = 0, far = 0;
-    memopt_optim_tensor tensor; memopt_optim *o; memopt_optim_group group = memopt_optim_group_default(MEMOPT_ADAMW);
+    memopt_optim_tensor tensor;
+    memopt_optim *o; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     memopt_optim_run run; uint64_t seed = s->seed; size_t i, count = 0; int t;
     memset(&tensor, 0, sizeof tensor); memset(&run, 0, sizeof run); memset(&r, 0, sizeof r);
     tensor.weights = weights; tensor.gradients = gradients; tensor.count = BENCH_BLOCK;

@@ -12,7 +12,7 @@ static volatile uint64_t bench_calls; /* nobody reads it, but the compiler must 
 
 static void bench_must(memopt_status s, const memopt_tape *tape) {
     if (!s) return;
-    fprintf(stderr, "bench_tape: %s\n", tape ? memopt_tape_get_error(tape).reason : memopt_status_text(s));
+    fprintf(stderr, "bench_tape: %s\n", tape ? memopt_tape_error(tape).reason : memopt_status_text(s));
     exit(1);
 }
 static memopt_arena *bench_arena(void) {
@@ -25,7 +25,7 @@ static memopt_arena *bench_arena(void) {
 }
 
 /* ---- a tape over callbacks that do nothing ---- */
-static memopt_status bench_nothing(const memopt_step *step) {
+static memopt_status bench_nothing(const memopt_tape_call *step) {
     bench_calls = bench_calls + (step->output != NULL);
     return MEMOPT_OK;
 }
@@ -47,7 +47,7 @@ static void bench_describe(bench_net *net, size_t n, size_t rows, memopt_arena *
     net->desc.chain.input_bytes = net->desc.chain.input_grad_bytes = 256 * rows;
     net->desc.layers = net->layers; net->desc.arena = arena; net->desc.overhead = 0.3;
 }
-static double bench_plain(const bench_net *net, const memopt_action *actions, size_t count, memopt_step *step) {
+static double bench_plain(const bench_net *net, const memopt_action *actions, size_t count, memopt_tape_call *step) {
     const uint64_t start = bench_now(); size_t t, pass;
     for (pass = 0; pass < BENCH_PASSES; ++pass)
         for (t = 0; t < count; ++t) {
@@ -61,7 +61,7 @@ static double bench_plain(const bench_net *net, const memopt_action *actions, si
 static void bench_callbacks(const bench *b, size_t n) {
     static bench_net net; static unsigned char value[256], grad[256]; memopt_arena *arena = bench_arena();
     double times[BENCH_ROUNDS], limits[BENCH_ROUNDS], calls; const memopt_action *actions; size_t count, pass;
-    memopt_tape *tape = NULL; memopt_step step; int round; char name[32];
+    memopt_tape *tape = NULL; memopt_tape_call step; int round; char name[32];
     bench_describe(&net, n, 1, arena);
     bench_must(memopt_tape_create(&net.desc, &tape), NULL);
     actions = memopt_tape_actions(tape, &count);
@@ -105,7 +105,7 @@ static void bench_reshape(const bench *b, size_t n) {
 }
 
 /* ---- the stash ---- */
-static void bench_stash(const bench *b, const char *push_name, const char *pop_name, memopt_keep keep) {
+static void bench_stash(const bench *b, const char *push_name, const char *pop_name, memopt_codec codec) {
     static float *x, *copies; memopt_arena *arena = bench_arena(); memopt_stash *stash = NULL;
     double push[BENCH_ROUNDS], pop[BENCH_ROUNDS], limits[BENCH_ROUNDS], limit; int round; size_t i;
     if (!x) {
@@ -118,7 +118,7 @@ static void bench_stash(const bench *b, const char *push_name, const char *pop_n
     bench_must(memopt_stash_create(arena, BENCH_DEPTH, NULL, &stash), NULL);
     for (round = 0; round < BENCH_ROUNDS; ++round) {
         const double floats = (double)(BENCH_FLOATS * BENCH_DEPTH); uint64_t start = bench_now();
-        for (i = 0; i < BENCH_DEPTH; ++i) bench_must(memopt_stash_push(stash, x, BENCH_FLOATS, keep), NULL);
+        for (i = 0; i < BENCH_DEPTH; ++i) bench_must(memopt_stash_push(stash, x, BENCH_FLOATS, codec), NULL);
         push[round] = (double)(bench_now() - start) / floats;
         start = bench_now();
         for (i = 0; i < BENCH_DEPTH; ++i) bench_must(memopt_stash_pop(stash, x, BENCH_FLOATS), NULL);
@@ -139,8 +139,8 @@ int main(int argc, char **argv) {
     bench_callbacks(&b, 128);
     bench_reshape(&b, 24);
     bench_reshape(&b, 128);
-    bench_stash(&b, "push_exact", "pop_exact", MEMOPT_KEEP_EXACT);
-    bench_stash(&b, "push_bf16", "pop_bf16", MEMOPT_KEEP_BF16);
-    bench_stash(&b, "push_8bit", "pop_8bit", MEMOPT_KEEP_8BIT);
+    bench_stash(&b, "push_exact", "pop_exact", MEMOPT_CODEC_EXACT);
+    bench_stash(&b, "push_bf16", "pop_bf16", MEMOPT_CODEC_BF16);
+    bench_stash(&b, "push_8bit", "pop_8bit", MEMOPT_CODEC_8BIT);
     return 0;
 }

@@ -48,7 +48,7 @@ static void fuzz_verify(const fuzz_state *f) {
     fuzz_must(st.used_low + st.used_top + st.free_bytes == st.capacity && st.peak <= st.capacity && st.peak >= st.used_low + st.used_top);
     for (i = k = 0; i < sizeof fuzz_there; ++i) k += fuzz_there[i];
     fuzz_must(st.committed == k * FUZZ_GRANULE);
-    fuzz_must(memopt_ledger_total(f->l).now == st.used_low + st.used_top && memopt_ledger_held(f->l).committed == st.committed);
+    fuzz_must(memopt_ledger_total(f->l).now == st.used_low + st.used_top && memopt_ledger_footprint(f->l).committed == st.committed);
     fuzz_must(memopt_arena_check(f->a) == MEMOPT_OK);
 }
 static void fuzz_push(fuzz_state *f, const uint8_t *d) { /* four bytes say how */
@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     fuzz_verify(&f);
     memopt_arena_destroy(f.a);
-    fuzz_must(memopt_ledger_total(f.l).now == 0 && memopt_ledger_held(f.l).reserved == 0 && memopt_ledger_held(f.l).committed == 0);
+    fuzz_must(memopt_ledger_total(f.l).now == 0 && memopt_ledger_footprint(f.l).reserved == 0 && memopt_ledger_footprint(f.l).committed == 0);
     memopt_ledger_destroy(f.l);
     return 0;
 }

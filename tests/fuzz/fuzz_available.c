@@ -14,7 +14,7 @@ typedef struct fuzz_system {
     int no_cgroups;
 } fuzz_system;
 static void fuzz_must(int x) { if (!x) abort(); }
-static memopt_status fuzz_open(void *user, const char *path, memopt_open mode, void **file) {
+static memopt_status fuzz_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     fuzz_system *f = (fuzz_system *)user; size_t k;
     fuzz_must(mode == MEMOPT_OPEN_READ && strlen(path) < 4096 && (!strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5)));
     if (!strcmp(path, "/proc/meminfo")) k = 0;

@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 7: (void)memopt_heap_grow(f.heap, (size_t)y * 100); break;
         case 8: (void)memopt_heap_record(f.heap); break;
         case 9: (void)memopt_heap_plan(f.heap, NULL, &quick, NULL); break;
-        case 10: fuzz_must(memopt_heap_step(f.heap) == MEMOPT_OK); break;
+        case 10: fuzz_must(memopt_heap_begin_step(f.heap) == MEMOPT_OK); break;
         case 11: if (y < 64) fuzz_must(memopt_heap_unplan(f.heap) == MEMOPT_OK); break;
         default: if (f.count) fuzz_free(&f, y % f.count);
         }

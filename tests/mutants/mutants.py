@@ -126,10 +126,10 @@ class Header:
     """memopt.h, by the tests of its sections."""
     name, path, enough, prefix, combines = "header", "memopt.h", 0.97, "", True
     # Sections without a test file of the same name.
-    owners = {"vec": ["rows", "optim", "scale", "layer"], "lanes": ["optim"], "state": ["optim", "adafactor"], "walk": ["optim", "adafactor"],
-              "optim": ["optim", "adafactor"], "factor": ["adafactor"],
-              "course": ["schedule"], "solver": ["schedule"], "strip": ["schedule"], "kept": ["tape"],
-              "script": ["tape"], "stash": ["tape"], "operator": ["rows", "layer", "attention", "softmax"],
+    owners = {"vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor"], "optim_pass": ["optim", "adafactor"],
+              "optim": ["optim", "adafactor"], "adafactor": ["adafactor"],
+              "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],
+              "compile": ["tape"], "stash": ["tape"], "operator": ["row_kernels", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
     builds = [

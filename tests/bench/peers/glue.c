@@ -3,7 +3,7 @@
 #include "memopt.h"
 
 static memopt_threads glue_threads; /* all calls below use them */
-static memopt_pool *glue_pool;
+static memopt_thread_pool *glue_pool;
 typedef struct glue_adam {
     memopt_optim_tensor tensor;
     memopt_optim_group  group;
@@ -27,8 +27,8 @@ int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n);
 int glue_levels(int map, float *levels);
 
 int glue_open(int workers) {
-    const memopt_status s = memopt_pool_create(NULL, workers, &glue_pool);
-    if (!s) glue_threads = memopt_pool_threads(glue_pool);
+    const memopt_status s = memopt_thread_pool_create(NULL, workers, &glue_pool);
+    if (!s) glue_threads = memopt_thread_pool_threads(glue_pool);
     return s;
 }
 const char *glue_level(void) { return memopt_simd_text(memopt_simd_best()); }
@@ -48,12 +48,12 @@ void glue_adam_close(glue_adam *a) {
 glue_adam *glue_adam_open(int state, int is_bf16, void *weights, const void *gradients, uint64_t count, double decay) {
     glue_adam *a = (glue_adam *)calloc(1, sizeof *a); memopt_optim_desc d = { 0 }; size_t bytes; void *memory;
     if (!a) return NULL;
-    d.kind = MEMOPT_ADAMW; d.state = (memopt_state_format)state; d.threads = glue_threads;
+    d.kind = MEMOPT_OPTIM_ADAMW; d.state = (memopt_state_format)state; d.threads = glue_threads;
     d.weights = is_bf16 ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_F32;
     d.gradients = is_bf16 ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F32;
     d.tensors = &a->tensor; d.tensor_count = 1;
     a->tensor.weights = weights; a->tensor.gradients = gradients; a->tensor.count = (size_t)count;
-    a->group = memopt_optim_group_default(MEMOPT_ADAMW);
+    a->group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     a->group.weight_decay = decay;
     if (memopt_optim_state_bytes(&d, 0, &a->state_bytes) || memopt_optim_bytes(&d, &bytes)) goto failed;
     a->tensor.state = glue_block(&a->blocks[0], a->state_bytes);

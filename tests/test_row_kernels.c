@@ -1,5 +1,5 @@
-/* test_rows.c - what operators do to a row of floats. exp and the activations are compared with the C library's in
-   double, sums with the order that the section promises, written down once more; every level with every other. */
+/* test_row_kernels.c - what operators do to a row of floats. exp and the activations are compared with the C library's
+   in double, sums with the order that the section promises, written down once more; every level with every other. */
 #include "test.h"
 
 #define ROWS_N 300
@@ -151,7 +151,7 @@ static void rows_sums(void) {
             for (i = 0; i < n; ++i) want[3][i % 16] = rows_float((double)want[3][i % 16] + (double)want_e[i]);
             memopt_i_row_sum(level, sums[0], x, n);
             memopt_i_row_dot(level, sums[1], x, y, n);
-            memopt_i_row_spread(level, sums[2], x, mean, n);
+            memopt_i_row_squared_deviations(level, sums[2], x, mean, n);
             e[n] = 77;
             memopt_i_row_exp(level, sums[3], e, x, from, scale, n);
             for (k = 0; k < 4; ++k) {
@@ -227,17 +227,17 @@ static void rows_elements(void) {
 /* ---- activations ---- */
 static double rows_logistic(double z) { return 1 / (1 + exp(-z)); }
 static double rows_inner(memopt_activation a, double x) {
-    return a == MEMOPT_SILU ? x : 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    return a == MEMOPT_ACTIVATION_SILU ? x : 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
 }
 static double rows_active(memopt_activation a, double x) {
-    if (a == MEMOPT_NO_ACTIVATION) return x;
-    return a == MEMOPT_RELU ? (x > 0 ? x : 0) : x * rows_logistic(rows_inner(a, x));
+    if (a == MEMOPT_ACTIVATION_NONE) return x;
+    return a == MEMOPT_ACTIVATION_RELU ? (x > 0 ? x : 0) : x * rows_logistic(rows_inner(a, x));
 }
 static double rows_slope(memopt_activation a, double x) {
     const double c = 2 * sqrt(2 / 3.14159265358979323846), z = rows_inner(a, x), s = rows_logistic(z);
-    const double inner = a == MEMOPT_SILU ? 1 : c * (1 + 3 * 0.044715 * x * x);
-    if (a == MEMOPT_NO_ACTIVATION) return 1;
-    return a == MEMOPT_RELU ? (x > 0 ? 1 : 0) : s + x * s * rows_logistic(-z) * inner;
+    const double inner = a == MEMOPT_ACTIVATION_SILU ? 1 : c * (1 + 3 * 0.044715 * x * x);
+    if (a == MEMOPT_ACTIVATION_NONE) return 1;
+    return a == MEMOPT_ACTIVATION_RELU ? (x > 0 ? 1 : 0) : s + x * s * rows_logistic(-z) * inner;
 }
 /* z = x (...) is off by 2 units, and exp(z) by |z| times that, relatively; then a few operations. A slope is a sum that
    may cancel, of terms of the size of s (1 + |x z' (1 - s)|). Below exp(-69), s is 0. */
@@ -249,7 +249,7 @@ static double rows_bound(memopt_activation a, double x, int slope) {
 }
 static void rows_activations(void) {
     static float x[4001], g[4001], y[4001], d[4001], out[4001]; int kind; size_t i; const int best = memopt_simd_best();
-    for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind) {
+    for (kind = MEMOPT_ACTIVATION_NONE; kind <= MEMOPT_ACTIVATION_SILU; ++kind) {
         const memopt_activation a = (memopt_activation)kind; uint64_t seed = 6;
         for (i = 0; i < 4001; ++i) {
             x[i] = i < 2000 ? rows_float((double)(i + 1) * 0.06 - 119.0) : i < 3000 ? rows_random(&seed, 0)
@@ -262,7 +262,7 @@ static void rows_activations(void) {
         for (i = 0; i < 4001; ++i) {
             const double v = (double)x[i], scale = (double)g[i];
             const double exact = rows_active(a, v), slope = rows_slope(a, v);
-            if (a == MEMOPT_NO_ACTIVATION || a == MEMOPT_RELU) {
+            if (a == MEMOPT_ACTIVATION_NONE || a == MEMOPT_ACTIVATION_RELU) {
                 CHECK_AT((double)y[i] == exact && (double)d[i] == scale * slope, i);
                 continue;
             }
@@ -274,7 +274,7 @@ static void rows_activations(void) {
 static void rows_activations_far_out(void) { /* huge, infinite, not a number */
     const float infinity = rows_bits(0x7f800000u); int level; size_t i;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
-        static const memopt_activation curves[] = { MEMOPT_GELU, MEMOPT_SILU };
+        static const memopt_activation curves[] = { MEMOPT_ACTIVATION_GELU, MEMOPT_ACTIVATION_SILU };
         float x[8] = { 130, 1e10f, 3e38f, 0, -130, -1e10f, -3e38f, 0 }, g[8] = { 3, 3, 3, 3, 3, 3, 3, 3 }, y[8], d[8];
         x[3] = infinity; x[7] = -infinity;
         for (i = 0; i < 2; ++i) {
@@ -287,10 +287,10 @@ static void rows_activations_far_out(void) { /* huge, infinite, not a number */
             memopt_i_row_act_grad(level, &nan, &out, &nan, &one, curves[i], 1);
             CHECK(rows_is_nan(out) && rows_is_nan(nan));
         }
-        memopt_i_row_act_grad(level, d, y, x, g, MEMOPT_RELU, 8);
+        memopt_i_row_act_grad(level, d, y, x, g, MEMOPT_ACTIVATION_RELU, 8);
         for (i = 0; i < 8; ++i) CHECK_AT(y[i] == (i < 4 ? x[i] : 0) && d[i] == (i < 4 ? 3.0f : 0.0f), i);
         x[0] = rows_bits(0x7fc00000u); x[1] = 0; x[2] = -0.0f;
-        memopt_i_row_act_grad(level, d, y, x, g, MEMOPT_RELU, 3);
+        memopt_i_row_act_grad(level, d, y, x, g, MEMOPT_ACTIVATION_RELU, 3);
         CHECK(rows_is_nan(y[0]) && y[1] == 0 && y[2] == 0 && d[1] == 0 && d[2] == 0);
     }
 }
@@ -298,7 +298,7 @@ static void rows_activations_by_level(void) {
     static float x[ROWS_N + 1], g[ROWS_N + 1], y[ROWS_N + 1], d[ROWS_N + 1], want[ROWS_N], want_d[ROWS_N];
     uint64_t seed = 7; size_t n, i; int level, kind;
     for (n = 0; n < ROWS_N; n = n < 40 ? n + 1 : n + 61)
-        for (kind = MEMOPT_NO_ACTIVATION; kind <= MEMOPT_SILU; ++kind)
+        for (kind = MEMOPT_ACTIVATION_NONE; kind <= MEMOPT_ACTIVATION_SILU; ++kind)
             for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
                 const memopt_activation a = (memopt_activation)kind;
                 for (i = 0; i < n; ++i) { x[i] = rows_random(&seed, 1); g[i] = rows_random(&seed, 1); }
@@ -362,7 +362,7 @@ static void rows_logarithm(void) {
     CHECK(rows_is_nan((float)memopt_i_row_log((double)rows_bits(0x7fc00000u))) && rows_is_nan((float)memopt_i_row_log((double)rows_bits(0xffc00000u))));
 }
 
-static void test_rows(void) {
+static void test_row_kernels(void) {
     RUN(rows_exp_is_exact);
     RUN(rows_exp_edges);
     RUN(rows_exp_shares);
@@ -377,5 +377,5 @@ static void test_rows(void) {
     RUN(rows_logarithm);
 }
 #ifndef TEST_COMBINED
-int main(void) { test_rows(); return test_totals(); }
+int main(void) { test_row_kernels(); return test_totals(); }
 #endif

@@ -1,4 +1,4 @@
-/* memopt.h - v0.1.0 - train the same network in less memory - C99/C++11, no dependencies - MIT (see end)
+/* memopt.h - v0.2.0 - train the same network in less memory - C99/C++11, no dependencies - MIT (see end)
 
    WHAT IT IS  Memory for people who write their own training engines. Three words pick the tool: lifetimes that NEST go
                into an arena, lifetimes in ANY ORDER into a heap, lifetimes KNOWN BEFOREHAND through the planner; a
@@ -112,8 +112,10 @@
      Rounding     Conversions round to nearest, ties to even, unless they are called stochastic. In them NaN stays NaN
                   with its sign, and denormals are kept. Products go into sums through fmaf; the C library's math (-lm)
                   is needed.
-     Stability    Names and fields here stay within a major version; new fields are zero for the old behaviour. Names
-                  with memopt_i_ are private. CHANGELOG.md tells what is new.
+     Stability    From 1.0 on, names and fields stay within a major version. Before 1.0 a minor version may rename:
+                  CHANGELOG.md has a table, old to new, and examples/upgrade.sed does it. New fields are zero for the
+                  old behaviour. Bytes that an older version stored are read by every newer one of the same major
+                  version. Names with memopt_i_ are private.
 
    CUDA        memopt_cuda.cu, beside this file, does the same on devices: twins of these functions, with the same bits
                where "the same bits" is promised here.
@@ -125,7 +127,7 @@
 #include <stdint.h>
 /* @section config :
    Version and linkage. Nothing here depends on the machine: the declarations compile anywhere as C89 and C++98. */
-#define MEMOPT_VERSION 100 /* major*10000 + minor*100 + patch; the Makefile reads it from here */
+#define MEMOPT_VERSION 200 /* major*10000 + minor*100 + patch; the Makefile reads it from here */
 #ifdef MEMOPT_STATIC
 #  define MEMOPT_I_STATIC 1
 #else
@@ -2156,7 +2158,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #if defined(MEMOPT_IMPLEMENTATION) || defined(MEMOPT_I_WIDTH)
 #undef  MEMOPT_IMPLEMENTATION
 #if !defined(MEMOPT_I_IMPLEMENTED) || defined(MEMOPT_I_WIDTH)
-#if MEMOPT_VERSION != 100
+#if MEMOPT_VERSION != 200
 #  error "memopt.h includes another version of itself: define MEMOPT_HEADER as its name in quotes, or MEMOPT_NO_SIMD"
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once; parts of it then once for each width: see `vec` ---- */

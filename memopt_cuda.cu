@@ -1,4 +1,4 @@
-/* memopt_cuda.cu - v0.1.0 - memopt.h on CUDA devices - C++11, CUDA 12 or 13, cuBLASLt - MIT (see the end of memopt.h)
+/* memopt_cuda.cu - v0.2.0 - memopt.h on CUDA devices - C++11, CUDA 12 or 13, cuBLASLt - MIT (see the end of memopt.h)
 
    WHAT IT IS  The kernels of memopt.h for engines that train on a GPU: numbers in 16 and 8 bits, 8-bit states, all
                optimizers, loss scaling, norms, activations, softmax + cross-entropy in place, linear layers, attention
@@ -85,7 +85,7 @@
 #  define MEMOPT_IMPLEMENTATION
 #endif
 #include "memopt.h" /* the declarations alone need neither CUDA nor C++ */
-#if MEMOPT_VERSION != 100
+#if MEMOPT_VERSION != 200
 #  error "memopt_cuda.cu and memopt.h are of different versions"
 #endif
 /* @section api_cuda_base :

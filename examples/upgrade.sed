@@ -17,6 +17,8 @@ s/\.\nslow\n\(\.\nread_cost\n\)/.offload\1/g
 s/\.\nslow\n\(\.\nwrite_byte_cost\n\)/.offload\1/g
 s/\.\nslow\n\(\.\nread_byte_cost\n\)/.offload\1/g
 s/\.\nslow\n\(\.\noverlap\n\)/.offload\1/g
+# It is returned by value now.
+s/\(\nmemopt_optim_error\n([^()]*)\)->/\1./g
 s/\nMEMOPT_ADAMW\n/MEMOPT_OPTIM_ADAMW/g
 s/\nMEMOPT_ADAM\n/MEMOPT_OPTIM_ADAM/g
 s/\nMEMOPT_SGD\n/MEMOPT_OPTIM_SGD/g

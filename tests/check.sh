@@ -310,6 +310,12 @@ late_static() { # MEMOPT_STATIC defined after the first include would give two k
     $CC -I. -c "$work/late.c" -o "$work/late.o" >"$work/said" 2>&1 && fail "was accepted"
     grep 'define it before the first #include' "$work/said" || fail "was refused with other words: $(cat "$work/said")"
 }
+upgrade() { # programs written for 0.1.0 compile once examples/upgrade.sed has renamed what they name
+    for old in tests/upgrade/*.c; do
+        sed -f examples/upgrade.sed "$old" >"$work/new.c"
+        $CC -std=c99 -I. -fsyntax-only "$work/new.c" >"$work/said" 2>&1 || fail "$old: $(cat "$work/said")"
+    done
+}
 finds_itself() { # the header includes itself for its wide code: under another name, from other folders, in other files
     built() { # name flags... source
         name=$1; shift

@@ -11,6 +11,7 @@ header_checks() {
     row "macros: MEMOPT_ only" "$check macros"
     row "mutants: every fault has its place" "$check mutants"
     row "MEMOPT_STATIC too late is refused" "$check late_static"
+    row "examples/upgrade.sed: programs for 0.1.0 compile" "$check upgrade"
     row "three copies in one program" "$check two_copies"
     row "MEMOPT_STATIC: one part costs one part" "$check parts"
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"

@@ -121,12 +121,15 @@
                where "the same bits" is promised here.
 
    NOT HERE    no training loop, no global state, no output, no abort(), no flag you must compile with. */
+
 #ifndef MEMOPT_H
 #define MEMOPT_H
 #include <stddef.h>
 #include <stdint.h>
+
 /* @section config :
    Version and linkage. Nothing here depends on the machine: the declarations compile anywhere as C89 and C++98. */
+
 #define MEMOPT_VERSION 200 /* major*10000 + minor*100 + patch; the Makefile reads it from here */
 #ifdef MEMOPT_STATIC
 #  define MEMOPT_I_STATIC 1
@@ -145,7 +148,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
 /* @section api_status : config */
+
 typedef enum memopt_status {
     MEMOPT_OK              =   0,
     MEMOPT_ERR_ARGUMENT    =  -1, /* the call is wrong whatever the data: NULL, zero bytes, bad alignment */
@@ -159,6 +164,7 @@ typedef enum memopt_status {
     MEMOPT_ERR_DEVICE      =  -9, /* the device said no */
     MEMOPT_ERR_CORRUPT     = -10  /* bytes were written outside their lifetime (looked for at MEMOPT_DEBUG 2) */
 } memopt_status;
+
 /** One lower-case line for a status, for people; static text, never NULL, also for numbers that are no status. */
 MEMOPT_API const char *memopt_status_text(memopt_status status);
 
@@ -169,6 +175,7 @@ typedef enum memopt_quantity_kind {
     MEMOPT_QUANTITY_NEGATIVE, /* minus `count` */
     MEMOPT_QUANTITY_REAL      /* `real`, which may be NaN or infinite */
 } memopt_quantity_kind;
+
 typedef struct memopt_quantity {
     memopt_quantity_kind kind;
     uint64_t count;
@@ -193,6 +200,7 @@ typedef struct memopt_error {
     size_t          free_bytes; /* of arenas and heaps: bytes free at that moment, in one piece or not */
     size_t          action;   /* of a running tape: which of the schedule's actions; SIZE_MAX: none */
 } memopt_error;
+
 /**
  * Write an error as one line for people: "segment 7: saved_bytes 100, at least output_bytes 128", "embedding: id 50300 at
  * row 7, limit 50257", "norm: output overlaps statistics". memopt_ledger_explain() also tells who holds the memory.
@@ -202,7 +210,9 @@ typedef struct memopt_error {
  * returns  OK, ERR_ARGUMENT (NULL), ERR_BUFFER (the buffer holds the beginning; bring length + 1 bytes)
  */
 MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buffer, size_t capacity, size_t *length);
+
 /* @section api_host : api_status */
+
 typedef struct memopt_allocator { /* all zero = malloc and free; else set both functions */
     /* returns NULL when there is no memory; alignment is a power of two */
     void *(*alloc_fn)(void *user, size_t bytes, size_t alignment);
@@ -212,12 +222,14 @@ typedef struct memopt_allocator { /* all zero = malloc and free; else set both f
 } memopt_allocator;
 
 typedef void memopt_task_fn(void *task, size_t chunk, int worker);
+
 typedef struct memopt_threads { /* all zero = run on the calling thread, at the best SIMD level of the machine */
     void (*run_fn)(void *user, size_t chunk_count, memopt_task_fn *fn, void *task); /* returns when all are done */
     void  *user;
     int    worker_count; /* `worker` stays below this; one worker never runs two chunks at once */
     int    simd_level;   /* 0 = best found; else MEMOPT_SIMD_SCALAR and up, never above what the machine has */
 } memopt_threads;
+
 #define MEMOPT_SIMD_SCALAR      1 /* the definition of every result; wider levels give its bits */
 #define MEMOPT_SIMD_NEON        2 /* aarch64 */
 #define MEMOPT_SIMD_AVX2        3 /* with FMA and F16C */
@@ -226,6 +238,7 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 
 typedef enum memopt_open_mode { MEMOPT_OPEN_READ,
     MEMOPT_OPEN_WRITE /* read and write; a missing file is made, the bytes of an existing one stay */ } memopt_open_mode;
+
 typedef struct memopt_files { /* all zero = the system's files; else set every function */
     memopt_status (*open_fn)(void *user, const char *path, memopt_open_mode mode, void **file);
     memopt_status (*close_fn)(void *user, void *file); /* the file is closed whatever this returns */
@@ -253,6 +266,7 @@ typedef struct memopt_host {
     memopt_files     files;
     memopt_clock     clock;
 } memopt_host;
+
 /**
  * Fill in what is zero in a host, so that every function in it can be called.
  *
@@ -284,11 +298,15 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
 typedef struct memopt_thread_pool memopt_thread_pool;
 MEMOPT_API memopt_status  memopt_thread_pool_create(const memopt_host *host, int worker_count,
                                                     memopt_thread_pool **out);
+
 /* of NULL all zero: the calling thread */
 MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool);
-/* joins the threads; NULL is fine; never during a run */
+
+/* Joins the threads. Not during a run; NULL is fine. */
 MEMOPT_API void           memopt_thread_pool_destroy(memopt_thread_pool *pool);
+
 /* @section api_carve : api_status */
+
 /* One block cut into parts. The same lines count its bytes first, where there is no block yet, and then hand out the
    parts of it:
 
@@ -307,17 +325,23 @@ typedef struct memopt_carver {
     size_t bytes;    /* of all parts so far, and the gaps between them */
     int    overflow; /* 1: they do not fit size_t; what is carved from then on is NULL */
 } memopt_carver;
+
 MEMOPT_API memopt_carver memopt_carver_begin(void *base);
+
 /** The next part: count elements of size bytes, at a multiple of alignment from the base (a power of two; 0 = 64). The
     base itself is aligned by who brings it. Not checked against the end of a block: count it with the same lines. */
 MEMOPT_API void *memopt_carve(memopt_carver *carver, size_t count, size_t size, size_t alignment);
 
 /* @section api_ledger : api_host */
-typedef unsigned memopt_tag; /* what bytes are for; below, and your own from memopt_ledger_tag_add() */
+
+/* what bytes are for; below, and your own from memopt_ledger_tag_add() */
+typedef unsigned memopt_tag;
+
 enum {
     MEMOPT_TAG_OTHER = 0, MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS, MEMOPT_TAG_OPTIMIZER, MEMOPT_TAG_ACTIVATIONS,
     MEMOPT_TAG_CHECKPOINTS, MEMOPT_TAG_SCRATCH, MEMOPT_TAG_COMMUNICATION, MEMOPT_TAG_USER /* the first of your own */
 };
+
 typedef struct memopt_usage { /* of one tag, or of all together */
     size_t   now, peak;      /* bytes; peak: the tag's own highest */
     size_t   at_peak;        /* bytes it held when all tags together were highest */
@@ -326,12 +350,14 @@ typedef struct memopt_usage { /* of one tag, or of all together */
     uint64_t failed;         /* requests that ended without memory */
     uint64_t retried;        /* requests that were served by a fallback, or at a second try */
 } memopt_usage;
+
 typedef struct memopt_footprint { /* what the sources hold, used or not */
     size_t reserved, committed, committed_peak;
     size_t segments; /* reservations alive */
 } memopt_footprint;
 
 typedef struct memopt_ledger memopt_ledger;
+
 typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = all zero */
     size_t             tag_capacity;     /* 0 = default: 32, the eight above included; at most 4096 */
     size_t             block_capacity;   /* live blocks that are tracked one by one, for the snapshot; 0 = none */
@@ -340,6 +366,7 @@ typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = a
     const memopt_host *host;             /* memory and clock; NULL = the C library's */
     memopt_error      *error;            /* NULL, or filled in when the creation fails */
 } memopt_ledger_desc;
+
 /**
  * Create a ledger: who holds which bytes. Arenas, heaps and sources that are given it write into it by themselves.
  *
@@ -349,13 +376,17 @@ typedef struct memopt_ledger_desc { /* zero it, then set what you need; NULL = a
  * threads one thread at a time per ledger
  */
 MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out);
-MEMOPT_API void          memopt_ledger_destroy(memopt_ledger *ledger); /* NULL is fine */
+
+/* NULL is fine */
+MEMOPT_API void          memopt_ledger_destroy(memopt_ledger *ledger);
 
 /** A tag of your own. At most 31 bytes of the name are copied, whole characters of UTF-8. OK, ERR_ARGUMENT (NULL,
     empty), ERR_MEMORY (no tag left). */
 MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char *name, memopt_tag *out);
+
 /** The name of a tag; "?" when the ledger has no such tag. */
 MEMOPT_API const char   *memopt_ledger_tag_name(const memopt_ledger *ledger, memopt_tag tag);
+
 /** The training step and the layer that the events from here on belong to. */
 MEMOPT_API void          memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32_t layer);
 
@@ -371,8 +402,10 @@ MEMOPT_API void          memopt_ledger_label(memopt_ledger *ledger, uint32_t ste
 MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address,
                                            const char *name);
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address);
+
 /* A request that found no memory. */
 MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag tag, size_t bytes);
+
 /* A request that was served by a fallback. */
 MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag tag, size_t bytes);
 
@@ -387,6 +420,7 @@ typedef enum memopt_export_format {
     MEMOPT_EXPORT_SNAPSHOT_PICKLE, /* the same, in the form that its viewer opens */
     MEMOPT_EXPORT_TRACE_JSON       /* Chrome and Perfetto: a counter for each tag over time */
 } memopt_export_format;
+
 /**
  * Write what the ledger knows into your buffer. Text ends with a 0 byte that is not counted; a pickle is just bytes.
  *
@@ -396,19 +430,25 @@ typedef enum memopt_export_format {
  */
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length);
+
 /** The table for people: memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, ...). */
 MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
                                               size_t *length);
+
 /** The line of memopt_error_text(), and behind it who holds most of the memory, by the ledger (NULL: without that). The
     same statuses. */
 MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
                                                size_t capacity, size_t *length);
+
 /* @section api_source : api_ledger */
+
 typedef enum memopt_source_kind {
     MEMOPT_SOURCE_BLOCK, MEMOPT_SOURCE_ALLOCATOR, MEMOPT_SOURCE_PAGES, MEMOPT_SOURCE_COUNTING,
     MEMOPT_SOURCE_DEVICE, MEMOPT_SOURCE_PINNED, MEMOPT_SOURCE_FILE, MEMOPT_SOURCE_USER
 } memopt_source_kind;
+
 typedef struct memopt_source memopt_source;
+
 struct memopt_source { /* where bytes come from; zero one and fill it in to add a device. Required: reserve_fn,
                           release_fn, zero_fn, granularity, both alignments, capacity. It outlives what is built on it */
     /* Address space of `bytes` bytes, a multiple of granularity; *base is a multiple of base_alignment. */
@@ -444,8 +484,10 @@ struct memopt_source { /* where bytes come from; zero one and fill it in to add 
  * returns OK, ERR_ARGUMENT (NULL, fewer than 64 bytes left after aligning, a block that wraps around)
  */
 MEMOPT_API memopt_status memopt_source_block(void *block, size_t bytes, memopt_source *out);
+
 /** Memory from the host's allocator, one call a reservation. OK, ERR_ARGUMENT (out NULL, half a host). */
 MEMOPT_API memopt_status memopt_source_allocator(const memopt_host *host, memopt_source *out);
+
 /**
  * Counting only: hands out addresses that nobody may touch and holds no memory, so that any code that allocates can be
  * run dry and tells its exact peak. Zeroing and copying do nothing. OK, ERR_ARGUMENT (out NULL).
@@ -460,6 +502,7 @@ typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = al
     const memopt_host *host; /* files, for `check`; NULL = the system's */
     memopt_error *error;     /* NULL, or filled in when memopt_source_pages() fails */
 } memopt_pages_desc;
+
 /**
  * Pages of the system: addresses are reserved at once, memory is committed as it is reached and never moves.
  * At MEMOPT_DEBUG 1 and above a page that cannot be touched lies behind the end.
@@ -468,6 +511,7 @@ typedef struct memopt_pages_desc { /* zero it, then set what you need; NULL = al
  * returns OK, ERR_ARGUMENT (out NULL, half a host), ERR_UNSUPPORTED (no virtual memory on this platform)
  */
 MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out);
+
 /**
  * Bytes that can still be had without swapping or being killed: the system's figure and that of every cgroup above us.
  *
@@ -475,8 +519,11 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
  * returns OK, ERR_ARGUMENT, ERR_IO (nothing could be read), ERR_FORMAT (what was read made no sense), ERR_UNSUPPORTED
  */
 MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes);
+
 /* @section api_arena : api_source */
+
 typedef struct memopt_arena memopt_arena;
+
 typedef struct memopt_arena_desc { /* zero it, then set what you need */
     memopt_source     *source;      /* required; outlives the arena */
     /* bytes, rounded up to the source's granularity and to alignment; 0 = all of a block or of a counting source. Pages
@@ -490,6 +537,7 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
     const memopt_host *host;        /* memory of the arena itself; NULL = malloc */
     memopt_error      *error;       /* NULL, or filled in when the creation fails */
 } memopt_arena_desc;
+
 /**
  * Create an arena: lifetimes that nest. Bytes are pushed at the low or at the top end and go back, many at a time,
  * by rewinding that end to a mark. Nothing moves; memory is committed as it is reached.
@@ -502,7 +550,9 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
  * threads one thread at a time per arena
  */
 MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out);
-MEMOPT_API void          memopt_arena_destroy(memopt_arena *arena); /* books everything out, releases; NULL is fine */
+
+/* books everything out, releases; NULL is fine */
+MEMOPT_API void          memopt_arena_destroy(memopt_arena *arena);
 
 /**
  * Push bytes at the low end (long-lived) or at the top end (short-lived). A handful of instructions.
@@ -514,10 +564,13 @@ MEMOPT_API void          memopt_arena_destroy(memopt_arena *arena); /* books eve
  */
 MEMOPT_API void *memopt_arena_push(memopt_arena *arena, size_t bytes, memopt_tag tag);
 MEMOPT_API void *memopt_arena_push_top(memopt_arena *arena, size_t bytes, memopt_tag tag);
-/* low end, all bytes zero */
+
+/* At the low end, with all bytes zero. */
 MEMOPT_API void *memopt_arena_push_zero(memopt_arena *arena, size_t bytes, memopt_tag tag);
+
 /** count elements of `size` bytes at the low end; ERR_OVERFLOW when the product does not fit. */
 MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size_t size, memopt_tag tag);
+
 /* float *x = MEMOPT_PUSH(arena, float, n, MEMOPT_TAG_ACTIVATIONS); */
 #define MEMOPT_PUSH(arena, type, count, tag) ((type *)memopt_arena_push_array((arena), (count), sizeof(type), (tag)))
 
@@ -528,6 +581,7 @@ typedef struct memopt_push_options { /* zero it, then set what you need */
     int         zero;      /* 1: all bytes zero; bytes never used before are not written again */
     const char *name;      /* static text for the ledger; NULL = none */
 } memopt_push_options;
+
 /** A push with everything that can be said. ERR_ARGUMENT also for a bad alignment; options NULL = all zero. */
 MEMOPT_API void *memopt_arena_push_with(memopt_arena *arena, size_t bytes, const memopt_push_options *options);
 
@@ -537,8 +591,13 @@ typedef struct memopt_mark { /* where an end was; a value, nothing to close. It 
     uint64_t epoch; /* the arena's count of rewinds when it was taken */
     int      top;
 } memopt_mark;
-MEMOPT_API memopt_mark memopt_arena_mark(const memopt_arena *arena);     /* of the low end; all zero for NULL */
-MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena); /* of the top end */
+
+/* of the low end; all zero for NULL */
+MEMOPT_API memopt_mark memopt_arena_mark(const memopt_arena *arena);
+
+/* of the top end */
+MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena);
+
 /**
  * Give back everything pushed at the mark's end since the mark. A mark can be rewound to many times.
  *
@@ -556,14 +615,22 @@ typedef struct memopt_arena_stats {
                                   too, as in a dry run */
     size_t committed;
 } memopt_arena_stats;
-MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena); /* all zero for NULL */
-MEMOPT_API memopt_error       memopt_arena_error(const memopt_arena *arena); /* of the last call that failed */
+
+/* all zero for NULL */
+MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena);
+
+/* of the last call that failed */
+MEMOPT_API memopt_error       memopt_arena_error(const memopt_arena *arena);
+
 /** Give committed memory between the ends back to the source, one end after the other. OK, also when the source has no
     commit; ERR_ARGUMENT; what the source returns: one of the ends may have been given back then. */
 MEMOPT_API memopt_status      memopt_arena_trim(memopt_arena *arena);
+
 /** At MEMOPT_DEBUG 2: ERR_CORRUPT when bytes between the ends were written after they had been rewound. Else OK. */
 MEMOPT_API memopt_status      memopt_arena_check(memopt_arena *arena);
+
 /* @section api_plan : api_host */
+
 typedef struct memopt_plan_item { /* zero it, then set what you need */
     size_t first, last; /* lives in [first, last); any unit, only the order counts; first < last */
     size_t size;        /* bytes; at least 1 */
@@ -573,6 +640,7 @@ typedef struct memopt_plan_item { /* zero it, then set what you need */
                            the same offset although their lifetimes overlap, or they do not overlap at all */
     int    fixed;       /* 1: offset is given */
 } memopt_plan_item;
+
 typedef struct memopt_plan_options { /* all zero = the greedy orders, then a search of a second at the most */
     uint64_t time_ns;   /* the search stops soon after it; 0 = default: one second, or no limit when `work` is given */
     /* 0 = no limit; else search steps at the most: the same plan on every machine, whatever its speed. A step looks at
@@ -582,6 +650,7 @@ typedef struct memopt_plan_options { /* all zero = the greedy orders, then a sea
     int      no_search; /* 1: greedy orders only */
     memopt_error *error; /* NULL, or filled in when the call fails */
 } memopt_plan_options;
+
 /* Why a smaller plan may have been missed: bits. */
 enum { MEMOPT_PLAN_CUT_TIME = 1,   /* time_ns was over, or the clock failed */
        MEMOPT_PLAN_CUT_WORK = 2,   /* `work` steps were taken */
@@ -589,6 +658,7 @@ enum { MEMOPT_PLAN_CUT_TIME = 1,   /* time_ns was over, or the clock failed */
                                       lowest free place would have taken too long to find, or orders were left out */
        MEMOPT_PLAN_CUT_COUNT = 8,  /* too many items for the search */
        MEMOPT_PLAN_CUT_MEMORY = 16 /* the search had no memory */ };
+
 typedef struct memopt_plan_result {
     size_t   peak;        /* bytes from offset 0 to the end of the highest item */
     /* the largest sum of sizes alive at one moment, less what pairs may share: no plan can be smaller */
@@ -603,6 +673,7 @@ typedef struct memopt_plan_result {
     unsigned cut;         /* 0: nothing that was asked for was left out; else MEMOPT_PLAN_CUT_ bits. 0 if `capacity` is met */
     uint64_t visits;      /* looks at placed items that the greedy orders took */
 } memopt_plan_result;
+
 /**
  * Give every item an offset so that no two items alive together share a byte, and the highest end is low.
  *
@@ -629,8 +700,11 @@ typedef struct memopt_plan_result {
  */
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result);
+
 /* @section api_heap : api_source api_plan */
+
 typedef struct memopt_heap memopt_heap;
+
 typedef struct memopt_heap_desc { /* zero it, then set what you need */
     memopt_source     *source;    /* NULL = offsets only, from 0 on: manages anything; else outlives the heap */
     /* the maximum of bytes that it ever holds; required without a source. 0 = all that the source has: the capacity of
@@ -644,11 +718,13 @@ typedef struct memopt_heap_desc { /* zero it, then set what you need */
     const memopt_host *host;      /* memory of the metadata; NULL = malloc */
     memopt_error      *error;     /* NULL, or filled in when the creation fails */
 } memopt_heap_desc;
+
 typedef struct memopt_block { /* the handle of an allocation; a value, all zero = none */
     size_t   offset; /* with a source: the address as a number; without: from 0 on */
     uint32_t node;   /* private from here on */
     uint32_t serial;
 } memopt_block;
+
 /**
  * Create a heap: lifetimes in any order. It never touches the memory it manages, so that may be a device's, or a file.
  *
@@ -664,7 +740,9 @@ typedef struct memopt_block { /* the handle of an allocation; a value, all zero 
  * threads one thread at a time per heap
  */
 MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out);
-MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap); /* books everything out, releases; NULL is fine */
+
+/* books everything out, releases; NULL is fine */
+MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap);
 
 /**
  * Allocate. Constant time, apart from growth and from what `alignment` says.
@@ -681,20 +759,24 @@ MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap); /* books everyt
  */
 MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag,
                                            memopt_block *out);
+
 /**
  * Give a block back. Constant time.
  *
  * returns OK; ERR_STATE (freed before: the handle is stale); ERR_ARGUMENT (NULL, not a block of this heap)
  */
 MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block);
+
 /** The address of a block; NULL when it is not live, or when the heap has no source. A device's is not for the CPU. */
 MEMOPT_API void         *memopt_heap_pointer(const memopt_heap *heap, memopt_block block);
+
 /**
  * Make sure that the next request of so many bytes, at the heap's alignment, needs no growth.
  *
  * returns OK (also when nothing was to be done), ERR_ARGUMENT, ERR_OVERFLOW, ERR_MEMORY, and what the source returns
  */
 MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes);
+
 /**
  * Give back to the source what it can take: free pages, or reservations that are free as a whole. O(blocks).
  *
@@ -720,18 +802,26 @@ typedef struct memopt_heap_stats {
     uint64_t served;         /* requests served from the plan, since it was made */
     uint64_t fell_back;      /* requests within steps that were not */
 } memopt_heap_stats;
-MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap); /* all zero for NULL; constant time */
+
+/* all zero for NULL; constant time */
+MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap);
+
 /** The largest request that succeeds now, at the heap's alignment, without growth. Exact; 0 = none. Constant time. */
 MEMOPT_API size_t            memopt_heap_largest(const memopt_heap *heap);
+
 /** The same with growth at the end, as far as the capacity goes: at least so much, gaps that a trim left may hold more;
     the source may still refuse. */
 MEMOPT_API size_t            memopt_heap_largest_grown(const memopt_heap *heap);
-MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap); /* of the last call that failed */
+
+/* of the last call that failed */
+MEMOPT_API memopt_error      memopt_heap_error(const memopt_heap *heap);
+
 /** Look at every invariant: OK, or ERR_CORRUPT. O(blocks); done after every call at MEMOPT_DEBUG 3. */
 MEMOPT_API memopt_status     memopt_heap_check(const memopt_heap *heap);
 
 typedef enum memopt_heap_entry_kind { MEMOPT_HEAP_FREE, MEMOPT_HEAP_USED,
     MEMOPT_HEAP_IDLE /* the plan's, not in use */ } memopt_heap_entry_kind;
+
 typedef struct memopt_heap_entry { /* zero it to begin a walk */
     memopt_heap_entry_kind kind;
     size_t       offset, bytes;
@@ -740,6 +830,7 @@ typedef struct memopt_heap_entry { /* zero it to begin a walk */
     memopt_block block;     /* the handle of a used block; else zero */
     uint32_t     node, slot; /* private */
 } memopt_heap_entry;
+
 /** The next block in order of addresses. Returns 0 after the last. Nothing may be allocated or freed during a walk. */
 MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry);
 
@@ -754,6 +845,7 @@ MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entr
  * returns OK, ERR_ARGUMENT (NULL), ERR_STATE (a plan is being replayed: memopt_heap_unplan() first)
  */
 MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap);
+
 /**
  * End the recording and plan the blocks that were both allocated and freed in it; one region for all of them is set
  * aside. Where the source commits, the region's memory is committed as it is reached. Replay begins at the next
@@ -769,20 +861,27 @@ MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap);
  */
 MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *recorder, const memopt_plan_options *options,
                                           memopt_plan_result *result);
+
 /** A step begins: the next request counts as the recording's first. OK, also without a plan; ERR_ARGUMENT (NULL). */
 MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap);
+
 /**
  * Give the region back to the heap; blocks in it live on. The heap does it by itself when a request cannot be met in
  * any other way. OK, also without a plan; ERR_ARGUMENT (NULL).
  */
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
+
 /* @section api_simd : api_host */
+
 /** The widest level this machine has: MEMOPT_SIMD_SCALAR and up. */
 MEMOPT_API int memopt_simd_best(void);
+
 /** The name of a level, for people; static text, never NULL, also for numbers that are no level. */
 MEMOPT_API const char *memopt_simd_text(int level);
+
 /* @section api_random : api_host
    Small functions of the declarations are `static`, so that they can be inlined, and run on a CUDA device as well. */
+
 #if defined(__CUDACC__)
 #  define MEMOPT_I_INLINE static __host__ __device__ __forceinline__
 #elif defined(__GNUC__) || defined(__clang__)
@@ -792,9 +891,11 @@ MEMOPT_API const char *memopt_simd_text(int level);
 #else
 #  define MEMOPT_I_INLINE static
 #endif
+
 /* Rounding bits, as cheap as they can be: 16 for each index. Not for initial weights or sampling: that is
    memopt_random_*. Make one for every tensor and step; it holds nothing else, so there is nothing to save. */
 typedef struct memopt_noise { uint32_t key[2]; } memopt_noise;
+
 /**
  * The noise of a seed and a stream. Any two streams are unrelated, also 0 and 1: number them as it suits you, such as
  * step * tensors + tensor. About 20 ns.
@@ -804,13 +905,16 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream);
 /* 32 bits, of which 16 are good: see the essay at `random`. Lane index % 16 of group index / 32; the upper 16 of a
    group's 32 indices get the lane's two halves the other way round. */
 MEMOPT_I_INLINE uint32_t memopt_i_noise32(memopt_noise noise, uint64_t index) {
-    const uint32_t counter = (uint32_t)(index >> 5) << 4 | ((uint32_t)index & 15), high = (uint32_t)(index >> 33);
+    const uint32_t counter = (uint32_t)(index >> 5) << 4 | ((uint32_t)index & 15);
+    const uint32_t high = (uint32_t)(index >> 33);
     uint32_t x = counter * 0x9e3779b9u + noise.key[0] + high * 0x85ebca6bu;
+
     x = (x ^ x >> 16) * 0x21f0aaadu;
     x = (x ^ x >> 15 ^ noise.key[1] ^ high * 0xc2b2ae35u) * 0xd35a2d97u;
     x ^= x >> 15;
     return index & 16 ? x : x << 16 | x >> 16;
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_noise16(memopt_noise noise, uint64_t index) {
     return memopt_i_noise32(noise, index) >> 16;
 }
@@ -835,6 +939,7 @@ MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t se
                                                const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                               const memopt_threads *threads);
+
 /* @section api_number : api_random
    Formats: bf16 (8 bits of exponent, 7 of mantissa), f16 (IEEE half: 5, 10), e4m3 and e5m2 (OCP 8-bit; e4m3 has no
    infinity, its largest is 448). All as plain integers, in the machine's byte order.
@@ -849,22 +954,28 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
                number as nearest does: it makes no infinity where nearest makes none.
 
    Single values first; the arrays below give the same bits. */
+
 MEMOPT_I_INLINE uint32_t memopt_i_bits_of(float x) {
     union { float f; uint32_t u; } both;
     both.f = x;
     return both.u;
 }
+
 MEMOPT_I_INLINE float memopt_i_float_of(uint32_t u) {
     union { float f; uint32_t u; } both;
     both.u = u;
     return both.f;
 }
+
 /* A magnitude (no sign, no NaN) as a code with `bits` of mantissa whose smallest normal number has the float32 exponent
    `lowest`. What is too large gives a code that is too large. */
 MEMOPT_I_INLINE uint32_t memopt_i_narrow(uint32_t magnitude, unsigned bits, unsigned lowest, int stochastic,
                                          uint32_t random) {
-    unsigned exponent = magnitude >> 23, drop = 23 - bits;
-    uint32_t mantissa = magnitude & 0x7fffff, code = 0;
+    unsigned exponent = magnitude >> 23;
+    unsigned drop = 23 - bits;
+    uint32_t mantissa = magnitude & 0x7fffff;
+    uint32_t code = 0;
+
     if (exponent) mantissa |= 0x800000;
     else exponent = 1;
     if (exponent >= lowest) code = (exponent - lowest) << bits;
@@ -879,79 +990,109 @@ MEMOPT_I_INLINE uint32_t memopt_i_narrow(uint32_t magnitude, unsigned bits, unsi
     if (drop > 25) drop = 25; /* less than half of the smallest, however much less */
     return code + ((mantissa + ((uint32_t)1 << (drop - 1)) - 1 + (mantissa >> drop & 1)) >> drop);
 }
+
 /* The other way, for codes that are finite; exact. */
 MEMOPT_I_INLINE uint32_t memopt_i_widen(uint32_t code, unsigned bits, unsigned lowest) {
     unsigned exponent = code >> bits;
     uint32_t mantissa = code & (((uint32_t)1 << bits) - 1);
+
     if (exponent) return (exponent - 1 + lowest) << 23 | mantissa << (23 - bits);
     if (!mantissa) return 0;
     for (exponent = lowest; !(mantissa >> bits); --exponent) mantissa <<= 1;
     return exponent << 23 | (mantissa << (23 - bits) & 0x7fffff);
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_bf16_nearest(uint32_t u) { /* of what is no NaN */
     return (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_bf16_code(uint32_t u, int stochastic, uint32_t random) {
     const uint32_t magnitude = u & 0x7fffffff;
     if (magnitude > 0x7f800000) return u >> 16 | 0x40;
     if (stochastic && magnitude <= 0x7f7f0000) return (u + (random >> 16)) >> 16;
     return memopt_i_bf16_nearest(u);
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_f16_code(uint32_t u, int stochastic, uint32_t random) {
-    const uint32_t magnitude = u & 0x7fffffff, sign = u >> 16 & 0x8000; uint32_t code;
+    const uint32_t magnitude = u & 0x7fffffff;
+    const uint32_t sign = u >> 16 & 0x8000;
+    uint32_t code;
+
     if (magnitude > 0x7f800000) return sign | 0x7e00 | (u >> 13 & 0x3ff);
     code = memopt_i_narrow(magnitude, 10, 113, stochastic && magnitude <= 0x477fe000, random);
     return sign | (code < 0x7c00 ? code : 0x7c00);
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_e4m3_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
-    const uint32_t magnitude = u & 0x7fffffff, sign = u >> 24 & 0x80; uint32_t code;
+    const uint32_t magnitude = u & 0x7fffffff;
+    const uint32_t sign = u >> 24 & 0x80;
+    uint32_t code;
+
     if (magnitude > 0x7f800000) return sign | 0x7f;
     code = memopt_i_narrow(magnitude, 3, 121, stochastic && magnitude <= 0x43e00000, random);
     return sign | (code < 0x7f ? code : saturate ? 0x7eu : 0x7fu);
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_e5m2_code(uint32_t u, int saturate, int stochastic, uint32_t random) {
-    const uint32_t magnitude = u & 0x7fffffff, sign = u >> 24 & 0x80; uint32_t code;
+    const uint32_t magnitude = u & 0x7fffffff;
+    const uint32_t sign = u >> 24 & 0x80;
+    uint32_t code;
+
     if (magnitude > 0x7f800000) return sign | 0x7e | (u >> 21 & 1);
     code = memopt_i_narrow(magnitude, 2, 113, stochastic && magnitude <= 0x47600000, random);
     return sign | (code < 0x7c ? code : saturate ? 0x7bu : 0x7cu);
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_f16_bits(uint32_t code) { /* as float32 */
-    const uint32_t sign = (code & 0x8000) << 16, magnitude = code & 0x7fff;
+    const uint32_t sign = (code & 0x8000) << 16;
+    const uint32_t magnitude = code & 0x7fff;
     if (magnitude > 0x7c00) return sign | 0x7fc00000 | (magnitude & 0x3ff) << 13;
     return sign | (magnitude == 0x7c00 ? 0x7f800000 : memopt_i_widen(magnitude, 10, 113));
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_e4m3_bits(uint32_t code) {
-    const uint32_t sign = (code & 0x80) << 24, magnitude = code & 0x7f;
+    const uint32_t sign = (code & 0x80) << 24;
+    const uint32_t magnitude = code & 0x7f;
     return sign | (magnitude == 0x7f ? 0x7fc00000 : memopt_i_widen(magnitude, 3, 121));
 }
 
 /* A float to a code and back. random: 32 random bits; bf16 uses the upper 16. saturate: 0 or 1. */
 MEMOPT_I_INLINE uint16_t memopt_to_bf16(float x) { return (uint16_t)memopt_i_bf16_code(memopt_i_bits_of(x), 0, 0); }
 MEMOPT_I_INLINE uint16_t memopt_to_f16(float x) { return (uint16_t)memopt_i_f16_code(memopt_i_bits_of(x), 0, 0); }
+
 MEMOPT_I_INLINE uint8_t memopt_to_e4m3(float x, int saturate) {
     return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 0, 0);
 }
+
 MEMOPT_I_INLINE uint8_t memopt_to_e5m2(float x, int saturate) {
     return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 0, 0);
 }
+
 MEMOPT_I_INLINE uint16_t memopt_to_bf16_stochastic(float x, uint32_t random) {
     return (uint16_t)memopt_i_bf16_code(memopt_i_bits_of(x), 1, random);
 }
+
 MEMOPT_I_INLINE uint16_t memopt_to_f16_stochastic(float x, uint32_t random) {
     return (uint16_t)memopt_i_f16_code(memopt_i_bits_of(x), 1, random);
 }
+
 MEMOPT_I_INLINE uint8_t memopt_to_e4m3_stochastic(float x, int saturate, uint32_t random) {
     return (uint8_t)memopt_i_e4m3_code(memopt_i_bits_of(x), saturate, 1, random);
 }
+
 MEMOPT_I_INLINE uint8_t memopt_to_e5m2_stochastic(float x, int saturate, uint32_t random) {
     return (uint8_t)memopt_i_e5m2_code(memopt_i_bits_of(x), saturate, 1, random);
 }
+
 MEMOPT_I_INLINE float memopt_from_bf16(uint16_t code) { return memopt_i_float_of((uint32_t)code << 16); }
 MEMOPT_I_INLINE float memopt_from_f16(uint16_t code) { return memopt_i_float_of(memopt_i_f16_bits(code)); }
+
 MEMOPT_I_INLINE float memopt_from_e4m3(uint8_t code) { return memopt_i_float_of(memopt_i_e4m3_bits(code)); }
+
 MEMOPT_I_INLINE float memopt_from_e5m2(uint8_t code) { /* the upper half of an f16 */
     return memopt_i_float_of(memopt_i_f16_bits((uint32_t)code << 8));
 }
+
 /* A float as its nearest bf16 and 16 bits more, and back. Here ties go away from zero: ties to even would give some
    bf16 65,537 floats. */
 MEMOPT_I_INLINE uint32_t memopt_i_split_high(uint32_t u) {
@@ -960,6 +1101,7 @@ MEMOPT_I_INLINE uint32_t memopt_i_split_high(uint32_t u) {
     if (magnitude >= 0x7f810000 || !(u & 0x8000)) return u >> 16;
     return ~u >> 16 & 0x8000; /* the one place that is free: what 0x7fff8000 and up would round to */
 }
+
 MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
     if ((high & 0x7fff) <= 0x7f80) high = (high - (low >> 15)) & 0xffff;
     else return high << 16 | low;
@@ -968,8 +1110,10 @@ MEMOPT_I_INLINE uint32_t memopt_i_join(uint32_t high, uint32_t low) {
 }
 
 typedef enum memopt_type { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 } memopt_type;
+
 /** Bytes of an element; 0 for numbers that are no type. */
 MEMOPT_API size_t memopt_type_bytes(memopt_type type);
+
 /**
  * Arrays of n elements. Long ones run at the speed of memory: results that no cache will hold are written past it.
  *
@@ -1000,6 +1144,7 @@ MEMOPT_API memopt_status memopt_f32_from_bf16(float *dst, const uint16_t *src, s
 MEMOPT_API memopt_status memopt_f32_from_f16(float *dst, const uint16_t *src, size_t n, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_f32_from_e4m3(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_f32_from_e5m2(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads);
+
 /**
  * A float32 as a bf16 to compute with (the nearest; ties away from zero, so that 16 bits more suffice) and the 16 bits
  * that were lost; join gives back the same bits, for every float. A NaN is a NaN in `high`; but one with nothing in the
@@ -1009,6 +1154,7 @@ MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const f
                                           const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
                                          const memopt_threads *threads);
+
 /* @section api_quant : api_number
    Arrays of floats as one byte an element and one float for each block: x = level[code] * absmax.
 
@@ -1024,15 +1170,19 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
                outermost level of its sign; neither changes what another element gets. (A block of infinities and zeros
                has absmax 0 and the codes of zero.) From 2^-128 down 1 / absmax does not fit a float and is FLT_MAX:
                such blocks lose precision. */
+
 typedef enum memopt_map { MEMOPT_MAP_SIGNED, MEMOPT_MAP_UNSIGNED, MEMOPT_MAP_LINEAR } memopt_map;
+
 /**
  * The levels of a map, smallest first: levels[code]; for export, and for decoding elsewhere.
  *
  * returns OK, ERR_ARGUMENT (levels NULL, no such map; nothing is written)
  */
 MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]);
+
 /** Number of blocks, hence of floats in absmax, for n elements; 0 for n = 0 and for a block that is not allowed. */
 MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block);
+
 /**
  * Quantise: codes and absmax from float32 or bf16. One pass over memory; the same bytes for any workers and level.
  *
@@ -1050,6 +1200,7 @@ MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, cons
                                              size_t block, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
                                               memopt_map map, size_t block, const memopt_threads *threads);
+
 /**
  * Dequantise: dst[i] = fl(level[codes[i]] * absmax[i / block]), as float32, or that rounded to the nearest bf16.
  * Any codes and any absmax are fine. Arguments and statuses as for memopt_quantize_f32.
@@ -1058,10 +1209,12 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
                                                memopt_map map, size_t block, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_map map, size_t block, const memopt_threads *threads);
+
 /* @section api_optim : api_host api_random
    One optimizer object steps all tensors of a model. Its memory and every tensor's state are asked for first, and
    brought by you: from an arena, a heap, a file. A step is begin, for kinds that need whole-tensor numbers measure,
    apply, end; memopt_optim_step() does all of it for all tensors in parallel passes. */
+
 typedef enum memopt_optim_kind {
     MEMOPT_OPTIM_ADAMW,     /* decoupled weight decay; torch.optim.AdamW's rule */
     MEMOPT_OPTIM_ADAM,      /* the decay is added to the gradient; torch.optim.Adam's rule */
@@ -1074,6 +1227,7 @@ typedef enum memopt_optim_kind {
                               least 32 x 32 is a float for each row and column; of anything smaller, one for each
                               element */
 } memopt_optim_kind;
+
 typedef enum memopt_state_format {
     MEMOPT_STATE_F32,  /* 4 bytes a moment */
     MEMOPT_STATE_BF16, /* 2 bytes, stochastically rounded */
@@ -1083,12 +1237,14 @@ typedef enum memopt_state_format {
        ADAMW weights decay after the update, as they do there */
     MEMOPT_STATE_BNB
 } memopt_state_format;
+
 typedef enum memopt_weight_format { /* 4, 2, 4 and 6 bytes an element */
     MEMOPT_WEIGHTS_F32,      /* `weights` is float */
     MEMOPT_WEIGHTS_BF16,     /* `weights` is bfloat16, stochastically rounded */
     MEMOPT_WEIGHTS_SPLIT,    /* `weights` is bfloat16, `extra` the 16 bits that make it an exact float */
     MEMOPT_WEIGHTS_F32_BF16  /* `weights` is float, `extra` a bfloat16 copy of it, written only */
 } memopt_weight_format;
+
 typedef enum memopt_gradient_format { /* a step on 16 bits has the bits of one on the same values in float */
     MEMOPT_GRADIENTS_F32,
     MEMOPT_GRADIENTS_BF16,
@@ -1122,6 +1278,7 @@ typedef struct memopt_optim_group {
     int    nesterov;     /* SGD */
     int    always_adapt; /* LAMB: the trust ratio also where weight_decay is 0 */
 } memopt_optim_group;
+
 /**
  * The usual settings of a kind.
  *   ADAMW      rate 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 1e-2; ADAM the same with decay 0
@@ -1150,6 +1307,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     size_t                     tensor_count;
     memopt_error              *error;        /* NULL, or filled in when a call with this desc fails; not kept */
 } memopt_optim_desc;
+
 typedef struct memopt_optim memopt_optim;
 
 /* What a step is combined with; begin refuses what cannot work. */
@@ -1163,6 +1321,7 @@ typedef struct memopt_optim_run {
     int                       accumulates;     /* the loop accumulates gradients over micro-batches */
     int                       scales_loss;     /* the loop scales its loss dynamically */
 } memopt_optim_run;
+
 /**
  * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
  * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in all).
@@ -1175,8 +1334,10 @@ typedef struct memopt_optim_run {
  *         ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
+
 /** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any. The same errors. */
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes);
+
 /**
  * Make an optimizer in memory that you bring. There is nothing to destroy. Without place_states each tensor then needs
  * a state: memopt_optim_state_bytes() of memory, begun by memopt_optim_state_init() or loaded.
@@ -1188,10 +1349,12 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
  */
 MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
                                              memopt_optim **out);
+
 /** Begin the state of a tensor: header, and zero moments. Its layout is stable within a major version. To change the
     format of states, decode and encode them through memopt_optim_state_view().
     returns OK, ERR_ARGUMENT (no such tensor, misaligned state) */
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *optim, size_t tensor);
+
 /**
  * Is this a state of this tensor in this format? Ask it of bytes that come from outside, before the first step.
  *
@@ -1200,6 +1363,7 @@ MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *optim, size_t ten
  *         byte order; or its scales are not finite); the reason in memopt_optim_error()
  */
 MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes);
+
 /* Where the parts of a state are: to import, export, or look at it. */
 typedef struct memopt_optim_view {
     size_t held;      /* elements */
@@ -1211,7 +1375,9 @@ typedef struct memopt_optim_view {
     float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. What is not factored (a vector, a matrix below
                               32 x 32) has its second moment in rows */
 } memopt_optim_view;
+
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
+
 /** Parts and slices of a tensor begin at multiples of this many elements, counted in all of it; 0: no such tensor. */
 MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t tensor);
 
@@ -1228,6 +1394,7 @@ MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t
  *         nothing has changed then
  */
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_optim_run *run);
+
 /**
  * The same in parts: for sharding, and for a step inside backward (run->fused), where gradients live only for a moment.
  * Begin; for kinds that measure: measure every slice of a tensor, join it, as often as join says `again`; then apply
@@ -1247,14 +1414,24 @@ MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *optim, size_t tensor
 MEMOPT_API memopt_status memopt_optim_join(memopt_optim *optim, size_t tensor, int *again);
 MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *optim, size_t tensor, size_t first, size_t count);
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
+
 /** The sums of a tensor's slices measured here; those of other ranks are 0. returns OK, ERR_ARGUMENT, ERR_STATE */
 MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, double **sums, size_t *count);
+
 /** Does this kind measure before it applies? */
 MEMOPT_API int           memopt_optim_needs_measure(const memopt_optim *optim);
-MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor); /* elements, in this step */
-MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim); /* elements left alone in this step */
-MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim); /* of the last call that failed */
+
+/* elements, in this step */
+MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor);
+
+/* elements left alone in this step */
+MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim);
+
+/* of the last call that failed */
+MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim);
+
 /* @section api_scale : api_number */
+
 /* One step with fp16 gradients, micro-batches and clipping; the gradients are read once here and once by the optimizer:
 
      memopt_scaler_default(&scaler);                                (once; later restored from a save)
@@ -1277,6 +1454,7 @@ MEMOPT_API memopt_error  memopt_optim_error(const memopt_optim *optim); /* of th
 #define MEMOPT_PRECISION_BIASES     2u
 #define MEMOPT_PRECISION_EMBEDDINGS 4u
 #define MEMOPT_PRECISION_HEAD       8u /* logits, softmax and loss */
+
 typedef struct memopt_precision { /* which numbers of a training run have which type; all zero = everything fp32 */
     memopt_type weights;      /* that forward and backward read */
     memopt_type master;       /* that the optimizer steps: F32; or BF16, in place and rounded stochastically */
@@ -1286,13 +1464,18 @@ typedef struct memopt_precision { /* which numbers of a training run have which 
     unsigned    keep_f32;     /* MEMOPT_KEEP_..., or'ed: stays fp32 whatever is said above */
     int         loss_scaling; /* 1: the loss is multiplied by a memopt_scaler's scale */
 } memopt_precision;
+
 MEMOPT_API memopt_precision memopt_precision_f32(void);
+
 /** bf16 weights and gradients; fp32 master, sums and buffers; norms and head stay fp32. */
 MEMOPT_API memopt_precision memopt_precision_bf16(void);
+
 /** The same without a master: 4 bytes for a weight and its gradient, sums in bf16. Needs stochastic rounding. */
 MEMOPT_API memopt_precision memopt_precision_bf16_lean(void);
+
 /** fp16 weights and gradients with loss scaling; fp32 master, sums and buffers; norms and head stay fp32. */
 MEMOPT_API memopt_precision memopt_precision_f16(void);
+
 /**
  * Can the types of a policy be used together?
  *
@@ -1311,6 +1494,7 @@ typedef struct memopt_gradient { /* one tensor; zero it, then set what you need 
     double      squares;   /* written by measure, scale and unscale: the sum of the squares; infinite if nonfinite */
     size_t      nonfinite; /* likewise: how many values are NaN or infinite */
 } memopt_gradient;
+
 typedef struct memopt_gradients { /* what one call works on, in one parallel pass; zero it, then set what you need */
     memopt_gradient *tensors;
     size_t           count;         /* 0 is fine */
@@ -1318,12 +1502,14 @@ typedef struct memopt_gradients { /* what one call works on, in one parallel pas
     size_t           scratch_bytes;
     memopt_error    *error;         /* NULL, or filled in when a call fails; of accumulate that of the sums */
 } memopt_gradients;
+
 typedef struct memopt_gradient_total {
     double squares;   /* sum of the squares of all values as they lie in memory now; infinite if one is not finite */
     double factor;    /* what they still have to be multiplied by: the norm is sqrt(squares) * factor */
     size_t nonfinite; /* how many are NaN or infinite; memopt_gradient.nonfinite says in which tensor */
     int    overflow;  /* nonfinite != 0. The largest of all ranks (or'ed, MPI_MAX) decides for all of them */
 } memopt_gradient_total;
+
 /**
  * Bytes of scratch for a list: 32 (less on small machines) for each tensor and each 64 Ki elements begun.
  *
@@ -1331,6 +1517,7 @@ typedef struct memopt_gradient_total {
  * returns OK, ERR_ARGUMENT (NULL, a tensor that is wrong), ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, size_t *bytes);
+
 /**
  * Norm and finite check of many tensors in one pass that reads only. Writes squares and nonfinite of each tensor.
  *
@@ -1346,6 +1533,7 @@ MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, 
  */
 MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, memopt_gradient_total *total,
                                                   const memopt_threads *threads);
+
 /**
  * Multiply in place, and measure the products, in one pass.
  *
@@ -1356,6 +1544,7 @@ MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, 
  */
 MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, double factor,
                                                 memopt_gradient_total *total, const memopt_threads *threads);
+
 /**
  * Bring every value into [-limit, limit], as torch.nn.utils.clip_grad_value_ does: NaN stays NaN, bit for bit,
  * infinities become the limit. Nothing is written where nothing is too large.
@@ -1365,6 +1554,7 @@ MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, do
  */
 MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
                                                      const memopt_threads *threads);
+
 /**
  * The factor that brings a norm down to max_norm: max_norm / (norm + 1e-6), at most 1, as in
  * torch.nn.utils.clip_grad_norm_ (here in double). Give it to the optimizer as gradient_factor; or, for one pass more,
@@ -1389,13 +1579,17 @@ typedef struct memopt_scaler {
     uint32_t unscaled;        /* 1: this step's gradients have been unscaled or measured, update is due */
     uint32_t found_nonfinite; /* 1: and were not all finite, on this rank */
 } memopt_scaler;
+
 /** 65536, floor 1, growth 2 after 2000 steps, backoff 0.5. NULL is ERR_ARGUMENT. */
 MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler);
+
 /** Is every field what its comment says, the scale finite and not below the floor, the inverse of the floor finite?
     Else ERR_ARGUMENT, here and in every call below. For values set by hand, and after a restore. */
 MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *scaler);
+
 /** 1 / scale, computed in double and rounded to float, as GradScaler does; 0 for what memopt_scaler_check() refuses. */
 MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler);
+
 /**
  * Divide the gradients by the scale, in place; check and measure them, in the same pass; remember what was found.
  *
@@ -1407,9 +1601,11 @@ MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler);
  */
 MEMOPT_API memopt_status memopt_scaler_unscale(memopt_scaler *scaler, const memopt_gradients *list,
                                                memopt_gradient_total *total, const memopt_threads *threads);
+
 /** The same without writing to the gradients: total->factor is 1 / scale, for the optimizer's gradient_factor. */
 MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memopt_gradients *list,
                                                memopt_gradient_total *total, const memopt_threads *threads);
+
 /**
  * The end of a step: after an overflow scale *= backoff_factor; after growth_interval steps in a row without one
  * scale *= growth_factor, unless that is infinite.
@@ -1421,6 +1617,7 @@ MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memo
  *           changed nothing; to train on at the floor nevertheless, memopt_scaler_cancel().
  */
 MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow);
+
 /** Drop a step that has been unscaled or measured: scale and tracker stay. ERR_STATE when there is none to drop. */
 MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler);
 
@@ -1428,12 +1625,14 @@ typedef struct memopt_accumulation { /* of one step; zero it before the first mi
     uint64_t tokens;        /* counted so far; ranks add theirs up and put the sum here before they ask for the mean */
     uint64_t micro_batches; /* that had tokens */
 } memopt_accumulation;
+
 typedef struct memopt_micro_batch {
     uint64_t            tokens;  /* that count in its loss, not padding; 0: its gradients are neither read nor added */
     int                 is_mean; /* 0: gradients of a loss summed over tokens; 1: of its mean, to be weighted */
     const memopt_noise *noise;   /* for BF16 sums without compensation; another one for every micro-batch of every
                                     step */
 } memopt_micro_batch;
+
 /**
  * Add a micro-batch's gradients to the sums, so that each token weighs the same however tokens fall into batches.
  *
@@ -1454,17 +1653,19 @@ typedef struct memopt_micro_batch {
 MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
                                                      const memopt_micro_batch *batch, memopt_accumulation *accumulation,
                                                      const memopt_threads *threads);
+
 /** 1 / tokens, which makes the sums a mean: a factor for the optimizer. ERR_STATE, factor untouched, without tokens. */
 MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor);
+
 /* @section api_schedule : api_host
    A network as a chain: segment 0 reads the input, segment i the output of segment i - 1. Value v is what lies between
    them: value 0 is the input, value v the output of segment v - 1, and gradient v its gradient. Costs are in any unit,
    the same everywhere (seconds, operations). */
+
 typedef struct memopt_segment { /* zero it, then set what it has */
     size_t output_bytes;
     size_t saved_bytes;      /* all that its backward keeps, its own output included: at least output_bytes */
-    /* the gradient of its output; of the last segment: 0 when it begins the backward, as a loss */
-    size_t grad_bytes;
+    size_t grad_bytes; /* the gradient of its output; of the last segment: 0 when it begins the backward, as a loss */
     size_t forward_scratch;  /* beside input, output and saved, while its forward runs */
     size_t backward_scratch; /* while its backward runs */
     size_t plain_scratch;    /* of a forward that saves nothing; 0 = forward_scratch */
@@ -1472,12 +1673,14 @@ typedef struct memopt_segment { /* zero it, then set what it has */
                                 else the bytes of its smaller copy */
     double forward_cost, backward_cost; /* finite, not negative */
 } memopt_segment;
+
 /* a tensor that one segment writes beside its output, and a later one reads beside its input */
 typedef struct memopt_skip {
     size_t from, to;   /* from < to */
     size_t bytes;      /* counted once in every segment between, as long as some value there is held */
     size_t grad_bytes; /* of its gradient, which lives from the backward of `to` to that of `from` */
 } memopt_skip;
+
 typedef struct memopt_chain {
     const memopt_segment *segments;
     size_t                count;        /* 1 to MEMOPT_CHAIN_MAX */
@@ -1487,7 +1690,9 @@ typedef struct memopt_chain {
     size_t                input_grad_bytes; /* gradient 0; 0 when nobody wants it */
     memopt_error         *error;        /* NULL, or filled in when a call that is given this chain fails */
 } memopt_chain;
+
 #define MEMOPT_CHAIN_MAX 4096
+
 typedef struct memopt_offload { /* a second place for values; all zero = none */
     size_t slots;            /* values it holds at most; MEMOPT_OFFLOAD_UNLIMITED; 0 = there is no such place */
     double write_cost, read_cost;           /* of each transfer */
@@ -1495,6 +1700,7 @@ typedef struct memopt_offload { /* a second place for values; all zero = none */
     /* 1: transfers run beside the computing, one after the other; 0: computing waits for them */
     int    overlap;
 } memopt_offload;
+
 #define MEMOPT_OFFLOAD_UNLIMITED ((size_t)-1)
 
 /* What happens, one after the other. Everything not said is implied: backward frees the saved part, the output's value
@@ -1509,7 +1715,11 @@ typedef enum memopt_op {
     MEMOPT_OP_WAIT,         /* value: its transfer has ended */
     MEMOPT_OP_FORGET        /* value: its copy in the offload store is gone */
 } memopt_op;
-typedef struct memopt_action { uint16_t op; uint16_t index; } memopt_action; /* a memopt_op; the segment or value */
+
+typedef struct memopt_action { /* a memopt_op; the segment or value */
+    uint16_t op;
+    uint16_t index;
+} memopt_action;
 
 typedef enum memopt_rule {
     MEMOPT_RULE_EXTENDED, /* the best: a saved segment may stay while its input is dropped and made again */
@@ -1520,6 +1730,7 @@ typedef enum memopt_rule {
     MEMOPT_RULE_EVERY,    /* keep every k-th value; the last segment is saved at once */
     MEMOPT_RULE_SQRT      /* every sqrt(n) */
 } memopt_rule;
+
 typedef struct memopt_schedule_result {
     size_t peak;     /* bytes, input included: exact, by going through the actions */
     double cost;     /* all forwards and backwards, and the waiting for transfers */
@@ -1528,6 +1739,7 @@ typedef struct memopt_schedule_result {
     size_t forwards; /* of them, FORWARD and FORWARD_SAVE */
     size_t at;       /* of an error: the action that cannot be; else the one at which the peak is first reached */
 } memopt_schedule_result;
+
 /**
  * Go through actions and tell their exact peak and cost. Any list will do, whoever made it. The gradient of the last
  * output (grad_bytes of the last segment) is counted from beginning to end, like the input: a loss hands it in. 0 where
@@ -1544,6 +1756,7 @@ typedef struct memopt_schedule_result {
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result);
+
 /**
  * The textbook's schedules: MEMOPT_RULE_ALL, _NONE, _EVERY, _SQRT. No table is needed.
  *
@@ -1557,6 +1770,7 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
 
 /* solved for all budgets at once; lies in your memory, nothing to close */
 typedef struct memopt_schedule memopt_schedule;
+
 typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     memopt_chain chain;  /* what it points to outlives the schedule */
     memopt_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
@@ -1569,11 +1783,13 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     memopt_error *error; /* filled in when a call fails that is given this desc, or the schedule made of it, which the
                             error then outlives; NULL = the chain's */
 } memopt_schedule_desc;
+
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and
     36 * count * slots when all are. In between what counts is how many parts of the chain are different: equal segments
     in a row, or the same few again and again, share rows of the table. Four times that with an offload store, twice more when its
     transfers overlap, and offload.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
+
 /**
  * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for 128
  * and 6 s for 512 of them; O(count^2 * slots) when all are, 0.06 s and 0.8 s. With skips, count^3 / 6 looks at all of
@@ -1586,12 +1802,18 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
  */
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out);
-typedef struct memopt_schedule_point { size_t peak; double cost; } memopt_schedule_point;
+
+typedef struct memopt_schedule_point {
+    size_t peak;
+    double cost;
+} memopt_schedule_point;
+
 /** The whole frontier: each peak at which the cost falls, ascending; the first is the least memory found (more slots
     can find less). With overlap the costs are those of waiting for each transfer: the schedules are never slower. As
     for actions, capacity 0 asks how many. OK, ERR_ARGUMENT, ERR_BUFFER. */
 MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_schedule_point *points,
                                                   size_t capacity, size_t *count);
+
 /**
  * The fastest schedule within a budget. More budget never costs more time.
  *
@@ -1606,6 +1828,7 @@ MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedul
 MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
                                                     memopt_action *actions, size_t capacity, const memopt_host *host,
                                                     memopt_schedule_result *result);
+
 /** The least memory for at most `overhead` more time than keeping everything takes: 0.33 allows a third. As for
     budgets; ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_RULE_REVOLVE has
     nothing as fast. With overlap it is chosen by the costs of waiting, and may be faster than asked for. */
@@ -1613,6 +1836,7 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
 typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plot_format;
+
 /**
  * A schedule as a picture: segments across, time down. In text a letter for each segment and row: what is held and what
  * happens to it.
@@ -1623,7 +1847,9 @@ typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plo
 MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
                                               memopt_plot_format format, const memopt_host *host, char *buffer,
                                               size_t capacity, size_t *length);
+
 /* @section api_tape : api_schedule api_arena api_number api_quant api_random */
+
 typedef struct memopt_tape_call { /* what a callback of the engine receives; valid during the call only */
     void       *user;        /* the layer's */
     size_t      segment;
@@ -1637,7 +1863,7 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
     void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it */
-    /* saved_bytes - output_bytes; NULL in a forward that saves nothing, and when there are none */
+    /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
     void       *saved;       /* for the backward to read, and to work in: nobody reads it after that */
     void       *scratch;     /* forward_scratch, plain_scratch or backward_scratch bytes, not zeroed; NULL when 0 */
     size_t      scratch_bytes;
@@ -1652,11 +1878,17 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 of this segment in this pass, and of no other; so a mask is made again instead of stored.
                                 An evaluation draws those of the next pass */
 } memopt_tape_call;
-typedef memopt_status memopt_tape_fn(const memopt_tape_call *call); /* not MEMOPT_OK: the pass ends with that status */
+
+/* not MEMOPT_OK: the pass ends with that status */
+typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
+
 /* Of one segment. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
    passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`,
    which add to their gradients instead of overwriting them. */
-typedef struct memopt_layer { memopt_tape_fn *forward_fn, *backward_fn; void *user; } memopt_layer;
+typedef struct memopt_layer {
+    memopt_tape_fn *forward_fn, *backward_fn;
+    void *user;
+} memopt_layer;
 
 typedef enum memopt_codec { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
     MEMOPT_CODEC_EXACT, /* as they are */
@@ -1665,7 +1897,9 @@ typedef enum memopt_codec { /* how outputs are kept: a lossy one is the same los
     MEMOPT_CODEC_BF16,
     MEMOPT_CODEC_8BIT  /* the same in blocks of 256 signed 8-bit codes: a quarter of the bytes */
 } memopt_codec;
+
 typedef enum memopt_codec_op { MEMOPT_CODEC_OP_ROUND, MEMOPT_CODEC_OP_ENCODE, MEMOPT_CODEC_OP_DECODE } memopt_codec_op;
+
 typedef struct memopt_device_codec { /* the conversions of a lossy codec where the CPU cannot do them; all zero =
                                         none */
     /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. To give
@@ -1673,17 +1907,19 @@ typedef struct memopt_device_codec { /* the conversions of a lossy codec where t
     memopt_status (*run_fn)(void *user, memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy);
     void *user;
 } memopt_device_codec;
+
 typedef struct memopt_tape_store { /* an offload store for values; all zero = none. Keys are values of this tape */
-    /* may return before it is done */
+    /* May return before the transfer is done. */
     memopt_status (*write_fn)(void *user, size_t value, const void *bytes, size_t count);
     memopt_status (*read_fn)(void *user, size_t value, void *bytes, size_t count);        /* the same */
     memopt_status (*wait_fn)(void *user, size_t value); /* until the last write or read of it has ended */
-    /* its copy is not needed any more; waits for a transfer first */
+    /* The copy is no longer needed; waits for its transfer first. */
     void          (*forget_fn)(void *user, size_t value);
     void          *user;
 } memopt_tape_store;
 
 typedef struct memopt_tape memopt_tape;
+
 typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes,
                                     input_grad_bytes and grad_bytes of the last segment are the sizes of your buffers,
@@ -1715,10 +1951,10 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     as in the forward. At MEMOPT_DEBUG 2 recomputed outputs that somebody reads are
                                     always compared */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
-    /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
-    const memopt_host  *host;
+    const memopt_host  *host; /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
     memopt_error       *error;   /* filled in when memopt_tape_create() or _least() fails; NULL = the chain's */
 } memopt_tape_desc;
+
 /**
  * Create a tape: it solves the chain, places every buffer with the planner, and knows its peak before anything runs.
  * Where placing needs more than the budget, a smaller one is solved for, until the placed peak fits.
@@ -1732,8 +1968,10 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * threads one thread at a time per tape
  */
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
-/* gives a pass back that was not ended; NULL is fine */
+
+/* Ends a pass that is still open; NULL is fine. */
 MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
+
 /** The least budget with which memopt_tape_create() succeeds with this rule, placed. The desc's budget is ignored. */
 MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, size_t *bytes);
 
@@ -1742,8 +1980,7 @@ typedef struct memopt_tape_stats {
     size_t   live_peak;      /* largest sum of bytes alive: no placing could need less */
     size_t   evaluate_peak;  /* of memopt_tape_evaluate() */
     size_t   kept;           /* bytes held between forward and backward */
-    /* the solver's largest table: taken while the shape was solved, and given back */
-    size_t   solve_bytes;
+    size_t   solve_bytes; /* the solver's largest table: taken while the shape was solved, and given back */
     /* the largest table that lay in the arena: its low end was higher by so much, aligned to 64. No more than 3 / 4 of
        the peak expected, or than the arena has held before. In a counting arena: what one of the CPU's memory would
        give. Other tables come from the host's allocator: on a device, in a dry run and without an arena all of them */
@@ -1753,7 +1990,10 @@ typedef struct memopt_tape_stats {
     uint64_t passes;         /* forward and backward done */
     uint64_t solves;         /* shapes solved and placed, the first included */
 } memopt_tape_stats;
-MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape); /* all zero for NULL */
+
+/* all zero for NULL */
+MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape);
+
 /** The actions it runs; *count receives how many. Valid until the next reshape. */
 MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, size_t *count);
 
@@ -1779,10 +2019,13 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  */
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input);
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input);
-/* of the last segment, from forward to backward; else NULL */
+
+/* The output of the last segment, between forward and backward; else NULL. */
 MEMOPT_API const void   *memopt_tape_output(const memopt_tape *tape);
-/* a forward without a backward; OK also when there is none */
+
+/* Ends a forward that gets no backward. OK also when there is none. */
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape);
+
 /** Forward only: nothing is kept, statistics are the engine's to leave alone. output receives the last output; NULL =
     it is not wanted. It lies outside the memory of the pass, as the input does, and may overlap the input where there
     are two segments or more; else ERR_ARGUMENT. Not between a forward and its backward: ERR_STATE. */
@@ -1800,6 +2043,7 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass);
  * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; then nothing has changed
  */
 MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_chain *chain);
+
 /**
  * Run `repeats` whole passes, put the median time of each segment, in seconds, in place of its costs, and solve again.
  * The engine's callbacks are told `calibrating`; is_recompute is true to its word. An engine that follows the rules of
@@ -1812,18 +2056,21 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
  */
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
+
 /**
  * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the
  * outer one's scratch. The inner tape outlives the outer one, is used by nobody else meanwhile, and is one segment
  * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped too.
  */
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
+
 /** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
     it back. */
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes);
 
 /** Of the last call that failed; `index` is the segment, `action` which of the schedule's. */
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
+
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
     measured. buffer, capacity, length as in memopt_ledger_export(). */
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
@@ -1831,22 +2078,28 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
 /* The simple form, for engines that update one buffer in place: copies on a stack at the low end of an arena, last in,
    first out. Push the input of a block, pop it before the block runs again. */
 typedef struct memopt_stash memopt_stash;
+
 /** Bytes one push of n floats takes. 0 when they do not fit size_t. */
 MEMOPT_API size_t        memopt_stash_bytes(size_t n, memopt_codec codec);
+
 /** depth: pushes at most. memory of the stash itself: 48 bytes a push, from host (NULL = malloc). OK, ERR_ARGUMENT,
     ERR_MEMORY. */
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out);
-/* pops what is left, if nothing was pushed on top of it; NULL is fine */
+
+/* Pops what is left, if nothing was pushed on top of it; NULL is fine. */
 MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
+
 /** Copy x in; a lossy codec also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW, ERR_UNSUPPORTED (the
     arena is a device's: there is nobody to copy) */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec);
+
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
     push left it). When a rewind of yours has taken copies away, as when a step is given up, they cannot be popped, nor
     those below them: destroy the stash and create it again. */
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n);
+
 /* @section api_gemm : api_number
    Matrices lie row by row: element (i, j) at data[i * stride + j], strides in elements. Types are of the storage; all
    arithmetic is float32.
@@ -1855,6 +2108,7 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
    an element begins with 0, its bias, or what is there, and takes the products of depth 0, 1, 2, ... one after the
    other, each by one fused multiply-add. So it is the same bits at every SIMD level, for any workers, and for a matrix
    computed whole, by rows, or in steps of depth that each add onto the last (with a float32 result). */
+
 typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns); zero it,
                                   then set what you need */
     size_t       rows, columns, depth; /* 0 is fine: nothing is done; with depth 0 elements are what they begin with */
@@ -1869,6 +2123,7 @@ typedef struct memopt_product { /* result (rows x columns) = left (rows x depth)
     memopt_type  left_type, right_type, result_type; /* a 16-bit result is rounded once, to nearest even */
     memopt_error *error;      /* NULL, or filled in when memopt_gemm_multiply() fails */
 } memopt_product;
+
 typedef struct memopt_gemm { /* all zero = the built-in one */
     /* Computes a product, or returns why not. With threads NULL, or its run_fn NULL (worker_count is 0 then), it stays
        on the calling thread, and is called by several at once, each with its own scratch. */
@@ -1877,6 +2132,7 @@ typedef struct memopt_gemm { /* all zero = the built-in one */
     size_t scratch_bytes; /* of one worker; operators bring that much for each, at multiples of 64 */
     void  *user;
 } memopt_gemm;
+
 /**
  * The table of a gemm, with the built-in one where it is all zero.
  *
@@ -1884,6 +2140,7 @@ typedef struct memopt_gemm { /* all zero = the built-in one */
  * returns OK, ERR_ARGUMENT (out NULL; scratch_bytes or user without multiply_fn), out untouched
  */
 MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gemm *out);
+
 /**
  * Multiply with the built-in gemm.
  *
@@ -1895,9 +2152,11 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
  */
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
                                               void *scratch, size_t scratch_bytes);
+
 /** Bytes of scratch of the built-in gemm for all workers, whatever the product: MEMOPT_GEMM_SCRATCH for each. */
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
+
 /* @section api_ops : api_gemm
    Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage; results
    are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in
@@ -1916,6 +2175,7 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
    ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: _scratch() tells); and what the gemm
    returns. What was refused by them has written nothing; when a gemm of yours fails, outputs may be half written.
    Softmax, cross-entropy, head, norm and batch norm refuse overlap; the others do not look for it. */
+
 typedef struct memopt_ops { /* what operators run with; all zero = the calling thread, the built-in gemm, no scratch */
     const memopt_threads *threads; /* NULL = the calling thread */
     memopt_gemm           gemm;    /* all zero = the built-in one */
@@ -1934,6 +2194,7 @@ typedef struct memopt_softmax {
     float       *output;  /* forward: probabilities; backward: the gradient of the scores */
     const float *grad_output; /* backward; may be output */
 } memopt_softmax;
+
 /** A row without a valid element becomes 0, and so does its gradient. */
 MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax);
 MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax);
@@ -1945,10 +2206,12 @@ typedef struct memopt_loss_rule { /* zero it, then set what you need; nothing ne
     float  smoothing; /* of labels, 0 to 1: so much of the target is spread evenly over the vocabulary */
     float  z_weight;  /* z-loss: this times the square of log(sum of exp(logits)) is added; 0 = none */
 } memopt_loss_rule;
+
 typedef struct memopt_loss { /* of one call */
     double loss;      /* the sum over rows divided by the count; 0 without a target */
     size_t counted;   /* targets that are not ignored */
 } memopt_loss;
+
 /* Targets are numbers below the vocabulary; a negative one is ignored: no loss, gradient 0 (which the head multiplies by
    the row's input: a NaN or infinity there reaches the gradient of the weights). One of vocabulary or more is
    ERR_ARGUMENT. Columns from vocabulary on are padding: no part of the softmax, gradient 0. */
@@ -1961,6 +2224,7 @@ typedef struct memopt_cross_entropy {
     float         *losses;   /* NULL, or of each row, not divided; 0 where ignored */
     memopt_loss_rule rule;
 } memopt_cross_entropy;
+
 /** Softmax and cross-entropy in place. scratch: 8 bytes a row. Logits may be infinite: -infinity is a probability of 0;
     a row with a NaN or +infinity has the loss NaN, and its gradient is NaN. */
 MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
@@ -1983,11 +2247,14 @@ typedef struct memopt_head { /* logits = input * weights^T, `chunk` rows at a ti
     float         *losses;     /* as in memopt_cross_entropy */
     memopt_loss_rule rule;
 } memopt_head;
+
 /** min(chunk, rows) * padded floats, 8 bytes a row of a chunk, the gemm's; and where 16-bit sums are rounded at random
     by place (see accumulate), 64 bytes and up to 128 rows of floats for each worker. */
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes);
+
 /** Loss and both gradients in one pass; with neither grad_input nor grad_weights the loss only. */
 MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out);
+
 /** Some rows of logits, count x vocabulary floats, to sample from. targets are not looked at. scratch: the gemm's. */
 MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
                                             float *logits);
@@ -2014,7 +2281,9 @@ typedef struct memopt_attention {
     const void  *grad_output;      /* backward: as output */
     void        *grad_queries, *grad_keys, *grad_values; /* as queries, keys, values; overwritten */
 } memopt_attention;
+
 MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes);
+
 /**
  * Forward: whole rows of scores are made, `block` at a time, turned into probabilities and multiplied by the values.
  * Backward makes them again from queries and keys: nothing is kept between the two but the operands themselves; online,
@@ -2041,7 +2310,9 @@ typedef struct memopt_norm {
     void       *grad_scale, *grad_shift;
     int         accumulate;
 } memopt_norm;
+
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm);
+
 /** From the output, (y - shift) / scale stands for the normalised input: exact but for rounding, and useless where a
     scale is 0; there the normalised value counts as 0. */
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm);
@@ -2053,6 +2324,7 @@ typedef enum memopt_activation {
     MEMOPT_ACTIVATION_GELU, /* by tanh: x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
     MEMOPT_ACTIVATION_SILU  /* x / (1 + exp(-x)) */
 } memopt_activation; /* what is 10^-28 of x or less is 0: denormal numbers make products crawl */
+
 typedef struct memopt_linear { /* output = activation(input * weights^T + bias) */
     size_t      rows, inputs, outputs;
     memopt_type type, weight_type, gradient_type;
@@ -2068,6 +2340,7 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
     void       *grad_weights, *grad_bias;
     int         accumulate;
 } memopt_linear;
+
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes);
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear);
@@ -2081,6 +2354,7 @@ typedef struct memopt_activation_args { /* an activation by itself, whose backwa
     const void       *grad_output;
     void             *grad_input;  /* may be grad_output */
 } memopt_activation_args;
+
 MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_activation_args *x);
 MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_activation_args *x);
 
@@ -2092,6 +2366,7 @@ typedef struct memopt_swiglu { /* output = silu(gate) * up; a row of input is it
     const void *grad_output;
     void       *grad_input;    /* rows x 2 width; may be input */
 } memopt_swiglu;
+
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x);
 MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x);
 
@@ -2107,6 +2382,7 @@ typedef struct memopt_dropout { /* output = residual + dropout(input); which ele
     const void  *grad_output;
     void        *grad_input;   /* may be grad_output. The residual's gradient is grad_output itself */
 } memopt_dropout;
+
 MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x);
 MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const memopt_dropout *x);
 
@@ -2122,7 +2398,9 @@ typedef struct memopt_embedding { /* output[row] = tokens[ids[row]] + positions[
     void          *grad_tokens, *grad_positions; /* overwritten means that rows nobody used become 0 */
     int            accumulate;
 } memopt_embedding;
+
 MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const memopt_embedding *x);
+
 /** Rows are added in their order, whatever the workers: each takes some columns of all rows. A token's gradient of 16
     bits is rounded once in 256 rows. */
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x);
@@ -2141,11 +2419,14 @@ typedef struct memopt_batch_norm {
     float       *statistics;   /* 2 * outputs: means, then 1 / deviations; from forward to backward */
     void        *grad_scale, *grad_shift;
 } memopt_batch_norm;
+
 MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes);
+
 /** Training: one pass over memory makes the product and its statistics, another one norm and activation.
     ERR_ARGUMENT for fewer than 2 rows. */
 MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const memopt_batch_norm *x);
 MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x);
+
 /** Inference: the norm becomes part of weights and bias: outputs x inputs and outputs floats of yours, made once; then
     memopt_linear_forward() with them is all, in one pass over memory. */
 MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
@@ -2163,10 +2444,12 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #endif
 #ifndef MEMOPT_I_WIDTH /* ---- once; parts of it then once for each width: see `vec` ---- */
 #define MEMOPT_I_IMPLEMENTED
+
 /* @section platform : config
    What the implementation takes from the system. Every system call goes through `host` or `source`, nothing else
    includes a system header. Under -std=c99 the C library hides POSIX; macros tell what is visible, and the few
    functions that are hidden are declared here as POSIX has them, so that no flag and no _GNU_SOURCE is needed. */
+
 #if defined(MEMOPT_STATIC) != MEMOPT_I_STATIC
 #  error "memopt.h was included before without the same MEMOPT_STATIC: define it before the first #include"
 #endif
@@ -2258,9 +2541,11 @@ extern int     fsync(int file);
 #  define MEMOPT_I_UNLIKELY(x) (x)
 #  define MEMOPT_I_NOINLINE
 #endif
+
 /* @section status : platform api_status
    Codes, not text, are the contract: a caller switches on them, a text is for people and may change.
    Negative codes leave room for values in the same int; 0 is success, so `if (s)` asks whether it failed. */
+
 MEMOPT_API const char *memopt_status_text(memopt_status status) {
     switch (status) {
     case MEMOPT_OK:              return "no error";
@@ -2475,35 +2760,58 @@ static memopt_status memopt_i_must_fit(memopt_i_checks *c, int fits, const char 
 /* @section base : status
    Sizes that came from outside are added, multiplied and rounded only here; each returns 1 on overflow, and *out is
    then undefined. It stands below `host`, because the default allocator must round a hostile size like anybody else. */
-static int memopt_i_add(size_t a, size_t b, size_t *out) { *out = a + b; return *out < a; }
+
+static int memopt_i_add(size_t a, size_t b, size_t *out) {
+    *out = a + b;
+    return *out < a;
+}
+
 /* NOLINTNEXTLINE(clang-analyzer-*): products of two products are taken for values that nobody wrote */
 static int memopt_i_mul(size_t a, size_t b, size_t *out) { *out = a * b; return b && a > SIZE_MAX / b; }
+
 static int memopt_i_power_of_two(size_t x) { return x && !(x & (x - 1)); }
+
 static memopt_status memopt_i_must_be_power_of_two(memopt_i_checks *c, const char *argument, size_t got) {
     return memopt_i_must_number(c, memopt_i_power_of_two(got), argument, memopt_i_count(got), "must be a power of two",
                                 memopt_i_no_quantity());
 }
+
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_align_down(size_t x, size_t align) { return x & ~(align - 1); }
+
 static int memopt_i_align_up(size_t x, size_t align, size_t *out) {
     if (memopt_i_add(x, align - 1, out)) return 1;
     *out = memopt_i_align_down(*out, align);
     return 0;
 }
+
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_min(size_t a, size_t b) { return a < b ? a : b; }
 MEMOPT_I_HOST_DEVICE static size_t memopt_i_max(size_t a, size_t b) { return a > b ? a : b; }
-MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_float_bits(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-MEMOPT_I_HOST_DEVICE static float memopt_i_bits_float(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
+
+MEMOPT_I_HOST_DEVICE static uint32_t memopt_i_float_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+
+MEMOPT_I_HOST_DEVICE static float memopt_i_bits_float(uint32_t u) {
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
 /* A sum or product as a float: where the processor computes wider (x87), storing it rounds it. Twice rounded is once
    rounded here, because 64 bits are more than 2 * 24 + 2. */
 MEMOPT_I_HOST_DEVICE static float memopt_i_round(float x) {
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
     volatile float stored = x;
+
     return stored;
 #else
     return x;
 #endif
 }
+
 /* The same, so that nvcc does not fuse them with what comes next either. */
 MEMOPT_I_HOST_DEVICE static float memopt_i_times(float a, float b) {
 #if defined(__CUDA_ARCH__)
@@ -2512,6 +2820,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_times(float a, float b) {
     return memopt_i_round(a * b);
 #endif
 }
+
 MEMOPT_I_HOST_DEVICE static float memopt_i_sum(float a, float b) {
 #if defined(__CUDA_ARCH__)
     return __fadd_rn(a, b);
@@ -2519,6 +2828,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_sum(float a, float b) {
     return memopt_i_round(a + b);
 #endif
 }
+
 MEMOPT_I_HOST_DEVICE static float memopt_i_quotient(float a, float b) { /* IEEE's, whatever flags nvcc was given */
 #if defined(__CUDA_ARCH__)
     return __fdiv_rn(a, b);
@@ -2526,6 +2836,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_quotient(float a, float b) { /* IEEE'
     return memopt_i_round(a / b);
 #endif
 }
+
 /* The same of doubles: a sum, and sum + x x where the square is exact, as that of a float is. Fused or not, they are
    rounded once; the x87 would round to its own format and then to a double. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
@@ -2557,13 +2868,15 @@ MEMOPT_I_HOST_DEVICE static uint64_t memopt_i_double_bits(double x) {
 MEMOPT_I_HOST_DEVICE static int memopt_i_finite(float x) {
     return (memopt_i_float_bits(x) & 0x7f800000u) != 0x7f800000u;
 }
+
 MEMOPT_I_HOST_DEVICE static int memopt_i_finite_double(double x) {
     return (memopt_i_double_bits(x) >> 52 & 0x7ff) != 0x7ff;
 }
 
 /* 1 / x, or the largest float where that is infinite; 0 of 0. x is not negative. */
 MEMOPT_I_HOST_DEVICE static float memopt_i_inverse(float x) {
-    const uint32_t largest = 0x7f7fffff, bits = memopt_i_float_bits(memopt_i_quotient(1.0f, x));
+    const uint32_t largest = 0x7f7fffff;
+    const uint32_t bits = memopt_i_float_bits(memopt_i_quotient(1.0f, x));
 
     if (memopt_i_float_bits(x) << 1 == 0) return 0;
     return memopt_i_bits_float(bits > largest ? largest : bits);
@@ -2574,6 +2887,7 @@ static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_
     return a && b && a_bytes && b_bytes
         && ((uintptr_t)b - (uintptr_t)a < a_bytes || (uintptr_t)a - (uintptr_t)b < b_bytes);
 }
+
 /* Asks for a cache line that is `ahead` bytes further: into the first level, and into the second. An address is no
    access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does nothing. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
@@ -2583,6 +2897,7 @@ static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_
 #  define MEMOPT_I_FETCH(p, ahead)    ((void)(p))
 #  define MEMOPT_I_FETCH_L2(p, ahead) ((void)(p))
 #endif
+
 /* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */
 static unsigned memopt_i_high_bit(uint64_t x) {
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
@@ -2593,6 +2908,7 @@ static unsigned memopt_i_high_bit(uint64_t x) {
     return i;
 #endif
 }
+
 static unsigned memopt_i_low_bit(uint64_t x) {
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(MEMOPT_I_PORTABLE)
     return (unsigned)__builtin_ctzll(x);
@@ -2632,6 +2948,7 @@ static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, c
 
 /* @section carve : base api_carve
    Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each part. */
+
 MEMOPT_API memopt_carver memopt_carver_begin(void *base) {
     memopt_carver c = { NULL, 0, 0 };
 
@@ -2654,15 +2971,23 @@ MEMOPT_API void *memopt_carve(memopt_carver *c, size_t count, size_t size, size_
    Lines for people, written into the caller's buffer.
    Idea       Everything appends and counts on when the buffer is full, so that one pass without a buffer tells the size.
    Trap       Numbers are written with integers only: printf's %f asks the locale for the decimal point. */
-typedef struct memopt_i_writer { char *buffer; size_t capacity, length; } memopt_i_writer;
+
+typedef struct memopt_i_writer {
+    char *buffer;
+    size_t capacity, length;
+} memopt_i_writer;
+
 static void memopt_i_put(memopt_i_writer *o, const void *bytes, size_t count) {
     if (o->length < o->capacity && count)
         memcpy(o->buffer + o->length, bytes, memopt_i_min(count, o->capacity - o->length));
     o->length += count;
 }
+
 static void memopt_i_put_text(memopt_i_writer *o, const char *text) { memopt_i_put(o, text, strlen(text)); }
+
 static void memopt_i_put_number(memopt_i_writer *o, uint64_t n) {
-    char digits[20]; size_t at = sizeof digits;
+    char digits[20];
+    size_t at = sizeof digits;
     do digits[--at] = (char)('0' + n % 10); while (n /= 10);
     memopt_i_put(o, digits + at, sizeof digits - at);
 }
@@ -2683,6 +3008,7 @@ static void memopt_i_put_bytes(memopt_i_writer *o, size_t bytes) { /* 12.3 MiB *
     static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB" };
     const unsigned unit = bytes ? memopt_i_high_bit(bytes) / 10 : 0;
     const size_t one = (size_t)1 << (10 * unit);
+
     memopt_i_put_number(o, bytes / one);
     if (unit) memopt_i_put_text_number(o, ".", ((uint64_t)(bytes % one) >> (10 * (unit - 1))) * 10 / 1024);
     memopt_i_put_text(o, units[unit]);
@@ -2709,6 +3035,7 @@ static memopt_status memopt_i_writer_end(memopt_i_writer *o, int text, size_t *l
 static void memopt_i_put_left(memopt_i_writer *o, size_t start, size_t width) {
     while (o->length - start < width) memopt_i_put(o, " ", 1);
 }
+
 static void memopt_i_put_right(memopt_i_writer *o, const char *text, size_t width) {
     size_t length = strlen(text);
 
@@ -2753,7 +3080,9 @@ static size_t memopt_i_utf8(const char *text) {
 /* digits: six, the first is not 0 */
 static void memopt_i_put_digits(memopt_i_writer *o, uint64_t digits, int exponent) {
     char text[32];
-    size_t count = 6, length = 0, i;
+    size_t count = 6;
+    size_t length = 0;
+    size_t i;
     const int fixed = exponent >= -4 && exponent < 6;
     const size_t whole = fixed && exponent >= 0 ? (size_t)exponent + 1 : 1;
     uint64_t unit = 100000;
@@ -2870,13 +3199,17 @@ MEMOPT_API memopt_status memopt_error_text(const memopt_error *error, char *buff
     memopt_i_put_error(&o, error);
     return memopt_i_writer_end(&o, 1, length);
 }
+
 /* @section host : base api_host
    The only doors outside. A zero table stands for the C library, so that a caller who does not care writes nothing;
    whoever keeps a host resolves it once, and from then on calls through the table without asking what is set.
    Invariant  after memopt_host_resolve no function pointer of the host is NULL.
    Trap       malloc cannot align and C99 has no aligned_alloc: take more, keep malloc's pointer below the block. */
+
 static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
-    size_t total, skip; unsigned char *raw;
+    size_t total, skip;
+    unsigned char *raw;
+
     (void)user;
     if (memopt_i_add(bytes, alignment, &total) || memopt_i_add(total, sizeof raw, &total)) return NULL;
     if (total > (size_t)PTRDIFF_MAX) return NULL; /* pointers into it could not be subtracted */
@@ -2886,36 +3219,48 @@ static void *memopt_i_system_alloc(void *user, size_t bytes, size_t alignment) {
     memcpy(raw + skip, &raw, sizeof raw);
     return raw + sizeof raw + skip;
 }
+
 static void memopt_i_system_free(void *user, void *block, size_t bytes, size_t alignment) {
     void *raw;
-    (void)user; (void)bytes; (void)alignment;
+
+    (void)user;
+    (void)bytes;
+    (void)alignment;
     memcpy(&raw, (unsigned char *)block - sizeof raw, sizeof raw);
     free(raw);
 }
+
 static void memopt_i_calling_thread_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
     size_t i;
     (void)user;
     for (i = 0; i < chunk_count; ++i) fn(task, i, 0);
 }
+
 static void *memopt_i_alloc(const memopt_host *host, size_t bytes, size_t alignment) {
     /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a host is resolved before it is used, calls further up */
     return host->allocator.alloc_fn(host->allocator.user, bytes, alignment);
 }
+
 /* The host may lie in the block: nothing of it is read after the call. */
 static void memopt_i_free(const memopt_host *host, void *block, size_t bytes, size_t alignment) {
     if (block) host->allocator.free_fn(host->allocator.user, block, bytes, alignment);
 }
+
 #define MEMOPT_I_HOST_ALIGN 64 /* what our own structures are aligned to: a cache line */
 
 /* Files and clock of the system, once for POSIX, once for Windows; elsewhere they are there and say no. */
 #if defined(MEMOPT_I_POSIX)
-static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); } /* 0 is a file, NULL is none */
+/* 0 is a file, NULL is none */
+static int memopt_i_file_number(void *file) { return (int)((intptr_t)file - 1); }
+
 static int memopt_i_file_too_far(uint64_t offset, size_t count) {
     const uint64_t max = sizeof(off_t) > 4 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX;
     return offset > max || count > max - offset;
 }
+
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     int number;
+
     (void)user;
     do number = mode == MEMOPT_OPEN_READ ? open(path, O_RDONLY) : open(path, O_RDWR | O_CREAT, 0666);
     while (number < 0 && errno == EINTR);
@@ -2923,6 +3268,7 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
     *file = (void *)((intptr_t)number + 1);
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     return close(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
@@ -2947,16 +3293,19 @@ static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const voi
 
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     struct stat info;
+
     (void)user;
     if (fstat(memopt_i_file_number(file), &info)) return MEMOPT_ERR_IO;
     *bytes = (uint64_t)info.st_size;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
     (void)user;
     if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
     return ftruncate(memopt_i_file_number(file), (off_t)bytes) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_sync(void *user, void *file) {
     (void)user;
 #  if defined(__APPLE__) && defined(F_FULLFSYNC)
@@ -2964,14 +3313,17 @@ static memopt_status memopt_i_system_sync(void *user, void *file) {
 #  endif
     return fsync(memopt_i_file_number(file)) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
     (void)user;
     return rename(from, to) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
     (void)user;
     return unlink(path) ? MEMOPT_ERR_IO : MEMOPT_OK;
 }
+
 /* -std=c99 hides the steady clock and its struct. With 64-bit longs Linux has but one form of both: declared here. */
 #  if defined(CLOCK_MONOTONIC)
 #    define MEMOPT_I_STEADY CLOCK_MONOTONIC
@@ -2981,6 +3333,7 @@ typedef struct timespec memopt_i_time;
 typedef struct memopt_i_time { long tv_sec, tv_nsec; } memopt_i_time;
 extern int clock_gettime(int clock, memopt_i_time *now);
 #  endif
+
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     (void)user;
 #  if defined(MEMOPT_I_STEADY)
@@ -2998,14 +3351,19 @@ static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
 static int memopt_i_file_too_far(uint64_t offset, size_t count) { /* for a signed position */
     return offset > (uint64_t)INT64_MAX || count > (uint64_t)INT64_MAX - offset;
 }
+
 static OVERLAPPED memopt_i_file_position(uint64_t offset) {
     OVERLAPPED at;
+
     memset(&at, 0, sizeof at);
-    at.Offset = (DWORD)(offset & 0xffffffffu); at.OffsetHigh = (DWORD)(offset >> 32);
+    at.Offset = (DWORD)(offset & 0xffffffffu);
+    at.OffsetHigh = (DWORD)(offset >> 32);
     return at;
 }
+
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
     HANDLE h;
+
     (void)user;
     if (mode == MEMOPT_OPEN_READ)
         h = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
@@ -3016,6 +3374,7 @@ static memopt_status memopt_i_system_open(void *user, const char *path, memopt_o
     *file = (void *)h;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     return CloseHandle((HANDLE)file) ? MEMOPT_OK : MEMOPT_ERR_IO;
@@ -3038,33 +3397,41 @@ static ptrdiff_t memopt_i_file_write_some(void *file, uint64_t offset, const voi
 
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     LARGE_INTEGER size;
+
     (void)user;
     if (!GetFileSizeEx((HANDLE)file, &size)) return MEMOPT_ERR_IO;
     *bytes = (uint64_t)size.QuadPart;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
     LARGE_INTEGER at;
+
     (void)user;
     if (memopt_i_file_too_far(bytes, 0)) return MEMOPT_ERR_OVERFLOW;
     at.QuadPart = (LONGLONG)bytes;
     if (!SetFilePointerEx((HANDLE)file, at, NULL, FILE_BEGIN) || !SetEndOfFile((HANDLE)file)) return MEMOPT_ERR_IO;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_system_sync(void *user, void *file) {
     (void)user;
     return FlushFileBuffers((HANDLE)file) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
+
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
     (void)user;
     return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
+
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
     (void)user;
     return DeleteFileA(path) ? MEMOPT_OK : MEMOPT_ERR_IO;
 }
+
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     LARGE_INTEGER ticks, rate;
+
     (void)user;
     if (!QueryPerformanceFrequency(&rate) || !QueryPerformanceCounter(&ticks)) return MEMOPT_ERR_IO;
     *nanoseconds = (uint64_t)(ticks.QuadPart / rate.QuadPart) * 1000000000u
@@ -3108,51 +3475,72 @@ static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offs
 }
 #else
 static memopt_status memopt_i_system_open(void *user, const char *path, memopt_open_mode mode, void **file) {
-    (void)user; (void)path; (void)mode; (void)file;
+    (void)user;
+    (void)path;
+    (void)mode;
+    (void)file;
     return MEMOPT_ERR_UNSUPPORTED; /* no file is ever open, so the rest is never reached */
 }
+
 static memopt_status memopt_i_system_close(void *user, void *file) {
     (void)user;
     (void)file;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_read(void *user, void *file, uint64_t offset, void *bytes, size_t count,
                                           size_t *done) {
-    (void)user; (void)file; (void)offset; (void)bytes; (void)count; (void)done;
+    (void)user;
+    (void)file;
+    (void)offset;
+    (void)bytes;
+    (void)count;
+    (void)done;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_write(void *user, void *file, uint64_t offset, const void *bytes, size_t count) {
-    (void)user; (void)file; (void)offset; (void)bytes; (void)count;
+    (void)user;
+    (void)file;
+    (void)offset;
+    (void)bytes;
+    (void)count;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_size(void *user, void *file, uint64_t *bytes) {
     (void)user;
     (void)file;
     (void)bytes;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_resize(void *user, void *file, uint64_t bytes) {
     (void)user;
     (void)file;
     (void)bytes;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_sync(void *user, void *file) {
     (void)user;
     (void)file;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_rename(void *user, const char *from, const char *to) {
     (void)user;
     (void)from;
     (void)to;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_remove(void *user, const char *path) {
     (void)user;
     (void)path;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_status memopt_i_system_now(void *user, uint64_t *nanoseconds) {
     (void)user;
     (void)nanoseconds;
@@ -3165,6 +3553,7 @@ static int memopt_i_files_set(const memopt_files *f) {
     return !!f->open_fn + !!f->close_fn + !!f->read_fn + !!f->write_fn + !!f->size_fn + !!f->resize_fn
          + !!f->sync_fn + !!f->rename_fn + !!f->remove_fn;
 }
+
 static memopt_status memopt_i_threads_check(memopt_i_checks *c, const memopt_threads *t) { /* NULL is fine */
     if (!t) return c->status;
     (void)memopt_i_must_number(c, t->worker_count >= 0, "threads.worker_count", memopt_i_signed(t->worker_count),
@@ -3186,9 +3575,11 @@ static void memopt_i_parallel_for(const memopt_threads *threads, size_t chunk_co
     if (threads && threads->run_fn && chunk_count > 1) threads->run_fn(threads->user, chunk_count, fn, task);
     else memopt_i_calling_thread_run(NULL, chunk_count, fn, task);
 }
+
 static int memopt_i_worker_count(const memopt_threads *threads) {
     return threads && threads->run_fn ? threads->worker_count : 1;
 }
+
 static memopt_files memopt_i_system_files(void) {
     static const memopt_files files = {
         memopt_i_system_open, memopt_i_system_close, memopt_i_system_read, memopt_i_system_write, memopt_i_system_size,
@@ -3197,10 +3588,12 @@ static memopt_files memopt_i_system_files(void) {
 
     return files;
 }
+
 #define MEMOPT_I_HALF_HOST "the host is half set: a table has some of its functions"
 
 static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host *host, memopt_host *out) {
-    memopt_host h; int files;
+    memopt_host h;
+    int files;
 
     memset(&h, 0, sizeof h);
     if (host) h = *host;
@@ -3213,7 +3606,10 @@ static memopt_status memopt_i_host_resolve(memopt_i_checks *c, const memopt_host
         h.allocator.alloc_fn = memopt_i_system_alloc;
         h.allocator.free_fn = memopt_i_system_free;
     }
-    if (!h.threads.run_fn) { h.threads.run_fn = memopt_i_calling_thread_run; h.threads.worker_count = 1; }
+    if (!h.threads.run_fn) {
+        h.threads.run_fn = memopt_i_calling_thread_run;
+        h.threads.worker_count = 1;
+    }
     if (!files) h.files = memopt_i_system_files();
     if (!h.clock.now_fn) h.clock.now_fn = memopt_i_system_now;
     *out = h;
@@ -3230,6 +3626,7 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
 static void memopt_i_openmp_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
     const int workers = (int)(intptr_t)user;
     ptrdiff_t i; /* OpenMP 2 wants a signed counter */
+
     if (omp_in_parallel()) { /* a run inside a run is done by the worker that asked for it, alone */
         const int self = omp_get_thread_num();
         for (i = 0; i < (ptrdiff_t)chunk_count; ++i) fn(task, (size_t)i, self < workers ? self : 0);
@@ -3239,6 +3636,7 @@ static void memopt_i_openmp_run(void *user, size_t chunk_count, memopt_task_fn *
     for (i = 0; i < (ptrdiff_t)chunk_count; ++i) fn(task, (size_t)i, omp_get_thread_num());
 }
 #endif
+
 MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads *out) {
     if (worker_count < 0 || !out) return MEMOPT_ERR_ARGUMENT;
 #if defined(_OPENMP)
@@ -3257,11 +3655,16 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
    is what sleeping threads wait for. `owner` is the thread whose run it is; it works along as worker 0.
    A run asked for from inside a chunk must not wait for itself: it is recognised by its thread and done in place. */
 #if defined(MEMOPT_I_POOL)
-typedef struct memopt_i_pool_thread { struct memopt_thread_pool *pool; pthread_t id; int worker; } memopt_i_pool_thread;
+typedef struct memopt_i_pool_thread {
+    struct memopt_thread_pool *pool;
+    pthread_t id;
+    int worker;
+} memopt_i_pool_thread;
+
 struct memopt_thread_pool {
     memopt_host host;
     pthread_mutex_t lock;
-    /* work: a new run or the end; done: a run is over, for its owner and for who waits a turn */
+    /* work: a new run, or the end; done: a run is over, for its owner and for those who wait for a turn. */
     pthread_cond_t work, done;
     memopt_task_fn *fn;
     void *task;
@@ -3271,9 +3674,11 @@ struct memopt_thread_pool {
     size_t bytes;
     memopt_i_pool_thread *threads;
 };
+
 static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called and left with the lock held */
     while (p->next < p->chunk_count) {
         const size_t chunk = p->next++;
+
         ++p->running;
         pthread_mutex_unlock(&p->lock);
         p->fn(p->task, chunk, worker);
@@ -3281,8 +3686,11 @@ static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called an
         if (--p->running == 0 && p->next == p->chunk_count) pthread_cond_broadcast(&p->done);
     }
 }
+
 static void *memopt_i_pool_main(void *argument) {
-    memopt_i_pool_thread *t = (memopt_i_pool_thread *)argument; memopt_thread_pool *p = t->pool;
+    memopt_i_pool_thread *t = (memopt_i_pool_thread *)argument;
+    memopt_thread_pool *p = t->pool;
+
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
         memopt_i_pool_work(p, t->worker);
@@ -3291,16 +3699,22 @@ static void *memopt_i_pool_main(void *argument) {
     pthread_mutex_unlock(&p->lock);
     return NULL;
 }
+
 static int memopt_i_pool_inside(memopt_thread_pool *p) { /* the worker that runs on this thread, or -1; lock held */
     const pthread_t self = pthread_self();
     int i;
+
     if (p->busy && pthread_equal(p->owner, self)) return 0;
     for (i = 0; i < p->thread_count; ++i)
         if (pthread_equal(p->threads[i].id, self)) return p->threads[i].worker;
     return -1;
 }
+
 static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn, void *task) {
-    memopt_thread_pool *p = (memopt_thread_pool *)user; int inside; size_t i;
+    memopt_thread_pool *p = (memopt_thread_pool *)user;
+    int inside;
+    size_t i;
+
     pthread_mutex_lock(&p->lock);
     inside = memopt_i_pool_inside(p);
     if (inside >= 0) {
@@ -3309,8 +3723,12 @@ static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn
         return;
     }
     while (p->busy) pthread_cond_wait(&p->done, &p->lock);
-    p->busy = 1; p->owner = pthread_self();
-    p->fn = fn; p->task = task; p->chunk_count = chunk_count; p->next = 0;
+    p->busy = 1;
+    p->owner = pthread_self();
+    p->fn = fn;
+    p->task = task;
+    p->chunk_count = chunk_count;
+    p->next = 0;
     if (chunk_count > 1) pthread_cond_broadcast(&p->work);
     memopt_i_pool_work(p, 0);
     while (p->running) pthread_cond_wait(&p->done, &p->lock);
@@ -3318,6 +3736,7 @@ static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn
     pthread_cond_broadcast(&p->done);
     pthread_mutex_unlock(&p->lock);
 }
+
 MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
     int i;
 
@@ -3327,42 +3746,61 @@ MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
     for (i = 0; i < pool->thread_count; ++i) pthread_join(pool->threads[i].id, NULL);
-    pthread_cond_destroy(&pool->done); pthread_cond_destroy(&pool->work); pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->lock);
     memopt_i_free(&pool->host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
 }
+
 MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int worker_count,
                                                    memopt_thread_pool **out) {
-    memopt_host h; memopt_thread_pool *p; size_t bytes;
+    memopt_host h;
+    memopt_thread_pool *p;
+    size_t bytes;
+
     if (!out || worker_count < 1 || worker_count > 1024 || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     bytes = sizeof *p + (size_t)worker_count * sizeof *p->threads;
     p = (memopt_thread_pool *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!p) return MEMOPT_ERR_MEMORY;
     memset(p, 0, bytes);
-    p->host = h; p->bytes = bytes; p->threads = (memopt_i_pool_thread *)(void *)(p + 1);
+    p->host = h;
+    p->bytes = bytes;
+    p->threads = (memopt_i_pool_thread *)(void *)(p + 1);
     if (pthread_mutex_init(&p->lock, NULL)) goto no_lock;
     if (pthread_cond_init(&p->work, NULL)) goto no_work;
     if (pthread_cond_init(&p->done, NULL)) goto no_done;
     pthread_mutex_lock(&p->lock); /* the threads wait until their ids are all written */
     while (p->thread_count < worker_count - 1) {
         memopt_i_pool_thread *t = &p->threads[p->thread_count];
-        t->pool = p; t->worker = p->thread_count + 1;
+        t->pool = p;
+        t->worker = p->thread_count + 1;
         if (pthread_create(&t->id, NULL, memopt_i_pool_main, t)) break;
         ++p->thread_count;
     }
     pthread_mutex_unlock(&p->lock);
-    if (p->thread_count < worker_count - 1) { memopt_thread_pool_destroy(p); return MEMOPT_ERR_STATE; }
+    if (p->thread_count < worker_count - 1) {
+        memopt_thread_pool_destroy(p);
+        return MEMOPT_ERR_STATE;
+    }
     *out = p;
     return MEMOPT_OK;
-no_done: pthread_cond_destroy(&p->work);
-no_work: pthread_mutex_destroy(&p->lock);
-no_lock: memopt_i_free(&h, p, bytes, MEMOPT_I_HOST_ALIGN);
+no_done:
+    pthread_cond_destroy(&p->work);
+no_work:
+    pthread_mutex_destroy(&p->lock);
+no_lock:
+    memopt_i_free(&h, p, bytes, MEMOPT_I_HOST_ALIGN);
     return MEMOPT_ERR_STATE;
 }
+
 MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
     memopt_threads t;
+
     memset(&t, 0, sizeof t);
     if (!pool) return t;
-    t.run_fn = memopt_i_pool_run; t.user = pool; t.worker_count = pool->thread_count + 1;
+    t.run_fn = memopt_i_pool_run;
+    t.user = pool;
+    t.worker_count = pool->thread_count + 1;
     return t;
 }
 #else
@@ -3372,14 +3810,17 @@ MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int 
     if (!out || worker_count < 1 || worker_count > 1024 || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_ERR_UNSUPPORTED;
 }
+
 MEMOPT_API memopt_threads memopt_thread_pool_threads(memopt_thread_pool *pool) {
     memopt_threads t;
     (void)pool;
     memset(&t, 0, sizeof t);
     return t;
 }
+
 MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)pool; }
 #endif
+
 /* @section ledger : text carve base host api_ledger
    Who holds which bytes, exactly. Without it an engine learns its peak from the kernel that kills it.
    Problem    "What was live at the peak" asks for a copy of all tags at every new peak, and while a model is loaded
@@ -3391,9 +3832,11 @@ MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) { (void)poo
    Cost       a handful of additions a block; with blocks or events tracked one by one, a hash and a ring entry more.
    Bounded    All tables are made at creation. A table that is full leaves things out and counts what it left out: the
               sums stay exact, and report and snapshot say that they do not show everything. */
+
 enum memopt_i_event_kind { MEMOPT_I_EVENT_ALLOC, MEMOPT_I_EVENT_FREE, MEMOPT_I_EVENT_FAILED, MEMOPT_I_EVENT_RETRIED,
                            MEMOPT_I_EVENT_RESERVE,
     MEMOPT_I_EVENT_RELEASE };
+
 typedef struct memopt_i_event {
     uint64_t time; /* nanoseconds */
     const void *address; /* of a failed attempt: how many bytes were free */
@@ -3404,6 +3847,7 @@ typedef struct memopt_i_event {
     short action; /* of memopt_i_event_kind */
     short alone;  /* a tracked block that lay in no tracked segment: the snapshot gives it one of its own */
 } memopt_i_event;
+
 typedef struct memopt_i_tracked_block { /* a live block; address NULL = a free place in the table */
     const void *address;
     const char *name;
@@ -3411,8 +3855,14 @@ typedef struct memopt_i_tracked_block { /* a live block; address NULL = a free p
     memopt_tag tag;
     uint32_t step, layer;
 } memopt_i_tracked_block;
-typedef struct memopt_i_source_segment { const void *base; size_t reserved, committed; } memopt_i_source_segment;
+
+typedef struct memopt_i_source_segment {
+    const void *base;
+    size_t reserved, committed;
+} memopt_i_source_segment;
+
 typedef struct memopt_i_tag_name { char text[32]; } memopt_i_tag_name;
+
 struct memopt_ledger {
     memopt_host host;
     size_t memory; /* bytes of this whole allocation */
@@ -3433,9 +3883,11 @@ struct memopt_ledger {
     memopt_i_tracked_block *blocks; /* a hash table with block_slots places, a power of two */
     uint32_t          *order;  /* scratch of an export: the blocks by address */
 };
+
 static const char *const memopt_i_tag_names[MEMOPT_TAG_USER] = {
     "other", "parameters", "gradients", "optimizer", "activations", "checkpoints", "scratch", "communication"
 };
+
 /* Everything in one allocation. */
 static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
     (void)memopt_carve(c, 1, sizeof *l, 16);
@@ -3449,7 +3901,11 @@ static void memopt_i_ledger_lay_out(memopt_ledger *l, memopt_carver *c) {
 }
 
 MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, memopt_ledger **out) {
-    memopt_carver carver = memopt_carver_begin(NULL); memopt_ledger_desc d; memopt_ledger l, *p; size_t i; memopt_i_checks c;
+    memopt_carver carver = memopt_carver_begin(NULL);
+    memopt_ledger_desc d;
+    memopt_ledger l, *p;
+    size_t i;
+    memopt_i_checks c;
 
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
@@ -3482,11 +3938,14 @@ MEMOPT_API memopt_status memopt_ledger_create(const memopt_ledger_desc *desc, me
     *out = p;
     return MEMOPT_OK;
 }
+
 MEMOPT_API void memopt_ledger_destroy(memopt_ledger *ledger) {
     if (ledger) memopt_i_free(&ledger->host, ledger, ledger->memory, MEMOPT_I_HOST_ALIGN);
 }
+
 MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char *name, memopt_tag *out) {
     size_t length;
+
     if (!ledger || !name || !*name || !out) return MEMOPT_ERR_ARGUMENT;
     if (ledger->tag_count == ledger->tag_capacity) return MEMOPT_ERR_MEMORY;
     length = memopt_i_min(strlen(name), sizeof ledger->names->text - 1);
@@ -3496,57 +3955,89 @@ MEMOPT_API memopt_status memopt_ledger_tag_add(memopt_ledger *ledger, const char
     *out = (memopt_tag)ledger->tag_count++;
     return MEMOPT_OK;
 }
+
 MEMOPT_API const char *memopt_ledger_tag_name(const memopt_ledger *ledger, memopt_tag tag) {
     return ledger && tag < ledger->tag_count ? ledger->names[tag].text : "?";
 }
+
 MEMOPT_API void memopt_ledger_label(memopt_ledger *ledger, uint32_t step, uint32_t layer) {
-    if (ledger) { ledger->step = step; ledger->layer = layer; }
+    if (ledger) {
+        ledger->step = step;
+        ledger->layer = layer;
+    }
 }
 
 /* Segments, events and blocks tracked one by one. A source may stand on a block of another: the smallest one counts. */
 static memopt_i_source_segment *memopt_i_ledger_segment(const memopt_ledger *l, const void *address) {
-    memopt_i_source_segment *best = NULL; size_t i;
+    memopt_i_source_segment *best = NULL;
+    size_t i;
+
     for (i = 0; i < l->segment_count; ++i) {
         memopt_i_source_segment *s = &l->segments[i];
         if ((uintptr_t)address - (uintptr_t)s->base < s->reserved && (!best || s->reserved < best->reserved)) best = s;
     }
     return best;
 }
+
 static void memopt_i_ledger_event(memopt_ledger *l, int action, memopt_tag tag, size_t bytes, const void *address,
                                   const memopt_i_tracked_block *tracked, const char *name) {
-    memopt_i_event e; uint64_t before = 0;
+    memopt_i_event e;
+    uint64_t before = 0;
+
     if (action != MEMOPT_I_EVENT_FAILED && !l->event_capacity) return;
-    e.action = (short)action; e.tag = tag; e.bytes = bytes; e.address = address; e.name = name;
-    e.step = l->step; e.layer = l->layer; e.time = 0; e.alone = 0;
+    e.action = (short)action;
+    e.tag = tag;
+    e.bytes = bytes;
+    e.address = address;
+    e.name = name;
+    e.step = l->step;
+    e.layer = l->layer;
+    e.time = 0;
+    e.alone = 0;
     if (l->event_capacity) {
         e.alone = (short)(tracked && !memopt_i_ledger_segment(l, address));
         if (l->event_count) before = l->events[(l->event_count - 1) % l->event_capacity].time;
-        if (l->host.clock.now_fn(l->host.clock.user, &e.time)) { ++l->clock_failures; e.time = before; }
+        if (l->host.clock.now_fn(l->host.clock.user, &e.time)) {
+            ++l->clock_failures;
+            e.time = before;
+        }
         l->events[l->event_count++ % l->event_capacity] = e;
     }
     if (action == MEMOPT_I_EVENT_FAILED) l->last_failed = e;
 }
-/* where the search for a block begins */
+
+/* Where the search for a block begins. */
 static size_t memopt_i_ledger_hash(const memopt_ledger *l, const void *address) {
     return (size_t)((((uint64_t)(uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (l->block_slots - 1);
 }
-/* of the block, or the free one for it */
+
+/* The place of the block, or the free one for it. */
 static size_t memopt_i_ledger_slot(const memopt_ledger *l, const void *address) {
     size_t at = memopt_i_ledger_hash(l, address);
     while (l->blocks[at].address && l->blocks[at].address != address) at = (at + 1) & (l->block_slots - 1);
     return at;
 }
+
 static memopt_i_tracked_block *memopt_i_ledger_track(memopt_ledger *l, memopt_tag tag, size_t bytes,
                                                      const void *address, const char *name) {
     memopt_i_tracked_block *k;
+
     if (!l->block_capacity) return NULL;
     k = address ? &l->blocks[memopt_i_ledger_slot(l, address)] : NULL;
-    if (!k || k->address || l->block_count == l->block_capacity) { ++l->untracked_blocks; return NULL; }
+    if (!k || k->address || l->block_count == l->block_capacity) {
+        ++l->untracked_blocks;
+        return NULL;
+    }
     ++l->block_count;
-    k->address = address; k->name = name; k->bytes = bytes; k->tag = tag;
-    k->step = l->step; k->layer = l->layer;
+    k->address = address;
+    k->name = name;
+    k->bytes = bytes;
+    k->tag = tag;
+    k->step = l->step;
+    k->layer = l->layer;
     return k;
 }
+
 static memopt_i_tracked_block *memopt_i_ledger_find(const memopt_ledger *l, memopt_tag tag, size_t bytes,
                                                     const void *address) {
     memopt_i_tracked_block *k;
@@ -3554,9 +4045,13 @@ static memopt_i_tracked_block *memopt_i_ledger_find(const memopt_ledger *l, memo
     k = &l->blocks[memopt_i_ledger_slot(l, address)];
     return k->address && k->tag == tag && k->bytes == bytes ? k : NULL; /* else: one that shares its address, unknown */
 }
+
 /* Take a block out and close the gap: what comes behind and began its search at or before the gap moves into it. */
 static void memopt_i_ledger_untrack(memopt_ledger *l, const memopt_i_tracked_block *tracked) {
-    size_t gap = (size_t)(tracked - l->blocks), at; const size_t mask = l->block_slots - 1;
+    size_t gap = (size_t)(tracked - l->blocks);
+    size_t at;
+    const size_t mask = l->block_slots - 1;
+
     for (at = (gap + 1) & mask; l->blocks[at].address; at = (at + 1) & mask) {
         const size_t home = memopt_i_ledger_hash(l, l->blocks[at].address);
         if (((at - home) & mask) < ((at - gap) & mask)) continue;
@@ -3574,62 +4069,87 @@ static void memopt_i_ledger_close_peak(memopt_ledger *l) {
     for (i = 0; i < l->tag_count; ++i) l->tags[i].at_peak = l->tags[i].now;
     l->rising = 0;
 }
+
 MEMOPT_API memopt_status memopt_ledger_add(memopt_ledger *ledger, memopt_tag tag, size_t bytes, const void *address,
                                            const char *name) {
     memopt_usage *u;
+
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     if (bytes > SIZE_MAX - ledger->total.now) return MEMOPT_ERR_OVERFLOW;
     u = &ledger->tags[tag];
-    u->now += bytes; ++u->blocks; ++u->allocs;
+    u->now += bytes;
+    ++u->blocks;
+    ++u->allocs;
     if (u->now > u->peak) u->peak = u->now;
-    ledger->total.now += bytes; ++ledger->total.blocks; ++ledger->total.allocs;
-    if (ledger->total.now > ledger->total.peak) { ledger->total.peak = ledger->total.now; ledger->rising = 1; }
+    ledger->total.now += bytes;
+    ++ledger->total.blocks;
+    ++ledger->total.allocs;
+    if (ledger->total.now > ledger->total.peak) {
+        ledger->total.peak = ledger->total.now;
+        ledger->rising = 1;
+    }
     memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_ALLOC, tag, bytes, address, memopt_i_ledger_track(ledger, tag, bytes,
         address, name), name);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_ledger_remove(memopt_ledger *ledger, memopt_tag tag, size_t bytes,
                                               const void *address) {
-    memopt_usage *u; const memopt_i_tracked_block *tracked;
+    memopt_usage *u;
+    const memopt_i_tracked_block *tracked;
+
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
     u = &ledger->tags[tag];
     if (bytes > u->now || !u->blocks) return MEMOPT_ERR_STATE;
     tracked = memopt_i_ledger_find(ledger, tag, bytes, address);
-    /* all are known, and it is none */
+    /* Every block is tracked, and this is not one of them. */
     if (ledger->block_capacity && !tracked && !ledger->untracked_blocks) return MEMOPT_ERR_STATE;
     memopt_i_ledger_close_peak(ledger);
-    u->now -= bytes; --u->blocks; ++u->frees;
-    ledger->total.now -= bytes; --ledger->total.blocks; ++ledger->total.frees;
+    u->now -= bytes;
+    --u->blocks;
+    ++u->frees;
+    ledger->total.now -= bytes;
+    --ledger->total.blocks;
+    ++ledger->total.frees;
     memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_FREE, tag, bytes, address, tracked, tracked ? tracked->name : NULL);
-    if (tracked) memopt_i_ledger_untrack(ledger, tracked); else if (ledger->block_capacity) --ledger->untracked_blocks;
+    if (tracked) memopt_i_ledger_untrack(ledger, tracked);
+    else if (ledger->block_capacity) --ledger->untracked_blocks;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_ledger_failed(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
     size_t free_bytes = 0;
+
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
-    ++ledger->tags[tag].failed; ++ledger->total.failed;
+    ++ledger->tags[tag].failed;
+    ++ledger->total.failed;
     if (ledger->held.committed > ledger->total.now) free_bytes = ledger->held.committed - ledger->total.now;
     memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_FAILED, tag, bytes, (const void *)(uintptr_t)free_bytes, NULL, NULL);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_ledger_retried(memopt_ledger *ledger, memopt_tag tag, size_t bytes) {
     if (!ledger) return MEMOPT_OK;
     if (tag >= ledger->tag_count) return MEMOPT_ERR_ARGUMENT;
-    ++ledger->tags[tag].retried; ++ledger->total.retried;
+    ++ledger->tags[tag].retried;
+    ++ledger->total.retried;
     memopt_i_ledger_event(ledger, MEMOPT_I_EVENT_RETRIED, tag, bytes, NULL, NULL, NULL);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_usage memopt_ledger_usage(const memopt_ledger *ledger, memopt_tag tag) {
     memopt_usage u;
+
     memset(&u, 0, sizeof u);
     if (!ledger || tag >= ledger->tag_count) return u;
     u = ledger->tags[tag];
     if (ledger->rising) u.at_peak = u.now;
     return u;
 }
+
 MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger) {
     memopt_usage u;
 
@@ -3639,6 +4159,7 @@ MEMOPT_API memopt_usage memopt_ledger_total(const memopt_ledger *ledger) {
     u.at_peak = u.peak;
     return u;
 }
+
 MEMOPT_API memopt_footprint memopt_ledger_footprint(const memopt_ledger *ledger) {
     memopt_footprint held;
     memset(&held, 0, sizeof held);
@@ -3652,17 +4173,21 @@ static void memopt_i_ledger_commit_by(memopt_ledger *l, const void *start, size_
     l->held.committed += more - less;
     if (l->held.committed > l->held.committed_peak) l->held.committed_peak = l->held.committed;
 }
+
 static void memopt_i_ledger_committed(memopt_ledger *l, const void *start, size_t bytes) {
     if (l) memopt_i_ledger_commit_by(l, start, bytes, 0);
 }
+
 static void memopt_i_ledger_decommitted(memopt_ledger *l, const void *start, size_t bytes) {
     if (l) memopt_i_ledger_commit_by(l, start, 0, bytes);
 }
+
 static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
     const memopt_i_source_segment s = { base, bytes, 0 };
 
     if (!l) return;
-    l->held.reserved += bytes; ++l->held.segments;
+    l->held.reserved += bytes;
+    ++l->held.segments;
     if (l->segment_count == l->segment_capacity) ++l->untracked_segments;
     else {
         l->segments[l->segment_count++] = s;
@@ -3670,11 +4195,14 @@ static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t 
     }
     memopt_i_ledger_commit_by(l, base, committed, 0);
 }
+
 /* `committed`: what of it was; for one that is not in the table, that was booked to the segment it stands on, if any. */
 static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
     memopt_i_source_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
+
     if (!l) return;
-    l->held.reserved -= bytes; --l->held.segments;
+    l->held.reserved -= bytes;
+    --l->held.segments;
     if (!s || s->base != base || s->reserved != bytes) {
         memopt_i_ledger_commit_by(l, base, 0, committed);
         --l->untracked_segments;
@@ -3687,8 +4215,10 @@ static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t 
 
 /* The table for people. Tags that never held anything are left out. */
 static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memopt_usage *u, size_t all) {
-    const size_t start = o->length, share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
-    size_t i, hidden = 0; /* bytes that continue a character take no column */
+    const size_t start = o->length;
+    const size_t share = all ? (size_t)((double)u->at_peak / (double)all * 20.0 + 0.5) : 0;
+    size_t i;
+    size_t hidden = 0; /* bytes that continue a character take no column */
 
     for (i = 0; name[i]; ++i) hidden += ((unsigned char)name[i] & 0xC0) == 0x80;
     memopt_i_put_text(o, name);
@@ -3703,8 +4233,10 @@ static void memopt_i_report_row(memopt_i_writer *o, const char *name, const memo
     memopt_i_put_right_number(o, u->failed, 8);
     memopt_i_put_text(o, "\n");
 }
+
 static void memopt_i_report_failures(memopt_i_writer *o, const memopt_ledger *l) {
     const memopt_i_event *e = &l->last_failed;
+
     if (l->total.failed) {
         memopt_i_put_text_number(o, "failed attempts: ", l->total.failed);
         memopt_i_put_text_bytes(o, ", the last for ", e->bytes);
@@ -3728,9 +4260,11 @@ static void memopt_i_report_failures(memopt_i_writer *o, const memopt_ledger *l)
         memopt_i_put_text(o, "\n");
     }
 }
+
 static void memopt_i_report(memopt_i_writer *o, const memopt_ledger *l) {
     const memopt_usage all = memopt_ledger_total(l);
     size_t i;
+
     memopt_i_put_text(o,
         "memory                   now        peak at the peak  share at the peak      blocks     allocs  failed\n");
     for (i = 1; i <= l->tag_count; ++i) { /* `other`, the first, is told last */
@@ -3747,14 +4281,21 @@ static void memopt_i_report(memopt_i_writer *o, const memopt_ledger *l) {
     }
     memopt_i_report_failures(o, l);
 }
+
 MEMOPT_API memopt_status memopt_ledger_explain(const memopt_ledger *ledger, const memopt_error *error, char *buffer,
                                                size_t capacity, size_t *length) {
-    memopt_i_writer o; memopt_tag done[3]; size_t place, used = 0;
+    memopt_i_writer o;
+    memopt_tag done[3];
+    size_t place;
+    size_t used = 0;
+
     if (!error || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     o = memopt_i_writer_begin(buffer, capacity);
     memopt_i_put_error(&o, error);
     for (place = 0; ledger && place < 3; ++place) { /* the three tags that hold most */
-        size_t tag, best = ledger->tag_count;
+        size_t tag;
+        size_t best = ledger->tag_count;
+
         for (tag = 0; tag < ledger->tag_count; ++tag) {
             if ((used > 0 && done[0] == tag) || (used > 1 && done[1] == tag) || !ledger->tags[tag].now) continue;
             if (best == ledger->tag_count || ledger->tags[tag].now > ledger->tags[best].now) best = tag;
@@ -3774,24 +4315,32 @@ typedef struct memopt_i_document {
     int pickle;
     int comma; /* JSON: one is due before the next item */
 } memopt_i_document;
+
 static void memopt_i_little_endian(memopt_i_writer *o, uint64_t n, int count) {
-    for (; count > 0; --count, n >>= 8) { const char byte = (char)(n & 0xff); memopt_i_put(o, &byte, 1); }
+    for (; count > 0; --count, n >>= 8) {
+        const char byte = (char)(n & 0xff);
+        memopt_i_put(o, &byte, 1);
+    }
 }
+
 static void memopt_i_document_item(memopt_i_document *d) {
     if (!d->pickle && d->comma) memopt_i_put_text(&d->out, ", ");
     d->comma = 1;
 }
+
 static void memopt_i_document_begin(memopt_i_document *d, int dict) {
     memopt_i_document_item(d);
     if (d->pickle) memopt_i_put_text(&d->out, dict ? "}(" : "](");
     else memopt_i_put_text(&d->out, dict ? "{" : "[");
     d->comma = 0;
 }
+
 static void memopt_i_document_end(memopt_i_document *d, int dict) {
     if (d->pickle) memopt_i_put_text(&d->out, dict ? "u" : "e");
     else memopt_i_put_text(&d->out, dict ? "}" : "]");
     d->comma = 1;
 }
+
 /* Names may hold anything: UTF-8 is written through; control characters and bytes that are no UTF-8 become question
    marks. The length stays, which a pickle tells before the text. */
 static void memopt_i_document_text(memopt_i_document *d, const char *text) {
@@ -3799,7 +4348,10 @@ static void memopt_i_document_text(memopt_i_document *d, const char *text) {
     size_t i, bytes;
 
     memopt_i_document_item(d);
-    if (d->pickle) { memopt_i_put_text(&d->out, "X"); memopt_i_little_endian(&d->out, length, 4); }
+    if (d->pickle) {
+        memopt_i_put_text(&d->out, "X");
+        memopt_i_little_endian(&d->out, length, 4);
+    }
     else memopt_i_put_text(&d->out, "\"");
     for (i = 0; i < length; i += bytes ? bytes : 1) {
         bytes = memopt_i_utf8(text + i);
@@ -3808,21 +4360,32 @@ static void memopt_i_document_text(memopt_i_document *d, const char *text) {
     }
     if (!d->pickle) memopt_i_put_text(&d->out, "\"");
 }
+
 static void memopt_i_document_number(memopt_i_document *d, uint64_t n) {
     int bytes;
+
     memopt_i_document_item(d);
-    if (!d->pickle) { memopt_i_put_number(&d->out, n); return; }
-    if (n <= 0x7fffffff) { memopt_i_put_text(&d->out, "J"); memopt_i_little_endian(&d->out, n, 4); return; }
+    if (!d->pickle) {
+        memopt_i_put_number(&d->out, n);
+        return;
+    }
+    if (n <= 0x7fffffff) {
+        memopt_i_put_text(&d->out, "J");
+        memopt_i_little_endian(&d->out, n, 4);
+        return;
+    }
     bytes = (int)(memopt_i_high_bit(n) + 9) / 8; /* with a sign bit. No more than it needs: the viewer cannot */
     memopt_i_put_text(&d->out, "\x8a");        /* add numbers of 9 bytes to numbers of 8 */
     memopt_i_little_endian(&d->out, (uint64_t)bytes, 1);
     memopt_i_little_endian(&d->out, n, bytes);
 }
+
 static void memopt_i_document_key(memopt_i_document *d, const char *key) {
     memopt_i_document_text(d, key);
     if (!d->pickle) memopt_i_put_text(&d->out, ": ");
     d->comma = 0;
 }
+
 static void memopt_i_document_field(memopt_i_document *d, const char *key, uint64_t n) {
     memopt_i_document_key(d, key);
     memopt_i_document_number(d, n);
@@ -3847,6 +4410,7 @@ static void memopt_i_document_pool(memopt_i_document *d, const char *key) {
     if (d->pickle) memopt_i_put_text(&d->out, "\x86");
     else memopt_i_document_end(d, 0);
 }
+
 /* A long list is filled a thousand items at a time, as Python does: the viewer takes each as arguments of a call. */
 static void memopt_i_document_pause(memopt_i_document *d, uint64_t done) {
     if (d->pickle && done % 1000 == 999) memopt_i_put_text(&d->out, "e(");
@@ -3860,7 +4424,8 @@ static uint64_t memopt_i_known_address(const void *blocks, uint32_t i) {
 }
 
 static void memopt_i_ledger_sort(const memopt_ledger *l) {
-    size_t i, n = 0;
+    size_t i;
+    size_t n = 0;
 
     for (i = 0; i < l->block_slots; ++i)
         if (l->blocks[i].address) l->order[n++] = (uint32_t)i;
@@ -3877,7 +4442,8 @@ static void memopt_i_snapshot_frame(memopt_i_document *d, const char *filename, 
 
 static void memopt_i_snapshot_frames(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag, const char *name,
                                      uint32_t step, uint32_t layer) {
-    char where[32]; memopt_i_writer o = memopt_i_writer_begin(where, sizeof where);
+    char where[32];
+    memopt_i_writer o = memopt_i_writer_begin(where, sizeof where);
     const char *const tag_name = memopt_ledger_tag_name(l, tag);
 
     memopt_i_put_text_number(&o, "step ", step);
@@ -3904,6 +4470,7 @@ static void memopt_i_snapshot_block(memopt_i_document *d, const memopt_ledger *l
     else memopt_i_snapshot_no_frames(d);
     memopt_i_document_end(d, 1);
 }
+
 /* The first of the blocks order[i..last) that lies in `s` (NULL: in none) and in its bytes from `at` on; or last. */
 static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_source_segment *s, size_t at, size_t i,
                                      size_t last) {
@@ -3914,14 +4481,19 @@ static size_t memopt_i_snapshot_next(const memopt_ledger *l, const memopt_i_sour
     }
     return i;
 }
+
 static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *l, const memopt_i_source_segment *s,
                                      size_t first, size_t last) {
     const uintptr_t base = (uintptr_t)(s ? s->base : l->blocks[l->order[first]].address);
-    size_t i, at = 0; uint64_t done = 0;
+    size_t i;
+    size_t at = 0;
+    uint64_t done = 0;
+
     memopt_i_document_begin(d, 0);
     for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
         const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
         const size_t offset = (size_t)((uintptr_t)k->address - base);
+
         if (offset > at) memopt_i_snapshot_block(d, l, base + at, offset - at, NULL);
         memopt_i_snapshot_block(d, l, base + offset, k->bytes, k);
         at = offset + k->bytes;
@@ -3930,10 +4502,14 @@ static void memopt_i_snapshot_blocks(memopt_i_document *d, const memopt_ledger *
     if (s && s->reserved > at) memopt_i_snapshot_block(d, l, base + at, s->reserved - at, NULL);
     memopt_i_document_end(d, 0);
 }
+
 /* The segment `s` with the blocks order[first..last); NULL: the block order[first] alone. */
 static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger *l, const memopt_i_source_segment *s,
                                       size_t first, size_t last) {
-    size_t i, at = 0, active = 0;
+    size_t i;
+    size_t at = 0;
+    size_t active = 0;
+
     for (i = first; (i = memopt_i_snapshot_next(l, s, at, i, last)) < last; ++i) {
         const memopt_i_tracked_block *k = &l->blocks[l->order[i]];
         active += k->bytes;
@@ -3954,12 +4530,16 @@ static void memopt_i_snapshot_segment(memopt_i_document *d, const memopt_ledger 
     memopt_i_snapshot_blocks(d, l, s, first, last);
     memopt_i_document_end(d, 1);
 }
+
 static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger *l) {
-    size_t i, first, last; uint64_t done = 0;
+    size_t i, first, last;
+    uint64_t done = 0;
+
     memopt_i_ledger_sort(l);
     memopt_i_document_begin(d, 0);
     for (i = 0; i < l->segment_count; ++i) {
         const uintptr_t base = (uintptr_t)l->segments[i].base;
+
         for (first = 0; first < l->block_count && (uintptr_t)l->blocks[l->order[first]].address < base; ++first) {}
         for (last = first; last < l->block_count; ++last)
             if ((uintptr_t)l->blocks[l->order[last]].address - base >= l->segments[i].reserved) break;
@@ -3973,9 +4553,11 @@ static void memopt_i_snapshot_segments(memopt_i_document *d, const memopt_ledger
     }
     memopt_i_document_end(d, 0);
 }
+
 static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e,
                                     const char *action) {
     const int failed = e->action == MEMOPT_I_EVENT_FAILED;
+
     memopt_i_document_begin(d, 1);
     memopt_i_document_text_field(d, "action", action);
     memopt_i_document_field(d, "addr", failed ? 0 : (uintptr_t)e->address);
@@ -3987,25 +4569,39 @@ static void memopt_i_snapshot_event(memopt_i_document *d, const memopt_ledger *l
     memopt_i_snapshot_frames(d, l, e->tag, e->name, e->step, e->layer);
     memopt_i_document_end(d, 1);
 }
+
 static void memopt_i_snapshot_events(memopt_i_document *d, const memopt_ledger *l, const memopt_i_event *e) {
     switch (e->action) {
-    case MEMOPT_I_EVENT_ALLOC: if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_alloc");
-                           memopt_i_snapshot_event(d, l, e, "alloc"); break;
-    case MEMOPT_I_EVENT_FREE: memopt_i_snapshot_event(d, l, e, "free_requested");
-                           memopt_i_snapshot_event(d, l, e, "free_completed");
-                           if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_free");
-                           break;
-    case MEMOPT_I_EVENT_FAILED: memopt_i_snapshot_event(d, l, e, "oom"); break;
-    case MEMOPT_I_EVENT_RESERVE: memopt_i_snapshot_event(d, l, e, "segment_alloc"); break;
-    case MEMOPT_I_EVENT_RELEASE: memopt_i_snapshot_event(d, l, e, "segment_free"); break;
-    default: break; /* a retry has no name there */
+    case MEMOPT_I_EVENT_ALLOC:
+        if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_alloc");
+        memopt_i_snapshot_event(d, l, e, "alloc");
+        break;
+    case MEMOPT_I_EVENT_FREE:
+        memopt_i_snapshot_event(d, l, e, "free_requested");
+        memopt_i_snapshot_event(d, l, e, "free_completed");
+        if (e->alone) memopt_i_snapshot_event(d, l, e, "segment_free");
+        break;
+    case MEMOPT_I_EVENT_FAILED:
+        memopt_i_snapshot_event(d, l, e, "oom");
+        break;
+    case MEMOPT_I_EVENT_RESERVE:
+        memopt_i_snapshot_event(d, l, e, "segment_alloc");
+        break;
+    case MEMOPT_I_EVENT_RELEASE:
+        memopt_i_snapshot_event(d, l, e, "segment_free");
+        break;
+    default:
+        break; /* a retry has no name there */
     }
 }
+
 static uint64_t memopt_i_oldest_event(const memopt_ledger *l) {
     return l->event_count > l->event_capacity ? l->event_count - l->event_capacity : 0;
 }
+
 static void memopt_i_snapshot(memopt_i_document *d, const memopt_ledger *l) {
     uint64_t i;
+
     if (d->pickle) memopt_i_put(&d->out, "\x80\x02", 2);
     memopt_i_document_begin(d, 1);
     memopt_i_document_key(d, "segments");
@@ -4038,14 +4634,25 @@ static void memopt_i_trace_event(memopt_i_document *d, const char *name, const c
     memopt_i_document_end(d, 1);
     memopt_i_document_end(d, 1);
 }
+
 static void memopt_i_trace_tag(memopt_i_document *d, const memopt_ledger *l, memopt_tag tag) {
     const uint64_t first = memopt_i_oldest_event(l);
     const char *name = l->names[tag].text;
-    size_t sum = l->tags[tag].now; uint64_t i; int any = 0;
+    size_t sum = l->tags[tag].now;
+    uint64_t i;
+    int any = 0;
+
     for (i = l->event_count; i-- > first;) { /* back to what it was at the first event */
         const memopt_i_event *e = &l->events[i % l->event_capacity];
-        if (e->tag == tag && e->action == MEMOPT_I_EVENT_ALLOC) { sum -= e->bytes; any = 1; }
-        if (e->tag == tag && e->action == MEMOPT_I_EVENT_FREE) { sum += e->bytes; any = 1; }
+
+        if (e->tag == tag && e->action == MEMOPT_I_EVENT_ALLOC) {
+            sum -= e->bytes;
+            any = 1;
+        }
+        if (e->tag == tag && e->action == MEMOPT_I_EVENT_FREE) {
+            sum += e->bytes;
+            any = 1;
+        }
     }
     if (!any && !sum) return;
     if (l->event_count) memopt_i_trace_event(d, name, "C", l->events[first % l->event_capacity].time, "bytes", sum);
@@ -4056,15 +4663,20 @@ static void memopt_i_trace_tag(memopt_i_document *d, const memopt_ledger *l, mem
         memopt_i_trace_event(d, name, "C", e->time, "bytes", sum);
     }
 }
+
 static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     const uint64_t first = memopt_i_oldest_event(l);
-    uint32_t step = 0; uint64_t i; size_t tag;
+    uint32_t step = 0;
+    uint64_t i;
+    size_t tag;
+
     memopt_i_document_begin(d, 1);
     memopt_i_document_text_field(d, "displayTimeUnit", "ms");
     memopt_i_document_begin_field(d, "traceEvents", 0);
     for (tag = 0; tag < l->tag_count; ++tag) memopt_i_trace_tag(d, l, (memopt_tag)tag);
     for (i = first; i < l->event_count; ++i) {
         const memopt_i_event *e = &l->events[i % l->event_capacity];
+
         if (i == first || e->step != step) memopt_i_trace_event(d, "step", "i", e->time, "step", e->step);
         step = e->step;
         if (e->action == MEMOPT_I_EVENT_FAILED)
@@ -4074,25 +4686,36 @@ static void memopt_i_trace(memopt_i_document *d, const memopt_ledger *l) {
     memopt_i_document_end(d, 0);
     memopt_i_document_end(d, 1);
 }
+
 MEMOPT_API memopt_status memopt_ledger_export(const memopt_ledger *ledger, memopt_export_format format, char *buffer,
                                               size_t capacity, size_t *length) {
     memopt_i_document d;
+
     if (!ledger || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
-    d.out = memopt_i_writer_begin(buffer, capacity); d.comma = 0;
+    d.out = memopt_i_writer_begin(buffer, capacity);
+    d.comma = 0;
     d.pickle = format == MEMOPT_EXPORT_SNAPSHOT_PICKLE;
     switch (format) {
-    case MEMOPT_EXPORT_REPORT:          memopt_i_report(&d.out, ledger); break;
+    case MEMOPT_EXPORT_REPORT:
+        memopt_i_report(&d.out, ledger);
+        break;
     case MEMOPT_EXPORT_SNAPSHOT_JSON:
-    case MEMOPT_EXPORT_SNAPSHOT_PICKLE: memopt_i_snapshot(&d, ledger); break;
-    case MEMOPT_EXPORT_TRACE_JSON:      memopt_i_trace(&d, ledger); break;
+    case MEMOPT_EXPORT_SNAPSHOT_PICKLE:
+        memopt_i_snapshot(&d, ledger);
+        break;
+    case MEMOPT_EXPORT_TRACE_JSON:
+        memopt_i_trace(&d, ledger);
+        break;
     default: return MEMOPT_ERR_ARGUMENT;
     }
     return memopt_i_writer_end(&d.out, !d.pickle, length);
 }
+
 MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char *buffer, size_t capacity,
                                               size_t *length) {
     return memopt_ledger_export(ledger, MEMOPT_EXPORT_REPORT, buffer, capacity, length);
 }
+
 /* @section source : ledger host api_source
    Where bytes come from, as one table of functions, so that arenas and heaps do not care whether they stand on a static
    array, malloc, pages of the system, a GPU, or on nothing at all.
@@ -4104,6 +4727,7 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
    Invariant  Everybody else goes through the four memopt_i_source_ calls below, which book into the source's ledger
               what the table really did.
    Trap       A counting or device address must never be read; memset, poison and checks ask host_visible first. */
+
 /* Reserves *bytes; while there is no room, half of them, a quarter, ..., multiples of `least` and not below it. */
 static memopt_status memopt_i_source_reserve_down_to(memopt_source *s, size_t least, size_t *bytes, void **base) {
     memopt_status status = s->reserve_fn(s, *bytes, base);
@@ -4120,25 +4744,31 @@ static memopt_status memopt_i_source_reserve_down_to(memopt_source *s, size_t le
 static memopt_status memopt_i_source_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_source_reserve_down_to(s, bytes, &bytes, base);
 }
+
 static memopt_status memopt_i_source_commit(memopt_source *s, void *start, size_t bytes) {
     memopt_status status;
+
     if (!s->commit_fn || !bytes) return MEMOPT_OK;
     status = s->commit_fn(s, start, bytes);
     if (!status) memopt_i_ledger_committed(s->ledger, start, bytes);
     else memopt_ledger_failed(s->ledger, MEMOPT_TAG_OTHER, bytes);
     return status;
 }
+
 static memopt_status memopt_i_source_decommit(memopt_source *s, void *start, size_t bytes) {
     memopt_status status;
+
     if (!s->commit_fn || !bytes) return MEMOPT_OK;
     status = s->decommit_fn(s, start, bytes);
     if (!status) memopt_i_ledger_decommitted(s->ledger, start, bytes);
     return status;
 }
+
 static void memopt_i_source_release(memopt_source *s, void *base, size_t bytes, size_t committed) {
     memopt_i_ledger_released(s->ledger, base, bytes, s->commit_fn ? committed : bytes);
     s->release_fn(s, base, bytes);
 }
+
 /* What arenas and heaps ask before they trust a table that somebody else filled in. */
 static memopt_status memopt_i_source_check(memopt_i_checks *c, const memopt_source *s) {
     if (memopt_i_must(c, s != NULL, "source", "is NULL")) return c->status;
@@ -4170,18 +4800,23 @@ static memopt_status memopt_i_host_zero(memopt_source *s, void *start, size_t by
     if (bytes) memset(start, 0, bytes);
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_host_copy(memopt_source *s, void *to, const void *from, size_t bytes) {
     (void)s;
     if (bytes) memmove(to, from, bytes);
     return MEMOPT_OK;
 }
+
 static memopt_source memopt_i_host_source(memopt_source_kind kind) {
     memopt_source s;
+
     memset(&s, 0, sizeof s);
     s.zero_fn = memopt_i_host_zero;
     s.copy_in_fn = s.copy_out_fn = s.copy_fn = memopt_i_host_copy;
-    s.granularity = 1; s.base_alignment = s.alignment = 64;
-    s.host_visible = 1; s.kind = kind;
+    s.granularity = 1;
+    s.base_alignment = s.alignment = 64;
+    s.host_visible = 1;
+    s.kind = kind;
     return s;
 }
 
@@ -4192,21 +4827,27 @@ static memopt_status memopt_i_block_reserve(memopt_source *s, size_t bytes, void
     *base = s->user;
     return MEMOPT_OK;
 }
+
 static void memopt_i_block_release(memopt_source *s, void *base, size_t bytes) {
-    (void)base; (void)bytes;
+    (void)base;
+    (void)bytes;
     s->flags = 0;
 }
+
 MEMOPT_API memopt_status memopt_source_block(void *block, size_t bytes, memopt_source *out) {
-    memopt_source s; size_t skip;
+    memopt_source s;
+    size_t skip;
+
     if (!block || !out || bytes > SIZE_MAX - (uintptr_t)block) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_host_source(MEMOPT_SOURCE_BLOCK);
     skip = (size_t)(-(uintptr_t)block & 63u);
     if (bytes < skip || bytes - skip < 64) return MEMOPT_ERR_ARGUMENT;
-    s.reserve_fn = memopt_i_block_reserve; s.release_fn = memopt_i_block_release;
+    s.reserve_fn = memopt_i_block_reserve;
+    s.release_fn = memopt_i_block_release;
     s.user = (unsigned char *)block + skip;
     s.capacity = bytes - skip;
     s.reserved_once = 1;
-    /* as it happens to lie, at least 64 */
+    /* The alignment that the block happens to have, at least 64. */
     s.base_alignment = (size_t)1 << memopt_i_low_bit((uint64_t)(uintptr_t)s.user);
     *out = s;
     return MEMOPT_OK;
@@ -4219,13 +4860,17 @@ static memopt_status memopt_i_allocator_reserve(memopt_source *s, size_t bytes, 
     *base = block;
     return MEMOPT_OK;
 }
+
 static void memopt_i_allocator_release(memopt_source *s, void *base, size_t bytes) {
     memopt_i_free(&s->host, base, bytes, s->base_alignment);
 }
+
 MEMOPT_API memopt_status memopt_source_allocator(const memopt_host *host, memopt_source *out) {
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_ALLOCATOR);
+
     if (!out || memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
-    s.reserve_fn = memopt_i_allocator_reserve; s.release_fn = memopt_i_allocator_release;
+    s.reserve_fn = memopt_i_allocator_reserve;
+    s.release_fn = memopt_i_allocator_release;
     s.base_alignment = 4096;
     s.capacity = SIZE_MAX / 2;
     *out = s;
@@ -4235,33 +4880,47 @@ MEMOPT_API memopt_status memopt_source_allocator(const memopt_host *host, memopt
 /* Counting only. The base is the huge-page size: not NULL, aligned to all that real sources are aligned to, and never
    mapped. Reservations follow each other, so that no two share an address; `user` is where the next one begins. */
 #define MEMOPT_I_COUNTING_BASE ((size_t)1 << 21)
+
 static memopt_status memopt_i_counting_reserve(memopt_source *s, size_t bytes, void **base) {
-    const size_t at = (size_t)(uintptr_t)s->user; size_t end;
+    const size_t at = (size_t)(uintptr_t)s->user;
+    size_t end;
+
     if (memopt_i_add(at, bytes, &end) || memopt_i_align_up(end, MEMOPT_I_COUNTING_BASE, &end)) return MEMOPT_ERR_MEMORY;
     s->user = (void *)(uintptr_t)end;
     *base = (void *)(uintptr_t)at;
     return MEMOPT_OK;
 }
+
 static void memopt_i_counting_release(memopt_source *s, void *base, size_t bytes) {
     size_t end = (size_t)(uintptr_t)base + bytes;
     if (!memopt_i_align_up(end, MEMOPT_I_COUNTING_BASE, &end) && end == (size_t)(uintptr_t)s->user) s->user = base;
 }
+
 static memopt_status memopt_i_counting_commit(memopt_source *s, void *start, size_t bytes) {
-    (void)s; (void)start; (void)bytes;
+    (void)s;
+    (void)start;
+    (void)bytes;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_counting_copy(memopt_source *s, void *to, const void *from, size_t bytes) {
-    (void)s; (void)to; (void)from; (void)bytes;
+    (void)s;
+    (void)to;
+    (void)from;
+    (void)bytes;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
     memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_COUNTING);
+
     if (!out) return MEMOPT_ERR_ARGUMENT;
-    s.reserve_fn = memopt_i_counting_reserve; s.release_fn = memopt_i_counting_release;
+    s.reserve_fn = memopt_i_counting_reserve;
+    s.release_fn = memopt_i_counting_release;
     s.commit_fn = s.decommit_fn = s.zero_fn = memopt_i_counting_commit;
     s.copy_in_fn = s.copy_out_fn = s.copy_fn = memopt_i_counting_copy;
     s.base_alignment = MEMOPT_I_COUNTING_BASE;
-    /* room for a few; whole for every alignment */
+    /* Room for a few reservations; a multiple of every alignment. */
     s.capacity = memopt_i_align_down(SIZE_MAX / 4, MEMOPT_I_COUNTING_BASE);
     s.host_visible = 0;
     s.user = (void *)(uintptr_t)MEMOPT_I_COUNTING_BASE;
@@ -4276,7 +4935,9 @@ MEMOPT_API memopt_status memopt_source_counting(memopt_source *out) {
 /* The number after `key` at the beginning of a line. Returns 0 when there is none, or none that fits. */
 static int memopt_i_text_number(const char *text, const char *key, uint64_t *out) {
     const size_t length = strlen(key);
-    uint64_t n = 0; int digits = 0;
+    uint64_t n = 0;
+    int digits = 0;
+
     for (; text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL) {
         if (strncmp(text, key, length)) continue;
         for (text += length; *text == ' ' || *text == '\t'; ++text) {}
@@ -4289,8 +4950,12 @@ static int memopt_i_text_number(const char *text, const char *key, uint64_t *out
     }
     return 0;
 }
+
 static memopt_status memopt_i_text_file(const memopt_host *host, const char *path, char text[MEMOPT_I_TEXT_MAX]) {
-    void *file = NULL; size_t done = 0; memopt_status s, closed;
+    void *file = NULL;
+    size_t done = 0;
+    memopt_status s, closed;
+
     if ((s = host->files.open_fn(host->files.user, path, MEMOPT_OPEN_READ, &file)) != MEMOPT_OK) return s;
     s = host->files.read_fn(host->files.user, file, 0, text, MEMOPT_I_TEXT_MAX - 1, &done);
     closed = host->files.close_fn(host->files.user, file);
@@ -4298,25 +4963,33 @@ static memopt_status memopt_i_text_file(const memopt_host *host, const char *pat
     text[memopt_i_min(done, MEMOPT_I_TEXT_MAX - 1)] = 0;
     return MEMOPT_OK;
 }
+
 /* directory/name as a number; no file, or the word "max", is no limit. */
 static int memopt_i_cgroup_number(const memopt_host *host, const char *directory, const char *name, const char *key,
                                   uint64_t *out) {
     char path[MEMOPT_I_TEXT_MAX], text[MEMOPT_I_TEXT_MAX];
-    const size_t a = strlen(directory), b = strlen(name);
+    const size_t a = strlen(directory);
+    const size_t b = strlen(name);
+
     if (a + b + 2 > sizeof path) return 0;
     memcpy(path, directory, a);
     path[a] = '/';
     memcpy(path + a + 1, name, b + 1);
     return !memopt_i_text_file(host, path, text) && memopt_i_text_number(text, key, out);
 }
+
 /* Lower *available to what the cgroup `path` below `root`, and each one above it, leaves. `path` is cut as we climb. */
 static void memopt_i_cgroup_climb(const memopt_host *host, char *path, size_t root, int version, uint64_t *available) {
     const char *limit_name = version == 2 ? "memory.max" : "memory.limit_in_bytes";
     const char *usage_name = version == 2 ? "memory.current" : "memory.usage_in_bytes";
     const char *cache_key  = version == 2 ? "inactive_file" : "total_inactive_file";
     size_t n = strlen(path);
+
     for (;;) {
-        uint64_t limit, usage, cache = 0, left;
+        uint64_t limit, usage;
+        uint64_t cache = 0;
+        uint64_t left;
+
         while (n > root && path[n - 1] == '/') path[--n] = 0;
         if (memopt_i_cgroup_number(host, path, limit_name, "", &limit)
             && memopt_i_cgroup_number(host, path, usage_name, "", &usage)) {
@@ -4329,6 +5002,7 @@ static void memopt_i_cgroup_climb(const memopt_host *host, char *path, size_t ro
         while (n > root && path[n - 1] != '/') path[--n] = 0;
     }
 }
+
 static int memopt_i_cgroup_names_memory(const char *name, const char *end) { /* names with commas between them */
     for (; name < end; ++name) {
         const char *comma = (const char *)memchr(name, ',', (size_t)(end - name));
@@ -4338,11 +5012,16 @@ static int memopt_i_cgroup_names_memory(const char *name, const char *end) { /* 
     }
     return 0;
 }
+
 /* One line of /proc/self/cgroup, "0::/path" (version 2) or "4:memory:/path" (version 1; several names with commas). */
 static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size_t length, uint64_t *available) {
     static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/memory" };
-    const char *names = (const char *)memchr(line, ':', length), *below, *end = line + length;
-    size_t i; int version;
+    const char *names = (const char *)memchr(line, ':', length);
+    const char *below;
+    const char *end = line + length;
+    size_t i;
+    int version;
+
     if (!names) return;
     ++names;
     below = (const char *)memchr(names, ':', (size_t)(end - names));
@@ -4351,7 +5030,10 @@ static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size
     if (version == 1 && !memopt_i_cgroup_names_memory(names, below)) return;
     ++below;
     for (i = version == 2 ? 0 : 2; i < (version == 2 ? 2u : 3u); ++i) {
-        char path[MEMOPT_I_TEXT_MAX]; const size_t root = strlen(roots[i]), rest = (size_t)(end - below);
+        char path[MEMOPT_I_TEXT_MAX];
+        const size_t root = strlen(roots[i]);
+        const size_t rest = (size_t)(end - below);
+
         if (root + rest + 1 > sizeof path) return;
         memcpy(path, roots[i], root);
         memcpy(path + root, below, rest);
@@ -4359,9 +5041,13 @@ static void memopt_i_cgroup_line(const memopt_host *host, const char *line, size
         memopt_i_cgroup_climb(host, path, root, version, available);
     }
 }
+
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
-    char text[MEMOPT_I_TEXT_MAX]; const char *line, *end; uint64_t kib, available;
+    char text[MEMOPT_I_TEXT_MAX];
+    const char *line, *end;
+    uint64_t kib, available;
     memopt_status s = memopt_i_text_file(host, "/proc/meminfo", text);
+
     if (s) return s;
     if (!memopt_i_text_number(text, "MemAvailable:", &kib) || kib > UINT64_MAX / 1024) return MEMOPT_ERR_FORMAT;
     available = kib * 1024;
@@ -4376,7 +5062,9 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
 }
 #elif defined(__APPLE__)
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
-    vm_statistics64_data_t vm; mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+    vm_statistics64_data_t vm;
+    mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+
     (void)host;
     if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&vm, &count) != KERN_SUCCESS)
         return MEMOPT_ERR_IO;
@@ -4386,6 +5074,7 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
 #elif defined(MEMOPT_I_WINDOWS)
 static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes) {
     MEMORYSTATUSEX m;
+
     (void)host;
     m.dwLength = sizeof m;
     if (!GlobalMemoryStatusEx(&m)) return MEMOPT_ERR_IO;
@@ -4399,6 +5088,7 @@ static memopt_status memopt_i_available(const memopt_host *host, uint64_t *bytes
     return MEMOPT_ERR_UNSUPPORTED;
 }
 #endif
+
 MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64_t *bytes) {
     memopt_host h;
     if (!bytes || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
@@ -4429,18 +5119,22 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
 #  else
 #    define MEMOPT_I_MAP_NORESERVE 0 /* PROT_NONE pages are not counted against the system anyway */
 #  endif
+
 static size_t memopt_i_page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
 static void *memopt_i_pages_map(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MEMOPT_I_MAP_ANONYMOUS | MEMOPT_I_MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
+
 static void memopt_i_pages_unmap(void *base, size_t bytes) { if (bytes) munmap(base, bytes); }
 static int memopt_i_pages_open(void *start, size_t bytes) { return mprotect(start, bytes, PROT_READ | PROT_WRITE); }
+
 /* Linux drops the pages and keeps the wish for huge ones; elsewhere only mapping afresh is sure to give memory back. */
 static int memopt_i_pages_close(void *start, size_t bytes) {
 #  if defined(__linux__)
     if (madvise(start, bytes, 4 /* MADV_DONTNEED */)) return 1;
-    /* the memory is back; without it the addresses stay usable, nothing else */
+    /* The memory is given back already; if this fails, the addresses merely stay accessible. */
     (void)mprotect(start, bytes, PROT_NONE);
     return 0;
 #  else
@@ -4448,29 +5142,49 @@ static int memopt_i_pages_close(void *start, size_t bytes) {
         0) != start;
 #  endif
 }
+
 /* 1 when the system refused; the pages then stay small, which is slower and nothing else. */
 static int memopt_i_pages_advise_huge(void *start, size_t bytes) {
 #  if defined(__linux__)
     return madvise(start, bytes, 14 /* MADV_HUGEPAGE */);
 #  else
-    (void)start; (void)bytes;
+    (void)start;
+    (void)bytes;
     return 1;
 #  endif
 }
 #elif defined(MEMOPT_I_WINDOWS)
-static size_t memopt_i_page_size(void) { SYSTEM_INFO info; GetSystemInfo(&info); return info.dwPageSize; }
+static size_t memopt_i_page_size(void) {
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return info.dwPageSize;
+}
+
 static void *memopt_i_pages_map(size_t bytes) { return VirtualAlloc(NULL, bytes, MEM_RESERVE, PAGE_NOACCESS); }
-static void memopt_i_pages_unmap(void *base, size_t bytes) { (void)bytes; VirtualFree(base, 0, MEM_RELEASE); }
+
+static void memopt_i_pages_unmap(void *base, size_t bytes) {
+    (void)bytes;
+    VirtualFree(base, 0, MEM_RELEASE);
+}
+
 static int memopt_i_pages_open(void *start, size_t bytes) {
     return !VirtualAlloc(start, bytes, MEM_COMMIT, PAGE_READWRITE);
 }
+
 static int memopt_i_pages_close(void *start, size_t bytes) { return !VirtualFree(start, bytes, MEM_DECOMMIT); }
-static int memopt_i_pages_advise_huge(void *start, size_t bytes) { (void)start; (void)bytes; return 1; }
+
+static int memopt_i_pages_advise_huge(void *start, size_t bytes) {
+    (void)start;
+    (void)bytes;
+    return 1;
+}
 #endif
+
 #if defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS)
 /* Linux 5.14 can fault pages in and say no; before it, and elsewhere, each page is written once. */
 static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
     size_t at;
+
 #  if defined(__linux__)
     if (!madvise(start, bytes, 23 /* MADV_POPULATE_WRITE */)) return 0;
     if (errno == ENOMEM || errno == EFAULT) return 1;
@@ -4480,8 +5194,10 @@ static int memopt_i_pages_touch(void *start, size_t bytes, size_t page) {
 }
 
 static size_t memopt_i_pages_guard(void) { return MEMOPT_DEBUG > 0 ? memopt_i_page_size() : 0; }
+
 static memopt_status memopt_i_pages_commit(memopt_source *s, void *start, size_t bytes) {
     uint64_t available;
+
     if (s->flags & MEMOPT_I_PAGES_CHECK) {
         const memopt_status status = memopt_memory_available(&s->host, &available);
         if (status) return status;
@@ -4489,18 +5205,23 @@ static memopt_status memopt_i_pages_commit(memopt_source *s, void *start, size_t
     }
     return memopt_i_pages_open(start, bytes) ? MEMOPT_ERR_MEMORY : MEMOPT_OK;
 }
+
 static memopt_status memopt_i_pages_decommit(memopt_source *s, void *start, size_t bytes) {
     (void)s;
     return memopt_i_pages_close(start, bytes) ? MEMOPT_ERR_MEMORY : MEMOPT_OK;
 }
+
 static void memopt_i_pages_release(memopt_source *s, void *base, size_t bytes) {
     (void)s;
     memopt_i_pages_unmap(base, bytes + memopt_i_pages_guard());
 }
+
 /* A base aligned to `align`, which is more than a page: reserve more, and give the ends back. Windows cannot give a part
    back, so there the addresses are let go and asked for again at the aligned place, until nobody else was faster. */
 static void *memopt_i_pages_map_aligned(size_t bytes, size_t align) {
-    unsigned char *raw, *base; size_t more, head;
+    unsigned char *raw, *base;
+    size_t more, head;
+
     if (memopt_i_add(bytes, align, &more)) return NULL;
 #  if defined(MEMOPT_I_WINDOWS)
     int tries;
@@ -4523,8 +5244,13 @@ static void *memopt_i_pages_map_aligned(size_t bytes, size_t align) {
     return base;
 #  endif
 }
+
 static memopt_status memopt_i_pages_reserve(memopt_source *s, size_t bytes, void **base) {
-    const size_t page = memopt_i_page_size(); size_t whole; void *p; memopt_status status = MEMOPT_OK;
+    const size_t page = memopt_i_page_size();
+    size_t whole;
+    void *p;
+    memopt_status status = MEMOPT_OK;
+
     if (memopt_i_add(bytes, memopt_i_pages_guard(), &whole)) return MEMOPT_ERR_MEMORY;
     p = memopt_i_pages_map_aligned(whole, s->base_alignment);
     if (!p) return MEMOPT_ERR_MEMORY;
@@ -4534,31 +5260,42 @@ static memopt_status memopt_i_pages_reserve(memopt_source *s, size_t bytes, void
         status = memopt_i_pages_commit(s, p, bytes);
         if (!status && memopt_i_pages_touch(p, bytes, page)) status = MEMOPT_ERR_MEMORY;
     }
-    if (status) { memopt_i_pages_unmap(p, whole); return status; }
+    if (status) {
+        memopt_i_pages_unmap(p, whole);
+        return status;
+    }
     *base = p;
     return MEMOPT_OK;
 }
+
 /* What a huge page is here: 2 MiB on x86-64 and on ARM with 4 KiB pages; 0 when there are none worth having. */
 static size_t memopt_i_huge_size(const memopt_host *host) {
     uint64_t bytes = (uint64_t)2 << 20;
 #  if defined(__linux__)
     char text[MEMOPT_I_TEXT_MAX];
+
     if (!memopt_i_text_file(host, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text)
         && !memopt_i_text_number(text, "", &bytes)) return 0;
 #  endif
     (void)host;
     return bytes >= ((uint64_t)1 << 16) && bytes <= ((uint64_t)32 << 20) && !(bytes & (bytes - 1)) ? (size_t)bytes : 0;
 }
+
 MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memopt_source *out) {
-    memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_PAGES); size_t huge = 0;
+    memopt_source s = memopt_i_host_source(MEMOPT_SOURCE_PAGES);
+    size_t huge = 0;
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "pages");
 
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
     if (memopt_i_host_resolve(&c, desc ? desc->host : NULL, &s.host)) return c.status;
-    s.reserve_fn = memopt_i_pages_reserve; s.release_fn = memopt_i_pages_release;
+    s.reserve_fn = memopt_i_pages_reserve;
+    s.release_fn = memopt_i_pages_release;
     if (desc && desc->check) s.flags |= MEMOPT_I_PAGES_CHECK;
     if (desc && desc->touch) s.flags |= MEMOPT_I_PAGES_TOUCH; /* then all is there from reserve to release */
-    else { s.commit_fn = memopt_i_pages_commit; s.decommit_fn = memopt_i_pages_decommit; }
+    else {
+        s.commit_fn = memopt_i_pages_commit;
+        s.decommit_fn = memopt_i_pages_decommit;
+    }
     if (!desc || !desc->no_huge) huge = memopt_i_huge_size(&s.host);
     if (huge) s.flags |= MEMOPT_I_PAGES_HUGE;
     s.granularity = memopt_i_max(memopt_i_max(MEMOPT_I_COMMIT_STEP, memopt_i_page_size()), huge);
@@ -4578,6 +5315,7 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
     return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no virtual memory");
 }
 #endif
+
 /* @section arena : source api_arena
    Memory for lifetimes that nest, which is most of training: what a layer makes lives until its backward has run.
    Problem    A general allocator leaves holes between lifetimes of different length, and a list of pointers to free.
@@ -4599,11 +5337,21 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
               push need not write them, and their pages stay untouched.
    Debug      At MEMOPT_DEBUG 2 released bytes are filled with 0xDD and looked at when they are handed out again:
               a difference is a write after the rewind. ASan is told of every committed byte that is not pushed. */
+
 #define MEMOPT_I_REWINDS  128
 #define MEMOPT_I_RELEASED 0xDD
-typedef struct memopt_i_rewind { uint64_t epoch; size_t used; } memopt_i_rewind;
+
+typedef struct memopt_i_rewind {
+    uint64_t epoch;
+    size_t used;
+} memopt_i_rewind;
+
 /* used_before: bytes of its end in use before the push */
-typedef struct memopt_i_log_entry { size_t used_before, bytes; const char *name; memopt_tag tag; } memopt_i_log_entry;
+typedef struct memopt_i_log_entry {
+    size_t used_before, bytes;
+    const char *name;
+    memopt_tag tag;
+} memopt_i_log_entry;
 
 /* Protects bytes at the low end that a tape or stash relies on. Guards are a stack: each is set behind the one below. */
 typedef struct memopt_i_guard {
@@ -4618,6 +5366,7 @@ typedef struct memopt_i_arena_end { /* bytes are counted from the end's own side
     size_t log_count, rewind_count;
     memopt_i_rewind rewinds[MEMOPT_I_REWINDS];
 } memopt_i_arena_end;
+
 struct memopt_arena {
     unsigned char *base;
     size_t capacity, alignment;
@@ -4633,37 +5382,47 @@ struct memopt_arena {
     memopt_host host;
     size_t memory;
 };
+
 static size_t memopt_i_arena_middle(const memopt_arena *a) { return a->capacity - a->ends[0].used - a->ends[1].used; }
 
 /* Debug: bytes in the middle are poisoned for ASan, and 0xDD where they were used before. Offsets are from the base. */
 static void memopt_i_arena_poison(memopt_arena *a, size_t start, size_t bytes) {
     if (a->source->host_visible) MEMOPT_I_POISON(a->base + start, bytes);
 }
+
 static void memopt_i_arena_unpoison(memopt_arena *a, size_t start, size_t bytes) {
     if (a->source->host_visible) MEMOPT_I_UNPOISON(a->base + start, bytes);
 }
+
 static void memopt_i_arena_fill(memopt_arena *a, size_t start, size_t bytes) {
     memopt_i_arena_unpoison(a, start, bytes);
     if (MEMOPT_DEBUG >= 2 && a->source->host_visible && bytes) memset(a->base + start, MEMOPT_I_RELEASED, bytes);
     memopt_i_arena_poison(a, start, bytes);
 }
+
 /* A push that failed late: what was used before is as it was left, what is fresh was not touched and stays fresh. */
 static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
     const size_t low = memopt_i_min(memopt_i_max(a->ends[0].highest, start), end);
     const size_t top = memopt_i_min(memopt_i_max(a->capacity - a->ends[1].highest, low), end);
+
     memopt_i_arena_fill(a, start, low - start);
     memopt_i_arena_poison(a, low, top - low);
     memopt_i_arena_fill(a, top, end - top);
 }
+
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
 static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t end) {
     const size_t stop = MEMOPT_DEBUG >= 2 && a->source->host_visible ? end : start; /* nobody looks */
     size_t i;
 
     for (i = start; i < stop; ++i) {
-        const size_t low = a->ends[0].highest, top = a->capacity - a->ends[1].highest;
+        const size_t low = a->ends[0].highest;
+        const size_t top = a->capacity - a->ends[1].highest;
 
-        if (i >= low && i < top) { i = memopt_i_min(top, end) - 1; continue; } /* fresh: nobody filled it */
+        if (i >= low && i < top) { /* fresh: nobody filled it */
+            i = memopt_i_min(top, end) - 1;
+            continue;
+        }
         if (a->base[i] != MEMOPT_I_RELEASED) return 1;
     }
     return 0;
@@ -4674,12 +5433,15 @@ static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t en
 static memopt_i_log_entry *memopt_i_arena_entry(const memopt_arena *a, int top, size_t i) {
     return &a->log[top ? a->log_capacity - 1 - i : i];
 }
-/* where it begins */
+
+/* Where the bytes of a push begin. */
 static const void *memopt_i_arena_block(const memopt_arena *a, int top, const memopt_i_log_entry *e) {
     return a->base + (top ? a->capacity - e->used_before - e->bytes : e->used_before);
 }
+
 static void memopt_i_arena_log_merge(memopt_arena *a, int top, const memopt_i_log_entry *e) {
     memopt_i_log_entry *last = memopt_i_arena_entry(a, top, a->ends[top].log_count - 1);
+
     (void)memopt_ledger_remove(a->ledger, e->tag, e->bytes, memopt_i_arena_block(a, top, e));
     (void)memopt_ledger_remove(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last));
     if (last->tag != e->tag) last->tag = MEMOPT_TAG_OTHER;
@@ -4687,6 +5449,7 @@ static void memopt_i_arena_log_merge(memopt_arena *a, int top, const memopt_i_lo
     last->name = NULL;
     (void)memopt_ledger_add(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last), NULL);
 }
+
 static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, memopt_tag tag, const char *name) {
     memopt_i_arena_end *end = &a->ends[top];
     const memopt_i_log_entry e = { end->used, used - end->used, name, tag };
@@ -4700,10 +5463,13 @@ static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, m
     else memopt_i_arena_log_merge(a, top, &e);
     return MEMOPT_OK;
 }
+
 static void memopt_i_arena_unlog(memopt_arena *a, int top, size_t used) {
     memopt_i_arena_end *end = &a->ends[top];
+
     while (a->log && end->log_count) {
         memopt_i_log_entry *e = memopt_i_arena_entry(a, top, end->log_count - 1);
+
         if (e->used_before + e->bytes <= used) return;
         (void)memopt_ledger_remove(a->ledger, e->tag, e->bytes, memopt_i_arena_block(a, top, e));
         if (e->used_before < used) { /* pushes that were joined, and only some of them go */
@@ -4722,11 +5488,16 @@ static void memopt_i_arena_limits(memopt_arena *a) {
 #else
     const int looked_at = a->log != NULL || MEMOPT_DEBUG >= 2;
 #endif
+
     a->ends[0].limit = looked_at ? 0 : a->ends[0].committed;
     a->ends[1].limit = looked_at ? 0 : a->ends[1].committed;
 }
+
 MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out) {
-    memopt_arena a, *p; size_t unit, capacity, head, log_bytes; void *base = NULL; memopt_status s;
+    memopt_arena a, *p;
+    size_t unit, capacity, head, log_bytes;
+    void *base = NULL;
+    memopt_status s;
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "arena");
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
@@ -4734,7 +5505,8 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
     memopt_i_source_check(&c, desc->source);
     if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
-    a.source = desc->source; a.ledger = desc->ledger;
+    a.source = desc->source;
+    a.ledger = desc->ledger;
     a.alignment = desc->alignment ? desc->alignment : a.source->alignment;
     memopt_i_must_be_power_of_two(&c, "alignment", a.alignment);
     memopt_i_must_be_at_least(&c, "alignment", a.alignment, "at least", 16);
@@ -4774,6 +5546,7 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     *out = p;
     return MEMOPT_OK;
 }
+
 MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
     if (!arena) return;
     memopt_i_arena_unlog(arena, 1, 0);
@@ -4789,19 +5562,23 @@ MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
 static void *memopt_i_arena_push(memopt_arena *arena, size_t bytes, const memopt_push_options *options);
 static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const char *reason, size_t bytes,
                                    const memopt_push_options *o);
+
 static memopt_push_options memopt_i_push_plain(memopt_tag tag) {
     memopt_push_options o;
     memset(&o, 0, sizeof o);
     o.tag = tag;
     return o;
 }
+
 static MEMOPT_I_NOINLINE void *memopt_i_arena_push_slow(memopt_arena *arena, size_t bytes, memopt_tag tag, int top) {
     memopt_push_options o = memopt_i_push_plain(tag);
     o.top = top;
     return memopt_i_arena_push(arena, bytes, &o);
 }
+
 MEMOPT_API void *memopt_arena_push(memopt_arena *arena, size_t bytes, memopt_tag tag) {
     size_t start, room;
+
     if (!arena) return NULL;
     start = (arena->ends[0].used + arena->alignment - 1) & ~(arena->alignment - 1);
     room = memopt_i_min(arena->ends[0].limit, arena->capacity - arena->ends[1].used);
@@ -4810,8 +5587,10 @@ MEMOPT_API void *memopt_arena_push(memopt_arena *arena, size_t bytes, memopt_tag
     arena->ends[0].used = start + bytes;
     return arena->base + start;
 }
+
 MEMOPT_API void *memopt_arena_push_top(memopt_arena *arena, size_t bytes, memopt_tag tag) {
     size_t start, floor;
+
     if (!arena) return NULL;
     start = arena->capacity - arena->ends[1].used;
     floor = memopt_i_max(arena->capacity - arena->ends[1].limit, arena->ends[0].used);
@@ -4822,13 +5601,16 @@ MEMOPT_API void *memopt_arena_push_top(memopt_arena *arena, size_t bytes, memopt
     arena->ends[1].used = arena->capacity - start;
     return arena->base + start;
 }
+
 MEMOPT_API void *memopt_arena_push_zero(memopt_arena *arena, size_t bytes, memopt_tag tag) {
     memopt_push_options o = memopt_i_push_plain(tag);
     o.zero = 1;
     return memopt_arena_push_with(arena, bytes, &o);
 }
+
 MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size_t size, memopt_tag tag) {
     size_t bytes;
+
     if (!arena) return NULL;
     if (memopt_i_mul(count, size, &bytes)) {
         const memopt_push_options plain = memopt_i_push_plain(tag);
@@ -4837,6 +5619,7 @@ MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size
     }
     return memopt_arena_push(arena, bytes, tag);
 }
+
 MEMOPT_API void *memopt_arena_push_with(memopt_arena *arena, size_t bytes, const memopt_push_options *options) {
     memopt_push_options plain = memopt_i_push_plain(MEMOPT_TAG_OTHER);
     return arena ? memopt_i_arena_push(arena, bytes, options ? options : &plain) : NULL;
@@ -4846,13 +5629,16 @@ MEMOPT_API void *memopt_arena_push_with(memopt_arena *arena, size_t bytes, const
    zero if it must be, that it is booked; and only then the one assignment that makes it so. */
 /* The most bytes that fit between the ends and inside [from, to). Either end: what is aligned below stays below. */
 static size_t memopt_i_arena_largest(const memopt_arena *a, size_t alignment, size_t from, size_t to) {
-    const size_t end = memopt_i_min(to, a->capacity - a->ends[1].used); size_t start;
+    const size_t end = memopt_i_min(to, a->capacity - a->ends[1].used);
+    size_t start;
     if (memopt_i_align_up(memopt_i_max(from, a->ends[0].used), alignment, &start)) return 0;
     return start < end ? end - start : 0;
 }
+
 static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const char *reason, size_t bytes,
                                    const memopt_push_options *o) {
     const int aligned = memopt_i_power_of_two(o->alignment) && o->alignment <= a->source->base_alignment;
+
     (void)memopt_i_fail(&a->error, status, reason);
     if (bytes) a->error.got = memopt_i_count(bytes);
     a->error.free_bytes = memopt_i_arena_middle(a);
@@ -4861,6 +5647,7 @@ static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const 
         (void)memopt_ledger_failed(a->ledger, o->tag, bytes);
     return NULL;
 }
+
 static void *memopt_i_arena_refuse_number(memopt_arena *a, const char *argument, size_t got, const char *bound,
                                           memopt_quantity limit) {
     memopt_i_checks c = memopt_i_checks_begin(&a->error, "arena");
@@ -4869,6 +5656,7 @@ static void *memopt_i_arena_refuse_number(memopt_arena *a, const char *argument,
     a->error.free_bytes = memopt_i_arena_middle(a);
     return NULL;
 }
+
 /* The offset of the bytes from the base, or 1 when they do not fit between the ends. */
 static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alignment, int top, size_t *start) {
     if (bytes > memopt_i_arena_middle(a)) return 1;
@@ -4879,11 +5667,14 @@ static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alig
     if (memopt_i_align_up(a->ends[0].used, alignment, start)) return 1;
     return *start > a->capacity - a->ends[1].used || bytes > a->capacity - a->ends[1].used - *start;
 }
+
 /* Commit one end as far as `used`, in whole granules, but not what the other end has committed already. */
 static memopt_status memopt_i_arena_commit(memopt_arena *a, int top, size_t used) {
     memopt_i_arena_end *end = &a->ends[top];
     const size_t max = a->capacity - a->ends[!top].committed;
-    size_t want, start; memopt_status s;
+    size_t want, start;
+    memopt_status s;
+
     if (!a->source->commit_fn || used <= end->committed) return MEMOPT_OK;
     if (memopt_i_align_up(used, a->source->granularity, &want)) return MEMOPT_ERR_OVERFLOW;
     want = memopt_i_min(want, max);
@@ -4896,14 +5687,18 @@ static memopt_status memopt_i_arena_commit(memopt_arena *a, int top, size_t used
     memopt_i_arena_limits(a);
     return MEMOPT_OK;
 }
+
 static int memopt_i_arena_is_fresh(const memopt_arena *a, size_t start, size_t bytes) {
     return a->source->fresh_is_zero && start >= memopt_i_max(a->ends[0].highest, a->ends[0].used)
         && start + bytes <= a->capacity - memopt_i_max(a->ends[1].highest, a->ends[1].used);
 }
+
 static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_push_options *o) {
     const size_t alignment = o->alignment ? o->alignment : a->alignment;
     const int top = o->top != 0;
-    size_t start, used; memopt_status s;
+    size_t start, used;
+    memopt_status s;
+
     if (!bytes) return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT, "a push of no bytes", bytes, o);
     if (!memopt_i_power_of_two(alignment))
         return memopt_i_arena_refuse_number(a, "alignment", alignment, "must be a power of two",
@@ -4948,13 +5743,19 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
 /* Marks and rewinds. */
 static memopt_mark memopt_i_arena_mark(const memopt_arena *a, int top) {
     memopt_mark m;
+
     memset(&m, 0, sizeof m);
     if (!a) return m;
-    m.arena = a; m.used = a->ends[top].used; m.epoch = a->epoch; m.top = top;
+    m.arena = a;
+    m.used = a->ends[top].used;
+    m.epoch = a->epoch;
+    m.top = top;
     return m;
 }
+
 MEMOPT_API memopt_mark memopt_arena_mark(const memopt_arena *arena)     { return memopt_i_arena_mark(arena, 0); }
 MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena) { return memopt_i_arena_mark(arena, 1); }
+
 static int memopt_i_mark_is_stale(const memopt_i_arena_end *end, const memopt_mark *m) {
     size_t i = end->rewind_count;
     while (i && end->rewinds[i - 1].epoch > m->epoch) --i;
@@ -4987,11 +5788,15 @@ static void memopt_i_arena_note_rewind(memopt_arena *a, memopt_i_arena_end *end,
     end->rewinds[end->rewind_count].epoch = ++a->epoch;
     end->rewinds[end->rewind_count++].used = used;
 }
+
 static size_t memopt_i_arena_now(const memopt_arena *a) {
     return memopt_i_max(a->peak, a->ends[0].used + a->ends[1].used);
 }
+
 MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark mark) {
-    memopt_i_arena_end *end; size_t released;
+    memopt_i_arena_end *end;
+    size_t released;
+
     if (!arena) return MEMOPT_ERR_ARGUMENT;
     if (mark.arena != arena || (mark.top != 0 && mark.top != 1))
         return memopt_i_fail(&arena->error, MEMOPT_ERR_ARGUMENT, "a mark of another arena");
@@ -5014,27 +5819,38 @@ MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark ma
 
 MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena) {
     memopt_arena_stats s;
+
     memset(&s, 0, sizeof s);
     if (!arena) return s;
     s.capacity = arena->capacity;
-    s.used_low = arena->ends[0].used; s.used_top = arena->ends[1].used;
+    s.used_low = arena->ends[0].used;
+    s.used_top = arena->ends[1].used;
     s.free_bytes = memopt_i_arena_middle(arena);
     if (memopt_i_align_up(memopt_i_arena_now(arena), arena->top_alignment, &s.peak)) s.peak = arena->capacity;
     s.committed = arena->source->commit_fn ? arena->ends[0].committed + arena->ends[1].committed : arena->capacity;
     return s;
 }
+
 MEMOPT_API memopt_error memopt_arena_error(const memopt_arena *arena) {
     return arena ? arena->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the arena is NULL");
 }
+
 /* What stays committed between the ends then counts as used before: it may be, and must not pass for fresh. */
 static memopt_status memopt_i_arena_trim_end(memopt_arena *a, int top) {
-    memopt_i_arena_end *end = &a->ends[top]; size_t keep, start, bytes; memopt_status s; int i;
+    memopt_i_arena_end *end = &a->ends[top];
+    size_t keep, start, bytes;
+    memopt_status s;
+    int i;
+
     if (memopt_i_align_up(end->used, a->source->granularity, &keep) || keep >= end->committed) return MEMOPT_OK;
     bytes = end->committed - keep;
     start = top ? a->capacity - end->committed : keep;
     memopt_i_arena_unpoison(a, start, bytes);
     s = memopt_i_source_decommit(a->source, a->base + start, bytes);
-    if (s) { memopt_i_arena_poison(a, start, bytes); return s; }
+    if (s) {
+        memopt_i_arena_poison(a, start, bytes);
+        return s;
+    }
     end->committed = keep;
     for (i = 0; i < 2; ++i) a->ends[i].highest = a->ends[i].committed;
     memopt_i_arena_fill(a, a->ends[0].used, a->ends[0].committed - a->ends[0].used);
@@ -5042,10 +5858,12 @@ static memopt_status memopt_i_arena_trim_end(memopt_arena *a, int top) {
     memopt_i_arena_limits(a);
     return MEMOPT_OK;
 }
+
 /* Where an end has grown into what the other one had committed, it takes over what it uses, so that each end's part can
    be cut back to what that end needs. A granule that both use stays with the top. */
 static void memopt_i_arena_divide(memopt_arena *a) {
     int i;
+
     for (i = 0; i < 2; ++i) {
         size_t keep;
         if (memopt_i_align_up(a->ends[i].used, a->source->granularity, &keep) || keep <= a->ends[i].committed) continue;
@@ -5054,8 +5872,11 @@ static void memopt_i_arena_divide(memopt_arena *a) {
     }
     memopt_i_arena_limits(a);
 }
+
 MEMOPT_API memopt_status memopt_arena_trim(memopt_arena *arena) {
-    int top; memopt_status s;
+    int top;
+    memopt_status s;
+
     if (!arena) return MEMOPT_ERR_ARGUMENT;
     if (!arena->source->commit_fn) return MEMOPT_OK;
     memopt_i_arena_divide(arena);
@@ -5065,12 +5886,16 @@ MEMOPT_API memopt_status memopt_arena_trim(memopt_arena *arena) {
     }
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
-    size_t i, start, bytes; int written = 0;
+    size_t i, start, bytes;
+    int written = 0;
+
     if (!arena) return MEMOPT_ERR_ARGUMENT;
     for (i = 0; i < 2; ++i) { /* the committed, free part of each end */
         const memopt_i_arena_end *end = &arena->ends[i];
         const size_t committed = memopt_i_min(end->committed, arena->capacity - arena->ends[!i].used);
+
         if (committed <= end->used) continue;
         bytes = committed - end->used;
         start = i ? arena->capacity - committed : end->used;
@@ -5082,6 +5907,7 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
         return memopt_i_fail(&arena->error, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound");
     return MEMOPT_OK;
 }
+
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
@@ -5120,6 +5946,7 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
    Trap       A failed part is known by 128 bits of hash, so `optimal` is as certain as that.
    Source     Canonical plans, sections and parts: Moffitt, MiniMalloc, ASPLOS 2023. Restarts: Luby, Sinclair,
               Zuckerman 1993. Orders: TFLite, XLA, TVM (their figures were measured again, code is not theirs). */
+
 #define MEMOPT_I_PLAN_NONE UINT32_MAX
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
 #define MEMOPT_I_PLAN_SMALL 1024  /* boxes; up to so many every first fit is exact, whatever it costs */
@@ -5140,10 +5967,16 @@ typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie
     uint32_t tail, busy; /* of a chain: the item that lives longest, and the section before which others live too */
     int fixed, placed;
 } memopt_i_box;
+
 /* The box at one place of a search tree; and of the placed boxes in its range: lowest byte, highest end, last section. */
-typedef struct memopt_i_plan_node { size_t low, high; uint32_t end, start, box; } memopt_i_plan_node;
-/* of some sections: how far they are full from offset 0 up */
+typedef struct memopt_i_plan_node {
+    size_t low, high;
+    uint32_t end, start, box;
+} memopt_i_plan_node;
+
+/* How far some sections are full from offset 0 up. */
 typedef struct memopt_i_floor { size_t low, high; } memopt_i_floor;
+
 typedef struct memopt_i_plan {
     memopt_host host;
     const memopt_plan_item *items;
@@ -5183,9 +6016,11 @@ typedef struct memopt_i_plan {
 static int memopt_i_plan_overlap(const memopt_plan_item *a, const memopt_plan_item *b) {
     return a->first < b->last && b->first < a->last;
 }
+
 static int memopt_i_plan_pair(const memopt_plan_item *items, size_t a, size_t b) {
     return items[a].in_place_of == b + 1 || items[b].in_place_of == a + 1;
 }
+
 /* Why an item is wrong whatever the others are; NULL: it is not. */
 static const char *memopt_i_plan_item_wrong(const memopt_plan_item *t, size_t count, size_t i) {
     if (t->first >= t->last) return "it does not live: last is not above first";
@@ -5198,15 +6033,20 @@ static const char *memopt_i_plan_item_wrong(const memopt_plan_item *t, size_t co
 
 static memopt_status memopt_i_plan_item_check(const memopt_plan_item *items, size_t count, size_t i,
                                               memopt_error *error) {
-    const memopt_plan_item *t = &items[i]; const char *wrong = memopt_i_plan_item_wrong(t, count, i); size_t end;
+    const memopt_plan_item *t = &items[i];
+    const char *wrong = memopt_i_plan_item_wrong(t, count, i);
+    size_t end;
 
     if (wrong) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, wrong, "item", i);
     if (!t->fixed || !memopt_i_add(t->offset, t->size, &end)) return MEMOPT_OK;
     return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, "its end does not fit size_t", "item", i);
 }
+
 /* The same for many: counted by eleven bits at a time, from the lowest up; bits that all keys share are left out. */
 static void memopt_i_plan_sort_radix(const uint64_t *key, uint32_t *order, uint32_t *spare, size_t count) {
-    uint32_t *from = order, *to = spare, *swap, at[MEMOPT_I_PLAN_RADIX], sum, here;
+    uint32_t *from = order;
+    uint32_t *to = spare;
+    uint32_t *swap, at[MEMOPT_I_PLAN_RADIX], sum, here;
     uint64_t differ = 0;
     unsigned shift;
     size_t i;
@@ -5231,7 +6071,10 @@ static void memopt_i_plan_sort_radix(const uint64_t *key, uint32_t *order, uint3
 
 /* Sort `order` by ascending key; equal keys stay as they are. The C library's qsort may allocate, and is not stable. */
 static void memopt_i_plan_sort(const uint64_t *key, uint32_t *order, uint32_t *spare, size_t count) {
-    uint32_t *from = order, *to = spare, *swap; size_t width, low, middle, high, a, b, at;
+    uint32_t *from = order;
+    uint32_t *to = spare;
+    uint32_t *swap;
+    size_t width, low, middle, high, a, b, at;
 
     for (at = 1; at < count && key[order[at - 1]] <= key[order[at]]; ++at) {}
     if (at >= count) return;
@@ -5241,25 +6084,43 @@ static void memopt_i_plan_sort(const uint64_t *key, uint32_t *order, uint32_t *s
     }
     for (width = 1; width < count; width *= 2) {
         for (low = 0; low < count; low = high) {
-            middle = memopt_i_min(low + width, count); high = memopt_i_min(middle + width, count);
+            middle = memopt_i_min(low + width, count);
+            high = memopt_i_min(middle + width, count);
             for (a = low, b = middle, at = low; at < high; ++at)
                 to[at] = b == high || (a < middle && key[from[a]] <= key[from[b]]) ? from[a++] : from[b++];
         }
-        swap = from; from = to; to = swap;
+        swap = from;
+        from = to;
+        to = swap;
     }
     if (from != order) memcpy(order, from, count * sizeof *order);
 }
+
 /* Time in sections. Walk the births and deaths in order of time, deaths first at the same moment; a new section begins
    where a birth follows a death. Two items overlap in sections exactly when they overlap in time. */
 static void memopt_i_plan_sections(memopt_i_plan *p) {
-    uint32_t *births = p->order, *deaths = p->box_of; size_t i, b = 0, d = 0; uint32_t section = 0; int died = 0;
-    for (i = 0; i < p->count; ++i) { births[i] = (uint32_t)i; p->key[i] = p->items[i].first; }
+    uint32_t *births = p->order;
+    uint32_t *deaths = p->box_of;
+    size_t i;
+    size_t b = 0;
+    size_t d = 0;
+    uint32_t section = 0;
+    int died = 0;
+
+    for (i = 0; i < p->count; ++i) {
+        births[i] = (uint32_t)i;
+        p->key[i] = p->items[i].first;
+    }
     memopt_i_plan_sort(p->key, births, p->spare, p->count);
-    for (i = 0; i < p->count; ++i) { deaths[i] = (uint32_t)i; p->key[i] = p->items[i].last; }
+    for (i = 0; i < p->count; ++i) {
+        deaths[i] = (uint32_t)i;
+        p->key[i] = p->items[i].last;
+    }
     memopt_i_plan_sort(p->key, deaths, p->spare, p->count);
     while (d < p->count) {
         if (b < p->count && p->items[births[b]].first < p->items[deaths[d]].last) {
-            section += (uint32_t)died; died = 0;
+            section += (uint32_t)died;
+            died = 0;
             p->start[births[b++]] = section;
         } else {
             died = 1;
@@ -5268,20 +6129,28 @@ static void memopt_i_plan_sections(memopt_i_plan *p) {
     }
     p->section_count = section + 1;
 }
+
 /* Add `size` bytes to the sections [start, end): plus[s] is born, minus[s] dies there. 1 on overflow. */
 static int memopt_i_plan_charge(size_t *plus, size_t *minus, uint32_t start, uint32_t end, size_t size) {
     if (start >= end) return 0;
     minus[end] += size; /* cannot overflow where plus did not: all of it was alive in the section before */
     return memopt_i_add(plus[start], size, &plus[start]);
 }
+
 /* The lower bound. A pair may share the smaller size while both live; the taker is charged less for that time. */
 static memopt_status memopt_i_plan_bound(memopt_i_plan *p, size_t *plus, size_t *minus) {
-    size_t i, s, live = 0;
+    size_t i, s;
+    size_t live = 0;
+
     memset(plus, 0, (p->section_count + 1) * sizeof *plus);
     memset(minus, 0, (p->section_count + 1) * sizeof *minus);
     for (i = 0; i < p->count; ++i) {
-        const memopt_plan_item *t = &p->items[i]; const size_t j = t->in_place_of - 1;
-        uint32_t from = p->end[i], to = p->end[i]; size_t less = 0; /* shared in [from, to) */
+        const memopt_plan_item *t = &p->items[i];
+        const size_t j = t->in_place_of - 1;
+        uint32_t from = p->end[i]; /* shared in [from, to) */
+        uint32_t to = p->end[i];
+        size_t less = 0;
+
         if (t->in_place_of && memopt_i_plan_overlap(t, &p->items[j]) && !(p->items[j].in_place_of == i + 1 && j < i)) {
             from = p->start[j] > p->start[i] ? p->start[j] : p->start[i];
             to = p->end[j] < p->end[i] ? p->end[j] : p->end[i];
@@ -5303,8 +6172,11 @@ static memopt_status memopt_i_plan_bound(memopt_i_plan *p, size_t *plus, size_t 
 /* May item i join the chain of the item it takes over? Only when nobody but that item of the chain is alive with it,
    and the box around all of them is no larger than the boxes apart. Fixed items stay alone. */
 static int memopt_i_plan_joins(const memopt_i_plan *p, size_t i, const memopt_i_box *chain) {
-    const memopt_plan_item *t = &p->items[i]; const size_t j = t->in_place_of - 1; size_t a, b, all;
+    const memopt_plan_item *t = &p->items[i];
+    const size_t j = t->in_place_of - 1;
+    size_t a, b, all;
     const size_t align = t->alignment ? t->alignment : 1;
+
     if (t->fixed || chain->fixed || chain->tail != j || p->start[i] < chain->busy) return 0;
     if (!memopt_i_plan_overlap(t, &p->items[j]) || (align % chain->alignment && chain->alignment % align)) return 0;
     if (memopt_i_mul(chain->size, chain->end - chain->start, &a) || memopt_i_mul(t->size, p->end[i] - p->start[i], &b)
@@ -5312,14 +6184,21 @@ static int memopt_i_plan_joins(const memopt_i_plan *p, size_t i, const memopt_i_
     all = p->end[i] > chain->end ? p->end[i] - chain->start : chain->end - chain->start;
     return !memopt_i_mul(memopt_i_max(t->size, chain->size), all, &all) && all <= a;
 }
+
 static void memopt_i_plan_join(const memopt_i_plan *p, size_t i, memopt_i_box *chain) {
     const memopt_plan_item *t = &p->items[i];
+
     chain->size = memopt_i_max(chain->size, t->size);
     chain->alignment = memopt_i_max(chain->alignment, t->alignment);
     chain->item = MEMOPT_I_PLAN_NONE;
-    if (p->end[i] > chain->end) { chain->busy = chain->end; chain->end = p->end[i]; chain->tail = (uint32_t)i; }
+    if (p->end[i] > chain->end) {
+        chain->busy = chain->end;
+        chain->end = p->end[i];
+        chain->tail = (uint32_t)i;
+    }
     else chain->busy = p->end[i];
 }
+
 /* Boxes into classes of lives, each by birth. Lives of one class differ by less than a factor of four, so that a box
    meets nearly all of those that are born between its birth less that life, and its death. A few boxes are one class. */
 static unsigned memopt_i_plan_class(const memopt_i_plan *p, const memopt_i_box *b) {
@@ -5327,7 +6206,9 @@ static unsigned memopt_i_plan_class(const memopt_i_plan *p, const memopt_i_box *
 }
 
 static void memopt_i_plan_arrange(memopt_i_plan *p) {
-    uint32_t next[MEMOPT_I_PLAN_CLASSES] = { 0 }, k, sum = 0;
+    uint32_t next[MEMOPT_I_PLAN_CLASSES] = { 0 };
+    uint32_t k;
+    uint32_t sum = 0;
     unsigned c;
 
     p->large = p->box_count > MEMOPT_I_PLAN_SMALL;
@@ -5349,15 +6230,20 @@ static void memopt_i_plan_arrange(memopt_i_plan *p) {
 
 /* One box an item, or with `chains` one for every chain of in-place items, which are built in order of birth. */
 static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
-    size_t i, n; uint32_t k;
+    size_t i, n;
+    uint32_t k;
+
     for (i = 0; i < p->count; ++i) {
-        p->order[i] = (uint32_t)i; p->key[i] = p->items[i].first;
+        p->order[i] = (uint32_t)i;
+        p->key[i] = p->items[i].first;
         p->box_of[i] = MEMOPT_I_PLAN_NONE;
     }
     memopt_i_plan_sort(p->key, p->order, p->spare, p->count);
     p->box_count = 0;
     for (n = 0; n < p->count; ++n) {
-        const memopt_plan_item *t = &p->items[i = p->order[n]]; memopt_i_box *box;
+        const memopt_plan_item *t = &p->items[i = p->order[n]];
+        memopt_i_box *box;
+
         k = t->in_place_of ? p->box_of[t->in_place_of - 1] : MEMOPT_I_PLAN_NONE;
         if (chains && k != MEMOPT_I_PLAN_NONE && memopt_i_plan_joins(p, i, &p->boxes[k])) {
             memopt_i_plan_join(p, i, &p->boxes[k]);
@@ -5366,9 +6252,13 @@ static void memopt_i_plan_boxes(memopt_i_plan *p, int chains) {
         }
         p->box_of[i] = (uint32_t)p->box_count;
         box = &p->boxes[p->box_count++];
-        box->size = t->size; box->alignment = t->alignment ? t->alignment : 1; box->offset = t->offset;
-        box->start = box->busy = p->start[i]; box->end = p->end[i];
-        box->item = box->tail = (uint32_t)i; box->fixed = t->fixed;
+        box->size = t->size;
+        box->alignment = t->alignment ? t->alignment : 1;
+        box->offset = t->offset;
+        box->start = box->busy = p->start[i];
+        box->end = p->end[i];
+        box->item = box->tail = (uint32_t)i;
+        box->fixed = t->fixed;
     }
     memopt_i_plan_arrange(p);
 }
@@ -5379,45 +6269,64 @@ static int memopt_i_plan_round(size_t x, size_t align, size_t *out) {
     const size_t over = x % align;
     return over ? memopt_i_add(x, align - over, out) : (*out = x, 0);
 }
+
 static int memopt_i_plan_out_of_time(memopt_i_plan *p) {
     uint64_t now;
     if (p->timed && !p->out_of_time)
         p->out_of_time = p->host.clock.now_fn(p->host.clock.user, &now) != MEMOPT_OK || now - p->started >= p->time_ns;
     return p->out_of_time;
 }
+
 /* Two items that may lie at one offset. A chain is as good as its only item, or no pair at all. */
 static int memopt_i_plan_boxes_pair(const memopt_i_plan *p, const memopt_i_box *a, const memopt_i_box *b) {
     return a->item != MEMOPT_I_PLAN_NONE && b->item != MEMOPT_I_PLAN_NONE
         && memopt_i_plan_pair(p->items, a->item, b->item);
 }
+
 /* The floor: below it every byte of a section is taken. Sections whose floor is `from` are full up to `to` now. */
 static void memopt_i_plan_fill(memopt_i_plan *p, size_t node, size_t begin, size_t end, const memopt_i_box *b,
                                size_t to) {
-    memopt_i_floor *g = &p->floor[node], *half = &p->floor[2 * node];
+    memopt_i_floor *g = &p->floor[node];
+    memopt_i_floor *half = &p->floor[2 * node];
     const size_t middle = begin + (end - begin) / 2;
+
     if (b->start >= end || begin >= b->end || g->low > b->offset || g->high < b->offset) return;
     if (g->low == g->high) {
-        if (b->start <= begin && end <= b->end) { g->low = g->high = to; return; }
+        if (b->start <= begin && end <= b->end) {
+            g->low = g->high = to;
+            return;
+        }
         half[0] = half[1] = *g; /* all equal: the children may be older */
     }
     memopt_i_plan_fill(p, 2 * node, begin, middle, b, to);
     memopt_i_plan_fill(p, 2 * node + 1, middle, end, b, to);
-    g->low = memopt_i_min(half[0].low, half[1].low); g->high = memopt_i_max(half[0].high, half[1].high);
+    g->low = memopt_i_min(half[0].low, half[1].low);
+    g->high = memopt_i_max(half[0].high, half[1].high);
 }
+
 static size_t memopt_i_plan_floor(const memopt_i_plan *p, size_t node, size_t begin, size_t end,
                                   const memopt_i_box *b) {
-    const memopt_i_floor *g = &p->floor[node]; const size_t middle = begin + (end - begin) / 2;
+    const memopt_i_floor *g = &p->floor[node];
+    const size_t middle = begin + (end - begin) / 2;
+
     if (b->start >= end || begin >= b->end) return 0;
     if (g->low == g->high || (b->start <= begin && end <= b->end)) return g->high;
     return memopt_i_max(memopt_i_plan_floor(p, 2 * node, begin, middle, b),
                         memopt_i_plan_floor(p, 2 * node + 1, middle, end, b));
 }
+
 /* Push offset `at` of box b above whatever placed box of the range it meets on the way; SIZE_MAX: out of bytes. */
 static size_t memopt_i_plan_above_in(memopt_i_plan *p, size_t begin, size_t end, const memopt_i_box *b, size_t at) {
-    const size_t middle = begin + (end - begin) / 2; const memopt_i_box *c; const memopt_i_plan_node *r; size_t top;
+    const size_t middle = begin + (end - begin) / 2;
+    const memopt_i_box *c;
+    const memopt_i_plan_node *r;
+    size_t top;
+
     if (begin == end || at > SIZE_MAX - b->size || p->nodes[begin].start >= b->end || !p->visits) return at;
     --p->visits;
-    r = &p->nodes[middle]; c = &p->boxes[r->box]; top = at + b->size;
+    r = &p->nodes[middle];
+    c = &p->boxes[r->box];
+    top = at + b->size;
     if (r->end <= b->start || r->low >= top || r->high <= at) return at;
     at = memopt_i_plan_above_in(p, begin, middle, b, at);
     if (at > SIZE_MAX - b->size) return SIZE_MAX;
@@ -5427,11 +6336,13 @@ static size_t memopt_i_plan_above_in(memopt_i_plan *p, size_t begin, size_t end,
         && memopt_i_plan_round(c->offset + c->size, b->alignment, &at)) return SIZE_MAX;
     return memopt_i_plan_above_in(p, middle + 1, end, b, at);
 }
+
 /* The lowest offset from `at` up where box b meets no placed box: class after class, the longest lives first, for they
    lie lowest, until none of them moves it any more. SIZE_MAX: out of bytes. */
 static size_t memopt_i_plan_above(memopt_i_plan *p, const memopt_i_box *b, size_t at) {
     const unsigned classes = p->large ? MEMOPT_I_PLAN_CLASSES : 1;
-    unsigned c = classes - 1, stable = 0;
+    unsigned c = classes - 1;
+    unsigned stable = 0;
 
     while (stable < classes) {
         const size_t before = at;
@@ -5454,6 +6365,7 @@ typedef struct memopt_i_conflict {
     size_t low, high;
     const memopt_i_box *box;
 } memopt_i_conflict;
+
 typedef struct memopt_i_conflicts {
     size_t count;
     memopt_i_conflict found[MEMOPT_I_PLAN_CONFLICTS_MAX];
@@ -5486,7 +6398,8 @@ static int memopt_i_plan_collect(memopt_i_plan *p, size_t begin, size_t end, con
 }
 
 static void memopt_i_plan_sort_conflicts(memopt_i_conflict *f, size_t count) { /* Shell's: some hundred at the most */
-    size_t gap = 1, i, k;
+    size_t gap = 1;
+    size_t i, k;
 
     while (gap < count / 3) gap = 3 * gap + 1;
     for (; gap; gap /= 3)
@@ -5525,7 +6438,10 @@ static void memopt_i_plan_raise_node(memopt_i_plan *p, size_t node, size_t to) {
 }
 
 static void memopt_i_plan_raise_top(memopt_i_plan *p, const memopt_i_box *b, size_t to) {
-    size_t low = b->start + p->section_count, high = b->end + p->section_count, left = low, right = high - 1;
+    size_t low = b->start + p->section_count;
+    size_t high = b->end + p->section_count;
+    size_t left = low;
+    size_t right = high - 1;
 
     for (; low < high; low /= 2, high /= 2) {
         if (low & 1) memopt_i_plan_raise_node(p, low++, to);
@@ -5536,7 +6452,11 @@ static void memopt_i_plan_raise_top(memopt_i_plan *p, const memopt_i_box *b, siz
 }
 
 static size_t memopt_i_plan_top(const memopt_i_plan *p, const memopt_i_box *b) {
-    size_t low = b->start + p->section_count, high = b->end + p->section_count, left = low, right = high - 1, top = 0;
+    size_t low = b->start + p->section_count;
+    size_t high = b->end + p->section_count;
+    size_t left = low;
+    size_t right = high - 1;
+    size_t top = 0;
 
     for (; low < high; low /= 2, high /= 2) {
         if (low & 1) top = memopt_i_max(top, p->top[low++]);
@@ -5546,25 +6466,38 @@ static size_t memopt_i_plan_top(const memopt_i_plan *p, const memopt_i_box *b) {
     while ((right /= 2) != 0) top = memopt_i_max(top, p->cover[right]);
     return top;
 }
+
 static void memopt_i_plan_place_box(memopt_i_plan *p, uint32_t k, size_t at) { /* `at` + size does not overflow */
-    memopt_i_box *b = &p->boxes[k]; const unsigned c = memopt_i_plan_class(p, b); const uint32_t place = p->place[k];
-    size_t begin = p->class_begin[c], end = p->class_begin[c + 1], middle;
-    b->offset = at; b->placed = 1;
+    memopt_i_box *b = &p->boxes[k];
+    const unsigned c = memopt_i_plan_class(p, b);
+    const uint32_t place = p->place[k];
+    size_t begin = p->class_begin[c];
+    size_t end = p->class_begin[c + 1];
+    size_t middle;
+
+    b->offset = at;
+    b->placed = 1;
     do {
         memopt_i_plan_node *r = &p->nodes[middle = begin + (end - begin) / 2];
-        r->low = memopt_i_min(r->low, at); r->high = memopt_i_max(r->high, at + b->size);
+
+        r->low = memopt_i_min(r->low, at);
+        r->high = memopt_i_max(r->high, at + b->size);
         if (b->end > r->end) r->end = b->end;
-        if (place < middle) end = middle; else begin = middle + 1;
+        if (place < middle) end = middle;
+        else begin = middle + 1;
     } while (middle != place);
     memopt_i_plan_fill(p, 1, 0, p->section_count, b, at + b->size);
     memopt_i_plan_raise_top(p, b, at + b->size);
 }
+
 /* The offset of a placed item that box b may share, if it is alive with b and all is free there; else SIZE_MAX. */
 static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
     int side;
+
     for (side = 0; side < 2 && b->item != MEMOPT_I_PLAN_NONE; ++side) {
         const uint32_t i = side ? p->taker[b->item] : (uint32_t)(p->items[b->item].in_place_of - 1); /* 0 - 1: NONE */
         const memopt_i_box *c = i == MEMOPT_I_PLAN_NONE ? NULL : &p->boxes[p->box_of[i]];
+
         if (!c || !c->placed || c->item != i || c->start >= b->end || b->start >= c->end || c->offset % b->alignment)
             continue;
         if (memopt_i_plan_above(p, b, c->offset) == c->offset && c->offset <= SIZE_MAX - b->size)
@@ -5572,9 +6505,11 @@ static size_t memopt_i_plan_shared(memopt_i_plan *p, const memopt_i_box *b) {
     }
     return SIZE_MAX;
 }
+
 /* Give box k the lowest offset where it meets no placed box. 1: it would end above SIZE_MAX. */
 static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
-    const memopt_i_box *b = &p->boxes[k]; size_t at;
+    const memopt_i_box *b = &p->boxes[k];
+    size_t at;
     const uint64_t visits = !p->large ? UINT64_MAX : p->pool < MEMOPT_I_PLAN_VISITS ? p->pool : MEMOPT_I_PLAN_VISITS;
 
     p->visits = visits;
@@ -5593,12 +6528,16 @@ static int memopt_i_plan_first_fit(memopt_i_plan *p, uint32_t k) {
     memopt_i_plan_place_box(p, k, at);
     return 0;
 }
+
 /* Start over: only the fixed boxes lie where they must. 1: two of them meet. */
 static int memopt_i_plan_clear(memopt_i_plan *p) {
     uint32_t k;
+
     for (k = 0; k < p->box_count; ++k) {
         p->boxes[k].placed = 0;
-        p->nodes[k].low = SIZE_MAX; p->nodes[k].high = 0; p->nodes[k].end = 0;
+        p->nodes[k].low = SIZE_MAX;
+        p->nodes[k].high = 0;
+        p->nodes[k].end = 0;
     }
     p->floor[1].low = p->floor[1].high = 0;
     memset(p->top, 0, 2 * p->section_count * sizeof *p->top);
@@ -5612,43 +6551,69 @@ static int memopt_i_plan_clear(memopt_i_plan *p) {
     }
     return 0;
 }
+
 static void memopt_i_plan_save_best(memopt_i_plan *p, size_t peak) { /* the boxes hold a better plan */
     size_t i;
     for (i = 0; i < p->count; ++i) p->best[i] = p->boxes[p->box_of[i]].offset;
-    p->peak = peak; p->have_plan = 1;
+    p->peak = peak;
+    p->have_plan = 1;
 }
+
 /* The orders: two keys each, both from high to low; the second decides between equals of the first. */
 enum { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_CONFLICTS, MEMOPT_I_PLAN_EARLY,
        MEMOPT_I_PLAN_LATE, MEMOPT_I_PLAN_LONG };
+
 static const unsigned char memopt_i_plan_orders[][2] = {
     { MEMOPT_I_PLAN_LIFE, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_SIZE, MEMOPT_I_PLAN_LIFE },
     { MEMOPT_I_PLAN_AREA, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_CONFLICTS, MEMOPT_I_PLAN_SIZE },
     { MEMOPT_I_PLAN_LONG, MEMOPT_I_PLAN_SIZE }, { MEMOPT_I_PLAN_EARLY, MEMOPT_I_PLAN_SIZE },
     { MEMOPT_I_PLAN_LATE, MEMOPT_I_PLAN_SIZE }
 };
+
 #define MEMOPT_I_PLAN_ORDERS (sizeof memopt_i_plan_orders / sizeof memopt_i_plan_orders[0])
 #define MEMOPT_I_PLAN_LONG_FIRST 4
+
 /* Sort p->order by one key, high to low. Conflicts: born before the box dies, less those dead when it is born. */
 static void memopt_i_plan_sort_by(memopt_i_plan *p, int what) {
     size_t k;
+
     for (k = 0; k < p->box_count; ++k) {
-        const memopt_i_box *b = &p->boxes[k]; const size_t life = b->end - b->start; size_t area;
+        const memopt_i_box *b = &p->boxes[k];
+        const size_t life = b->end - b->start;
+        size_t area;
+
         switch (what) {
-        case MEMOPT_I_PLAN_LIFE:   p->key[k] = ~((uint64_t)life << p->promotions[k]); break;
-        case MEMOPT_I_PLAN_SIZE:   p->key[k] = ~(uint64_t)b->size; break;
-        case MEMOPT_I_PLAN_AREA:   p->key[k] = memopt_i_mul(life, b->size, &area) ? 0 : ~(uint64_t)area; break;
-        case MEMOPT_I_PLAN_CONFLICTS: p->key[k] = ~(uint64_t)(p->births[b->end] - p->deaths[b->start]); break;
+        case MEMOPT_I_PLAN_LIFE:
+            p->key[k] = ~((uint64_t)life << p->promotions[k]);
+            break;
+        case MEMOPT_I_PLAN_SIZE:
+            p->key[k] = ~(uint64_t)b->size;
+            break;
+        case MEMOPT_I_PLAN_AREA:
+            p->key[k] = memopt_i_mul(life, b->size, &area) ? 0 : ~(uint64_t)area;
+            break;
+        case MEMOPT_I_PLAN_CONFLICTS:
+            p->key[k] = ~(uint64_t)(p->births[b->end] - p->deaths[b->start]);
+            break;
         case MEMOPT_I_PLAN_LONG:
             p->key[k] = ~(life > p->long_life || p->promotions[k] ? (uint64_t)life << p->promotions[k] : 0);
             break;
-        case MEMOPT_I_PLAN_EARLY:  p->key[k] = b->start; break;
-        default:                   p->key[k] = ~(uint64_t)b->end; break;
+        case MEMOPT_I_PLAN_EARLY:
+            p->key[k] = b->start;
+            break;
+        default:
+            p->key[k] = ~(uint64_t)b->end;
+            break;
         }
     }
     memopt_i_plan_sort(p->key, p->order, p->spare, p->box_count);
 }
+
 static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
-    size_t n, peak = 0; uint32_t k;
+    size_t n;
+    size_t peak = 0;
+    uint32_t k;
+
     memopt_i_plan_clear(p);
     for (k = 0; k < p->box_count; ++k) p->order[k] = k;
     memopt_i_plan_sort_by(p, memopt_i_plan_orders[order][1]);
@@ -5663,6 +6628,7 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
     memopt_i_plan_save_best(p, peak);
     return MEMOPT_OK;
 }
+
 /* -- as the heap would -- */
 
 /* The offsets that `heap` gives when the same blocks are asked for and freed one after the other, with room without end
@@ -5670,11 +6636,13 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
    else that of the next bin; what is left of it stays where it was; neighbours join. So no plan is worse than that.
    A used cell has the number of its box, then come the tail and what an alignment leaves free in front of a box. */
 #define MEMOPT_I_ONLINE_LEVELS 59
+
 typedef struct memopt_i_plan_cell {
     size_t offset, size;
     uint32_t before, after; /* by address; NONE: there is none */
     uint32_t next, prev;    /* in its bin; NONE: there is none; prev is the cell itself while it is used */
 } memopt_i_plan_cell;
+
 typedef struct memopt_i_online {
     memopt_i_plan_cell *cells; /* they lie over the trees, which no order uses meanwhile */
     size_t unit;
@@ -5735,7 +6703,8 @@ static uint32_t memopt_i_online_search(const memopt_i_online *o, size_t size) {
 
 /* Cell i becomes the first bytes of free cell f, which keeps its place in its bin when that stays the same. */
 static void memopt_i_online_split(memopt_i_online *o, uint32_t f, uint32_t i, size_t size) {
-    memopt_i_plan_cell *from = &o->cells[f], *c = &o->cells[i];
+    memopt_i_plan_cell *from = &o->cells[f];
+    memopt_i_plan_cell *c = &o->cells[i];
     const size_t rest = from->size - size;
     const int moves = f != o->tail && (!rest || memopt_i_online_bin(rest) != memopt_i_online_bin(from->size));
 
@@ -5800,7 +6769,8 @@ static int memopt_i_online_alloc(memopt_i_online *o, memopt_i_box *b, uint32_t k
 
 static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
     memopt_i_plan_cell *c = &o->cells[i];
-    const uint32_t low = c->before, high = c->after;
+    const uint32_t low = c->before;
+    const uint32_t high = c->after;
 
     if (low != MEMOPT_I_PLAN_NONE && o->cells[low].prev != low) {
         memopt_i_online_remove(o, low);
@@ -5826,7 +6796,9 @@ static void memopt_i_online_free(memopt_i_online *o, uint32_t i) {
 
 /* Births in the order of the boxes, which is that of time; p->order has the items by death. */
 static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
-    size_t k, dead = 0, peak = 0;
+    size_t k;
+    size_t dead = 0;
+    size_t peak = 0;
 
     o->cells = (memopt_i_plan_cell *)(void *)p->floor;
     o->tail = (uint32_t)p->box_count;
@@ -5873,11 +6845,19 @@ static unsigned memopt_i_plan_online(memopt_i_plan *p) {
 /* How many boxes are born before each section, and how many are dead when it begins. */
 static void memopt_i_plan_count_lives(memopt_i_plan *p) {
     size_t k, s;
+
     memset(p->births, 0, (p->section_count + 2) * sizeof *p->births);
     memset(p->deaths, 0, (p->section_count + 2) * sizeof *p->deaths);
-    for (k = 0; k < p->box_count; ++k) { ++p->births[p->boxes[k].start + 1]; ++p->deaths[p->boxes[k].end]; }
-    for (s = 1; s <= p->section_count; ++s) { p->births[s] += p->births[s - 1]; p->deaths[s] += p->deaths[s - 1]; }
+    for (k = 0; k < p->box_count; ++k) {
+        ++p->births[p->boxes[k].start + 1];
+        ++p->deaths[p->boxes[k].end];
+    }
+    for (s = 1; s <= p->section_count; ++s) {
+        p->births[s] += p->births[s - 1];
+        p->deaths[s] += p->deaths[s - 1];
+    }
 }
+
 static int memopt_i_plan_done(memopt_i_plan *p) {
     return p->have_plan && (p->peak <= p->goal || memopt_i_plan_out_of_time(p));
 }
@@ -5923,7 +6903,8 @@ static int memopt_i_plan_near_goal(const memopt_i_plan *p) { /* good enough for 
 /* The long lives first; where that does not nodes the goal, at least what the heap would do, even when time is up; then
    the other orders. */
 static void memopt_i_plan_orders_try(memopt_i_plan *p, unsigned *orders) {
-    unsigned order = 0, round;
+    unsigned order = 0;
+    unsigned round;
     int more;
     size_t peak;
 
@@ -5974,15 +6955,18 @@ enum { MEMOPT_I_SEARCH_FOUND, MEMOPT_I_SEARCH_NONE, MEMOPT_I_SEARCH_STOPPED };
 typedef struct memopt_i_search_box { /* a box of the search */
     size_t size, alignment;
     size_t floor;           /* the lowest offset above the placed boxes */
-    /* it lies here or above; more than floor: it floats, and must rest on a box not placed yet */
-    size_t low;
+    size_t low; /* it lies here or above; more than floor: it floats, and must rest on a box not placed yet */
     uint32_t start, end;
     uint32_t bulk, noise;   /* what decides between boxes: its size in 20 bits; 256 to 271 */
     int fixed;
 } memopt_i_search_box;
+
 /* of the queue: shares no section with the rest */
 typedef struct memopt_i_search_part { uint32_t begin, end, owner; } memopt_i_search_part;
-typedef struct memopt_i_part_key { uint64_t a, b; } memopt_i_part_key; /* of a part that cannot be solved */
+
+/* of a part that cannot be solved */
+typedef struct memopt_i_part_key { uint64_t a, b; } memopt_i_part_key;
+
 typedef struct memopt_i_search_level { /* a decision: the lowest box of a part */
     memopt_i_part_key key;
     size_t trail_count;
@@ -5991,7 +6975,12 @@ typedef struct memopt_i_search_level { /* a decision: the lowest box of a part *
     uint32_t chosen, at;    /* the box, and where it stood in the queue */
     uint32_t part_count;
 } memopt_i_search_level;
-typedef struct memopt_i_search_change { size_t floor, low; uint32_t box; } memopt_i_search_change;
+
+typedef struct memopt_i_search_change {
+    size_t floor, low;
+    uint32_t box;
+} memopt_i_search_change;
+
 typedef struct memopt_i_search {
     memopt_i_plan *p;
     memopt_i_search_box *boxes; /* one a box, by birth */
@@ -6015,28 +7004,41 @@ typedef struct memopt_i_search {
 
 /* Box k lies at `low` or above; with `rests`, because placed boxes fill what is below. 1: it cannot. */
 static int memopt_i_search_raise(memopt_i_search *s, uint32_t k, size_t low, int rests) {
-    memopt_i_search_box *b = &s->boxes[k]; memopt_i_search_change *c;
+    memopt_i_search_box *b = &s->boxes[k];
+    memopt_i_search_change *c;
+
     if (b->fixed) return rests && low > b->low;
     if (memopt_i_plan_round(low, b->alignment, &low) || low > s->capacity - b->size) return 1;
     if (low <= b->low && (!rests || low <= b->floor)) return 0;
-    if (s->trail_count == MEMOPT_I_SEARCH_TRAIL * s->count) { s->full = 1; return 1; }
+    if (s->trail_count == MEMOPT_I_SEARCH_TRAIL * s->count) {
+        s->full = 1;
+        return 1;
+    }
     c = &s->trail[s->trail_count++];
-    c->box = k; c->floor = b->floor; c->low = b->low;
+    c->box = k;
+    c->floor = b->floor;
+    c->low = b->low;
     if (low > b->low) b->low = low;
     if (rests && low > b->floor) b->floor = low;
     if (b->start < s->from) s->from = b->start;
     if (b->end > s->to) s->to = b->end;
     return 0;
 }
+
 static void memopt_i_search_undo(memopt_i_search *s, size_t trail_count) {
     while (s->trail_count > trail_count) {
         const memopt_i_search_change *c = &s->trail[--s->trail_count];
-        s->boxes[c->box].floor = c->floor; s->boxes[c->box].low = c->low;
+        s->boxes[c->box].floor = c->floor;
+        s->boxes[c->box].low = c->low;
     }
 }
+
 /* Box k of the part [begin, end) does not rest on what is placed: so it rests on another one of the part. 1: on none. */
 static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t k) {
-    const memopt_i_search_box *b = &s->boxes[k]; size_t least = SIZE_MAX; uint32_t i;
+    const memopt_i_search_box *b = &s->boxes[k];
+    size_t least = SIZE_MAX;
+    uint32_t i;
+
     for (i = begin; i < end; ++i) {
         const memopt_i_search_box *c = &s->boxes[s->queue[i]];
         if (c->start >= b->end) break;
@@ -6044,12 +7046,18 @@ static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end
     }
     return least == SIZE_MAX || memopt_i_search_raise(s, k, least, 0);
 }
+
 /* In every changed section, over its unplaced boxes from the highest `low` down: this one and those before it must fit
    between its `low` and the capacity. 1: they do not. */
 static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t end) {
-    size_t at, count = 0, room; uint32_t i, k, t, from, to;
+    size_t at;
+    size_t count = 0;
+    size_t room;
+    uint32_t i, k, t, from, to;
+
     for (i = begin; i < end; ++i) {
         const memopt_i_search_box *b = &s->boxes[k = s->queue[i]];
+
         if (b->start >= s->to) break;
         if (s->from >= b->end) continue;
         for (at = count++; at && s->lows[at - 1] < b->low; --at) {
@@ -6062,18 +7070,25 @@ static int memopt_i_search_bound(memopt_i_search *s, uint32_t begin, uint32_t en
     for (t = s->from; t < s->to; ++t) s->sum[t] = 0;
     for (i = 0; i < count; ++i) {
         const memopt_i_search_box *b = &s->boxes[s->ranked[i]];
-        from = b->start > s->from ? b->start : s->from; to = b->end < s->to ? b->end : s->to;
+
+        from = b->start > s->from ? b->start : s->from;
+        to = b->end < s->to ? b->end : s->to;
         room = s->capacity - b->low - b->size;
         for (t = from; t < to; ++t) {
-            if (s->sum[t] > room) { s->failures[t] += s->failures[t] < UINT16_MAX; return 1; }
+            if (s->sum[t] > room) {
+                s->failures[t] += s->failures[t] < UINT16_MAX;
+                return 1;
+            }
             s->sum[t] += b->size;
         }
     }
     return 0;
 }
+
 /* After a change in a part: floating boxes rise with what could carry them, then the bound. 1: a dead end. */
 static int memopt_i_search_settle(memopt_i_search *s, uint32_t begin, uint32_t end) {
     uint32_t i;
+
     for (i = begin; i < end; ++i) {
         const memopt_i_search_box *b = &s->boxes[s->queue[i]];
         if (b->low > b->floor && !b->fixed && b->start < s->to && s->from < b->end
@@ -6081,42 +7096,60 @@ static int memopt_i_search_settle(memopt_i_search *s, uint32_t begin, uint32_t e
     }
     return memopt_i_search_bound(s, begin, end);
 }
+
 /* Who goes first among boxes at one offset: fixed ones, then those on their floor, and of these the long ones, or
    those that live through the most troubled sections. Whole numbers, so that every machine finds the same plan. */
 static uint64_t memopt_i_search_rank(const memopt_i_search *s, const memopt_i_search_box *b) {
-    uint64_t weight = b->end - b->start; uint32_t t;
+    uint64_t weight = b->end - b->start;
+    uint32_t t;
+
     if (b->fixed) return UINT64_MAX;
     if (b->low > b->floor) return 0;
     if (s->by_failures)
         for (t = b->start, weight = 0; t < b->end; ++t) weight += s->failures[t];
     return ((weight << 20) + b->bulk) * b->noise; /* below 2^12 sections * 2^16 * 2^20 * 2^9 */
 }
+
 static void memopt_i_search_choose(const memopt_i_search *s, memopt_i_search_level *l) {
-    uint64_t rank, best = 0; size_t low = SIZE_MAX; uint32_t i;
+    uint64_t rank;
+    uint64_t best = 0;
+    size_t low = SIZE_MAX;
+    uint32_t i;
+
     for (i = l->begin; i < l->end; ++i) {
         const memopt_i_search_box *b = &s->boxes[s->queue[i]];
+
         if (b->low > low) continue;
         rank = memopt_i_search_rank(s, b);
         if (b->low == low && rank <= best) continue;
-        l->at = i; low = b->low; best = rank;
+        l->at = i;
+        low = b->low;
+        best = rank;
     }
     l->chosen = s->queue[l->at];
 }
+
 /* The chosen box leaves its part, or comes back to where it was. */
 static void memopt_i_search_take_out(memopt_i_search *s, const memopt_i_search_level *l) {
     memmove(s->queue + l->begin + 1, s->queue + l->begin, (l->at - l->begin) * sizeof *s->queue);
     s->queue[l->begin] = l->chosen;
 }
+
 static void memopt_i_search_put_back(memopt_i_search *s, const memopt_i_search_level *l) {
     memmove(s->queue + l->begin, s->queue + l->begin + 1, (l->at - l->begin) * sizeof *s->queue);
     s->queue[l->at] = l->chosen;
 }
+
 /* Place the chosen box on its floor: all others of the part then lie at its offset or above. 1: a dead end. */
 static int memopt_i_search_place(memopt_i_search *s, const memopt_i_search_level *l) {
-    const memopt_i_search_box *b = &s->boxes[l->chosen]; uint32_t i; int dead = 0;
+    const memopt_i_search_box *b = &s->boxes[l->chosen];
+    uint32_t i;
+    int dead = 0;
+
     if (!b->fixed && b->low > b->floor) return 1;
     memopt_i_search_take_out(s, l);
-    s->from = b->start; s->to = b->end;
+    s->from = b->start;
+    s->to = b->end;
     for (i = l->begin + 1; i < l->end && !dead; ++i) {
         const memopt_i_search_box *c = &s->boxes[s->queue[i]];
         if (c->start >= b->end) break;
@@ -6127,11 +7160,15 @@ static int memopt_i_search_place(memopt_i_search *s, const memopt_i_search_level
     memopt_i_search_undo(s, l->trail_count);
     return 1;
 }
+
 /* The chosen box does not lie on its floor, nor does a twin of it. 1: the level is a dead end. */
 static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_search_level *l) {
-    const memopt_i_search_box b = s->boxes[l->chosen]; uint32_t i;
+    const memopt_i_search_box b = s->boxes[l->chosen];
+    uint32_t i;
+
     if (b.fixed) return 1;
-    s->from = b.start; s->to = b.end;
+    s->from = b.start;
+    s->to = b.end;
     for (i = l->begin; i < l->end; ++i) {
         const memopt_i_search_box *c = &s->boxes[s->queue[i]];
         if (c->start == b.start && c->end == b.end && c->size == b.size && c->alignment == b.alignment
@@ -6142,69 +7179,97 @@ static int memopt_i_search_refuse(memopt_i_search *s, memopt_i_search_level *l) 
     l->trail_count = s->trail_count;
     return 0;
 }
+
 /* Cut the queue from `begin` to `end` where no box crosses, and push the pieces. */
 static void memopt_i_search_split(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t owner) {
     while (begin < end) {
-        memopt_i_search_part *part = &s->parts[s->part_count++]; uint32_t last = s->boxes[s->queue[begin]].end;
-        part->begin = begin; part->owner = owner;
+        memopt_i_search_part *part = &s->parts[s->part_count++];
+        uint32_t last = s->boxes[s->queue[begin]].end;
+
+        part->begin = begin;
+        part->owner = owner;
         while (++begin < end && s->boxes[s->queue[begin]].start < last)
             if (s->boxes[s->queue[begin]].end > last) last = s->boxes[s->queue[begin]].end;
         part->end = begin;
     }
 }
+
 static uint64_t memopt_i_search_mix(uint64_t x) { /* the finalizer of splitmix64 */
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
     return x ^ (x >> 31);
 }
+
 /* Whether a part can be solved depends on which boxes it has, how low each can go, and the capacity, not on what lies
    below: all else that is known of it was proved by failing. 128 bits of hash stand for it. */
 static memopt_i_part_key memopt_i_search_key(const memopt_i_search *s, const memopt_i_search_level *l) {
-    memopt_i_part_key key; size_t least = SIZE_MAX; uint32_t i;
-    key.a = memopt_i_search_mix(s->capacity); key.b = ~key.a;
+    memopt_i_part_key key;
+    size_t least = SIZE_MAX;
+    uint32_t i;
+
+    key.a = memopt_i_search_mix(s->capacity);
+    key.b = ~key.a;
     for (i = l->begin; i < l->end; ++i) least = memopt_i_min(least, s->boxes[s->queue[i]].low);
     for (i = l->begin; i < l->end; ++i) {
-        const uint64_t k = s->queue[i], low = memopt_i_max(s->boxes[k].floor, least);
+        const uint64_t k = s->queue[i];
+        const uint64_t low = memopt_i_max(s->boxes[k].floor, least);
         const uint64_t x = memopt_i_search_mix(low * UINT64_C(0x9e3779b97f4a7c15) + k * UINT64_C(0xd1b54a32d192ed03) + 1);
-        key.a += x; key.b += (x ^ x >> 31) * (x | 1);
+        key.a += x;
+        key.b += (x ^ x >> 31) * (x | 1);
     }
     return key;
 }
+
 /* A new level for the last part on the stack. 1: it has failed before. */
 static int memopt_i_search_open(memopt_i_search *s) {
-    const memopt_i_search_part part = s->parts[--s->part_count]; memopt_i_search_level *l = &s->levels[s->depth];
+    const memopt_i_search_part part = s->parts[--s->part_count];
+    memopt_i_search_level *l = &s->levels[s->depth];
     const memopt_i_part_key *dead;
-    l->begin = part.begin; l->end = part.end; l->owner = part.owner;
-    l->part_count = s->part_count; l->trail_count = s->trail_count;
+
+    l->begin = part.begin;
+    l->end = part.end;
+    l->owner = part.owner;
+    l->part_count = s->part_count;
+    l->trail_count = s->trail_count;
     l->key = memopt_i_search_key(s, l);
     dead = &s->dead[l->key.a & (s->dead_count - 1)];
     return dead->a == l->key.a && dead->b == l->key.b;
 }
+
 /* Back to where the box of level `depth` was placed, and take it away. */
 static void memopt_i_search_unwind(memopt_i_search *s, uint32_t depth) {
     while (s->depth > depth) memopt_i_search_put_back(s, &s->levels[--s->depth]);
     memopt_i_search_undo(s, s->levels[depth].trail_count);
     s->part_count = s->levels[depth].part_count;
 }
+
 static void memopt_i_search_begin(memopt_i_search *s) { /* nothing is placed */
     size_t k;
+
     for (k = 0; k < s->count; ++k) {
         memopt_i_search_box *b = &s->boxes[k];
-        b->floor = 0; b->low = b->fixed ? s->p->boxes[k].offset : 0;
+        b->floor = 0;
+        b->low = b->fixed ? s->p->boxes[k].offset : 0;
         s->queue[k] = (uint32_t)k;
     }
-    s->depth = s->part_count = 0; s->trail_count = 0; s->full = 0;
-    s->from = 0; s->to = (uint32_t)s->p->section_count;
+    s->depth = s->part_count = 0;
+    s->trail_count = 0;
+    s->full = 0;
+    s->from = 0;
+    s->to = (uint32_t)s->p->section_count;
     memopt_i_search_split(s, 0, (uint32_t)s->count, MEMOPT_I_PLAN_NONE);
 }
+
 /* Look for a plan within the capacity, in `steps` steps at the most. */
 static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
     int dead;
+
     memopt_i_search_begin(s);
     if (memopt_i_search_bound(s, 0, (uint32_t)s->count)) return MEMOPT_I_SEARCH_NONE;
     dead = memopt_i_search_open(s);
     for (;; ++s->work) {
         memopt_i_search_level *l = &s->levels[s->depth];
+
         if (!steps-- || s->work == s->work_limit || (s->work % 16 == 0 && memopt_i_plan_out_of_time(s->p)))
             return MEMOPT_I_SEARCH_STOPPED;
         if (!dead) {
@@ -6227,13 +7292,22 @@ static int memopt_i_search_run(memopt_i_search *s, uint64_t steps) {
         }
     }
 }
+
 static size_t memopt_i_search_gcd(size_t a, size_t b) {
-    while (b) { const size_t c = a % b; a = b; b = c; }
+    while (b) {
+        const size_t c = a % b;
+        a = b;
+        b = c;
+    }
     return a;
 }
+
 /* Without alignments every end is a sum of sizes; an alignment that is no divisor of the unit makes it finer. */
 static size_t memopt_i_search_unit(const memopt_i_plan *p) {
-    size_t k, unit = 0, before;
+    size_t k;
+    size_t unit = 0;
+    size_t before;
+
     for (k = 0; k < p->box_count; ++k)
         unit = memopt_i_search_gcd(memopt_i_search_gcd(p->boxes[k].size, unit), p->boxes[k].fixed ? p->boxes[k].offset
             : 0);
@@ -6244,27 +7318,44 @@ static size_t memopt_i_search_unit(const memopt_i_plan *p) {
     } while (unit != before);
     return unit;
 }
+
 static void memopt_i_search_set_up(memopt_i_search *s) {
-    const memopt_i_plan *p = s->p; size_t k, largest = 0; unsigned shift = 0;
+    const memopt_i_plan *p = s->p;
+    size_t k;
+    size_t largest = 0;
+    unsigned shift = 0;
+
     for (k = 0; k < s->count; ++k) largest = memopt_i_max(largest, p->boxes[k].size);
     while (largest >> shift >= (size_t)1 << 20) ++shift;
     for (k = 0; k < s->count; ++k) {
-        const memopt_i_box *box = &p->boxes[k]; memopt_i_search_box *b = &s->boxes[k];
-        b->size = box->size; b->alignment = box->alignment; b->start = box->start; b->end = box->end;
-        b->fixed = box->fixed; b->bulk = (uint32_t)(box->size >> shift); b->noise = 256;
+        const memopt_i_box *box = &p->boxes[k];
+        memopt_i_search_box *b = &s->boxes[k];
+
+        b->size = box->size;
+        b->alignment = box->alignment;
+        b->start = box->start;
+        b->end = box->end;
+        b->fixed = box->fixed;
+        b->bulk = (uint32_t)(box->size >> shift);
+        b->noise = 256;
     }
     for (k = 0; k < p->section_count; ++k) s->failures[k] = 1;
     memset(s->dead, 0, s->dead_count * sizeof *s->dead);
     s->unit = memopt_i_search_unit(p);
 }
+
 static void memopt_i_search_save_best(memopt_i_search *s) {
-    memopt_i_plan *p = s->p; size_t k, peak = 0;
+    memopt_i_plan *p = s->p;
+    size_t k;
+    size_t peak = 0;
+
     for (k = 0; k < s->count; ++k) {
         p->boxes[k].offset = s->boxes[k].low;
         peak = memopt_i_max(peak, s->boxes[k].low + s->boxes[k].size);
     }
     memopt_i_plan_save_best(p, peak);
 }
+
 /* The noise of an attempt: ranks are raised by up to 1/16. More of it drowns what the order of lives is worth: with up to
    1/2 an instance of 374 boxes took ten times as many steps. None leads to the same dead end again. */
 static void memopt_i_search_shake(memopt_i_search *s) {
@@ -6282,7 +7373,9 @@ static void memopt_i_search_shake(memopt_i_search *s) {
 static void memopt_i_search_improve(memopt_i_search *s) {
     static const unsigned char eighths[8] = { 0, 4, 0, 2, 0, 6, 0, 1 };
     memopt_i_plan *p = s->p;
-    uint64_t attempt, u = 1, v = 1;
+    uint64_t attempt;
+    uint64_t u = 1;
+    uint64_t v = 1;
     size_t over;
     int found;
 
@@ -6309,8 +7402,10 @@ static void memopt_i_search_improve(memopt_i_search *s) {
         }
     }
 }
+
 static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
-    const size_t n = s->count, sections = s->p->section_count;
+    const size_t n = s->count;
+    const size_t sections = s->p->section_count;
 
     s->dead = (memopt_i_part_key *)memopt_carve(c, s->dead_count, sizeof *s->dead, 0);
     s->levels = (memopt_i_search_level *)memopt_carve(c, n, sizeof *s->levels, 0);
@@ -6325,15 +7420,21 @@ static void memopt_i_search_lay_out(memopt_i_search *s, memopt_carver *c) {
 }
 
 static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t *work) {
-    memopt_carver count = memopt_carver_begin(NULL), c;
+    memopt_carver count = memopt_carver_begin(NULL);
+    memopt_carver c;
     memopt_i_search s;
 
     memset(&s, 0, sizeof s);
-    s.p = p; s.count = p->box_count; s.work_limit = work_limit ? work_limit : UINT64_MAX;
+    s.p = p;
+    s.count = p->box_count;
+    s.work_limit = work_limit ? work_limit : UINT64_MAX;
     for (s.dead_count = 64; s.dead_count < 64 * s.count;) s.dead_count *= 2;
     memopt_i_search_lay_out(&s, &count); /* so few boxes always fit size_t */
     c = memopt_carver_begin(memopt_i_alloc(&p->host, count.bytes, MEMOPT_I_HOST_ALIGN));
-    if (!c.base) { p->cut |= MEMOPT_PLAN_CUT_MEMORY; return; } /* the greedy plan stands */
+    if (!c.base) { /* the greedy plan stands */
+        p->cut |= MEMOPT_PLAN_CUT_MEMORY;
+        return;
+    }
     memopt_i_search_lay_out(&s, &c);
     memopt_i_search_set_up(&s);
     memopt_i_search_improve(&s);
@@ -6346,6 +7447,7 @@ static void memopt_i_plan_search(memopt_i_plan *p, uint64_t work_limit, uint64_t
 
 static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, size_t count, memopt_error *error) {
     size_t i;
+
     if (count && !items) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "items is NULL, and count is not 0");
     if (count > UINT32_MAX / 4)
         return memopt_i_fail_count(error, MEMOPT_ERR_OVERFLOW, "too many items", "count", count, "at most",
@@ -6356,6 +7458,7 @@ static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, si
     }
     return MEMOPT_OK;
 }
+
 /* One block holds all arrays, each with room for two more than there are items. */
 static void memopt_i_plan_lay_out(memopt_i_plan *p, memopt_carver *c) {
     uint32_t **const small[] = { &p->start, &p->end, &p->box_of, &p->taker, &p->order, &p->spare, &p->births, &p->deaths,
@@ -6385,7 +7488,9 @@ static void memopt_i_plan_takers(memopt_i_plan *p) {
 /* What no plan can go below, and where to stop. */
 static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
     size_t i;
-    p->proven = p->bound; p->exact = 1;
+
+    p->proven = p->bound;
+    p->exact = 1;
     for (i = 0; i < p->count; ++i) {
         const memopt_plan_item *t = &p->items[i];
         p->proven = memopt_i_max(p->proven, t->fixed ? t->offset + t->size : t->size);
@@ -6393,12 +7498,14 @@ static void memopt_i_plan_goal(memopt_i_plan *p, size_t capacity) {
     }
     p->goal = memopt_i_max(p->proven, capacity);
 }
+
 static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_options *options, memopt_plan_result *r) {
-    memopt_status s; size_t peak;
+    memopt_status s;
+    size_t peak;
 
     memopt_i_plan_takers(p);
     memopt_i_plan_sections(p);
-    /* boxes come later */
+    /* The boxes are not in use yet, so their memory serves as scratch. */
     s = memopt_i_plan_bound(p, (size_t *)(void *)p->boxes, (size_t *)(void *)p->boxes + p->count + 2);
     if (s) return memopt_i_fail(options->error, s, "more than SIZE_MAX bytes are alive at one moment");
     memopt_i_plan_goal(p, options->capacity);
@@ -6424,17 +7531,26 @@ static memopt_status memopt_i_plan_run(memopt_i_plan *p, const memopt_plan_optio
     r->visits = p->visited;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,
                                            const memopt_host *host, memopt_plan_result *result) {
-    memopt_carver counted = memopt_carver_begin(NULL), c;
-    memopt_i_plan p; memopt_plan_options o; memopt_plan_result r; memopt_status s; size_t i;
+    memopt_carver counted = memopt_carver_begin(NULL);
+    memopt_carver c;
+    memopt_i_plan p;
+    memopt_plan_options o;
+    memopt_plan_result r;
+    memopt_status s;
+    size_t i;
 
-    memset(&p, 0, sizeof p); memset(&o, 0, sizeof o); memset(&r, 0, sizeof r);
+    memset(&p, 0, sizeof p);
+    memset(&o, 0, sizeof o);
+    memset(&r, 0, sizeof r);
     if (options) o = *options;
     s = memopt_i_plan_items_check(items, count, o.error);
     if (s) return s;
     if (memopt_host_resolve(host, &p.host)) return memopt_i_fail(o.error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    p.items = items; p.count = count;
+    p.items = items;
+    p.count = count;
     p.timed = o.time_ns || !o.work;
     p.time_ns = o.time_ns ? o.time_ns : MEMOPT_I_PLAN_SECOND;
     if (p.timed && p.host.clock.now_fn(p.host.clock.user, &p.started)) p.out_of_time = 1;
@@ -6449,11 +7565,13 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
         memopt_i_free(&p.host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
         if (s) return s;
     }
-    r.peak = p.peak; r.lower_bound = p.bound;
+    r.peak = p.peak;
+    r.lower_bound = p.bound;
     r.optimal = p.peak <= p.proven;
     if (result) *result = r;
     return MEMOPT_OK;
 }
+
 /* @section heap : source plan api_heap
    Lifetimes in any order, for memory that the CPU may not even see: everything known about a block lies outside it.
    Problem    Training asks for the same few sizes over and over and frees them in another order. Size classes round
@@ -6492,6 +7610,7 @@ MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count
               with steps 10 % longer than the planned one in up to a third. So plan the largest step there is.
    Source     Bins with two levels of bits: Masmano et al. 2004 (TLSF). Pairing heaps: Fredman et al. 1986. Plan for the
               step with a fallback for the rest: STAlloc, arXiv:2507.16274. */
+
 #define MEMOPT_I_HEAP_FINE   64u                        /* bins to each power of two */
 #define MEMOPT_I_HEAP_LEVELS (sizeof(size_t) * 8 - 5)   /* level 0 is exact, each further one is a power of two */
 #define MEMOPT_I_HEAP_BINS   (MEMOPT_I_HEAP_LEVELS * MEMOPT_I_HEAP_FINE)
@@ -6517,16 +7636,19 @@ typedef struct memopt_i_heap_node { /* a block, free or used */
     uint32_t serial;        /* odd: in use. A handle is good as long as it knows the number */
     uint32_t up;            /* free: the cell that leads to it. Used: its tag, and size - requested in the lower bits */
 } memopt_i_heap_node;
+
 /* Cells: the first block of each bin, then two a node. Free: its next sibling and its first child. Used: 1 + its place
    in the record, or 0; it means something only while that goes on. */
 #define MEMOPT_I_HEAP_NEXT(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i))
 #define MEMOPT_I_HEAP_CHILD(i) (MEMOPT_I_HEAP_BINS + 2 * (size_t)(i) + 1)
 #define MEMOPT_I_HEAP_RECORD(i) MEMOPT_I_HEAP_NEXT(i)
 typedef struct memopt_i_heap_extent { size_t base, bytes; } memopt_i_heap_extent;
+
 typedef struct memopt_i_recorded_block { /* one recorded block */
     size_t bytes, alignment, first, last; /* last 0: not freed */
     memopt_tag tag;
 } memopt_i_recorded_block;
+
 typedef struct memopt_i_replay_slot { /* one planned block */
     size_t offset, size;  /* offset: from the region's start */
     memopt_tag tag;
@@ -6535,7 +7657,9 @@ typedef struct memopt_i_replay_slot { /* one planned block */
     uint32_t at_high_end; /* 1: a smaller request lies at its high end */
     uint32_t late;        /* live longer than its record: 0 no, 1 in the list, 2 not in the list */
 } memopt_i_replay_slot;
+
 enum memopt_i_recording { MEMOPT_I_RECORD_NONE, MEMOPT_I_RECORD_ON, MEMOPT_I_RECORD_DONE, MEMOPT_I_RECORD_LOST };
+
 typedef struct memopt_i_replay {
     uint32_t region;        /* its node; 0 = no plan */
     uint32_t count, cursor, passed; /* slots; the next one; those up to `passed` have been checked for deaths */
@@ -6553,6 +7677,7 @@ typedef struct memopt_i_replay {
     uint64_t *map;
     size_t memory;
 } memopt_i_replay;
+
 struct memopt_heap {
     memopt_i_heap_node *nodes; /* one allocation: nodes, cells, unused */
     uint32_t *cells;
@@ -6586,32 +7711,46 @@ struct memopt_heap {
 
 /* -- bins -- */
 
-static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); } /* not for 0 */
+/* not for 0 */
+static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); }
 static size_t memopt_i_heap_end(const memopt_heap *h, uint32_t i) { return h->nodes[i].offset + h->nodes[i].size; }
+
 /* A bin is what the seven highest bits of a size say, or all down to the unit's if those are fewer: how many bits are
    left out, and the bin. Shifts by a variable are slow, so there is one. */
 MEMOPT_I_HEAP_INLINE unsigned memopt_i_heap_fine(const memopt_heap *h, size_t size) {
     return memopt_i_high_bit(size | (uint64_t)h->unit * MEMOPT_I_HEAP_FINE) - 6;
 }
+
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_bin(const memopt_heap *h, size_t size) {
     const unsigned fine = memopt_i_heap_fine(h, size);
     return (fine - h->shift) * MEMOPT_I_HEAP_FINE + (uint32_t)(size >> fine);
 }
+
 /* i may be 0: node 0 takes what nobody reads, so that nobody has to ask. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_point(memopt_heap *h, size_t cell, uint32_t i) {
     h->cells[cell] = i;
     h->nodes[i].up = (uint32_t)cell;
 }
+
 static uint32_t memopt_i_heap_meld(memopt_heap *h, uint32_t a, uint32_t b) { /* two trees into one */
     uint32_t t;
-    if (h->nodes[b].size > h->nodes[a].size) { t = a; a = b; b = t; }
+
+    if (h->nodes[b].size > h->nodes[a].size) {
+        t = a;
+        a = b;
+        b = t;
+    }
     memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(b), h->cells[MEMOPT_I_HEAP_CHILD(a)]);
     memopt_i_heap_point(h, MEMOPT_I_HEAP_CHILD(a), b);
     return a;
 }
+
 /* A list of trees, not empty, becomes one: melded in pairs, then all into the last. Its own place is for the caller. */
 static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_meld_all(memopt_heap *h, uint32_t first) {
-    uint32_t *cells = h->cells, done = 0, a, b;
+    uint32_t *cells = h->cells;
+    uint32_t done = 0;
+    uint32_t a, b;
+
     while (first) {
         a = first;
         b = cells[MEMOPT_I_HEAP_NEXT(a)];
@@ -6626,9 +7765,11 @@ static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_meld_all(memopt_heap *h, uint32_
     }
     return a;
 }
+
 /* The highest bin has changed: find it, and make one tree of it. */
 static MEMOPT_I_NOINLINE void memopt_i_heap_find_top(memopt_heap *h) {
     uint32_t level, root;
+
     if (!h->levels) return;
     level = memopt_i_high_bit(h->levels);
     h->top = (uint32_t)(level * MEMOPT_I_HEAP_FINE + memopt_i_high_bit(h->bins[level]));
@@ -6638,11 +7779,14 @@ static MEMOPT_I_NOINLINE void memopt_i_heap_find_top(memopt_heap *h) {
     memopt_i_heap_point(h, h->top, root);
     memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(root), 0);
 }
+
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_settle(memopt_heap *h) { /* after free blocks have come, gone or changed */
     if (MEMOPT_I_UNLIKELY(!h->top)) memopt_i_heap_find_top(h);
 }
+
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_insert(memopt_heap *h, uint32_t i) {
     const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size);
+
     memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(i), h->cells[bin]);
     memopt_i_heap_point(h, bin, i);
     h->cells[MEMOPT_I_HEAP_CHILD(i)] = 0;
@@ -6650,11 +7794,14 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_insert(memopt_heap *h, uint32_t i) {
     h->levels |= (uint64_t)1 << bin / MEMOPT_I_HEAP_FINE;
     if (MEMOPT_I_UNLIKELY(bin >= h->top)) h->top = 0;
 }
+
 /* No branch asks whether the bin is empty now: in a heap with a hundred free blocks nobody could guess the answer. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_remove(memopt_heap *h, uint32_t i) {
-    const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size), level = bin / MEMOPT_I_HEAP_FINE;
+    const uint32_t bin = memopt_i_heap_bin(h, h->nodes[i].size);
+    const uint32_t level = bin / MEMOPT_I_HEAP_FINE;
     const uint32_t cell = h->nodes[i].up;
     uint32_t heir = h->cells[MEMOPT_I_HEAP_NEXT(i)];
+
     if (MEMOPT_I_UNLIKELY(h->cells[MEMOPT_I_HEAP_CHILD(i)])) { /* its children, as one tree, take its place */
         heir = memopt_i_heap_meld_all(h, h->cells[MEMOPT_I_HEAP_CHILD(i)]);
         memopt_i_heap_point(h, MEMOPT_I_HEAP_NEXT(heir), h->cells[MEMOPT_I_HEAP_NEXT(i)]);
@@ -6664,11 +7811,15 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_remove(memopt_heap *h, uint32_t i) {
     h->levels &= ~((uint64_t)!h->bins[level] << level);
     if (MEMOPT_I_UNLIKELY(bin == h->top)) h->top = 0;
 }
+
 /* A block of at least so many bytes, or 0 when there is none. The bin where it would be is asked for its first block
    only, which in the highest bin is the largest; any block of a higher bin will do. */
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_search(const memopt_heap *h, size_t size) {
-    const uint32_t bin = memopt_i_heap_bin(h, size), first = h->cells[bin];
-    uint32_t level = bin / MEMOPT_I_HEAP_FINE; uint64_t mask;
+    const uint32_t bin = memopt_i_heap_bin(h, size);
+    const uint32_t first = h->cells[bin];
+    uint32_t level = bin / MEMOPT_I_HEAP_FINE;
+    uint64_t mask;
+
     if (first && h->nodes[first].size >= size) return first;
     mask = h->bins[level] & (~(uint64_t)1 << bin % MEMOPT_I_HEAP_FINE);
     if (!mask) {
@@ -6679,8 +7830,10 @@ MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_search(const memopt_heap *h, size_t 
     }
     return h->cells[level * MEMOPT_I_HEAP_FINE + memopt_i_low_bit(mask)];
 }
+
 static uint32_t memopt_i_heap_next_in_bin(const memopt_heap *h, uint32_t i) { /* each block once; 0 after the last */
     size_t cell;
+
     if (h->cells[MEMOPT_I_HEAP_CHILD(i)]) return h->cells[MEMOPT_I_HEAP_CHILD(i)];
     while (!h->cells[MEMOPT_I_HEAP_NEXT(i)]) { /* back over the siblings, up to the parent */
         do {
@@ -6691,13 +7844,17 @@ static uint32_t memopt_i_heap_next_in_bin(const memopt_heap *h, uint32_t i) { /*
     }
     return h->cells[MEMOPT_I_HEAP_NEXT(i)];
 }
+
 static int memopt_i_heap_fits(size_t start, size_t end, size_t size, size_t alignment, size_t *at) {
     return !memopt_i_align_up(start, alignment, at) && *at <= end && end - *at >= size;
 }
+
 /* The same for an alignment above the heap's: first a block that is large enough wherever it begins, then every one
    that may happen to begin well. */
 static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_search_aligned(const memopt_heap *h, size_t size, size_t alignment) {
-    size_t padded, at; uint32_t bin, i;
+    size_t padded, at;
+    uint32_t bin, i;
+
     if (!memopt_i_add(size, alignment - h->unit, &padded)) {
         i = memopt_i_heap_search(h, padded);
         if (i) return i;
@@ -6707,6 +7864,7 @@ static MEMOPT_I_NOINLINE uint32_t memopt_i_heap_search_aligned(const memopt_heap
             if (memopt_i_heap_fits(h->nodes[i].offset, memopt_i_heap_end(h, i), size, alignment, &at)) return i;
     return 0;
 }
+
 static uint32_t memopt_i_heap_find(const memopt_heap *h, size_t size, size_t alignment) {
     if (alignment > h->unit) return memopt_i_heap_search_aligned(h, size, alignment);
     return memopt_i_heap_search(h, size);
@@ -6718,42 +7876,57 @@ static uint32_t memopt_i_heap_pop(memopt_heap *h) {
     MEMOPT_ASSERT(h->unused_count);
     return h->unused[--h->unused_count];
 }
+
 static void memopt_i_heap_push(memopt_heap *h, uint32_t i) { h->unused[h->unused_count++] = i; }
+
 static uint32_t memopt_i_heap_before(const memopt_heap *h, uint32_t i) {
     return h->nodes[i].before & ~MEMOPT_I_HEAP_OPEN;
 }
+
 static uint32_t memopt_i_heap_after(const memopt_heap *h, uint32_t i) {
     return h->nodes[i].after & ~MEMOPT_I_HEAP_OPEN;
 }
+
 /* i comes behind `before`. Its own links tell what they lead to; the links to it stay closed. */
 static void memopt_i_heap_link(memopt_heap *h, uint32_t before, uint32_t i) {
     const uint32_t after = memopt_i_heap_after(h, before);
     const int low = !before || memopt_i_heap_end(h, before) == h->nodes[i].offset; /* whether they touch */
     const int high = !after || memopt_i_heap_end(h, i) == h->nodes[after].offset;
+
     h->nodes[i].before = before && low && memopt_i_heap_is_free(h, before) ? before | MEMOPT_I_HEAP_OPEN : before;
     h->nodes[i].after = after && high && memopt_i_heap_is_free(h, after) ? after | MEMOPT_I_HEAP_OPEN : after;
     h->nodes[before].after = h->nodes[after].before = i;
     if (!low || !high) h->solid = 0;
 }
+
 static void memopt_i_heap_unlink(memopt_heap *h, uint32_t i) { /* and a gap is left */
-    const uint32_t before = memopt_i_heap_before(h, i), after = memopt_i_heap_after(h, i);
+    const uint32_t before = memopt_i_heap_before(h, i);
+    const uint32_t after = memopt_i_heap_after(h, i);
+
     h->nodes[before].after = after;
     h->nodes[after].before = before;
     h->solid = !before && !after;
 }
+
 /* Tell the neighbours that i is free. Theirs are the links that say so: whoever is freed next finds in its own node
    whether to join, and need not load its neighbours to decide. Where there are no gaps, all neighbours touch. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_open(memopt_heap *h, uint32_t i) {
     const memopt_i_heap_node *n = &h->nodes[i];
-    memopt_i_heap_node *low = &h->nodes[n->before], *high = &h->nodes[n->after];
+    memopt_i_heap_node *low = &h->nodes[n->before];
+    memopt_i_heap_node *high = &h->nodes[n->after];
+
     low->after = high->before = i | MEMOPT_I_HEAP_OPEN;
     if (MEMOPT_I_LIKELY(h->solid)) return;
     if (low->offset + low->size != n->offset) low->after = i;
     if (n->offset + n->size != high->offset) high->before = i;
 }
+
 /* A table that grows by doubling. Untouched on failure. */
 static memopt_status memopt_i_heap_table(memopt_heap *h, void **table, size_t size, size_t *room) {
-    size_t more = *room ? *room : 8, bytes; void *p;
+    size_t more = *room ? *room : 8;
+    size_t bytes;
+    void *p;
+
     if (memopt_i_mul(more, 2 * size, &bytes)) return MEMOPT_ERR_MEMORY;
     p = memopt_i_alloc(&h->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!p) return MEMOPT_ERR_MEMORY;
@@ -6763,17 +7936,22 @@ static memopt_status memopt_i_heap_table(memopt_heap *h, void **table, size_t si
     *room = more * 2;
     return MEMOPT_OK;
 }
+
 static size_t memopt_i_heap_nodes_bytes(size_t count) {
     return count * sizeof(memopt_i_heap_node) + (MEMOPT_I_HEAP_BINS + 3 * count) * sizeof(uint32_t);
 }
+
 /* The three tables of the nodes grow together. Serials begin where the heap's address says, so that handles of another
    heap are hardly ever taken for ours. */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_more_nodes(memopt_heap *h, size_t count) {
-    const uint32_t salt = (uint32_t)(((uintptr_t)h >> 6) * 2654435761u) & ~(uint32_t)1, old = h->node_count;
+    const uint32_t salt = (uint32_t)(((uintptr_t)h >> 6) * 2654435761u) & ~(uint32_t)1;
+    const uint32_t old = h->node_count;
     const size_t fit = (SIZE_MAX / 2 - 4 * MEMOPT_I_HEAP_BINS) / (sizeof *h->nodes + 12);
     const size_t max = memopt_i_min(MEMOPT_I_HEAP_NODES, fit);
     size_t room = old + (h->pledged - memopt_i_min(h->unused_count, h->pledged));
-    memopt_i_heap_node *nodes; uint32_t *cells, *unused, i;
+    memopt_i_heap_node *nodes;
+    uint32_t *cells, *unused, i;
+
     if (room > max || count > max - room) return MEMOPT_ERR_MEMORY;
     room = memopt_i_max(room + count, memopt_i_min(2 * (size_t)old, max));
     nodes = (memopt_i_heap_node *)memopt_i_alloc(&h->host, memopt_i_heap_nodes_bytes(room), MEMOPT_I_HOST_ALIGN);
@@ -6788,20 +7966,28 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_more_nodes(memopt_heap *h, 
         memcpy(unused + room - old, h->unused, h->unused_count * sizeof *unused); /* they stay on top */
         memopt_i_free(&h->host, h->nodes, memopt_i_heap_nodes_bytes(old), MEMOPT_I_HOST_ALIGN);
     }
-    h->nodes = nodes; h->cells = cells; h->unused = unused;
+    h->nodes = nodes;
+    h->cells = cells;
+    h->unused = unused;
     h->unused_count += (uint32_t)room - old - !old; /* node 0, on top of the first stack, is not for use */
     h->node_count = (uint32_t)room;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_heap_need(memopt_heap *h, size_t count) { /* so many nodes, beside the pledged ones */
     if (MEMOPT_I_LIKELY(h->unused_count >= h->pledged + count)) return MEMOPT_OK;
     return memopt_i_heap_more_nodes(h, count);
 }
+
 /* A block that belongs to nobody takes its free neighbours in. Theirs are plain links: two free blocks never touch. */
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_join(memopt_heap *h, uint32_t i) {
-    memopt_i_heap_node *n = &h->nodes[i]; const uint32_t low = n->before, high = n->after;
+    memopt_i_heap_node *n = &h->nodes[i];
+    const uint32_t low = n->before;
+    const uint32_t high = n->after;
+
     if (low & MEMOPT_I_HEAP_OPEN) {
         const uint32_t gone = low ^ MEMOPT_I_HEAP_OPEN;
+
         memopt_i_heap_remove(h, gone);
         memopt_i_heap_push(h, gone);
         n->offset = h->nodes[gone].offset;
@@ -6818,45 +8004,68 @@ MEMOPT_I_HEAP_INLINE void memopt_i_heap_join(memopt_heap *h, uint32_t i) {
     memopt_i_heap_open(h, i);
     memopt_i_heap_insert(h, i);
 }
+
 static uint32_t memopt_i_heap_add(memopt_heap *h, uint32_t before, size_t offset, size_t size) { /* new free memory */
     const uint32_t i = memopt_i_heap_pop(h);
-    h->nodes[i].offset = offset; h->nodes[i].size = size;
+
+    h->nodes[i].offset = offset;
+    h->nodes[i].size = size;
     memopt_i_heap_link(h, before, i);
     h->held += size;
     memopt_i_heap_join(h, i);
     return i;
 }
+
 static MEMOPT_I_NOINLINE void memopt_i_heap_move(memopt_heap *h, uint32_t i, size_t offset, size_t size) {
     memopt_i_heap_remove(h, i);
-    h->nodes[i].offset = offset; h->nodes[i].size = size;
+    h->nodes[i].offset = offset;
+    h->nodes[i].size = size;
     memopt_i_heap_insert(h, i);
     memopt_i_heap_settle(h);
 }
+
 /* The first bytes of a free block become a node of their own, in no bin. A leaf that stays in its bin need not move. */
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_split(memopt_heap *h, uint32_t i, size_t size) {
-    const uint32_t first = memopt_i_heap_pop(h); memopt_i_heap_node *n = &h->nodes[i], *f = &h->nodes[first];
-    const size_t rest = n->size - size, offset = n->offset + size; const uint32_t before = n->before;
-    f->offset = n->offset; f->after = i | MEMOPT_I_HEAP_OPEN;
+    const uint32_t first = memopt_i_heap_pop(h);
+    memopt_i_heap_node *n = &h->nodes[i];
+    memopt_i_heap_node *f = &h->nodes[first];
+    const size_t rest = n->size - size;
+    const size_t offset = n->offset + size;
+    const uint32_t before = n->before;
+
+    f->offset = n->offset;
+    f->after = i | MEMOPT_I_HEAP_OPEN;
     h->nodes[before].after = n->before = first;
     if ((n->size ^ rest) >> memopt_i_heap_fine(h, n->size) /* another bin */ || h->cells[MEMOPT_I_HEAP_CHILD(i)])
         memopt_i_heap_move(h, i, offset, rest);
-    else { n->offset = offset; n->size = rest; }
-    f->size = size; f->before = before; /* not above: gcc would pair fields up in a vector by way of the stack */
+    else {
+        n->offset = offset;
+        n->size = rest;
+    }
+    /* not above: gcc would pair fields up in a vector by way of the stack */
+    f->size = size;
+    f->before = before;
     return first;
 }
+
 static MEMOPT_I_NOINLINE void memopt_i_heap_take_whole(memopt_heap *h, uint32_t i) {
     memopt_i_heap_remove(h, i);
     h->nodes[h->nodes[i].before].after = h->nodes[h->nodes[i].after].before = i;
     memopt_i_heap_settle(h);
 }
+
 MEMOPT_I_HEAP_INLINE uint32_t memopt_i_heap_take(memopt_heap *h, uint32_t i, size_t size) { /* a free block's front */
     if (h->nodes[i].size != size) return memopt_i_heap_split(h, i, size);
     memopt_i_heap_take_whole(h, i);
     return i;
 }
+
 /* Memory goes out of free block i: [from, end). What is left on either side becomes new blocks: up to one node more. */
 static void memopt_i_heap_punch(memopt_heap *h, uint32_t i, size_t from, size_t end) {
-    const size_t start = h->nodes[i].offset, stop = memopt_i_heap_end(h, i); uint32_t before = h->nodes[i].before;
+    const size_t start = h->nodes[i].offset;
+    const size_t stop = memopt_i_heap_end(h, i);
+    uint32_t before = h->nodes[i].before;
+
     memopt_i_heap_remove(h, i);
     memopt_i_heap_unlink(h, i);
     memopt_i_heap_push(h, i);
@@ -6873,21 +8082,31 @@ static size_t memopt_i_heap_margin(const memopt_heap *h) {
     const memopt_source *s = h->source;
     return s && (s->kind == MEMOPT_SOURCE_DEVICE || s->kind == MEMOPT_SOURCE_PINNED) ? h->unit : 0;
 }
+
 static size_t memopt_i_heap_margins(const memopt_heap *h) { return h->extent_count * memopt_i_heap_margin(h); }
+
 static size_t memopt_i_heap_reserved(const memopt_heap *h) {
     return h->held + memopt_i_heap_margins(h) - h->replay.missing;
 }
+
 static size_t memopt_i_heap_free_blocks(const memopt_heap *h) { /* nodes that are nothing else */
     const size_t others = 1 + h->unused_count + h->replay.count + (h->replay.region != 0);
     return h->node_count - others - (h->used_blocks - h->replay.live);
 }
+
 static void *memopt_i_heap_address(size_t offset) { return (void *)(uintptr_t)offset; }
+
 static memopt_status memopt_i_heap_commit(memopt_heap *h, size_t start, size_t bytes) {
     return h->source ? memopt_i_source_commit(h->source, memopt_i_heap_address(start), bytes) : MEMOPT_OK;
 }
+
 /* In a range: commit what is missing of [from, to), which no block in use touches; p is the block before, or 0. */
 static memopt_status memopt_i_heap_fill(memopt_heap *h, uint32_t p, size_t from, size_t to) {
-    size_t end = p ? memopt_i_heap_end(h, p) : h->base, start, stop, least, more; uint32_t next; memopt_status s;
+    size_t end = p ? memopt_i_heap_end(h, p) : h->base;
+    size_t start, stop, least, more;
+    uint32_t next;
+    memopt_status s;
+
     for (; end < to; p = next, end = memopt_i_heap_end(h, p)) {
         next = memopt_i_heap_after(h, p);
         stop = next ? h->nodes[next].offset : h->base + h->capacity;
@@ -6906,10 +8125,14 @@ static memopt_status memopt_i_heap_fill(memopt_heap *h, uint32_t p, size_t from,
     }
     return MEMOPT_OK;
 }
+
 /* A range grows at the lowest place where the request fits between two blocks in use. Gaps begin and end at multiples
    of the step; free blocks may lie between them. */
 static memopt_status memopt_i_heap_grow_range(memopt_heap *h, size_t size, size_t alignment) {
-    uint32_t p = 0, next = memopt_i_heap_before(h, 0); size_t start, stop, at;
+    uint32_t p = 0;
+    uint32_t next = memopt_i_heap_before(h, 0);
+    size_t start, stop, at;
+
     if (next && memopt_i_heap_end(h, next) - h->base == h->held) /* the only gap is behind the last block */
         p = memopt_i_heap_is_free(h, next) ? memopt_i_heap_before(h, next) : next;
     for (;; p = next) {
@@ -6921,11 +8144,18 @@ static memopt_status memopt_i_heap_grow_range(memopt_heap *h, size_t size, size_
         if (!next) return MEMOPT_ERR_MEMORY;
     }
 }
+
 static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size_t alignment) {
     const size_t margin = memopt_i_heap_margin(h);
     const size_t room = h->capacity - h->held - memopt_i_heap_margins(h);
     const size_t max = memopt_i_align_down(memopt_i_min(room, h->source->capacity), h->step);
-    size_t least = size, more, i; void *base = NULL, *extents = h->extents; uint32_t p; memopt_status s;
+    size_t least = size;
+    size_t more, i;
+    void *base = NULL;
+    void *extents = h->extents;
+    uint32_t p;
+    memopt_status s;
+
     if (alignment > h->source->base_alignment)
         if (memopt_i_add(size, alignment - h->source->base_alignment, &least)) return MEMOPT_ERR_MEMORY;
     if (memopt_i_add(least, margin, &least) || memopt_i_align_up(least, h->step, &least) || least > max)
@@ -6943,11 +8173,13 @@ static memopt_status memopt_i_heap_grow_extent(memopt_heap *h, size_t size, size
     if (s) return s;
     more -= margin;
     for (i = h->extent_count++; i && h->extents[i - 1].base > (uintptr_t)base; --i) h->extents[i] = h->extents[i - 1];
-    h->extents[i].base = (uintptr_t)base; h->extents[i].bytes = more;
+    h->extents[i].base = (uintptr_t)base;
+    h->extents[i].bytes = more;
     for (p = memopt_i_heap_before(h, 0); p && h->nodes[p].offset > (uintptr_t)base; ) p = memopt_i_heap_before(h, p);
     (void)memopt_i_heap_add(h, p, (uintptr_t)base, more);
     return MEMOPT_OK;
 }
+
 /* Grow so that the request fits. Takes a node, and two for a moment. */
 static memopt_status memopt_i_heap_more(memopt_heap *h, size_t size, size_t alignment) {
     const memopt_status s = h->ranged ? memopt_i_heap_grow_range(h, size, alignment)
@@ -6955,8 +8187,12 @@ static memopt_status memopt_i_heap_more(memopt_heap *h, size_t size, size_t alig
     memopt_i_heap_settle(h);
     return s;
 }
+
 static memopt_status memopt_i_heap_trim_range(memopt_heap *h, size_t *released) {
-    uint32_t i, next; size_t from, end; memopt_status s;
+    uint32_t i, next;
+    size_t from, end;
+    memopt_status s;
+
     for (i = memopt_i_heap_after(h, 0); i; i = next) {
         next = memopt_i_heap_after(h, i);
         if (!memopt_i_heap_is_free(h, i)) continue;
@@ -6971,13 +8207,22 @@ static memopt_status memopt_i_heap_trim_range(memopt_heap *h, size_t *released) 
     }
     return MEMOPT_OK;
 }
+
 static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
     const size_t margin = memopt_i_heap_margin(h);
-    size_t e, kept = 0; uint32_t i = memopt_i_heap_after(h, 0), before;
+    size_t e;
+    size_t kept = 0;
+    uint32_t i = memopt_i_heap_after(h, 0);
+    uint32_t before;
+
     for (e = 0; e < h->extent_count; ++e) {
         const memopt_i_heap_extent x = h->extents[e];
+
         while (memopt_i_heap_end(h, i) < x.base + x.bytes) i = memopt_i_heap_after(h, i); /* who holds its last byte */
-        if (!memopt_i_heap_is_free(h, i) || h->nodes[i].offset > x.base) { h->extents[kept++] = x; continue; }
+        if (!memopt_i_heap_is_free(h, i) || h->nodes[i].offset > x.base) {
+            h->extents[kept++] = x;
+            continue;
+        }
         before = h->nodes[i].before;
         memopt_i_heap_punch(h, i, x.base, x.base + x.bytes);
         i = memopt_i_heap_after(h, before); /* what is left in front, or what comes behind */
@@ -6992,22 +8237,34 @@ static void memopt_i_heap_trim_extents(memopt_heap *h, size_t *released) {
 static void memopt_i_heap_watch(memopt_heap *h) {
     h->watched = h->ledger || h->recording == MEMOPT_I_RECORD_ON || h->replay.region;
 }
+
 static int memopt_i_replay_committed(const memopt_i_replay *r, size_t cell) {
     return (int)(r->map[cell / 64] >> cell % 64 & 1);
 }
+
 /* From `start`: the end, at most `stop`, of the piece that is committed, or not, as *committed tells. */
 static size_t memopt_i_replay_piece(const memopt_i_replay *r, size_t start, size_t stop, int *committed) {
     size_t cell, end;
-    if (start < r->grid) { *committed = 1; return memopt_i_min(stop, r->grid); }
+
+    if (start < r->grid) {
+        *committed = 1;
+        return memopt_i_min(stop, r->grid);
+    }
     cell = (start - r->grid) / r->cell;
     *committed = memopt_i_replay_committed(r, cell);
     do end = r->grid + ++cell * r->cell; while (end < stop && memopt_i_replay_committed(r, cell) == *committed);
     return memopt_i_min(stop, end);
 }
+
 /* Commit what a slot reaches. A piece more may mean a node more when the region is given back, so one is pledged. */
 static memopt_status memopt_i_replay_commit(memopt_heap *h, size_t start, size_t size) {
-    memopt_i_replay *r = &h->replay; const size_t region_end = memopt_i_heap_end(h, r->region), stop = start + size;
-    size_t at, end, cell; int committed; memopt_status s;
+    memopt_i_replay *r = &h->replay;
+    const size_t region_end = memopt_i_heap_end(h, r->region);
+    const size_t stop = start + size;
+    size_t at, end, cell;
+    int committed;
+    memopt_status s;
+
     for (at = start; at < stop; at = end) {
         end = memopt_i_replay_piece(r, at, stop, &committed);
         if (committed) continue;
@@ -7024,20 +8281,25 @@ static memopt_status memopt_i_replay_commit(memopt_heap *h, size_t start, size_t
     }
     return MEMOPT_OK;
 }
+
 static size_t memopt_i_replay_start(const memopt_i_replay *r, const memopt_i_replay_slot *s, size_t size,
                                     size_t alignment) {
     return r->start + s->offset + (s->at_high_end ? memopt_i_align_down(s->size - size, alignment) : 0);
 }
+
 static int memopt_i_replay_suits(const memopt_i_replay *r, const memopt_i_replay_slot *s, size_t size, size_t alignment,
                                  memopt_tag tag) {
     return s->tag == tag && s->size >= size && !((r->start + s->offset) & (alignment - 1));
 }
+
 /* The slot for a request. While requests are exactly as recorded, one that is not stands where others are missing or
    new: its like is looked for a few slots ahead. Where sizes differ anyway, order is all there is: the next slot. */
 static uint32_t memopt_i_replay_match(memopt_i_replay *r, size_t size, size_t alignment, memopt_tag tag) {
-    const uint32_t next = r->cursor, stop = next + (uint32_t)memopt_i_min(MEMOPT_I_HEAP_AHEAD, r->count - next);
+    const uint32_t next = r->cursor;
+    const uint32_t stop = next + (uint32_t)memopt_i_min(MEMOPT_I_HEAP_AHEAD, r->count - next);
     const int fits = next < stop && memopt_i_replay_suits(r, &r->slots[next], size, alignment, tag);
     uint32_t k;
+
     if (!fits || (r->exact == MEMOPT_I_HEAP_SURE && r->slots[next].size != size))
         for (k = next; k < stop; ++k)
             if (r->slots[k].size == size && memopt_i_replay_suits(r, &r->slots[k], size, alignment, tag)) return k;
@@ -7046,19 +8308,28 @@ static uint32_t memopt_i_replay_match(memopt_i_replay *r, size_t size, size_t al
     else if (r->exact < MEMOPT_I_HEAP_SURE) ++r->exact;
     return next;
 }
+
 static void memopt_i_replay_outstays(memopt_i_replay *r, uint32_t k) { /* slot k lives longer than its record */
     memopt_i_replay_slot *s = &r->slots[k];
+
     if (s->late) return;
     s->late = r->late_count < MEMOPT_I_HEAP_LATE ? 1 : 2;
-    if (s->late == 1) r->late[r->late_count++] = k; else ++r->late_more;
+    if (s->late == 1) r->late[r->late_count++] = k;
+    else ++r->late_more;
 }
+
 static int memopt_i_replay_live(const memopt_heap *h, const memopt_i_replay_slot *s) {
     return (int)(h->nodes[s->node].serial & 1);
 }
+
 /* The cursor passes slot k. Returns whether its bytes are nobody's: blocks whose record goes on past k lie elsewhere by
    plan, the others are compared. It is places that are compared, not blocks: so live places never overlap. */
 static int memopt_i_replay_pass(memopt_heap *h, uint32_t k) {
-    memopt_i_replay *r = &h->replay; const memopt_i_replay_slot *s = &r->slots[k], *late; uint32_t i;
+    memopt_i_replay *r = &h->replay;
+    const memopt_i_replay_slot *s = &r->slots[k];
+    const memopt_i_replay_slot *late;
+    uint32_t i;
+
     while (r->passed < k) {
         for (i = r->slots[++r->passed].due; i; i = r->slots[i - 1].due_next)
             if (memopt_i_replay_live(h, &r->slots[i - 1])) memopt_i_replay_outstays(r, i - 1);
@@ -7070,17 +8341,25 @@ static int memopt_i_replay_pass(memopt_heap *h, uint32_t k) {
     }
     return !r->late_more;
 }
+
 /* A used node in the region, or 0. */
 static uint32_t memopt_i_replay_serve(memopt_heap *h, size_t size, size_t alignment, memopt_tag tag) {
-    memopt_i_replay *r = &h->replay; const uint32_t k = memopt_i_replay_match(r, size, alignment, tag);
-    size_t start; uint32_t i;
+    memopt_i_replay *r = &h->replay;
+    const uint32_t k = memopt_i_replay_match(r, size, alignment, tag);
+    size_t start;
+    uint32_t i;
+
     if (k < r->count) {
         start = memopt_i_replay_start(r, &r->slots[k], size, alignment);
         if (memopt_i_replay_pass(h, k) && (!r->missing || !memopt_i_replay_commit(h, start, size))) {
             i = r->slots[k].node;
-            h->nodes[i].offset = start; h->nodes[i].size = size;
-            h->nodes[i].before = MEMOPT_I_HEAP_SERVED; h->nodes[i].after = k;
-            r->in_use += size; ++r->live; ++r->served;
+            h->nodes[i].offset = start;
+            h->nodes[i].size = size;
+            h->nodes[i].before = MEMOPT_I_HEAP_SERVED;
+            h->nodes[i].after = k;
+            r->in_use += size;
+            ++r->live;
+            ++r->served;
             return i;
         }
     }
@@ -7088,9 +8367,14 @@ static uint32_t memopt_i_replay_serve(memopt_heap *h, size_t size, size_t alignm
     (void)memopt_ledger_retried(h->ledger, tag, size);
     return 0;
 }
+
 static void memopt_i_replay_free(memopt_heap *h, uint32_t k) { /* the node's serial says already that it is not live */
-    memopt_i_replay *r = &h->replay; memopt_i_replay_slot *s = &r->slots[k]; uint32_t i = 0;
-    r->in_use -= h->nodes[s->node].size; --r->live;
+    memopt_i_replay *r = &h->replay;
+    memopt_i_replay_slot *s = &r->slots[k];
+    uint32_t i = 0;
+
+    r->in_use -= h->nodes[s->node].size;
+    --r->live;
     if (s->late == 2) --r->late_more;
     if (s->late == 1) {
         while (r->late[i] != k) ++i;
@@ -7098,27 +8382,38 @@ static void memopt_i_replay_free(memopt_heap *h, uint32_t k) { /* the node's ser
     }
     s->late = 0;
 }
+
 /* Free bytes of a region that is going: its committed pieces become blocks, the others gaps. Returns the last block. */
 static uint32_t memopt_i_replay_give(memopt_heap *h, uint32_t after, size_t start, size_t stop) {
-    size_t end; int committed;
+    size_t end;
+    int committed;
+
     for (; start < stop; start = end) {
         end = memopt_i_replay_piece(&h->replay, start, stop, &committed);
         if (committed) after = memopt_i_heap_add(h, after, start, end - start);
     }
     return after;
 }
+
 /* The region becomes ordinary blocks and gaps. The nodes it takes are pledged, so this cannot fail. */
 static void memopt_i_replay_dissolve(memopt_heap *h) {
-    memopt_i_replay *r = &h->replay; const uint32_t region = r->region;
-    uint32_t i, k, at = memopt_i_heap_before(h, region);
-    size_t start = h->nodes[region].offset; const size_t stop = memopt_i_heap_end(h, region);
+    memopt_i_replay *r = &h->replay;
+    const uint32_t region = r->region;
+    uint32_t i, k;
+    uint32_t at = memopt_i_heap_before(h, region);
+    size_t start = h->nodes[region].offset;
+    const size_t stop = memopt_i_heap_end(h, region);
+
     h->held -= h->nodes[region].size;
     ++h->nodes[region].serial;
     memopt_i_heap_unlink(h, region);
     memopt_i_heap_push(h, region);
     for (k = 0; k < r->count; ++k) {
         i = r->slots[r->order[k]].node;
-        if (!(h->nodes[i].serial & 1)) { memopt_i_heap_push(h, i); continue; }
+        if (!(h->nodes[i].serial & 1)) {
+            memopt_i_heap_push(h, i);
+            continue;
+        }
         at = memopt_i_replay_give(h, at, start, h->nodes[i].offset);
         memopt_i_heap_link(h, at, i);
         h->cells[MEMOPT_I_HEAP_RECORD(i)] = 0;
@@ -7133,12 +8428,17 @@ static void memopt_i_replay_dissolve(memopt_heap *h) {
     memopt_i_heap_watch(h);
     memopt_i_heap_settle(h);
 }
+
 /* Where the request would fit if the region were given back: between two blocks in use, where there are addresses. */
 static int memopt_i_replay_would_fit(const memopt_heap *h, size_t size, size_t alignment, size_t *at) {
-    memopt_heap_entry e; size_t start = h->base, end = h->base;
+    memopt_heap_entry e;
+    size_t start = h->base;
+    size_t end = h->base;
+
     memset(&e, 0, sizeof e);
     while (memopt_heap_walk(h, &e)) {
         const int gap = !h->ranged && e.offset != end;
+
         if (gap || e.kind == MEMOPT_HEAP_USED) {
             if (memopt_i_heap_fits(start, gap ? end : e.offset, size, alignment, at)) return 1;
             start = gap && e.kind != MEMOPT_HEAP_USED ? e.offset : e.offset + e.bytes;
@@ -7154,6 +8454,7 @@ static memopt_status memopt_i_replay_rescue(memopt_heap *h, size_t at, size_t si
     const size_t start = memopt_i_max(at, h->nodes[region].offset);
     const size_t end = memopt_i_min(at + size, memopt_i_heap_end(h, region));
     memopt_status s = memopt_i_heap_need(h, 4);
+
     if (!s && h->ranged) {
         s = memopt_i_heap_fill(h, 0, at, at + size);
         memopt_i_heap_settle(h);
@@ -7167,25 +8468,36 @@ static memopt_status memopt_i_replay_rescue(memopt_heap *h, size_t at, size_t si
 
 /* The long way to a free block that fits: growing, and then giving the region back. */
 static memopt_status memopt_i_heap_search_hard(memopt_heap *h, size_t size, size_t alignment, uint32_t *out) {
-    size_t at; memopt_status s = memopt_i_heap_more(h, size, alignment);
+    size_t at;
+    memopt_status s = memopt_i_heap_more(h, size, alignment);
+
     if (s && h->replay.region && memopt_i_replay_would_fit(h, size, alignment, &at))
         s = memopt_i_replay_rescue(h, at, size);
     if (!s) *out = memopt_i_heap_find(h, size, alignment);
     return s;
 }
+
 /* A used block for any request, by whatever way there is. */
 static memopt_status memopt_i_heap_place(memopt_heap *h, size_t size, size_t alignment, uint32_t *out) {
-    uint32_t i, front = 0; size_t at; memopt_status s = memopt_i_heap_need(h, 4); /* growth two, the front, the block */
+    uint32_t i;
+    uint32_t front = 0; /* growth two, the front, the block */
+    size_t at;
+    memopt_status s = memopt_i_heap_need(h, 4);
+
     if (s) return s;
     i = memopt_i_heap_find(h, size, alignment);
     if (!i && (s = memopt_i_heap_search_hard(h, size, alignment, &i)) != MEMOPT_OK) return s;
     (void)memopt_i_align_up(h->nodes[i].offset, alignment, &at);
     if (at != h->nodes[i].offset) front = memopt_i_heap_split(h, i, at - h->nodes[i].offset);
     *out = memopt_i_heap_take(h, i, size);
-    if (front) { memopt_i_heap_insert(h, front); memopt_i_heap_open(h, front); }
+    if (front) {
+        memopt_i_heap_insert(h, front);
+        memopt_i_heap_open(h, front);
+    }
     memopt_i_heap_settle(h);
     return MEMOPT_OK;
 }
+
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_fail(memopt_heap *h, memopt_status status, const char *reason,
                                                           size_t asked) {
     (void)memopt_i_fail(&h->error, status, reason);
@@ -7194,10 +8506,12 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_fail(memopt_heap *h, memopt
     h->error.limit = memopt_i_count(memopt_heap_largest(h)); /* certain; growth might give more, or be refused */
     return status;
 }
+
 static memopt_status memopt_i_heap_out(memopt_heap *h, memopt_status s, size_t bytes) {
     return memopt_i_heap_fail(h, s, s == MEMOPT_ERR_MEMORY ? "no free piece is large enough, and the heap cannot grow"
                                                            : "the heap could not grow: its source refused", bytes);
 }
+
 /* The arguments of an allocation, and whether the ledger will take the block, before anything is done. */
 static memopt_status memopt_i_heap_check(memopt_heap *h, size_t bytes, size_t alignment, memopt_tag tag,
                                          const void *out, size_t *size) {
@@ -7220,8 +8534,11 @@ static memopt_status memopt_i_heap_check(memopt_heap *h, size_t bytes, size_t al
     h->error.limit = memopt_i_count(memopt_heap_largest(h));
     return c.status;
 }
+
 static void memopt_i_heap_record_alloc(memopt_heap *h, uint32_t i, size_t bytes, size_t alignment, memopt_tag tag) {
-    memopt_i_recorded_block *n; void *recorded = h->recorded;
+    memopt_i_recorded_block *n;
+    void *recorded = h->recorded;
+
     if (h->recorded_count == h->recorded_room) {
         if (h->recorded_count >= UINT32_MAX - 1 || memopt_i_heap_table(h, &recorded, sizeof *n, &h->recorded_room)) {
             h->recording = MEMOPT_I_RECORD_LOST; /* the block is good; only the plan will not be made */
@@ -7231,28 +8548,45 @@ static void memopt_i_heap_record_alloc(memopt_heap *h, uint32_t i, size_t bytes,
         h->recorded = (memopt_i_recorded_block *)recorded;
     }
     n = &h->recorded[h->recorded_count];
-    n->bytes = bytes; n->alignment = alignment; n->tag = tag; n->first = h->time++; n->last = 0;
+    n->bytes = bytes;
+    n->alignment = alignment;
+    n->tag = tag;
+    n->first = h->time++;
+    n->last = 0;
     h->cells[MEMOPT_I_HEAP_RECORD(i)] = (uint32_t)++h->recorded_count;
 }
+
 static void memopt_i_heap_debug(const memopt_heap *h) {
     if (MEMOPT_DEBUG >= 3) MEMOPT_ASSERT(memopt_heap_check(h) == MEMOPT_OK);
     (void)h;
 }
+
 MEMOPT_I_HEAP_INLINE void memopt_i_heap_hand_out(memopt_heap *h, uint32_t i, size_t size, size_t bytes, memopt_tag tag,
                                                  memopt_block *out) {
     memopt_i_heap_node *n = &h->nodes[i];
-    h->used += size; h->requested += bytes; ++h->used_blocks;
+
+    h->used += size;
+    h->requested += bytes;
+    ++h->used_blocks;
     n->up = tag << MEMOPT_I_HEAP_SLACK | (uint32_t)(size - bytes);
-    out->offset = n->offset; out->node = i; out->serial = n->serial = n->serial + 1;
+    out->offset = n->offset;
+    out->node = i;
+    out->serial = n->serial = n->serial + 1;
 }
+
 static size_t memopt_i_heap_slack(const memopt_i_heap_node *n) {
     return n->up & (((uint32_t)1 << MEMOPT_I_HEAP_SLACK) - 1);
 }
+
 static memopt_tag memopt_i_heap_tag(const memopt_i_heap_node *n) { return n->up >> MEMOPT_I_HEAP_SLACK; }
+
 /* An allocation with all that may happen: bad arguments, plan, growth, ledger, record. */
 static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, size_t bytes, size_t alignment,
                                                                 memopt_tag tag, memopt_block *out) {
-    size_t size; uint32_t i = 0; memopt_status s;
+    size_t size;
+    uint32_t i = 0;
+    memopt_status s;
+
     if ((s = memopt_i_heap_check(h, bytes, alignment, tag, out, &size)) != MEMOPT_OK) return s;
     alignment = memopt_i_max(alignment, h->unit);
     if (h->replay.stepping) i = memopt_i_replay_serve(h, size, alignment, tag);
@@ -7266,9 +8600,12 @@ static MEMOPT_I_NOINLINE memopt_status memopt_i_heap_alloc_full(memopt_heap *h, 
     memopt_i_heap_debug(h);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size_t alignment, memopt_tag tag,
                                            memopt_block *out) {
-    size_t size; uint32_t i;
+    size_t size;
+    uint32_t i;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     size = ((bytes - 1) | (heap->unit - 1)) + 1; /* rounded up; 0 for 0 bytes and when it wraps around */
     if (heap->watched || alignment > heap->unit || (alignment & (alignment - 1)) || !size || !out
@@ -7279,26 +8616,34 @@ MEMOPT_API memopt_status memopt_heap_alloc(memopt_heap *heap, size_t bytes, size
     memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
+
 /* Node 0 is never in use, a region is but was never handed out, and an even serial is nobody's. */
 MEMOPT_I_HEAP_INLINE memopt_status memopt_i_heap_check_handle(const memopt_heap *h, memopt_block b) {
     const memopt_i_heap_node *n;
+
     if (b.node >= h->node_count || !(b.serial & 1)) return MEMOPT_ERR_ARGUMENT;
     n = &h->nodes[b.node];
     if (n->serial != b.serial) return MEMOPT_ERR_STATE;
     if (n->offset != b.offset || (h->watched && b.node == h->replay.region)) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_OK;
 }
+
 /* Tell ledger, record and plan of a free. Returns 1 when the block was the plan's, and nothing is left to do. */
 static MEMOPT_I_NOINLINE int memopt_i_heap_free_watched(memopt_heap *h, uint32_t i) {
-    memopt_i_heap_node *n = &h->nodes[i]; const uint32_t note = h->cells[MEMOPT_I_HEAP_RECORD(i)];
+    memopt_i_heap_node *n = &h->nodes[i];
+    const uint32_t note = h->cells[MEMOPT_I_HEAP_RECORD(i)];
+
     if (h->recording == MEMOPT_I_RECORD_ON && note) h->recorded[note - 1].last = h->time++;
     (void)memopt_ledger_remove(h->ledger, memopt_i_heap_tag(n), n->size, memopt_i_heap_address(n->offset));
     if (n->before != MEMOPT_I_HEAP_SERVED) return 0;
     memopt_i_replay_free(h, n->after);
     return 1;
 }
+
 MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block) {
-    memopt_i_heap_node *n; memopt_status s;
+    memopt_i_heap_node *n;
+    memopt_status s;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_heap_check_handle(heap, block)) != MEMOPT_OK)
         return memopt_i_heap_fail(heap, s, s == MEMOPT_ERR_STATE ? "the block was freed before"
@@ -7307,7 +8652,9 @@ MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block)
     /* Peaks as late as can be: before anything goes. */
     if (MEMOPT_I_UNLIKELY(heap->used > heap->peak_used)) heap->peak_used = heap->used;
     if (MEMOPT_I_UNLIKELY(heap->requested > heap->peak_requested)) heap->peak_requested = heap->requested;
-    heap->used -= n->size; heap->requested -= n->size - memopt_i_heap_slack(n); --heap->used_blocks;
+    heap->used -= n->size;
+    heap->requested -= n->size - memopt_i_heap_slack(n);
+    --heap->used_blocks;
     n->serial = block.serial + 1;
     if (!heap->watched || !memopt_i_heap_free_watched(heap, block.node)) {
         memopt_i_heap_join(heap, block.node);
@@ -7316,12 +8663,16 @@ MEMOPT_API memopt_status memopt_heap_free(memopt_heap *heap, memopt_block block)
     memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
+
 MEMOPT_API void *memopt_heap_pointer(const memopt_heap *heap, memopt_block block) {
     return heap && heap->source && !memopt_i_heap_check_handle(heap, block) ? memopt_i_heap_address(block.offset)
         : NULL;
 }
+
 MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes) {
-    size_t size; memopt_status s;
+    size_t size;
+    memopt_status s;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (!bytes) return memopt_i_heap_fail(heap, MEMOPT_ERR_ARGUMENT, "a growth by no bytes", 0);
     if (memopt_i_align_up(bytes, heap->unit, &size))
@@ -7333,8 +8684,11 @@ MEMOPT_API memopt_status memopt_heap_grow(memopt_heap *heap, size_t bytes) {
     memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
-    size_t bytes = 0; memopt_status s;
+    size_t bytes = 0;
+    memopt_status s;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     heap->peak_reserved = memopt_i_max(heap->peak_reserved, memopt_i_heap_reserved(heap));
     s = memopt_i_heap_need(heap, heap->ranged ? memopt_i_heap_free_blocks(heap) : heap->extent_count);
@@ -7349,7 +8703,8 @@ MEMOPT_API memopt_status memopt_heap_trim(memopt_heap *heap, size_t *released) {
 /* -- create and destroy -- */
 
 static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, const memopt_heap_desc *d) {
-    const memopt_source *s = d->source; size_t capacity = d->capacity; /* all but memory */
+    const memopt_source *s = d->source;
+    size_t capacity = d->capacity; /* all but memory */
 
     if (s) memopt_i_source_check(c, s);
     if (memopt_i_host_resolve(c, d->host, &h->host)) return c->status;
@@ -7359,7 +8714,8 @@ static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, 
     if (s) memopt_i_must_be_at_most(c, "alignment", h->unit, "at most source.base_alignment", s->base_alignment);
     if (c->status) return c->status;
     h->shift = memopt_i_low_bit(h->unit);
-    h->source = d->source; h->ledger = d->ledger;
+    h->source = d->source;
+    h->ledger = d->ledger;
     h->ranged = !s || s->commit_fn;
     h->step = s ? memopt_i_max(h->unit, s->granularity) : h->unit;
     if (s && !capacity) capacity = SIZE_MAX;
@@ -7375,8 +8731,12 @@ static memopt_status memopt_i_heap_settings(memopt_i_checks *c, memopt_heap *h, 
     h->solid = 1;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out) {
-    memopt_heap *h; memopt_heap settings; void *base = NULL; memopt_status s;
+    memopt_heap *h;
+    memopt_heap settings;
+    void *base = NULL;
+    memopt_status s;
     memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "heap");
 
     if (!desc) return MEMOPT_ERR_ARGUMENT;
@@ -7401,8 +8761,10 @@ MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt
     *out = h;
     return MEMOPT_OK;
 }
+
 MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
-    memopt_heap_entry e; size_t i;
+    memopt_heap_entry e;
+    size_t i;
 
     if (!heap) return;
     memset(&e, 0, sizeof e);
@@ -7428,8 +8790,11 @@ MEMOPT_API void memopt_heap_destroy(memopt_heap *heap) {
 MEMOPT_API size_t memopt_heap_largest(const memopt_heap *heap) {
     return heap && heap->levels ? heap->nodes[heap->cells[heap->top]].size : 0; /* the root of the highest bin's tree */
 }
+
 MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
-    size_t more; uint32_t last;
+    size_t more;
+    uint32_t last;
+
     if (!heap) return 0;
     if (!heap->ranged) {
         more = memopt_i_min(heap->capacity - heap->held - memopt_i_heap_margins(heap), heap->source->capacity);
@@ -7442,29 +8807,40 @@ MEMOPT_API size_t memopt_heap_largest_grown(const memopt_heap *heap) {
     }
     return memopt_i_max(more, memopt_heap_largest(heap));
 }
+
 MEMOPT_API memopt_heap_stats memopt_heap_get_stats(const memopt_heap *heap) {
-    memopt_heap_stats s; const memopt_i_replay *r;
+    memopt_heap_stats s;
+    const memopt_i_replay *r;
+
     memset(&s, 0, sizeof s);
     if (!heap) return s;
     r = &heap->replay;
     s.capacity = heap->capacity;
     s.reserved = memopt_i_heap_reserved(heap);
-    s.used = heap->used; s.requested = heap->requested;
-    if (r->region) { s.planned = heap->nodes[r->region].size; s.idle = s.planned - r->missing - r->in_use; }
+    s.used = heap->used;
+    s.requested = heap->requested;
+    if (r->region) {
+        s.planned = heap->nodes[r->region].size;
+        s.idle = s.planned - r->missing - r->in_use;
+    }
     s.free_bytes = s.reserved - s.used - s.idle;
     s.largest = memopt_heap_largest(heap);
     s.peak_used      = memopt_i_max(heap->peak_used, s.used);
     s.peak_requested = memopt_i_max(heap->peak_requested, s.requested);
     s.peak_reserved  = memopt_i_max(heap->peak_reserved, s.reserved);
-    s.used_blocks = heap->used_blocks; s.free_blocks = memopt_i_heap_free_blocks(heap);
+    s.used_blocks = heap->used_blocks;
+    s.free_blocks = memopt_i_heap_free_blocks(heap);
     if (s.free_bytes) s.external_fragmentation = 1.0 - (double)s.largest / (double)s.free_bytes;
     if (s.used) s.internal_fragmentation = 1.0 - (double)s.requested / (double)s.used;
-    s.served = r->served; s.fell_back = r->fell_back;
+    s.served = r->served;
+    s.fell_back = r->fell_back;
     return s;
 }
+
 MEMOPT_API memopt_error memopt_heap_error(const memopt_heap *heap) {
     return heap ? heap->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the heap is NULL");
 }
+
 static void memopt_i_heap_unused(memopt_heap_entry *e, memopt_heap_entry_kind kind, size_t offset, size_t bytes) {
     e->kind = kind;
     e->offset = offset;
@@ -7479,18 +8855,25 @@ static void memopt_i_heap_entry(const memopt_heap *h, uint32_t i, memopt_heap_en
 
     memopt_i_heap_unused(e, n->serial & 1 ? MEMOPT_HEAP_USED : MEMOPT_HEAP_FREE, n->offset, n->size);
     if (e->kind == MEMOPT_HEAP_FREE) return;
-    e->requested = n->size - memopt_i_heap_slack(n); e->tag = memopt_i_heap_tag(n);
-    e->block.offset = n->offset; e->block.node = i; e->block.serial = n->serial;
+    e->requested = n->size - memopt_i_heap_slack(n);
+    e->tag = memopt_i_heap_tag(n);
+    e->block.offset = n->offset;
+    e->block.node = i;
+    e->block.serial = n->serial;
 }
+
 /* Inside the region: the next live slot, or the idle bytes before it. Returns 0 at the region's end. */
 static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_heap_entry *e) {
-    const memopt_i_replay *r = &h->replay; const size_t region_end = memopt_i_heap_end(h, r->region);
+    const memopt_i_replay *r = &h->replay;
+    const size_t region_end = memopt_i_heap_end(h, r->region);
     const size_t start = e->node == r->region ? e->offset + e->bytes : h->nodes[r->region].offset;
     size_t end = region_end;
+
     if (e->node != r->region) e->slot = 0;
     if (start == region_end) return 0;
     for (; e->slot < r->count; ++e->slot) {
         const memopt_i_replay_slot *s = &r->slots[r->order[e->slot]];
+
         if (!memopt_i_replay_live(h, s)) continue;
         end = h->nodes[s->node].offset;
         if (end > start) break;
@@ -7503,8 +8886,10 @@ static int memopt_i_heap_walk_region(const memopt_heap *h, memopt_heap_entry *e)
     e->node = r->region;
     return 1;
 }
+
 MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entry) {
     uint32_t i;
+
     if (!heap || !entry || entry->node >= heap->node_count) return 0;
     if (entry->node && entry->node == heap->replay.region && memopt_i_heap_walk_region(heap, entry)) return 1;
     i = memopt_i_heap_after(heap, entry->node);
@@ -7519,6 +8904,7 @@ MEMOPT_API int memopt_heap_walk(const memopt_heap *heap, memopt_heap_entry *entr
 
 MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap) {
     uint32_t i;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (heap->replay.region) return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "a plan is being replayed", 0);
     for (i = memopt_i_heap_after(heap, 0); i; i = memopt_i_heap_after(heap, i))
@@ -7528,23 +8914,31 @@ MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap) {
     memopt_i_heap_watch(heap);
     return MEMOPT_OK;
 }
+
 static size_t memopt_i_record_planned(const memopt_heap *recorder) {
-    size_t i, count = 0;
+    size_t i;
+    size_t count = 0;
     for (i = 0; i < recorder->recorded_count; ++i) count += recorder->recorded[i].last != 0;
     return count;
 }
+
 static memopt_status memopt_i_record_items(const memopt_heap *h, const memopt_heap *recorder, memopt_plan_item *items) {
-    size_t i, k = 0;
+    size_t i;
+    size_t k = 0;
+
     for (i = 0; i < recorder->recorded_count; ++i) {
         const memopt_i_recorded_block *n = &recorder->recorded[i];
+
         if (!n->last) continue;
         memset(&items[k], 0, sizeof *items);
-        items[k].first = n->first; items[k].last = n->last;
+        items[k].first = n->first;
+        items[k].last = n->last;
         if (memopt_i_align_up(n->bytes, h->unit, &items[k].size)) return MEMOPT_ERR_OVERFLOW;
         items[k++].alignment = memopt_i_max(n->alignment, h->unit);
     }
     return MEMOPT_OK;
 }
+
 static uint64_t memopt_i_slot_offset(const void *slots, uint32_t i) {
     return ((const memopt_i_replay_slot *)slots)[i].offset;
 }
@@ -7552,44 +8946,66 @@ static uint64_t memopt_i_slot_offset(const void *slots, uint32_t i) {
 /* Slots from items, which stand in the order of their allocation. Every second one by offset is turned: what smaller
    requests leave over lies together in pairs, so that fewer pages are reached from two sides. */
 static void memopt_i_replay_slots(memopt_i_replay *r, const memopt_heap *recorder, const memopt_plan_item *items) {
-    uint32_t k = 0, low, high, middle; size_t i;
+    uint32_t k = 0;
+    uint32_t low, high, middle;
+    size_t i;
+
     for (i = 0; i < recorder->recorded_count; ++i) {
         memopt_i_replay_slot *s = &r->slots[k];
+
         if (!recorder->recorded[i].last) continue;
-        s->offset = items[k].offset; s->size = items[k].size; s->tag = recorder->recorded[i].tag;
+        s->offset = items[k].offset;
+        s->size = items[k].size;
+        s->tag = recorder->recorded[i].tag;
         for (low = k + 1, high = r->count; low < high; ) { /* the first slot allocated after this one was freed */
             middle = low + (high - low) / 2;
-            if (items[middle].first < items[k].last) low = middle + 1; else high = middle;
+            if (items[middle].first < items[k].last) low = middle + 1;
+            else high = middle;
         }
         r->order[k] = k;
-        if (low < r->count) { s->due_next = r->slots[low].due; r->slots[low].due = k + 1; }
+        if (low < r->count) {
+            s->due_next = r->slots[low].due;
+            r->slots[low].due = k + 1;
+        }
         ++k;
     }
     memopt_i_sort(r->order, r->count, memopt_i_slot_offset, r->slots);
     for (k = 1; k < r->count; k += 2) r->slots[r->order[k]].at_high_end = 1;
 }
+
 /* The region behind the last block: its memory is committed when it is reached. The range has the addresses. */
 static int memopt_i_replay_behind(memopt_heap *h, memopt_i_replay *r, size_t peak, size_t alignment) {
-    uint32_t p = memopt_i_heap_before(h, 0); const size_t end = p ? memopt_i_heap_end(h, p) : h->base;
-    size_t first = end, at, stop;
-    if (p && memopt_i_heap_is_free(h, p)) first = h->nodes[p].offset; else p = 0;
+    uint32_t p = memopt_i_heap_before(h, 0);
+    const size_t end = p ? memopt_i_heap_end(h, p) : h->base;
+    size_t first = end;
+    size_t at, stop;
+
+    if (p && memopt_i_heap_is_free(h, p)) first = h->nodes[p].offset;
+    else p = 0;
     if (!memopt_i_heap_fits(first, h->base + h->capacity, peak, alignment, &at)) return 0;
     stop = h->base + memopt_i_align_down(at + peak - h->base + h->step - 1, h->step);
     if (p) memopt_i_heap_take_whole(h, p);
     else {
         p = memopt_i_heap_pop(h);
-        h->nodes[p].offset = first; h->nodes[p].size = 0;
+        h->nodes[p].offset = first;
+        h->nodes[p].size = 0;
         memopt_i_heap_link(h, memopt_i_heap_before(h, 0), p);
     }
     ++h->nodes[p].serial;
     h->nodes[p].size = stop - first;
     h->held += stop - end;
-    r->region = p; r->start = at; r->grid = end; r->missing = stop - end;
+    r->region = p;
+    r->start = at;
+    r->grid = end;
+    r->missing = stop - end;
     memopt_i_heap_settle(h);
     return 1;
 }
+
 static memopt_status memopt_i_replay_region(memopt_heap *h, memopt_i_replay *r, size_t peak, size_t alignment) {
-    uint32_t i; memopt_status s = memopt_i_heap_need(h, (size_t)2 * r->count + 8); /* slots, what lies between, place */
+    uint32_t i;
+    memopt_status s = memopt_i_heap_need(h, (size_t)2 * r->count + 8); /* slots, what lies between, place */
+
     if (s) return s;
     i = memopt_i_heap_find(h, peak, alignment);
     if (i || !h->ranged || !h->source || !memopt_i_replay_behind(h, r, peak, alignment)) {
@@ -7602,10 +9018,15 @@ static memopt_status memopt_i_replay_region(memopt_heap *h, memopt_i_replay *r, 
     h->pledged = r->count + 1;
     return MEMOPT_OK;
 }
+
 /* From a solved plan to a replay: tables first, then the region, which is the last that can fail. */
 static memopt_status memopt_i_replay_make(memopt_heap *h, const memopt_heap *recorder, const memopt_plan_item *items,
                                           size_t count, size_t peak) {
-    memopt_i_replay r; memopt_status s; size_t bytes, words, i, alignment = h->unit;
+    memopt_i_replay r;
+    memopt_status s;
+    size_t bytes, words, i;
+    size_t alignment = h->unit;
+
     memset(&r, 0, sizeof r);
     for (i = 0; i < count; ++i) alignment = memopt_i_max(alignment, items[i].alignment);
     r.count = (uint32_t)count;
@@ -7622,13 +9043,21 @@ static memopt_status memopt_i_replay_make(memopt_heap *h, const memopt_heap *rec
     r.order = (uint32_t *)(void *)(r.map + words);
     memopt_i_replay_slots(&r, recorder, items);
     s = memopt_i_replay_region(h, &r, peak, alignment);
-    if (s) { memopt_i_free(&h->host, r.slots, bytes, MEMOPT_I_HOST_ALIGN); return s; }
+    if (s) {
+        memopt_i_free(&h->host, r.slots, bytes, MEMOPT_I_HOST_ALIGN);
+        return s;
+    }
     h->replay = r;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *recorder, const memopt_plan_options *options,
                                           memopt_plan_result *result) {
-    memopt_plan_item *items = NULL; memopt_plan_result plan; size_t count, bytes; memopt_status s = MEMOPT_OK;
+    memopt_plan_item *items = NULL;
+    memopt_plan_result plan;
+    size_t count, bytes;
+    memopt_status s = MEMOPT_OK;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (!recorder) recorder = heap;
     if (heap->replay.region) return memopt_i_heap_fail(heap, MEMOPT_ERR_STATE, "there is a plan already", 0);
@@ -7656,16 +9085,23 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     memopt_i_heap_debug(heap);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_heap_begin_step(memopt_heap *heap) {
-    memopt_i_replay *r; uint32_t k, live;
+    memopt_i_replay *r;
+    uint32_t k, live;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     r = &heap->replay;
     for (k = 0, live = r->live; live; ++k) /* who lives on from one step into the next is not in the record */
-        if (memopt_i_replay_live(heap, &r->slots[k])) { memopt_i_replay_outstays(r, k); --live; }
+        if (memopt_i_replay_live(heap, &r->slots[k])) {
+            memopt_i_replay_outstays(r, k);
+            --live;
+        }
     r->cursor = r->passed = 0;
     r->stepping = r->region != 0;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if (heap->replay.region) memopt_i_replay_dissolve(heap);
@@ -7676,7 +9112,9 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap) {
 /* -- all invariants -- */
 
 static int memopt_i_check_bin(const memopt_heap *h, uint32_t bin, size_t *count) {
-    uint32_t i, child; size_t cell;
+    uint32_t i, child;
+    size_t cell;
+
     if ((h->cells[bin] != 0) != (int)(h->bins[bin / MEMOPT_I_HEAP_FINE] >> bin % MEMOPT_I_HEAP_FINE & 1)) return 0;
     for (i = h->cells[bin], cell = bin; i; cell = MEMOPT_I_HEAP_NEXT(i), i = h->cells[cell])
         if (h->nodes[i].up != cell) return 0;
@@ -7688,8 +9126,12 @@ static int memopt_i_check_bin(const memopt_heap *h, uint32_t bin, size_t *count)
     }
     return 1;
 }
+
 static int memopt_i_check_bins(const memopt_heap *h) {
-    size_t count = 0; uint32_t bin, level, top = 0;
+    size_t count = 0;
+    uint32_t bin, level;
+    uint32_t top = 0;
+
     for (bin = 0; bin < MEMOPT_I_HEAP_BINS; ++bin) {
         level = bin / MEMOPT_I_HEAP_FINE;
         if (!memopt_i_check_bin(h, bin, &count) || (h->bins[level] != 0) != (int)(h->levels >> level & 1)) return 0;
@@ -7698,12 +9140,23 @@ static int memopt_i_check_bins(const memopt_heap *h) {
     if (top && (h->top != top || h->cells[MEMOPT_I_HEAP_NEXT(h->cells[top])])) return 0;
     return count == memopt_i_heap_free_blocks(h);
 }
+
 /* The blocks in order: aligned, apart, inside, free ones joined; their sums. */
 static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
-    size_t held = 0, used = h->replay.in_use, free_blocks = 0, used_blocks = h->replay.live, end = h->base, e = 0, i;
-    uint32_t p = 0, n;
+    size_t held = 0;
+    size_t used = h->replay.in_use;
+    size_t free_blocks = 0;
+    size_t used_blocks = h->replay.live;
+    size_t end = h->base;
+    size_t e = 0;
+    size_t i;
+    uint32_t p = 0;
+    uint32_t n;
+
     for (n = memopt_i_heap_after(h, 0); n; p = n, n = memopt_i_heap_after(h, n)) {
-        const memopt_i_heap_node *b = &h->nodes[n]; const int is_free = memopt_i_heap_is_free(h, n);
+        const memopt_i_heap_node *b = &h->nodes[n];
+        const int is_free = memopt_i_heap_is_free(h, n);
+
         if (++*count > h->node_count || memopt_i_heap_before(h, n) != p) return 0;
         if (!b->size || (b->offset | b->size) & (h->unit - 1) || b->offset < end) return 0;
         if (is_free && p && memopt_i_heap_is_free(h, p) && b->offset == end) return 0;
@@ -7719,30 +9172,51 @@ static int memopt_i_check_blocks(const memopt_heap *h, size_t *count) {
         end = b->offset + b->size;
         held += b->size;
         if (is_free) ++free_blocks;
-        else if (n != h->replay.region) { used += b->size; ++used_blocks; }
+        else if (n != h->replay.region) {
+            used += b->size;
+            ++used_blocks;
+        }
     }
     for (i = 0, e = 0; i < h->extent_count; ++i) e += h->extents[i].bytes;
     if (memopt_i_heap_before(h, 0) != p || held != h->held || used != h->used) return 0;
     return free_blocks == memopt_i_heap_free_blocks(h) && used_blocks == h->used_blocks
         && (h->ranged ? end <= h->base + h->capacity : e == held);
 }
+
 static size_t memopt_i_check_pieces(const memopt_i_replay *r, size_t start, size_t stop) { /* committed ones */
-    size_t count = 0; int committed;
+    size_t count = 0;
+    int committed;
+
     while (start < stop) {
         start = memopt_i_replay_piece(r, start, stop, &committed);
         count += committed != 0;
     }
     return count;
 }
+
 /* Live slots lie in their places, apart, in committed cells; either their record or the late list accounts for them. */
 static int memopt_i_check_replay(const memopt_heap *h) {
-    const memopt_i_replay *r = &h->replay; size_t in_use = 0, missing = 0, pieces = 0, at, next;
-    uint32_t k, i, live = 0, late = 0, more = 0; int committed;
+    const memopt_i_replay *r = &h->replay;
+    size_t in_use = 0;
+    size_t missing = 0;
+    size_t pieces = 0;
+    size_t at, next;
+    uint32_t k, i;
+    uint32_t live = 0;
+    uint32_t late = 0;
+    uint32_t more = 0;
+    int committed;
+
     if (!r->region) return !r->live && !h->pledged;
     at = h->nodes[r->region].offset;
     for (k = 0; k < r->count; ++k) {
-        const memopt_i_replay_slot *s = &r->slots[r->order[k]]; const memopt_i_heap_node *n = &h->nodes[s->node];
-        if (!memopt_i_replay_live(h, s)) { if (s->late) return 0; continue; }
+        const memopt_i_replay_slot *s = &r->slots[r->order[k]];
+        const memopt_i_heap_node *n = &h->nodes[s->node];
+
+        if (!memopt_i_replay_live(h, s)) {
+            if (s->late) return 0;
+            continue;
+        }
         if (n->before != MEMOPT_I_HEAP_SERVED || n->after != r->order[k] || n->offset < at) return 0;
         if (n->offset < r->start + s->offset || n->offset + n->size > r->start + s->offset + s->size) return 0;
         pieces += memopt_i_check_pieces(r, at, n->offset);
@@ -7751,12 +9225,16 @@ static int memopt_i_check_replay(const memopt_heap *h) {
             if (!committed) return 0;
         }
         if (!s->late && r->order[k] >= r->cursor) return 0;
-        in_use += n->size; ++live; late += s->late == 1; more += s->late == 2;
+        in_use += n->size;
+        ++live;
+        late += s->late == 1;
+        more += s->late == 2;
     }
     for (k = 1; k <= r->passed; ++k) /* whose death the cursor has passed is late, or dead */
         for (i = r->slots[k].due; i; i = r->slots[i - 1].due_next)
             if (!r->slots[i - 1].late && memopt_i_replay_live(h, &r->slots[i - 1])) return 0;
-    for (i = 0; i < r->late_count; ++i) if (r->slots[r->late[i]].late != 1) return 0;
+    for (i = 0; i < r->late_count; ++i)
+        if (r->slots[r->late[i]].late != 1) return 0;
     pieces += memopt_i_check_pieces(r, at, memopt_i_heap_end(h, r->region));
     if (at > memopt_i_heap_end(h, r->region) || pieces > h->pledged) return 0; /* a node each when the region goes */
     for (at = r->grid; at < memopt_i_heap_end(h, r->region); at = next) {
@@ -7766,8 +9244,11 @@ static int memopt_i_check_replay(const memopt_heap *h) {
     return live == r->live && in_use == r->in_use && missing == r->missing && late == r->late_count
         && more == r->late_more;
 }
+
 MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
-    size_t count = 1; uint32_t i;
+    size_t count = 1;
+    uint32_t i;
+
     if (!heap) return MEMOPT_ERR_ARGUMENT;
     if ((heap->nodes[0].serial & 1) || !memopt_i_check_blocks(heap, &count)) return MEMOPT_ERR_CORRUPT;
     if (!memopt_i_check_bins(heap)) return MEMOPT_ERR_CORRUPT;
@@ -7778,6 +9259,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
         || !memopt_i_check_replay(heap)) return MEMOPT_ERR_CORRUPT;
     return MEMOPT_OK;
 }
+
 /* @section simd : host api_simd
    Problem    A header is compiled once, by flags that are not ours, and runs on processors its author never saw.
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
@@ -7789,6 +9271,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
               default). So no product here is an operand of a plain sum: it is fmaf, and _mm256_fmadd_ps.
               -ffast-math replaces divisions and is outside the promise of equal bits.
    Cost       A look at a word that the compiler's runtime filled in at start. */
+
 #if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
     && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug 54412) */
 #  if defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
@@ -7803,6 +9286,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #    define MEMOPT_I_NEON 1
 #  endif
 #endif
+
 #if defined(MEMOPT_I_X86) && !defined(__clang__) /* g++ 12 warns of its own intrinsics; popped at the end of the file */
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wuninitialized"
@@ -7811,6 +9295,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #    pragma GCC diagnostic ignored "-Wsign-conversion" /* at -O0 they are macros */
 #  endif
 #endif
+
 #if defined(__clang__) && !defined(__CUDACC__)
 #  define MEMOPT_I_UNROLL     _Pragma("clang loop unroll_count(4)")
 #  define MEMOPT_I_UNROLL_ALL _Pragma("clang loop unroll(full)") /* of a loop over registers */
@@ -7821,6 +9306,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #  define MEMOPT_I_UNROLL
 #  define MEMOPT_I_UNROLL_ALL
 #endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #  define MEMOPT_I_FLATTEN __attribute__((flatten)) /* everything that is called in it becomes a part of it */
 #  define MEMOPT_I_ALWAYS_INLINE __attribute__((always_inline)) /* clang's flatten takes one level of calls only */
@@ -7828,6 +9314,7 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #  define MEMOPT_I_FLATTEN
 #  define MEMOPT_I_ALWAYS_INLINE
 #endif
+
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 MEMOPT_I_NOINLINE static void memopt_i_zeroupper(void) { _mm256_zeroupper(); }
 
@@ -7841,6 +9328,7 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_blend256(__m256i a, __m256i b, __m2
 #  endif
 }
 #endif
+
 MEMOPT_API int memopt_simd_best(void) {
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
@@ -7855,6 +9343,7 @@ MEMOPT_API int memopt_simd_best(void) {
     return MEMOPT_SIMD_SCALAR;
 #endif
 }
+
 /* The end of wide work. gcc forgets to clear the upper halves of the registers at -O1, at -Os and before some tail
    calls, and then every float instruction that follows takes fifty times as long. */
 static void memopt_i_wide_end(int level) {
@@ -7864,11 +9353,14 @@ static void memopt_i_wide_end(int level) {
     (void)level;
 #endif
 }
+
 /* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
 static int memopt_i_simd_level(const memopt_threads *threads) {
-    const int best = memopt_simd_best(), asked = threads ? threads->simd_level : 0;
+    const int best = memopt_simd_best();
+    const int asked = threads ? threads->simd_level : 0;
     return asked && asked < best ? asked : best;
 }
+
 MEMOPT_API const char *memopt_simd_text(int level) {
     switch (level) {
     case MEMOPT_SIMD_SCALAR:      return "scalar";
@@ -7879,6 +9371,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     }
     return "not a level of memopt";
 }
+
 /* @section vec : simd base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
    Problem    An algorithm written once for each instruction set is written four times, and the fourth is the one that
@@ -7899,21 +9392,25 @@ MEMOPT_API const char *memopt_simd_text(int level) {
               (parameters)) declares the wide ones, which come at the end of the file.
    New width  One block of operations here, its level in MEMOPT_I_AT and MEMOPT_I_WIDTHS, one inclusion at the end.
    Exception  What one processor alone can do (byte permutations, matrix units) stands beside the part, and says so. */
+
 #if defined(MEMOPT_I_X86)
 #  define MEMOPT_I_AT(level, name, arguments)                                                                          \
     ((level) >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_##name arguments                                                     \
      : (level) >= MEMOPT_SIMD_AVX2 ? memopt_i_v8_##name arguments : memopt_i_v1_##name arguments)
+
 #  define MEMOPT_I_WIDTHS(type, name, parameters)                                                                      \
     MEMOPT_I_AVX2 static type memopt_i_v8_##name parameters;                                                           \
     MEMOPT_I_AVX512 static type memopt_i_v16_##name parameters;
 #elif defined(MEMOPT_I_NEON)
 #  define MEMOPT_I_AT(level, name, arguments)                                                                          \
     ((level) >= MEMOPT_SIMD_NEON ? memopt_i_v4_##name arguments : memopt_i_v1_##name arguments)
+
 #  define MEMOPT_I_WIDTHS(type, name, parameters) static type memopt_i_v4_##name parameters;
 #else
 #  define MEMOPT_I_AT(level, name, arguments) ((void)(level), memopt_i_v1_##name arguments)
 #  define MEMOPT_I_WIDTHS(type, name, parameters)
 #endif
+
 #pragma push_macro("V") /* yours come back at the end of the file */
 #pragma push_macro("R")
 #pragma push_macro("V_FN")
@@ -7937,6 +9434,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #else
 #  define V_FN    static inline
 #endif
+
 #define V_HOST_FN static inline /* no part of it for the device */
 #define V_REST(name, arguments) ((void)0)
 #define V_SHL(x, n) ((x) << (n)) /* macros, because the instructions want a number */
@@ -7956,6 +9454,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
    power         p 2^n, from n and n + the magic number */
 enum { memopt_i_v1_width = 1, memopt_i_v1_level = MEMOPT_SIMD_SCALAR };
 typedef float memopt_i_v1_floats;
+
 V_FN float V(load)(const float *p) { return *p; }
 V_FN void V(store)(float *p, float x) { *p = x; }
 V_FN void V(end)(void) { }
@@ -7972,6 +9471,7 @@ V_FN float V(negative)(float a) { return memopt_i_bits_float(memopt_i_float_bits
 V_FN float V(if_negative)(float z, float a, float b) { return z < 0 ? a : b; }
 V_FN float V(zero_below)(float z, float least, float a) { return z < least ? 0.0f : a; }
 V_FN int V(all_below)(float a, float limit) { return memopt_i_float_bits(a) < memopt_i_float_bits(limit); }
+
 V_FN float V(sqrt)(float a) {
 #if defined(__CUDA_ARCH__)
     return __fsqrt_rn(a);
@@ -7981,7 +9481,8 @@ V_FN float V(sqrt)(float a) {
 }
 
 V_FN float V(magnitude)(float a, float b) {
-    const uint32_t x = memopt_i_float_bits(a), y = memopt_i_float_bits(b) & 0x7fffffffu;
+    const uint32_t x = memopt_i_float_bits(a);
+    const uint32_t y = memopt_i_float_bits(b) & 0x7fffffffu;
     return memopt_i_bits_float(x > y ? x : y);
 }
 
@@ -8010,10 +9511,12 @@ V_FN float V(quiet)(float a) { /* one NaN for all */
 typedef uint32_t memopt_i_v1_ints;
 typedef int memopt_i_v1_mask;
 typedef uint16_t memopt_i_v1_words;
+
 V_FN uint32_t V(bits)(float x) { return memopt_i_float_bits(x); }
 V_FN float V(floats_of)(uint32_t x) { return memopt_i_bits_float(x); }
 V_FN uint32_t V(i_set)(uint32_t x) { return x; }
 V_FN uint32_t V(i_load)(const uint32_t *p) { return *p; }
+
 V_FN void V(i_put)(void *p, uint32_t x, int stream) {
     (void)stream;
     memcpy(p, &x, sizeof x);
@@ -8051,6 +9554,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
     p[1] = b;
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 #if defined(MEMOPT_I_WIDTH)
 #  undef V
 #  undef R
@@ -8090,6 +9594,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
 /* AVX2: 8 floats. */
 enum { memopt_i_v8_width = 8, memopt_i_v8_level = MEMOPT_SIMD_AVX2 };
 typedef __m256 memopt_i_v8_floats;
+
 V_FN __m256 V(load)(const float *p) { return _mm256_loadu_ps(p); }
 V_FN void V(store)(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
 V_FN __m256 V(set)(float x) { return _mm256_set1_ps(x); }
@@ -8105,7 +9610,8 @@ V_FN __m256 V(negative)(__m256 a) { return _mm256_or_ps(a, _mm256_set1_ps(-0.0f)
 V_FN void V(end)(void) { _mm256_zeroupper(); }
 
 V_FN __m256 V(sign)(__m256 a) {
-    const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    const __m256 zero = _mm256_setzero_ps();
     return _mm256_and_ps(_mm256_cmp_ps(a, zero, _CMP_NEQ_OQ), _mm256_or_ps(_mm256_and_ps(a, sign),
                                                                            _mm256_set1_ps(1.0f)));
 }
@@ -8146,6 +9652,7 @@ V_FN __m256 V(quiet)(__m256 a) {
 typedef __m256i memopt_i_v8_ints;
 typedef __m256i memopt_i_v8_mask;
 typedef __m128i memopt_i_v8_words;
+
 V_FN __m256i V(bits)(__m256 x) { return _mm256_castps_si256(x); }
 V_FN __m256 V(floats_of)(__m256i x) { return _mm256_castsi256_ps(x); }
 V_FN __m256i V(i_set)(uint32_t x) { return _mm256_set1_epi32((int)x); }
@@ -8153,7 +9660,9 @@ V_FN __m256i V(i_load)(const uint32_t *p) { return _mm256_loadu_si256((const __m
 V_FN __m256i V(i_lanes)(void) { return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0); }
 V_FN __m256i V(i_mul)(__m256i a, __m256i b) { return _mm256_mullo_epi32(a, b); }
 V_FN __m256i V(i_xor3)(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
-V_FN __m256i V(i_shl)(__m256i a, __m256i by) { return _mm256_sllv_epi32(a, by); } /* by 32 and more: 0 */
+
+/* by 32 and more: 0 */
+V_FN __m256i V(i_shl)(__m256i a, __m256i by) { return _mm256_sllv_epi32(a, by); }
 V_FN __m256i V(i_shr)(__m256i a, __m256i by) { return _mm256_srlv_epi32(a, by); }
 V_FN __m256i V(i_max)(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
 V_FN __m256i V(i_min)(__m256i a, __m256i b) { return _mm256_min_epu32(a, b); }
@@ -8174,6 +9683,7 @@ V_FN int V(m_any)(__m256i m) { return !_mm256_testz_si256(m, m); }
 V_FN __m128i V(w_load)(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m128i x) { _mm_storeu_si128((__m128i *)(void *)p, x); }
 V_FN __m256i V(i_words)(__m128i x) { return _mm256_cvtepu16_epi32(x); }
+
 V_FN __m128i V(w_ints)(__m256i x) {
     return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }
@@ -8183,7 +9693,8 @@ V_FN __m256 V(from_f16)(__m128i x) { return _mm256_cvtph_ps(x); }
 V_FN __m128i V(to_f16)(__m256 x) { return _mm256_cvtps_ph(x, 0); }
 
 V_FN __m128i V(to_bf16)(__m256 x) { /* to nearest, ties to even; of NaN the quiet one */
-    const __m256i u = V(bits)(x), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i u = V(bits)(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     return V(w_ints)(_mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16));
 }
 
@@ -8206,7 +9717,8 @@ V_FN __m256 V(f_unsigned)(__m256i x) { /* exact halves: their sum rounds once */
 
 /* Out of order by halves, and put back into it. */
 V_FN void V(i_load_pairs)(const uint32_t *p, __m256i *a, __m256i *b) {
-    const __m256 first = _mm256_castsi256_ps(V(i_load)(p)), second = _mm256_castsi256_ps(V(i_load)(p + 8));
+    const __m256 first = _mm256_castsi256_ps(V(i_load)(p));
+    const __m256 second = _mm256_castsi256_ps(V(i_load)(p + 8));
 
     *a = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88));
     *b = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd));
@@ -8256,11 +9768,15 @@ V_FN __m256i V(i_load_bytes)(const uint8_t *p) {
 /* Half as many numbers of 64 bits. */
 enum { memopt_i_v8_longs_width = 4 };
 typedef __m256i memopt_i_v8_longs;
+
 V_FN __m256i V(l_set)(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
 V_FN __m256i V(l_and)(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
 V_FN __m256i V(l_upper)(__m256i x) { return _mm256_srli_epi64(x, 32); }
-V_FN __m256i V(l_multiply)(__m256i a, __m256i b) { return _mm256_mul_epu32(a, b); } /* the lower halves */
+
+/* the lower halves */
+V_FN __m256i V(l_multiply)(__m256i a, __m256i b) { return _mm256_mul_epu32(a, b); }
 V_FN __m256i V(l_xor)(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+
 V_FN __m256i V(l_count)(uint64_t first) { /* dealt so that unpacking, in the store, puts them in order */
     return _mm256_add_epi64(V(l_set)(first), _mm256_set_epi64x(3, 1, 2, 0));
 }
@@ -8379,6 +9895,7 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
 /* AVX-512: 16 floats, in a row as well. */
 enum { memopt_i_v16_width = 16, memopt_i_v16_level = MEMOPT_SIMD_AVX512 };
 typedef __m512 memopt_i_v16_floats;
+
 V_FN __m512 V(load)(const float *p) { return _mm512_loadu_ps(p); }
 V_FN void V(store)(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
 V_FN __m512 V(set)(float x) { return _mm512_set1_ps(x); }
@@ -8426,6 +9943,7 @@ V_FN __m512 V(quiet)(__m512 a) {
 typedef __m512i memopt_i_v16_ints;
 typedef __mmask16 memopt_i_v16_mask;
 typedef __m256i memopt_i_v16_words;
+
 V_FN __m512i V(bits)(__m512 x) { return _mm512_castps_si512(x); }
 V_FN __m512 V(floats_of)(__m512i x) { return _mm512_castsi512_ps(x); }
 V_FN __m512i V(i_set)(uint32_t x) { return _mm512_set1_epi32((int)x); }
@@ -8456,21 +9974,25 @@ V_FN __mmask16 V(m_and_not)(__mmask16 a, __mmask16 b) { return (__mmask16)(a & ~
 V_FN int V(m_any)(__mmask16 m) { return m != 0; }
 V_FN __m256i V(w_load)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
-V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); } /* see V_SHL */
+
+/* see V_SHL */
+V_FN __m512i V(i_words)(__m256i x) { return _mm512_maskz_cvtepu16_epi32(0xffff, x); }
 V_FN __m256i V(w_ints)(__m512i x) { return _mm512_maskz_cvtepi32_epi16(0xffff, x); }
 V_FN __m512 V(from_bf16)(__m256i x) { return V(floats_of)(_mm512_maskz_slli_epi32(0xffff, V(i_words)(x), 16)); }
 V_FN __m512 V(from_f16)(__m256i x) { return _mm512_maskz_cvtph_ps(0xffff, x); }
 V_FN __m256i V(to_f16)(__m512 x) { return _mm512_maskz_cvtps_ph(0xffff, x, 0); }
 
 V_FN __m256i V(to_bf16)(__m512 x) { /* to nearest, ties to even; of NaN the quiet one */
-    const __m512i u = V(bits)(x), odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, u, 16), _mm512_set1_epi32(1));
+    const __m512i u = V(bits)(x);
+    const __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, u, 16), _mm512_set1_epi32(1));
     const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     return V(w_ints)(_mm512_maskz_srli_epi32(0xffff, sum, 16));
 }
 
 V_FN void V(i_load_pairs)(const uint32_t *p, __m512i *a, __m512i *b) {
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i first = V(i_load)(p), second = V(i_load)(p + 16);
+    const __m512i first = V(i_load)(p);
+    const __m512i second = V(i_load)(p + 16);
 
     *a = _mm512_permutex2var_epi32(first, even, second);
     *b = _mm512_permutex2var_epi32(first, _mm512_or_si512(even, _mm512_set1_epi32(1)), second);
@@ -8519,11 +10041,13 @@ V_FN __m512i V(i_load_bytes)(const uint8_t *p) {
 
 enum { memopt_i_v16_longs_width = 8 };
 typedef __m512i memopt_i_v16_longs;
+
 V_FN __m512i V(l_set)(uint64_t x) { return _mm512_set1_epi64((long long)x); }
 V_FN __m512i V(l_and)(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
 V_FN __m512i V(l_upper)(__m512i x) { return _mm512_maskz_srli_epi64(0xff, x, 32); }
 V_FN __m512i V(l_multiply)(__m512i a, __m512i b) { return _mm512_mul_epu32(a, b); }
 V_FN __m512i V(l_xor)(__m512i a, __m512i b, __m512i c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+
 V_FN __m512i V(l_count)(uint64_t first) {
     return _mm512_add_epi64(V(l_set)(first), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
 }
@@ -8561,7 +10085,8 @@ V_FN V(doubles) V(d_fma)(V(doubles) x, V(doubles) y, V(doubles) z) {
     return z;
 }
 
-V_FN __mmask16 V(lanes)(size_t count) { return (__mmask16)((1u << count) - 1); } /* the first `count`, 0 to 16 */
+/* the first `count`, 0 to 16 */
+V_FN __mmask16 V(lanes)(size_t count) { return (__mmask16)((1u << count) - 1); }
 
 V_FN __m512 R(read)(const float *p, size_t count) {
     return count >= 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(V(lanes)(count), p);
@@ -8590,6 +10115,7 @@ V_FN __m512 R(masked)(const uint32_t *mask, __m512 x, __m512 y) {
 /* NEON: 4 floats. */
 enum { memopt_i_v4_width = 4, memopt_i_v4_level = MEMOPT_SIMD_NEON };
 typedef float32x4_t memopt_i_v4_floats;
+
 V_FN float32x4_t V(load)(const float *p) { return vld1q_f32(p); }
 V_FN void V(store)(float *p, float32x4_t x) { vst1q_f32(p, x); }
 V_FN float32x4_t V(set)(float x) { return vdupq_n_f32(x); }
@@ -8610,9 +10136,11 @@ V_FN float32x4_t V(negative)(float32x4_t a) {
 }
 
 V_FN float32x4_t V(sign)(float32x4_t a) {
-    const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f)), bits = vreinterpretq_u32_f32(a);
+    const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f));
+    const uint32x4_t bits = vreinterpretq_u32_f32(a);
     const uint32x4_t sign = vorrq_u32(vandq_u32(bits, vdupq_n_u32(0x80000000u)), one);
     const uint32x4_t is_signed = vorrq_u32(vcgtq_f32(a, vdupq_n_f32(0)), vcltq_f32(a, vdupq_n_f32(0)));
+
     return vreinterpretq_f32_u32(vandq_u32(sign, is_signed));
 }
 
@@ -8641,6 +10169,7 @@ V_FN float32x4_t V(quiet)(float32x4_t a) {
 typedef uint32x4_t memopt_i_v4_ints;
 typedef uint32x4_t memopt_i_v4_mask;
 typedef uint16x4_t memopt_i_v4_words;
+
 V_FN uint32x4_t V(bits)(float32x4_t x) { return vreinterpretq_u32_f32(x); }
 V_FN float32x4_t V(floats_of)(uint32x4_t x) { return vreinterpretq_f32_u32(x); }
 V_FN uint32x4_t V(i_set)(uint32_t x) { return vdupq_n_u32(x); }
@@ -8678,7 +10207,8 @@ V_FN uint32x4_t V(m_above)(uint32x4_t a, uint32x4_t b) {
 }
 
 V_FN uint16x4_t V(to_bf16)(float32x4_t x) { /* to nearest, ties to even; of NaN the quiet one */
-    const uint32x4_t u = V(bits)(x), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    const uint32x4_t u = V(bits)(x);
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
     return vshrn_n_u32(vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
 }
 
@@ -8743,6 +10273,7 @@ V_FN uint32x4_t V(i_load_bytes)(const uint8_t *p) {
 
 enum { memopt_i_v4_longs_width = 2 };
 typedef uint64x2_t memopt_i_v4_longs;
+
 V_FN uint64x2_t V(l_set)(uint64_t x) { return vdupq_n_u64(x); }
 V_FN uint64x2_t V(l_and)(uint64x2_t a, uint64x2_t b) { return vandq_u64(a, b); }
 V_FN uint64x2_t V(l_upper)(uint64x2_t x) { return vshrq_n_u64(x, 32); }
@@ -8751,7 +10282,8 @@ V_FN uint64x2_t V(l_xor)(uint64x2_t a, uint64x2_t b, uint64x2_t c) { return veor
 V_FN uint64x2_t V(l_count)(uint64_t first) { return vcombine_u64(vcreate_u64(first), vcreate_u64(first + 1)); }
 
 V_FN void V(l_store_lower)(uint32_t *p, uint64x2_t a, uint64x2_t b, uint64x2_t c, uint64x2_t d) {
-    const uint32x2x2_t ab = vzip_u32(vmovn_u64(a), vmovn_u64(b)), cd = vzip_u32(vmovn_u64(c), vmovn_u64(d));
+    const uint32x2x2_t ab = vzip_u32(vmovn_u64(a), vmovn_u64(b));
+    const uint32x2x2_t cd = vzip_u32(vmovn_u64(c), vmovn_u64(d));
 
     vst1q_u32(p, vcombine_u32(ab.val[0], cd.val[0]));
     vst1q_u32(p + 4, vcombine_u32(ab.val[1], cd.val[1]));
@@ -8889,7 +10421,9 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
                    vbslq_f32(vld1q_u32(mask + 8), x.c, y.c), vbslq_f32(vld1q_u32(mask + 12), x.d, y.d));
 }
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+
 /* @section random : vec api_random
    Problem    Random numbers that depend on who asked first cannot be repeated: not with more workers, not for a part of
               a tensor, not after a crash. And rounding at random needs 16 bits for every weight at every step.
@@ -8910,23 +10444,43 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
               terms), not the C library's, whose bits differ from machine to machine.
    Source     Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3 (SC11). Wellons: hash-prospector
               (multipliers 21f0aaad and d35a2d97, shifts 16, 15, 15). */
+
 MEMOPT_I_HOST_DEVICE static void memopt_i_philox(uint32_t *out, uint64_t seed, uint64_t stream, uint64_t block) {
-    uint32_t a = (uint32_t)block, b = (uint32_t)(block >> 32), c = (uint32_t)stream, d = (uint32_t)(stream >> 32);
-    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32); int round;
+    uint32_t a = (uint32_t)block;
+    uint32_t b = (uint32_t)(block >> 32);
+    uint32_t c = (uint32_t)stream;
+    uint32_t d = (uint32_t)(stream >> 32);
+    uint32_t key0 = (uint32_t)seed;
+    uint32_t key1 = (uint32_t)(seed >> 32);
+    int round;
+
     for (round = 0; round < 10; ++round) {
-        const uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
-        a = (uint32_t)(y >> 32) ^ b ^ key0; b = (uint32_t)y;
-        c = (uint32_t)(x >> 32) ^ d ^ key1; d = (uint32_t)x;
-        key0 += 0x9e3779b9u; key1 += 0xbb67ae85u;
+        const uint64_t x = (uint64_t)0xd2511f53u * a;
+        const uint64_t y = (uint64_t)0xcd9e8d57u * c;
+
+        a = (uint32_t)(y >> 32) ^ b ^ key0;
+        b = (uint32_t)y;
+        c = (uint32_t)(x >> 32) ^ d ^ key1;
+        d = (uint32_t)x;
+        key0 += 0x9e3779b9u;
+        key1 += 0xbb67ae85u;
     }
-    out[0] = a; out[1] = b; out[2] = c; out[3] = d;
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
 }
+
 MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
-    memopt_noise noise; uint32_t words[4];
+    memopt_noise noise;
+    uint32_t words[4];
+
     memopt_i_philox(words, seed, stream, ~(uint64_t)0); /* a block that no index reaches */
-    noise.key[0] = words[0]; noise.key[1] = words[1];
+    noise.key[0] = words[0];
+    noise.key[1] = words[1];
     return noise;
 }
+
 #define MEMOPT_I_LOG_0 0.333339095f
 #define MEMOPT_I_LOG_1 (-0.250013381f)
 #define MEMOPT_I_LOG_2 0.199630633f
@@ -8946,6 +10500,7 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
 #define MEMOPT_I_TWO_32 (1.0f / 4294967296.0f)
 #define MEMOPT_I_LAST_BLOCK 0x3fffffffffffffff /* after it comes block 0, as the index starts again */
 #endif /* ---- once for each width: see `vec` ---- */
+
 /* These take multiples of 64 values; index is a multiple of 4. */
 #if defined(MEMOPT_I_WIDTH)
 /* A word in the lower half of each 64 bits: the product is where the next round wants it, and what is left in the upper
@@ -8958,7 +10513,8 @@ V_FN void V(philox_words)(uint32_t *dst, size_t n, uint64_t seed, uint64_t strea
     for (i = 0; i < n; i += 4 * V(longs_width)) {
         V(longs) a = V(l_and)(V(l_count)((index + i) >> 2), last), b = V(l_upper)(a);
         V(longs) c = V(l_set)(stream), d = V(l_upper)(c);
-        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+        uint32_t key0 = (uint32_t)seed;
+        uint32_t key1 = (uint32_t)(seed >> 32);
 
         for (round = 0; round < 10; ++round) {
             const V(longs) x = V(l_multiply)(a, by_a), y = V(l_multiply)(c, by_c);
@@ -8995,6 +10551,7 @@ V_FN V(floats) V(normal_radius)(V(ints) word) {
     const V(ints) root = V(i_set)(0x3f3504f3); /* of 1/2: the mantissa then lies around 1 */
     const V(ints) above = V(i_sub)(V(bits)(u), root), near_one = V(i_add)(V(i_and)(above, V(i_set)(0x7fffff)), root);
     const V(floats) exponent = V(f_signed)(V_SAR(above, 23)), f = V(sub)(V(floats_of)(near_one), V(set)(1.0f));
+
     V(floats) p = V(horner)(V(set)(MEMOPT_I_LOG_6), f, MEMOPT_I_LOG_5);
 
     p = V(horner)(V(horner)(p, f, MEMOPT_I_LOG_4), f, MEMOPT_I_LOG_3);
@@ -9031,6 +10588,7 @@ V_FN void V(normal)(float *dst, const uint32_t *words, size_t n) {
         V(store_pairs)(dst + i, V(mul)(V(floats_of)(x), r), V(mul)(V(floats_of)(y), r));
     }
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, philox_words, (uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index))
 MEMOPT_I_WIDTHS(void, uniform, (float *dst, const uint32_t *words, size_t n))
@@ -9038,24 +10596,33 @@ MEMOPT_I_WIDTHS(void, normal, (float *dst, const uint32_t *words, size_t n))
 
 #define MEMOPT_I_RANDOM_CHUNK ((size_t)1 << 16) /* values: fixed, so that the data alone decides how work is cut */
 enum { MEMOPT_I_RANDOM_BITS, MEMOPT_I_RANDOM_UNIFORM, MEMOPT_I_RANDOM_NORMAL };
+
 typedef struct memopt_i_random_task {
     unsigned char *dst; /* of 4-byte elements */
     size_t n;
     uint64_t seed, stream, first;
     int level, kind;
 } memopt_i_random_task;
+
 /* Pieces of at most 256 values: the words of whole blocks, then made into floats; the ends of a stream's part are
    inside a block, so all of it goes through the stack. */
 static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_random_task *t = (const memopt_i_random_task *)task;
-    const size_t begin = chunk * MEMOPT_I_RANDOM_CHUNK, end = begin + memopt_i_min(t->n - begin, MEMOPT_I_RANDOM_CHUNK);
+    const size_t begin = chunk * MEMOPT_I_RANDOM_CHUNK;
+    const size_t end = begin + memopt_i_min(t->n - begin, MEMOPT_I_RANDOM_CHUNK);
     size_t i = begin;
-    uint32_t words[256]; float values[256];
+    uint32_t words[256];
+    float values[256];
+
     (void)worker;
     while (i < end) {
-        const uint64_t index = t->first + i; const size_t skip = (size_t)(index & 3);
-        const size_t count = memopt_i_min(end - i, 256 - skip), whole = (skip + count + 63) & ~(size_t)63;
-        const void *bits = words + skip, *floats = values + skip;
+        const uint64_t index = t->first + i;
+        const size_t skip = (size_t)(index & 3);
+        const size_t count = memopt_i_min(end - i, 256 - skip);
+        const size_t whole = (skip + count + 63) & ~(size_t)63;
+        const void *bits = words + skip;
+        const void *floats = values + skip;
+
         MEMOPT_I_AT(t->level, philox_words, (words, whole, t->seed, t->stream, index - skip));
         if (t->kind == MEMOPT_I_RANDOM_UNIFORM) MEMOPT_I_AT(t->level, uniform, (values, words, whole));
         if (t->kind == MEMOPT_I_RANDOM_NORMAL) MEMOPT_I_AT(t->level, normal, (values, words, whole));
@@ -9064,29 +10631,40 @@ static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
     }
     memopt_i_wide_end(t->level);
 }
+
 static memopt_status memopt_i_random(void *dst, int kind, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                      const memopt_threads *threads) {
     memopt_i_random_task t;
+
     if ((!dst && n) || ((uintptr_t)dst & 3)) return MEMOPT_ERR_ARGUMENT;
     if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
-    t.dst = (unsigned char *)dst; t.n = n; t.seed = seed; t.stream = stream; t.first = first;
-    t.level = memopt_i_simd_level(threads); t.kind = kind;
+    t.dst = (unsigned char *)dst;
+    t.n = n;
+    t.seed = seed;
+    t.stream = stream;
+    t.first = first;
+    t.level = memopt_i_simd_level(threads);
+    t.kind = kind;
     memopt_i_parallel_for(threads, memopt_i_ceil_div(n, MEMOPT_I_RANDOM_CHUNK), memopt_i_random_chunk, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_random_bits(uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                             const memopt_threads *threads) {
     return memopt_i_random(dst, MEMOPT_I_RANDOM_BITS, n, seed, stream, first, threads);
 }
+
 MEMOPT_API memopt_status memopt_random_uniform(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                                const memopt_threads *threads) {
     return memopt_i_random(dst, MEMOPT_I_RANDOM_UNIFORM, n, seed, stream, first, threads);
 }
+
 MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t first,
                                               const memopt_threads *threads) {
     return memopt_i_random(dst, MEMOPT_I_RANDOM_NORMAL, n, seed, stream, first, threads);
 }
+
 /* @section number : vec random api_number
    Problem    Half the bytes are half the time, if the conversion costs nothing; but the conversions in use are slow, or
               lose NaN, or flush denormals, or give other bits in the last seven elements than in the rest.
@@ -9107,9 +10685,11 @@ MEMOPT_API memopt_status memopt_random_normal(float *dst, size_t n, uint64_t see
    Stochastic (bits + 16 random bits) >> 16 for bf16: exact values stay, and what is added carries with the probability
               that lies between. The small formats drop up to 31 bits, compared with as many random ones, of which the
               upper 16 are the index's own and the lower 15 are lent by its neighbour in the noise's lane. */
+
 #define MEMOPT_I_NUMBER_CHUNK  ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 #define MEMOPT_I_NUMBER_STREAM ((size_t)8 << 20) /* bytes of the result */
 enum { MEMOPT_I_BF16, MEMOPT_I_F16, MEMOPT_I_E4M3, MEMOPT_I_E5M2, MEMOPT_I_SPLIT };
+
 /* What the wide code has to know of a format. */
 typedef struct memopt_i_format {
     uint32_t bits, lowest;    /* of the mantissa; float32's exponent of the smallest normal number */
@@ -9118,6 +10698,7 @@ typedef struct memopt_i_format {
     uint32_t over, nan;       /* codes: of what is beyond, of a NaN */
     uint32_t payload;         /* bits of it that a NaN keeps */
 } memopt_i_format;
+
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
 static memopt_i_format memopt_i_format_of(int kind, int saturate) {
     static const memopt_i_format formats[3] = {
@@ -9125,15 +10706,23 @@ static memopt_i_format memopt_i_format_of(int kind, int saturate) {
         { 3, 121, 24, 0x43e00000, 0x43e80001, 0x7f, 0x7f, 0 },
         { 2, 113, 24, 0x47600000, 0x47700000, 0x7c, 0x7e, 3 } };
     memopt_i_format f = formats[kind - MEMOPT_I_F16];
+
     if (saturate) --f.over; /* the code before infinity, or before e4m3's NaN, is the largest */
     return f;
 }
 #endif
 
 /* Bits are moved as bits: through an x87 register a signalling NaN would become quiet. */
-static uint32_t memopt_i_get_bits(const float *src) { uint32_t u; memcpy(&u, src, 4); return u; }
+static uint32_t memopt_i_get_bits(const float *src) {
+    uint32_t u;
+    memcpy(&u, src, 4);
+    return u;
+}
+
 static void memopt_i_put_bits(float *dst, uint32_t u) { memcpy(dst, &u, 4); }
+
 #define MEMOPT_I_NOISE_STEP 0x9e3779b9u /* from one lane's counter to the next */
+
 /* Where a run of groups of 32 indices starts; the index's bits from 33 up are the same in all of it. */
 typedef struct memopt_i_noise_run { uint32_t counter, key; } memopt_i_noise_run;
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
@@ -9153,6 +10742,7 @@ static uint32_t memopt_i_small_code(int kind, int saturate, uint32_t u, int stoc
     if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
     return memopt_i_e5m2_code(u, saturate, stochastic, random);
 }
+
 /* From i to n, what a wide loop has left. noise NULL: to nearest */
 static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n, int kind, int saturate,
                                  const memopt_noise *noise, uint64_t first) {
@@ -9167,6 +10757,7 @@ static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n
     }
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 #if !defined(MEMOPT_I_WIDTH)
 /* The definitions. `stream` is for wide code only. */
 static void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream) {
@@ -9241,6 +10832,7 @@ static void V(squares)(double *sums, const float *x, size_t n) {
 #else
 /* Groups of 32 or 64 elements. With `stream`, stores go past the cache and loads are asked for in advance. */
 V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
+
 #define MEMOPT_I_AHEAD(stream, p) do { if (stream) MEMOPT_I_FETCH_L2(p, 8192); } while (0)
 
 V_FN V(ints) V(bf16_upper)(const float *src) { /* in the upper halves; NaN included */
@@ -9291,6 +10883,7 @@ V_FN void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise 
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     const V(ints) magnitude = V(i_set)(0x7fffffffu), words = V(i_set)(0xffff);
+
     V(ints) counter = V(noise_counter)(run), sum[32 / V(width)], top = V(i_set)(0);
     size_t i, k;
 
@@ -9368,6 +10961,7 @@ V_FN V(ints) V(narrow)(V(ints) u, const memopt_i_format *f, int stochastic, V(in
     const V(ints) capped = V(i_min_signed)(drop, V(i_set)(stochastic ? 31 : 25));
     const V(ints) payload = V(i_and)(V(i_shr)(u, usual), V(i_set)(f->payload));
     const V(ints) sign = V(i_shr)(V(i_and)(u, V(i_set)(0x80000000u)), V(i_set)(f->sign_shift));
+
     V(ints) mantissa = V(i_or)(V(i_and)(magnitude, V(i_set)(0x7fffff)), V(i_set)(0x800000)), code, sum;
 
     if (stochastic) mantissa = V(i_shr)(mantissa, V(i_sub)(drop, capped));
@@ -9390,6 +10984,7 @@ V_FN void V(small_noise)(void *dst, const float *src, size_t n, int kind, int sa
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+
     V(ints) counter = V(noise_counter)(run), code[32 / V(width)];
     size_t i, k;
 
@@ -9474,6 +11069,7 @@ V_FN void V(squares)(double *sums, const float *x, size_t n) {
     V(end)();
     memopt_i_v1_squares(sums, x + i, n - i);
 }
+
 #  if MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: rounding to bf16 is an instruction, which takes denormals for zero. So one test for
    64 elements finds zeros and denormals, and a second one denormals alone; by bits, because vfpclassps sees none where
@@ -9488,8 +11084,10 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
     size_t i, k;
 
     for (i = 0; i + 64 <= n; i += 64) {
-        const __m512 a = V(load)(src + i), b = V(load)(src + i + 16);
-        const __m512 c = V(load)(src + i + 32), d = V(load)(src + i + 48);
+        const __m512 a = V(load)(src + i);
+        const __m512 b = V(load)(src + i + 16);
+        const __m512 c = V(load)(src + i + 32);
+        const __m512 d = V(load)(src + i + 48);
         const unsigned tiny = (unsigned)V(tiny)(a) | (unsigned)V(tiny)(b) | (unsigned)V(tiny)(c) | (unsigned)V(tiny)(d);
 
         for (k = 0; k < 64; k += 16) MEMOPT_I_AHEAD(stream, src + i + k);
@@ -9506,6 +11104,7 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
 }
 #  endif
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, bf16_from_f32, (uint16_t *dst, const float *src, size_t n, int stream))
 MEMOPT_I_WIDTHS(void, f32_from_bf16, (float *dst, const uint16_t *src, size_t n, int stream))
@@ -9532,27 +11131,34 @@ static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src
 #endif
     MEMOPT_I_AT(level, bf16_from_f32, (dst, src, n, stream));
 }
+
 /* Whole groups of 32, none of them across a multiple of 2^33. */
 static void memopt_i_noise_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
                                   memopt_noise noise, uint64_t first, int stream) {
     if (kind == MEMOPT_I_BF16) MEMOPT_I_AT(level, bf16_noise, ((uint16_t *)dst, src, n, noise, first, stream));
     else MEMOPT_I_AT(level, small_noise, (dst, src, n, kind, saturate, noise, first, stream));
 }
+
 /* Any n and first: what is less than a group goes through one on the stack. */
 static void memopt_i_noise_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
                               memopt_noise noise, uint64_t first, int stream) {
-    const size_t bytes = kind <= MEMOPT_I_F16 ? 2 : 1; size_t i = 0;
+    const size_t bytes = kind <= MEMOPT_I_F16 ? 2 : 1;
+    size_t i = 0;
+
     while (i < n) {
-        const uint64_t index = first + i, left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const uint64_t index = first + i;
+        const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
         const size_t skip = (size_t)(index & 31);
         size_t count = memopt_i_min(n - i, 32 - skip);
+
         if (count == 32) {
             count = (n - i) & ~(size_t)31;
             if (count > left) count = (size_t)left;
             memopt_i_noise_groups(level, kind, saturate, (unsigned char *)dst + i * bytes, src + i, count, noise, index,
                                   stream);
         } else {
-            float from[32] = { 0 }; uint16_t to[32];
+            float from[32] = { 0 };
+            uint16_t to[32];
             memcpy(from + skip, src + i, count * sizeof *from);
             memopt_i_noise_groups(level, kind, saturate, to, from, 32, noise, index - skip, 0);
             memcpy((unsigned char *)dst + i * bytes, (unsigned char *)to + skip * bytes, count * bytes);
@@ -9560,34 +11166,42 @@ static void memopt_i_noise_to(int level, int kind, int saturate, void *dst, cons
         i += count;
     }
 }
+
 /* For other sections: pieces that stay in the cache. */
 static void memopt_i_bf16_from_f32_at(int level, uint16_t *dst, const float *src, size_t n) {
     memopt_i_bf16_from_f32_to(level, dst, src, n, 0);
 }
+
 static void memopt_i_f32_from_bf16_at(int level, float *dst, const uint16_t *src, size_t n) {
     MEMOPT_I_AT(level, f32_from_bf16, (dst, src, n, 0));
 }
+
 static void memopt_i_bf16_noise_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
                                    uint64_t first) {
     memopt_i_noise_to(level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
 }
+
 static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const float *src, size_t n) {
     MEMOPT_I_AT(level, split, (high, low, src, n, 0));
 }
+
 static void memopt_i_join_at(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
     MEMOPT_I_AT(level, join, (dst, high, low, n, 0));
 }
+
 /* n elements of any type to floats, and back, to nearest even */
 static void memopt_i_load_at(int level, float *dst, const void *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
     else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, f32_from_small, (dst, src, n, MEMOPT_I_F16, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
 }
+
 static void memopt_i_store_at(int level, void *dst, const float *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
     else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, small_from_f32, (dst, src, n, MEMOPT_I_F16, 0, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
 }
+
 /* 16 sums become one, always in the same order. */
 static double memopt_i_sums_join(double *sums) {
     int i, half;
@@ -9605,16 +11219,23 @@ static double memopt_i_squares_at(int level, const float *x, size_t n) {
 }
 
 typedef struct memopt_i_number_task {
-    void *dst, *dst2; const void *src, *src2; /* the second ones: split and join */
+    /* the second ones: split and join */
+    void *dst, *dst2;
+    const void *src, *src2;
     size_t n, dst_size, src_size;             /* elements; bytes of one */
-    uint64_t first; memopt_noise noise;
+    uint64_t first;
+    memopt_noise noise;
     int kind, widen, stochastic, saturate, level, stream;
 } memopt_i_number_task;
+
 static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_t n, int stream) {
     void *dst = (unsigned char *)t->dst + i * t->dst_size;
     const void *src = (const unsigned char *)t->src + i * t->src_size;
-    uint16_t *dst16 = (uint16_t *)dst; float *dst32 = (float *)dst;
-    const uint16_t *src16 = (const uint16_t *)src; const float *src32 = (const float *)src;
+    uint16_t *dst16 = (uint16_t *)dst;
+    float *dst32 = (float *)dst;
+    const uint16_t *src16 = (const uint16_t *)src;
+    const float *src32 = (const float *)src;
+
     if (t->kind == MEMOPT_I_SPLIT && t->widen)
         MEMOPT_I_AT(t->level, join, (dst32, src16, (const uint16_t *)t->src2 + i, n, stream));
     else if (t->kind == MEMOPT_I_SPLIT)
@@ -9626,22 +11247,32 @@ static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_
     else if (t->widen) MEMOPT_I_AT(t->level, f32_from_small, (dst32, src, n, t->kind, stream));
     else MEMOPT_I_AT(t->level, small_from_f32, (dst, src32, n, t->kind, t->saturate, stream));
 }
+
 #if defined(MEMOPT_I_X86)
 /* What was streamed is seen by other threads in order only behind a fence. */
 MEMOPT_I_AVX2 static void memopt_i_number_fence(void) { _mm_sfence(); }
+
 static int memopt_i_number_streams(const memopt_i_number_task *t) {
     return t->level >= MEMOPT_SIMD_AVX2 && t->n >= MEMOPT_I_NUMBER_STREAM / t->dst_size
         && (!t->dst2 || !(((uintptr_t)t->dst ^ (uintptr_t)t->dst2) & 63));
 }
 #else
 static void memopt_i_number_fence(void) { }
-static int memopt_i_number_streams(const memopt_i_number_task *t) { (void)t; return 0; }
+
+static int memopt_i_number_streams(const memopt_i_number_task *t) {
+    (void)t;
+    return 0;
+}
 #endif
+
 static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_number_task *t = (const memopt_i_number_task *)task;
-    const size_t begin = chunk * MEMOPT_I_NUMBER_CHUNK, n = memopt_i_min(t->n - begin, MEMOPT_I_NUMBER_CHUNK);
-    const size_t over = ((uintptr_t)t->dst + begin * t->dst_size) & 63, head = over ? (64 - over) / t->dst_size : 0;
+    const size_t begin = chunk * MEMOPT_I_NUMBER_CHUNK;
+    const size_t n = memopt_i_min(t->n - begin, MEMOPT_I_NUMBER_CHUNK);
+    const size_t over = ((uintptr_t)t->dst + begin * t->dst_size) & 63;
+    const size_t head = over ? (64 - over) / t->dst_size : 0;
     const size_t body = n > head ? (n - head) & ~(size_t)63 : 0;
+
     (void)worker;
     if (!t->stream || !body || (t->stochastic && ((t->first + begin + head) & 31))) {
         memopt_i_number_piece(t, begin, n, 0);
@@ -9653,10 +11284,14 @@ static void memopt_i_number_chunk(void *task, size_t chunk, int worker) {
     memopt_i_number_fence();
     memopt_i_wide_end(t->level);
 }
+
 static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_threads *threads) {
     const uintptr_t misaligned = (((uintptr_t)t->dst | (uintptr_t)t->dst2) & (t->dst_size - 1))
                                | (((uintptr_t)t->src | (uintptr_t)t->src2) & (t->src_size - 1));
-    const size_t n = t->n, dst_bytes = n * t->dst_size, src_bytes = n * t->src_size;
+    const size_t n = t->n;
+    const size_t dst_bytes = n * t->dst_size;
+    const size_t src_bytes = n * t->src_size;
+
     if ((!t->dst || !t->src) && n) return MEMOPT_ERR_ARGUMENT;
     if (t->kind == MEMOPT_I_SPLIT && n && !(t->widen ? t->src2 != NULL : t->dst2 != NULL)) return MEMOPT_ERR_ARGUMENT;
     if (misaligned || (t->saturate & ~1) || (threads && !memopt_i_threads_valid(threads))) return MEMOPT_ERR_ARGUMENT;
@@ -9670,83 +11305,111 @@ static memopt_status memopt_i_number_run(memopt_i_number_task *t, const memopt_t
     memopt_i_parallel_for(threads, memopt_i_ceil_div(n, MEMOPT_I_NUMBER_CHUNK), memopt_i_number_chunk, t);
     return MEMOPT_OK;
 }
+
 static memopt_i_number_task memopt_i_number_task_of(int kind, int widen, void *dst, const void *src, size_t n) {
-    const size_t bytes = kind == MEMOPT_I_E4M3 || kind == MEMOPT_I_E5M2 ? 1 : 2; memopt_i_number_task t;
+    const size_t bytes = kind == MEMOPT_I_E4M3 || kind == MEMOPT_I_E5M2 ? 1 : 2;
+    memopt_i_number_task t;
+
     memset(&t, 0, sizeof t);
-    t.kind = kind; t.widen = widen; t.dst = dst; t.src = src; t.n = n;
-    t.dst_size = widen ? 4 : bytes; t.src_size = widen ? bytes : 4;
+    t.kind = kind;
+    t.widen = widen;
+    t.dst = dst;
+    t.src = src;
+    t.n = n;
+    t.dst_size = widen ? 4 : bytes;
+    t.src_size = widen ? bytes : 4;
     return t;
 }
+
 static memopt_status memopt_i_number_narrow(int kind, void *dst, const float *src, size_t n, int saturate,
                                             const memopt_noise *noise, uint64_t first, const memopt_threads *threads) {
     memopt_i_number_task t = memopt_i_number_task_of(kind, 0, dst, src, n);
-    t.saturate = saturate; t.stochastic = noise != NULL; t.first = first;
+
+    t.saturate = saturate;
+    t.stochastic = noise != NULL;
+    t.first = first;
     if (noise) t.noise = *noise;
     return memopt_i_number_run(&t, threads);
 }
+
 static memopt_status memopt_i_number_widen(int kind, float *dst, const void *src, size_t n,
                                            const memopt_threads *threads) {
     memopt_i_number_task t = memopt_i_number_task_of(kind, 1, dst, src, n);
     return memopt_i_number_run(&t, threads);
 }
+
 MEMOPT_API memopt_status memopt_bf16_from_f32(uint16_t *dst, const float *src, size_t n,
                                               const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_BF16, dst, src, n, 0, NULL, 0, threads);
 }
+
 MEMOPT_API memopt_status memopt_f16_from_f32(uint16_t *dst, const float *src, size_t n, const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_F16, dst, src, n, 0, NULL, 0, threads);
 }
+
 MEMOPT_API memopt_status memopt_e4m3_from_f32(uint8_t *dst, const float *src, size_t n, int saturate,
                                               const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_E4M3, dst, src, n, saturate, NULL, 0, threads);
 }
+
 MEMOPT_API memopt_status memopt_e5m2_from_f32(uint8_t *dst, const float *src, size_t n, int saturate,
                                               const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_E5M2, dst, src, n, saturate, NULL, 0, threads);
 }
+
 MEMOPT_API memopt_status memopt_bf16_from_f32_stochastic(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
                                                          uint64_t first, const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_BF16, dst, src, n, 0, &noise, first, threads);
 }
+
 MEMOPT_API memopt_status memopt_f16_from_f32_stochastic(uint16_t *dst, const float *src, size_t n, memopt_noise noise,
                                                         uint64_t first, const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_F16, dst, src, n, 0, &noise, first, threads);
 }
+
 MEMOPT_API memopt_status memopt_e4m3_from_f32_stochastic(uint8_t *dst, const float *src, size_t n, int saturate,
                                                          memopt_noise noise, uint64_t first,
                                                          const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_E4M3, dst, src, n, saturate, &noise, first, threads);
 }
+
 MEMOPT_API memopt_status memopt_e5m2_from_f32_stochastic(uint8_t *dst, const float *src, size_t n, int saturate,
                                                          memopt_noise noise, uint64_t first,
                                                          const memopt_threads *threads) {
     return memopt_i_number_narrow(MEMOPT_I_E5M2, dst, src, n, saturate, &noise, first, threads);
 }
+
 MEMOPT_API memopt_status memopt_f32_from_bf16(float *dst, const uint16_t *src, size_t n,
                                               const memopt_threads *threads) {
     return memopt_i_number_widen(MEMOPT_I_BF16, dst, src, n, threads);
 }
+
 MEMOPT_API memopt_status memopt_f32_from_f16(float *dst, const uint16_t *src, size_t n, const memopt_threads *threads) {
     return memopt_i_number_widen(MEMOPT_I_F16, dst, src, n, threads);
 }
+
 MEMOPT_API memopt_status memopt_f32_from_e4m3(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads) {
     return memopt_i_number_widen(MEMOPT_I_E4M3, dst, src, n, threads);
 }
+
 MEMOPT_API memopt_status memopt_f32_from_e5m2(float *dst, const uint8_t *src, size_t n, const memopt_threads *threads) {
     return memopt_i_number_widen(MEMOPT_I_E5M2, dst, src, n, threads);
 }
+
 MEMOPT_API memopt_status memopt_f32_split(uint16_t *high, uint16_t *low, const float *src, size_t n,
                                           const memopt_threads *threads) {
     memopt_i_number_task t = memopt_i_number_task_of(MEMOPT_I_SPLIT, 0, high, src, n);
     t.dst2 = low;
     return memopt_i_number_run(&t, threads);
 }
+
 MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const uint16_t *low, size_t n,
                                          const memopt_threads *threads) {
     memopt_i_number_task t = memopt_i_number_task_of(MEMOPT_I_SPLIT, 1, dst, high, n);
     t.src2 = low;
     return memopt_i_number_run(&t, threads);
 }
+
 MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     switch (type) {
     case MEMOPT_TYPE_F32:  return 4;
@@ -9754,6 +11417,7 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     }
     return 0;
 }
+
 /* @section quant : number api_quant
    Blocks of floats as bytes. A byte is an index into 256 levels that are scaled by the block's largest magnitude.
                                                                                   [Dettmers 2021, arXiv:2110.02861]
@@ -9804,6 +11468,7 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
               up to twice that of one step, and the best 16 levels for a normal distribution err by a tenth of its
               spread. 0.2 is five times what is allowed, so there are no 4-bit codes. tests/test_quant.c computes the
               table. */
+
 #define MEMOPT_I_SIGNED_LEVELS(X) \
     X(0x00000000) X(0x3513a3b7) X(0x365a1a94) X(0x370205ff) X(0x37b24206) X(0x38378034) X(0x388aefb3) \
     X(0x38ba1f4b) X(0x3923d70b) X(0x398ce705) X(0x39c7e283) X(0x3a016f01) X(0x3a1eecc1) X(0x3a3c6a80) \
@@ -9865,25 +11530,36 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
     X(0x3f7b8000) X(0x3f7d4ccc) X(0x3f7f199a) X(0x3f800000)
 
 #define MEMOPT_I_MAP_BITS(u) u,
+
 static const uint32_t memopt_i_signed_levels[129] = { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
 static const uint32_t memopt_i_unsigned_levels[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
+
 static float memopt_i_map_level(memopt_map map, unsigned code) {
     const unsigned magnitude = code < 127 ? 127 - code : code - 127;
     if (map == MEMOPT_MAP_UNSIGNED) return memopt_i_bits_float(memopt_i_unsigned_levels[code]);
     if (map == MEMOPT_MAP_LINEAR) return (float)((int)code - 127) * 0.0078125f;
     return memopt_i_bits_float(memopt_i_signed_levels[magnitude] | (uint32_t)(code < 127) << 31);
 }
+
 static unsigned memopt_i_map_zero(memopt_map map) { return map == MEMOPT_MAP_UNSIGNED ? 0 : 127; }
+
 /* Is y above the middle between a level and the next? Sums of two neighbours are exact in a double. */
 MEMOPT_I_HOST_DEVICE static int memopt_i_above(double y, float level, float next) {
     return y + y > (double)level + (double)next;
 }
+
 static int memopt_i_map_above(memopt_map map, double y, unsigned code) {
     return memopt_i_above(y, memopt_i_map_level(map, code), memopt_i_map_level(map, code + 1));
 }
+
 /* About the code of y, by the formula of the map. */
 static unsigned memopt_i_map_guess(memopt_map map, double y) {
-    const double magnitude = y < 0 ? -y : y; double ten = 1.0, index; unsigned decade = 6, count;
+    const double magnitude = y < 0 ? -y : y;
+    double ten = 1.0;
+    double index;
+    unsigned decade = 6;
+    unsigned count;
+
     if (map == MEMOPT_MAP_UNSIGNED && y <= 0) return 0;
     if (magnitude >= 1) return y < 0 ? 0 : 255;
     if (map == MEMOPT_MAP_LINEAR) return (unsigned)(y * 128 + 127.5);
@@ -9894,17 +11570,21 @@ static unsigned memopt_i_map_guess(memopt_map map, double y) {
     if (map == MEMOPT_MAP_UNSIGNED) return (unsigned)index - 1;
     return y < 0 ? 127 - (unsigned)index : 127 + (unsigned)index;
 }
+
 /* The definition: the number of middles between neighbours that y is above. */
 static uint8_t memopt_i_encode_one(memopt_map map, float y) {
     unsigned code;
+
     if ((memopt_i_float_bits(y) & 0x7fffffff) > 0x7f800000) return (uint8_t)memopt_i_map_zero(map);
     code = memopt_i_map_guess(map, (double)y);
     while (code < 255 && memopt_i_map_above(map, (double)y, code)) ++code;
     while (code > 0 && !memopt_i_map_above(map, (double)y, code - 1)) --code;
     return (uint8_t)code;
 }
+
 static float memopt_i_v1_absmax(const float *x, size_t n, int ahead) {
-    uint32_t max = 0, u;
+    uint32_t max = 0;
+    uint32_t u;
     size_t i;
 
     (void)ahead;
@@ -9914,34 +11594,40 @@ static float memopt_i_v1_absmax(const float *x, size_t n, int ahead) {
     }
     return memopt_i_bits_float(max);
 }
+
 static void memopt_i_v1_encode(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
 }
+
 static void memopt_i_v1_decode(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
     size_t i;
 
     (void)stream;
     for (i = 0; i < n; ++i) x[i] = memopt_i_map_level(map, codes[i]) * absmax;
 }
+
 /* For the wide paths: codes that are exact, or one too high; the bits of `unsure` tell which to compare exactly. */
 #if defined(MEMOPT_I_X86)
 static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *codes, const float *x, float inverse,
                                                      uint64_t unsure) {
     for (; unsure; unsure &= unsure - 1) {
-        const unsigned i = memopt_i_low_bit(unsure), code = codes[i];
+        const unsigned i = memopt_i_low_bit(unsure);
+        const unsigned code = codes[i];
         const float y = memopt_i_times(x[i], inverse);
         const unsigned below = code ? code - 1 : 0; /* the choice without a branch: it goes either way */
         codes[i] = (uint8_t)(below + (unsigned)memopt_i_map_above(map, (double)y, below));
     }
 }
 #endif
+
 #if defined(MEMOPT_I_X86)
 /* Each octave from 2^-31 to 1 lies in one piece of a map, or in two, with a junction: below the first level (none), the
    decades 0 to 6, and the last level (one). A piece is a line, index = slope * |y| + offset, up to its last index;
    those of the unsigned map are twice as dense. A junction is the largest float that still belongs to the lower piece;
    in the signed map it is shifted left, and odd where the middle itself is no float. */
 #define MEMOPT_I_NONE 0xffffffff
+
 #define MEMOPT_I_SIGNED_OCTAVES(X) \
     X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) \
     X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, 0x6927476e) \
@@ -9950,6 +11636,7 @@ static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *co
     X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, 0x7523a29d) X(4, MEMOPT_I_NONE) X(4, MEMOPT_I_NONE) X(4, 0x785a1cac) \
     X(5, MEMOPT_I_NONE) X(5, MEMOPT_I_NONE) X(5, 0x7ba51eb9) X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x7efe3333) \
     X(one, MEMOPT_I_NONE)
+
 #define MEMOPT_I_UNSIGNED_OCTAVES(X) \
     X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) \
     X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, MEMOPT_I_NONE) X(none, 0x342e7baa) \
@@ -9958,6 +11645,7 @@ static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *co
     X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, MEMOPT_I_NONE) X(3, 0x3a8a71de) \
     X(4, MEMOPT_I_NONE) X(4, MEMOPT_I_NONE) X(4, 0x3c2872b0) X(5, MEMOPT_I_NONE) X(5, MEMOPT_I_NONE) X(5, 0x3dcfae14) \
     X(6, MEMOPT_I_NONE) X(6, MEMOPT_I_NONE) X(6, 0x3f7f8ccd) X(one, MEMOPT_I_NONE)
+
 #define MEMOPT_I_SLOPE_none  0.0
 #define MEMOPT_I_SLOPE_0     (1e6 / 0.9)
 #define MEMOPT_I_SLOPE_1     (2e5 / 0.9)
@@ -9993,25 +11681,31 @@ static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *co
 #define MEMOPT_I_UNSIGNED_OFFSET(p, j) (float)(2 * MEMOPT_I_OFFSET_##p + 255 + MEMOPT_I_UNSURE),
 #define MEMOPT_I_UNSIGNED_LAST(p, j)   (float)(2 * MEMOPT_I_LAST_##p + 256.5),
 #define MEMOPT_I_JUNCTION(p, j) j,
+
 static const uint32_t memopt_i_signed_junctions[32]   = { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_JUNCTION) };
 static const float    memopt_i_signed_lines[3][32]    = { { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_SIGNED_SLOPE) },
     { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_SIGNED_OFFSET) }, { MEMOPT_I_SIGNED_OCTAVES(MEMOPT_I_SIGNED_LAST) } };
 static const uint32_t memopt_i_unsigned_junctions[32] = { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_JUNCTION) };
 static const float    memopt_i_unsigned_lines[3][32]  = { { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_SLOPE) },
     { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_UNSIGNED_OCTAVES(MEMOPT_I_UNSIGNED_LAST) } };
+
 #define MEMOPT_I_PIECES(X) X(0, 0) X(1, 0) X(2, 0) X(3, 0) X(4, 0) X(5, 0) X(6, 0) X(one, 0)
+
 static const float    memopt_i_signed_pieces[3][8]    = { { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_SLOPE) },
     { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_OFFSET) }, { MEMOPT_I_PIECES(MEMOPT_I_SIGNED_LAST) } };
 static const float    memopt_i_unsigned_pieces[3][8]  = { { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_SLOPE) },
     { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_OFFSET) }, { MEMOPT_I_PIECES(MEMOPT_I_UNSIGNED_LAST) } };
+
 /* the junctions below pieces 1 to 6 and one, then that below piece 0 */
 static const uint32_t memopt_i_piece_junctions[2][8]  = {
     { 0x6bfe0703, 0x6ee68a0b, 0x7200e6b1, 0x7523a29d, 0x785a1cac, 0x7ba51eb9, 0x7efe3333, 0x6927476e },
     { 0x35c29d9e, 0x374d8558, 0x38e94ee3, 0x3a8a71de, 0x3c2872b0, 0x3dcfae14, 0x3f7f8ccd, 0x342e7baa } };
+
 #define MEMOPT_I_BYTE_0(u) (uint8_t)((u) & 0xff),
 #define MEMOPT_I_BYTE_1(u) (uint8_t)((u) >> 8 & 0xff),
 #define MEMOPT_I_BYTE_2(u) (uint8_t)((u) >> 16 & 0xff),
 #define MEMOPT_I_BYTE_3(u) (uint8_t)((u) >> 24),
+
 static const uint8_t memopt_i_signed_planes[4][128] = {
     { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_1) },
     { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_2) }, { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_BYTE_3) } };
@@ -10031,6 +11725,7 @@ V_FN void V(quant_ahead)(const float *x) { /* the four cache lines that are 8 Ki
 V_FN float V(absmax)(const float *x, size_t n, int ahead) {
     const V(ints) size = V(i_set)(0x7fffffffu);
     const size_t four = 4 * V(width);
+
     V(ints) max[4];
     uint32_t all;
     size_t i, k;
@@ -10049,13 +11744,22 @@ V_FN float V(absmax)(const float *x, size_t n, int ahead) {
     if (MEMOPT_I_LIKELY(all < 0x7f800000)) return memopt_i_bits_float(all);
     return memopt_i_v1_absmax(x, n, 0);
 }
+
 #  if MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: bytes are looked up in registers. */
-typedef struct V(lines_table) { __m512i junctions[2]; __m512 slopes[2], offsets[2], lasts[2]; } V(lines_table);
+typedef struct V(lines_table) {
+    __m512i junctions[2];
+    __m512 slopes[2], offsets[2], lasts[2];
+}
+
+                                                                                                V(lines_table);
+
 V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
     const uint32_t *junctions = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
     const float (*lines)[32] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_lines : memopt_i_signed_lines;
-    V(lines_table) t; int i;
+
+    V(lines_table) t;
+    int i;
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 2; ++i) {
         t.junctions[i] = _mm512_loadu_si512(junctions + 16 * i);
@@ -10068,8 +11772,11 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
 
 /* 16 codes, each as a float from 256 up: bits 15 to 22 are the code, below them is where in its interval y lies. */
 V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(place)(memopt_map map, const V(lines_table) *t, __m512 y) {
-    const __m512i one = _mm512_set1_epi32(1); const __m512 tiny = _mm512_set1_ps(4.656612873077393e-10f); /* 2^-31 */
-    __m512i key, octave; __m512 slope, offset, last;
+    const __m512i one = _mm512_set1_epi32(1);
+    const __m512 tiny = _mm512_set1_ps(4.656612873077393e-10f); /* 2^-31 */
+    __m512i key, octave;
+    __m512 slope, offset, last;
+
     if (map == MEMOPT_MAP_UNSIGNED) y = _mm512_max_ps(y, tiny); /* NaN: the second */
     else y = _mm512_max_ps(_mm512_range_ps(y, tiny, 3), _mm512_set1_ps(-0.9921875f));
     if (map == MEMOPT_MAP_LINEAR) {
@@ -10099,6 +11806,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
     const __m512i order = _mm512_set_epi16(31, 27, 23, 19, 15, 11, 7, 3, 30, 26, 22, 18, 14, 10, 6, 2,
                                            29, 25, 21, 17, 13, 9, 5, 1, 28, 24, 20, 16, 12, 8, 4, 0);
     __m512i b = _mm512_multishift_epi64_epi8(at, _mm512_castps_si512(v[0]));
+
     b = _mm512_mask_multishift_epi64_epi8(b, 0x0c0c0c0c0c0c0c0c, at, _mm512_castps_si512(v[1]));
     b = _mm512_mask_multishift_epi64_epi8(b, 0x3030303030303030, at, _mm512_castps_si512(v[2]));
     b = _mm512_mask_multishift_epi64_epi8(b, 0xc0c0c0c0c0c0c0c0, at, _mm512_castps_si512(v[3]));
@@ -10107,13 +11815,23 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
                                                     float inverse) {
-    const V(lines_table) t = V(lines)(map); const __m512 scale = _mm512_set1_ps(inverse);
-    const __m512i fraction = _mm512_set1_epi32(0x7ff8); float rest[64]; uint8_t rest_codes[64]; size_t i;
+    const V(lines_table) t = V(lines)(map);
+    const __m512 scale = _mm512_set1_ps(inverse);
+    const __m512i fraction = _mm512_set1_epi32(0x7ff8);
+    float rest[64];
+    uint8_t rest_codes[64];
+    size_t i;
+
     for (i = 0; i < n; i += 64) {
-        const float *from = x + i; uint8_t *to = codes + i; __m512 v[4]; __mmask16 k0, k1, k2, k3;
+        const float *from = x + i;
+        uint8_t *to = codes + i;
+        __m512 v[4];
+        __mmask16 k0, k1, k2, k3;
+
         if (MEMOPT_I_UNLIKELY(n - i < 64)) {
             memset(rest, 0, sizeof rest);
-            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x); to = rest_codes;
+            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x);
+            to = rest_codes;
         }
         v[0] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from), scale));
         v[1] = V(place)(map, &t, _mm512_mul_ps(_mm512_loadu_ps(from + 16), scale));
@@ -10131,9 +11849,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, c
     }
 }
 
-typedef struct V(planes_table) { __m512i at[16]; } V(planes_table);
+typedef struct V(planes_table) { __m512i at[16]; }
+
+                                                   V(planes_table);
+
 V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_map map) {
-    V(planes_table) t; int i;
+    V(planes_table) t;
+    int i;
     if (map == MEMOPT_MAP_SIGNED) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 8; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_signed_planes[i / 2] + 64 * (i % 2));
@@ -10147,8 +11869,10 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_map map) {
 V_FN MEMOPT_I_ALWAYS_INLINE void V(signed_bytes)(const V(planes_table) *t, __m512i codes, __m512i *p) {
     const __m512i positive = _mm512_adds_epu8(codes, _mm512_set1_epi8(1)); /* the highest bit: from code 127 up */
     const __m512i index = _mm512_abs_epi8(_mm512_sub_epi8(codes, _mm512_set1_epi8(127)));
-    const __mmask64 high = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64)), one = _mm512_movepi8_mask(index);
+    const __mmask64 high = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64));
+    const __mmask64 one = _mm512_movepi8_mask(index);
     int i;
+
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i)
         p[i] = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(index, t->at[2 * i]), high, index,
@@ -10159,9 +11883,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(signed_bytes)(const V(planes_table) *t, __m51
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(unsigned_bytes)(const V(planes_table) *t, __m512i codes, __m512i *p) {
-    const __mmask64 high = _mm512_movepi8_mask(codes), odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
-    const __mmask64 q1 = _kandn_mask64(high, odd), q2 = _kandn_mask64(odd, high), q3 = _kand_mask64(high, odd);
+    const __mmask64 high = _mm512_movepi8_mask(codes);
+    const __mmask64 odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
+    const __mmask64 q1 = _kandn_mask64(high, odd);
+    const __mmask64 q2 = _kandn_mask64(odd, high);
+    const __mmask64 q3 = _kand_mask64(high, odd);
     int i;
+
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) {
         p[i] = _mm512_permutexvar_epi8(codes, t->at[4 * i]);
@@ -10181,7 +11909,9 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(linear)(__m128i codes, __m512 scale) {
 V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table) *t, __m512i codes,
                                                   __m512 scale, __m512 *v) {
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    __m512i p[4], q[4]; int i;
+    __m512i p[4], q[4];
+    int i;
+
     if (map == MEMOPT_MAP_LINEAR) {
         v[0] = V(linear)(_mm512_castsi512_si128(codes), scale);
         v[1] = V(linear)(_mm512_extracti32x4_epi32(codes, 1), scale);
@@ -10192,10 +11922,14 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table
     codes = _mm512_permutexvar_epi32(order, codes);
     if (map == MEMOPT_MAP_SIGNED) V(signed_bytes)(t, codes, p);
     else V(unsigned_bytes)(t, codes, p);
-    q[0] = _mm512_unpacklo_epi8(p[0], p[1]); q[1] = _mm512_unpackhi_epi8(p[0], p[1]);
-    q[2] = _mm512_unpacklo_epi8(p[2], p[3]); q[3] = _mm512_unpackhi_epi8(p[2], p[3]);
-    p[0] = _mm512_unpacklo_epi16(q[0], q[2]); p[1] = _mm512_unpackhi_epi16(q[0], q[2]);
-    p[2] = _mm512_unpacklo_epi16(q[1], q[3]); p[3] = _mm512_unpackhi_epi16(q[1], q[3]);
+    q[0] = _mm512_unpacklo_epi8(p[0], p[1]);
+    q[1] = _mm512_unpackhi_epi8(p[0], p[1]);
+    q[2] = _mm512_unpacklo_epi8(p[2], p[3]);
+    q[3] = _mm512_unpackhi_epi8(p[2], p[3]);
+    p[0] = _mm512_unpacklo_epi16(q[0], q[2]);
+    p[1] = _mm512_unpackhi_epi16(q[0], q[2]);
+    p[2] = _mm512_unpacklo_epi16(q[1], q[3]);
+    p[3] = _mm512_unpackhi_epi16(q[1], q[3]);
     MEMOPT_I_UNROLL_ALL
     for (i = 0; i < 4; ++i) v[i] = _mm512_mul_ps(_mm512_castsi512_ps(p[i]), scale);
 }
@@ -10203,6 +11937,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table
 /* Fewer than 64: what is whole may still be streamed. */
 V_FN void V(store_some)(float *x, const __m512 *v, size_t n, int stream) {
     size_t i;
+
     for (i = 0; i < n; i += 16)
         if (n - i < 16) _mm512_mask_storeu_ps(x + i, (__mmask16)((1u << (n - i)) - 1), v[i / 16]);
         else if (stream) _mm512_stream_ps(x + i, v[i / 16]);
@@ -10211,8 +11946,12 @@ V_FN void V(store_some)(float *x, const __m512 *v, size_t n, int stream) {
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n,
                                                     float absmax, int stream) {
-    const V(planes_table) t = V(planes)(map); const __m512 scale = _mm512_set1_ps(absmax); __m512 v[4];
-    size_t i = 0, some = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0; /* up to a cache line */
+    const V(planes_table) t = V(planes)(map);
+    const __m512 scale = _mm512_set1_ps(absmax);
+    __m512 v[4];
+    size_t i = 0;
+    size_t some = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 15), n) : 0; /* up to a cache line */
+
     for (;;) {
         if (some) {
             V(level64)(map, &t, _mm512_maskz_loadu_epi8(((__mmask64)1 << some) - 1, codes + i), scale, v);
@@ -10222,11 +11961,15 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const u
         for (; n - i >= 64; i += 64) {
             V(level64)(map, &t, _mm512_loadu_si512(codes + i), scale, v);
             if (stream) {
-                _mm512_stream_ps(x + i, v[0]); _mm512_stream_ps(x + i + 16, v[1]);
-                _mm512_stream_ps(x + i + 32, v[2]); _mm512_stream_ps(x + i + 48, v[3]);
+                _mm512_stream_ps(x + i, v[0]);
+                _mm512_stream_ps(x + i + 16, v[1]);
+                _mm512_stream_ps(x + i + 32, v[2]);
+                _mm512_stream_ps(x + i + 48, v[3]);
             } else {
-                _mm512_storeu_ps(x + i, v[0]); _mm512_storeu_ps(x + i + 16, v[1]);
-                _mm512_storeu_ps(x + i + 32, v[2]); _mm512_storeu_ps(x + i + 48, v[3]);
+                _mm512_storeu_ps(x + i, v[0]);
+                _mm512_storeu_ps(x + i + 16, v[1]);
+                _mm512_storeu_ps(x + i + 32, v[2]);
+                _mm512_storeu_ps(x + i + 48, v[3]);
             }
         }
         if (i == n) return;
@@ -10245,7 +11988,9 @@ V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n,
 #  elif MEMOPT_I_WIDTH == 8
 /* Pieces are found by halving, and levels are gathered. */
 V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
-    const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n); size_t i;
+    const size_t head = memopt_i_min((size_t)(-(uintptr_t)to & 63), n);
+    size_t i;
+
     memcpy(to, from, head);
     for (i = head; i + 64 <= n; i += 64) {
         const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
@@ -10256,22 +12001,35 @@ V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
     memcpy(to + i, from + i, n - i);
 }
 
-typedef struct V(lines_table) { __m256i junctions, next, first; __m256 slopes, offsets, lasts; } V(lines_table);
+typedef struct V(lines_table) {
+    __m256i junctions, next, first;
+    __m256 slopes, offsets, lasts;
+}
+
+                                                                                                 V(lines_table);
+
 V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
     const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_MAP_UNSIGNED];
     const float (*lines)[8] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_pieces : memopt_i_signed_pieces;
+
     V(lines_table) t;
     t.junctions = _mm256_loadu_si256((const __m256i *)(const void *)junctions);
     t.next = _mm256_permutevar8x32_epi32(t.junctions, _mm256_set_epi32(0, 7, 6, 5, 4, 3, 2, 1));
     t.first = _mm256_set1_epi32((int)junctions[7]);
-    t.slopes = _mm256_loadu_ps(lines[0]); t.offsets = _mm256_loadu_ps(lines[1]); t.lasts = _mm256_loadu_ps(lines[2]);
+    t.slopes = _mm256_loadu_ps(lines[0]);
+    t.offsets = _mm256_loadu_ps(lines[1]);
+    t.lasts = _mm256_loadu_ps(lines[2]);
     return t;
 }
 
 /* As with AVX-512; the piece is found by halving, as eight of them fit a register. */
 V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(place)(memopt_map map, const V(lines_table) *t, __m256 y) {
-    const __m256 tiny = _mm256_set1_ps(4.656612873077393e-10f), sign = _mm256_and_ps(y, _mm256_set1_ps(-0.0f));
-    __m256i key, piece; __m256 v, none = _mm256_setzero_ps();
+    const __m256 tiny = _mm256_set1_ps(4.656612873077393e-10f);
+    const __m256 sign = _mm256_and_ps(y, _mm256_set1_ps(-0.0f));
+    __m256i key, piece;
+    __m256 v;
+    __m256 none = _mm256_setzero_ps();
+
     if (map == MEMOPT_MAP_UNSIGNED) y = _mm256_min_ps(_mm256_max_ps(y, tiny), _mm256_set1_ps(1.5f));
     else y = _mm256_min_ps(_mm256_max_ps(_mm256_xor_ps(y, sign), tiny),
                            _mm256_blendv_ps(_mm256_set1_ps(1.5f), _mm256_set1_ps(0.9921875f), sign));
@@ -10300,6 +12058,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256i V(pack)(__m256 a, __m256 b, __m256 c, __m256
                                            _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(b), 15)));
     const __m256i cd = _mm256_packus_epi32(_mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(c), 15)),
                                            _mm256_and_si256(low, _mm256_srli_epi32(_mm256_castps_si256(d), 15)));
+
     return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
 
@@ -10310,13 +12069,22 @@ V_FN MEMOPT_I_ALWAYS_INLINE unsigned V(near)(__m256 v) { /* a bit for each that 
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
                                                 float inverse) {
-    const V(lines_table) t = V(lines)(map); const __m256 scale = _mm256_set1_ps(inverse);
-    float rest[32]; uint8_t rest_codes[32]; size_t i; uint32_t unsure;
+    const V(lines_table) t = V(lines)(map);
+    const __m256 scale = _mm256_set1_ps(inverse);
+    float rest[32];
+    uint8_t rest_codes[32];
+    size_t i;
+    uint32_t unsure;
+
     for (i = 0; i < n; i += 32) {
-        const float *from = x + i; uint8_t *to = codes + i; __m256 a, b, c, d;
+        const float *from = x + i;
+        uint8_t *to = codes + i;
+        __m256 a, b, c, d;
+
         if (MEMOPT_I_UNLIKELY(n - i < 32)) {
             memset(rest, 0, sizeof rest);
-            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x); to = rest_codes;
+            from = (const float *)memcpy(rest, from, (n - i) * sizeof *x);
+            to = rest_codes;
         }
         a = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from), scale));
         b = V(place)(map, &t, _mm256_mul_ps(_mm256_loadu_ps(from + 8), scale));
@@ -10336,6 +12104,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_map map, const uint8_t *c
     const __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
     const __m256i steps = _mm256_sub_epi32(code, _mm256_set1_epi32(127));
     const __m256i sign = _mm256_and_si256(steps, _mm256_set1_epi32((int)0x80000000));
+
     if (map == MEMOPT_MAP_LINEAR) return _mm256_mul_ps(_mm256_cvtepi32_ps(steps), _mm256_set1_ps(0.0078125f));
     if (map == MEMOPT_MAP_UNSIGNED) return _mm256_castsi256_ps(_mm256_i32gather_epi32(unsigned_levels, code, 4));
     return _mm256_castsi256_ps(_mm256_or_si256(sign,
@@ -10346,6 +12115,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const u
                                                 int stream) {
     const __m256 scale = _mm256_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
+
     if (i) memopt_i_v1_decode(map, x, codes, i, absmax, 0);
     for (; n - i >= 8; i += 8) {
         const __m256 v = _mm256_mul_ps(V(map_level)(map, codes + i), scale);
@@ -10379,6 +12149,7 @@ V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n, fl
     else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
 }
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
 MEMOPT_I_WIDTHS(void, encode, (memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse))
@@ -10388,6 +12159,7 @@ MEMOPT_I_AVX2 static void memopt_i_v8_quant_copy(uint8_t *to, const uint8_t *fro
 #endif
 
 #define MEMOPT_I_QUANT_BLOCK_MAX 4096 /* elements of a block */
+
 /* What is written goes past the cache, where there are such stores. */
 static void memopt_i_quant_copy(int level, uint8_t *to, const uint8_t *from, size_t n) {
 #if defined(MEMOPT_I_X86)
@@ -10421,28 +12193,42 @@ static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, si
 #define MEMOPT_I_QUANT_BLOCK 256
 #define MEMOPT_I_QUANT_STREAM ((size_t)8 << 20) /* elements: then floats and codes no longer fit the caches of a core */
 #define MEMOPT_I_QUANT_CHUNK ((size_t)1 << 16)
+
 typedef struct memopt_i_quant {
     memopt_map map;
     int level, stream;
     size_t n, block, chunk; /* elements; chunk: a multiple of block */
-    const float *from_f32, *from_absmax; const uint16_t *from_bf16; const uint8_t *from_codes;
-    float *to_f32, *to_absmax; uint16_t *to_bf16; uint8_t *to_codes;
+    const float *from_f32, *from_absmax;
+    const uint16_t *from_bf16;
+    const uint8_t *from_codes;
+    float *to_f32, *to_absmax;
+    uint16_t *to_bf16;
+    uint8_t *to_codes;
 } memopt_i_quant;
+
 static float memopt_i_quant_absmax(const memopt_i_quant *q, const float *x, size_t n) {
     return MEMOPT_I_AT(q->level, absmax, (x, n, q->stream));
 }
+
 /* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. The next block's
    absmax is asked for before this block is encoded: neither waits for the other, and memory is read meanwhile. */
 static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_quant *q = (const memopt_i_quant *)task;
-    float wide[MEMOPT_I_QUANT_BLOCK_MAX], next = 0; uint8_t codes[MEMOPT_I_QUANT_BLOCK_MAX];
-    size_t i = chunk * q->chunk, first = i; const size_t end = memopt_i_min(i + q->chunk, q->n);
+    float wide[MEMOPT_I_QUANT_BLOCK_MAX];
+    float next = 0;
+    uint8_t codes[MEMOPT_I_QUANT_BLOCK_MAX];
+    size_t i = chunk * q->chunk;
+    size_t first = i;
+    const size_t end = memopt_i_min(i + q->chunk, q->n);
     float *absmax = q->to_absmax + i / q->block;
+
     (void)worker;
     if (q->from_f32) next = memopt_i_quant_absmax(q, q->from_f32 + i, memopt_i_min(q->block, end - i));
     while (i < end) {
-        const size_t n = memopt_i_min(q->block, end - i); const float *x = q->from_f32 ? q->from_f32 + i : wide;
+        const size_t n = memopt_i_min(q->block, end - i);
+        const float *x = q->from_f32 ? q->from_f32 + i : wide;
         uint8_t *to = q->stream ? codes + (i - first) : q->to_codes + i;
+
         *absmax = next;
         if (!q->from_f32) {
             memopt_i_quant_widen(q->level, wide, q->from_bf16 + i, n, q->stream);
@@ -10458,12 +12244,17 @@ static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
     if (q->stream) memopt_i_number_fence();
     memopt_i_wide_end(q->level);
 }
+
 static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_quant *q = (const memopt_i_quant *)task; float wide[MEMOPT_I_QUANT_BLOCK_MAX];
-    size_t i = chunk * q->chunk; const size_t end = memopt_i_min(i + q->chunk, q->n);
+    const memopt_i_quant *q = (const memopt_i_quant *)task;
+    float wide[MEMOPT_I_QUANT_BLOCK_MAX];
+    size_t i = chunk * q->chunk;
+    const size_t end = memopt_i_min(i + q->chunk, q->n);
+
     (void)worker;
     for (; i < end; i += q->block) {
-        const size_t n = memopt_i_min(q->block, end - i); float *x = q->to_f32 ? q->to_f32 + i : wide;
+        const size_t n = memopt_i_min(q->block, end - i);
+        float *x = q->to_f32 ? q->to_f32 + i : wide;
         const float absmax = q->from_absmax[i / q->block];
         MEMOPT_I_AT(q->level, decode, (q->map, x, q->from_codes + i, n, absmax, q->stream && q->to_f32));
         if (!q->to_f32) memopt_i_quant_narrow(q->level, q->to_bf16 + i, wide, n, q->stream);
@@ -10471,10 +12262,12 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
     if (q->stream) memopt_i_number_fence();
     memopt_i_wide_end(q->level);
 }
+
 /* Everything that can be wrong; the arrays are told by their starts, floats are `width` bytes an element. */
 static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats, size_t width, const void *codes,
                                           const void *absmax, const memopt_threads *threads) {
     size_t bytes, blocks;
+
     if (!q->block) q->block = MEMOPT_I_QUANT_BLOCK;
     if (q->map != MEMOPT_MAP_SIGNED && q->map != MEMOPT_MAP_UNSIGNED && q->map != MEMOPT_MAP_LINEAR)
         return MEMOPT_ERR_ARGUMENT;
@@ -10491,12 +12284,17 @@ static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats,
         memopt_i_overlaps(codes, q->n, absmax, blocks)) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_OK;
 }
+
 static memopt_i_quant memopt_i_quant_task(size_t n, memopt_map map, size_t block) {
     memopt_i_quant q;
+
     memset(&q, 0, sizeof q);
-    q.n = n; q.map = map; q.block = block;
+    q.n = n;
+    q.map = map;
+    q.block = block;
     return q;
 }
+
 static memopt_status memopt_i_quant_run(memopt_i_quant *q, memopt_task_fn *fn, const memopt_threads *threads) {
     memopt_i_parallel_for(threads, memopt_i_ceil_div(q->n, q->chunk), fn, q);
     return MEMOPT_OK;
@@ -10524,15 +12322,18 @@ static memopt_status memopt_i_dequantize(memopt_i_quant *q, size_t width, const 
 
 MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]) {
     unsigned code;
+
     if (!levels || (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR))
         return MEMOPT_ERR_ARGUMENT;
     for (code = 0; code < 256; ++code) levels[code] = memopt_i_map_level(map, code);
     return MEMOPT_OK;
 }
+
 MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block) {
     if (!block) block = MEMOPT_I_QUANT_BLOCK;
     return n && block % 32 == 0 && block <= MEMOPT_I_QUANT_BLOCK_MAX ? (n - 1) / block + 1 : 0;
 }
+
 MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
                                              size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
@@ -10540,6 +12341,7 @@ MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, cons
     q.from_f32 = src;
     return memopt_i_quantize(&q, sizeof *src, codes, absmax, threads);
 }
+
 MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
                                               memopt_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
@@ -10547,6 +12349,7 @@ MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, con
     q.from_bf16 = src;
     return memopt_i_quantize(&q, sizeof *src, codes, absmax, threads);
 }
+
 MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                memopt_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
@@ -10554,6 +12357,7 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
     q.to_f32 = dst;
     return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
+
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
@@ -10561,6 +12365,7 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
     q.to_bf16 = dst;
     return memopt_i_dequantize(&q, sizeof *dst, codes, absmax, threads);
 }
+
 /* @section state_codec : vec
    The 8-bit codes of optimizer states.
    Problem    The usual 8-bit map (quant) is made of decades. Its levels need a table lookup per element and its codes a
@@ -10581,8 +12386,10 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
               as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
    Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at once. */
+
 #define MEMOPT_I_STATE_CODEC_TINY   4.656612873077392578125e-10f /* 2^-31: the smallest magnitude the table of octaves knows */
 #define MEMOPT_I_STATE_CODEC_LIFT   1.490116119384765625e-8f /* 2^-26: lifts zero into the octave below the lowest level */
+
 typedef struct memopt_i_state_codec {
     float   grid[32];            /* C for the exponents 96 to 127, indexed by the exponent's low 5 bits */
     float   value[256];          /* the level of each code */
@@ -10593,10 +12400,17 @@ typedef struct memopt_i_state_codec {
 /* first: the code of the lowest level. Levels are numbered upward from it; the one after the last octave is 1.0. */
 static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *width, int octaves, int nearest_octaves,
                                       uint32_t first) {
-    uint32_t code = first; int k;
-    for (k = 0; k < 32; ++k) t->grid[k] = memopt_i_bits_float((uint32_t)(k + 96 + 25) << 23); /* all of it gets code 0 */
+    uint32_t code = first;
+    int k;
+
+    /* all of it gets code 0 */
+    for (k = 0; k < 32; ++k) t->grid[k] = memopt_i_bits_float((uint32_t)(k + 96 + 25) << 23);
     for (k = octaves - 1; k >= 0; --k) {
-        const uint32_t exponent = (uint32_t)(126 - k), w = width[k], count = 1u << w; uint32_t j;
+        const uint32_t exponent = (uint32_t)(126 - k);
+        const uint32_t w = width[k];
+        const uint32_t count = 1u << w;
+        uint32_t j;
+
         t->grid[exponent & 31] = k < nearest_octaves
             ? memopt_i_bits_float((exponent - w + 23) << 23 | ((code - count) & 255))
             : memopt_i_bits_float((exponent + 25) << 23 | code);
@@ -10607,12 +12421,15 @@ static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *wi
         }
     }
     t->grid[31] = memopt_i_bits_float((127u + 23) << 23 | ((code - 1) & 255));
-    t->high[code] = 0x3f; t->low[code] = 0x80;
+    t->high[code] = 0x3f;
+    t->low[code] = 0x80;
 }
+
 static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
     static const uint8_t of_signed[19] = { 5, 4, 4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 0 };
     static const uint8_t of_unsigned[25] = { 6, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0 };
     int i;
+
     memset(t, 0, sizeof *t);
     t->is_signed = is_signed;
     if (is_signed) memopt_i_state_codec_fill(t, of_signed, 19, 15, 1);
@@ -10623,32 +12440,40 @@ static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
         t->value[i] = memopt_i_bits_float((uint32_t)t->high[k] << 24 | (uint32_t)t->low[k] << 16 | sign);
     }
 }
+
 static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
     size_t i;
     for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
 }
+
 /* The definition. */
 MEMOPT_I_HOST_DEVICE static uint8_t memopt_i_state_codec_code(const float *grid, int is_signed, float x,
                                                               float inverse) {
-    const uint32_t sign = memopt_i_float_bits(x) >> 31, least = 96u << 23; /* the bits of MEMOPT_I_STATE_CODEC_TINY */
+    const uint32_t sign = memopt_i_float_bits(x) >> 31;
+    const uint32_t least = 96u << 23; /* the bits of MEMOPT_I_STATE_CODEC_TINY */
     float y = is_signed ? memopt_i_times(fabsf(x), inverse) : fmaf(x, inverse, MEMOPT_I_STATE_CODEC_LIFT);
+
     if (is_signed) y = memopt_i_bits_float(memopt_i_float_bits(y) < least ? least : memopt_i_float_bits(y));
     y = memopt_i_sum(y, grid[(memopt_i_float_bits(y) >> 23) & 31]);
     return (uint8_t)(is_signed ? memopt_i_float_bits(y) << 1 | sign : memopt_i_float_bits(y));
 }
+
 static void memopt_i_v1_state_codec_encode(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                      float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_state_codec_code(t->grid, t->is_signed, x[i], inverse);
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: bytes are looked up in registers. */
 /* 64 codes to levels: the planes are looked up, put together as bfloat16 and shifted up to floats. Unpacking works
    within 128 bits, so the codes are first ordered by fours in the way that unpacking undoes. */
 V_FN void V(state_codec_widen)(float *levels, __m512i high, __m512i low) {
-    const __m512i a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
+    const __m512i a = _mm512_unpacklo_epi8(low, high);
+    const __m512i b = _mm512_unpackhi_epi8(low, high);
     const __m512i zero = _mm512_setzero_si512();
+
     _mm512_storeu_si512(levels,      _mm512_unpacklo_epi16(zero, a));
     _mm512_storeu_si512(levels + 16, _mm512_unpackhi_epi16(zero, a));
     _mm512_storeu_si512(levels + 32, _mm512_unpacklo_epi16(zero, b));
@@ -10662,23 +12487,33 @@ V_FN __m512i V(state_codec_ordered)(const uint8_t *codes) {
 
 V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
                                                       size_t n) {
-    const __m512i h0 = _mm512_loadu_si512(t->high), h1 = _mm512_loadu_si512(t->high + 64);
-    const __m512i l0 = _mm512_loadu_si512(t->low), l1 = _mm512_loadu_si512(t->low + 64);
+    const __m512i h0 = _mm512_loadu_si512(t->high);
+    const __m512i h1 = _mm512_loadu_si512(t->high + 64);
+    const __m512i l0 = _mm512_loadu_si512(t->low);
+    const __m512i l1 = _mm512_loadu_si512(t->low + 64);
     size_t i = 0;
+
     if (t->is_signed) {
         for (; i + 64 <= n; i += 64) { /* the permutation ignores bit 7, where the shift puts a neighbour's sign */
-            const __m512i k = V(state_codec_ordered)(codes + i), magnitude = _mm512_srli_epi16(k, 1);
-            const __m512i high = _mm512_permutex2var_epi8(h0, magnitude, h1), sign = _mm512_slli_epi16(k, 7);
+            const __m512i k = V(state_codec_ordered)(codes + i);
+            const __m512i magnitude = _mm512_srli_epi16(k, 1);
+            const __m512i high = _mm512_permutex2var_epi8(h0, magnitude, h1);
+            const __m512i sign = _mm512_slli_epi16(k, 7);
+
             V(state_codec_widen)(levels + i,
                 _mm512_ternarylogic_epi32(high, sign, _mm512_set1_epi8((char)0x80), 0xf8), /* high | (sign & 0x80) */
                 _mm512_permutex2var_epi8(l0, magnitude, l1));
         }
     } else {
-        const __m512i h2 = _mm512_loadu_si512(t->high + 128), h3 = _mm512_loadu_si512(t->high + 192);
-        const __m512i l2 = _mm512_loadu_si512(t->low + 128), l3 = _mm512_loadu_si512(t->low + 192);
+        const __m512i h2 = _mm512_loadu_si512(t->high + 128);
+        const __m512i h3 = _mm512_loadu_si512(t->high + 192);
+        const __m512i l2 = _mm512_loadu_si512(t->low + 128);
+        const __m512i l3 = _mm512_loadu_si512(t->low + 192);
+
         for (; i + 64 <= n; i += 64) {
             const __m512i k = V(state_codec_ordered)(codes + i);
             const __mmask64 upper = _mm512_movepi8_mask(k);
+
             V(state_codec_widen)(levels + i,
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(h0, k, h1), _mm512_permutex2var_epi8(h2, k, h3)),
                 _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(l0, k, l1),
@@ -10694,6 +12529,7 @@ V_FN void V(state_codec_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, _
         0x0d090501, 0x1d191511, 0x2d292521, 0x3d393531, 0x0e0a0602, 0x1e1a1612, 0x2e2a2622, 0x3e3a3632,
         0x0f0b0703, 0x1f1b1713, 0x2f2b2723, 0x3f3b3733);
     __m512i all = _mm512_shrdi_epi32(_mm512_slli_epi32(a, 24), b, 8);
+
     all = _mm512_shrdi_epi32(_mm512_shrdi_epi32(all, c, 8), d, 8);
     _mm512_storeu_si512(codes, _mm512_permutexvar_epi8(order, all));
 }
@@ -10715,8 +12551,11 @@ V_FN __m512i V(state_codec_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scal
 
 V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                                       float inverse) {
-    const __m512 g0 = _mm512_loadu_ps(t->grid), g1 = _mm512_loadu_ps(t->grid + 16), scale = _mm512_set1_ps(inverse);
+    const __m512 g0 = _mm512_loadu_ps(t->grid);
+    const __m512 g1 = _mm512_loadu_ps(t->grid + 16);
+    const __m512 scale = _mm512_set1_ps(inverse);
     size_t i = 0;
+
     if (t->is_signed)
         for (; i + 64 <= n; i += 64)
             V(state_codec_pack)(codes + i,
@@ -10737,7 +12576,9 @@ V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, c
 /* Levels are gathered. */
 V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
                                                    size_t n) {
-    size_t i = 0; uint64_t eight;
+    size_t i = 0;
+    uint64_t eight;
+
     for (; i + 8 <= n; i += 8) {
         memcpy(&eight, codes + i, 8);
         _mm256_storeu_ps(levels + i, _mm256_i32gather_ps(t->value,
@@ -10754,29 +12595,36 @@ V_FN __m256 V(state_codec_grid)(const float *grid, __m256i octave) {
     const __m256 b = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 8), octave);
     const __m256 c = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 16), octave);
     const __m256 d = _mm256_permutevar8x32_ps(_mm256_loadu_ps(grid + 24), octave);
+
     return _mm256_blendv_ps(_mm256_blendv_ps(a, b, bit3), _mm256_blendv_ps(c, d, bit3), bit4);
 }
 
 V_FN __m256i V(state_codec_codes)(const memopt_i_state_codec *t, const float *x, __m256 scale) {
-    const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)), v = _mm256_loadu_ps(x);
+    const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256 v = _mm256_loadu_ps(x);
     const __m256 y = t->is_signed
         ? _mm256_max_ps(_mm256_and_ps(_mm256_mul_ps(v, scale), positive), _mm256_set1_ps(MEMOPT_I_STATE_CODEC_TINY))
         : _mm256_fmadd_ps(v, scale, _mm256_set1_ps(MEMOPT_I_STATE_CODEC_LIFT));
     const __m256i octave = _mm256_srli_epi32(_mm256_castps_si256(y), 23);
     __m256i k = _mm256_castps_si256(_mm256_add_ps(y, V(state_codec_grid)(t->grid, octave)));
+
     if (t->is_signed) k = _mm256_or_si256(_mm256_slli_epi32(k, 1), _mm256_srli_epi32(_mm256_castps_si256(v), 31));
     return _mm256_and_si256(k, _mm256_set1_epi32(255));
 }
 
 V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
                                                    float inverse) {
-    const __m256 scale = _mm256_set1_ps(inverse); size_t i = 0;
+    const __m256 scale = _mm256_set1_ps(inverse);
+    size_t i = 0;
+
     for (; i + 32 <= n; i += 32) { /* packing works within 128 bits: the fours are put in order at the end */
-        const __m256i a = V(state_codec_codes)(t, x + i, scale), b = V(state_codec_codes)(t, x + i + 8, scale);
+        const __m256i a = V(state_codec_codes)(t, x + i, scale);
+        const __m256i b = V(state_codec_codes)(t, x + i + 8, scale);
         const __m256i c = V(state_codec_codes)(t, x + i + 16, scale);
         const __m256i d = V(state_codec_codes)(t, x + i + 24, scale);
         const __m256i all = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
         const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+
         _mm256_storeu_si256((__m256i *)(void *)(codes + i), _mm256_permutevar8x32_epi32(all, order));
     }
     memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
@@ -10790,8 +12638,10 @@ V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, c
     memopt_i_v1_state_codec_encode(t, codes, x, n, inverse);
 }
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, state_codec_decode, (const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n))
+
 MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
 /* @section optim_kernels : vec
@@ -10815,6 +12665,7 @@ typedef struct memopt_i_update_rule {
     float limit, weight_limit; /* of magnitudes that are stepped; weights count where they enter the moments, else 0 */
     int   coupled, decay_after, nesterov; /* decay_after: weights decay after the update, as bitsandbytes does it */
 } memopt_i_update_rule;
+
 typedef struct memopt_i_tile { /* up to a few hundred elements; u, m, v and w may each be NULL where a kind has none */
     float       *w;
     const float *g;
@@ -10825,77 +12676,113 @@ typedef struct memopt_i_tile { /* up to a few hundred elements; u, m, v and w ma
     int          in_memory;        /* g, w, m and v lie in memory: fetch ahead */
     size_t       count;
 } memopt_i_tile;
+
 typedef void memopt_i_kernel_fn(const memopt_i_update_rule *rule, const memopt_i_tile *tile);
 
 /* What a level is made of. A kernel does whole lanes only; memopt_i_kernels_run() hands the rest to the float. */
 enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION, MEMOPT_I_KERNEL_SGD, MEMOPT_I_KERNEL_LION, MEMOPT_I_KERNEL_AXPY };
+
 typedef struct memopt_i_kernels {
     memopt_i_kernel_fn *fn[7];
     int             (*finite)(const float *g, size_t n, float limit);
     size_t            width;
     int               level;
 } memopt_i_kernels;
+
 /* The formulas. Every function walks whole lanes and leaves what is over to the single float. */
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN void V(moments)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);
     const V(floats) b2 = V(set)(memopt_i_times(r->b2, q->scale_v)), f = V(set)(r->factor),
         coupled_decay = V(set)(r->coupled_decay);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         V(floats) x = V(load)(q->g + i), v = V(load)(q->old_v + i);
-        if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->old_m + i, 4096); }
+        if (q->in_memory) {
+            MEMOPT_I_FETCH(q->g + i, 4096);
+            MEMOPT_I_FETCH(q->old_m + i, 4096);
+        }
         if (r->coupled) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, x));
         V(store)(q->m + i, V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x)));
-        if (q->root) { v = V(mul)(b2, v); v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x))); }
+        if (q->root) {
+            v = V(mul)(b2, v);
+            v = V(sqrt)(V(fma)(v, v, V(mul)(V(mul)(g2, x), x)));
+        }
         else v = V(fma)(b2, v, V(mul)(V(mul)(g2, x), x));
         V(store)(q->v + i, v);
     }
 }
+
 V_FN void V(update)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) ic2 = V(set)(r->ic2), eps = V(set)(r->eps), decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
-        if (q->in_memory) { MEMOPT_I_FETCH(q->old_v + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
+
+        if (q->in_memory) {
+            MEMOPT_I_FETCH(q->old_v + i, 4096);
+            MEMOPT_I_FETCH(q->w + i, 4096);
+        }
         const V(floats) u = V(div)(V(load)(q->m + i), V(fma)(s, ic2, eps));
         const V(floats) w = V(load)(q->w + i);
         V(store)(q->w + i, r->decay_after ? V(mul)(V(fma)(step, u, w), decay) : V(fma)(step, u, V(mul)(w, decay)));
     }
 }
+
 V_FN MEMOPT_I_FLATTEN void V(adam)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
-    memopt_i_tile part = *q; size_t left = q->count - q->count % V(width);
+    memopt_i_tile part = *q;
+    size_t left = q->count - q->count % V(width);
+
     for (; left; left -= part.count) { /* both by turns, while it is in the first cache and the divider is busy */
         part.count = memopt_i_min(left, 64);
         V(moments)(r, &part);
         V(update)(r, &part);
-        part.w += part.count; part.g += part.count; part.old_m += part.count; part.old_v += part.count;
-        part.m += part.count; part.v += part.count;
+        part.w += part.count;
+        part.g += part.count;
+        part.old_m += part.count;
+        part.old_v += part.count;
+        part.m += part.count;
+        part.v += part.count;
     }
 }
+
 V_FN void V(direction)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) ic1 = V(set)(r->ic1), ic2 = V(set)(r->ic2), eps = V(set)(r->eps),
         coupled_decay = V(set)(r->coupled_decay);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) v = V(load)(q->v + i), s = q->root ? v : V(sqrt)(v);
-        if (q->in_memory) { MEMOPT_I_FETCH(q->old_v + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
+
+        if (q->in_memory) {
+            MEMOPT_I_FETCH(q->old_v + i, 4096);
+            MEMOPT_I_FETCH(q->w + i, 4096);
+        }
         const V(floats) u = V(div)(V(mul)(ic1, V(load)(q->m + i)), V(fma)(s, ic2, eps));
         V(store)(q->u + i, V(fma)(coupled_decay, V(load)(q->w + i), u));
     }
 }
+
 V_FN void V(sgd)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), lookahead = V(set)(r->b1), g1 = V(set)(r->g1);
     const V(floats) f = V(set)(r->factor), coupled_decay = V(set)(r->coupled_decay);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
+
         V(floats) m = x;
-        if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
+        if (q->in_memory) {
+            MEMOPT_I_FETCH(q->g + i, 4096);
+            MEMOPT_I_FETCH(q->w + i, 4096);
+        }
         if (q->m) {
             if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
             m = V(fma)(b1, V(load)(q->old_m + i), V(mul)(g1, x));
@@ -10904,26 +12791,35 @@ V_FN void V(sgd)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
         V(store)(q->u + i, r->nesterov ? V(fma)(lookahead, m, x) : m);
     }
 }
+
 V_FN void V(lion)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), b2 = V(set)(memopt_i_times(r->b2, q->scale_m));
     const V(floats) g1 = V(set)(r->g1), g2 = V(set)(r->g2);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(load)(q->g + i), m = V(load)(q->old_m + i);
-        if (q->in_memory) { MEMOPT_I_FETCH(q->g + i, 4096); MEMOPT_I_FETCH(q->w + i, 4096); }
+
+        if (q->in_memory) {
+            MEMOPT_I_FETCH(q->g + i, 4096);
+            MEMOPT_I_FETCH(q->w + i, 4096);
+        }
         if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
         V(store)(q->u + i, V(sign)(V(fma)(b1, m, V(mul)(g1, x))));
         V(store)(q->m + i, V(fma)(b2, m, V(mul)(g2, x)));
     }
 }
+
 V_FN void V(axpy)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= q->count; i += V(width))
         V(store)(q->w + i, V(fma)(step, V(load)(q->u + i), V(mul)(V(load)(q->w + i), decay)));
 }
+
 V_FN int V(finite)(const float *g, size_t n, float limit) {
     V(floats) worst = V(set)(0);
     size_t i;
@@ -10938,6 +12834,7 @@ V_HOST_FN const memopt_i_kernels *V(kernels_table)(void) {
     };
     return &table;
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_kernels *, kernels_table, (void))
 
@@ -10945,16 +12842,26 @@ static const memopt_i_kernels *memopt_i_kernels_at(int level) { return MEMOPT_I_
 
 static memopt_i_tile memopt_i_tile_from(const memopt_i_tile *q, size_t i, size_t count) {
     memopt_i_tile part = *q;
-    part.g += i; part.count = count;
+
+    part.g += i;
+    part.count = count;
     if (part.w) part.w += i;
-    if (part.m) { part.m += i; part.old_m += i; }
-    if (part.v) { part.v += i; part.old_v += i; }
+    if (part.m) {
+        part.m += i;
+        part.old_m += i;
+    }
+    if (part.v) {
+        part.v += i;
+        part.old_v += i;
+    }
     if (part.u) part.u += i;
     return part;
 }
+
 static void memopt_i_kernels_run(const memopt_i_kernels *kernels, int which, const memopt_i_update_rule *rule,
                                  const memopt_i_tile *q) {
     const size_t whole = q->count - q->count % kernels->width;
+
     kernels->fn[which](rule, q);
     if (whole < q->count) {
         const memopt_i_tile rest = memopt_i_tile_from(q, whole, q->count - whole);
@@ -10962,16 +12869,19 @@ static void memopt_i_kernels_run(const memopt_i_kernels *kernels, int which, con
         memopt_i_v1_kernels_table()->fn[which](rule, &rest);
     }
 }
+
 static int memopt_i_kernels_finite(const memopt_i_kernels *kernels, const float *x, size_t n, float limit) {
     const size_t whole = n - n % kernels->width;
     return kernels->finite(x, whole, limit) && memopt_i_v1_finite(x + whole, n - whole, limit);
 }
+
 /* May the whole tile be stepped? */
 static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const memopt_i_update_rule *rule,
                                         const memopt_i_tile *q) {
     return memopt_i_kernels_finite(kernels, q->g, q->count, rule->limit)
         && (!(rule->weight_limit > 0) || memopt_i_kernels_finite(kernels, q->w, q->count, rule->weight_limit));
 }
+
 /* @section state : host optim_kernels api_optim api_random
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
@@ -10979,6 +12889,7 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
               Numbers are in the machine's byte order, which the header tells, too. tests/test_optim.c holds golden bytes.
    Trap       Whether a tensor is small enough to keep floats is judged on the whole of it, never on the part that is
               held: otherwise the result depends on the number of ranks. */
+
 enum { MEMOPT_I_OF_WEIGHTS, MEMOPT_I_OF_FIRST, MEMOPT_I_OF_SECOND, MEMOPT_I_NOISES };
 
 /* A tensor as the object keeps it. */
@@ -10995,6 +12906,7 @@ typedef struct memopt_i_tensor_part {
     size_t              applied;
     int                 phase, phases;          /* passes that have measured it, and how many there are */
 } memopt_i_tensor_part;
+
 typedef struct memopt_i_state_header {
     char     magic[8];
     uint32_t order, version, kind, format, block, moments; /* order: 0x01020304 in the byte order of its numbers */
@@ -11002,39 +12914,55 @@ typedef struct memopt_i_state_header {
 } memopt_i_state_header;
 
 static size_t memopt_i_held_count(const memopt_optim_tensor *t) { return t->held ? t->held : t->count - t->first; }
+
 static int memopt_i_is_coded(memopt_state_format format) {
     return format == MEMOPT_STATE_8BIT || format == MEMOPT_STATE_BNB;
 }
+
 /* Adafactor: a matrix with at least 32 rows and columns has means of rows and of columns; all else has a mean for each
    element, kept as rows of one. Slices and panels are whole rows; the columns' sums are kept for each panel, and the
    panels added up in their order, so that no slice and no number of workers changes the order of a sum. */
 #define MEMOPT_I_ADAFACTOR_PANELS 32
+
 static int memopt_i_adafactor_is_matrix(const memopt_optim_tensor *t) {
     return t->columns >= 32 && t->count / t->columns >= 32;
 }
+
 static size_t memopt_i_adafactor_rows(const memopt_optim_tensor *t) {
     return memopt_i_adafactor_is_matrix(t) ? memopt_i_held_count(t) / t->columns : memopt_i_held_count(t);
 }
+
 /* Rows of a panel: a 32nd of all, and whole blocks of an 8-bit first moment. */
 static size_t memopt_i_adafactor_panel(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
     const size_t columns = memopt_i_adafactor_is_matrix(t) ? t->columns : 1;
     const size_t least = memopt_i_ceil_div(t->count / columns, MEMOPT_I_ADAFACTOR_PANELS);
-    size_t a = d->block, b = columns;
-    while (b) { const size_t rest = a % b; a = b; b = rest; } /* a: the greatest common divisor */
+    size_t a = d->block;
+    size_t b = columns;
+
+    while (b) { /* a: the greatest common divisor */
+        const size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
     return memopt_i_ceil_div(least, d->block / a) * (d->block / a);
 }
+
 static size_t memopt_i_adafactor_columns(const memopt_optim_tensor *t) { return memopt_i_adafactor_is_matrix(t) ? t->columns : 0; }
+
 static size_t memopt_i_adafactor_slice_alignment(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
     return memopt_i_adafactor_panel(d, t) * (memopt_i_adafactor_is_matrix(t) ? t->columns : 1);
 }
+
 /* Doubles: a sum for each row and, by panels, each column; the squares of updates and weights of each panel. */
 static size_t memopt_i_adafactor_sums(const memopt_optim_tensor *t) {
     const size_t rows = memopt_i_adafactor_is_matrix(t) ? t->count / t->columns : 0;
     return rows + MEMOPT_I_ADAFACTOR_PANELS * (memopt_i_adafactor_columns(t) + 2);
 }
+
 static int memopt_i_kind_measures(memopt_optim_kind kind) {
     return kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB || kind == MEMOPT_OPTIM_ADAFACTOR;
 }
+
 static int memopt_i_kind_moments(const memopt_optim_desc *d) {
     switch (d->kind) {
     case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return 2;
@@ -11043,7 +12971,9 @@ static int memopt_i_kind_moments(const memopt_optim_desc *d) {
     }
     return -1;
 }
+
 static int memopt_i_in_range(int value, int least, int max) { return value >= least && value <= max; }
+
 static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argument, int got, int max) { /* of an enum */
     return memopt_i_must_number(c, memopt_i_in_range(got, 0, max), argument, memopt_i_signed(got), "at most",
                                 memopt_i_count((uint64_t)max));
@@ -11075,20 +13005,25 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     if (!c->status) *out = d;
     return c->status;
 }
+
 /* Chunks are whole blocks, about 64 Ki elements: a worker's turn. Kinds that measure have one sum for each. */
 static size_t memopt_i_optim_chunk(const memopt_optim_desc *d) { return d->block * (65536 / d->block); }
+
 static size_t memopt_i_optim_slice_alignment(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
     if (d->kind == MEMOPT_OPTIM_ADAFACTOR) return memopt_i_adafactor_slice_alignment(d, t);
     return memopt_i_kind_measures(d->kind) ? memopt_i_optim_chunk(d) : d->block;
 }
+
 /* What follows is about one tensor, or one group: "tensor 3: count 0, at least 1". */
 static void memopt_i_optim_at(memopt_i_checks *c, const char *place, size_t index) {
     if (c->status) return;
     c->subject = NULL;
     memopt_i_checks_at(c, place, index);
 }
+
 static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_optim_desc *d, size_t tensor) {
-    const memopt_optim_tensor *t = &d->tensors[tensor]; size_t alignment, held, bytes;
+    const memopt_optim_tensor *t = &d->tensors[tensor];
+    size_t alignment, held, bytes;
 
     memopt_i_optim_at(c, "tensor", tensor);
     memopt_i_must_be_at_least(c, "count", t->count, "at least", 1);
@@ -11097,19 +13032,21 @@ static memopt_status memopt_i_tensor_check(memopt_i_checks *c, const memopt_opti
     memopt_i_must_be_at_most(c, "held", t->held, "at most count - first", t->count - t->first);
     memopt_i_must_number(c, !t->columns || t->count % t->columns == 0, "columns", memopt_i_count(t->columns),
                          "must divide count", memopt_i_count(t->count));
-    /* every array of it and its sums then fit */
+    /* Then every array of the tensor, and its sums, fit size_t. */
     if (memopt_i_must_fit(c, !memopt_i_mul(t->count, 16, &bytes), "count", "is larger than memory can be"))
         return c->status;
     if (d->kind == MEMOPT_OPTIM_ADAFACTOR && memopt_i_adafactor_is_matrix(t)
         && memopt_i_mul(memopt_i_adafactor_panel(d, t), t->columns, &bytes)) /* its slice alignment */
         return memopt_i_refuse(c, MEMOPT_ERR_OVERFLOW, "columns", "are larger than memory can be");
-    alignment = memopt_i_optim_slice_alignment(d, t); held = memopt_i_held_count(t);
+    alignment = memopt_i_optim_slice_alignment(d, t);
+    held = memopt_i_held_count(t);
     MEMOPT_ASSERT(alignment);
     memopt_i_must_number(c, t->first % alignment == 0, "first", memopt_i_count(t->first),
                          "must be a multiple of the slice alignment", memopt_i_count(alignment));
     return memopt_i_must_number(c, t->first + held == t->count || held % alignment == 0, "held", memopt_i_count(held),
                                 "must be a multiple of the slice alignment", memopt_i_count(alignment));
 }
+
 /* What a tensor's state is made of; its sizes have been checked. */
 static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_tensor *t, memopt_i_tensor_part *part) {
     memset(part, 0, sizeof *part);
@@ -11118,12 +13055,16 @@ static void memopt_i_tensor_fill(const memopt_optim_desc *d, const memopt_optim_
     part->held = memopt_i_held_count(t);
     part->blocks = memopt_i_is_coded(part->format) ? memopt_i_ceil_div(part->held, d->block) : 0;
     part->chunks = memopt_i_ceil_div(part->held, memopt_i_optim_chunk(d));
-    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) { part->phases = 2; part->sum_count = memopt_i_adafactor_sums(t); }
+    if (d->kind == MEMOPT_OPTIM_ADAFACTOR) {
+        part->phases = 2;
+        part->sum_count = memopt_i_adafactor_sums(t);
+    }
     else if (memopt_i_kind_measures(d->kind)) {
         part->phases = 1;
         part->sum_count = 2 * memopt_i_ceil_div(t->count, memopt_i_optim_chunk(d));
     }
 }
+
 /* The parts of a state, from its first byte on; returns how many bytes there are. Without a state all pointers are
    NULL, and the bytes are told nevertheless. */
 static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
@@ -11131,10 +13072,16 @@ static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memo
     const size_t element = part->format == MEMOPT_STATE_F32 ? 4 : part->format == MEMOPT_STATE_BF16 ? 2 : 1;
     const size_t factor[2] = { d->kind == MEMOPT_OPTIM_ADAFACTOR ? memopt_i_adafactor_rows(t) : 0,
                                d->kind == MEMOPT_OPTIM_ADAFACTOR ? memopt_i_adafactor_columns(t) : 0 };
-    unsigned char *base = (unsigned char *)t->state; size_t at = sizeof(memopt_i_state_header); int i;
+    unsigned char *base = (unsigned char *)t->state;
+    size_t at = sizeof(memopt_i_state_header);
+    int i;
+
     memset(view, 0, sizeof *view);
     if (!part->moments && !factor[0]) return 0;
-    view->held = part->held; view->blocks = part->blocks; view->bits = (int)element * 8; view->moments = part->moments;
+    view->held = part->held;
+    view->blocks = part->blocks;
+    view->bits = (int)element * 8;
+    view->moments = part->moments;
     for (i = 0; i < part->moments && part->blocks; ++i) {
         if (base) view->scale[i] = (float *)(void *)(base + at);
         at += memopt_i_align_down(part->blocks * 4 + 63, 64);
@@ -11143,29 +13090,42 @@ static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memo
         if (base) view->moment[i] = base + at;
         at += memopt_i_align_down(part->held * element + 63, 64);
     }
-    for (i = 0; i < 2; ++i) if (factor[i]) {
-        if (base) *(i ? &view->columns : &view->rows) = (float *)(void *)(base + at);
-        at += memopt_i_align_down(factor[i] * 4 + 63, 64);
-    }
+    for (i = 0; i < 2; ++i)
+        if (factor[i]) {
+            if (base) *(i ? &view->columns : &view->rows) = (float *)(void *)(base + at);
+            at += memopt_i_align_down(factor[i] * 4 + 63, 64);
+        }
     return at;
 }
+
 static memopt_i_state_header memopt_i_state_expected(const memopt_i_tensor_part *part, const memopt_optim_desc *d,
                                                      const memopt_optim_tensor *t) {
     memopt_i_state_header h;
+
     memcpy(h.magic, "memoptS", 8);
-    h.order = 0x01020304; h.version = 1; h.kind = (uint32_t)d->kind; h.format = (uint32_t)part->format;
-    h.block = (uint32_t)(part->blocks ? d->block : 0); h.moments = (uint32_t)part->moments;
-    h.count = t->count; h.first = t->first; h.held = part->held; h.columns = t->columns;
+    h.order = 0x01020304;
+    h.version = 1;
+    h.kind = (uint32_t)d->kind;
+    h.format = (uint32_t)part->format;
+    h.block = (uint32_t)(part->blocks ? d->block : 0);
+    h.moments = (uint32_t)part->moments;
+    h.count = t->count;
+    h.first = t->first;
+    h.held = part->held;
+    h.columns = t->columns;
     return h;
 }
+
 static void memopt_i_header_number(memopt_i_checks *c, const char *name, uint64_t got, uint64_t want) {
     if (got == want) return;
     memopt_i_refuse_number(c, MEMOPT_ERR_FORMAT, name, memopt_i_count(got), "expected", memopt_i_count(want));
 }
+
 /* A header is the one that is expected. */
 static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_state_header *h,
                                            const memopt_i_state_header *want) {
-    if (memcmp(h->magic, want->magic, 8)) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "state", "is not of an optimizer");
+    if (memcmp(h->magic, want->magic, 8))
+        return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "state", "is not of an optimizer");
     if (h->order != want->order) return memopt_i_refuse(c, MEMOPT_ERR_FORMAT, "state", "has the other byte order");
     memopt_i_header_number(c, "state version", h->version, want->version);
     memopt_i_header_number(c, "state kind", h->kind, want->kind);
@@ -11178,6 +13138,7 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
     memopt_i_header_number(c, "state held", h->held, want->held);
     return c->status;
 }
+
 /* @section optim_pass : state state_codec optim_kernels quant number
    How a step passes over a tensor: every format is decoded into floats, stepped, and encoded again, a tile at a time.
    Problem    An 8-bit block can only be encoded when its largest value is known, which is when all of it has been
@@ -11195,11 +13156,13 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
               larger blocks have theirs in the object.
    Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead, also
               into the next page, and takes lines out of the other's cache. */
+
 #define MEMOPT_I_TILE 256        /* elements stepped at a time where states are not coded ... */
 #define MEMOPT_I_OWN_SCRATCH 512 /* floats of scratch of a moment on the stack: two blocks of 256 */
 #define MEMOPT_I_CODED_TILE 64   /* ... and where they are: with 128 the processor no longer sees both blocks at once */
 /* 2^62: squares stay finite, and sums of all of them in double */
 #define MEMOPT_I_GRADIENT_MAX 4.611686018427387904e18f
+
 typedef struct memopt_i_optim_pass {
     const memopt_optim_desc   *desc;
     const memopt_optim_tensor *tensor;
@@ -11224,22 +13187,26 @@ typedef struct memopt_i_optim_pass {
 
 static void memopt_i_optim_decode(const memopt_i_optim_pass *k, int moment, float *x, size_t at, size_t n) {
     const uint8_t *codes = (const uint8_t *)k->view.moment[moment] + at;
+
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, decode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
                            k->view.scale[moment][at / k->desc->block], 0));
     else MEMOPT_I_AT(k->level, state_codec_decode, (k->codes[moment], x, codes, n));
 }
+
 static void memopt_i_optim_encode(const memopt_i_optim_pass *k, int moment, const float *x, size_t at, size_t n) {
     uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, encode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
     else MEMOPT_I_AT(k->level, state_codec_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
 }
+
 /* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
    place unless the step is only measured. j: the tile's place in its block. */
 static float *memopt_i_optim_load_moment(const memopt_i_optim_pass *k, int moment, size_t at, size_t j, size_t n,
                                          const float **old) {
     float *x = k->scratch[moment] + k->half + j;
+
     *old = x;
     if (moment >= k->view.moments || (k->measures && k->desc->kind == MEMOPT_OPTIM_LARS)) return NULL;
     if (k->coded) memopt_i_optim_decode(k, moment, x, at, n);
@@ -11252,28 +13219,41 @@ static float *memopt_i_optim_load_moment(const memopt_i_optim_pass *k, int momen
     }
     return x;
 }
+
 /* The gradients at..at+n as floats: where they are, or in the pass's own. */
 static const float *memopt_i_optim_load_gradients(memopt_i_optim_pass *k, size_t at, size_t n) {
     const void *g = k->tensor->gradients;
+
     switch (k->desc->gradients) {
-    case MEMOPT_GRADIENTS_BF16: memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n); break;
+    case MEMOPT_GRADIENTS_BF16:
+        memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n);
+        break;
     case MEMOPT_GRADIENTS_F16:
-        MEMOPT_I_AT(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0)); break;
+        MEMOPT_I_AT(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0));
+        break;
     case MEMOPT_GRADIENTS_F32: return (const float *)g + at;
     }
     return k->g;
 }
+
 /* Weights, gradients and what belongs to the block: all of the tile but its moments. */
 static void memopt_i_optim_load_floats(memopt_i_optim_pass *k, size_t at, size_t n) {
-    const memopt_optim_tensor *t = k->tensor; memopt_i_tile *q = &k->tile;
+    const memopt_optim_tensor *t = k->tensor;
+    memopt_i_tile *q = &k->tile;
+
     q->count = n;
     q->u = k->u;
     q->w = k->w;
     switch (k->desc->weights) {
-    case MEMOPT_WEIGHTS_BF16:  memopt_i_f32_from_bf16_at(k->level, k->w, (const uint16_t *)t->weights + at, n); break;
-    case MEMOPT_WEIGHTS_SPLIT: memopt_i_join_at(k->level, k->w, (const uint16_t *)t->weights + at,
-                                                (const uint16_t *)t->extra + at, n); break;
-    case MEMOPT_WEIGHTS_F32: case MEMOPT_WEIGHTS_F32_BF16: q->w = (float *)t->weights + at; break;
+    case MEMOPT_WEIGHTS_BF16:
+        memopt_i_f32_from_bf16_at(k->level, k->w, (const uint16_t *)t->weights + at, n);
+        break;
+    case MEMOPT_WEIGHTS_SPLIT:
+        memopt_i_join_at(k->level, k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at, n);
+        break;
+    case MEMOPT_WEIGHTS_F32: case MEMOPT_WEIGHTS_F32_BF16:
+        q->w = (float *)t->weights + at;
+        break;
     }
     q->g = memopt_i_optim_load_gradients(k, at, n);
     q->root = k->part->format == MEMOPT_STATE_8BIT;
@@ -11282,37 +13262,56 @@ static void memopt_i_optim_load_floats(memopt_i_optim_pass *k, size_t at, size_t
     if (q->root && k->view.moments > 0) q->scale_m = k->view.scale[0][at / k->desc->block];
     if (q->root && k->view.moments > 1) q->scale_v = k->view.scale[1][at / k->desc->block];
 }
+
 static void memopt_i_optim_load(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     memopt_i_optim_load_floats(k, at, n);
     k->tile.m = memopt_i_optim_load_moment(k, 0, at, j, n, &k->tile.old_m);
     k->tile.v = memopt_i_optim_load_moment(k, 1, at, j, n, &k->tile.old_v);
 }
+
 static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
-    const memopt_optim_tensor *t = k->tensor; const memopt_i_tile *q = &k->tile; const size_t n = q->count;
-    const uint64_t index = (uint64_t)t->first + at; int i;
+    const memopt_optim_tensor *t = k->tensor;
+    const memopt_i_tile *q = &k->tile;
+    const size_t n = q->count;
+    const uint64_t index = (uint64_t)t->first + at;
+    int i;
+
     switch (k->desc->weights) {
-    case MEMOPT_WEIGHTS_BF16: memopt_i_bf16_noise_at(k->level, (uint16_t *)t->weights + at, q->w, n,
-                                                     k->part->noise[MEMOPT_I_OF_WEIGHTS], index); break;
-    case MEMOPT_WEIGHTS_SPLIT: memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at,
-                                                 q->w, n); break;
-    case MEMOPT_WEIGHTS_F32_BF16: memopt_i_bf16_from_f32_at(k->level, (uint16_t *)t->extra + at, q->w, n); break;
-    case MEMOPT_WEIGHTS_F32: break;
+    case MEMOPT_WEIGHTS_BF16:
+        memopt_i_bf16_noise_at(k->level, (uint16_t *)t->weights + at, q->w, n,
+                               k->part->noise[MEMOPT_I_OF_WEIGHTS], index);
+        break;
+    case MEMOPT_WEIGHTS_SPLIT:
+        memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at, q->w, n);
+        break;
+    case MEMOPT_WEIGHTS_F32_BF16:
+        memopt_i_bf16_from_f32_at(k->level, (uint16_t *)t->extra + at, q->w, n);
+        break;
+    case MEMOPT_WEIGHTS_F32:
+        break;
     }
     if (k->part->format == MEMOPT_STATE_BF16)
         for (i = 0; i < k->view.moments; ++i)
             memopt_i_bf16_noise_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
                                    k->part->noise[MEMOPT_I_OF_FIRST + i], index);
 }
+
 static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
                                         const memopt_i_tile *q) {
     switch (k->desc->kind) {
     case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB:
         memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_MOMENTS, &k->part->rule,
-                             q); break;
-    case MEMOPT_OPTIM_LION: memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_LION, &k->part->rule, q); break;
-    default: memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_SGD, &k->part->rule, q); break;
+                             q);
+        break;
+    case MEMOPT_OPTIM_LION:
+        memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_LION, &k->part->rule, q);
+        break;
+    default:
+        memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_SGD, &k->part->rule, q);
+        break;
     }
 }
+
 static void memopt_i_optim_step_weights(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
                                         const memopt_i_tile *q) {
     const int adam = k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM;
@@ -11320,11 +13319,14 @@ static void memopt_i_optim_step_weights(const memopt_i_optim_pass *k, const memo
     if (!k->measures)
         memopt_i_kernels_run(kernels, adam ? MEMOPT_I_KERNEL_UPDATE : MEMOPT_I_KERNEL_AXPY, &k->part->rule, q);
 }
+
 /* A tile with gradients that are not finite: moments and weights of the others. */
 MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass *k, const memopt_i_tile *q) {
     size_t i;
+
     for (i = 0; i < q->count; ++i) {
         const memopt_i_tile one = memopt_i_tile_from(q, i, 1);
+
         if (memopt_i_kernels_finite_tile(memopt_i_v1_kernels_table(), &k->part->rule, &one)) {
             memopt_i_optim_step_moments(k, memopt_i_v1_kernels_table(), &one);
             memopt_i_optim_step_weights(k, memopt_i_v1_kernels_table(), &one);
@@ -11336,9 +13338,11 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass 
         }
     }
 }
+
 /* The tile's moments; sets k->stepped where the weights are done as well. */
 static void memopt_i_optim_step_tile(memopt_i_optim_pass *k) {
     const memopt_i_tile *q = &k->tile;
+
     k->stepped = !memopt_i_kernels_finite_tile(k->kernels, &k->part->rule, q);
     if (k->stepped) memopt_i_optim_step_nonfinite(k, q);
     else if (k->direct && !k->measures && (k->desc->kind == MEMOPT_OPTIM_ADAMW || k->desc->kind == MEMOPT_OPTIM_ADAM)) {
@@ -11346,23 +13350,31 @@ static void memopt_i_optim_step_tile(memopt_i_optim_pass *k) {
         k->stepped = 1;
     } else memopt_i_optim_step_moments(k, k->kernels, q);
 }
+
 static void memopt_i_optim_find_largest(memopt_i_optim_pass *k) {
-    const memopt_i_tile *q = &k->tile; int i;
+    const memopt_i_tile *q = &k->tile;
+    int i;
+
     for (i = 0; i < k->view.moments; ++i) {
         const float largest = MEMOPT_I_AT(k->level, absmax, (i ? q->v : q->m, q->count, 0));
         if (largest > k->largest[i]) k->largest[i] = largest;
     }
 }
+
 /* Elements j..j+n of the block that waits; n is cut to what there is. */
 static void memopt_i_optim_encode_waiting(memopt_i_optim_pass *k, size_t j, size_t n) {
-    const size_t other = k->half ? 0 : k->desc->block; int i;
+    const size_t other = k->half ? 0 : k->desc->block;
+    int i;
+
     if (j >= k->waiting) return;
     n = memopt_i_min(n, k->waiting - j);
     for (i = 0; i < k->view.moments; ++i) memopt_i_optim_encode(k, i, k->scratch[i] + other + j, k->waiting_at + j, n);
 }
+
 /* The block at..at+n is stepped: its scales are known, and it waits to be encoded. */
 static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t n) {
     int i;
+
     memopt_i_optim_encode_waiting(k, n, k->waiting); /* where this block is the short last one */
     for (i = 0; i < k->view.moments; ++i) {
         const float largest = k->largest[i];
@@ -11370,10 +13382,12 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
         k->inverse[i] = memopt_i_inverse(largest);
         k->largest[i] = 0;
     }
-    k->waiting = n; k->waiting_at = at;
+    k->waiting = n;
+    k->waiting_at = at;
     k->half = k->half ? 0 : k->desc->block;
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a tile is one look-up in the byte permutations */
 /* Decode, step and encode 64 elements at a time, as the loop in memopt_i_optim_pass_apply() does, without a call
    between: 8-bit states, whole 64s. Calls would cost a third of a step. */
@@ -11399,7 +13413,10 @@ V_FN void V(pipeline_moments)(const memopt_i_optim_pass *k, const memopt_i_updat
 
 V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
                                                           const memopt_i_tile *q) {
-    if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB) { V(update)(r, q); return; }
+    if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB) {
+        V(update)(r, q);
+        return;
+    }
     if (q->v) V(direction)(r, q);
     V(axpy)(r, q);
 }
@@ -11407,6 +13424,7 @@ V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_updat
 /* Weights and gradients of 16 bits, the next 64 elements, to and from the pass's own floats. */
 V_FN void V(pipeline_load)(memopt_i_optim_pass *k, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
+
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
         V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_TILE, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
@@ -11421,6 +13439,7 @@ V_FN void V(pipeline_load)(memopt_i_optim_pass *k, size_t at) {
 
 V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
+
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
         V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
                                    k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
@@ -11432,27 +13451,50 @@ V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size
 
 V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
     enum { N = MEMOPT_I_CODED_TILE };
-    const memopt_i_state_codec *const cm = k->codes[0], *const cv = k->codes[1]; const int two = k->view.moments > 1;
-    uint8_t *m = (uint8_t *)k->view.moment[0] + at, *v = (uint8_t *)k->view.moment[two] + at;
-    const size_t other = k->half ? 0 : k->desc->block, back = at - k->waiting_at - j; /* from codes to waiting ones */
-    const float *old_m = k->scratch[0] + other + j, *old_v = k->scratch[1] + other + j;
-    const float inverse_m = k->inverse[0], inverse_v = k->inverse[1], limit = k->part->rule.limit;
-    const size_t wide = k->weight_bytes, grad = k->gradient_bytes, waits = k->waiting > j;
-    const char *far_w = (const char *)k->tensor->weights + at * wide, *far_g = (const char *)k->tensor->gradients + at * grad;
-    memopt_i_update_rule rule = k->part->rule; memopt_i_tile q = k->tile; size_t left = n / N; int i, finite;
-    __m512 largest_m = _mm512_set1_ps(k->largest[0]); __m512i largest_v = _mm512_castps_si512(_mm512_set1_ps(k->largest[1]));
+    const memopt_i_state_codec *const cm = k->codes[0];
+    const memopt_i_state_codec *const cv = k->codes[1];
+    const int two = k->view.moments > 1;
+    uint8_t *m = (uint8_t *)k->view.moment[0] + at;
+    uint8_t *v = (uint8_t *)k->view.moment[two] + at;
+    const size_t other = k->half ? 0 : k->desc->block;
+    const size_t back = at - k->waiting_at - j; /* from codes to waiting ones */
+    const float *old_m = k->scratch[0] + other + j;
+    const float *old_v = k->scratch[1] + other + j;
+    const float inverse_m = k->inverse[0];
+    const float inverse_v = k->inverse[1];
+    const float limit = k->part->rule.limit;
+    const size_t wide = k->weight_bytes;
+    const size_t grad = k->gradient_bytes;
+    const size_t waits = k->waiting > j;
+    const char *far_w = (const char *)k->tensor->weights + at * wide;
+    const char *far_g = (const char *)k->tensor->gradients + at * grad;
+    memopt_i_update_rule rule = k->part->rule;
+    memopt_i_tile q = k->tile;
+    size_t left = n / N;
+    int i, finite;
+    __m512 largest_m = _mm512_set1_ps(k->largest[0]);
+    __m512i largest_v = _mm512_castps_si512(_mm512_set1_ps(k->largest[1]));
     /* No gradient is over the limit while all roots are below this, so that it need not be looked at. */
     const float quiet = two && !rule.coupled ? 0.5f * limit * rule.factor * sqrtf(1 - rule.b2 * rule.b2) : 0;
     const __m512i alarm = _mm512_castps_si512(_mm512_set1_ps(quiet));
-    q.m = k->scratch[0] + k->half + j; q.v = two ? k->scratch[1] + k->half + j : NULL;
-    q.old_m = q.m; q.old_v = q.v;
+
+    q.m = k->scratch[0] + k->half + j;
+    q.v = two ? k->scratch[1] + k->half + j : NULL;
+    q.old_m = q.m;
+    q.old_v = q.v;
     q.w = wide == 4 ? (float *)k->tensor->weights + at : k->w;
     q.g = grad == 4 ? (const float *)k->tensor->gradients + at : k->g;
     q.u = k->u;
-    q.scale_m = k->view.scale[0][at / k->desc->block]; q.scale_v = two ? k->view.scale[1][at / k->desc->block] : 1;
-    q.count = N; q.root = 1; q.in_memory = 0; rule.decay_after = 0; /* told to the compiler */
+    q.scale_m = k->view.scale[0][at / k->desc->block];
+    q.scale_v = two ? k->view.scale[1][at / k->desc->block] : 1;
+    /* told to the compiler */
+    q.count = N;
+    q.root = 1;
+    q.in_memory = 0;
+    rule.decay_after = 0;
     for (; left; --left) {
         __m512i root = largest_v;
+
         V(pipeline_load)(k, at);
         V(state_codec_decode)(cm, q.m, m, N);
         if (two) V(state_codec_decode)(cv, q.v, v, N);
@@ -11484,18 +13526,29 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
         at += N;
         if (wide == 4) q.w += N;
         if (grad == 4) q.g += N;
-        q.m += N; q.old_m += N; m += N; v += N; old_m += N; old_v += N;
-        if (two) { q.v += N; q.old_v += N; }
-        far_w += N * wide; far_g += N * grad;
+        q.m += N;
+        q.old_m += N;
+        m += N;
+        v += N;
+        old_m += N;
+        old_v += N;
+        if (two) {
+            q.v += N;
+            q.old_v += N;
+        }
+        far_w += N * wide;
+        far_g += N * grad;
     }
     k->largest[0] = _mm512_reduce_max_ps(largest_m);
     k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
 }
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 #endif
+
 /* Does the whole tile, if it can be done so. */
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
@@ -11503,19 +13556,27 @@ static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, 
     memopt_i_v16_pipeline(k, at, j, n);
     return 1;
 #else
-    (void)k; (void)at; (void)j; (void)n;
+    (void)k;
+    (void)at;
+    (void)j;
+    (void)n;
     return 0;
 #endif
 }
+
 /* Apply the elements at..at+n of the part; at stands on a block. */
 static void memopt_i_optim_pass_apply(memopt_i_optim_pass *k, size_t at, size_t n) {
     const size_t block = k->coded ? k->desc->block : n;
     const size_t tile = k->coded && !k->pipelined ? MEMOPT_I_CODED_TILE : MEMOPT_I_TILE;
-    const size_t end = at + n; size_t b, j;
+    const size_t end = at + n;
+    size_t b, j;
+
     for (b = at; b < end; b += block) {
         const size_t size = memopt_i_min(block, end - b);
+
         for (j = 0; j < size; j += tile) {
             const size_t count = memopt_i_min(tile, size - j);
+
             if (memopt_i_optim_pipeline(k, b + j, j, count)) continue;
             memopt_i_optim_load(k, b + j, k->coded ? j : 0, count);
             memopt_i_optim_step_tile(k);
@@ -11529,37 +13590,47 @@ static void memopt_i_optim_pass_apply(memopt_i_optim_pass *k, size_t at, size_t 
     memopt_i_optim_encode_waiting(k, 0, k->waiting);
     k->waiting = 0;
 }
+
 /* How many elements from `at` on can be taken at once: within a block, where there are blocks. */
 static size_t memopt_i_optim_span(const memopt_i_optim_pass *k, size_t at, size_t end) {
     const size_t n = memopt_i_min(MEMOPT_I_TILE, end - at);
     return k->coded ? memopt_i_min(n, k->desc->block - at % k->desc->block) : n;
 }
+
 /* The sums of squares that LAMB and LARS need: of the weights; of the directions, or the gradients. Reads only. */
 static void memopt_i_optim_pass_measure(memopt_i_optim_pass *k, size_t at, size_t n, double sums[2]) {
-    const size_t end = at + n; size_t i, count;
+    const size_t end = at + n;
+    size_t i, count;
+
     sums[0] = sums[1] = 0;
     for (; at < end; at += count) {
-        const memopt_i_tile *q = &k->tile; const float *x = k->u;
+        const memopt_i_tile *q = &k->tile;
+        const float *x = k->u;
+
         count = memopt_i_optim_span(k, at, end);
         memopt_i_optim_load(k, at, 0, count);
         if (k->desc->kind == MEMOPT_OPTIM_LAMB) {
             memopt_i_optim_step_tile(k);
             if (!k->stepped) memopt_i_optim_step_weights(k, k->kernels, q);
         } else if (memopt_i_kernels_finite(k->kernels, q->g, count, k->part->rule.limit)) x = q->g;
-        else for (i = 0; i < count; ++i) k->u[i] = memopt_i_v1_finite(q->g + i, 1, k->part->rule.limit) ? q->g[i] : 0;
+        else
+            for (i = 0; i < count; ++i) k->u[i] = memopt_i_v1_finite(q->g + i, 1, k->part->rule.limit) ? q->g[i] : 0;
         sums[0] += memopt_i_squares_at(k->level, q->w, count);
         sums[1] += memopt_i_squares_at(k->level, x, count);
     }
 }
+
 /* How many tiles hold a gradient that is not finite. */
 static void memopt_i_optim_pass_scan(memopt_i_optim_pass *k, size_t at, size_t n) {
     const size_t end = at + n;
+
     for (; at < end; at += MEMOPT_I_TILE) {
         const size_t count = memopt_i_min(MEMOPT_I_TILE, end - at);
         const float *g = memopt_i_optim_load_gradients(k, at, count);
         k->skipped += !memopt_i_kernels_finite(k->kernels, g, count, k->part->rule.limit);
     }
 }
+
 /* The object: what all sections above share. */
 struct memopt_optim {
     memopt_optim_desc desc; /* with the defaults filled in */
@@ -11575,17 +13646,26 @@ struct memopt_optim {
     size_t           *skips;              /* of each worker */
     float            *scratch;
 };
+
 static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim *o, size_t tensor, int worker,
                                       int measures) {
     const size_t lane = o->lane ? o->lane : MEMOPT_I_OWN_SCRATCH;
     float *scratch = o->lane ? o->scratch + (size_t)worker * 2 * lane : k->own + (0 - (uintptr_t)k->own) % 64 / sizeof(float);
-    k->desc = &o->desc; k->tensor = &o->desc.tensors[tensor]; k->part = &o->parts[tensor];
+
+    k->desc = &o->desc;
+    k->tensor = &o->desc.tensors[tensor];
+    k->part = &o->parts[tensor];
     (void)memopt_i_state_layout(k->part, &o->desc, k->tensor, &k->view);
-    k->kernels = memopt_i_kernels_at(o->level); k->level = o->level;
-    k->codes[0] = &o->codes[0]; k->codes[1] = &o->codes[1];
-    k->scratch[0] = scratch; k->scratch[1] = scratch + lane;
+    k->kernels = memopt_i_kernels_at(o->level);
+    k->level = o->level;
+    k->codes[0] = &o->codes[0];
+    k->codes[1] = &o->codes[1];
+    k->scratch[0] = scratch;
+    k->scratch[1] = scratch + lane;
     k->half = k->waiting = k->waiting_at = k->skipped = 0;
-    k->measures = measures; k->stepped = 0; k->coded = memopt_i_is_coded(k->part->format);
+    k->measures = measures;
+    k->stepped = 0;
+    k->coded = memopt_i_is_coded(k->part->format);
     k->inverse[0] = k->inverse[1] = k->largest[0] = k->largest[1] = 0;
     k->weight_bytes = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
     k->gradient_bytes = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
@@ -11593,6 +13673,7 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
     k->pipelined = o->level >= MEMOPT_SIMD_AVX512 && k->part->format == MEMOPT_STATE_8BIT
             && o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_TILE == 0;
 }
+
 /* @section adafactor : optim_pass
    Adafactor: the second moment of a matrix as one mean for each row and one for each column.
    Problem    A second moment for each element is as large as the weights. And the update is clipped by its own root
@@ -11625,24 +13706,29 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
        whole   x = f g;  v = b2 v + g2 (x x + eps);  u = x / sqrt(v) scale_v
        finish  m = b1 m + g1 u;  w = decay w - m, or - u where there is no first moment */
 enum { MEMOPT_I_ADAFACTOR_PART, MEMOPT_I_ADAFACTOR_WHOLE, MEMOPT_I_ADAFACTOR_FINISH };
+
 typedef struct memopt_i_adafactor_kernels {
     memopt_i_kernel_fn *fn[3];
     void            (*squares)(double *sums, double *columns, const float *x, size_t n);
     size_t            width;
 } memopt_i_adafactor_kernels;
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN void V(adafactor_part)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), row = V(set)(q->scale_v);
     size_t i;
+
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(mul)(V(mul)(f, V(load)(q->g + i)), V(load)(q->old_v + i));
         V(store)(q->u + i, V(mul)(x, row));
     }
 }
+
 V_FN void V(adafactor_whole)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), b2 = V(set)(r->b2), g2 = V(set)(r->g2), eps = V(set)(r->eps);
     const V(floats) scale = V(set)(q->scale_v);
     size_t i;
+
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         const V(floats) x = V(mul)(f, V(load)(q->g + i));
         const V(floats) v = V(fma)(b2, V(load)(q->old_v + i), V(mul)(g2, V(fma)(x, x, eps)));
@@ -11650,10 +13736,12 @@ V_FN void V(adafactor_whole)(const memopt_i_update_rule *r, const memopt_i_tile 
         V(store)(q->u + i, V(mul)(V(div)(x, V(sqrt)(v)), scale));
     }
 }
+
 V_FN void V(adafactor_finish)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), decay = V(set)(r->decay);
     const V(floats) minus = V(set)(-r->ic1); /* -1, which a compiler that sees it turns into a difference, and fuses */
     size_t i;
+
     for (i = 0; i + V(width) <= q->count; i += V(width)) {
         V(floats) u = V(load)(q->u + i);
         if (q->m) {
@@ -11703,6 +13791,7 @@ V_HOST_FN const memopt_i_adafactor_kernels *V(adafactor_table)(void) {
     };
     return &table;
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_adafactor_kernels *, adafactor_table, (void))
 
@@ -11713,6 +13802,7 @@ static const memopt_i_adafactor_kernels *memopt_i_adafactor_kernels_at(int level
 static void memopt_i_adafactor_run(const memopt_i_adafactor_kernels *kernels, int which,
                                    const memopt_i_update_rule *rule, const memopt_i_tile *q) {
     const size_t whole = q->count - q->count % kernels->width;
+
     kernels->fn[which](rule, q);
     if (whole < q->count) {
         const memopt_i_tile rest = memopt_i_tile_from(q, whole, q->count - whole);
@@ -11736,11 +13826,17 @@ typedef struct memopt_i_adafactor {
     float  *row_means, *row_scales;       /* R; sqrt(mean(R) / R), later times the step */
     float  *column_means, *column_scales; /* C; 1 / sqrt(C) */
 } memopt_i_adafactor;
+
 static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_adafactor f;
-    f.optim = o; f.tensor = &o->desc.tensors[tensor]; f.part = &o->parts[tensor];
+
+    f.optim = o;
+    f.tensor = &o->desc.tensors[tensor];
+    f.part = &o->parts[tensor];
     f.kernels = memopt_i_adafactor_kernels_at(o->level);
-    f.index = tensor; f.at = at; f.count = count;
+    f.index = tensor;
+    f.at = at;
+    f.count = count;
     f.columns = memopt_i_adafactor_columns(f.tensor);
     f.rows = f.columns ? f.tensor->count / f.columns : 0;
     f.first_row = f.columns ? f.tensor->first / f.columns : 0;
@@ -11752,25 +13848,39 @@ static memopt_i_adafactor memopt_i_adafactor_of(memopt_optim *o, size_t tensor, 
     f.row_sums = o->sums + f.part->sums;
     f.column_sums = f.row_sums + f.rows;
     f.squares = f.column_sums + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
-    f.row_means = (float *)(void *)f.row_sums; f.row_scales = f.row_means + f.rows;
-    f.column_means = (float *)(void *)f.column_sums; f.column_scales = f.column_means + f.columns;
+    f.row_means = (float *)(void *)f.row_sums;
+    f.row_scales = f.row_means + f.rows;
+    f.column_means = (float *)(void *)f.column_sums;
+    f.column_scales = f.column_means + f.columns;
     (void)memopt_i_state_layout(f.part, &o->desc, f.tensor, &f.view);
     return f;
 }
+
 /* What ranks that share the tensor add up before a join: each has its own rows and panels, and zeros elsewhere. */
 static double *memopt_i_adafactor_shared(memopt_optim *o, size_t tensor, size_t *count) {
     const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0);
-    if (!f.part->phase) { *count = f.rows + MEMOPT_I_ADAFACTOR_PANELS * f.columns; return f.row_sums; }
+
+    if (!f.part->phase) {
+        *count = f.rows + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
+        return f.row_sums;
+    }
     *count = 2 * MEMOPT_I_ADAFACTOR_PANELS;
     return f.squares;
 }
+
 /* t^-power for a power below 1: by roots, a bit of the power each. pow() differs between C libraries. */
 static double memopt_i_adafactor_decay(uint64_t t, double power) {
-    volatile double result = 1, root = (double)t; /* stored, so that no processor keeps it wider */
+    /* stored, so that no processor keeps it wider */
+    volatile double result = 1;
+    volatile double root = (double)t;
+
     while (power > 0 && root > 1) {
         root = sqrt(root);
         power *= 2;
-        if (power >= 1) { result = result * root; power -= 1; }
+        if (power >= 1) {
+            result = result * root;
+            power -= 1;
+        }
     }
     return 1 / result;
 }
@@ -11780,12 +13890,14 @@ static void memopt_i_adafactor_ahead(const void *p, size_t at, size_t n, size_t 
     size_t i;
     for (i = 0; i < n * size; i += 64) MEMOPT_I_FETCH(p, at * size + 4096 + i);
 }
+
 static void memopt_i_adafactor_all_ahead(const memopt_i_optim_pass *k, size_t at, size_t n) {
     memopt_i_adafactor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
     memopt_i_adafactor_ahead(k->tensor->weights, at, n, k->weight_bytes);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT) memopt_i_adafactor_ahead(k->tensor->extra, at, n, 2);
     if (k->view.moments && !k->measures) memopt_i_adafactor_ahead(k->view.moment[0], at, n, (size_t)k->view.bits / 8);
 }
+
 /* The gradients at..at+n with a 0 for each that is skipped. */
 static const float *memopt_i_adafactor_cleaned(memopt_i_optim_pass *k, const float *g, size_t n) {
     size_t i;
@@ -11793,17 +13905,24 @@ static const float *memopt_i_adafactor_cleaned(memopt_i_optim_pass *k, const flo
     for (i = 0; i < n; ++i) k->u[i] = memopt_i_v1_finite(g + i, 1, k->part->rule.limit) ? g[i] : 0;
     return k->u;
 }
+
 static const float *memopt_i_adafactor_gradients(memopt_i_optim_pass *k, size_t at, size_t n) {
     memopt_i_adafactor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
     return memopt_i_adafactor_cleaned(k, memopt_i_optim_load_gradients(k, at, n), n);
 }
+
 /* The first pass over the rows at..end of a panel. The factor comes in when the sums are joined. */
 static void memopt_i_adafactor_sum_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t panel,
                                          size_t at, size_t end) {
-    double *columns = f->column_sums + panel * f->columns; size_t row = f->first_row + at / f->columns, j;
+    double *columns = f->column_sums + panel * f->columns;
+    size_t row = f->first_row + at / f->columns;
+    size_t j;
+
     memset(columns, 0, f->columns * sizeof *columns);
     for (; at < end; at += f->columns, ++row) {
-        double sums[16] = { 0 }; int half, i;
+        double sums[16] = { 0 };
+        int half, i;
+
         for (j = 0; j < f->columns; j += MEMOPT_I_TILE) {
             const size_t n = memopt_i_min(MEMOPT_I_TILE, f->columns - j);
             f->kernels->squares(sums, columns + j, memopt_i_adafactor_gradients(k, at + j, n), n);
@@ -11813,17 +13932,25 @@ static void memopt_i_adafactor_sum_panel(const memopt_i_adafactor *f, memopt_i_o
         f->row_sums[row] = sums[0];
     }
 }
+
 /* The second pass: the squares of x and of the weights. A row's multiplier comes in once for its sum, in double. */
 static void memopt_i_adafactor_square_panel(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t panel,
                                             size_t at, size_t end) {
     const int which = f->columns ? MEMOPT_I_ADAFACTOR_PART : MEMOPT_I_ADAFACTOR_WHOLE;
-    double *squares = f->squares + 2 * panel; memopt_i_tile *q = &k->tile; size_t row = at / f->width, j;
+    double *squares = f->squares + 2 * panel;
+    memopt_i_tile *q = &k->tile;
+    size_t row = at / f->width;
+    size_t j;
+
     squares[0] = squares[1] = 0;
     for (; at < end; at += f->width, ++row) {
-        const double scale = f->columns ? (double)f->row_scales[row] : 1; double sum = 0;
+        const double scale = f->columns ? (double)f->row_scales[row] : 1;
+        double sum = 0;
         const size_t width = memopt_i_min(f->width, end - at);
+
         for (j = 0; j < width; j += MEMOPT_I_TILE) {
             const size_t n = memopt_i_min(MEMOPT_I_TILE, width - j);
+
             memopt_i_adafactor_all_ahead(k, at + j, n);
             memopt_i_optim_load_floats(k, at + j, n); /* and no moments */
             q->m = NULL;
@@ -11838,18 +13965,23 @@ static void memopt_i_adafactor_square_panel(const memopt_i_adafactor *f, memopt_
         squares[0] = fma(scale * scale, sum, squares[0]);
     }
 }
+
 static void memopt_i_adafactor_measure_panel(void *task, size_t chunk, int worker) {
     const memopt_i_adafactor *f = (const memopt_i_adafactor *)task;
-    const size_t at = f->at + chunk * f->panel_size, end = memopt_i_min(at + f->panel_size, f->at + f->count);
+    const size_t at = f->at + chunk * f->panel_size;
+    const size_t end = memopt_i_min(at + f->panel_size, f->at + f->count);
     const size_t panel = (f->tensor->first + at) / f->panel_size;
     memopt_i_optim_pass k;
+
     memopt_i_optim_pass_begin(&k, f->optim, f->index, worker, 1);
     if (f->part->phase) memopt_i_adafactor_square_panel(f, &k, panel, at, end);
     else memopt_i_adafactor_sum_panel(f, &k, panel, at, end);
     memopt_i_wide_end(k.level);
 }
+
 static memopt_status memopt_i_adafactor_measure(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
+
     if (f.columns || f.part->phase)
         memopt_i_parallel_for(&o->desc.threads, memopt_i_ceil_div(count, f.panel_size),
                               memopt_i_adafactor_measure_panel, &f);
@@ -11862,26 +13994,34 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_mean(const memopt_i_update_
     const double ff = (double)r->factor * (double)r->factor;
     return (float)fma((double)r->b2, (double)old, (double)r->g2 * (ff * sum / (double)n + (double)r->eps));
 }
+
 MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_column_scale(float mean) {
     return (float)(1 / sqrt((double)mean));
 }
+
 MEMOPT_I_HOST_DEVICE static float memopt_i_adafactor_row_scale(double mean, float row) {
     return (float)sqrt(mean / (double)row);
 }
+
 /* All of them. They are read and written as bytes, because doubles turn into floats in place. */
 static void memopt_i_adafactor_means(const memopt_i_adafactor *f, const double *sums, float *means, const float *old,
                                      size_t count, size_t n) {
     size_t i;
+
     for (i = 0; i < count; ++i) {
-        double sum; float mean;
+        double sum;
+        float mean;
         memcpy(&sum, (const unsigned char *)sums + i * sizeof sum, sizeof sum);
         mean = memopt_i_adafactor_mean(&f->part->rule, sum, n, old[i]);
         memcpy((unsigned char *)means + i * sizeof mean, &mean, sizeof mean);
     }
 }
+
 /* Panels added up, R and C of this step, and their roots. */
 static void memopt_i_adafactor_join_means(memopt_i_adafactor *f) {
-    double mean = 0; size_t p, i;
+    double mean = 0;
+    size_t p, i;
+
     for (p = 1; p < f->panels; ++p)
         for (i = 0; i < f->columns; ++i)
             f->column_sums[i] = memopt_i_sum_double(f->column_sums[p * f->columns + i], f->column_sums[i]);
@@ -11894,32 +14034,48 @@ static void memopt_i_adafactor_join_means(memopt_i_adafactor *f) {
     mean /= (double)f->columns;
     for (i = 0; i < f->held_rows; ++i) f->row_scales[i] = memopt_i_adafactor_row_scale(mean, f->row_means[i]);
 }
+
 /* How far a tensor of n elements goes in this step: the multiplier of x. squares: of x and w, for each panel. */
 MEMOPT_I_HOST_DEVICE static double memopt_i_adafactor_pace(const memopt_optim_group *g, uint64_t step,
                                                            const double *squares, size_t panels, size_t n) {
-    double x = 0, w = 0, rate = 1 / sqrt((double)step); size_t p;
+    double x = 0;
+    double w = 0;
+    double rate = 1 / sqrt((double)step);
+    size_t p;
+
     for (p = 0; p < panels; ++p) {
         x = memopt_i_sum_double(squares[2 * p], x);
         w = memopt_i_sum_double(squares[2 * p + 1], w);
     }
-    x = sqrt(x / (double)n) / g->clip; w = sqrt(w / (double)n);
+    x = sqrt(x / (double)n) / g->clip;
+    w = sqrt(w / (double)n);
     if (g->rate < rate) rate = g->rate;
     if (!(w > g->min_scale && w <= 3.402823466e+38)) w = g->min_scale; /* an infinite weight spoils no other */
     return rate * w / (x > 1 ? x : 1);
 }
+
 /* What the rule gets when a pass is joined, but for the pace. */
 static void memopt_i_adafactor_join_rule(memopt_i_tensor_part *part) {
-    memopt_i_update_rule *r = &part->rule; const memopt_optim_group *g = &part->group;
+    memopt_i_update_rule *r = &part->rule;
+    const memopt_optim_group *g = &part->group;
+
     if (!part->phase) {
         const double decay = memopt_i_adafactor_decay(part->step, g->beta2);
-        r->b2 = (float)(1 - decay); r->g2 = (float)decay;
+        r->b2 = (float)(1 - decay);
+        r->g2 = (float)decay;
         return;
     }
-    r->b1 = (float)g->beta1; r->g1 = (float)(1 - g->beta1); r->ic1 = 1;
+    r->b1 = (float)g->beta1;
+    r->g1 = (float)(1 - g->beta1);
+    r->ic1 = 1;
     r->decay = (float)(1 - g->rate * g->weight_decay);
 }
+
 static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
-    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0); double pace; size_t i;
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, 0, 0);
+    double pace;
+    size_t i;
+
     memopt_i_adafactor_join_rule(f.part);
     if (!f.part->phase) {
         if (f.columns) memopt_i_adafactor_join_means(&f);
@@ -11934,6 +14090,7 @@ static void memopt_i_adafactor_join(memopt_optim *o, size_t tensor) {
 static void memopt_i_adafactor_update(const memopt_i_adafactor *f, const memopt_i_adafactor_kernels *kernels,
                                       const memopt_i_optim_pass *k, size_t first, size_t i, size_t n) {
     memopt_i_tile q = memopt_i_tile_from(&k->tile, i, n);
+
     if (f->columns) {
         q.old_v = q.v = f->column_scales + (first + i) % f->columns;
         q.scale_v = f->row_scales[(first + i) / f->columns];
@@ -11944,8 +14101,11 @@ static void memopt_i_adafactor_update(const memopt_i_adafactor *f, const memopt_
         memopt_i_adafactor_run(kernels, MEMOPT_I_ADAFACTOR_WHOLE, &k->part->rule, &q);
     }
 }
+
 static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_optim_pass *k, size_t first) {
-    const memopt_i_tile *q = &k->tile; size_t i, n;
+    const memopt_i_tile *q = &k->tile;
+    size_t i, n;
+
     if (memopt_i_kernels_finite(k->kernels, q->g, q->count, k->part->rule.limit)) {
         for (i = 0; i < q->count; i += n) {
             n = q->count - i;
@@ -11957,6 +14117,7 @@ static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_o
     }
     for (i = 0; i < q->count; ++i) {
         const memopt_i_tile one = memopt_i_tile_from(q, i, 1);
+
         if (memopt_i_v1_finite(one.g, 1, k->part->rule.limit)) {
             memopt_i_adafactor_update(f, memopt_i_v1_adafactor_table(), k, first, i, 1);
             memopt_i_adafactor_run(memopt_i_v1_adafactor_table(), MEMOPT_I_ADAFACTOR_FINISH, &k->part->rule, &one);
@@ -11966,22 +14127,32 @@ static void memopt_i_adafactor_step_tile(const memopt_i_adafactor *f, memopt_i_o
         }
     }
 }
+
 /* As memopt_i_optim_pass_apply(), with blocks of an 8-bit moment encoded while the next is stepped. */
 static void memopt_i_adafactor_apply_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_adafactor *f = (const memopt_i_adafactor *)task; memopt_optim *o = f->optim;
-    const size_t at = f->at + chunk * o->chunk, end = memopt_i_min(at + o->chunk, f->at + f->count);
-    size_t block, tile, b, j; memopt_i_optim_pass k;
+    const memopt_i_adafactor *f = (const memopt_i_adafactor *)task;
+    memopt_optim *o = f->optim;
+    const size_t at = f->at + chunk * o->chunk;
+    const size_t end = memopt_i_min(at + o->chunk, f->at + f->count);
+    size_t block, tile, b, j;
+    memopt_i_optim_pass k;
+
     memopt_i_optim_pass_begin(&k, o, f->index, worker, 0);
     block = k.coded ? o->desc.block : end - at;
     tile = k.coded ? MEMOPT_I_CODED_TILE : MEMOPT_I_TILE;
     for (b = at; b < end; b += block) {
         const size_t size = memopt_i_min(block, end - b);
+
         for (j = 0; j < size; j += tile) {
             const size_t count = memopt_i_min(tile, size - j);
+
             memopt_i_adafactor_all_ahead(&k, b + j, count);
             memopt_i_optim_load(&k, b + j, k.coded ? j : 0, count);
             memopt_i_adafactor_step_tile(f, &k, b + j);
-            if (k.coded) { memopt_i_optim_find_largest(&k); memopt_i_optim_encode_waiting(&k, j, count); }
+            if (k.coded) {
+                memopt_i_optim_find_largest(&k);
+                memopt_i_optim_encode_waiting(&k, j, count);
+            }
             memopt_i_optim_store(&k, b + j);
         }
         if (k.coded) memopt_i_optim_block_done(&k, b, size);
@@ -11990,9 +14161,13 @@ static void memopt_i_adafactor_apply_chunk(void *task, size_t chunk, int worker)
     o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
 }
+
 /* The means go into the state with the first slice. */
 static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
-    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count); uint64_t skipped = 0; int i;
+    memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
+    uint64_t skipped = 0;
+    int i;
+
     if (f.columns && !f.part->applied) {
         memcpy(f.view.rows, f.row_means, f.held_rows * sizeof *f.view.rows);
         memcpy(f.view.columns, f.column_means, f.columns * sizeof *f.view.columns);
@@ -12002,6 +14177,7 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
+
 /* @section optim : optim_pass adafactor carve
    The object: what belongs to what, what may be combined, and passes over many tensors.
    Problem    A step that fails half way has changed weights that cannot be put back.
@@ -12011,28 +14187,63 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
               workers there are and what else is in the list changes no bit: chunks are counted in the tensor, sums
               are kept for each chunk and added up in their order.
    Cost       Nothing beside the passes: a chunk is 64 Ki elements, and finding its tensor is a binary search. */
+
 enum { MEMOPT_I_OPTIM_IDLE, MEMOPT_I_OPTIM_BEGUN, MEMOPT_I_OPTIM_STOPPED };
 enum { MEMOPT_I_OPTIM_APPLY, MEMOPT_I_OPTIM_MEASURE, MEMOPT_I_OPTIM_SCAN };
+
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind) {
     memopt_optim_group g;
+
     memset(&g, 0, sizeof g);
-    g.rate = 1e-3; g.beta1 = 0.9; g.beta2 = 0.999; g.eps = 1e-8;
+    g.rate = 1e-3;
+    g.beta1 = 0.9;
+    g.beta2 = 0.999;
+    g.eps = 1e-8;
     switch (kind) {
-    case MEMOPT_OPTIM_ADAMW:     g.weight_decay = 1e-2; break;
-    case MEMOPT_OPTIM_ADAM:      break;
-    case MEMOPT_OPTIM_SGD:       g.beta1 = g.beta2 = g.eps = 0; break;
-    case MEMOPT_OPTIM_LION:      g.rate = 1e-4; g.beta2 = 0.99; g.eps = 0; break;
-    case MEMOPT_OPTIM_LARS:      g.beta2 = g.eps = 0; g.rate = 0.1; g.trust = 1e-3; g.weight_decay = 1e-4; break;
-    case MEMOPT_OPTIM_LAMB:      g.eps = 1e-6; g.weight_decay = 1e-2; break;
-    case MEMOPT_OPTIM_ADAFACTOR: g.rate = 1e-2; g.beta1 = 0; g.beta2 = 0.8; g.eps = 1e-30; g.clip = 1; g.min_scale = 1e-3; break;
+    case MEMOPT_OPTIM_ADAMW:
+        g.weight_decay = 1e-2;
+        break;
+    case MEMOPT_OPTIM_ADAM:
+        break;
+    case MEMOPT_OPTIM_SGD:
+        g.beta1 = g.beta2 = g.eps = 0;
+        break;
+    case MEMOPT_OPTIM_LION:
+        g.rate = 1e-4;
+        g.beta2 = 0.99;
+        g.eps = 0;
+        break;
+    case MEMOPT_OPTIM_LARS:
+        g.beta2 = g.eps = 0;
+        g.rate = 0.1;
+        g.trust = 1e-3;
+        g.weight_decay = 1e-4;
+        break;
+    case MEMOPT_OPTIM_LAMB:
+        g.eps = 1e-6;
+        g.weight_decay = 1e-2;
+        break;
+    case MEMOPT_OPTIM_ADAFACTOR:
+        g.rate = 1e-2;
+        g.beta1 = 0;
+        g.beta2 = 0.8;
+        g.eps = 1e-30;
+        g.clip = 1;
+        g.min_scale = 1e-3;
+        break;
     }
     return g;
 }
+
 static memopt_status memopt_i_optim_exists(memopt_i_checks *c, size_t tensor, size_t count) {
     return memopt_i_must_number(c, tensor < count, "tensor", memopt_i_count(tensor), "below", memopt_i_count(count));
 }
+
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes) {
-    memopt_optim_desc d; memopt_i_tensor_part part; memopt_optim_view view; memopt_i_checks c;
+    memopt_optim_desc d;
+    memopt_i_tensor_part part;
+    memopt_optim_view view;
+    memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
     memopt_i_must(&c, bytes != NULL, "bytes", "is NULL");
@@ -12041,6 +14252,7 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
     *bytes = memopt_i_state_layout(&part, &d, &d.tensors[tensor], &view);
     return MEMOPT_OK;
 }
+
 /* Everything in the object's memory but the states; its end is a multiple of 64. */
 static void memopt_i_optim_lay_out(memopt_optim *o, memopt_carver *c, size_t sum_count) {
     const size_t workers = (size_t)o->workers;
@@ -12124,7 +14336,8 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     memopt_optim_desc d;
     memopt_optim plan;
     memopt_carver carver;
-    size_t i, sums, need, used = 0;
+    size_t i, sums, need;
+    size_t used = 0;
     memopt_i_checks c;
 
     if (memopt_i_optim_resolve(&c, desc, &d)) return c.status;
@@ -12163,23 +14376,29 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
 static memopt_status memopt_i_optim_fail(memopt_optim *o, memopt_status status, const char *reason) {
     return memopt_i_fail(&o->error, status, reason);
 }
+
 static memopt_status memopt_i_optim_fail_at(memopt_optim *o, memopt_status status, const char *reason, size_t tensor) {
     return memopt_i_fail_at(&o->error, status, reason, "tensor", tensor);
 }
+
 static memopt_i_checks memopt_i_optim_checks(memopt_optim *o) { return memopt_i_checks_begin(&o->error, "optim"); }
+
 static memopt_status memopt_i_optim_has(memopt_optim *o, size_t tensor) {
     memopt_i_checks c = memopt_i_optim_checks(o);
 
     return memopt_i_optim_exists(&c, tensor, o->desc.tensor_count);
 }
+
 static memopt_status memopt_i_state_there(memopt_optim *o, size_t tensor) {
-    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_optim_view view;
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    memopt_optim_view view;
     memopt_i_checks c = memopt_i_optim_checks(o);
 
     memopt_i_optim_at(&c, "tensor", tensor);
     if (!memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return MEMOPT_OK;
     return memopt_i_must_point(&c, "state", t->state, 64, 1);
 }
+
 MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor) {
     memopt_optim_view view;
     size_t bytes;
@@ -12189,6 +14408,7 @@ MEMOPT_API memopt_status memopt_optim_state_init(memopt_optim *o, size_t tensor)
     if (bytes) memopt_i_state_begin(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], bytes);
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_state_header_check(memopt_optim *o, size_t tensor, const memopt_i_state_header *h) {
     const memopt_i_state_header want = memopt_i_state_expected(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor]);
     memopt_i_checks c = memopt_i_optim_checks(o);
@@ -12196,6 +14416,7 @@ static memopt_status memopt_i_state_header_check(memopt_optim *o, size_t tensor,
     memopt_i_optim_at(&c, "tensor", tensor);
     return memopt_i_header_check(&c, h, &want);
 }
+
 static memopt_status memopt_i_state_whole(memopt_optim *o, size_t tensor, size_t bytes, size_t need) {
     memopt_i_checks c = memopt_i_optim_checks(o);
 
@@ -12203,15 +14424,23 @@ static memopt_status memopt_i_state_whole(memopt_optim *o, size_t tensor, size_t
     return bytes >= need ? MEMOPT_OK : memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "state bytes",
                                                               memopt_i_count(bytes), "at least", memopt_i_count(need));
 }
+
 static memopt_status memopt_i_state_check(memopt_optim *o, size_t tensor) {
-    const memopt_optim_tensor *t = &o->desc.tensors[tensor]; memopt_i_state_header h; memopt_optim_view view;
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    memopt_i_state_header h;
+    memopt_optim_view view;
     const memopt_status s = memopt_i_state_there(o, tensor);
+
     if (s || !memopt_i_state_layout(&o->parts[tensor], &o->desc, t, &view)) return s;
     memcpy(&h, t->state, sizeof h);
     return memopt_i_state_header_check(o, tensor, &h);
 }
+
 MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *o, size_t tensor, size_t bytes) {
-    memopt_optim_view view; memopt_status s; size_t need, i; int m;
+    memopt_optim_view view;
+    memopt_status s;
+    size_t need, i;
+    int m;
 
     if (!o || memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
     need = memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], &view);
@@ -12226,8 +14455,10 @@ MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *o, size_t tensor
         }
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor, memopt_optim_view *out) {
     memopt_status s;
+
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!out) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "out is NULL");
     s = memopt_i_optim_has(o, tensor);
@@ -12235,6 +14466,7 @@ MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *o, size_t tensor,
     if (!s) (void)memopt_i_state_layout(&o->parts[tensor], &o->desc, &o->desc.tensors[tensor], out);
     return s;
 }
+
 MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *o, size_t tensor) {
     return o && tensor < o->desc.tensor_count ? memopt_i_optim_slice_alignment(&o->desc, &o->desc.tensors[tensor]) : 0;
 }
@@ -12242,27 +14474,35 @@ MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *o, size_t ten
 MEMOPT_I_HOST_DEVICE static int memopt_i_within(double x, double least, double max) { /* no for NaN */
     return x >= least && x <= max;
 }
+
 /* b to the power of t by squaring: pow() differs between C libraries. */
 static double memopt_i_optim_power(double b, uint64_t t) {
-    volatile double result = 1, square = b; /* stored, so that no processor keeps it wider and no compiler fuses it */
+    /* stored, so that no processor keeps it wider and no compiler fuses it */
+    volatile double result = 1;
+    volatile double square = b;
+
     for (; t; t >>= 1) {
         if (t & 1) result = result * square;
         square = square * square;
     }
     return result;
 }
+
 static void memopt_i_must_lie(memopt_i_checks *c, const char *argument, double got, double max) {
     memopt_i_must_number(c, memopt_i_within(got, 0, max), argument, memopt_i_real(got), "at least 0 and at most",
                          memopt_i_real(max));
 }
+
 static void memopt_i_must_exceed(memopt_i_checks *c, const char *argument, double got) {
     memopt_i_must_number(c, got > 0 && got <= 1e30, argument, memopt_i_real(got), "above 0 and at most",
                          memopt_i_real(1e30));
 }
+
 static void memopt_i_must_decay(memopt_i_checks *c, const char *argument, double got) {
     memopt_i_must_number(c, memopt_i_within(got, 0, 1 - 1e-9), argument, memopt_i_real(got), "at least 0 and below",
                          memopt_i_count(1));
 }
+
 static memopt_status memopt_i_optim_group_check(memopt_i_checks *c, const memopt_optim_desc *d,
                                                 const memopt_optim_group *g) {
     const double max = 1e30;
@@ -12285,38 +14525,49 @@ static memopt_status memopt_i_optim_group_check(memopt_i_checks *c, const memopt
         memopt_i_must(c, !(g->beta1 > 0), "beta1", "is above 0, which needs first_moment in the desc");
     return c->status;
 }
+
 /* What a rule has of the gradient factor f; a device that works f out itself does this there. No product is added to
    anything, so nothing can be fused. */
 typedef struct memopt_i_gradient_terms { float limit, factor, g1, g2; } memopt_i_gradient_terms;
+
 MEMOPT_I_HOST_DEVICE static memopt_i_gradient_terms memopt_i_gradient_terms_of(memopt_optim_kind kind, double beta1,
                                                                                double beta2, double f) {
     memopt_i_gradient_terms by;
+
     by.limit = (float)((double)MEMOPT_I_GRADIENT_MAX / f);
     by.factor = (float)f;
     by.g1 = (float)((1 - beta1) * (kind == MEMOPT_OPTIM_ADAM ? 1 : f));
     by.g2 = (float)((1 - beta2) * (kind == MEMOPT_OPTIM_ADAM ? 1 : kind == MEMOPT_OPTIM_LION ? f : f * f));
     return by;
 }
+
 MEMOPT_I_HOST_DEVICE static int memopt_i_gradient_terms_allowed(double f) {
     return memopt_i_within(f, 1 / 281474976710656.0, 281474976710656.0);
 }
+
 static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, memopt_state_format format,
                                                     const memopt_optim_group *g,
                                                     const memopt_optim_run *run) {
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
-    const double c1 = 1 - memopt_i_optim_power(g->beta1, run->step), c2 = 1 - memopt_i_optim_power(g->beta2, run->step);
+    const double c1 = 1 - memopt_i_optim_power(g->beta1, run->step);
+    const double c2 = 1 - memopt_i_optim_power(g->beta2, run->step);
     const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM || d->kind == MEMOPT_OPTIM_LAMB;
     const int decoupled = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_LION;
     const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(d->kind, g->beta1, g->beta2, f);
     memopt_i_update_rule r;
+
     memset(&r, 0, sizeof r);
-    r.limit = by.limit; r.factor = by.factor; r.g1 = by.g1; r.g2 = by.g2;
+    r.limit = by.limit;
+    r.factor = by.factor;
+    r.g1 = by.g1;
+    r.g2 = by.g2;
     r.coupled = d->kind == MEMOPT_OPTIM_ADAM;
     r.decay_after = format == MEMOPT_STATE_BNB;
     r.nesterov = d->kind == MEMOPT_OPTIM_SGD && g->nesterov;
     r.b1 = (float)g->beta1;
     r.b2 = (float)(format == MEMOPT_STATE_8BIT && adam ? sqrt(g->beta2) : g->beta2);
-    r.ic1 = (float)(1 / c1); r.ic2 = (float)(1 / sqrt(c2));
+    r.ic1 = (float)(1 / c1);
+    r.ic2 = (float)(1 / sqrt(c2));
     r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
     r.coupled_decay = (float)(decoupled ? 0 : g->weight_decay);
     if (r.coupled || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_LARS)
@@ -12326,6 +14577,7 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     if (d->kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
     return r;
 }
+
 static memopt_status memopt_i_optim_run_check(memopt_i_checks *c, const memopt_optim *o, const memopt_optim_run *run) {
     size_t i;
 
@@ -12353,9 +14605,12 @@ static memopt_status memopt_i_optim_run_check(memopt_i_checks *c, const memopt_o
     }
     return c->status;
 }
+
 /* What begin refuses, and what it sets; states that lie on a device are looked at there. */
 static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_optim_run *run, int on_device) {
-    memopt_i_checks c; memopt_status s; size_t i;
+    memopt_i_checks c;
+    memopt_status s;
+    size_t i;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
@@ -12368,28 +14623,37 @@ static memopt_status memopt_i_optim_begin_check(memopt_optim *o, const memopt_op
     }
     return MEMOPT_OK;
 }
+
 static void memopt_i_optim_begin_set(memopt_optim *o, const memopt_optim_run *run) {
-    size_t i; int n;
+    size_t i;
+    int n;
+
     for (i = 0; i < o->desc.tensor_count; ++i) {
-        memopt_i_tensor_part *part = &o->parts[i]; const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
+        memopt_i_tensor_part *part = &o->parts[i];
+        const uint64_t seed = o->desc.seed + run->step * UINT64_C(0x9e3779b97f4a7c15);
+
         part->rule = memopt_i_update_rule_of(&o->desc, part->format, &run->groups[o->desc.tensors[i].group], run);
         part->group = run->groups[o->desc.tensors[i].group];
         part->step = run->step;
         for (n = 0; n < MEMOPT_I_NOISES; ++n)
             part->noise[n] = memopt_noise_make(seed, (uint64_t)i * MEMOPT_I_NOISES + (uint64_t)n);
-        part->applied = 0; part->phase = 0;
+        part->applied = 0;
+        part->phase = 0;
     }
     o->skipped = 0;
     o->fused = run->fused != 0;
     o->by_device = 0;
     o->active = MEMOPT_I_OPTIM_BEGUN;
 }
+
 static size_t memopt_i_optim_sum_count(const memopt_optim *o) { /* of all tensors */
     const memopt_i_tensor_part *last = &o->parts[o->desc.tensor_count - 1];
     return last->phases ? last->sums + last->sum_count : 0;
 }
+
 MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *o, const memopt_optim_run *run) {
     const memopt_status s = memopt_i_optim_begin_check(o, run, 0);
+
     if (s) return s;
     memopt_i_optim_begin_set(o, run);
     if (memopt_i_optim_sum_count(o)) memset(o->sums, 0, memopt_i_optim_sum_count(o) * sizeof *o->sums);
@@ -12402,17 +14666,29 @@ typedef struct memopt_i_optim_task {
     size_t        tensor, first, count; /* of the slice, counted in the part */
     int           all, mode;
 } memopt_i_optim_task;
+
 static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
-    const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task; memopt_optim *o = pass->optim;
-    size_t tensor = pass->tensor, first = pass->first, end = pass->first + pass->count, at, n; memopt_i_optim_pass k;
+    const memopt_i_optim_task *pass = (const memopt_i_optim_task *)task;
+    memopt_optim *o = pass->optim;
+    size_t tensor = pass->tensor;
+    size_t first = pass->first;
+    size_t end = pass->first + pass->count;
+    size_t at, n;
+    memopt_i_optim_pass k;
+
     if (pass->all) { /* the last tensor whose first chunk is not after this one */
-        size_t low = 0, high = o->desc.tensor_count;
+        size_t low = 0;
+        size_t high = o->desc.tensor_count;
+
         while (high - low > 1) {
             const size_t middle = low + (high - low) / 2;
-            if (o->parts[middle].first_chunk <= index) low = middle; else high = middle;
+            if (o->parts[middle].first_chunk <= index) low = middle;
+            else high = middle;
         }
-        tensor = low; index -= o->parts[low].first_chunk;
-        first = 0; end = o->parts[low].held;
+        tensor = low;
+        index -= o->parts[low].first_chunk;
+        first = 0;
+        end = o->parts[low].held;
     }
     at = first + index * o->chunk;
     n = memopt_i_min(o->chunk, end - at);
@@ -12425,18 +14701,23 @@ static void memopt_i_optim_task_chunk(void *task, size_t index, int worker) {
     if (pass->mode != MEMOPT_I_OPTIM_MEASURE) o->skips[worker] += k.skipped;
     memopt_i_wide_end(o->level);
 }
+
 /* Returns how many elements were skipped. */
 static uint64_t memopt_i_optim_task_run(memopt_optim *o, memopt_i_optim_task *pass) {
     const size_t chunks = pass->all ? o->chunk_count : memopt_i_ceil_div(pass->count, o->chunk);
-    uint64_t skipped = 0; int i;
+    uint64_t skipped = 0;
+    int i;
+
     memset(o->skips, 0, (size_t)o->workers * sizeof *o->skips);
     pass->optim = o;
     memopt_i_parallel_for(&o->desc.threads, chunks, memopt_i_optim_task_chunk, pass);
     for (i = 0; i < o->workers; ++i) skipped += o->skips[i];
     return skipped;
 }
+
 static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tensor) {
-    const memopt_optim_desc *d = &o->desc; const memopt_optim_tensor *t = &d->tensors[tensor];
+    const memopt_optim_desc *d = &o->desc;
+    const memopt_optim_tensor *t = &d->tensors[tensor];
     const int wide = d->weights == MEMOPT_WEIGHTS_F32 || d->weights == MEMOPT_WEIGHTS_F32_BF16;
     const int extra = d->weights == MEMOPT_WEIGHTS_SPLIT || d->weights == MEMOPT_WEIGHTS_F32_BF16;
     memopt_i_checks c = memopt_i_optim_checks(o);
@@ -12446,9 +14727,12 @@ static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tenso
     memopt_i_must_point(&c, "gradients", t->gradients, d->gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2, 1);
     return extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
 }
+
 /* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. */
 static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t first, size_t count, size_t *at) {
-    const memopt_optim_tensor *t; size_t alignment, end; memopt_i_checks c;
+    const memopt_optim_tensor *t;
+    size_t alignment, end;
+    memopt_i_checks c;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (o->active == MEMOPT_I_OPTIM_STOPPED)
@@ -12473,15 +14757,23 @@ static memopt_status memopt_i_optim_slice(memopt_optim *o, size_t tensor, size_t
     *at = first - t->first;
     return MEMOPT_OK;
 }
+
 static memopt_i_optim_task memopt_i_optim_task_of(size_t tensor, size_t at, size_t count, int mode) {
     memopt_i_optim_task pass;
+
     memset(&pass, 0, sizeof pass);
-    pass.tensor = tensor; pass.first = at; pass.count = count; pass.mode = mode;
+    pass.tensor = tensor;
+    pass.first = at;
+    pass.count = count;
+    pass.mode = mode;
     return pass;
 }
+
 MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, size_t first, size_t count) {
-    memopt_i_optim_task pass; size_t at = 0;
+    memopt_i_optim_task pass;
+    size_t at = 0;
     const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, &at);
+
     if (s) return s;
     if (o->parts[tensor].phase >= o->parts[tensor].phases)
         return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, o->parts[tensor].phases ? "the tensor is measured already"
@@ -12491,12 +14783,15 @@ MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *o, size_t tensor, si
     (void)memopt_i_optim_task_run(o, &pass);
     return MEMOPT_OK;
 }
+
 /* LAMB: rate * |w| / |u|. LARS: rate * trust * |w| / (|g| + decay |w|). The ratio is 1 where a norm is 0, or where
    there is no decay. w, u: the sums of squares; f: the gradient factor. */
 MEMOPT_I_HOST_DEVICE static float memopt_i_trust_of(int is_lamb, const memopt_optim_group *g, float f, double w,
                                                     double u) {
     double ratio = 1;
-    w = sqrt(w); u = sqrt(u);
+
+    w = sqrt(w);
+    u = sqrt(u);
     if (is_lamb) {
         if (w > 0 && u > 0 && (g->weight_decay > 0 || g->always_adapt)) ratio = w / u;
     } else {
@@ -12506,16 +14801,28 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_trust_of(int is_lamb, const memopt_op
     if (!memopt_i_within(ratio, 0, 1e30)) ratio = 1; /* a weight that is not finite */
     return (float)(g->rate * ratio);
 }
+
 static void memopt_i_trust(const memopt_optim_desc *d, memopt_i_tensor_part *part, const double *sums) {
-    double norms[2] = { 0, 0 }; float trust; size_t i;
-    for (i = 0; i < part->sum_count; i += 2) { norms[0] += sums[i]; norms[1] += sums[i + 1]; }
+    double norms[2] = { 0, 0 };
+    float trust;
+    size_t i;
+
+    for (i = 0; i < part->sum_count; i += 2) {
+        norms[0] += sums[i];
+        norms[1] += sums[i + 1];
+    }
     trust = memopt_i_trust_of(d->kind == MEMOPT_OPTIM_LAMB, &part->group, part->rule.factor, norms[0], norms[1]);
     if (d->kind == MEMOPT_OPTIM_LAMB) part->rule.step = trust;
-    else { part->rule.g1 = trust; part->rule.step = 1; }
+    else {
+        part->rule.g1 = trust;
+        part->rule.step = 1;
+    }
 }
+
 /* The checks of a join; NULL where it may not be. */
 static memopt_i_tensor_part *memopt_i_optim_join_part(memopt_optim *o, size_t tensor) {
     memopt_i_tensor_part *part;
+
     if (o->active != MEMOPT_I_OPTIM_BEGUN) {
         (void)memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
         return NULL;
@@ -12527,8 +14834,10 @@ static memopt_i_tensor_part *memopt_i_optim_join_part(memopt_optim *o, size_t te
                                  : "this kind does not measure", tensor);
     return NULL;
 }
+
 MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *again) {
     memopt_i_tensor_part *part;
+
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!again) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "again is NULL");
     part = memopt_i_optim_join_part(o, tensor);
@@ -12538,9 +14847,11 @@ MEMOPT_API memopt_status memopt_optim_join(memopt_optim *o, size_t tensor, int *
     *again = ++part->phase < part->phases;
     return MEMOPT_OK;
 }
+
 /* After the checks: a slice of a tensor that is measured, if its kind measures. */
 static memopt_status memopt_i_optim_apply(memopt_optim *o, size_t tensor, size_t at, size_t count) {
     memopt_i_optim_task pass = memopt_i_optim_task_of(tensor, at, count, MEMOPT_I_OPTIM_SCAN);
+
     if (o->fused && memopt_i_optim_task_run(o, &pass)) {
         o->active = MEMOPT_I_OPTIM_STOPPED;
         return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE,
@@ -12552,9 +14863,12 @@ static memopt_status memopt_i_optim_apply(memopt_optim *o, size_t tensor, size_t
     o->parts[tensor].applied += count;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_optim_apply_slice(memopt_optim *o, size_t tensor, size_t first, size_t count,
                                                 size_t *at) {
-    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, at); const memopt_i_tensor_part *part;
+    const memopt_status s = memopt_i_optim_slice(o, tensor, first, count, at);
+    const memopt_i_tensor_part *part;
+
     if (s) return s;
     part = &o->parts[tensor];
     if (part->phase < part->phases)
@@ -12563,13 +14877,16 @@ static memopt_status memopt_i_optim_apply_slice(memopt_optim *o, size_t tensor, 
         return memopt_i_optim_fail_at(o, MEMOPT_ERR_STATE, "this much was applied already", tensor);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size_t first, size_t count) {
     size_t at = 0;
     const memopt_status s = memopt_i_optim_apply_slice(o, tensor, first, count, &at);
     return s ? s : memopt_i_optim_apply(o, tensor, at, count);
 }
+
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
     int stopped;
+
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (o->active == MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
     stopped = o->active == MEMOPT_I_OPTIM_STOPPED;
@@ -12577,9 +14894,13 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
     return stopped ? memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite")
                    : MEMOPT_OK;
 }
+
 /* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
 static void memopt_i_optim_step_all(memopt_optim *o) {
-    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_MEASURE); size_t i; int again;
+    memopt_i_optim_task pass = memopt_i_optim_task_of(0, 0, 0, MEMOPT_I_OPTIM_MEASURE);
+    size_t i;
+    int again;
+
     pass.all = 1;
     if (o->desc.kind != MEMOPT_OPTIM_ADAFACTOR) {
         if (memopt_i_kind_measures(o->desc.kind)) {
@@ -12589,17 +14910,20 @@ static void memopt_i_optim_step_all(memopt_optim *o) {
         pass.mode = MEMOPT_I_OPTIM_APPLY;
         o->skipped += memopt_i_optim_task_run(o, &pass);
         for (i = 0; i < o->desc.tensor_count; ++i) o->parts[i].applied = o->parts[i].held;
-    } else for (i = 0; i < o->desc.tensor_count; ++i) {
-        for (again = 1; again; ) {
-            (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
-            (void)memopt_optim_join(o, i, &again);
+    } else
+        for (i = 0; i < o->desc.tensor_count; ++i) {
+            for (again = 1; again; ) {
+                (void)memopt_i_adafactor_measure(o, i, 0, o->parts[i].held);
+                (void)memopt_optim_join(o, i, &again);
+            }
+            (void)memopt_i_optim_apply(o, i, 0, o->parts[i].held);
         }
-        (void)memopt_i_optim_apply(o, i, 0, o->parts[i].held);
-    }
 }
+
 /* What begin does not look at. */
 static memopt_status memopt_i_optim_step_check(memopt_optim *o, const memopt_optim_run *run) {
-    size_t i; memopt_status s;
+    size_t i;
+    memopt_status s;
 
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!run) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "run is NULL");
@@ -12608,13 +14932,16 @@ static memopt_status memopt_i_optim_step_check(memopt_optim *o, const memopt_opt
         if ((s = memopt_i_optim_pointers_check(o, i)) != MEMOPT_OK) return s;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_optim_step(memopt_optim *o, const memopt_optim_run *run) {
     memopt_status s = memopt_i_optim_step_check(o, run);
+
     if (!s) s = memopt_optim_begin(o, run);
     if (s) return s;
     memopt_i_optim_step_all(o);
     return memopt_optim_end(o);
 }
+
 MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, double **sums, size_t *count) {
     if (!o) return MEMOPT_ERR_ARGUMENT;
     if (!sums || !count) return memopt_i_optim_fail(o, MEMOPT_ERR_ARGUMENT, "sums or count is NULL");
@@ -12626,14 +14953,19 @@ MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *o, size_t tensor, doubl
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) *sums = memopt_i_adafactor_shared(o, tensor, count);
     return MEMOPT_OK;
 }
+
 MEMOPT_API int memopt_optim_needs_measure(const memopt_optim *o) { return o && memopt_i_kind_measures(o->desc.kind); }
+
 MEMOPT_API size_t memopt_optim_applied(const memopt_optim *o, size_t tensor) {
     return o && tensor < o->desc.tensor_count ? o->parts[tensor].applied : 0;
 }
+
 MEMOPT_API uint64_t memopt_optim_skipped(const memopt_optim *o) { return o ? o->skipped : 0; }
+
 MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
     return o ? o->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the optimizer is NULL");
 }
+
 /* @section scale : number api_scale
    Problem    Gradients come in many tensors, large and tiny, 16 or 32 bits wide, multiplied by a loss scale. Before a
               weight may change, one must know whether all are finite and how long they are together: a sum over all of
@@ -12650,13 +14982,16 @@ MEMOPT_API memopt_error memopt_optim_error(const memopt_optim *o) {
               So a NaN that arithmetic produces is replaced by the one quiet NaN 0x7FC00000.
    Source     GradScaler and _amp_update_scale_, clip_grad_norm_ and clip_grad_value_ of PyTorch; Kahan 1965, kept here
               as Dekker's (1971) pair of a rounded sum and its rest. */
+
 #define MEMOPT_I_SCALE_PIECE ((size_t)1 << 16) /* elements: fixed, because it is part of what a norm is */
 #define MEMOPT_I_SCALE_BLOCK 1024              /* elements decoded at a time; a multiple of 16 */
 #define MEMOPT_I_SCALE_NAN 0x7FC00000u
+
 typedef struct memopt_i_scale_piece { /* in the caller's scratch */
     double squares;
     size_t nonfinite, tensor, first;
 } memopt_i_scale_piece;
+
 /* Finite or infinite, and not below zero; -0 is zero. */
 static int memopt_i_scale_limit(double x) {
     const uint64_t u = memopt_i_double_bits(x);
@@ -12666,30 +15001,39 @@ static int memopt_i_scale_limit(double x) {
 /* ---- types and policies ---- */
 MEMOPT_API memopt_precision memopt_precision_f32(void) {
     memopt_precision p;
+
     p.weights = p.master = p.gradients = p.reduction = p.buffers = MEMOPT_TYPE_F32;
-    p.keep_f32 = 0; p.loss_scaling = 0;
+    p.keep_f32 = 0;
+    p.loss_scaling = 0;
     return p;
 }
+
 MEMOPT_API memopt_precision memopt_precision_bf16(void) {
     memopt_precision p = memopt_precision_f32();
     p.weights = p.gradients = MEMOPT_TYPE_BF16;
     p.keep_f32 = MEMOPT_PRECISION_NORMS | MEMOPT_PRECISION_HEAD;
     return p;
 }
+
 MEMOPT_API memopt_precision memopt_precision_bf16_lean(void) {
     memopt_precision p = memopt_precision_bf16();
     p.master = p.reduction = MEMOPT_TYPE_BF16;
     return p;
 }
+
 MEMOPT_API memopt_precision memopt_precision_f16(void) {
     memopt_precision p = memopt_precision_bf16();
     p.weights = p.gradients = MEMOPT_TYPE_F16;
     p.loss_scaling = 1;
     return p;
 }
+
 static const char *memopt_i_precision_reason(const memopt_precision *p) {
-    const memopt_type f32 = MEMOPT_TYPE_F32, bf16 = MEMOPT_TYPE_BF16, f16 = MEMOPT_TYPE_F16;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+    const memopt_type bf16 = MEMOPT_TYPE_BF16;
+    const memopt_type f16 = MEMOPT_TYPE_F16;
     const int has_f16 = p->weights == f16 || p->gradients == f16;
+
     if (!memopt_type_bytes(p->weights) || !memopt_type_bytes(p->master) || !memopt_type_bytes(p->gradients)
         || !memopt_type_bytes(p->reduction) || !memopt_type_bytes(p->buffers)) return "a type that is none";
     if (p->keep_f32 > 15 || p->loss_scaling < 0 || p->loss_scaling > 1) return "a flag that is none";
@@ -12706,6 +15050,7 @@ static const char *memopt_i_precision_reason(const memopt_precision *p) {
     if (p->buffers != f32 && p->buffers != p->weights) return "buffers are neither fp32 nor of the weights' type";
     return NULL;
 }
+
 MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, const char **reason) {
     const char *why = policy ? memopt_i_precision_reason(policy) : "no policy";
     if (reason) *reason = why ? why : "";
@@ -12716,6 +15061,7 @@ MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, 
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
    long enough to fill the window in which it would look further by itself. */
 #endif /* ---- once for each width: see `vec` ---- */
+
 /* A 16-bit value of either type as a float, and back; to nearest, of NaN the quiet one. */
 V_FN V(floats) V(scale_float)(memopt_type type, V(words) x) {
     return type == MEMOPT_TYPE_BF16 ? V(from_bf16)(x) : V(from_f16)(x);
@@ -12742,6 +15088,7 @@ V_FN V(floats) V(scale_one16)(memopt_type type, uint16_t *x, V(floats) factor, i
     }
     return V(scale_float)(type, code);
 }
+
 #if defined(MEMOPT_I_WIDTH)
 V_FN V(floats) V(scale_any)(memopt_type type, void *x, size_t i, V(floats) factor, int write) {
     return type == MEMOPT_TYPE_F32 ? V(scale_one)((float *)x + i, factor, write)
@@ -12752,6 +15099,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_sums)(memopt_type type, void *x, size_t
                                                double *sums) {
     const size_t bytes = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const V(floats) f = V(set)(factor);
+
     V(doubles) s[16 / V(width)];
     size_t i, k;
 
@@ -12871,9 +15219,11 @@ V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     }
     V_REST(clip16, (x + i, n - i, limit, infinity));
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, scale_squares, (memopt_type type, void *x, size_t n, float factor, int write, double *sums))
 MEMOPT_I_WIDTHS(void, add_bf16, (float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight))
+
 MEMOPT_I_WIDTHS(void, add_pair,
                 (uint16_t *high, uint16_t *compensation, const float *from, size_t n, float weight, int start))
 MEMOPT_I_WIDTHS(void, add_weighted, (float *to, const float *from, size_t n, float weight, int start))
@@ -12881,21 +15231,28 @@ MEMOPT_I_WIDTHS(void, clip32, (float *x, size_t n, uint32_t limit))
 MEMOPT_I_WIDTHS(void, clip16, (uint16_t *x, size_t n, uint16_t limit, uint16_t infinity))
 
 /* ---- lists, cut into pieces ---- */
-MEMOPT_I_HOST_DEVICE static uint16_t memopt_i_gradients_infinity(memopt_type type) { return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00; }
+MEMOPT_I_HOST_DEVICE static uint16_t memopt_i_gradients_infinity(memopt_type type) {
+    return type == MEMOPT_TYPE_BF16 ? 0x7F80 : 0x7C00;
+}
+
 static void *memopt_i_gradient_at(const memopt_gradient *g, size_t first) {
     return (unsigned char *)g->values + first * memopt_type_bytes(g->type);
 }
+
 static memopt_i_checks memopt_i_gradients_begin(const memopt_gradients *list) {
     return memopt_i_checks_begin(list ? list->error : NULL, "gradients");
 }
+
 /* What follows is about one tensor of a list: "tensor 3: values is NULL". */
 static void memopt_i_gradients_at(memopt_i_checks *c, const char *place, size_t index) {
     if (c->status) return;
     c->subject = NULL;
     memopt_i_checks_at(c, place, index);
 }
+
 static memopt_status memopt_i_gradient_check(memopt_i_checks *c, const memopt_gradient *g) {
-    const size_t bytes = memopt_type_bytes(g->type); size_t all;
+    const size_t bytes = memopt_type_bytes(g->type);
+    size_t all;
 
     memopt_i_must_number(c, bytes != 0, "type", memopt_i_signed((int)g->type), "no such memopt_type",
                          memopt_i_no_quantity());
@@ -12903,9 +15260,13 @@ static memopt_status memopt_i_gradient_check(memopt_i_checks *c, const memopt_gr
     memopt_i_must_point(c, "compensation", g->compensation, 2, 0);
     return memopt_i_must_fit(c, !memopt_i_mul(g->count, bytes, &all), "values", "are larger than memory can be");
 }
+
 static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_gradients *list, const char *place,
                                               size_t *pieces) {
-    const char *const subject = c->subject; size_t i, count; *pieces = 0;
+    const char *const subject = c->subject;
+    size_t i, count;
+
+    *pieces = 0;
 
     if (memopt_i_must(c, list != NULL, place, "list is NULL")) return c->status;
     memopt_i_must(c, list->tensors || !list->count, "tensors", "is NULL");
@@ -12923,14 +15284,17 @@ static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_g
     return memopt_i_must_fit(c, *pieces <= SIZE_MAX / sizeof(memopt_i_scale_piece), "scratch",
                              "is larger than memory can be");
 }
+
 MEMOPT_API memopt_status memopt_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
-    memopt_i_checks c = memopt_i_gradients_begin(list); size_t pieces;
+    memopt_i_checks c = memopt_i_gradients_begin(list);
+    size_t pieces;
 
     if (memopt_i_must(&c, bytes != NULL, "bytes", "is NULL")) return c.status;
     if (memopt_i_gradients_count(&c, list, "tensor", &pieces)) return c.status;
     *bytes = pieces * sizeof(memopt_i_scale_piece);
     return MEMOPT_OK;
 }
+
 /* Check everything that a call on a list needs; nothing is written yet. */
 static memopt_status memopt_i_gradients_check(memopt_i_checks *c, const memopt_gradients *list, const char *place,
                                               const memopt_threads *threads, size_t *pieces) {
@@ -12941,16 +15305,25 @@ static memopt_status memopt_i_gradients_check(memopt_i_checks *c, const memopt_g
     return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(list->scratch_bytes), "at least",
                                   memopt_i_count(*pieces * sizeof(memopt_i_scale_piece)));
 }
+
 static memopt_i_scale_piece *memopt_i_gradients_cut(const memopt_gradients *list) {
-    memopt_i_scale_piece *pieces = (memopt_i_scale_piece *)list->scratch, *p = pieces; size_t i, first;
+    memopt_i_scale_piece *pieces = (memopt_i_scale_piece *)list->scratch;
+    memopt_i_scale_piece *p = pieces;
+    size_t i, first;
+
     for (i = 0; i < list->count; ++i)
         for (first = 0; first < list->tensors[i].count; ) {
-            p->squares = 0; p->nonfinite = 0; p->tensor = i; p->first = first; ++p;
+            p->squares = 0;
+            p->nonfinite = 0;
+            p->tensor = i;
+            p->first = first;
+            ++p;
             if (list->tensors[i].count - first <= MEMOPT_I_SCALE_PIECE) break;
             first += MEMOPT_I_SCALE_PIECE;
         }
     return pieces;
 }
+
 static size_t memopt_i_scale_count(const memopt_gradient *g, const memopt_i_scale_piece *piece) {
     return memopt_i_min(MEMOPT_I_SCALE_PIECE, g->count - piece->first);
 }
@@ -12963,18 +15336,26 @@ typedef struct memopt_i_gradients_task {
     int                    level, start;
     memopt_noise           noise;
 } memopt_i_gradients_task;
+
 static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values, size_t n) {
-    size_t i, found = 0; const uint16_t infinity = memopt_i_gradients_infinity(type);
-    if (type == MEMOPT_TYPE_F32) for (i = 0; i < n; ++i) found += !memopt_i_finite(((const float *)values)[i]);
-    else for (i = 0; i < n; ++i) found += (((const uint16_t *)values)[i] & infinity) == infinity;
+    size_t i;
+    size_t found = 0;
+    const uint16_t infinity = memopt_i_gradients_infinity(type);
+
+    if (type == MEMOPT_TYPE_F32)
+        for (i = 0; i < n; ++i) found += !memopt_i_finite(((const float *)values)[i]);
+    else
+        for (i = 0; i < n; ++i) found += (((const uint16_t *)values)[i] & infinity) == infinity;
     return found;
 }
+
 static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
     double sums[16] = { 0 };
 
     MEMOPT_I_AT(level, scale_squares, (type, x, n, factor, factor != 1, sums));
     return memopt_i_sums_join(sums);
 }
+
 /* A task over a list that has been checked. */
 static memopt_i_gradients_task memopt_i_gradients_begin_task(const memopt_gradients *list, float factor,
                                                              const memopt_threads *threads) {
@@ -12992,22 +15373,32 @@ static void memopt_i_scale_one(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     memopt_i_scale_piece *p = t->pieces + index;
     const memopt_gradient *g = t->tensors + p->tensor;
-    const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
+    const size_t n = memopt_i_scale_count(g, p);
+    void *x = memopt_i_gradient_at(g, p->first);
+
     (void)worker;
     p->squares = memopt_i_scale_values(t->level, g->type, x, n, t->factor);
     if (!memopt_i_finite_double(p->squares)) p->nonfinite = memopt_i_gradients_nonfinite(g->type, x, n);
     memopt_i_wide_end(t->level);
 }
+
 static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i_scale_piece *pieces, size_t count,
                                     memopt_gradient_total *total) {
-    const double infinity = (double)memopt_i_bits_float(0x7F800000u); size_t i;
-    for (i = 0; i < list->count; ++i) { list->tensors[i].squares = 0; list->tensors[i].nonfinite = 0; }
+    const double infinity = (double)memopt_i_bits_float(0x7F800000u);
+    size_t i;
+
+    for (i = 0; i < list->count; ++i) {
+        list->tensors[i].squares = 0;
+        list->tensors[i].nonfinite = 0;
+    }
     for (i = 0; i < count; ++i) {
         memopt_gradient *g = list->tensors + pieces[i].tensor;
         g->squares = memopt_i_sum_double(g->squares, pieces[i].squares);
         g->nonfinite += pieces[i].nonfinite;
     }
-    total->squares = 0; total->nonfinite = 0; total->factor = 1;
+    total->squares = 0;
+    total->nonfinite = 0;
+    total->factor = 1;
     for (i = 0; i < list->count; ++i) {
         memopt_gradient *g = list->tensors + i;
         if (g->nonfinite) g->squares = infinity;
@@ -13016,9 +15407,12 @@ static void memopt_i_gradients_join(const memopt_gradients *list, const memopt_i
     }
     total->overflow = total->nonfinite != 0;
 }
+
 static memopt_status memopt_i_gradients_pass(memopt_i_checks *c, const memopt_gradients *list, float factor,
                                              memopt_gradient_total *total, const memopt_threads *threads) {
-    size_t pieces; memopt_i_gradients_task t; memopt_gradient_total unwanted;
+    size_t pieces;
+    memopt_i_gradients_task t;
+    memopt_gradient_total unwanted;
 
     if (memopt_i_gradients_check(c, list, "tensor", threads, &pieces)) return c->status;
     t = memopt_i_gradients_begin_task(list, factor, threads);
@@ -13026,6 +15420,7 @@ static memopt_status memopt_i_gradients_pass(memopt_i_checks *c, const memopt_gr
     memopt_i_gradients_join(list, t.pieces, pieces, total ? total : &unwanted);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, memopt_gradient_total *total,
                                                   const memopt_threads *threads) {
     memopt_i_checks c = memopt_i_gradients_begin(list);
@@ -13033,6 +15428,7 @@ MEMOPT_API memopt_status memopt_gradients_measure(const memopt_gradients *list, 
     memopt_i_must(&c, total != NULL, "total", "is NULL");
     return memopt_i_gradients_pass(&c, list, 1, total, threads);
 }
+
 MEMOPT_API memopt_status memopt_gradients_scale(const memopt_gradients *list, double factor,
                                                 memopt_gradient_total *total, const memopt_threads *threads) {
     const int finite = memopt_i_finite_double(factor) && fabs(factor) <= 3.4028234663852886e38;
@@ -13049,7 +15445,9 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     const memopt_i_scale_piece *p = t->pieces + index;
     const memopt_gradient *g = t->tensors + p->tensor;
-    const size_t n = memopt_i_scale_count(g, p); void *x = memopt_i_gradient_at(g, p->first);
+    const size_t n = memopt_i_scale_count(g, p);
+    void *x = memopt_i_gradient_at(g, p->first);
+
     (void)worker;
     if (g->type == MEMOPT_TYPE_F32) MEMOPT_I_AT(t->level, clip32, ((float *)x, n, memopt_i_float_bits(t->factor)));
     else {
@@ -13057,9 +15455,12 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
         MEMOPT_I_AT(t->level, clip16, ((uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type)));
     }
 }
+
 MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *list, float limit,
                                                      const memopt_threads *threads) {
-    size_t pieces; memopt_i_gradients_task t; memopt_i_checks c = memopt_i_gradients_begin(list);
+    size_t pieces;
+    memopt_i_gradients_task t;
+    memopt_i_checks c = memopt_i_gradients_begin(list);
 
     memopt_i_must_number(&c, memopt_i_scale_limit((double)limit), "limit", memopt_i_real((double)limit), "at least",
                          memopt_i_count(0));
@@ -13068,10 +15469,12 @@ MEMOPT_API memopt_status memopt_gradients_clip_value(const memopt_gradients *lis
     memopt_i_parallel_for(threads, pieces, memopt_i_clip_piece, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_I_HOST_DEVICE static double memopt_i_clip_factor(double norm, double max_norm) {
     const double f = max_norm / (norm + 1e-6);
     return f < 1 ? f : 1;
 }
+
 MEMOPT_API memopt_status memopt_clip_norm(double norm, double max_norm, double *factor) {
     if (!factor || !memopt_i_scale_limit(max_norm)) return MEMOPT_ERR_ARGUMENT;
     if (!memopt_i_scale_limit(norm) || !memopt_i_finite_double(norm)) return MEMOPT_ERR_ARGUMENT;
@@ -13082,12 +15485,16 @@ MEMOPT_API memopt_status memopt_clip_norm(double norm, double max_norm, double *
 /* ---- dynamic loss scaling ---- */
 MEMOPT_API memopt_status memopt_scaler_default(memopt_scaler *scaler) {
     if (!scaler) return MEMOPT_ERR_ARGUMENT;
-    scaler->scale = 65536; scaler->floor = 1;
-    scaler->growth_factor = 2; scaler->backoff_factor = 0.5;
-    scaler->growth_interval = 2000; scaler->growth_tracker = 0;
+    scaler->scale = 65536;
+    scaler->floor = 1;
+    scaler->growth_factor = 2;
+    scaler->backoff_factor = 0.5;
+    scaler->growth_interval = 2000;
+    scaler->growth_tracker = 0;
     scaler->unscaled = scaler->found_nonfinite = 0;
     return MEMOPT_OK;
 }
+
 /* What is wrong with a scaler; NULL: nothing. */
 MEMOPT_I_HOST_DEVICE static const char *memopt_i_scaler_wrong(const memopt_scaler *s) {
     const float lowest = 2.9387358770557188e-39f; /* 2^-128: the largest whose inverse is infinite */
@@ -13104,14 +15511,19 @@ MEMOPT_I_HOST_DEVICE static const char *memopt_i_scaler_wrong(const memopt_scale
     if (s->growth_tracker >= s->growth_interval) return "has a growth_tracker that is not below growth_interval";
     return s->unscaled > 1 || s->found_nonfinite > s->unscaled ? "has found_nonfinite or unscaled set wrongly" : NULL;
 }
+
 MEMOPT_I_HOST_DEVICE static memopt_status memopt_i_scaler_check(const memopt_scaler *s) {
     return memopt_i_scaler_wrong(s) ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_scaler_check(const memopt_scaler *s) { return memopt_i_scaler_check(s); }
+
 MEMOPT_I_HOST_DEVICE static float memopt_i_scaler_inverse(const memopt_scaler *scaler) {
     return memopt_i_scaler_check(scaler) ? 0 : (float)(1 / (double)scaler->scale);
 }
+
 MEMOPT_API float memopt_scaler_inverse(const memopt_scaler *scaler) { return memopt_i_scaler_inverse(scaler); }
+
 static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gradients *list,
                                           memopt_gradient_total *total, const memopt_threads *threads, int in_place) {
     const char *const wrong = memopt_i_scaler_wrong(scaler);
@@ -13121,28 +15533,35 @@ static memopt_status memopt_i_scaler_pass(memopt_scaler *scaler, const memopt_gr
     if (memopt_i_must(&c, total != NULL, "total", "is NULL")) return c.status;
     if (scaler->unscaled)
         memopt_i_refuse(&c, MEMOPT_ERR_STATE, NULL, "they are unscaled or measured already, and not yet updated");
-    if (memopt_i_gradients_pass(&c, list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads)) return c.status;
+    if (memopt_i_gradients_pass(&c, list, in_place ? memopt_scaler_inverse(scaler) : 1, total, threads))
+        return c.status;
     if (!in_place) total->factor = (double)memopt_scaler_inverse(scaler);
-    scaler->unscaled = 1; scaler->found_nonfinite = (uint32_t)total->overflow;
+    scaler->unscaled = 1;
+    scaler->found_nonfinite = (uint32_t)total->overflow;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_scaler_unscale(memopt_scaler *scaler, const memopt_gradients *list,
                                                memopt_gradient_total *total, const memopt_threads *threads) {
     return memopt_i_scaler_pass(scaler, list, total, threads, 1);
 }
+
 MEMOPT_API memopt_status memopt_scaler_measure(memopt_scaler *scaler, const memopt_gradients *list,
                                                memopt_gradient_total *total, const memopt_threads *threads) {
     return memopt_i_scaler_pass(scaler, list, total, threads, 0);
 }
+
 MEMOPT_I_HOST_DEVICE static memopt_status memopt_i_scaler_update(memopt_scaler *scaler, int overflow) {
     double scale;
+
     if (memopt_i_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
     if (!scaler->unscaled) return MEMOPT_ERR_STATE;
     if (scaler->found_nonfinite && !overflow) return MEMOPT_ERR_ARGUMENT;
     if (overflow) {
         const float less = (float)((double)scaler->scale * scaler->backoff_factor);
         if (less < scaler->floor) return MEMOPT_ERR_OVERFLOW;
-        scaler->scale = less; scaler->growth_tracker = 0;
+        scaler->scale = less;
+        scaler->growth_tracker = 0;
     } else if (++scaler->growth_tracker == scaler->growth_interval) {
         scale = (double)scaler->scale * scaler->growth_factor;
         /* what rounds to infinity is not taken; 2^128 less half a unit in the last place */
@@ -13152,9 +15571,11 @@ MEMOPT_I_HOST_DEVICE static memopt_status memopt_i_scaler_update(memopt_scaler *
     scaler->unscaled = scaler->found_nonfinite = 0;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_scaler_update(memopt_scaler *scaler, int overflow) {
     return memopt_i_scaler_update(scaler, overflow);
 }
+
 MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
     if (memopt_scaler_check(scaler)) return MEMOPT_ERR_ARGUMENT;
     if (!scaler->unscaled) return MEMOPT_ERR_STATE;
@@ -13166,8 +15587,11 @@ MEMOPT_API memopt_status memopt_scaler_cancel(memopt_scaler *scaler) {
 /* A block of any other kind than fp32 into fp32. The gradient is decoded first, except where bf16 meets bf16. */
 static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const memopt_gradient *sum,
                                       const memopt_gradient *g, size_t at, size_t n) {
-    float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK]; const float *from = block;
-    uint16_t *high = (uint16_t *)sum->values + at; const uint16_t *codes = (const uint16_t *)g->values + at;
+    float block[MEMOPT_I_SCALE_BLOCK], value[MEMOPT_I_SCALE_BLOCK];
+    const float *from = block;
+    uint16_t *high = (uint16_t *)sum->values + at;
+    const uint16_t *codes = (const uint16_t *)g->values + at;
+
     if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->compensation && !t->start) {
         MEMOPT_I_AT(t->level, add_bf16, (value, codes, high, n, t->factor));
         memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
@@ -13185,11 +15609,15 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
         memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
     }
 }
+
 static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
     const memopt_i_gradients_task *t = (const memopt_i_gradients_task *)task;
     const memopt_i_scale_piece *p = t->pieces + index;
-    const memopt_gradient *sum = t->tensors + p->tensor, *g = t->gradients + p->tensor;
-    const size_t end = p->first + memopt_i_scale_count(sum, p); size_t i, k;
+    const memopt_gradient *sum = t->tensors + p->tensor;
+    const memopt_gradient *g = t->gradients + p->tensor;
+    const size_t end = p->first + memopt_i_scale_count(sum, p);
+    size_t i, k;
+
     (void)worker;
     if (sum->type == MEMOPT_TYPE_F32 && g->type == MEMOPT_TYPE_F32) {
         MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + p->first, (const float *)g->values + p->first,
@@ -13201,6 +15629,7 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
         memopt_i_accumulate_block(t, sum, g, i, k);
     }
 }
+
 static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_gradients *sums,
                                                const memopt_gradients *gradients, const memopt_micro_batch *batch) {
     size_t i, pieces;
@@ -13222,10 +15651,13 @@ static memopt_status memopt_i_accumulate_check(memopt_i_checks *c, const memopt_
     }
     return c->status;
 }
+
 MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sums, const memopt_gradients *gradients,
                                                      const memopt_micro_batch *batch, memopt_accumulation *accumulation,
                                                      const memopt_threads *threads) {
-    size_t pieces; memopt_i_gradients_task t; memopt_i_checks c = memopt_i_gradients_begin(sums);
+    size_t pieces;
+    memopt_i_gradients_task t;
+    memopt_i_checks c = memopt_i_gradients_begin(sums);
 
     memopt_i_must(&c, batch != NULL, "batch", "is NULL");
     memopt_i_must(&c, accumulation != NULL, "accumulation", "is NULL");
@@ -13241,15 +15673,18 @@ MEMOPT_API memopt_status memopt_gradients_accumulate(const memopt_gradients *sum
     t.start = !accumulation->micro_batches;
     if (batch->noise) t.noise = *batch->noise;
     memopt_i_parallel_for(threads, pieces, memopt_i_accumulate_piece, &t);
-    accumulation->tokens += batch->tokens; ++accumulation->micro_batches;
+    accumulation->tokens += batch->tokens;
+    ++accumulation->micro_batches;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *accumulation, double *factor) {
     if (!accumulation || !factor) return MEMOPT_ERR_ARGUMENT;
     if (!accumulation->tokens) return MEMOPT_ERR_STATE;
     *factor = 1 / (double)accumulation->tokens;
     return MEMOPT_OK;
 }
+
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
    as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a schedule
@@ -13272,22 +15707,29 @@ static int memopt_i_cost_ok(double x) { /* finite and not negative */
     const uint64_t bits = memopt_i_double_bits(x);
     return bits < UINT64_C(0x7FF0000000000000) || bits == UINT64_C(0x8000000000000000);
 }
+
 static size_t memopt_i_chain_value(const memopt_chain *c, size_t v) { /* bytes of a value */
     return v ? c->segments[v - 1].output_bytes : c->input_bytes;
 }
+
 static size_t memopt_i_chain_grad(const memopt_chain *c, size_t v) { /* and of its gradient */
     return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes;
 }
+
 static size_t memopt_i_chain_copy(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].copy_bytes : 0; }
+
 static size_t memopt_i_chain_plain(const memopt_segment *s) {
     return s->plain_scratch ? s->plain_scratch : s->forward_scratch;
 }
+
 static double memopt_i_chain_write(const memopt_chain *c, const memopt_offload *offload, size_t v) {
     return offload->write_cost + offload->write_byte_cost * (double)memopt_i_chain_value(c, v);
 }
+
 static double memopt_i_chain_read(const memopt_chain *c, const memopt_offload *offload, size_t v) {
     return offload->read_cost + offload->read_byte_cost * (double)memopt_i_chain_value(c, v);
 }
+
 /* No memcmp: there may be padding. */
 static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment *b) {
     return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
@@ -13296,9 +15738,13 @@ static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment 
         && memopt_i_double_bits(a->forward_cost) == memopt_i_double_bits(b->forward_cost)
         && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
+
 /* All bytes of a chain together. Where they fit size_t, no sum of what is alive needs a check later. */
 static int memopt_i_chain_total(const memopt_chain *c, size_t *out) {
-    size_t total = 0, i, k; int wraps = memopt_i_add(c->input_bytes, c->input_grad_bytes, &total);
+    size_t total = 0;
+    size_t i, k;
+    int wraps = memopt_i_add(c->input_bytes, c->input_grad_bytes, &total);
+
     for (i = 0; i < c->count; ++i) {
         const memopt_segment *s = &c->segments[i];
         const size_t parts[] = { s->saved_bytes, s->grad_bytes, s->copy_bytes,
@@ -13369,7 +15815,9 @@ static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *
 }
 
 static memopt_status memopt_i_chain_check(const memopt_chain *c, memopt_error *error) {
-    double total = 0; size_t i, bytes; memopt_status status = memopt_i_chain_arrays(c, error);
+    double total = 0;
+    size_t i, bytes;
+    memopt_status status = memopt_i_chain_arrays(c, error);
 
     if (status) return status;
     for (i = 0; i < c->count; ++i) {
@@ -13396,21 +15844,26 @@ static memopt_status memopt_i_offload_check(const memopt_offload *offload, memop
     return status;
 }
 
-
 /* -- the simulation: what is alive while actions happen, in one place for everybody -- */
-
 
 typedef enum memopt_i_buffer_kind { /* index: the value, segment or skip it belongs to */
     MEMOPT_I_BUFFER_VALUE, MEMOPT_I_BUFFER_SAVED, MEMOPT_I_BUFFER_GRAD, MEMOPT_I_BUFFER_SCRATCH,
         MEMOPT_I_BUFFER_COPY, MEMOPT_I_BUFFER_SKIP, MEMOPT_I_BUFFER_SKIP_GRAD
 } memopt_i_buffer_kind;
+
 typedef void memopt_i_buffer_fn(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born);
+
 enum { /* of a value */
     MEMOPT_I_VALUE_HELD = 1, MEMOPT_I_VALUE_COPIED = 2, MEMOPT_I_VALUE_WRITING = 4, MEMOPT_I_VALUE_READING = 8,
     MEMOPT_I_VALUE_MOVING = MEMOPT_I_VALUE_WRITING | MEMOPT_I_VALUE_READING,
     MEMOPT_I_VALUE_ANYWHERE = MEMOPT_I_VALUE_HELD | MEMOPT_I_VALUE_COPIED
 };
-typedef struct memopt_i_simulation_skip { uint32_t holders; uint8_t live, grad, done; } memopt_i_simulation_skip;
+
+typedef struct memopt_i_simulation_skip {
+    uint32_t holders;
+    uint8_t live, grad, done;
+} memopt_i_simulation_skip;
+
 typedef struct memopt_i_simulation {
     const memopt_chain *chain;
     memopt_offload     offload;
@@ -13432,25 +15885,37 @@ typedef struct memopt_i_simulation {
 static void memopt_i_simulation_buffer(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes,
                                        int born) {
     if (!bytes) return;
-    if (born) { w->live += bytes; w->peak = memopt_i_max(w->peak, w->live); }
+    if (born) {
+        w->live += bytes;
+        w->peak = memopt_i_max(w->peak, w->live);
+    }
     else w->live -= bytes;
     if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, born);
 }
+
 /* A value comes (now, or its copy) or is gone altogether: a skip dies with the last value between its ends. */
 static void memopt_i_simulation_hold(memopt_i_simulation *w, size_t value, int comes) {
     size_t k;
+
     for (k = 0; k < w->chain->skip_count; ++k) {
-        const memopt_skip *s = &w->chain->skips[k]; memopt_i_simulation_skip *state = &w->skips[k];
+        const memopt_skip *s = &w->chain->skips[k];
+        memopt_i_simulation_skip *state = &w->skips[k];
+
         if (value <= s->from || value > s->to) continue;
-        if (comes) { ++state->holders; continue; }
+        if (comes) {
+            ++state->holders;
+            continue;
+        }
         if (--state->holders || !state->live) continue;
         state->live = 0;
         memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, s->bytes, 0);
     }
 }
+
 /* make these the value's flags */
 static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, int flags) {
     const int before = w->values[value];
+
     w->values[value] = (uint8_t)flags;
     if (!(before & MEMOPT_I_VALUE_HELD) && flags & MEMOPT_I_VALUE_HELD)
         memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), 1);
@@ -13459,18 +15924,22 @@ static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, 
     if (!(before & MEMOPT_I_VALUE_ANYWHERE) != !(flags & MEMOPT_I_VALUE_ANYWHERE))
         memopt_i_simulation_hold(w, value, flags != 0);
 }
+
 static int memopt_i_simulation_bytes(const memopt_chain *chain, size_t *bytes) { /* 1 on overflow */
     return memopt_i_mul(chain->skip_count, sizeof(memopt_i_simulation_skip), bytes)
         || memopt_i_add(*bytes, (chain->count + 1) * (sizeof(double) + sizeof(uint32_t) + 2), bytes);
 }
+
 /* Begin: the input and the last gradient are there, and stay to the end. buffer_fn is set by who wants to be told. */
 static void memopt_i_simulation_begin(memopt_i_simulation *w, const memopt_chain *chain,
                                       const memopt_offload *offload, void *block) {
     const size_t n = chain->count;
+
     memset(w, 0, sizeof *w);
     memopt_i_simulation_bytes(chain, &w->bytes);
     memset(block, 0, w->bytes);
-    w->chain = chain; w->left = n;
+    w->chain = chain;
+    w->left = n;
     if (offload) w->offload = *offload;
     w->ready = (double *)block;
     w->runs = (uint32_t *)(void *)(w->ready + n + 1);
@@ -13480,10 +15949,14 @@ static void memopt_i_simulation_begin(memopt_i_simulation *w, const memopt_chain
     memopt_i_simulation_set_flags(w, 0, MEMOPT_I_VALUE_HELD);
     memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, n, memopt_i_chain_grad(chain, n), 1);
 }
+
 static memopt_status memopt_i_simulation_open(memopt_i_simulation *w, const memopt_chain *chain,
                                               const memopt_offload *offload,
                                               const memopt_host *host, memopt_error *error) {
-    memopt_host h; size_t bytes; void *block;
+    memopt_host h;
+    size_t bytes;
+    void *block;
+
     if (memopt_host_resolve(host, &h)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (memopt_i_simulation_bytes(chain, &bytes)) return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, "too many skips");
     block = memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
@@ -13492,10 +15965,12 @@ static memopt_status memopt_i_simulation_open(memopt_i_simulation *w, const memo
     w->host = h;
     return MEMOPT_OK;
 }
+
 static void memopt_i_simulation_close(memopt_i_simulation *w) {
     memopt_i_free(&w->host, w->ready, w->bytes, MEMOPT_I_HOST_ALIGN);
     w->ready = NULL;
 }
+
 static memopt_status memopt_i_simulation_refuse(memopt_i_simulation *w, const char *reason) {
     w->reason = reason;
     return MEMOPT_ERR_STATE;
@@ -13550,8 +16025,11 @@ static memopt_status memopt_i_simulation_can_backward(memopt_i_simulation *w, si
 }
 
 static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t i, int save) {
-    const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
+    const memopt_chain *c = w->chain;
+    const memopt_segment *s = c->segments + i;
+    size_t k;
     const size_t scratch = save ? s->forward_scratch : memopt_i_chain_plain(s);
+
     if (memopt_i_simulation_can_forward(w, i)) return MEMOPT_ERR_STATE;
     memopt_i_simulation_set_flags(w, i + 1, w->values[i + 1] | MEMOPT_I_VALUE_HELD);
     for (k = 0; k < c->skip_count; ++k) {
@@ -13567,8 +16045,12 @@ static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t 
     w->now += s->forward_cost;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_simulation_backward(memopt_i_simulation *w, size_t i) {
-    const memopt_chain *c = w->chain; const memopt_segment *s = c->segments + i; size_t k;
+    const memopt_chain *c = w->chain;
+    const memopt_segment *s = c->segments + i;
+    size_t k;
+
     if (memopt_i_simulation_can_backward(w, i)) return MEMOPT_ERR_STATE;
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to != i) continue;
@@ -13580,7 +16062,8 @@ static memopt_status memopt_i_simulation_backward(memopt_i_simulation *w, size_t
     memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, 0);
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to == i) {
-            w->skips[k].live = 0; w->skips[k].done = 1;
+            w->skips[k].live = 0;
+            w->skips[k].done = 1;
             memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, 0);
         }
         if (c->skips[k].from == i)
@@ -13594,11 +16077,13 @@ static memopt_status memopt_i_simulation_backward(memopt_i_simulation *w, size_t
     w->now += s->backward_cost;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_simulation_transfer(memopt_i_simulation *w, size_t v, int writes) {
     const int flags = w->values[v];
     const double cost = writes ? memopt_i_chain_write(w->chain, &w->offload, v)
                                : memopt_i_chain_read(w->chain, &w->offload, v);
     const double start = w->free_at > w->now ? w->free_at : w->now;
+
     if (flags & MEMOPT_I_VALUE_MOVING) return memopt_i_simulation_refuse(w, "its last transfer was not waited for");
     if (!writes && !(flags & MEMOPT_I_VALUE_COPIED))
         return memopt_i_simulation_refuse(w, "it has no copy in the offload store");
@@ -13609,25 +16094,36 @@ static memopt_status memopt_i_simulation_transfer(memopt_i_simulation *w, size_t
     if (writes && !w->offload.slots) return memopt_i_simulation_refuse(w, "there is no offload store");
     if (writes && w->copies >= w->offload.slots) return memopt_i_simulation_refuse(w, "the offload store is full");
     if (writes) {
-        ++w->copies; memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), 1);
+        ++w->copies;
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), 1);
     }
     memopt_i_simulation_set_flags(w, v, flags | MEMOPT_I_VALUE_HELD
                                   | (writes ? MEMOPT_I_VALUE_WRITING : MEMOPT_I_VALUE_READING));
-    if (w->offload.overlap) { w->free_at = w->ready[v] = start + cost; return MEMOPT_OK; }
+    if (w->offload.overlap) {
+        w->free_at = w->ready[v] = start + cost;
+        return MEMOPT_OK;
+    }
     w->waited += cost;
     w->now += cost;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_simulation_wait(memopt_i_simulation *w, size_t v) {
     const int flags = w->values[v];
+
     if (!(flags & MEMOPT_I_VALUE_MOVING)) return memopt_i_simulation_refuse(w, "no transfer of it has begun");
-    if (w->ready[v] > w->now) { w->waited += w->ready[v] - w->now; w->now = w->ready[v]; }
+    if (w->ready[v] > w->now) {
+        w->waited += w->ready[v] - w->now;
+        w->now = w->ready[v];
+    }
     memopt_i_simulation_set_flags(w, v, MEMOPT_I_VALUE_HELD | MEMOPT_I_VALUE_COPIED);
     return MEMOPT_OK;
 }
+
 /* VALUE_HELD: drop it; VALUE_COPIED: forget its copy */
 static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v, int what) {
     const int flags = w->values[v];
+
     if (flags & MEMOPT_I_VALUE_MOVING) return memopt_i_simulation_refuse(w, "its last transfer was not waited for");
     if (!(flags & what) && what == MEMOPT_I_VALUE_HELD) return memopt_i_simulation_refuse(w, "it is not held");
     if (!(flags & what)) return memopt_i_simulation_refuse(w, "it has no copy in the offload store");
@@ -13641,35 +16137,42 @@ static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v
     memopt_i_simulation_set_flags(w, v, flags & ~what);
     return MEMOPT_OK;
 }
+
 /* One action; ERR_STATE when it cannot be, and then the simulation is where it was. */
 static memopt_status memopt_i_simulation_step(memopt_i_simulation *w, memopt_action action) {
     const size_t i = action.index;
     const int of_segment = action.op <= MEMOPT_OP_BACKWARD;
+
     if (of_segment && i >= w->chain->count) return memopt_i_simulation_refuse(w, "there is no such segment");
     if (i > w->chain->count) return memopt_i_simulation_refuse(w, "there is no such value");
     switch (action.op) {
-        case MEMOPT_OP_FORWARD:      return memopt_i_simulation_forward(w, i, 0);
-        case MEMOPT_OP_FORWARD_SAVE: return memopt_i_simulation_forward(w, i, 1);
-        case MEMOPT_OP_BACKWARD:     return memopt_i_simulation_backward(w, i);
-        case MEMOPT_OP_DROP:         return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_HELD);
-        case MEMOPT_OP_WRITE:        return memopt_i_simulation_transfer(w, i, 1);
-        case MEMOPT_OP_READ:         return memopt_i_simulation_transfer(w, i, 0);
-        case MEMOPT_OP_WAIT:         return memopt_i_simulation_wait(w, i);
-        case MEMOPT_OP_FORGET:       return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_COPIED);
-        default:                     return memopt_i_simulation_refuse(w, "there is no such operation");
+    case MEMOPT_OP_FORWARD:      return memopt_i_simulation_forward(w, i, 0);
+    case MEMOPT_OP_FORWARD_SAVE: return memopt_i_simulation_forward(w, i, 1);
+    case MEMOPT_OP_BACKWARD:     return memopt_i_simulation_backward(w, i);
+    case MEMOPT_OP_DROP:         return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_HELD);
+    case MEMOPT_OP_WRITE:        return memopt_i_simulation_transfer(w, i, 1);
+    case MEMOPT_OP_READ:         return memopt_i_simulation_transfer(w, i, 0);
+    case MEMOPT_OP_WAIT:         return memopt_i_simulation_wait(w, i);
+    case MEMOPT_OP_FORGET:       return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_COPIED);
+    default:                     return memopt_i_simulation_refuse(w, "there is no such operation");
     }
 }
+
 /* At the end nothing is left but the input and the gradients of input and output. */
 static int memopt_i_simulation_ended(const memopt_i_simulation *w) {
     size_t v;
+
     if (w->left) return 0; /* NOLINT(clang-analyzer-*): it is open */
     for (v = 0; v <= w->chain->count; ++v)
         if (w->values[v] != (v ? 0 : MEMOPT_I_VALUE_HELD)) return 0;
     return 1;
 }
+
 /* In a fixed order, so that equal work is equal cost to the bit. */
 static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, double waited, double *extra) {
-    double cost = 0; size_t i;
+    double cost = 0;
+    size_t i;
+
     *extra = waited;
     for (i = 0; i < c->count; ++i) {
         cost += c->segments[i].forward_cost + c->segments[i].backward_cost;
@@ -13690,7 +16193,10 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
                                        const memopt_action *actions,
                                        size_t count, const memopt_host *host, memopt_schedule_result *r,
                                        memopt_error *error) {
-    memopt_i_simulation w; size_t t; memopt_status s = memopt_i_simulation_open(&w, chain, offload, host, error);
+    memopt_i_simulation w;
+    size_t t;
+    memopt_status s = memopt_i_simulation_open(&w, chain, offload, host, error);
+
     memset(r, 0, sizeof *r);
     if (s) return s;
     for (t = 0; t < count && !s; ++t) {
@@ -13700,16 +16206,23 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
         if (s) (void)memopt_i_fail_at(error, s, w.reason, "action", t);
         if (actions[t].op <= MEMOPT_OP_FORWARD_SAVE) ++r->forwards;
     }
-    if (!s && !memopt_i_simulation_ended(&w)) { s = memopt_i_simulation_unended(&w, error); r->at = count; }
-    r->peak = w.peak; r->actions = count;
+    if (!s && !memopt_i_simulation_ended(&w)) {
+        s = memopt_i_simulation_unended(&w, error);
+        r->at = count;
+    }
+    r->peak = w.peak;
+    r->actions = count;
     r->cost = memopt_i_chain_cost(chain, w.runs, w.waited, &r->extra);
     memopt_i_simulation_close(&w);
     return s;
 }
+
 MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, const memopt_offload *offload,
                                                   const memopt_action *actions, size_t count, const memopt_host *host,
                                                   memopt_schedule_result *result) {
-    memopt_schedule_result r; memopt_status s;
+    memopt_schedule_result r;
+    memopt_status s;
+
     if (!chain) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_chain_check(chain, chain->error);
     if (!s) s = memopt_i_action_list_check(chain->error, "actions is NULL, and count is not 0", actions, count);
@@ -13729,35 +16242,46 @@ typedef struct memopt_i_action_list { /* what does not fit is counted */
     memopt_i_simulation *simulation; /* goes along; NULL = nobody */
     memopt_status status;    /* of the simulation */
 } memopt_i_action_list;
+
 static void memopt_i_action_list_add(memopt_i_action_list *l, memopt_op op, size_t index) {
     memopt_action action;
-    action.op = (uint16_t)op; action.index = (uint16_t)index;
+
+    action.op = (uint16_t)op;
+    action.index = (uint16_t)index;
     if (l->count < l->capacity) l->actions[l->count] = action;
     ++l->count;
     if (l->simulation && !l->status) l->status = memopt_i_simulation_step(l->simulation, action);
 }
+
 /* Forward through segments first to last (not included); of the values on the way only the first and last stay. */
 static void memopt_i_action_list_sweep(memopt_i_action_list *l, size_t first, size_t last) {
     size_t i;
+
     for (i = first; i < last; ++i) {
         memopt_i_action_list_add(l, MEMOPT_OP_FORWARD, i);
         if (i > first) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i);
     }
 }
+
 /* Save all of segments first to last (not included), and reverse them. */
 static void memopt_i_action_list_reverse(memopt_i_action_list *l, size_t first, size_t last) {
     size_t i;
     for (i = first; i < last; ++i) memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
     for (i = last; i-- > first;) memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, i);
 }
+
 static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
     size_t k = 1;
     while (k * k < n) ++k;
     return k;
 }
+
 /* Groups of k segments, of which each keeps its input only; the last segment is a group of its own, saved at once. */
 static void memopt_i_action_list_groups(memopt_i_action_list *l, size_t count, size_t k) {
-    const size_t head = count - 1, groups = memopt_i_ceil_div(head, k); size_t g;
+    const size_t head = count - 1;
+    const size_t groups = memopt_i_ceil_div(head, k);
+    size_t g;
+
     for (g = 0; g < groups; ++g) memopt_i_action_list_sweep(l, g * k, memopt_i_min(head, g * k + k));
     memopt_i_action_list_reverse(l, head, count);
     for (g = groups; g-- > 0;) {
@@ -13766,9 +16290,11 @@ static void memopt_i_action_list_groups(memopt_i_action_list *l, size_t count, s
         memopt_i_action_list_reverse(l, g * k, last);
     }
 }
+
 /* Nothing but the input: every backward starts from it. */
 static void memopt_i_action_list_none(memopt_i_action_list *l, size_t count) {
     size_t i;
+
     for (i = count; i-- > 0;) {
         memopt_i_action_list_sweep(l, 0, i);
         memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
@@ -13776,28 +16302,37 @@ static void memopt_i_action_list_none(memopt_i_action_list *l, size_t count) {
         if (i) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i);
     }
 }
+
 MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count) {
     memopt_i_action_list list = { actions, capacity, 0, NULL, MEMOPT_OK };
     memopt_error *error = chain ? chain->error : NULL;
     memopt_status s = memopt_i_chain_check(chain, error);
+
     if (!s && !count) s = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "count is NULL");
     if (!s) s = memopt_i_action_list_check(error, "actions is NULL, and capacity is not 0", actions, capacity);
     if (!s && rule == MEMOPT_RULE_EVERY && !every)
         s = memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "every 0-th value", "every", 0, "at least", 1);
     if (s) return s;
     switch (rule) {
-        case MEMOPT_RULE_ALL:   memopt_i_action_list_reverse(&list, 0, chain->count); break;
-        case MEMOPT_RULE_NONE:  memopt_i_action_list_none(&list, chain->count); break;
-        case MEMOPT_RULE_EVERY: memopt_i_action_list_groups(&list, chain->count, memopt_i_min(every, chain->count));
-            break;
-        case MEMOPT_RULE_SQRT:  memopt_i_action_list_groups(&list, chain->count, memopt_i_square_root(chain->count));
-            break;
-        default: return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule of the textbook: ALL, NONE, EVERY, SQRT");
+    case MEMOPT_RULE_ALL:
+        memopt_i_action_list_reverse(&list, 0, chain->count);
+        break;
+    case MEMOPT_RULE_NONE:
+        memopt_i_action_list_none(&list, chain->count);
+        break;
+    case MEMOPT_RULE_EVERY:
+        memopt_i_action_list_groups(&list, chain->count, memopt_i_min(every, chain->count));
+        break;
+    case MEMOPT_RULE_SQRT:
+        memopt_i_action_list_groups(&list, chain->count, memopt_i_square_root(chain->count));
+        break;
+    default: return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule of the textbook: ALL, NONE, EVERY, SQRT");
     }
     *count = list.count;
     return list.count > capacity ? memopt_i_action_list_full(error, capacity, list.count) : MEMOPT_OK;
 }
+
 /* @section solver : simulation vec carve
    The fastest schedule of a chain for every budget at once.
    Problem    Which values to keep, which segments to save, what to make again: exponentially many schedules.
@@ -13845,8 +16380,10 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
 /* segments gone through again for the input of one that was saved */
 #define MEMOPT_I_SWEEP_MAX         32
 #define MEMOPT_I_POLISH_MAX        2048                /* actions of a list; longer ones stay as they are */
+
 #define MEMOPT_I_SOLUTIONS_A_POINT 3                   /* schedules of each point at the most: as it is, polished, and
                                                           polished further */
+
 enum { /* tables: transfers at their cost; at none, so to say: never; and with overlap, at a quarter, and for nothing */
     MEMOPT_I_PRICE_FULL, MEMOPT_I_PRICE_NEVER, MEMOPT_I_PRICE_QUARTER, MEMOPT_I_PRICE_FREE, MEMOPT_I_PRICES
 };
@@ -13860,17 +16397,20 @@ typedef struct memopt_i_stage {
     int32_t  backward, before; /* costs; before: the forwards of all segments up to this one */
     int32_t  write[MEMOPT_I_PRICES], read[MEMOPT_I_PRICES];
 } memopt_i_stage;
+
 typedef struct memopt_i_cut { /* a part [s, t] cut before segment j: what going from s to j - 1 takes at the most */
     int64_t  plain, save;           /* when segment j - 1 saves nothing; when it saves */
     int64_t  plain_offloaded, save_offloaded; /* the same while the part's input moves to the offload store */
     uint32_t skips;                 /* bytes of skips that start in s..j - 1 and end in j..t */
     uint32_t left[2];               /* the cell of the part [s, j - 1], and of the same saved at its end */
 } memopt_i_cut;
+
 /* the parts that begin with a segment: those of up to `length` segments are the same as at an earlier one */
 typedef struct memopt_i_repeat {
     uint16_t length, like;   /* the earliest segment with the same `length` segments */
     uint32_t cell, saved;    /* of the first part that is longer, and of the same saved at its end */
 } memopt_i_repeat;
+
 typedef struct memopt_i_shifted { /* a row of points as it looks when `more` bytes are taken by something else */
     int32_t  *cost;
     uint16_t *from;  /* the point of the row behind each cost */
@@ -13878,9 +16418,11 @@ typedef struct memopt_i_shifted { /* a row of points as it looks when `more` byt
     size_t    row;   /* which row; SIZE_MAX: none yet */
     size_t    first, last; /* the first that is feasible, the first with the final cost */
 } memopt_i_shifted;
+
 enum { /* ways to solve a part: keep value j - 1, or save segment j - 1; the part's own input may be away meanwhile */
     MEMOPT_I_WAY_KEEP, MEMOPT_I_WAY_SAVE, MEMOPT_I_WAY_KEEP_OFFLOADED, MEMOPT_I_WAY_SAVE_OFFLOADED, MEMOPT_I_WAYS
 };
+
 typedef struct memopt_i_solution { /* a schedule of the whole chain */
     size_t   peak;  /* exact, like the cost: by going through it */
     double   cost;
@@ -13888,6 +16430,7 @@ typedef struct memopt_i_solution { /* a schedule of the whole chain */
     uint32_t price, point; /* of the table; point `slots` keeps everything */
     uint32_t count;  /* actions */
 } memopt_i_solution;
+
 struct memopt_schedule {
     memopt_error   *error;  /* the caller's; NULL when it is not wanted */
     memopt_chain    chain;
@@ -13924,6 +16467,7 @@ struct memopt_schedule {
     size_t         *live;   /* bytes alive in each of its actions */
     void           *simulation; /* the state of a walk through a list */
 };
+
 typedef struct memopt_i_subchain { /* segments s to t, reversed; value s - 1 is in memory and not counted */
     size_t s, t;
     size_t save; /* 1: segment t is saved already */
@@ -13931,6 +16475,7 @@ typedef struct memopt_i_subchain { /* segments s to t, reversed; value s - 1 is 
     size_t room; /* free slots there, when they are limited */
     size_t price;
 } memopt_i_subchain;
+
 /* one way to solve a part: cut before j; first the right one of two, then the left one */
 typedef struct memopt_i_choice {
     memopt_i_subchain right, left;
@@ -13953,34 +16498,47 @@ static uint32_t memopt_i_choice_name(size_t j, int way) { return (uint32_t)(j * 
 static uint32_t memopt_i_solver_units(const memopt_schedule *p, size_t bytes) { /* rounded up */
     return (uint32_t)((bytes >> p->shift) + ((bytes & (((size_t)1 << p->shift) - 1)) != 0));
 }
+
 static int32_t memopt_i_solver_cost_units(const memopt_schedule *p, double cost) {
     return (int32_t)floor(cost / p->unit + 0.5);
 }
+
 static uint32_t memopt_i_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 static int64_t memopt_i_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
 /* Skips that start in [first, last] and end in [begin, end]; segments count from 1. */
 static uint32_t memopt_i_solver_skips(const memopt_schedule *p, size_t first, size_t last, size_t begin, size_t end,
                                       int grads) {
-    const memopt_chain *c = &p->chain; uint32_t sum = 0; size_t k;
+    const memopt_chain *c = &p->chain;
+    uint32_t sum = 0;
+    size_t k;
+
     for (k = 0; k < c->skip_count; ++k) {
-        const size_t from = c->skips[k].from + 1, to = c->skips[k].to + 1;
+        const size_t from = c->skips[k].from + 1;
+        const size_t to = c->skips[k].to + 1;
         if (from < first || from > last || to < begin || to > end) continue;
         sum += memopt_i_solver_units(p, grads ? c->skips[k].grad_bytes : c->skips[k].bytes);
     }
     return sum;
 }
+
 /* A gradient between segments. Input and last gradient are always there: they are taken off the budget beforehand. */
 static uint32_t memopt_i_stage_grad(const memopt_schedule *p, size_t v) {
     return v < p->count ? memopt_i_solver_units(p, memopt_i_chain_grad(&p->chain, v)) : 0;
 }
+
 static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /* sizes only */
-    const memopt_chain *c = &p->chain; memopt_i_stage stage;
+    const memopt_chain *c = &p->chain;
+    memopt_i_stage stage;
+
     memset(&stage, 0, sizeof stage);
     stage.value = memopt_i_solver_units(p, memopt_i_chain_value(c, i));
     stage.copy = memopt_i_solver_units(p, memopt_i_chain_copy(c, i));
     stage.grads = memopt_i_stage_grad(p, i) + memopt_i_solver_skips(p, 1, i, i + 1, c->count, 1);
     if (i) {
         const memopt_segment *s = &c->segments[i - 1];
+
         stage.saved = memopt_i_solver_units(p, s->saved_bytes);
         stage.saving = stage.saved + memopt_i_solver_units(p, s->forward_scratch);
         stage.plain = stage.value + memopt_i_solver_units(p, memopt_i_chain_plain(s));
@@ -13989,18 +16547,27 @@ static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /*
     }
     return stage;
 }
+
 /* Memory between these two is of interest: from that of small segments alone to that of keeping everything, or to what
    a budget of `budget` bytes leaves. */
 static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
-    const size_t n = p->count, always = memopt_i_solver_units(p, p->chain.input_bytes)
-                                      + memopt_i_solver_units(p, memopt_i_chain_grad(&p->chain, n));
+    const size_t n = p->count;
+    const size_t always = memopt_i_solver_units(p, p->chain.input_bytes)
+                        + memopt_i_solver_units(p, memopt_i_chain_grad(&p->chain, n));
     size_t i;
-    uint32_t all = 0, least = UINT32_MAX, max = 0, plain = 0, waiting = 0, values = 0;
+    uint32_t all = 0;
+    uint32_t least = UINT32_MAX;
+    uint32_t max = 0;
+    uint32_t plain = 0;
+    uint32_t waiting = 0;
+    uint32_t values = 0;
     const uint32_t grads = memopt_i_stage_of(p, n).grads;
+
     for (i = n; i; --i) { /* all: of segments i to n, all saved */
         const memopt_i_stage g = memopt_i_stage_of(p, i);
         const uint32_t single = memopt_i_max32(g.grads + g.saving, g.reverse);
         const uint32_t skips = memopt_i_solver_skips(p, i, i, i + 1, n, 0);
+
         if (single < least) least = single;
         max = memopt_i_max32(max, single);
         plain = memopt_i_max32(plain, g.plain);
@@ -14008,7 +16575,7 @@ static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
         values += g.value + skips;
         all = memopt_i_max32(memopt_i_max32(grads + g.saving + skips, g.reverse), i < n ? g.saved + skips + all : 0);
     }
-    /* all values, and one segment at a time */
+    /* All values are kept, and one segment runs at a time. */
     if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(max, plain + waiting);
     p->single = max;
     p->high = all;
@@ -14017,10 +16584,13 @@ static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
     budget = (budget >> p->shift) > always ? (budget >> p->shift) - always : 0;
     if (budget < p->high) p->high = memopt_i_max32(p->low, (uint32_t)budget);
 }
+
 /* How many thresholds there are, at most `max` + 1. They grow by 64 in `per` of themselves, and where there is little
    memory by less, down to 1: that is where a few checkpoints make all the difference. */
 static size_t memopt_i_schedule_thresholds(uint32_t low, uint32_t high, uint32_t per, size_t max, uint32_t *grid) {
-    size_t n = 0; uint32_t m = low;
+    size_t n = 0;
+    uint32_t m = low;
+
     for (;;) {
         const uint64_t step = (uint64_t)m * m * 64 / ((uint64_t)per * (m + high / 32) + 1);
         if (grid) grid[n] = n + 1 < max ? m : high;
@@ -14029,8 +16599,11 @@ static size_t memopt_i_schedule_thresholds(uint32_t low, uint32_t high, uint32_t
         m += step < high - m ? memopt_i_max32(1, (uint32_t)step) : high - m;
     }
 }
+
 static uint32_t memopt_i_schedule_resolution(uint32_t low, uint32_t high, size_t slots) { /* the finest that fits */
-    uint32_t fits = 1, fails = UINT32_MAX;
+    uint32_t fits = 1;
+    uint32_t fails = UINT32_MAX;
+
     if (memopt_i_schedule_thresholds(low, high, fails, slots, NULL) <= slots) return fails;
     while (fails - fits > 1) {
         const uint32_t middle = fits + (fails - fits) / 2;
@@ -14042,7 +16615,8 @@ static uint32_t memopt_i_schedule_resolution(uint32_t low, uint32_t high, size_t
 
 /* -- layout -- */
 
-static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; } /* of both kinds */
+/* of both kinds */
+static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; }
 
 static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right parts of a column: of both kinds */
     return p->count + (p->saves == 2 ? p->sweep : 0);
@@ -14051,6 +16625,7 @@ static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right part
 static size_t memopt_i_schedule_shifted(const memopt_schedule *p) {
     return (size_t)p->ways * p->rooms * memopt_i_schedule_rights(p);
 }
+
 static void memopt_i_schedule_lay_out(memopt_schedule *p, memopt_carver *c) {
     const size_t shifted = memopt_i_schedule_shifted(p);
     size_t k, rows, points;
@@ -14100,7 +16675,12 @@ static int memopt_i_schedule_count(const memopt_schedule *p, size_t *bytes) {
 
 /* Whether two segments are the same to every part that holds them: sizes, costs, and the skips around and behind. */
 static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
-    const memopt_chain *c = &p->chain; memopt_i_stage a, b; size_t m, of_i = 0, of_k = 0;
+    const memopt_chain *c = &p->chain;
+    memopt_i_stage a, b;
+    size_t m;
+    size_t of_i = 0;
+    size_t of_k = 0;
+
     if (!memopt_i_segment_equal(&c->segments[i - 1], &c->segments[k - 1])) return 0;
     a = memopt_i_stage_of(p, i);
     b = memopt_i_stage_of(p, k);
@@ -14115,7 +16695,8 @@ static int memopt_i_stage_same(const memopt_schedule *p, size_t i, size_t k) {
         while (c->skips[of_k].to + 1 != k) ++of_k;
         if (c->skips[m].to - c->skips[m].from != c->skips[of_k].to - c->skips[of_k].from) return 0;
         if (c->skips[m].bytes != c->skips[of_k].bytes) return 0;
-        ++of_k; --of_i;
+        ++of_k;
+        --of_i;
     }
     return 1;
 }
@@ -14129,6 +16710,7 @@ static int memopt_i_input_same(const memopt_schedule *p, size_t i, size_t k) {
 /* Of each segment, the first that is the same. */
 static void memopt_i_repeats_kinds(const memopt_schedule *p, uint16_t *kind) {
     size_t i, k;
+
     for (i = 1; i <= p->count; ++i) {
         for (k = 1; k < i; ++k)
             if (kind[k] == k && memopt_i_stage_same(p, i, k)) break;
@@ -14139,24 +16721,31 @@ static void memopt_i_repeats_kinds(const memopt_schedule *p, uint16_t *kind) {
 /* Which parts are the same, and so how many there are; out may be NULL. */
 static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) {
     uint16_t kind[MEMOPT_CHAIN_MAX + 1], length[MEMOPT_CHAIN_MAX + 1], like[MEMOPT_CHAIN_MAX + 1];
-    const size_t n = p->count; size_t i, by;
+    const size_t n = p->count;
+    size_t i, by;
+
     memopt_i_repeats_kinds(p, kind);
     memset(length, 0, sizeof length);
     memset(like, 0, sizeof like);
     for (by = 1; by < n; ++by) { /* each segment beside the one so far before it */
         uint16_t run = 0;
+
         for (i = n; i > by; --i) {
             run = (uint16_t)(kind[i] == kind[i - by] ? run + 1 : 0);
             if (!run || run < length[i] || !memopt_i_input_same(p, i, i - by)) continue;
-            length[i] = run; like[i] = (uint16_t)(i - by);
+            length[i] = run;
+            like[i] = (uint16_t)(i - by);
         }
     }
     p->cells = p->saved = 0;
     for (i = 1; i <= n; ++i) {
         const size_t longest = p->saves == 2 ? memopt_i_min(p->sweep, n - i) : 0; /* of those saved at their end */
+
         if (out) {
-            out[i].length = length[i]; out[i].like = like[i];
-            out[i].cell = (uint32_t)p->cells; out[i].saved = (uint32_t)p->saved;
+            out[i].length = length[i];
+            out[i].like = like[i];
+            out[i].cell = (uint32_t)p->cells;
+            out[i].saved = (uint32_t)p->saved;
         }
         p->cells += n - i + 1 - length[i];
         p->saved += longest > length[i] ? longest - length[i] : 0;
@@ -14167,9 +16756,12 @@ static void memopt_i_schedule_repeats(memopt_schedule *p, memopt_i_repeat *out) 
 static double memopt_i_transfer_cost(const memopt_schedule *p, double cost) {
     return cost < p->transfer_cost_max ? cost : p->transfer_cost_max;
 }
+
 /* As many as a table of so many bytes holds. */
 static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t bytes, size_t least) {
-    memopt_schedule p = *schedule; size_t total;
+    memopt_schedule p = *schedule;
+    size_t total;
+
     for (p.slots = MEMOPT_I_DEFAULT_SLOTS_MAX; p.slots > least; p.slots -= p.slots / 32)
         if (!memopt_i_schedule_count(&p, &total) && total <= bytes) break;
     return memopt_i_max(p.slots, least);
@@ -14177,9 +16769,11 @@ static size_t memopt_i_schedule_slots(const memopt_schedule *schedule, size_t by
 
 /* All of a schedule that does not lie behind it: checked, and counted. */
 static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memopt_schedule *p) {
-    size_t total, k; double max = 0;
+    size_t total, k;
+    double max = 0;
     memopt_error *error = !d ? NULL : d->error ? d->error : d->chain.error;
     memopt_status s = d ? memopt_i_chain_check(&d->chain, error) : MEMOPT_ERR_ARGUMENT;
+
     if (s) return s;
     if (d->rule > MEMOPT_RULE_REVOLVE)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE");
@@ -14191,7 +16785,9 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
                                    d->slots < MEMOPT_I_SLOTS_MIN ? MEMOPT_I_SLOTS_MIN : MEMOPT_I_SLOTS_MAX);
     memset(p, 0, sizeof *p);
     p->error = error;
-    p->chain = d->chain; p->rule = d->rule; p->count = d->chain.count;
+    p->chain = d->chain;
+    p->rule = d->rule;
+    p->count = d->chain.count;
     if (d->offload.slots) p->offload = d->offload;
     memopt_i_chain_total(&d->chain, &total);
     while (total >> p->shift > UINT32_MAX / 16) ++p->shift;
@@ -14231,7 +16827,8 @@ static int memopt_i_part_is_new(const memopt_schedule *p, size_t s, size_t t) { 
 }
 
 static uint32_t memopt_i_solver_cell(const memopt_schedule *p, size_t s, size_t t, size_t save) {
-    const size_t more = t - s; const memopt_i_repeat *r = &p->repeats[s];
+    const size_t more = t - s;
+    const memopt_i_repeat *r = &p->repeats[s];
     while (more < r->length) r = &p->repeats[r->like];
     return (uint32_t)(more - r->length) + (save ? (uint32_t)p->cells + r->saved : r->cell);
 }
@@ -14239,9 +16836,12 @@ static uint32_t memopt_i_solver_cell(const memopt_schedule *p, size_t s, size_t 
 static size_t memopt_i_solver_row(const memopt_schedule *p, const memopt_i_subchain *a) {
     return memopt_i_solver_plane(p, a) + memopt_i_solver_cell(p, a->s, a->t, a->save);
 }
+
 /* the first that is not below it */
 static size_t memopt_i_solver_threshold(const memopt_schedule *p, uint32_t memory) {
-    size_t low = 0, high = p->slots;
+    size_t low = 0;
+    size_t high = p->slots;
+
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (p->grid[middle] < memory) low = middle + 1;
@@ -14249,9 +16849,13 @@ static size_t memopt_i_solver_threshold(const memopt_schedule *p, uint32_t memor
     }
     return low;
 }
+
 /* The last point of a row that takes no more than `memory`, or slots when there is none. */
 static size_t memopt_i_point_within(const memopt_schedule *p, size_t row, int64_t memory) {
-    const uint32_t *need = p->need + row * p->slots; size_t low = p->first[row], high = p->slots;
+    const uint32_t *need = p->need + row * p->slots;
+    size_t low = p->first[row];
+    size_t high = p->slots;
+
     if (low == p->slots || (int64_t)need[low] > memory) return p->slots;
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
@@ -14260,14 +16864,22 @@ static size_t memopt_i_point_within(const memopt_schedule *p, size_t row, int64_
     }
     return low;
 }
+
 /* For every j, what segments s to j - 1 take beside the part's input and the gradients. */
 static void memopt_i_subchain_cuts(const memopt_schedule *p, size_t s, size_t t) {
-    const int64_t input = p->stages[s - 1].value, copy = p->stages[s - 1].copy;
-    int64_t plain = 0, plain_offloaded = 0; size_t i;
+    const int64_t input = p->stages[s - 1].value;
+    const int64_t copy = p->stages[s - 1].copy;
+    int64_t plain = 0;
+    int64_t plain_offloaded = 0;
+    size_t i;
+
     for (i = s; i < t; ++i) {
-        const memopt_i_stage *stage = &p->stages[i]; memopt_i_cut *cut = &p->cuts[i + 1];
+        const memopt_i_stage *stage = &p->stages[i];
+        memopt_i_cut *cut = &p->cuts[i + 1];
         const int64_t out = i == s ? copy : copy - input; /* of the input's own memory, when it moves away */
-        int64_t around = i > s ? p->stages[i - 1].value : 0, save;
+        int64_t around = i > s ? p->stages[i - 1].value : 0;
+        int64_t save;
+
         cut->skips = 0;
         if (p->chain.skip_count) {
             around += memopt_i_solver_skips(p, s, i, i, t, 0);
@@ -14282,18 +16894,29 @@ static void memopt_i_subchain_cuts(const memopt_schedule *p, size_t s, size_t t)
         cut->plain_offloaded = plain_offloaded = memopt_i_max64(plain_offloaded, around + stage->plain + out);
     }
 }
+
 /* One way to solve a part, whatever j; 0 when that cannot be. */
 static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_subchain *a, int way, memopt_i_choice *c) {
     const memopt_i_stage *input = &p->stages[a->s - 1];
-    const int offloaded = way >= MEMOPT_I_WAY_KEEP_OFFLOADED, writes = offloaded && !a->offloaded;
-    c->way = way; c->saves = way == MEMOPT_I_WAY_SAVE || way == MEMOPT_I_WAY_SAVE_OFFLOADED; c->offloaded = offloaded;
+    const int offloaded = way >= MEMOPT_I_WAY_KEEP_OFFLOADED;
+    const int writes = offloaded && !a->offloaded;
+
+    c->way = way;
+    c->saves = way == MEMOPT_I_WAY_SAVE || way == MEMOPT_I_WAY_SAVE_OFFLOADED;
+    c->offloaded = offloaded;
     c->threshold = 0;
     if (c->saves && p->saves == 1) return 0;
     if (offloaded && (input->copy >= input->value || (writes && p->limited && !a->room))) return 0;
-    c->right = *a; c->right.offloaded = 0; c->right.room -= (size_t)(writes && p->limited);
-    c->left = *a; c->left.save = (size_t)c->saves;
-    /* a copy that takes memory is not kept on */
-    if (offloaded && !input->copy) { c->left.offloaded = 1; c->left.room = c->right.room; }
+    c->right = *a;
+    c->right.offloaded = 0;
+    c->right.room -= (size_t)(writes && p->limited);
+    c->left = *a;
+    c->left.save = (size_t)c->saves;
+    /* A copy that takes memory is not kept any longer. */
+    if (offloaded && !input->copy) {
+        c->left.offloaded = 1;
+        c->left.room = c->right.room;
+    }
     c->grads = (int64_t)p->stages[a->t].grads + (a->save ? p->stages[a->t].saved : 0);
     c->offloaded_more = offloaded ? (int64_t)input->copy - input->value : 0;
     c->offloaded_add = offloaded ? input->read[a->price] + (writes ? input->write[a->price] : 0) : 0;
@@ -14302,41 +16925,60 @@ static int memopt_i_choice_begin(const memopt_schedule *p, const memopt_i_subcha
     c->rows = memopt_i_solver_plane(p, &c->left);
     return 1;
 }
+
 static int memopt_i_choice_at(const memopt_schedule *p, const memopt_i_subchain *a, size_t j, memopt_i_choice *c) {
-    const memopt_i_stage *input = &p->stages[a->s - 1], *last = &p->stages[j - 1];
+    const memopt_i_stage *input = &p->stages[a->s - 1];
+    const memopt_i_stage *last = &p->stages[j - 1];
     const memopt_i_cut *cut = &p->cuts[j];
+
     if (c->saves && j - 1 - a->s >= p->sweep) return 0;
-    c->right.s = j; c->left.t = j - 1;
+    c->right.s = j;
+    c->left.t = j - 1;
     c->add = last->before - input->before + c->offloaded_add;
     c->more = (int64_t)(c->saves ? last->saved : last->value) + cut->skips + c->offloaded_more;
-    if (!c->offloaded) { c->check = c->grads + (c->saves ? cut->save : cut->plain); return 1; }
-    /* and the way back of the input: */
+    if (!c->offloaded) {
+        c->check = c->grads + (c->saves ? cut->save : cut->plain);
+        return 1;
+    }
+    /* The way back of the input counts as well. */
     c->check = memopt_i_max64(c->grads + (c->saves ? cut->save_offloaded : cut->plain_offloaded),
                               (int64_t)last->grads + (c->saves ? last->saved : 0) + input->copy);
     return 1;
 }
+
 /* The right one's row as the whole part sees it: `more` memory is taken. */
 static void memopt_i_choice_shift(const memopt_schedule *p, const memopt_i_choice *c, size_t row,
                                   memopt_i_shifted *to) {
-    const size_t slots = p->slots, first = p->first[row];
-    const int32_t *cost = p->cost + row * slots; const uint32_t *need = p->need + row * slots;
-    size_t g, h = first;
-    to->more = c->more; to->row = row; to->first = slots; to->last = 0;
+    const size_t slots = p->slots;
+    const size_t first = p->first[row];
+    const int32_t *cost = p->cost + row * slots;
+    const uint32_t *need = p->need + row * slots;
+    size_t g;
+    size_t h = first;
+
+    to->more = c->more;
+    to->row = row;
+    to->first = slots;
+    to->last = 0;
     for (g = 0; g < slots; ++g) {
         while (h < slots && (int64_t)need[h] <= (int64_t)p->grid[g] - c->more) ++h;
         to->cost[g] = MEMOPT_I_COST_NONE;
         if (h == first) continue;
         if (to->first == slots) to->first = g;
-        to->cost[g] = cost[h - 1]; to->from[g] = (uint16_t)(h - 1);
+        to->cost[g] = cost[h - 1];
+        to->from[g] = (uint16_t)(h - 1);
         if (to->first == g || to->cost[g] < to->cost[g - 1]) to->last = g;
     }
 }
+
 static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, const memopt_i_choice *c) {
-    memopt_i_shifted *to = c->shifted + (c->right.t - c->right.s); const size_t row = memopt_i_solver_row(p, &c->right);
+    memopt_i_shifted *to = c->shifted + (c->right.t - c->right.s);
+    const size_t row = memopt_i_solver_row(p, &c->right);
     if (to->row != row || to->more != c->more) memopt_i_choice_shift(p, c, row, to);
     return to;
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 /* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
 V_FN void V(relax)(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
                    uint32_t name, size_t n) {
@@ -14355,13 +16997,17 @@ V_FN void V(relax)(int32_t *cost, uint32_t *choice, const int32_t *right, const 
     V(end)();
     V_REST(relax, (cost + g, choice + g, right + g, left + g, add, name, n - g));
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, relax, (int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
                               uint32_t name, size_t n))
 
 /* Solve part a, of which choice c is one way, by cutting it before j. */
 static void memopt_i_subchain_try(const memopt_schedule *p, const memopt_i_subchain *a, size_t j, memopt_i_choice *c) {
-    const memopt_i_shifted *right; size_t left = c->rows, row, g, end;
+    const memopt_i_shifted *right;
+    size_t left = c->rows;
+    size_t row, g, end;
+
     if (!memopt_i_choice_at(p, a, j, c) || c->check > (int64_t)p->grid[p->slots - 1]) return;
     left += p->cuts[j].left[c->saves];
     row = memopt_i_solver_row(p, a) * p->slots;
@@ -14375,11 +17021,15 @@ static void memopt_i_subchain_try(const memopt_schedule *p, const memopt_i_subch
     MEMOPT_I_AT(p->level, relax, (p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
                    p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g));
 }
+
 /* The memory that a choice takes exactly, when it is given grid[g]. */
 static uint32_t memopt_i_subchain_need(const memopt_schedule *p, const memopt_i_subchain *a, uint32_t name, size_t g) {
-    memopt_i_choice c; int64_t need; const memopt_i_shifted *right;
+    memopt_i_choice c;
+    int64_t need;
+    const memopt_i_shifted *right;
     const int possible = memopt_i_choice_begin(p, a, (int)(name % MEMOPT_I_WAYS), &c)
                          && memopt_i_choice_at(p, a, name / MEMOPT_I_WAYS, &c);
+
     MEMOPT_ASSERT(possible); /* it has been chosen */
     (void)possible;
     right = memopt_i_choice_right(p, &c);
@@ -14387,13 +17037,19 @@ static uint32_t memopt_i_subchain_need(const memopt_schedule *p, const memopt_i_
     need = memopt_i_max64(need, p->need[memopt_i_solver_row(p, &c.left) * p->slots + g]);
     return (uint32_t)memopt_i_max64(need, c.check);
 }
+
 /* Whoever gets no better result from more memory does not take it. */
 static void memopt_i_subchain_finish(const memopt_schedule *p, const memopt_i_subchain *a, size_t row) {
-    int32_t *cost = p->cost + row * p->slots; uint32_t *need = p->need + row * p->slots; size_t g;
-    p->first[row] = (uint16_t)p->slots; p->last[row] = 0;
+    int32_t *cost = p->cost + row * p->slots;
+    uint32_t *need = p->need + row * p->slots;
+    size_t g;
+
+    p->first[row] = (uint16_t)p->slots;
+    p->last[row] = 0;
     for (g = 0; g < p->slots; ++g) {
         if (p->first[row] < p->slots && cost[g] >= cost[g - 1]) {
-            cost[g] = cost[g - 1]; need[g] = need[g - 1];
+            cost[g] = cost[g - 1];
+            need[g] = need[g - 1];
             continue;
         }
         need[g] = UINT32_MAX;
@@ -14403,21 +17059,28 @@ static void memopt_i_subchain_finish(const memopt_schedule *p, const memopt_i_su
         need[g] = memopt_i_subchain_need(p, a, p->choice[a->save * p->slots + g], g);
     }
 }
+
 /* one segment */
 static void memopt_i_subchain_single(const memopt_schedule *p, const memopt_i_subchain *a, size_t row) {
     const memopt_i_stage *stage = &p->stages[a->t];
     const uint32_t need = a->save ? stage->reverse : memopt_i_max32(stage->grads + stage->saving, stage->reverse);
     const int32_t cost = stage->backward + (a->save ? 0 : stage->before - p->stages[a->t - 1].before);
-    const size_t first = memopt_i_solver_threshold(p, need); size_t g;
+    const size_t first = memopt_i_solver_threshold(p, need);
+    size_t g;
+
     p->first[row] = p->last[row] = (uint16_t)first;
     for (g = 0; g < p->slots; ++g) {
         p->cost[row * p->slots + g] = g < first ? MEMOPT_I_COST_NONE : cost;
         p->need[row * p->slots + g] = g < first ? UINT32_MAX : need;
     }
 }
+
 /* A part of several segments, not saved at its end and saved: both read the same left parts, from far memory. */
 static void memopt_i_subchain_solve(const memopt_schedule *p, const memopt_i_subchain *parts, size_t count) {
-    memopt_i_choice c[MEMOPT_I_WAYS][2]; int can[MEMOPT_I_WAYS][2], way; size_t g, j, k;
+    memopt_i_choice c[MEMOPT_I_WAYS][2];
+    int can[MEMOPT_I_WAYS][2], way;
+    size_t g, j, k;
+
     for (k = 0; k < count; ++k) {
         int32_t *cost = p->cost + memopt_i_solver_row(p, &parts[k]) * p->slots;
         for (g = 0; g < p->slots; ++g) cost[g] = MEMOPT_I_COST_NONE;
@@ -14429,10 +17092,13 @@ static void memopt_i_subchain_solve(const memopt_schedule *p, const memopt_i_sub
                 if (can[way][k]) memopt_i_subchain_try(p, &parts[k], j, &c[way][k]);
     for (k = 0; k < count; ++k) memopt_i_subchain_finish(p, &parts[k], memopt_i_solver_row(p, &parts[k]));
 }
+
 /* All parts that end with segment t and are not the same as an earlier one. One that is saved at its end lies left of
    something, so t is not the last, and is no longer than a sweep may be. */
 static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, size_t t) {
-    memopt_i_subchain parts[2]; size_t k, s, offloaded, room;
+    memopt_i_subchain parts[2];
+    size_t k, s, offloaded, room;
+
     for (s = t; s; --s) {
         if (!memopt_i_part_is_new(p, s, t)) continue;
         memopt_i_subchain_cuts(p, s, t);
@@ -14440,7 +17106,10 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, siz
             for (offloaded = 0; offloaded < p->offload_states; ++offloaded) {
                 for (k = 0; k < 2; ++k) {
                     parts[k].s = s;
-                    parts[k].t = t; parts[k].save = k; parts[k].offloaded = offloaded; parts[k].room = room;
+                    parts[k].t = t;
+                    parts[k].save = k;
+                    parts[k].offloaded = offloaded;
+                    parts[k].room = room;
                     parts[k].price = price;
                     if (s == t && k < p->saves && (!k || t < p->count))
                         memopt_i_subchain_single(p, &parts[k], memopt_i_solver_row(p, &parts[k]));
@@ -14457,14 +17126,23 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, siz
 MEMOPT_I_NOINLINE static size_t memopt_i_subchain_choice(const memopt_schedule *p, const memopt_i_subchain *a,
                                                          size_t *g,
                                       memopt_i_choice *out) {
-    const size_t row = memopt_i_solver_row(p, a); const int32_t *cost = p->cost + row * p->slots; size_t j; int way;
-    memopt_i_choice ways[MEMOPT_I_WAYS]; int can[MEMOPT_I_WAYS];
+    const size_t row = memopt_i_solver_row(p, a);
+    const int32_t *cost = p->cost + row * p->slots;
+    size_t j;
+    int way;
+    memopt_i_choice ways[MEMOPT_I_WAYS];
+    int can[MEMOPT_I_WAYS];
+
     while (*g > p->first[row] && cost[*g - 1] == cost[*g]) --*g;
     memopt_i_subchain_cuts(p, a->s, a->t);
     for (way = 0; way < p->ways; ++way) can[way] = memopt_i_choice_begin(p, a, way, &ways[way]);
     for (j = a->s + 1; j <= a->t; ++j)
         for (way = 0; way < p->ways; ++way) {
-            const int64_t memory = p->grid[*g]; memopt_i_choice *c = &ways[way]; int32_t left; size_t h;
+            const int64_t memory = p->grid[*g];
+            memopt_i_choice *c = &ways[way];
+            int32_t left;
+            size_t h;
+
             if (!can[way] || !memopt_i_choice_at(p, a, j, c) || c->check > memory) continue;
             left = p->cost[(c->rows + p->cuts[j].left[c->saves]) * p->slots + *g];
             h = memopt_i_point_within(p, memopt_i_solver_row(p, &c->right), memory - c->more);
@@ -14476,9 +17154,12 @@ MEMOPT_I_NOINLINE static size_t memopt_i_subchain_choice(const memopt_schedule *
     MEMOPT_ASSERT(0);
     return p->slots;
 }
+
 /* Forward through the segments before the right part, and the input out of the way. */
 static void memopt_i_emit_forward(const memopt_i_subchain *a, const memopt_i_choice *c, memopt_i_action_list *l) {
-    const int writes = c->offloaded && !a->offloaded; size_t i;
+    const int writes = c->offloaded && !a->offloaded;
+    size_t i;
+
     if (writes) memopt_i_action_list_add(l, MEMOPT_OP_WRITE, a->s - 1);
     for (i = a->s; i < c->right.s; ++i) {
         memopt_i_action_list_add(l, c->saves && i == c->left.t ? MEMOPT_OP_FORWARD_SAVE : MEMOPT_OP_FORWARD, i - 1);
@@ -14486,8 +17167,12 @@ static void memopt_i_emit_forward(const memopt_i_subchain *a, const memopt_i_cho
         if (i > a->s || c->offloaded) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i - 1);
     }
 }
+
 static void memopt_i_emit(const memopt_schedule *p, const memopt_i_subchain *a, size_t g, memopt_i_action_list *l) {
-    memopt_i_choice c; size_t h; const uint32_t copy = p->stages[a->s - 1].copy;
+    memopt_i_choice c;
+    size_t h;
+    const uint32_t copy = p->stages[a->s - 1].copy;
+
     if (a->s == a->t) {
         if (!a->save) memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, a->t - 1);
         memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, a->t - 1);
@@ -14506,12 +17191,18 @@ static void memopt_i_emit(const memopt_schedule *p, const memopt_i_subchain *a, 
     memopt_i_emit(p, &c.left, g, l);
     if (c.offloaded && !copy && !a->offloaded) memopt_i_action_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
 }
+
 static memopt_i_subchain memopt_i_schedule_whole(const memopt_schedule *p, size_t price) {
     memopt_i_subchain a;
+
     memset(&a, 0, sizeof a);
-    a.s = 1; a.t = p->count; a.room = p->rooms - 1; a.price = price;
+    a.s = 1;
+    a.t = p->count;
+    a.room = p->rooms - 1;
+    a.price = price;
     return a;
 }
+
 /* @section schedule : solver
    From the table to schedules: what was found for the whole chain, each gone through to the byte.
    Polish     In the table what is kept stays until its own backward. Better schedules exist where a value stays for a
@@ -14529,8 +17220,14 @@ static memopt_i_subchain memopt_i_schedule_whole(const memopt_schedule *p, size_
 static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t price, size_t g, memopt_action *actions,
                                             size_t capacity, memopt_i_solution *solution) {
     const memopt_i_subchain whole = memopt_i_schedule_whole(p, price);
-    memopt_i_simulation simulation; memopt_i_action_list l; double extra;
-    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.simulation = &simulation;
+    memopt_i_simulation simulation;
+    memopt_i_action_list l;
+    double extra;
+
+    memset(&l, 0, sizeof l);
+    l.actions = actions;
+    l.capacity = capacity;
+    l.simulation = &simulation;
     memopt_i_simulation_begin(&simulation, &p->chain, &p->offload, p->simulation);
     simulation.offload.overlap = 0;
     if (g == p->slots) memopt_i_action_list_reverse(&l, 0, p->count);
@@ -14539,19 +17236,27 @@ static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t pri
     solution->peak = simulation.peak;
     solution->cost = memopt_i_chain_cost(&p->chain, simulation.runs, simulation.waited, &extra);
     solution->limit = 0;
-    solution->price = (uint32_t)price; solution->point = (uint32_t)g; solution->count = (uint32_t)l.count;
+    solution->price = (uint32_t)price;
+    solution->point = (uint32_t)g;
+    solution->count = (uint32_t)l.count;
     return l.status;
 }
+
 /* Polishing: a value that is dropped and made again could have stayed, where memory is left between. The table does not
    know such values: there, what is kept stays until its own backward. Deleted actions become DROP of no value. */
 static int memopt_i_polish_is(const memopt_schedule *p, size_t t, memopt_op op, size_t index) {
     return p->list[t].op == op && p->list[t].index == index;
 }
+
 static void memopt_i_polish_delete(const memopt_schedule *p, size_t t) {
-    p->list[t].op = MEMOPT_OP_DROP; p->list[t].index = MEMOPT_I_NO_VALUE;
+    p->list[t].op = MEMOPT_OP_DROP;
+    p->list[t].index = MEMOPT_I_NO_VALUE;
 }
+
 static void memopt_i_polish_live(const memopt_schedule *p, size_t count) { /* bytes alive in each action */
-    memopt_i_simulation simulation; size_t t;
+    memopt_i_simulation simulation;
+    size_t t;
+
     memopt_i_simulation_begin(&simulation, &p->chain, &p->offload, p->simulation);
     for (t = 0; t < count; ++t) {
         simulation.peak = simulation.live;
@@ -14559,9 +17264,11 @@ static void memopt_i_polish_live(const memopt_schedule *p, size_t count) { /* by
         p->live[t] = simulation.peak;
     }
 }
+
 /* Where value v, dropped at t, is made again by a plain forward; count when it is not. */
 static size_t memopt_i_polish_recompute(const memopt_schedule *p, size_t t, size_t count) {
     const size_t v = p->list[t].index;
+
     if (p->list[t].op != MEMOPT_OP_DROP || v == MEMOPT_I_NO_VALUE || !v) return count;
     for (++t; t < count; ++t) {
         if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD, v - 1)) return t;
@@ -14570,34 +17277,45 @@ static size_t memopt_i_polish_recompute(const memopt_schedule *p, size_t t, size
     }
     return count;
 }
-/* a value, and the skips that it keeps alive */
+
+/* Bytes of a value, and of the skips that it keeps alive. */
 static size_t memopt_i_polish_bytes(const memopt_schedule *p, size_t v) {
-    size_t bytes = memopt_i_chain_value(&p->chain, v), k;
+    size_t bytes = memopt_i_chain_value(&p->chain, v);
+    size_t k;
+
     for (k = 0; k < p->chain.skip_count; ++k)
         if (p->chain.skips[k].from < v && v <= p->chain.skips[k].to) bytes += p->chain.skips[k].bytes;
     return bytes;
 }
+
 static int memopt_i_polish_fits(const memopt_schedule *p, size_t t, size_t again, size_t limit) {
     const size_t bytes = memopt_i_polish_bytes(p, p->list[t].index);
     for (++t; t < again; ++t)
         if (p->live[t] + bytes > limit) return 0;
     return 1;
 }
+
 static int memopt_i_polish_uses(const memopt_schedule *p, size_t t, size_t v) { /* whether action t needs value v */
     const memopt_action a = p->list[t];
+
     switch (a.op) {
-        case MEMOPT_OP_FORWARD: return a.index == v;
-        case MEMOPT_OP_FORWARD_SAVE: case MEMOPT_OP_BACKWARD: return a.index == v || a.index + 1u == v;
-        case MEMOPT_OP_WRITE: case MEMOPT_OP_READ: return a.index == v;
-        default: return 0;
+    case MEMOPT_OP_FORWARD: return a.index == v;
+    case MEMOPT_OP_FORWARD_SAVE: case MEMOPT_OP_BACKWARD: return a.index == v || a.index + 1u == v;
+    case MEMOPT_OP_WRITE: case MEMOPT_OP_READ: return a.index == v;
+    default: return 0;
     }
 }
+
 /* Forward t is not needed any more. Its input may have been made for it alone: then neither is that, nor what that was
    made of. Returns what these forwards cost; deletes them only when that is wanted. */
 static double memopt_i_polish_unmake(const memopt_schedule *p, size_t t, size_t count, int really) {
     double gain = 0;
+
     for (;;) {
-        const size_t u = p->list[t].index; size_t made = t, dropped = t;
+        const size_t u = p->list[t].index;
+        size_t made = t;
+        size_t dropped = t;
+
         gain += p->chain.segments[u].forward_cost;
         if (really) memopt_i_polish_delete(p, t);
         while (++dropped < count && !memopt_i_polish_is(p, dropped, MEMOPT_OP_DROP, u))
@@ -14610,17 +17328,24 @@ static double memopt_i_polish_unmake(const memopt_schedule *p, size_t t, size_t 
         t = made - 1;
     }
 }
+
 /* Let values stay, the most rewarding first, as long as no more than `limit` bytes are alive. Returns the new count. */
 static size_t memopt_i_polish(const memopt_schedule *p, size_t count, size_t limit) {
-    size_t t, n = 0;
+    size_t t;
+    size_t n = 0;
+
     memopt_i_polish_live(p, count);
     for (;;) {
-        size_t best = count, bytes; double max = 0;
+        size_t best = count;
+        size_t bytes;
+        double max = 0;
+
         for (t = 0; t < count; ++t) {
             const size_t again = memopt_i_polish_recompute(p, t, count);
             if (again == count || !memopt_i_polish_fits(p, t, again, limit)) continue;
             if (memopt_i_polish_unmake(p, again, count, 0) <= max) continue;
-            best = t; max = memopt_i_polish_unmake(p, again, count, 0);
+            best = t;
+            max = memopt_i_polish_unmake(p, again, count, 0);
         }
         if (best == count) break;
         bytes = memopt_i_polish_bytes(p, p->list[best].index);
@@ -14633,10 +17358,15 @@ static size_t memopt_i_polish(const memopt_schedule *p, size_t count, size_t lim
         if (!memopt_i_polish_is(p, t, MEMOPT_OP_DROP, MEMOPT_I_NO_VALUE)) p->list[n++] = p->list[t];
     return n;
 }
+
 /* A point's list in p->list, polished within `limit`; ERR_BUFFER when it is too long for that. */
 static memopt_status memopt_i_schedule_polished(const memopt_schedule *p, size_t price, size_t g, size_t limit,
                                                 memopt_i_solution *solution) {
-    memopt_i_simulation simulation; size_t t; double extra; memopt_status s;
+    memopt_i_simulation simulation;
+    size_t t;
+    double extra;
+    memopt_status s;
+
     s = memopt_i_schedule_emit(p, price, g, p->list, MEMOPT_I_POLISH_MAX, solution);
     if (s || solution->count > MEMOPT_I_POLISH_MAX) return s ? s : MEMOPT_ERR_BUFFER;
     solution->count = (uint32_t)memopt_i_polish(p, solution->count, limit);
@@ -14648,18 +17378,24 @@ static memopt_status memopt_i_schedule_polished(const memopt_schedule *p, size_t
     solution->cost = memopt_i_chain_cost(&p->chain, simulation.runs, simulation.waited, &extra);
     return s ? s : memopt_i_simulation_ended(&simulation) ? MEMOPT_OK : MEMOPT_ERR_STATE;
 }
+
 static memopt_status memopt_i_schedule_list(const memopt_schedule *p, const memopt_i_solution *solution,
                                             memopt_action *actions) {
-    memopt_i_solution same; memopt_status s;
+    memopt_i_solution same;
+    memopt_status s;
+
     if (!solution->limit)
         return memopt_i_schedule_emit(p, solution->price, solution->point, actions, solution->count, &same);
     s = memopt_i_schedule_polished(p, solution->price, solution->point, solution->limit, &same);
     if (!s) memcpy(actions, p->list, solution->count * sizeof *actions);
     return s;
 }
+
 /* Take one in by its peak, unless another one is as good; what is worse than it goes. */
 static void memopt_i_solution_add(memopt_i_solution *all, size_t *count, memopt_i_solution one) {
-    size_t at = *count, last;
+    size_t at = *count;
+    size_t last;
+
     while (at && all[at - 1].peak > one.peak) --at;
     if (at && all[at - 1].cost <= one.cost) return;
     while (at && all[at - 1].peak == one.peak) --at;
@@ -14668,12 +17404,14 @@ static void memopt_i_solution_add(memopt_i_solution *all, size_t *count, memopt_
     all[at] = one;
     *count += 1 + at - last;
 }
-/* the next point that is cheaper */
+
+/* The next point that is cheaper. */
 static size_t memopt_i_schedule_next(const memopt_schedule *p, size_t row, size_t g) {
     const int32_t *cost = p->cost + row * p->slots;
     for (g = memopt_i_max(g, p->first[row]); g < p->slots && g > p->first[row] && cost[g] == cost[g - 1];) ++g;
     return g;
 }
+
 /* The schedules of a table: of each point as it is, and polished within its own peak and within what the next
    one takes less a byte. */
 static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
@@ -14681,10 +17419,16 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
     const size_t row = memopt_i_solver_row(p, &whole);
     const size_t to = price == MEMOPT_I_PRICE_NEVER ? (size_t)MEMOPT_I_PRICE_FULL : price;
     const int polish = p->rule == MEMOPT_RULE_EXTENDED && to == MEMOPT_I_PRICE_FULL;
-    memopt_i_solution *all = p->solution[to], one; size_t g, last = p->slots, *count = &p->solution_count[to];
+    memopt_i_solution *all = p->solution[to];
+    memopt_i_solution one;
+    size_t g;
+    size_t last = p->slots;
+    size_t *count = &p->solution_count[to];
+
     for (g = memopt_i_schedule_next(p, row, 0); g < p->slots; g = memopt_i_schedule_next(p, row, g + 1)) {
         const memopt_status s = memopt_i_schedule_emit(p, price, g, NULL, 0, &one);
         const size_t peak = one.peak;
+
         if (s) return s;
         memopt_i_solution_add(all, count, one);
         if (!polish) continue;
@@ -14698,10 +17442,15 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
     memopt_i_solution_add(all, count, one);
     return MEMOPT_OK;
 }
+
 static void memopt_i_schedule_stages(memopt_schedule *p) {
-    static const double share[MEMOPT_I_PRICES] = { 1, 0, 0.25, 0 }; size_t i, b;
+    static const double share[MEMOPT_I_PRICES] = { 1, 0, 0.25, 0 };
+    size_t i, b;
+
     for (i = 0; i <= p->count; ++i) {
-        const memopt_segment *s = i ? &p->chain.segments[i - 1] : NULL; memopt_i_stage *stage = &p->stages[i];
+        const memopt_segment *s = i ? &p->chain.segments[i - 1] : NULL;
+        memopt_i_stage *stage = &p->stages[i];
+
         *stage = memopt_i_stage_of(p, i);
         stage->backward = s ? memopt_i_solver_cost_units(p, s->backward_cost) : 0;
         stage->before = s ? p->stages[i - 1].before + memopt_i_solver_cost_units(p, s->forward_cost) : 0;
@@ -14714,10 +17463,14 @@ static void memopt_i_schedule_stages(memopt_schedule *p) {
         }
     }
 }
+
 #define MEMOPT_I_NO_TABLE "the table does not fit size_t"
 
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes) {
-    memopt_schedule p; size_t total; memopt_status s = memopt_i_schedule_shape(desc, &p);
+    memopt_schedule p;
+    size_t total;
+    memopt_status s = memopt_i_schedule_shape(desc, &p);
+
     if (s) return s;
     if (!bytes) return memopt_i_fail(p.error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
     if (memopt_i_schedule_count(&p, &total))
@@ -14725,9 +17478,14 @@ MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc,
     *bytes = total;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc, void *memory, size_t bytes,
                                                const memopt_schedule **out) {
-    memopt_schedule p; memopt_carver carver; size_t needed, b, t; memopt_status s = memopt_i_schedule_shape(desc, &p);
+    memopt_schedule p;
+    memopt_carver carver;
+    size_t needed, b, t;
+    memopt_status s = memopt_i_schedule_shape(desc, &p);
+
     if (s) return s;
     if (memopt_i_schedule_count(&p, &needed))
         return memopt_i_fail(p.error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_NO_TABLE);
@@ -14752,16 +17510,19 @@ MEMOPT_API memopt_status memopt_schedule_solve(const memopt_schedule_desc *desc,
     *out = (const memopt_schedule *)memory;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_schedule_frontier(const memopt_schedule *schedule, memopt_schedule_point *points,
                                                   size_t capacity, size_t *count) {
     size_t i;
     memopt_status status;
+
     if (!schedule) return MEMOPT_ERR_ARGUMENT;
     if (!count) return memopt_i_fail(schedule->error, MEMOPT_ERR_ARGUMENT, "count is NULL");
     status = memopt_i_action_list_check(schedule->error, "points is NULL, and capacity is not 0", points, capacity);
     if (status) return status;
     for (i = 0; i < memopt_i_min(capacity, schedule->solution_count[0]); ++i) {
-        points[i].peak = schedule->solution[0][i].peak; points[i].cost = schedule->solution[0][i].cost;
+        points[i].peak = schedule->solution[0][i].peak;
+        points[i].cost = schedule->solution[0][i].cost;
     }
     *count = schedule->solution_count[0];
     return *count > capacity ? memopt_i_action_list_full(schedule->error, capacity, *count) : MEMOPT_OK;
@@ -14779,47 +17540,69 @@ typedef struct memopt_i_overlap { /* a schedule that is being relaxed: waits go 
 
 /* Move `length` actions from `at` by so many places. */
 static void memopt_i_overlap_move(memopt_action *actions, size_t at, size_t length, ptrdiff_t by) {
-    memopt_action held[2]; const size_t bytes = length * sizeof *held;
+    memopt_action held[2];
+    const size_t bytes = length * sizeof *held;
+
     memcpy(held, actions + at, bytes);
     if (by > 0) memmove(actions + at, actions + at + length, (size_t)by * sizeof *held);
     else memmove(actions + at + length + by, actions + at + by, (size_t)-by * sizeof *held);
     memcpy(actions + at + by, held, bytes);
 }
+
 /* The cost with `length` actions at `at` moved by so many places; negative when that is no schedule within the limit.
    */
 static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t length, ptrdiff_t by) {
-    memopt_schedule_result r; memopt_status s;
+    memopt_schedule_result r;
+    memopt_status s;
+
     memopt_i_overlap_move(o->actions, at, length, by);
     s = memopt_i_simulate(&o->p->chain, &o->p->offload, o->actions, o->count, o->host, &r, NULL);
     memopt_i_overlap_move(o->actions, (size_t)((ptrdiff_t)at + by), length, -by);
     return s || r.peak > o->limit ? -1 : r.cost;
 }
+
 static ptrdiff_t memopt_i_overlap_by(int back, size_t places) { return back ? -(ptrdiff_t)places : (ptrdiff_t)places; }
+
 /* Move them as far as memory allows, up to `most`, then back as long as that costs nothing: others need memory too. */
 static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t max, int back) {
-    size_t places = 0, high = max + 1, fewer; double cost = o->cost;
+    size_t places = 0;
+    size_t high = max + 1;
+    size_t fewer;
+    double cost = o->cost;
+
     while (high - places > 1) {
         const size_t middle = places + (high - places) / 2;
         const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
+
         if (c < 0) high = middle;
-        else { places = middle; cost = c; }
+        else {
+            places = middle;
+            cost = c;
+        }
     }
     if (!places || cost >= o->cost) return;
     for (fewer = 0; places - fewer > 1;) {
         const size_t middle = fewer + (places - fewer) / 2;
         const double c = memopt_i_overlap_cost(o, at, length, memopt_i_overlap_by(back, middle));
-        if (c >= 0 && c <= cost) { places = middle; cost = c; }
+
+        if (c >= 0 && c <= cost) {
+            places = middle;
+            cost = c;
+        }
         else fewer = middle;
     }
     memopt_i_overlap_move(o->actions, at, length, memopt_i_overlap_by(back, places));
     o->cost = cost;
 }
+
 static size_t memopt_i_overlap_find(const memopt_i_overlap *o, size_t from, memopt_op op, size_t v) {
     while (from < o->count && (o->actions[from].op != op || o->actions[from].index != v)) ++from;
     return from;
 }
+
 static void memopt_i_overlap_relax(memopt_i_overlap *o) {
     size_t i, at;
+
     for (i = 0; i < o->count; ++i) { /* what was written is dropped as late as needed, up to when it is read again */
         if (o->actions[i].op != MEMOPT_OP_WRITE) continue;
         at = memopt_i_overlap_find(o, i, MEMOPT_OP_WAIT, o->actions[i].index);
@@ -14831,14 +17614,21 @@ static void memopt_i_overlap_relax(memopt_i_overlap *o) {
         memopt_i_overlap_slide(o, i, 1, i - at - 1, 1);
     }
 }
+
 /* The best that takes no more than `peak`: of each one found, relaxed within its own peak, so that a higher peak only
    adds to what there is to choose from. */
 static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
-    const memopt_schedule *p = o->p; size_t b, i; double best = -1;
+    const memopt_schedule *p = o->p;
+    size_t b, i;
+    double best = -1;
+
     for (b = 0; b < p->prices; ++b)
         for (i = 0; i < p->solution_count[b] && p->solution[b][i].peak <= peak; ++i) {
-            memopt_schedule_result r; memopt_status s = memopt_i_schedule_list(p, &p->solution[b][i], o->actions);
-            o->count = p->solution[b][i].count; o->limit = p->solution[b][i].peak;
+            memopt_schedule_result r;
+            memopt_status s = memopt_i_schedule_list(p, &p->solution[b][i], o->actions);
+
+            o->count = p->solution[b][i].count;
+            o->limit = p->solution[b][i].peak;
             if (!s) s = memopt_i_simulate(&p->chain, &p->offload, o->actions, o->count, o->host, &r, p->error);
             if (s) return s;
             o->cost = r.cost;
@@ -14850,18 +17640,28 @@ static memopt_status memopt_i_overlap_best(memopt_i_overlap *o, size_t peak) {
         }
     return MEMOPT_OK;
 }
+
 static size_t memopt_i_schedule_longest(const memopt_schedule *p) { /* of all lists */
-    size_t max = 0, b, i;
+    size_t max = 0;
+    size_t b, i;
+
     for (b = 0; b < p->prices; ++b)
         for (i = 0; i < p->solution_count[b]; ++i) max = memopt_i_max(max, p->solution[b][i].count);
     return max;
 }
+
 static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak, const memopt_host *host,
                                            memopt_i_action_list *list) {
-    memopt_i_overlap o; size_t bytes; memopt_status s; memopt_host h;
+    memopt_i_overlap o;
+    size_t bytes;
+    memopt_status s;
+    memopt_host h;
+
     memset(&o, 0, sizeof o);
     if (memopt_host_resolve(host, &h)) return memopt_i_fail(p->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    o.p = p; o.host = &h; o.capacity = memopt_i_schedule_longest(p);
+    o.p = p;
+    o.host = &h;
+    o.capacity = memopt_i_schedule_longest(p);
     if (memopt_i_mul(o.capacity, 2 * sizeof *o.actions, &bytes))
         return memopt_i_fail(p->error, MEMOPT_ERR_OVERFLOW, "the actions do not fit size_t");
     o.actions = (memopt_action *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
@@ -14881,8 +17681,14 @@ static memopt_status memopt_i_overlap_list(const memopt_schedule *p, size_t peak
 static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const memopt_i_solution *solution,
                                                memopt_action *actions, size_t capacity, const memopt_host *host,
                                                memopt_schedule_result *result) {
-    memopt_i_action_list l; memopt_schedule_result r; memopt_status s = MEMOPT_OK;
-    memset(&l, 0, sizeof l); l.actions = actions; l.capacity = capacity; l.count = solution->count;
+    memopt_i_action_list l;
+    memopt_schedule_result r;
+    memopt_status s = MEMOPT_OK;
+
+    memset(&l, 0, sizeof l);
+    l.actions = actions;
+    l.capacity = capacity;
+    l.count = solution->count;
     memset(&r, 0, sizeof r);
     if (p->offload.overlap) s = memopt_i_overlap_list(p, solution->peak, host, &l);
     if (!s && l.count > capacity) {
@@ -14894,10 +17700,14 @@ static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const m
     if (!s && result) *result = r;
     return s;
 }
+
 MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
                                                     memopt_action *actions, size_t capacity, const memopt_host *host,
                                                     memopt_schedule_result *result) {
-    const memopt_schedule *p = schedule; size_t i, least; memopt_status status;
+    const memopt_schedule *p = schedule;
+    size_t i, least;
+    memopt_status status;
+
     if (!p) return MEMOPT_ERR_ARGUMENT;
     status = memopt_i_action_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
     if (status) return status;
@@ -14909,9 +17719,12 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
     return memopt_i_fail_count(p->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget", budget,
                                "least", least);
 }
+
 /* The one with the least memory for at most so much more time; NULL when there is none. */
 static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *p, double overhead) {
-    double base = 0; size_t i;
+    double base = 0;
+    size_t i;
+
     for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
     for (i = 0; i < p->solution_count[0]; ++i)
         if (p->solution[0][i].cost - base <= overhead * base + base * MEMOPT_I_SAME_COST) return &p->solution[0][i];
@@ -14921,7 +17734,9 @@ static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *
 /* Nothing is as fast: the last one found is the fastest. */
 static memopt_status memopt_i_schedule_too_slow(const memopt_schedule *p, double overhead) {
     const char *const reason = "no schedule of this rule is that fast";
-    double base = 0, least; size_t i;
+    double base = 0;
+    double least;
+    size_t i;
 
     for (i = 0; i < p->count; ++i) base += p->chain.segments[i].forward_cost + p->chain.segments[i].backward_cost;
     least = p->solution_count[0] && base > 0 ? (p->solution[0][p->solution_count[0] - 1].cost - base) / base : 0;
@@ -14933,7 +17748,10 @@ static memopt_status memopt_i_schedule_too_slow(const memopt_schedule *p, double
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result) {
-    const memopt_schedule *p = schedule; const memopt_i_solution *solution; memopt_status status;
+    const memopt_schedule *p = schedule;
+    const memopt_i_solution *solution;
+    memopt_status status;
+
     if (!p) return MEMOPT_ERR_ARGUMENT;
     status = memopt_i_action_list_check(p->error, "actions is NULL, and capacity is not 0", actions, capacity);
     if (!status) status = memopt_i_cost_check(p->error, "overhead", overhead);
@@ -14942,6 +17760,7 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
     if (!solution) return memopt_i_schedule_too_slow(p, overhead);
     return memopt_i_schedule_deliver(p, solution, actions, capacity, host, result);
 }
+
 /* @section plot : schedule ledger carve api_schedule
    A schedule as a picture: a column for the input and for each segment, time down, a row for each action that takes
    time.
@@ -14958,13 +17777,16 @@ MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *sch
               simulation.
    Trap       The list does not tell what a transfer costs, so costs here are those of computing. Numbers are written
               with integers, as in the ledger: printf's %f asks the locale for the decimal point. */
+
 /* of bars, the upper last */
 typedef enum memopt_i_plot_layer { MEMOPT_I_LAYER_COPIES, MEMOPT_I_LAYER_OUTPUTS,
                                    MEMOPT_I_LAYER_PARTS } memopt_i_plot_layer;
+
 enum { /* of the SVG, in pixels; CELL in units of the scaled drawing, of which one cell is so many wide and high */
     MEMOPT_I_PLOT_LEFT = 64, MEMOPT_I_PLOT_TOP = 116, MEMOPT_I_PLOT_CURVE = 200, MEMOPT_I_PLOT_GAP = 28,
     MEMOPT_I_PLOT_LEAST = 880, MEMOPT_I_PLOT_CELL = 10
 };
+
 typedef struct memopt_i_plot {
     memopt_i_writer      out;
     const memopt_chain  *chain;
@@ -14981,14 +17803,30 @@ typedef struct memopt_i_plot {
 
 /* A cost, to about four digits; of a list that runs enormous forwards many times it can be infinite. */
 static void memopt_i_put_cost(memopt_i_writer *o, double x) {
-    uint64_t whole, thousandths; int exponent = 0; char digits[3];
-    if (!memopt_i_cost_ok(x)) { memopt_i_put_text(o, "infinite"); return; }
-    while (x >= 1e15 || (exponent && x >= 10)) { x /= 10; ++exponent; }
-    while (x > 0 && (x < 1e-3 || (exponent < 0 && x < 1))) { x *= 10; --exponent; }
+    uint64_t whole, thousandths;
+    int exponent = 0;
+    char digits[3];
+
+    if (!memopt_i_cost_ok(x)) {
+        memopt_i_put_text(o, "infinite");
+        return;
+    }
+    while (x >= 1e15 || (exponent && x >= 10)) {
+        x /= 10;
+        ++exponent;
+    }
+    while (x > 0 && (x < 1e-3 || (exponent < 0 && x < 1))) {
+        x *= 10;
+        --exponent;
+    }
     whole = (uint64_t)x;
     thousandths = (uint64_t)((x - (double)whole) * 1000 + 0.5);
-    if (thousandths == 1000) { ++whole; thousandths = 0; }
-    digits[0] = (char)('0' + thousandths / 100); digits[1] = (char)('0' + thousandths / 10 % 10);
+    if (thousandths == 1000) {
+        ++whole;
+        thousandths = 0;
+    }
+    digits[0] = (char)('0' + thousandths / 100);
+    digits[1] = (char)('0' + thousandths / 10 % 10);
     digits[2] = (char)('0' + thousandths % 10);
     memopt_i_put_number(o, whole);
     if (thousandths) {
@@ -14998,8 +17836,11 @@ static void memopt_i_put_cost(memopt_i_writer *o, double x) {
     if (!exponent) return;
     memopt_i_put_text_number(o, exponent < 0 ? "e-" : "e", (uint64_t)(exponent < 0 ? -exponent : exponent));
 }
+
 static void memopt_i_plot_title(memopt_i_plot *s) {
-    memopt_i_writer *o = &s->out; const double least = s->sum.cost - s->sum.extra;
+    memopt_i_writer *o = &s->out;
+    const double least = s->sum.cost - s->sum.extra;
+
     memopt_i_put_number(o, s->chain->count);
     memopt_i_put_text_bytes(o, s->chain->count == 1 ? " segment: peak " : " segments: peak ", s->sum.peak);
     memopt_i_put_text(o, ", cost ");
@@ -15020,8 +17861,10 @@ static void memopt_i_plot_title(memopt_i_plot *s) {
 static const memopt_offload memopt_i_plot_slow = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
 
 static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
+
 /* The column of an action: that of the value it makes, moves or consumes; 0 is the input. */
 static size_t memopt_i_plot_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
+
 static void memopt_i_plot_begin(memopt_i_plot *s) {
     memopt_i_simulation_begin(&s->simulation, s->chain, &memopt_i_plot_slow, s->memory);
     s->row = 0;
@@ -15034,22 +17877,25 @@ static void memopt_i_plot_step(memopt_i_plot *s, size_t i) {
     s->live = s->simulation.peak;
     s->row += (size_t)memopt_i_plot_has_row(s->action);
 }
+
 static char memopt_i_plot_letter(const memopt_i_plot *s) { /* of the action */
     const int again = s->action.op <= MEMOPT_OP_FORWARD_SAVE && s->simulation.runs[s->action.index] > 1;
+
     switch (s->action.op) {
-        case MEMOPT_OP_FORWARD:      return again ? 'r' : '>';
-        case MEMOPT_OP_FORWARD_SAVE: return again ? 'R' : 'S';
-        case MEMOPT_OP_BACKWARD:     return '<';
-        case MEMOPT_OP_WRITE:        return 'w';
-        case MEMOPT_OP_READ:         return 'b';
-        default:                     return '=';
+    case MEMOPT_OP_FORWARD:      return again ? 'r' : '>';
+    case MEMOPT_OP_FORWARD_SAVE: return again ? 'R' : 'S';
+    case MEMOPT_OP_BACKWARD:     return '<';
+    case MEMOPT_OP_WRITE:        return 'w';
+    case MEMOPT_OP_READ:         return 'b';
+    default:                     return '=';
     }
 }
+
 static int memopt_i_plot_shows(const memopt_i_simulation *w, size_t value, memopt_i_plot_layer layer) {
     switch (layer) {
-        case MEMOPT_I_LAYER_COPIES: return (w->values[value] & (MEMOPT_I_VALUE_COPIED | MEMOPT_I_VALUE_WRITING)) != 0;
-        case MEMOPT_I_LAYER_OUTPUTS: return (w->values[value] & MEMOPT_I_VALUE_HELD) != 0;
-        default:               return value && w->saved[value - 1];
+    case MEMOPT_I_LAYER_COPIES: return (w->values[value] & (MEMOPT_I_VALUE_COPIED | MEMOPT_I_VALUE_WRITING)) != 0;
+    case MEMOPT_I_LAYER_OUTPUTS: return (w->values[value] & MEMOPT_I_VALUE_HELD) != 0;
+    default:               return value && w->saved[value - 1];
     }
 }
 
@@ -15057,6 +17903,7 @@ static int memopt_i_plot_shows(const memopt_i_simulation *w, size_t value, memop
 
 static void memopt_i_plot_head(memopt_i_plot *s) { /* what the letters mean; the numbers of the segments */
     size_t i, start;
+
     memopt_i_plot_title(s);
     memopt_i_put_text(&s->out, "\n\n"
         "  > forward      S forward, saved     r R the same, again   < backward\n"
@@ -15071,12 +17918,16 @@ static void memopt_i_plot_head(memopt_i_plot *s) { /* what the letters mean; the
     memopt_i_put_left(&s->out, start, s->chain->count);
     memopt_i_put_text(&s->out, "  bytes alive\n");
 }
+
 static void memopt_i_plot_row(memopt_i_plot *s, size_t number) {
-    const size_t at = memopt_i_plot_column(s->action); size_t v;
+    const size_t at = memopt_i_plot_column(s->action);
+    size_t v;
+
     memopt_i_put_right_number(&s->out, number, 6);
     memopt_i_put_text(&s->out, "  ");
     for (v = 0; v <= s->chain->count; ++v) {
         char c = '.';
+
         if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_COPIES)) c = '~';
         if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_OUTPUTS)) c = '|';
         if (memopt_i_plot_shows(&s->simulation, v, MEMOPT_I_LAYER_PARTS)) c = '#';
@@ -15087,6 +17938,7 @@ static void memopt_i_plot_row(memopt_i_plot *s, size_t number) {
     memopt_i_put_right_number(&s->out, s->live, 13);
     memopt_i_put_text(&s->out, number == s->sum.at ? "  peak\n" : "\n");
 }
+
 static void memopt_i_plot_text(memopt_i_plot *s) {
     size_t i;
 
@@ -15097,7 +17949,6 @@ static void memopt_i_plot_text(memopt_i_plot *s) {
         if (memopt_i_plot_has_row(s->action)) memopt_i_plot_row(s, i);
     }
 }
-
 
 /* -- as SVG -- */
 
@@ -15137,11 +17988,16 @@ static void memopt_i_plot_label_number(memopt_i_writer *o, const char *class_nam
 
 static const char *memopt_i_plot_class(char letter) { /* of the marks; the colours are in the style below */
     switch (letter) {
-        case '>': return "f"; case 'S': return "s"; case 'r': return "g"; case 'R': return "r"; case '<': return "b";
-        case 'w': case 'b': return "t";
-        default:  return "w";
+    case '>': return "f";
+    case 'S': return "s";
+    case 'r': return "g";
+    case 'R': return "r";
+    case '<': return "b";
+    case 'w': case 'b': return "t";
+    default:  return "w";
     }
 }
+
 static void memopt_i_plot_legend(memopt_i_writer *o) {
     static const struct { const char *class_name, *text; size_t x, y; } entries[] = {
         { "f", "forward", 0, 0 }, { "s", "forward, saved", 100, 0 }, { "g", "forward again", 230, 0 },
@@ -15150,22 +18006,29 @@ static void memopt_i_plot_legend(memopt_i_writer *o) {
         { "w", "waited for", 355, 1 }, { "m", "bytes alive", 475, 1 }
     };
     size_t i;
+
     for (i = 0; i < sizeof entries / sizeof *entries; ++i) {
-        const size_t x = MEMOPT_I_PLOT_LEFT + entries[i].x, y = 46 + 20 * entries[i].y;
+        const size_t x = MEMOPT_I_PLOT_LEFT + entries[i].x;
+        const size_t y = 46 + 20 * entries[i].y;
         memopt_i_plot_rect(o, entries[i].class_name, x, y, 11, 11);
         memopt_i_plot_label(o, "l", x + 16, y + 10);
         memopt_i_put_enclosed(o, "", entries[i].text, "</text>\n");
     }
 }
+
 static size_t memopt_i_plot_right(const memopt_i_plot *s) { /* where the bytes alive are drawn */
     return MEMOPT_I_PLOT_LEFT + s->width + MEMOPT_I_PLOT_GAP;
 }
+
 static void memopt_i_plot_open(memopt_i_plot *s) {
-    memopt_i_writer *o = &s->out; const size_t height = MEMOPT_I_PLOT_TOP + s->height + 30;
+    memopt_i_writer *o = &s->out;
+    const size_t height = MEMOPT_I_PLOT_TOP + s->height + 30;
     const size_t width = memopt_i_max(memopt_i_plot_right(s) + MEMOPT_I_PLOT_CURVE + MEMOPT_I_PLOT_GAP,
                                       MEMOPT_I_PLOT_LEAST);
+
     memopt_i_put_text(o, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
-    memopt_i_plot_attribute(o, "width", width); memopt_i_plot_attribute(o, "height", height);
+    memopt_i_plot_attribute(o, "width", width);
+    memopt_i_plot_attribute(o, "height", height);
     memopt_i_put_text_number(o, " viewBox=\"0 0 ", width);
     memopt_i_put_text_number(o, " ", height);
     memopt_i_put_text(o, "\">\n<style>text{font-family:sans-serif;fill:#333}"
@@ -15180,15 +18043,24 @@ static void memopt_i_plot_open(memopt_i_plot *s) {
     memopt_i_put_text(o, "</text>\n");
     memopt_i_plot_legend(o);
 }
+
 /* About twelve numbers along each side: 1, 2 or 5 times a power of ten apart. */
 static size_t memopt_i_plot_stride(size_t count) {
-    size_t stride = 1, k = 0;
+    size_t stride = 1;
+    size_t k = 0;
     for (; count / stride > 12; ++k) stride = k % 3 == 1 ? stride / 2 * 5 : stride * 2;
     return stride;
 }
+
 static void memopt_i_plot_axes(memopt_i_plot *s) {
-    memopt_i_writer *o = &s->out; const size_t n = s->chain->count, right = memopt_i_plot_right(s);
-    size_t i, y, stride = memopt_i_plot_stride(n), shown = 0, row = 0;
+    memopt_i_writer *o = &s->out;
+    const size_t n = s->chain->count;
+    const size_t right = memopt_i_plot_right(s);
+    size_t i, y;
+    size_t stride = memopt_i_plot_stride(n);
+    size_t shown = 0;
+    size_t row = 0;
+
     for (i = 0; i < n; i += stride) {
         const size_t x = MEMOPT_I_PLOT_LEFT + (2 * i + 3) * s->width / (2 * n + 2); /* the middle of column i + 1 */
         memopt_i_plot_label_number(o, "n", x, MEMOPT_I_PLOT_TOP - 6, i);
@@ -15207,13 +18079,18 @@ static void memopt_i_plot_axes(memopt_i_plot *s) {
     memopt_i_put_bytes(o, s->sum.peak);
     memopt_i_put_text(o, "</text>\n");
 }
+
 /* What is inside is drawn in cells of CELL by CELL, and scaled to its place. */
 static void memopt_i_plot_factor(memopt_i_writer *o, double x) { /* to six decimals */
-    const uint64_t millionths = (uint64_t)(x * 1e6 + 0.5); uint64_t rest = millionths % 1000000, place = 100000;
+    const uint64_t millionths = (uint64_t)(x * 1e6 + 0.5);
+    uint64_t rest = millionths % 1000000;
+    uint64_t place = 100000;
+
     memopt_i_put_number(o, millionths / 1000000);
     memopt_i_put_text(o, ".");
     for (; place; rest %= place, place /= 10) memopt_i_put_number(o, rest / place);
 }
+
 static void memopt_i_plot_scale(memopt_i_writer *o, size_t x, size_t width, size_t columns, size_t height,
                                 size_t rows) {
     memopt_i_put_text_number(o, "<g transform=\"translate(", x);
@@ -15224,6 +18101,7 @@ static void memopt_i_plot_scale(memopt_i_writer *o, size_t x, size_t width, size
     memopt_i_plot_factor(o, (double)height / (double)(rows * MEMOPT_I_PLOT_CELL));
     memopt_i_put_text(o, ")\">\n");
 }
+
 /* One layer of bars: from the row in which something is there to the one after which it is gone. */
 static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
     static const char *const classes[] = { "c", "v", "p" };
@@ -15235,9 +18113,14 @@ static void memopt_i_plot_bars(memopt_i_plot *s, memopt_i_plot_layer layer) {
     since[0] = 0;
     for (i = 0; i <= s->count; ++i) { /* at the last one: the input, which stays */
         const size_t v = i < s->count ? memopt_i_plot_column(s->actions[i]) : 0;
-        const int before = memopt_i_plot_shows(&s->simulation, v, layer); int after = 0;
+        const int before = memopt_i_plot_shows(&s->simulation, v, layer);
+        int after = 0;
+
         row = s->row;
-        if (i < s->count) { memopt_i_plot_step(s, i); after = memopt_i_plot_shows(&s->simulation, v, layer); }
+        if (i < s->count) {
+            memopt_i_plot_step(s, i);
+            after = memopt_i_plot_shows(&s->simulation, v, layer);
+        }
         if (!before && after) since[v] = (uint32_t)row;
         if (before && !after && s->row > since[v])
             memopt_i_plot_rect(&s->out, classes[layer], v * cell + 1, since[v] * cell, cell - 2,
@@ -15261,7 +18144,8 @@ static void memopt_i_plot_marks(memopt_i_plot *s) {
 /* The bytes alive: the peak is CURVE cells wide. */
 static void memopt_i_plot_curve(memopt_i_plot *s) {
     const double wide = MEMOPT_I_PLOT_CURVE * MEMOPT_I_PLOT_CELL;
-    size_t i, peak_row = 0;
+    size_t i;
+    size_t peak_row = 0;
 
     memopt_i_plot_begin(s);
     memopt_i_put_text(&s->out, "<path class=\"m\" d=\"M0 0");
@@ -15309,7 +18193,8 @@ static void memopt_i_plot_lay_out(memopt_i_plot *s, memopt_carver *c) {
 }
 
 static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format format, const memopt_host *host) {
-    memopt_carver counted = memopt_carver_begin(NULL), c;
+    memopt_carver counted = memopt_carver_begin(NULL);
+    memopt_carver c;
     memopt_host h;
 
     if (memopt_host_resolve(host, &h)) return memopt_i_fail(s->chain->error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
@@ -15326,7 +18211,9 @@ static memopt_status memopt_i_plot_draw(memopt_i_plot *s, memopt_plot_format for
 MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
                                               memopt_plot_format format, const memopt_host *host, char *buffer,
                                               size_t capacity, size_t *length) {
-    memopt_i_plot s; memopt_status status; size_t i;
+    memopt_i_plot s;
+    memopt_status status;
+    size_t i;
 
     if (!chain) return MEMOPT_ERR_ARGUMENT;
     status = memopt_i_action_list_check(chain->error, "buffer is NULL, and capacity is not 0", buffer, capacity);
@@ -15336,7 +18223,9 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
     memset(&s, 0, sizeof s);
     status = memopt_schedule_simulate(chain, &memopt_i_plot_slow, actions, count, host, &s.sum);
     if (status) return status;
-    s.chain = chain; s.actions = actions; s.count = count;
+    s.chain = chain;
+    s.actions = actions;
+    s.count = count;
     for (i = 0; i < count; ++i) s.rows += (size_t)memopt_i_plot_has_row(actions[i]);
     s.out = memopt_i_writer_begin(buffer, capacity);
     status = memopt_i_plot_draw(&s, format, host);
@@ -15344,6 +18233,7 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
     status = memopt_i_writer_end(&s.out, 1, length);
     return status ? memopt_i_action_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
 }
+
 /* @section codec : quant number simd api_tape
    Outputs in fewer bytes, so that what is read back is bit for bit what went on being used.
    Problem    Whether an output is kept, written away or made again is up to the schedule. If only the kept ones lost
@@ -15360,8 +18250,10 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
    Not finite A block with a NaN or an infinity becomes NaN as a whole, so that an overflow is seen and not kept as a
               number. A block below 2^-100 becomes zeros: some levels would be denormal, too coarse for the proof.
    Layout     bf16: the codes. 8 bits: a scale a block, then the codes. What is no array of floats stays as it is. */
+
 #define MEMOPT_I_CODEC_BLOCK 256
 #define MEMOPT_I_CODEC_CHUNK ((size_t)1 << 16) /* floats: whole blocks, and nothing depends on who does them */
+
 typedef struct memopt_i_codec_task {
     memopt_codec_op op;
     memopt_codec codec;
@@ -15370,24 +18262,32 @@ typedef struct memopt_i_codec_task {
     size_t n, blocks;
     unsigned char *copy;
 } memopt_i_codec_task;
+
 static int memopt_i_codec_is_lossy(memopt_codec codec, size_t bytes) {
     return codec != MEMOPT_CODEC_EXACT && bytes && bytes % sizeof(float) == 0;
 }
+
 static size_t memopt_i_codec_bytes(memopt_codec codec, size_t bytes) {
     const size_t n = bytes / sizeof(float);
     if (!memopt_i_codec_is_lossy(codec, bytes)) return bytes;
     return codec == MEMOPT_CODEC_BF16 ? 2 * n : n + memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
 }
+
 /* 1 when an element is a NaN or infinite. A fixed count inside: compilers make wide code of it. */
 static int memopt_i_codec_is_nonfinite(const float *x, size_t n) {
-    uint32_t odd = 0; size_t i, k;
+    uint32_t odd = 0;
+    size_t i, k;
+
     for (i = 0; i + 32 <= n; i += 32)
         for (k = 0; k < 32; ++k) odd |= (memopt_i_float_bits(x[i + k]) & 0x7fffffff) + 0x800000;
     for (; i < n; ++i) odd |= (memopt_i_float_bits(x[i]) & 0x7fffffff) + 0x800000;
     return odd >> 31 != 0;
 }
+
 static float memopt_i_codec_encode(int level, uint8_t *codes, const float *x, size_t n) { /* returns the scale */
-    const int odd = memopt_i_codec_is_nonfinite(x, n); float absmax, inverse;
+    const int odd = memopt_i_codec_is_nonfinite(x, n);
+    float absmax, inverse;
+
     absmax = MEMOPT_I_AT(level, absmax, (x, n, 0));
     if (odd || memopt_i_float_bits(absmax) < 0x0d800000) { /* 2^-100 */
         memset(codes, (int)memopt_i_map_zero(MEMOPT_MAP_SIGNED), n);
@@ -15399,12 +18299,16 @@ static float memopt_i_codec_encode(int level, uint8_t *codes, const float *x, si
     MEMOPT_I_AT(level, encode, (MEMOPT_MAP_SIGNED, codes, x, n, -inverse));
     return -absmax;
 }
+
 /* At most a block, `first` elements into the array. */
 static void memopt_i_codec_block(const memopt_i_codec_task *k, size_t first, size_t n) {
-    uint16_t narrow[MEMOPT_I_CODEC_BLOCK]; uint8_t small[MEMOPT_I_CODEC_BLOCK]; unsigned char aside[sizeof(float)];
-    const int encodes = !k->copy || k->op == MEMOPT_CODEC_OP_ENCODE,
-        decodes = !k->copy || k->op == MEMOPT_CODEC_OP_DECODE;
+    uint16_t narrow[MEMOPT_I_CODEC_BLOCK];
+    uint8_t small[MEMOPT_I_CODEC_BLOCK];
+    unsigned char aside[sizeof(float)];
+    const int encodes = !k->copy || k->op == MEMOPT_CODEC_OP_ENCODE;
+    const int decodes = !k->copy || k->op == MEMOPT_CODEC_OP_DECODE;
     float *x = k->x + first;
+
     if (k->codec == MEMOPT_CODEC_BF16) {
         uint16_t *codes = k->copy ? (uint16_t *)(void *)k->copy + first : narrow;
         if (encodes) memopt_i_bf16_from_f32_at(k->level, codes, x, n);
@@ -15413,34 +18317,48 @@ static void memopt_i_codec_block(const memopt_i_codec_task *k, size_t first, siz
         unsigned char *at = k->copy ? k->copy + first / MEMOPT_I_CODEC_BLOCK * sizeof(float) : aside;
         uint8_t *codes = k->copy ? k->copy + k->blocks * sizeof(float) + first : small;
         float scale = 0;
-        if (encodes) { scale = memopt_i_codec_encode(k->level, codes, x, n); memcpy(at, &scale, sizeof scale); }
+
+        if (encodes) {
+            scale = memopt_i_codec_encode(k->level, codes, x, n);
+            memcpy(at, &scale, sizeof scale);
+        }
         if (decodes) {
             memcpy(&scale, at, sizeof scale);
             MEMOPT_I_AT(k->level, decode, (MEMOPT_MAP_SIGNED, x, codes, n, scale, 0));
         }
     }
 }
+
 static void memopt_i_codec_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_codec_task *k = (const memopt_i_codec_task *)task;
-    size_t i = chunk * MEMOPT_I_CODEC_CHUNK; const size_t end = memopt_i_min(k->n, i + MEMOPT_I_CODEC_CHUNK);
+    size_t i = chunk * MEMOPT_I_CODEC_CHUNK;
+    const size_t end = memopt_i_min(k->n, i + MEMOPT_I_CODEC_CHUNK);
+
     (void)worker;
     for (; i < end; i += MEMOPT_I_CODEC_BLOCK) memopt_i_codec_block(k, i, memopt_i_min(end - i, MEMOPT_I_CODEC_BLOCK));
     memopt_i_wide_end(k->level);
 }
+
 /* Round `bytes` at x in place (copy is NULL then), or bring them to a copy, or back. */
 static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, size_t bytes, void *copy,
                                const memopt_threads *threads) {
     memopt_i_codec_task k;
+
     if (!memopt_i_codec_is_lossy(codec, bytes)) {
         if (op == MEMOPT_CODEC_OP_ENCODE && bytes) memcpy(copy, x, bytes);
         if (op == MEMOPT_CODEC_OP_DECODE && bytes) memcpy(x, copy, bytes);
         return;
     }
-    k.op = op; k.codec = codec; k.level = memopt_i_simd_level(threads);
-    k.x = (float *)x; k.n = bytes / sizeof(float); k.copy = (unsigned char *)copy;
+    k.op = op;
+    k.codec = codec;
+    k.level = memopt_i_simd_level(threads);
+    k.x = (float *)x;
+    k.n = bytes / sizeof(float);
+    k.copy = (unsigned char *)copy;
     k.blocks = memopt_quantize_blocks(k.n, MEMOPT_I_CODEC_BLOCK);
     memopt_i_parallel_for(threads, (k.n - 1) / MEMOPT_I_CODEC_CHUNK + 1, memopt_i_codec_chunk, &k);
 }
+
 /* @section compile : schedule plan codec arena carve api_tape
    A chain, solved and placed: from sizes and a budget to a list of calls whose pointers are known.
    Problem    The solver's peak is what is alive at one moment. Real buffers lie somewhere: a gradient of a segment's
@@ -15472,6 +18390,7 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
               by it, and is not born again before it is gone.
    Cost       72 bytes an instruction; the walk is linear in actions times skips. The planner searches by a fixed amount
               of work, never by the clock, so that every machine finds the same offsets. */
+
 #define MEMOPT_I_PLACE_NONE        SIZE_MAX       /* nothing: NULL */
 #define MEMOPT_I_PLACE_INPUT       (SIZE_MAX - 1) /* value 0 */
 #define MEMOPT_I_PLACE_GRAD_OUTPUT (SIZE_MAX - 2)
@@ -15484,7 +18403,11 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
 #define MEMOPT_I_COMPILE_SLOTS  128         /* of a table, at the least, for a chain of up to so many segments */
 #define MEMOPT_I_COMPILE_SHARE  10          /* a table takes no more than one of so many parts of a pass */
 
-typedef struct memopt_i_skip_ref { size_t value, grad; uint32_t skip; } memopt_i_skip_ref; /* of a skip */
+typedef struct memopt_i_skip_ref { /* of a skip */
+    size_t value, grad;
+    uint32_t skip;
+} memopt_i_skip_ref;
+
 typedef struct memopt_i_instruction {
     size_t input, output; /* of a transfer: the value, and its copy */
     size_t saved, scratch, grad_output, grad_input;
@@ -15493,6 +18416,7 @@ typedef struct memopt_i_instruction {
     uint8_t rerun;  /* a forward that has run before in this pass */
     uint8_t unread; /* nobody but its own backward reads what it puts out */
 } memopt_i_instruction;
+
 typedef struct memopt_i_compiled_pass {
     memopt_i_instruction *instructions;
     memopt_i_skip_ref *skip_refs;
@@ -15502,6 +18426,7 @@ typedef struct memopt_i_compiled_pass {
     size_t bound;  /* the most that is alive at one moment, rounded up: no placing needs less */
     size_t output; /* where the last output lies when the forward is done */
 } memopt_i_compiled_pass;
+
 typedef struct memopt_i_shape {
     memopt_chain    chain; /* as it was given; segments and skips are copies */
     memopt_segment *segments;
@@ -15514,6 +18439,7 @@ typedef struct memopt_i_shape {
     uint64_t hash, used; /* used: when it was last wanted */
     size_t   memory;
 } memopt_i_shape;
+
 typedef struct memopt_i_fitter {
     const memopt_tape_desc *desc;
     const memopt_chain     *chain;
@@ -15559,38 +18485,54 @@ typedef struct memopt_i_compiler {
     void    *block;
     size_t   memory, width, item_count, item_max, at, end, align;
 } memopt_i_compiler;
+
 static void memopt_i_compiler_buffer(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born) {
-    memopt_i_compiler *d = (memopt_i_compiler *)user; const size_t slot = (size_t)kind * d->width + index;
+    memopt_i_compiler *d = (memopt_i_compiler *)user;
+    const size_t slot = (size_t)kind * d->width + index;
     memopt_plan_item *item;
+
     d->alive[slot] = (uint8_t)born;
-    if (!born) { d->items[d->newest[slot] - 1].last = d->at + 1; return; }
+    if (!born) {
+        d->items[d->newest[slot] - 1].last = d->at + 1;
+        return;
+    }
     MEMOPT_ASSERT(d->item_count < d->item_max);
     item = &d->items[d->item_count];
     memset(item, 0, sizeof *item);
-    item->first = d->at; item->last = d->end; item->alignment = d->align;
+    item->first = d->at;
+    item->last = d->end;
+    item->alignment = d->align;
     (void)memopt_i_align_up(bytes, d->align, &item->size); /* the rounded chain was checked */
     d->newest[slot] = ++d->item_count;
 }
+
 static size_t memopt_i_compiler_item(const memopt_i_compiler *d, memopt_i_buffer_kind kind, size_t index) {
     return d->newest[(size_t)kind * d->width + index];
 }
+
 /* A value that somebody reads. */
 static size_t memopt_i_compiler_read(memopt_i_compiler *d, size_t value) {
     const size_t item = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, value);
     if (item) d->read[item - 1] = 1;
     return item;
 }
+
 static size_t memopt_i_compiler_input(memopt_i_compiler *d, size_t value) {
     return value ? memopt_i_compiler_read(d, value) : MEMOPT_I_PLACE_INPUT;
 }
+
 static int memopt_i_skip_is_at(const memopt_skip *s, size_t i) { return s->from == i || s->to == i; }
+
 static size_t memopt_i_compile_skip_refs(const memopt_chain *c, const memopt_action *actions, size_t count) {
-    size_t t, k, n = 0;
+    size_t t, k;
+    size_t n = 0;
+
     for (t = 0; t < count && c->skip_count; ++t)
         for (k = 0; actions[t].op <= MEMOPT_OP_BACKWARD && k < c->skip_count; ++k)
             n += (size_t)memopt_i_skip_is_at(&c->skips[k], actions[t].index);
     return n;
 }
+
 static void memopt_i_compiler_lay_out(memopt_i_compiler *d, memopt_carver *c, size_t slots, size_t segments) {
     d->items = (memopt_plan_item *)memopt_carve(c, d->item_max, sizeof *d->items, 16);
     d->newest = (size_t *)memopt_carve(c, slots, sizeof *d->newest, 16);
@@ -15603,7 +18545,8 @@ static void memopt_i_compiler_lay_out(memopt_i_compiler *d, memopt_carver *c, si
 
 static memopt_status memopt_i_compiler_open(memopt_i_compiler *d, const memopt_i_fitter *s, size_t actions,
                                             size_t skip_refs) {
-    const size_t kinds = (size_t)MEMOPT_I_BUFFER_SKIP_GRAD + 1, segments = s->chain->count;
+    const size_t kinds = (size_t)MEMOPT_I_BUFFER_SKIP_GRAD + 1;
+    const size_t segments = s->chain->count;
     memopt_carver c = memopt_carver_begin(NULL);
     memopt_status status;
     size_t slots = 0;
@@ -15621,13 +18564,17 @@ static memopt_status memopt_i_compiler_open(memopt_i_compiler *d, const memopt_i
     memset(d->newest, 0, (size_t)((unsigned char *)c.base + c.bytes - (unsigned char *)(void *)d->newest));
     return MEMOPT_OK;
 }
+
 /* The skips that a callback sees. One that is not alive is made for nobody: its reader's backward is done. */
 static void memopt_i_compiler_skip_refs(memopt_i_compiler *d, const memopt_chain *c,
                                         memopt_i_compiled_pass *compiled, memopt_i_instruction *m) {
-    const int backward = m->op == MEMOPT_OP_BACKWARD; size_t k;
+    const int backward = m->op == MEMOPT_OP_BACKWARD;
+    size_t k;
+
     m->skip_ref = (uint32_t)compiled->skip_ref_count;
     for (k = 0; k < c->skip_count; ++k) {
         memopt_i_skip_ref *skip_ref = &compiled->skip_refs[compiled->skip_ref_count];
+
         if (!memopt_i_skip_is_at(&c->skips[k], m->index)) continue;
         skip_ref->skip = (uint32_t)k;
         skip_ref->value = skip_ref->grad = 0;
@@ -15638,18 +18585,24 @@ static void memopt_i_compiler_skip_refs(memopt_i_compiler *d, const memopt_chain
     }
     m->skip_ref_count = (uint32_t)compiled->skip_ref_count - m->skip_ref;
 }
+
 /* Scratch is born and gone within its action: the newest is this action's, if it has any. */
 static size_t memopt_i_compiler_scratch(const memopt_i_compiler *d, size_t segment) {
     const size_t item = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_SCRATCH, segment);
     return item && d->items[item - 1].first == d->at ? item : 0;
 }
+
 /* The action that the simulation has just taken, as an instruction; places are items, 1 and up, until all are
    placed. */
 static void memopt_i_compiler_instruction(memopt_i_compiler *d, const memopt_chain *c, memopt_action action,
                                           memopt_i_compiled_pass *compiled) {
-    memopt_i_instruction *m = &compiled->instructions[compiled->count]; const size_t i = action.index;
+    memopt_i_instruction *m = &compiled->instructions[compiled->count];
+    const size_t i = action.index;
+
     memset(m, 0, sizeof *m);
-    m->op = action.op; m->index = action.index; m->action = (uint32_t)d->at;
+    m->op = action.op;
+    m->index = action.index;
+    m->action = (uint32_t)d->at;
     if (action.op > MEMOPT_OP_BACKWARD) { /* value 0 is the engine's and always there; a drop is nobody's business */
         if (action.op == MEMOPT_OP_DROP || !i || !memopt_i_chain_value(c, i)) return;
         m->input = action.op == MEMOPT_OP_WRITE ? memopt_i_compiler_read(d, i)
@@ -15674,10 +18627,12 @@ static void memopt_i_compiler_instruction(memopt_i_compiler *d, const memopt_cha
     memopt_i_compiler_skip_refs(d, c, compiled, m);
     ++compiled->count;
 }
+
 static size_t memopt_i_compiler_place(const memopt_i_compiler *d, size_t item) {
     if (item > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE) return item;
     return item ? d->items[item - 1].offset : MEMOPT_I_PLACE_NONE;
 }
+
 /* All items have their offsets: from items to places. */
 static void memopt_i_compiler_resolve(const memopt_i_compiler *d, memopt_i_compiled_pass *compiled) {
     size_t i, k;
@@ -15695,9 +18650,13 @@ static void memopt_i_compiler_resolve(const memopt_i_compiler *d, memopt_i_compi
         for (k = 0; k < 6; ++k) *places[k] = memopt_i_compiler_place(d, *places[k]);
     }
 }
+
 static memopt_status memopt_i_compiler_plan(memopt_i_compiler *d, const memopt_i_fitter *fitter,
                                             memopt_i_compiled_pass *compiled) {
-    memopt_plan_options options; memopt_plan_result result; memopt_status s;
+    memopt_plan_options options;
+    memopt_plan_result result;
+    memopt_status s;
+
     memset(&options, 0, sizeof options);
     memset(&result, 0, sizeof result);
     options.work = MEMOPT_I_COMPILE_WORK;
@@ -15705,23 +18664,31 @@ static memopt_status memopt_i_compiler_plan(memopt_i_compiler *d, const memopt_i
     options.error = fitter->error;
     s = memopt_plan_solve(d->items, d->item_count, &options, fitter->host, &result);
     if (s) return s;
-    compiled->peak = result.peak; compiled->bound = result.lower_bound;
+    compiled->peak = result.peak;
+    compiled->bound = result.lower_bound;
     return MEMOPT_OK;
 }
+
 /* Walk the actions, place the buffers, make the instructions. kept: NULL, or it is a whole pass, and this receives what
    is alive before the first backward. */
 static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memopt_action *actions, size_t count,
                                            memopt_i_compiled_pass *compiled, size_t *kept) {
-    memopt_i_compiler d; memopt_i_simulation w; memopt_status status;
+    memopt_i_compiler d;
+    memopt_i_simulation w;
+    memopt_status status;
+
     status = memopt_i_compiler_open(&d, s, count, memopt_i_compile_skip_refs(&s->plain, actions, count));
     if (status) return status;
-    compiled->split = SIZE_MAX; compiled->output = MEMOPT_I_PLACE_NONE;
+    compiled->split = SIZE_MAX;
+    compiled->output = MEMOPT_I_PLACE_NONE;
     status = memopt_i_simulation_open(&w, &s->plain, &s->offload, s->host, s->error);
     if (!status) {
-        w.buffer_fn = memopt_i_compiler_buffer; w.user = &d;
+        w.buffer_fn = memopt_i_compiler_buffer;
+        w.user = &d;
         for (d.at = 0; d.at < count && !status; ++d.at) {
             if (kept && actions[d.at].op == MEMOPT_OP_BACKWARD && compiled->split == SIZE_MAX) {
-                compiled->split = compiled->count; *kept = w.live;
+                compiled->split = compiled->count;
+                *kept = w.live;
             }
             status = memopt_i_simulation_step(&w, actions[d.at]);
             if (!status) memopt_i_compiler_instruction(&d, &s->plain, actions[d.at], compiled);
@@ -15742,6 +18709,7 @@ static uint64_t memopt_i_compile_mix(uint64_t h, uint64_t word) {
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
+
 static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
     uint64_t h = memopt_i_compile_mix(memopt_i_compile_mix(c->count, c->input_bytes), c->input_grad_bytes);
     size_t i, k;
@@ -15760,8 +18728,10 @@ static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
     }
     return h;
 }
+
 static int memopt_i_chain_equal(const memopt_chain *a, const memopt_chain *b) {
     size_t i;
+
     if (a->count != b->count || a->skip_count != b->skip_count || a->input_bytes != b->input_bytes
         || a->input_grad_bytes != b->input_grad_bytes) return 0;
     for (i = 0; i < a->count; ++i)
@@ -15771,12 +18741,16 @@ static int memopt_i_chain_equal(const memopt_chain *a, const memopt_chain *b) {
             || a->skips[i].bytes != b->skips[i].bytes || a->skips[i].grad_bytes != b->skips[i].grad_bytes) return 0;
     return 1;
 }
+
 static void memopt_i_shape_free(const memopt_host *host, memopt_i_shape *shape) {
     if (shape) memopt_i_free(host, shape, shape->memory, MEMOPT_I_HOST_ALIGN);
 }
+
 /* One block for all of a shape. */
 static void memopt_i_shape_lay_out(memopt_i_shape *p, memopt_carver *c, const memopt_i_fitter *s, size_t skip_refs) {
-    const size_t runs = s->action_count, count = s->chain->count, skips = s->chain->skip_count;
+    const size_t runs = s->action_count;
+    const size_t count = s->chain->count;
+    const size_t skips = s->chain->skip_count;
 
     (void)memopt_carve(c, 1, sizeof *p, 16);
     p->segments = (memopt_segment *)memopt_carve(c, count, sizeof *p->segments, 16);
@@ -15804,14 +18778,24 @@ static memopt_status memopt_i_shape_alloc(const memopt_i_fitter *s, size_t skip_
     memopt_i_shape_lay_out(*out, &c, s, skip_refs);
     return MEMOPT_OK;
 }
+
 /* Forward only: each value goes as soon as the next one is there. */
 static memopt_status memopt_i_shape_evaluation(const memopt_i_fitter *s, memopt_i_shape *shape) {
-    const size_t n = s->chain->count; memopt_action *list; memopt_status status; size_t i, count = 0;
+    const size_t n = s->chain->count;
+    memopt_action *list;
+    memopt_status status;
+    size_t i;
+    size_t count = 0;
+
     list = (memopt_action *)memopt_i_alloc(s->host, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
     if (!list) return memopt_i_fail_memory(s->error, "no memory for the actions", 2 * n * sizeof *list);
     for (i = 0; i < n; ++i) {
-        list[count].op = MEMOPT_OP_FORWARD; list[count++].index = (uint16_t)i;
-        if (i) { list[count].op = MEMOPT_OP_DROP; list[count++].index = (uint16_t)i; }
+        list[count].op = MEMOPT_OP_FORWARD;
+        list[count++].index = (uint16_t)i;
+        if (i) {
+            list[count].op = MEMOPT_OP_DROP;
+            list[count++].index = (uint16_t)i;
+        }
     }
     status = memopt_i_compile_make(s, list, count, &shape->evaluation, NULL);
     memopt_i_free(s->host, list, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
@@ -15820,22 +18804,31 @@ static memopt_status memopt_i_shape_evaluation(const memopt_i_fitter *s, memopt_
     shape->evaluation.instructions[n - 1].output = MEMOPT_I_PLACE_RESULT;
     return MEMOPT_OK;
 }
+
 /* The solver's actions, placed. */
 static memopt_status memopt_i_shape_make(const memopt_i_fitter *s, memopt_i_shape **out) {
-    const memopt_chain *c = s->chain; memopt_i_shape *shape = NULL; memopt_status status;
+    const memopt_chain *c = s->chain;
+    memopt_i_shape *shape = NULL;
+    memopt_status status;
+
     status = memopt_i_shape_alloc(s, memopt_i_compile_skip_refs(c, s->actions, s->action_count), &shape);
     if (status) return status;
     memcpy(shape->segments, c->segments, c->count * sizeof *c->segments);
     if (c->skip_count) memcpy(shape->skips, c->skips, c->skip_count * sizeof *c->skips);
     /* NOLINTNEXTLINE(clang-analyzer-*): there are actions */
     memcpy(shape->actions, s->actions, s->action_count * sizeof *s->actions);
-    shape->chain = *c; shape->chain.segments = shape->segments; shape->chain.skips = shape->skips;
+    shape->chain = *c;
+    shape->chain.segments = shape->segments;
+    shape->chain.skips = shape->skips;
     shape->chain.error = NULL;
     shape->hash = memopt_i_chain_hash(c);
     status = memopt_schedule_simulate(&s->plain, &s->offload, s->actions, s->action_count, s->host, &shape->result);
     if (!status) status = memopt_i_compile_make(s, s->actions, s->action_count, &shape->pass, &shape->kept);
     if (!status) status = memopt_i_shape_evaluation(s, shape);
-    if (status) { memopt_i_shape_free(s->host, shape); return status; }
+    if (status) {
+        memopt_i_shape_free(s->host, shape);
+        return status;
+    }
     shape->pass.output = shape->pass.instructions[shape->pass.split].output;
     *out = shape;
     return MEMOPT_OK;
@@ -15856,7 +18849,9 @@ static int memopt_i_round_up(size_t *const *sizes, size_t count, size_t align) {
 
 /* The engine's own memory counts nothing, and a lossy copy what it takes. */
 static void memopt_i_fitter_plain(memopt_i_fitter *s) {
-    const size_t n = s->chain->count; size_t i;
+    const size_t n = s->chain->count;
+    size_t i;
+
     s->plain = *s->chain;
     s->plain.input_bytes = s->plain.input_grad_bytes = 0;
     s->plain.error = s->error;
@@ -15867,10 +18862,16 @@ static void memopt_i_fitter_plain(memopt_i_fitter *s) {
             : memopt_i_codec_bytes(i + 1 < n ? s->desc->codec : MEMOPT_CODEC_EXACT, s->segments[i].output_bytes);
     s->plain.segments = s->segments;
 }
+
 static memopt_status memopt_i_fitter_round(memopt_i_fitter *s) {
-    const size_t n = s->chain->count; memopt_segment *to = s->segments + n; size_t i; int wraps = 0;
+    const size_t n = s->chain->count;
+    memopt_segment *to = s->segments + n;
+    size_t i;
+    int wraps = 0;
+
     s->rounded = s->plain;
-    s->rounded.segments = to; s->rounded.skips = s->skips;
+    s->rounded.segments = to;
+    s->rounded.skips = s->skips;
     for (i = 0; i < n; ++i) {
         size_t part = s->segments[i].saved_bytes - s->segments[i].output_bytes;
         size_t *const sizes[7] = { &part, &to[i].output_bytes, &to[i].grad_bytes, &to[i].copy_bytes,
@@ -15889,11 +18890,14 @@ static memopt_status memopt_i_fitter_round(memopt_i_fitter *s) {
     if (wraps) return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, "the sizes do not fit size_t when rounded up");
     return memopt_i_chain_check(&s->rounded, s->error);
 }
+
 /* Whether a table has a place in the arena's free end where it does not raise the arena's peak: it was as full before,
    or will be in a pass. A device's memory is not for the solver. A counting arena has none either, but answers for one
    that has. */
 static int memopt_i_fitter_fits_arena(const memopt_i_fitter *s, size_t bytes, size_t expected) {
-    const memopt_arena *a = s->desc->arena; size_t start;
+    const memopt_arena *a = s->desc->arena;
+    size_t start;
+
     if (!a || memopt_i_source_not_host_visible(a->source) == 2 || a->source->base_alignment < MEMOPT_I_SCHEDULE_ALIGN)
         return 0;
     if (a->log && a->ends[0].log_count + memopt_i_max(a->ends[1].log_count, 1) >= a->log_capacity)
@@ -15904,6 +18908,7 @@ static int memopt_i_fitter_fits_arena(const memopt_i_fitter *s, size_t bytes, si
 
 static void memopt_i_fitter_borrow(memopt_i_fitter *s, size_t bytes) {
     memopt_push_options o;
+
     memset(&o, 0, sizeof o);
     o.tag = s->desc->tag;
     if (!o.tag) o.tag = MEMOPT_TAG_ACTIVATIONS;
@@ -15922,7 +18927,8 @@ static void memopt_i_fitter_forget(memopt_i_fitter *s) {
     else if (memopt_arena_mark(s->desc->arena).used == s->behind.used)
         (void)memopt_arena_rewind(s->desc->arena, s->below);
     memset(&s->behind, 0, sizeof s->behind);
-    s->memory = NULL; s->schedule = NULL;
+    s->memory = NULL;
+    s->schedule = NULL;
 }
 
 static size_t memopt_i_fitter_least_slots(const memopt_i_fitter *s) {
@@ -15931,9 +18937,18 @@ static size_t memopt_i_fitter_least_slots(const memopt_i_fitter *s) {
 
 /* A table of the chain; one pass is expected to take so many bytes. slots 0: as many as a share of these holds. */
 static memopt_status memopt_i_fitter_table(memopt_i_fitter *s, size_t max, size_t slots, size_t expected) {
-    memopt_schedule_desc d; memopt_schedule p; memopt_status status; size_t bytes = 0; int guest;
+    memopt_schedule_desc d;
+    memopt_schedule p;
+    memopt_status status;
+    size_t bytes = 0;
+    int guest;
+
     memset(&d, 0, sizeof d);
-    d.chain = s->rounded; d.rule = s->desc->rule; d.offload = s->offload; d.slots = slots; d.max_budget = max;
+    d.chain = s->rounded;
+    d.rule = s->desc->rule;
+    d.offload = s->offload;
+    d.slots = slots;
+    d.max_budget = max;
     d.error = s->error;
     memopt_i_fitter_forget(s);
     status = memopt_i_schedule_shape(&d, &p);
@@ -15959,7 +18974,9 @@ static memopt_status memopt_i_fitter_table(memopt_i_fitter *s, size_t max, size_
 
 /* The peak that the table knows for what is asked: the least, or the least within the overhead; 0 when there is none. */
 static size_t memopt_i_fitter_peak(const memopt_i_fitter *s, int least) {
-    const memopt_schedule *p = s->schedule; const memopt_i_solution *solution;
+    const memopt_schedule *p = s->schedule;
+    const memopt_i_solution *solution;
+
     if (least) return p->solution_count[0] ? p->solution[0][0].peak : 0;
     solution = memopt_i_schedule_within(p, s->desc->overhead);
     return solution ? solution->peak : 0;
@@ -15968,7 +18985,10 @@ static size_t memopt_i_fitter_peak(const memopt_i_fitter *s, int least) {
 /* The table for what is asked: a budget, or (0) an overhead, or the least memory. Of these two the peak is known only
    when it has been solved coarsely; then all slots go to what is around it. */
 static memopt_status memopt_i_fitter_solve(memopt_i_fitter *s, size_t budget, int least) {
-    const size_t slots = s->desc->slots; size_t peak, finer; memopt_status status;
+    const size_t slots = s->desc->slots;
+    size_t peak, finer;
+    memopt_status status;
+
     if (!memopt_i_rule_is_solved(s->desc->rule)) return MEMOPT_OK;
     if (slots) return s->schedule ? MEMOPT_OK : memopt_i_fitter_table(s, 0, slots, budget);
     if (budget && !least) return memopt_i_fitter_table(s, memopt_i_more(budget, budget / 8), 0, budget);
@@ -15981,11 +19001,13 @@ static memopt_status memopt_i_fitter_solve(memopt_i_fitter *s, size_t budget, in
     finer = memopt_i_fitter_peak(s, least);
     return finer && finer <= peak ? MEMOPT_OK : memopt_i_fitter_table(s, 0, memopt_i_fitter_least_slots(s), peak);
 }
+
 static void memopt_i_fitter_close(memopt_i_fitter *s) {
     memopt_i_fitter_forget(s);
     memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
     memopt_i_free(s->host, s->segments, s->chain_memory, MEMOPT_I_HOST_ALIGN);
 }
+
 static void memopt_i_fitter_lay_out(memopt_i_fitter *s, memopt_carver *c) {
     s->segments = (memopt_segment *)memopt_carve(c, 2 * s->chain->count, sizeof *s->segments, 16);
     s->skips = (memopt_skip *)memopt_carve(c, s->chain->skip_count, sizeof *s->skips, 16);
@@ -16015,17 +19037,28 @@ static memopt_status memopt_i_fitter_open(memopt_i_fitter *s, const memopt_tape_
     memopt_i_fitter_plain(s);
     return memopt_i_fitter_round(s);
 }
+
 /* -- lossy copies for the textbook's schedules, which know no second place -- */
 
-typedef struct memopt_i_gap { uint16_t read[2], write[2]; } memopt_i_gap; /* values before, after an action; 0 = none */
+/* values before, after an action; 0 = none */
+typedef struct memopt_i_gap { uint16_t read[2], write[2]; } memopt_i_gap;
+
 /* Where a value waits: between two uses with other segments' work between them, if its copy is smaller. */
 static void memopt_i_gaps_find(const memopt_i_fitter *s, memopt_i_gap *gaps, uint32_t *last) {
-    size_t t, k, before = 0; /* before: 1 + the call before this one */
+    size_t t, k;
+    size_t before = 0; /* before: 1 + the call before this one */
+
     for (t = 0; t < s->action_count; ++t) {
         const memopt_action a = s->actions[t];
-        if (a.op == MEMOPT_OP_DROP) { last[a.index] = 0; continue; }
+
+        if (a.op == MEMOPT_OP_DROP) {
+            last[a.index] = 0;
+            continue;
+        }
         for (k = 0; k < 2; ++k) {
-            const size_t v = a.index + k; const int made = k == 1 && a.op != MEMOPT_OP_BACKWARD;
+            const size_t v = a.index + k;
+            const int made = k == 1 && a.op != MEMOPT_OP_BACKWARD;
+
             if (!v || v >= s->chain->count) continue;
             if (!made && last[v] && last[v] < before
                 && s->segments[v - 1].copy_bytes < s->segments[v - 1].output_bytes) {
@@ -16037,6 +19070,7 @@ static void memopt_i_gaps_find(const memopt_i_fitter *s, memopt_i_gap *gaps, uin
         before = t + 1;
     }
 }
+
 /* Both values, if there are any, move, and are gone from where they were. */
 static void memopt_i_gaps_move(memopt_i_action_list *to, const uint16_t *values, memopt_op op, memopt_op gone) {
     int k;
@@ -16085,14 +19119,19 @@ static memopt_status memopt_i_fitter_shrink(memopt_i_fitter *s) {
     if (list.actions) {
         memopt_i_gaps_fill(s->actions, s->action_count, gaps, &list);
         memopt_i_free(s->host, s->actions, s->capacity * sizeof *s->actions, MEMOPT_I_HOST_ALIGN);
-        s->actions = list.actions; s->capacity = list.capacity; s->action_count = list.count;
+        s->actions = list.actions;
+        s->capacity = list.capacity;
+        s->action_count = list.count;
     } else status = memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
     memopt_i_free(s->host, c.base, c.bytes, MEMOPT_I_HOST_ALIGN);
     return status;
 }
+
 /* The actions for a budget (0: for the overhead that is allowed), or the textbook's; `need` receives how many. */
 static memopt_status memopt_i_fitter_actions(memopt_i_fitter *s, size_t budget, size_t *need) {
-    memopt_schedule_result r; memopt_status status;
+    memopt_schedule_result r;
+    memopt_status status;
+
     memset(&r, 0, sizeof r);
     if (!s->schedule)
         return memopt_schedule_textbook(&s->rounded, s->desc->rule, s->desc->every, s->actions, s->capacity, need);
@@ -16103,25 +19142,36 @@ static memopt_status memopt_i_fitter_actions(memopt_i_fitter *s, size_t budget, 
     *need = r.actions;
     return status;
 }
+
 static memopt_status memopt_i_fitter_try(memopt_i_fitter *s, size_t budget, memopt_i_shape **out) {
     memopt_status status = memopt_i_fitter_actions(s, budget, &s->action_count);
+
     if (status == MEMOPT_ERR_BUFFER) {
-        memopt_action *actions; size_t bytes;
+        memopt_action *actions;
+        size_t bytes;
+
         if (memopt_i_mul(s->action_count, sizeof *actions, &bytes))
             return memopt_i_fail(s->error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
         actions = (memopt_action *)memopt_i_alloc(s->host, bytes, MEMOPT_I_HOST_ALIGN);
         if (!actions) return memopt_i_fail_memory(s->error, "no memory for the actions", bytes);
         memopt_i_free(s->host, s->actions, s->capacity * sizeof *actions, MEMOPT_I_HOST_ALIGN);
-        s->actions = actions; s->capacity = s->action_count;
+        s->actions = actions;
+        s->capacity = s->action_count;
         status = memopt_i_fitter_actions(s, budget, &s->action_count);
     }
     if (!status && !s->schedule && s->desc->codec != MEMOPT_CODEC_EXACT) status = memopt_i_fitter_shrink(s);
     return status ? status : memopt_i_shape_make(s, out);
 }
+
 /* The shape with the least placed peak: along the frontier from below, until more is alive than the best one takes. */
 static memopt_status memopt_i_fitter_least(memopt_i_fitter *s, memopt_i_shape **out) {
-    memopt_i_shape *best = NULL, *shape = NULL;
-    memopt_schedule_point *points; size_t count = 0, bytes, i; memopt_status status;
+    memopt_i_shape *best = NULL;
+    memopt_i_shape *shape = NULL;
+    memopt_schedule_point *points;
+    size_t count = 0;
+    size_t bytes, i;
+    memopt_status status;
+
     if (!s->schedule) return memopt_i_fitter_try(s, 0, out);
     status = memopt_schedule_frontier(s->schedule, NULL, 0, &count);
     if (!status) return memopt_i_fail(s->error, MEMOPT_ERR_STATE, "no schedule was found");
@@ -16136,27 +19186,40 @@ static memopt_status memopt_i_fitter_least(memopt_i_fitter *s, memopt_i_shape **
         status = memopt_i_fitter_try(s, memopt_i_max(points[i].peak, 1), &shape);
         if (status) break;
         if (best && best->pass.peak <= shape->pass.peak) memopt_i_shape_free(s->host, shape);
-        else { memopt_i_shape_free(s->host, best); best = shape; }
+        else {
+            memopt_i_shape_free(s->host, best);
+            best = shape;
+        }
     }
     memopt_i_free(s->host, points, bytes, MEMOPT_I_HOST_ALIGN);
     if (status) memopt_i_shape_free(s->host, best);
     else *out = best;
     return status;
 }
+
 /* Between a budget whose shape fits and one whose shape does not: a few steps towards the larger. */
 static memopt_status memopt_i_fitter_refine(memopt_i_fitter *s, size_t fits, size_t fails, size_t limit,
                                             memopt_i_shape **best) {
-    memopt_i_shape *shape = NULL; int k;
+    memopt_i_shape *shape = NULL;
+    int k;
+
     for (k = 0; k < 4 && fails - fits > s->align; ++k) {
         const size_t middle = fits + (fails - fits) / 2;
         const memopt_status status = memopt_i_fitter_try(s, middle, &shape);
+
         if (status) return status;
-        if (shape->pass.peak > limit) { memopt_i_shape_free(s->host, shape); fails = middle; continue; }
+        if (shape->pass.peak > limit) {
+            memopt_i_shape_free(s->host, shape);
+            fails = middle;
+            continue;
+        }
         memopt_i_shape_free(s->host, *best);
-        *best = shape; fits = middle;
+        *best = shape;
+        fits = middle;
     }
     return MEMOPT_OK;
 }
+
 /* A shape that is the least there is, and too large. */
 static memopt_status memopt_i_fitter_too_large(const memopt_i_fitter *s, memopt_i_shape *shape) {
     const size_t least = shape->pass.peak;
@@ -16168,9 +19231,15 @@ static memopt_status memopt_i_fitter_too_large(const memopt_i_fitter *s, memopt_
 
 /* The fastest shape found whose placed peak is within the limit. */
 static memopt_status memopt_i_fitter_fit(memopt_i_fitter *s, size_t limit, memopt_i_shape **out) {
-    memopt_i_shape *shape = NULL; memopt_status status = MEMOPT_OK; size_t budget = limit, fails = limit; int k;
+    memopt_i_shape *shape = NULL;
+    memopt_status status = MEMOPT_OK;
+    size_t budget = limit;
+    size_t fails = limit;
+    int k;
+
     for (k = 0; k < MEMOPT_I_COMPILE_TRIES && budget; ++k) {
         size_t excess;
+
         if (s->schedule && (!s->schedule->solution_count[0] || budget < s->schedule->solution[0][0].peak)) break;
         status = memopt_i_fitter_try(s, budget, &shape);
         if (status) return status;
@@ -16194,21 +19263,28 @@ static memopt_status memopt_i_fitter_fit(memopt_i_fitter *s, size_t limit, memop
     *out = shape;
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const memopt_chain *chain,
                                           const memopt_host *host, size_t align, int least, memopt_error *error,
                                           memopt_i_shape **out) {
     memopt_error e = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK)); /* of tries that fail, too */
-    memopt_i_fitter s; memopt_status status = memopt_i_fitter_open(&s, desc, chain, host, align, &e);
+    memopt_i_fitter s;
+    memopt_status status = memopt_i_fitter_open(&s, desc, chain, host, align, &e);
+
     if (!status) status = memopt_i_fitter_solve(&s, least ? 0 : desc->budget, least);
     if (!status && least) status = memopt_i_fitter_least(&s, out);
     else if (!status && desc->budget) status = memopt_i_fitter_fit(&s, desc->budget, out);
     else if (!status) status = memopt_i_fitter_try(&s, 0, out);
-    if (!status) { (*out)->solve_bytes = s.table_max; (*out)->solve_arena = s.arena_max; }
+    if (!status) {
+        (*out)->solve_bytes = s.table_max;
+        (*out)->solve_arena = s.arena_max;
+    }
     memopt_i_fitter_close(&s);
     MEMOPT_ASSERT(!status || e.status == status);
     if (status && error) *error = e;
     return status;
 }
+
 /* @section tape : compile codec arena random base host api_tape
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
@@ -16238,8 +19314,10 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is the
               engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
               has. */
+
 enum { MEMOPT_I_TAPE_IDLE, MEMOPT_I_TAPE_BETWEEN };
 #define MEMOPT_I_TAPE_SHAPES 8
+
 struct memopt_tape {
     memopt_tape_desc desc; /* without what it pointed to */
     memopt_host      host;
@@ -16266,20 +19344,24 @@ struct memopt_tape {
     memopt_error     error;
     size_t           memory;
 };
+
 static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason, size_t segment,
                                            size_t action) {
     (void)memopt_i_fail_at(&t->error, status, reason, segment == SIZE_MAX ? NULL : "segment", segment);
     t->error.action = action;
     return status;
 }
+
 static memopt_status memopt_i_tape_fail(memopt_tape *t, memopt_status status, const char *reason) {
     return memopt_i_tape_fail_at(t, status, reason, SIZE_MAX, SIZE_MAX);
 }
+
 static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt_i_instruction *m, memopt_status status,
                                                     const char *reason) {
     const size_t segment = m->op <= MEMOPT_OP_BACKWARD || !m->index ? m->index : m->index - 1u; /* a value's maker */
     return memopt_i_tape_fail_at(t, status, reason, segment, m->action);
 }
+
 /* Not from a callback, and, where `idle`, not between forward and backward. */
 static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
     if (t->busy) return memopt_i_tape_fail(t, MEMOPT_ERR_STATE, "called from a callback of this tape");
@@ -16293,9 +19375,13 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
     return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
 }
+
 /* Only to see a difference: four lanes of 8 bytes; each step can be undone, so that no single change is lost. */
 static uint64_t memopt_i_tape_hash(const void *bytes, size_t count) {
-    const unsigned char *p = (const unsigned char *)bytes; uint64_t lane[4], word; size_t i, k;
+    const unsigned char *p = (const unsigned char *)bytes;
+    uint64_t lane[4], word;
+    size_t i, k;
+
     for (k = 0; k < 4; ++k) lane[k] = count + k;
     for (i = 0; i + 32 <= count; i += 32)
         for (k = 0; k < 4; ++k) {
@@ -16311,53 +19397,75 @@ static uint64_t memopt_i_tape_hash(const void *bytes, size_t count) {
     for (k = 1; k < 4; ++k) word = memopt_i_compile_mix(word, lane[k]);
     return word;
 }
+
 static void memopt_i_tape_skips(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                 const memopt_i_instruction *m, int on) {
     uint32_t i;
+
     for (i = m->skip_ref; i < m->skip_ref + m->skip_ref_count; ++i) {
         const memopt_i_skip_ref *skip_ref = &compiled->skip_refs[i];
         t->skips[skip_ref->skip] = on ? memopt_i_tape_at(t, skip_ref->value) : NULL;
         t->skip_grads[skip_ref->skip] = on ? memopt_i_tape_at(t, skip_ref->grad) : NULL;
     }
 }
+
 /* A callback, and in a calibration how long it takes. */
 static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, const memopt_tape_call *call,
                                         int backward) {
-    const memopt_clock *clock = &t->host.clock; uint64_t from = 0, to = 0; memopt_status status;
+    const memopt_clock *clock = &t->host.clock;
+    uint64_t from = 0;
+    uint64_t to = 0;
+    memopt_status status;
+
     if (clock->now_fn(clock->user, &from)) return MEMOPT_ERR_IO;
     status = fn(call);
     if (!status && clock->now_fn(clock->user, &to)) return MEMOPT_ERR_IO;
     t->times[(2 * call->segment + (size_t)backward) * t->repeats + t->repeat] = to - from;
     return status;
 }
+
 static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                         const memopt_i_instruction *m) {
-    const memopt_layer *layer = &t->layers[m->index]; const memopt_segment *segment = &t->shape->segments[m->index];
+    const memopt_layer *layer = &t->layers[m->index];
+    const memopt_segment *segment = &t->shape->segments[m->index];
     const int backward = m->op == MEMOPT_OP_BACKWARD;
-    memopt_tape_fn *fn = backward ? layer->backward_fn : layer->forward_fn; memopt_tape_call call; memopt_status status;
-    call.user = layer->user; call.segment = m->index;
+    memopt_tape_fn *fn = backward ? layer->backward_fn : layer->forward_fn;
+    memopt_tape_call call;
+    memopt_status status;
+
+    call.user = layer->user;
+    call.segment = m->index;
     call.is_recompute = !backward && (m->rerun || t->outer_recompute);
     call.output_unused = m->unread && call.is_recompute && !t->times && !(t->verify && t->desc.verify);
-    call.evaluating = t->evaluating; call.calibrating = t->calibrating;
-    call.input = memopt_i_tape_at(t, m->input); call.output = memopt_i_tape_at(t, m->output);
-    call.saved = memopt_i_tape_at(t, m->saved); call.scratch = memopt_i_tape_at(t, m->scratch);
+    call.evaluating = t->evaluating;
+    call.calibrating = t->calibrating;
+    call.input = memopt_i_tape_at(t, m->input);
+    call.output = memopt_i_tape_at(t, m->output);
+    call.saved = memopt_i_tape_at(t, m->saved);
+    call.scratch = memopt_i_tape_at(t, m->scratch);
     call.scratch_bytes = backward ? segment->backward_scratch
                        : m->op == MEMOPT_OP_FORWARD ? memopt_i_chain_plain(segment) : segment->forward_scratch;
     call.not_host_visible = t->not_host_visible;
-    call.grad_output = memopt_i_tape_at(t, m->grad_output); call.grad_input = memopt_i_tape_at(t, m->grad_input);
-    call.skips = t->skips; call.skip_grads = t->skip_grads;
-    call.seed = t->seed; call.stream = t->stream + m->index;
+    call.grad_output = memopt_i_tape_at(t, m->grad_output);
+    call.grad_input = memopt_i_tape_at(t, m->grad_input);
+    call.skips = t->skips;
+    call.skip_grads = t->skip_grads;
+    call.seed = t->seed;
+    call.stream = t->stream + m->index;
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
     status = t->times && m->op != MEMOPT_OP_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
     return status;
 }
+
 /* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
    it is at present, a calibration to where it was before any callback, and both also when that callback fails. */
 static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                                        const memopt_i_instruction *m) {
-    const memopt_tape_desc *d = &t->desc; unsigned char *present = t->states + t->layer_count * t->state_bytes;
-    unsigned char *mine = t->states + m->index * t->state_bytes; memopt_status status;
+    const memopt_tape_desc *d = &t->desc;
+    unsigned char *present = t->states + t->layer_count * t->state_bytes;
+    unsigned char *mine = t->states + m->index * t->state_bytes;
+    memopt_status status;
     const int first = m->op != MEMOPT_OP_BACKWARD && !m->rerun && !t->rerun;
 
     if (first) d->random_save_fn(d->random_user, m->index, mine);
@@ -16368,9 +19476,12 @@ static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const mem
     d->random_load_fn(d->random_user, m->index, present);
     return status;
 }
+
 static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_instruction *m, const void *output,
                                           size_t bytes) {
-    const int rerun = m->rerun || t->rerun; uint64_t hash;
+    const int rerun = m->rerun || t->rerun;
+    uint64_t hash;
+
     if (m->unread && rerun && !t->desc.verify) return MEMOPT_OK; /* it may have stopped early */
     hash = memopt_i_tape_hash(output, bytes);
     if (!rerun) t->hashes[m->index] = hash;
@@ -16378,10 +19489,12 @@ static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_instruc
         return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
     return MEMOPT_OK;
 }
+
 /* Rounding, and a smaller copy: by the CPU, by the engine on a device, by nobody where memory is only counted. */
 static memopt_status memopt_i_tape_codec(memopt_tape *t, memopt_codec_op op, memopt_codec codec, void *value,
                                          size_t bytes, void *copy) {
     const int lossy = memopt_i_codec_is_lossy(codec, bytes);
+
     if (t->not_host_visible == 1 || (!lossy && op == MEMOPT_CODEC_OP_ROUND)) return MEMOPT_OK;
     /* a nested tape is told only now */
     if (t->not_host_visible && !t->desc.device_codec.run_fn) return MEMOPT_ERR_UNSUPPORTED;
@@ -16391,11 +19504,14 @@ static memopt_status memopt_i_tape_codec(memopt_tape *t, memopt_codec_op op, mem
     memopt_i_codec_run(op, codec, value, bytes, copy, &t->host.threads);
     return MEMOPT_OK;
 }
+
 static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                            const memopt_i_instruction *m) {
-    const size_t bytes = t->shape->segments[m->index].output_bytes; void *output = memopt_i_tape_at(t, m->output);
+    const size_t bytes = t->shape->segments[m->index].output_bytes;
+    void *output = memopt_i_tape_at(t, m->output);
     memopt_status status = t->states && !t->evaluating ? memopt_i_tape_call_with_generator(t, compiled, m)
                                                        : memopt_i_tape_call(t, compiled, m);
+
     if (status) return memopt_i_tape_fail_instruction(t, m, status, t->times ? "a forward callback or the clock failed"
                                                                       : "a forward callback failed");
     if (!bytes) return MEMOPT_OK;
@@ -16404,11 +19520,16 @@ static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_compil
     if (status) return memopt_i_tape_fail_instruction(t, m, status, "an output could not be rounded where it lies");
     return t->verify && !t->evaluating ? memopt_i_tape_verify(t, m, output, bytes) : MEMOPT_OK;
 }
+
 /* A transfer: to and from a smaller copy in our own memory, or to and from the store. */
 static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instruction *m) {
-    const memopt_tape_store *store = &t->desc.store; const size_t v = m->index;
-    const size_t bytes = t->shape->segments[v - 1].output_bytes; void *value = memopt_i_tape_at(t, m->input);
-    const memopt_codec codec = v < t->count ? t->desc.codec : MEMOPT_CODEC_EXACT; memopt_status status = MEMOPT_OK;
+    const memopt_tape_store *store = &t->desc.store;
+    const size_t v = m->index;
+    const size_t bytes = t->shape->segments[v - 1].output_bytes;
+    void *value = memopt_i_tape_at(t, m->input);
+    const memopt_codec codec = v < t->count ? t->desc.codec : MEMOPT_CODEC_EXACT;
+    memopt_status status = MEMOPT_OK;
+
     if (!store->write_fn) {
         if (m->op == MEMOPT_OP_WAIT || m->op == MEMOPT_OP_FORGET) return MEMOPT_OK;
         status = memopt_i_tape_codec(t, m->op == MEMOPT_OP_WRITE ? MEMOPT_CODEC_OP_ENCODE : MEMOPT_CODEC_OP_DECODE,
@@ -16417,18 +19538,32 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instr
             : MEMOPT_OK;
     }
     switch (m->op) {
-    case MEMOPT_OP_WRITE:  t->stored[v] = 1; status = store->write_fn(store->user, v, value, bytes); break;
-    case MEMOPT_OP_READ:   status = store->read_fn(store->user, v, value, bytes); break;
-    case MEMOPT_OP_WAIT:   status = store->wait_fn(store->user, v); break;
-    case MEMOPT_OP_FORGET: t->stored[v] = 0; store->forget_fn(store->user, v); break;
+    case MEMOPT_OP_WRITE:
+        t->stored[v] = 1;
+        status = store->write_fn(store->user, v, value, bytes);
+        break;
+    case MEMOPT_OP_READ:
+        status = store->read_fn(store->user, v, value, bytes);
+        break;
+    case MEMOPT_OP_WAIT:
+        status = store->wait_fn(store->user, v);
+        break;
+    case MEMOPT_OP_FORGET:
+        t->stored[v] = 0;
+        store->forget_fn(store->user, v);
+        break;
     }
     return status ? memopt_i_tape_fail_instruction(t, m, status, "the store failed") : MEMOPT_OK;
 }
+
 static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_pass *compiled, size_t from, size_t to) {
-    memopt_status status = MEMOPT_OK; size_t i;
+    memopt_status status = MEMOPT_OK;
+    size_t i;
+
     t->busy = 1;
     for (i = from; i < to && !status; ++i) {
         const memopt_i_instruction *m = &compiled->instructions[i];
+
         if (m->op <= MEMOPT_OP_FORWARD_SAVE) status = memopt_i_tape_forward(t, compiled, m);
         else if (m->op == MEMOPT_OP_BACKWARD) {
             status = t->states && t->calibrating ? memopt_i_tape_call_with_generator(t, compiled, m)
@@ -16441,6 +19576,7 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
     t->busy = 0;
     return status;
 }
+
 /* Whether the CPU may touch this pass's memory. */
 static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
     t->not_host_visible = not_host_visible;
@@ -16451,14 +19587,21 @@ static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
 
 /* The memory of a pass: one push, or what was placed. */
 static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
-    memopt_push_options options; memopt_arena *arena = t->desc.arena;
+    memopt_push_options options;
+    memopt_arena *arena = t->desc.arena;
+
     t->base = t->placed;
     if (!arena && bytes > t->placed_bytes)
         return memopt_i_fail_count(&t->error, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs",
                                    "placed bytes", t->placed_bytes, "at least", bytes);
-    if (!arena) { memopt_i_tape_set_visibility(t, t->desc.not_host_visible); return MEMOPT_OK; }
+    if (!arena) {
+        memopt_i_tape_set_visibility(t, t->desc.not_host_visible);
+        return MEMOPT_OK;
+    }
     memset(&options, 0, sizeof options);
-    options.tag = t->desc.tag; options.alignment = t->align; options.name = "tape";
+    options.tag = t->desc.tag;
+    options.alignment = t->align;
+    options.name = "tape";
     t->below = memopt_arena_mark(arena);
     if (bytes) t->base = (unsigned char *)memopt_arena_push_with(arena, bytes, &options);
     if (bytes && !t->base)
@@ -16466,14 +19609,21 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
     memopt_i_guard_set(arena, &t->guard);
     return MEMOPT_OK;
 }
+
 /* Whether what a forward pushed is still ours: nobody has rewound the arena below its end. */
 static int memopt_i_tape_holds(const memopt_tape *t) { return !t->desc.arena || !t->guard.broken; }
+
 /* The end of a pass, however it went: the store forgets, the arena is as it was. */
 static void memopt_i_tape_end(memopt_tape *t) {
-    const memopt_tape_store *store = &t->desc.store; size_t v;
+    const memopt_tape_store *store = &t->desc.store;
+    size_t v;
+
     t->busy = 1;
     for (v = 1; v <= t->count && store->forget_fn; ++v)
-        if (t->stored[v]) { t->stored[v] = 0; store->forget_fn(store->user, v); }
+        if (t->stored[v]) {
+            t->stored[v] = 0;
+            store->forget_fn(store->user, v);
+        }
     t->busy = 0;
     if (t->desc.arena && memopt_i_tape_holds(t)) {
         memopt_i_guard_drop(t->desc.arena, &t->guard);
@@ -16482,8 +19632,10 @@ static void memopt_i_tape_end(memopt_tape *t) {
     t->base = NULL;
     t->state = MEMOPT_I_TAPE_IDLE;
 }
+
 static void memopt_i_tape_outside(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
     const memopt_chain *c = &t->shape->chain;
+
     t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT] = (void *)(uintptr_t)input;
     t->outside[SIZE_MAX - MEMOPT_I_PLACE_GRAD_OUTPUT] =
         c->segments[c->count - 1].grad_bytes ? (void *)(uintptr_t)grad_output : NULL;
@@ -16516,9 +19668,11 @@ static int memopt_i_tape_is_output(const memopt_tape *t, const void *grad_output
 /* Why a backward cannot take these, or NULL. Segment 0 reads the input while it writes its gradient, and only a single
    segment reads grad_output while it does. */
 static const char *memopt_i_tape_overlap_reason(const memopt_tape *t, const void *grad_output, const void *grad_input) {
-    const memopt_chain *c = &t->shape->chain; const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    const memopt_chain *c = &t->shape->chain;
+    const memopt_i_compiled_pass *compiled = &t->shape->pass;
     const void *input = t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT];
-    const size_t bytes = c->input_grad_bytes, grad = c->segments[c->count - 1].grad_bytes;
+    const size_t bytes = c->input_grad_bytes;
+    const size_t grad = c->segments[c->count - 1].grad_bytes;
 
     if (memopt_i_tape_overlap(t, grad_input, bytes, input, c->input_bytes)) return "grad_input overlaps the input";
     if (memopt_i_tape_inside(t, grad_input, bytes, compiled)) return "grad_input overlaps the memory of the pass";
@@ -16532,7 +19686,8 @@ static const char *memopt_i_tape_overlap_reason(const memopt_tape *t, const void
 /* The same for an evaluation, whose memory has been taken. */
 static const char *memopt_i_tape_evaluation_overlap_reason(const memopt_tape *t, const void *input,
                                                            const void *output) {
-    const memopt_chain *c = &t->shape->chain; const memopt_i_compiled_pass *compiled = &t->shape->evaluation;
+    const memopt_chain *c = &t->shape->chain;
+    const memopt_i_compiled_pass *compiled = &t->shape->evaluation;
     const size_t bytes = c->segments[c->count - 1].output_bytes;
 
     if (memopt_i_tape_inside(t, input, c->input_bytes, compiled)) return "the input overlaps the memory of the pass";
@@ -16555,7 +19710,8 @@ static memopt_status memopt_i_tape_check_input(memopt_tape *t) {
 /* And neither to the last output since it was made. */
 static memopt_status memopt_i_tape_check_ends(memopt_tape *t) {
     const memopt_status status = memopt_i_tape_check_input(t);
-    const size_t last = t->count - 1, bytes = t->shape->segments[last].output_bytes;
+    const size_t last = t->count - 1;
+    const size_t bytes = t->shape->segments[last].output_bytes;
 
     if (status || !t->verify || !t->desc.verify || !bytes) return status;
     if (memopt_i_tape_hash(memopt_i_tape_at(t, t->shape->pass.output), bytes) == t->hashes[last]) return MEMOPT_OK;
@@ -16577,7 +19733,8 @@ static memopt_status memopt_i_tape_open(memopt_tape *t, const void *input) {
 
 /* The forward, in memory that was taken. */
 static memopt_status memopt_i_tape_begin(memopt_tape *t) {
-    const memopt_i_compiled_pass *compiled = &t->shape->pass; memopt_status status;
+    const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    memopt_status status;
     const void *input = t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT];
 
     if (t->desc.arena) t->peak_taken = memopt_i_max(t->peak_taken, t->guard.used - t->below.used);
@@ -16589,7 +19746,9 @@ static memopt_status memopt_i_tape_begin(memopt_tape *t) {
 }
 
 static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_output, void *grad_input) {
-    const memopt_i_compiled_pass *compiled = &t->shape->pass; memopt_status status;
+    const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    memopt_status status;
+
     if (memopt_i_tape_holds(t)) {
         memopt_i_tape_outside(t, t->outside[SIZE_MAX - MEMOPT_I_PLACE_INPUT], grad_output, grad_input);
         status = memopt_i_tape_check_ends(t);
@@ -16599,13 +19758,17 @@ static memopt_status memopt_i_tape_return(memopt_tape *t, const void *grad_outpu
     memopt_i_tape_end(t);
     return status;
 }
+
 /* As the next pass of a tape that stands alone. */
 static void memopt_i_tape_outermost(memopt_tape *t, uint64_t pass) {
-    t->seed = t->desc.seed; t->stream = pass * MEMOPT_CHAIN_MAX;
+    t->seed = t->desc.seed;
+    t->stream = pass * MEMOPT_CHAIN_MAX;
     t->rerun = t->outer_recompute = t->evaluating = t->calibrating = 0;
 }
+
 static const char *memopt_i_tape_missing_reason(const memopt_tape *t, const void *grad_output, const void *grad_input) {
     const memopt_chain *c = &t->shape->chain;
+
     if (c->segments[c->count - 1].grad_bytes && !grad_output) return "the last output's gradient is missing";
     if (c->input_grad_bytes && !grad_input) return "there is no place for the input's gradient";
     if (grad_output && !c->segments[c->count - 1].grad_bytes)
@@ -16613,16 +19776,21 @@ static const char *memopt_i_tape_missing_reason(const memopt_tape *t, const void
     if (grad_input && !c->input_grad_bytes) return "a grad_input is given, but input_grad_bytes is 0";
     return NULL;
 }
+
 MEMOPT_API memopt_status memopt_tape_forward(memopt_tape *tape, const void *input) {
     memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
     memopt_i_tape_outermost(tape, tape->next);
     status = memopt_i_tape_open(tape, input);
     return status ? status : memopt_i_tape_begin(tape);
 }
+
 MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *grad_output, void *grad_input) {
-    memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT; const char *lacks;
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT;
+    const char *lacks;
+
     if (status) return status;
     if (tape->state != MEMOPT_I_TAPE_BETWEEN)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_STATE, "a backward without its forward");
@@ -16631,28 +19799,37 @@ MEMOPT_API memopt_status memopt_tape_backward(memopt_tape *tape, const void *gra
     if (lacks) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, lacks);
     status = memopt_i_tape_return(tape, grad_output, grad_input);
     if (status) return status;
-    ++tape->next; ++tape->passes;
+    ++tape->next;
+    ++tape->passes;
     return MEMOPT_OK;
 }
+
 MEMOPT_API const void *memopt_tape_output(const memopt_tape *tape) {
     if (!tape || tape->state != MEMOPT_I_TAPE_BETWEEN || tape->busy) return NULL;
     return memopt_i_tape_at(tape, tape->shape->pass.output);
 }
+
 MEMOPT_API memopt_status memopt_tape_cancel(memopt_tape *tape) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 0) : MEMOPT_ERR_ARGUMENT;
     if (!status && tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
     return status;
 }
+
 static memopt_status memopt_i_tape_evaluate(memopt_tape *t, const void *input, void *output) {
-    const memopt_i_compiled_pass *compiled = &t->shape->evaluation; memopt_status status;
+    const memopt_i_compiled_pass *compiled = &t->shape->evaluation;
+    memopt_status status;
+
     memopt_i_tape_outside(t, input, NULL, NULL);
     t->outside[SIZE_MAX - MEMOPT_I_PLACE_RESULT] = output ? output : memopt_i_tape_at(t, compiled->output);
     status = memopt_i_tape_run(t, compiled, 0, compiled->count);
     memopt_i_tape_end(t);
     return status;
 }
+
 MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *input, void *output) {
-    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT; const char *clash;
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    const char *clash;
+
     if (status) return status;
     if (!input) return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the input is NULL");
     status = memopt_i_tape_acquire(tape, tape->shape->evaluation.peak);
@@ -16666,6 +19843,7 @@ MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *inp
     tape->evaluating = 1;
     return memopt_i_tape_evaluate(tape, input, output);
 }
+
 MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
     if (!status) tape->next = pass;
@@ -16678,30 +19856,40 @@ MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass) {
 static void memopt_i_tape_inherit(memopt_tape *t, const memopt_tape_call *call, int recompute) {
     const memopt_noise noise = memopt_noise_make(call->seed, call->stream);
     const uint64_t seed = (uint64_t)noise.key[1] << 32 | noise.key[0];
+
     t->rerun = recompute && seed == t->seed && !t->stream;
     t->outer_recompute = recompute;
-    t->seed = seed; t->stream = 0;
-    t->evaluating = call->evaluating; t->calibrating = call->calibrating;
+    t->seed = seed;
+    t->stream = 0;
+    t->evaluating = call->evaluating;
+    t->calibrating = call->calibrating;
     t->base = (unsigned char *)call->scratch;
     memopt_i_tape_set_visibility(t, call->not_host_visible);
 }
+
 static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, const memopt_tape_call *call) {
     const memopt_status status = memopt_i_tape_ready(t, 1);
+
     if (!status && bytes > call->scratch_bytes)
         return memopt_i_fail_count(&t->error, MEMOPT_ERR_STATE, "reshaped to more memory than the outer tape was told",
                                    "scratch_bytes", call->scratch_bytes, "at least", bytes);
     return status;
 }
+
 static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
     memopt_tape *t = (memopt_tape *)call->user;
     const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
+
     if (status || call->output_unused) return status; /* its backward runs all of it again */
     memopt_i_tape_inherit(t, call, call->is_recompute);
     return memopt_i_tape_evaluate(t, call->input, call->output);
 }
+
 static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
-    memopt_tape *t = (memopt_tape *)call->user; const memopt_i_compiled_pass *compiled = &t->shape->pass;
+    memopt_tape *t = (memopt_tape *)call->user;
+    const memopt_i_compiled_pass *compiled = &t->shape->pass;
     memopt_status status = memopt_i_tape_nest_ready(t, compiled->peak, call);
+
     if (status) return status;
     if (call->grad_input && !t->shape->chain.input_grad_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
@@ -16712,8 +19900,13 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     t->passes += !status;
     return status;
 }
+
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer) {
-    memopt_segment s; const memopt_i_shape *shape; size_t i; memopt_status status;
+    memopt_segment s;
+    const memopt_i_shape *shape;
+    size_t i;
+    memopt_status status;
+
     if (!inner) return MEMOPT_ERR_ARGUMENT;
     if (!segment || !layer)
         return memopt_i_tape_fail(inner, MEMOPT_ERR_ARGUMENT, segment ? "layer is NULL" : "segment is NULL");
@@ -16730,12 +19923,15 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     for (i = 0; i < inner->count; ++i) s.forward_cost += shape->segments[i].forward_cost;
     s.backward_cost = shape->result.cost;
     *segment = s;
-    layer->forward_fn = memopt_i_tape_nest_forward; layer->backward_fn = memopt_i_tape_nest_backward;
+    layer->forward_fn = memopt_i_tape_nest_forward;
+    layer->backward_fn = memopt_i_tape_nest_backward;
     layer->user = inner;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes) {
     const memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+
     if (status) return status;
     if (tape->desc.arena)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape has an arena, and takes its memory from there");
@@ -16750,12 +19946,19 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
 
 /* The shape of a chain, known or solved now, in use from here on. */
 static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain, memopt_error *error) {
-    const uint64_t hash = memopt_i_chain_hash(chain); memopt_i_shape *shape = NULL; size_t i, place = 0;
+    const uint64_t hash = memopt_i_chain_hash(chain);
+    memopt_i_shape *shape = NULL;
+    size_t i;
+    size_t place = 0;
     memopt_status status;
+
     for (i = 0; i < t->desc.shapes; ++i) {
-        memopt_i_shape *known = t->shapes[i], *worst = t->shapes[place];
+        memopt_i_shape *known = t->shapes[i];
+        memopt_i_shape *worst = t->shapes[place];
+
         if (known && known->hash == hash && memopt_i_chain_equal(&known->chain, chain)) {
-            known->used = ++t->uses; t->shape = known;
+            known->used = ++t->uses;
+            t->shape = known;
             t->count = known->chain.count;
             return MEMOPT_OK;
         }
@@ -16764,21 +19967,28 @@ static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain
     status = memopt_i_shape_solve(&t->desc, chain, &t->host, t->align, 0, error, &shape);
     if (status) return status;
     memopt_i_shape_free(&t->host, t->shapes[place]);
-    shape->used = ++t->uses; ++t->solves;
+    shape->used = ++t->uses;
+    ++t->solves;
     t->shape = t->shapes[place] = shape;
     t->count = shape->chain.count;
     return MEMOPT_OK;
 }
+
 /* A shape as the engine gave it: nothing of it is measured yet. */
 static void memopt_i_tape_reset_costs(memopt_tape *t) {
     size_t i;
+
     for (i = 0; i < t->count; ++i) {
-        t->costs[i] = t->shape->segments[i].forward_cost; t->costs[t->count + i] = t->shape->segments[i].backward_cost;
+        t->costs[i] = t->shape->segments[i].forward_cost;
+        t->costs[t->count + i] = t->shape->segments[i].backward_cost;
     }
-    t->is_measured = 0; t->peak_taken = 0;
+    t->is_measured = 0;
+    t->peak_taken = 0;
 }
+
 static memopt_status memopt_i_tape_reshape(memopt_tape *t, const memopt_chain *chain) {
-    const memopt_i_shape *before = t->shape; memopt_status status = memopt_i_tape_ready(t, 1);
+    const memopt_i_shape *before = t->shape;
+    memopt_status status = memopt_i_tape_ready(t, 1);
 
     if (status) return status;
     if (!chain) return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "the chain is NULL");
@@ -16800,8 +20010,10 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
     if (status && tape && chain && chain->error) *chain->error = tape->error;
     return status;
 }
+
 static uint64_t memopt_i_tape_median(uint64_t *x, size_t n) { /* sorts them, in place; of two middles the lower */
     size_t i, k;
+
     for (i = 1; i < n; ++i) {
         const uint64_t y = x[i];
         for (k = i; k && x[k - 1] > y; --k) x[k] = x[k - 1];
@@ -16809,10 +20021,13 @@ static uint64_t memopt_i_tape_median(uint64_t *x, size_t n) { /* sorts them, in 
     }
     return x[(n - 1) / 2];
 }
+
 /* A pass of a calibration: its number is from the far end, so that no pass of training ever draws the same. */
 static memopt_status memopt_i_tape_probe(memopt_tape *t, const void *input, const void *grad_output, void *grad_input) {
-    const memopt_chain *c = &t->shape->chain; const char *clash;
-    const size_t bytes = c->input_grad_bytes, grad = c->segments[c->count - 1].grad_bytes;
+    const memopt_chain *c = &t->shape->chain;
+    const char *clash;
+    const size_t bytes = c->input_grad_bytes;
+    const size_t grad = c->segments[c->count - 1].grad_bytes;
     memopt_status status;
 
     memopt_i_tape_outermost(t, ~t->probes++);
@@ -16829,10 +20044,16 @@ static memopt_status memopt_i_tape_probe(memopt_tape *t, const void *input, cons
     status = memopt_i_tape_begin(t);
     return status ? status : memopt_i_tape_return(t, grad_output, grad_input);
 }
+
 /* Medians in place of the costs, and the shape that follows from them. */
 static memopt_status memopt_i_tape_use_measured(memopt_tape *t) {
-    const size_t bytes = t->count * sizeof(memopt_segment), n = t->repeats; size_t i;
-    memopt_chain chain = t->shape->chain; memopt_segment *segments; memopt_status status;
+    const size_t bytes = t->count * sizeof(memopt_segment);
+    const size_t n = t->repeats;
+    size_t i;
+    memopt_chain chain = t->shape->chain;
+    memopt_segment *segments;
+    memopt_status status;
+
     segments = (memopt_segment *)memopt_i_alloc(&t->host, bytes, MEMOPT_I_HOST_ALIGN);
     if (!segments) return memopt_i_fail_memory(&t->error, "no memory for the chain with its new costs", bytes);
     memcpy(segments, chain.segments, bytes);
@@ -16843,16 +20064,21 @@ static memopt_status memopt_i_tape_use_measured(memopt_tape *t) {
     chain.segments = segments;
     status = memopt_i_tape_use(t, &chain, &t->error);
     for (i = 0; i < t->count && !status; ++i) {
-        t->measured[i] = segments[i].forward_cost; t->measured[t->count + i] = segments[i].backward_cost;
+        t->measured[i] = segments[i].forward_cost;
+        t->measured[t->count + i] = segments[i].backward_cost;
     }
     memopt_i_free(&t->host, segments, bytes, MEMOPT_I_HOST_ALIGN);
     if (status) return status;
-    t->is_measured = 1; t->peak_taken = 0;
+    t->is_measured = 1;
+    t->peak_taken = 0;
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats) {
-    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT; const char *lacks; size_t bytes;
+    memopt_status status = tape ? memopt_i_tape_ready(tape, 1) : MEMOPT_ERR_ARGUMENT;
+    const char *lacks;
+    size_t bytes;
 
     if (status) return status;
     if (!repeats)
@@ -16906,7 +20132,8 @@ static const char *memopt_i_tape_desc_reason(const memopt_tape_desc *d) {
 }
 
 static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host *host, memopt_error *error) {
-    const char *misfit; int not_host_visible;
+    const char *misfit;
+    int not_host_visible;
     memopt_status status = memopt_i_chain_check(&d->chain, error);
 
     if (!status) status = memopt_i_tape_check_layers(d, error);
@@ -16927,12 +20154,16 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
         return memopt_i_fail(error, MEMOPT_ERR_UNSUPPORTED, "verify reads memory of a device");
     return MEMOPT_OK;
 }
+
 static size_t memopt_i_tape_align(const memopt_arena *arena) {
     return arena ? memopt_i_max(arena->alignment, memopt_i_min(64, arena->source->base_alignment)) : 64;
 }
+
 /* One block for the tape and its tables. */
 static void memopt_i_tape_lay_out(memopt_tape *t, memopt_carver *c, const memopt_tape_desc *d, size_t state_bytes) {
-    const size_t n = d->chain.count, skips = d->chain.skip_count, states = d->random_bytes ? n + 1 : 0;
+    const size_t n = d->chain.count;
+    const size_t skips = d->chain.skip_count;
+    const size_t states = d->random_bytes ? n + 1 : 0;
 
     (void)memopt_carve(c, 1, sizeof *t, 16);
     t->layers = (memopt_layer *)memopt_carve(c, n, sizeof *t->layers, 16);
@@ -16963,14 +20194,20 @@ static memopt_status memopt_i_tape_alloc(const memopt_tape_desc *d, const memopt
     memopt_i_tape_lay_out(*out, &c, d, state_bytes);
     return MEMOPT_OK;
 }
+
 /* Where a failed call without a tape says why. */
 static memopt_error *memopt_i_tape_error_out(const memopt_tape_desc *desc) {
     return desc->error ? desc->error : desc->chain.error;
 }
 
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out) {
-    memopt_tape_desc d; memopt_host host; memopt_tape *t = NULL; size_t state_bytes = 0; memopt_status status;
+    memopt_tape_desc d;
+    memopt_host host;
+    memopt_tape *t = NULL;
+    size_t state_bytes = 0;
+    memopt_status status;
     memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
+
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     if (!out) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "out is NULL");
     d = *desc;
@@ -16982,32 +20219,47 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
         return memopt_i_fail(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE);
     status = memopt_i_tape_alloc(&d, &host, state_bytes, error, &t);
     if (status) return status;
-    t->host = host; t->state_bytes = state_bytes;
-    t->layer_count = d.chain.count; t->skip_count = d.chain.skip_count;
+    t->host = host;
+    t->state_bytes = state_bytes;
+    t->layer_count = d.chain.count;
+    t->skip_count = d.chain.skip_count;
     t->align = memopt_i_tape_align(d.arena);
     t->error = memopt_i_error(MEMOPT_OK, memopt_status_text(MEMOPT_OK));
     memcpy(t->layers, d.layers, d.chain.count * sizeof *t->layers);
     t->desc = d;
     memopt_i_tape_set_visibility(t, d.arena ? memopt_i_source_not_host_visible(d.arena->source) : d.not_host_visible);
-    t->desc.chain.segments = NULL; t->desc.chain.skips = NULL; t->desc.layers = NULL; t->desc.host = NULL;
+    t->desc.chain.segments = NULL;
+    t->desc.chain.skips = NULL;
+    t->desc.layers = NULL;
+    t->desc.host = NULL;
     t->desc.error = t->desc.chain.error = NULL;
     status = memopt_i_tape_use(t, &d.chain, error);
-    if (status) { memopt_tape_destroy(t); return status; }
+    if (status) {
+        memopt_tape_destroy(t);
+        return status;
+    }
     memopt_i_tape_reset_costs(t);
     *out = t;
     return MEMOPT_OK;
 }
+
 MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
-    memopt_host host; size_t i;
+    memopt_host host;
+    size_t i;
+
     if (!tape || tape->busy) return; /* a callback cannot destroy what calls it */
     if (tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
     host = tape->host;
     for (i = 0; i < tape->desc.shapes; ++i) memopt_i_shape_free(&host, tape->shapes[i]);
     memopt_i_free(&host, tape, tape->memory, MEMOPT_I_HOST_ALIGN);
 }
+
 MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, size_t *bytes) {
-    memopt_host host; memopt_i_shape *shape = NULL; memopt_status status;
+    memopt_host host;
+    memopt_i_shape *shape = NULL;
+    memopt_status status;
     memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
+
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     if (!bytes) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "bytes is NULL");
     status = memopt_i_tape_check(desc, &host, error);
@@ -17023,44 +20275,61 @@ MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, si
 
 MEMOPT_API memopt_tape_stats memopt_tape_get_stats(const memopt_tape *tape) {
     memopt_tape_stats s;
+
     memset(&s, 0, sizeof s);
     if (!tape) return s;
-    s.peak = tape->shape->pass.peak; s.live_peak = tape->shape->result.peak;
-    s.evaluate_peak = tape->shape->evaluation.peak; s.kept = tape->shape->kept;
-    s.solve_bytes = tape->shape->solve_bytes; s.solve_arena = tape->shape->solve_arena;
-    s.cost = tape->shape->result.cost; s.extra = tape->shape->result.extra;
-    s.actions = tape->shape->result.actions; s.forwards = tape->shape->result.forwards;
-    s.passes = tape->passes; s.solves = tape->solves;
+    s.peak = tape->shape->pass.peak;
+    s.live_peak = tape->shape->result.peak;
+    s.evaluate_peak = tape->shape->evaluation.peak;
+    s.kept = tape->shape->kept;
+    s.solve_bytes = tape->shape->solve_bytes;
+    s.solve_arena = tape->shape->solve_arena;
+    s.cost = tape->shape->result.cost;
+    s.extra = tape->shape->result.extra;
+    s.actions = tape->shape->result.actions;
+    s.forwards = tape->shape->result.forwards;
+    s.passes = tape->passes;
+    s.solves = tape->solves;
     return s;
 }
+
 MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, size_t *count) {
     if (count) *count = tape ? tape->shape->result.actions : 0;
     return tape ? tape->shape->actions : NULL;
 }
+
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape) {
     return tape ? tape->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the tape is NULL");
 }
+
 /* The report: costs have any unit, so they are shown as shares of the pass; measured ones in microseconds as well. */
 static void memopt_i_put_share(memopt_i_writer *o, double part, double whole, size_t width) {
     const double share = whole > 0 ? part / whole * 1000 + 0.5 : 0;
     const uint64_t permille = share < 1e9 ? (uint64_t)share : 1000000000;
+
     memopt_i_put_right_number(o, permille / 10, width - 3);
     memopt_i_put_text_number(o, ".", permille % 10);
     memopt_i_put_text(o, "%");
 }
+
 static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment) {
-    size_t i, n = 0;
+    size_t i;
+    size_t n = 0;
+
     for (i = 0; i < shape->result.actions; ++i)
         n += shape->actions[i].op <= MEMOPT_OP_FORWARD_SAVE && shape->actions[i].index == segment;
     return n;
 }
+
 /* What a segment takes of a pass, by the costs given or measured. */
 static double memopt_i_tape_takes(const memopt_tape *t, const double *costs, size_t i) {
     return costs[i] * (double)memopt_i_tape_forwards(t->shape, i) + costs[t->count + i];
 }
+
 static void memopt_i_tape_row(memopt_i_writer *o, const memopt_tape *t, size_t i, double predicted, double measured) {
     const memopt_segment *s = &t->shape->segments[i];
     const size_t scratch = memopt_i_max(memopt_i_max(s->forward_scratch, s->plain_scratch), s->backward_scratch);
+
     memopt_i_put_right_number(o, i, 7);
     memopt_i_put_right_bytes(o, s->output_bytes, 12);
     memopt_i_put_right_bytes(o, s->saved_bytes, 12);
@@ -17072,12 +20341,16 @@ static void memopt_i_tape_row(memopt_i_writer *o, const memopt_tape *t, size_t i
         memopt_i_put_right_number(o, (uint64_t)(t->measured[i] * 1e6 + 0.5), 14);
         memopt_i_put_right_number(o, (uint64_t)(t->measured[t->count + i] * 1e6 + 0.5), 14);
     } else {
-        memopt_i_put_right(o, "-", 11); memopt_i_put_right(o, "-", 14); memopt_i_put_right(o, "-", 14);
+        memopt_i_put_right(o, "-", 11);
+        memopt_i_put_right(o, "-", 14);
+        memopt_i_put_right(o, "-", 14);
     }
     memopt_i_put_text(o, "\n");
 }
+
 static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double measured) {
-    const memopt_i_shape *shape = t->shape; const double base = shape->result.cost - shape->result.extra;
+    const memopt_i_shape *shape = t->shape;
+    const double base = shape->result.cost - shape->result.extra;
 
     memopt_i_put_text_bytes(o, "peak predicted ", shape->pass.peak);
     memopt_i_put_text_number(o, " (", shape->pass.peak);
@@ -17104,7 +20377,11 @@ static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double 
 }
 
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length) {
-    memopt_i_writer o; double predicted = 0, measured = 0; size_t i;
+    memopt_i_writer o;
+    double predicted = 0;
+    double measured = 0;
+    size_t i;
+
     if (!tape || (!buffer && capacity)) return MEMOPT_ERR_ARGUMENT;
     o = memopt_i_writer_begin(buffer, capacity);
     for (i = 0; i < tape->count; ++i) {
@@ -17117,6 +20394,7 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
     memopt_i_tape_sums(&o, tape, measured);
     return memopt_i_writer_end(&o, 1, length);
 }
+
 /* @section stash : codec arena base host api_tape
    Copies on a stack at the low end of an arena, for engines that update one buffer in place.
    Idea       Last in, first out is what an arena's low end does: a push is a mark and a copy, a pop is a copy and a
@@ -17124,42 +20402,55 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
               popped, or popped too much, and the pop is refused.
    Trap       The arena may end at the same place again with other bytes: rewound to the mark before a push, then pushed
               as far. So each copy has a guard behind it, which every rewind into the copy breaks. */
+
 typedef struct memopt_i_stash_entry { /* 48 bytes: where the arena was, and what was pushed */
     memopt_i_guard guard;
     size_t below, n;
     memopt_codec codec;
 } memopt_i_stash_entry;
+
 struct memopt_stash {
     memopt_arena *arena;
     memopt_host   host;
     size_t count, depth, memory;
     memopt_i_stash_entry *entries;
 };
+
 MEMOPT_API size_t memopt_stash_bytes(size_t n, memopt_codec codec) {
     size_t bytes;
     if (codec > MEMOPT_CODEC_8BIT || memopt_i_mul(n, sizeof(float), &bytes) || bytes > (size_t)PTRDIFF_MAX) return 0;
     return memopt_i_codec_bytes(codec, bytes);
 }
+
 MEMOPT_API memopt_status memopt_stash_create(memopt_arena *arena, size_t depth, const memopt_host *host,
                                              memopt_stash **out) {
-    memopt_host h; memopt_stash *stash; size_t bytes;
+    memopt_host h;
+    memopt_stash *stash;
+    size_t bytes;
     const size_t head = memopt_i_align_down(sizeof *stash + 63, 64);
+
     if (!arena || !depth || !out || memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(depth, sizeof *stash->entries, &bytes) || memopt_i_add(bytes, head, &bytes))
         return MEMOPT_ERR_MEMORY;
     stash = (memopt_stash *)memopt_i_alloc(&h, bytes, MEMOPT_I_HOST_ALIGN);
     if (!stash) return MEMOPT_ERR_MEMORY;
-    stash->arena = arena; stash->host = h; stash->count = 0; stash->depth = depth; stash->memory = bytes;
+    stash->arena = arena;
+    stash->host = h;
+    stash->count = 0;
+    stash->depth = depth;
+    stash->memory = bytes;
     stash->entries = (memopt_i_stash_entry *)(void *)((unsigned char *)stash + head);
     *out = stash;
     return MEMOPT_OK;
 }
+
 /* The arena's low end is where the newest push left it, and no rewind went below that place since. */
 static int memopt_i_stash_is_last(const memopt_stash *stash) {
     const memopt_i_guard *g = &stash->entries[stash->count - 1].guard;
 
     return stash->arena->ends[0].used == g->used && !g->broken;
 }
+
 static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
     memopt_mark mark = memopt_arena_mark(stash->arena);
 
@@ -17170,6 +20461,7 @@ static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
 
 MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     memopt_host host;
+
     if (!stash) return;
     while (stash->count && memopt_i_stash_is_last(stash)) /* one by one: what lies between may be foreign */
         (void)memopt_i_stash_rewind(stash);
@@ -17178,8 +20470,12 @@ MEMOPT_API void memopt_stash_destroy(memopt_stash *stash) {
     host = stash->host;
     memopt_i_free(&host, stash, stash->memory, MEMOPT_I_HOST_ALIGN);
 }
+
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec) {
-    memopt_i_stash_entry *e; size_t bytes; void *copy;
+    memopt_i_stash_entry *e;
+    size_t bytes;
+    void *copy;
+
     if (!stash || !x || !n || codec > MEMOPT_CODEC_8BIT) return MEMOPT_ERR_ARGUMENT;
     bytes = memopt_stash_bytes(n, codec);
     if (!bytes) return MEMOPT_ERR_OVERFLOW;
@@ -17200,8 +20496,11 @@ MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t
     }
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t n) {
-    const memopt_i_stash_entry *e; size_t offset;
+    const memopt_i_stash_entry *e;
+    size_t offset;
+
     if (!stash || !x || !n) return MEMOPT_ERR_ARGUMENT;
     e = stash->count ? &stash->entries[stash->count - 1] : NULL;
     if (!e || e->n != n || !memopt_i_stash_is_last(stash)) return MEMOPT_ERR_STATE;
@@ -17211,6 +20510,7 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
                            &stash->host.threads);
     return memopt_i_stash_rewind(stash);
 }
+
 /* @section gemm : optim_kernels number api_gemm
    The product of two matrices.
    Problem    A fused multiply-add needs three numbers and the processor makes 32 or more of them in a cycle, but loads
@@ -17234,6 +20534,7 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
               128 bytes at a stride, which the processor does not fetch ahead by itself; where all of it is near, asking
               for it costs a tenth.
    Source     Goto and van de Geijn, Anatomy of high-performance matrix multiplication (2008); BLIS (2015). */
+
 #define MEMOPT_I_GEMM_DEPTH 192 /* of a block; with 32 columns: 24 KiB of the right operand */
 #define MEMOPT_I_GEMM_ROWS  384 /* of a chunk, at most; with that depth: 288 KiB of the left operand */
 #define MEMOPT_I_GEMM_COLUMNS           768 /* columns of a chunk, at most */
@@ -17243,12 +20544,14 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
 #define MEMOPT_I_GEMM_CACHED 262144
 #define MEMOPT_I_GEMM_TILE_COLUMNS_MAX   32 /* columns of a tile, at most */
 #define MEMOPT_I_GEMM_TILE_ROWS_MAX      12 /* rows of a tile, at most */
+
 typedef struct memopt_i_gemm_side { /* an operand: element (i, k) of the left one, or (j, k) of the right one */
     const void *data;
     size_t      stride;
     int         transposed; /* 1: elements of the same depth lie side by side */
     memopt_type type;
 } memopt_i_gemm_side;
+
 typedef struct memopt_i_gemm_tile {
     const float *left, *right, *from;
     float       *to;
@@ -17263,11 +20566,13 @@ static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_
     const size_t at = s->transposed ? k * s->stride + i : i * s->stride + k;
     return (const unsigned char *)s->data + at * (s->type == MEMOPT_TYPE_F32 ? 4 : 2);
 }
+
 static float memopt_i_gemm_one(const void *p, memopt_type type) {
     if (type == MEMOPT_TYPE_BF16) return memopt_from_bf16(*(const uint16_t *)p);
     if (type == MEMOPT_TYPE_F16) return memopt_from_f16(*(const uint16_t *)p);
     return *(const float *)p;
 }
+
 /* A panel of the right operand, `wide` columns side by side for each depth: its columns from..wide at the depths
    k..depth, one by one; those from n on are 0. What wide code leaves, and the definition. */
 static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_side *s, size_t j, size_t from, size_t n,
@@ -17297,11 +20602,14 @@ enum { memopt_i_v16_tall = 12 };
 #else
 enum { memopt_i_v4_tall = 12 };
 #endif
+
 typedef struct V(gemm_sums) {
     V(floats) a[V(tall)], b[V(tall)];
     const float *left[4]; /* of every third row: three are within reach of one address */
     const float *right;
-} V(gemm_sums);
+}
+
+  V(gemm_sums);
 
 /* The next depth, of which the rows first..end take part. `row_kernels` is told to the compiler, and so are 0 and
    rows. */
@@ -17324,7 +20632,8 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
     for (r = 0; r < 4; ++r) s->left[r] += t->left_step;
 }
 
-V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) { /* both told to the compiler */
+V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) {
+    /* both told to the compiler */
     V(gemm_sums) s;
     size_t k, r;
 
@@ -17351,18 +20660,42 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, 
 
 V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_any_rows)(const memopt_i_gemm_tile *t, int band) {
     switch (t->rows) {
-    case 1:  V(gemm_rows)(t, 1, band); break;
-    case 2:  V(gemm_rows)(t, 2, band); break;
-    case 3:  V(gemm_rows)(t, 3, band); break;
-    case 4:  V(gemm_rows)(t, 4, band); break;
-    case 5:  V(gemm_rows)(t, 5, band); break;
-    case 6:  V(gemm_rows)(t, 6, band); break;
-    case 7:  V(gemm_rows)(t, 7, band); break;
-    case 8:  V(gemm_rows)(t, 8, band); break;
-    case 9:  V(gemm_rows)(t, 9, band); break;
-    case 10: V(gemm_rows)(t, 10, band); break;
-    case 11: V(gemm_rows)(t, 11, band); break;
-    case 12: V(gemm_rows)(t, 12, band); break;
+    case 1:
+        V(gemm_rows)(t, 1, band);
+        break;
+    case 2:
+        V(gemm_rows)(t, 2, band);
+        break;
+    case 3:
+        V(gemm_rows)(t, 3, band);
+        break;
+    case 4:
+        V(gemm_rows)(t, 4, band);
+        break;
+    case 5:
+        V(gemm_rows)(t, 5, band);
+        break;
+    case 6:
+        V(gemm_rows)(t, 6, band);
+        break;
+    case 7:
+        V(gemm_rows)(t, 7, band);
+        break;
+    case 8:
+        V(gemm_rows)(t, 8, band);
+        break;
+    case 9:
+        V(gemm_rows)(t, 9, band);
+        break;
+    case 10:
+        V(gemm_rows)(t, 10, band);
+        break;
+    case 11:
+        V(gemm_rows)(t, 11, band);
+        break;
+    case 12:
+        V(gemm_rows)(t, 12, band);
+        break;
     }
 }
 
@@ -17375,6 +20708,7 @@ V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth
     for (i = 0; i + V(tall) <= n; i += V(tall)) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, V(tall) * sizeof *to);
     if (i < n) memcpy(to + i * MEMOPT_I_GEMM_DEPTH, from + i, (n - i) * sizeof *to);
 }
+
 #if defined(MEMOPT_I_WIDTH)
 
 /* get: a vector of floats out of any type. lift: four depths from each of the columns 0, 4, 8 and 12; the other columns
@@ -17399,8 +20733,11 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
 }
 
 V_FN void V(gemm_transpose)(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
-    const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
-    const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b)), h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+    const __m256d e = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
+    const __m256d f = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+    const __m256d g = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
+    const __m256d h = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+
     _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(e, f)));
     _mm256_storeu_ps(to + 16, _mm256_castpd_ps(_mm256_unpackhi_pd(e, f)));
     _mm256_storeu_ps(to + 32, _mm256_castpd_ps(_mm256_unpacklo_pd(g, h)));
@@ -17424,6 +20761,7 @@ V_FN __m512 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
         const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at)), _mm_loadu_ps(at + row), 1);
         const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at + 2 * row)),
                                                  _mm_loadu_ps(at + 3 * row), 1);
+
         return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
     }
     const __m128i a = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
@@ -17434,8 +20772,11 @@ V_FN __m512 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
 }
 
 V_FN void V(gemm_transpose)(float *to, __m512 a, __m512 b, __m512 c, __m512 d) {
-    const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
-    const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+    const __m512d e = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+    const __m512d f = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+    const __m512d g = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+    const __m512d h = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+
     _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(e, f)));
     _mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpackhi_pd(e, f)));
     _mm512_storeu_ps(to + 64, _mm512_castpd_ps(_mm512_unpacklo_pd(g, h)));
@@ -17454,8 +20795,11 @@ V_FN float32x4_t V(gemm_lift)(const unsigned char *p, size_t step, int type) {
 }
 
 V_FN void V(gemm_transpose)(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
-    const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b)), f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
-    const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b)), h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
+    const float64x2_t e = vreinterpretq_f64_f32(vzip1q_f32(a, b));
+    const float64x2_t f = vreinterpretq_f64_f32(vzip1q_f32(c, d));
+    const float64x2_t g = vreinterpretq_f64_f32(vzip2q_f32(a, b));
+    const float64x2_t h = vreinterpretq_f64_f32(vzip2q_f32(c, d));
+
     vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(e, f)));
     vst1q_f32(to + 8, vreinterpretq_f32_f64(vzip2q_f64(e, f)));
     vst1q_f32(to + 16, vreinterpretq_f32_f64(vzip1q_f64(g, h)));
@@ -17466,7 +20810,9 @@ V_FN void V(gemm_transpose)(float *to, float32x4_t a, float32x4_t b, float32x4_t
 V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                      size_t depth, int type) {
     const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);
-    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2; size_t k, i;
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
+    size_t k, i;
+
     for (k = 0; k < depth; ++k, p += s->stride * size)
         for (i = 0; i < n; i += V(width))
             V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));
@@ -17474,9 +20820,13 @@ V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, siz
 
 V_FN void V(gemm_transposed)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                       size_t depth, int type) {
-    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2, stride = s->stride * size; size_t k, i;
+    const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
+    const size_t stride = s->stride * size;
+    size_t k, i;
+
     for (i = 0; i < n; i += V(width)) {
         const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j + i, at);
+
         for (k = 0; k < depth; k += 4, p += 4 * size)
             V(gemm_transpose)(panel + k * 2 * V(width) + i, V(gemm_lift)(p, 4 * stride, type),
                               V(gemm_lift)(p + stride, 4 * stride, type),
@@ -17493,8 +20843,10 @@ V_FN void V(gemm_whole)(float *panel, const memopt_i_gemm_side *s, size_t j, siz
 
 V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
                                               size_t depth) {
-    const size_t wide = 2 * V(width), whole = n - n % V(width);
+    const size_t wide = 2 * V(width);
+    const size_t whole = n - n % V(width);
     const size_t deep = s->transposed ? depth : depth - depth % 4;
+
     if (s->type == MEMOPT_TYPE_F32) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F32);
     else if (s->type == MEMOPT_TYPE_BF16) V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_BF16);
     else V(gemm_whole)(panel, s, j, whole, at, deep, MEMOPT_TYPE_F16);
@@ -17511,6 +20863,7 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) };
     return &kernels;
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
 
@@ -17526,6 +20879,7 @@ typedef struct memopt_i_gemm_work {
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
     ptrdiff_t                diagonal; /* of row r of the left operand as it lies, columns to r + diagonal take part */
 } memopt_i_gemm_work;
+
 typedef struct memopt_i_gemm_chunk {
     const memopt_i_gemm_work *work;
     size_t  i, j, rows, columns;
@@ -17535,16 +20889,24 @@ typedef struct memopt_i_gemm_chunk {
     float  *to;                 /* the elements as floats */
     size_t  to_row;
 } memopt_i_gemm_chunk;
+
 /* The rows of a chunk at some depths: each row as it lies, MEMOPT_I_GEMM_DEPTH apart; of a transposed operand, the rows
    of a tile side by side for each depth. Floats that few panels read, and that do not lie in each other's way, stay. */
 static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) {
-    const memopt_i_gemm_work *w = c->work; const memopt_i_gemm_side *s = &w->left;
-    float row[MEMOPT_I_GEMM_ROWS]; const float *from = row; size_t i, k;
-    c->left = c->block; c->left_tile = w->kernels->tall * MEMOPT_I_GEMM_DEPTH;
-    c->left_row = s->transposed ? 1 : MEMOPT_I_GEMM_DEPTH; c->left_step = s->transposed ? w->kernels->tall : 1;
+    const memopt_i_gemm_work *w = c->work;
+    const memopt_i_gemm_side *s = &w->left;
+    float row[MEMOPT_I_GEMM_ROWS];
+    const float *from = row;
+    size_t i, k;
+
+    c->left = c->block;
+    c->left_tile = w->kernels->tall * MEMOPT_I_GEMM_DEPTH;
+    c->left_row = s->transposed ? 1 : MEMOPT_I_GEMM_DEPTH;
+    c->left_step = s->transposed ? w->kernels->tall : 1;
     if (s->type == MEMOPT_TYPE_F32 && c->columns <= 2 * w->kernels->wide && s->stride % 256) {
         c->left = (const float *)memopt_i_gemm_at(s, c->i, at);
-        c->left_row = s->transposed ? 1 : s->stride; c->left_step = s->transposed ? s->stride : 1;
+        c->left_row = s->transposed ? 1 : s->stride;
+        c->left_step = s->transposed ? s->stride : 1;
         c->left_tile = w->kernels->tall * c->left_row;
         return;
     }
@@ -17561,11 +20923,20 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
         w->kernels->deal(c->block + k * w->kernels->tall, from, c->rows);
     }
 }
+
 /* Which depths of at..at + depth the rows of a tile take, the first of which is i; 1: some take more than others. */
 static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_gemm_tile *t, size_t i, size_t at,
                                        size_t depth) {
-    const ptrdiff_t row = (ptrdiff_t)(c->i + i), all = (ptrdiff_t)depth, more = (ptrdiff_t)t->rows - 1;
-    ptrdiff_t first = 0, lead = 0, end = all, tail = all, side; /* depths first..lead, lead..end, end..tail */
+    const ptrdiff_t row = (ptrdiff_t)(c->i + i);
+    const ptrdiff_t all = (ptrdiff_t)depth;
+    const ptrdiff_t more = (ptrdiff_t)t->rows - 1;
+    /* depths first..lead, lead..end, end..tail */
+    ptrdiff_t first = 0;
+    ptrdiff_t lead = 0;
+    ptrdiff_t end = all;
+    ptrdiff_t tail = all;
+    ptrdiff_t side;
+
     t->lead_rows = t->tail_skip = 0;
     if (c->work->left.transposed) { /* row r of the tile takes those from side + r on */
         side = row - c->work->diagonal - (ptrdiff_t)at;
@@ -17580,25 +20951,39 @@ static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_ge
     }
     t->left += (size_t)first * t->left_step;
     t->right += (size_t)first * c->work->kernels->wide;
-    t->lead = (size_t)(lead - first); t->depth = (size_t)(end - lead); t->tail = (size_t)(tail - end);
+    t->lead = (size_t)(lead - first);
+    t->depth = (size_t)(end - lead);
+    t->tail = (size_t)(tail - end);
     return t->lead || t->tail;
 }
+
 /* The tiles of one panel. Where it is not full, they are computed beside the result. */
 static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t at, size_t depth, const float *begin,
                                 size_t begin_row) {
-    const memopt_i_gemm_side *s = &c->work->right; const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
+    const memopt_i_gemm_side *s = &c->work->right;
+    const size_t size = s->type == MEMOPT_TYPE_F32 ? 4 : 2;
     const memopt_i_gemm_kernels *kernels = c->work->kernels;
     const size_t n = memopt_i_min(kernels->wide, c->columns - j);
-    float edge[MEMOPT_I_GEMM_TILE_ROWS_MAX * MEMOPT_I_GEMM_TILE_COLUMNS_MAX]; memopt_i_gemm_tile t; size_t i, r, b;
-    const float *left = c->left; void (*tile)(const memopt_i_gemm_tile *t) = kernels->tile;
+    float edge[MEMOPT_I_GEMM_TILE_ROWS_MAX * MEMOPT_I_GEMM_TILE_COLUMNS_MAX];
+    memopt_i_gemm_tile t;
+    size_t i, r, b;
+    const float *left = c->left;
+    void (*tile)(const memopt_i_gemm_tile *t) = kernels->tile;
     const size_t tiles = memopt_i_ceil_div(c->rows, kernels->tall);
     const size_t bytes = size * (s->transposed ? kernels->wide : MEMOPT_I_GEMM_DEPTH);
-    size_t next = j + kernels->wide, lines = 0;
+    size_t next = j + kernels->wide;
+    size_t lines = 0;
     const size_t from_depth = at;
+
     memset(&t, 0, sizeof t);
-    t.right = c->panel; t.depth = depth;
-    t.left_row = c->left_row; t.left_step = c->left_step;
-    if (next >= c->columns) { next = 0; at += depth; }
+    t.right = c->panel;
+    t.depth = depth;
+    t.left_row = c->left_row;
+    t.left_step = c->left_step;
+    if (next >= c->columns) {
+        next = 0;
+        at += depth;
+    }
     if (c->work->fetches && at < c->work->product->depth) /* the panel that comes next, a share with each tile */
         lines = s->transposed ? memopt_i_min(c->work->product->depth - at, MEMOPT_I_GEMM_DEPTH)
                           : memopt_i_min(kernels->wide, c->columns - next);
@@ -17621,43 +21006,66 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
             t.right = c->panel;
             tile = memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth) ? kernels->band : kernels->tile;
         }
-        t.from = begin + i * begin_row + j; t.from_row = begin_row;
-        t.to = c->to + i * c->to_row + j; t.to_row = c->to_row;
-        if (n == kernels->wide) { tile(&t); continue; }
+        t.from = begin + i * begin_row + j;
+        t.from_row = begin_row;
+        t.to = c->to + i * c->to_row + j;
+        t.to_row = c->to_row;
+        if (n == kernels->wide) {
+            tile(&t);
+            continue;
+        }
         for (r = 0; r < t.rows; ++r) {
             memcpy(edge + r * kernels->wide, t.from + r * t.from_row, n * sizeof *edge);
             memset(edge + r * kernels->wide + n, 0, (kernels->wide - n) * sizeof *edge);
         }
-        t.from = t.to = edge; t.from_row = t.to_row = kernels->wide;
+        t.from = t.to = edge;
+        t.from_row = t.to_row = kernels->wide;
         tile(&t);
         for (r = 0; r < t.rows; ++r)
             memcpy(c->to + (i + r) * c->to_row + j, edge + r * kernels->wide, n * sizeof *edge);
     }
 }
+
 static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to floats, or back */
-    const memopt_product *p = c->work->product; size_t i;
+    const memopt_product *p = c->work->product;
+    size_t i;
+
     for (i = 0; i < c->rows; ++i) {
         void *row = (uint16_t *)p->result + (c->i + i) * p->result_stride + c->j;
         if (back) memopt_i_store_at(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
         else memopt_i_load_at(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
     }
 }
+
 static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     static const float zeros[MEMOPT_I_GEMM_COLUMNS] = { 0 };
-    const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task; const memopt_product *p = w->product;
-    const int is_small = p->result_type != MEMOPT_TYPE_F32; memopt_i_gemm_chunk c; size_t at = 0, j, depth;
-    const float *begin; size_t begin_row = 0;
-    c.work = w; c.i = chunk % w->down * w->tall; c.j = chunk / w->down * w->wide;
-    c.rows = memopt_i_min(w->tall, p->rows - c.i); c.columns = memopt_i_min(w->wide, p->columns - c.j);
+    const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task;
+    const memopt_product *p = w->product;
+    const int is_small = p->result_type != MEMOPT_TYPE_F32;
+    memopt_i_gemm_chunk c;
+    size_t at = 0;
+    size_t j, depth;
+    const float *begin;
+    size_t begin_row = 0;
+
+    c.work = w;
+    c.i = chunk % w->down * w->tall;
+    c.j = chunk / w->down * w->wide;
+    c.rows = memopt_i_min(w->tall, p->rows - c.i);
+    c.columns = memopt_i_min(w->wide, p->columns - c.j);
     c.panel = (float *)(void *)(w->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH);
     c.block = c.panel + MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH;
     c.to = is_small ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
                     : (float *)p->result + c.i * p->result_stride + c.j;
     c.to_row = is_small ? w->wide : p->result_stride;
-    c.left = c.block; c.left_tile = c.left_row = c.left_step = 0; /* of a depth of 0 */
+    c.left = c.block;
+    c.left_tile = c.left_row = c.left_step = 0; /* of a depth of 0 */
     if (p->accumulate && is_small) memopt_i_gemm_result(&c, 0);
     begin = p->bias ? p->bias + c.j : zeros;
-    if (p->accumulate) { begin = c.to; begin_row = c.to_row; }
+    if (p->accumulate) {
+        begin = c.to;
+        begin_row = c.to_row;
+    }
     do {
         depth = memopt_i_min(p->depth - at, MEMOPT_I_GEMM_DEPTH);
         if (depth) memopt_i_gemm_left(&c, at, depth);
@@ -17666,18 +21074,25 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
                 w->kernels->pack(c.panel, &w->right, c.j + j, memopt_i_min(w->kernels->wide, c.columns - j), at, depth);
             memopt_i_gemm_panel(&c, j, at, depth, begin, begin_row);
         }
-        begin = c.to; begin_row = c.to_row; at += depth;
+        begin = c.to;
+        begin_row = c.to_row;
+        at += depth;
     } while (at < p->depth);
     if (is_small) memopt_i_gemm_result(&c, 1);
     memopt_i_wide_end(w->level);
 }
+
 /* How the result is cut: large chunks pack least; where several workers share it, there are four for each, unless that
    leaves little work in one. That the number of workers has a say is an exception: here no bit depends on it. */
 static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
-    const memopt_product *p = w->product; const size_t tall = w->kernels->tall, wide = w->kernels->wide;
+    const memopt_product *p = w->product;
+    const size_t tall = w->kernels->tall;
+    const size_t wide = w->kernels->wide;
     const size_t max = p->result_type == MEMOPT_TYPE_F32 ? MEMOPT_I_GEMM_COLUMNS : MEMOPT_I_GEMM_COLUMNS_AS_FLOATS;
     const size_t wanted = workers > 1 ? 4 * workers : 1;
-    size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS), across = memopt_i_ceil_div(p->columns, max);
+    size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS);
+    size_t across = memopt_i_ceil_div(p->columns, max);
+
     for (;;) {
         w->tall = memopt_i_ceil_div(memopt_i_ceil_div(p->rows, down), tall) * tall;
         w->wide = memopt_i_ceil_div(memopt_i_ceil_div(p->columns, across), wide) * wide;
@@ -17688,30 +21103,40 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     }
     w->down = memopt_i_ceil_div(p->rows, w->tall);
 }
+
 /* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
    PTRDIFF_MAX: all of them. */
 static void memopt_i_gemm_triangle(const memopt_product *p, ptrdiff_t diagonal, const memopt_threads *threads,
                                    void *scratch) {
     memopt_i_gemm_work w;
+
     if (!p->rows || !p->columns) return;
     memset(&w, 0, sizeof w);
     w.diagonal = diagonal;
-    w.product = p; w.level = memopt_i_simd_level(threads); w.kernels = memopt_i_gemm_kernels_at(w.level);
+    w.product = p;
+    w.level = memopt_i_simd_level(threads);
+    w.kernels = memopt_i_gemm_kernels_at(w.level);
     w.left.data = p->left;
-    w.left.stride = p->left_stride; w.left.transposed = p->left_transposed; w.left.type = p->left_type;
-    w.right.data = p->right; w.right.stride = p->right_stride; w.right.type = p->right_type;
+    w.left.stride = p->left_stride;
+    w.left.transposed = p->left_transposed;
+    w.left.type = p->left_type;
+    w.right.data = p->right;
+    w.right.stride = p->right_stride;
+    w.right.type = p->right_type;
     w.right.transposed = !p->right_transposed; /* (j, k) is where another would look for (k, j) */
     w.scratch = (unsigned char *)scratch;
     w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_CACHED;
     memopt_i_gemm_cut(&w, (size_t)memopt_i_worker_count(threads));
     memopt_i_parallel_for(threads, w.down * memopt_i_ceil_div(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
 }
+
 static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
                                            void *scratch) {
     (void)user;
     memopt_i_gemm_triangle(p, PTRDIFF_MAX, threads, scratch);
     return MEMOPT_OK;
 }
+
 /* A matrix as it lies in memory. */
 typedef struct memopt_i_gemm_matrix {
     const char *name, *stride_name, *type_name; /* in memopt_product */
@@ -17719,14 +21144,20 @@ typedef struct memopt_i_gemm_matrix {
     size_t      rows, columns, stride;
     memopt_type type;
 } memopt_i_gemm_matrix;
+
 static memopt_i_gemm_matrix memopt_i_gemm_matrix_of(const void *data, size_t rows, size_t columns, int transposed,
                                                     size_t stride, memopt_type type) {
     memopt_i_gemm_matrix m;
+
     m.name = m.stride_name = m.type_name = NULL;
-    m.data = data; m.rows = transposed ? columns : rows; m.columns = transposed ? rows : columns;
-    m.stride = stride; m.type = type;
+    m.data = data;
+    m.rows = transposed ? columns : rows;
+    m.columns = transposed ? rows : columns;
+    m.stride = stride;
+    m.type = type;
     return m;
 }
+
 /* How many bytes it takes, and whether it can be a matrix. */
 static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm_matrix *m, size_t *bytes) {
     const size_t size = memopt_type_bytes(m->type);
@@ -17741,11 +21172,14 @@ static memopt_status memopt_i_gemm_check(memopt_i_checks *c, const memopt_i_gemm
                       "is larger than memory can be");
     return memopt_i_must_point(c, m->name, m->data, size, 1);
 }
+
 /* Do two have an element in common? Columns of one matrix, such as the heads of one tensor, do not. */
 static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
                                  size_t b_bytes) {
-    const size_t step = a->stride * memopt_type_bytes(a->type), size = memopt_type_bytes(b->type);
+    const size_t step = a->stride * memopt_type_bytes(a->type);
+    const size_t size = memopt_type_bytes(b->type);
     size_t from;
+
     if (!a_bytes || !b_bytes || !memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)) return 0;
     if (a->rows < 2 || b->rows < 2 || a->stride > SIZE_MAX / 8 || b->stride > SIZE_MAX / 8) return 1;
     if (step != b->stride * size) return 1;
@@ -17753,12 +21187,15 @@ static int memopt_i_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, 
          : (step - ((uintptr_t)a->data - (uintptr_t)b->data) % step) % step;
     return from < a->columns * memopt_type_bytes(a->type) || from + b->columns * size > step;
 }
+
 MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, const memopt_threads *threads,
                                               void *scratch, size_t scratch_bytes) {
     static const char *const names[4][3] = { { "result", "result_stride", "result_type" },
                                              { "left", "left_stride", "left_type" },
                                              { "right", "right_stride", "right_type" }, { "bias", NULL, NULL } };
-    const memopt_product *p = product; memopt_i_gemm_matrix m[4]; size_t bytes[4], i;
+    const memopt_product *p = product;
+    memopt_i_gemm_matrix m[4];
+    size_t bytes[4], i;
     memopt_i_checks c = memopt_i_checks_begin(p ? p->error : NULL, "gemm");
 
     if (!p) return MEMOPT_ERR_ARGUMENT;
@@ -17786,16 +21223,24 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
     if (c.status) return c.status;
     return memopt_i_gemm_builtin(NULL, p, threads, scratch);
 }
+
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads) {
     size_t bytes;
     return memopt_i_mul((size_t)memopt_i_worker_count(threads), MEMOPT_GEMM_SCRATCH, &bytes) ? SIZE_MAX : bytes;
 }
+
 MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gemm *out) {
     if (!out || (gemm && !gemm->multiply_fn && (gemm->scratch_bytes || gemm->user))) return MEMOPT_ERR_ARGUMENT;
-    if (gemm && gemm->multiply_fn) { *out = *gemm; return MEMOPT_OK; }
-    out->multiply_fn = memopt_i_gemm_builtin; out->scratch_bytes = MEMOPT_GEMM_SCRATCH; out->user = NULL;
+    if (gemm && gemm->multiply_fn) {
+        *out = *gemm;
+        return MEMOPT_OK;
+    }
+    out->multiply_fn = memopt_i_gemm_builtin;
+    out->scratch_bytes = MEMOPT_GEMM_SCRATCH;
+    out->user = NULL;
     return MEMOPT_OK;
 }
+
 /* @section row_kernels : optim_kernels number random api_ops
    What operators do to a row of floats: sums, the largest, exp, log, and the activations; and how a row of another type
    becomes floats.
@@ -17837,8 +21282,10 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #define MEMOPT_I_GELU_3     0.0713548139f      /* that times 0.044715 */
 #define MEMOPT_I_GELU_SLOPE 0.214064449f       /* and three times it */
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN R(floats) R(exp)(R(floats) x) {
     const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
+
     R(floats) n, r, t, q, max, rest;
 
     x = R(max)(R(set)(-106.0f), R(min)(R(set)(90.0f), x)); /* 0 and infinity all the same */
@@ -17864,6 +21311,7 @@ V_FN R(floats) R(exp_share)(R(floats) x) {
 V_FN R(floats) R(activate)(R(floats) x, int kind, R(floats) *slope) {
     const R(floats) limit = R(set)(kind == MEMOPT_ACTIVATION_GELU ? 16.0f : 128.0f), least = R(sub)(R(set)(0), limit);
     const R(floats) cut = R(max)(least, R(min)(limit, x)), one = R(set)(1);
+
     R(floats) z = cut, bend = cut, e, max, rest, s;
 
     if (kind == MEMOPT_ACTIVATION_GELU) {
@@ -17889,6 +21337,7 @@ V_FN R(floats) R(act)(R(floats) x, int kind) {
 /* of the gradient g; y receives the activation */
 V_FN R(floats) R(act_grad)(R(floats) x, R(floats) g, int kind, R(floats) *y) {
     const R(floats) zero = R(set)(0);
+
     R(floats) slope;
 
     if (kind == MEMOPT_ACTIVATION_RELU) {
@@ -17948,6 +21397,7 @@ V_FN R(floats) R(squared_deviations_of)(R(floats) sum, const float *x, R(floats)
 
 V_FN MEMOPT_I_FLATTEN void V(row_squared_deviations)(float *sums, const float *x, float mean, size_t n) {
     const R(floats) m = R(set)(mean);
+
     R(floats) s = R(read)(sums, 16);
     size_t i = 0;
 
@@ -17966,7 +21416,8 @@ V_FN void R(largest_of)(R(floats) *largest, R(floats) *seen, R(floats) x) {
 V_FN MEMOPT_I_FLATTEN float V(row_largest)(float max, const float *x, size_t n) {
     R(floats) s = R(set)(max), seen = R(nan)(R(set)(0), s);
     float lanes[16];
-    size_t i = 0, half;
+    size_t i = 0;
+    size_t half;
 
     for (; i + 16 <= n; i += 16) R(largest_of)(&s, &seen, R(read)(x + i, 16));
     if (i < n) R(largest_of)(&s, &seen, R(first)(n - i, R(read)(x + i, n - i), s));
@@ -17989,6 +21440,7 @@ V_FN R(floats) R(exp_of)(R(floats) sum, float *y, const float *x, R(floats) from
 
 V_FN MEMOPT_I_FLATTEN void V(row_exp)(float *sums, float *y, const float *x, float from, float scale, size_t n) {
     const R(floats) f = R(set)(from), a = R(set)(scale);
+
     R(floats) s = R(read)(sums, 16);
     size_t i = 0;
 
@@ -18084,6 +21536,7 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
     if (i < n) R(act_grad_of)(grad + i, out ? out + i : NULL, x + i, g + i, kind, n - i);
     V(end)();
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
@@ -18100,7 +21553,8 @@ MEMOPT_I_WIDTHS(void, row_act_grad, (float *grad, float *out, const float *x, co
    2 artanh((m - 1) / (m + 1)), below 2 units in the last place off. */
 MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {
     uint64_t bits = memopt_i_double_bits(x);
-    double exponent, m, s, square, sum = 1.0 / 23;
+    double exponent, m, s, square;
+    double sum = 1.0 / 23;
     int k;
 
     if ((bits >> 52 & 0x7ff) == 0x7ff) return x;
@@ -18108,7 +21562,10 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {
     exponent = (double)(int)(bits >> 52) - 1023;
     bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
     memcpy(&m, &bits, sizeof m); /* 1 to below 2 */
-    if (m > 1.4142135623730951) { m *= 0.5; exponent += 1; }
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        exponent += 1;
+    }
     s = (m - 1) / (m + 1);
     square = s * s;
     for (k = 10; k >= 0; --k) sum = fma(sum, square, 1.0 / (2 * k + 1));
@@ -18120,9 +21577,11 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {
 static const void *memopt_i_row_at(const void *data, memopt_type type, size_t at) {
     return (const unsigned char *)data + at * memopt_type_bytes(type);
 }
+
 static void *memopt_i_row_to(void *data, memopt_type type, size_t at) {
     return (unsigned char *)data + at * memopt_type_bytes(type);
 }
+
 static void memopt_i_row_load(int level, float *to, const void *data, memopt_type type, size_t at, size_t n) {
     memopt_i_load_at(level, to, memopt_i_row_at(data, type, at), type, n);
 }
@@ -18150,12 +21609,15 @@ static float *memopt_i_row_out(void *data, memopt_type type, size_t at, float *b
 /* ---- rows, by level ---- */
 /* sums: 16 of them; element i of a row is added to sum i % 16. */
 static float memopt_i_row_total(const float *sums) {
-    float t[16]; int half, i;
+    float t[16];
+    int half, i;
+
     memcpy(t, sums, sizeof t);
     for (half = 8; half; half /= 2)
         for (i = 0; i < half; ++i) t[i] = memopt_i_round(t[i] + t[i + half]);
     return t[0];
 }
+
 static void memopt_i_row_sum(int level, float *sums, const float *x, size_t n) {
     MEMOPT_I_AT(level, row_sum, (sums, x, n));
 }
@@ -18208,18 +21670,22 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
     }
     MEMOPT_I_AT(level, row_act_grad, (grad, y, x, g, (int)activation, n));
 }
+
 /* @section operator : row_kernels gemm host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own. */
+
 /* An array that an operator reads or writes. */
 enum { MEMOPT_I_OPS_READ, MEMOPT_I_OPS_WRITE, MEMOPT_I_OPS_OPTIONAL /* NULL is fine; with WRITE or alone */,
        MEMOPT_I_OPS_ARRAYS = 16 };
+
 typedef struct memopt_i_ops_array {
     const void *data;
     size_t      bytes;
     int         is_result;
     const char *name;
 } memopt_i_ops_array;
+
 typedef struct memopt_i_ops {
     memopt_i_checks c;
     const memopt_threads *threads; /* NULL = the calling thread */
@@ -18332,7 +21798,8 @@ static memopt_status memopt_i_ops_stay(memopt_i_ops *o, const char *place, const
 /* The id of each row is at least 0 (or, where it is `optional`, negative for none) and below a limit. */
 static size_t memopt_i_ops_ids(memopt_i_ops *o, const char *name, const int32_t *ids, size_t rows, size_t limit,
                                int optional) {
-    size_t row, count = 0; /* of those that are not negative */
+    size_t row;
+    size_t count = 0; /* of those that are not negative */
 
     for (row = 0; row < rows && !o->c.status; ++row) {
         count += ids[row] >= 0;
@@ -18374,6 +21841,7 @@ static int memopt_i_ops_bytes(const memopt_i_ops *o, size_t count, size_t bytes,
     return memopt_i_mul(o->workers, o->gemm_bytes, &gemm) || memopt_i_mul(count, bytes, &own)
         || memopt_i_add(gemm, own, out);
 }
+
 static unsigned char *memopt_i_ops_own_scratch(const memopt_i_ops *o) {
     return o->scratch + o->workers * o->gemm_bytes;
 }
@@ -18424,16 +21892,19 @@ static void memopt_i_ops_result(memopt_product *p, void *data, memopt_type type,
 static memopt_status memopt_i_ops_multiply(const memopt_i_ops *o, const memopt_product *p) {
     return o->gemm.multiply_fn(o->gemm.user, p, o->threads, o->scratch);
 }
+
 static memopt_threads memopt_i_ops_single_thread(const memopt_i_ops *o) { /* keeps the level */
     memopt_threads alone;
     memset(&alone, 0, sizeof alone);
     if (o->threads) alone.simd_level = o->threads->simd_level;
     return alone;
 }
+
 static memopt_status memopt_i_ops_multiply_alone(const memopt_i_ops *o, const memopt_product *p, int worker) {
     const memopt_threads alone = memopt_i_ops_single_thread(o);
     return o->gemm.multiply_fn(o->gemm.user, p, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
 }
+
 /* A worker's part of the operator's own scratch. */
 static unsigned char *memopt_i_ops_part(const memopt_i_ops *o, size_t bytes, size_t worker) {
     return memopt_i_ops_own_scratch(o) + worker * bytes;
@@ -18467,11 +21938,14 @@ static int memopt_i_ops_finite(const void *data, memopt_type type, size_t stride
         }
     return 1;
 }
+
 /* One row of a product by a triangle, only what takes part of it. */
 static memopt_status memopt_i_ops_triangle_row(const memopt_i_ops *o, memopt_product p, size_t row, ptrdiff_t diagonal,
                                                int worker) {
     const ptrdiff_t side = p.left_transposed ? (ptrdiff_t)row - diagonal : (ptrdiff_t)row + diagonal + 1;
-    const size_t at = side < 0 ? 0 : memopt_i_min((size_t)side, p.depth), first = p.left_transposed ? at : 0;
+    const size_t at = side < 0 ? 0 : memopt_i_min((size_t)side, p.depth);
+    const size_t first = p.left_transposed ? at : 0;
+
     p.left = memopt_i_row_at(p.left, p.left_type, p.left_transposed ? first * p.left_stride + row
                              : row * p.left_stride);
     p.right = memopt_i_row_at(p.right, p.right_type, first * p.right_stride);
@@ -18480,12 +21954,16 @@ static memopt_status memopt_i_ops_triangle_row(const memopt_i_ops *o, memopt_pro
     p.depth = p.left_transposed ? p.depth - first : at;
     return memopt_i_ops_multiply_alone(o, &p, worker);
 }
+
 /* A product by a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part. Behind them
    are zeros, for a gemm that knows no triangles; where these would meet what is not finite it gets rows one by one. */
 static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const memopt_product *p, ptrdiff_t diagonal,
                                                  int worker) {
     const ptrdiff_t columns = (ptrdiff_t)(p->left_transposed ? p->rows : p->depth);
-    const memopt_threads alone = memopt_i_ops_single_thread(o); size_t row, from, count; memopt_status s = MEMOPT_OK;
+    const memopt_threads alone = memopt_i_ops_single_thread(o);
+    size_t row, from, count;
+    memopt_status s = MEMOPT_OK;
+
     if (diagonal >= columns - 1) return memopt_i_ops_multiply_alone(o, p, worker);
     if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
         memopt_i_gemm_triangle(p, diagonal, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
@@ -18499,6 +21977,7 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
     for (row = 0; row < p->rows && !s; ++row) s = memopt_i_ops_triangle_row(o, *p, row, diagonal, worker);
     return s;
 }
+
 /* @section softmax : row_kernels operator api_ops
    Softmax of rows, and its gradient.
    Idea       Three passes over a row that stays in the cache: the largest, exp(scale (x - largest)) with its sum, and
@@ -18508,24 +21987,30 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
    Not finite -infinity is a probability of 0. A row with a NaN or +infinity, or with nothing but -infinity, has no
               softmax and becomes NaN; other rows do not notice. What `valid` leaves out is not looked at.
    Cost       Rows are dealt out in turns of about 16 Ki elements. */
+
 typedef struct memopt_i_softmax_task {
     memopt_softmax s; /* with defaults filled in */
     int    level;
     size_t chunk_rows; /* rows of a worker's turn */
 } memopt_i_softmax_task;
+
 enum { MEMOPT_I_SOFTMAX_CHUNK = 16384 }; /* elements */
+
 static size_t memopt_i_chunk_rows(size_t columns) {
     return columns < MEMOPT_I_SOFTMAX_CHUNK ? MEMOPT_I_SOFTMAX_CHUNK / columns : 1;
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN size_t V(softmax_grad)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {
     const V(floats) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= n; i += V(width))
         V(store)(y + i, V(mul)(V(mul)(s, V(load)(p + i)), V(fma)(one, V(load)(g + i), minus)));
     return i;
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(size_t, softmax_grad, (float *y, const float *p, const float *g, float scale, float mean, size_t n))
 
@@ -18537,6 +22022,7 @@ static void memopt_i_softmax_grad(int level, float *y, const float *p, const flo
     memopt_i_wide_end(level);
     (void)memopt_i_v1_softmax_grad(y + i, p + i, g + i, scale, mean, n - i);
 }
+
 /* A row of scores x to probabilities y, of which `valid` take part; y may be x. */
 static void memopt_i_softmax_row_weigh(int level, float *y, const float *x, float scale, size_t valid, size_t columns) {
     const float max = memopt_i_row_max(level, memopt_i_bits_float(0xff800000u), x, valid);
@@ -18559,7 +22045,8 @@ static void memopt_i_softmax_row_grad(int level, float *y, const float *p, const
 
 static void memopt_i_softmax_row(const memopt_i_softmax_task *t, size_t row) {
     const memopt_softmax *s = &t->s;
-    const size_t at = row * s->stride, n = s->valid ? s->valid[row] : s->columns;
+    const size_t at = row * s->stride;
+    const size_t n = s->valid ? s->valid[row] : s->columns;
 
     if (s->grad_output)
         memopt_i_softmax_row_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n, s->columns);
@@ -18568,11 +22055,14 @@ static void memopt_i_softmax_row(const memopt_i_softmax_task *t, size_t row) {
 
 static void memopt_i_softmax_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_softmax_task *t = (const memopt_i_softmax_task *)task;
-    const size_t first = chunk * t->chunk_rows, end = first + memopt_i_min(t->chunk_rows, t->s.rows - first);
+    const size_t first = chunk * t->chunk_rows;
+    const size_t end = first + memopt_i_min(t->chunk_rows, t->s.rows - first);
     size_t row;
+
     (void)worker;
     for (row = first; row < end; ++row) memopt_i_softmax_row(t, row);
 }
+
 /* The pointers; there is at least one element. */
 static memopt_status memopt_i_softmax_arrays(memopt_i_ops *o, const memopt_softmax *s, int backward) {
     const size_t count = (s->rows - 1) * s->stride + s->columns;
@@ -18585,13 +22075,15 @@ static memopt_status memopt_i_softmax_arrays(memopt_i_ops *o, const memopt_softm
     memopt_i_ops_no_overlap(o, 1);
     return memopt_i_ops_stay(o, "row", "valid", s->valid, s->rows, "at most columns", s->columns);
 }
+
 static memopt_status memopt_i_softmax_run(const memopt_ops *ops, const memopt_softmax *softmax, int backward) {
     memopt_i_ops o;
     memopt_i_softmax_task t;
 
     if (memopt_i_ops_resolve(ops, "softmax", softmax, &o)) return o.c.status;
     memset(&t, 0, sizeof t);
-    t.s = *softmax; t.level = o.level;
+    t.s = *softmax;
+    t.level = o.level;
     if (!t.s.stride) t.s.stride = t.s.columns;
     if (!backward) t.s.grad_output = NULL;
     if (t.s.scale == 0) t.s.scale = 1;
@@ -18606,12 +22098,15 @@ static memopt_status memopt_i_softmax_run(const memopt_ops *ops, const memopt_so
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.s.rows, t.chunk_rows), memopt_i_softmax_chunk, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_softmax_forward(const memopt_ops *ops, const memopt_softmax *softmax) {
     return memopt_i_softmax_run(ops, softmax, 0);
 }
+
 MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const memopt_softmax *softmax) {
     return memopt_i_softmax_run(ops, softmax, 1);
 }
+
 /* @section head : row_kernels operator gemm softmax api_ops
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
@@ -18634,7 +22129,10 @@ MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const me
    Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read.
    Cost       Beyond the products, which read the weights twice and pass over their gradient once a chunk: three passes
               over each row of logits while it is in the second-level cache. */
-enum { MEMOPT_I_HEAD_PIECE = 2048 }; /* elements of a row that are floats on the stack, a multiple of 16 */
+
+/* elements of a row that are floats on the stack, a multiple of 16 */
+enum { MEMOPT_I_HEAD_PIECE = 2048 };
+
 typedef struct memopt_i_cross_entropy {
     memopt_cross_entropy x; /* with defaults filled in */
     int     level;
@@ -18642,21 +22140,26 @@ typedef struct memopt_i_cross_entropy {
     double  factor;         /* of gradients: scale / count */
     unsigned char *row_losses; /* doubles, perhaps not aligned: behind an odd number of floats */
 } memopt_i_cross_entropy;
+
 /* The sum of n elements; huge ones do not overflow, and no more than a few units of the sum are lost. */
 static double memopt_i_head_total(const float *x, size_t n) {
-    double sums[4] = { 0 }; size_t i;
+    double sums[4] = { 0 };
+    size_t i;
     for (i = 0; i < n; ++i) sums[i % 4] = memopt_i_sum_double(sums[i % 4], (double)x[i]);
     return memopt_i_sum_double(memopt_i_sum_double(sums[0], sums[2]), memopt_i_sum_double(sums[1], sums[3]));
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN size_t V(head_grads)(float *y, float a, float b, float c, size_t n) {
     const V(floats) factor = V(set)(a), more = V(set)(b), less = V(set)(c);
     size_t i;
+
     MEMOPT_I_UNROLL
     for (i = 0; i + V(width) <= n; i += V(width))
         V(store)(y + i, V(sub)(V(fma)(factor, V(load)(y + i), more), less));
     return i;
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(size_t, head_grads, (float *y, float a, float b, float c, size_t n))
 
@@ -18667,6 +22170,7 @@ static void memopt_i_head_grads(int level, float *y, float a, float b, float c, 
     memopt_i_wide_end(level);
     (void)memopt_i_v1_head_grads(y + i, a, b, c, n - i);
 }
+
 /* ---- a row ---- */
 typedef struct memopt_i_cross_entropy_row {
     void  *logits;
@@ -18675,6 +22179,7 @@ typedef struct memopt_i_cross_entropy_row {
     float  max, sum, at;  /* at: the target's logit */
     double total;         /* of the logits, where labels are smoothed */
 } memopt_i_cross_entropy_row;
+
 static float *memopt_i_cross_entropy_piece(const memopt_i_cross_entropy *t, const memopt_i_cross_entropy_row *r,
                                            size_t i, size_t n, float *buffer) {
     float *x = memopt_i_row_out(r->logits, t->x.type, i, buffer);
@@ -18682,9 +22187,15 @@ static float *memopt_i_cross_entropy_piece(const memopt_i_cross_entropy *t, cons
     memopt_i_row_load(t->level, x, r->logits, t->x.type, i, n);
     return x;
 }
+
 static void memopt_i_cross_entropy_measure(const memopt_i_cross_entropy *t, memopt_i_cross_entropy_row *r) {
-    float buffer[MEMOPT_I_HEAD_PIECE], sums[16] = { 0 }; size_t i, n; const size_t columns = t->x.vocabulary;
-    r->max = memopt_i_bits_float(0xff800000u); r->total = 0;
+    float buffer[MEMOPT_I_HEAD_PIECE];
+    float sums[16] = { 0 };
+    size_t i, n;
+    const size_t columns = t->x.vocabulary;
+
+    r->max = memopt_i_bits_float(0xff800000u);
+    r->total = 0;
     r->at = memopt_i_gemm_one(memopt_i_row_at(r->logits, t->x.type, r->target), t->x.type);
     for (i = 0; i < columns; i += n) {
         const float *x;
@@ -18701,10 +22212,14 @@ static void memopt_i_cross_entropy_measure(const memopt_i_cross_entropy *t, memo
     }
     r->sum = memopt_i_row_total(sums);
 }
+
 MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_loss(const memopt_loss_rule *rule, size_t vocabulary,
                                                                const memopt_i_cross_entropy_row *r, double *lse) {
-    const double max = (double)r->max, smoothing = (double)rule->smoothing, z = (double)rule->z_weight;
+    const double max = (double)r->max;
+    const double smoothing = (double)rule->smoothing;
+    const double z = (double)rule->z_weight;
     double loss;
+
     *lse = 0;
     if (!memopt_i_finite(r->max)) return (double)memopt_i_bits_float(0x7fc00000u);
     loss = memopt_i_row_log((double)r->sum);
@@ -18714,28 +22229,39 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_cross_entropy_loss(const memopt_loss
     if (z > 0) loss = fma(z * *lse, *lse, loss);
     return loss;
 }
+
 /* The gradient is a e + b - c; at the target a e + at_target. */
 typedef struct memopt_i_cross_entropy_terms { float a, b, c, at_target; } memopt_i_cross_entropy_terms;
+
 MEMOPT_I_HOST_DEVICE static memopt_i_cross_entropy_terms memopt_i_cross_entropy_grad(const memopt_loss_rule *rule,
                                                                                      size_t vocabulary,
                                                                                      double factor, double sum,
                                                                                      double lse) {
-    const double smoothing = (double)rule->smoothing, even = -factor * smoothing / (double)vocabulary;
+    const double smoothing = (double)rule->smoothing;
+    const double even = -factor * smoothing / (double)vocabulary;
     memopt_i_cross_entropy_terms s;
+
     s.a = (float)(factor * fma(2 * (double)rule->z_weight, lse, 1.0) / sum);
     s.c = smoothing > 0 ? 0 : (float)ldexp(factor, -70);
     s.b = smoothing > 0 ? (float)even : s.c;
     s.at_target = (float)fma(-factor, 1 - smoothing, even);
     return s;
 }
+
 static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const memopt_i_cross_entropy_row *r,
                                          double lse) {
     const memopt_i_cross_entropy_terms s =
         memopt_i_cross_entropy_grad(&t->x.rule, t->x.vocabulary, t->factor, (double)r->sum,
                                     lse);
-    float buffer[MEMOPT_I_HEAD_PIECE], sums[16] = { 0 }; size_t i, n;
+    float buffer[MEMOPT_I_HEAD_PIECE];
+    float sums[16] = { 0 };
+    size_t i, n;
+
     for (i = 0; i < t->x.vocabulary; i += n) {
-        float *x, e = 0; size_t at = r->target - i;
+        float *x;
+        float e = 0;
+        size_t at = r->target - i;
+
         n = memopt_i_min(t->x.vocabulary - i, MEMOPT_I_HEAD_PIECE);
         x = memopt_i_cross_entropy_piece(t, r, i, n, buffer);
         if (!r->in_place) memopt_i_row_exp(t->level, sums, x, x, r->max, 1.0f, n);
@@ -18745,9 +22271,13 @@ static void memopt_i_cross_entropy_grads(const memopt_i_cross_entropy *t, const 
         if (!r->in_place) memopt_i_row_store(t->level, r->logits, t->x.type, i, x, n);
     }
 }
+
 static double memopt_i_cross_entropy_work(const memopt_i_cross_entropy *t, size_t row) {
-    const memopt_cross_entropy *x = &t->x; const size_t bytes = memopt_type_bytes(x->type); double loss, lse;
+    const memopt_cross_entropy *x = &t->x;
+    const size_t bytes = memopt_type_bytes(x->type);
+    double loss, lse;
     memopt_i_cross_entropy_row r;
+
     r.logits = memopt_i_row_to(x->logits, x->type, row * x->stride);
     r.in_place = x->type == MEMOPT_TYPE_F32 && !x->keep_logits;
     if (x->targets[row] < 0) {
@@ -18762,10 +22292,13 @@ static double memopt_i_cross_entropy_work(const memopt_i_cross_entropy *t, size_
     memset(memopt_i_row_to(r.logits, x->type, x->vocabulary), 0, (x->stride - x->vocabulary) * bytes);
     return loss;
 }
+
 static void memopt_i_cross_entropy_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_cross_entropy *t = (const memopt_i_cross_entropy *)task;
-    const size_t first = chunk * t->chunk_rows, end = first + memopt_i_min(t->chunk_rows, t->x.rows - first);
+    const size_t first = chunk * t->chunk_rows;
+    const size_t end = first + memopt_i_min(t->chunk_rows, t->x.rows - first);
     size_t row;
+
     (void)worker;
     for (row = first; row < end; ++row) {
         const double loss = memopt_i_cross_entropy_work(t, row);
@@ -18773,9 +22306,11 @@ static void memopt_i_cross_entropy_chunk(void *task, size_t chunk, int worker) {
         if (t->x.losses) t->x.losses[row] = (float)loss;
     }
 }
+
 /* The loss of rows added onto `loss`, row by row. */
 static double memopt_i_cross_entropy_run(memopt_i_cross_entropy *t, const memopt_threads *threads, double loss) {
     size_t row;
+
     t->chunk_rows = memopt_i_chunk_rows(t->x.vocabulary);
     memopt_i_parallel_for(threads, memopt_i_ceil_div(t->x.rows, t->chunk_rows), memopt_i_cross_entropy_chunk, t);
     for (row = 0; row < t->x.rows; ++row) {
@@ -18785,9 +22320,11 @@ static double memopt_i_cross_entropy_run(memopt_i_cross_entropy *t, const memopt
     }
     return loss;
 }
+
 /* ---- what cross-entropy and head have in common ---- */
 static memopt_status memopt_i_loss_rule_check(memopt_i_checks *c, const memopt_loss_rule *rule) {
-    const uint32_t max = memopt_i_float_bits(1.0f), infinity = 0x7f800000u;
+    const uint32_t max = memopt_i_float_bits(1.0f);
+    const uint32_t infinity = 0x7f800000u;
     const uint64_t bits = memopt_i_double_bits(rule->scale); /* negative numbers have the largest bits of all */
 
     memopt_i_must_number(c, bits < (uint64_t)0x7ff << 52, "rule.scale", memopt_i_real(rule->scale),
@@ -18802,12 +22339,17 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_loss_rule_factor(const memopt_loss_r
     const size_t count = rule->count ? rule->count : counted;
     return (rule->scale > 0 ? rule->scale : 1) / (double)(count ? count : 1);
 }
+
 MEMOPT_I_HOST_DEVICE static memopt_loss memopt_i_loss_rule_loss(const memopt_loss_rule *rule, size_t counted,
                                                                 double loss) {
-    const size_t count = rule->count ? rule->count : counted; memopt_loss l;
-    l.loss = count ? loss / (double)count : 0; l.counted = counted;
+    const size_t count = rule->count ? rule->count : counted;
+    memopt_loss l;
+
+    l.loss = count ? loss / (double)count : 0;
+    l.counted = counted;
     return l;
 }
+
 /* ---- cross-entropy ---- */
 static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x,
                                                   memopt_i_cross_entropy *t, size_t *bytes) {
@@ -18823,14 +22365,18 @@ static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_
     return memopt_i_must_fit(&o->c, !memopt_i_mul(x->rows, sizeof(double), bytes), "scratch",
                              "is larger than memory can be");
 }
+
 MEMOPT_API memopt_status memopt_cross_entropy_scratch(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                       size_t *bytes) {
-    memopt_i_ops o; memopt_i_cross_entropy t; size_t b;
+    memopt_i_ops o;
+    memopt_i_cross_entropy t;
+    size_t b;
 
     if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
     if (memopt_i_cross_entropy_check(&o, x, &t, &b)) return o.c.status;
     return memopt_i_ops_return_bytes(&o, b, bytes);
 }
+
 static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt_cross_entropy *x) {
     memopt_i_ops_take(o, "logits", x->logits, x->type, x->rows * x->stride, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take_sized(o, "targets", x->targets, sizeof *x->targets, x->rows, MEMOPT_I_OPS_READ);
@@ -18838,9 +22384,12 @@ static memopt_status memopt_i_cross_entropy_arrays(memopt_i_ops *o, const memopt
     memopt_i_ops_take_scratch(o);
     return memopt_i_ops_no_overlap(o, 0);
 }
+
 MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const memopt_cross_entropy *x,
                                                    memopt_loss *out) {
-    memopt_i_ops o; memopt_i_cross_entropy t; size_t bytes, counted;
+    memopt_i_ops o;
+    memopt_i_cross_entropy t;
+    size_t bytes, counted;
 
     if (memopt_i_ops_resolve(ops, "cross-entropy", x, &o)) return o.c.status;
     if (memopt_i_cross_entropy_check(&o, x, &t, &bytes)) return o.c.status;
@@ -18854,8 +22403,11 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
     *out = memopt_i_loss_rule_loss(&x->rule, counted, memopt_i_cross_entropy_run(&t, o.threads, 0));
     return MEMOPT_OK;
 }
+
 /* ---- the head ---- */
-enum { MEMOPT_I_HEAD_ROWS = 128, MEMOPT_I_HEAD_NEAREST = 8 }; /* of a block of 16-bit sums; chunks, see Sums */
+/* of a block of 16-bit sums; chunks, see Sums */
+enum { MEMOPT_I_HEAD_ROWS = 128, MEMOPT_I_HEAD_NEAREST = 8 };
+
 typedef struct memopt_i_head {
     memopt_head  h;       /* with defaults filled in */
     memopt_i_ops o;
@@ -18863,9 +22415,12 @@ typedef struct memopt_i_head {
     int          stochastic; /* gradients of weights are rounded at random */
     size_t       part;    /* bytes of a worker's block of them */
 } memopt_i_head;
+
 /* Bytes of scratch; the parts of workers come before the logits. 1: do not fit size_t */
 static int memopt_i_head_bytes(memopt_i_head *t, size_t *bytes) {
-    const memopt_head *h = &t->h; size_t row, parts;
+    const memopt_head *h = &t->h;
+    size_t row, parts;
+
     t->stochastic = h->gradient_type != MEMOPT_TYPE_F32 && h->rows
             && (h->accumulate || (h->rows - 1) / h->chunk >= MEMOPT_I_HEAD_NEAREST);
     t->part = 0;
@@ -18876,10 +22431,12 @@ static int memopt_i_head_bytes(memopt_i_head *t, size_t *bytes) {
         || memopt_i_ops_bytes(&t->o, h->chunk, row, bytes) || memopt_i_mul(t->o.workers, t->part, &parts)
         || memopt_i_add(*bytes, parts, bytes);
 }
+
 /* Shapes and types, and the bytes of scratch. */
 static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_head *head, memopt_i_head *t,
                                            size_t *bytes) {
-    memopt_head *h = &t->h; memopt_i_ops *o = &t->o;
+    memopt_head *h = &t->h;
+    memopt_i_ops *o = &t->o;
 
     if (memopt_i_ops_resolve(ops, "head", head, o)) return o->c.status;
     *h = *head;
@@ -18898,14 +22455,18 @@ static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_h
     if (memopt_i_ops_fits(o, "weights", h->padded, h->width, MEMOPT_TYPE_F32)) return o->c.status;
     return memopt_i_must_fit(&o->c, !memopt_i_head_bytes(t, bytes), "scratch", "is larger than memory can be");
 }
+
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
-    memopt_i_head t; size_t b;
+    memopt_i_head t;
+    size_t b;
 
     if (memopt_i_head_resolve(ops, head, &t, &b)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, b, bytes);
 }
+
 static memopt_status memopt_i_head_arrays(memopt_i_ops *o, const memopt_head *h) {
-    const size_t in = h->rows * h->width, weights = h->padded * h->width;
+    const size_t in = h->rows * h->width;
+    const size_t weights = h->padded * h->width;
     const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
     memopt_i_ops_take(o, "input", h->input, h->type, in, MEMOPT_I_OPS_READ);
@@ -18917,6 +22478,7 @@ static memopt_status memopt_i_head_arrays(memopt_i_ops *o, const memopt_head *h)
     memopt_i_ops_take_scratch(o);
     return memopt_i_ops_no_overlap(o, 1);
 }
+
 /* ---- its operands ---- */
 static memopt_i_matrix memopt_i_head_input(const memopt_head *h, size_t first) {
     return memopt_i_matrix_at(h->input, h->type, first * h->width, h->width);
@@ -18958,24 +22520,34 @@ typedef struct memopt_i_head_sum_task {
     memopt_product product;
     memopt_noise   noise;
 } memopt_i_head_sum_task;
+
 /* Some rows of the gradient of weights: as floats, added up, rounded. A worker's part: a status, then floats. */
 static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_head_sum_task *q = (const memopt_i_head_sum_task *)task; const memopt_head *h = &q->t->h;
+    const memopt_i_head_sum_task *q = (const memopt_i_head_sum_task *)task;
+    const memopt_head *h = &q->t->h;
     unsigned char *part = memopt_i_ops_part(&q->t->o, q->t->part, (size_t)worker);
     float *sums = (float *)(void *)(part + 64);
-    const size_t row = chunk * MEMOPT_I_HEAD_ROWS, at = row * h->width; const int level = q->t->o.level;
-    memopt_product p = q->product; size_t n; memopt_status s;
+    const size_t row = chunk * MEMOPT_I_HEAD_ROWS;
+    const size_t at = row * h->width;
+    const int level = q->t->o.level;
+    memopt_product p = q->product;
+    size_t n;
+    memopt_status s;
     void *to = memopt_i_row_to(p.result, p.result_type, at);
+
     p.rows = memopt_i_min(p.rows - row, MEMOPT_I_HEAD_ROWS);
     n = p.rows * h->width;
     if (p.accumulate) memopt_i_load_at(level, sums, to, p.result_type, n);
-    p.left = (const float *)p.left + row; p.result = sums; p.result_type = MEMOPT_TYPE_F32;
+    p.left = (const float *)p.left + row;
+    p.result = sums;
+    p.result_type = MEMOPT_TYPE_F32;
     s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
     if (s) *(memopt_status *)(void *)part = s;
     else if (!p.accumulate) memopt_i_store_at(level, to, sums, h->gradient_type, n);
     else memopt_i_noise_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums, n,
                            q->noise, at, 0);
 }
+
 static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_product *p, double loss, size_t first) {
     memopt_i_head_sum_task q;
 
@@ -18990,6 +22562,7 @@ static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t f
     const memopt_product p = memopt_i_head_product(t, first, rows);
     return t->stochastic ? memopt_i_head_sums(t, &p, loss, first) : memopt_i_ops_multiply(&t->o, &p);
 }
+
 static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     memopt_product p = memopt_i_ops_product(rows, h->width, h->vocabulary, memopt_i_head_slopes(t),
@@ -19001,24 +22574,37 @@ static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t fir
 
 static memopt_status memopt_i_head_chunk(const memopt_i_head *t, memopt_i_cross_entropy *e, size_t first,
                                          double *loss) {
-    const memopt_head *h = &t->h; const size_t rows = memopt_i_min(h->chunk, h->rows - first);
+    const memopt_head *h = &t->h;
+    const size_t rows = memopt_i_min(h->chunk, h->rows - first);
     memopt_status s = memopt_i_head_multiply(t, first, rows, t->logits, h->padded);
+
     if (s) return s;
-    e->x.rows = rows; e->x.targets = h->targets + first; e->x.losses = h->losses ? h->losses + first : NULL;
+    e->x.rows = rows;
+    e->x.targets = h->targets + first;
+    e->x.losses = h->losses ? h->losses + first : NULL;
     *loss = memopt_i_cross_entropy_run(e, t->o.threads, *loss);
     if (h->grad_weights) s = memopt_i_head_grad_weights(t, first, rows, *loss);
     if (h->grad_input && !s) s = memopt_i_head_grad_input(t, first, rows);
     return s;
 }
+
 static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double *loss) {
-    const memopt_head *h = &t->h; size_t first, begin;
-    memopt_i_cross_entropy e; memopt_status s = MEMOPT_OK;
+    const memopt_head *h = &t->h;
+    size_t first, begin;
+    memopt_i_cross_entropy e;
+    memopt_status s = MEMOPT_OK;
+
     memset(&e, 0, sizeof e);
     t->logits = (float *)(void *)memopt_i_ops_part(&t->o, t->part, t->o.workers);
     e.row_losses = (unsigned char *)(t->logits + h->chunk * h->padded);
-    e.x.vocabulary = h->vocabulary; e.x.stride = h->padded; e.x.type = MEMOPT_TYPE_F32; e.x.logits = t->logits;
-    e.x.keep_logits = !h->grad_input && !h->grad_weights; e.x.rule = h->rule;
-    e.level = t->o.level; e.factor = memopt_i_loss_rule_factor(&h->rule, counted);
+    e.x.vocabulary = h->vocabulary;
+    e.x.stride = h->padded;
+    e.x.type = MEMOPT_TYPE_F32;
+    e.x.logits = t->logits;
+    e.x.keep_logits = !h->grad_input && !h->grad_weights;
+    e.x.rule = h->rule;
+    e.level = t->o.level;
+    e.factor = memopt_i_loss_rule_factor(&h->rule, counted);
     if (h->grad_weights && !h->accumulate) {
         begin = h->rows ? h->vocabulary : 0; /* the rows before are overwritten */
         memset(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
@@ -19028,8 +22614,11 @@ static memopt_status memopt_i_head_run(memopt_i_head *t, size_t counted, double 
         s = memopt_i_head_chunk(t, &e, first, loss);
     return s;
 }
+
 MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_head *head, memopt_loss *out) {
-    memopt_i_head t; size_t bytes, counted; double loss;
+    memopt_i_head t;
+    size_t bytes, counted;
+    double loss;
 
     if (memopt_i_head_resolve(ops, head, &t, &bytes)) return t.o.c.status;
     memopt_i_must(&t.o.c, out != NULL, "out", "is NULL");
@@ -19040,9 +22629,12 @@ MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_he
     *out = memopt_i_loss_rule_loss(&head->rule, counted, loss);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_head *head, size_t first, size_t count,
                                             float *logits) {
-    memopt_i_head t; memopt_i_ops *o = &t.o; size_t bytes;
+    memopt_i_head t;
+    memopt_i_ops *o = &t.o;
+    size_t bytes;
 
     if (memopt_i_head_resolve(ops, head, &t, &bytes)) return o->c.status;
     memopt_i_must_be_at_most(&o->c, "first", first, "at most rows", t.h.rows);
@@ -19057,6 +22649,7 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
     if (memopt_i_ops_need_scratch(o, o->workers * o->gemm_bytes)) return o->c.status;
     return memopt_i_ops_end(o, memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary));
 }
+
 /* @section attention : softmax row_kernels operator gemm api_ops
    Attention without the length x length matrix.
    Problem    Of each head, the probabilities are length^2 numbers that the usual form keeps until backward, and their
@@ -19089,7 +22682,9 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
               and 512, blocks of 48 to 128 are as fast, within 5%; shorter ones wait for operands to be packed.
    Trap       A row whose scores are all -infinity has no largest one to begin with, and is NaN as in the plain form. A
               tile of such scores is not: it must count 0, or scores that overflow spoil their row. */
+
 enum { MEMOPT_I_ATTENTION_BLOCK = 64, MEMOPT_I_ATTENTION_TILE = 256 };
+
 typedef struct memopt_i_attention {
     memopt_attention a;       /* with defaults filled in */
     memopt_i_ops     o;
@@ -19100,6 +22695,7 @@ typedef struct memopt_i_attention {
     size_t           sums;    /* rows of gradients of keys, and of values, that are added up in scratch */
     size_t           part;    /* bytes of a worker's scratch */
 } memopt_i_attention;
+
 /* What a worker works on, and with. */
 typedef struct memopt_i_attention_worker {
     const memopt_i_attention *t;
@@ -19116,8 +22712,10 @@ typedef struct memopt_i_attention_worker {
 /* ---- what is asked for, and whether it can be done ---- */
 /* Floats of scratch of a worker, after the line that holds its status. 1: they do not fit size_t. */
 static int memopt_i_attention_size(memopt_i_attention *t) {
-    const memopt_attention *a = &t->a; size_t scores, rows, sums, n;
+    const memopt_attention *a = &t->a;
+    size_t scores, rows, sums, n;
     const size_t block = memopt_i_min(a->block, a->length);
+
     t->tile = a->online ? memopt_i_min(MEMOPT_I_ATTENTION_TILE, a->length) : a->length;
     t->sums = a->online ? t->tile : a->type == MEMOPT_TYPE_F32 ? 0 : a->length;
     if (memopt_i_align_up(t->tile, 16, &t->stride)) return 1;
@@ -19128,9 +22726,14 @@ static int memopt_i_attention_size(memopt_i_attention *t) {
         || memopt_i_mul(n, sizeof(float), &n)) return 1;
     return memopt_i_align_up(n, 64, &t->part);
 }
+
 static memopt_status memopt_i_attention_resolve(const memopt_ops *ops, const memopt_attention *x,
                                                 memopt_i_attention *t) {
-    memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t rows = 0, row = 0, key_row, chunks;
+    memopt_attention *a = &t->a;
+    memopt_i_ops *o = &t->o;
+    size_t rows = 0;
+    size_t row = 0;
+    size_t key_row, chunks;
 
     if (memopt_i_ops_resolve(ops, "attention", x, o)) return o->c.status;
     *a = *x;
@@ -19173,16 +22776,21 @@ static memopt_status memopt_i_attention_bytes(memopt_i_attention *t, size_t *byt
     return memopt_i_must_fit(&t->o.c, !memopt_i_ops_bytes(&t->o, t->o.workers, t->part, bytes), "scratch",
                              "is larger than memory can be");
 }
+
 MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const memopt_attention *x, size_t *bytes) {
-    memopt_i_attention t; size_t n;
+    memopt_i_attention t;
+    size_t n;
 
     if (memopt_i_attention_resolve(ops, x, &t) || memopt_i_attention_bytes(&t, &n)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, n, bytes);
 }
+
 /* Everything that can be wrong, before anything is written. */
 static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memopt_attention *x, int backward,
                                               memopt_i_attention *t) {
-    const memopt_attention *a = &t->a; memopt_i_ops *o = &t->o; size_t bytes = 0;
+    const memopt_attention *a = &t->a;
+    memopt_i_ops *o = &t->o;
+    size_t bytes = 0;
     const int out = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE;
 
     if (memopt_i_attention_resolve(ops, x, t) || !a->batch || !a->length) return o->c.status;
@@ -19206,9 +22814,17 @@ static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memop
 /* ---- what a worker works on ---- */
 static memopt_i_attention_worker memopt_i_attention_begin(const memopt_i_attention *t, size_t sequence, size_t head,
                                                           int worker) {
-    memopt_i_attention_worker w; unsigned char *part = memopt_i_ops_part(&t->o, t->part, (size_t)worker);
-    const size_t block = t->a.block, width = t->a.online ? t->a.width : 0, line = t->a.online ? block : 0;
-    w.t = t; w.worker = worker; w.sequence = sequence; w.head = head; w.kv_head = head / t->group;
+    memopt_i_attention_worker w;
+    unsigned char *part = memopt_i_ops_part(&t->o, t->part, (size_t)worker);
+    const size_t block = t->a.block;
+    const size_t width = t->a.online ? t->a.width : 0;
+    const size_t line = t->a.online ? block : 0;
+
+    w.t = t;
+    w.worker = worker;
+    w.sequence = sequence;
+    w.head = head;
+    w.kv_head = head / t->group;
     w.used = t->a.lengths ? t->a.lengths[sequence] : t->a.length;
     w.status = (memopt_status *)(void *)part;
     w.scores = (float *)(void *)(part + 64);
@@ -19221,6 +22837,7 @@ static memopt_i_attention_worker memopt_i_attention_begin(const memopt_i_attenti
     w.values = w.keys + t->sums * t->a.width;
     return w;
 }
+
 /* The element at which a row begins, of a head among those of its kind. */
 static size_t memopt_i_attention_at(const memopt_i_attention_worker *w, size_t row, size_t stride, size_t head) {
     return (w->sequence * w->t->a.length + row) * stride + head * w->t->a.width;
@@ -19245,9 +22862,11 @@ static void memopt_i_attention_clear(const memopt_i_attention_worker *w, void *d
     for (; rows; --rows, at += stride)
         memset(memopt_i_row_to(data, a->type, at), 0, a->width * memopt_type_bytes(a->type));
 }
+
 static void memopt_i_attention_put(const memopt_i_attention_worker *w, void *data, size_t at, size_t stride,
                                    const float *rows, size_t count) {
-    const memopt_attention *a = &w->t->a; size_t i;
+    const memopt_attention *a = &w->t->a;
+    size_t i;
     for (i = 0; i < count; ++i)
         memopt_i_row_store(w->t->o.level, data, a->type, at + i * stride, rows + i * a->width, a->width);
 }
@@ -19327,9 +22946,12 @@ static size_t memopt_i_attention_valid(const memopt_i_attention_worker *w, size_
     if (!w->t->a.causal) return columns;
     return row < first ? 0 : memopt_i_min(row - first + 1, columns);
 }
+
 /* Probabilities of rows. */
 static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w, size_t first, size_t rows) {
-    const size_t columns = w->t->a.causal ? first + rows : w->used; size_t i;
+    const size_t columns = w->t->a.causal ? first + rows : w->used;
+    size_t i;
+
     memopt_i_attention_cross(w, w->scores, rows, columns, memopt_i_attention_queries(w, first),
                              memopt_i_attention_keys(w, 0));
     if (*w->status) return; /* nobody knows what is there */
@@ -19337,20 +22959,26 @@ static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w,
         memopt_i_softmax_row_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride, w->t->a.scale,
                                memopt_i_attention_valid(w, first + i, 0, columns), columns);
 }
+
 static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
-    const memopt_attention *a = &w->t->a; const size_t columns = a->causal ? first + rows : w->used;
+    const memopt_attention *a = &w->t->a;
+    const size_t columns = a->causal ? first + rows : w->used;
+
     memopt_i_attention_probabilities(w, first, rows);
     memopt_i_attention_mix(w, w->scores, rows, columns, memopt_i_attention_diagonal(w, first, 0),
                            memopt_i_attention_values(w, 0),
                            memopt_i_row_to(a->output, a->type, memopt_i_attention_out(w, first)), a->output_stride,
                            a->type, 0);
 }
+
 /* From the probabilities of rows; the gradients of keys and values are added onto what is in these. */
 static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows, float *keys,
                                              float *values, size_t stride) {
-    const memopt_attention *a = &w->t->a; size_t i;
+    const memopt_attention *a = &w->t->a;
+    size_t i;
     const size_t columns = a->causal ? first + rows : w->used;
     const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, 0);
+
     memopt_i_attention_gather(w, w->scores, rows, columns, diagonal, memopt_i_attention_grads(w, first), values,
                               stride);
     memopt_i_attention_cross(w, w->grad_scores, rows, columns, memopt_i_attention_grads(w, first),
@@ -19367,13 +22995,19 @@ static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w,
     memopt_i_attention_gather(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_queries(w, first), keys,
                               stride);
 }
+
 /* A key head of a sequence, and all query heads that share it. */
 static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
+    const memopt_i_attention *t = (const memopt_i_attention *)task;
+    const memopt_attention *a = &t->a;
     memopt_i_attention_worker w =
         memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
-    const size_t at = memopt_i_attention_key(&w, 0); size_t i, first, rows, stride = a->width;
-    float *keys = w.keys, *values = w.values;
+    const size_t at = memopt_i_attention_key(&w, 0);
+    size_t i, first, rows;
+    size_t stride = a->width;
+    float *keys = w.keys;
+    float *values = w.values;
+
     memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length);
     memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length);
     if (a->type == MEMOPT_TYPE_F32) {
@@ -19400,13 +23034,19 @@ static void memopt_i_attention_backward_chunk(void *task, size_t chunk, int work
 static float memopt_i_attention_exp_base(float max) {
     return memopt_i_float_bits(max) == 0xff800000u ? 0.0f : max;
 }
+
 /* A row of a tile of scores becomes exp(scale (x - most)); what the row has so far shrinks to a larger `max`. */
 static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, size_t i, size_t valid, size_t columns) {
-    const int level = w->t->o.level; float *x = w->scores + i * w->t->stride, *out = w->rows + i * w->t->a.width;
-    const float scale = w->t->a.scale, before = w->max[i];
+    const int level = w->t->o.level;
+    float *x = w->scores + i * w->t->stride;
+    float *out = w->rows + i * w->t->a.width;
+    const float scale = w->t->a.scale;
+    const float before = w->max[i];
 
     if (valid) {
-        float sums[16] = { 0 }, none[16] = { 0 }, shrink;
+        float sums[16] = { 0 };
+        float none[16] = { 0 };
+        float shrink;
 
         w->max[i] = memopt_i_row_max(level, before, x, valid);
         memopt_i_row_exp(level, none, &shrink, &before, memopt_i_attention_exp_base(w->max[i]), scale, 1);
@@ -19416,10 +23056,17 @@ static void memopt_i_attention_online_row(const memopt_i_attention_worker *w, si
     }
     memset(x + valid, 0, (columns - valid) * sizeof *x);
 }
+
 static void memopt_i_attention_online_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
-    const memopt_attention *a = &w->t->a; const size_t all = a->causal ? first + rows : w->used; size_t i, at, columns;
+    const memopt_attention *a = &w->t->a;
+    const size_t all = a->causal ? first + rows : w->used;
+    size_t i, at, columns;
     float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
-    for (i = 0; i < rows; ++i) { w->max[i] = memopt_i_bits_float(0xff800000u); w->sum[i] = 0; }
+
+    for (i = 0; i < rows; ++i) {
+        w->max[i] = memopt_i_bits_float(0xff800000u);
+        w->sum[i] = 0;
+    }
     memset(w->rows, 0, rows * a->width * sizeof *w->rows);
     for (at = 0; at < all; at += columns) {
         columns = memopt_i_min(w->t->tile, all - at);
@@ -19439,10 +23086,14 @@ static void memopt_i_attention_online_rows(const memopt_i_attention_worker *w, s
     }
     memopt_i_attention_put(w, a->output, memopt_i_attention_out(w, first), a->output_stride, w->rows, rows);
 }
+
 /* Of rows, their statistics and sum(dO O). */
 static void memopt_i_attention_load_statistics(const memopt_i_attention_worker *w, size_t first, size_t rows) {
-    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
+    const memopt_attention *a = &w->t->a;
+    const int level = w->t->o.level;
+    size_t i;
     const float *statistics = a->statistics + (w->sequence * a->heads + w->head) * a->length + first;
+
     for (i = 0; i < rows; ++i) {
         const size_t at = memopt_i_attention_out(w, first + i);
         const float *y = memopt_i_row_view(level, a->output, a->type, at, a->width, w->views);
@@ -19454,10 +23105,13 @@ static void memopt_i_attention_load_statistics(const memopt_i_attention_worker *
         w->max[i] = statistics[i];
     }
 }
+
 /* Probabilities and the gradients of scores of a tile. 1: they are there. */
 static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t first, size_t rows, size_t at,
                                    size_t columns) {
-    const memopt_attention *a = &w->t->a; const int level = w->t->o.level; size_t i;
+    const memopt_attention *a = &w->t->a;
+    const int level = w->t->o.level;
+    size_t i;
     float sums[16] = { 0 }; /* nobody wants them */
 
     memopt_i_attention_load_statistics(w, first, rows);
@@ -19467,8 +23121,10 @@ static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t fi
                              memopt_i_attention_values(w, at));
     if (*w->status) return 0;
     for (i = 0; i < rows; ++i) {
-        float *p = w->scores + i * w->t->stride, *g = w->grad_scores + i * w->t->stride;
+        float *p = w->scores + i * w->t->stride;
+        float *g = w->grad_scores + i * w->t->stride;
         const size_t valid = memopt_i_attention_valid(w, first + i, at, columns);
+
         memopt_i_row_exp(level, sums, p, p, w->max[i], a->scale, valid);
         memopt_i_softmax_grad(level, g, p, g, a->scale, w->sum[i], valid);
         memset(p + valid, 0, (columns - valid) * sizeof *p);
@@ -19476,13 +23132,17 @@ static int memopt_i_attention_tile(const memopt_i_attention_worker *w, size_t fi
     }
     return 1;
 }
+
 /* A tile's columns, and all rows of a head that see them: gradients of keys and values, and with floats of queries. */
 static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, size_t at, size_t columns) {
-    const memopt_attention *a = &w->t->a; size_t first = a->causal ? at : 0;
+    const memopt_attention *a = &w->t->a;
+    size_t first = a->causal ? at : 0;
+
     for (; first < w->used && *w->status == MEMOPT_OK; first += a->block) {
         const size_t rows = memopt_i_min(a->block, w->used - first);
         const size_t seen = a->causal ? memopt_i_min(columns, first + rows - at) : columns;
         const ptrdiff_t diagonal = memopt_i_attention_diagonal(w, first, at);
+
         if (!memopt_i_attention_tile(w, first, rows, at, seen)) return;
         memopt_i_attention_gather(w, w->scores, rows, seen, diagonal, memopt_i_attention_grads(w, first), w->values,
                                   a->width);
@@ -19494,11 +23154,15 @@ static void memopt_i_attention_online_head(const memopt_i_attention_worker *w, s
                 MEMOPT_TYPE_F32, 1);
     }
 }
+
 static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker) {
-    const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
+    const memopt_i_attention *t = (const memopt_i_attention *)task;
+    const memopt_attention *a = &t->a;
     memopt_i_attention_worker w =
         memopt_i_attention_begin(t, chunk / a->kv_heads, chunk % a->kv_heads * t->group, worker);
-    const size_t head = w.head; size_t i, at, columns;
+    const size_t head = w.head;
+    size_t i, at, columns;
+
     for (w.head = head; w.head < head + t->group; ++w.head)
         memopt_i_attention_clear(&w, a->grad_queries, memopt_i_attention_query(&w, 0), a->query_stride, a->length);
     w.head = head;
@@ -19514,9 +23178,13 @@ static void memopt_i_attention_online_keys(void *task, size_t chunk, int worker)
     memopt_i_attention_clear(&w, a->grad_keys, at, a->kv_stride, a->length - w.used);
     memopt_i_attention_clear(&w, a->grad_values, at, a->kv_stride, a->length - w.used);
 }
+
 /* Gradients of queries that cannot be added up where they lie. */
 static void memopt_i_attention_online_queries(const memopt_i_attention_worker *w, size_t first, size_t rows) {
-    const memopt_attention *a = &w->t->a; const size_t all = a->causal ? first + rows : w->used; size_t at, columns;
+    const memopt_attention *a = &w->t->a;
+    const size_t all = a->causal ? first + rows : w->used;
+    size_t at, columns;
+
     memset(w->rows, 0, rows * a->width * sizeof *w->rows);
     for (at = 0; at < all; at += columns) {
         columns = memopt_i_min(w->t->tile, all - at);
@@ -19532,37 +23200,50 @@ static memopt_i_attention_worker memopt_i_attention_rows(const memopt_i_attentio
                                                          size_t *first, size_t *rows) {
     const size_t head = chunk / t->blocks;
     const memopt_i_attention_worker w = memopt_i_attention_begin(t, head / t->a.heads, head % t->a.heads, worker);
+
     *first = chunk % t->blocks * t->a.block;
     *rows = *first < w.used ? memopt_i_min(t->a.block, w.used - *first) : 0;
     return w;
 }
+
 static void memopt_i_attention_forward_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_attention *t = (const memopt_i_attention *)task; const memopt_attention *a = &t->a;
+    const memopt_i_attention *t = (const memopt_i_attention *)task;
+    const memopt_attention *a = &t->a;
     size_t first, rows;
     const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
+
     memopt_i_attention_clear(&w, a->output, memopt_i_attention_out(&w, first + rows), a->output_stride,
                              memopt_i_min(a->block, a->length - first) - rows);
     if (!rows) return;
     if (a->online) memopt_i_attention_online_rows(&w, first, rows);
     else memopt_i_attention_forward_rows(&w, first, rows);
 }
+
 static void memopt_i_attention_queries_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_attention *t = (const memopt_i_attention *)task; size_t first, rows;
+    const memopt_i_attention *t = (const memopt_i_attention *)task;
+    size_t first, rows;
     const memopt_i_attention_worker w = memopt_i_attention_rows(t, chunk, worker, &first, &rows);
     if (rows) memopt_i_attention_online_queries(&w, first, rows);
 }
+
 static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks, memopt_task_fn *fn) {
     return memopt_i_ops_run(&t->o, t->part, chunks, fn, t);
 }
 
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x) {
-    memopt_i_attention t; const memopt_status s = memopt_i_attention_check(ops, x, 0, &t);
+    memopt_i_attention t;
+    const memopt_status s = memopt_i_attention_check(ops, x, 0, &t);
+
     if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
     return memopt_i_ops_end(&t.o, memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks,
                                                          memopt_i_attention_forward_chunk));
 }
+
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x) {
-    memopt_i_attention t; memopt_status s = memopt_i_attention_check(ops, x, 1, &t); size_t chunks;
+    memopt_i_attention t;
+    memopt_status s = memopt_i_attention_check(ops, x, 1, &t);
+    size_t chunks;
+
     if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
     chunks = t.a.batch * t.a.kv_heads;
     if (!t.a.online) s = memopt_i_attention_run(&t, chunks, memopt_i_attention_backward_chunk);
@@ -19571,6 +23252,7 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
         s = memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks, memopt_i_attention_queries_chunk);
     return memopt_i_ops_end(&t.o, s);
 }
+
 /* @section norm : row_kernels operator api_ops
    Layer norm and RMS norm of rows, and their gradients.
    Problem    The usual backward wants the input of the forward, which is what a residual network would rather drop.
@@ -19588,14 +23270,18 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
    Not finite The gradient of a row with a NaN or an infinity is NaN, and so is the row (with RMS norm an infinity makes
               the others 0). Where the squares overflow, from about 1e19 on, the deviation is infinite: the row becomes
               its shift, its gradient 0; where the sum overflows, NaN. */
+
 enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 16384 /* elements */ };
 #define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inverse) { return R(mul)(R(sub)(x, mean), inverse); }
+
 V_FN R(floats) R(norm_from_output_of)(R(floats) y, R(floats) scale, R(floats) shift) {
     return R(if_negative)(R(negative)(scale), R(div)(R(sub)(y, shift), scale), R(set)(0));
 }
+
 V_FN R(floats) R(norm_grad_of)(R(floats) g, R(floats) h, R(floats) scale, const float *three) {
     return R(fma)(R(set)(-three[1]), h, R(fma)(g, scale, R(set)(-three[0])));
 }
@@ -19695,11 +23381,13 @@ MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, con
     if (i < n) R(norm_add_of)(scale + i, shift + i, g + i, h + i, n - i);
     V(end)();
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
 MEMOPT_I_WIDTHS(void, norm_normalize, (float *h, const float *x, float mean, float inverse, size_t n))
 MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *scale, const float *shift, size_t n))
 MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *h, const float *scale, size_t n))
+
 MEMOPT_I_WIDTHS(void, norm_grad, (float *y, const float *old, const float *g, const float *h, const float *scale,
                                  const float *three, size_t n))
 MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
@@ -19743,35 +23431,52 @@ typedef struct memopt_i_norm_task {
     size_t      chunk_rows; /* rows of a worker's turn */
     size_t      first, end; /* the block of rows under way */
 } memopt_i_norm_task;
+
 /* Some columns of a row, as floats. */
 typedef struct memopt_i_norm_piece {
     const float *g, *scale, *shift;
     float h[MEMOPT_I_NORM_PIECE], g_own[MEMOPT_I_NORM_PIECE], y[MEMOPT_I_NORM_PIECE];
     float scale_own[MEMOPT_I_NORM_PIECE], shift_own[MEMOPT_I_NORM_PIECE]; /* 1 and 0 where there are none */
 } memopt_i_norm_piece;
+
 static void memopt_i_norm_begin(memopt_i_norm_piece *p) {
     size_t i;
-    for (i = 0; i < MEMOPT_I_NORM_PIECE; ++i) { p->scale_own[i] = 1; p->shift_own[i] = 0; }
+
+    for (i = 0; i < MEMOPT_I_NORM_PIECE; ++i) {
+        p->scale_own[i] = 1;
+        p->shift_own[i] = 0;
+    }
 }
+
 static const float *memopt_i_norm_view(const memopt_i_norm_task *t, const void *x, memopt_type type, size_t at,
                                        size_t n, float *own) {
     return x ? memopt_i_row_view(t->level, x, type, at, n, own) : own;
 }
+
 static void memopt_i_norm_weights(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t at, size_t n) {
     p->scale = memopt_i_norm_view(t, t->n.scale, t->n.weight_type, at, n, p->scale_own);
     p->shift = memopt_i_norm_view(t, t->n.shift, t->n.weight_type, at, n, p->shift_own);
 }
+
 /* h and g of the columns at..at+n of a row, from input or output; the weights are there. */
 static void memopt_i_norm_load(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row, size_t at, size_t n) {
-    const memopt_norm *s = &t->n; const size_t from = row * s->width + at;
+    const memopt_norm *s = &t->n;
+    const size_t from = row * s->width + at;
     const float *x = memopt_i_norm_view(t, s->input ? s->input : s->output, s->type, from, n, p->h);
+
     if (s->input) memopt_i_norm_normalize(t->level, p->h, x, s->statistics[2 * row], s->statistics[2 * row + 1], n);
     else memopt_i_norm_from_output(t->level, p->h, x, p->scale, p->shift, n);
     p->g = memopt_i_norm_view(t, s->grad_output, s->type, from, n, p->g_own);
 }
+
 static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
-    const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
-    float sums[16] = { 0 }, mean = 0, inverse;
+    const memopt_norm *s = &t->n;
+    const size_t begin = row * s->width;
+    size_t at, n;
+    float sums[16] = { 0 };
+    float mean = 0;
+    float inverse;
+
     for (at = 0; at < s->width && !s->rms; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         memopt_i_row_sum(t->level, sums, memopt_i_norm_view(t, s->input, s->type, begin + at, n, p->h), n);
@@ -19796,11 +23501,20 @@ static void memopt_i_norm_forward_row(const memopt_i_norm_task *t, memopt_i_norm
         memopt_i_norm_affine(t->level, y, p->h, p->scale, p->shift, n);
         memopt_i_row_store(t->level, s->output, s->type, begin + at, y, n);
     }
-    if (s->statistics) { s->statistics[2 * row] = mean; s->statistics[2 * row + 1] = inverse; }
+    if (s->statistics) {
+        s->statistics[2 * row] = mean;
+        s->statistics[2 * row + 1] = inverse;
+    }
 }
+
 static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_norm_piece *p, size_t row) {
-    const memopt_norm *s = &t->n; const size_t begin = row * s->width; size_t at, n;
-    float sums[32] = { 0 }, three[3]; const float *old;
+    const memopt_norm *s = &t->n;
+    const size_t begin = row * s->width;
+    size_t at, n;
+    float sums[32] = { 0 };
+    float three[3];
+    const float *old;
+
     for (at = 0; at < s->width; at += n) {
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         memopt_i_norm_weights(t, p, at, n);
@@ -19812,6 +23526,7 @@ static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_nor
     three[2] = s->statistics[2 * row + 1];
     for (at = 0; at < s->width; at += n) {
         float *y = memopt_i_row_out(s->grad_input, s->type, begin + at, p->y);
+
         n = memopt_i_min(MEMOPT_I_NORM_PIECE, s->width - at);
         if (n < s->width) { /* else it is all there */
             memopt_i_norm_weights(t, p, at, n);
@@ -19822,22 +23537,33 @@ static void memopt_i_norm_backward_row(const memopt_i_norm_task *t, memopt_i_nor
         memopt_i_row_store(t->level, s->grad_input, s->type, begin + at, y, n);
     }
 }
+
 static void memopt_i_norm_rows(void *task, size_t chunk, int worker) {
     const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
     const size_t end = t->first + memopt_i_min((chunk + 1) * t->chunk_rows, t->end - t->first);
-    size_t row = t->first + chunk * t->chunk_rows; memopt_i_norm_piece p;
+    size_t row = t->first + chunk * t->chunk_rows;
+    memopt_i_norm_piece p;
+
     (void)worker;
     memopt_i_norm_begin(&p);
     for (; row < end; ++row)
         if (t->n.grad_output) memopt_i_norm_backward_row(t, &p, row);
         else memopt_i_norm_forward_row(t, &p, row);
 }
+
 /* The sums of some columns over the block of rows. Later blocks go on with what is there. */
 static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
-    const memopt_i_norm_task *t = (const memopt_i_norm_task *)task; const memopt_norm *s = &t->n;
-    const size_t at = chunk * MEMOPT_I_NORM_COLUMNS, n = memopt_i_min(MEMOPT_I_NORM_COLUMNS, s->width - at);
-    const memopt_type type = s->gradient_type; const int goes_on = s->accumulate || t->first; size_t row;
-    float scale[MEMOPT_I_NORM_COLUMNS] = { 0 }, shift[MEMOPT_I_NORM_COLUMNS] = { 0 }; memopt_i_norm_piece p;
+    const memopt_i_norm_task *t = (const memopt_i_norm_task *)task;
+    const memopt_norm *s = &t->n;
+    const size_t at = chunk * MEMOPT_I_NORM_COLUMNS;
+    const size_t n = memopt_i_min(MEMOPT_I_NORM_COLUMNS, s->width - at);
+    const memopt_type type = s->gradient_type;
+    const int goes_on = s->accumulate || t->first;
+    size_t row;
+    float scale[MEMOPT_I_NORM_COLUMNS] = { 0 };
+    float shift[MEMOPT_I_NORM_COLUMNS] = { 0 };
+    memopt_i_norm_piece p;
+
     (void)worker;
     memopt_i_norm_begin(&p);
     memopt_i_norm_weights(t, &p, at, n);
@@ -19850,9 +23576,11 @@ static void memopt_i_norm_columns(void *task, size_t chunk, int worker) {
     if (s->grad_scale) memopt_i_row_store(t->level, s->grad_scale, type, at, scale, n);
     if (s->grad_shift) memopt_i_row_store(t->level, s->grad_shift, type, at, shift, n);
 }
+
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s, int backward) {
-    const size_t all = s->rows * s->width, w = s->width;
+    const size_t all = s->rows * s->width;
+    const size_t w = s->width;
     const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
 
     if (backward) {
@@ -19872,25 +23600,30 @@ static memopt_status memopt_i_norm_arrays(memopt_i_ops *o, const memopt_norm *s,
     memopt_i_ops_take(o, "shift", s->shift, s->weight_type, w, MEMOPT_I_OPS_OPTIONAL);
     return memopt_i_ops_no_overlap(o, 1);
 }
+
 /* The default, where it is 0; 1: no number to add to a variance */
 static int memopt_i_norm_eps(float *eps) {
     const uint32_t bits = memopt_i_float_bits(*eps);
     if (!(bits << 1)) *eps = 1e-5f;
     return bits << 1 && bits >= 0x7f800000u; /* negative, infinite, NaN */
 }
+
 static memopt_status memopt_i_eps_check(memopt_i_checks *c, float *eps) {
     const float got = *eps;
 
     return memopt_i_must_number(c, !memopt_i_norm_eps(eps), "eps", memopt_i_real((double)got), "finite and at least",
                                 memopt_i_count(0));
 }
+
 static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_norm *norm, int backward,
                                            memopt_i_norm_task *t, memopt_i_ops *o) {
     memopt_norm *s = &t->n;
 
     if (memopt_i_ops_resolve(ops, "norm", norm, o)) return o->c.status;
     *s = *norm;
-    t->level = o->level; t->first = 0; t->end = s->rows;
+    t->level = o->level;
+    t->first = 0;
+    t->end = s->rows;
     memopt_i_must_be_flag(&o->c, "rms", s->rms);
     memopt_i_must_be_flag(&o->c, "accumulate", s->accumulate);
     memopt_i_must_be_flag(&o->c, "accumulate_input", s->accumulate_input);
@@ -19903,24 +23636,35 @@ static memopt_status memopt_i_norm_resolve(const memopt_ops *ops, const memopt_n
     memopt_i_ops_fits(o, "input", s->rows, s->width, MEMOPT_TYPE_F32);
     memopt_i_ops_fits(o, "statistics", s->rows, 2, MEMOPT_TYPE_F32);
     if (memopt_i_ops_fits(o, "scale", 1, s->width, MEMOPT_TYPE_F32)) return o->c.status;
-    if (!s->width) { s->rows = t->end = 0; return MEMOPT_OK; }
+    if (!s->width) {
+        s->rows = t->end = 0;
+        return MEMOPT_OK;
+    }
     t->chunk_rows = s->width < MEMOPT_I_NORM_CHUNK ? MEMOPT_I_NORM_CHUNK / s->width : 1;
     return memopt_i_norm_arrays(o, s, backward);
 }
+
 MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt_norm *norm) {
-    memopt_i_ops o; memopt_i_norm_task t;
+    memopt_i_ops o;
+    memopt_i_norm_task t;
     const memopt_status s = memopt_i_norm_resolve(ops, norm, 0, &t, &o);
+
     if (s || !t.n.rows) return s;
     t.n.grad_output = NULL;
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.rows, t.chunk_rows), memopt_i_norm_rows, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memopt_norm *norm) {
-    memopt_i_ops o; memopt_i_norm_task t; size_t block, columns;
+    memopt_i_ops o;
+    memopt_i_norm_task t;
+    size_t block, columns;
     const memopt_status s = memopt_i_norm_resolve(ops, norm, 1, &t, &o);
     const int sums = !s && (t.n.grad_scale || t.n.grad_shift);
+
     if (s || !t.n.width) return s;
-    block = t.n.rows; columns = memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS);
+    block = t.n.rows;
+    columns = memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS);
     if (sums && t.n.gradient_type == MEMOPT_TYPE_F32)
         block = memopt_i_max(1, MEMOPT_I_NORM_BLOCK / memopt_type_bytes(t.n.type) / 2 / t.n.width);
     do {
@@ -19932,6 +23676,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     } while (t.first < t.n.rows);
     return MEMOPT_OK;
 }
+
 /* @section layer : row_kernels operator gemm number api_ops
    What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings.
    Problem    Engines keep what need not be kept: masks of dropout, the output of an activation beside its input, and
@@ -19949,33 +23694,52 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               the threshold, not of the rate. What is dropped is 0 even where it was infinite.
    Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
               its speed in float32, 0.25 to 0.7 in 16 bits, where arithmetic counts. Stack: 5 KiB of a worker. */
+
 #define MEMOPT_I_LAYER_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
 #define MEMOPT_I_LAYER_BLOCK ((size_t)1 << 20) /* elements of a linear layer's output between product and activation, */
 #define MEMOPT_I_LAYER_TALL  384               /* in multiples of rows that cost the built-in gemm nothing */
-enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128 };     /* elements on the stack */
+
+/* elements on the stack */
+enum { MEMOPT_I_LAYER_PIECE = 256, MEMOPT_I_LAYER_COLUMNS = 128 };
 enum { MEMOPT_I_LAYER_ROWS = 256, MEMOPT_I_LAYER_LISTS = 512 };
+
 /* Rows of a chunk. */
 static size_t memopt_i_layer_rows(size_t width) { return memopt_i_max(1, MEMOPT_I_LAYER_CHUNK / width); }
 
 /* ---- sums of gradients begin with 0, or with what is there ---- */
-typedef struct memopt_i_zero { unsigned char *data; size_t bytes; } memopt_i_zero;
+typedef struct memopt_i_zero {
+    unsigned char *data;
+    size_t bytes;
+} memopt_i_zero;
+
 static void memopt_i_zero_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_zero *z = (const memopt_i_zero *)task; const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
+    const memopt_i_zero *z = (const memopt_i_zero *)task;
+    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
     (void)worker;
     memset(z->data + begin, 0, memopt_i_min(MEMOPT_I_LAYER_CHUNK, z->bytes - begin));
 }
+
 static void memopt_i_layer_zero(const memopt_i_ops *o, void *data, size_t bytes) {
     memopt_i_zero z;
-    z.data = (unsigned char *)data; z.bytes = bytes;
+    z.data = (unsigned char *)data;
+    z.bytes = bytes;
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(bytes, MEMOPT_I_LAYER_CHUNK), memopt_i_zero_chunk, &z);
 }
 
 /* ---- activations ---- */
-typedef struct memopt_i_activation_task { memopt_activation_args x; int level, backward; } memopt_i_activation_task;
+typedef struct memopt_i_activation_task {
+    memopt_activation_args x;
+    int level, backward;
+} memopt_i_activation_task;
+
 static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_activation_task *t = (const memopt_i_activation_task *)task; const memopt_activation_args *x = &t->x;
-    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK, end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
-    float in[MEMOPT_I_LAYER_PIECE], grad[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE]; size_t i, n;
+    const memopt_i_activation_task *t = (const memopt_i_activation_task *)task;
+    const memopt_activation_args *x = &t->x;
+    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
+    const size_t end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
+    float in[MEMOPT_I_LAYER_PIECE], grad[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE];
+    size_t i, n;
+
     (void)worker;
     for (i = begin; i < end; i += n) {
         float *out = x->output ? memopt_i_row_out(x->output, x->type, i, y) : NULL;
@@ -19994,18 +23758,25 @@ static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
     }
     memopt_i_wide_end(t->level);
 }
+
 static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activation_args *x, int backward) {
     memopt_i_activation_task t;
-    t.x = *x; t.level = o->level; t.backward = backward;
+
+    t.x = *x;
+    t.level = o->level;
+    t.backward = backward;
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_activation_chunk, &t);
 }
+
 static int memopt_i_activation_is_invalid(memopt_activation a) {
     return (unsigned)a > (unsigned)MEMOPT_ACTIVATION_SILU;
 }
+
 static memopt_status memopt_i_activation_check(memopt_i_checks *c, memopt_activation a) {
     return memopt_i_must_number(c, !memopt_i_activation_is_invalid(a), "activation", memopt_i_signed((int)a),
                                 "no such memopt_activation", memopt_i_no_quantity());
 }
+
 static memopt_status memopt_i_activation_call(const memopt_ops *ops, const memopt_activation_args *x, int backward) {
     const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
     memopt_i_ops o;
@@ -20021,9 +23792,11 @@ static memopt_status memopt_i_activation_call(const memopt_ops *ops, const memop
     memopt_i_activation_run(&o, x, backward);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_activation_forward(const memopt_ops *ops, const memopt_activation_args *x) {
     return memopt_i_activation_call(ops, x, 0);
 }
+
 MEMOPT_API memopt_status memopt_activation_backward(const memopt_ops *ops, const memopt_activation_args *x) {
     return memopt_i_activation_call(ops, x, 1);
 }
@@ -20044,17 +23817,21 @@ static memopt_status memopt_i_linear_check(memopt_i_ops *o, const memopt_linear 
     return memopt_i_must_fit(&o->c, !memopt_i_ops_bytes(o, bias, sizeof(float), bytes), "scratch",
                              "is larger than memory can be");
 }
+
 static memopt_status memopt_i_linear_resolve(const memopt_ops *ops, const memopt_linear *x, memopt_i_ops *o,
                                              size_t *bytes) {
     if (memopt_i_ops_resolve(ops, "linear", x, o)) return o->c.status;
     return memopt_i_linear_check(o, x, bytes);
 }
+
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes) {
-    memopt_i_ops o; size_t all;
+    memopt_i_ops o;
+    size_t all;
 
     if (memopt_i_linear_resolve(ops, linear, &o, &all)) return o.c.status;
     return memopt_i_ops_return_bytes(&o, all, bytes);
 }
+
 static memopt_i_matrix memopt_i_linear_weights(const memopt_linear *x) {
     return memopt_i_matrix_at(x->weights, x->weight_type, 0, x->inputs);
 }
@@ -20078,14 +23855,23 @@ static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_li
     s = memopt_i_ops_multiply(o, &p);
     if (s || (z == x->output && x->activation == MEMOPT_ACTIVATION_NONE)) return s;
     memset(&a, 0, sizeof a);
-    a.n = count * x->outputs; a.activation = x->activation; a.type = x->type;
-    a.input = p.result; a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
+    a.n = count * x->outputs;
+    a.activation = x->activation;
+    a.type = x->type;
+    a.input = p.result;
+    a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
     memopt_i_activation_run(o, &a, 0);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear) {
-    const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, out, step, i; const float *bias; void *z;
+    const memopt_linear *x = linear;
+    memopt_i_ops o;
+    size_t bytes, out, step, i;
+    const float *bias;
+    void *z;
     memopt_status s = memopt_i_linear_resolve(ops, x, &o, &bytes);
+
     if (s != MEMOPT_OK) return s;
     out = x->rows * x->outputs;
     memopt_i_activation_check(&o.c, x->activation);
@@ -20109,6 +23895,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
         s = memopt_i_linear_rows(&o, x, bias, z, i, memopt_i_min(step, x->rows - i));
     return memopt_i_ops_end(&o, s);
 }
+
 /* The sum of rows, some columns of it. */
 typedef struct memopt_i_bias_task {
     const memopt_linear *x;
@@ -20118,8 +23905,10 @@ typedef struct memopt_i_bias_task {
 static void memopt_i_bias_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_bias_task *t = (const memopt_i_bias_task *)task;
     const memopt_linear *x = t->x;
-    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS, n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->outputs - at);
-    float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 }, buffer[MEMOPT_I_LAYER_COLUMNS];
+    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS;
+    const size_t n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->outputs - at);
+    float sum[MEMOPT_I_LAYER_COLUMNS] = { 0 };
+    float buffer[MEMOPT_I_LAYER_COLUMNS];
     size_t row;
 
     (void)worker;
@@ -20159,12 +23948,18 @@ static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const m
 }
 
 MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const memopt_linear *linear) {
-    const memopt_linear *x = linear; memopt_i_ops o; size_t bytes, in, out, weights;
-    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL; int wanted;
+    const memopt_linear *x = linear;
+    memopt_i_ops o;
+    size_t bytes, in, out, weights;
+    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
+    int wanted;
     memopt_status s = memopt_i_linear_resolve(ops, x, &o, &bytes);
+
     if (s != MEMOPT_OK) return s;
     wanted = x->grad_weights || x->grad_bias;
-    in = x->rows * x->inputs; out = x->rows * x->outputs; weights = x->outputs * x->inputs;
+    in = x->rows * x->inputs;
+    out = x->rows * x->outputs;
+    weights = x->outputs * x->inputs;
     if (wanted) memopt_i_ops_type(&o, "gradient_type", x->gradient_type);
     memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->grad_input || wanted ? out : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, in, maybe);
@@ -20183,9 +23978,12 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
 /* y = silu(gate) up; the gradients of both, where each array may be one of the operands */
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) { return R(mul)(R(act)(gate, MEMOPT_ACTIVATION_SILU), up); }
+
 V_FN R(floats) R(swiglu_grad)(R(floats) gate, R(floats) up, R(floats) g, R(floats) *grad_up, R(floats) *y) {
-    R(floats) s; const R(floats) grad = R(act_grad)(gate, R(mul)(g, up), MEMOPT_ACTIVATION_SILU, &s);
+    R(floats) s;
+    const R(floats) grad = R(act_grad)(gate, R(mul)(g, up), MEMOPT_ACTIVATION_SILU, &s);
     *grad_up = R(mul)(g, s);
     *y = R(mul)(s, up);
     return grad;
@@ -20244,8 +24042,10 @@ static void V(row_dropout)(float *y, const float *x, const float *base, const ui
         y[i] = base ? (mask[i] ? fmaf(factor, x[i], base[i]) : base[i]) : mask[i] ? memopt_i_round(factor * x[i]) : 0;
 }
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, row_swiglu, (float *y, const float *gate, const float *up, size_t n))
+
 MEMOPT_I_WIDTHS(void, row_swiglu_grad, (float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
                                       const float *g, size_t n))
 MEMOPT_I_WIDTHS(void, row_dropout, (float *y, const float *x, const float *base, const uint32_t *mask, float factor,
@@ -20266,11 +24066,17 @@ static void memopt_i_row_drop(int level, float *y, const float *x, const float *
     MEMOPT_I_AT(level, row_dropout, (y, x, base, mask, factor, n));
 }
 
-typedef struct memopt_i_swiglu { memopt_swiglu x; int level, backward; } memopt_i_swiglu;
+typedef struct memopt_i_swiglu {
+    memopt_swiglu x;
+    int level, backward;
+} memopt_i_swiglu;
+
 /* Some columns of a row; everything is read before anything is written. */
 static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t at, size_t n) {
     const memopt_swiglu *x = &t->x;
-    const size_t in = row * 2 * x->width + at, second = in + x->width, out = row * x->width + at;
+    const size_t in = row * 2 * x->width + at;
+    const size_t second = in + x->width;
+    const size_t out = row * x->width + at;
     float gates[MEMOPT_I_LAYER_PIECE], ups[MEMOPT_I_LAYER_PIECE], grads[MEMOPT_I_LAYER_PIECE], y[MEMOPT_I_LAYER_PIECE];
     const float *gate = memopt_i_row_view(t->level, x->input, x->type, in, n, gates);
     const float *up = memopt_i_row_view(t->level, x->input, x->type, second, n, ups);
@@ -20287,19 +24093,28 @@ static void memopt_i_swiglu_piece(const memopt_i_swiglu *t, size_t row, size_t a
     } else memopt_i_row_swiglu(t->level, to, gate, up, n);
     if (x->output) memopt_i_row_store(t->level, x->output, x->type, out, to, n);
 }
+
 static void memopt_i_swiglu_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_swiglu *t = (const memopt_i_swiglu *)task; const size_t width = t->x.width;
-    const size_t step = memopt_i_layer_rows(width); size_t row = chunk * step, at;
+    const memopt_i_swiglu *t = (const memopt_i_swiglu *)task;
+    const size_t width = t->x.width;
+    const size_t step = memopt_i_layer_rows(width);
+    size_t row = chunk * step;
+    size_t at;
     const size_t end = row + memopt_i_min(step, t->x.rows - row);
+
     (void)worker;
     for (; row < end; ++row)
         for (at = 0; at < width; at += MEMOPT_I_LAYER_PIECE)
             memopt_i_swiglu_piece(t, row, at, memopt_i_min(MEMOPT_I_LAYER_PIECE, width - at));
     memopt_i_wide_end(t->level);
 }
+
 static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swiglu *x, int backward) {
     const int maybe = backward ? MEMOPT_I_OPS_OPTIONAL : 0;
-    memopt_i_ops o; memopt_i_swiglu t; size_t width = 0, n;
+    memopt_i_ops o;
+    memopt_i_swiglu t;
+    size_t width = 0;
+    size_t n;
 
     if (memopt_i_ops_resolve(ops, "swiglu", x, &o)) return o.c.status;
     memopt_i_ops_type(&o, "type", x->type);
@@ -20311,20 +24126,25 @@ static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swi
     if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_OPS_READ);
     if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_OPS_WRITE);
     if (o.c.status || !n) return o.c.status;
-    t.x = *x; t.level = o.level; t.backward = backward;
+    t.x = *x;
+    t.level = o.level;
+    t.backward = backward;
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width)),
                           memopt_i_swiglu_chunk, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_swiglu_forward(const memopt_ops *ops, const memopt_swiglu *x) {
     return memopt_i_swiglu_run(ops, x, 0);
 }
+
 MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const memopt_swiglu *x) {
     return memopt_i_swiglu_run(ops, x, 1);
 }
 
 /* ---- dropout ---- */
 #endif /* ---- once for each width: see `vec` ---- */
+
 /* Which elements stay, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower halves
    of 16 words are the first half of a group. */
 #if defined(MEMOPT_I_WIDTH)
@@ -20335,6 +24155,7 @@ V_FN V(ints) V(dropout_mask_of)(V(ints) noise, uint32_t threshold) {
 V_FN void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
+
     V(ints) counter = V(noise_counter)(run);
     size_t i, k;
 
@@ -20354,6 +24175,7 @@ static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64
     for (i = 0; i < n; ++i) mask[i] = memopt_i_noise16(noise, first + i) >= threshold ? ~(uint32_t)0 : 0;
 }
 #endif
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
 
@@ -20367,16 +24189,19 @@ typedef struct memopt_i_dropout {
 static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_dropout *t = (const memopt_i_dropout *)task;
     const memopt_dropout *x = &t->x;
-    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK, end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
+    const size_t begin = chunk * MEMOPT_I_LAYER_CHUNK;
+    const size_t end = begin + memopt_i_min(x->n - begin, MEMOPT_I_LAYER_CHUNK);
     float in[MEMOPT_I_LAYER_PIECE], base[MEMOPT_I_LAYER_PIECE];
     uint32_t mask[MEMOPT_I_LAYER_PIECE + 32];
     size_t i, n;
 
     (void)worker;
     for (i = begin; i < end; i += n) {
-        const uint64_t index = x->first + i, left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
+        const uint64_t index = x->first + i;
+        const uint64_t left = ((uint64_t)1 << 33) - (index & (((uint64_t)1 << 33) - 1));
         const size_t skip = (size_t)(index & 31);
-        const float *from, *b = NULL;
+        const float *from;
+        const float *b = NULL;
         float *y = memopt_i_row_out(x->output, x->type, i, in);
 
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
@@ -20422,17 +24247,26 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
 MEMOPT_API memopt_status memopt_dropout_forward(const memopt_ops *ops, const memopt_dropout *x) {
     return memopt_i_dropout_run(ops, x, 0);
 }
+
 MEMOPT_API memopt_status memopt_dropout_backward(const memopt_ops *ops, const memopt_dropout *x) {
     return memopt_i_dropout_run(ops, x, 1);
 }
 
 /* ---- embeddings ---- */
-typedef struct memopt_i_embedding { memopt_embedding x; int level; } memopt_i_embedding;
+typedef struct memopt_i_embedding {
+    memopt_embedding x;
+    int level;
+} memopt_i_embedding;
+
 static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
-    const memopt_i_embedding *t = (const memopt_i_embedding *)task; const memopt_embedding *x = &t->x;
-    const size_t step = memopt_i_layer_rows(x->width); size_t row = chunk * step, at, n;
+    const memopt_i_embedding *t = (const memopt_i_embedding *)task;
+    const memopt_embedding *x = &t->x;
+    const size_t step = memopt_i_layer_rows(x->width);
+    size_t row = chunk * step;
+    size_t at, n;
     const size_t end = row + memopt_i_min(step, x->rows - row);
     float sum[MEMOPT_I_LAYER_PIECE], wide[MEMOPT_I_LAYER_PIECE];
+
     (void)worker;
     for (; row < end; ++row)
         for (at = 0; at < x->width; at += n) {
@@ -20448,22 +24282,30 @@ static void memopt_i_embedding_chunk(void *task, size_t chunk, int worker) {
         }
     memopt_i_wide_end(t->level);
 }
+
 /* Row `row` of the gradient, n columns from `at` on, is added to a sum. */
 static void memopt_i_embedding_add(const memopt_i_embedding *t, float *sum, size_t row, size_t at, size_t n) {
-    const memopt_embedding *x = &t->x; float wide[MEMOPT_I_LAYER_COLUMNS];
+    const memopt_embedding *x = &t->x;
+    float wide[MEMOPT_I_LAYER_COLUMNS];
     memopt_i_row_add(t->level, sum, memopt_i_row_view(t->level, x->grad_output, x->type, row * x->width + at, n, wide),
                      1.0f, n);
 }
+
 /* `count` rows from `first` on into their tokens: a token's sum is fetched by the first of its rows, takes them all,
    and is put back. Lists, of tokens that are equal modulo MEMOPT_I_LAYER_LISTS, tell where they are. */
 static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first, size_t count, size_t at, size_t n) {
-    const memopt_embedding *x = &t->x; const int32_t *ids = x->ids + first; size_t row, i;
-    unsigned char done[MEMOPT_I_LAYER_ROWS] = { 0 }; uint16_t next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
+    const memopt_embedding *x = &t->x;
+    const int32_t *ids = x->ids + first;
+    size_t row, i;
+    unsigned char done[MEMOPT_I_LAYER_ROWS] = { 0 };
+    uint16_t next[MEMOPT_I_LAYER_ROWS], head[MEMOPT_I_LAYER_LISTS];
     float buffer[MEMOPT_I_LAYER_COLUMNS];
+
     for (i = 0; i < MEMOPT_I_LAYER_LISTS; ++i) head[i] = MEMOPT_I_LAYER_ROWS; /* no row */
     for (row = count; row--; ) {
         uint16_t *list = head + ids[row] % MEMOPT_I_LAYER_LISTS;
-        next[row] = *list; *list = (uint16_t)row;
+        next[row] = *list;
+        *list = (uint16_t)row;
     }
     for (row = 0; row < count; ++row) {
         const size_t place = (size_t)ids[row] * x->width + at;
@@ -20472,12 +24314,19 @@ static void memopt_i_embedding_tokens(const memopt_i_embedding *t, size_t first,
         if (done[row]) continue;
         memopt_i_row_load(t->level, sum, x->grad_tokens, x->gradient_type, place, n);
         for (i = row; i < MEMOPT_I_LAYER_ROWS; i = next[i])
-            if (ids[i] == ids[row]) { memopt_i_embedding_add(t, sum, first + i, at, n); done[i] = 1; }
+            if (ids[i] == ids[row]) {
+                memopt_i_embedding_add(t, sum, first + i, at, n);
+                done[i] = 1;
+            }
         memopt_i_row_store(t->level, x->grad_tokens, x->gradient_type, place, sum, n);
     }
 }
+
 static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at, size_t n) {
-    const memopt_embedding *x = &t->x; float buffer[MEMOPT_I_LAYER_COLUMNS]; size_t position, row;
+    const memopt_embedding *x = &t->x;
+    float buffer[MEMOPT_I_LAYER_COLUMNS];
+    size_t position, row;
+
     for (position = 0; position < x->length && position < x->rows; ++position) {
         const size_t place = position * x->width + at;
         float *sum = memopt_i_row_out(x->grad_positions, x->gradient_type, place, buffer);
@@ -20490,10 +24339,14 @@ static void memopt_i_embedding_positions(const memopt_i_embedding *t, size_t at,
         memopt_i_row_store(t->level, x->grad_positions, x->gradient_type, place, sum, n);
     }
 }
+
 static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
-    const memopt_i_embedding *t = (const memopt_i_embedding *)task; const memopt_embedding *x = &t->x;
-    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS, n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->width - at);
+    const memopt_i_embedding *t = (const memopt_i_embedding *)task;
+    const memopt_embedding *x = &t->x;
+    const size_t at = chunk * MEMOPT_I_LAYER_COLUMNS;
+    const size_t n = memopt_i_min(MEMOPT_I_LAYER_COLUMNS, x->width - at);
     size_t row, step;
+
     (void)worker;
     for (row = 0; x->grad_tokens && row < x->rows; row += step) {
         step = memopt_i_min(MEMOPT_I_LAYER_ROWS, x->rows - row);
@@ -20502,6 +24355,7 @@ static void memopt_i_embedding_columns(void *task, size_t chunk, int worker) {
     if (x->grad_positions) memopt_i_embedding_positions(t, at, n);
     memopt_i_wide_end(t->level);
 }
+
 /* What forward and backward have in common; with rows, every id is made sure of. */
 static memopt_status memopt_i_embedding_resolve(const memopt_ops *ops, const memopt_embedding *x, memopt_i_ops *o) {
     if (memopt_i_ops_resolve(ops, "embedding", x, o)) return o->c.status;
@@ -20514,6 +24368,7 @@ static memopt_status memopt_i_embedding_resolve(const memopt_ops *ops, const mem
     memopt_i_ops_ids(o, "id", x->ids, x->rows, x->vocabulary, 0);
     return o->c.status;
 }
+
 /* Positions, or their gradient, that are wanted. */
 static void memopt_i_embedding_places(memopt_i_ops *o, const memopt_embedding *x, const char *name,
                                       const void *positions, memopt_type type, int how) {
@@ -20522,8 +24377,11 @@ static void memopt_i_embedding_places(memopt_i_ops *o, const memopt_embedding *x
     memopt_i_ops_take(o, name, positions, type, 0, how);
     memopt_i_ops_fits(o, name, x->length, x->width, type);
 }
+
 MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const memopt_embedding *x) {
-    memopt_i_ops o; memopt_i_embedding t; size_t n;
+    memopt_i_ops o;
+    memopt_i_embedding t;
+    size_t n;
 
     if (memopt_i_embedding_resolve(ops, x, &o)) return o.c.status;
     n = x->rows * x->width;
@@ -20532,13 +24390,17 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
     memopt_i_ops_take(&o, "output", x->output, x->type, n, MEMOPT_I_OPS_WRITE);
     memopt_i_embedding_places(&o, x, "positions", x->positions, x->weight_type, MEMOPT_I_OPS_READ);
     if (o.c.status || !n) return o.c.status;
-    t.x = *x; t.level = o.level;
+    t.x = *x;
+    t.level = o.level;
     n = memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width));
     memopt_i_parallel_for(o.threads, n, memopt_i_embedding_chunk, &t);
     return MEMOPT_OK;
 }
+
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x) {
-    memopt_i_ops o; memopt_i_embedding t; size_t bytes;
+    memopt_i_ops o;
+    memopt_i_embedding t;
+    size_t bytes;
 
     if (memopt_i_embedding_resolve(ops, x, &o)) return o.c.status;
     if (!x->grad_tokens && !x->grad_positions) return MEMOPT_OK;
@@ -20551,11 +24413,13 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     if (!x->accumulate && x->grad_tokens) memopt_i_layer_zero(&o, x->grad_tokens, x->vocabulary * bytes);
     if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
     if (!x->rows) return MEMOPT_OK;
-    t.x = *x; t.level = o.level;
+    t.x = *x;
+    t.level = o.level;
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns,
                           &t);
     return MEMOPT_OK;
 }
+
 /* @section batchnorm : norm layer row_kernels operator gemm carve api_ops
    A linear layer, batch norm and an activation, as one operator.
    Problem    One by one, the product is written, read for the mean, read for the variance, read and written by the
@@ -20573,8 +24437,10 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
               only; columns never meet but in products.
    Scratch    Of a block: its groups' sums, then, backward, its gradient; of 16-bit gradients of weights, float sums.
    Source     Chan, Golub, LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979). */
+
 enum { MEMOPT_I_BATCH_GROUP = 64, MEMOPT_I_BATCH_COLUMNS = 256, MEMOPT_I_BATCH_LEAST = 256 /* rows of a block */ };
 #define MEMOPT_I_BATCH_BLOCK ((size_t)1 << 19) /* elements of the product in the cache */
+
 /* Chan: b elements join a. share = b / (a + b), weight = a b / (a + b) */
 MEMOPT_I_HOST_DEVICE static void memopt_i_batch_join_one(double *mean, double *squares, double group_mean,
                                                          double group_squares, double share, double weight) {
@@ -20583,6 +24449,7 @@ MEMOPT_I_HOST_DEVICE static void memopt_i_batch_join_one(double *mean, double *s
     *squares = fma(d * d, weight, *squares + group_squares);
 }
 #endif /* ---- once for each width: see `vec` ---- */
+
 V_HOST_FN void R(batch_squared_deviations_of)(float *squares, const float *z, const float *mean, size_t n) {
     const R(floats) d = R(sub)(R(read)(z, n), R(read)(mean, n));
     R(write)(squares, R(fma)(d, d, R(read)(squares, n)), n);
@@ -20633,9 +24500,11 @@ V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_m
         memopt_i_batch_join_one(mean + i, squares + i, (double)group_mean[i], (double)group_squares[i], share, weight);
     V(end)();
 }
+
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
 MEMOPT_I_WIDTHS(void, batch_squared_deviations, (float *squares, const float *z, const float *mean, size_t n))
 MEMOPT_I_WIDTHS(void, batch_normalize, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
+
 MEMOPT_I_WIDTHS(void, batch_grad, (float *y, const float *g, const float *h, const float *factor, const float *mean,
                                   const float *share, size_t n))
 MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *group_mean, const float *group_squares,
@@ -20676,6 +24545,7 @@ typedef struct memopt_i_batch {
     void             *grad_z;      /* of a block: the gradient of z */
     float            *weights;     /* sums for gradients of 16 bits: of weights, then of the bias */
 } memopt_i_batch;
+
 static size_t memopt_i_batch_chunk_rows(const memopt_i_batch *t) { /* rows */
     return memopt_i_max(1, MEMOPT_I_NORM_CHUNK / t->x.linear.outputs);
 }
@@ -20685,7 +24555,8 @@ static size_t memopt_i_batch_chunk_rows(const memopt_i_batch *t) { /* rows */
 static void memopt_i_batch_lay_out(memopt_i_batch *t, memopt_carver *c) {
     const memopt_linear *x = &t->x.linear;
     const int narrow = x->gradient_type != MEMOPT_TYPE_F32;
-    const size_t n = x->outputs, groups = memopt_i_ceil_div(t->block, MEMOPT_I_BATCH_GROUP);
+    const size_t n = x->outputs;
+    const size_t groups = memopt_i_ceil_div(t->block, MEMOPT_I_BATCH_GROUP);
     memopt_carver shared;
     size_t sums;
 
@@ -20706,14 +24577,20 @@ static void memopt_i_batch_lay_out(memopt_i_batch *t, memopt_carver *c) {
     t->weights = (float *)memopt_carve(c, narrow ? n * x->inputs + n : 0, sizeof *t->weights, 64);
     if (!narrow) t->weights = NULL;
 }
+
 /* Shapes and types, and the bytes of scratch. */
 static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_batch_norm *x, memopt_i_batch *t,
                                             size_t *bytes) {
-    memopt_linear *l = &t->x.linear; memopt_i_ops *o = &t->o; memopt_carver carver; size_t n = 0;
+    memopt_linear *l = &t->x.linear;
+    memopt_i_ops *o = &t->o;
+    memopt_carver carver;
+    size_t n = 0;
 
     *bytes = 0;
     if (memopt_i_ops_resolve(ops, "batch norm", x, o)) return o->c.status;
-    t->x = *x; t->backward = 0; t->first = t->count = 0;
+    t->x = *x;
+    t->backward = 0;
+    t->first = t->count = 0;
     if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;
     memopt_i_activation_check(&o->c, l->activation);
     memopt_i_ops_type(o, "gradient_type", l->gradient_type);
@@ -20736,18 +24613,27 @@ static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_
     *bytes = carver.bytes;
     return memopt_i_must_fit(&o->c, !carver.overflow, "scratch", "is larger than memory can be");
 }
+
 MEMOPT_API memopt_status memopt_batch_norm_scratch(const memopt_ops *ops, const memopt_batch_norm *x, size_t *bytes) {
-    memopt_i_batch t; size_t all;
+    memopt_i_batch t;
+    size_t all;
 
     if (memopt_i_batch_resolve(ops, x, &t, &all)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, all, bytes);
 }
+
 /* What both directions look at, and what each does. There is at least one output. */
 static memopt_status memopt_i_batch_arrays(memopt_i_ops *o, const memopt_batch_norm *x, int backward) {
-    const memopt_linear *l = &x->linear; const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type;
-    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n, weights = n * l->inputs;
-    const int made = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE,
-        maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
+    const memopt_linear *l = &x->linear;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+    const memopt_type type = l->type;
+    const memopt_type of_w = l->weight_type;
+    const size_t n = l->outputs;
+    const size_t in = l->rows * l->inputs;
+    const size_t out = l->rows * n;
+    const size_t weights = n * l->inputs;
+    const int made = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE;
+    const int maybe = MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL;
     const int input = backward && !l->grad_weights ? MEMOPT_I_OPS_OPTIONAL : MEMOPT_I_OPS_READ;
     const int weight = backward && !l->grad_input ? MEMOPT_I_OPS_OPTIONAL : MEMOPT_I_OPS_READ;
 
@@ -20772,17 +24658,25 @@ static memopt_status memopt_i_batch_arrays(memopt_i_ops *o, const memopt_batch_n
     memopt_i_ops_take(o, "grad_shift", x->grad_shift, l->gradient_type, n, maybe);
     return memopt_i_ops_no_overlap(o, 0);
 }
+
 /* n floats from an array that may be missing */
 static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void *from, float missing) {
-    const size_t n = t->x.linear.outputs; size_t i;
+    const size_t n = t->x.linear.outputs;
+    size_t i;
+
     if (from) memopt_i_load_at(t->o.level, to, from, t->x.linear.weight_type, n);
-    else for (i = 0; i < n; ++i) to[i] = missing;
+    else
+        for (i = 0; i < n; ++i) to[i] = missing;
 }
+
 static memopt_status memopt_i_batch_begin(const memopt_ops *ops, const memopt_batch_norm *x, int backward,
                                           memopt_i_batch *t) {
-    size_t bytes, n; const memopt_status s = memopt_i_batch_resolve(ops, x, t, &bytes);
+    size_t bytes, n;
+    const memopt_status s = memopt_i_batch_resolve(ops, x, t, &bytes);
+
     if (s) return s;
-    t->backward = backward; n = t->x.linear.outputs;
+    t->backward = backward;
+    n = t->x.linear.outputs;
     memopt_i_must_be_at_least(&t->o.c, "rows", t->x.linear.rows, "at least", 2);
     if (n) memopt_i_batch_arrays(&t->o, &t->x, backward);
     if (memopt_i_ops_need_scratch(&t->o, bytes) || !n) return t->o.c.status;
@@ -20797,13 +24691,17 @@ typedef struct memopt_i_batch_piece {
     const float *g; /* g', where backward */
     float h[MEMOPT_I_BATCH_COLUMNS], y[MEMOPT_I_BATCH_COLUMNS], own[MEMOPT_I_BATCH_COLUMNS];
 } memopt_i_batch_piece;
+
 static const float *memopt_i_batch_z(const memopt_i_batch *t, size_t row, size_t at, size_t n, float *own) {
     const memopt_linear *x = &t->x.linear;
     return memopt_i_row_view(t->o.level, x->pre_activation, x->type, row * x->outputs + at, n, own);
 }
+
 /* h of columns at..at+n of a row, and g' */
 static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p, size_t row, size_t at, size_t n) {
-    const memopt_linear *x = &t->x.linear; const float *mean = t->x.statistics + at;
+    const memopt_linear *x = &t->x.linear;
+    const float *mean = t->x.statistics + at;
+
     memopt_i_batch_normalize(t->o.level, p->h, memopt_i_batch_z(t, row, at, n, p->h), mean, mean + x->outputs, n);
     if (!t->backward) return;
     p->g = memopt_i_row_view(t->o.level, x->grad_output, x->type, row * x->outputs + at, n, p->own);
@@ -20812,15 +24710,23 @@ static void memopt_i_batch_load(const memopt_i_batch *t, memopt_i_batch_piece *p
     memopt_i_row_act_grad(t->o.level, p->own, NULL, p->y, p->g, x->activation, n);
     p->g = p->own;
 }
+
 /* Columns of 64 rows: mean and squares, or the sums for the gradients. */
 static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
-    const memopt_i_batch *t = (const memopt_i_batch *)task; const size_t width = t->x.linear.outputs;
-    const size_t columns = memopt_i_ceil_div(width, MEMOPT_I_BATCH_COLUMNS), group = chunk / columns;
-    const size_t at = chunk % columns * MEMOPT_I_BATCH_COLUMNS, n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
+    const memopt_i_batch *t = (const memopt_i_batch *)task;
+    const size_t width = t->x.linear.outputs;
+    const size_t columns = memopt_i_ceil_div(width, MEMOPT_I_BATCH_COLUMNS);
+    const size_t group = chunk / columns;
+    const size_t at = chunk % columns * MEMOPT_I_BATCH_COLUMNS;
+    const size_t n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, width - at);
     const size_t begin = t->first + group * MEMOPT_I_BATCH_GROUP;
     const size_t end = begin + memopt_i_min(MEMOPT_I_BATCH_GROUP, t->first + t->count - begin);
-    float *a = t->group_a + group * width + at, *b = t->group_b + group * width + at; size_t row;
-    memopt_i_batch_piece p; const int level = t->o.level;
+    float *a = t->group_a + group * width + at;
+    float *b = t->group_b + group * width + at;
+    size_t row;
+    memopt_i_batch_piece p;
+    const int level = t->o.level;
+
     (void)worker;
     memset(a, 0, n * sizeof *a);
     memset(b, 0, n * sizeof *b);
@@ -20834,25 +24740,42 @@ static void memopt_i_batch_group(void *task, size_t chunk, int worker) {
     for (row = begin; row < end; ++row)
         memopt_i_batch_squared_deviations(level, b, memopt_i_batch_z(t, row, at, n, p.h), a, n);
 }
+
 /* All groups of the block under way, in order, into what is there of the rows before. */
 static void memopt_i_batch_groups(memopt_i_batch *t) {
-    const size_t n = t->x.linear.outputs, groups = memopt_i_ceil_div(t->count, MEMOPT_I_BATCH_GROUP); size_t k, i;
+    const size_t n = t->x.linear.outputs;
+    const size_t groups = memopt_i_ceil_div(t->count, MEMOPT_I_BATCH_GROUP);
+    size_t k, i;
+
     memopt_i_parallel_for(t->o.threads, groups * memopt_i_ceil_div(n, MEMOPT_I_BATCH_COLUMNS), memopt_i_batch_group, t);
     for (k = 0; k < groups; ++k) {
-        const float *a = t->group_a + k * n, *b = t->group_b + k * n;
+        const float *a = t->group_a + k * n;
+        const float *b = t->group_b + k * n;
         const double before = (double)(t->first + k * MEMOPT_I_BATCH_GROUP);
         const double more = (double)memopt_i_min(MEMOPT_I_BATCH_GROUP, t->count - k * MEMOPT_I_BATCH_GROUP);
         const double share = more / (before + more);
-        if (t->backward) for (i = 0; i < n; ++i) { t->a[i] += (double)a[i]; t->b[i] += (double)b[i]; }
+
+        if (t->backward)
+            for (i = 0; i < n; ++i) {
+                t->a[i] += (double)a[i];
+                t->b[i] += (double)b[i];
+            }
         else memopt_i_batch_join(t->o.level, t->a, t->b, a, b, share, before * share, n);
     }
 }
+
 /* The second pass over rows: outputs, or a block's gradient of z. */
 static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
-    const memopt_i_batch *t = (const memopt_i_batch *)task; const memopt_linear *x = &t->x.linear;
-    const size_t turn = memopt_i_batch_chunk_rows(t), begin = t->first + chunk * turn, width = x->outputs;
-    const size_t end = begin + memopt_i_min(turn, t->first + t->count - begin); size_t row, at, n;
-    const int level = t->o.level; memopt_i_batch_piece p;
+    const memopt_i_batch *t = (const memopt_i_batch *)task;
+    const memopt_linear *x = &t->x.linear;
+    const size_t turn = memopt_i_batch_chunk_rows(t);
+    const size_t begin = t->first + chunk * turn;
+    const size_t width = x->outputs;
+    const size_t end = begin + memopt_i_min(turn, t->first + t->count - begin);
+    size_t row, at, n;
+    const int level = t->o.level;
+    memopt_i_batch_piece p;
+
     (void)worker;
     for (row = begin; row < end; ++row)
         for (at = 0; at < width; at += n) {
@@ -20871,6 +24794,7 @@ static void memopt_i_batch_rows(void *task, size_t chunk, int worker) {
             memopt_i_row_store(level, to, x->type, place, y, n);
         }
 }
+
 static void memopt_i_batch_second(memopt_i_batch *t) {
     memopt_i_parallel_for(t->o.threads, memopt_i_ceil_div(t->count, memopt_i_batch_chunk_rows(t)),
                           memopt_i_batch_rows, t);
@@ -20878,10 +24802,15 @@ static void memopt_i_batch_second(memopt_i_batch *t) {
 
 /* ---- forward ---- */
 static void memopt_i_batch_statistics(const memopt_i_batch *t) {
-    const memopt_batch_norm *x = &t->x; const size_t n = x->linear.outputs; size_t i;
+    const memopt_batch_norm *x = &t->x;
+    const size_t n = x->linear.outputs;
+    size_t i;
     const double rows = (double)x->linear.rows;
+
     for (i = 0; i < n; ++i) {
-        const float mean = (float)t->a[i], variance = (float)(t->b[i] / (rows - 1));
+        const float mean = (float)t->a[i];
+        const float variance = (float)(t->b[i] / (rows - 1));
+
         x->statistics[i] = mean;
         x->statistics[n + i] = (float)(1 / sqrt(t->b[i] / rows + (double)x->eps));
         if (x->no_update) continue;
@@ -20892,16 +24821,23 @@ static void memopt_i_batch_statistics(const memopt_i_batch *t) {
                                           x->running_variance[i]);
     }
 }
+
 /* z of a block: the linear layer, without its activation */
 static memopt_status memopt_i_batch_product(const memopt_ops *ops, const memopt_i_batch *t) {
     memopt_linear l = t->x.linear;
-    l.rows = t->count; l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL;
+
+    l.rows = t->count;
+    l.activation = MEMOPT_ACTIVATION_NONE;
+    l.pre_activation = NULL;
     if (l.inputs) l.input = memopt_i_row_at(l.input, l.type, t->first * l.inputs);
     l.output = memopt_i_row_to(t->x.linear.pre_activation, l.type, t->first * l.outputs);
     return memopt_linear_forward(ops, &l);
 }
+
 MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const memopt_batch_norm *x) {
-    memopt_i_batch t; memopt_status s = memopt_i_batch_begin(ops, x, 0, &t);
+    memopt_i_batch t;
+    memopt_status s = memopt_i_batch_begin(ops, x, 0, &t);
+
     if (s || !t.x.linear.outputs) return s;
     for (; t.first < t.x.linear.rows; t.first += t.count) {
         t.count = memopt_i_min(t.block, t.x.linear.rows - t.first);
@@ -20909,7 +24845,8 @@ MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const 
         memopt_i_batch_groups(&t);
     }
     memopt_i_batch_statistics(&t);
-    t.first = 0; t.count = t.x.linear.rows;
+    t.first = 0;
+    t.count = t.x.linear.rows;
     memopt_i_batch_second(&t);
     return MEMOPT_OK;
 }
@@ -20917,7 +24854,10 @@ MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const 
 /* ---- backward ---- */
 /* A gradient: sums, after what is there. */
 static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const double *sums) {
-    const memopt_linear *x = &t->x.linear; float old[MEMOPT_I_BATCH_COLUMNS] = { 0 }; size_t at, n, i;
+    const memopt_linear *x = &t->x.linear;
+    float old[MEMOPT_I_BATCH_COLUMNS] = { 0 };
+    size_t at, n, i;
+
     for (at = 0; to && at < x->outputs; at += n) {
         n = memopt_i_min(MEMOPT_I_BATCH_COLUMNS, x->outputs - at);
         if (x->accumulate) memopt_i_row_load(t->o.level, old, to, x->gradient_type, at, n);
@@ -20925,39 +24865,54 @@ static void memopt_i_batch_gradient(const memopt_i_batch *t, void *to, const dou
         memopt_i_row_store(t->o.level, to, x->gradient_type, at, old, n);
     }
 }
+
 static void memopt_i_batch_grads(const memopt_i_batch *t) {
-    const memopt_batch_norm *x = &t->x; const size_t n = x->linear.outputs; size_t i;
+    const memopt_batch_norm *x = &t->x;
+    const size_t n = x->linear.outputs;
+    size_t i;
+
     for (i = 0; i < n; ++i) {
         t->factor[i] = memopt_i_round(x->statistics[n + i] * t->scale[i]);
         t->mean[i] = (float)(t->a[i] / (double)x->linear.rows);
         t->share[i] = (float)(t->b[i] / (double)x->linear.rows);
     }
 }
+
 /* The linear layer's backward of a block; its gradients go on from block to block, as floats. */
 static memopt_status memopt_i_batch_linear(const memopt_ops *ops, const memopt_i_batch *t) {
     memopt_linear l = t->x.linear;
-    l.rows = t->count; l.activation = MEMOPT_ACTIVATION_NONE; l.grad_output = t->grad_z;
+
+    l.rows = t->count;
+    l.activation = MEMOPT_ACTIVATION_NONE;
+    l.grad_output = t->grad_z;
     if (l.grad_weights && l.inputs) l.input = memopt_i_row_at(l.input, l.type, t->first * l.inputs);
     if (l.grad_input) l.grad_input = memopt_i_row_to(l.grad_input, l.type, t->first * l.inputs);
     if (t->weights) {
-        l.gradient_type = MEMOPT_TYPE_F32; l.accumulate = 0;
+        l.gradient_type = MEMOPT_TYPE_F32;
+        l.accumulate = 0;
         if (l.grad_weights) l.grad_weights = t->weights;
         if (l.grad_bias) l.grad_bias = t->weights + l.outputs * l.inputs;
     }
     if (t->first) l.accumulate = 1;
     return memopt_linear_backward(ops, &l);
 }
+
 typedef struct memopt_i_batch_sums {
     const memopt_i_batch *batch;
     const float *sums;
     void        *to;
     size_t       n;
 } memopt_i_batch_sums;
+
 static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-bit gradients: rounded once */
-    const memopt_i_batch_sums *t = (const memopt_i_batch_sums *)task; const memopt_linear *x = &t->batch->x.linear;
+    const memopt_i_batch_sums *t = (const memopt_i_batch_sums *)task;
+    const memopt_linear *x = &t->batch->x.linear;
     const size_t end = chunk * MEMOPT_I_NORM_CHUNK
         + memopt_i_min(MEMOPT_I_NORM_CHUNK, t->n - chunk * MEMOPT_I_NORM_CHUNK);
-    float old[MEMOPT_I_BATCH_COLUMNS]; size_t i = chunk * MEMOPT_I_NORM_CHUNK, n;
+    float old[MEMOPT_I_BATCH_COLUMNS];
+    size_t i = chunk * MEMOPT_I_NORM_CHUNK;
+    size_t n;
+
     (void)worker;
     for (; i < end; i += n) {
         const float *sum = t->sums + i;
@@ -20971,14 +24926,23 @@ static void memopt_i_batch_narrow(void *task, size_t chunk, int worker) { /* 16-
         memopt_i_row_store(t->batch->o.level, t->to, x->gradient_type, i, sum, n);
     }
 }
+
 static void memopt_i_batch_store(const memopt_i_batch *t, void *to, const float *sums, size_t n) {
     memopt_i_batch_sums s;
+
     if (!to || !t->weights) return;
-    s.batch = t; s.sums = sums; s.to = to; s.n = n;
+    s.batch = t;
+    s.sums = sums;
+    s.to = to;
+    s.n = n;
     memopt_i_parallel_for(t->o.threads, memopt_i_ceil_div(n, MEMOPT_I_NORM_CHUNK), memopt_i_batch_narrow, &s);
 }
+
 MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x) {
-    memopt_i_batch t; memopt_status s = memopt_i_batch_begin(ops, x, 1, &t); const memopt_linear *l = &t.x.linear;
+    memopt_i_batch t;
+    memopt_status s = memopt_i_batch_begin(ops, x, 1, &t);
+    const memopt_linear *l = &t.x.linear;
+
     if (s || !l->outputs) return s;
     for (; t.first < l->rows; t.first += t.count) {
         t.count = memopt_i_min(t.block, l->rows - t.first);
@@ -20999,28 +24963,41 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
 }
 
 /* ---- inference ---- */
-typedef struct memopt_i_batch_fold { memopt_batch_norm x; int level; float *weights, *bias; } memopt_i_batch_fold;
+typedef struct memopt_i_batch_fold {
+    memopt_batch_norm x;
+    int level;
+    float *weights, *bias;
+} memopt_i_batch_fold;
+
 static float memopt_i_batch_one(const void *data, memopt_type type, size_t i, float missing) {
     return data ? memopt_i_gemm_one(memopt_i_row_at(data, type, i), type) : missing;
 }
 
 static void memopt_i_batch_fold_row(void *task, size_t row, int worker) {
-    const memopt_i_batch_fold *t = (const memopt_i_batch_fold *)task; const memopt_linear *l = &t->x.linear;
-    const memopt_type type = l->weight_type; const size_t n = l->inputs; float *to = t->weights + row * n;
+    const memopt_i_batch_fold *t = (const memopt_i_batch_fold *)task;
+    const memopt_linear *l = &t->x.linear;
+    const memopt_type type = l->weight_type;
+    const size_t n = l->inputs;
+    float *to = t->weights + row * n;
     const float variance = memopt_i_round(t->x.running_variance[row] + t->x.eps);
     const float inverse = memopt_i_round(1.0f / memopt_i_round(sqrtf(variance)));
     const float factor = memopt_i_round(inverse * memopt_i_batch_one(t->x.scale, type, row, 1));
     const float bias = memopt_i_round(memopt_i_batch_one(l->bias, type, row, 0) - t->x.running_mean[row]);
+
     (void)worker;
     t->bias[row] = fmaf(bias, factor, memopt_i_batch_one(t->x.shift, type, row, 0));
     if (!n) return;
     memopt_i_row_load(t->level, to, l->weights, type, row * n, n);
     memopt_i_row_scale(t->level, to, to, factor, n);
 }
+
 static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_batch_fold *f) {
-    const memopt_batch_norm *x = &f->x; const memopt_linear *l = &x->linear;
-    const memopt_type type = l->weight_type, f32 = MEMOPT_TYPE_F32;
-    const size_t n = l->outputs, all = n * l->inputs;
+    const memopt_batch_norm *x = &f->x;
+    const memopt_linear *l = &x->linear;
+    const memopt_type type = l->weight_type;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+    const size_t n = l->outputs;
+    const size_t all = n * l->inputs;
 
     memopt_i_ops_take(o, "linear.weights", l->weights, type, all, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(o, "linear.bias", l->bias, type, n, MEMOPT_I_OPS_OPTIONAL);
@@ -21032,19 +25009,28 @@ static memopt_status memopt_i_batch_fold_arrays(memopt_i_ops *o, const memopt_i_
     memopt_i_ops_take(o, "shift", x->shift, type, n, MEMOPT_I_OPS_OPTIONAL);
     return memopt_i_ops_no_overlap(o, 0);
 }
+
 MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
                                                 float *bias) {
-    memopt_i_batch_fold f; memopt_i_batch t; size_t bytes;
+    memopt_i_batch_fold f;
+    memopt_i_batch t;
+    size_t bytes;
     const memopt_status s = memopt_i_batch_resolve(ops, x, &t, &bytes);
+
     if (s) return s;
-    f.x = t.x; f.level = t.o.level; f.weights = weights; f.bias = bias;
+    f.x = t.x;
+    f.level = t.o.level;
+    f.weights = weights;
+    f.bias = bias;
     if (!f.x.linear.outputs) return MEMOPT_OK;
     if (memopt_i_batch_fold_arrays(&t.o, &f)) return t.o.c.status;
     memopt_i_parallel_for(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }
+
 /* @section widths : *
    The wide code: this file once more for each width, see `vec`. */
+
 #if defined(MEMOPT_I_X86) || defined(MEMOPT_I_NEON)
 #  ifndef MEMOPT_HEADER
 #    define MEMOPT_HEADER "memopt.h"
@@ -21055,6 +25041,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #    endif
 #  endif
 #endif
+
 #if defined(MEMOPT_I_X86)
 #  define MEMOPT_I_WIDTH 8
 #  include MEMOPT_HEADER
@@ -21067,6 +25054,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 #  include MEMOPT_HEADER
 #  undef MEMOPT_I_WIDTH
 #endif
+
 #pragma pop_macro("V")
 #pragma pop_macro("R")
 #pragma pop_macro("V_FN")

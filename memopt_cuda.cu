@@ -65,6 +65,7 @@
                  one: make cuda.
 
    NOT HERE    no handle, stream or memory of its own, no printing, no exit(). */
+
 #if defined(MEMOPT_CUDA_DECLARATIONS)
 #  undef MEMOPT_CUDA_IMPLEMENTATION
 #elif defined(MEMOPT_CUDA_STATIC) && !defined(MEMOPT_I_CUDA_IMPLEMENTED)
@@ -88,10 +89,12 @@
 #if MEMOPT_VERSION != 200
 #  error "memopt_cuda.cu and memopt.h are of different versions"
 #endif
+
 /* @section api_cuda_base :
    Every call takes a stream last, launches into it and returns: it waits for nothing and allocates nothing, unless it
    says so. Pointers named d_ are of the device; structs and what else is read at the call are the host's. Operands and
    results may be read and written from the moment the stream has come so far, and not before. */
+
 #ifdef MEMOPT_CUDA_STATIC
 #  define MEMOPT_I_CUDA_STATIC 1
 #else
@@ -109,10 +112,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-typedef struct CUstream_st *memopt_cuda_stream; /* a cudaStream_t; NULL = the default stream */
+
+/* a cudaStream_t; NULL = the default stream */
+typedef struct CUstream_st *memopt_cuda_stream;
 
 /* 0; or why not: a memopt_status (-1 to -99), one of these, or what CUDA said. memopt_cuda_status_text() tells. */
 typedef int memopt_cuda_status;
+
 enum {
     MEMOPT_CUDA_ERR_NULL         = -101, /* a pointer that is needed is NULL */
     MEMOPT_CUDA_ERR_ALIGNMENT    = -102, /* a pointer is not aligned as its type, or as the call says */
@@ -125,29 +131,36 @@ enum {
     MEMOPT_CUDA_BASE_DRIVER        = 5000, /* + a CUresult */
     MEMOPT_CUDA_BASE_BLAS          = 7000 /* + a cublasStatus_t */
 };
+
 /** What a status means, with CUDA's own text where it is CUDA's; static text, never NULL. */
 MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status);
+
 /** The same as a memopt_status, for callbacks of tapes and sources: MEMOPT_ERR_MEMORY where memory was missing. */
 MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status);
 
 /* What operators run with: the twin of memopt_ops. All zero = no products, no scratch. */
 typedef struct memopt_cuda_gemm memopt_cuda_gemm; /* see `gemm` */
+
 typedef struct memopt_cuda_ops {
     memopt_cuda_gemm *gemm;          /* NULL = none: operators with products are MEMOPT_CUDA_ERR_NULL */
     void             *d_scratch;     /* aligned to 256; what each operator's _scratch() says; not kept between calls */
     size_t            scratch_bytes;
 } memopt_cuda_ops;
+
 /* @section api_cuda_memory : api_cuda_base
    Memory of a device, pinned and managed memory as sources: arenas, heaps, plans and ledgers of memopt.h work on them
    as they are. Nothing of it is global. Every function works on the device it was made for and leaves the calling
    thread's device as it found it. An error that was pending in CUDA before a call is returned, as
    MEMOPT_CUDA_BASE_PENDING + its number, and left pending; an error of the call itself is returned and taken away. */
+
 #define MEMOPT_CUDA_CURRENT_DEVICE (-1) /* the device of the calling thread */
+
 /** Bytes of a device's memory: free at this moment, and all. Either may be NULL. OK, MEMOPT_ERR_ARGUMENT (no such
     device), what CUDA said. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes);
 
 typedef struct memopt_cuda_memory memopt_cuda_memory;
+
 struct memopt_cuda_memory { /* what a source knows beside its table; yours: outlives the source and stays where it is */
     /* may be set at any time */
     memopt_cuda_stream stream; /* zero and all copies are done in it, and waited for; NULL = the default stream */
@@ -160,6 +173,7 @@ struct memopt_cuda_memory { /* what a source knows beside its table; yours: outl
     size_t             granularity; /* bytes committed at a time; 0 = there is no committing */
     void              *driver[7], *ranges; /* private */
 };
+
 /**
  * Sources. `device` is a number or MEMOPT_CUDA_CURRENT_DEVICE. In all of them: alignment 256; bytes are not zero when
  * they are fresh; reserve, commit and copies return ERR_MEMORY where memory is missing, ERR_DEVICE for all else, and
@@ -174,6 +188,7 @@ struct memopt_cuda_memory { /* what a source knows beside its table; yours: outl
 /** Device memory, one cudaMalloc a reservation; capacity: all the device has. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory,
                                                              memopt_source *out);
+
 /**
  * Device memory that grows: addresses are reserved at once, memory is committed granule by granule as it is reached,
  * and nothing ever moves. An arena of capacity 0 may grow until the device is full. The driver's functions are asked
@@ -188,9 +203,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
                                                             memopt_cuda_memory *memory, memopt_source *out);
+
 /** Pinned host memory, one cudaHostAlloc a reservation: the CPU works with it, and any device copies to and from it. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory,
                                                              memopt_source *out);
+
 /**
  * Managed memory, which may be more than the device has; it prefers to lie on the device. kind is MEMOPT_SOURCE_DEVICE.
  *
@@ -204,6 +221,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_managed(int device, int ho
 /* Transfers between the host and a device, in buckets through fixed pinned memory: while one bucket crosses the bus,
    the CPU copies the next. Two streams of its own, one up and one down, so both directions run at once. */
 typedef struct memopt_cuda_transfer memopt_cuda_transfer;
+
 typedef struct memopt_cuda_transfer_desc { /* zero it, then set what you need; NULL = all zero */
     size_t             bucket_bytes; /* 0 = default: 4 MiB; rounded up to 256. There are four: two up, two down */
     void              *pinned;       /* your pinned memory, memopt_cuda_transfer_bytes() of it, aligned to 256; outlives
@@ -211,8 +229,10 @@ typedef struct memopt_cuda_transfer_desc { /* zero it, then set what you need; N
     memopt_ledger     *ledger;       /* NULL, or who is told of what was allocated here, as MEMOPT_TAG_COMMUNICATION */
     const memopt_host *host;         /* memory of the struct, below 1 KiB; NULL = malloc */
 } memopt_cuda_transfer_desc;
+
 /** The bytes of pinned memory, to the byte. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes);
+
 /**
  * device  a number, or MEMOPT_CUDA_CURRENT_DEVICE
  * out     receives it; untouched on failure
@@ -221,9 +241,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const memopt_cuda_transfer_desc *desc,
                                                                memopt_cuda_transfer **out);
+
 /** Waits for what was begun, brings what is still on its way to the host, and frees. NULL is fine; returns what CUDA
     said, and has freed all it could in any case. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer);
+
 /**
  * Host to device. Runs after all that `stream` was given before and before all that it is given next; the call returns
  * as soon as the last bucket has been filled.
@@ -235,13 +257,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_destroy(memopt_cuda_tran
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from,
                                                            size_t bytes, memopt_cuda_stream stream);
+
 /** Device to host, in the same order with `stream`. The bytes are at `to` after memopt_cuda_transfer_wait(), which the
     call does for all buckets but the last two. After a failure nothing is written to `to` any more. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer *transfer, void *to,
                                                             const void *d_from, size_t bytes,
                                                             memopt_cuda_stream stream);
+
 /** Waits until everything begun has arrived, up and down; a _fetch included. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer);
+
 /**
  * Host to device beside the computing, without buckets: parameters of the next layer while this one runs. The copy runs
  * after all that `stream` was given before (so the last reader of d_to may be anywhere in it), and what `stream` is
@@ -259,6 +284,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfe
 /* An offload store for a tape whose memory is a device's: values go to host memory and come back, beside the
    computing. */
 typedef struct memopt_cuda_store memopt_cuda_store;
+
 typedef struct memopt_cuda_store_desc { /* zero it, then set what you need */
     memopt_cuda_transfer *transfer;   /* required; outlives the store */
     memopt_source        *source;     /* required, host_visible; outlives the store. Pinned: copies go straight to it,
@@ -269,9 +295,11 @@ typedef struct memopt_cuda_store_desc { /* zero it, then set what you need */
     memopt_ledger        *ledger;     /* NULL, or who is told of values that come and go, as MEMOPT_TAG_CHECKPOINTS */
     const memopt_host    *host;       /* memory of the struct, 32 bytes a slot; NULL = malloc */
 } memopt_cuda_store_desc;
+
 /** Bytes it takes of the source, to the byte: each slot is rounded up to 256, all together to the source's granularity.
     OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_ARGUMENT, MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes);
+
 /**
  * out     receives it; untouched on failure
  * table   receives what memopt_tape_desc.store wants. A write when all slots are taken, or of more bytes than a slot
@@ -280,8 +308,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_sto
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
                                                             memopt_tape_store *table);
+
 /** Waits for what was begun, and frees. NULL is fine. Returns as memopt_cuda_transfer_destroy(). */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_destroy(memopt_cuda_store *store);
+
 /** Why the last call of the table that failed has failed, forgetting included; 0 = none has. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_status(const memopt_cuda_store *store);
 
@@ -293,13 +323,16 @@ typedef struct memopt_cuda_clock { /* yours; outlives the table and stays where 
     memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
     memopt_clock       host_clock;
 } memopt_cuda_clock;
+
 /** host: whose clock it asks; NULL = the system's. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_ARGUMENT, what CUDA said. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cuda_stream stream,
                                                           const memopt_host *host, memopt_cuda_clock *clock,
                                                           memopt_clock *out);
+
 /* @section api_cuda_number : api_cuda_base
    The twins of memopt_bf16_from_f32 and its like, of memopt_f32_split and _join, and of memopt_random_*: the same bits,
    NaN included. See api_number and api_random in memopt.h for the formats, `saturate`, `noise` and `first`. */
+
 /**
  * Arrays of n elements on the device.
  *
@@ -342,6 +375,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_split(uint16_t *d_high, uint1
                                                          size_t n, memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low,
                                                         size_t n, memopt_cuda_stream stream);
+
 /**
  * Random numbers by place, on the device: d_dst[i] is value first + i of the stream, the bits of memopt_random_*.
  *
@@ -358,9 +392,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_uniform(float *d_dst, size
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t seed,
                                                              uint64_t stream_number, uint64_t first,
                                                              memopt_cuda_stream stream);
+
 /* @section api_cuda_quant : api_cuda_base
    The twins of memopt_quantize_f32 and its like: the same codes and absmax, bit for bit, for any values. See api_quant
    in memopt.h for maps, blocks and what a code is. */
+
 /**
  * Quantise on the device: codes and absmax from float32 or bf16. One pass over memory.
  *
@@ -378,6 +414,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_f32(uint8_t *d_codes, fl
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
                                                              size_t n, memopt_map map, size_t block,
                                                              memopt_cuda_stream stream);
+
 /**
  * Dequantise on the device: d_dst[i] = fl(level[d_codes[i]] * d_absmax[i / block]), or that rounded to the nearest
  * bf16. Any codes and any absmax are fine; what NaN an infinity times zero gives is the machine's affair, as on CPUs.
@@ -389,13 +426,16 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, cons
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
                                                                const float *d_absmax, size_t n, memopt_map map,
                                                                size_t block, memopt_cuda_stream stream);
+
 /* @section api_cuda_codec : api_cuda_base
    A device codec for tapes over memory of a device: with it MEMOPT_CODEC_BF16 and MEMOPT_CODEC_8BIT work there as well,
    and values, copies, losses and gradients have the bits of the same tape on the CPU. See api_tape in memopt.h. */
+
 typedef struct memopt_cuda_codec { /* what the codec knows; yours: outlives the tape and stays where it is */
     memopt_cuda_stream stream; /* that of the engine's callbacks; may be set between passes */
     memopt_cuda_status status; /* why the last call that failed has failed; 0 = none has */
 } memopt_cuda_codec;
+
 /**
  * Make a device codec, for memopt_tape_desc.device_codec. It launches into device_codec->stream, waits for nothing and
  * allocates nothing. One device codec is good for any number of tapes with the same stream, and for those nested in
@@ -411,6 +451,7 @@ typedef struct memopt_cuda_codec { /* what the codec knows; yours: outlives the 
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
                                                           memopt_cuda_stream stream);
+
 /* @section api_cuda_optim : api_cuda_base
    An optimizer whose tensors lie on a device. The object is memopt_optim, made by memopt_optim_create() and kept on the
    host; `weights`, `extra`, `gradients` and `state` of its tensors are device pointers then, aligned as there. Objects
@@ -420,21 +461,26 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
    (scratch: to 256), MEMOPT_ERR_BUFFER (scratch is smaller than memopt_cuda_optim_scratch() says), and what CUDA said.
    A launch that fails in the middle of a step leaves what was launched before. A step in a captured graph repeats its
    own number: rates, corrections and random bits are arguments of its kernels, so capture it anew or update it. */
+
 /** Bytes of device scratch: what was skipped, tables, sums and means. Kept from begin to end, and until _result(). */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes);
+
 /** Begin the state of a tensor: header, and zero moments. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
                                                                 memopt_cuda_stream stream);
+
 /**
  * Is this a state of this tensor in this format? Reads header and scales back and WAITS for the stream. A step does not
  * look at headers: ask this of states that come from outside, once.
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
                                                                  memopt_cuda_stream stream);
+
 /** Step all tensors: at most 28 slices of tensors a launch; the groups of `run` are read at the call. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run,
                                                           void *d_scratch, size_t scratch_bytes,
                                                           memopt_cuda_stream stream);
+
 /**
  * The same in parts, as memopt_optim_begin() and so on. Nothing waits, so nothing is known of gradients at the call: a
  * fused apply that meets one that is not finite is MEMOPT_OK, and it and all later ones change nothing, until the next
@@ -453,15 +499,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, 
                                                            size_t count, void *d_scratch, size_t scratch_bytes,
                                                            memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_end(memopt_optim *optim);
+
 /** The sums of a tensor's slices measured here, in the scratch: to be added up over ranks before the join. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
                                                           size_t scratch_bytes, double **d_sums, size_t *count);
+
 typedef struct memopt_cuda_optim_outcome {
     uint64_t skipped;       /* elements left alone in this step; memopt_optim_skipped() tells it from now on, too */
     int      stopped;       /* 1: a fused apply met a gradient that is not finite, ... */
     uint64_t tensor, first; /* ... in this slice: it and what was applied later has not been stepped */
     int      left_out;      /* 1: *d_factor was no factor: nothing has been stepped */
 } memopt_cuda_optim_outcome;
+
 /**
  * The step, or its begin, with a gradient factor that the device works out: see memopt_cuda_clip_norm(). What follows a
  * begin_by is as above. The bits of a step whose run has that gradient_factor.
@@ -478,10 +527,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_opt
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
                                                                        const double *d_factor, void *d_scratch,
                                                                        size_t scratch_bytes, memopt_cuda_stream stream);
+
 /** What came of the step. WAITS for the stream. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
                                                             size_t scratch_bytes, memopt_cuda_optim_outcome *out,
                                                             memopt_cuda_stream stream);
+
 /* @section api_cuda_scale : api_cuda_base
    Norm, finite check, loss scaling, clipping and sums of gradients on the device, bit for bit those of `scale`.
 
@@ -504,12 +555,15 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim,
    Statuses    of memopt.h for what is wrong with a list; MEMOPT_CUDA_ERR_NULL, MEMOPT_CUDA_ERR_ALIGNMENT; those of
                launches. What a status from a check refuses has changed nothing. When a launch fails, the ones before
                it have been made: values may have been scaled in part. */
+
 typedef struct memopt_cuda_gradient_sum { /* of one tensor */
     double squares;   /* infinite if nonfinite */
     size_t nonfinite;
 } memopt_cuda_gradient_sum;
+
 /** Bytes of list->scratch, which is aligned to 16: 16 for each tensor and each 64 Ki elements begun. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes);
+
 /**
  * Norm and finite check of many tensors, read once: the bits of memopt_gradients_measure().
  *
@@ -520,14 +574,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_measure(const memopt_gr
                                                                  memopt_gradient_total *d_total,
                                                                  memopt_cuda_gradient_sum *d_sums,
                                                                  memopt_cuda_stream stream);
+
 /** Multiplied in place and measured in one pass, as memopt_gradients_scale(); d_total may be NULL. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scale(const memopt_gradients *list, double factor,
                                                                memopt_gradient_total *d_total,
                                                                memopt_cuda_gradient_sum *d_sums,
                                                                memopt_cuda_stream stream);
+
 /** As memopt_gradients_clip_value(). No scratch is needed. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit,
                                                                     memopt_cuda_stream stream);
+
 /**
  * What an optimizer multiplies gradients by, worked out on the device: total.factor * mean * clip, where clip is of
  * memopt_clip_norm(sqrt(total.squares) * total.factor * mean, max_norm); 0 when total.overflow says to skip the step.
@@ -537,6 +594,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean,
                                                          double max_norm, double *d_factor, memopt_cuda_stream stream);
+
 /**
  * The CPU's twins on a scaler in device memory. Statuses that depend on it cannot be returned: a scaler that the twin
  * would refuse (a wrong field; already unscaled or measured) stays as it is, no value is changed, and *d_total is
@@ -550,10 +608,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_measure(memopt_scaler *d_s
                                                               memopt_gradient_total *d_total,
                                                               memopt_cuda_gradient_sum *d_sums,
                                                               memopt_cuda_stream stream);
+
 /** d_overflow: of the device, such as &d_total->overflow. d_status: NULL, or receives what the CPU's twin returns; an
     ERR_OVERFLOW (the scale would fall below its floor) means here that the step is dropped, and the scale stays. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_update(memopt_scaler *d_scaler, const int *d_overflow,
                                                              int *d_status, memopt_cuda_stream stream);
+
 /** As memopt_gradients_accumulate(), less scratch; the counts in *accumulation are the host's, and count on when all
     has been launched. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt_gradients *sums,
@@ -561,6 +621,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
                                                                     const memopt_micro_batch *batch,
                                                                     memopt_accumulation *accumulation,
                                                                     memopt_cuda_stream stream);
+
 /* @section api_cuda_softmax : api_cuda_base
    Softmax of rows, and softmax + cross-entropy in place: the twins, with the CPU's structs, their pointers being of the
    device. Not the same bits as there: exp is the device's, and sums have another order. The same bits every time.
@@ -571,6 +632,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
    On the device are `valid` and `targets`, so what the CPU refuses in them cannot be refused here: a `valid` above
    columns counts as columns; a target of vocabulary or more gives its row the loss NaN and a gradient that is NaN, and
    counts as not ignored. Nothing is read or written out of bounds. */
+
 /**
  * ops may be NULL: nothing is multiplied, no scratch is used.
  *
@@ -584,9 +646,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cuda_ops *ops,
                                                                 const memopt_softmax *softmax,
                                                                 memopt_cuda_stream stream);
+
 /** 8 bytes a row, and 16. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *ops,
                                                                      const memopt_cross_entropy *x, size_t *bytes);
+
 /**
  * Logits become their gradient, read from memory once and written once where a row fits into shared memory and the
  * cache. rule.count 0: the targets are counted on the device. d_out receives what the CPU's twin returns, without rows
@@ -597,14 +661,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memop
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops,
                                                                   const memopt_cross_entropy *x, memopt_loss *d_out,
                                                                   memopt_cuda_stream stream);
+
 /* @section api_cuda_norm : api_cuda_base
    Layer norm and RMS norm on the device. A memopt_norm as on the CPU, its pointers being the device's. Results are the
    same bits for the same shape and types, wherever the arrays lie, and differ from the CPU's by rounding: sums have
    another order. So a batch in parts that are accumulated gives its gradients of scale and shift to rounding only. */
+
 /** Bytes of scratch of a backward that is to give grad_scale or grad_shift: at most 8 bytes for each column of 1,056
     groups of rows, and of a group of at least 8 rows. Nothing else needs any; forward takes NULL for ops. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                             size_t *bytes);
+
 /**
  * Forward and backward, as memopt_norm_forward() and memopt_norm_backward().
  *
@@ -617,6 +684,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_op
                                                             memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                              memopt_cuda_stream stream);
+
 /* @section api_cuda_layer : api_cuda_base
    What stands between the large operators, on the device: activations, SwiGLU, residual + dropout, embeddings. Structs
    are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a NaN is. ops may be
@@ -624,6 +692,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
 
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate that
    there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops,
                                                                   const memopt_activation_args *x,
                                                                   memopt_cuda_stream stream);
@@ -634,23 +703,28 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_
                                                               memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_backward(const memopt_cuda_ops *ops, const memopt_swiglu *x,
                                                                memopt_cuda_stream stream);
+
 /** Which elements stay is drawn by place: the same as on the CPU, in forward and in backward. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *ops, const memopt_dropout *x,
                                                                memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cuda_ops *ops, const memopt_dropout *x,
                                                                 memopt_cuda_stream stream);
+
 /** The ids are the device's, and nobody looks at them before the kernels do: the output of an id that is negative, or
     vocabulary or more, becomes NaN, and its gradient goes to no token. Nothing is read or written out of bounds. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                  memopt_cuda_stream stream);
+
 /** Of a backward that is to give grad_tokens: 12 bytes a token of the vocabulary, 4 a row, and 4. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                  size_t *bytes);
+
 /** As on the CPU, bit for bit. Rows and vocabulary below 2^31, else MEMOPT_ERR_OVERFLOW. A token's rows are added one
     after the other, whatever their number: a token that most rows have (padding) is worth being given a gradient of 0
     beforehand, or an id that is none, which no token gets. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                   memopt_cuda_stream stream);
+
 /* @section api_cuda_gemm : api_cuda_base
    Products by cuBLASLt. A memopt_cuda_gemm is what they run with: a cuBLASLt handle, a workspace on the device, and a
    table of the shapes met so far, each with its descriptors and its algorithm: a shape that is in the table costs no
@@ -667,6 +741,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
    Strides     at least a row: else MEMOPT_CUDA_ERR_STRIDE. Any stride and any alignment of the element works;
                multiples of 16 bytes everywhere are what makes tensor cores run at full speed.
    No waiting, and no allocation but cuBLASLt's own in memopt_cuda_gemm_create(). */
+
 typedef struct memopt_cuda_gemm_desc { /* all zero works */
     void  *d_workspace;      /* aligned to 256, of the current device; NULL = none, and few algorithms */
     size_t workspace_bytes;  /* 0 = none. Advice: MEMOPT_CUDA_GEMM_WORKSPACE */
@@ -675,9 +750,12 @@ typedef struct memopt_cuda_gemm_desc { /* all zero works */
     int    tf32;             /* 1: products of floats may round their operands to 10 bits of mantissa */
     int    fast_fp8;         /* 1: fp8 products may add up in less than float32 (FAST_ACCUM) */
 } memopt_cuda_gemm_desc;
+
 #define MEMOPT_CUDA_GEMM_WORKSPACE ((size_t)32 << 20) /* of Hopper and later; 4 MiB do on older cards */
+
 /** Bytes of memory that memopt_cuda_gemm_create() needs, exactly. OK, MEMOPT_CUDA_ERR_NULL, MEMOPT_ERR_OVERFLOW. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes);
+
 /**
  * Create a gemm on the current device.
  *
@@ -689,14 +767,18 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
                                                            size_t bytes, memopt_cuda_gemm **out);
+
 /** Gives back what cuBLASLt holds. Nothing of it may still be running. NULL is fine. */
 MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm);
+
 typedef struct memopt_cuda_gemm_stats { /* since it was created */
     size_t products;   /* handed to cuBLASLt */
     size_t heuristics; /* asked because a shape was not in the table. Grows after the first step: desc->shapes is too few */
 } memopt_cuda_gemm_stats;
+
 /** NULL is fine. */
 MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_cuda_gemm *gemm);
+
 /**
  * Multiply; the twin of memopt_gemm_multiply().
  *
@@ -709,9 +791,11 @@ MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_c
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
                                                              memopt_cuda_stream stream);
+
 typedef struct memopt_cuda_gemm_batch { /* `count` products of one shape; steps in elements from one to the next */
     size_t count, left_step, right_step, result_step; /* a step of 0 uses an operand again; bias is one for all */
 } memopt_cuda_gemm_batch;
+
 /** The same for a batch, in one call. Results must not overlap: MEMOPT_CUDA_ERR_STRIDE where a step leaves
     them no room. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
@@ -719,6 +803,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_g
                                                                    const memopt_cuda_gemm_batch *batch,
                                                                    memopt_cuda_stream stream);
 typedef enum memopt_cuda_fp8 { MEMOPT_CUDA_FP8_E4M3, MEMOPT_CUDA_FP8_E5M2 } memopt_cuda_fp8;
+
 typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (left times right^T) + bias [+ result] */
     size_t          rows, columns, depth;   /* multiples of 16 */
     const uint8_t  *d_left, *d_right;       /* rows x depth, columns x depth; aligned to 16 */
@@ -731,11 +816,13 @@ typedef struct memopt_cuda_fp8_product { /* result = left_scale right_scale (lef
     size_t          result_stride;          /* a multiple of 16 bytes */
     memopt_type     result_type;
 } memopt_cuda_fp8_product;
+
 /** Multiply 8-bit floats. The scales are read on the device, at the product's turn in the stream. MEMOPT_CUDA_ERR_TYPE
     where the card has no fp8 (compute capability below 8.9), _LEADING and _ALIGNMENT where the above is not kept. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream);
+
 /* @section api_cuda_linear : api_cuda_gemm api_cuda_layer
    Linear layers. type and weight_type are the same, and gradient_type is that or float: else MEMOPT_CUDA_ERR_TYPE.
    Where cuBLASLt can, bias, activation and their gradients are worked out in the product's epilogue, on float32 sums:
@@ -744,10 +831,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
    no algorithm) a kernel comes after the product and works on what was stored, as on the CPU; the other kernel is
    memopt_cuda_activation_forward(). GELU of cuBLASLt is the form by tanh; it may use the card's tanh, 2^-10.98 off at
    most: |x| 2^-11.98 of the output. */
+
 /** Bytes of scratch of a backward that is to give grad_bias: 4 for each output and 64 rows, 128 times at most, and
     about 1 MiB at most below 262,144 outputs. 0 without. Aligned to 256. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               size_t *bytes);
+
 /**
  * output = activation(input * weights^T + bias), and `pre_activation` what goes into the activation.
  *
@@ -756,12 +845,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               memopt_cuda_stream stream);
+
 /** Gradients of input, weights and bias, as on the CPU: a backward with an activation is
     memopt_cuda_activation_backward() first, or part of the next layer's backward: see below. grad_bias is added up by
     the product of grad_weights where both are wanted and the gemm is not deterministic; else in an order that the shape
     alone fixes. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                                memopt_cuda_stream stream);
+
 /** The same, where linear->input is activation(pre_activation): grad_input becomes the gradient of `pre_activation`
     (rows x inputs), so that the layer before needs no memopt_cuda_activation_backward(). With GELU it is part of the
     product. With NULL grad_input, or MEMOPT_ACTIVATION_NONE, it is memopt_cuda_linear_backward(). accumulate_input and
@@ -771,6 +862,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
                                                                        memopt_activation activation,
                                                                        const void *pre_activation,
                                                                        memopt_cuda_stream stream);
+
 /* @section api_cuda_batchnorm : api_cuda_norm api_cuda_layer api_cuda_linear
    Linear + batch norm + activation on the device, as on the CPU, pointers being the device's. The product is that of
    memopt_cuda_linear_forward() and _backward(): their types, their statuses. Given z and the statistics, output is the
@@ -779,6 +871,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const mem
    All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT, _OVERLAP; MEMOPT_ERR_ARGUMENT (x NULL, fewer than 2 rows, a number
    outside its range), _OVERFLOW, _BUFFER; and what linear returns. When a product is refused after others have been
    launched, results may be half written. */
+
 /** Linear's scratch; 8 bytes a column of groups of rows (about 1,056 groups in all for each 16 MiB of z); backward: a
     part of the gradient of z, of at most 64 MiB or a group of rows; and where that is a part, and gradient_type has 16
     bits, float sums of the gradients of weights and bias. */
@@ -790,11 +883,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_forward(const memopt_c
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops,
                                                                    const memopt_batch_norm *x,
                                                                    memopt_cuda_stream stream);
+
 /** weights: outputs x inputs, bias: outputs floats, of the device. The CPU's bits. Needs neither scratch nor products:
     ops may be NULL. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                                float *d_weights, float *d_bias,
                                                                memopt_cuda_stream stream);
+
 /* @section api_cuda_head : api_cuda_gemm api_cuda_softmax
    Linear + softmax + cross-entropy without whole logits. type and weight_type are the same, gradient_type is that or
    float: else MEMOPT_CUDA_ERR_TYPE. Logits of a chunk are of `type`: with 16 bits they are rounded once before the
@@ -803,16 +898,20 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
    chunk 0 = as many rows as 448 MiB of logits hold, a multiple of 128, at most 2048 (not 512 as on the CPU: a product
    of few rows leaves the card idle, and each chunk passes over grad_weights once). A grad_weights of 16 bits is rounded
    to nearest with every chunk: give it float, or few chunks. */
+
 /** The logits of min(chunk, rows) rows, and 8 bytes a row; each of the two rounded up to 256, and 256 for the count. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *ops, const memopt_head *head,
                                                             size_t *bytes);
+
 /** Loss into d_out (of the device), and both gradients, in one pass. grad_input may be input. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
                                                          memopt_loss *d_out, memopt_cuda_stream stream);
+
 /** Some rows of logits, count x vocabulary floats. No scratch. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head,
                                                            size_t first, size_t count, float *d_logits,
                                                            memopt_cuda_stream stream);
+
 /* @section api_cuda_attention : api_cuda_gemm
    Attention without the length x length matrix: `block` rows of scores of all heads of a sequence are made by one
    batched product, turned into probabilities by a kernel, and used up by another product. block 0 = 256 (not 64 as on
@@ -827,12 +926,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                reach. The CPU's has no such limit. Finite operands are not concerned.
    lengths     are on the device, and read by kernels only. One above length counts as length. Rows after them are not
                read into any result, whatever they hold. */
+
 /** Bytes of scratch, of a backward where grad_queries is set, else of a forward: kv_heads * block * length * 4, twice
     that for a backward, and half as much again with 16 bits of storage and a length beyond 8,192. With 16 bits a
     backward takes length * kv_heads * width * 8 more. With lengths: a copy of one sequence's keys or values, and in a
     backward of the rows of a block. */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  size_t *bytes);
+
 /** statuses as of memopt_cuda_linear_forward() */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  memopt_cuda_stream stream);
@@ -859,6 +960,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <cublasLt.h>
+
 /* @section cuda_base : api_cuda_base
    What all kernels stand on.
    Simulator  Four macros are all that is not plain CUDA, so that the same file runs on a CPU, a fiber for each thread,
@@ -870,13 +972,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
               All indices are size_t.
    Bits       Formulas are those of memopt.h, marked MEMOPT_I_HOST_DEVICE there, so they are written once. Products and
               sums that a compiler could fuse go through memopt_i_times() and memopt_i_sum(), or fmaf. */
+
 #ifndef MEMOPT_I_CUDA_LAUNCH
 #  define MEMOPT_I_CUDA_LAUNCH(kernel, grid, block, shared, stream, ...)                                               \
        (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
+
 #  define MEMOPT_I_CUDA_SHARED(type, name, dimensions) __shared__ type name dimensions
+
 #  define MEMOPT_I_CUDA_SHARED_BYTES(type, name)                                                                       \
        extern __shared__ __align__(16) unsigned char memopt_i_cuda_shared_bytes[];                                     \
        type *name = (type *)(void *)memopt_i_cuda_shared_bytes
+
 #  define MEMOPT_I_CUDA_TABLE(type, name, dimensions) static __device__ const type name dimensions
 #endif
 #define MEMOPT_I_CUDA_ALL 0xffffffffu /* all lanes of a warp */
@@ -901,11 +1007,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_c
 static memopt_cuda_status memopt_i_cuda_runtime(cudaError_t error) {
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_RUNTIME + (int)error;
 }
+
 /* What a runtime call said; its error is taken away, since it is told here. */
 static memopt_cuda_status memopt_i_cuda_taken(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
     return memopt_i_cuda_runtime(error);
 }
+
 /* Before the first launch of a call. Where there is no device it is this very look that finds it out. */
 static memopt_cuda_status memopt_i_cuda_ready(void) {
     const cudaError_t error = cudaPeekAtLastError();
@@ -913,8 +1021,10 @@ static memopt_cuda_status memopt_i_cuda_ready(void) {
         return memopt_i_cuda_taken(error);
     return error == cudaSuccess ? 0 : MEMOPT_CUDA_BASE_PENDING + (int)error;
 }
+
 /* After each launch: takes what this launch left. */
 static memopt_cuda_status memopt_i_cuda_launched(void) { return memopt_i_cuda_runtime(cudaGetLastError()); }
+
 /* No blocks: nothing is launched. More than 2^31 - 1 are ERR_OVERFLOW. */
 template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t blocks, const LAUNCH &launch) {
     memopt_cuda_status s;
@@ -925,11 +1035,13 @@ template <class LAUNCH> static memopt_cuda_status memopt_i_cuda_run(size_t block
     launch((unsigned)blocks);
     return memopt_i_cuda_launched();
 }
+
 /* What a template returns for a type. */
 #define MEMOPT_I_CUDA_OF_TYPE(type, function, ...)                                                                     \
     ((type) == MEMOPT_TYPE_F32    ? function<float>(__VA_ARGS__)                                                       \
      : (type) == MEMOPT_TYPE_BF16 ? function<memopt_i_cuda_bf16>(__VA_ARGS__)                                          \
                                   : function<memopt_i_cuda_f16>(__VA_ARGS__))
+
 /* A macro, so that a simulator is told the kernel's name and the line. */
 #define MEMOPT_I_CUDA_RUN(kernel, blocks, threads, shared, stream, ...)                                                \
     memopt_i_cuda_run((blocks), [&](unsigned memopt_i_grid) {                                                          \
@@ -941,12 +1053,15 @@ static memopt_cuda_status memopt_i_cuda_pointer(const void *p, size_t alignment)
     if (!p) return MEMOPT_CUDA_ERR_NULL;
     return ((uintptr_t)p & (alignment - 1)) ? MEMOPT_CUDA_ERR_ALIGNMENT : 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_pointer_if(const void *p, size_t alignment) { /* NULL is fine */
     return p ? memopt_i_cuda_pointer(p, alignment) : 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_no_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     return a && b && memopt_i_overlaps(a, a_bytes, b, b_bytes) ? MEMOPT_CUDA_ERR_OVERLAP : 0;
 }
+
 /* Blocks for n elements, `tile` each; 0 for n = 0. More than 2^31 - 1 is ERR_OVERFLOW. */
 static memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *blocks) {
     const size_t count = memopt_i_ceil_div(n, tile);
@@ -954,10 +1069,12 @@ static memopt_cuda_status memopt_i_cuda_grid(size_t n, size_t tile, unsigned *bl
     *blocks = (unsigned)count;
     return 0;
 }
+
 /* The last of n entries of a kernel's table whose first tile is not above this one. */
 template <class ENTRY>
 static __device__ __forceinline__ unsigned memopt_i_cuda_find(const ENTRY *entries, unsigned n, unsigned tile) {
-    unsigned low = 0, high = n;
+    unsigned low = 0;
+    unsigned high = n;
 
     while (high - low > 1) {
         const unsigned middle = (low + high) / 2;
@@ -971,34 +1088,47 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_find(const ENTRY *entri
 /* An element of any type as float, and back (to nearest even). */
 static __device__ __forceinline__ float memopt_i_cuda_load(const float *p) { return *p; }
 static __device__ __forceinline__ void memopt_i_cuda_store(float *p, float x) { *p = x; }
+
 struct memopt_i_cuda_bf16 { uint16_t code; };
 struct memopt_i_cuda_f16 { uint16_t code; };
+
 static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_bf16 *p) {
     return memopt_from_bf16(p->code);
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_load(const memopt_i_cuda_f16 *p) {
     return memopt_from_f16(p->code);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_bf16 *p, float x) {
     p->code = memopt_to_bf16(x);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_store(memopt_i_cuda_f16 *p, float x) {
     p->code = memopt_to_f16(x);
 }
+
 /* Four elements, aligned to all of them, in one read. */
 static __device__ __forceinline__ void memopt_i_cuda_load_four(const float *p, float *x) {
     const float4 v = *(const float4 *)(const void *)p;
-    x[0] = v.x; x[1] = v.y; x[2] = v.z; x[3] = v.w;
+
+    x[0] = v.x;
+    x[1] = v.y;
+    x[2] = v.z;
+    x[3] = v.w;
 }
+
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_load_four(const T *p, float *x) {
     const uint2 v = *(const uint2 *)(const void *)p;
     const uint32_t w[2] = { v.x, v.y };
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
         const T one = { (uint16_t)(w[i / 2] >> (i % 2 * 16)) };
         x[i] = memopt_i_cuda_load(&one);
     }
 }
+
 /* The numbers of CUresult and cudaError_t have been the same since CUDA 10.1, so the runtime has the driver's texts. */
 static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
     switch (status) {
@@ -1011,6 +1141,7 @@ static const char *memopt_i_cuda_own_text(memopt_cuda_status status) {
     default:                           return "no such status";
     }
 }
+
 MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
     if (status <= 0 && status > -100) return memopt_status_text((memopt_status)status);
     if (status < MEMOPT_CUDA_BASE_RUNTIME) return memopt_i_cuda_own_text(status);
@@ -1021,6 +1152,7 @@ MEMOPT_CUDA_API const char *memopt_cuda_status_text(memopt_cuda_status status) {
         return cublasLtGetStatusString((cublasStatus_t)(status - MEMOPT_CUDA_BASE_BLAS));
     return "no such status";
 }
+
 MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
     if (status > -100 && status <= 0) return (memopt_status)status;
     if (status < 0) return MEMOPT_ERR_ARGUMENT;
@@ -1029,6 +1161,7 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
     if (status == MEMOPT_CUDA_BASE_BLAS + (int)CUBLAS_STATUS_ALLOC_FAILED) return MEMOPT_ERR_MEMORY;
     return MEMOPT_ERR_DEVICE;
 }
+
 /* @section cuda_memory : cuda_base api_cuda_memory
    A device's memory as sources, and what goes between it and the host.
    Problem    cudaMalloc in the middle of a step stops the device, and a block that must grow is a second block and a
@@ -1054,6 +1187,7 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
    Trap       The driver lets go of mapped memory that kernels still use: cuMemUnmap does not wait. Decommit and release
               do, for the whole device.
    Trap       An event waited for before it was ever recorded is no wait at all; then there is nothing to wait for. */
+
 #define MEMOPT_I_CUDA_ALIGN   ((size_t)256)
 #define MEMOPT_I_CUDA_GRANULARITY ((size_t)32 << 20)
 #define MEMOPT_I_CUDA_BUCKET  ((size_t)4 << 20)
@@ -1061,31 +1195,42 @@ MEMOPT_CUDA_API memopt_status memopt_cuda_to_status(memopt_cuda_status status) {
 /* -- which device, and what is pending -- */
 
 static memopt_cuda_status memopt_i_cuda_first(memopt_cuda_status a, memopt_cuda_status b) { return a ? a : b; }
+
 static memopt_cuda_status memopt_i_cuda_enter_anyway(int device, int *before) {
     memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(before));
     if (s) *before = device; /* nothing to go back to */
     if (!s && *before != device) s = memopt_i_cuda_taken(cudaSetDevice(device));
     return s;
 }
+
 /* To be on `device` until memopt_i_cuda_leave(). After a failure the thread is where it was. */
 static memopt_cuda_status memopt_i_cuda_enter(int device, int *before) {
     const memopt_cuda_status s = memopt_i_cuda_ready();
     return s ? s : memopt_i_cuda_enter_anyway(device, before);
 }
+
 static memopt_cuda_status memopt_i_cuda_leave(int device, int before) {
     return before == device ? 0 : memopt_i_cuda_taken(cudaSetDevice(before));
 }
+
 /* MEMOPT_CUDA_CURRENT_DEVICE becomes the number. */
 static memopt_cuda_status memopt_i_cuda_which(int *device) {
-    memopt_cuda_status s = memopt_i_cuda_ready(); int count = 0;
+    memopt_cuda_status s = memopt_i_cuda_ready();
+    int count = 0;
+
     if (s) return s;
     if (*device == MEMOPT_CUDA_CURRENT_DEVICE) return memopt_i_cuda_taken(cudaGetDevice(device));
     s = memopt_i_cuda_taken(cudaGetDeviceCount(&count));
     if (s) return s;
     return *device < 0 || *device >= count ? MEMOPT_ERR_ARGUMENT : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size_t *free_bytes, size_t *total_bytes) {
-    size_t left = 0, total = 0; int before; memopt_cuda_status s = memopt_i_cuda_which(&device);
+    size_t left = 0;
+    size_t total = 0;
+    int before;
+    memopt_cuda_status s = memopt_i_cuda_which(&device);
+
     if (!s) s = memopt_i_cuda_enter(device, &before);
     if (s) return s;
     s = memopt_i_cuda_taken(cudaMemGetInfo(&left, &total));
@@ -1099,41 +1244,53 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_memory_available(int device, size
 /* -- sources: what all of them share -- */
 
 static memopt_cuda_memory *memopt_i_cuda_memory(memopt_source *s) { return (memopt_cuda_memory *)s->user; }
+
 /* Writes down why, and says it in words that arenas and heaps know. We are on the device. */
 static memopt_status memopt_i_cuda_memory_status(memopt_cuda_memory *m, memopt_cuda_status status) {
     size_t total;
+
     if (!status) return MEMOPT_OK;
-    m->status = status; m->free_bytes = 0;
+    m->status = status;
+    m->free_bytes = 0;
     if (memopt_cuda_to_status(status) == MEMOPT_ERR_MEMORY) /* of our own: it cannot be told any better */
         (void)memopt_i_cuda_taken(cudaMemGetInfo(&m->free_bytes, &total));
     return memopt_cuda_to_status(status);
 }
+
 static memopt_cuda_status memopt_i_cuda_settle(const memopt_cuda_memory *m, memopt_cuda_status status, int may_stay) {
     if (status || (may_stay && m->no_wait)) return status;
     return memopt_i_cuda_taken(cudaStreamSynchronize(m->stream));
 }
+
 /* What zero and the copies have in common: `work` on the device, and the wait for it. */
 typedef memopt_cuda_status memopt_i_cuda_work_fn(const memopt_cuda_memory *m, void *to, const void *from, size_t bytes);
+
 static memopt_status memopt_i_cuda_source_work(memopt_source *source, memopt_i_cuda_work_fn *work, void *to,
                                                const void *from, size_t bytes, int may_stay) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    int before;
     memopt_cuda_status s = bytes ? memopt_i_cuda_enter(m->device, &before) : 0;
+
     if (s || !bytes) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_settle(m, work(m, to, from, bytes), may_stay);
     return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
+
 static memopt_cuda_status memopt_i_cuda_work_zero(const memopt_cuda_memory *m, void *start, const void *,
                                                   size_t bytes) {
     return memopt_i_cuda_taken(cudaMemsetAsync(start, 0, bytes, m->stream));
 }
+
 static memopt_status memopt_i_cuda_source_zero(memopt_source *source, void *start, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_zero, start, NULL, bytes, 1);
 }
+
 /* Over the bus the runtime finds out itself where each side lies. */
 static memopt_cuda_status memopt_i_cuda_work_across(const memopt_cuda_memory *m, void *to, const void *from,
                                                     size_t bytes) {
     return memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, m->stream));
 }
+
 static memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to, const void *from, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_across, to, from, bytes, 0);
 }
@@ -1144,12 +1301,15 @@ static memopt_status memopt_i_cuda_source_across(memopt_source *source, void *to
 #define MEMOPT_I_CUDA_MOVE_THREADS 1024
 #define MEMOPT_I_CUDA_MOVE_EACH    8
 #define MEMOPT_I_CUDA_MOVE_TILE    ((size_t)MEMOPT_I_CUDA_MOVE_THREADS * MEMOPT_I_CUDA_MOVE_EACH)
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_MOVE_THREADS)
 memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t bytes, int upwards) {
     const size_t tiles = (bytes + MEMOPT_I_CUDA_MOVE_TILE - 1) / MEMOPT_I_CUDA_MOVE_TILE;
     unsigned char byte[MEMOPT_I_CUDA_MOVE_EACH];
+
     for (size_t tile = 0; tile < tiles; ++tile) { /* bytes that go up are moved from the last one on */
         const size_t at = (upwards ? tiles - 1 - tile : tile) * MEMOPT_I_CUDA_MOVE_TILE + threadIdx.x;
+
         for (int k = 0; k < MEMOPT_I_CUDA_MOVE_EACH; ++k) {
             const size_t i = at + (size_t)k * MEMOPT_I_CUDA_MOVE_THREADS;
             byte[k] = i < bytes ? from[i] : (unsigned char)0;
@@ -1161,12 +1321,21 @@ memopt_i_cuda_move_kernel(unsigned char *to, const unsigned char *from, size_t b
         }
     }
 }
+
 #define MEMOPT_I_CUDA_MOVE_PIECE ((size_t)64 << 10)
+
 static memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, void *there, const void *here,
                                                   size_t bytes) {
-    unsigned char *const to = (unsigned char *)there; const unsigned char *const from = (const unsigned char *)here;
-    const uintptr_t a = (uintptr_t)to, b = (uintptr_t)from; const cudaStream_t stream = m->stream;
-    const size_t apart = a > b ? a - b : b - a; size_t done = 0, n; memopt_cuda_status s = 0;
+    unsigned char *const to = (unsigned char *)there;
+    const unsigned char *const from = (const unsigned char *)here;
+    const uintptr_t a = (uintptr_t)to;
+    const uintptr_t b = (uintptr_t)from;
+    const cudaStream_t stream = m->stream;
+    const size_t apart = a > b ? a - b : b - a;
+    size_t done = 0;
+    size_t n;
+    memopt_cuda_status s = 0;
+
     if (!apart) return 0;
     if (apart < bytes && apart < MEMOPT_I_CUDA_MOVE_PIECE)
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_move_kernel, 1, MEMOPT_I_CUDA_MOVE_THREADS, 0, stream, to, from, bytes,
@@ -1178,6 +1347,7 @@ static memopt_cuda_status memopt_i_cuda_work_move(const memopt_cuda_memory *m, v
     }
     return s;
 }
+
 static memopt_status memopt_i_cuda_source_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
     return memopt_i_cuda_source_work(source, memopt_i_cuda_work_move, to, from, bytes, 1);
 }
@@ -1185,7 +1355,9 @@ static memopt_status memopt_i_cuda_source_copy(memopt_source *source, void *to, 
 /* What a source is made of; the rest is filled in by its kind. */
 static memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *memory, memopt_cuda_memory *m,
                                                memopt_source *s) {
-    memopt_cuda_status status; size_t total = 0;
+    memopt_cuda_status status;
+    size_t total = 0;
+
     memset(m, 0, sizeof *m);
     memset(s, 0, sizeof *s);
     if (!memory) return MEMOPT_CUDA_ERR_NULL;
@@ -1193,9 +1365,11 @@ static memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *m
     if (!status) status = memopt_cuda_memory_available(device, NULL, &total);
     if (status) return status;
     m->device = device;
-    s->zero_fn = memopt_i_cuda_source_zero; s->copy_fn = memopt_i_cuda_source_copy;
+    s->zero_fn = memopt_i_cuda_source_zero;
+    s->copy_fn = memopt_i_cuda_source_copy;
     s->copy_in_fn = s->copy_out_fn = memopt_i_cuda_source_across;
-    s->granularity = 1; s->base_alignment = s->alignment = MEMOPT_I_CUDA_ALIGN;
+    s->granularity = 1;
+    s->base_alignment = s->alignment = MEMOPT_I_CUDA_ALIGN;
     s->capacity = memopt_i_align_down(total, MEMOPT_I_CUDA_ALIGN);
     s->kind = MEMOPT_SOURCE_DEVICE;
     s->user = memory;
@@ -1206,10 +1380,15 @@ static memopt_cuda_status memopt_i_cuda_source(int device, memopt_cuda_memory *m
 
 typedef cudaError_t memopt_i_cuda_get_fn(memopt_cuda_memory *m, size_t bytes, void **block);
 typedef cudaError_t memopt_i_cuda_give_fn(void *block);
+
 static memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t bytes, void **base,
                                                 memopt_i_cuda_get_fn *get, memopt_i_cuda_give_fn *give) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); void *block = NULL; int before; memopt_status plain;
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    void *block = NULL;
+    int before;
+    memopt_status plain;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+
     if (s) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_taken(get(m, bytes, &block));
     if (!s && memopt_i_cuda_pointer(block, source->base_alignment)) s = MEMOPT_ERR_DEVICE;
@@ -1222,34 +1401,47 @@ static memopt_status memopt_i_cuda_reserve_with(memopt_source *source, size_t by
     *base = block;
     return MEMOPT_OK;
 }
+
 /* Frees whatever happens. An error that was pending before stays, unless a failure of ours has taken its place. */
 static void memopt_i_cuda_release_with(memopt_source *source, void *base, memopt_i_cuda_give_fn *give) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before; memopt_cuda_status s, t;
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    int before;
+    memopt_cuda_status s, t;
+
     s = memopt_i_cuda_enter_anyway(m->device, &before);
     t = memopt_i_cuda_taken(cudaDeviceSynchronize());
     t = memopt_i_cuda_first(t, memopt_i_cuda_taken(give(base)));
     s = memopt_i_cuda_first(memopt_i_cuda_first(s, t), memopt_i_cuda_leave(m->device, before));
     if (s) m->status = s;
 }
+
 static cudaError_t memopt_i_cuda_block_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     (void)m;
     return cudaMalloc(block, bytes);
 }
+
 static cudaError_t memopt_i_cuda_block_give(void *block) { return cudaFree(block); }
+
 static memopt_status memopt_i_cuda_block_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_block_get, memopt_i_cuda_block_give);
 }
+
 static void memopt_i_cuda_block_release(memopt_source *s, void *base, size_t bytes) {
     (void)bytes;
     memopt_i_cuda_release_with(s, base, memopt_i_cuda_block_give);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_malloc(int device, memopt_cuda_memory *memory,
                                                              memopt_source *out) {
-    memopt_cuda_memory m; memopt_source s;
+    memopt_cuda_memory m;
+    memopt_source s;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+
     if (status) return status;
-    s.reserve_fn = memopt_i_cuda_block_reserve; s.release_fn = memopt_i_cuda_block_release;
-    *memory = m; *out = s;
+    s.reserve_fn = memopt_i_cuda_block_reserve;
+    s.release_fn = memopt_i_cuda_block_release;
+    *memory = m;
+    *out = s;
     return 0;
 }
 
@@ -1258,40 +1450,54 @@ static cudaError_t memopt_i_cuda_pinned_get(memopt_cuda_memory *m, size_t bytes,
     (void)m;
     return cudaHostAlloc(block, bytes, cudaHostAllocPortable);
 }
+
 static cudaError_t memopt_i_cuda_pinned_give(void *block) { return cudaFreeHost(block); }
+
 static memopt_status memopt_i_cuda_pinned_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_pinned_get, memopt_i_cuda_pinned_give);
 }
+
 static void memopt_i_cuda_pinned_release(memopt_source *s, void *base, size_t bytes) {
     (void)bytes;
     memopt_i_cuda_release_with(s, base, memopt_i_cuda_pinned_give);
 }
+
 static memopt_status memopt_i_cuda_pinned_ready(memopt_source *source) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before;
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    int before;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+
     if (s) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_settle(m, 0, 0);
     return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
+
 static memopt_status memopt_i_cuda_pinned_zero(memopt_source *source, void *start, size_t bytes) {
     const memopt_status status = memopt_i_cuda_pinned_ready(source);
     return status ? status : memopt_i_host_zero(source, start, bytes);
 }
+
 static memopt_status memopt_i_cuda_pinned_copy(memopt_source *source, void *to, const void *from, size_t bytes) {
     const memopt_status status = memopt_i_cuda_pinned_ready(source);
     return status ? status : memopt_i_host_copy(source, to, from, bytes);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_cuda_memory *memory,
                                                              memopt_source *out) {
-    memopt_cuda_memory m; memopt_source s;
+    memopt_cuda_memory m;
+    memopt_source s;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+
     if (status) return status;
-    s.reserve_fn = memopt_i_cuda_pinned_reserve; s.release_fn = memopt_i_cuda_pinned_release;
+    s.reserve_fn = memopt_i_cuda_pinned_reserve;
+    s.release_fn = memopt_i_cuda_pinned_release;
     s.zero_fn = memopt_i_cuda_pinned_zero;
     s.copy_in_fn = s.copy_out_fn = s.copy_fn = memopt_i_cuda_pinned_copy;
     s.capacity = SIZE_MAX / 2;
-    s.host_visible = 1; s.kind = MEMOPT_SOURCE_PINNED;
-    *memory = m; *out = s;
+    s.host_visible = 1;
+    s.kind = MEMOPT_SOURCE_PINNED;
+    *memory = m;
+    *out = s;
     return 0;
 }
 
@@ -1300,34 +1506,45 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pinned(int device, memopt_
 static cudaError_t memopt_i_cuda_prefer(const void *block, size_t bytes, int device) {
 #if CUDART_VERSION >= 13000
     struct cudaMemLocation where;
+
     memset(&where, 0, sizeof where);
-    where.type = cudaMemLocationTypeDevice; where.id = device;
+    where.type = cudaMemLocationTypeDevice;
+    where.id = device;
     return cudaMemAdvise(block, bytes, cudaMemAdviseSetPreferredLocation, where);
 #else
     return cudaMemAdvise(block, bytes, cudaMemAdviseSetPreferredLocation, device);
 #endif
 }
+
 static cudaError_t memopt_i_cuda_managed_get(memopt_cuda_memory *m, size_t bytes, void **block) {
     int concurrent = 0;
     cudaError_t e = cudaDeviceGetAttribute(&concurrent, cudaDevAttrConcurrentManagedAccess, m->device);
+
     if (e == cudaSuccess) e = cudaMallocManaged(block, bytes, cudaMemAttachGlobal);
     if (e != cudaSuccess || !concurrent) return e;
     return memopt_i_cuda_prefer(*block, bytes, m->device); /* a block with an error is freed by who called */
 }
+
 static memopt_status memopt_i_cuda_managed_reserve(memopt_source *s, size_t bytes, void **base) {
     return memopt_i_cuda_reserve_with(s, bytes, base, memopt_i_cuda_managed_get, memopt_i_cuda_block_give);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_managed(int device, int host_visible, memopt_cuda_memory *memory,
                                                               memopt_source *out) {
-    memopt_cuda_memory m; memopt_source s; int managed = 0;
+    memopt_cuda_memory m;
+    memopt_source s;
+    int managed = 0;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+
     if (!status) status = memopt_i_cuda_taken(cudaDeviceGetAttribute(&managed, cudaDevAttrManagedMemory, m.device));
     if (!status && !managed) status = MEMOPT_ERR_UNSUPPORTED;
     if (status) return status;
-    s.reserve_fn = memopt_i_cuda_managed_reserve; s.release_fn = memopt_i_cuda_block_release;
+    s.reserve_fn = memopt_i_cuda_managed_reserve;
+    s.release_fn = memopt_i_cuda_block_release;
     s.capacity = SIZE_MAX / 2;
     s.host_visible = host_visible != 0;
-    *memory = m; *out = s;
+    *memory = m;
+    *out = s;
     return 0;
 }
 
@@ -1336,9 +1553,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_managed(int device, int ho
 /* The driver's functions by place in memory->driver; the last one is asked once and not kept. */
 enum { MEMOPT_I_CUDA_ADDRESS_RESERVE, MEMOPT_I_CUDA_ADDRESS_FREE, MEMOPT_I_CUDA_CREATE, MEMOPT_I_CUDA_RELEASE,
        MEMOPT_I_CUDA_MAP, MEMOPT_I_CUDA_UNMAP, MEMOPT_I_CUDA_SET_ACCESS, MEMOPT_I_CUDA_DRIVER };
+
 typedef CUresult (CUDAAPI *memopt_i_cuda_address_reserve_fn)(CUdeviceptr *, size_t, size_t, CUdeviceptr,
                                                              unsigned long long);
-typedef CUresult (CUDAAPI *memopt_i_cuda_range_fn)(CUdeviceptr, size_t); /* of ADDRESS_FREE and UNMAP */
+
+/* of ADDRESS_FREE and UNMAP */
+typedef CUresult (CUDAAPI *memopt_i_cuda_range_fn)(CUdeviceptr, size_t);
 typedef CUresult (CUDAAPI *memopt_i_cuda_create_fn)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
                                                     unsigned long long);
 typedef CUresult (CUDAAPI *memopt_i_cuda_handle_fn)(CUmemGenericAllocationHandle);
@@ -1347,12 +1567,16 @@ typedef CUresult (CUDAAPI *memopt_i_cuda_map_fn)(CUdeviceptr, size_t, size_t, CU
 typedef CUresult (CUDAAPI *memopt_i_cuda_access_fn)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 typedef CUresult (CUDAAPI *memopt_i_cuda_granularity_fn)(size_t *, const CUmemAllocationProp *,
                                                          CUmemAllocationGranularity_flags);
+
 static memopt_cuda_status memopt_i_cuda_driver(CUresult result) {
     return result == CUDA_SUCCESS ? 0 : MEMOPT_CUDA_BASE_DRIVER + (int)result;
 }
+
 /* By version: without it a newer runtime may give a function with other arguments. 10.2 is where they came in. */
 static memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
-    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound; memopt_cuda_status s;
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    memopt_cuda_status s;
+
     *out = NULL;
 #if CUDART_VERSION >= 12050
     s = memopt_i_cuda_taken(cudaGetDriverEntryPointByVersion(name, out, 10020, cudaEnableDefault, &found));
@@ -1362,27 +1586,37 @@ static memopt_cuda_status memopt_i_cuda_symbol(const char *name, void **out) {
     if (s) return s;
     return found == cudaDriverEntryPointSuccess && *out ? 0 : MEMOPT_ERR_UNSUPPORTED;
 }
+
 static memopt_cuda_status memopt_i_cuda_symbols(void *functions[MEMOPT_I_CUDA_DRIVER], void **granularity) {
     static const char *const names[MEMOPT_I_CUDA_DRIVER] = { "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",
         "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess" };
-    memopt_cuda_status s = memopt_i_cuda_symbol("cuMemGetAllocationGranularity", granularity); int i;
+    memopt_cuda_status s = memopt_i_cuda_symbol("cuMemGetAllocationGranularity", granularity);
+    int i;
+
     for (i = 0; i < MEMOPT_I_CUDA_DRIVER && !s; ++i) s = memopt_i_cuda_symbol(names[i], &functions[i]);
     return s;
 }
+
 static CUmemAllocationProp memopt_i_cuda_prop(int device) {
     CUmemAllocationProp prop;
+
     memset(&prop, 0, sizeof prop);
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE; prop.location.id = device;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id = device;
     return prop;
 }
+
 static CUdeviceptr memopt_i_cuda_address(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
 
 /* A granule's memory. The handle is let go as soon as it is mapped: the mapping alone keeps the memory from then on, so
    that nothing is left to remember but which granules there are. */
 static memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned char *at) {
-    const CUmemAllocationProp prop = memopt_i_cuda_prop(m->device); CUmemGenericAllocationHandle handle = 0;
-    const CUdeviceptr to = memopt_i_cuda_address(at); memopt_cuda_status s, t;
+    const CUmemAllocationProp prop = memopt_i_cuda_prop(m->device);
+    CUmemGenericAllocationHandle handle = 0;
+    const CUdeviceptr to = memopt_i_cuda_address(at);
+    memopt_cuda_status s, t;
+
     s = memopt_i_cuda_driver(((memopt_i_cuda_create_fn)m->driver[MEMOPT_I_CUDA_CREATE])(&handle, m->granularity,
                                                                                         &prop, 0));
     if (s) return s;
@@ -1391,23 +1625,32 @@ static memopt_cuda_status memopt_i_cuda_map_one(memopt_cuda_memory *m, unsigned 
     if (!s && t) (void)((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(to, m->granularity);
     return memopt_i_cuda_first(s, t);
 }
+
 static memopt_cuda_status memopt_i_cuda_unmap_one(memopt_cuda_memory *m, unsigned char *at) {
     return memopt_i_cuda_driver(((memopt_i_cuda_range_fn)m->driver[MEMOPT_I_CUDA_UNMAP])(memopt_i_cuda_address(at),
                                                                                          m->granularity));
 }
+
 /* All of a range, or nothing. Memory that is mapped is not yet anybody's to use. */
 static memopt_cuda_status memopt_i_cuda_map(memopt_cuda_memory *m, unsigned char *start, size_t bytes) {
-    CUmemAccessDesc access; size_t done = 0; memopt_cuda_status s = 0;
+    CUmemAccessDesc access;
+    size_t done = 0;
+    memopt_cuda_status s = 0;
+
     while (done < bytes && !s) {
         s = memopt_i_cuda_map_one(m, start + done);
         if (!s) done += m->granularity;
     }
     memset(&access, 0, sizeof access);
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE; access.location.id = m->device;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = m->device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (!s) s = memopt_i_cuda_driver(((memopt_i_cuda_access_fn)m->driver[MEMOPT_I_CUDA_SET_ACCESS])(
         memopt_i_cuda_address(start), bytes, &access, 1));
-    while (s && done) { done -= m->granularity; (void)memopt_i_cuda_unmap_one(m, start + done); }
+    while (s && done) {
+        done -= m->granularity;
+        (void)memopt_i_cuda_unmap_one(m, start + done);
+    }
     return s;
 }
 
@@ -1417,20 +1660,27 @@ typedef struct memopt_i_cuda_range { /* a byte for each granule behind it */
     unsigned char *base;
     size_t bytes, memory;
 } memopt_i_cuda_range;
+
 static unsigned char *memopt_i_cuda_granules(memopt_i_cuda_range *r) { return (unsigned char *)(r + 1); }
+
 static memopt_i_cuda_range *memopt_i_cuda_range_of(const memopt_cuda_memory *m, const void *address) {
     memopt_i_cuda_range *r = (memopt_i_cuda_range *)m->ranges;
     while (r && (uintptr_t)address - (uintptr_t)r->base >= r->bytes) r = r->next;
     return r;
 }
+
 static void memopt_i_cuda_set_granules(memopt_cuda_memory *m, unsigned char *start, size_t bytes, int there) {
     memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, start);
     if (r)
         memset(memopt_i_cuda_granules(r) + (size_t)(start - r->base) / m->granularity, there, bytes / m->granularity);
 }
+
 static memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *start, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); int before; memopt_status plain;
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    int before;
+    memopt_status plain;
     memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+
     if (s) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_map(m, (unsigned char *)start, bytes);
     if (!s) memopt_i_cuda_set_granules(m, (unsigned char *)start, bytes, 1);
@@ -1439,10 +1689,15 @@ static memopt_status memopt_i_cuda_pages_commit(memopt_source *source, void *sta
     if (s) m->status = s; /* the memory is there all the same */
     return plain;
 }
+
 /* Where a granule cannot go, those before it come back, so that the range is as it was but for what was in it. */
 static memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *start, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); unsigned char *p = (unsigned char *)start; size_t done = 0;
-    int before; memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    unsigned char *p = (unsigned char *)start;
+    size_t done = 0;
+    int before;
+    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+
     if (s) return memopt_i_cuda_memory_status(m, s);
     s = memopt_i_cuda_taken(cudaDeviceSynchronize());
     for (; done < bytes && !s; done += s ? 0 : m->granularity) s = memopt_i_cuda_unmap_one(m, p + done);
@@ -1450,9 +1705,15 @@ static memopt_status memopt_i_cuda_pages_decommit(memopt_source *source, void *s
     else if (done && memopt_i_cuda_map(m, p, done)) memopt_i_cuda_set_granules(m, p, done, 0);
     return memopt_i_cuda_memory_status(m, memopt_i_cuda_first(s, memopt_i_cuda_leave(m->device, before)));
 }
+
 static memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t bytes, void **base) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); memopt_i_cuda_range *r; CUdeviceptr at = 0; size_t memory;
-    int before; memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    memopt_i_cuda_range *r;
+    CUdeviceptr at = 0;
+    size_t memory;
+    int before;
+    memopt_cuda_status s = memopt_i_cuda_enter(m->device, &before);
+
     if (s) return memopt_i_cuda_memory_status(m, s);
     memory = sizeof *r + bytes / m->granularity;
     r = (memopt_i_cuda_range *)memopt_i_alloc(&source->host, memory, MEMOPT_I_HOST_ALIGN);
@@ -1465,16 +1726,23 @@ static memopt_status memopt_i_cuda_pages_reserve(memopt_source *source, size_t b
         return memopt_i_cuda_memory_status(m, s);
     }
     memset(r, 0, memory);
-    r->base = (unsigned char *)(uintptr_t)at; r->bytes = bytes; r->memory = memory;
+    r->base = (unsigned char *)(uintptr_t)at;
+    r->bytes = bytes;
+    r->memory = memory;
     r->next = (memopt_i_cuda_range *)m->ranges;
     m->ranges = r;
     *base = r->base;
     return MEMOPT_OK;
 }
+
 static void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_t bytes) {
-    memopt_cuda_memory *m = memopt_i_cuda_memory(source); memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, base);
-    memopt_i_cuda_range **link = (memopt_i_cuda_range **)(void *)&m->ranges; size_t i; int before;
+    memopt_cuda_memory *m = memopt_i_cuda_memory(source);
+    memopt_i_cuda_range *r = memopt_i_cuda_range_of(m, base);
+    memopt_i_cuda_range **link = (memopt_i_cuda_range **)(void *)&m->ranges;
+    size_t i;
+    int before;
     memopt_cuda_status s;
+
     if (!r) return; /* none of ours */
     s = memopt_i_cuda_enter_anyway(m->device, &before);
     s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaDeviceSynchronize()));
@@ -1489,10 +1757,16 @@ static void memopt_i_cuda_pages_release(memopt_source *source, void *base, size_
     *link = r->next;
     memopt_i_free(&source->host, r, r->memory, MEMOPT_I_HOST_ALIGN);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t granularity, const memopt_host *host,
                                                             memopt_cuda_memory *memory, memopt_source *out) {
-    memopt_cuda_memory m; memopt_source s; void *get_granularity = NULL; size_t least = 0; CUmemAllocationProp prop;
+    memopt_cuda_memory m;
+    memopt_source s;
+    void *get_granularity = NULL;
+    size_t least = 0;
+    CUmemAllocationProp prop;
     memopt_cuda_status status = out ? memopt_i_cuda_source(device, memory, &m, &s) : MEMOPT_CUDA_ERR_NULL;
+
     if (status) return status;
     if (memopt_host_resolve(host, &s.host)) return MEMOPT_ERR_ARGUMENT;
     prop = memopt_i_cuda_prop(m.device);
@@ -1503,19 +1777,23 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_source_pages(int device, size_t g
     if (!memopt_i_power_of_two(least)) return MEMOPT_ERR_UNSUPPORTED;
     m.granularity = granularity ? granularity : memopt_i_max(least, MEMOPT_I_CUDA_GRANULARITY);
     if (!memopt_i_power_of_two(m.granularity) || m.granularity < least) return MEMOPT_ERR_ARGUMENT;
-    s.reserve_fn = memopt_i_cuda_pages_reserve; s.release_fn = memopt_i_cuda_pages_release;
-    s.commit_fn = memopt_i_cuda_pages_commit; s.decommit_fn = memopt_i_cuda_pages_decommit;
+    s.reserve_fn = memopt_i_cuda_pages_reserve;
+    s.release_fn = memopt_i_cuda_pages_release;
+    s.commit_fn = memopt_i_cuda_pages_commit;
+    s.decommit_fn = memopt_i_cuda_pages_decommit;
     s.granularity = m.granularity;
     s.base_alignment = least;
     s.capacity = memopt_i_align_down(s.capacity, m.granularity);
     if (!s.capacity) return MEMOPT_ERR_ARGUMENT; /* a granule larger than the device */
-    *memory = m; *out = s;
+    *memory = m;
+    *out = s;
     return 0;
 }
 
 /* -- transfers -- */
 
 enum { MEMOPT_I_CUDA_UP, MEMOPT_I_CUDA_DOWN };
+
 typedef struct memopt_i_cuda_bucket {
     unsigned char *pinned;
     cudaEvent_t event; /* behind its last crossing */
@@ -1523,6 +1801,7 @@ typedef struct memopt_i_cuda_bucket {
     size_t bytes;
     uint64_t call;     /* of which call */
 } memopt_i_cuda_bucket;
+
 struct memopt_cuda_transfer {
     int            device, owns, booked;
     size_t         bucket_bytes, memory;
@@ -1535,53 +1814,67 @@ struct memopt_cuda_transfer {
     memopt_ledger *ledger;
     memopt_host    host;
 };
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_bytes(const memopt_cuda_transfer_desc *desc, size_t *bytes) {
     size_t bucket = desc && desc->bucket_bytes ? desc->bucket_bytes : MEMOPT_I_CUDA_BUCKET;
+
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if (memopt_i_align_up(bucket, MEMOPT_I_CUDA_ALIGN, &bucket) || memopt_i_mul(bucket, 4, &bucket))
         return MEMOPT_ERR_OVERFLOW;
     *bytes = bucket;
     return 0;
 }
+
 /* `stream` goes on only when `event` has come to pass; an event that was never recorded is none. */
 static memopt_cuda_status memopt_i_cuda_await(cudaStream_t stream, cudaEvent_t event) {
     return memopt_i_cuda_taken(cudaStreamWaitEvent(stream, event, 0));
 }
+
 /* One of ours starts behind all that the caller's was given so far. */
 static memopt_cuda_status memopt_i_cuda_behind(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
     const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->came, stream));
     return s ? s : memopt_i_cuda_await(t->streams[way], t->came);
 }
+
 /* And the other way round. */
 static memopt_cuda_status memopt_i_cuda_before(memopt_cuda_transfer *t, int way, cudaStream_t stream) {
     const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventRecord(t->went, t->streams[way]));
     return s ? s : memopt_i_cuda_await(stream, t->went);
 }
+
 /* The CPU waits for a bucket's crossing, and brings what came out to its place. */
 static memopt_cuda_status memopt_i_cuda_empty(memopt_i_cuda_bucket *b) {
     const memopt_cuda_status s = memopt_i_cuda_taken(cudaEventSynchronize(b->event));
+
     if (s) return s;
     if (b->to) memcpy(b->to, b->pinned, b->bytes);
     b->to = NULL;
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_empty_all(memopt_cuda_transfer *t) { /* the oldest first */
-    const unsigned next = t->next[MEMOPT_I_CUDA_DOWN]; memopt_i_cuda_bucket *b = t->buckets[MEMOPT_I_CUDA_DOWN];
+    const unsigned next = t->next[MEMOPT_I_CUDA_DOWN];
+    memopt_i_cuda_bucket *b = t->buckets[MEMOPT_I_CUDA_DOWN];
     const memopt_cuda_status s = b[next].to ? memopt_i_cuda_empty(&b[next]) : 0;
     return s || !b[!next].to ? s : memopt_i_cuda_empty(&b[!next]);
 }
+
 /* After a failure in the middle of a call: nothing of it is on its way when we return. */
 static memopt_cuda_status memopt_i_cuda_stop(memopt_cuda_transfer *t, int way, memopt_cuda_status status) {
     int i;
+
     (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
     for (i = 0; i < 2; ++i)
         if (t->buckets[MEMOPT_I_CUDA_DOWN][i].call == t->call) t->buckets[MEMOPT_I_CUDA_DOWN][i].to = NULL;
     return status;
 }
+
 /* A piece of at most a bucket, either way. */
 static memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, unsigned char *to,
                                               const unsigned char *from, size_t n) {
-    memopt_i_cuda_bucket *b = &t->buckets[way][t->next[way]]; memopt_cuda_status s = memopt_i_cuda_empty(b);
+    memopt_i_cuda_bucket *b = &t->buckets[way][t->next[way]];
+    memopt_cuda_status s = memopt_i_cuda_empty(b);
+
     if (s) return s;
     if (way == MEMOPT_I_CUDA_UP) {
         memcpy(b->pinned, from, n);
@@ -1589,13 +1882,20 @@ static memopt_cuda_status memopt_i_cuda_piece(memopt_cuda_transfer *t, int way, 
     } else s = memopt_i_cuda_taken(cudaMemcpyAsync(b->pinned, from, n, cudaMemcpyDeviceToHost, t->streams[way]));
     if (!s) s = memopt_i_cuda_taken(cudaEventRecord(b->event, t->streams[way]));
     if (s) return s;
-    b->to = way == MEMOPT_I_CUDA_UP ? NULL : to; b->bytes = n; b->call = t->call;
+    b->to = way == MEMOPT_I_CUDA_UP ? NULL : to;
+    b->bytes = n;
+    b->call = t->call;
     t->next[way] = !t->next[way];
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_cross(memopt_cuda_transfer *t, int way, void *to, const void *from,
                                               size_t bytes, cudaStream_t stream) {
-    size_t done = 0, n; int before; memopt_cuda_status s;
+    size_t done = 0;
+    size_t n;
+    int before;
+    memopt_cuda_status s;
+
     if (!t || (bytes && (!to || !from))) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_enter(t->device, &before);
     if (s) return s;
@@ -1609,33 +1909,45 @@ static memopt_cuda_status memopt_i_cuda_cross(memopt_cuda_transfer *t, int way, 
     s = memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
     return s ? memopt_i_cuda_stop(t, way, s) : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_in(memopt_cuda_transfer *transfer, void *d_to, const void *from,
                                                            size_t bytes, memopt_cuda_stream stream) {
     return memopt_i_cuda_cross(transfer, MEMOPT_I_CUDA_UP, d_to, from, bytes, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_out(memopt_cuda_transfer *transfer, void *to,
                                                             const void *d_from, size_t bytes,
                                                             memopt_cuda_stream stream) {
     return memopt_i_cuda_cross(transfer, MEMOPT_I_CUDA_DOWN, to, d_from, bytes, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_wait(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = memopt_i_cuda_empty_all(t); int way;
+    memopt_cuda_status s = memopt_i_cuda_empty_all(t);
+    int way;
+
     for (way = 0; way < 2; ++way)
         s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way])));
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_wait(memopt_cuda_transfer *transfer) {
-    int before; memopt_cuda_status s;
+    int before;
+    memopt_cuda_status s;
+
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_enter(transfer->device, &before);
     if (s) return s;
     s = memopt_i_cuda_wait(transfer);
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_transfer *transfer, void *d_to,
                                                                  const void *from, size_t bytes,
                                                                  memopt_cuda_stream stream) {
-    const int way = MEMOPT_I_CUDA_UP; int before; memopt_cuda_status s;
+    const int way = MEMOPT_I_CUDA_UP;
+    int before;
+    memopt_cuda_status s;
+
     if (!transfer || (bytes && (!d_to || !from))) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_enter(transfer->device, &before);
     if (s) return s;
@@ -1644,9 +1956,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_prefetch(memopt_cuda_tra
         s = memopt_i_cuda_taken(cudaMemcpyAsync(d_to, from, bytes, cudaMemcpyHostToDevice, transfer->streams[way]));
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(transfer->device, before));
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfer *transfer,
                                                              memopt_cuda_stream stream) {
-    int before; memopt_cuda_status s;
+    int before;
+    memopt_cuda_status s;
+
     if (!transfer) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_enter(transfer->device, &before);
     if (s) return s;
@@ -1656,7 +1971,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_join(memopt_cuda_transfe
 
 /* Frees what is there: also after half a creation. */
 static memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = 0; int way, i;
+    memopt_cuda_status s = 0;
+    int way, i;
+
     for (way = 0; way < 2; ++way) {
         for (i = 0; i < 2; ++i)
             if (t->buckets[way][i].event)
@@ -1669,12 +1986,17 @@ static memopt_cuda_status memopt_i_cuda_transfer_close(memopt_cuda_transfer *t) 
     if (t->owns && t->pinned) s = memopt_i_cuda_first(s, memopt_i_cuda_taken(cudaFreeHost(t->pinned)));
     return s;
 }
+
 /* Streams that do not wait for the default stream, and events without clocks: both wait only where they are told to. */
 static memopt_cuda_status memopt_i_cuda_event(cudaEvent_t *event) {
     return memopt_i_cuda_taken(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
+
 static memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
-    memopt_cuda_status s = memopt_i_cuda_event(&t->came); void *block = NULL; int way, i;
+    memopt_cuda_status s = memopt_i_cuda_event(&t->came);
+    void *block = NULL;
+    int way, i;
+
     if (!s) s = memopt_i_cuda_event(&t->went);
     for (way = 0; way < 2 && !s; ++way) {
         s = memopt_i_cuda_taken(cudaStreamCreateWithFlags(&t->streams[way], cudaStreamNonBlocking));
@@ -1690,10 +2012,16 @@ static memopt_cuda_status memopt_i_cuda_transfer_open(memopt_cuda_transfer *t) {
     for (i = 0; i < 4 && !s; ++i) t->buckets[i >> 1][i & 1].pinned = t->pinned + (size_t)i * t->bucket_bytes;
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const memopt_cuda_transfer_desc *desc,
                                                                memopt_cuda_transfer **out) {
-    memopt_cuda_transfer_desc d; memopt_cuda_transfer *t; memopt_host host; size_t bytes; int before;
+    memopt_cuda_transfer_desc d;
+    memopt_cuda_transfer *t;
+    memopt_host host;
+    size_t bytes;
+    int before;
     memopt_cuda_status s;
+
     if (!out) return MEMOPT_CUDA_ERR_NULL;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
@@ -1705,21 +2033,32 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_create(int device, const
     t = (memopt_cuda_transfer *)memopt_i_alloc(&host, sizeof *t, MEMOPT_I_HOST_ALIGN);
     if (!t) return MEMOPT_ERR_MEMORY;
     memset(t, 0, sizeof *t);
-    t->device = device; t->bucket_bytes = bytes / 4; t->memory = sizeof *t;
-    t->pinned = (unsigned char *)d.pinned; t->owns = !d.pinned;
-    t->ledger = d.ledger; t->host = host;
+    t->device = device;
+    t->bucket_bytes = bytes / 4;
+    t->memory = sizeof *t;
+    t->pinned = (unsigned char *)d.pinned;
+    t->owns = !d.pinned;
+    t->ledger = d.ledger;
+    t->host = host;
     s = memopt_i_cuda_enter(t->device, &before);
     if (!s) {
         s = memopt_i_cuda_transfer_open(t);
         s = memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
         if (s) (void)memopt_i_cuda_transfer_close(t);
     }
-    if (s) { memopt_i_free(&host, t, sizeof *t, MEMOPT_I_HOST_ALIGN); return s; }
+    if (s) {
+        memopt_i_free(&host, t, sizeof *t, MEMOPT_I_HOST_ALIGN);
+        return s;
+    }
     *out = t;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_destroy(memopt_cuda_transfer *transfer) {
-    memopt_host host; int before; memopt_cuda_status s;
+    memopt_host host;
+    int before;
+    memopt_cuda_status s;
+
     if (!transfer) return 0;
     s = memopt_i_cuda_enter_anyway(transfer->device, &before);
     s = memopt_i_cuda_first(s, memopt_i_cuda_wait(transfer));
@@ -1734,7 +2073,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_transfer_destroy(memopt_cuda_tran
 
 /* A slot's event stands behind the last copy into it or out of it, whichever way. So whoever comes next waits for it:
    the tape's stream before it uses the device's side again, and the other way's stream before it uses the slot. */
-typedef struct memopt_i_cuda_slot { cudaEvent_t event; size_t value, bytes; uint64_t is_taken; } memopt_i_cuda_slot;
+typedef struct memopt_i_cuda_slot {
+    cudaEvent_t event;
+    size_t value, bytes;
+    uint64_t is_taken;
+} memopt_i_cuda_slot;
+
 struct memopt_cuda_store {
     memopt_cuda_transfer *transfer;
     memopt_source *source;
@@ -1747,10 +2091,12 @@ struct memopt_cuda_store {
     memopt_host host;
     memopt_i_cuda_slot *slot;
 };
+
 static memopt_status memopt_i_cuda_store_keep_status(memopt_cuda_store *store, memopt_cuda_status s) {
     if (s) store->status = s;
     return memopt_cuda_to_status(s);
 }
+
 /* The store's block: itself, and its slots. */
 static memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t slots) {
     (void)memopt_carve(c, 1, sizeof(memopt_cuda_store), 16);
@@ -1758,21 +2104,27 @@ static memopt_i_cuda_slot *memopt_i_cuda_store_lay_out(memopt_carver *c, size_t 
 }
 
 static memopt_i_cuda_slot *memopt_i_cuda_slot_of(memopt_cuda_store *store, size_t value, int or_free) {
-    memopt_i_cuda_slot *none = NULL; size_t i;
+    memopt_i_cuda_slot *none = NULL;
+    size_t i;
+
     for (i = 0; i < store->slots; ++i) {
         if (store->slot[i].is_taken && store->slot[i].value == value) return &store->slot[i];
         if (!none && !store->slot[i].is_taken) none = &store->slot[i];
     }
     return or_free ? none : NULL;
 }
+
 static unsigned char *memopt_i_cuda_slot_at(const memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
     return store->base + (size_t)(slot - store->slot) * store->slot_bytes;
 }
+
 /* A copy between a pinned slot and the device, beside the computing; nobody waits here. */
 static memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, memopt_i_cuda_slot *slot, int way,
                                                     void *to, const void *from, size_t bytes) {
-    memopt_cuda_transfer *t = store->transfer; int before;
+    memopt_cuda_transfer *t = store->transfer;
+    int before;
     memopt_cuda_status s = memopt_i_cuda_enter(t->device, &before);
+
     if (s) return s;
     s = memopt_i_cuda_behind(t, way, store->stream);
     if (!s) s = memopt_i_cuda_await(t->streams[way], slot->event);
@@ -1783,27 +2135,38 @@ static memopt_cuda_status memopt_i_cuda_store_cross(memopt_cuda_store *store, me
     if (s) (void)memopt_i_cuda_taken(cudaStreamSynchronize(t->streams[way]));
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(t->device, before));
 }
+
 static void memopt_i_cuda_slot_free(memopt_cuda_store *store, memopt_i_cuda_slot *slot) {
     (void)memopt_ledger_remove(store->ledger, MEMOPT_TAG_CHECKPOINTS, slot->bytes, memopt_i_cuda_slot_at(store, slot));
     slot->is_taken = 0;
 }
+
 static memopt_status memopt_i_cuda_store_write(void *user, size_t value, const void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 1); memopt_cuda_status s; unsigned char *at;
+    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 1);
+    memopt_cuda_status s;
+    unsigned char *at;
+
     if (!slot || count > store->slot_bytes) return memopt_i_cuda_store_keep_status(store, MEMOPT_ERR_MEMORY);
     at = memopt_i_cuda_slot_at(store, slot);
     if (slot->is_taken) memopt_i_cuda_slot_free(store, slot); /* written again */
     s = memopt_ledger_add(store->ledger, MEMOPT_TAG_CHECKPOINTS, count, at, "stored value");
     if (s) return memopt_i_cuda_store_keep_status(store, s);
-    slot->is_taken = 1; slot->value = value; slot->bytes = count;
+    slot->is_taken = 1;
+    slot->value = value;
+    slot->bytes = count;
     s = store->pinned ? memopt_i_cuda_store_cross(store, slot, MEMOPT_I_CUDA_DOWN, at, bytes, count)
                       : memopt_cuda_transfer_out(store->transfer, at, bytes, count, store->stream);
     if (s) memopt_i_cuda_slot_free(store, slot);
     return memopt_i_cuda_store_keep_status(store, s);
 }
+
 static memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *bytes, size_t count) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
-    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0); memopt_cuda_status s; unsigned char *at;
+    memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
+    memopt_cuda_status s;
+    unsigned char *at;
+
     if (!slot || count != slot->bytes) return memopt_i_cuda_store_keep_status(store, MEMOPT_ERR_STATE);
     at = memopt_i_cuda_slot_at(store, slot);
     if (store->pinned) s = memopt_i_cuda_store_cross(store, slot, MEMOPT_I_CUDA_UP, bytes, at, count);
@@ -1814,32 +2177,43 @@ static memopt_status memopt_i_cuda_store_read(void *user, size_t value, void *by
     }
     return memopt_i_cuda_store_keep_status(store, s);
 }
+
 /* The stream waits, not the CPU: what the tape does next with the bytes is queued there. Through buckets this was done
    by the transfer itself. */
 static memopt_cuda_status memopt_i_cuda_store_join(memopt_cuda_store *store, const memopt_i_cuda_slot *slot) {
-    int before; memopt_cuda_status s;
+    int before;
+    memopt_cuda_status s;
+
     if (!store->pinned) return 0;
     s = memopt_i_cuda_enter_anyway(store->transfer->device, &before);
     if (s) return s;
     s = memopt_i_cuda_await(store->stream, slot->event);
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(store->transfer->device, before));
 }
+
 static memopt_status memopt_i_cuda_store_wait(void *user, size_t value) {
-    memopt_cuda_store *store = (memopt_cuda_store *)user; memopt_cuda_status s = memopt_i_cuda_ready();
+    memopt_cuda_store *store = (memopt_cuda_store *)user;
+    memopt_cuda_status s = memopt_i_cuda_ready();
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
+
     if (!s) s = slot ? memopt_i_cuda_store_join(store, slot) : MEMOPT_ERR_STATE;
     return memopt_i_cuda_store_keep_status(store, s);
 }
+
 /* Also after a failed pass, where nobody has waited: the tape's memory is about to be somebody else's. */
 static void memopt_i_cuda_store_forget(void *user, size_t value) {
     memopt_cuda_store *store = (memopt_cuda_store *)user;
     memopt_i_cuda_slot *slot = memopt_i_cuda_slot_of(store, value, 0);
+
     if (!slot) return;
     (void)memopt_i_cuda_store_keep_status(store, memopt_i_cuda_store_join(store, slot));
     memopt_i_cuda_slot_free(store, slot);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_store_desc *desc, size_t *bytes) {
-    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL); size_t slot, all;
+    memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+    size_t slot, all;
+
     if (!desc || !desc->source || !bytes) return MEMOPT_CUDA_ERR_NULL;
     if (!desc->slots || !desc->slot_bytes || desc->slots > MEMOPT_CHAIN_MAX) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_source_check(&c, desc->source)) return (memopt_cuda_status)c.status;
@@ -1848,9 +2222,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_bytes(const memopt_cuda_sto
     *bytes = all;
     return 0;
 }
+
 /* Frees what is there: also after half a creation. */
 static memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
-    memopt_cuda_status s = 0; size_t i; memopt_host host = store->host;
+    memopt_cuda_status s = 0;
+    size_t i;
+    memopt_host host = store->host;
+
     for (i = 0; i < store->slots; ++i) {
         if (store->slot[i].is_taken) memopt_i_cuda_slot_free(store, &store->slot[i]);
         if (store->slot[i].event)
@@ -1860,19 +2238,32 @@ static memopt_cuda_status memopt_i_cuda_store_close(memopt_cuda_store *store) {
     memopt_i_free(&host, store, store->memory, MEMOPT_I_HOST_ALIGN);
     return s;
 }
+
 static memopt_cuda_status memopt_i_cuda_store_open(memopt_cuda_store *store) {
-    void *base = NULL; size_t i; memopt_cuda_status s = memopt_i_source_reserve(store->source, store->bytes, &base);
+    void *base = NULL;
+    size_t i;
+    memopt_cuda_status s = memopt_i_source_reserve(store->source, store->bytes, &base);
+
     if (s) return s;
     s = memopt_i_source_commit(store->source, base, store->bytes);
-    if (s) { memopt_i_source_release(store->source, base, store->bytes, 0); return s; }
+    if (s) {
+        memopt_i_source_release(store->source, base, store->bytes, 0);
+        return s;
+    }
     store->base = (unsigned char *)base;
     for (i = 0; i < store->slots && store->pinned && !s; ++i) s = memopt_i_cuda_event(&store->slot[i].event);
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_store_desc *desc, memopt_cuda_store **out,
                                                             memopt_tape_store *table) {
-    memopt_carver c = memopt_carver_begin(NULL); size_t bytes, memory; int before; memopt_cuda_store *store;
-    memopt_host host; memopt_cuda_status s;
+    memopt_carver c = memopt_carver_begin(NULL);
+    size_t bytes, memory;
+    int before;
+    memopt_cuda_store *store;
+    memopt_host host;
+    memopt_cuda_status s;
+
     if (!desc || !desc->transfer || !out || !table) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_cuda_store_bytes(desc, &bytes);
     if (s) return s;
@@ -1884,24 +2275,37 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_create(const memopt_cuda_st
     store = (memopt_cuda_store *)memopt_i_alloc(&host, memory, MEMOPT_I_HOST_ALIGN);
     if (!store) return memopt_i_cuda_first(memopt_i_cuda_leave(desc->transfer->device, before), MEMOPT_ERR_MEMORY);
     memset(store, 0, memory);
-    store->transfer = desc->transfer; store->source = desc->source; store->ledger = desc->ledger;
-    store->stream = desc->stream; store->host = host; store->memory = memory;
-    store->slots = desc->slots; store->bytes = bytes;
+    store->transfer = desc->transfer;
+    store->source = desc->source;
+    store->ledger = desc->ledger;
+    store->stream = desc->stream;
+    store->host = host;
+    store->memory = memory;
+    store->slots = desc->slots;
+    store->bytes = bytes;
     store->slot_bytes = memopt_i_align_down(desc->slot_bytes + MEMOPT_I_CUDA_ALIGN - 1, MEMOPT_I_CUDA_ALIGN);
     store->pinned = desc->source->kind == MEMOPT_SOURCE_PINNED;
     c = memopt_carver_begin(store);
     store->slot = memopt_i_cuda_store_lay_out(&c, desc->slots);
     s = memopt_i_cuda_store_open(store);
     s = memopt_i_cuda_first(s, memopt_i_cuda_leave(desc->transfer->device, before));
-    if (s) { (void)memopt_i_cuda_store_close(store); return s; }
+    if (s) {
+        (void)memopt_i_cuda_store_close(store);
+        return s;
+    }
     *out = store;
-    table->write_fn = memopt_i_cuda_store_write; table->read_fn = memopt_i_cuda_store_read;
-    table->wait_fn = memopt_i_cuda_store_wait; table->forget_fn = memopt_i_cuda_store_forget;
+    table->write_fn = memopt_i_cuda_store_write;
+    table->read_fn = memopt_i_cuda_store_read;
+    table->wait_fn = memopt_i_cuda_store_wait;
+    table->forget_fn = memopt_i_cuda_store_forget;
     table->user = store;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_destroy(memopt_cuda_store *store) {
-    int before, device; memopt_cuda_status s;
+    int before, device;
+    memopt_cuda_status s;
+
     if (!store) return 0;
     device = store->transfer->device;
     s = memopt_i_cuda_enter_anyway(device, &before);
@@ -1909,6 +2313,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_destroy(memopt_cuda_store *
     s = memopt_i_cuda_first(s, memopt_i_cuda_store_close(store));
     return memopt_i_cuda_first(s, memopt_i_cuda_leave(device, before));
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_status(const memopt_cuda_store *store) {
     return store ? store->status : MEMOPT_CUDA_ERR_NULL;
 }
@@ -1916,27 +2321,40 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_store_status(const memopt_cuda_st
 /* -- a clock -- */
 
 static memopt_status memopt_i_cuda_clock_now(void *user, uint64_t *nanoseconds) {
-    memopt_cuda_clock *clock = (memopt_cuda_clock *)user; int before;
+    memopt_cuda_clock *clock = (memopt_cuda_clock *)user;
+    int before;
     memopt_cuda_status s = memopt_i_cuda_enter(clock->device, &before);
+
     if (!s) {
         s = memopt_i_cuda_taken(cudaStreamSynchronize(clock->stream));
         s = memopt_i_cuda_first(s, memopt_i_cuda_leave(clock->device, before));
     }
-    if (s) { clock->status = s; return MEMOPT_ERR_DEVICE; }
+    if (s) {
+        clock->status = s;
+        return MEMOPT_ERR_DEVICE;
+    }
     return clock->host_clock.now_fn(clock->host_clock.user, nanoseconds);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cuda_stream stream,
                                                           const memopt_host *host, memopt_cuda_clock *clock,
                                                           memopt_clock *out) {
-    memopt_host h; memopt_cuda_status s;
+    memopt_host h;
+    memopt_cuda_status s;
+
     if (!clock || !out) return MEMOPT_CUDA_ERR_NULL;
     if (memopt_host_resolve(host, &h)) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_cuda_which(&device);
     if (s) return s;
-    clock->device = device; clock->stream = stream; clock->status = 0; clock->host_clock = h.clock;
-    out->now_fn = memopt_i_cuda_clock_now; out->user = clock;
+    clock->device = device;
+    clock->stream = stream;
+    clock->status = 0;
+    clock->host_clock = h.clock;
+    out->now_fn = memopt_i_cuda_clock_now;
+    out->user = clock;
     return 0;
 }
+
 /* @section cuda_number : cuda_base api_cuda_number
    Conversions on the device: the bits of memopt.h at the speed of the memory.
    Problem    A conversion should cost what its bytes cost. At 4.8 TB/s and 1.75 GHz a card of 132 multiprocessors has
@@ -1977,27 +2395,40 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clock_make(int device, memopt_cud
               change, so they are the same bits as well; they wait for arithmetic, not for memory.
    Trap       2^33 indices on, the noise's keys change; a group of 32 never lies across. A row that ends inside a tile,
               and arrays that are not aligned, go one element a thread and load, side by side. */
+
 enum {
     MEMOPT_I_CUDA_NUMBER_THREADS = 256,
     MEMOPT_I_CUDA_NUMBER_FOURS   = 4, /* groups of four that a thread has in flight */
     MEMOPT_I_CUDA_NUMBER_TILE    = MEMOPT_I_CUDA_NUMBER_THREADS * MEMOPT_I_CUDA_NUMBER_FOURS * 4
 };
+
 /* What a format is stored in, and its numbers: bits of mantissa, float32's exponent of the smallest normal number, the
    largest number as a float32, the code of what is too large. */
 template <int kind> struct memopt_i_cuda_format;
-template <> struct memopt_i_cuda_format<MEMOPT_I_BF16> { typedef uint16_t one; typedef uint2 four; };
+
+template <> struct memopt_i_cuda_format<MEMOPT_I_BF16> {
+    typedef uint16_t one;
+    typedef uint2 four;
+};
+
 template <> struct memopt_i_cuda_format<MEMOPT_I_F16> {
-    typedef uint16_t one; typedef uint2 four;
+    typedef uint16_t one;
+    typedef uint2 four;
     enum { bits = 10, lowest = 113, largest = 0x477fe000, over = 0x7c00 };
 };
+
 template <> struct memopt_i_cuda_format<MEMOPT_I_E4M3> {
-    typedef uint8_t one; typedef uint32_t four;
+    typedef uint8_t one;
+    typedef uint32_t four;
     enum { bits = 3, lowest = 121, largest = 0x43e00000, over = 0x7f };
 };
+
 template <> struct memopt_i_cuda_format<MEMOPT_I_E5M2> {
-    typedef uint8_t one; typedef uint32_t four;
+    typedef uint8_t one;
+    typedef uint32_t four;
     enum { bits = 2, lowest = 113, largest = 0x47600000, over = 0x7c };
 };
+
 /* The definitions. */
 template <int kind>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_code(uint32_t u, int saturate, int stochastic,
@@ -2007,34 +2438,45 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_code(uint32_t u, int sa
     if (kind == MEMOPT_I_E4M3) return memopt_i_e4m3_code(u, saturate, stochastic, random);
     return memopt_i_e5m2_code(u, saturate, stochastic, random);
 }
+
 template <int kind> static __device__ __forceinline__ float memopt_i_cuda_value(uint32_t code) {
     if (kind == MEMOPT_I_BF16) return memopt_from_bf16((uint16_t)code);
     if (kind == MEMOPT_I_F16) return memopt_from_f16((uint16_t)code);
     if (kind == MEMOPT_I_E4M3) return memopt_from_e4m3((uint8_t)code);
     return memopt_from_e5m2((uint8_t)code);
 }
+
 /* Without a branch, and without the sign: not for NaN. */
 template <int kind> static __device__ __forceinline__ uint32_t memopt_i_cuda_nearest(uint32_t u, int saturate) {
     typedef memopt_i_cuda_format<kind> f;
-    const uint32_t drop = 23 - f::bits, below = (uint32_t)f::lowest << 23;
-    const uint32_t exponent = u & 0x7f800000, octave = exponent > below ? exponent : below;
+    const uint32_t drop = 23 - f::bits;
+    const uint32_t below = (uint32_t)f::lowest << 23;
+    const uint32_t exponent = u & 0x7f800000;
+    const uint32_t octave = exponent > below ? exponent : below;
     const float sum = fmaf(memopt_i_float_of(octave), (float)(1 << drop), memopt_i_float_of(u & 0x7fffffff));
     const uint32_t code = memopt_i_bits_of(sum) - octave + (octave >> drop) - (drop << 23)
                         - ((uint32_t)f::lowest << f::bits);
     const uint32_t over = (uint32_t)(f::over - saturate);
+
     return code < over ? code : over;
 }
+
 /* The same for magnitudes m up to the largest number. */
 template <int kind> static __device__ __forceinline__ uint32_t memopt_i_cuda_dither(uint32_t m, uint32_t random) {
     typedef memopt_i_cuda_format<kind> f;
-    const int least = f::lowest - f::bits - 32, whole = f::lowest - f::bits - 8; /* from `least` down nothing is left */
-    const int e = (int)(m >> 23), exponent = e > least ? e : least;
+    const int least = f::lowest - f::bits - 32; /* from `least` down nothing is left */
+    const int whole = f::lowest - f::bits - 8;
+    const int e = (int)(m >> 23);
+    const int exponent = e > least ? e : least;
     const int octave = exponent < f::lowest ? exponent : f::lowest;
     const int kept = octave > whole ? octave : whole; /* below, the lowest bits are cut off */
-    const uint32_t mantissa = ((m & 0x7fffff) | 0x800000) >> (kept - octave), factor = 1u << (kept - whole + 1);
+    const uint32_t mantissa = ((m & 0x7fffff) | 0x800000) >> (kept - octave);
+    const uint32_t factor = 1u << (kept - whole + 1);
     const uint64_t sum = (uint64_t)mantissa * factor + random;
+
     return (uint32_t)(sum >> 32) + ((uint32_t)(exponent - octave) << f::bits);
 }
+
 /* A code, shifted to the left end of a word, as a float; wrong for infinity and NaN, which give 2^128 and more when
    multiplied with memopt_i_cuda_limit. */
 template <int kind> static __device__ __forceinline__ float memopt_i_cuda_wide(uint32_t word) {
@@ -2043,9 +2485,11 @@ template <int kind> static __device__ __forceinline__ float memopt_i_cuda_wide(u
     return memopt_i_float_of((uint32_t)((int32_t)word >> 3) & (kind == MEMOPT_I_F16 ? 0x8fffe000 : 0x8fe00000))
          * 5.19229685853e+33f;                                                                            /* 2^112 */
 }
+
 template <int kind> static __device__ __forceinline__ float memopt_i_cuda_limit(void) {
     return kind == MEMOPT_I_E4M3 ? 0.5625f * 1.32922799578e+36f : 5.19229685853e+33f;
 }
+
 /* The highest bytes of four words, side by side. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_tops(const uint32_t *u) {
 #if defined(__CUDA_ARCH__)
@@ -2054,37 +2498,55 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_tops(const uint32_t *u)
     return u[0] >> 24 | (u[1] >> 24) << 8 | (u[2] >> 24) << 16 | (u[3] & 0xff000000);
 #endif
 }
+
 /* The nearest bf16 in the upper half; not for NaN. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_bf16_upper(uint32_t u) { return u + 0x7fff + (u >> 16 & 1); }
+
 /* Four codes side by side, with the signs of four floats. */
 static __device__ __forceinline__ void memopt_i_cuda_join_codes(uint2 *to, const uint32_t *c, const uint32_t *u) {
     to->x = (c[0] | c[1] << 16) | ((u[0] >> 16 | (u[1] & 0xffff0000)) & 0x80008000);
     to->y = (c[2] | c[3] << 16) | ((u[2] >> 16 | (u[3] & 0xffff0000)) & 0x80008000);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_join_codes(uint32_t *to, const uint32_t *c, const uint32_t *u) {
     *to = (c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24) | (memopt_i_cuda_tops(u) & 0x80808080);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_words(uint32_t *u, const float4 &v) {
-    u[0] = memopt_i_bits_of(v.x); u[1] = memopt_i_bits_of(v.y);
-    u[2] = memopt_i_bits_of(v.z); u[3] = memopt_i_bits_of(v.w);
+    u[0] = memopt_i_bits_of(v.x);
+    u[1] = memopt_i_bits_of(v.y);
+    u[2] = memopt_i_bits_of(v.z);
+    u[3] = memopt_i_bits_of(v.w);
 }
+
 /* Is one of four not finite? On the multipliers, which have nothing else to do. */
 static __device__ __forceinline__ int memopt_i_cuda_odd(float a, float b, float c, float d) {
     const float zero = fmaf(d, 0.0f, fmaf(c, 0.0f, fmaf(b, 0.0f, a * 0.0f)));
     return memopt_i_bits_of(zero) << 1 != 0;
 }
+
 /* What is done to an element, and to four of them: `one` and `four` are what is held between load and store. */
 template <int kind> struct memopt_i_cuda_narrow {
-    typedef memopt_i_cuda_format<kind> format; typedef typename format::one code;
-    typedef float one; typedef float4 four;
-    code *dst; const float *src; int saturate;
+    typedef memopt_i_cuda_format<kind> format;
+    typedef typename format::one code;
+    typedef float one;
+    typedef float4 four;
+    code *dst;
+    const float *src;
+    int saturate;
+
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
+
     __device__ __forceinline__ void store(const one &v, size_t i) const {
         dst[i] = (code)memopt_i_cuda_code<kind>(memopt_i_bits_of(v), saturate, 0, 0);
     }
+
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(src + i); }
+
     __device__ __forceinline__ void store(const four &v, size_t i) const {
-        uint32_t u[4], c[4]; typename format::four to;
+        uint32_t u[4], c[4];
+
+        typename format::four to;
         memopt_i_cuda_words(u, v);
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_nearest<kind>(u[k], saturate);
         if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
@@ -2093,26 +2555,42 @@ template <int kind> struct memopt_i_cuda_narrow {
         *(typename format::four *)(dst + i) = to;
     }
 };
+
 template <>
 __device__ __forceinline__ void memopt_i_cuda_narrow<MEMOPT_I_BF16>::store(const float4 &v, size_t i) const {
     uint32_t u[4], c[4];
+
     memopt_i_cuda_words(u, v);
     for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]);
     if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 0, 0) << 16;
     *(uint2 *)(dst + i) = make_uint2(c[0] >> 16 | (c[1] & 0xffff0000), c[2] >> 16 | (c[3] & 0xffff0000));
 }
+
 template <int kind> struct memopt_i_cuda_stochastic {
-    typedef memopt_i_cuda_format<kind> format; typedef typename format::one code;
-    typedef float one; typedef float4 four;
-    code *dst; const float *src; int saturate; memopt_noise noise; uint64_t first;
+    typedef memopt_i_cuda_format<kind> format;
+    typedef typename format::one code;
+    typedef float one;
+    typedef float4 four;
+    code *dst;
+    const float *src;
+    int saturate;
+    memopt_noise noise;
+    uint64_t first;
+
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
+
     __device__ __forceinline__ void store(const one &v, size_t i) const {
         dst[i] = (code)memopt_i_cuda_code<kind>(memopt_i_bits_of(v), saturate, 1, memopt_i_noise32(noise, first + i));
     }
+
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(src + i); }
+
     __device__ __forceinline__ void put(const four &v, size_t i, const uint32_t *random) const {
-        uint32_t u[4], c[4], top = 0; typename format::four to;
+        uint32_t u[4], c[4];
+        uint32_t top = 0;
+
+        typename format::four to;
         memopt_i_cuda_words(u, v);
         for (int k = 0; k < 4; ++k) {
             const uint32_t m = u[k] & 0x7fffffff;
@@ -2124,36 +2602,55 @@ template <int kind> struct memopt_i_cuda_stochastic {
         memopt_i_cuda_join_codes(&to, c, u);
         *(typename format::four *)(dst + i) = to;
     }
+
     __device__ __forceinline__ void store(const four &v, size_t i) const {
         uint32_t random[4];
         for (int k = 0; k < 4; ++k) random[k] = memopt_i_noise32(noise, first + i + k);
         put(v, i, random);
     }
 };
+
 template <> __device__ __forceinline__ void memopt_i_cuda_stochastic<MEMOPT_I_BF16>::put(const float4 &v, size_t i,
                                                                                      const uint32_t *random) const {
     uint32_t u[4], c[4];
+
     memopt_i_cuda_words(u, v);
     for (int k = 0; k < 4; ++k) c[k] = u[k] + (random[k] >> 16);
     if (memopt_i_cuda_odd(v.x * 2.0f, v.y * 2.0f, v.z * 2.0f, v.w * 2.0f)) /* 2^127 and up */
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_bf16_code(u[k], 1, random[k]) << 16;
     *(uint2 *)(dst + i) = make_uint2(c[0] >> 16 | (c[1] & 0xffff0000), c[2] >> 16 | (c[3] & 0xffff0000));
 }
+
 template <int kind> struct memopt_i_cuda_widen {
     typedef memopt_i_cuda_format<kind> format;
-    typedef typename format::one one; typedef typename format::four four;
-    float *dst; const one *src;
+    typedef typename format::one one;
+    typedef typename format::four four;
+    float *dst;
+    const one *src;
+
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
     __device__ __forceinline__ void store(const one &v, size_t i) const { dst[i] = memopt_i_cuda_value<kind>(v); }
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const four *)(src + i); }
+
     static __device__ __forceinline__ void words(uint32_t *c, const uint2 &v) { /* codes at the left end */
-        c[0] = v.x << 16; c[1] = v.x & 0xffff0000; c[2] = v.y << 16; c[3] = v.y & 0xffff0000;
+        c[0] = v.x << 16;
+        c[1] = v.x & 0xffff0000;
+        c[2] = v.y << 16;
+        c[3] = v.y & 0xffff0000;
     }
+
     static __device__ __forceinline__ void words(uint32_t *c, uint32_t v) {
-        c[0] = v << 24; c[1] = v << 16; c[2] = v << 8; c[3] = v;
+        c[0] = v << 24;
+        c[1] = v << 16;
+        c[2] = v << 8;
+        c[3] = v;
     }
+
     __device__ __forceinline__ void store(const four &v, size_t i) const {
-        const float limit = memopt_i_cuda_limit<kind>(); uint32_t c[4]; float x[4];
+        const float limit = memopt_i_cuda_limit<kind>();
+        uint32_t c[4];
+        float x[4];
+
         words(c, v);
         for (int k = 0; k < 4; ++k) x[k] = memopt_i_cuda_wide<kind>(c[k]);
         if (memopt_i_cuda_odd(x[0] * limit, x[1] * limit, x[2] * limit, x[3] * limit))
@@ -2161,22 +2658,31 @@ template <int kind> struct memopt_i_cuda_widen {
         *(float4 *)(dst + i) = make_float4(x[0], x[1], x[2], x[3]);
     }
 };
+
 template <> __device__ __forceinline__ void memopt_i_cuda_widen<MEMOPT_I_BF16>::store(const uint2 &v, size_t i) const {
     uint32_t c[4];
     words(c, v);
     *(uint4 *)(dst + i) = make_uint4(c[0], c[1], c[2], c[3]);
 }
+
 struct memopt_i_cuda_split {
-    typedef float one; typedef float4 four;
-    uint16_t *high, *low; const float *src;
+    typedef float one;
+    typedef float4 four;
+    uint16_t *high, *low;
+    const float *src;
+
     __device__ __forceinline__ void load(one &v, size_t i) const { v = src[i]; }
+
     __device__ __forceinline__ void store(const one &v, size_t i) const {
         high[i] = (uint16_t)memopt_i_split_high(memopt_i_bits_of(v));
         low[i] = (uint16_t)(memopt_i_bits_of(v) & 0xffff);
     }
+
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(src + i); }
+
     __device__ __forceinline__ void store(const four &v, size_t i) const {
         uint32_t u[4], h[4];
+
         memopt_i_cuda_words(u, v);
         for (int k = 0; k < 4; ++k) h[k] = u[k] + 0x8000; /* memopt_i_split_high of what is no NaN, in the upper half */
         if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
@@ -2185,17 +2691,27 @@ struct memopt_i_cuda_split {
         *(uint2 *)(low + i) = make_uint2((u[0] & 0xffff) | u[1] << 16, (u[2] & 0xffff) | u[3] << 16);
     }
 };
+
 struct memopt_i_cuda_join {
-    struct one { uint16_t high, low; }; struct four { uint2 high, low; };
-    float *dst; const uint16_t *high, *low;
-    __device__ __forceinline__ void load(one &v, size_t i) const { v.high = high[i]; v.low = low[i]; }
+    struct one { uint16_t high, low; };
+    struct four { uint2 high, low; };
+    float *dst;
+    const uint16_t *high, *low;
+
+    __device__ __forceinline__ void load(one &v, size_t i) const {
+        v.high = high[i];
+        v.low = low[i];
+    }
+
     __device__ __forceinline__ void store(const one &v, size_t i) const {
         dst[i] = memopt_i_float_of(memopt_i_join(v.high, v.low));
     }
+
     __device__ __forceinline__ void load(four &v, size_t i) const {
         v.high = *(const uint2 *)(high + i);
         v.low = *(const uint2 *)(low + i);
     }
+
     __device__ __forceinline__ void store(const four &v, size_t i) const {
         *(uint4 *)(dst + i) = make_uint4(memopt_i_join(v.high.x & 0xffff, v.low.x & 0xffff),
                                          memopt_i_join(v.high.x >> 16, v.low.x >> 16),
@@ -2203,11 +2719,13 @@ struct memopt_i_cuda_join {
                                          memopt_i_join(v.high.y >> 16, v.low.y >> 16));
     }
 };
+
 /* What is left where a tile is cut off, and all of an array that is not aligned: the threads' elements side by side. */
 template <class OP> static __device__ void memopt_i_cuda_number_ones(const OP &op, size_t begin, size_t n) {
     typename OP::one v[8];
     for (int part = 0; part < MEMOPT_I_CUDA_NUMBER_TILE / (8 * MEMOPT_I_CUDA_NUMBER_THREADS); ++part) {
         const size_t at = begin + (size_t)part * 8 * MEMOPT_I_CUDA_NUMBER_THREADS + threadIdx.x;
+
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < 8; ++k)
             if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.load(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
@@ -2216,10 +2734,13 @@ template <class OP> static __device__ void memopt_i_cuda_number_ones(const OP &o
             if (at + k * MEMOPT_I_CUDA_NUMBER_THREADS < n) op.store(v[k], at + k * MEMOPT_I_CUDA_NUMBER_THREADS);
     }
 }
+
 template <class OP>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
 memopt_i_cuda_number_kernel(OP op, size_t n, int vector) {
-    const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE, at = begin + 4 * threadIdx.x;
+    const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE;
+    const size_t at = begin + 4 * threadIdx.x;
+
     typename OP::four v[MEMOPT_I_CUDA_NUMBER_FOURS];
     if (!vector || n - begin < MEMOPT_I_CUDA_NUMBER_TILE) {
         memopt_i_cuda_number_ones(op, begin, n);
@@ -2230,14 +2751,17 @@ memopt_i_cuda_number_kernel(OP op, size_t n, int vector) {
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) op.store(v[k], at + k * 4 * MEMOPT_I_CUDA_NUMBER_THREADS);
 }
+
 /* The same where `first` is a multiple of 32: a thread takes four elements and the four that are 16 further, which the
    same four words of noise serve. A pair of rounds covers 64 groups of 32. */
 template <int kind>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
 memopt_i_cuda_noise_kernel(memopt_i_cuda_stochastic<kind> op, size_t n) {
     const size_t begin = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_TILE;
-    const uint32_t lane = threadIdx.x % 4 * 4, group = threadIdx.x / 4;
+    const uint32_t lane = threadIdx.x % 4 * 4;
+    const uint32_t group = threadIdx.x / 4;
     float4 v[MEMOPT_I_CUDA_NUMBER_FOURS];
+
     if (n - begin < MEMOPT_I_CUDA_NUMBER_TILE) {
         memopt_i_cuda_number_ones(op, begin, n);
         return;
@@ -2250,6 +2774,7 @@ memopt_i_cuda_noise_kernel(memopt_i_cuda_stochastic<kind> op, size_t n) {
         const size_t at = begin + (group + k / 2 * 64) * 32 + lane;
         const uint64_t groups = (op.first + begin) / 32 + group + k / 2 * 64;
         uint32_t random[4];
+
         MEMOPT_I_CUDA_UNROLL
         for (int j = 0; j < 4; ++j) random[j] = memopt_i_noise32(op.noise, groups << 5 | lane | j);
         op.put(v[k], at, random);
@@ -2260,11 +2785,16 @@ memopt_i_cuda_noise_kernel(memopt_i_cuda_stochastic<kind> op, size_t n) {
 }
 
 /* The host's side. Pointers that a conversion lacks are NULL, with 0 bytes an element. */
-typedef struct memopt_i_cuda_number_arrays { const void *p[3]; size_t bytes[3]; } memopt_i_cuda_number_arrays;
+typedef struct memopt_i_cuda_number_arrays {
+    const void *p[3];
+    size_t bytes[3];
+} memopt_i_cuda_number_arrays;
+
 /* All that can be wrong. `joined`: the last two are both read, and may overlap. */
 static memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_arrays *x, size_t n, int saturate,
                                                      int joined) {
     memopt_cuda_status s = 0;
+
     for (int i = 0; i < 3; ++i)
         if (x->bytes[i]) {
             s = n ? memopt_i_cuda_pointer(x->p[i], x->bytes[i]) : memopt_i_cuda_pointer_if(x->p[i], x->bytes[i]);
@@ -2278,6 +2808,7 @@ static memopt_cuda_status memopt_i_cuda_number_check(const memopt_i_cuda_number_
                 s = memopt_i_cuda_no_overlap(x->p[i], n * x->bytes[i], x->p[k], n * x->bytes[k]);
     return s;
 }
+
 /* Whole groups of four of every array are then aligned to as many bytes as they have. */
 static int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
     uintptr_t odd = 0;
@@ -2285,6 +2816,7 @@ static int memopt_i_cuda_number_vector(const memopt_i_cuda_number_arrays *x) {
         if (x->bytes[i]) odd |= (uintptr_t)x->p[i] & (4 * x->bytes[i] - 1);
     return odd == 0;
 }
+
 template <class OP>
 static memopt_cuda_status memopt_i_cuda_number_run(const OP &op, const memopt_i_cuda_number_arrays *x, size_t n,
                                                    int saturate, int joined, memopt_cuda_stream stream) {
@@ -2292,6 +2824,7 @@ static memopt_cuda_status memopt_i_cuda_number_run(const OP &op, const memopt_i_
     return s ? s : MEMOPT_I_CUDA_RUN((memopt_i_cuda_number_kernel<OP>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
                                      MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n, memopt_i_cuda_number_vector(x));
 }
+
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_narrow(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
                                                       size_t n, int saturate, memopt_cuda_stream stream) {
@@ -2299,6 +2832,7 @@ static memopt_cuda_status memopt_i_cuda_number_narrow(typename memopt_i_cuda_for
     const memopt_i_cuda_narrow<kind> op = { dst, src, saturate };
     return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
 }
+
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_format<kind>::one *dst, const float *src,
                                                      size_t n, int saturate, memopt_noise noise, uint64_t first,
@@ -2306,6 +2840,7 @@ static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_form
     const memopt_i_cuda_number_arrays x = { { dst, src, NULL }, { sizeof *dst, sizeof *src, 0 } };
     const memopt_i_cuda_stochastic<kind> op = { dst, src, saturate, noise, first };
     memopt_cuda_status s;
+
     if (first % 32 || !memopt_i_cuda_number_vector(&x))
         return memopt_i_cuda_number_run(op, &x, n, saturate, 0, stream);
     s = memopt_i_cuda_number_check(&x, n, saturate, 0);
@@ -2313,6 +2848,7 @@ static memopt_cuda_status memopt_i_cuda_number_noise(typename memopt_i_cuda_form
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_noise_kernel<kind>), memopt_i_ceil_div(n, MEMOPT_I_CUDA_NUMBER_TILE),
                              MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, op, n);
 }
+
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_number_widen(float *dst, const typename memopt_i_cuda_format<kind>::one *src,
                                                      size_t n, memopt_cuda_stream stream) {
@@ -2320,64 +2856,78 @@ static memopt_cuda_status memopt_i_cuda_number_widen(float *dst, const typename 
     const memopt_i_cuda_widen<kind> op = { dst, src };
     return memopt_i_cuda_number_run(op, &x, n, 0, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_bf16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_number_narrow<MEMOPT_I_BF16>(d_dst, d_src, n, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f16_from_f32(uint16_t *d_dst, const float *d_src, size_t n,
                                                             memopt_cuda_stream stream) {
     return memopt_i_cuda_number_narrow<MEMOPT_I_F16>(d_dst, d_src, n, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e4m3_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_number_narrow<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e5m2_from_f32(uint8_t *d_dst, const float *d_src, size_t n, int saturate,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_number_narrow<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_bf16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
                                                                         memopt_noise noise, uint64_t first,
                                                                         memopt_cuda_stream stream) {
     return memopt_i_cuda_number_noise<MEMOPT_I_BF16>(d_dst, d_src, n, 0, noise, first, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f16_from_f32_stochastic(uint16_t *d_dst, const float *d_src, size_t n,
                                                                        memopt_noise noise, uint64_t first,
                                                                        memopt_cuda_stream stream) {
     return memopt_i_cuda_number_noise<MEMOPT_I_F16>(d_dst, d_src, n, 0, noise, first, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e4m3_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
                                                                         int saturate, memopt_noise noise,
                                                                         uint64_t first, memopt_cuda_stream stream) {
     return memopt_i_cuda_number_noise<MEMOPT_I_E4M3>(d_dst, d_src, n, saturate, noise, first, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_e5m2_from_f32_stochastic(uint8_t *d_dst, const float *d_src, size_t n,
                                                                         int saturate, memopt_noise noise,
                                                                         uint64_t first, memopt_cuda_stream stream) {
     return memopt_i_cuda_number_noise<MEMOPT_I_E5M2>(d_dst, d_src, n, saturate, noise, first, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_bf16(float *d_dst, const uint16_t *d_src, size_t n,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_number_widen<MEMOPT_I_BF16>(d_dst, d_src, n, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_f16(float *d_dst, const uint16_t *d_src, size_t n,
                                                             memopt_cuda_stream stream) {
     return memopt_i_cuda_number_widen<MEMOPT_I_F16>(d_dst, d_src, n, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_e4m3(float *d_dst, const uint8_t *d_src, size_t n,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_number_widen<MEMOPT_I_E4M3>(d_dst, d_src, n, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_from_e5m2(float *d_dst, const uint8_t *d_src, size_t n,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_number_widen<MEMOPT_I_E5M2>(d_dst, d_src, n, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_split(uint16_t *d_high, uint16_t *d_low, const float *d_src,
                                                          size_t n, memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays x = { { d_high, d_low, d_src }, { 2, 2, 4 } };
     const memopt_i_cuda_split op = { d_high, d_low, d_src };
     return memopt_i_cuda_number_run(op, &x, n, 0, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_f32_join(float *d_dst, const uint16_t *d_high, const uint16_t *d_low,
                                                         size_t n, memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays x = { { d_dst, d_high, d_low }, { 4, 2, 2 } };
@@ -2391,9 +2941,12 @@ typedef struct memopt_i_cuda_random {
     size_t n, skip;
     uint64_t seed, stream, first; /* the block that dst starts in */
 } memopt_i_cuda_random;
+
 template <int kind>
 static __device__ __forceinline__ uint4 memopt_i_cuda_random_four(const memopt_i_cuda_random &t, uint64_t block) {
-    uint32_t words[4]; float values[4];
+    uint32_t words[4];
+    float values[4];
+
     memopt_i_philox(words, t.seed, t.stream, block);
     if (kind != MEMOPT_I_RANDOM_BITS) {
         if (kind == MEMOPT_I_RANDOM_UNIFORM) memopt_i_v1_uniform(values, words, 4);
@@ -2402,14 +2955,18 @@ static __device__ __forceinline__ uint4 memopt_i_cuda_random_four(const memopt_i
     }
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
+
 template <int kind>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NUMBER_THREADS)
 memopt_i_cuda_random_kernel(memopt_i_cuda_random t, int vector) {
     const size_t at = (size_t)blockIdx.x * MEMOPT_I_CUDA_NUMBER_THREADS * MEMOPT_I_CUDA_NUMBER_FOURS + threadIdx.x;
     uint32_t *const dst = (uint32_t *)t.dst;
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_NUMBER_FOURS; ++k) {
-        const size_t block = at + k * MEMOPT_I_CUDA_NUMBER_THREADS, i = 4 * block; /* of value i - skip */
+        const size_t block = at + k * MEMOPT_I_CUDA_NUMBER_THREADS;
+        const size_t i = 4 * block; /* of value i - skip */
+
         if (i >= t.n + t.skip) return;
         /* 2^62 blocks, then the stream starts again */
         const uint4 v = memopt_i_cuda_random_four<kind>(t, (t.first + block) & (~(uint64_t)0 >> 2));
@@ -2423,34 +2980,44 @@ memopt_i_cuda_random_kernel(memopt_i_cuda_random t, int vector) {
         if (i + 3 < t.n + t.skip) dst[i + 3 - t.skip] = v.w;
     }
 }
+
 template <int kind>
 static memopt_cuda_status memopt_i_cuda_random_run(void *dst, size_t n, uint64_t seed, uint64_t number, uint64_t first,
                                                    memopt_cuda_stream stream) {
     memopt_i_cuda_random t;
     const memopt_cuda_status s = n ? memopt_i_cuda_pointer(dst, 4) : memopt_i_cuda_pointer_if(dst, 4);
+
     if (s) return s;
     if (n > SIZE_MAX / 4) return MEMOPT_ERR_OVERFLOW;
-    t.dst = dst; t.n = n; t.skip = (size_t)(first & 3);
-    t.seed = seed; t.stream = number; t.first = first >> 2;
+    t.dst = dst;
+    t.n = n;
+    t.skip = (size_t)(first & 3);
+    t.seed = seed;
+    t.stream = number;
+    t.first = first >> 2;
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_random_kernel<kind>),
                              n ? memopt_i_ceil_div(n + t.skip, MEMOPT_I_CUDA_NUMBER_TILE) : 0,
                              MEMOPT_I_CUDA_NUMBER_THREADS, 0, stream, t, (((uintptr_t)dst - 4 * t.skip) & 15) == 0);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_bits(uint32_t *d_dst, size_t n, uint64_t seed,
                                                            uint64_t stream_number, uint64_t first,
                                                            memopt_cuda_stream stream) {
     return memopt_i_cuda_random_run<MEMOPT_I_RANDOM_BITS>(d_dst, n, seed, stream_number, first, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_uniform(float *d_dst, size_t n, uint64_t seed,
                                                               uint64_t stream_number, uint64_t first,
                                                               memopt_cuda_stream stream) {
     return memopt_i_cuda_random_run<MEMOPT_I_RANDOM_UNIFORM>(d_dst, n, seed, stream_number, first, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_normal(float *d_dst, size_t n, uint64_t seed,
                                                              uint64_t stream_number, uint64_t first,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_random_run<MEMOPT_I_RANDOM_NORMAL>(d_dst, n, seed, stream_number, first, stream);
 }
+
 /* @section cuda_quant : cuda_number api_cuda_quant
    Blocks of floats as bytes, on the device. What a code is stands at `quant` in memopt.h.
    Problem    A code is the number of middles, between neighbouring levels, below y: exactly, with middles that are no
@@ -2499,6 +3066,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_normal(float *d_dst, size_
    Trap       1 / absmax is IEEE division: an approximate one gives other codes. The product rounds by itself. y may be
               a few units of the last place above 1, so there is a bin from 1 on; negative y there have no level of
               their own and take code 0. A barrier between passes is spared by two rows of `red`. */
+
 enum {
     MEMOPT_I_CUDA_QUANT_THREADS = 256,
     MEMOPT_I_CUDA_QUANT_FOURS   = 8, /* groups of four elements that a thread holds */
@@ -2510,53 +3078,67 @@ enum {
     MEMOPT_I_CUDA_SIGNED_SHIFT   = 18, MEMOPT_I_CUDA_SIGNED_FIRST   = 105, MEMOPT_I_CUDA_SIGNED_BINS   = 22 * 64 + 1,
     MEMOPT_I_CUDA_UNSIGNED_SHIFT = 16, MEMOPT_I_CUDA_UNSIGNED_FIRST = 104, MEMOPT_I_CUDA_UNSIGNED_BINS = 23 * 128 + 1
 };
+
 /* ---- the tables, made by the compiler from the levels of memopt.h ---- */
 static constexpr uint32_t memopt_i_cuda_signed_magnitudes[129] = {
     MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
 static constexpr uint32_t memopt_i_cuda_unsigned_magnitudes[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
+
 /* A level, in units of 2^-45: all are multiples of it, and below 2^46 of them. */
 static constexpr uint64_t memopt_i_cuda_fixed(uint32_t bits) {
     return bits ? (uint64_t)((bits & 0x7fffff) | 0x800000) << ((bits >> 23) - 105) : 0;
 }
+
 static constexpr uint64_t memopt_i_cuda_level(memopt_map map, int i) { /* the i-th from zero up */
     return map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_fixed(memopt_i_cuda_unsigned_magnitudes[i])
          : map == MEMOPT_MAP_LINEAR ? (uint64_t)i << 38 : memopt_i_cuda_fixed(memopt_i_cuda_signed_magnitudes[i]);
 }
+
 static constexpr unsigned memopt_i_cuda_top_bit(uint64_t x) { return x >> 1 ? 1 + memopt_i_cuda_top_bit(x >> 1) : 0; }
+
 /* The largest float up to x * 2^-46, and whether it is less. */
 static constexpr uint32_t memopt_i_cuda_floor(uint64_t x, unsigned top) {
     return ((top + 80) << 23) + (uint32_t)(x >> (top - 23));
 }
+
 static constexpr uint32_t memopt_i_cuda_less(uint64_t x, unsigned top) {
     return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0;
 }
+
 static constexpr uint32_t memopt_i_cuda_middle_of(memopt_map map, uint64_t sum) {
     return map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum))
          : memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum)) << 1
          | memopt_i_cuda_less(sum, memopt_i_cuda_top_bit(sum));
 }
+
 /* Keys above it are above the middle between level i and the next. */
 static constexpr uint32_t memopt_i_cuda_middle(memopt_map map, int i) {
     return memopt_i_cuda_middle_of(map, memopt_i_cuda_level(map, i) + memopt_i_cuda_level(map, i + 1));
 }
+
 #define MEMOPT_I_CUDA_8(f, i) f((i)), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
+
 #define MEMOPT_I_CUDA_64(f, i) MEMOPT_I_CUDA_8(f, i), MEMOPT_I_CUDA_8(f, (i) + 8), MEMOPT_I_CUDA_8(f, (i) + 16), \
     MEMOPT_I_CUDA_8(f, (i) + 24), MEMOPT_I_CUDA_8(f, (i) + 32), MEMOPT_I_CUDA_8(f, (i) + 40), \
     MEMOPT_I_CUDA_8(f, (i) + 48), MEMOPT_I_CUDA_8(f, (i) + 56)
+
 #define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, (i) + 64)
 #define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_SIGNED, i)
 #define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_LINEAR, i)
 #define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_MAP_UNSIGNED, (i) < 255 ? i : 254) /* 255 are */
+
 static constexpr uint32_t memopt_i_cuda_signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
 static constexpr uint32_t memopt_i_cuda_linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };
 static constexpr uint32_t memopt_i_cuda_unsigned_middles[256] = {
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 0), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_UNSIGNED_MIDDLE, 128) };
+
 /* How many of the middles from first on, and before last, are below key; they rise. */
 static constexpr unsigned memopt_i_cuda_below(const uint32_t *middles, uint32_t key, unsigned first, unsigned last) {
     return first == last ? first : middles[(first + last) / 2] < key
          ? memopt_i_cuda_below(middles, key, (first + last) / 2 + 1, last)
          : memopt_i_cuda_below(middles, key, first, (first + last) / 2);
 }
+
 /* A bin's word: added to any key of the bin, it gives the code (as index from zero) in the uppermost byte. `key` is the
    bin's first; where no middle lies in the bin, nothing is carried. */
 static constexpr uint32_t memopt_i_cuda_bin_of(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count,
@@ -2564,19 +3146,26 @@ static constexpr uint32_t memopt_i_cuda_bin_of(const uint32_t *middles, uint32_t
     return ((uint32_t)index << 24) - key
          + (index < count && middles[index] - key < width ? 0xffffff - (middles[index] - key) : 0);
 }
+
 static constexpr uint32_t memopt_i_cuda_bin(const uint32_t *middles, uint32_t key, uint32_t width, unsigned count) {
     return memopt_i_cuda_bin_of(middles, key, width, count, memopt_i_cuda_below(middles, key, 0, count));
 }
+
 #define MEMOPT_I_CUDA_SIGNED_KEY(i) ((uint32_t)(MEMOPT_I_CUDA_SIGNED_FIRST * 64 + (i)) << MEMOPT_I_CUDA_SIGNED_SHIFT)
+
 #define MEMOPT_I_CUDA_SIGNED_BIN(i) memopt_i_cuda_bin(memopt_i_cuda_signed_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
     1u << MEMOPT_I_CUDA_SIGNED_SHIFT, 128)
+
 #define MEMOPT_I_CUDA_LINEAR_BIN(i) memopt_i_cuda_bin(memopt_i_cuda_linear_middles, MEMOPT_I_CUDA_SIGNED_KEY(i), \
     1u << MEMOPT_I_CUDA_SIGNED_SHIFT, 128)
+
 #define MEMOPT_I_CUDA_UNSIGNED_BIN(i) memopt_i_cuda_bin(memopt_i_cuda_unsigned_middles, \
     (uint32_t)(MEMOPT_I_CUDA_UNSIGNED_FIRST * 128 + (i)) << MEMOPT_I_CUDA_UNSIGNED_SHIFT, \
     1u << MEMOPT_I_CUDA_UNSIGNED_SHIFT, 255)
+
 #define MEMOPT_I_CUDA_512(f, i) MEMOPT_I_CUDA_128(f, i), MEMOPT_I_CUDA_128(f, (i) + 128), \
     MEMOPT_I_CUDA_128(f, (i) + 256), MEMOPT_I_CUDA_128(f, (i) + 384)
+
 MEMOPT_I_CUDA_TABLE(uint32_t, memopt_i_cuda_signed_bins, [MEMOPT_I_CUDA_SIGNED_BINS]) = {
     MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 0), MEMOPT_I_CUDA_512(MEMOPT_I_CUDA_SIGNED_BIN, 512),
     MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1024), MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_BIN, 1152),
@@ -2600,26 +3189,32 @@ template <bool SIGNED> struct memopt_i_cuda_bins {
     enum { count = MEMOPT_I_CUDA_SIGNED_BINS, shift = MEMOPT_I_CUDA_SIGNED_SHIFT,
            first = MEMOPT_I_CUDA_SIGNED_FIRST * 64 };
 };
+
 template <> struct memopt_i_cuda_bins<false> {
     enum { count = MEMOPT_I_CUDA_UNSIGNED_BINS, shift = MEMOPT_I_CUDA_UNSIGNED_SHIFT,
            first = MEMOPT_I_CUDA_UNSIGNED_FIRST * 128 };
 };
+
 /* The index of y in the uppermost byte: that of the nearest level, counted from zero up; ties of the signed maps count
    up for negative y. y is finite, and not more than a few units of the last place above 1. */
 template <bool SIGNED>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_index(const uint32_t *bins, uint32_t u) {
     typedef memopt_i_cuda_bins<SIGNED> b;
-    const uint32_t least = (uint32_t)b::first << b::shift; uint32_t key;
+    const uint32_t least = (uint32_t)b::first << b::shift;
+    uint32_t key;
+
     if (SIGNED) {
         key = u << 1 | u >> 31;
         key = key > least ? key : least;
     } else key = (uint32_t)((int32_t)u > (int32_t)least ? (int32_t)u : (int32_t)least);
     return bins[(key >> b::shift) - b::first] + key;
 }
+
 /* Four codes, the first in the lowest byte. Signed: 127 + index, or 127 - index where y is negative, at least 0. */
 template <bool SIGNED>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_encode(const uint32_t *bins, const float4 &y) {
     uint32_t u[4], sums[4], index, signs, down;
+
     memopt_i_cuda_words(u, y);
     for (int k = 0; k < 4; ++k) sums[k] = memopt_i_cuda_index<SIGNED>(bins, u[k]);
     index = memopt_i_cuda_tops(sums);
@@ -2630,36 +3225,46 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_encode(const uint32_t *
     down -= down >> 7 & 0x01010101; /* there is no -1 */
     return (index & ~signs) - down + 0x7f7f7f7f;
 }
+
 /* What is not finite: NaN as zero, an infinity as one. */
 static __device__ __forceinline__ float memopt_i_cuda_finite_or_zero(float y) {
-    const uint32_t u = memopt_i_bits_of(y), m = u & 0x7fffffff;
+    const uint32_t u = memopt_i_bits_of(y);
+    const uint32_t m = u & 0x7fffffff;
     return m < 0x7f800000 ? y : m > 0x7f800000 ? 0.0f : memopt_i_float_of(0x3f800000 | (u & 0x80000000));
 }
+
 /* ---- load four ---- */
 static __device__ __forceinline__ float4 memopt_i_cuda_whole_four(const float *p) { return *(const float4 *)p; }
+
 static __device__ __forceinline__ float4 memopt_i_cuda_whole_four(const memopt_i_cuda_bf16 *p) {
     const uint2 v = *(const uint2 *)p;
     return make_float4(memopt_i_float_of(v.x << 16), memopt_i_float_of(v.x & 0xffff0000),
                        memopt_i_float_of(v.y << 16), memopt_i_float_of(v.y & 0xffff0000));
 }
+
 /* Those of src[offset] and the three after it that are before `end`; zeros else. */
 template <class T>
 static __device__ __forceinline__ float4 memopt_i_cuda_some_of_four(const T *src, size_t offset, size_t end) {
     float4 v = make_float4(0, 0, 0, 0);
+
     if (offset < end) v.x = memopt_i_cuda_load(src + offset);
     if (offset + 1 < end) v.y = memopt_i_cuda_load(src + offset + 1);
     if (offset + 2 < end) v.z = memopt_i_cuda_load(src + offset + 2);
     if (offset + 3 < end) v.w = memopt_i_cuda_load(src + offset + 3);
     return v;
 }
+
 /* ---- quantise ---- */
 typedef struct memopt_i_cuda_quant {
-    const void *src; uint8_t *codes; float *absmax;
+    const void *src;
+    uint8_t *codes;
+    float *absmax;
     size_t n, blocks;    /* elements; blocks of the tensor */
     uint32_t block;      /* elements of one */
     uint32_t team, rounds; /* threads that share a block, a power of two from 8 to 128; passes */
     uint32_t linear, vector;
 } memopt_i_cuda_quant;
+
 /* The largest of a team: shuffles, and shared memory where a team is more than a warp. Two rows of `red`, so that one
    barrier a pass is enough. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_team_max(uint32_t max, uint32_t team, uint32_t *red) {
@@ -2674,51 +3279,65 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_team_max(uint32_t max, 
         max = max > red[w] ? max : red[w];
     return max;
 }
+
 /* Twice a magnitude, with 2^24 added: what is not finite wraps around and is less than any number. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_max_key(uint32_t max, float x) {
     const uint32_t key = memopt_i_bits_of(x) * 2 + 0x01000000;
     return max > key ? max : key;
 }
+
 /* COUNT groups of four, scaled in place. */
 template <int COUNT> static __device__ __forceinline__ void memopt_i_cuda_scale_fours(float4 *x, float inverse) {
     float zero = 0;
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < COUNT; ++k) {
-        x[k].x = memopt_i_times(x[k].x, inverse); x[k].y = memopt_i_times(x[k].y, inverse);
-        x[k].z = memopt_i_times(x[k].z, inverse); x[k].w = memopt_i_times(x[k].w, inverse);
+        x[k].x = memopt_i_times(x[k].x, inverse);
+        x[k].y = memopt_i_times(x[k].y, inverse);
+        x[k].z = memopt_i_times(x[k].z, inverse);
+        x[k].w = memopt_i_times(x[k].w, inverse);
         zero = fmaf(x[k].w, 0.0f, fmaf(x[k].z, 0.0f, fmaf(x[k].y, 0.0f, fmaf(x[k].x, 0.0f, zero))));
     }
     if (memopt_i_bits_of(zero) << 1 == 0) return; /* all are finite */
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < COUNT; ++k) {
-        x[k].x = memopt_i_cuda_finite_or_zero(x[k].x); x[k].y = memopt_i_cuda_finite_or_zero(x[k].y);
-        x[k].z = memopt_i_cuda_finite_or_zero(x[k].z); x[k].w = memopt_i_cuda_finite_or_zero(x[k].w);
+        x[k].x = memopt_i_cuda_finite_or_zero(x[k].x);
+        x[k].y = memopt_i_cuda_finite_or_zero(x[k].y);
+        x[k].z = memopt_i_cuda_finite_or_zero(x[k].z);
+        x[k].w = memopt_i_cuda_finite_or_zero(x[k].w);
     }
 }
+
 /* A thread holds FOURS groups of four of each of 8 / FOURS blocks; blocks go to the teams in turn. TEAM: threads that
    share a block; 0: as many as t says. */
 template <class T, int FOURS, int TEAM, bool SIGNED>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
 memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
     enum { count = memopt_i_cuda_bins<SIGNED>::count, at_once = MEMOPT_I_CUDA_QUANT_FOURS / FOURS };
+
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [memopt_i_cuda_bins<SIGNED>::count]);
     MEMOPT_I_CUDA_SHARED(uint32_t, red, [2 * MEMOPT_I_CUDA_QUANT_THREADS / 32]);
-    const uint32_t team = TEAM ? (uint32_t)TEAM : t.team, teams = MEMOPT_I_CUDA_QUANT_THREADS / team;
+    const uint32_t team = TEAM ? (uint32_t)TEAM : t.team;
+    const uint32_t teams = MEMOPT_I_CUDA_QUANT_THREADS / team;
     const uint32_t lane = threadIdx.x % team;
-    const size_t pass = (size_t)teams * at_once, first = blockIdx.x * pass * t.rounds + threadIdx.x / team;
+    const size_t pass = (size_t)teams * at_once;
+    const size_t first = blockIdx.x * pass * t.rounds + threadIdx.x / team;
     const bool whole = t.vector && t.block == team * FOURS * 4
                     && (blockIdx.x + (size_t)1) * pass * t.rounds * t.block <= t.n;
     float4 x[MEMOPT_I_CUDA_QUANT_FOURS];
     for (uint32_t round = 0; round < t.rounds; ++round) {
         const size_t here = first + round * pass;
+
         MEMOPT_I_CUDA_UNROLL
         for (int g = 0; g < at_once; ++g) {
             const size_t b = here + (size_t)g * teams;
             const size_t end = b < t.blocks ? memopt_i_min(t.n - b * t.block, t.block) : 0;
             const T *const src = (const T *)t.src + b * t.block;
+
             MEMOPT_I_CUDA_UNROLL
             for (int k = 0; k < FOURS; ++k) {
-                const uint32_t offset = (k * team + lane) * 4; float4 *const v = x + g * FOURS + k;
+                const uint32_t offset = (k * team + lane) * 4;
+                float4 *const v = x + g * FOURS + k;
                 if (whole || (t.vector && offset + 4 <= end)) *v = memopt_i_cuda_whole_four(src + offset);
                 else *v = memopt_i_cuda_some_of_four(src, offset, end);
             }
@@ -2733,8 +3352,11 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
         for (int g = 0; g < at_once; ++g) {
             const size_t b = here + (size_t)g * teams;
             const size_t end = b < t.blocks ? memopt_i_min(t.n - b * t.block, t.block) : 0;
-            uint8_t *const to = t.codes + b * t.block; float4 *const v = x + g * FOURS;
-            uint32_t max = 0x01000000; float absmax;
+            uint8_t *const to = t.codes + b * t.block;
+            float4 *const v = x + g * FOURS;
+            uint32_t max = 0x01000000;
+            float absmax;
+
             MEMOPT_I_CUDA_UNROLL
             for (int k = 0; k < FOURS; ++k) {
                 max = memopt_i_cuda_max_key(memopt_i_cuda_max_key(max, v[k].x), v[k].y);
@@ -2746,43 +3368,54 @@ memopt_i_cuda_quantize_kernel(memopt_i_cuda_quant t) {
             memopt_i_cuda_scale_fours<FOURS>(v, memopt_i_inverse(absmax));
             MEMOPT_I_CUDA_UNROLL
             for (int k = 0; k < FOURS; ++k) {
-                const uint32_t offset = (k * team + lane) * 4, codes = memopt_i_cuda_encode<SIGNED>(bins, v[k]);
+                const uint32_t offset = (k * team + lane) * 4;
+                const uint32_t codes = memopt_i_cuda_encode<SIGNED>(bins, v[k]);
                 if (whole || (t.vector && offset + 4 <= end)) *(uint32_t *)(to + offset) = codes;
-                else for (uint32_t j = 0; j < 4 && offset + j < end; ++j) to[offset + j] = (uint8_t)(codes >> 8 * j);
+                else
+                    for (uint32_t j = 0; j < 4 && offset + j < end; ++j) to[offset + j] = (uint8_t)(codes >> 8 * j);
             }
         }
     }
 }
+
 /* ---- dequantise ---- */
 typedef struct memopt_i_cuda_dequant {
-    void *dst; const uint8_t *codes; const float *absmax;
+    void *dst;
+    const uint8_t *codes;
+    const float *absmax;
     size_t n;
     uint32_t block, blocks, reciprocal; /* blocks of a tile; ceil(2^32 / block) */
     uint32_t map, vector;
 } memopt_i_cuda_dequant;
+
 static __device__ __forceinline__ uint32_t memopt_i_cuda_decode_bits(uint32_t map, uint32_t code) {
     const uint32_t magnitude = code < 127 ? 127 - code : code - 127;
     if (map == MEMOPT_MAP_UNSIGNED) return memopt_i_cuda_unsigned_decode[code];
     if (map == MEMOPT_MAP_LINEAR) return memopt_i_bits_of((float)((int)code - 127) * 0.0078125f);
     return memopt_i_cuda_signed_decode[magnitude] | (uint32_t)(code < 127) << 31;
 }
+
 /* A level times absmax; a NaN there stays what it is and becomes quiet, which a device would not do by itself. */
 static __device__ __forceinline__ float memopt_i_cuda_decode(float level, float absmax) {
     const float x = memopt_i_times(level, absmax);
     const uint32_t u = memopt_i_bits_of(absmax);
     return (u & 0x7fffffff) > 0x7f800000 ? memopt_i_float_of(u | 0x400000) : x;
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_put_four(float *p, const float *x, bool odd) {
     (void)odd;
     *(float4 *)p = make_float4(x[0], x[1], x[2], x[3]);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_put_four(memopt_i_cuda_bf16 *p, const float *x, bool odd) {
     uint32_t u[4];
+
     for (int k = 0; k < 4; ++k) u[k] = memopt_i_cuda_bf16_upper(memopt_i_bits_of(x[k]));
     if (odd)
         for (int k = 0; k < 4; ++k) u[k] = memopt_i_bits_of(x[k]); /* infinities and quiet NaN, which keep what fits */
     *(uint2 *)p = make_uint2(u[0] >> 16 | (u[1] & 0xffff0000), u[2] >> 16 | (u[3] & 0xffff0000));
 }
+
 /* A tile: blocks of the tensor, up to 8 groups of four a thread. Codes and absmax are asked for before anything is
    waited for. */
 template <class T>
@@ -2790,18 +3423,24 @@ static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
 memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
     MEMOPT_I_CUDA_SHARED(float, levels, [256]);
     const uint32_t tile = t.blocks * t.block;
-    const size_t begin = (size_t)blockIdx.x * tile, left = t.n - begin;
+    const size_t begin = (size_t)blockIdx.x * tile;
+    const size_t left = t.n - begin;
     const uint32_t size = left < tile ? (uint32_t)left : tile;
     const float *const absmax = t.absmax + (size_t)blockIdx.x * t.blocks;
-    const uint8_t *const from = t.codes + begin; T *const to = (T *)t.dst + begin;
+    const uint8_t *const from = t.codes + begin;
+    T *const to = (T *)t.dst + begin;
     const bool whole = t.vector && size == MEMOPT_I_CUDA_QUANT_TILE;
-    uint32_t codes[MEMOPT_I_CUDA_QUANT_FOURS]; float max[MEMOPT_I_CUDA_QUANT_FOURS];
+    uint32_t codes[MEMOPT_I_CUDA_QUANT_FOURS];
+    float max[MEMOPT_I_CUDA_QUANT_FOURS];
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
-        codes[k] = 0; max[k] = 0;
+
+        codes[k] = 0;
+        max[k] = 0;
         if (whole || (t.vector && offset + 4 <= size)) codes[k] = *(const uint32_t *)(from + offset);
-        else for (uint32_t j = 0; j < 4 && offset + j < size; ++j) codes[k] |= (uint32_t)from[offset + j] << 8 * j;
+        else
+            for (uint32_t j = 0; j < 4 && offset + j < size; ++j) codes[k] |= (uint32_t)from[offset + j] << 8 * j;
         if (whole || offset < size) max[k] = absmax[(uint32_t)(((uint64_t)offset * t.reciprocal) >> 32)];
     }
     levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(t.map, threadIdx.x));
@@ -2809,12 +3448,16 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_QUANT_FOURS; ++k) {
         const uint32_t offset = (k * MEMOPT_I_CUDA_QUANT_THREADS + threadIdx.x) * 4;
-        const bool odd = (memopt_i_bits_of(max[k]) & 0x7f800000) == 0x7f800000; float x[4];
+        const bool odd = (memopt_i_bits_of(max[k]) & 0x7f800000) == 0x7f800000;
+        float x[4];
+
         for (int j = 0; j < 4; ++j) x[j] = memopt_i_times(levels[codes[k] >> 8 * j & 0xff], max[k]);
         if (odd)
             for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes[k] >> 8 * j & 0xff], max[k]);
         if (whole || (t.vector && offset + 4 <= size)) memopt_i_cuda_put_four(to + offset, x, odd);
-        else for (uint32_t j = 0; j < 4; ++j) if (offset + j < size) memopt_i_cuda_store(to + offset + j, x[j]);
+        else
+            for (uint32_t j = 0; j < 4; ++j)
+                if (offset + j < size) memopt_i_cuda_store(to + offset + j, x[j]);
     }
 }
 
@@ -2822,7 +3465,9 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
 /* All that can be wrong; floats are `width` bytes an element. */
 static memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t width, const void *codes,
                                                     const void *absmax, size_t n, memopt_map map, size_t *block) {
-    size_t bytes, blocks; memopt_cuda_status s;
+    size_t bytes, blocks;
+    memopt_cuda_status s;
+
     if (!*block) *block = MEMOPT_I_QUANT_BLOCK;
     if (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR) return MEMOPT_ERR_ARGUMENT;
     if (*block % 32 || *block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
@@ -2837,16 +3482,19 @@ static memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t w
     if (!s) s = memopt_i_cuda_no_overlap(floats, bytes, absmax, blocks);
     return s ? s : memopt_i_cuda_no_overlap(codes, n, absmax, blocks);
 }
+
 /* Threads for a block: as few as hold it with eight groups of four each. */
 static uint32_t memopt_i_cuda_quant_team(size_t block) {
     uint32_t team = 8;
     while (team * 4 * MEMOPT_I_CUDA_QUANT_FOURS < block) team *= 2;
     return team;
 }
+
 /* Passes of a CUDA block, where there are so many in all. */
 static uint32_t memopt_i_cuda_quant_rounds(size_t passes) {
     return (uint32_t)memopt_i_max(memopt_i_min(passes / MEMOPT_I_CUDA_QUANT_PASSES, MEMOPT_I_CUDA_QUANT_ROUNDS), 1);
 }
+
 template <class T, int FOURS, int TEAM, bool SIGNED>
 static memopt_cuda_status memopt_i_cuda_quantize_launch(memopt_i_cuda_quant t, memopt_cuda_stream stream) {
     const size_t pass = (size_t)(MEMOPT_I_CUDA_QUANT_THREADS / t.team) * (MEMOPT_I_CUDA_QUANT_FOURS / FOURS);
@@ -2854,23 +3502,31 @@ static memopt_cuda_status memopt_i_cuda_quantize_launch(memopt_i_cuda_quant t, m
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_quantize_kernel<T, FOURS, TEAM, SIGNED>),
                              memopt_i_ceil_div(t.blocks, pass * t.rounds), MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
+
 template <class T, int FOURS, int TEAM>
 static memopt_cuda_status memopt_i_cuda_quantize_map(const memopt_i_cuda_quant &t, memopt_map map,
                                                      memopt_cuda_stream stream) {
     return map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_quantize_launch<T, FOURS, TEAM, false>(t, stream)
                                       : memopt_i_cuda_quantize_launch<T, FOURS, TEAM, true>(t, stream);
 }
+
 /* rounds 0: as many as the size wants; tests ask for others */
 template <class T>
 static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, const T *src, size_t n, memopt_map map,
                                                  size_t block, uint32_t rounds, memopt_cuda_stream stream) {
     memopt_i_cuda_quant t;
     const memopt_cuda_status s = memopt_i_cuda_quant_check(src, sizeof *src, codes, absmax, n, map, &block);
+
     if (s) return s;
     if (!n) return memopt_i_cuda_ready();
-    t.src = src; t.codes = codes; t.absmax = absmax;
-    t.n = n; t.blocks = memopt_quantize_blocks(n, block); t.block = (uint32_t)block;
-    t.team = memopt_i_cuda_quant_team(block); t.rounds = rounds;
+    t.src = src;
+    t.codes = codes;
+    t.absmax = absmax;
+    t.n = n;
+    t.blocks = memopt_quantize_blocks(n, block);
+    t.block = (uint32_t)block;
+    t.team = memopt_i_cuda_quant_team(block);
+    t.rounds = rounds;
     t.linear = map == MEMOPT_MAP_LINEAR;
     t.vector = !((uintptr_t)src & (4 * sizeof *src - 1)) && !((uintptr_t)codes & 3);
     if (block <= 32) return memopt_i_cuda_quantize_map<T, 1, 8>(t, map, stream);
@@ -2879,39 +3535,51 @@ static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, 
     if (block <= 256) return memopt_i_cuda_quantize_map<T, 8, 8>(t, map, stream);
     return memopt_i_cuda_quantize_map<T, 8, 0>(t, map, stream);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                    memopt_map map, size_t block, memopt_cuda_stream stream) {
     memopt_i_cuda_dequant t;
     const memopt_cuda_status s = memopt_i_cuda_quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
+
     if (s) return s;
-    t.dst = dst; t.codes = codes; t.absmax = absmax;
-    t.n = n; t.block = (uint32_t)block; t.blocks = (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block);
-    t.reciprocal = 0xffffffffu / (uint32_t)block + 1; t.map = (uint32_t)map;
+    t.dst = dst;
+    t.codes = codes;
+    t.absmax = absmax;
+    t.n = n;
+    t.block = (uint32_t)block;
+    t.blocks = (uint32_t)(MEMOPT_I_CUDA_QUANT_TILE / block);
+    t.reciprocal = 0xffffffffu / (uint32_t)block + 1;
+    t.map = (uint32_t)map;
     t.vector = !((uintptr_t)dst & (4 * sizeof *dst - 1)) && !((uintptr_t)codes & 3);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dequantize_kernel<T>), memopt_i_ceil_div(n, t.blocks * block),
                              MEMOPT_I_CUDA_QUANT_THREADS, 0, stream, t);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src,
                                                             size_t n, memopt_map map, size_t block,
                                                             memopt_cuda_stream stream) {
     return memopt_i_cuda_quantize(d_codes, d_absmax, d_src, n, map, block, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
                                                              size_t n, memopt_map map, size_t block,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_quantize(d_codes, d_absmax, (const memopt_i_cuda_bf16 *)d_src, n, map, block, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes,
                                                               const float *d_absmax, size_t n, memopt_map map,
                                                               size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize(d_dst, d_codes, d_absmax, n, map, block, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
                                                                const float *d_absmax, size_t n, memopt_map map,
                                                                size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize((memopt_i_cuda_bf16 *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
+
 /* @section cuda_codec : cuda_quant cuda_number cuda_memory cuda_base api_cuda_codec
    Outputs of a tape in fewer bytes, on the device. What is rounded to what stands at `codec` in memopt.h.
    Problem    A tape with a lossy codec rounds every output right after its forward, kept or not, so rounding is in each
@@ -2935,20 +3603,26 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, 
               Copies: 4 + 1 + 4/256 bytes an element (bf16: 4 + 2), each once, and as many back.
    Rounds     as in `quant`: in long arrays a CUDA block makes 2 to 8 passes with one copy of the tables.
    Trap       A device makes its own NaN of zero times NaN. The CPU's is kept; see memopt_i_cuda_decode(). */
+
 enum {
     MEMOPT_I_CUDA_CODEC_TEAM = 8, /* threads that share a block */
     MEMOPT_I_CUDA_CODEC_TEAMS = MEMOPT_I_CUDA_QUANT_THREADS / MEMOPT_I_CUDA_CODEC_TEAM,
     MEMOPT_I_CUDA_CODEC_FOURS = MEMOPT_I_CODEC_BLOCK / (4 * MEMOPT_I_CUDA_CODEC_TEAM)
 };
+
 /* ---- bf16: for memopt_i_cuda_number_kernel ---- */
 struct memopt_i_cuda_codec_bf16 {
-    typedef float one; typedef float4 four;
+    typedef float one;
+    typedef float4 four;
     float *x;
+
     __device__ __forceinline__ void load(one &v, size_t i) const { v = x[i]; }
     __device__ __forceinline__ void store(const one &v, size_t i) const { x[i] = memopt_from_bf16(memopt_to_bf16(v)); }
     __device__ __forceinline__ void load(four &v, size_t i) const { v = *(const float4 *)(x + i); }
+
     __device__ __forceinline__ void store(const four &v, size_t i) const {
         uint32_t u[4], c[4];
+
         memopt_i_cuda_words(u, v);
         for (int k = 0; k < 4; ++k) c[k] = memopt_i_cuda_bf16_upper(u[k]) & 0xffff0000;
         if (memopt_i_cuda_odd(v.x, v.y, v.z, v.w))
@@ -2956,25 +3630,34 @@ struct memopt_i_cuda_codec_bf16 {
         *(uint4 *)(x + i) = make_uint4(c[0], c[1], c[2], c[3]);
     }
 };
+
 /* ---- 8 bits ---- */
 typedef struct memopt_i_cuda_codec_task {
-    float *x, *scales; uint8_t *codes; /* the copy: not when rounding */
+    float *x, *scales;
+    uint8_t *codes; /* the copy: not when rounding */
     size_t n, blocks;
     uint32_t rounds, vector;
 } memopt_i_cuda_codec_task;
+
 /* Bits of the largest float, and of the largest with its sign turned; as integers, negative floats are below zero. */
 struct memopt_i_cuda_ends { int32_t up, down; };
+
 static __device__ __forceinline__ void memopt_i_cuda_codec_more(memopt_i_cuda_ends *e, float x) {
-    const int32_t up = (int32_t)memopt_i_bits_of(x), down = (int32_t)(memopt_i_bits_of(x) ^ 0x80000000);
+    const int32_t up = (int32_t)memopt_i_bits_of(x);
+    const int32_t down = (int32_t)(memopt_i_bits_of(x) ^ 0x80000000);
     e->up = e->up > up ? e->up : up;
     e->down = e->down > down ? e->down : down;
 }
+
 static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_codec_ends(const float4 *x) {
     memopt_i_cuda_ends e = { 0, 0 };
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
-        memopt_i_cuda_codec_more(&e, x[k].x); memopt_i_cuda_codec_more(&e, x[k].y);
-        memopt_i_cuda_codec_more(&e, x[k].z); memopt_i_cuda_codec_more(&e, x[k].w);
+        memopt_i_cuda_codec_more(&e, x[k].x);
+        memopt_i_cuda_codec_more(&e, x[k].y);
+        memopt_i_cuda_codec_more(&e, x[k].z);
+        memopt_i_cuda_codec_more(&e, x[k].w);
     }
     MEMOPT_I_CUDA_UNROLL
     for (int o = MEMOPT_I_CUDA_CODEC_TEAM / 2; o; o /= 2) {
@@ -2985,12 +3668,15 @@ static __device__ __forceinline__ memopt_i_cuda_ends memopt_i_cuda_codec_ends(co
     }
     return e;
 }
+
 /* The scale of a block with these ends, and what its elements are multiplied with. */
 static __device__ __forceinline__ float memopt_i_cuda_codec_scale(const uint32_t *bins, memopt_i_cuda_ends e,
                                                                   float *inverse) {
-    const int32_t max = e.up > e.down ? e.up : e.down; const float absmax = memopt_i_float_of((uint32_t)max);
+    const int32_t max = e.up > e.down ? e.up : e.down;
+    const float absmax = memopt_i_float_of((uint32_t)max);
     const float factor = memopt_i_inverse(absmax);
     const uint32_t top = memopt_i_bits_of(memopt_i_times(memopt_i_float_of((uint32_t)e.up), factor));
+
     *inverse = 0;
     if (max >= 0x7f800000) return memopt_i_float_of(0x7fc00000);
     if (max < 0x0d800000) return 0; /* 2^-100 */
@@ -3001,21 +3687,26 @@ static __device__ __forceinline__ float memopt_i_cuda_codec_scale(const uint32_t
     *inverse = -factor;
     return -absmax;
 }
+
 /* What four codes come back as. */
 static __device__ __forceinline__ void memopt_i_cuda_codec_put(float *to, uint32_t offset, size_t end,
                                                                const float *levels, uint32_t codes, float scale,
                                                                bool four) {
     float x[4];
+
     for (int j = 0; j < 4; ++j) x[j] = memopt_i_cuda_decode(levels[codes >> 8 * j & 0xff], scale);
     if (four) *(float4 *)(to + offset) = make_float4(x[0], x[1], x[2], x[3]);
     else
-        for (uint32_t j = 0; j < 4; ++j) if (offset + j < end) to[offset + j] = x[j];
+        for (uint32_t j = 0; j < 4; ++j)
+            if (offset + j < end) to[offset + j] = x[j];
 }
+
 /* Blocks go to the teams in turn. */
 template <bool ROUND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_QUANT_THREADS)
 memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
     enum { count = MEMOPT_I_CUDA_SIGNED_BINS, block = MEMOPT_I_CODEC_BLOCK };
+
     MEMOPT_I_CUDA_SHARED(uint32_t, bins, [MEMOPT_I_CUDA_SIGNED_BINS]);
     MEMOPT_I_CUDA_SHARED(float, levels, [ROUND ? 256 : 1]);
     const size_t first = (size_t)blockIdx.x * MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds
@@ -3023,11 +3714,13 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
     const uint32_t lane = threadIdx.x % MEMOPT_I_CUDA_CODEC_TEAM;
     const bool whole = t.vector
                     && (blockIdx.x + (size_t)1) * MEMOPT_I_CUDA_CODEC_TEAMS * t.rounds * block <= t.n;
-    float4 x[MEMOPT_I_CUDA_CODEC_FOURS]; float inverse;
+    float4 x[MEMOPT_I_CUDA_CODEC_FOURS];
+    float inverse;
     for (uint32_t round = 0; round < t.rounds; ++round) {
         const size_t b = first + (size_t)round * MEMOPT_I_CUDA_CODEC_TEAMS;
         const size_t end = b < t.blocks ? memopt_i_min(t.n - b * block, block) : 0;
         float *const at = t.x + b * block;
+
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < MEMOPT_I_CUDA_CODEC_FOURS; ++k) {
             const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
@@ -3049,6 +3742,7 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
             const uint32_t offset = (k * MEMOPT_I_CUDA_CODEC_TEAM + lane) * 4;
             const uint32_t codes = memopt_i_cuda_encode<true>(bins, x[k]);
             const bool four = whole || (t.vector && offset + 4 <= end);
+
             if (ROUND) memopt_i_cuda_codec_put(at, offset, end, levels, codes, scale, four);
             else if (four) *(uint32_t *)(t.codes + b * block + offset) = codes;
             else
@@ -3061,10 +3755,15 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
 /* ---- the host's side: `copy` is NULL when rounding; rounds 0: as many as the size wants, tests ask for others ---- */
 static memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *copy, uint32_t rounds,
                                                      memopt_cuda_stream stream) {
-    memopt_i_cuda_codec_task t; size_t grid; memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
+    memopt_i_cuda_codec_task t;
+    size_t grid;
+    memopt_cuda_status s = memopt_i_cuda_pointer(x, sizeof *x);
+
     if (!s) s = memopt_i_cuda_pointer_if(copy, sizeof(float));
     const unsigned threads = MEMOPT_I_CUDA_QUANT_THREADS;
-    t.x = x; t.n = n; t.blocks = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK);
+    t.x = x;
+    t.n = n;
+    t.blocks = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK);
     t.scales = (float *)copy;
     t.codes = copy ? (uint8_t *)copy + t.blocks * sizeof(float) : NULL;
     if (!s) s = memopt_i_cuda_no_overlap(x, n * sizeof *x, copy, n + t.blocks * sizeof(float));
@@ -3075,11 +3774,13 @@ static memopt_cuda_status memopt_i_cuda_codec_encode(float *x, size_t n, void *c
     if (copy) return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<false>, grid, threads, 0, stream, t);
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_codec_kernel<true>, grid, threads, 0, stream, t);
 }
+
 static memopt_cuda_status memopt_i_cuda_codec_round_bf16(float *x, size_t n, memopt_cuda_stream stream) {
     const memopt_i_cuda_number_arrays arrays = { { x, NULL, NULL }, { sizeof *x, 0, 0 } };
     const memopt_i_cuda_codec_bf16 op = { x };
     return memopt_i_cuda_number_run(op, &arrays, n, 0, 0, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from, size_t bytes,
                                                     memopt_cuda_stream stream) {
     memopt_cuda_status s = !to || !from ? (memopt_cuda_status)MEMOPT_CUDA_ERR_NULL : 0;
@@ -3087,10 +3788,13 @@ static memopt_cuda_status memopt_i_cuda_codec_plain(void *to, const void *from, 
     if (!s) s = memopt_i_cuda_ready();
     return s ? s : memopt_i_cuda_taken(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
+
 /* The twin of memopt_i_codec_run. */
 static memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_codec codec, void *value, size_t bytes,
                                                   void *copy, memopt_cuda_stream stream) {
-    float *const x = (float *)value; const size_t n = bytes / sizeof *x;
+    float *const x = (float *)value;
+    const size_t n = bytes / sizeof *x;
+
     if ((unsigned)op > MEMOPT_CODEC_OP_DECODE || (unsigned)codec > MEMOPT_CODEC_8BIT) return MEMOPT_ERR_ARGUMENT;
     if (!bytes) return memopt_i_cuda_ready();
     if (!memopt_i_codec_is_lossy(codec, bytes)) {
@@ -3110,6 +3814,7 @@ static memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_cod
     return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_MAP_SIGNED,
                                       MEMOPT_I_CODEC_BLOCK, stream);
 }
+
 static memopt_status memopt_i_cuda_codec_call(void *user, memopt_codec_op op, memopt_codec codec, void *value,
                                               size_t bytes, void *copy) {
     memopt_cuda_codec *const device_codec = (memopt_cuda_codec *)user;
@@ -3117,13 +3822,17 @@ static memopt_status memopt_i_cuda_codec_call(void *user, memopt_codec_op op, me
     if (s) device_codec->status = s;
     return memopt_cuda_to_status(s);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *device_codec, memopt_device_codec *out,
                                                           memopt_cuda_stream stream) {
     if (!device_codec || !out) return MEMOPT_CUDA_ERR_NULL;
-    device_codec->stream = stream; device_codec->status = 0;
-    out->run_fn = memopt_i_cuda_codec_call; out->user = device_codec;
+    device_codec->stream = stream;
+    device_codec->status = 0;
+    out->run_fn = memopt_i_cuda_codec_call;
+    out->user = device_codec;
     return 0;
 }
+
 /* @section cuda_optim_kernels : cuda_base
    A step over slices of tensors: every format is loaded into registers, stepped, and stored, in one pass.
    Problem    The step itself is short. AdamW with floats moves 28 bytes an element (16 read, 12 written), with 8-bit
@@ -3157,18 +3866,24 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
               of them where an array is not aligned to its vectors, go element by element.
    Trap       A pointer into the table, which is the kernel's argument, makes nvcc copy all of it into local memory,
               unless it is a __grid_constant__. A moment that a kind does not have has no scales in any format. */
+
 #if defined(__CUDACC__)
 #  define MEMOPT_I_CUDA_ARGUMENT __grid_constant__
 #else
 #  define MEMOPT_I_CUDA_ARGUMENT
 #endif
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 5 /* blocks that the registers shall suffice for; Turing would spill with 6 */
 #else
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif
+
 enum { MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION, MEMOPT_I_CUDA_ADAFACTOR };
-enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB }; /* moments */
+
+/* moments */
+enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB };
+
 enum { MEMOPT_I_CUDA_OPTIM_THREADS = 256, MEMOPT_I_CUDA_OPTIM_TILE = 2048, /* elements, where no moment is coded */
        MEMOPT_I_CUDA_OPTIM_CODED = 4096,    /* at most, in whole 8-bit blocks */
        MEMOPT_I_CUDA_OPTIM_CODED_THREADS = 128, /* threads where a warp does an 8-bit block: 7 such blocks fit where
@@ -3181,10 +3896,14 @@ struct memopt_i_cuda_optim_control {
     unsigned long long skipped, tensor, first; /* the slice that stopped a fused step */
     uint32_t stopped;
 };
-enum { MEMOPT_I_CUDA_OPTIM_STOPPED = 1, MEMOPT_I_CUDA_OPTIM_LEFT_OUT = 2 }; /* in `stopped`; a fused step; all of it */
+
+/* in `stopped`; a fused step; all of it */
+enum { MEMOPT_I_CUDA_OPTIM_STOPPED = 1, MEMOPT_I_CUDA_OPTIM_LEFT_OUT = 2 };
+
 struct memopt_i_cuda_optim_codes { /* of both moments: levels, which may be bitsandbytes', and octaves */
     float level[2][256], grid[2][32];
 };
+
 struct memopt_i_cuda_optim_slice {
     void       *weights, *extra;
     const void *gradients;
@@ -3196,6 +3915,7 @@ struct memopt_i_cuda_optim_slice {
     memopt_noise noise[MEMOPT_I_NOISES];
     uint32_t    first_tile, tensor, rule, aligned; /* aligned: whole vectors at once */
 };
+
 struct memopt_i_cuda_optim_table {
     memopt_i_cuda_optim_slice slice[MEMOPT_I_CUDA_OPTIM_SLICES];
     memopt_i_update_rule      rule[MEMOPT_I_CUDA_OPTIM_RULES];
@@ -3207,6 +3927,7 @@ struct memopt_i_cuda_optim_table {
     uint32_t     count, rules, kind, weights, gradients, state, moments, block, tile;
     uint32_t     stops;     /* control->stopped is looked at */
 };
+
 static_assert(sizeof(memopt_i_cuda_optim_table) <= 4000, "the argument of a kernel");
 
 /* Four elements as they are in memory: floats, or two words of 16 bits each. */
@@ -3216,53 +3937,77 @@ struct memopt_i_cuda_optim_four { float m[4], v[4]; };
 static __device__ __forceinline__ int memopt_i_cuda_optim_stopped(const memopt_i_cuda_optim_table &t) {
     return t.stops && t.control->stopped;
 }
+
 /* Before something is measured: is the whole step left out? The sums stay as begin has left them. */
 static __device__ __forceinline__ int memopt_i_cuda_optim_left_out(const float4 *by,
                                                                    const memopt_i_cuda_optim_control *control) {
     return by && control->stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
 }
+
 /* With a factor that only the device knows. moments: g1 and g2 depend on it, too. */
 static __device__ __forceinline__ void memopt_i_cuda_optim_by(memopt_i_update_rule *r, const float4 *by, int moments) {
     if (!by) return;
     const float4 x = *by;
-    r->limit = x.x; r->factor = x.y;
-    if (moments) { r->g1 = x.z; r->g2 = x.w; }
+    r->limit = x.x;
+    r->factor = x.y;
+    if (moments) {
+        r->g1 = x.z;
+        r->g2 = x.w;
+    }
 }
+
 static __device__ __forceinline__ const float4 *memopt_i_cuda_optim_by_at(const memopt_i_cuda_optim_table &t, int k) {
     return t.by ? t.by + t.slice[k].tensor : NULL;
 }
+
 /* With what was measured. */
 template <int KIND, int WIDE>
 static __device__ __forceinline__ memopt_i_update_rule memopt_i_cuda_optim_rule(const memopt_i_cuda_optim_table &t,
                                                                                 int k) {
     memopt_i_update_rule r = t.rule[t.slice[k].rule];
+
     memopt_i_cuda_optim_by(&r, memopt_i_cuda_optim_by_at(t, k),
                            KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR);
-    if (WIDE) { r.coupled = r.decay_after = 0; r.weight_limit = 0; } /* it is AdamW, and the compiler may know it */
+    if (WIDE) { /* it is AdamW, and the compiler may know it */
+        r.coupled = r.decay_after = 0;
+        r.weight_limit = 0;
+    }
     if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_ADAFACTOR) r.step = t.pace[t.slice[k].tensor];
-    if (KIND == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_OPTIM_LARS) { r.g1 = t.pace[t.slice[k].tensor]; r.step = 1; }
+    if (KIND == MEMOPT_I_CUDA_SGD && t.kind == MEMOPT_OPTIM_LARS) {
+        r.g1 = t.pace[t.slice[k].tensor];
+        r.step = 1;
+    }
     return r;
 }
 
 /* ---- loads and stores of four elements; whole: they are all there, and aligned ---- */
 static __device__ __forceinline__ void memopt_i_cuda_optim_get32(uint32_t *raw, const void *p, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
-    const float *x = (const float *)p + i + plus; int e;
+    const float *x = (const float *)p + i + plus;
+    int e;
+
     if (whole) {
         const float4 four = *(const float4 *)(const void *)x;
-        raw[0] = memopt_i_float_bits(four.x); raw[1] = memopt_i_float_bits(four.y);
-        raw[2] = memopt_i_float_bits(four.z); raw[3] = memopt_i_float_bits(four.w);
+
+        raw[0] = memopt_i_float_bits(four.x);
+        raw[1] = memopt_i_float_bits(four.y);
+        raw[2] = memopt_i_float_bits(four.z);
+        raw[3] = memopt_i_float_bits(four.w);
         return;
     }
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) raw[e] = i + plus + (unsigned)e < n ? memopt_i_float_bits(x[e]) : 0;
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, const void *p, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
-    const uint16_t *x = (const uint16_t *)p + i + plus; int e;
+    const uint16_t *x = (const uint16_t *)p + i + plus;
+    int e;
+
     if (whole) {
         const uint2 four = *(const uint2 *)(const void *)x;
-        raw[0] = four.x; raw[1] = four.y;
+        raw[0] = four.x;
+        raw[1] = four.y;
         return;
     }
     raw[0] = raw[1] = 0;
@@ -3270,42 +4015,68 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_get16(uint32_t *raw, 
     for (e = 0; e < 4; ++e)
         if (i + plus + (unsigned)e < n) raw[e / 2] |= (uint32_t)x[e] << 16 * (e % 2);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_get8(uint32_t *raw, const void *p, uint64_t i, unsigned plus,
                                                                 uint64_t n, int whole) {
-    const uint8_t *x = (const uint8_t *)p + i + plus; int e;
-    if (whole) { *raw = *(const uint32_t *)(const void *)x; return; }
+    const uint8_t *x = (const uint8_t *)p + i + plus;
+    int e;
+
+    if (whole) {
+        *raw = *(const uint32_t *)(const void *)x;
+        return;
+    }
     *raw = 0;
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e)
         if (i + plus + (unsigned)e < n) *raw |= (uint32_t)x[e] << 8 * e;
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_put32(void *p, const float *x, uint64_t i, unsigned plus,
                                                                  uint64_t n, int whole) {
-    float *to = (float *)p + i + plus; int e;
-    if (whole) { *(float4 *)(void *)to = make_float4(x[0], x[1], x[2], x[3]); return; }
+    float *to = (float *)p + i + plus;
+    int e;
+
+    if (whole) {
+        *(float4 *)(void *)to = make_float4(x[0], x[1], x[2], x[3]);
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = x[e];
+    for (e = 0; e < 4; ++e)
+        if (i + plus + (unsigned)e < n) to[e] = x[e];
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_put16(void *p, const uint32_t *code, uint64_t i,
                                                                  unsigned plus, uint64_t n, int whole) {
-    uint16_t *to = (uint16_t *)p + i + plus; int e;
+    uint16_t *to = (uint16_t *)p + i + plus;
+    int e;
+
     if (whole) {
         *(uint2 *)(void *)to = make_uint2(code[0] | code[1] << 16, code[2] | code[3] << 16);
         return;
     }
     MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
+    for (e = 0; e < 4; ++e)
+        if (i + plus + (unsigned)e < n) to[e] = (uint16_t)code[e];
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_put8(void *p, uint32_t four, uint64_t i, unsigned plus,
                                                                 uint64_t n, int whole) {
-    uint8_t *to = (uint8_t *)p + i + plus; int e;
-    if (whole) { *(uint32_t *)(void *)to = four; return; }
+    uint8_t *to = (uint8_t *)p + i + plus;
+    int e;
+
+    if (whole) {
+        *(uint32_t *)(void *)to = four;
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
-    for (e = 0; e < 4; ++e) if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
+    for (e = 0; e < 4; ++e)
+        if (i + plus + (unsigned)e < n) to[e] = (uint8_t)(four >> 8 * e);
 }
+
 static __device__ __forceinline__ uint16_t memopt_i_cuda_optim_half(const uint32_t *raw, int e) {
     return (uint16_t)(raw[e / 2] >> 16 * (e % 2));
 }
+
 /* bfloat16 codes of four floats, rounded by their places */
 static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code, const float *x, memopt_noise noise,
                                                                  uint64_t place) {
@@ -3319,25 +4090,32 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code,
 template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_first(uint32_t moments) {
     return KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
 }
+
 template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_second(void) {
     return KIND == MEMOPT_I_CUDA_ADAM || KIND == MEMOPT_I_CUDA_LAMB;
 }
+
 template <int WIDE>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_weights(const memopt_i_cuda_optim_table &t) {
     return WIDE ? (uint32_t)MEMOPT_WEIGHTS_F32 : t.weights;
 }
+
 template <int WIDE>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_gradients(const memopt_i_cuda_optim_table &t) {
     return WIDE ? (uint32_t)MEMOPT_GRADIENTS_F32 : t.gradients;
 }
+
 /* Everything of four elements, nothing of it looked at: all of it is under way before the first is needed. */
 template <int KIND, int CODES, int WIDE>
 static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_optim_raw *raw,
                                                                 const memopt_i_cuda_optim_table &t, int k, uint64_t i,
                                                                 unsigned plus, int whole) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k]; const uint64_t n = s.count;
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const uint64_t n = s.count;
     const uint32_t weights = memopt_i_cuda_optim_weights<WIDE>(t);
-    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
+    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
+    const int second = memopt_i_cuda_optim_has_second<KIND>();
+
     if (memopt_i_cuda_optim_gradients<WIDE>(t) == MEMOPT_GRADIENTS_F32)
         memopt_i_cuda_optim_get32(raw->g, s.gradients, i, plus, n, whole);
     else memopt_i_cuda_optim_get16(raw->g, s.gradients, i, plus, n, whole);
@@ -3358,6 +4136,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
     if (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
         memopt_i_cuda_optim_get32(raw->v, s.moment[1], i, plus, n, whole);
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_optim_weight_of(uint32_t format, const uint32_t *w,
                                                                       const uint32_t *extra, int e) {
     if (format == MEMOPT_WEIGHTS_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(w, e));
@@ -3365,15 +4144,19 @@ static __device__ __forceinline__ float memopt_i_cuda_optim_weight_of(uint32_t f
         return memopt_i_bits_float(memopt_i_join(memopt_i_cuda_optim_half(w, e), memopt_i_cuda_optim_half(extra, e)));
     return memopt_i_bits_float(w[e]);
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_optim_gradient_of(uint32_t format, const uint32_t *g, int e) {
     if (format == MEMOPT_GRADIENTS_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(g, e));
     if (format == MEMOPT_GRADIENTS_F16) return memopt_from_f16(memopt_i_cuda_optim_half(g, e));
     return memopt_i_bits_float(g[e]);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const memopt_i_cuda_optim_slice &s,
                                                                          uint32_t format, const float *w, uint64_t i,
                                                                          unsigned plus, int whole) {
-    uint32_t code[4]; int e;
+    uint32_t code[4];
+    int e;
+
     if (format == MEMOPT_WEIGHTS_F32 || format == MEMOPT_WEIGHTS_F32_BF16)
         memopt_i_cuda_optim_put32(s.weights, w, i, plus, s.count, whole);
     if (format == MEMOPT_WEIGHTS_F32) return;
@@ -3398,13 +4181,24 @@ struct memopt_i_cuda_optim_element {
     float scale_m, scale_v, row, column; /* of codes; Adafactor: multipliers of a matrix */
     int   root, first, factored;
 };
+
 /* Steps it. careful: it is looked at first, and 1 comes back where it may not be stepped. */
 template <int KIND>
 static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_update_rule &rule,
                                                               memopt_i_cuda_optim_element *x, int careful) {
-    const memopt_i_update_rule *r = &rule; memopt_i_tile q;
-    q.w = &x->w; q.g = &x->g; q.old_m = q.m = &x->m; q.old_v = q.v = &x->v; q.u = &x->u;
-    q.scale_m = x->scale_m; q.scale_v = x->scale_v; q.root = x->root; q.in_memory = 0; q.count = 1;
+    const memopt_i_update_rule *r = &rule;
+    memopt_i_tile q;
+
+    q.w = &x->w;
+    q.g = &x->g;
+    q.old_m = q.m = &x->m;
+    q.old_v = q.v = &x->v;
+    q.u = &x->u;
+    q.scale_m = x->scale_m;
+    q.scale_v = x->scale_v;
+    q.root = x->root;
+    q.in_memory = 0;
+    q.count = 1;
     if (careful && (!memopt_i_v1_finite(&x->g, 1, r->limit)
                     || (r->weight_limit > 0 && !memopt_i_v1_finite(&x->w, 1, r->weight_limit)))) {
         x->m = memopt_i_times(x->m, x->scale_m);
@@ -3418,17 +4212,31 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_upd
     if (KIND == MEMOPT_I_CUDA_LION) memopt_i_v1_lion(r, &q);
     if (KIND == MEMOPT_I_CUDA_SGD) {
         if (x->first) memopt_i_v1_sgd(r, &q);
-        else { q.m = NULL; memopt_i_v1_sgd(r, &q); }
+        else {
+            q.m = NULL;
+            memopt_i_v1_sgd(r, &q);
+        }
     }
     if (KIND == MEMOPT_I_CUDA_ADAFACTOR) {
-        if (x->factored) { q.old_v = &x->column; q.scale_v = x->row; memopt_i_v1_adafactor_part(r, &q); }
-        else { q.scale_v = r->step; memopt_i_v1_adafactor_whole(r, &q); }
+        if (x->factored) {
+            q.old_v = &x->column;
+            q.scale_v = x->row;
+            memopt_i_v1_adafactor_part(r, &q);
+        }
+        else {
+            q.scale_v = r->step;
+            memopt_i_v1_adafactor_whole(r, &q);
+        }
         if (x->first) memopt_i_v1_adafactor_finish(r, &q);
-        else { q.m = NULL; memopt_i_v1_adafactor_finish(r, &q); }
+        else {
+            q.m = NULL;
+            memopt_i_v1_adafactor_finish(r, &q);
+        }
     }
     if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_LION || KIND == MEMOPT_I_CUDA_SGD) memopt_i_v1_axpy(r, &q);
     return 0;
 }
+
 /* Four elements: steps them, stores weights (and V of a vector), gives the moments back. x: as decoded. They are looked
    at together: almost always all may be stepped, and then there is no branch between them. */
 template <int KIND, int WIDE>
@@ -3438,22 +4246,41 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
                                                                      const memopt_i_update_rule &rule, uint64_t i,
                                                                      unsigned plus, int whole, const float *scale,
                                                                      int root) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k]; const uint32_t format = memopt_i_cuda_optim_weights<WIDE>(t);
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const uint32_t format = memopt_i_cuda_optim_weights<WIDE>(t);
     const unsigned left = whole || s.count - i - plus >= 4 ? 4 : (unsigned)(s.count - i - plus);
-    memopt_i_cuda_optim_element one[4]; float w[4], g[4]; unsigned skipped = 0; uint64_t row = 0, column = 0; int e;
+    memopt_i_cuda_optim_element one[4];
+    float w[4], g[4];
+    unsigned skipped = 0;
+    uint64_t row = 0;
+    uint64_t column = 0;
+    int e;
     const int factored = KIND == MEMOPT_I_CUDA_ADAFACTOR && s.columns;
-    if (factored) { row = (i + plus) / s.columns; column = (i + plus) % s.columns; }
+
+    if (factored) {
+        row = (i + plus) / s.columns;
+        column = (i + plus) % s.columns;
+    }
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         one[e].w = w[e] = memopt_i_cuda_optim_weight_of(format, raw.w, raw.extra, e);
         one[e].g = g[e] = memopt_i_cuda_optim_gradient_of(memopt_i_cuda_optim_gradients<WIDE>(t), raw.g, e);
-        one[e].m = x->m[e]; one[e].v = x->v[e]; one[e].u = 0;
-        one[e].scale_m = scale[0]; one[e].scale_v = scale[1]; one[e].root = root; one[e].row = one[e].column = 1;
-        one[e].first = memopt_i_cuda_optim_has_first<KIND>(t.moments); one[e].factored = factored;
+        one[e].m = x->m[e];
+        one[e].v = x->v[e];
+        one[e].u = 0;
+        one[e].scale_m = scale[0];
+        one[e].scale_v = scale[1];
+        one[e].root = root;
+        one[e].row = one[e].column = 1;
+        one[e].first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
+        one[e].factored = factored;
         if (factored && (unsigned)e < left) {
             one[e].row = ((const float *)s.moment[1])[2 * row];
             one[e].column = s.scale[1][2 * column];
-            if (++column == s.columns) { column = 0; ++row; }
+            if (++column == s.columns) {
+                column = 0;
+                ++row;
+            }
         }
     }
     if (memopt_i_v1_finite(g, 4, rule.limit)
@@ -3467,13 +4294,16 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_step4(memopt_i_cu
     /* what is not there is 0: not skipped, not stored, and no block's largest */
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
-        w[e] = one[e].w; x->m[e] = (unsigned)e < left ? one[e].m : 0; x->v[e] = (unsigned)e < left ? one[e].v : 0;
+        w[e] = one[e].w;
+        x->m[e] = (unsigned)e < left ? one[e].m : 0;
+        x->v[e] = (unsigned)e < left ? one[e].v : 0;
     }
     memopt_i_cuda_optim_store_weights(s, format, w, i, plus, whole);
     if (KIND == MEMOPT_I_CUDA_ADAFACTOR && !s.columns)
         memopt_i_cuda_optim_put32(s.moment[1], x->v, i, plus, s.count, whole);
     return skipped;
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_optim_count(const memopt_i_cuda_optim_table &t, unsigned skipped) {
     if (skipped) atomicAdd(&t.control->skipped, (unsigned long long)skipped); /* whole numbers: no order */
 }
@@ -3485,9 +4315,15 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
                                                                    const memopt_i_update_rule &rule, uint64_t i,
                                                                    unsigned plus,
                                                                    int whole, unsigned *skipped) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k]; const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
-    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
-    const float scale[2] = { 1, 1 }; memopt_i_cuda_optim_four x; uint32_t code[4]; int e;
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int bf16 = !WIDE && t.state == MEMOPT_STATE_BF16;
+    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
+    const int second = memopt_i_cuda_optim_has_second<KIND>();
+    const float scale[2] = { 1, 1 };
+    memopt_i_cuda_optim_four x;
+    uint32_t code[4];
+    int e;
+
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         x.m[e] = !first ? 0 : bf16 ? memopt_from_bf16(memopt_i_cuda_optim_half(raw.m, e))
@@ -3505,13 +4341,18 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
         memopt_i_cuda_optim_put16(s.moment[1], code, i, plus, s.count, whole);
     } else if (second) memopt_i_cuda_optim_put32(s.moment[1], x.v, i, plus, s.count, whole);
 }
+
 /* WHOLE: all vectors of the tile are, which the compiler then knows. */
 template <int KIND, int WIDE, int WHOLE>
 static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const memopt_i_cuda_optim_table &t, int k,
                                                                            const memopt_i_update_rule &rule,
                                                                            uint64_t i) {
-    const uint64_t n = t.slice[k].count; const int aligned = (int)t.slice[k].aligned; memopt_i_cuda_optim_raw raw[2];
-    unsigned skipped = 0; int j;
+    const uint64_t n = t.slice[k].count;
+    const int aligned = (int)t.slice[k].aligned;
+    memopt_i_cuda_optim_raw raw[2];
+    unsigned skipped = 0;
+    int j;
+
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
         const unsigned plus = 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
@@ -3526,12 +4367,14 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_floats_tile(const
     }
     return skipped;
 }
+
 template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 3)
 memopt_i_cuda_optim_floats_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
     const uint64_t first = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * MEMOPT_I_CUDA_OPTIM_TILE;
+
     if (memopt_i_cuda_optim_stopped(t)) return;
     memopt_i_cuda_optim_count(t, t.slice[k].aligned && first + MEMOPT_I_CUDA_OPTIM_TILE <= t.slice[k].count
         ? memopt_i_cuda_optim_floats_tile<KIND, WIDE, 1>(t, k, rule, first + 4 * threadIdx.x)
@@ -3548,6 +4391,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_tables(const memopt_i
     if (CODES != MEMOPT_I_CUDA_BNB && threadIdx.x < 64)
         grid[threadIdx.x] = codes->grid[threadIdx.x / 32][threadIdx.x % 32];
 }
+
 /* The level of code e of four. Shifted and masked to where it lies in bytes: two instructions and the lookup. */
 template <int CODES>
 static __device__ __forceinline__ float memopt_i_cuda_optim_decode(const float *level, int moment, uint32_t four, int e,
@@ -3556,9 +4400,12 @@ static __device__ __forceinline__ float memopt_i_cuda_optim_decode(const float *
     const float x = *(const float *)(const void *)((const char *)(level + 256 * moment) + byte);
     return CODES == MEMOPT_I_CUDA_BNB ? memopt_i_times(x, absmax) : x;
 }
+
 /* The number of middles between neighbouring levels that y is above: they rise, so 8 comparisons find it. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_bnb_code(const float *level, int moment, float y) {
-    unsigned code = 0, half;
+    unsigned code = 0;
+    unsigned half;
+
     if ((memopt_i_float_bits(y) & 0x7fffffff) > 0x7f800000) return moment ? 0 : 127;
     for (half = 128; half; half /= 2) {
         const float *below = level + 256 * moment + (int)(code + half - 1);
@@ -3566,10 +4413,13 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_bnb_code(const fl
     }
     return code;
 }
+
 template <int CODES>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const float *level, const float *grid,
                                                                        int moment, const float *x, float inverse) {
-    uint32_t four = 0; int e;
+    uint32_t four = 0;
+    int e;
+
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         if (CODES == MEMOPT_I_CUDA_BNB)
@@ -3578,9 +4428,12 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_encode4(const flo
     }
     return four;
 }
+
 /* The largest of four magnitudes that are finite, by its bits. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const float *x) {
-    uint32_t maximum = 0; int e;
+    uint32_t maximum = 0;
+    int e;
+
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         const uint32_t u = memopt_i_float_bits(x[e]) & 0x7fffffff;
@@ -3588,28 +4441,34 @@ static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_largest4(const fl
     }
     return maximum;
 }
+
 /* The same if it is below infinity. A maximum of floats leaves NaN out: it may give an infinity, or NaN alone, and then
    has to be asked again as above. A quarter of the instructions. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_about4(const float *x) {
     return memopt_i_float_bits(fmaxf(fmaxf(fabsf(x[0]), fabsf(x[1])), fmaxf(fabsf(x[2]), fabsf(x[3])))) & 0x7fffffff;
 }
+
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_warp_largest(uint32_t largest) {
     int far;
+
     MEMOPT_I_CUDA_UNROLL
     for (far = 16; far; far /= 2)
         largest = max(largest, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest, far));
     return largest;
 }
+
 /* Of a warp's block, one moment of it; `there`: which of the two vectors are. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_block_largest(const float *a, const float *b,
                                                                              int a_there, int b_there) {
     uint32_t maximum = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_about4(a) : 0,
                                                             b_there ? memopt_i_cuda_optim_about4(b) : 0));
+
     if (maximum >= 0x7f800000)
         maximum = memopt_i_cuda_optim_warp_largest(max(a_there ? memopt_i_cuda_optim_largest4(a) : 0,
                                                        b_there ? memopt_i_cuda_optim_largest4(b) : 0));
     return maximum;
 }
+
 /* Decode and step four elements of a block whose scales are those. */
 template <int KIND, int CODES, int WIDE>
 static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_optim_four *x,
@@ -3619,8 +4478,11 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
                                                                   unsigned plus,
                                                                   int whole, const float *level, const float *absmax,
                                                                   unsigned *skipped) {
-    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments), second = memopt_i_cuda_optim_has_second<KIND>();
-    const float one[2] = { 1, 1 }; int e;
+    const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
+    const int second = memopt_i_cuda_optim_has_second<KIND>();
+    const float one[2] = { 1, 1 };
+    int e;
+
     MEMOPT_I_CUDA_UNROLL
     for (e = 0; e < 4; ++e) {
         x->m[e] = first ? memopt_i_cuda_optim_decode<CODES>(level, 0, raw.m[0], e, absmax[0]) : 0;
@@ -3631,6 +4493,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_coded4(memopt_i_cuda_
                                                       CODES == MEMOPT_I_CUDA_BNB ? one : absmax,
                                                       CODES == MEMOPT_I_CUDA_8BIT);
 }
+
 /* Blocks of any size: a tile is as many as 4096 elements hold, four vectors a thread. */
 template <int KIND, int CODES>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS, 2)
@@ -3640,12 +4503,17 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
-    const int two = memopt_i_cuda_optim_has_second<KIND>(); const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
-    const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile; unsigned skipped = 0; int j;
+    const int two = memopt_i_cuda_optim_has_second<KIND>();
+    const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
+    const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
+    unsigned skipped = 0;
+    int j;
     const unsigned count = (unsigned)(s.count - first < t.tile ? s.count - first : t.tile);
     const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, 0>(t, k);
-    memopt_i_cuda_optim_raw raw[4]; memopt_i_cuda_optim_four x[4];
-    float *const scale_m = s.scale[0] + first / t.block, *const scale_v = two ? s.scale[1] + first / t.block : NULL;
+    memopt_i_cuda_optim_raw raw[4];
+    memopt_i_cuda_optim_four x[4];
+    float *const scale_m = s.scale[0] + first / t.block;
+    float *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     if (memopt_i_cuda_optim_stopped(t)) return;
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 4; ++j) {
@@ -3657,8 +4525,11 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     __syncthreads();
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
-        uint32_t largest[2] = { 0, 0 }; int far;
+        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
+        const unsigned b = i / t.block;
+        uint32_t largest[2] = { 0, 0 };
+        int far;
+
         if (i < count) {
             const float absmax[2] = { scale_m[b], two ? scale_v[b] : 1 };
             memopt_i_cuda_optim_coded4<KIND, CODES, 0>(&x[j], raw[j], t, k, rule, first, i, s.aligned && i + 4 <= count,
@@ -3678,11 +4549,17 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     __syncthreads(); /* scales are all read, and known anew */
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 4; ++j) {
-        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j), b = i / t.block;
+        const unsigned i = 4 * (threadIdx.x + MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j);
+        const unsigned b = i / t.block;
         const int whole = s.aligned && i + 4 <= count;
+
         if (i >= count) continue;
-        const float m = memopt_i_bits_float(maximum[b]), v = two ? memopt_i_bits_float(maximum[half + b]) : 0;
-        if (i % t.block == 0) { scale_m[b] = m; if (two) scale_v[b] = v; }
+        const float m = memopt_i_bits_float(maximum[b]);
+        const float v = two ? memopt_i_bits_float(maximum[half + b]) : 0;
+        if (i % t.block == 0) {
+            scale_m[b] = m;
+            if (two) scale_v[b] = v;
+        }
         memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m,
             memopt_i_inverse(m)), first, i, s.count, whole);
         if (two) memopt_i_cuda_optim_put8(s.moment[1], memopt_i_cuda_optim_encode4<CODES>(level, grid, 1, x[j].v,
@@ -3690,22 +4567,32 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     }
     memopt_i_cuda_optim_count(t, skipped);
 }
+
 /* Blocks of 256: a warp does a block, two vectors a lane, and MEMOPT_I_CUDA_OPTIM_ROUNDS of them one after another. */
 template <int KIND, int WIDE, int WHOLE>
 static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const memopt_i_cuda_optim_table &t, int k,
                                                                         const memopt_i_update_rule &rule, uint64_t b,
                                                                         const float *level, const float *grid) {
     enum { CODES = MEMOPT_I_CUDA_8BIT };
-    const memopt_i_cuda_optim_slice &s = t.slice[k]; const int two = memopt_i_cuda_optim_has_second<KIND>();
-    const uint64_t i = b * 256 + 4 * (threadIdx.x % 32), n = s.count; const int aligned = (int)s.aligned;
-    memopt_i_cuda_optim_raw raw[2]; memopt_i_cuda_optim_four x[2]; float scale[2]; unsigned skipped = 0; int j;
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int two = memopt_i_cuda_optim_has_second<KIND>();
+    const uint64_t i = b * 256 + 4 * (threadIdx.x % 32);
+    const uint64_t n = s.count;
+    const int aligned = (int)s.aligned;
+    memopt_i_cuda_optim_raw raw[2];
+    memopt_i_cuda_optim_four x[2];
+    float scale[2];
+    unsigned skipped = 0;
+    int j;
+
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
-    scale[0] = s.scale[0][b]; scale[1] = two ? s.scale[1][b] : 1;
+    scale[0] = s.scale[0][b];
+    scale[1] = two ? s.scale[1][b] : 1;
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
         const unsigned plus = 128u * (unsigned)j;
@@ -3720,11 +4607,17 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
              : memopt_i_bits_float(memopt_i_cuda_optim_block_largest(x[0].v, x[1].v, WHOLE || i < n, WHOLE
                                                                      || i + 128 < n));
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
-    if (threadIdx.x % 32 == 0) { s.scale[0][b] = scale[0]; if (two) s.scale[1][b] = scale[1]; }
-    scale[0] = memopt_i_inverse(scale[0]); scale[1] = memopt_i_inverse(scale[1]);
+    if (threadIdx.x % 32 == 0) {
+        s.scale[0][b] = scale[0];
+        if (two) s.scale[1][b] = scale[1];
+    }
+    scale[0] = memopt_i_inverse(scale[0]);
+    scale[1] = memopt_i_inverse(scale[1]);
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
-        const unsigned plus = 128u * (unsigned)j; const int whole = WHOLE || (aligned && i + plus + 4 <= n);
+        const unsigned plus = 128u * (unsigned)j;
+        const int whole = WHOLE || (aligned && i + plus + 4 <= n);
+
         if (!WHOLE && i + plus >= n) continue;
         memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]),
                                  i, plus, n, whole);
@@ -3734,6 +4627,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
     }
     return skipped;
 }
+
 template <int KIND, int WIDE>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_CODED_THREADS,
                                          MEMOPT_I_CUDA_RESIDENT(KIND == MEMOPT_I_CUDA_ADAFACTOR ? 5
@@ -3743,7 +4637,8 @@ memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_o
     MEMOPT_I_CUDA_SHARED(float, grid, [64]);
     enum { WARPS = MEMOPT_I_CUDA_OPTIM_CODED_THREADS / 32 };
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
-    const uint64_t n = t.slice[k].count; unsigned skipped = 0;
+    const uint64_t n = t.slice[k].count;
+    unsigned skipped = 0;
     int round;
     const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, WIDE>(t, k);
     uint64_t b = (uint64_t)(blockIdx.x - t.slice[k].first_tile) * (WARPS * MEMOPT_I_CUDA_OPTIM_ROUNDS)
@@ -3757,19 +4652,26 @@ memopt_i_cuda_optim_coded256_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_o
                  : memopt_i_cuda_optim_coded256<KIND, WIDE, 0>(t, k, rule, b, level, grid);
     memopt_i_cuda_optim_count(t, skipped);
 }
+
 /* Before a fused apply: is there a gradient that is not finite? Then nothing is stepped any more. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
-    int j, e, bad = 0;
+    int j, e;
+    int bad = 0;
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_OPTIM_TILE + 4 * threadIdx.x;
-    const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit; uint32_t raw[2][4];
+    const float limit = t.by ? t.by[s.tensor].x : t.rule[s.rule].limit;
+    uint32_t raw[2][4];
+
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
         const uint64_t at = i + 4u * MEMOPT_I_CUDA_OPTIM_THREADS * (unsigned)j;
         const int whole = s.aligned && at + 4 <= s.count;
-        if (at >= s.count) { MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0; }
+
+        if (at >= s.count) {
+            MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0;
+        }
         else if (t.gradients == MEMOPT_GRADIENTS_F32) memopt_i_cuda_optim_get32(raw[j], s.gradients, at, 0, s.count,
             whole);
         else memopt_i_cuda_optim_get16(raw[j], s.gradients, at, 0, s.count, whole);
@@ -3795,14 +4697,18 @@ memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
 static __device__ __forceinline__ double memopt_i_cuda_optim_pair(double sum, float a, float b) {
     const int upper = threadIdx.x % 32 >= 16;
     const float got = __shfl_xor_sync(MEMOPT_I_CUDA_ALL, upper ? a : b, 16);
-    const float x = upper ? got : a, y = upper ? b : got;
+    const float x = upper ? got : a;
+    const float y = upper ? b : got;
+
     return memopt_i_add_square(memopt_i_add_square(sum, (double)x), (double)y);
 }
+
 static __device__ __forceinline__ double memopt_i_cuda_optim_pair_join(double sum) { /* to lanes 0 and 16 */
     int half;
     for (half = 8; half; half /= 2) sum = memopt_i_sum_double(sum, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, half));
     return sum;
 }
+
 /* Element i of a slice of either table, alone. */
 template <class SLICE>
 static __device__ __forceinline__ float memopt_i_cuda_optim_weight_at(uint32_t format, const SLICE &s, uint64_t i) {
@@ -3811,11 +4717,13 @@ static __device__ __forceinline__ float memopt_i_cuda_optim_weight_at(uint32_t f
         return memopt_i_bits_float(memopt_i_join(((const uint16_t *)s.weights)[i], ((const uint16_t *)s.extra)[i]));
     return ((const float *)s.weights)[i];
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
     if (format == MEMOPT_GRADIENTS_BF16) return memopt_from_bf16(((const uint16_t *)g)[i]);
     if (format == MEMOPT_GRADIENTS_F16) return memopt_from_f16(((const uint16_t *)g)[i]);
     return ((const float *)g)[i];
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_optim_moment_at(const memopt_i_cuda_optim_table &t, int k,
                                                                       int moment, uint64_t i, const float *level) {
     const void *p = t.slice[k].moment[moment];
@@ -3823,25 +4731,39 @@ static __device__ __forceinline__ float memopt_i_cuda_optim_moment_at(const memo
         return memopt_i_cuda_optim_decode<MEMOPT_I_CUDA_8BIT>(level, moment, ((const uint8_t *)p)[i], 0, 1);
     return t.state == MEMOPT_STATE_BF16 ? memopt_from_bf16(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
+
 /* LAMB's direction of an element, or LARS's gradient; 0 where it is skipped. */
 template <int LAMB>
 static __device__ __forceinline__ float memopt_i_cuda_optim_direction(const memopt_i_cuda_optim_table &t, int k,
                                                                       const memopt_i_update_rule &rule, uint64_t i,
                                                                       float w,
                                                                       const float *level) {
-    const memopt_i_cuda_optim_slice &s = t.slice[k]; memopt_i_tile q;
+    const memopt_i_cuda_optim_slice &s = t.slice[k];
+    memopt_i_tile q;
     const int coded = t.state == MEMOPT_STATE_8BIT;
     float g = memopt_i_cuda_optim_gradient_at(t.gradients, s.gradients, i);
-    float m, v, u = 0;
+    float m, v;
+    float u = 0;
+
     if (!memopt_i_v1_finite(&g, 1, rule.limit)) return 0;
     if (!LAMB) return g;
-    m = memopt_i_cuda_optim_moment_at(t, k, 0, i, level); v = memopt_i_cuda_optim_moment_at(t, k, 1, i, level);
-    q.w = &w; q.g = &g; q.old_m = q.m = &m; q.old_v = q.v = &v; q.u = &u; q.root = coded; q.in_memory = 0; q.count = 1;
-    q.scale_m = coded ? s.scale[0][i / t.block] : 1; q.scale_v = coded ? s.scale[1][i / t.block] : 1;
+    m = memopt_i_cuda_optim_moment_at(t, k, 0, i, level);
+    v = memopt_i_cuda_optim_moment_at(t, k, 1, i, level);
+    q.w = &w;
+    q.g = &g;
+    q.old_m = q.m = &m;
+    q.old_v = q.v = &v;
+    q.u = &u;
+    q.root = coded;
+    q.in_memory = 0;
+    q.count = 1;
+    q.scale_m = coded ? s.scale[0][i / t.block] : 1;
+    q.scale_v = coded ? s.scale[1][i / t.block] : 1;
     memopt_i_v1_moments(&rule, &q);
     memopt_i_v1_direction(&rule, &q);
     return u;
 }
+
 /* A block does a chunk as the CPU's worker does it: spans of at most 256 elements, none of them across an 8-bit block,
    a warp each; then their sums in order. */
 template <int LAMB>
@@ -3853,24 +4775,37 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
     const int coded = t.state == MEMOPT_STATE_8BIT;
-    const unsigned lane = threadIdx.x % 32, block = coded ? t.block : 256;
-    const unsigned parts = (block + 255) / 256; const uint64_t chunk = blockIdx.x - s.first_tile, at = chunk * t.chunk;
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned block = coded ? t.block : 256;
+    const unsigned parts = (block + 255) / 256;
+    const uint64_t chunk = blockIdx.x - s.first_tile;
+    const uint64_t at = chunk * t.chunk;
     const unsigned n = (unsigned)(s.count - at < t.chunk ? s.count - at : t.chunk);
     const unsigned spans = n / block * parts + (n % block + 255) / 256;
-    memopt_i_update_rule rule = t.rule[s.rule]; double total = 0; unsigned base, span, i;
+    memopt_i_update_rule rule = t.rule[s.rule];
+    double total = 0;
+    unsigned base, span, i;
     if (memopt_i_cuda_optim_left_out(t.by, t.control)) return;
     memopt_i_cuda_optim_by(&rule, memopt_i_cuda_optim_by_at(t, k), LAMB);
     if (LAMB && coded) memopt_i_cuda_optim_tables<MEMOPT_I_CUDA_8BIT>(t.codes, level, grid);
     __syncthreads();
     for (base = 0; base < spans; base += 256) {
         const unsigned end = spans - base < 256 ? spans - base : 256;
+
         for (span = threadIdx.x / 32; span < end; span += MEMOPT_I_CUDA_OPTIM_THREADS / 32) {
             const unsigned first = (base + span) / parts * block + (base + span) % parts * 256;
-            const unsigned left = block - (base + span) % parts * 256, maximum = left < n - first ? left : n - first;
-            const unsigned count = maximum < 256 ? maximum : 256; double sum = 0; int j;
+            const unsigned left = block - (base + span) % parts * 256;
+            const unsigned maximum = left < n - first ? left : n - first;
+            const unsigned count = maximum < 256 ? maximum : 256;
+            double sum = 0;
+            int j;
+
             MEMOPT_I_CUDA_UNROLL
             for (j = 0; j < 8; ++j) {
-                const unsigned e = lane + 32 * (unsigned)j; float w = 0, u = 0;
+                const unsigned e = lane + 32 * (unsigned)j;
+                float w = 0;
+                float u = 0;
+
                 if (e < count) {
                     w = memopt_i_cuda_optim_weight_at(t.weights, s, at + first + e);
                     u = memopt_i_cuda_optim_direction<LAMB>(t, k, rule, at + first + e, w, level);
@@ -3881,21 +4816,27 @@ memopt_i_cuda_optim_measure_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_op
             if (lane % 16 == 0) squares[2 * span + lane / 16] = sum;
         }
         __syncthreads();
-        if (threadIdx.x < 2) for (i = 0; i < end; ++i) total += squares[2 * i + threadIdx.x];
+        if (threadIdx.x < 2)
+            for (i = 0; i < end; ++i) total += squares[2 * i + threadIdx.x];
         __syncthreads();
     }
     if (threadIdx.x < 2) s.sums[2 * chunk + threadIdx.x] = total;
 }
+
 /* The sums of chunks in their order, by a warp: 32 are fetched at a time, and every lane adds them all up. */
 static __device__ __forceinline__ double memopt_i_cuda_optim_ordered(double sum, const double *p, uint64_t n,
                                                                      uint64_t stride) {
-    uint64_t at; int k;
+    uint64_t at;
+    int k;
+
     for (at = 0; at < n; at += 32) {
-        const uint64_t i = at + threadIdx.x % 32; const double x = i < n ? p[i * stride] : 0;
+        const uint64_t i = at + threadIdx.x % 32;
+        const double x = i < n ? p[i * stride] : 0;
         for (k = 0; k < 32; ++k) sum = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), sum);
     }
     return sum;
 }
+
 struct memopt_i_cuda_optim_trust {
     const double *sums;
     uint64_t      count;
@@ -3903,22 +4844,28 @@ struct memopt_i_cuda_optim_trust {
     float         factor;
     uint32_t      tensor;
 };
+
 enum { MEMOPT_I_CUDA_OPTIM_TRUSTS = 32 };
+
 struct memopt_i_cuda_optim_trusts {
     memopt_i_cuda_optim_trust of[MEMOPT_I_CUDA_OPTIM_TRUSTS];
     float *pace;
     const float4 *by;
     int    is_lamb;
 };
+
 static_assert(sizeof(memopt_i_cuda_optim_trusts) <= 4000, "the argument of a kernel");
+
 static __global__ void __launch_bounds__(32)
 memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_trusts t) {
     const memopt_i_cuda_optim_trust &x = t.of[blockIdx.x];
     const double w = memopt_i_cuda_optim_ordered(0, x.sums, x.count, 2);
     const double u = memopt_i_cuda_optim_ordered(0, x.sums + 1, x.count, 2);
     const float factor = t.by ? t.by[x.tensor].y : x.factor;
+
     if (threadIdx.x == 0) t.pace[x.tensor] = memopt_i_trust_of(t.is_lamb, &x.group, factor, w, u);
 }
+
 /* @section cuda_adafactor : cuda_optim_kernels
    Adafactor's sums and means.
    Problem    The CPU's order of summation is the definition: a row in 16 sums by the place in it, a column down the
@@ -3933,7 +4880,9 @@ memopt_i_cuda_optim_trust_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
               the thread that has read it. The mean of all columns is one chain: a warp, with shuffles for loads.
    Launches   For 14 tensors: 2 for sums, 3 for their join, 2 for squares, 1 for the pace, 1 for the state's means; and
               the apply, for 28. Not measured on a card. */
+
 enum { MEMOPT_I_CUDA_ADAFACTOR_SLICES = 14, MEMOPT_I_CUDA_ADAFACTOR_RULES = 4, MEMOPT_I_CUDA_ADAFACTOR_GROUPS = 32 };
+
 struct memopt_i_cuda_adafactor_slice {
     const void *weights, *extra, *gradients;
     float      *rows, *columns_of;        /* in the state: R or V from the slice's first on; C */
@@ -3948,12 +4897,14 @@ struct memopt_i_cuda_adafactor_slice {
     uint64_t    first_row, held_rows, panel, panels; /* of the slice; of the whole tensor */
     uint32_t    first_tile, rule;
 };
+
 struct memopt_i_cuda_adafactor_table {
     memopt_i_cuda_adafactor_slice slice[MEMOPT_I_CUDA_ADAFACTOR_SLICES];
     memopt_i_update_rule rule[MEMOPT_I_CUDA_ADAFACTOR_RULES];
     memopt_i_cuda_optim_control *control;
     uint32_t count, rules, weights, gradients, stops;
 };
+
 static_assert(sizeof(memopt_i_cuda_adafactor_table) <= 4000, "the argument of a kernel");
 
 static __device__ __forceinline__ memopt_i_update_rule
@@ -3962,27 +4913,37 @@ memopt_i_cuda_adafactor_rule(const memopt_i_cuda_adafactor_table &t, int k) {
     memopt_i_cuda_optim_by(&r, t.slice[k].by, 0);
     return r;
 }
+
 static __device__ __forceinline__ int memopt_i_cuda_adafactor_left_out(const memopt_i_cuda_adafactor_table &t) {
     return memopt_i_cuda_optim_left_out(t.slice[0].by, t.control);
 }
+
 /* A gradient, 0 where it is skipped. */
 static __device__ __forceinline__ float memopt_i_cuda_adafactor_gradient(const memopt_i_cuda_adafactor_table &t, int k,
                                                                          uint64_t i, float limit) {
     const float g = memopt_i_cuda_optim_gradient_at(t.gradients, t.slice[k].gradients, i);
     return memopt_i_v1_finite(&g, 1, limit) ? g : 0;
 }
+
 /* Sums of rows: two for each warp, 16 for a block. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const unsigned lane = threadIdx.x % 32; const float limit = memopt_i_cuda_adafactor_rule(t, k).limit;
-    uint64_t j; double sum = 0; int e;
-    const uint64_t rows = s.count / s.columns, row = ((uint64_t)(blockIdx.x - s.first_tile) * 8 + threadIdx.x / 32) * 2;
-    const uint64_t a = row * s.columns, b = a + s.columns;
+    const unsigned lane = threadIdx.x % 32;
+    const float limit = memopt_i_cuda_adafactor_rule(t, k).limit;
+    uint64_t j;
+    double sum = 0;
+    int e;
+    const uint64_t rows = s.count / s.columns;
+    const uint64_t row = ((uint64_t)(blockIdx.x - s.first_tile) * 8 + threadIdx.x / 32) * 2;
+    const uint64_t a = row * s.columns;
+    const uint64_t b = a + s.columns;
+
     if (row >= rows || memopt_i_cuda_adafactor_left_out(t)) return; /* all of the warp */
     for (j = lane; j - lane < s.columns; j += 128) {
         float x[4], y[4];
+
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) {
             const uint64_t column = j + 32u * (unsigned)e;
@@ -3996,18 +4957,26 @@ memopt_i_cuda_adafactor_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
     if (lane == 0) s.row_sums[s.first_row + row] = sum;
     if (lane == 16 && row + 1 < rows) s.row_sums[s.first_row + row + 1] = sum;
 }
+
 /* Sums of a panel's columns: 256 of them for a block. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const uint64_t wide = (s.columns + 255) / 256, tile = blockIdx.x - s.first_tile, panel = tile / wide;
-    const uint64_t column = tile % wide * 256 + threadIdx.x,
-        end = (panel + 1) * s.panel_size < s.count ? (panel + 1) * s.panel_size : s.count;
-    const float limit = memopt_i_cuda_adafactor_rule(t, k).limit; double sum = 0; uint64_t i;
+    const uint64_t wide = (s.columns + 255) / 256;
+    const uint64_t tile = blockIdx.x - s.first_tile;
+    const uint64_t panel = tile / wide;
+    const uint64_t column = tile % wide * 256 + threadIdx.x;
+    const uint64_t end = (panel + 1) * s.panel_size < s.count ? (panel + 1) * s.panel_size : s.count;
+    const float limit = memopt_i_cuda_adafactor_rule(t, k).limit;
+    double sum = 0;
+    uint64_t i;
+
     if (column >= s.columns || memopt_i_cuda_adafactor_left_out(t)) return;
     for (i = panel * s.panel_size + column; i < end; i += 8 * s.columns) {
-        float x[8]; int e;
+        float x[8];
+        int e;
+
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 8; ++e) {
             const uint64_t at = i + (unsigned)e * s.columns;
@@ -4018,14 +4987,19 @@ memopt_i_cuda_adafactor_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cud
     }
     s.column_sums[(s.panel + panel) * s.columns + column] = sum;
 }
+
 /* Panels added up; C of this step, and its multipliers: in the double of the column's first panel. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const uint64_t column = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x; uint64_t p; double sum;
+    const uint64_t column = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
+    uint64_t p;
+    double sum;
     float mean;
-    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k); float *to = (float *)(void *)s.column_sums;
+    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+    float *to = (float *)(void *)s.column_sums;
+
     if (column >= s.columns || memopt_i_cuda_adafactor_left_out(t)) return;
     sum = s.column_sums[column];
     for (p = 1; p < s.panels; ++p) sum = memopt_i_sum_double(s.column_sums[p * s.columns + column], sum);
@@ -4033,57 +5007,85 @@ memopt_i_cuda_adafactor_join_columns_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_
     to[2 * column] = mean;
     to[2 * column + 1] = memopt_i_adafactor_column_scale(mean);
 }
+
 static __global__ void __launch_bounds__(32)
 /* a warp for a tensor */
 memopt_i_cuda_adafactor_mean_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
     const float *c = (const float *)(const void *)s.column_sums;
-    double sum = 0; uint64_t at; int k;
+    double sum = 0;
+    uint64_t at;
+    int k;
+
     if (memopt_i_cuda_adafactor_left_out(t)) return;
     for (at = 0; at < s.columns; at += 32) {
-        const uint64_t i = at + threadIdx.x; const float x = i < s.columns ? c[2 * i] : 0;
+        const uint64_t i = at + threadIdx.x;
+        const float x = i < s.columns ? c[2 * i] : 0;
         for (k = 0; k < 32; ++k) sum = memopt_i_sum_double((double)__shfl_sync(MEMOPT_I_CUDA_ALL, x, k), sum);
     }
     if (threadIdx.x == 0) *s.mean = sum / (double)s.columns;
 }
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_join_rows_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
     const uint64_t row = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
-    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k); float *to; float mean;
+    const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+    float *to;
+    float mean;
+
     if (row >= s.held_rows || memopt_i_cuda_adafactor_left_out(t)) return;
     to = (float *)(void *)(s.row_sums + s.first_row + row);
     mean = memopt_i_adafactor_mean(&rule, s.row_sums[s.first_row + row], s.columns, s.rows[row]);
     to[0] = mean;
     to[1] = memopt_i_adafactor_row_scale(*s.mean, mean);
 }
+
 /* The second pass: squares of x and of weights, of 256 elements of a row each; a vector's rows are its panels. A warp
    does a group, a block 32 of them. */
 static __device__ __forceinline__ uint64_t memopt_i_cuda_adafactor_width(const memopt_i_cuda_adafactor_slice &s) {
     return s.columns ? s.columns : s.panel_size;
 }
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const uint64_t width = memopt_i_cuda_adafactor_width(s), wide = (width + 255) / 256,
-        last = (s.count + width - 1) / width * wide;
-    const float *multiplier = (const float *)(const void *)s.column_sums; const unsigned lane = threadIdx.x % 32;
+    const uint64_t width = memopt_i_cuda_adafactor_width(s);
+    const uint64_t wide = (width + 255) / 256;
+    const uint64_t last = (s.count + width - 1) / width * wide;
+    const float *multiplier = (const float *)(const void *)s.column_sums;
+    const unsigned lane = threadIdx.x % 32;
     uint64_t group = (uint64_t)(blockIdx.x - s.first_tile) * MEMOPT_I_CUDA_ADAFACTOR_GROUPS + threadIdx.x / 32;
     int round, j;
     const memopt_i_update_rule rule = memopt_i_cuda_adafactor_rule(t, k);
+
     if (memopt_i_cuda_adafactor_left_out(t)) return;
     for (round = 0; round < MEMOPT_I_CUDA_ADAFACTOR_GROUPS / 8 && group < last; ++round, group += 8) {
-        const uint64_t in_row = group % wide * 256, at = group / wide * width + in_row; double sum = 0;
+        const uint64_t in_row = group % wide * 256;
+        const uint64_t at = group / wide * width + in_row;
+        double sum = 0;
+
         MEMOPT_I_CUDA_UNROLL
         for (j = 0; j < 8; ++j) {
-            const uint64_t e = lane + 32u * (unsigned)j, i = at + e; float w = 0, g, v, u = 0; memopt_i_tile q;
+            const uint64_t e = lane + 32u * (unsigned)j;
+            const uint64_t i = at + e;
+            float w = 0;
+            float g, v;
+            float u = 0;
+            memopt_i_tile q;
+
             if (in_row + e < width && i < s.count) {
                 w = memopt_i_cuda_optim_weight_at(t.weights, s, i);
                 g = memopt_i_cuda_adafactor_gradient(t, k, i, rule.limit);
                 v = s.columns ? multiplier[2 * (in_row + e) + 1] : s.rows[i];
-                q.g = &g; q.old_v = q.v = &v; q.u = &u; q.scale_v = 1; q.in_memory = 0; q.count = 1;
+                q.g = &g;
+                q.old_v = q.v = &v;
+                q.u = &u;
+                q.scale_v = 1;
+                q.in_memory = 0;
+                q.count = 1;
                 if (s.columns) memopt_i_v1_adafactor_part(&rule, &q);
                 else memopt_i_v1_adafactor_whole(&rule, &q);
             }
@@ -4093,24 +5095,36 @@ memopt_i_cuda_adafactor_squares_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cud
         if (lane % 16 == 0) s.groups[2 * group + lane / 16] = sum;
     }
 }
+
 /* A warp for each panel of the slice: groups to rows, rows to the panel, in their order. */
 static __global__ void __launch_bounds__(32)
 memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
-    const uint64_t width = memopt_i_cuda_adafactor_width(s), wide = (width + 255) / 256,
-        panel = blockIdx.x - s.first_tile;
-    const uint64_t rows = (s.count + width - 1) / width, each = s.panel_size / width; /* rows of a panel */
+    const uint64_t width = memopt_i_cuda_adafactor_width(s);
+    const uint64_t wide = (width + 255) / 256;
+    const uint64_t panel = blockIdx.x - s.first_tile;
+    const uint64_t rows = (s.count + width - 1) / width; /* rows of a panel */
+    const uint64_t each = s.panel_size / width;
     const uint64_t end = ((panel + 1) * each < rows ? (panel + 1) * each : rows) * wide;
     const float *multiplier = (const float *)(const void *)(s.row_sums + s.first_row);
-    double sum = 0, x = 0, w = 0; uint64_t at; int j;
+    double sum = 0;
+    double x = 0;
+    double w = 0;
+    uint64_t at;
+    int j;
+
     if (memopt_i_cuda_adafactor_left_out(t)) return;
     for (at = panel * each * wide; at < end; at += 32) {
-        const uint64_t i = at + threadIdx.x; const int there = i < end;
-        const double mine_x = there ? s.groups[2 * i] : 0, mine_w = there ? s.groups[2 * i + 1] : 0;
+        const uint64_t i = at + threadIdx.x;
+        const int there = i < end;
+        const double mine_x = there ? s.groups[2 * i] : 0;
+        const double mine_w = there ? s.groups[2 * i + 1] : 0;
         const float mine_scale = there && s.columns ? multiplier[2 * (i / wide) + 1] : 1;
+
         for (j = 0; j < 32; ++j) {
             const double scale = (double)__shfl_sync(MEMOPT_I_CUDA_ALL, mine_scale, j);
+
             w = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, mine_w, j), w);
             sum = memopt_i_sum_double(__shfl_sync(MEMOPT_I_CUDA_ALL, mine_x, j), sum);
             if ((at + (unsigned)j + 1) % wide == 0 && at + (unsigned)j < end) {
@@ -4119,31 +5133,40 @@ memopt_i_cuda_adafactor_fold_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
             }
         }
     }
-    if (threadIdx.x == 0) { s.squares[2 * (s.panel + panel)] = x; s.squares[2 * (s.panel + panel) + 1] = w; }
+    if (threadIdx.x == 0) {
+        s.squares[2 * (s.panel + panel)] = x;
+        s.squares[2 * (s.panel + panel) + 1] = w;
+    }
 }
+
 /* How far each tensor goes: a block for each. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_pace_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
-    const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x]; uint64_t row;
+    const memopt_i_cuda_adafactor_slice &s = t.slice[blockIdx.x];
+    uint64_t row;
     const double pace = memopt_i_adafactor_pace(&s.group, s.step, s.squares, s.panels, s.all);
     float *multiplier = (float *)(void *)(s.row_sums + s.first_row);
+
     if (memopt_i_cuda_adafactor_left_out(t)) return;
     if (threadIdx.x == 0) *s.pace = (float)pace;
     for (row = threadIdx.x; row < s.held_rows; row += MEMOPT_I_CUDA_OPTIM_THREADS)
         multiplier[2 * row + 1] = (float)((double)multiplier[2 * row + 1] * pace);
 }
+
 /* The means go into the state with a tensor's first slice. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_adafactor_table t) {
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_adafactor_slice &s = t.slice[k];
     const uint64_t i = (uint64_t)(blockIdx.x - s.first_tile) * 256 + threadIdx.x;
-    const float *row = (const float *)(const void *)(s.row_sums + s.first_row),
-        *column = (const float *)(const void *)s.column_sums;
+    const float *row = (const float *)(const void *)(s.row_sums + s.first_row);
+    const float *column = (const float *)(const void *)s.column_sums;
+
     if (t.stops && t.control->stopped) return;
     if (i < s.held_rows) s.rows[i] = row[2 * i];
     else if (i < s.held_rows + s.columns) s.columns_of[i - s.held_rows] = column[2 * (i - s.held_rows)];
 }
+
 /* @section cuda_optim : cuda_adafactor api_cuda_optim
    The calls: what belongs to what, and launches for many tensors.
    Idea       The object, its checks and its rules are the CPU's; only headers of states are not looked at. What the
@@ -4155,6 +5178,7 @@ memopt_i_cuda_adafactor_keep_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_a
    Scratch    Control and codes; a float, a double and four floats for each tensor; the sums, laid out as in the object;
               for Adafactor two doubles for each group of 256 elements, of as many tensors as fit 4 MiB: at least one.
    Invariant  Everything is checked before the first launch. begin changes the object when its launch has succeeded. */
+
 struct memopt_i_cuda_optim_parts { /* of the scratch, each at a multiple of 256 bytes */
     memopt_i_cuda_optim_control *control;
     memopt_i_cuda_optim_codes   *codes;
@@ -4164,18 +5188,24 @@ struct memopt_i_cuda_optim_parts { /* of the scratch, each at a multiple of 256 
     double *groups;           /* two for each of group_count */
     size_t  group_count, bytes;
 };
+
 struct memopt_i_cuda_optim_call { /* what a call works with */
     memopt_optim *o;
     memopt_i_cuda_optim_parts at;
     cudaStream_t stream;
 };
+
 /* Groups of 256 that a slice of a tensor leaves in the scratch. */
 static size_t memopt_i_cuda_adafactor_groups(const memopt_i_adafactor *f, size_t count) {
     return memopt_i_ceil_div(count, f->width) * memopt_i_ceil_div(f->width, 256);
 }
+
 /* How many groups the scratch has room for; 1: they do not fit size_t. */
 static int memopt_i_cuda_optim_group_count(memopt_optim *o, size_t *count) {
-    size_t max = 0, all = 0, i;
+    size_t max = 0;
+    size_t all = 0;
+    size_t i;
+
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR)
         for (i = 0; i < o->desc.tensor_count; ++i) {
             const memopt_i_adafactor f = memopt_i_adafactor_of(o, i, 0, o->parts[i].held);
@@ -4233,14 +5263,19 @@ static memopt_cuda_status memopt_i_cuda_optim_run_of(memopt_i_cuda_optim_call *c
     const memopt_cuda_status s = memopt_i_cuda_optim_call_of(c, o, d_scratch, bytes, stream);
     return s || run ? s : MEMOPT_CUDA_ERR_NULL;
 }
+
 static float4 *memopt_i_cuda_optim_by_of(const memopt_i_cuda_optim_call *c) { /* NULL: the host has the factor */
     return c->o->by_device ? c->at.by : NULL;
 }
+
 static double *memopt_i_cuda_optim_sums_of(const memopt_i_cuda_optim_call *c, size_t tensor) {
     return c->at.sums + c->o->parts[tensor].sums;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim *optim, size_t *bytes) {
-    memopt_i_cuda_optim_parts parts; memopt_cuda_status s;
+    memopt_i_cuda_optim_parts parts;
+    memopt_cuda_status s;
+
     if (!optim || !bytes) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_optim_count((memopt_optim *)(uintptr_t)optim, &parts);
     if (!s) *bytes = parts.bytes;
@@ -4249,34 +5284,47 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_scratch(const memopt_optim 
 
 /* ---- many slices in one launch ---- */
 enum { MEMOPT_I_CUDA_OPTIM_APPLY, MEMOPT_I_CUDA_OPTIM_MEASURE, MEMOPT_I_CUDA_OPTIM_SCAN };
+
 struct memopt_i_cuda_optim_batch {
     memopt_i_cuda_optim_table table;
     int      mode, format; /* of the moments of all of them */
     uint64_t tiles;
 };
+
 static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b, int mode,
                                          memopt_state_format format) {
-    memopt_i_cuda_optim_table *t = &b->table; const memopt_optim *o = c->o;
+    memopt_i_cuda_optim_table *t = &b->table;
+    const memopt_optim *o = c->o;
+
     memset(b, 0, sizeof *b);
     if (!memopt_i_kind_moments(&o->desc)) format = MEMOPT_STATE_F32; /* nothing is coded */
-    b->mode = mode; b->format = (int)format;
+    b->mode = mode;
+    b->format = (int)format;
     t->control = c->at.control;
     t->codes = c->at.codes;
     t->pace = c->at.pace;
-    t->chunk = o->chunk; t->kind = (uint32_t)o->desc.kind; t->weights = (uint32_t)o->desc.weights;
-    t->gradients = (uint32_t)o->desc.gradients; t->state = (uint32_t)format; t->block = (uint32_t)o->desc.block;
+    t->chunk = o->chunk;
+    t->kind = (uint32_t)o->desc.kind;
+    t->weights = (uint32_t)o->desc.weights;
+    t->gradients = (uint32_t)o->desc.gradients;
+    t->state = (uint32_t)format;
+    t->block = (uint32_t)o->desc.block;
     t->moments = (uint32_t)memopt_i_kind_moments(&o->desc);
-    t->by = memopt_i_cuda_optim_by_of(c); t->stops = (uint32_t)(o->fused || o->by_device);
+    t->by = memopt_i_cuda_optim_by_of(c);
+    t->stops = (uint32_t)(o->fused || o->by_device);
     if (mode == MEMOPT_I_CUDA_OPTIM_MEASURE) t->tile = (uint32_t)o->chunk;
     else if (mode == MEMOPT_I_CUDA_OPTIM_SCAN || !memopt_i_is_coded(format)) t->tile = MEMOPT_I_CUDA_OPTIM_TILE;
     else if (format == MEMOPT_STATE_8BIT && t->block == 256) t->tile =
         8 * MEMOPT_I_CUDA_OPTIM_CODED_THREADS * MEMOPT_I_CUDA_OPTIM_ROUNDS;
     else t->tile = (uint32_t)(MEMOPT_I_CUDA_OPTIM_CODED / t->block * t->block);
 }
+
 template <int KIND>
 static memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
+    const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
+
     if (!memopt_i_is_coded((memopt_state_format)b->format))
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_floats_kernel<KIND, 0>), b->tiles, threads, 0, stream, t);
     if (t.block == 256)
@@ -4284,11 +5332,14 @@ static memopt_cuda_status memopt_i_cuda_optim_launch(const memopt_i_cuda_optim_b
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<KIND, MEMOPT_I_CUDA_8BIT>), b->tiles, threads, 0, stream,
                              t);
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_optim_batch *b, cudaStream_t stream) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS, fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
+    const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
     const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_WEIGHTS_F32
         && t.gradients == MEMOPT_GRADIENTS_F32;
+
     if (b->format == MEMOPT_STATE_BNB)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_BNB>), b->tiles,
                                  threads, 0, stream, t);
@@ -4300,6 +5351,7 @@ static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_op
                                  stream, t);
     return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAM>(b, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_launch_kind(const memopt_i_cuda_optim_batch *b, memopt_optim_kind kind,
                                                           cudaStream_t stream) {
     switch (kind) {
@@ -4310,8 +5362,11 @@ static memopt_cuda_status memopt_i_cuda_optim_launch_kind(const memopt_i_cuda_op
     default: return memopt_i_cuda_optim_launch_adam(b, stream);
     }
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; memopt_cuda_status s;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
+    memopt_cuda_status s;
+
     if (!b->table.count) return 0;
     if (b->mode == MEMOPT_I_CUDA_OPTIM_SCAN)
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_scan_kernel, b->tiles, threads, 0, c->stream, b->table);
@@ -4323,15 +5378,21 @@ static memopt_cuda_status memopt_i_cuda_optim_flush(const memopt_i_cuda_optim_ca
     b->tiles = 0;
     return s;
 }
+
 static int memopt_i_cuda_optim_misaligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes != 0; }
 static unsigned char *memopt_i_cuda_optim_past(void *p, size_t bytes) { return p ? (unsigned char *)p + bytes : NULL; }
+
 /* The slice at..at+count of a tensor, as the kernels see it. */
 static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size_t tensor, size_t at, size_t count,
                                          memopt_i_cuda_optim_slice *s) {
-    memopt_optim *o = c->o; const memopt_optim_tensor *t = &o->desc.tensors[tensor];
+    memopt_optim *o = c->o;
+    const memopt_optim_tensor *t = &o->desc.tensors[tensor];
     const memopt_i_tensor_part *part = &o->parts[tensor];
     const size_t wide = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
-    const size_t gradient = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2; memopt_optim_view view; int i;
+    const size_t gradient = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    memopt_optim_view view;
+    int i;
+
     memset(s, 0, sizeof *s);
     (void)memopt_i_state_layout(part, &o->desc, t, &view);
     s->weights = (unsigned char *)t->weights + at * wide;
@@ -4344,32 +5405,43 @@ static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
         const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
         double *sums = memopt_i_cuda_optim_sums_of(c, tensor);
+
         s->columns = f.columns;
         s->moment[1] =
             f.columns ? (void *)((float *)(void *)(sums + f.first_row + at / f.columns) + 1) : (void *)(view.rows + at);
         s->scale[1] = f.columns ? (float *)(void *)(sums + f.rows) + 1 : NULL;
     } else if (memopt_i_kind_measures(o->desc.kind))
         s->sums = memopt_i_cuda_optim_sums_of(c, tensor) + 2 * ((t->first + at) / o->chunk);
-    s->place = (uint64_t)t->first + at; s->count = count; s->tensor = (uint32_t)tensor;
+    s->place = (uint64_t)t->first + at;
+    s->count = count;
+    s->tensor = (uint32_t)tensor;
     for (i = 0; i < MEMOPT_I_NOISES; ++i) s->noise[i] = part->noise[i];
     s->aligned = !memopt_i_cuda_optim_misaligned(s->weights, 4 * wide)
         && !memopt_i_cuda_optim_misaligned(s->gradients, 4 * gradient)
               && !memopt_i_cuda_optim_misaligned(s->extra, 8);
 }
+
 /* A rule's place in a table; `most` where there is no room. */
 static uint32_t memopt_i_cuda_optim_rule_at(memopt_i_update_rule *rules, uint32_t *count, uint32_t max,
                                             const memopt_i_update_rule *rule) {
     uint32_t i;
-    for (i = 0; i < *count; ++i) if (!memcmp(&rules[i], rule, sizeof *rule)) return i;
+
+    for (i = 0; i < *count; ++i)
+        if (!memcmp(&rules[i], rule, sizeof *rule)) return i;
     if (i == max) return max;
     rules[i] = *rule;
     ++*count;
     return i;
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_optim_batch *b,
                                                   size_t tensor, size_t at, size_t count) {
-    memopt_i_cuda_optim_table *t = &b->table; memopt_i_cuda_optim_slice slice; uint32_t rule; memopt_cuda_status s;
+    memopt_i_cuda_optim_table *t = &b->table;
+    memopt_i_cuda_optim_slice slice;
+    uint32_t rule;
+    memopt_cuda_status s;
     const uint64_t tiles = memopt_i_ceil_div(count, t->tile);
+
     if (tiles > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
     memopt_i_cuda_optim_slice_of(c, tensor, at, count, &slice);
     rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
@@ -4378,22 +5450,31 @@ static memopt_cuda_status memopt_i_cuda_optim_add(const memopt_i_cuda_optim_call
         if (s) return s;
         rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_OPTIM_RULES, &c->o->parts[tensor].rule);
     }
-    slice.first_tile = (uint32_t)b->tiles; slice.rule = rule;
+    slice.first_tile = (uint32_t)b->tiles;
+    slice.rule = rule;
     t->slice[t->count++] = slice;
     b->tiles += tiles;
     return 0;
 }
+
 /* One slice, or all tensors whose moments have that format. */
 static memopt_cuda_status memopt_i_cuda_optim_pass(const memopt_i_cuda_optim_call *c, int mode, size_t tensor,
                                                    size_t at, size_t count) {
-    memopt_i_cuda_optim_batch b; memopt_cuda_status s;
+    memopt_i_cuda_optim_batch b;
+    memopt_cuda_status s;
+
     memopt_i_cuda_optim_batch_of(c, &b, mode, c->o->parts[tensor].format);
     s = memopt_i_cuda_optim_add(c, &b, tensor, at, count);
     return s ? s : memopt_i_cuda_optim_flush(c, &b);
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_pass_all(const memopt_i_cuda_optim_call *c, int mode) {
-    const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 }; memopt_i_cuda_optim_batch b;
-    memopt_cuda_status s = 0; size_t i; int k;
+    const memopt_state_format formats[2] = { c->o->desc.state, MEMOPT_STATE_F32 };
+    memopt_i_cuda_optim_batch b;
+    memopt_cuda_status s = 0;
+    size_t i;
+    int k;
+
     for (k = 0; k < (memopt_i_is_coded(c->o->desc.state) ? 2 : 1) && !s; ++k) { /* small tensors keep floats */
         memopt_i_cuda_optim_batch_of(c, &b, mode, formats[k]);
         for (i = 0; i < c->o->desc.tensor_count && !s; ++i)
@@ -4409,9 +5490,16 @@ enum {
     MEMOPT_I_CUDA_ADAFACTOR_MEAN, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS, MEMOPT_I_CUDA_ADAFACTOR_SQUARES,
     MEMOPT_I_CUDA_ADAFACTOR_FOLD, MEMOPT_I_CUDA_ADAFACTOR_PACE, MEMOPT_I_CUDA_ADAFACTOR_KEEP
 };
-struct memopt_i_cuda_adafactor_batch { memopt_i_cuda_adafactor_table table; size_t groups; };
+
+struct memopt_i_cuda_adafactor_batch {
+    memopt_i_cuda_adafactor_table table;
+    size_t groups;
+};
+
 static uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slice *s, int which) {
-    const uint64_t width = s->columns ? s->columns : s->panel_size, wide = memopt_i_ceil_div(width, 256);
+    const uint64_t width = s->columns ? s->columns : s->panel_size;
+    const uint64_t wide = memopt_i_ceil_div(width, 256);
+
     switch (which) {
     case MEMOPT_I_CUDA_ADAFACTOR_ROWS: return memopt_i_ceil_div(s->count / s->columns, 16);
     case MEMOPT_I_CUDA_ADAFACTOR_COLUMNS: return memopt_i_ceil_div(s->count, s->panel_size) * wide;
@@ -4424,9 +5512,13 @@ static uint64_t memopt_i_cuda_adafactor_tiles(const memopt_i_cuda_adafactor_slic
     default: return 1; /* a block for a tensor */
     }
 }
+
 static memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_optim_call *c,
                                                          memopt_i_cuda_adafactor_table *t, int which) {
-    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS; uint64_t tiles = 0; uint32_t i;
+    const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
+    uint64_t tiles = 0;
+    uint32_t i;
+
     for (i = 0; i < t->count; ++i) {
         t->slice[i].first_tile = (uint32_t)tiles;
         tiles += memopt_i_cuda_adafactor_tiles(&t->slice[i], which);
@@ -4436,39 +5528,48 @@ static memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_opt
     case MEMOPT_I_CUDA_ADAFACTOR_##label: \
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_adafactor_##kernel##_kernel, tiles, size, 0, c->stream, *t)
     switch (which) {
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(ROWS, rows, threads);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(COLUMNS, columns, threads);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(JOIN_COLUMNS, join_columns, threads);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(MEAN, mean, 32);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(JOIN_ROWS, join_rows, threads);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(SQUARES, squares, threads);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(FOLD, fold, 32);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(PACE, pace, threads);
-    MEMOPT_I_CUDA_ADAFACTOR_CASE(KEEP, keep, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(ROWS, rows, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(COLUMNS, columns, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(JOIN_COLUMNS, join_columns, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(MEAN, mean, 32);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(JOIN_ROWS, join_rows, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(SQUARES, squares, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(FOLD, fold, 32);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(PACE, pace, threads);
+        MEMOPT_I_CUDA_ADAFACTOR_CASE(KEEP, keep, threads);
     }
 #undef MEMOPT_I_CUDA_ADAFACTOR_CASE
     return 0;
 }
+
 static void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b) {
     memset(b, 0, sizeof *b);
     b->table.control = c->at.control;
-    b->table.weights = (uint32_t)c->o->desc.weights; b->table.gradients = (uint32_t)c->o->desc.gradients;
+    b->table.weights = (uint32_t)c->o->desc.weights;
+    b->table.gradients = (uint32_t)c->o->desc.gradients;
     b->table.stops = (uint32_t)(c->o->fused || c->o->by_device);
 }
+
 /* 1: taken in; 0: no room. */
 static int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b,
                                        size_t tensor, size_t at, size_t count) {
     const memopt_i_adafactor f = memopt_i_adafactor_of(c->o, tensor, at, count);
     memopt_i_cuda_adafactor_table *t = &b->table;
-    const size_t groups = memopt_i_cuda_adafactor_groups(&f, count); memopt_i_cuda_adafactor_slice *s;
-    memopt_i_cuda_optim_slice slice; uint32_t rule;
+    const size_t groups = memopt_i_cuda_adafactor_groups(&f, count);
+    memopt_i_cuda_adafactor_slice *s;
+    memopt_i_cuda_optim_slice slice;
+    uint32_t rule;
+
     if (t->count == MEMOPT_I_CUDA_ADAFACTOR_SLICES || groups > c->at.group_count - b->groups) return 0;
     rule = memopt_i_cuda_optim_rule_at(t->rule, &t->rules, MEMOPT_I_CUDA_ADAFACTOR_RULES, &f.part->rule);
     if (rule == MEMOPT_I_CUDA_ADAFACTOR_RULES) return 0;
     s = &t->slice[t->count++];
     memopt_i_cuda_optim_slice_of(c, tensor, at, count, &slice);
-    s->weights = slice.weights; s->extra = slice.extra; s->gradients = slice.gradients;
-    s->rows = f.columns ? f.view.rows : f.view.rows + at; s->columns_of = f.view.columns;
+    s->weights = slice.weights;
+    s->extra = slice.extra;
+    s->gradients = slice.gradients;
+    s->rows = f.columns ? f.view.rows : f.view.rows + at;
+    s->columns_of = f.view.columns;
     s->row_sums = memopt_i_cuda_optim_sums_of(c, tensor);
     s->column_sums = s->row_sums + f.rows;
     s->squares = s->column_sums + MEMOPT_I_ADAFACTOR_PANELS * f.columns;
@@ -4476,42 +5577,60 @@ static int memopt_i_cuda_adafactor_add(const memopt_i_cuda_optim_call *c, memopt
     s->mean = c->at.mean + tensor;
     s->pace = c->at.pace + tensor;
     s->by = c->o->by_device ? c->at.by + tensor : NULL;
-    s->group = f.part->group; s->step = f.part->step; s->all = f.tensor->count; s->count = count;
-    s->columns = f.columns; s->panel_size = f.panel_size; s->held_rows = f.held_rows; s->panels = f.panels;
+    s->group = f.part->group;
+    s->step = f.part->step;
+    s->all = f.tensor->count;
+    s->count = count;
+    s->columns = f.columns;
+    s->panel_size = f.panel_size;
+    s->held_rows = f.held_rows;
+    s->panels = f.panels;
     s->first_row = f.columns ? f.first_row + at / f.columns : 0;
     s->panel = (f.tensor->first + at) / f.panel_size;
     s->rule = rule;
     b->groups += groups;
     return 1;
 }
+
 static memopt_cuda_status memopt_i_cuda_adafactor_measure(const memopt_i_cuda_optim_call *c,
                                                           memopt_i_cuda_adafactor_batch *b, int phase) {
-    const int then = phase ? MEMOPT_I_CUDA_ADAFACTOR_FOLD : MEMOPT_I_CUDA_ADAFACTOR_COLUMNS; memopt_cuda_status s;
+    const int then = phase ? MEMOPT_I_CUDA_ADAFACTOR_FOLD : MEMOPT_I_CUDA_ADAFACTOR_COLUMNS;
+    memopt_cuda_status s;
+
     s = memopt_i_cuda_adafactor_launch(c, &b->table,
                                        phase ? MEMOPT_I_CUDA_ADAFACTOR_SQUARES : MEMOPT_I_CUDA_ADAFACTOR_ROWS);
     return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, then);
 }
+
 static memopt_cuda_status memopt_i_cuda_adafactor_join(const memopt_i_cuda_optim_call *c,
                                                        memopt_i_cuda_adafactor_batch *b, int phase) {
     memopt_cuda_status s;
+
     if (phase) return memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_PACE);
     s = memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_COLUMNS);
     if (!s) s = memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_MEAN);
     return s ? s : memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_JOIN_ROWS);
 }
+
 /* One of the passes over all tensors; a vector has no first one, and no means to keep. */
 enum { MEMOPT_I_CUDA_ADAFACTOR_FIRST, MEMOPT_I_CUDA_ADAFACTOR_SECOND, MEMOPT_I_CUDA_ADAFACTOR_MEANS };
+
 static memopt_cuda_status memopt_i_cuda_adafactor_run(const memopt_i_cuda_optim_call *c,
                                                       memopt_i_cuda_adafactor_batch *b, int pass) {
     memopt_cuda_status s;
+
     if (!b->table.count) return 0;
     if (pass == MEMOPT_I_CUDA_ADAFACTOR_MEANS)
         return memopt_i_cuda_adafactor_launch(c, &b->table, MEMOPT_I_CUDA_ADAFACTOR_KEEP);
     s = memopt_i_cuda_adafactor_measure(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
     return s ? s : memopt_i_cuda_adafactor_join(c, b, pass == MEMOPT_I_CUDA_ADAFACTOR_SECOND);
 }
+
 static memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_call *c, int pass) {
-    memopt_i_cuda_adafactor_batch b; memopt_cuda_status s; size_t i;
+    memopt_i_cuda_adafactor_batch b;
+    memopt_cuda_status s;
+    size_t i;
+
     memopt_i_cuda_adafactor_begin(c, &b);
     for (i = 0; i < c->o->desc.tensor_count; ++i) {
         if (pass != MEMOPT_I_CUDA_ADAFACTOR_SECOND && !memopt_i_adafactor_is_matrix(&c->o->desc.tensors[i])) continue;
@@ -4526,10 +5645,12 @@ static memopt_cuda_status memopt_i_cuda_adafactor_all(const memopt_i_cuda_optim_
 
 /* ---- states ---- */
 struct memopt_i_cuda_optim_header { uint4 word[sizeof(memopt_i_state_header) / 16]; };
+
 /* Four codes of zero from `at` on, of n. */
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_zeros(uint64_t at, uint64_t n) {
     return at >= n ? 0 : n - at >= 4 ? 0x7f7f7f7fu : 0x7f7f7f7fu >> 8 * (4 - (unsigned)(n - at));
 }
+
 /* Zeros, a header, and BNB's code of zero in `coded` bytes from 16-byte word `first` on. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
@@ -4537,6 +5658,7 @@ memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
                                  uint64_t first, uint64_t coded) {
     const uint64_t i = (uint64_t)blockIdx.x * MEMOPT_I_CUDA_OPTIM_THREADS + threadIdx.x;
     uint4 word = make_uint4(0, 0, 0, 0);
+
     if (i >= words) return;
     if (i < sizeof header / 16) word = header.word[i];
     else if (i >= first) {
@@ -4547,15 +5669,23 @@ memopt_i_cuda_optim_state_kernel(uint4 *state, uint64_t words,
     }
     state[i] = word;
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_tensor(memopt_optim *o, size_t tensor) {
     if (!o) return MEMOPT_CUDA_ERR_NULL;
     return memopt_i_optim_has(o, tensor) ? MEMOPT_ERR_ARGUMENT : memopt_i_state_there(o, tensor);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *optim, size_t tensor,
                                                                 memopt_cuda_stream stream) {
-    const memopt_cuda_status s = memopt_i_cuda_optim_tensor(optim, tensor); memopt_optim_view view; size_t bytes;
-    const memopt_optim_tensor *t; uint64_t first = 0, coded = 0; memopt_i_state_header want;
+    const memopt_cuda_status s = memopt_i_cuda_optim_tensor(optim, tensor);
+    memopt_optim_view view;
+    size_t bytes;
+    const memopt_optim_tensor *t;
+    uint64_t first = 0;
+    uint64_t coded = 0;
+    memopt_i_state_header want;
     memopt_i_cuda_optim_header header;
+
     if (s) return s;
     t = &optim->desc.tensors[tensor];
     bytes = memopt_i_state_layout(&optim->parts[tensor], &optim->desc, t, &view);
@@ -4570,16 +5700,23 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_init(memopt_optim *op
                              memopt_i_ceil_div(bytes / 16, MEMOPT_I_CUDA_OPTIM_THREADS), MEMOPT_I_CUDA_OPTIM_THREADS, 0,
                              (cudaStream_t)stream, (uint4 *)t->state, bytes / 16, header, first, coded);
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_fetch(void *to, const void *d_from, size_t bytes,
                                                     memopt_cuda_stream stream) {
     cudaError_t e = cudaMemcpyAsync(to, d_from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize((cudaStream_t)stream);
     return memopt_i_cuda_taken(e);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *optim, size_t tensor, size_t bytes,
                                                                  memopt_cuda_stream stream) {
-    memopt_i_state_header header; memopt_optim_view view; float scale[1024]; size_t need, i, n, k; int m;
+    memopt_i_state_header header;
+    memopt_optim_view view;
+    float scale[1024];
+    size_t need, i, n, k;
+    int m;
     memopt_cuda_status s;
+
     if (!optim) return MEMOPT_CUDA_ERR_NULL;
     if (tensor < optim->desc.tensor_count) {
         need = memopt_i_state_layout(&optim->parts[tensor], &optim->desc, &optim->desc.tensors[tensor], &view);
@@ -4606,15 +5743,31 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_begin_kernel(memopt_i_cuda_optim_control *control, memopt_i_cuda_optim_codes *to, double *sums,
                                  uint64_t count, const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_codes codes) {
-    const unsigned i = threadIdx.x; const uint64_t at = ((uint64_t)blockIdx.x - 1) * MEMOPT_I_CUDA_OPTIM_THREADS + i;
-    if (blockIdx.x) { if (at < count) sums[at] = 0; return; }
-    to->level[0][i] = codes.level[0][i]; to->level[1][i] = codes.level[1][i];
-    if (i < 32) { to->grid[0][i] = codes.grid[0][i]; to->grid[1][i] = codes.grid[1][i]; }
-    if (i == 0) { control->skipped = control->tensor = control->first = 0; control->stopped = 0; }
+    const unsigned i = threadIdx.x;
+    const uint64_t at = ((uint64_t)blockIdx.x - 1) * MEMOPT_I_CUDA_OPTIM_THREADS + i;
+
+    if (blockIdx.x) {
+        if (at < count) sums[at] = 0;
+        return;
+    }
+    to->level[0][i] = codes.level[0][i];
+    to->level[1][i] = codes.level[1][i];
+    if (i < 32) {
+        to->grid[0][i] = codes.grid[0][i];
+        to->grid[1][i] = codes.grid[1][i];
+    }
+    if (i == 0) {
+        control->skipped = control->tensor = control->first = 0;
+        control->stopped = 0;
+    }
 }
+
 static_assert(sizeof(memopt_i_cuda_optim_codes) <= 3900, "the argument of a kernel");
+
 static memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim *o) {
-    memopt_i_cuda_optim_codes codes; int m, i;
+    memopt_i_cuda_optim_codes codes;
+    int m, i;
+
     for (m = 0; m < 2; ++m) {
         for (i = 0; i < 256; ++i) {
             codes.level[m][i] = o->desc.state == MEMOPT_STATE_BNB
@@ -4625,14 +5778,24 @@ static memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim
     }
     return codes;
 }
+
 /* What the rules of up to 240 tensors have of a factor that is on the device. */
 enum { MEMOPT_I_CUDA_OPTIM_BETAS = 240 };
-struct memopt_i_cuda_optim_betas { double of[MEMOPT_I_CUDA_OPTIM_BETAS][2]; uint32_t count, kind; };
+
+struct memopt_i_cuda_optim_betas {
+    double of[MEMOPT_I_CUDA_OPTIM_BETAS][2];
+    uint32_t count, kind;
+};
+
 static_assert(sizeof(memopt_i_cuda_optim_betas) <= 3900, "the argument of a kernel");
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_OPTIM_THREADS)
 memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, const double *d_factor,
                               const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim_betas betas) {
-    const unsigned i = threadIdx.x; const double f = *d_factor; const int allowed = memopt_i_gradient_terms_allowed(f);
+    const unsigned i = threadIdx.x;
+    const double f = *d_factor;
+    const int allowed = memopt_i_gradient_terms_allowed(f);
+
     if (i == 0 && !allowed) control->stopped = MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
     if (i >= betas.count) return;
     const memopt_i_gradient_terms x =
@@ -4640,15 +5803,21 @@ memopt_i_cuda_optim_by_kernel(memopt_i_cuda_optim_control *control, float4 *by, 
                                    allowed ? f : 1);
     by[i] = make_float4(x.limit, x.factor, x.g1, x.g2);
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_optim_call *c,
                                                            const memopt_optim_run *run, const double *d_factor) {
-    const memopt_optim_desc *d = &c->o->desc; memopt_i_cuda_optim_betas betas; memopt_cuda_status s = 0; size_t at, i;
+    const memopt_optim_desc *d = &c->o->desc;
+    memopt_i_cuda_optim_betas betas;
+    memopt_cuda_status s = 0;
+    size_t at, i;
+
     memset(&betas, 0, sizeof betas);
     betas.kind = (uint32_t)d->kind;
     for (at = 0; at < d->tensor_count && !s; at += i) {
         for (i = 0; i < MEMOPT_I_CUDA_OPTIM_BETAS && at + i < d->tensor_count; ++i) {
             const memopt_optim_group *g = &run->groups[d->tensors[at + i].group];
-            betas.of[i][0] = g->beta1; betas.of[i][1] = g->beta2;
+            betas.of[i][0] = g->beta1;
+            betas.of[i][1] = g->beta2;
         }
         betas.count = (uint32_t)i;
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_by_kernel, 1, MEMOPT_I_CUDA_OPTIM_THREADS, 0, c->stream,
@@ -4656,11 +5825,13 @@ static memopt_cuda_status memopt_i_cuda_optim_begin_factor(const memopt_i_cuda_o
     }
     return s;
 }
+
 /* d_factor: NULL where the run has the factor. */
 static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                     const double *d_factor) {
     const size_t count = memopt_i_optim_sum_count(c->o);
     memopt_cuda_status s = memopt_i_optim_begin_check(c->o, run, 1);
+
     if (!s && d_factor && run->gradient_factor != 0)
         s = memopt_i_optim_fail(c->o, MEMOPT_ERR_ARGUMENT, "the run has a gradient factor, and the device another");
     if (!s)
@@ -4674,10 +5845,12 @@ static memopt_cuda_status memopt_i_cuda_optim_begin(const memopt_i_cuda_optim_ca
     c->o->by_device = d_factor != NULL;
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_factor_there(const memopt_i_cuda_optim_call *c, const double *d_factor) {
     const memopt_cuda_status s = memopt_i_cuda_pointer(d_factor, sizeof *d_factor);
     return s ? s : memopt_i_cuda_no_overlap(d_factor, sizeof *d_factor, c->at.control, c->at.bytes);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, const memopt_optim_run *run,
                                                            void *d_scratch, size_t scratch_bytes,
                                                            memopt_cuda_stream stream) {
@@ -4685,6 +5858,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin(memopt_optim *optim, 
     const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : memopt_i_cuda_optim_begin(&c, run, NULL);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_optim *optim, const memopt_optim_run *run,
                                                                        const double *d_factor, void *d_scratch,
                                                                        size_t scratch_bytes,
@@ -4694,12 +5868,15 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_begin_with_factor(memopt_op
     if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
     return s ? s : memopt_i_cuda_optim_begin(&c, run, d_factor);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim, size_t tensor, size_t first,
                                                              size_t count, void *d_scratch, size_t scratch_bytes,
                                                              memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_cuda_adafactor_batch b; size_t at = 0;
+    memopt_i_cuda_adafactor_batch b;
+    size_t at = 0;
+
     if (!s) s = memopt_i_optim_slice(optim, tensor, first, count, &at);
     if (!s && optim->parts[tensor].phase >= optim->parts[tensor].phases)
         s = memopt_i_optim_fail(optim, MEMOPT_ERR_STATE,
@@ -4714,29 +5891,41 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_measure(memopt_optim *optim
     (void)memopt_i_cuda_adafactor_add(&c, &b, tensor, at, count);
     return memopt_i_cuda_adafactor_measure(&c, &b, optim->parts[tensor].phase);
 }
+
 /* Trust ratios of the tensors from..end. */
 static memopt_cuda_status memopt_i_cuda_optim_trust_run(const memopt_i_cuda_optim_call *c, size_t from, size_t end) {
-    memopt_i_cuda_optim_trusts t; memopt_cuda_status s; size_t i;
+    memopt_i_cuda_optim_trusts t;
+    memopt_cuda_status s;
+    size_t i;
+
     memset(&t, 0, sizeof t);
-    t.pace = c->at.pace; t.is_lamb = c->o->desc.kind == MEMOPT_OPTIM_LAMB;
+    t.pace = c->at.pace;
+    t.is_lamb = c->o->desc.kind == MEMOPT_OPTIM_LAMB;
     t.by = memopt_i_cuda_optim_by_of(c);
     for (; from < end; from += i) {
         for (i = 0; i < MEMOPT_I_CUDA_OPTIM_TRUSTS && from + i < end; ++i) {
             const memopt_i_tensor_part *part = &c->o->parts[from + i];
-            t.of[i].sums = memopt_i_cuda_optim_sums_of(c, from + i); t.of[i].count = part->sum_count / 2;
-            t.of[i].group = part->group; t.of[i].factor = part->rule.factor; t.of[i].tensor = (uint32_t)(from + i);
+
+            t.of[i].sums = memopt_i_cuda_optim_sums_of(c, from + i);
+            t.of[i].count = part->sum_count / 2;
+            t.of[i].group = part->group;
+            t.of[i].factor = part->rule.factor;
+            t.of[i].tensor = (uint32_t)(from + i);
         }
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_optim_trust_kernel, i, 32, 0, c->stream, t);
         if (s) return s;
     }
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, size_t tensor, int *again,
                                                           void *d_scratch, size_t scratch_bytes,
                                                           memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_tensor_part *part, was; memopt_i_cuda_adafactor_batch b;
+    memopt_i_tensor_part *part, was;
+    memopt_i_cuda_adafactor_batch b;
+
     if (!s && !again) s = MEMOPT_CUDA_ERR_NULL;
     if (s) return s;
     part = memopt_i_optim_join_part(optim, tensor);
@@ -4751,16 +5940,22 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, s
         if (part->phase || memopt_i_adafactor_is_matrix(&optim->desc.tensors[tensor]))
             s = memopt_i_cuda_adafactor_join(&c, &b, part->phase);
     } else s = memopt_i_cuda_optim_trust_run(&c, tensor, tensor + 1);
-    if (s) { *part = was; return s; }
+    if (s) {
+        *part = was;
+        return s;
+    }
     *again = ++part->phase < part->phases;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first,
                                                            size_t count, void *d_scratch, size_t scratch_bytes,
                                                                memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
-    memopt_i_cuda_adafactor_batch b; size_t at = 0;
+    memopt_i_cuda_adafactor_batch b;
+    size_t at = 0;
+
     if (!s) s = memopt_i_optim_apply_slice(optim, tensor, first, count, &at);
     if (!s) s = memopt_i_cuda_ready();
     if (!s && optim->fused) s = memopt_i_cuda_optim_pass(&c, MEMOPT_I_CUDA_OPTIM_SCAN, tensor, at, count);
@@ -4774,15 +5969,25 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, 
     if (!s) optim->parts[tensor].applied += count;
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_end(memopt_optim *optim) {
     return optim ? (memopt_cuda_status)memopt_optim_end(optim) : MEMOPT_CUDA_ERR_NULL;
 }
+
 static void memopt_i_cuda_adafactor_joined(memopt_optim *o) { /* what the host knows of a join, for all tensors */
     size_t i;
-    for (i = 0; i < o->desc.tensor_count; ++i) { memopt_i_adafactor_join_rule(&o->parts[i]); ++o->parts[i].phase; }
+
+    for (i = 0; i < o->desc.tensor_count; ++i) {
+        memopt_i_adafactor_join_rule(&o->parts[i]);
+        ++o->parts[i].phase;
+    }
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call *c) {
-    memopt_optim *o = c->o; memopt_cuda_status s = 0; size_t i;
+    memopt_optim *o = c->o;
+    memopt_cuda_status s = 0;
+    size_t i;
+
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
         memopt_i_cuda_adafactor_joined(o); /* the rules are read at the launch */
         s = memopt_i_cuda_adafactor_all(c, MEMOPT_I_CUDA_ADAFACTOR_FIRST);
@@ -4795,18 +6000,24 @@ static memopt_cuda_status memopt_i_cuda_optim_all(const memopt_i_cuda_optim_call
     }
     if (!s) s = memopt_i_cuda_optim_pass_all(c, MEMOPT_I_CUDA_OPTIM_APPLY);
     for (i = 0; i < o->desc.tensor_count && !s; ++i)
-        { o->parts[i].applied = o->parts[i].held; o->parts[i].phase = o->parts[i].phases; }
+    {
+        o->parts[i].applied = o->parts[i].held;
+        o->parts[i].phase = o->parts[i].phases;
+    }
     return s;
 }
+
 static memopt_cuda_status memopt_i_cuda_optim_step(const memopt_i_cuda_optim_call *c, const memopt_optim_run *run,
                                                    const double *d_factor) {
     memopt_cuda_status s = memopt_i_optim_step_check(c->o, run);
+
     if (!s) s = memopt_i_cuda_optim_begin(c, run, d_factor);
     if (s) return s;
     s = memopt_i_cuda_optim_all(c);
     (void)memopt_optim_end(c->o);
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, const memopt_optim_run *run,
                                                           void *d_scratch, size_t scratch_bytes,
                                                           memopt_cuda_stream stream) {
@@ -4814,6 +6025,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step(memopt_optim *optim, c
     const memopt_cuda_status s = memopt_i_cuda_optim_run_of(&c, optim, run, d_scratch, scratch_bytes, stream);
     return s ? s : memopt_i_cuda_optim_step(&c, run, NULL);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_optim *optim, const memopt_optim_run *run,
                                                                       const double *d_factor, void *d_scratch,
                                                                       size_t scratch_bytes, memopt_cuda_stream stream) {
@@ -4822,30 +6034,39 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_step_with_factor(memopt_opt
     if (!s) s = memopt_i_cuda_optim_factor_there(&c, d_factor);
     return s ? s : memopt_i_cuda_optim_step(&c, run, d_factor);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, size_t tensor, void *d_scratch,
                                                           size_t scratch_bytes, double **d_sums, size_t *count) {
-    memopt_i_cuda_optim_call c; memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes,
-        NULL); double *sums = NULL;
+    memopt_i_cuda_optim_call c;
+    memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, NULL);
+    double *sums = NULL;
+
     if (!s && (!d_sums || !count)) s = MEMOPT_CUDA_ERR_NULL;
     if (!s) s = memopt_optim_sums(optim, tensor, &sums, count);
     if (!s) *d_sums = c.at.sums + (sums - optim->sums); /* the same place in both */
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
                                                             size_t scratch_bytes, memopt_cuda_optim_outcome *out,
                                                                 memopt_cuda_stream stream) {
-    memopt_i_cuda_optim_call c; memopt_i_cuda_optim_control control;
+    memopt_i_cuda_optim_call c;
+    memopt_i_cuda_optim_control control;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
+
     if (!s && !out) s = MEMOPT_CUDA_ERR_NULL;
     if (!s) s = memopt_i_cuda_ready();
     if (!s) s = memopt_i_cuda_optim_fetch(&control, d_scratch, sizeof control, stream);
     if (s) return s;
-    out->skipped = control.skipped; out->stopped = control.stopped == MEMOPT_I_CUDA_OPTIM_STOPPED;
+    out->skipped = control.skipped;
+    out->stopped = control.stopped == MEMOPT_I_CUDA_OPTIM_STOPPED;
     out->left_out = control.stopped == MEMOPT_I_CUDA_OPTIM_LEFT_OUT;
-    out->tensor = control.tensor; out->first = control.first;
+    out->tensor = control.tensor;
+    out->first = control.first;
     optim->skipped = control.skipped;
     return 0;
 }
+
 /* @section cuda_scale : cuda_base api_cuda_scale
    Unscale, finite check and norm in one pass over many tensors; clipping; accumulation.
    Problem    A norm is a sum whose order the CPU has fixed: in each piece of 64 Ki elements 16 chains of 4,096
@@ -4875,6 +6096,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim,
               pass writes what another one of it reads.
    Trap       Both buffers in shared memory are needed: with one there are two barriers a tile, and everybody stands
               still while 16 threads add. */
+
 enum {
     MEMOPT_I_CUDA_SCALE_THREADS = 128, MEMOPT_I_CUDA_SCALE_LOADS = 4, /* of 16 bytes, a thread and tile */
     MEMOPT_I_CUDA_SCALE_TILE = MEMOPT_I_CUDA_SCALE_THREADS * MEMOPT_I_CUDA_SCALE_LOADS, /* of 16 bytes */
@@ -4884,27 +6106,40 @@ enum {
     MEMOPT_I_CUDA_SUM_TILE = 4096,
     MEMOPT_I_CUDA_JOIN_PARTS = 1024   /* sums in shared memory at a time */
 };
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #  define MEMOPT_I_CUDA_SCALE_BLOCKS 8 /* a multiprocessor: it has 1,024 threads there */
 #else
 #  define MEMOPT_I_CUDA_SCALE_BLOCKS 12
 #endif
+
 /* ---- lists of tensors ---- */
-struct memopt_i_cuda_scale_tensor { unsigned char *values; size_t count; unsigned first_tile, type; };
+struct memopt_i_cuda_scale_tensor {
+    unsigned char *values;
+    size_t count;
+    unsigned first_tile, type;
+};
+
 struct memopt_i_cuda_scale_list {
     memopt_i_cuda_scale_tensor tensors[MEMOPT_I_CUDA_SCALE_LISTED];
     unsigned count;
 };
+
 static memopt_cuda_status memopt_i_cuda_gradient_check(const memopt_gradient *g) {
-    const size_t bytes = memopt_type_bytes(g->type); size_t all;
+    const size_t bytes = memopt_type_bytes(g->type);
+    size_t all;
+
     if (!bytes) return MEMOPT_ERR_ARGUMENT;
     if (g->count && !g->values) return MEMOPT_CUDA_ERR_NULL;
     if ((uintptr_t)g->values % bytes || (uintptr_t)g->compensation % 2) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if (memopt_i_mul(g->count, bytes, &all)) return MEMOPT_ERR_OVERFLOW;
     return memopt_i_ceil_div(g->count, MEMOPT_I_CUDA_CLIP_TILE) > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients *list, size_t *pieces) {
-    size_t i; *pieces = 0;
+    size_t i;
+
+    *pieces = 0;
     if (!list || (list->count && !list->tensors)) return MEMOPT_CUDA_ERR_NULL;
     for (i = 0; i < list->count; ++i) {
         const memopt_cuda_status s = memopt_i_cuda_gradient_check(list->tensors + i);
@@ -4914,26 +6149,35 @@ static memopt_cuda_status memopt_i_cuda_gradients_check(const memopt_gradients *
     }
     return list->count > SIZE_MAX / sizeof(memopt_cuda_gradient_sum) - *pieces ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 /* Tensors from *next on that fit into one launch, `unit` elements a block. Empty ones are left out. */
 static unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t unit, size_t *next,
                                          memopt_i_cuda_scale_list *part) {
     size_t blocks = 0;
+
     for (part->count = 0; *next < list->count && part->count < MEMOPT_I_CUDA_SCALE_LISTED; ++*next) {
-        const memopt_gradient *g = list->tensors + *next; memopt_i_cuda_scale_tensor *to = part->tensors + part->count;
+        const memopt_gradient *g = list->tensors + *next;
+        memopt_i_cuda_scale_tensor *to = part->tensors + part->count;
         const size_t more = memopt_i_ceil_div(g->count, unit);
+
         if (!more) continue;
         if (blocks + more > 0x7fffffffu) break;
-        to->values = (unsigned char *)g->values; to->count = g->count;
-        to->first_tile = (unsigned)blocks; to->type = (unsigned)g->type;
-        blocks += more; ++part->count;
+        to->values = (unsigned char *)g->values;
+        to->count = g->count;
+        to->first_tile = (unsigned)blocks;
+        to->type = (unsigned)g->type;
+        blocks += more;
+        ++part->count;
     }
     return (unsigned)blocks;
 }
+
 /* ---- 16 bytes of a tensor, wherever it begins; 0 behind the end ---- */
 template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_load(const unsigned char *p, size_t at,
                                                                                     size_t bytes, int aligned) {
     uint4 v = { 0, 0, 0, 0 };
     uint32_t *const w = &v.x;
+
     if (aligned && at + 16 <= bytes) return *(const uint4 *)(const void *)(p + at);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 16 / SIZE; ++i) {
@@ -4943,11 +6187,16 @@ template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_
     }
     return v;
 }
+
 template <int SIZE>
 static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *p, size_t at, size_t bytes, int aligned,
                                                                 uint4 v) {
     const uint32_t *const w = &v.x;
-    if (aligned && at + 16 <= bytes) { *(uint4 *)(void *)(p + at) = v; return; }
+
+    if (aligned && at + 16 <= bytes) {
+        *(uint4 *)(void *)(p + at) = v;
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 16 / SIZE; ++i) {
         if (at + (size_t)(i * SIZE) >= bytes) continue;
@@ -4955,30 +6204,37 @@ static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *
         else *(uint16_t *)(void *)(p + at + i * SIZE) = (uint16_t)(w[i / 2] >> (i % 2 * 16));
     }
 }
+
 /* ---- multiply, look for what is not finite, make a double ---- */
 static __device__ __forceinline__ float memopt_i_cuda_scale_times(float x, float factor) {
     return memopt_i_v1_quiet(memopt_i_times(x, factor));
 }
+
 template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_scale_word(uint32_t w, float factor) {
     if (TYPE == MEMOPT_TYPE_F32)
         return memopt_i_float_bits(memopt_i_cuda_scale_times(memopt_i_bits_float(w), factor));
-    const uint16_t low = (uint16_t)w, high = (uint16_t)(w >> 16);
+    const uint16_t low = (uint16_t)w;
+    const uint16_t high = (uint16_t)(w >> 16);
     if (TYPE == MEMOPT_TYPE_BF16)
         return memopt_to_bf16(memopt_i_cuda_scale_times(memopt_from_bf16(low), factor))
              | (uint32_t)memopt_to_bf16(memopt_i_cuda_scale_times(memopt_from_bf16(high), factor)) << 16;
     return memopt_to_f16(memopt_i_cuda_scale_times(memopt_from_f16(low), factor))
          | (uint32_t)memopt_to_f16(memopt_i_cuda_scale_times(memopt_from_f16(high), factor)) << 16;
 }
+
 /* Nonzero where an exponent of the word is all ones: its complement is 0, and 1 less than that has the top bit. */
 template <int TYPE> static __device__ __forceinline__ uint32_t memopt_i_cuda_scale_special(uint32_t w) {
     if (TYPE == MEMOPT_TYPE_F32) return ((~w & 0x7f800000u) - 1) & 0x80000000u;
     if (TYPE == MEMOPT_TYPE_BF16) return ((~w & 0x7f807f80u) - 0x00010001u) & 0x80008000u;
     return ((~w & 0x7c007c00u) - 0x00010001u) & 0x80008000u;
 }
+
 /* Element i of a tile, without its sign. */
 template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale_double(const uint4 *tile, unsigned i) {
     const double up = TYPE == MEMOPT_TYPE_F16 ? 2.7430620343968443e+303 : 5.282945311356653e+269; /* 2^1008, 2^896 */
-    uint64_t bits; double x;
+    uint64_t bits;
+    double x;
+
     if (TYPE == MEMOPT_TYPE_F32)
         bits = (uint64_t)(((const uint32_t *)(const void *)tile)[i] & 0x7fffffffu) << 29;
     else
@@ -4986,17 +6242,20 @@ template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale
     memcpy(&x, &bits, sizeof x);
     return x * up;
 }
+
 /* One of 16 chains goes on over a tile's rows, 8 at a time: those behind the end are 0. */
 template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale_chain(const uint4 *tile, unsigned rows,
                                                                                       unsigned lane, double sum) {
     for (unsigned row = 0; row < rows; row += 8)
         MEMOPT_I_CUDA_UNROLL
-        for (unsigned k = 0; k < 8; ++k)
-            sum = memopt_i_add_square(sum, memopt_i_cuda_scale_double<TYPE>(tile, (row + k) * 16 + lane));
+            for (unsigned k = 0; k < 8; ++k)
+                sum = memopt_i_add_square(sum, memopt_i_cuda_scale_double<TYPE>(tile, (row + k) * 16 + lane));
     return sum;
 }
+
 template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const unsigned char *p, size_t n) {
     unsigned found = 0;
+
     for (size_t i = threadIdx.x; i < n; i += MEMOPT_I_CUDA_SCALE_THREADS)
         if (TYPE == MEMOPT_TYPE_F32) found += !memopt_i_finite(((const float *)(const void *)p)[i]);
         else {
@@ -5005,19 +6264,26 @@ template <int TYPE> static __device__ unsigned memopt_i_cuda_scale_count(const u
         }
     return found;
 }
+
 /* A piece of `bytes` bytes by a block. tiles: two of them. Thread 0 has the result. */
 template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned char *p, size_t bytes, float factor,
                                                                      uint4 *tiles, unsigned *found,
                                                                      memopt_cuda_gradient_sum *result) {
     enum { SIZE = TYPE == MEMOPT_TYPE_F32 ? 4 : 2, LOADS = MEMOPT_I_CUDA_SCALE_LOADS };
-    const size_t step = (size_t)MEMOPT_I_CUDA_SCALE_TILE * 16, mine = (size_t)threadIdx.x * 16;
+    const size_t step = (size_t)MEMOPT_I_CUDA_SCALE_TILE * 16;
+    const size_t mine = (size_t)threadIdx.x * 16;
     const size_t next = (size_t)MEMOPT_I_CUDA_SCALE_THREADS * 16;
-    const int aligned = ((uintptr_t)p & 15) == 0, write = factor != 1;
-    uint4 v[LOADS]; uint32_t special = 0; double sum = 0;
+    const int aligned = ((uintptr_t)p & 15) == 0;
+    const int write = factor != 1;
+    uint4 v[LOADS];
+    uint32_t special = 0;
+    double sum = 0;
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < LOADS; ++k) v[k] = memopt_i_cuda_scale_load<SIZE>(p, mine + (size_t)k * next, bytes, aligned);
     for (size_t at = 0; at < bytes; at += step) {
         uint4 *const tile = tiles + (at & step ? MEMOPT_I_CUDA_SCALE_TILE : 0);
+
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
             if (write) {
@@ -5034,8 +6300,8 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
         __syncthreads(); /* the one barrier: what is added up here is overwritten two tiles later, behind the next */
         if (at + step < bytes)
             MEMOPT_I_CUDA_UNROLL
-            for (int k = 0; k < LOADS; ++k)
-                v[k] = memopt_i_cuda_scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
+                for (int k = 0; k < LOADS; ++k)
+                    v[k] = memopt_i_cuda_scale_load<SIZE>(p, at + step + mine + (size_t)k * next, bytes, aligned);
         if (threadIdx.x < 16) {
             const size_t left = (memopt_i_min(step, bytes - at) + SIZE * 16 - 1) / (SIZE * 16);
             sum = memopt_i_cuda_scale_chain<TYPE>(tile, (unsigned)left, threadIdx.x, sum);
@@ -5049,12 +6315,15 @@ template <int TYPE> static __device__ void memopt_i_cuda_scale_piece(unsigned ch
         if (mine_found) atomicAdd(found, mine_found);
         __syncthreads(); /* all of the piece has been counted */
     }
-    result->squares = sum; result->nonfinite = *found;
+    result->squares = sum;
+    result->nonfinite = *found;
 }
+
 /* d_scaler: NULL, or where the factor comes from; 0: it would be refused. */
 static __device__ int memopt_i_cuda_scaler_ready(const memopt_scaler *d_scaler) {
     return !memopt_i_scaler_check(d_scaler) && !d_scaler->unscaled;
 }
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS, MEMOPT_I_CUDA_SCALE_BLOCKS)
 memopt_i_cuda_scale_kernel(const memopt_i_cuda_scale_list list, const memopt_scaler *d_scaler, float factor,
                            memopt_cuda_gradient_sum *d_pieces) {
@@ -5073,14 +6342,18 @@ memopt_i_cuda_scale_kernel(const memopt_i_cuda_scale_list list, const memopt_sca
     else memopt_i_cuda_scale_piece<MEMOPT_TYPE_F16>(t->values + first * 2, n * 2, factor, tiles, found, &sum);
     if (threadIdx.x == 0) d_pieces[blockIdx.x] = sum;
 }
+
 /* ---- sums, in order ---- */
 /* n sums by a block. Thread 0 has the result: added up in order, infinite if anything is not finite. */
 static __device__ void memopt_i_cuda_scale_join(const memopt_cuda_gradient_sum *parts, size_t n, double *squares,
                                                 unsigned long long *found, memopt_cuda_gradient_sum *result) {
-    double sum = 0; unsigned long long nonfinite = 0;
+    double sum = 0;
+    unsigned long long nonfinite = 0;
+
     if (threadIdx.x == 0) *found = 0;
     for (size_t at = 0; at < n; at += MEMOPT_I_CUDA_JOIN_PARTS) {
         const unsigned some = (unsigned)memopt_i_min(MEMOPT_I_CUDA_JOIN_PARTS, n - at);
+
         __syncthreads(); /* the sums before have been added */
         for (unsigned i = threadIdx.x; i < some; i += MEMOPT_I_CUDA_SCALE_THREADS) {
             squares[i] = parts[at + i].squares;
@@ -5095,9 +6368,11 @@ static __device__ void memopt_i_cuda_scale_join(const memopt_cuda_gradient_sum *
     result->nonfinite = (size_t)*found;
     result->squares = *found ? (double)memopt_i_bits_float(0x7F800000u) : sum;
 }
+
 struct memopt_i_cuda_scale_joins { /* of up to so many tensors */
     struct { size_t first, count; } tensors[240]; /* among the pieces */
 };
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
 memopt_i_cuda_scale_join_kernel(const memopt_i_cuda_scale_joins joins, const memopt_cuda_gradient_sum *d_pieces,
                                 memopt_cuda_gradient_sum *d_sums) {
@@ -5108,6 +6383,7 @@ memopt_i_cuda_scale_join_kernel(const memopt_i_cuda_scale_joins joins, const mem
                              found, &sum);
     if (threadIdx.x == 0) d_sums[blockIdx.x] = sum;
 }
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_SCALE_THREADS)
 memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t n, memopt_scaler *d_scaler,
                                  int in_place, memopt_gradient_total *d_total) {
@@ -5116,19 +6392,32 @@ memopt_i_cuda_scale_total_kernel(const memopt_cuda_gradient_sum *d_sums, size_t 
     memopt_cuda_gradient_sum sum;
     memopt_i_cuda_scale_join(d_sums, n, squares, found, &sum);
     if (threadIdx.x) return;
-    d_total->squares = sum.squares; d_total->nonfinite = sum.nonfinite;
-    d_total->factor = 1; d_total->overflow = sum.nonfinite != 0;
+    d_total->squares = sum.squares;
+    d_total->nonfinite = sum.nonfinite;
+    d_total->factor = 1;
+    d_total->overflow = sum.nonfinite != 0;
     if (!d_scaler) return;
-    if (!memopt_i_cuda_scaler_ready(d_scaler)) { d_total->factor = 0; d_total->overflow = 1; return; }
+    if (!memopt_i_cuda_scaler_ready(d_scaler)) {
+        d_total->factor = 0;
+        d_total->overflow = 1;
+        return;
+    }
     if (!in_place) d_total->factor = (double)memopt_i_scaler_inverse(d_scaler);
-    d_scaler->unscaled = 1; d_scaler->found_nonfinite = sum.nonfinite != 0;
+    d_scaler->unscaled = 1;
+    d_scaler->found_nonfinite = sum.nonfinite != 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *list,
                                                         const memopt_cuda_gradient_sum *d_pieces,
                                                         memopt_cuda_gradient_sum *d_sums, memopt_cuda_stream stream) {
-    const size_t max = sizeof(memopt_i_cuda_scale_joins) / 16; memopt_i_cuda_scale_joins joins; size_t i, n, at = 0;
+    const size_t max = sizeof(memopt_i_cuda_scale_joins) / 16;
+    memopt_i_cuda_scale_joins joins;
+    size_t i, n;
+    size_t at = 0;
+
     for (i = 0; i < list->count; i += n) {
         memopt_cuda_status s;
+
         for (n = 0; n < max && i + n < list->count; ++n) {
             joins.tensors[n].first = at;
             joins.tensors[n].count = memopt_i_ceil_div(list->tensors[i + n].count, MEMOPT_I_SCALE_PIECE);
@@ -5140,6 +6429,7 @@ static memopt_cuda_status memopt_i_cuda_scale_joins_run(const memopt_gradients *
     }
     return 0;
 }
+
 struct memopt_i_cuda_scale_call { /* one pass over a list */
     const memopt_gradients   *list;
     memopt_scaler            *d_scaler; /* NULL: none */
@@ -5149,8 +6439,11 @@ struct memopt_i_cuda_scale_call { /* one pass over a list */
     memopt_cuda_gradient_sum *d_sums;
     memopt_cuda_stream        stream;
 };
+
 static memopt_cuda_status memopt_i_cuda_scale_check(const memopt_i_cuda_scale_call *c) {
-    size_t pieces; memopt_cuda_status s = memopt_i_cuda_gradients_check(c->list, &pieces);
+    size_t pieces;
+    memopt_cuda_status s = memopt_i_cuda_gradients_check(c->list, &pieces);
+
     if (!s && c->list->count) s = memopt_i_cuda_pointer(c->list->scratch, 16);
     if (!s && c->list->scratch_bytes / sizeof(memopt_cuda_gradient_sum) < pieces + c->list->count)
         s = MEMOPT_ERR_BUFFER;
@@ -5158,10 +6451,16 @@ static memopt_cuda_status memopt_i_cuda_scale_check(const memopt_i_cuda_scale_ca
     if (!s) s = memopt_i_cuda_pointer_if(c->d_sums, sizeof(double));
     return s ? s : memopt_i_cuda_pointer_if(c->d_scaler, sizeof(double));
 }
+
 static memopt_cuda_status memopt_i_cuda_scale_run(const memopt_i_cuda_scale_call *c) {
-    memopt_cuda_gradient_sum *const d_sums = (memopt_cuda_gradient_sum *)c->list->scratch, *d_pieces;
+    memopt_cuda_gradient_sum *const d_sums = (memopt_cuda_gradient_sum *)c->list->scratch;
+    memopt_cuda_gradient_sum *d_pieces;
     memopt_cuda_gradient_sum *const d_to = c->d_sums ? c->d_sums : d_sums;
-    memopt_i_cuda_scale_list part; size_t next = 0, at = 0; memopt_cuda_status s = memopt_i_cuda_ready();
+    memopt_i_cuda_scale_list part;
+    size_t next = 0;
+    size_t at = 0;
+    memopt_cuda_status s = memopt_i_cuda_ready();
+
     d_pieces = c->list->count ? d_sums + c->list->count : NULL;
     while (!s && next < c->list->count) {
         const unsigned blocks = memopt_i_cuda_scale_take(c->list, MEMOPT_I_SCALE_PIECE, &next, &part);
@@ -5175,66 +6474,81 @@ static memopt_cuda_status memopt_i_cuda_scale_run(const memopt_i_cuda_scale_call
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_scale_total_kernel, 1, MEMOPT_I_CUDA_SCALE_THREADS, 0, c->stream, d_to,
                              c->list->count, c->d_scaler, c->in_place, c->d_total);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scratch(const memopt_gradients *list, size_t *bytes) {
-    size_t pieces; const memopt_cuda_status s = memopt_i_cuda_gradients_check(list, &pieces);
+    size_t pieces;
+    const memopt_cuda_status s = memopt_i_cuda_gradients_check(list, &pieces);
+
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = (pieces + list->count) * sizeof(memopt_cuda_gradient_sum);
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_scale(const memopt_gradients *list, double factor,
                                                                memopt_gradient_total *d_total,
                                                                memopt_cuda_gradient_sum *d_sums,
                                                                memopt_cuda_stream stream) {
     const memopt_i_cuda_scale_call c = { list, NULL, (float)factor, 0, d_total, d_sums, stream };
     memopt_cuda_status s;
+
     if (!memopt_i_finite_double(factor) || fabs(factor) > 3.4028234663852886e38) return MEMOPT_ERR_ARGUMENT;
     s = memopt_i_cuda_scale_check(&c);
     return s ? s : memopt_i_cuda_scale_run(&c);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_measure(const memopt_gradients *list,
                                                                  memopt_gradient_total *d_total,
                                                                  memopt_cuda_gradient_sum *d_sums,
                                                                  memopt_cuda_stream stream) {
     return d_total ? memopt_cuda_gradients_scale(list, 1, d_total, d_sums, stream) : MEMOPT_CUDA_ERR_NULL;
 }
+
 static memopt_cuda_status memopt_i_cuda_scaler_pass(memopt_scaler *d_scaler, const memopt_gradients *list, int in_place,
                                                     memopt_gradient_total *d_total, memopt_cuda_gradient_sum *d_sums,
                                                     memopt_cuda_stream stream) {
     const memopt_i_cuda_scale_call c = { list, d_scaler, 1, in_place, d_total, d_sums, stream };
     memopt_cuda_status s;
+
     if (!d_scaler || !d_total) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_scale_check(&c);
     return s ? s : memopt_i_cuda_scale_run(&c);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_unscale(memopt_scaler *d_scaler, const memopt_gradients *list,
                                                               memopt_gradient_total *d_total,
                                                               memopt_cuda_gradient_sum *d_sums,
                                                               memopt_cuda_stream stream) {
     return memopt_i_cuda_scaler_pass(d_scaler, list, 1, d_total, d_sums, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_measure(memopt_scaler *d_scaler, const memopt_gradients *list,
                                                               memopt_gradient_total *d_total,
                                                               memopt_cuda_gradient_sum *d_sums,
                                                               memopt_cuda_stream stream) {
     return memopt_i_cuda_scaler_pass(d_scaler, list, 0, d_total, d_sums, stream);
 }
+
 /* ---- a step's last words ---- */
 static __global__ void __launch_bounds__(32) memopt_i_cuda_clip_norm_kernel(const memopt_gradient_total *d_total,
                                                                             double mean, double max_norm,
                                                                             double *d_factor) {
-    const double factor = d_total->factor * mean, norm = sqrt(d_total->squares) * factor;
+    const double factor = d_total->factor * mean;
+    const double norm = sqrt(d_total->squares) * factor;
     const int skip = d_total->overflow || !memopt_i_finite_double(norm);
     if (threadIdx.x == 0) *d_factor = skip ? 0 : factor * memopt_i_clip_factor(norm, max_norm);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_clip_norm(const memopt_gradient_total *d_total, double mean,
                                                          double max_norm, double *d_factor, memopt_cuda_stream stream) {
     memopt_cuda_status s = memopt_i_cuda_pointer(d_total, sizeof(double));
+
     if (!s) s = memopt_i_cuda_pointer(d_factor, sizeof(double));
     if (s) return s;
     if (!memopt_i_scale_limit(max_norm) || !memopt_i_finite_double(mean) || mean <= 0) return MEMOPT_ERR_ARGUMENT;
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_clip_norm_kernel, 1, 32, 0, stream, d_total, mean, max_norm, d_factor);
 }
+
 static __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(memopt_scaler *d_scaler,
                                                                                 const int *d_overflow, int *d_status) {
     if (threadIdx.x) return;
@@ -5244,34 +6558,42 @@ static __global__ void __launch_bounds__(32) memopt_i_cuda_scaler_update_kernel(
     *d_scaler = scaler;
     if (d_status) *d_status = (int)s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_update(memopt_scaler *d_scaler, const int *d_overflow,
                                                              int *d_status, memopt_cuda_stream stream) {
     memopt_cuda_status s = memopt_i_cuda_pointer(d_scaler, sizeof(double));
+
     if (!s) s = memopt_i_cuda_pointer(d_overflow, sizeof(int));
     if (!s) s = memopt_i_cuda_pointer_if(d_status, sizeof(int));
     if (s) return s;
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_scaler_update_kernel, 1, 32, 0, stream, d_scaler, d_overflow, d_status);
 }
+
 /* ---- clipping ---- */
 template <int SIZE> static __device__ __forceinline__ int memopt_i_cuda_clip_word(uint32_t *w, uint32_t limit,
                                                                                  uint32_t infinity) {
     const uint32_t before = *w;
+
     if (SIZE == 4) {
         float x = memopt_i_bits_float(before);
         memopt_i_v1_clip32(&x, 1, limit);
         *w = memopt_i_float_bits(x);
     } else {
-        uint16_t low = (uint16_t)before, high = (uint16_t)(before >> 16);
+        uint16_t low = (uint16_t)before;
+        uint16_t high = (uint16_t)(before >> 16);
         memopt_i_v1_clip16(&low, 1, (uint16_t)limit, (uint16_t)infinity);
         memopt_i_v1_clip16(&high, 1, (uint16_t)limit, (uint16_t)infinity);
         *w = low | (uint32_t)high << 16;
     }
     return *w != before;
 }
+
 template <int SIZE> static __device__ void memopt_i_cuda_clip_tile(unsigned char *p, size_t bytes, uint32_t limit,
                                                                    uint32_t infinity) {
     enum { LOADS = MEMOPT_I_CUDA_CLIP_TILE * SIZE / 16 / 256 };
-    const int aligned = ((uintptr_t)p & 15) == 0; uint4 v[LOADS];
+    const int aligned = ((uintptr_t)p & 15) == 0;
+    uint4 v[LOADS];
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < LOADS; ++k)
         v[k] = memopt_i_cuda_scale_load<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned);
@@ -5284,6 +6606,7 @@ template <int SIZE> static __device__ void memopt_i_cuda_clip_tile(unsigned char
         if (cut) memopt_i_cuda_scale_store<SIZE>(p, ((size_t)k * 256 + threadIdx.x) * 16, bytes, aligned, v[k]);
     }
 }
+
 static __global__ void __launch_bounds__(256) memopt_i_cuda_clip_kernel(const memopt_i_cuda_scale_list list,
                                                                         uint32_t limit, uint32_t limit_bf16,
                                                                         uint32_t limit_f16) {
@@ -5291,14 +6614,20 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_clip_kernel(const me
         list.tensors + memopt_i_cuda_find(list.tensors, list.count, blockIdx.x);
     const size_t first = (size_t)(blockIdx.x - t->first_tile) * MEMOPT_I_CUDA_CLIP_TILE;
     const size_t n = memopt_i_min(MEMOPT_I_CUDA_CLIP_TILE, t->count - first);
+
     if (t->type == MEMOPT_TYPE_F32) memopt_i_cuda_clip_tile<4>(t->values + first * 4, n * 4, limit, 0);
     else if (t->type == MEMOPT_TYPE_BF16)
         memopt_i_cuda_clip_tile<2>(t->values + first * 2, n * 2, limit_bf16, 0x7f80);
     else memopt_i_cuda_clip_tile<2>(t->values + first * 2, n * 2, limit_f16, 0x7c00);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt_gradients *list, float limit,
                                                                     memopt_cuda_stream stream) {
-    memopt_i_cuda_scale_list part; size_t pieces, next = 0; memopt_cuda_status s;
+    memopt_i_cuda_scale_list part;
+    size_t pieces;
+    size_t next = 0;
+    memopt_cuda_status s;
+
     if (!memopt_i_scale_limit((double)limit)) return MEMOPT_ERR_ARGUMENT;
     limit = memopt_i_bits_float(memopt_i_float_bits(limit) & 0x7FFFFFFFu);
     s = memopt_i_cuda_gradients_check(list, &pieces);
@@ -5310,20 +6639,28 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_clip_value(const memopt
     }
     return s;
 }
+
 /* ---- accumulation ---- */
 enum { MEMOPT_I_CUDA_SUM_F32, MEMOPT_I_CUDA_SUM_PAIR, MEMOPT_I_CUDA_SUM_NOISE };
+
 struct memopt_i_cuda_sum_tensor {
-    unsigned char *sum; uint16_t *compensation; const unsigned char *from;
-    size_t count; uint64_t place; /* among all weights: picks random bits */
+    unsigned char *sum;
+    uint16_t *compensation;
+    const unsigned char *from;
+    size_t count;
+    uint64_t place; /* among all weights: picks random bits */
     unsigned first_tile;
     unsigned char how, type, aligned; /* aligned: groups of 4 elements are */
 };
+
 struct memopt_i_cuda_sum_list {
     memopt_i_cuda_sum_tensor tensors[MEMOPT_I_CUDA_SUMS_LISTED];
     unsigned count;
-    float weight; int start;
+    float weight;
+    int start;
     memopt_noise noise;
 };
+
 /* Up to 4 elements of a thread: `n` of them, `step` apart; 4 and 1 when they are aligned. */
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsigned n, unsigned step, int wide,
@@ -5333,14 +6670,21 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsign
     if (wide) memopt_i_cuda_load_four(p, x);
     else
         MEMOPT_I_CUDA_UNROLL
-        for (unsigned i = 0; i < 4; ++i) if (i < n) x[i] = memopt_i_cuda_load(p + (size_t)i * step);
+            for (unsigned i = 0; i < 4; ++i)
+                if (i < n) x[i] = memopt_i_cuda_load(p + (size_t)i * step);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_sum_store(float *p, unsigned n, unsigned step, int wide,
                                                               const float *x) {
-    if (wide) { *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]); return; }
+    if (wide) {
+        *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]);
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i) if (i < n) p[(size_t)i * step] = x[i];
+    for (unsigned i = 0; i < 4; ++i)
+        if (i < n) p[(size_t)i * step] = x[i];
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_sum_codes(uint16_t *p, unsigned n, unsigned step, int wide,
                                                               const uint16_t *x) {
     if (wide) {
@@ -5348,23 +6692,34 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_codes(uint16_t *p, unsi
         return;
     }
     MEMOPT_I_CUDA_UNROLL
-    for (unsigned i = 0; i < 4; ++i) if (i < n) p[(size_t)i * step] = x[i];
+    for (unsigned i = 0; i < 4; ++i)
+        if (i < n) p[(size_t)i * step] = x[i];
 }
+
 /* A group of a thread, `at` elements into its tile. */
-struct memopt_i_cuda_sum_at { unsigned at, n, step; int wide; };
+struct memopt_i_cuda_sum_at {
+    unsigned at, n, step;
+    int wide;
+};
+
 static __device__ __forceinline__ memopt_i_cuda_sum_at memopt_i_cuda_sum_place(unsigned g, unsigned left, int aligned) {
     memopt_i_cuda_sum_at q;
+
     q.step = aligned ? 1 : 256; /* where groups are not aligned, a warp still reads neighbours */
     q.at = aligned ? (g * 256 + threadIdx.x) * 4 : g * 1024 + threadIdx.x;
     q.n = q.at < left ? min(4u, (left - q.at + q.step - 1) / q.step) : 0;
     q.wide = aligned && q.n == 4;
     return q;
 }
+
 template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_group(unsigned char *sum, uint16_t *rest_at,
         const memopt_i_cuda_sum_list &list, uint64_t place, memopt_i_cuda_sum_at q, const float *from) {
-    float x[4] = { 0, 0, 0, 0 }; uint16_t high[4], rest[4];
+    float x[4] = { 0, 0, 0, 0 };
+    uint16_t high[4], rest[4];
+
     if (HOW == MEMOPT_I_CUDA_SUM_F32) {
         float *const to = (float *)(void *)sum + q.at;
+
         if (!list.start) memopt_i_cuda_sum_load(to, q.n, q.step, q.wide, x);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < 4; ++i) memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
@@ -5375,6 +6730,7 @@ template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_grou
     if (!list.start) memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)to, q.n, q.step, q.wide, x);
     if (HOW == MEMOPT_I_CUDA_SUM_PAIR) {
         float y[4] = { 0, 0, 0, 0 };
+
         rest_at += q.at;
         if (!list.start)
             memopt_i_cuda_sum_load((const memopt_i_cuda_bf16 *)(const void *)rest_at, q.n, q.step, q.wide, y);
@@ -5387,21 +6743,25 @@ template <int HOW> static __device__ __forceinline__ void memopt_i_cuda_sum_grou
         memopt_i_cuda_sum_codes(rest_at, q.n, q.step, q.wide, rest);
     } else
         MEMOPT_I_CUDA_UNROLL
-        for (unsigned i = 0; i < 4; ++i) {
-            memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
-            high[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
-        }
+            for (unsigned i = 0; i < 4; ++i) {
+                memopt_i_v1_add_weighted(x + i, from + i, 1, list.weight, list.start);
+                high[i] = memopt_to_bf16_stochastic(x[i], memopt_i_noise32(list.noise, place + q.at + i * q.step));
+            }
     memopt_i_cuda_sum_codes(to, q.n, q.step, q.wide, high);
 }
+
 /* A tile: 4 groups of 4 elements a thread, all gradients loaded before the first sum. */
 template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_cuda_sum_list &list,
                                                                  const memopt_i_cuda_sum_tensor &t, size_t first) {
-    const unsigned left = (unsigned)memopt_i_min(t.count - first, MEMOPT_I_CUDA_SUM_TILE); float from[4][4];
+    const unsigned left = (unsigned)memopt_i_min(t.count - first, MEMOPT_I_CUDA_SUM_TILE);
+    float from[4][4];
     unsigned char *const sum = t.sum + first * (HOW == MEMOPT_I_CUDA_SUM_F32 ? 4 : 2);
+
     MEMOPT_I_CUDA_UNROLL
     for (unsigned g = 0; g < 4; ++g) {
         const memopt_i_cuda_sum_at q = memopt_i_cuda_sum_place(g, left, t.aligned);
         const size_t at = first + q.at;
+
         if (t.type == MEMOPT_TYPE_F32)
             memopt_i_cuda_sum_load((const float *)(const void *)t.from + at, q.n, q.step, q.wide, from[g]);
         else if (t.type == MEMOPT_TYPE_BF16)
@@ -5413,18 +6773,23 @@ template <int HOW> static __device__ void memopt_i_cuda_sum_tile(const memopt_i_
         memopt_i_cuda_sum_group<HOW>(sum, HOW == MEMOPT_I_CUDA_SUM_PAIR ? t.compensation + first : NULL, list,
                                      t.place + first, memopt_i_cuda_sum_place(g, left, t.aligned), from[g]);
 }
+
 static __global__ void __launch_bounds__(256, 4) memopt_i_cuda_sum_kernel(const memopt_i_cuda_sum_list list) {
     const memopt_i_cuda_sum_tensor &t =
         list.tensors[memopt_i_cuda_find(list.tensors, list.count, blockIdx.x)];
     const size_t first = (size_t)(blockIdx.x - t.first_tile) * MEMOPT_I_CUDA_SUM_TILE;
+
     if (t.how == MEMOPT_I_CUDA_SUM_F32) memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_F32>(list, t, first);
     else if (t.how == MEMOPT_I_CUDA_SUM_PAIR) memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_PAIR>(list, t, first);
     else memopt_i_cuda_sum_tile<MEMOPT_I_CUDA_SUM_NOISE>(list, t, first);
 }
+
 static memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, const memopt_gradients *gradients,
                                                   const memopt_micro_batch *batch,
                                                   const memopt_accumulation *accumulation) {
-    size_t i, pieces; memopt_cuda_status s;
+    size_t i, pieces;
+    memopt_cuda_status s;
+
     if (!batch || !accumulation) return MEMOPT_CUDA_ERR_NULL;
     s = memopt_i_cuda_gradients_check(sums, &pieces);
     if (!s) s = memopt_i_cuda_gradients_check(gradients, &pieces);
@@ -5439,24 +6804,33 @@ static memopt_cuda_status memopt_i_cuda_sum_check(const memopt_gradients *sums, 
     }
     return batch->tokens > UINT64_MAX - accumulation->tokens ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 static void memopt_i_cuda_sum_entry(memopt_i_cuda_sum_tensor *to, const memopt_gradient *sum,
                                     const memopt_gradient *g) {
-    const uintptr_t of_sum = sum->type == MEMOPT_TYPE_F32 ? 15 : 7, of_g = g->type == MEMOPT_TYPE_F32 ? 15 : 7;
+    const uintptr_t of_sum = sum->type == MEMOPT_TYPE_F32 ? 15 : 7;
+    const uintptr_t of_g = g->type == MEMOPT_TYPE_F32 ? 15 : 7;
+
     to->sum = (unsigned char *)sum->values;
-    to->compensation = sum->compensation; to->from = (const unsigned char *)g->values;
-    to->count = sum->count; to->place = sum->first; to->type = (unsigned char)g->type;
+    to->compensation = sum->compensation;
+    to->from = (const unsigned char *)g->values;
+    to->count = sum->count;
+    to->place = sum->first;
+    to->type = (unsigned char)g->type;
     to->how = sum->type == MEMOPT_TYPE_F32 ? MEMOPT_I_CUDA_SUM_F32
             : sum->compensation ? MEMOPT_I_CUDA_SUM_PAIR : MEMOPT_I_CUDA_SUM_NOISE;
     to->aligned = !((uintptr_t)sum->values & of_sum) && !((uintptr_t)g->values & of_g)
         && !((uintptr_t)sum->compensation & 7);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt_gradients *sums,
                                                                     const memopt_gradients *gradients,
                                                                     const memopt_micro_batch *batch,
                                                                     memopt_accumulation *accumulation,
                                                                     memopt_cuda_stream stream) {
-    memopt_i_cuda_sum_list list; size_t next = 0;
+    memopt_i_cuda_sum_list list;
+    size_t next = 0;
     memopt_cuda_status s = memopt_i_cuda_sum_check(sums, gradients, batch, accumulation);
+
     if (s || !batch->tokens) return s;
     if ((s = memopt_i_cuda_ready()) != 0) return s;
     list.weight = batch->is_mean ? (float)batch->tokens : 1;
@@ -5465,8 +6839,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
     if (batch->noise) list.noise = *batch->noise;
     while (next < sums->count) {
         size_t blocks = 0;
+
         for (list.count = 0; next < sums->count && list.count < MEMOPT_I_CUDA_SUMS_LISTED; ++next) {
             const size_t more = memopt_i_ceil_div(sums->tensors[next].count, MEMOPT_I_CUDA_SUM_TILE);
+
             if (!more) continue;
             if (blocks + more > 0x7fffffffu) break;
             memopt_i_cuda_sum_entry(list.tensors + list.count, sums->tensors + next, gradients->tensors + next);
@@ -5476,9 +6852,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
         s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_sum_kernel, blocks, 256, 0, stream, list);
         if (s) return s;
     }
-    accumulation->tokens += batch->tokens; ++accumulation->micro_batches;
+    accumulation->tokens += batch->tokens;
+    ++accumulation->micro_batches;
     return 0;
 }
+
 /* @section cuda_softmax : cuda_base api_cuda_softmax
    Softmax of rows, and softmax + cross-entropy in place.
    Problem    Logits of a language model are rows of 50,304 or 128,256 numbers: 98 or 250 KiB in bf16, more than
@@ -5540,105 +6918,142 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gradients_accumulate(const memopt
    Rows of any length: memopt_i_cuda_softmax_any and memopt_i_cuda_softmax_slope_any, with LANES 0 for those from
    memory. Cross-entropy, for chunks of rows (no scratch; statuses of launches):
    memopt_i_cuda_cross_entropy_count/_rows/_total. */
+
 enum { MEMOPT_I_CUDA_SOFTMAX_GROUPS = 8, MEMOPT_I_CUDA_SOFTMAX_WARP = 1024, MEMOPT_I_CUDA_SOFTMAX_BLOCK = 8192 };
 #define MEMOPT_I_CUDA_SOFTMAX_LOWEST (-3.4028234663852886e38f)
+
 static __device__ __forceinline__ float memopt_i_cuda_softmax_exp(float x) {
     return exp2f(memopt_i_times(x, MEMOPT_I_EXP_LOG2E));
 }
+
 /* 0 in place of what cannot be seen beside 1 */
 static __device__ __forceinline__ float memopt_i_cuda_softmax_share(float x) {
     return x < MEMOPT_I_EXP_LEAST ? 0.0f : memopt_i_cuda_softmax_exp(x);
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_softmax_nan(void) { return memopt_i_bits_float(0x7fc00000u); }
+
 /* ---- groups of 4 elements: side by side where aligned, else one of each of 4 stretches ---- */
-struct memopt_i_cuda_softmax_at { size_t first; unsigned step; int wide; };
+struct memopt_i_cuda_softmax_at {
+    size_t first;
+    unsigned step;
+    int wide;
+};
+
 /* Group k of a thread, of `optim_kernels` threads. */
 static __device__ __forceinline__ memopt_i_cuda_softmax_at memopt_i_cuda_softmax_place(size_t k, unsigned lane,
                                                                                        unsigned lanes, int aligned) {
     memopt_i_cuda_softmax_at q;
+
     q.first = aligned ? (k * lanes + lane) * 4 : k * 4 * lanes + lane;
-    q.step = aligned ? 1 : lanes; q.wide = aligned;
+    q.step = aligned ? 1 : lanes;
+    q.wide = aligned;
     return q;
 }
+
 template <typename T> static __device__ __forceinline__ int memopt_i_cuda_softmax_aligned(const T *p) {
     return ((uintptr_t)p & (4 * sizeof(T) - 1)) == 0;
 }
+
 /* The elements from n on are `fill`. */
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_softmax_load(const T *p, memopt_i_cuda_softmax_at q, size_t n,
                                                               float fill, float *x) {
-    if (q.wide && q.first + 4 <= n) { memopt_i_cuda_load_four(p + q.first, x); return; }
+    if (q.wide && q.first + 4 <= n) {
+        memopt_i_cuda_load_four(p + q.first, x);
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
         x[i] = at < n ? memopt_i_cuda_load(p + at) : fill;
     }
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_softmax_put(float *p, const float *x) {
     *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]);
 }
+
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_put(T *p, const float *x) {
     T y[4];
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) memopt_i_cuda_store(y + i, x[i]);
     *(uint2 *)(void *)p = make_uint2(y[0].code | (uint32_t)y[1].code << 16, y[2].code | (uint32_t)y[3].code << 16);
 }
+
 /* Those from n on become 0, up to `columns`. */
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_store(T *p,
                                                                                          memopt_i_cuda_softmax_at q,
                                                                                      size_t n, size_t columns,
                                                                                      const float *x) {
-    if (q.wide && q.first + 4 <= n) { memopt_i_cuda_softmax_put(p + q.first, x); return; }
+    if (q.wide && q.first + 4 <= n) {
+        memopt_i_cuda_softmax_put(p + q.first, x);
+        return;
+    }
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
         const size_t at = q.first + (size_t)i * q.step;
         if (at < columns) memopt_i_cuda_store(p + at, at < n ? x[i] : 0.0f);
     }
 }
+
 /* ---- what all threads of a group have in the end ---- */
 static __device__ __forceinline__ float memopt_i_cuda_softmax_warp_sum(float x) {
     MEMOPT_I_CUDA_UNROLL
     for (int far = 16; far; far /= 2) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_softmax_warp_max(float x) {
     MEMOPT_I_CUDA_UNROLL
     for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, far));
     return x;
 }
+
 /* One number of each warp for all threads of a block, after the warps have agreed on it. Two barriers. */
 static __device__ __forceinline__ float memopt_i_cuda_softmax_share_out(float x, float none, float *red) {
-    const unsigned lane = threadIdx.x & 31, warps = blockDim.x / 32;
+    const unsigned lane = threadIdx.x & 31;
+    const unsigned warps = blockDim.x / 32;
+
     __syncthreads(); /* red has been read by all */
     if (lane == 0) red[threadIdx.x / 32] = x;
     __syncthreads(); /* red is there */
     return lane < warps ? red[lane] : none;
 }
+
 template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softmax_sum(float x, float *red) {
     x = memopt_i_cuda_softmax_warp_sum(x);
     if (LANES == 32) return x;
     return memopt_i_cuda_softmax_warp_sum(memopt_i_cuda_softmax_share_out(x, 0, red));
 }
+
 template <int LANES> static __device__ __forceinline__ float memopt_i_cuda_softmax_max(float x, float *red) {
     x = memopt_i_cuda_softmax_warp_max(x);
     if (LANES == 32) return x;
     return memopt_i_cuda_softmax_warp_max(memopt_i_cuda_softmax_share_out(x, memopt_i_bits_float(0xff800000u), red));
 }
+
 /* ---- rows in registers ---- */
 #define MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)                                                                  \
     for (int k = 0; k < MEMOPT_I_CUDA_SOFTMAX_GROUPS; ++k) if ((size_t)(k * 4 * LANES) < (columns))
+
 template <int LANES, typename OUT>
 static __device__ void memopt_i_cuda_softmax_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
                                                  float *red) {
-    const unsigned lane = threadIdx.x % LANES; const float none = memopt_i_bits_float(0xff800000u);
+    const unsigned lane = threadIdx.x % LANES;
+    const float none = memopt_i_bits_float(0xff800000u);
     const int aligned = memopt_i_cuda_softmax_aligned(x) && memopt_i_cuda_softmax_aligned(y);
-    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], max = none, sum = 0, part;
+    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
+    float max = none;
+    float sum = 0;
+    float part;
+
     MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
-        memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, none, v[k]);
+    memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, none, v[k]);
     MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
-        max = fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
+    max = fmaxf(max, fmaxf(fmaxf(v[k][0], v[k][1]), fmaxf(v[k][2], v[k][3])));
     max = memopt_i_cuda_softmax_max<LANES>(max, red);
     MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
@@ -5657,13 +7072,16 @@ static __device__ void memopt_i_cuda_softmax_row(const float *x, OUT *y, size_t 
         memopt_i_cuda_softmax_store(y, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, columns, v[k]);
     }
 }
+
 template <int LANES, typename P, typename G, typename OUT>
 static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
                                                        float scale, float *red) {
     const unsigned lane = threadIdx.x % LANES;
     const int aligned = memopt_i_cuda_softmax_aligned(p) && memopt_i_cuda_softmax_aligned(g)
         && memopt_i_cuda_softmax_aligned(y);
-    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], w[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], mean = 0;
+    float v[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4], w[MEMOPT_I_CUDA_SOFTMAX_GROUPS][4];
+    float mean = 0;
+
     MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES) {
         const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, lane, LANES, aligned);
@@ -5672,8 +7090,8 @@ static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, O
     }
     MEMOPT_I_CUDA_UNROLL
     MEMOPT_I_CUDA_SOFTMAX_EACH(k, columns, LANES)
-        MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
+    MEMOPT_I_CUDA_UNROLL
+    for (int i = 0; i < 4; ++i) mean = fmaf(v[k][i], w[k][i], mean);
     mean = memopt_i_cuda_softmax_sum<LANES>(mean, red);
     if (LANES == 32 && (sizeof(OUT) != sizeof(P) || sizeof(OUT) != sizeof(G))) __syncwarp();
     MEMOPT_I_CUDA_UNROLL
@@ -5684,17 +7102,28 @@ static __device__ void memopt_i_cuda_softmax_slope_row(const P *p, const G *g, O
         memopt_i_cuda_softmax_store(y, memopt_i_cuda_softmax_place(k, lane, LANES, aligned), n, columns, z);
     }
 }
+
 /* ---- the largest and the sum in one read ---- */
-struct memopt_i_cuda_softmax_sums { float max, sum; double total; }; /* total: of the logits / 8, where it is wanted */
+struct memopt_i_cuda_softmax_sums { /* total: of the logits / 8, where it is wanted */
+    float max, sum;
+    double total;
+};
+
 static __device__ __forceinline__ memopt_i_cuda_softmax_sums memopt_i_cuda_softmax_begin(void) {
     memopt_i_cuda_softmax_sums s;
-    s.max = MEMOPT_I_CUDA_SOFTMAX_LOWEST; s.sum = 0; s.total = 0;
+
+    s.max = MEMOPT_I_CUDA_SOFTMAX_LOWEST;
+    s.sum = 0;
+    s.total = 0;
     return s;
 }
+
 template <int N, int TOTAL>
 static __device__ __forceinline__ void memopt_i_cuda_softmax_take(memopt_i_cuda_softmax_sums *s, const float *x,
                                                               float scale) {
-    float max = x[0], e[N], t[N];
+    float max = x[0];
+    float e[N], t[N];
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 1; i < N; ++i) max = fmaxf(max, x[i]);
     if (max > s->max) {
@@ -5709,13 +7138,14 @@ static __device__ __forceinline__ void memopt_i_cuda_softmax_take(memopt_i_cuda_
     MEMOPT_I_CUDA_UNROLL
     for (int half = N / 2; half; half /= 2)
         MEMOPT_I_CUDA_UNROLL
-        for (int i = 0; i < half; ++i) {
-            e[i] = memopt_i_sum(e[i], e[i + half]);
-            if (TOTAL) t[i] = memopt_i_sum(t[i], t[i + half]);
-        }
+            for (int i = 0; i < half; ++i) {
+                e[i] = memopt_i_sum(e[i], e[i + half]);
+                if (TOTAL) t[i] = memopt_i_sum(t[i], t[i + half]);
+            }
     s->sum = memopt_i_sum(s->sum, e[0]);
     if (TOTAL) s->total += (double)t[0];
 }
+
 /* By a warp: all lanes have the warp's. */
 static __device__ __forceinline__ void memopt_i_cuda_softmax_merge(memopt_i_cuda_softmax_sums *s, float scale) {
     const float max = memopt_i_cuda_softmax_warp_max(s->max);
@@ -5723,26 +7153,37 @@ static __device__ __forceinline__ void memopt_i_cuda_softmax_merge(memopt_i_cuda
     s->sum = memopt_i_cuda_softmax_warp_sum(s->sum);
     s->max = max;
 }
+
 /* By a block. red: 32 floats. A row without a softmax has the sum 0, or NaN. */
 static __device__ __forceinline__ void memopt_i_cuda_softmax_agree(memopt_i_cuda_softmax_sums *s, float scale,
                                                                    float *red) {
-    const unsigned lane = threadIdx.x & 31, warps = blockDim.x / 32;
+    const unsigned lane = threadIdx.x & 31;
+    const unsigned warps = blockDim.x / 32;
+
     memopt_i_cuda_softmax_merge(s, scale);
-    if (lane == 0) { red[threadIdx.x / 32] = s->max; red[16 + threadIdx.x / 32] = s->sum; }
+    if (lane == 0) {
+        red[threadIdx.x / 32] = s->max;
+        red[16 + threadIdx.x / 32] = s->sum;
+    }
     __syncthreads(); /* all warps' are there, and totals */
     s->max = lane < warps ? red[lane] : MEMOPT_I_CUDA_SOFTMAX_LOWEST;
     s->sum = lane < warps ? red[16 + lane] : 0;
     memopt_i_cuda_softmax_merge(s, scale);
 }
+
 /* ---- rows from memory ---- */
 template <typename OUT>
 static __device__ void memopt_i_cuda_softmax_long_row(const float *x, OUT *y, size_t n, size_t columns, float scale,
                                                       float *red) {
-    const unsigned lanes = blockDim.x; const size_t all = (size_t)lanes * 4; float v[2][4], inverse;
+    const unsigned lanes = blockDim.x;
+    const size_t all = (size_t)lanes * 4;
+    float v[2][4], inverse;
     const int aligned = memopt_i_cuda_softmax_aligned(x) && memopt_i_cuda_softmax_aligned(y);
     memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin();
+
     for (size_t k = 0; k * all < n; k += 2) {
         const float none = memopt_i_bits_float(0xff800000u);
+
         MEMOPT_I_CUDA_UNROLL
         for (int u = 0; u < 2; ++u)
             memopt_i_cuda_softmax_load(x, memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned), n, none,
@@ -5754,22 +7195,28 @@ static __device__ void memopt_i_cuda_softmax_long_row(const float *x, OUT *y, si
     inverse = memopt_i_v1_div(1.0f, s.sum);
     for (size_t k = 0; k * all < columns; k += 2)
         MEMOPT_I_CUDA_UNROLL
-        for (int u = 0; u < 2; ++u) {
-            const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned);
-            memopt_i_cuda_softmax_load(x, q, n, 0, v[u]);
-            MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < 4; ++i)
-                v[u][i] = memopt_i_times(inverse, memopt_i_cuda_softmax_share(
-                    memopt_i_times(scale, memopt_i_sum(v[u][i], -s.max))));
-            memopt_i_cuda_softmax_store(y, q, n, columns, v[u]);
-        }
+            for (int u = 0; u < 2; ++u) {
+                const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k + u, threadIdx.x, lanes, aligned);
+
+                memopt_i_cuda_softmax_load(x, q, n, 0, v[u]);
+                MEMOPT_I_CUDA_UNROLL
+                for (int i = 0; i < 4; ++i)
+                    v[u][i] = memopt_i_times(inverse, memopt_i_cuda_softmax_share(
+                        memopt_i_times(scale, memopt_i_sum(v[u][i], -s.max))));
+                memopt_i_cuda_softmax_store(y, q, n, columns, v[u]);
+            }
 }
+
 template <typename P, typename G, typename OUT>
 static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G *g, OUT *y, size_t n, size_t columns,
                                                             float scale, float *red) {
-    const unsigned lanes = blockDim.x; const size_t all = (size_t)lanes * 4; float v[4], w[4], mean = 0;
+    const unsigned lanes = blockDim.x;
+    const size_t all = (size_t)lanes * 4;
+    float v[4], w[4];
+    float mean = 0;
     const int aligned = memopt_i_cuda_softmax_aligned(p) && memopt_i_cuda_softmax_aligned(g)
         && memopt_i_cuda_softmax_aligned(y);
+
     for (size_t k = 0; k * all < n; ++k) {
         const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned);
         memopt_i_cuda_softmax_load(p, q, n, 0, v);
@@ -5779,7 +7226,9 @@ static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G 
     }
     mean = memopt_i_cuda_softmax_sum<0>(mean, red);
     for (size_t k = 0; k * all < columns; ++k) {
-        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned); float z[4];
+        const memopt_i_cuda_softmax_at q = memopt_i_cuda_softmax_place(k, threadIdx.x, lanes, aligned);
+        float z[4];
+
         memopt_i_cuda_softmax_load(p, q, n, 0, v);
         memopt_i_cuda_softmax_load(g, q, n, 0, w);
         MEMOPT_I_CUDA_UNROLL
@@ -5787,6 +7236,7 @@ static __device__ void memopt_i_cuda_softmax_long_slope_row(const P *p, const G 
         memopt_i_cuda_softmax_store(y, q, n, columns, z);
     }
 }
+
 /* ---- rows of any length: by LANES threads that hold them, or, where LANES is 0, by a block from memory ---- */
 template <int LANES, typename OUT>
 static __device__ __forceinline__ void memopt_i_cuda_softmax_any(const float *x, OUT *y, size_t n, size_t columns,
@@ -5794,16 +7244,19 @@ static __device__ __forceinline__ void memopt_i_cuda_softmax_any(const float *x,
     if (LANES) memopt_i_cuda_softmax_row<LANES ? LANES : 32>(x, y, n, columns, scale, red);
     else memopt_i_cuda_softmax_long_row(x, y, n, columns, scale, red);
 }
+
 template <int LANES, typename P, typename G, typename OUT>
 static __device__ __forceinline__ void memopt_i_cuda_softmax_slope_any(const P *p, const G *g, OUT *y, size_t n,
                                                                        size_t columns, float scale, float *red) {
     if (LANES) memopt_i_cuda_softmax_slope_row<LANES ? LANES : 32>(p, g, y, n, columns, scale, red);
     else memopt_i_cuda_softmax_long_slope_row(p, g, y, n, columns, scale, red);
 }
+
 /* ---- softmax ---- */
 static __device__ __forceinline__ size_t memopt_i_cuda_softmax_valid(const memopt_softmax *s, size_t row) {
     return s->valid ? memopt_i_min(s->valid[row], s->columns) : s->columns;
 }
+
 /* LANES threads a row; 0: a block, from memory twice. SLOPE: the gradient. */
 template <int LANES, bool SLOPE>
 static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_softmax_kernel(const memopt_softmax s) {
@@ -5819,6 +7272,7 @@ static __global__ void __launch_bounds__(LANES ? 256 : 512) memopt_i_cuda_softma
         memopt_i_cuda_softmax_any<LANES>(s.input + at, s.output + at, memopt_i_cuda_softmax_valid(&s, row), s.columns,
                                          s.scale, red);
 }
+
 template <bool SLOPE>
 static memopt_cuda_status memopt_i_cuda_softmax_launch(const memopt_softmax &s, memopt_cuda_stream stream) {
     if (s.columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
@@ -5828,9 +7282,11 @@ static memopt_cuda_status memopt_i_cuda_softmax_launch(const memopt_softmax &s, 
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<256, SLOPE>), s.rows, 256, 0, stream, s);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_softmax_kernel<0, SLOPE>), s.rows, 512, 0, stream, s);
 }
+
 static memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, int backward) {
     const size_t bytes = ((s->rows - 1) * s->stride + s->columns) * sizeof(float);
     memopt_cuda_status r = memopt_i_cuda_pointer(s->input, 4);
+
     if (!r) r = memopt_i_cuda_pointer(s->output, 4);
     if (!r && backward) r = memopt_i_cuda_pointer(s->grad_output, 4);
     if (!r) r = memopt_i_cuda_pointer_if(s->valid, sizeof *s->valid);
@@ -5839,9 +7295,13 @@ static memopt_cuda_status memopt_i_cuda_softmax_check(const memopt_softmax *s, i
         r = memopt_i_cuda_no_overlap(s->output, bytes, s->grad_output, bytes);
     return r ? r : memopt_i_cuda_no_overlap(s->output, bytes, s->valid, s->rows * sizeof *s->valid);
 }
+
 static memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softmax, int backward,
                                                     memopt_cuda_stream stream) {
-    memopt_softmax s; size_t bytes; memopt_cuda_status r;
+    memopt_softmax s;
+    size_t bytes;
+    memopt_cuda_status r;
+
     if (!softmax) return MEMOPT_CUDA_ERR_NULL;
     s = *softmax;
     if (!s.stride) s.stride = s.columns;
@@ -5854,70 +7314,97 @@ static memopt_cuda_status memopt_i_cuda_softmax_run(const memopt_softmax *softma
     if (r) return r;
     return backward ? memopt_i_cuda_softmax_launch<true>(s, stream) : memopt_i_cuda_softmax_launch<false>(s, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_forward(const memopt_cuda_ops *,
                                                                const memopt_softmax *softmax,
                                                                memopt_cuda_stream stream) {
     return memopt_i_cuda_softmax_run(softmax, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_softmax_backward(const memopt_cuda_ops *,
                                                                 const memopt_softmax *softmax,
                                                                 memopt_cuda_stream stream) {
     return memopt_i_cuda_softmax_run(softmax, 1, stream);
 }
+
 /* ---- cross-entropy: 16 bytes of a row of logits ---- */
 /* N elements; PLAIN: numbers that are no NaN are rounded in fewer instructions. */
 template <typename T> struct memopt_i_cuda_softmax_pack { enum { N = 8, PLAIN = 0 }; };
 template <> struct memopt_i_cuda_softmax_pack<memopt_i_cuda_bf16> { enum { N = 8, PLAIN = 1 }; };
 template <> struct memopt_i_cuda_softmax_pack<float> { enum { N = 4, PLAIN = 0 }; };
+
 static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const float *, uint4 v, float *x) {
-    x[0] = memopt_i_bits_float(v.x); x[1] = memopt_i_bits_float(v.y);
-    x[2] = memopt_i_bits_float(v.z); x[3] = memopt_i_bits_float(v.w);
+    x[0] = memopt_i_bits_float(v.x);
+    x[1] = memopt_i_bits_float(v.y);
+    x[2] = memopt_i_bits_float(v.z);
+    x[3] = memopt_i_bits_float(v.w);
 }
+
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_unpack(const T *, uint4 v,
                                                                                           float *x) {
     const uint32_t w[4] = { v.x, v.y, v.z, v.w };
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
         T low, high;
-        low.code = (uint16_t)w[i]; high.code = (uint16_t)(w[i] >> 16);
-        x[2 * i] = memopt_i_cuda_load(&low); x[2 * i + 1] = memopt_i_cuda_load(&high);
+        low.code = (uint16_t)w[i];
+        high.code = (uint16_t)(w[i] >> 16);
+        x[2 * i] = memopt_i_cuda_load(&low);
+        x[2 * i + 1] = memopt_i_cuda_load(&high);
     }
 }
+
 template <int PLAIN> static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const float *,
                                                                                           const float *x) {
     return make_uint4(memopt_i_float_bits(x[0]), memopt_i_float_bits(x[1]), memopt_i_float_bits(x[2]),
                       memopt_i_float_bits(x[3]));
 }
+
 template <int PLAIN, typename T>
 static __device__ __forceinline__ uint4 memopt_i_cuda_softmax_packed(const T *, const float *x) {
     uint32_t w[4];
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
         T low, high;
+
         if (PLAIN) {
             w[i] = memopt_i_bf16_nearest(memopt_i_float_bits(x[2 * i]))
                  | memopt_i_bf16_nearest(memopt_i_float_bits(x[2 * i + 1])) << 16;
             continue;
         }
-        memopt_i_cuda_store(&low, x[2 * i]); memopt_i_cuda_store(&high, x[2 * i + 1]);
+        memopt_i_cuda_store(&low, x[2 * i]);
+        memopt_i_cuda_store(&high, x[2 * i + 1]);
         w[i] = low.code | (uint32_t)high.code << 16;
     }
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
+
 /* A row: `head` single elements up to 16 bytes, `body` pieces of 16 bytes, `tail` single elements. */
-template <typename T> struct memopt_i_cuda_softmax_span { T *x; uint4 *pieces; size_t head, body, tail, n; };
+template <typename T> struct memopt_i_cuda_softmax_span {
+    T *x;
+    uint4 *pieces;
+    size_t head, body, tail, n;
+};
+
 template <typename T>
 static __device__ __forceinline__ memopt_i_cuda_softmax_span<T> memopt_i_cuda_softmax_cut(T *x, size_t n) {
     memopt_i_cuda_softmax_span<T> r;
+
     r.head = memopt_i_min(n, ((16 - ((uintptr_t)x & 15)) & 15) / sizeof(T));
     r.body = (n - r.head) / memopt_i_cuda_softmax_pack<T>::N;
     r.tail = n - r.head - r.body * memopt_i_cuda_softmax_pack<T>::N;
-    r.x = x; r.pieces = (uint4 *)(void *)(x + r.head); r.n = n;
+    r.x = x;
+    r.pieces = (uint4 *)(void *)(x + r.head);
+    r.n = n;
     return r;
 }
+
 /* All n become `value`. */
 template <typename T> static __device__ void memopt_i_cuda_softmax_fill(T *x, size_t n, float value) {
-    const memopt_i_cuda_softmax_span<T> r = memopt_i_cuda_softmax_cut(x, n); float v[memopt_i_cuda_softmax_pack<T>::N];
+    const memopt_i_cuda_softmax_span<T> r = memopt_i_cuda_softmax_cut(x, n);
+    float v[memopt_i_cuda_softmax_pack<T>::N];
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < memopt_i_cuda_softmax_pack<T>::N; ++i) v[i] = value;
     const uint4 all = memopt_i_cuda_softmax_packed<0>(x, v);
@@ -5925,13 +7412,16 @@ template <typename T> static __device__ void memopt_i_cuda_softmax_fill(T *x, si
     for (size_t i = threadIdx.x; i < r.head; i += blockDim.x) memopt_i_cuda_store(x + i, value);
     for (size_t i = threadIdx.x; i < r.tail; i += blockDim.x) memopt_i_cuda_store(x + n - r.tail + i, value);
 }
+
 enum { MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS = 4, MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS = 512 };
+
 struct memopt_i_cuda_cross_entropy {
     memopt_cross_entropy x;      /* with its stride */
     const size_t *d_count;
     double       *d_row_losses;
     size_t        kept;          /* pieces of a row in shared memory */
 };
+
 /* First read: the largest and the sum. What fits stays in shared memory, read by the thread that wrote it. */
 template <typename T, int TOTAL>
 static __device__ memopt_i_cuda_softmax_sums memopt_i_cuda_cross_entropy_measure(memopt_i_cuda_softmax_span<T> r,
@@ -5939,7 +7429,10 @@ static __device__ memopt_i_cuda_softmax_sums memopt_i_cuda_cross_entropy_measure
                                                                                  size_t some, float *red,
                                                                                  double *totals) {
     enum { N = memopt_i_cuda_softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
-    memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin(); uint4 v[LOADS]; float x[N];
+    memopt_i_cuda_softmax_sums s = memopt_i_cuda_softmax_begin();
+    uint4 v[LOADS];
+    float x[N];
+
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k)
@@ -5964,21 +7457,30 @@ static __device__ memopt_i_cuda_softmax_sums memopt_i_cuda_cross_entropy_measure
     memopt_i_cuda_softmax_agree(&s, 1.0f, red); /* and its barrier */
     return s;
 }
+
 /* What thread 0 finds out about a row, for all threads. */
 struct memopt_i_cuda_cross_entropy_found {
     memopt_i_cross_entropy_terms terms;
     float max, at_target;
     int plain; /* no NaN */
 };
+
 template <typename T>
 static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cross_entropy &t,
                                                           const memopt_i_cuda_softmax_sums &s,
                                                           size_t row, int32_t target, const T *x, const double *totals,
                                                           memopt_i_cuda_cross_entropy_found *found) {
-    const memopt_loss_rule *rule = &t.x.rule; memopt_i_cross_entropy_row r; double loss, lse;
+    const memopt_loss_rule *rule = &t.x.rule;
+    memopt_i_cross_entropy_row r;
+    double loss, lse;
     const int bad = (size_t)target >= t.x.vocabulary || !(s.sum > 0);
-    r.logits = NULL; r.target = 0; r.in_place = 0; r.total = 0;
-    r.max = bad ? memopt_i_cuda_softmax_nan() : s.max; r.sum = s.sum;
+
+    r.logits = NULL;
+    r.target = 0;
+    r.in_place = 0;
+    r.total = 0;
+    r.max = bad ? memopt_i_cuda_softmax_nan() : s.max;
+    r.sum = s.sum;
     r.at = bad ? 0 : memopt_i_cuda_load(x + target);
     for (unsigned i = 0; i < blockDim.x / 32 && rule->smoothing > 0; ++i) r.total += totals[i];
     r.total *= 8;
@@ -5993,6 +7495,7 @@ static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cr
     found->at_target = fmaf(found->terms.a, memopt_i_cuda_softmax_exp(memopt_i_sum(r.at, -r.max)),
                             found->terms.at_target);
 }
+
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_slopes(float *x, int n,
                                                                           const memopt_i_cuda_cross_entropy_found &f) {
@@ -6002,13 +7505,16 @@ static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_slopes(float 
         (void)memopt_i_v1_head_grads(x + i, f.terms.a, f.terms.b, f.terms.c, 1);
     }
 }
+
 /* Second read: the gradient in place. */
 template <typename T, int PLAIN>
 static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_span<T> r, const uint4 *kept,
                                                          size_t some,
                                                          size_t target, const memopt_i_cuda_cross_entropy_found f) {
     enum { N = memopt_i_cuda_softmax_pack<T>::N, LOADS = MEMOPT_I_CUDA_CROSS_ENTROPY_LOADS };
-    uint4 v[LOADS]; float x[N];
+    uint4 v[LOADS];
+    float x[N];
+
     for (size_t at = threadIdx.x; at < r.body; at += (size_t)LOADS * blockDim.x) {
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
@@ -6017,7 +7523,9 @@ static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_s
         }
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < LOADS; ++k) {
-            const size_t i = at + (size_t)k * blockDim.x, first = r.head + i * N;
+            const size_t i = at + (size_t)k * blockDim.x;
+            const size_t first = r.head + i * N;
+
             if (i >= r.body) continue;
             memopt_i_cuda_softmax_unpack(r.x, v[k], x);
             memopt_i_cuda_cross_entropy_slopes<T>(x, N, f);
@@ -6032,6 +7540,7 @@ static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_s
         memopt_i_cuda_store(r.x + at, at == target ? f.at_target : x[0]);
     }
 }
+
 template <typename T, int TOTAL>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS, 2)
 memopt_i_cuda_cross_entropy_kernel(const memopt_i_cuda_cross_entropy t) {
@@ -6039,7 +7548,8 @@ memopt_i_cuda_cross_entropy_kernel(const memopt_i_cuda_cross_entropy t) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     MEMOPT_I_CUDA_SHARED(double, totals, [16]);
     MEMOPT_I_CUDA_SHARED(memopt_i_cuda_cross_entropy_found, found, [1]);
-    const size_t row = blockIdx.x; const int32_t target = t.x.targets[row];
+    const size_t row = blockIdx.x;
+    const int32_t target = t.x.targets[row];
     T *const x = (T *)t.x.logits + row * t.x.stride;
     if (target < 0) {
         if (threadIdx.x == 0) t.d_row_losses[row] = 0;
@@ -6058,9 +7568,13 @@ memopt_i_cuda_cross_entropy_kernel(const memopt_i_cuda_cross_entropy t) {
     else memopt_i_cuda_cross_entropy_write<T, 0>(r, kept, t.kept, (size_t)target, *found);
     memopt_i_cuda_softmax_fill(x + t.x.vocabulary, t.x.stride - t.x.vocabulary, 0);
 }
+
 /* Pieces of a row that stay in shared memory: half of a multiprocessor's, for two blocks. */
 template <typename KERNEL> static size_t memopt_i_cuda_cross_entropy_kept(KERNEL kernel, size_t pieces) {
-    int device = 0, max = 0; size_t bytes = 32768;
+    int device = 0;
+    int max = 0;
+    size_t bytes = 32768;
+
     if (cudaGetDevice(&device) == cudaSuccess
         && cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess
         && max > 65536) /* less 1 KiB for the system, and 1 for what else the kernel has */
@@ -6071,30 +7585,40 @@ template <typename KERNEL> static size_t memopt_i_cuda_cross_entropy_kept(KERNEL
     (void)cudaGetLastError(); /* of these three: there was none before */
     return memopt_i_min(pieces, bytes / 16);
 }
+
 template <typename T, int TOTAL>
 static memopt_cuda_status memopt_i_cuda_cross_entropy_launch(memopt_i_cuda_cross_entropy t, memopt_cuda_stream stream) {
-    const size_t pieces = t.x.vocabulary / memopt_i_cuda_softmax_pack<T>::N; unsigned threads = 64;
+    const size_t pieces = t.x.vocabulary / memopt_i_cuda_softmax_pack<T>::N;
+    unsigned threads = 64;
+
     while (threads < MEMOPT_I_CUDA_CROSS_ENTROPY_THREADS && threads * 2 <= pieces) threads *= 2;
     t.kept = t.x.keep_logits ? 0 : memopt_i_cuda_cross_entropy_kept(memopt_i_cuda_cross_entropy_kernel<T, TOTAL>,
                                                                     pieces);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_cross_entropy_kernel<T, TOTAL>), t.x.rows, threads,
                              memopt_i_max(t.kept, 1) * 16, stream, t);
 }
+
 template <typename T>
 static memopt_cuda_status memopt_i_cuda_cross_entropy_any(const memopt_i_cuda_cross_entropy &t,
                                                           memopt_cuda_stream stream) {
     return t.x.rule.smoothing > 0 ? memopt_i_cuda_cross_entropy_launch<T, 1>(t, stream)
                                   : memopt_i_cuda_cross_entropy_launch<T, 0>(t, stream);
 }
+
 /* Rows whose logits become their gradient. x has been checked and has its stride; *d_count are the targets of all rows
    that are not ignored. */
 static memopt_cuda_status memopt_i_cuda_cross_entropy_rows(const memopt_cross_entropy *x, const size_t *d_count,
                                                            double *d_row_losses, memopt_cuda_stream stream) {
     memopt_i_cuda_cross_entropy t;
+
     if (!x->rows) return 0;
-    t.x = *x; t.d_count = d_count; t.d_row_losses = d_row_losses; t.kept = 0;
+    t.x = *x;
+    t.d_count = d_count;
+    t.d_row_losses = d_row_losses;
+    t.kept = 0;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_cross_entropy_any, t, stream);
 }
+
 /* ---- counts and sums: one block, in an order that the number of rows fixes ---- */
 static __global__ void __launch_bounds__(1024)
 memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
@@ -6108,11 +7632,13 @@ memopt_i_cuda_cross_entropy_count_kernel(const int32_t *targets, size_t rows,
     __syncthreads(); /* all have counted */
     if (threadIdx.x == 0) *d_count = (size_t)*count;
 }
+
 /* A target that is too large counts: its loss is NaN. */
 static memopt_cuda_status memopt_i_cuda_cross_entropy_count(const int32_t *targets, size_t rows, size_t *d_count,
                                                             memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_count_kernel, 1, 1024, 0, stream, targets, rows, d_count);
 }
+
 static __global__ void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total_kernel(const double *d_row_losses,
                                                                                         size_t rows,
                                                                                         const memopt_loss_rule rule,
@@ -6129,14 +7655,20 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_cross_entropy_total
     for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(MEMOPT_I_CUDA_ALL, sum, far);
     if (threadIdx.x == 0) *d_out = memopt_i_loss_rule_loss(&rule, *d_count, sum);
 }
+
 static memopt_cuda_status memopt_i_cuda_cross_entropy_total(const double *d_row_losses, size_t rows,
                                                             const memopt_loss_rule *rule, const size_t *d_count,
                                                             memopt_loss *d_out, memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_cross_entropy_total_kernel, 1, 1024, 0, stream, d_row_losses, rows, *rule,
                              d_count, d_out);
 }
+
 /* ---- cross-entropy ---- */
-struct memopt_i_cuda_cross_entropy_parts { size_t *count; double *row_losses; }; /* of the scratch */
+struct memopt_i_cuda_cross_entropy_parts { /* of the scratch */
+    size_t *count;
+    double *row_losses;
+};
+
 static void memopt_i_cuda_cross_entropy_lay_out(size_t rows, memopt_i_cuda_cross_entropy_parts *p, memopt_carver *c) {
     p->count = (size_t *)memopt_carve(c, 1, sizeof *p->count, 16);
     p->row_losses = (double *)memopt_carve(c, rows, sizeof *p->row_losses, 16);
@@ -6145,7 +7677,10 @@ static void memopt_i_cuda_cross_entropy_lay_out(size_t rows, memopt_i_cuda_cross
 static memopt_cuda_status memopt_i_cuda_cross_entropy_resolve(const memopt_cross_entropy *x, memopt_cross_entropy *out,
                                                               size_t *bytes) {
     memopt_carver c = memopt_carver_begin(NULL);
-    memopt_i_cuda_cross_entropy_parts none; memopt_i_cross_entropy t; memopt_i_ops o;
+    memopt_i_cuda_cross_entropy_parts none;
+    memopt_i_cross_entropy t;
+    memopt_i_ops o;
+
     if (!x) return MEMOPT_CUDA_ERR_NULL;
     (void)memopt_i_ops_resolve(NULL, NULL, x, &o);
     if (memopt_i_cross_entropy_check(&o, x, &t, bytes)) return (memopt_cuda_status)o.c.status;
@@ -6154,21 +7689,29 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_resolve(const memopt_cross
     *out = t.x;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_scratch(const memopt_cuda_ops *,
                                                                      const memopt_cross_entropy *x, size_t *bytes) {
-    memopt_cross_entropy e; size_t b; const memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &b);
+    memopt_cross_entropy e;
+    size_t b;
+    const memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &b);
+
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = b;
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_entropy *x, const memopt_cuda_ops *ops,
                                                             const memopt_loss *d_out) {
-    const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type), row = x->rows * 4; size_t i, k;
+    const size_t logits = x->rows * x->stride * memopt_type_bytes(x->type);
+    const size_t row = x->rows * 4;
+    size_t i, k;
     const struct { const void *p; size_t bytes, alignment; int optional; } a[5] = {
         { d_out, sizeof *d_out, sizeof(double), 0 }, { ops->d_scratch, ops->scratch_bytes, 256, 0 },
         { x->logits, logits, memopt_type_bytes(x->type), !x->rows }, { x->targets, row, 4, !x->rows },
         { x->losses, row, 4, 1 } };
+
     for (i = 0; i < 5; ++i) {
         const memopt_cuda_status s = a[i].optional ? memopt_i_cuda_pointer_if(a[i].p, a[i].alignment)
                                                    : memopt_i_cuda_pointer(a[i].p, a[i].alignment);
@@ -6179,11 +7722,17 @@ static memopt_cuda_status memopt_i_cuda_cross_entropy_check(const memopt_cross_e
             if (memopt_i_cuda_no_overlap(a[i].p, a[i].bytes, a[k].p, a[k].bytes)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_cuda_ops *ops,
                                                                   const memopt_cross_entropy *x, memopt_loss *d_out,
                                                                   memopt_cuda_stream stream) {
-    memopt_cross_entropy e; memopt_i_cuda_cross_entropy_parts d; memopt_carver c; size_t bytes; unsigned blocks;
+    memopt_cross_entropy e;
+    memopt_i_cuda_cross_entropy_parts d;
+    memopt_carver c;
+    size_t bytes;
+    unsigned blocks;
     memopt_cuda_status s = memopt_i_cuda_cross_entropy_resolve(x, &e, &bytes);
+
     if (s) return s;
     if (!ops || ops->scratch_bytes < bytes) return MEMOPT_ERR_BUFFER;
     s = memopt_i_cuda_cross_entropy_check(&e, ops, d_out);
@@ -6196,6 +7745,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
     if (!s) s = memopt_i_cuda_cross_entropy_rows(&e, d.count, d.row_losses, stream);
     return s ? s : memopt_i_cuda_cross_entropy_total(d.row_losses, e.rows, &e.rule, d.count, d_out, stream);
 }
+
 /* @section cuda_norm : cuda_base api_cuda_norm
    Layer norm and RMS norm of rows, and their gradients; and what other sections take from here: spans (16 bytes of a
    row, from any type), sums over the threads of a row, the checks of an operator's arrays.
@@ -6227,23 +7777,30 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_cross_entropy_loss(const memopt_c
 
 /* ---- spans: N elements of a row, as they are stored ---- */
 template <class T, int N> struct memopt_i_cuda_span { uint32_t word[N * sizeof(T) / 4]; };
+
 /* How many of N elements from `at` on there are below the end. */
 template <int N> static __device__ __forceinline__ unsigned memopt_i_cuda_left(size_t end, size_t at) {
     return at >= end ? 0 : end - at < N ? (unsigned)(end - at) : (unsigned)N;
 }
+
 static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const float *p) { return memopt_i_float_bits(*p); }
 template <class T> static __device__ __forceinline__ uint32_t memopt_i_cuda_code_at(const T *p) { return p->code; }
+
 /* The first `left` elements at p; the others are 0. wide: p is aligned for all of them. */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span<T, N> *s, const T *p, unsigned left,
                                                               bool wide) {
     enum { WORDS = N * sizeof(T) / 4, PER = 4 / sizeof(T) };
+
     if (wide && left == N) {
         if (WORDS % 4 == 0) {
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < WORDS / 4; ++i) {
                 const uint4 v = reinterpret_cast<const uint4 *>(p)[i];
-                s->word[i * 4] = v.x; s->word[i * 4 + 1] = v.y; s->word[i * 4 + 2] = v.z; s->word[i * 4 + 3] = v.w;
+                s->word[i * 4] = v.x;
+                s->word[i * 4 + 1] = v.y;
+                s->word[i * 4 + 2] = v.z;
+                s->word[i * 4 + 3] = v.w;
             }
         } else {
             MEMOPT_I_CUDA_UNROLL
@@ -6259,16 +7816,20 @@ static __device__ __forceinline__ void memopt_i_cuda_span_get(memopt_i_cuda_span
             if ((unsigned)(i * PER + k) < left) s->word[i] |= memopt_i_cuda_code_at(p + i * PER + k) << (16 * k);
     }
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_put_code(float *p, uint32_t code) {
     *p = memopt_i_bits_float(code);
 }
+
 template <class T> static __device__ __forceinline__ void memopt_i_cuda_put_code(T *p, uint32_t code) {
     p->code = (uint16_t)code;
 }
+
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_span_put(T *p, const memopt_i_cuda_span<T, N> &s, unsigned left,
                                                               bool wide) {
     enum { WORDS = N * sizeof(T) / 4, PER = 4 / sizeof(T) };
+
     if (wide && left == N) {
         if (WORDS % 4 == 0) {
             MEMOPT_I_CUDA_UNROLL
@@ -6288,32 +7849,39 @@ static __device__ __forceinline__ void memopt_i_cuda_span_put(T *p, const memopt
             if ((unsigned)(i * PER + k) < left) memopt_i_cuda_put_code(p + i * PER + k, s.word[i] >> (16 * k));
     }
 }
+
 /* Element i as a float, and back. i is known when it is compiled. */
 template <int N>
 static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<float, N> &s, int i) {
     return memopt_i_bits_float(s.word[i]);
 }
+
 template <class T, int N>
 static __device__ __forceinline__ float memopt_i_cuda_at(const memopt_i_cuda_span<T, N> &s, int i) {
     const T one = { (uint16_t)(s.word[i / 2] >> (i % 2 * 16)) };
     return memopt_i_cuda_load(&one);
 }
+
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<float, N> *s, int i, float x) {
     s->word[i] = memopt_i_float_bits(x);
 }
+
 static __device__ __forceinline__ uint32_t memopt_i_cuda_half_set(uint32_t word, int i, uint32_t code) {
     return i % 2 ? (word & 0xffffu) | code << 16 : code;
 }
+
 /* Of 16 bits the lower half of a word is set first, and takes the upper one with it. */
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<memopt_i_cuda_bf16, N> *s, int i, float x) {
     s->word[i / 2] = memopt_i_cuda_half_set(i % 2 ? s->word[i / 2] : 0, i, memopt_to_bf16(x));
 }
+
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_set(memopt_i_cuda_span<memopt_i_cuda_f16, N> *s, int i, float x) {
     s->word[i / 2] = memopt_i_cuda_half_set(i % 2 ? s->word[i / 2] : 0, i, memopt_to_f16(x));
 }
+
 /* N elements of an array of any type, as floats */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_floats_of(float *x, const void *data, size_t at, unsigned left,
@@ -6323,6 +7891,7 @@ static __device__ __forceinline__ void memopt_i_cuda_floats_of(float *x, const v
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) x[i] = memopt_i_cuda_at(s, i);
 }
+
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_floats(float *x, const void *data, memopt_type type, size_t at,
                                                             unsigned left, bool wide, float missing) {
@@ -6333,16 +7902,19 @@ static __device__ __forceinline__ void memopt_i_cuda_floats(float *x, const void
     else if (type == MEMOPT_TYPE_BF16) memopt_i_cuda_floats_of<memopt_i_cuda_bf16, N>(x, data, at, left, wide);
     else memopt_i_cuda_floats_of<memopt_i_cuda_f16, N>(x, data, at, left, wide);
 }
+
 /* One element of an array of any type. */
 static __device__ __forceinline__ float memopt_i_cuda_one(const void *data, memopt_type type, size_t at) {
     if (type == MEMOPT_TYPE_F32) return memopt_i_cuda_load(static_cast<const float *>(data) + at);
     if (type == MEMOPT_TYPE_BF16) return memopt_i_cuda_load(static_cast<const memopt_i_cuda_bf16 *>(data) + at);
     return memopt_i_cuda_load(static_cast<const memopt_i_cuda_f16 *>(data) + at);
 }
+
 static __device__ __forceinline__ float memopt_i_cuda_one_or(const void *data, memopt_type type, size_t at,
                                                              float missing) {
     return data ? memopt_i_cuda_one(data, type, at) : missing;
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_put_one(void *data, memopt_type type, size_t at, float x) {
     if (type == MEMOPT_TYPE_F32) memopt_i_cuda_store(static_cast<float *>(data) + at, x);
     else if (type == MEMOPT_TYPE_BF16) memopt_i_cuda_store(static_cast<memopt_i_cuda_bf16 *>(data) + at, x);
@@ -6350,7 +7922,13 @@ static __device__ __forceinline__ void memopt_i_cuda_put_one(void *data, memopt_
 }
 
 /* ---- what the host looks at ---- */
-struct memopt_i_cuda_array { const void *data; size_t count; memopt_type type; int needed, is_result; };
+struct memopt_i_cuda_array {
+    const void *data;
+    size_t count;
+    memopt_type type;
+    int needed, is_result;
+};
+
 static memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int count) {
     for (int i = 0; i < count; ++i) {
         const size_t bytes = memopt_type_bytes(a[i].type);
@@ -6361,6 +7939,7 @@ static memopt_cuda_status memopt_i_cuda_arrays(const memopt_i_cuda_array *a, int
     }
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_no_overlap(const memopt_i_ops_array *a, int count) {
     int first, second;
 
@@ -6371,6 +7950,7 @@ static memopt_cuda_status memopt_i_cuda_no_overlap(const memopt_i_ops_array *a, 
 static memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_array *a, int count) {
     memopt_i_ops_array plain[16];
     const memopt_cuda_status s = memopt_i_cuda_arrays(a, count);
+
     if (s) return s;
     for (int i = 0; i < count; ++i) {
         plain[i].data = a[i].data;
@@ -6379,6 +7959,7 @@ static memopt_cuda_status memopt_i_cuda_arrays_no_overlap(const memopt_i_cuda_ar
     }
     return memopt_i_cuda_no_overlap(plain, count);
 }
+
 /* Scratch that is there, aligned and large enough; none is needed for 0 bytes. */
 static memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     if (!bytes) return 0;
@@ -6386,11 +7967,13 @@ static memopt_cuda_status memopt_i_cuda_scratch(const memopt_cuda_ops *ops, size
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
     return ops->scratch_bytes < bytes ? MEMOPT_ERR_BUFFER : 0;
 }
+
 /* Rows of `width` elements of which every span of N is aligned to its bytes, up to 16. */
 static bool memopt_i_cuda_spans(const void *p, memopt_type type, size_t width, size_t n) {
     const size_t bytes = memopt_i_min(16, n * memopt_type_bytes(type));
     return !p || (width % n == 0 && !((uintptr_t)p & (bytes - 1)));
 }
+
 /* The binary logarithm of the threads of a row: as few as hold `spans` with `each` of them, but a warp if it can be. */
 static unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
     unsigned shift = 0;
@@ -6401,15 +7984,18 @@ static unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
 /* ---- sums over the threads of a row ---- */
 /* threads */
 enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_THREADS_MAX = 512 };
+
 static __device__ __forceinline__ float memopt_i_cuda_near_sum(float x, unsigned lanes) {
     MEMOPT_I_CUDA_UNROLL
     for (unsigned apart = 16; apart; apart /= 2)
         if (apart < lanes) x = memopt_i_sum(x, __shfl_xor_sync(MEMOPT_I_CUDA_ALL, x, (int)apart));
     return x;
 }
+
 /* Of 1 << shift threads next to each other; all of the block call it, with a `red` that nobody else uses. */
 static __device__ __forceinline__ float memopt_i_cuda_row_sum(float x, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
+
     x = memopt_i_cuda_near_sum(x, 1u << shift);
     if (shift <= 5) return x;
     if (threadIdx.x % 32 == 0) red[warp] = x;
@@ -6419,15 +8005,21 @@ static __device__ __forceinline__ float memopt_i_cuda_row_sum(float x, unsigned 
     for (unsigned i = 1; i < 1u << (shift - 5); ++i) x = memopt_i_sum(x, red[first + i]);
     return x;
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_row_sums(float *a, float *b, unsigned shift, float *red) {
     const unsigned warp = threadIdx.x / 32;
+
     *a = memopt_i_cuda_near_sum(*a, 1u << shift);
     *b = memopt_i_cuda_near_sum(*b, 1u << shift);
     if (shift <= 5) return;
-    if (threadIdx.x % 32 == 0) { red[warp] = *a; red[MEMOPT_I_CUDA_NORM_WARPS + warp] = *b; }
+    if (threadIdx.x % 32 == 0) {
+        red[warp] = *a;
+        red[MEMOPT_I_CUDA_NORM_WARPS + warp] = *b;
+    }
     __syncthreads(); /* both of every warp are there */
     const unsigned first = (threadIdx.x >> shift) << (shift - 5);
-    *a = red[first]; *b = red[MEMOPT_I_CUDA_NORM_WARPS + first];
+    *a = red[first];
+    *b = red[MEMOPT_I_CUDA_NORM_WARPS + first];
     for (unsigned i = 1; i < 1u << (shift - 5); ++i) {
         *a = memopt_i_sum(*a, red[first + i]);
         *b = memopt_i_sum(*b, red[MEMOPT_I_CUDA_NORM_WARPS + first + i]);
@@ -6442,10 +8034,12 @@ typedef struct memopt_i_cuda_norm_task {
     float      *sums;  /* of groups: `width` of scale, then of shift; NULL = not wanted */
     bool        wide, wide_weights;
 } memopt_i_cuda_norm_task;
+
 static __device__ __forceinline__ float memopt_i_cuda_norm_inverse(float squares, const memopt_norm *n) {
     const float variance = memopt_i_v1_div(squares, (float)n->width);
     return memopt_i_v1_div(1.0f, memopt_i_v1_sqrt(memopt_i_sum(variance, n->eps)));
 }
+
 /* A span of the output, from one of the input. */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_affine(const memopt_i_cuda_norm_task &t,
@@ -6453,6 +8047,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_affine(const memopt_i_
                                                                  size_t at, unsigned left, float mean, float inverse) {
     memopt_i_cuda_span<T, N> y;
     float scale[N], shift[N];
+
     memopt_i_cuda_floats<N>(scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
     memopt_i_cuda_floats<N>(shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
     MEMOPT_I_CUDA_UNROLL
@@ -6462,18 +8057,23 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_affine(const memopt_i_
     }
     memopt_i_cuda_span_put(static_cast<T *>(t.n.output) + row * t.n.width + at, y, left, t.wide);
 }
+
 /* K spans a thread. Threads of rows that are not there work on zeros. */
 template <class T, int K>
 static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
 memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T) };
+
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
-    const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) >> t.shift, width = t.n.width;
+    const size_t row = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) >> t.shift;
+    const size_t width = t.n.width;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
     const bool there = row < t.n.rows;
     const T *x = static_cast<const T *>(t.n.input) + (there ? row : 0) * width;
     memopt_i_cuda_span<T, N> s[K];
-    float sum = 0, squares = 0, mean = 0;
+    float sum = 0;
+    float squares = 0;
+    float mean = 0;
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
@@ -6483,12 +8083,13 @@ memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < K; ++k)
             MEMOPT_I_CUDA_UNROLL
-            for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, memopt_i_cuda_at(s[k], i));
+                for (int i = 0; i < N; ++i) sum = memopt_i_sum(sum, memopt_i_cuda_at(s[k], i));
         mean = memopt_i_v1_div(memopt_i_cuda_row_sum(sum, t.shift, red[0]), (float)width);
     }
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < K; ++k) {
         const unsigned left = memopt_i_cuda_left<N>(width, (((size_t)k << t.shift) + lane) * N);
+
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) {
             const float d = (unsigned)i < left ? memopt_i_v1_sub(memopt_i_cuda_at(s[k], i), mean) : 0.0f;
@@ -6503,18 +8104,27 @@ memopt_i_cuda_norm_forward_kernel(memopt_i_cuda_norm_task t) {
         const unsigned left = memopt_i_cuda_left<N>(width, at);
         if (left) memopt_i_cuda_norm_affine(t, s[k], row, at, left, mean, inverse);
     }
-    if (t.n.statistics && lane == 0) { t.n.statistics[2 * row] = mean; t.n.statistics[2 * row + 1] = inverse; }
+    if (t.n.statistics && lane == 0) {
+        t.n.statistics[2 * row] = mean;
+        t.n.statistics[2 * row + 1] = inverse;
+    }
 }
+
 /* A block for a row that no block can hold. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_THREADS_MAX)
 memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T) };
+
     MEMOPT_I_CUDA_SHARED(float, red, [2][MEMOPT_I_CUDA_NORM_WARPS]);
-    const size_t row = blockIdx.x, width = t.n.width, step = (size_t)blockDim.x * N;
+    const size_t row = blockIdx.x;
+    const size_t width = t.n.width;
+    const size_t step = (size_t)blockDim.x * N;
     const T *x = static_cast<const T *>(t.n.input) + row * width;
     memopt_i_cuda_span<T, N> s;
-    float sum = 0, squares = 0, mean = 0;
+    float sum = 0;
+    float squares = 0;
+    float mean = 0;
     if (!t.n.rms) {
         for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
             memopt_i_cuda_span_get(&s, x + at, memopt_i_cuda_left<N>(width, at), t.wide);
@@ -6525,6 +8135,7 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
     }
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
         const unsigned left = memopt_i_cuda_left<N>(width, at);
+
         memopt_i_cuda_span_get(&s, x + at, left, t.wide);
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) {
@@ -6538,12 +8149,16 @@ memopt_i_cuda_norm_forward_long_kernel(memopt_i_cuda_norm_task t) {
         memopt_i_cuda_span_get(&s, x + at, left, t.wide);
         memopt_i_cuda_norm_affine(t, s, row, at, left, mean, inverse);
     }
-    if (t.n.statistics && !threadIdx.x) { t.n.statistics[2 * row] = mean; t.n.statistics[2 * row + 1] = inverse; }
+    if (t.n.statistics && !threadIdx.x) {
+        t.n.statistics[2 * row] = mean;
+        t.n.statistics[2 * row + 1] = inverse;
+    }
 }
 
 /* ---- backward ---- */
 /* What a span is made of: the normalised elements, the gradient, the weights. BACK: x is the output. */
 template <int N> struct memopt_i_cuda_norm_parts { float h[N], g[N], scale[N], shift[N]; };
+
 template <bool BACK, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_weights(memopt_i_cuda_norm_parts<N> *p,
                                                                   const memopt_i_cuda_norm_task &t, size_t at,
@@ -6551,6 +8166,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_weights(memopt_i_cuda_
     memopt_i_cuda_floats<N>(p->scale, t.n.scale, t.n.weight_type, at, left, t.wide_weights, 1);
     if (BACK) memopt_i_cuda_floats<N>(p->shift, t.n.shift, t.n.weight_type, at, left, t.wide_weights, 0);
 }
+
 template <bool BACK, class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_load(memopt_i_cuda_norm_parts<N> *p,
                                                                const memopt_i_cuda_span<T, N> &x,
@@ -6563,10 +8179,12 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_load(memopt_i_cuda_nor
                        : memopt_i_v1_norm_normalize_of(memopt_i_cuda_at(x, i), mean, inverse);
     }
 }
+
 template <bool BACK, class T>
 static __device__ __forceinline__ const T *memopt_i_cuda_norm_source(const memopt_i_cuda_norm_task &t) {
     return static_cast<const T *>(BACK ? t.n.output : t.n.input);
 }
+
 /* Of a row: the means of s and of s h, and 1 / deviation, from the sums of the first two */
 static __device__ __forceinline__ void memopt_i_cuda_norm_means(const memopt_i_cuda_norm_task &t, float a, float b,
                                                                 float inverse, float *three) {
@@ -6574,6 +8192,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_means(const memopt_i_c
     three[1] = memopt_i_v1_div(b, (float)t.n.width);
     three[2] = inverse;
 }
+
 /* A span of the gradient of the input. */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_grad(const memopt_i_cuda_norm_task &t,
@@ -6581,6 +8200,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_grad(const memopt_i_cu
                                                                size_t at, unsigned left, const float *three) {
     T *to = static_cast<T *>(t.n.grad_input) + row * t.n.width + at;
     memopt_i_cuda_span<T, N> s, old;
+
     if (t.n.accumulate_input) memopt_i_cuda_span_get(&old, to, left, t.wide);
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
@@ -6590,11 +8210,14 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_grad(const memopt_i_cu
     }
     memopt_i_cuda_span_put(to, s, left, t.wide);
 }
+
 /* The sums of a block's slots, in their order, to scratch. Element e of a thread is column first + (e / N) ... */
 template <int E, int N>
 static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_cuda_norm_task &t, const float *sum,
                                                                 float *all, float *to) {
-    const unsigned lanes = 1u << t.shift, slots = blockDim.x >> t.shift;
+    const unsigned lanes = 1u << t.shift;
+    const unsigned slots = blockDim.x >> t.shift;
+
     if (slots == 1) {
         MEMOPT_I_CUDA_UNROLL
         for (int e = 0; e < E; ++e) {
@@ -6607,15 +8230,18 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_slots(const memopt_i_c
     for (int e = 0; e < E; ++e) all[e * MEMOPT_I_CUDA_NORM_BLOCK + threadIdx.x] = sum[e];
     __syncthreads(); /* every slot's sums are there */
     for (unsigned k = threadIdx.x; k < E * lanes; k += blockDim.x) {
-        const unsigned e = k >> t.shift, lane = k & (lanes - 1);
+        const unsigned e = k >> t.shift;
+        const unsigned lane = k & (lanes - 1);
         const size_t at = (((size_t)(e / N) << t.shift) + lane) * N + e % N;
         float x = all[e * MEMOPT_I_CUDA_NORM_BLOCK + lane];
+
         for (unsigned slot = 1; slot < slots; ++slot)
             x = memopt_i_sum(x, all[e * MEMOPT_I_CUDA_NORM_BLOCK + (slot << t.shift) + lane]);
         if (at < t.n.width) to[at] = x;
     }
     __syncthreads(); /* `all` is used again */
 }
+
 /* A thread's spans of a row and its gradient; zeros where there is no such row. */
 template <class T, int K>
 static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_cuda_norm_task &t,
@@ -6623,6 +8249,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_c
                                                                 memopt_i_cuda_span<T, 16 / sizeof(T)> *gs, const T *x,
                                                                 const T *g, size_t row, size_t end, unsigned lane) {
     enum { N = 16 / sizeof(T) };
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < K; ++k) {
         const size_t at = (((size_t)k << t.shift) + lane) * N;
@@ -6631,6 +8258,7 @@ static __device__ __forceinline__ void memopt_i_cuda_norm_fetch(const memopt_i_c
         memopt_i_cuda_span_get(&gs[k], g + (left ? row * t.n.width + at : 0), left, t.wide);
     }
 }
+
 /* K spans a thread; the slots of a block take the rows of its group in turns. */
 template <class T, int K, bool BACK>
 static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_NORM_THREADS_MAX
@@ -6638,26 +8266,36 @@ static __global__ void __launch_bounds__(K * 16 / sizeof(T) > 8 ? MEMOPT_I_CUDA_
                                          K * 16 / sizeof(T) > 8 ? 1 : BACK ? 2 : MEMOPT_I_CUDA_RESIDENT(3, 2))
 memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T), E = K * N, AHEAD = K <= 2 }; /* else there is no room for the row after */
+
     MEMOPT_I_CUDA_SHARED(float, red, [2][2 * MEMOPT_I_CUDA_NORM_WARPS]);
     MEMOPT_I_CUDA_SHARED(float, all, [E * MEMOPT_I_CUDA_NORM_BLOCK]);
-    const size_t width = t.n.width, slots = blockDim.x >> t.shift, first = (size_t)blockIdx.x * t.group;
+    const size_t width = t.n.width;
+    const size_t slots = blockDim.x >> t.shift;
+    const size_t first = (size_t)blockIdx.x * t.group;
     const size_t end = memopt_i_min(first + t.group, t.n.rows);
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
-    const T *x = memopt_i_cuda_norm_source<BACK, T>(t), *g = static_cast<const T *>(t.n.grad_output);
+    const T *x = memopt_i_cuda_norm_source<BACK, T>(t);
+    const T *g = static_cast<const T *>(t.n.grad_output);
     memopt_i_cuda_span<T, N> xs[1 + AHEAD][K], gs[1 + AHEAD][K];
-    float scale[E] = { 0 }, shift[E] = { 0 }, three[3];
+    float scale[E] = { 0 };
+    float shift[E] = { 0 };
+    float three[3];
     size_t row = first + (threadIdx.x >> t.shift);
     if (AHEAD) memopt_i_cuda_norm_fetch<T, K>(t, xs[0], gs[0], x, g, row, end, lane);
     for (size_t turn = 0; first + turn * slots < end; ++turn, row += slots) {
         const bool there = row < end;
-        const float mean = there ? t.n.statistics[2 * row] : 0, inverse = there ? t.n.statistics[2 * row + 1] : 0;
-        float a = 0, b = 0;
+        const float mean = there ? t.n.statistics[2 * row] : 0;
+        const float inverse = there ? t.n.statistics[2 * row + 1] : 0;
+        float a = 0;
+        float b = 0;
+
         memopt_i_cuda_norm_fetch<T, K>(t, xs[AHEAD], gs[AHEAD], x, g, AHEAD ? row + slots : row, end, lane);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < K; ++k) {
             const size_t at = (((size_t)k << t.shift) + lane) * N;
             const unsigned left = there ? memopt_i_cuda_left<N>(width, at) : 0;
             memopt_i_cuda_norm_parts<N> p;
+
             if (!left) continue;
             memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
             memopt_i_cuda_norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
@@ -6678,6 +8316,7 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
                 const size_t at = (((size_t)k << t.shift) + lane) * N;
                 const unsigned left = there ? memopt_i_cuda_left<N>(width, at) : 0;
                 memopt_i_cuda_norm_parts<N> p;
+
                 if (!left) continue;
                 memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
                 memopt_i_cuda_norm_load<BACK>(&p, xs[0][k], gs[0][k], mean, inverse);
@@ -6685,24 +8324,32 @@ memopt_i_cuda_norm_backward_kernel(memopt_i_cuda_norm_task t) {
             }
         }
         MEMOPT_I_CUDA_UNROLL
-        for (int k = 0; k < K; ++k) { xs[0][k] = xs[AHEAD][k]; gs[0][k] = gs[AHEAD][k]; }
+        for (int k = 0; k < K; ++k) {
+            xs[0][k] = xs[AHEAD][k];
+            gs[0][k] = gs[AHEAD][k];
+        }
     }
     if (!t.sums) return;
     memopt_i_cuda_norm_slots<E, N>(t, scale, all, t.sums + (size_t)blockIdx.x * 2 * width);
     memopt_i_cuda_norm_slots<E, N>(t, shift, all, t.sums + (size_t)blockIdx.x * 2 * width + width);
 }
+
 /* The columns of a group of rows, by themselves: blockIdx.x = group * (blocks of a row) + block. */
 template <class T, bool BACK>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_NORM_BLOCK)
 memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norm_task t, unsigned blocks) {
     enum { N = 16 / sizeof(T) };
-    const size_t width = t.n.width, group = blockIdx.x / blocks;
+    const size_t width = t.n.width;
+    const size_t group = blockIdx.x / blocks;
     const size_t at = ((size_t)(blockIdx.x % blocks) * blockDim.x + threadIdx.x) * N;
     const size_t end = memopt_i_min((group + 1) * t.group, t.n.rows);
     const unsigned left = memopt_i_cuda_left<N>(width, at);
-    float scale[N] = { 0 }, shift[N] = { 0 }, *to = t.sums + group * 2 * width + at;
+    float scale[N] = { 0 };
+    float shift[N] = { 0 };
+    float *to = t.sums + group * 2 * width + at;
     memopt_i_cuda_span<T, N> x, g;
     memopt_i_cuda_norm_parts<N> p;
+
     if (!left) return;
     memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
     for (size_t row = group * t.group; row < end; ++row) {
@@ -6717,22 +8364,33 @@ memopt_i_cuda_norm_columns_kernel(memopt_i_cuda_norm_task t, unsigned blocks) {
     }
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i)
-        if ((unsigned)i < left) { to[i] = scale[i]; to[width + i] = shift[i]; }
+        if ((unsigned)i < left) {
+            to[i] = scale[i];
+            to[width + i] = shift[i];
+        }
 }
+
 template <class T, bool BACK>
 static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_NORM_THREADS_MAX)
 memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norm_task t) {
     enum { N = 16 / sizeof(T) };
+
     MEMOPT_I_CUDA_SHARED(float, red, [2 * MEMOPT_I_CUDA_NORM_WARPS]);
-    const size_t row = blockIdx.x, width = t.n.width, step = (size_t)blockDim.x * N;
+    const size_t row = blockIdx.x;
+    const size_t width = t.n.width;
+    const size_t step = (size_t)blockDim.x * N;
     const T *x = memopt_i_cuda_norm_source<BACK, T>(t) + row * width;
     const T *g = static_cast<const T *>(t.n.grad_output) + row * width;
-    const float mean = t.n.statistics[2 * row], inverse = t.n.statistics[2 * row + 1];
+    const float mean = t.n.statistics[2 * row];
+    const float inverse = t.n.statistics[2 * row + 1];
     memopt_i_cuda_span<T, N> xs, gs;
     memopt_i_cuda_norm_parts<N> p;
-    float a = 0, b = 0, three[3];
+    float a = 0;
+    float b = 0;
+    float three[3];
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
         const unsigned left = memopt_i_cuda_left<N>(width, at);
+
         memopt_i_cuda_span_get(&xs, x + at, left, t.wide);
         memopt_i_cuda_span_get(&gs, g + at, left, t.wide);
         memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
@@ -6748,6 +8406,7 @@ memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norm_task t) {
     memopt_i_cuda_norm_means(t, a, b, inverse, three);
     for (size_t at = (size_t)threadIdx.x * N; at < width; at += step) {
         const unsigned left = memopt_i_cuda_left<N>(width, at);
+
         memopt_i_cuda_span_get(&xs, x + at, left, t.wide);
         memopt_i_cuda_span_get(&gs, g + at, left, t.wide);
         memopt_i_cuda_norm_weights<BACK>(&p, t, at, left);
@@ -6755,14 +8414,19 @@ memopt_i_cuda_norm_backward_long_kernel(memopt_i_cuda_norm_task t) {
         memopt_i_cuda_norm_grad<T>(t, p, row, at, left, three);
     }
 }
+
 /* Slices of groups: a warp for each, 32 at most. */
 static unsigned memopt_i_cuda_slices(size_t groups) { return (unsigned)memopt_i_max(1, memopt_i_min(32, groups)); }
+
 /* 32 columns of the sums of groups: slice y of n takes groups y, y + n, ... in order; then the slices, in order. */
 static __global__ void __launch_bounds__(1024)
 memopt_i_cuda_norm_total_kernel(const float *sums, size_t groups, size_t width, void *scale, void *shift,
                                 memopt_type type, int accumulate, unsigned blocks) {
     MEMOPT_I_CUDA_SHARED(float, part, [32][33]);
-    const unsigned x = threadIdx.x % 32, y = threadIdx.x / 32, slices = blockDim.x / 32, which = blockIdx.x / blocks;
+    const unsigned x = threadIdx.x % 32;
+    const unsigned y = threadIdx.x / 32;
+    const unsigned slices = blockDim.x / 32;
+    const unsigned which = blockIdx.x / blocks;
     const size_t at = (size_t)(blockIdx.x % blocks) * 32 + x;
     void *to = which ? shift : scale;
     float sum = 0;
@@ -6779,14 +8443,19 @@ memopt_i_cuda_norm_total_kernel(const float *sums, size_t groups, size_t width, 
 }
 
 /* ---- the host's part ---- */
-enum { MEMOPT_I_CUDA_NORM_GROUPS = 1056, MEMOPT_I_CUDA_NORM_ROWS = 8 }; /* groups at most; rows of one at least */
+/* groups at most; rows of one at least */
+enum { MEMOPT_I_CUDA_NORM_GROUPS = 1056, MEMOPT_I_CUDA_NORM_ROWS = 8 };
+
 static size_t memopt_i_cuda_norm_group(size_t rows) {
     return memopt_i_max(MEMOPT_I_CUDA_NORM_ROWS, memopt_i_ceil_div(rows, MEMOPT_I_CUDA_NORM_GROUPS));
 }
+
 /* The pointers. Without rows only the gradients of parameters are looked at. */
 static memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int backward) {
-    const size_t all = n->rows * n->width, w = n->width;
-    const memopt_type type = n->type, f32 = MEMOPT_TYPE_F32;
+    const size_t all = n->rows * n->width;
+    const size_t w = n->width;
+    const memopt_type type = n->type;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
     const memopt_i_cuda_array forward_arrays[] = {
         { n->input, all, type, 1, 0 },
         { n->output, all, type, 1, 1 },
@@ -6802,12 +8471,15 @@ static memopt_cuda_status memopt_i_cuda_norm_check(const memopt_norm *n, int bac
         { n->statistics, 2 * n->rows, f32, 1, 0 },
         { n->grad_scale, w, n->gradient_type, 0, 1 },
         { n->grad_shift, w, n->gradient_type, 0, 1 } };
+
     return backward ? memopt_i_cuda_arrays_no_overlap(backward_arrays, 8)
         : memopt_i_cuda_arrays_no_overlap(forward_arrays, 5);
 }
+
 static memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, int backward,
                                                      memopt_i_cuda_norm_task *t) {
     memopt_norm *n = &t->n;
+
     if (!norm) return MEMOPT_ERR_ARGUMENT;
     memset(t, 0, sizeof *t);
     *n = *norm;
@@ -6821,11 +8493,15 @@ static memopt_cuda_status memopt_i_cuda_norm_resolve(const memopt_norm *norm, in
     t->group = memopt_i_cuda_norm_group(n->rows);
     return 0;
 }
+
 /* How a row is dealt out, which arrays are whole spans; *each: spans a thread, 0 = more than a block can hold. */
 static void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backward, size_t *each, unsigned *block) {
     const memopt_norm *n = &t->n;
-    const size_t per = 16 / memopt_type_bytes(n->type), spans = memopt_i_ceil_div(n->width, per);
-    const size_t max = (backward ? 16 : 32) / per, few = backward ? 8 / per : 1;
+    const size_t per = 16 / memopt_type_bytes(n->type);
+    const size_t spans = memopt_i_ceil_div(n->width, per);
+    const size_t max = (backward ? 16 : 32) / per;
+    const size_t few = backward ? 8 / per : 1;
+
     *each = spans <= (backward ? (size_t)MEMOPT_I_CUDA_NORM_BLOCK : 32) * few ? few
           : spans <= (size_t)MEMOPT_I_CUDA_NORM_THREADS_MAX * max ? max : 0;
     t->shift = *each ? memopt_i_cuda_row_shift(spans, *each) : 9;
@@ -6836,43 +8512,58 @@ static void memopt_i_cuda_norm_partition(memopt_i_cuda_norm_task *t, int backwar
     t->wide_weights = memopt_i_cuda_spans(n->scale, n->weight_type, n->width, per)
                    && memopt_i_cuda_spans(n->shift, n->weight_type, n->width, per);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_norm_forward_of(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
                                                         memopt_cuda_stream stream) {
     enum { MOST = 32 * sizeof(T) / 16 };
     const size_t blocks = memopt_i_ceil_div(t.n.rows, (size_t)block >> t.shift);
+
     if (!each) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_long_kernel<T>), blocks, block, 0, stream, t);
     if (each == 1) return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, 1>), blocks, block, 0, stream, t);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_forward_kernel<T, MOST>), blocks, block, 0, stream, t);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_forward(const memopt_cuda_ops *, const memopt_norm *norm,
                                                             memopt_cuda_stream stream) {
-    memopt_i_cuda_norm_task t; size_t each; unsigned block; memopt_cuda_status s;
+    memopt_i_cuda_norm_task t;
+    size_t each;
+    unsigned block;
+    memopt_cuda_status s;
+
     if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || !t.n.rows) return s;
     if ((s = memopt_i_cuda_norm_check(&t.n, 0)) != 0) return s;
     memopt_i_cuda_norm_partition(&t, 0, &each, &block);
     return MEMOPT_I_CUDA_OF_TYPE(t.n.type, memopt_i_cuda_norm_forward_of, t, each, block, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_norm_sums_bytes(const memopt_i_cuda_norm_task *t, size_t *bytes) {
     const size_t groups = memopt_i_ceil_div(t->n.rows, t->group);
     return memopt_i_mul(t->n.width, 2 * sizeof(float), bytes) || memopt_i_mul(*bytes, groups, bytes)
            ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_scratch(const memopt_cuda_ops *, const memopt_norm *norm,
                                                             size_t *bytes) {
-    memopt_i_cuda_norm_task t; size_t all; memopt_cuda_status s;
+    memopt_i_cuda_norm_task t;
+    size_t all;
+    memopt_cuda_status s;
+
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_norm_resolve(norm, 0, &t)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &all)) != 0)
         return s;
     *bytes = all;
     return 0;
 }
+
 /* Rows that no block can hold: columns first, then rows. */
 template <class T, bool BACK>
 static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_norm_task &t, size_t groups,
                                                            memopt_cuda_stream stream) {
     enum { TILE = MEMOPT_I_CUDA_NORM_BLOCK * 16 / sizeof(T) };
-    unsigned blocks, grid, rows; memopt_cuda_status s;
+    unsigned blocks, grid, rows;
+    memopt_cuda_status s;
+
     if ((s = memopt_i_cuda_grid(t.n.width, TILE, &blocks)) != 0
         || (s = memopt_i_cuda_grid(t.n.rows, 1, &rows)) != 0
         || (s = memopt_i_cuda_grid(groups * blocks, 1, &grid)) != 0) return s;
@@ -6883,33 +8574,44 @@ static memopt_cuda_status memopt_i_cuda_norm_backward_long(const memopt_i_cuda_n
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_long_kernel<T, BACK>), rows,
                              MEMOPT_I_CUDA_NORM_THREADS_MAX, 0, stream, t);
 }
+
 template <class T, bool BACK>
 static memopt_cuda_status memopt_i_cuda_norm_backward_of(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
                                                          size_t groups, memopt_cuda_stream stream) {
     enum { FEW = 8 * sizeof(T) / 16, MOST = 16 * sizeof(T) / 16 };
+
     if (!each) return memopt_i_cuda_norm_backward_long<T, BACK>(t, groups, stream);
     if (each == FEW)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, FEW, BACK>), groups, block, 0, stream, t);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_norm_backward_kernel<T, MOST, BACK>), groups, block, 0, stream, t);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_norm_backward_in(const memopt_i_cuda_norm_task &t, size_t each, unsigned block,
                                                          size_t groups, memopt_cuda_stream stream) {
     if (t.n.input) return memopt_i_cuda_norm_backward_of<T, false>(t, each, block, groups, stream);
     return memopt_i_cuda_norm_backward_of<T, true>(t, each, block, groups, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_norm_total(const memopt_i_cuda_norm_task *t, size_t groups,
                                                    memopt_cuda_stream stream) {
-    unsigned blocks; const memopt_norm *n = &t->n;
+    unsigned blocks;
+    const memopt_norm *n = &t->n;
     const memopt_cuda_status s = memopt_i_cuda_grid(n->width, 32, &blocks);
+
     if (s || (!n->grad_scale && !n->grad_shift)) return s;
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_norm_total_kernel, (size_t)blocks * 2, 32 * memopt_i_cuda_slices(groups), 0,
                              stream, t->sums, groups, n->width, n->grad_scale, n->grad_shift, n->gradient_type,
                              n->accumulate, blocks);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_ops *ops, const memopt_norm *norm,
                                                              memopt_cuda_stream stream) {
-    memopt_i_cuda_norm_task t; size_t each, bytes, groups; unsigned block; memopt_cuda_status s;
+    memopt_i_cuda_norm_task t;
+    size_t each, bytes, groups;
+    unsigned block;
+    memopt_cuda_status s;
+
     if ((s = memopt_i_cuda_norm_resolve(norm, 1, &t)) != 0 || !t.n.width) return s;
     if ((s = memopt_i_cuda_norm_check(&t.n, 1)) != 0 || (s = memopt_i_cuda_norm_sums_bytes(&t, &bytes)) != 0) return s;
     if (!t.n.grad_scale && !t.n.grad_shift) bytes = 0;
@@ -6923,6 +8625,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
     }
     return memopt_i_cuda_norm_total(&t, groups, stream);
 }
+
 /* @section cuda_layer : cuda_norm cuda_base api_cuda_layer
    What stands between the large operators: activations, SwiGLU, residual + dropout, embeddings.
    Problem    Elements that are read, worked on and written once take the memory's time: the kernel's part is to ask for
@@ -6949,7 +8652,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
               rows as there.
    Cost       GELU and SiLU are about 50 instructions an element: in 16 bits these take longer than the memory.
    Trap       A token's rows are one chain of additions, so one block's for each 1,024 columns (float32: 512). */
+
 enum { MEMOPT_I_CUDA_LAYER_BLOCK = 256, MEMOPT_I_CUDA_LAYER_TURNS = 4 };
+
 /* N floats into an array of any type */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_put_floats_of(void *data, size_t at, const float *x, unsigned left,
@@ -6959,6 +8664,7 @@ static __device__ __forceinline__ void memopt_i_cuda_put_floats_of(void *data, s
     for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, x[i]);
     memopt_i_cuda_span_put(static_cast<T *>(data) + at, s, left, wide);
 }
+
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_put_floats(void *data, memopt_type type, size_t at, const float *x,
                                                                 unsigned left, bool wide) {
@@ -6966,23 +8672,28 @@ static __device__ __forceinline__ void memopt_i_cuda_put_floats(void *data, memo
     else if (type == MEMOPT_TYPE_BF16) memopt_i_cuda_put_floats_of<memopt_i_cuda_bf16, N>(data, at, x, left, wide);
     else memopt_i_cuda_put_floats_of<memopt_i_cuda_f16, N>(data, at, x, left, wide);
 }
-static bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); } /* NULL is */
+
+/* NULL is */
+static bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); }
 
 /* ---- activations ---- */
 template <int KIND> static __device__ __forceinline__ float memopt_i_cuda_act(float x) {
     return KIND == MEMOPT_ACTIVATION_NONE ? x : memopt_i_v1_act(x, KIND);
 }
+
 template <int KIND> static __device__ __forceinline__ float memopt_i_cuda_act_grad(float x, float g, float *y) {
     if (KIND != MEMOPT_ACTIVATION_NONE) return memopt_i_v1_act_grad(x, g, KIND, y);
     *y = x;
     return g;
 }
+
 template <class T, int KIND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_act_kernel(const T *x, T *y, size_t n, bool wide) {
     enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
     memopt_i_cuda_span<T, N> s[TURNS], out;
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
@@ -6992,12 +8703,14 @@ memopt_i_cuda_act_kernel(const T *x, T *y, size_t n, bool wide) {
     for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
         const unsigned left = memopt_i_cuda_left<N>(n, at);
+
         if (!left) return;
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) memopt_i_cuda_set(&out, i, memopt_i_cuda_act<KIND>(memopt_i_cuda_at(s[k], i)));
         memopt_i_cuda_span_put(y + at, out, left, wide);
     }
 }
+
 /* y may be NULL */
 template <class T, int KIND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
@@ -7005,6 +8718,7 @@ memopt_i_cuda_act_grad_kernel(const T *x, const T *g, T *grad, T *y, size_t n, b
     enum { N = 16 / sizeof(T), STEP = MEMOPT_I_CUDA_LAYER_BLOCK * N, TURNS = MEMOPT_I_CUDA_LAYER_TURNS / 2 };
     const size_t from = (size_t)blockIdx.x * (STEP * TURNS) + threadIdx.x * N;
     memopt_i_cuda_span<T, N> xs[TURNS], gs[TURNS], out, slope;
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
@@ -7015,6 +8729,7 @@ memopt_i_cuda_act_grad_kernel(const T *x, const T *g, T *grad, T *y, size_t n, b
     for (int k = 0; k < TURNS; ++k) {
         const size_t at = from + (size_t)k * STEP;
         const unsigned left = memopt_i_cuda_left<N>(n, at);
+
         if (!left) return;
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i) {
@@ -7027,6 +8742,7 @@ memopt_i_cuda_act_grad_kernel(const T *x, const T *g, T *grad, T *y, size_t n, b
         if (y) memopt_i_cuda_span_put(y + at, out, left, wide);
     }
 }
+
 template <class T, int KIND>
 static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args *x, int backward,
                                                    memopt_cuda_stream stream) {
@@ -7034,14 +8750,18 @@ static memopt_cuda_status memopt_i_cuda_act_launch(const memopt_activation_args 
     const bool wide = memopt_i_cuda_aligned(x->input) && memopt_i_cuda_aligned(x->output)
                    && (!backward || (memopt_i_cuda_aligned(x->grad_output) && memopt_i_cuda_aligned(x->grad_input)));
     const size_t blocks = memopt_i_ceil_div(x->n, backward ? TILE / 2 : TILE);
-    const T *in = static_cast<const T *>(x->input), *g = static_cast<const T *>(x->grad_output);
-    T *out = static_cast<T *>(x->output), *grad = static_cast<T *>(x->grad_input);
+    const T *in = static_cast<const T *>(x->input);
+    const T *g = static_cast<const T *>(x->grad_output);
+    T *out = static_cast<T *>(x->output);
+    T *grad = static_cast<T *>(x->grad_input);
+
     if (backward)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_act_grad_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream,
                                  in, g, grad, out, x->n, wide);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_act_kernel<T, KIND>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, in, out,
                              x->n, wide);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_act_of(const memopt_activation_args *x, int backward,
                                                memopt_cuda_stream stream) {
@@ -7052,9 +8772,11 @@ static memopt_cuda_status memopt_i_cuda_act_of(const memopt_activation_args *x, 
     default: return memopt_i_cuda_act_launch<T, MEMOPT_ACTIVATION_NONE>(x, backward, stream);
     }
 }
+
 static memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x, int backward,
                                                 memopt_cuda_stream stream) {
     memopt_cuda_status s;
+
     if (!x || memopt_i_activation_is_invalid(x->activation) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
     const memopt_i_cuda_array a[] = {
@@ -7065,11 +8787,13 @@ static memopt_cuda_status memopt_i_cuda_act_run(const memopt_activation_args *x,
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_act_of, x, backward, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *,
                                                                   const memopt_activation_args *x,
                                                                   memopt_cuda_stream stream) {
     return memopt_i_cuda_act_run(x, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_cuda_ops *,
                                                                    const memopt_activation_args *x,
                                                                    memopt_cuda_stream stream) {
@@ -7078,19 +8802,25 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_backward(const memopt_
 
 /* ---- rows by blocks: 1 << shift threads have a row's next spans; wide rows are several tiles ---- */
 typedef struct memopt_i_cuda_row_tiling { unsigned shift, tiles; } memopt_i_cuda_row_tiling;
+
 static memopt_cuda_status memopt_i_cuda_row_tiles(size_t rows, size_t width, size_t per, memopt_i_cuda_row_tiling *t,
                                                   unsigned *blocks) {
     const size_t spans = memopt_i_ceil_div(width, per);
     memopt_cuda_status s;
+
     t->shift = 0;
     while (t->shift < 8 && ((size_t)1 << t->shift) < spans) ++t->shift;
     if ((s = memopt_i_cuda_grid(spans, (size_t)1 << t->shift, &t->tiles)) != 0
         || (s = memopt_i_cuda_grid(rows, (size_t)MEMOPT_I_CUDA_LAYER_BLOCK >> t->shift, blocks)) != 0) return s;
     return memopt_i_cuda_grid((size_t)*blocks * t->tiles, 1, blocks);
 }
+
 template <int N>
 static __device__ __forceinline__ size_t memopt_i_cuda_row_place(const memopt_i_cuda_row_tiling &t, size_t *at) {
-    const unsigned turn = blockIdx.x / t.tiles, tile = blockIdx.x % t.tiles, lane = threadIdx.x & ((1u << t.shift) - 1);
+    const unsigned turn = blockIdx.x / t.tiles;
+    const unsigned tile = blockIdx.x % t.tiles;
+    const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
+
     *at = (((size_t)tile << t.shift) + lane) * N;
     return ((size_t)turn * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x) >> t.shift;
 }
@@ -7103,9 +8833,12 @@ memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const 
                             size_t width, bool wide) {
     enum { N = 16 / sizeof(T) };
     size_t at;
-    const size_t row = memopt_i_cuda_row_place<N>(t, &at), first = row * 2 * width + at, place = row * width + at;
+    const size_t row = memopt_i_cuda_row_place<N>(t, &at);
+    const size_t first = row * 2 * width + at;
+    const size_t place = row * width + at;
     const unsigned left = memopt_i_cuda_left<N>(width, at);
     memopt_i_cuda_span<T, N> gate, up, of, out, grad_gate, grad_up;
+
     if (row >= rows || !left) return;
     memopt_i_cuda_span_get(&gate, x + first, left, wide);
     memopt_i_cuda_span_get(&up, x + first + width, left, wide);
@@ -7122,6 +8855,7 @@ memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const 
         float b, again;
         const float a = memopt_i_v1_swiglu_grad(memopt_i_cuda_at(gate, i), memopt_i_cuda_at(up, i),
                                                 memopt_i_cuda_at(of, i), &b, &again);
+
         memopt_i_cuda_set(&grad_gate, i, a);
         memopt_i_cuda_set(&grad_up, i, b);
         memopt_i_cuda_set(&out, i, again);
@@ -7130,6 +8864,7 @@ memopt_i_cuda_swiglu_kernel(memopt_i_cuda_row_tiling t, const T *x, T *y, const 
     memopt_i_cuda_span_put(grad + first + width, grad_up, left, wide);
     if (y) memopt_i_cuda_span_put(y + place, out, left, wide);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
@@ -7137,16 +8872,21 @@ static memopt_cuda_status memopt_i_cuda_swiglu_of(const memopt_swiglu *x, int ba
                    && memopt_i_cuda_spans(x->output, x->type, x->width, N)
                    && (!backward || (memopt_i_cuda_spans(x->grad_output, x->type, x->width, N)
                                      && memopt_i_cuda_spans(x->grad_input, x->type, x->width, N)));
-    memopt_i_cuda_row_tiling t; unsigned blocks;
+    memopt_i_cuda_row_tiling t;
+    unsigned blocks;
     const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
+
     if (s) return s;
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_swiglu_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t,
                              static_cast<const T *>(x->input), static_cast<T *>(x->output),
                              backward ? static_cast<const T *>(x->grad_output) : static_cast<const T *>(NULL),
                              static_cast<T *>(x->grad_input), x->rows, x->width, wide);
 }
+
 static memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int backward, memopt_cuda_stream stream) {
-    memopt_cuda_status s; size_t width, n;
+    memopt_cuda_status s;
+    size_t width, n;
+
     if (!x || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_mul(2, x->width, &width) || memopt_i_ops_too_large(x->rows, width, x->type))
         return MEMOPT_ERR_OVERFLOW;
@@ -7159,10 +8899,12 @@ static memopt_cuda_status memopt_i_cuda_swiglu_run(const memopt_swiglu *x, int b
     if ((s = memopt_i_cuda_arrays(a, backward ? 4 : 2)) != 0 || !n || (s = memopt_i_cuda_ready()) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_swiglu_of, x, backward, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_forward(const memopt_cuda_ops *, const memopt_swiglu *x,
                                                               memopt_cuda_stream stream) {
     return memopt_i_cuda_swiglu_run(x, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_swiglu_backward(const memopt_cuda_ops *, const memopt_swiglu *x,
                                                                memopt_cuda_stream stream) {
     return memopt_i_cuda_swiglu_run(x, 1, stream);
@@ -7177,6 +8919,7 @@ typedef struct memopt_i_cuda_dropout_task {
     float        factor;
     bool         wide;
 } memopt_i_cuda_dropout_task;
+
 /* A span, of which bit i of `mask` says whether element i stays. base: not there when has_base is false */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dropout_task &t, T *y, size_t at,
@@ -7184,25 +8927,32 @@ static __device__ __forceinline__ void memopt_i_cuda_drop(const memopt_i_cuda_dr
                                                           const memopt_i_cuda_span<T, N> &base, bool has_base,
                                                           unsigned mask, unsigned left) {
     memopt_i_cuda_span<T, N> out;
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) {
-        const float a = memopt_i_cuda_at(x, i), b = memopt_i_cuda_at(base, i);
+        const float a = memopt_i_cuda_at(x, i);
+        const float b = memopt_i_cuda_at(base, i);
         const bool stays = (mask >> i & 1) != 0;
         memopt_i_cuda_set(&out, i, has_base ? (stays ? fmaf(t.factor, a, b) : b)
                                             : stays ? memopt_i_times(t.factor, a) : 0.0f);
     }
     memopt_i_cuda_span_put(y + at, out, left, t.wide);
 }
+
 /* A thread has two spans that are 16 apart: what is drawn for one of them is drawn for both. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropout_task t, const T *x, const T *base, T *y) {
     enum { N = 16 / sizeof(T), PER = 16 / N };
     const size_t pair = (size_t)blockIdx.x * MEMOPT_I_CUDA_LAYER_BLOCK + threadIdx.x;
-    const size_t a = pair / PER * 32 + pair % PER * N, b = a + 16;
-    const unsigned left_a = memopt_i_cuda_left<N>(t.n, a), left_b = memopt_i_cuda_left<N>(t.n, b);
+    const size_t a = pair / PER * 32 + pair % PER * N;
+    const size_t b = a + 16;
+    const unsigned left_a = memopt_i_cuda_left<N>(t.n, a);
+    const unsigned left_b = memopt_i_cuda_left<N>(t.n, b);
     memopt_i_cuda_span<T, N> xa, xb, base_a, base_b;
-    unsigned kept_a = 0, kept_b = 0;
+    unsigned kept_a = 0;
+    unsigned kept_b = 0;
+
     if (!left_a) return;
     memopt_i_cuda_span_get(&xa, x + a, left_a, t.wide);
     memopt_i_cuda_span_get(&xb, x + b, left_b, t.wide);
@@ -7225,6 +8975,7 @@ memopt_i_cuda_dropout_kernel(memopt_i_cuda_dropout_task t, const T *x, const T *
     memopt_i_cuda_drop(t, y, a, xa, base_a, base != NULL, kept_a, left_a);
     memopt_i_cuda_drop(t, y, b, xb, base_b, base != NULL, kept_b, left_b);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropout_task *t, const void *x, const void *base,
                                                    void *y, memopt_cuda_stream stream) {
@@ -7232,8 +8983,11 @@ static memopt_cuda_status memopt_i_cuda_dropout_of(const memopt_i_cuda_dropout_t
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_dropout_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t,
                              static_cast<const T *>(x), static_cast<const T *>(base), static_cast<T *>(y));
 }
+
 static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_dropout_task t; memopt_cuda_status s;
+    memopt_i_cuda_dropout_task t;
+    memopt_cuda_status s;
+
     if (!x || !(x->rate >= 0 && x->rate < 1) || !memopt_type_bytes(x->type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->n, 1, x->type)) return MEMOPT_ERR_OVERFLOW;
     const memopt_i_cuda_array a[] = {
@@ -7241,7 +8995,9 @@ static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int
         { backward ? NULL : x->residual, x->n, x->type, 0, 0 },
         { backward ? x->grad_input : x->output, x->n, x->type, 1, 1 } };
     if ((s = memopt_i_cuda_arrays(a, 3)) != 0 || !x->n || (s = memopt_i_cuda_ready()) != 0) return s;
-    t.n = x->n; t.noise = x->noise; t.first = x->first;
+    t.n = x->n;
+    t.noise = x->noise;
+    t.first = x->first;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
@@ -7249,10 +9005,12 @@ static memopt_cuda_status memopt_i_cuda_dropout_run(const memopt_dropout *x, int
     void *to = backward ? x->grad_input : x->output;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_dropout_of, &t, a[0].data, a[1].data, to, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_forward(const memopt_cuda_ops *, const memopt_dropout *x,
                                                                memopt_cuda_stream stream) {
     return memopt_i_cuda_dropout_run(x, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cuda_ops *, const memopt_dropout *x,
                                                                 memopt_cuda_stream stream) {
     return memopt_i_cuda_dropout_run(x, 1, stream);
@@ -7262,10 +9020,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dropout_backward(const memopt_cud
 static __device__ __forceinline__ bool memopt_i_cuda_is_token(int32_t id, size_t vocabulary) {
     return id >= 0 && (size_t)id < vocabulary;
 }
+
 /* 64 bits take five times as long */
 static __device__ __forceinline__ size_t memopt_i_cuda_remainder(size_t a, size_t b) {
     return (a | b) >> 32 ? a % b : (size_t)((uint32_t)a % (uint32_t)b);
 }
+
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, bool wide, bool wide_weights) {
@@ -7275,6 +9035,7 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, b
     const unsigned left = memopt_i_cuda_left<N>(x.width, at);
     memopt_i_cuda_span<T, N> s;
     float y[N], place[N];
+
     if (row >= x.rows || !left) return;
     const int32_t id = x.ids[row];
     const bool there = memopt_i_cuda_is_token(id, x.vocabulary);
@@ -7289,10 +9050,12 @@ memopt_i_cuda_embedding_kernel(memopt_i_cuda_row_tiling t, memopt_embedding x, b
     for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, there ? y[i] : memopt_i_bits_float(0x7fc00000u));
     memopt_i_cuda_span_put(static_cast<T *>(x.output) + row * x.width + at, s, left, wide);
 }
+
 /* What forward and backward look at; `of` and `positions` are the weights, or their gradients. */
 static memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *x, const void *rows, const void *of,
                                                         const void *positions, memopt_type type, int needed) {
     size_t n;
+
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(type)) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_ops_too_large(x->rows, x->width, x->type) || memopt_i_ops_too_large(x->rows, 1, MEMOPT_TYPE_F32)
         || memopt_i_ops_too_large(x->vocabulary, x->width, MEMOPT_TYPE_F32)
@@ -7306,21 +9069,26 @@ static memopt_cuda_status memopt_i_cuda_embedding_check(const memopt_embedding *
     if (positions && x->rows && !x->length) return MEMOPT_ERR_ARGUMENT;
     return memopt_i_cuda_arrays(a, 4);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_embedding_of(const memopt_embedding *x, memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
-    memopt_i_cuda_row_tiling t; unsigned blocks;
+    memopt_i_cuda_row_tiling t;
+    unsigned blocks;
     const memopt_cuda_status s = memopt_i_cuda_row_tiles(x->rows, x->width, N, &t, &blocks);
     const bool wide = memopt_i_cuda_spans(x->output, x->type, x->width, N);
     const bool wide_weights = memopt_i_cuda_spans(x->tokens, x->weight_type, x->width, N)
                            && memopt_i_cuda_spans(x->positions, x->weight_type, x->width, N);
+
     if (s) return s;
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_embedding_kernel<T>), blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, t, *x,
                              wide, wide_weights);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cuda_ops *, const memopt_embedding *x,
                                                                  memopt_cuda_stream stream) {
     memopt_cuda_status s;
+
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_embedding_check(x, x->output, x->tokens, x->positions, x->weight_type, 1)) != 0
         || !x->rows || !x->width || (s = memopt_i_cuda_ready()) != 0) return s;
@@ -7329,6 +9097,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_forward(const memopt_cu
 
 /* ---- the gradient of an embedding ---- */
 enum { MEMOPT_I_CUDA_TOKEN_BLOCK = 128, MEMOPT_I_CUDA_TOKEN_LIST = 1024, MEMOPT_I_CUDA_TOKEN_TURNS = 4 };
+
 typedef struct memopt_i_cuda_tokens { /* tables of scratch, in this order; room and those before `start` begin with 0 */
     uint32_t *room;        /* of lists that has been given away */
     uint32_t *count, *last;/* of each token: its rows, and the last of them, plus 1 */
@@ -7337,14 +9106,18 @@ typedef struct memopt_i_cuda_tokens { /* tables of scratch, in this order; room 
     const int32_t *ids;
     size_t    rows, vocabulary;
 } memopt_i_cuda_tokens;
+
 /* The row of this thread, and its token; false where there is none. */
 static __device__ __forceinline__ bool memopt_i_cuda_token_of(const memopt_i_cuda_tokens &t, uint32_t *row,
                                                               uint32_t *id) {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
     if (i >= t.rows || !memopt_i_cuda_is_token(t.ids[i], t.vocabulary)) return false;
-    *row = (uint32_t)i; *id = (uint32_t)t.ids[i];
+    *row = (uint32_t)i;
+    *id = (uint32_t)t.ids[i];
     return true;
 }
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_token_count_kernel(memopt_i_cuda_tokens t) {
     uint32_t row, id;
@@ -7352,9 +9125,11 @@ memopt_i_cuda_token_count_kernel(memopt_i_cuda_tokens t) {
     atomicAdd(t.count + id, 1u);
     atomicMax(t.last + id, row + 1);
 }
+
 static __device__ __forceinline__ bool memopt_i_cuda_token_listed(uint32_t count) {
     return count > 1 && count <= MEMOPT_I_CUDA_TOKEN_LIST;
 }
+
 /* Room for lists: where one lies is left to chance, and nobody asks. */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_token_room_kernel(memopt_i_cuda_tokens t) {
@@ -7362,22 +9137,26 @@ memopt_i_cuda_token_room_kernel(memopt_i_cuda_tokens t) {
     if (!memopt_i_cuda_token_of(t, &row, &id) || t.last[id] != row + 1) return;
     if (memopt_i_cuda_token_listed(t.count[id])) t.start[id] = atomicAdd(t.room, t.count[id]);
 }
+
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_token_list_kernel(memopt_i_cuda_tokens t) {
     uint32_t row, id;
     if (!memopt_i_cuda_token_of(t, &row, &id) || !memopt_i_cuda_token_listed(t.count[id])) return;
     t.list[atomicAdd(t.start + id, 1u)] = row;
 }
+
 /* A thread's columns of a gradient. */
 template <int N> struct memopt_i_cuda_token_sum {
     float    x[N];
     uint32_t turn; /* of 256 rows: a sum of 16 bits is rounded at the end of each that it takes part in */
 };
+
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_token_add(memopt_i_cuda_token_sum<N> *sum,
                                                                const memopt_i_cuda_span<T, N> &g, size_t row,
                                                                memopt_type type) {
     const uint32_t turn = (uint32_t)(row / MEMOPT_I_LAYER_ROWS);
+
     if (type != MEMOPT_TYPE_F32 && turn != sum->turn) {
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < N; ++i)
@@ -7388,14 +9167,17 @@ static __device__ __forceinline__ void memopt_i_cuda_token_add(memopt_i_cuda_tok
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < N; ++i) sum->x[i] = memopt_i_sum(sum->x[i], memopt_i_cuda_at(g, i));
 }
+
 /* `count` rows of the gradient, in the order they have in shared memory; several of them under way */
 template <class T, int N>
 static __device__ __forceinline__ void memopt_i_cuda_token_rows(memopt_i_cuda_token_sum<N> *sum, const T *g,
                                                                 size_t width, const uint32_t *rows, unsigned count,
                                                                 unsigned left, bool wide, memopt_type type) {
     enum { TURNS = MEMOPT_I_CUDA_TOKEN_TURNS };
+
     for (unsigned k = 0; k < count; k += TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS];
+
         MEMOPT_I_CUDA_UNROLL
         for (unsigned i = 0; i < TURNS; ++i)
             if (k + i < count) memopt_i_cuda_span_get(&s[i], g + rows[k + i] * width, left, wide);
@@ -7404,6 +9186,7 @@ static __device__ __forceinline__ void memopt_i_cuda_token_rows(memopt_i_cuda_to
             if (k + i < count) memopt_i_cuda_token_add(sum, s[i], rows[k + i], type);
     }
 }
+
 /* A list, sorted: each row goes to where as many are before it. `mixed` and `row_kernels` are shared. */
 static __device__ __forceinline__ void memopt_i_cuda_token_sort(const uint32_t *list, uint32_t *mixed, uint32_t *rows,
                                                                 unsigned count) {
@@ -7417,12 +9200,18 @@ static __device__ __forceinline__ void memopt_i_cuda_token_sort(const uint32_t *
     }
     __syncthreads(); /* and now in order */
 }
+
 /* The rows of a token among TOKEN_LIST from `first` on, in order; each warp looks at a part. Returns how many. */
 static __device__ __forceinline__ unsigned memopt_i_cuda_token_find(const memopt_i_cuda_tokens &t, int32_t id,
                                                                     size_t first, uint32_t *rows, unsigned *found) {
-    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    const unsigned warp = threadIdx.x / 32;
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned warps = blockDim.x / 32;
     const unsigned part = MEMOPT_I_CUDA_TOKEN_LIST / warps;
-    unsigned count = 0, before = 0, all = 0;
+    unsigned count = 0;
+    unsigned before = 0;
+    unsigned all = 0;
+
     for (unsigned k = 0; k < part; k += 32) {
         const size_t row = first + warp * part + k + lane;
         const bool is = row < t.rows && t.ids[row] == id;
@@ -7430,7 +9219,10 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_token_find(const memopt
     }
     if (lane == 0) found[warp] = count;
     __syncthreads(); /* every warp has counted */
-    for (unsigned k = 0; k < warps; ++k) { before += k < warp ? found[k] : 0; all += found[k]; }
+    for (unsigned k = 0; k < warps; ++k) {
+        before += k < warp ? found[k] : 0;
+        all += found[k];
+    }
     for (unsigned k = 0; k < part; k += 32) {
         const size_t row = first + warp * part + k + lane;
         const bool is = row < t.rows && t.ids[row] == id;
@@ -7441,16 +9233,19 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_token_find(const memopt
     __syncthreads(); /* all rows are there */
     return all;
 }
+
 /* A block for some columns of a row's token, if that is its last row. */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
 memopt_i_cuda_token_sum_kernel(memopt_i_cuda_tokens t, const T *g, void *grad, size_t width, memopt_type type,
                                int accumulate, unsigned tiles, bool wide, bool wide_grad) {
     enum { N = 16 / sizeof(T) };
+
     MEMOPT_I_CUDA_SHARED(uint32_t, mixed, [MEMOPT_I_CUDA_TOKEN_LIST]);
     MEMOPT_I_CUDA_SHARED(uint32_t, rows, [MEMOPT_I_CUDA_TOKEN_LIST]);
     MEMOPT_I_CUDA_SHARED(unsigned, found, [MEMOPT_I_CUDA_TOKEN_BLOCK / 32]);
-    const size_t row = blockIdx.x / tiles, at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
+    const size_t row = blockIdx.x / tiles;
+    const size_t at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
     const unsigned left = memopt_i_cuda_left<N>(width, at);
     const int32_t id = t.ids[row];
     memopt_i_cuda_token_sum<N> sum;
@@ -7474,19 +9269,23 @@ memopt_i_cuda_token_sum_kernel(memopt_i_cuda_tokens t, const T *g, void *grad, s
         }
     if (left) memopt_i_cuda_put_floats<N>(grad, type, place, sum.x, left, wide_grad);
 }
+
 /* A block for some columns of a position: rows position, position + length, ... */
 template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_TOKEN_BLOCK)
 memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t length, size_t width, memopt_type type,
                                   int accumulate, unsigned tiles, bool wide, bool wide_grad) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_TOKEN_TURNS };
-    const size_t position = blockIdx.x / tiles, at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
+    const size_t position = blockIdx.x / tiles;
+    const size_t at = ((size_t)(blockIdx.x % tiles) * blockDim.x + threadIdx.x) * N;
     const unsigned left = memopt_i_cuda_left<N>(width, at);
     memopt_i_cuda_token_sum<N> sum;
+
     if (!left) return;
     memopt_i_cuda_floats<N>(sum.x, accumulate ? grad : NULL, type, position * width + at, left, wide_grad, 0);
     for (size_t k = 0; position + k * length < count; k += TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS];
+
         MEMOPT_I_CUDA_UNROLL
         for (int i = 0; i < TURNS; ++i) {
             const size_t row = position + (k + (size_t)i) * length;
@@ -7498,9 +9297,11 @@ memopt_i_cuda_position_sum_kernel(const T *g, void *grad, size_t count, size_t l
     }
     memopt_i_cuda_put_floats<N>(grad, type, position * width + at, sum.x, left, wide_grad);
 }
+
 static memopt_cuda_status memopt_i_cuda_zero(void *p, size_t bytes, memopt_cuda_stream stream) {
     return bytes ? memopt_i_cuda_taken(cudaMemsetAsync(p, 0, bytes, stream)) : 0;
 }
+
 static void memopt_i_cuda_tokens_lay_out(const memopt_embedding *x, memopt_i_cuda_tokens *t, memopt_carver *c) {
     t->room = (uint32_t *)memopt_carve(c, 1, sizeof *t->room, sizeof *t->room);
     t->count = (uint32_t *)memopt_carve(c, x->vocabulary, sizeof *t->count, sizeof *t->count);
@@ -7517,42 +9318,57 @@ static memopt_cuda_status memopt_i_cuda_tokens_bytes(const memopt_embedding *x, 
     *bytes = c.bytes;
     return c.overflow || x->rows > 0x7fffffffu || x->vocabulary > 0x7fffffffu ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_scratch(const memopt_cuda_ops *, const memopt_embedding *x,
                                                                  size_t *bytes) {
-    size_t all; memopt_cuda_status s;
+    size_t all;
+    memopt_cuda_status s;
+
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if ((s = memopt_i_cuda_tokens_bytes(x, &all)) != 0) return s;
     *bytes = all;
     return 0;
 }
+
 /* The tables, by three kernels. */
 static memopt_cuda_status memopt_i_cuda_tokens_make(const memopt_embedding *x, void *scratch, memopt_i_cuda_tokens *t,
                                                     memopt_cuda_stream stream) {
-    const size_t v = x->vocabulary, blocks = memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_LAYER_BLOCK);
-    memopt_carver c = memopt_carver_begin(scratch); memopt_cuda_status s;
+    const size_t v = x->vocabulary;
+    const size_t blocks = memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_LAYER_BLOCK);
+    memopt_carver c = memopt_carver_begin(scratch);
+    memopt_cuda_status s;
+
     memopt_i_cuda_tokens_lay_out(x, t, &c);
-    t->ids = x->ids; t->rows = x->rows; t->vocabulary = v;
+    t->ids = x->ids;
+    t->rows = x->rows;
+    t->vocabulary = v;
     s = memopt_i_cuda_zero(t->room, (1 + 2 * v) * sizeof(uint32_t), stream);
     if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_count_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
     if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_room_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
     if (!s) s = MEMOPT_I_CUDA_RUN(memopt_i_cuda_token_list_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, *t);
     return s;
 }
+
 /* Sums, when the tables are there. Positions that no row has, and tokens, begin with 0 unless they are added to. */
 template <class T>
 static memopt_cuda_status memopt_i_cuda_embedding_sums(const memopt_embedding *x, const memopt_i_cuda_tokens *t,
                                                        memopt_cuda_stream stream) {
     enum { N = 16 / sizeof(T) };
     const size_t row_bytes = x->width * memopt_type_bytes(x->gradient_type);
-    const size_t spans = memopt_i_ceil_div(x->width, N), used = memopt_i_min(x->length, x->rows);
+    const size_t spans = memopt_i_ceil_div(x->width, N);
+    const size_t used = memopt_i_min(x->length, x->rows);
     const bool wide = memopt_i_cuda_spans(x->grad_output, x->type, x->width, N);
     const T *g = static_cast<const T *>(x->grad_output);
-    unsigned block = 32, tiles, blocks; memopt_cuda_status s;
+    unsigned block = 32;
+    unsigned tiles, blocks;
+    memopt_cuda_status s;
+
     while (block < MEMOPT_I_CUDA_TOKEN_BLOCK && block < spans) block *= 2;
     if ((s = memopt_i_cuda_grid(spans, block, &tiles)) != 0) return s;
     if (x->grad_tokens) {
         const bool whole = memopt_i_cuda_spans(x->grad_tokens, x->gradient_type, x->width, N);
+
         if ((s = memopt_i_cuda_grid(x->rows * tiles, 1, &blocks)) != 0) return s;
         if (!x->accumulate) s = memopt_i_cuda_zero(x->grad_tokens, x->vocabulary * row_bytes, stream);
         if (!s)
@@ -7568,9 +9384,13 @@ static memopt_cuda_status memopt_i_cuda_embedding_sums(const memopt_embedding *x
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_position_sum_kernel<T>), blocks, block, 0, stream, g, x->grad_positions,
                              x->rows, x->length, x->width, x->gradient_type, x->accumulate, tiles, wide, whole);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_cuda_ops *ops, const memopt_embedding *x,
                                                                   memopt_cuda_stream stream) {
-    memopt_i_cuda_tokens t; size_t bytes = 0; memopt_cuda_status s;
+    memopt_i_cuda_tokens t;
+    size_t bytes = 0;
+    memopt_cuda_status s;
+
     if (!x) return MEMOPT_ERR_ARGUMENT;
     if (!x->grad_tokens && !x->grad_positions) return 0;
     if ((s = memopt_i_cuda_embedding_check(x, x->grad_output, x->grad_tokens, x->grad_positions, x->gradient_type, 0))
@@ -7582,6 +9402,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
     if (bytes && (s = memopt_i_cuda_tokens_make(x, ops->d_scratch, &t, stream)) != 0) return s;
     return MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_embedding_sums, x, &t, stream);
 }
+
 /* @section cuda_gemm : cuda_base api_cuda_gemm
    Products by cuBLASLt.
    Problem    cuBLASLt wants four descriptors and an algorithm for each product. Made anew each time they cost three to
@@ -7603,12 +9424,14 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_embedding_backward(const memopt_c
               comes before anything has been written.
    Trap       The preference's default alignment is 256 for all matrices; told nothing, the heuristic picks kernels that
               fault on other addresses. Its default workspace is 0, which excludes the fast ones. */
+
 typedef struct memopt_i_cuda_shape { /* in cuBLASLt's terms: D (rows x columns) = A B; compared by its bytes */
     uint64_t rows, columns, depth;
     int64_t  a_leading, b_leading, d_leading, aux_leading, a_step, b_step, d_step;
     int32_t  batch, compute, a_type, b_type, d_type, bias_type;
     uint32_t a_transposed, b_transposed, epilogue, scales, a_align, b_align, d_align, bias_align, aux_align, unused;
 } memopt_i_cuda_shape;
+
 typedef struct memopt_i_cuda_shape_entry {
     memopt_i_cuda_shape          shape;
     cublasLtMatmulDescOpaque_t   desc;
@@ -7617,6 +9440,7 @@ typedef struct memopt_i_cuda_shape_entry {
     size_t                       workspace;
     int                          none; /* there is no algorithm */
 } memopt_i_cuda_shape_entry;
+
 struct memopt_cuda_gemm {
     cublasLtHandle_t handle;
     memopt_cuda_gemm_desc desc;      /* with defaults filled in */
@@ -7626,6 +9450,7 @@ struct memopt_cuda_gemm {
     uint64_t *hashes;
     memopt_i_cuda_shape_entry *entries;
 };
+
 /* A product with what only the device has: a batch, an epilogue, 8 bits. p.bias is not looked at. */
 typedef struct memopt_i_cuda_product {
     memopt_product    p;
@@ -7639,7 +9464,14 @@ typedef struct memopt_i_cuda_product {
 } memopt_i_cuda_product;
 
 /* An operand or a result: `stride` elements from row to row, `step` from one of a batch to the next. */
-struct memopt_i_cuda_matrix { const void *data; size_t stride; memopt_type type; int turned; size_t step; };
+struct memopt_i_cuda_matrix {
+    const void *data;
+    size_t stride;
+    memopt_type type;
+    int turned;
+    size_t step;
+};
+
 static memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t columns, size_t depth,
                                                       const memopt_i_cuda_matrix &left,
                                                       const memopt_i_cuda_matrix &right,
@@ -7671,7 +9503,9 @@ static memopt_i_cuda_product memopt_i_cuda_product_of(size_t rows, size_t column
 static memopt_cuda_status memopt_i_cuda_blas(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : MEMOPT_CUDA_BASE_BLAS + (int)status;
 }
+
 static size_t memopt_i_cuda_gemm_shapes(const memopt_cuda_gemm_desc *desc) { return desc->shapes ? desc->shapes : 256; }
+
 /* The caller's block: the gemm itself, and its table. */
 static void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memopt_carver *c) {
     (void)memopt_carve(c, 1, sizeof *g, 8);
@@ -7680,25 +9514,35 @@ static void memopt_i_cuda_gemm_lay_out(memopt_cuda_gemm *g, size_t shapes, memop
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_bytes(const memopt_cuda_gemm_desc *desc, size_t *bytes) {
-    memopt_carver c = memopt_carver_begin(NULL); memopt_cuda_gemm none;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_cuda_gemm none;
+
     if (!desc || !bytes) return MEMOPT_CUDA_ERR_NULL;
     memopt_i_cuda_gemm_lay_out(&none, memopt_i_cuda_gemm_shapes(desc), &c);
     if (c.overflow) return MEMOPT_ERR_OVERFLOW;
     *bytes = c.bytes;
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_gemm_open(memopt_cuda_gemm *g) { /* the device, and cuBLASLt */
-    int major = 0, minor = 0;
+    int major = 0;
+    int minor = 0;
     memopt_cuda_status s = memopt_i_cuda_taken(cudaGetDevice(&g->device));
+
     if (!s) s = memopt_i_cuda_taken(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, g->device));
     if (!s) s = memopt_i_cuda_taken(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, g->device));
     if (s) return s;
     g->capability = 10 * major + minor;
     return memopt_i_cuda_blas(cublasLtCreate(&g->handle));
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gemm_desc *desc, void *memory,
                                                            size_t bytes, memopt_cuda_gemm **out) {
-    memopt_cuda_gemm *g = (memopt_cuda_gemm *)memory; memopt_carver c; size_t needed; memopt_cuda_status s;
+    memopt_cuda_gemm *g = (memopt_cuda_gemm *)memory;
+    memopt_carver c;
+    size_t needed;
+    memopt_cuda_status s;
+
     if (!desc || !memory || !out || (!desc->d_workspace && desc->workspace_bytes)) return MEMOPT_CUDA_ERR_NULL;
     if (((uintptr_t)memory & 15) || ((uintptr_t)desc->d_workspace & 255)) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if ((s = memopt_cuda_gemm_bytes(desc, &needed)) != 0) return s;
@@ -7713,11 +9557,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_create(const memopt_cuda_gem
     *out = g;
     return 0;
 }
+
 MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm) {
     if (!gemm) return;
     (void)cublasLtDestroy(gemm->handle);
     gemm->handle = NULL;
 }
+
 MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_cuda_gemm *gemm) {
     memopt_cuda_gemm_stats none;
     memset(&none, 0, sizeof none);
@@ -7728,27 +9574,37 @@ MEMOPT_CUDA_API memopt_cuda_gemm_stats memopt_cuda_gemm_get_stats(const memopt_c
 static size_t memopt_i_cuda_gemm_size(int type) { /* bytes of an element */
     return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 1;
 }
+
 static int memopt_i_cuda_gemm_type(memopt_type type) {
     return type == MEMOPT_TYPE_BF16 ? CUDA_R_16BF : type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
+
 /* The largest power of two, up to 256, that every matrix of a batch begins at a multiple of; step in bytes. */
 static uint32_t memopt_i_cuda_gemm_alignment(const void *p, size_t step) {
     const uintptr_t x = (uintptr_t)p | (uintptr_t)step | 256;
     return (uint32_t)(x & (~x + 1));
 }
+
 static memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q) {
-    const memopt_product *p = &q->p; memopt_i_cuda_shape s;
+    const memopt_product *p = &q->p;
+    memopt_i_cuda_shape s;
+
     memset(&s, 0, sizeof s); /* it is compared by its bytes */
-    s.rows = p->columns; s.columns = p->rows; s.depth = p->depth;
+    s.rows = p->columns;
+    s.columns = p->rows;
+    s.depth = p->depth;
     s.a_type = q->is_fp8 ? q->right_code : memopt_i_cuda_gemm_type(p->right_type);
     s.b_type = q->is_fp8 ? q->left_code : memopt_i_cuda_gemm_type(p->left_type);
     s.d_type = memopt_i_cuda_gemm_type(p->result_type);
-    s.a_transposed = p->right_transposed != 0; s.b_transposed = p->left_transposed != 0;
-    s.a_leading = (int64_t)p->right_stride; s.b_leading = (int64_t)p->left_stride;
+    s.a_transposed = p->right_transposed != 0;
+    s.b_transposed = p->left_transposed != 0;
+    s.a_leading = (int64_t)p->right_stride;
+    s.b_leading = (int64_t)p->left_stride;
     s.d_leading = (int64_t)p->result_stride;
     s.batch = q->batch.count ? (int32_t)q->batch.count : 1;
     if (s.batch > 1) {
-        s.a_step = (int64_t)q->batch.right_step; s.b_step = (int64_t)q->batch.left_step;
+        s.a_step = (int64_t)q->batch.right_step;
+        s.b_step = (int64_t)q->batch.left_step;
         s.d_step = (int64_t)q->batch.result_step;
     }
     s.compute = g->desc.tf32 && s.a_type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -7759,11 +9615,16 @@ static memopt_i_cuda_shape memopt_i_cuda_gemm_shape(const memopt_cuda_gemm *g, c
     s.d_align = memopt_i_cuda_gemm_alignment(p->result, (size_t)s.d_step * memopt_i_cuda_gemm_size(s.d_type));
     s.bias_type = q->bias ? q->bias_type : 0;
     s.bias_align = memopt_i_cuda_gemm_alignment(q->bias, 0);
-    s.aux_align = memopt_i_cuda_gemm_alignment(q->aux, 0); s.aux_leading = q->aux ? (int64_t)q->aux_stride : 0;
+    s.aux_align = memopt_i_cuda_gemm_alignment(q->aux, 0);
+    s.aux_leading = q->aux ? (int64_t)q->aux_stride : 0;
     return s;
 }
+
 static uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
-    uint64_t words[sizeof *shape / 8], h = 0; size_t i;
+    uint64_t words[sizeof *shape / 8];
+    uint64_t h = 0;
+    size_t i;
+
     memcpy(words, shape, sizeof words);
     for (i = 0; i < sizeof words / 8; ++i) h = (h ^ words[i] ^ (h >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
     return h;
@@ -7773,35 +9634,44 @@ static uint64_t memopt_i_cuda_gemm_hash(const memopt_i_cuda_shape *shape) {
 #define MEMOPT_I_CUDA_SET(object, attribute, type, value)                                                              \
     do { type memopt_i_value = (type)(value);                                                                          \
          if (!s) s = memopt_i_cuda_blas(object(attribute, &memopt_i_value, sizeof memopt_i_value)); } while (0)
+
 #define MEMOPT_I_CUDA_OF_DESC(attribute, ...)                                                                          \
     cublasLtMatmulDescSetAttribute(&e->desc, CUBLASLT_MATMUL_DESC_##attribute, __VA_ARGS__)
+
 #define MEMOPT_I_CUDA_OF_LAYOUT(attribute, ...)                                                                        \
     cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_##attribute, __VA_ARGS__)
+
 #define MEMOPT_I_CUDA_OF_PREFERENCE(attribute, ...)                                                                    \
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_##attribute, __VA_ARGS__)
+
 static memopt_cuda_status memopt_i_cuda_gemm_layout(cublasLtMatrixLayout_t layout, int type, uint64_t rows,
                                                     uint64_t columns, int64_t leading, int32_t batch, int64_t step) {
     memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatrixLayoutInit(layout, (cudaDataType)type, rows, columns,
                                                                        leading));
+
     if (batch == 1) return s;
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_LAYOUT, BATCH_COUNT, int32_t, batch);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_LAYOUT, STRIDED_BATCH_OFFSET, int64_t, step);
     return s;
 }
+
 /* The addresses that a descriptor holds: told anew in each call. The heuristic looks at how they are aligned. */
 static memopt_cuda_status memopt_i_cuda_gemm_point(memopt_i_cuda_shape_entry *e, const memopt_i_cuda_product *q) {
     memopt_cuda_status s = 0;
+
     if (q->bias) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, BIAS_POINTER, void *, q->bias);
     if (q->aux) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE_AUX_POINTER, void *, q->aux);
     if (q->right_scale) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, A_SCALE_POINTER, const void *, q->right_scale);
     if (q->left_scale) MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, B_SCALE_POINTER, const void *, q->left_scale);
     return s;
 }
+
 static memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
                                                       memopt_i_cuda_shape_entry *e) {
     const memopt_i_cuda_shape *x = &e->shape;
     memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatmulDescInit(&e->desc, (cublasComputeType_t)x->compute,
                                                                      CUDA_R_32F));
+
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSA, int32_t, x->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, TRANSB, int32_t, x->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_DESC, EPILOGUE, uint32_t, x->epilogue);
@@ -7816,13 +9686,18 @@ static memopt_cuda_status memopt_i_cuda_gemm_describe(const memopt_cuda_gemm *g,
     if (!s) s = memopt_i_cuda_gemm_layout(&e->d, x->d_type, x->rows, x->columns, x->d_leading, x->batch, x->d_step);
     return s;
 }
+
 static memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_i_cuda_shape_entry *e) {
-    const memopt_i_cuda_shape *x = &e->shape; cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t found; cublasStatus_t status; int count = 0;
+    const memopt_i_cuda_shape *x = &e->shape;
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t found;
+    cublasStatus_t status;
+    int count = 0;
     const uint32_t split = g->desc.deterministic ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE
                          : (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                          | (x->d_type == CUDA_R_32F ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u);
     memopt_cuda_status s = memopt_i_cuda_blas(cublasLtMatmulPreferenceInit(&preference));
+
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, MAX_WORKSPACE_BYTES, uint64_t, g->desc.workspace_bytes);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, REDUCTION_SCHEME_MASK, uint32_t, split);
     MEMOPT_I_CUDA_SET(MEMOPT_I_CUDA_OF_PREFERENCE, MIN_ALIGNMENT_A_BYTES, uint32_t, x->a_align);
@@ -7838,13 +9713,21 @@ static memopt_cuda_status memopt_i_cuda_gemm_search(memopt_cuda_gemm *g, memopt_
         status != CUBLAS_STATUS_INVALID_VALUE)
         return memopt_i_cuda_blas(status); /* these two: not in this library */
     e->none = status != CUBLAS_STATUS_SUCCESS || count < 1 || found.state != CUBLAS_STATUS_SUCCESS;
-    if (!e->none) { e->algorithm = found.algo; e->workspace = found.workspaceSize; }
+    if (!e->none) {
+        e->algorithm = found.algo;
+        e->workspace = found.workspaceSize;
+    }
     return 0;
 }
+
 /* The entry of a product's shape; made where there is none. A failure leaves the table as it was. */
 static memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const memopt_i_cuda_product *q,
                                                   memopt_i_cuda_shape_entry **out) {
-    memopt_i_cuda_shape_entry made; uint64_t hash; memopt_cuda_status s; size_t i;
+    memopt_i_cuda_shape_entry made;
+    uint64_t hash;
+    memopt_cuda_status s;
+    size_t i;
+
     memset(&made, 0, sizeof made);
     made.shape = memopt_i_cuda_gemm_shape(g, q);
     hash = memopt_i_cuda_gemm_hash(&made.shape);
@@ -7855,7 +9738,8 @@ static memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const mem
         if ((s = memopt_i_cuda_gemm_search(g, &made)) != 0) return s;
         i = g->used < g->desc.shapes ? g->used++ : g->next;
         g->next = i + 1 < g->desc.shapes ? i + 1 : 0;
-        g->hashes[i] = hash; g->entries[i] = made;
+        g->hashes[i] = hash;
+        g->entries[i] = made;
     }
     *out = &g->entries[i];
     return g->entries[i].none ? MEMOPT_CUDA_ERR_NO_ALGORITHM : 0;
@@ -7863,14 +9747,19 @@ static memopt_cuda_status memopt_i_cuda_gemm_find(memopt_cuda_gemm *g, const mem
 
 /* ---- products without depth: only the beginning ---- */
 static __global__ void __launch_bounds__(256) memopt_i_cuda_begin_kernel(memopt_i_cuda_product q, size_t blocks_a_row) {
-    const size_t row = blockIdx.x / blocks_a_row, j = blockIdx.x % blocks_a_row * 256 + threadIdx.x;
+    const size_t row = blockIdx.x / blocks_a_row;
+    const size_t j = blockIdx.x % blocks_a_row * 256 + threadIdx.x;
     const size_t at = row / q.p.rows * q.batch.result_step + row % q.p.rows * q.p.result_stride + j;
+
     if (j >= q.p.columns) return;
     if (q.p.result_type == MEMOPT_TYPE_F32) ((float *)q.p.result)[at] = q.p.bias ? q.p.bias[j] : 0.0f;
     else ((uint16_t *)q.p.result)[at] = 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *q, memopt_cuda_stream stream) {
-    const size_t a_row = memopt_i_ceil_div(q->p.columns, 256); size_t rows;
+    const size_t a_row = memopt_i_ceil_div(q->p.columns, 256);
+    size_t rows;
+
     if (memopt_i_mul(q->p.rows, memopt_i_max(q->batch.count, 1), &rows) || memopt_i_mul(rows, a_row, &rows))
         return MEMOPT_ERR_OVERFLOW;
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_begin_kernel, rows, 256, 0, stream, *q, a_row);
@@ -7880,7 +9769,11 @@ static memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *
 /* Only its algorithm where `look`; else it is launched. Everything about it has been checked. */
 static memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int plan_only,
                                                  memopt_cuda_stream stream) {
-    const float one = 1, begin = q->p.accumulate ? 1.0f : 0.0f; memopt_i_cuda_shape_entry *e; memopt_cuda_status s;
+    const float one = 1;
+    const float begin = q->p.accumulate ? 1.0f : 0.0f;
+    memopt_i_cuda_shape_entry *e;
+    memopt_cuda_status s;
+
     if (!q->p.rows || !q->p.columns) return 0;
     if (!q->p.depth) return plan_only || q->p.accumulate ? 0 : memopt_i_cuda_gemm_begin(q, stream);
     if ((s = memopt_i_cuda_gemm_find(g, q, &e)) != 0 || plan_only) return s;
@@ -7891,6 +9784,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memo
     g->counts.products += !s;
     return s;
 }
+
 /* Can this gemm work with such operands and results at all? */
 static memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, memopt_type operands,
                                                    memopt_type result) {
@@ -7898,17 +9792,23 @@ static memopt_cuda_status memopt_i_cuda_gemm_types(const memopt_cuda_gemm *g, me
     if (operands != result && result != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
     return operands == MEMOPT_TYPE_BF16 && g->capability < 80 ? MEMOPT_CUDA_ERR_TYPE : 0;
 }
+
 /* The gemm is there, and of the device that is current; no error is waiting. */
 static memopt_cuda_status memopt_i_cuda_gemm_ready(const memopt_cuda_gemm *g) {
-    int device = 0; memopt_cuda_status s = memopt_i_cuda_ready();
+    int device = 0;
+    memopt_cuda_status s = memopt_i_cuda_ready();
     if (!s) s = memopt_i_cuda_taken(cudaGetDevice(&device));
     return s ? s : device == g->device ? 0 : MEMOPT_ERR_ARGUMENT;
 }
+
 static memopt_cuda_status memopt_i_cuda_gemm_dimension(size_t n) { return n > 0x7fffffff ? MEMOPT_ERR_OVERFLOW : 0; }
+
 /* A matrix of a batch as one: that overlap is looked for in all of it. */
 static memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, size_t count, size_t step, size_t *bytes) {
-    const size_t size = memopt_type_bytes(m->type); size_t far;
+    const size_t size = memopt_type_bytes(m->type);
+    size_t far;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
     if (!size) return MEMOPT_ERR_ARGUMENT;
     if (m->stride < m->columns || m->stride > 0x7fffffff) return MEMOPT_CUDA_ERR_STRIDE;
     *bytes = 0;
@@ -7920,14 +9820,19 @@ static memopt_cuda_status memopt_i_cuda_gemm_matrix(memopt_i_gemm_matrix *m, siz
         || *bytes > SIZE_MAX / 2) return MEMOPT_ERR_OVERFLOW;
     return 0;
 }
+
 static int memopt_i_cuda_gemm_overlap(const memopt_i_gemm_matrix *a, size_t a_bytes, const memopt_i_gemm_matrix *b,
                                       size_t b_bytes, size_t count) {
     return count > 1 ? memopt_i_overlaps(a->data, a_bytes, b->data, b_bytes)
                      : memopt_i_gemm_overlap(a, a_bytes, b, b_bytes);
 }
+
 static memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, const memopt_cuda_gemm_batch *batch) {
-    memopt_i_gemm_matrix m[4]; size_t bytes[4], i, far; memopt_cuda_status s;
+    memopt_i_gemm_matrix m[4];
+    size_t bytes[4], i, far;
+    memopt_cuda_status s;
     const size_t steps[4] = { batch->result_step, batch->left_step, batch->right_step, 0 };
+
     if ((p->left_transposed | p->right_transposed | p->accumulate) & ~1) return MEMOPT_ERR_ARGUMENT;
     if (p->accumulate && p->bias) return MEMOPT_ERR_ARGUMENT;
     if (memopt_i_cuda_gemm_dimension(p->rows) || memopt_i_cuda_gemm_dimension(p->columns) ||
@@ -7947,11 +9852,15 @@ static memopt_cuda_status memopt_i_cuda_gemm_check(const memopt_product *p, cons
         && (steps[0] < p->columns || far > p->result_stride)) return MEMOPT_CUDA_ERR_STRIDE;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_gemm *gemm,
                                                                    const memopt_product *product,
                                                                    const memopt_cuda_gemm_batch *batch,
                                                                    memopt_cuda_stream stream) {
-    const memopt_product *p = product; memopt_i_cuda_product q; memopt_cuda_status s;
+    const memopt_product *p = product;
+    memopt_i_cuda_product q;
+    memopt_cuda_status s;
+
     if (!gemm || !p || !batch) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_gemm_check(p, batch)) != 0) return s;
     if (p->left_type != p->right_type) return MEMOPT_CUDA_ERR_TYPE;
@@ -7959,13 +9868,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_batch(memopt_cuda_g
     if (p->bias && p->result_type != MEMOPT_TYPE_F32) return MEMOPT_CUDA_ERR_TYPE;
     if (!batch->count) return 0;
     memset(&q, 0, sizeof q);
-    q.p = *p; q.batch = *batch;
+    q.p = *p;
+    q.batch = *batch;
     if (p->bias && p->depth) {
-        q.bias = (void *)(uintptr_t)p->bias; q.bias_type = CUDA_R_32F; q.epilogue = CUBLASLT_EPILOGUE_BIAS;
+        q.bias = (void *)(uintptr_t)p->bias;
+        q.bias_type = CUDA_R_32F;
+        q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
     if ((s = memopt_i_cuda_gemm_ready(gemm)) != 0) return s;
     return memopt_i_cuda_gemm_run(gemm, &q, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *gemm, const memopt_product *product,
                                                              memopt_cuda_stream stream) {
     memopt_cuda_gemm_batch one;
@@ -7978,8 +9891,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply(memopt_cuda_gemm *g
 static int memopt_i_cuda_fp8_code(memopt_cuda_fp8 type) {
     return type == MEMOPT_CUDA_FP8_E4M3 ? CUDA_R_8F_E4M3 : type == MEMOPT_CUDA_FP8_E5M2 ? CUDA_R_8F_E5M2 : -1;
 }
+
 static memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product *p) {
-    const size_t size = memopt_type_bytes(p->result_type); size_t left, right, result;
+    const size_t size = memopt_type_bytes(p->result_type);
+    size_t left, right, result;
+
     if (memopt_i_cuda_fp8_code(p->left_type) < 0 || memopt_i_cuda_fp8_code(p->right_type) < 0 || !size
         || (p->accumulate & ~1) || (p->accumulate && p->d_bias)) return MEMOPT_ERR_ARGUMENT;
     if (p->left_type == MEMOPT_CUDA_FP8_E5M2 && p->right_type == MEMOPT_CUDA_FP8_E5M2) return MEMOPT_CUDA_ERR_TYPE;
@@ -7995,7 +9911,8 @@ static memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product 
     if (((uintptr_t)p->d_left | (uintptr_t)p->d_right | (uintptr_t)p->d_result) & 15) return MEMOPT_CUDA_ERR_ALIGNMENT;
     if (((uintptr_t)p->d_left_scale | (uintptr_t)p->d_right_scale) & 3 || (uintptr_t)p->d_bias & 1)
         return MEMOPT_CUDA_ERR_ALIGNMENT;
-    left = p->left_stride * (p->rows - 1) + p->depth; right = p->right_stride * (p->columns - 1) + p->depth;
+    left = p->left_stride * (p->rows - 1) + p->depth;
+    right = p->right_stride * (p->columns - 1) + p->depth;
     result = (p->result_stride * (p->rows - 1) + p->columns) * size;
     if (memopt_i_cuda_no_overlap(p->d_result, result, p->d_left, left)
         || memopt_i_cuda_no_overlap(p->d_result, result, p->d_right, right)
@@ -8004,11 +9921,15 @@ static memopt_cuda_status memopt_i_cuda_fp8_check(const memopt_cuda_fp8_product 
         || memopt_i_cuda_no_overlap(p->d_result, result, p->d_right_scale, 4)) return MEMOPT_CUDA_ERR_OVERLAP;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gemm *gemm,
                                                                  const memopt_cuda_fp8_product *product,
                                                                  memopt_cuda_stream stream) {
-    const memopt_cuda_fp8_product *p = product; memopt_i_cuda_product q; memopt_cuda_status s;
+    const memopt_cuda_fp8_product *p = product;
+    memopt_i_cuda_product q;
+    memopt_cuda_status s;
     const memopt_type none = MEMOPT_TYPE_F32; /* the codes of operands say what they are */
+
     if (!gemm || !p) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_fp8_check(p)) != 0) return s;
     if (gemm->capability < 89 || (p->d_bias && !p->depth)) return MEMOPT_CUDA_ERR_TYPE;
@@ -8019,14 +9940,17 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
     q.is_fp8 = 1;
     q.left_code = memopt_i_cuda_fp8_code(p->left_type);
     q.right_code = memopt_i_cuda_fp8_code(p->right_type);
-    q.left_scale = p->d_left_scale; q.right_scale = p->d_right_scale;
+    q.left_scale = p->d_left_scale;
+    q.right_scale = p->d_right_scale;
     if (p->d_bias) {
-        q.bias = (void *)(uintptr_t)p->d_bias; q.epilogue = CUBLASLT_EPILOGUE_BIAS;
+        q.bias = (void *)(uintptr_t)p->d_bias;
+        q.epilogue = CUBLASLT_EPILOGUE_BIAS;
         q.bias_type = p->result_type == MEMOPT_TYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
     }
     if ((s = memopt_i_cuda_gemm_ready(gemm)) != 0) return s;
     return memopt_i_cuda_gemm_run(gemm, &q, 0, stream);
 }
+
 /* @section cuda_linear : cuda_base cuda_gemm cuda_layer api_cuda_linear
    Linear layers.
    Problem    Bias, activation, their gradients: each a pass over the outputs, of which the product alone needs one.
@@ -8049,17 +9973,21 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_gemm_multiply_fp8(memopt_cuda_gem
               each 8th row, 4 loads in flight), and a second kernel adds what the blocks left in their order. The shape
               alone says how many. An epilogue's sums are in cuBLASLt's order, so a deterministic gemm does not use
               them; and it cannot add onto what is there, so that goes through scratch. */
+
 enum { MEMOPT_I_CUDA_SUM_PARTS = 128, MEMOPT_I_CUDA_SUM_ROWS = 64 };
+
 /* Rows of partial sums of a bias gradient. */
 static size_t memopt_i_cuda_linear_parts(const memopt_linear *x) {
     const size_t tiles = memopt_i_max(memopt_i_ceil_div(x->outputs, 256), 1);
     const size_t max = memopt_i_max(memopt_i_min(1024 / tiles, MEMOPT_I_CUDA_SUM_PARTS), 1);
     return memopt_i_max(memopt_i_min(memopt_i_ceil_div(x->rows, MEMOPT_I_CUDA_SUM_ROWS), max), 1);
 }
+
 /* 8 elements of `n` rows (4 or 1) `step` apart, added to sums in the order of rows; all loads come first. */
 template <typename T, int n>
 static __device__ __forceinline__ void memopt_i_cuda_sum_eight(float *sums, const T *row, size_t step) {
     uint4 words[n][sizeof(T) / 2];
+
     MEMOPT_I_CUDA_UNROLL
     for (int k = 0; k < n; ++k)
         for (int i = 0; i < (int)(sizeof(T) / 2); ++i) words[k][i] = reinterpret_cast<const uint4 *>(row + k * step)[i];
@@ -8071,6 +9999,7 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_eight(float *sums, cons
         for (int i = 0; i < 8; ++i) sums[i] = memopt_i_sum(sums[i], memopt_i_cuda_load(&x[i]));
     }
 }
+
 typedef struct memopt_i_cuda_sum {
     const void *rows;          /* count x width */
     size_t      count, width, parts, each; /* rows of a part */
@@ -8078,12 +10007,18 @@ typedef struct memopt_i_cuda_sum {
     void       *sums;
     int         wide, accumulate;
 } memopt_i_cuda_sum;
+
 template <typename T>
 static __global__ void __launch_bounds__(256) memopt_i_cuda_columns_kernel(memopt_i_cuda_sum t) {
     MEMOPT_I_CUDA_SHARED(float, part, [8][256 + 8]);
-    const size_t tiles = (t.width + 255) / 256, tile = blockIdx.x % tiles, first = blockIdx.x / tiles * t.each;
-    const size_t end = memopt_i_min(first + t.each, t.count), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const size_t j = tile * 256 + lane * 8; const T *rows = (const T *)t.rows;
+    const size_t tiles = (t.width + 255) / 256;
+    const size_t tile = blockIdx.x % tiles;
+    const size_t first = blockIdx.x / tiles * t.each;
+    const size_t end = memopt_i_min(first + t.each, t.count);
+    const size_t lane = threadIdx.x & 31;
+    const size_t warp = threadIdx.x >> 5;
+    const size_t j = tile * 256 + lane * 8;
+    const T *rows = (const T *)t.rows;
     float sums[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     size_t row = first + warp;
     if (t.wide && j + 8 <= t.width) {
@@ -8100,35 +10035,49 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_columns_kernel(memop
     const size_t column = tile * 256 + lane * 8 + warp; /* of slot (warp, lane): element `warp` of that lane */
     if (column < t.width) t.partial[blockIdx.x / tiles * t.width + column] = sum;
 }
+
 template <typename T>
 static __global__ void __launch_bounds__(128) memopt_i_cuda_total_kernel(memopt_i_cuda_sum t) {
-    const size_t j = (size_t)blockIdx.x * 128 + threadIdx.x; T *to = (T *)t.sums + j;
+    const size_t j = (size_t)blockIdx.x * 128 + threadIdx.x;
+    T *to = (T *)t.sums + j;
+
     if (j >= t.width) return;
     float sum = t.accumulate ? memopt_i_cuda_load(to) : 0.0f;
     MEMOPT_I_CUDA_UNROLL
     for (size_t i = 0; i < t.parts; ++i) sum = memopt_i_sum(sum, t.partial[i * t.width + j]);
     memopt_i_cuda_store(to, sum);
 }
+
 template <typename T>
 static memopt_cuda_status memopt_i_cuda_total_of(const memopt_i_cuda_sum *t, memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_total_kernel<T>, memopt_i_ceil_div(t->width, 128), 128, 0, stream, *t);
 }
+
 template <typename T>
 static memopt_cuda_status memopt_i_cuda_columns_of(const memopt_i_cuda_sum *t, memopt_cuda_stream stream) {
     const size_t blocks = t->parts * memopt_i_ceil_div(t->width, 256);
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_columns_kernel<T>, blocks, 256, 0, stream, *t);
 }
+
 /* The partial sums of t.parts, added up in their order. */
 static memopt_cuda_status memopt_i_cuda_linear_total(const memopt_i_cuda_sum *t, memopt_type type,
                                                      memopt_cuda_stream stream) {
     return MEMOPT_I_CUDA_OF_TYPE(type, memopt_i_cuda_total_of, t, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, const memopt_linear *x,
                                                    memopt_cuda_stream stream) {
-    memopt_i_cuda_sum t; memopt_cuda_status s = 0; const size_t size = memopt_type_bytes(x->type);
+    memopt_i_cuda_sum t;
+    memopt_cuda_status s = 0;
+    const size_t size = memopt_type_bytes(x->type);
+
     memset(&t, 0, sizeof t);
-    t.rows = x->grad_output; t.count = x->rows; t.width = x->outputs; t.partial = (float *)ops->d_scratch;
-    t.sums = x->grad_bias; t.accumulate = x->accumulate != 0;
+    t.rows = x->grad_output;
+    t.count = x->rows;
+    t.width = x->outputs;
+    t.partial = (float *)ops->d_scratch;
+    t.sums = x->grad_bias;
+    t.accumulate = x->accumulate != 0;
     t.parts = x->rows ? memopt_i_cuda_linear_parts(x) : 0;
     t.wide = !(((uintptr_t)t.rows | t.width * size) & 15);
     if (t.parts) {
@@ -8142,6 +10091,7 @@ static memopt_cuda_status memopt_i_cuda_linear_sum(const memopt_cuda_ops *ops, c
 /* ---- what forward and backward have in common ---- */
 static memopt_cuda_status memopt_i_cuda_linear_resolve(const memopt_linear *x, size_t *bytes) {
     size_t parts;
+
     if (!x || !memopt_type_bytes(x->type) || !memopt_type_bytes(x->weight_type)) return MEMOPT_ERR_ARGUMENT;
     if (x->type != x->weight_type) return MEMOPT_CUDA_ERR_TYPE;
     if (memopt_i_cuda_gemm_dimension(x->rows) || memopt_i_cuda_gemm_dimension(x->inputs)
@@ -8154,18 +10104,23 @@ static memopt_cuda_status memopt_i_cuda_linear_resolve(const memopt_linear *x, s
     *bytes = x->grad_bias ? parts : 0;
     return 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_ops *, const memopt_linear *linear,
                                                               size_t *bytes) {
-    size_t all; memopt_cuda_status s;
+    size_t all;
+    memopt_cuda_status s;
+
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_linear_resolve(linear, &all)) == 0) *bytes = all;
     return s;
 }
+
 /* A pointer to count elements that the work cannot do without; NULL is fine where there are none. */
 static memopt_cuda_status memopt_i_cuda_linear_pointer(const void *p, memopt_type type, size_t count) {
     return count ? memopt_i_cuda_pointer(p, memopt_type_bytes(type))
                  : memopt_i_cuda_pointer_if(p, memopt_type_bytes(type));
 }
+
 static memopt_cuda_status memopt_i_cuda_linear_scratch(const memopt_cuda_ops *ops, size_t bytes) {
     if ((uintptr_t)ops->d_scratch & 255) return MEMOPT_CUDA_ERR_ALIGNMENT;
     return ops->scratch_bytes < bytes || (bytes && !ops->d_scratch) ? MEMOPT_ERR_BUFFER : 0;
@@ -8182,25 +10137,31 @@ static __global__ void __launch_bounds__(256)
                                 memopt_i_sum(memopt_i_cuda_load(z + at), memopt_i_cuda_load(bias + at % width)));
     }
 }
+
 template <typename T>
 static memopt_cuda_status memopt_i_cuda_bias_of(const memopt_linear *x, void *z, memopt_cuda_stream stream) {
     const size_t n = x->rows * x->outputs;
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_bias_kernel<T>, memopt_i_ceil_div(n, 1024), 256, 0, stream, (T *)z,
                              (const T *)x->bias, n, x->outputs);
 }
+
 /* How much of a layer the product does: all of it; product and bias; the product alone. */
 enum { MEMOPT_I_CUDA_WHOLE, MEMOPT_I_CUDA_BIASED, MEMOPT_I_CUDA_BARE };
+
 static int memopt_i_cuda_linear_can(const memopt_linear *x, const void *pre_activation) {
     if (x->activation == MEMOPT_ACTIVATION_NONE || x->activation == MEMOPT_ACTIVATION_RELU) return !pre_activation;
     return x->activation == MEMOPT_ACTIVATION_GELU && (!pre_activation || x->outputs % 8 == 0);
 }
+
 static memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x, void *pre_activation, int how) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->rows, x->outputs, x->inputs, { x->input, x->inputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 1, 0 },
         { how == MEMOPT_I_CUDA_WHOLE || !pre_activation ? x->output : pre_activation, x->outputs, x->type, 0, 0 });
+
     if (x->bias && how != MEMOPT_I_CUDA_BARE) {
-        q.bias = (void *)(uintptr_t)x->bias; q.bias_type = memopt_i_cuda_gemm_type(x->type);
+        q.bias = (void *)(uintptr_t)x->bias;
+        q.bias_type = memopt_i_cuda_gemm_type(x->type);
         q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     }
     if (how != MEMOPT_I_CUDA_WHOLE) return q;
@@ -8208,40 +10169,53 @@ static memopt_i_cuda_product memopt_i_cuda_linear_product(const memopt_linear *x
     if (x->activation == MEMOPT_ACTIVATION_GELU)
         q.epilogue |= pre_activation ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
     if (x->activation == MEMOPT_ACTIVATION_GELU && pre_activation) {
-        q.aux = pre_activation; q.aux_stride = x->outputs;
+        q.aux = pre_activation;
+        q.aux_stride = x->outputs;
     }
     return q;
 }
+
 static memopt_cuda_status memopt_i_cuda_linear_run(const memopt_cuda_ops *ops, const memopt_linear *x,
                                                    memopt_cuda_stream stream) {
     void *pre_activation = x->pre_activation == x->output ? NULL : x->pre_activation;
-    memopt_i_cuda_product q; memopt_activation_args a;
+    memopt_i_cuda_product q;
+    memopt_activation_args a;
     int how = !x->inputs ? MEMOPT_I_CUDA_BARE : memopt_i_cuda_linear_can(x, pre_activation) ? MEMOPT_I_CUDA_WHOLE
             : MEMOPT_I_CUDA_BIASED;
     memopt_cuda_status s;
+
     for (;; ++how) { /* the most that there is an algorithm for */
         q = memopt_i_cuda_linear_product(x, pre_activation, how);
         s = memopt_i_cuda_gemm_run(ops->gemm, &q, 1, stream);
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM || how == MEMOPT_I_CUDA_BARE) break;
     }
     if (!s) s = memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
-    if (!s && how == MEMOPT_I_CUDA_BARE && x->bias) 
+    if (!s && how == MEMOPT_I_CUDA_BARE && x->bias)
         s = MEMOPT_I_CUDA_OF_TYPE(x->type, memopt_i_cuda_bias_of, x, q.p.result, stream);
     if (s || how == MEMOPT_I_CUDA_WHOLE || (x->activation == MEMOPT_ACTIVATION_NONE && q.p.result == x->output))
         return s;
     memset(&a, 0, sizeof a);
-    a.n = x->rows * x->outputs; a.activation = x->activation; a.type = x->type;
-    a.input = q.p.result; a.output = x->output;
+    a.n = x->rows * x->outputs;
+    a.activation = x->activation;
+    a.type = x->type;
+    a.input = q.p.result;
+    a.output = x->output;
     return memopt_cuda_activation_forward(ops, &a, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               memopt_cuda_stream stream) {
-    const memopt_linear *x = linear; size_t bytes, in, out, weights, size; memopt_cuda_status s;
+    const memopt_linear *x = linear;
+    size_t bytes, in, out, weights, size;
+    memopt_cuda_status s;
+
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_linear_resolve(x, &bytes)) != 0) return s;
     if ((s = memopt_i_cuda_gemm_types(ops->gemm, x->type, x->type)) != 0) return s;
     if (memopt_i_activation_is_invalid(x->activation)) return MEMOPT_ERR_ARGUMENT;
-    in = x->rows * x->inputs; out = x->rows * x->outputs; weights = out ? x->outputs * x->inputs : 0;
+    in = x->rows * x->inputs;
+    out = x->rows * x->outputs;
+    weights = out ? x->outputs * x->inputs : 0;
     size = memopt_type_bytes(x->type);
     if ((s = memopt_i_cuda_linear_pointer(x->input, x->type, out ? in : 0)) != 0
         || (s = memopt_i_cuda_linear_pointer(x->weights, x->type, weights)) != 0
@@ -8271,33 +10245,44 @@ typedef struct memopt_i_cuda_backward {
     int                    through;    /* the activation's gradient is a kernel after the product */
     int                    summed;     /* the bias' gradient comes with the weights' product */
 } memopt_i_cuda_backward;
+
 static memopt_i_cuda_product memopt_i_cuda_linear_grad_input(const memopt_linear *x) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->rows, x->inputs, x->outputs, { x->grad_output, x->outputs, x->type, 0, 0 },
         { x->weights, x->inputs, x->type, 0, 0 }, { x->grad_input, x->inputs, x->type, 0, 0 });
+
     q.p.accumulate = x->accumulate_input != 0;
     return q;
 }
+
 static memopt_i_cuda_product memopt_i_cuda_linear_grad_weights(const memopt_linear *x) {
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         x->outputs, x->inputs, x->rows, { x->grad_output, x->outputs, x->type, 1, 0 },
         { x->input, x->inputs, x->type, 0, 0 }, { x->grad_weights, x->inputs, x->gradient_type, 0, 0 });
+
     q.p.accumulate = x->accumulate != 0;
     return q;
 }
+
 /* The products of a backward, each with the most that there is an algorithm for. Nothing is launched. */
 static memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) {
-    const memopt_linear *x = b->x; memopt_cuda_gemm *g = b->ops->gemm; memopt_cuda_status s = 0;
+    const memopt_linear *x = b->x;
+    memopt_cuda_gemm *g = b->ops->gemm;
+    memopt_cuda_status s = 0;
+
     if (x->grad_input) {
         b->input = memopt_i_cuda_linear_grad_input(x);
         s = MEMOPT_CUDA_ERR_NO_ALGORITHM;
         if (b->activation == MEMOPT_ACTIVATION_GELU && x->inputs % 8 == 0 && x->outputs) {
             b->input.epilogue = CUBLASLT_EPILOGUE_DGELU;
-            b->input.aux = (void *)(uintptr_t)b->pre_activation; b->input.aux_stride = x->inputs;
+            b->input.aux = (void *)(uintptr_t)b->pre_activation;
+            b->input.aux_stride = x->inputs;
             s = memopt_i_cuda_gemm_run(g, &b->input, 1, NULL);
         }
         if (s == MEMOPT_CUDA_ERR_NO_ALGORITHM) {
-            b->input.epilogue = 0; b->input.aux = NULL; b->input.aux_stride = 0;
+            b->input.epilogue = 0;
+            b->input.aux = NULL;
+            b->input.aux_stride = 0;
             s = memopt_i_cuda_gemm_run(g, &b->input, 1, NULL);
         }
         b->through = b->activation != MEMOPT_ACTIVATION_NONE && !b->input.epilogue;
@@ -8313,35 +10298,58 @@ static memopt_cuda_status memopt_i_cuda_linear_plan(memopt_i_cuda_backward *b) {
         s = memopt_i_cuda_gemm_run(g, &b->weights, 1, NULL);
         b->summed = !s;
         if (s != MEMOPT_CUDA_ERR_NO_ALGORITHM) return s;
-        b->weights.epilogue = 0; b->weights.bias = NULL; b->weights.bias_type = 0;
+        b->weights.epilogue = 0;
+        b->weights.bias = NULL;
+        b->weights.bias_type = 0;
     }
     return memopt_i_cuda_gemm_run(g, &b->weights, 1, NULL);
 }
+
 static memopt_cuda_status memopt_i_cuda_linear_grad_bias(const memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
-    const memopt_linear *x = b->x; memopt_i_cuda_sum t;
+    const memopt_linear *x = b->x;
+    memopt_i_cuda_sum t;
+
     if (!x->grad_bias || (b->summed && !x->accumulate)) return 0;
     if (!b->summed) return memopt_i_cuda_linear_sum(b->ops, x, stream);
     memset(&t, 0, sizeof t);
-    t.width = x->outputs; t.parts = 1; t.partial = (float *)b->ops->d_scratch; t.sums = x->grad_bias; t.accumulate = 1;
+    t.width = x->outputs;
+    t.parts = 1;
+    t.partial = (float *)b->ops->d_scratch;
+    t.sums = x->grad_bias;
+    t.accumulate = 1;
     return memopt_i_cuda_linear_total(&t, x->gradient_type, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_linear_back(memopt_i_cuda_backward *b, memopt_cuda_stream stream) {
-    const memopt_linear *x = b->x; memopt_activation_args a; memopt_cuda_status s = memopt_i_cuda_linear_plan(b);
+    const memopt_linear *x = b->x;
+    memopt_activation_args a;
+    memopt_cuda_status s = memopt_i_cuda_linear_plan(b);
+
     if (!s && x->grad_input) s = memopt_i_cuda_gemm_run(b->ops->gemm, &b->input, 0, stream);
     if (!s && x->grad_input && b->through && x->rows && x->inputs) {
         memset(&a, 0, sizeof a);
-        a.n = x->rows * x->inputs; a.activation = b->activation; a.type = x->type; a.input = b->pre_activation;
-        a.grad_output = x->grad_input; a.grad_input = x->grad_input;
+        a.n = x->rows * x->inputs;
+        a.activation = b->activation;
+        a.type = x->type;
+        a.input = b->pre_activation;
+        a.grad_output = x->grad_input;
+        a.grad_input = x->grad_input;
         s = memopt_cuda_activation_backward(b->ops, &a, stream);
     }
     if (!s && x->grad_weights) s = memopt_i_cuda_gemm_run(b->ops->gemm, &b->weights, 0, stream);
     return s ? s : memopt_i_cuda_linear_grad_bias(b, stream);
 }
+
 /* Pointers and types of a backward. */
 static memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backward *b) {
-    const memopt_linear *x = b->x; const int wanted = x->grad_weights || x->grad_bias;
-    const size_t in = x->rows * x->inputs, out = x->rows * x->outputs, weights = x->outputs * x->inputs;
-    const size_t size = memopt_type_bytes(x->type); memopt_cuda_status s;
+    const memopt_linear *x = b->x;
+    const int wanted = x->grad_weights || x->grad_bias;
+    const size_t in = x->rows * x->inputs;
+    const size_t out = x->rows * x->outputs;
+    const size_t weights = x->outputs * x->inputs;
+    const size_t size = memopt_type_bytes(x->type);
+    memopt_cuda_status s;
+
     if ((s = memopt_i_cuda_linear_pointer(x->grad_output, x->type, x->grad_input || wanted ? out : 0)) != 0
         || (s = memopt_i_cuda_pointer_if(x->grad_input, size)) != 0
         || (s = memopt_i_cuda_linear_pointer(x->weights, x->type, x->grad_input && x->rows ? weights : 0)) != 0
@@ -8359,26 +10367,34 @@ static memopt_cuda_status memopt_i_cuda_linear_check(const memopt_i_cuda_backwar
     if ((s = memopt_i_cuda_linear_pointer(b->pre_activation, x->type, in)) != 0) return s;
     return memopt_i_cuda_no_overlap(x->grad_input, in * size, b->pre_activation, in * size);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward_through(const memopt_cuda_ops *ops,
                                                                        const memopt_linear *linear,
                                                                        memopt_activation activation,
                                                                        const void *pre_activation,
                                                                        memopt_cuda_stream stream) {
-    memopt_i_cuda_backward b; size_t bytes; memopt_cuda_status s;
+    memopt_i_cuda_backward b;
+    size_t bytes;
+    memopt_cuda_status s;
+
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_linear_resolve(linear, &bytes)) != 0) return s;
     if (memopt_i_activation_is_invalid(activation)) return MEMOPT_ERR_ARGUMENT;
     memset(&b, 0, sizeof b);
-    b.ops = ops; b.x = linear; b.pre_activation = pre_activation;
+    b.ops = ops;
+    b.x = linear;
+    b.pre_activation = pre_activation;
     b.activation = linear->grad_input ? activation : MEMOPT_ACTIVATION_NONE;
     if ((s = memopt_i_cuda_linear_check(&b)) != 0 || (s = memopt_i_cuda_linear_scratch(ops, bytes)) != 0) return s;
     if ((s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0) return s;
     return memopt_i_cuda_linear_back(&b, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                                memopt_cuda_stream stream) {
     return memopt_cuda_linear_backward_through(ops, linear, MEMOPT_ACTIVATION_NONE, NULL, stream);
 }
+
 /* @section cuda_batchnorm : cuda_layer cuda_norm cuda_linear cuda_base api_cuda_batchnorm
    A linear layer, batch norm and an activation, as one operator: the product z of `linear`, and what is done to z here.
    Problem    One by one, z is written by the product, read for the mean, read for the variance, read and written by
@@ -8400,9 +10416,11 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda
               is the shape's.
    Bound      Of a thread's Welford: rows / groups / slots steps; then double.
    Trap       Groups must not straddle parts: parts are whole groups. */
+
 #define MEMOPT_I_CUDA_BATCH_PART  ((size_t)16 << 20) /* bytes of z between a product and its statistics */
 #define MEMOPT_I_CUDA_BATCH_SLOPE 4                  /* such parts of the gradient of z, between slope and product */
 enum { MEMOPT_I_CUDA_BATCH_BLOCK = 256, MEMOPT_I_CUDA_BATCH_GROUPS = 1056, MEMOPT_I_CUDA_BATCH_TURNS = 4 };
+
 typedef struct memopt_i_cuda_batch { /* what kernels get, too: everything about z */
     memopt_batch_norm x;      /* with defaults filled in */
     size_t   group, groups;   /* rows of one, and how many */
@@ -8415,14 +10433,21 @@ typedef struct memopt_i_cuda_batch { /* what kernels get, too: everything about 
     void    *grad_z;          /* a part of the gradient of z */
     float   *weights;         /* where that is a part: sums for gradients of 16 bits, of weights, then of the bias */
 } memopt_i_cuda_batch;
+
 /* A thread's place: its columns, and of the rows that the block has, its first, its step and the end. */
-typedef struct memopt_i_cuda_batch_place { size_t at, row, step, end, group; unsigned left; } memopt_i_cuda_batch_place;
+typedef struct memopt_i_cuda_batch_place {
+    size_t at, row, step, end, group;
+    unsigned left;
+} memopt_i_cuda_batch_place;
+
 template <int N>
 static __device__ __forceinline__ memopt_i_cuda_batch_place memopt_i_cuda_batch_at(const memopt_i_cuda_batch &t,
                                                                                    size_t rows) {
     memopt_i_cuda_batch_place p;
     const unsigned lane = threadIdx.x & ((1u << t.shift) - 1);
-    const size_t turn = blockIdx.x / t.tiles, begin = t.first + turn * rows;
+    const size_t turn = blockIdx.x / t.tiles;
+    const size_t begin = t.first + turn * rows;
+
     p.at = (((size_t)(blockIdx.x % t.tiles) << t.shift) + lane) * N;
     p.left = memopt_i_cuda_left<N>(t.x.linear.outputs, p.at);
     p.step = blockDim.x >> t.shift;
@@ -8431,44 +10456,64 @@ static __device__ __forceinline__ memopt_i_cuda_batch_place memopt_i_cuda_batch_
     p.group = t.first / t.group + turn;
     return p;
 }
+
 /* What a thread knows of its columns. */
 template <int N> struct memopt_i_cuda_batch_columns { float mean[N], inverse[N], scale[N], shift[N]; };
+
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_batch_load_columns(const memopt_i_cuda_batch &t,
                                                                         const memopt_i_cuda_batch_place &p,
                                                                         memopt_i_cuda_batch_columns<N> *c) {
-    const memopt_type f32 = MEMOPT_TYPE_F32, of_w = t.x.linear.weight_type;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+    const memopt_type of_w = t.x.linear.weight_type;
+
     memopt_i_cuda_floats<N>(c->mean, t.x.statistics, f32, p.at, p.left, t.wide_floats, 0);
     memopt_i_cuda_floats<N>(c->inverse, t.x.statistics, f32, t.x.linear.outputs + p.at, p.left, t.wide_floats, 0);
     memopt_i_cuda_floats<N>(c->scale, t.x.scale, of_w, p.at, p.left, t.wide_weights, 1);
     memopt_i_cuda_floats<N>(c->shift, t.x.shift, of_w, p.at, p.left, t.wide_weights, 0);
 }
+
 /* Two sums of every slot of the block, in order, to scratch; element i of thread k is at all[i * BLOCK + k]. */
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_batch_add_slots(const memopt_i_cuda_batch &t, const float *a,
                                                                      const float *b, size_t group) {
-    const size_t n = t.x.linear.outputs, first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
-    const unsigned lanes = 1u << t.shift, slots = MEMOPT_I_CUDA_BATCH_BLOCK >> t.shift;
+    const size_t n = t.x.linear.outputs;
+    const size_t first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
+    const unsigned lanes = 1u << t.shift;
+    const unsigned slots = MEMOPT_I_CUDA_BATCH_BLOCK >> t.shift;
+
     for (unsigned k = threadIdx.x; k < 2 * N * lanes; k += MEMOPT_I_CUDA_BATCH_BLOCK) {
-        const unsigned which = k >= N * lanes, e = k - which * N * lanes, lane = e / N, i = e % N;
+        const unsigned which = k >= N * lanes;
+        const unsigned e = k - which * N * lanes;
+        const unsigned lane = e / N;
+        const unsigned i = e % N;
         const float *from = (which ? b : a) + i * MEMOPT_I_CUDA_BATCH_BLOCK + lane;
         float sum = from[0];
+
         for (unsigned slot = 1; slot < slots; ++slot) sum = memopt_i_sum(sum, from[slot << t.shift]);
         if (first + e < n) t.sums[(group * 2 + which) * n + first + e] = sum;
     }
 }
+
 static __device__ __forceinline__ double memopt_i_cuda_batch_share(double before, double more) {
     return more / (before + more);
 }
+
 /* The slots' means and squares, joined in order. */
 template <int N>
 static __device__ __forceinline__ void memopt_i_cuda_batch_join_slots(const memopt_i_cuda_batch &t, const float *means,
                                                                       const float *squares, size_t rows, size_t group) {
-    const size_t n = t.x.linear.outputs, first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
-    const unsigned lanes = 1u << t.shift, slots = MEMOPT_I_CUDA_BATCH_BLOCK >> t.shift;
+    const size_t n = t.x.linear.outputs;
+    const size_t first = ((size_t)(blockIdx.x % t.tiles) << t.shift) * N;
+    const unsigned lanes = 1u << t.shift;
+    const unsigned slots = MEMOPT_I_CUDA_BATCH_BLOCK >> t.shift;
+
     for (unsigned e = threadIdx.x; e < N * lanes; e += MEMOPT_I_CUDA_BATCH_BLOCK) {
         const unsigned from = e % N * MEMOPT_I_CUDA_BATCH_BLOCK + e / N;
-        double mean = 0, square = 0, before = 0;
+        double mean = 0;
+        double square = 0;
+        double before = 0;
+
         if (first + e >= n) continue;
         for (unsigned slot = 0; slot < slots && slot < rows; ++slot) {
             const double more = (double)((rows - slot + slots - 1) / slots);
@@ -8481,6 +10526,7 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_join_slots(const memo
         t.sums[(group * 2 + 1) * n + first + e] = (float)square;
     }
 }
+
 /* A thread's spans of its next rows, all under way before the first is used. */
 template <class T, int N, int TURNS>
 static __device__ __forceinline__ void memopt_i_cuda_batch_fetch(memopt_i_cuda_span<T, N> *s, const T *from,
@@ -8491,6 +10537,7 @@ static __device__ __forceinline__ void memopt_i_cuda_batch_fetch(memopt_i_cuda_s
         if (row + (size_t)k * p.step < p.end)
             memopt_i_cuda_span_get(&s[k], from + (row + (size_t)k * p.step) * t.x.linear.outputs, p.left, t.wide);
 }
+
 /* The same of two arrays, their rows side by side. */
 template <class T, int N, int TURNS>
 static __device__ __forceinline__ void memopt_i_cuda_batch_fetch_two(memopt_i_cuda_span<T, N> *zs,
@@ -8512,14 +10559,18 @@ template <class T>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_deviations_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS };
+
     MEMOPT_I_CUDA_SHARED(float, means, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, squares, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
     const size_t begin = p.row - (threadIdx.x >> t.shift);
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
-    float mean[N] = { 0 }, square[N] = { 0 }, count = 0;
+    float mean[N] = { 0 };
+    float square[N] = { 0 };
+    float count = 0;
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS];
+
         memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
@@ -8528,7 +10579,8 @@ memopt_i_cuda_batch_deviations_kernel(memopt_i_cuda_batch t) {
             const float share = memopt_i_v1_div(1.0f, count);
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
-                const float x = memopt_i_cuda_at(s[k], i), d = memopt_i_v1_sub(x, mean[i]);
+                const float x = memopt_i_cuda_at(s[k], i);
+                const float d = memopt_i_v1_sub(x, mean[i]);
                 mean[i] = fmaf(d, share, mean[i]);
                 square[i] = fmaf(d, memopt_i_v1_sub(x, mean[i]), square[i]);
             }
@@ -8542,19 +10594,26 @@ memopt_i_cuda_batch_deviations_kernel(memopt_i_cuda_batch t) {
     __syncthreads(); /* every thread's squares are there */
     memopt_i_cuda_batch_join_slots<N>(t, means, squares, p.end - begin, p.group);
 }
+
 /* Of 32 columns: slice y of n joins groups y, y + n, ...; then the slices are joined, in order. */
 static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(double, means, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, squares, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, counts, [32]);
     const memopt_batch_norm *x = &t.x;
-    const size_t n = x->linear.outputs, i = (size_t)blockIdx.x * 32 + threadIdx.x % 32;
-    const unsigned slice = threadIdx.x / 32, lane = threadIdx.x % 32, slices = blockDim.x / 32;
+    const size_t n = x->linear.outputs;
+    const size_t i = (size_t)blockIdx.x * 32 + threadIdx.x % 32;
+    const unsigned slice = threadIdx.x / 32;
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned slices = blockDim.x / 32;
     const double rows = (double)x->linear.rows;
-    double mean = 0, square = 0, before = 0;
+    double mean = 0;
+    double square = 0;
+    double before = 0;
     for (size_t k = slice; k < t.groups; k += slices) {
         const double more = (double)memopt_i_min(t.group, x->linear.rows - k * t.group);
         const double share = memopt_i_cuda_batch_share(before, more);
+
         if (i < n)
             memopt_i_batch_join_one(&mean, &square, t.sums[k * 2 * n + i], t.sums[(k * 2 + 1) * n + i], share,
                                     before * share);
@@ -8570,7 +10629,8 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_ke
         memopt_i_batch_join_one(&mean, &square, means[k][lane], squares[k][lane], share, before * share);
         before += counts[k];
     }
-    const float variance = (float)(square / (rows - 1)), middle = (float)mean;
+    const float variance = (float)(square / (rows - 1));
+    const float middle = (float)mean;
     x->statistics[i] = middle;
     x->statistics[n + i] = (float)(1 / sqrt(square / rows + (double)x->eps));
     if (x->no_update) return;
@@ -8580,10 +10640,12 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_statistics_ke
         x->running_variance[i] = fmaf(x->momentum, memopt_i_v1_sub(variance, x->running_variance[i]),
                                       x->running_variance[i]);
 }
+
 /* Rows of a block, where none has to be a group. */
 static __host__ __device__ __forceinline__ size_t memopt_i_cuda_batch_rows(unsigned shift) {
     return (size_t)(MEMOPT_I_CUDA_BATCH_BLOCK >> shift) * (4 * MEMOPT_I_CUDA_BATCH_TURNS);
 }
+
 template <class T, int KIND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
@@ -8593,10 +10655,12 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     T *y = static_cast<T *>(t.x.linear.output) + p.at;
     memopt_i_cuda_batch_columns<N> c;
+
     if (!p.left) return;
     memopt_i_cuda_batch_load_columns(t, p, &c);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> s[TURNS], out;
+
         memopt_i_cuda_batch_fetch<T, N, TURNS>(s, z, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
@@ -8620,21 +10684,25 @@ static __device__ __forceinline__ float memopt_i_cuda_batch_slope_of(float z, fl
     *h = memopt_i_v1_norm_normalize_of(z, mean, inverse);
     return memopt_i_cuda_act_grad<KIND>(fmaf(*h, scale, shift), g, &unused);
 }
+
 /* sum(g') and sum(g' h) of the columns of a group */
 template <class T, int KIND>
 static __global__ void MEMOPT_I_CUDA_BOUNDS(MEMOPT_I_CUDA_BATCH_BLOCK)
 memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
+
     MEMOPT_I_CUDA_SHARED(float, of_g, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     MEMOPT_I_CUDA_SHARED(float, of_gh, [N * MEMOPT_I_CUDA_BATCH_BLOCK]);
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, t.group);
     const T *z = static_cast<const T *>(t.x.linear.pre_activation) + p.at;
     const T *g = static_cast<const T *>(t.x.linear.grad_output) + p.at;
     memopt_i_cuda_batch_columns<N> c;
-    float a[N] = { 0 }, b[N] = { 0 };
+    float a[N] = { 0 };
+    float b[N] = { 0 };
     memopt_i_cuda_batch_load_columns(t, p, &c);
     for (size_t row = p.row; p.left && row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS];
+
         memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
@@ -8645,6 +10713,7 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
                 const float u = memopt_i_cuda_batch_slope_of<KIND>(memopt_i_cuda_at(zs[k], i),
                                                                    memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
                                                                    c.scale[i], c.shift[i], &h);
+
                 a[i] = memopt_i_sum(a[i], u);
                 b[i] = fmaf(u, h, b[i]);
             }
@@ -8658,20 +10727,26 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
     __syncthreads(); /* every thread's sums are there */
     memopt_i_cuda_batch_add_slots<N>(t, of_g, of_gh, p.group);
 }
+
 static __device__ __forceinline__ void memopt_i_cuda_batch_put(void *to, memopt_type type, size_t i, double sum,
                                                                int accumulate) {
     if (!to) return;
     if (accumulate) sum = (double)memopt_i_cuda_one(to, type, i) + sum;
     memopt_i_cuda_put_one(to, type, i, (float)sum);
 }
+
 /* Of 32 columns, as the statistics. */
 static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_kernel(memopt_i_cuda_batch t) {
     MEMOPT_I_CUDA_SHARED(double, of_g, [32][32]);
     MEMOPT_I_CUDA_SHARED(double, of_gh, [32][32]);
     const memopt_linear *l = &t.x.linear;
-    const size_t n = l->outputs, i = (size_t)blockIdx.x * 32 + threadIdx.x % 32;
-    const unsigned slice = threadIdx.x / 32, lane = threadIdx.x % 32, slices = blockDim.x / 32;
-    double a = 0, b = 0;
+    const size_t n = l->outputs;
+    const size_t i = (size_t)blockIdx.x * 32 + threadIdx.x % 32;
+    const unsigned slice = threadIdx.x / 32;
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned slices = blockDim.x / 32;
+    double a = 0;
+    double b = 0;
     for (size_t k = slice; k < t.groups && i < n; k += slices) {
         a += (double)t.sums[k * 2 * n + i];
         b += (double)t.sums[(k * 2 + 1) * n + i];
@@ -8680,13 +10755,17 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_ker
     of_gh[slice][lane] = b;
     __syncthreads(); /* every slice of sums is there */
     if (slice || i >= n) return;
-    for (unsigned k = 1; k < slices; ++k) { a += of_g[k][lane]; b += of_gh[k][lane]; }
+    for (unsigned k = 1; k < slices; ++k) {
+        a += of_g[k][lane];
+        b += of_gh[k][lane];
+    }
     memopt_i_cuda_batch_put(t.x.grad_shift, l->gradient_type, i, a, l->accumulate);
     memopt_i_cuda_batch_put(t.x.grad_scale, l->gradient_type, i, b, l->accumulate);
     t.factor[i] = memopt_i_times(t.x.statistics[n + i], memopt_i_cuda_one_or(t.x.scale, l->weight_type, i, 1));
     t.mean[i] = (float)(a / (double)l->rows);
     t.share[i] = (float)(b / (double)l->rows);
 }
+
 /* The gradient of z, of a part: row t.first is the first of t.slope. */
 template <class T, int KIND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
@@ -8699,6 +10778,7 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
     T *y = static_cast<T *>(t.grad_z) + p.at;
     memopt_i_cuda_batch_columns<N> c;
     float factor[N], mean[N], share[N];
+
     if (!p.left) return;
     memopt_i_cuda_batch_load_columns(t, p, &c);
     memopt_i_cuda_floats<N>(factor, t.factor, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
@@ -8706,6 +10786,7 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
     memopt_i_cuda_floats<N>(share, t.share, MEMOPT_TYPE_F32, p.at, p.left, t.wide_floats, 0);
     for (size_t row = p.row; row < p.end; row += p.step * TURNS) {
         memopt_i_cuda_span<T, N> zs[TURNS], gs[TURNS], out;
+
         memopt_i_cuda_batch_fetch_two<T, N, TURNS>(zs, gs, z, g, t, p, row);
         MEMOPT_I_CUDA_UNROLL
         for (int k = 0; k < TURNS; ++k) {
@@ -8717,16 +10798,19 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
                                                                    memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
                                                                    c.scale[i], c.shift[i], &h);
                 const float rest = fmaf(-h, share[i], memopt_i_v1_sub(u, mean[i]));
+
                 memopt_i_cuda_set(&out, i, memopt_i_times(factor[i], rest));
             }
             memopt_i_cuda_span_put(y + (row + (size_t)k * p.step - t.first) * width, out, p.left, t.wide);
         }
     }
 }
+
 /* 16-bit gradients of weights and bias, from their float sums: rounded once */
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_LAYER_BLOCK)
 memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, size_t n, int accumulate) {
     const size_t from = (size_t)blockIdx.x * (MEMOPT_I_CUDA_LAYER_BLOCK * 4) + threadIdx.x;
+
     for (unsigned k = 0; k < 4; ++k) {
         const size_t i = from + (size_t)k * MEMOPT_I_CUDA_LAYER_BLOCK;
         if (i >= n) return;
@@ -8737,12 +10821,14 @@ memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, 
 
 /* ---- stages: of z, by type and activation ---- */
 enum { MEMOPT_I_CUDA_BATCH_SPREAD, MEMOPT_I_CUDA_BATCH_OUTPUT, MEMOPT_I_CUDA_BATCH_SUMS, MEMOPT_I_CUDA_BATCH_SLOPES };
+
 template <class T, int KIND>
 static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &t, int stage,
                                                      memopt_cuda_stream stream) {
     const bool grouped = stage == MEMOPT_I_CUDA_BATCH_SPREAD || stage == MEMOPT_I_CUDA_BATCH_SUMS;
     enum { BLOCK = MEMOPT_I_CUDA_BATCH_BLOCK };
     const size_t blocks = memopt_i_ceil_div(t.count, grouped ? t.group : memopt_i_cuda_batch_rows(t.shift)) * t.tiles;
+
     if (stage == MEMOPT_I_CUDA_BATCH_SPREAD)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_deviations_kernel<T>), blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_OUTPUT)
@@ -8751,6 +10837,7 @@ static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_sums_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_slope_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
 }
+
 template <class T>
 static memopt_cuda_status memopt_i_cuda_batch_stage_of(const memopt_i_cuda_batch &t, int stage,
                                                        memopt_cuda_stream stream) {
@@ -8761,12 +10848,15 @@ static memopt_cuda_status memopt_i_cuda_batch_stage_of(const memopt_i_cuda_batch
     default: return memopt_i_cuda_batch_launch<T, MEMOPT_ACTIVATION_NONE>(t, stage, stream);
     }
 }
+
 /* Rows first..first + count: whole groups, but for the last */
 static memopt_cuda_status memopt_i_cuda_batch_stage(memopt_i_cuda_batch *t, int stage, size_t first, size_t count,
                                                     memopt_cuda_stream stream) {
-    t->first = first; t->count = count;
+    t->first = first;
+    t->count = count;
     return MEMOPT_I_CUDA_OF_TYPE(t->x.linear.type, memopt_i_cuda_batch_stage_of, *t, stage, stream);
 }
+
 /* The statistics, or gradients of scale and shift, when all groups' sums are there. */
 static memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t, int backward,
                                                    memopt_cuda_stream stream) {
@@ -8780,8 +10870,12 @@ static memopt_cuda_status memopt_i_cuda_batch_join(const memopt_i_cuda_batch *t,
 /* How rows are cut: fixed by shape and type. There is at least one output. part: bytes of z of one */
 static void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
     const memopt_linear *l = &t->x.linear;
-    const size_t bytes = memopt_type_bytes(l->type), n = l->outputs, spans = memopt_i_ceil_div(n, 16 / bytes);
-    const size_t rows = memopt_i_max(1, part / bytes / n), slope_rows = rows * MEMOPT_I_CUDA_BATCH_SLOPE;
+    const size_t bytes = memopt_type_bytes(l->type);
+    const size_t n = l->outputs;
+    const size_t spans = memopt_i_ceil_div(n, 16 / bytes);
+    const size_t rows = memopt_i_max(1, part / bytes / n);
+    const size_t slope_rows = rows * MEMOPT_I_CUDA_BATCH_SLOPE;
+
     t->shift = 0;
     while (t->shift < 5 && ((size_t)1 << t->shift) < spans) ++t->shift;
     t->tiles = (unsigned)memopt_i_ceil_div(spans, (size_t)1 << t->shift);
@@ -8792,6 +10886,7 @@ static void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
     t->part = memopt_i_max(1, rows / t->group) * t->group;
     t->slope_part = memopt_i_min(l->rows, memopt_i_max(1, slope_rows / t->group) * t->group);
 }
+
 /* Where it all lies in scratch: `linear` bytes for linear, then ours. */
 static void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, memopt_carver *c) {
     const memopt_linear *l = &t->x.linear;
@@ -8807,9 +10902,12 @@ static void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, m
     t->weights = static_cast<float *>(memopt_carve(c, narrow ? n * l->inputs + n : 0, sizeof(float), 256));
     if (!narrow) t->weights = NULL;
 }
+
 /* The numbers, without the pointers. */
 static memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x, memopt_i_cuda_batch *t) {
-    memopt_linear *l = &t->x.linear; size_t n;
+    memopt_linear *l = &t->x.linear;
+    size_t n;
+
     if (!x) return MEMOPT_ERR_ARGUMENT;
     memset(t, 0, sizeof *t);
     t->x = *x;
@@ -8824,12 +10922,20 @@ static memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x
         || memopt_i_ops_too_large(l->outputs, n, MEMOPT_TYPE_F32)) return MEMOPT_ERR_OVERFLOW;
     return 0;
 }
+
 /* Scratch: linear's, then ours. *linear: the bytes of the former. part: see memopt_i_cuda_batch_cut() */
 static memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops, memopt_i_cuda_batch *t, size_t part,
                                                       size_t *linear, size_t *bytes) {
-    memopt_linear l = t->x.linear; memopt_cuda_status s; size_t other; memopt_carver c = memopt_carver_begin(NULL);
+    memopt_linear l = t->x.linear;
+    memopt_cuda_status s;
+    size_t other;
+    memopt_carver c = memopt_carver_begin(NULL);
     static float wanted; /* whether or not there is a gradient of the bias this time */
-    l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL; l.grad_bias = &wanted; l.accumulate = 0;
+
+    l.activation = MEMOPT_ACTIVATION_NONE;
+    l.pre_activation = NULL;
+    l.grad_bias = &wanted;
+    l.accumulate = 0;
     if ((s = memopt_cuda_linear_scratch(ops, &l, linear)) != 0) return s;
     l.gradient_type = MEMOPT_TYPE_F32;
     if ((s = memopt_cuda_linear_scratch(ops, &l, &other)) != 0) return s;
@@ -8839,20 +10945,30 @@ static memopt_cuda_status memopt_i_cuda_batch_scratch(const memopt_cuda_ops *ops
     *bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_scratch(const memopt_cuda_ops *ops,
                                                                   const memopt_batch_norm *x, size_t *bytes) {
-    memopt_i_cuda_batch t; size_t linear, all; memopt_cuda_status s;
+    memopt_i_cuda_batch t;
+    size_t linear, all;
+    memopt_cuda_status s;
+
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_batch_resolve(x, &t)) != 0
         || (s = memopt_i_cuda_batch_scratch(ops, &t, MEMOPT_I_CUDA_BATCH_PART, &linear, &all)) != 0) return s;
     *bytes = all;
     return 0;
 }
+
 /* The pointers. There is at least one output. */
 static memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, int backward) {
     const memopt_linear *l = &x->linear;
-    const memopt_type f32 = MEMOPT_TYPE_F32, type = l->type, of_w = l->weight_type, of_g = l->gradient_type;
-    const size_t n = l->outputs, in = l->rows * l->inputs, out = l->rows * n;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+    const memopt_type type = l->type;
+    const memopt_type of_w = l->weight_type;
+    const memopt_type of_g = l->gradient_type;
+    const size_t n = l->outputs;
+    const size_t in = l->rows * l->inputs;
+    const size_t out = l->rows * n;
     const memopt_i_cuda_array none = { NULL, 0, type, 0, 0 }; /* twice, where two arrays might be one */
     const memopt_i_cuda_array forward_arrays[] = {
         none, none,
@@ -8881,24 +10997,34 @@ static memopt_cuda_status memopt_i_cuda_batch_check(const memopt_batch_norm *x, 
         { l->grad_bias, n, of_g, 0, 1 },
         { x->grad_scale, n, of_g, 0, 1 },
         { x->grad_shift, n, of_g, 0, 1 } };
+
     return backward ? memopt_i_cuda_arrays_no_overlap(backward_arrays, 14)
         : memopt_i_cuda_arrays_no_overlap(forward_arrays, 12);
 }
+
 /* Which arrays are whole spans. */
 static void memopt_i_cuda_batch_align(memopt_i_cuda_batch *t, int backward) {
-    const memopt_linear *l = &t->x.linear; const memopt_type type = l->type, f32 = MEMOPT_TYPE_F32;
-    const size_t n = l->outputs, per = 16 / memopt_type_bytes(type);
+    const memopt_linear *l = &t->x.linear;
+    const memopt_type type = l->type;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+    const size_t n = l->outputs;
+    const size_t per = 16 / memopt_type_bytes(type);
+
     t->wide = memopt_i_cuda_spans(l->pre_activation, type, n, per)
            && memopt_i_cuda_spans(backward ? l->grad_output : l->output, type, n, per);
     t->wide_weights = memopt_i_cuda_spans(t->x.scale, l->weight_type, n, per)
                    && memopt_i_cuda_spans(t->x.shift, l->weight_type, n, per);
     t->wide_floats = memopt_i_cuda_spans(t->x.statistics, f32, n, per);
 }
+
 /* Everything is made sure of. inner: what linear runs with */
 static memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                     int backward, size_t part, memopt_i_cuda_batch *t,
                                                     memopt_cuda_ops *inner) {
-    size_t linear, bytes; memopt_carver c; memopt_cuda_status s;
+    size_t linear, bytes;
+    memopt_carver c;
+    memopt_cuda_status s;
+
     if ((s = memopt_i_cuda_batch_resolve(x, t)) != 0) return s;
     if (t->x.linear.rows < 2) return MEMOPT_ERR_ARGUMENT;
     if (!t->x.linear.outputs) return 0;
@@ -8913,23 +11039,31 @@ static memopt_cuda_status memopt_i_cuda_batch_begin(const memopt_cuda_ops *ops, 
     memopt_i_cuda_batch_align(t, backward);
     return memopt_i_cuda_ready();
 }
+
 static const void *memopt_i_cuda_batch_row(const void *p, memopt_type type, size_t at) {
     return p ? memopt_i_row_at(p, type, at) : NULL;
 }
+
 /* z of a part: linear, without the activation */
 static memopt_cuda_status memopt_i_cuda_batch_product(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
                                                       size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
-    l.rows = count; l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL;
+
+    l.rows = count;
+    l.activation = MEMOPT_ACTIVATION_NONE;
+    l.pre_activation = NULL;
     l.input = memopt_i_cuda_batch_row(l.input, l.type, first * l.inputs);
     l.output = memopt_i_row_to(t->x.linear.pre_activation, l.type, first * l.outputs);
     return memopt_cuda_linear_forward(ops, &l, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_batch_forward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                       size_t part, memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t; memopt_cuda_ops inner;
+    memopt_i_cuda_batch t;
+    memopt_cuda_ops inner;
     memopt_cuda_status s = memopt_i_cuda_batch_begin(ops, x, 0, part, &t, &inner);
     const size_t rows = s ? 0 : t.x.linear.rows;
+
     if (s || !t.x.linear.outputs) return s;
     for (size_t first = 0, count; first < rows; first += count) {
         count = memopt_i_min(t.part, rows - first);
@@ -8939,26 +11073,34 @@ static memopt_cuda_status memopt_i_cuda_batch_forward(const memopt_cuda_ops *ops
     if ((s = memopt_i_cuda_batch_join(&t, 0, stream)) != 0) return s;
     return memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_OUTPUT, 0, rows, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_forward(const memopt_cuda_ops *ops,
                                                                   const memopt_batch_norm *x,
                                                                   memopt_cuda_stream stream) {
     return memopt_i_cuda_batch_forward(ops, x, MEMOPT_I_CUDA_BATCH_PART, stream);
 }
+
 /* Linear's backward of a part; its gradients go on from part to part, as floats. */
 static memopt_cuda_status memopt_i_cuda_batch_linear(const memopt_cuda_ops *ops, const memopt_i_cuda_batch *t,
                                                      size_t first, size_t count, memopt_cuda_stream stream) {
     memopt_linear l = t->x.linear;
-    l.rows = count; l.activation = MEMOPT_ACTIVATION_NONE; l.pre_activation = NULL; l.grad_output = t->grad_z;
+
+    l.rows = count;
+    l.activation = MEMOPT_ACTIVATION_NONE;
+    l.pre_activation = NULL;
+    l.grad_output = t->grad_z;
     l.input = memopt_i_cuda_batch_row(l.input, l.type, first * l.inputs);
     if (l.grad_input) l.grad_input = memopt_i_row_to(l.grad_input, l.type, first * l.inputs);
     if (t->weights) {
-        l.gradient_type = MEMOPT_TYPE_F32; l.accumulate = 0;
+        l.gradient_type = MEMOPT_TYPE_F32;
+        l.accumulate = 0;
         if (l.grad_weights) l.grad_weights = t->weights;
         if (l.grad_bias) l.grad_bias = t->weights + l.outputs * l.inputs;
     }
     if (first) l.accumulate = 1;
     return memopt_cuda_linear_backward(ops, &l, stream);
 }
+
 static memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *t, void *to, const float *sums, size_t n,
                                                     memopt_cuda_stream stream) {
     if (!to || !t->weights) return 0;
@@ -8966,11 +11108,14 @@ static memopt_cuda_status memopt_i_cuda_batch_store(const memopt_i_cuda_batch *t
                              MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, sums, to, t->x.linear.gradient_type, n,
                              t->x.linear.accumulate);
 }
+
 static memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *ops, const memopt_batch_norm *x,
                                                        size_t part, memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t; memopt_cuda_ops inner;
+    memopt_i_cuda_batch t;
+    memopt_cuda_ops inner;
     memopt_cuda_status s = memopt_i_cuda_batch_begin(ops, x, 1, part, &t, &inner);
     const memopt_linear *l = &t.x.linear;
+
     if (s || !l->outputs) return s;
     if ((s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SUMS, 0, l->rows, stream)) != 0
         || (s = memopt_i_cuda_batch_join(&t, 1, stream)) != 0) return s;
@@ -8984,6 +11129,7 @@ static memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *op
     return memopt_i_cuda_batch_store(&t, l->grad_bias, t.weights ? t.weights + l->outputs * l->inputs : NULL,
                                      l->outputs, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_backward(const memopt_cuda_ops *ops,
                                                                    const memopt_batch_norm *x,
                                                                    memopt_cuda_stream stream) {
@@ -9001,6 +11147,7 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x,
     const unsigned left = memopt_i_cuda_left<N>(l->inputs, at);
     memopt_i_cuda_span<float, N> s;
     float w[N];
+
     if (row >= l->outputs || (!left && at)) return;
     const float variance = memopt_i_sum(x.running_variance[row], x.eps);
     const float inverse = memopt_i_v1_div(1.0f, memopt_i_v1_sqrt(variance));
@@ -9015,14 +11162,20 @@ memopt_i_cuda_batch_fold_kernel(memopt_i_cuda_row_tiling t, memopt_batch_norm x,
     for (int i = 0; i < N; ++i) memopt_i_cuda_set(&s, i, memopt_i_times(factor, w[i]));
     memopt_i_cuda_span_put(weights + row * l->inputs + at, s, left, wide);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda_ops *, const memopt_batch_norm *x,
                                                                float *d_weights, float *d_bias,
                                                                memopt_cuda_stream stream) {
-    memopt_i_cuda_batch t; memopt_i_cuda_row_tiling r; unsigned blocks;
+    memopt_i_cuda_batch t;
+    memopt_i_cuda_row_tiling r;
+    unsigned blocks;
     memopt_cuda_status s = memopt_i_cuda_batch_resolve(x, &t);
-    const memopt_linear *l = &t.x.linear; const memopt_type f32 = MEMOPT_TYPE_F32;
+    const memopt_linear *l = &t.x.linear;
+    const memopt_type f32 = MEMOPT_TYPE_F32;
+
     if (s || !l->outputs) return s;
-    const size_t n = l->outputs, all = n * l->inputs;
+    const size_t n = l->outputs;
+    const size_t all = n * l->inputs;
     const memopt_i_cuda_array a[] = {
         { l->weights, all, l->weight_type, 1, 0 },
         { l->bias, n, l->weight_type, 0, 0 },
@@ -9039,6 +11192,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_batch_fold_kernel, blocks, MEMOPT_I_CUDA_LAYER_BLOCK, 0, stream, r, t.x,
                              d_weights, d_bias, wide);
 }
+
 /* @section cuda_head : cuda_base cuda_gemm cuda_linear cuda_softmax api_cuda_head
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of 32,768 rows and 128,256 tokens are 8.4 GB in bf16, as their gradient is, for three products.
@@ -9058,8 +11212,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_batch_norm_fold(const memopt_cuda
               order.
    Padding    Only `vocabulary` columns are multiplied; rows of weights from there on are not read, and their gradient
               is 0, or stays where it is added onto. */
+
 enum { MEMOPT_I_CUDA_HEAD_ROWS = 2048, MEMOPT_I_CUDA_HEAD_TILE = 128 };
 #define MEMOPT_I_CUDA_HEAD_LOGITS ((size_t)448 << 20) /* bytes of logits in scratch, where nobody says how many rows */
+
 typedef struct memopt_i_cuda_head {
     memopt_head h;       /* with defaults filled in */
     memopt_cuda_gemm *gemm;
@@ -9069,14 +11225,17 @@ typedef struct memopt_i_cuda_head {
     double *row_losses;
     size_t *count;
 } memopt_i_cuda_head;
+
 static size_t memopt_i_cuda_head_chunk(const memopt_head *h, size_t stride, size_t size) {
     size_t rows = h->chunk;
+
     if (!rows) {
         rows = memopt_i_align_down(MEMOPT_I_CUDA_HEAD_LOGITS / size / stride, MEMOPT_I_CUDA_HEAD_TILE);
         rows = memopt_i_min(memopt_i_max(rows, MEMOPT_I_CUDA_HEAD_TILE), MEMOPT_I_CUDA_HEAD_ROWS);
     }
     return memopt_i_min(rows, h->rows);
 }
+
 static void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) {
     t->logits = (unsigned char *)memopt_carve(c, t->h.chunk, t->stride * memopt_type_bytes(t->h.type), 256);
     t->row_losses = (double *)memopt_carve(c, t->h.rows, sizeof *t->row_losses, 256);
@@ -9085,8 +11244,11 @@ static void memopt_i_cuda_head_lay_out(memopt_i_cuda_head *t, memopt_carver *c) 
 
 /* Shapes and types, and the bytes of scratch. */
 static memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, memopt_i_cuda_head *t) {
-    memopt_head *h = &t->h; memopt_carver scratch = memopt_carver_begin(NULL); size_t size;
+    memopt_head *h = &t->h;
+    memopt_carver scratch = memopt_carver_begin(NULL);
+    size_t size;
     memopt_i_checks c = memopt_i_checks_begin(NULL, NULL);
+
     if (!head || !head->width || !head->vocabulary || memopt_i_loss_rule_check(&c, &head->rule)
         || !memopt_type_bytes(head->type) || !memopt_type_bytes(head->weight_type)
         || !memopt_type_bytes(head->gradient_type)) return MEMOPT_ERR_ARGUMENT;
@@ -9106,17 +11268,23 @@ static memopt_cuda_status memopt_i_cuda_head_resolve(const memopt_head *head, me
     t->bytes = scratch.bytes;
     return scratch.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_scratch(const memopt_cuda_ops *, const memopt_head *head,
                                                             size_t *bytes) {
-    memopt_i_cuda_head t; const memopt_cuda_status s = memopt_i_cuda_head_resolve(head, &t);
+    memopt_i_cuda_head t;
+    const memopt_cuda_status s = memopt_i_cuda_head_resolve(head, &t);
+
     if (s) return s;
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     *bytes = t.bytes;
     return 0;
 }
+
 static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const memopt_cuda_ops *ops,
                                                    const memopt_loss *d_out) {
-    const size_t in = h->rows * h->width, weights = h->padded * h->width, row = memopt_type_bytes(h->type);
+    const size_t in = h->rows * h->width;
+    const size_t weights = h->padded * h->width;
+    const size_t row = memopt_type_bytes(h->type);
     const memopt_i_ops_array a[] = { /* targets have 4 bytes, as losses do */
         { h->input, in * row, 0, NULL },
         { h->grad_input, in * row, 1, NULL },
@@ -9127,6 +11295,7 @@ static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
         { ops->d_scratch, ops->scratch_bytes, 1, NULL },
         { d_out, sizeof *d_out, 1, NULL } };
     memopt_cuda_status s;
+
     if ((s = memopt_i_cuda_pointer(d_out, 8)) != 0
         || (s = memopt_i_cuda_linear_pointer(h->weights, h->weight_type, h->rows ? weights : 0)) != 0
         || (s = memopt_i_cuda_linear_pointer(h->input, h->type, in)) != 0
@@ -9136,42 +11305,58 @@ static memopt_cuda_status memopt_i_cuda_head_check(const memopt_head *h, const m
         || (s = memopt_i_cuda_pointer_if(h->losses, 4)) != 0) return s;
     return memopt_i_cuda_no_overlap(a, 8);
 }
+
 /* ---- the three products of a chunk ---- */
 static memopt_i_cuda_matrix memopt_i_cuda_head_logits(const memopt_i_cuda_head *t, int turned) {
     return { t->logits, t->stride, t->h.type, turned, 0 };
 }
+
 static memopt_i_cuda_matrix memopt_i_cuda_head_rows(const memopt_i_cuda_head *t, const void *rows, size_t first) {
     return { memopt_i_row_at(rows, t->h.type, first * t->h.width), t->h.width, t->h.type, 0, 0 };
 }
+
 static memopt_i_cuda_product memopt_i_cuda_head_forward(const memopt_i_cuda_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     return memopt_i_cuda_product_of(rows, h->vocabulary, h->width, memopt_i_cuda_head_rows(t, h->input, first),
                                     { h->weights, h->width, h->type, 1, 0 }, memopt_i_cuda_head_logits(t, 0));
 }
+
 static memopt_i_cuda_product memopt_i_cuda_head_weights(const memopt_i_cuda_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     memopt_i_cuda_product q = memopt_i_cuda_product_of(
         h->vocabulary, h->width, rows, memopt_i_cuda_head_logits(t, 1), memopt_i_cuda_head_rows(t, h->input, first),
         { h->grad_weights, h->width, h->gradient_type, 0, 0 });
+
     q.p.accumulate = h->accumulate || first;
     return q;
 }
+
 static memopt_i_cuda_product memopt_i_cuda_head_input(const memopt_i_cuda_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
     return memopt_i_cuda_product_of(rows, h->width, h->vocabulary, memopt_i_cuda_head_logits(t, 0),
                                     { h->weights, h->width, h->type, 0, 0 },
                                     memopt_i_cuda_head_rows(t, h->grad_input, first));
 }
+
 /* Of a chunk, first only its algorithms, then all of it. The input's gradient is last: it may take its place. */
 static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, size_t first, int plan_only,
                                                   memopt_cuda_stream stream) {
-    const memopt_head *h = &t->h; const size_t rows = memopt_i_min(h->chunk, h->rows - first);
-    memopt_i_cuda_product q = memopt_i_cuda_head_forward(t, first, rows); memopt_cross_entropy x;
+    const memopt_head *h = &t->h;
+    const size_t rows = memopt_i_min(h->chunk, h->rows - first);
+    memopt_i_cuda_product q = memopt_i_cuda_head_forward(t, first, rows);
+    memopt_cross_entropy x;
     memopt_cuda_status s = memopt_i_cuda_gemm_run(t->gemm, &q, plan_only, stream);
+
     memset(&x, 0, sizeof x);
-    x.rows = rows; x.vocabulary = h->vocabulary; x.stride = t->stride; x.type = h->type; x.logits = t->logits;
-    x.keep_logits = !h->grad_input && !h->grad_weights; x.targets = h->targets + first;
-    x.losses = h->losses ? h->losses + first : NULL; x.rule = h->rule;
+    x.rows = rows;
+    x.vocabulary = h->vocabulary;
+    x.stride = t->stride;
+    x.type = h->type;
+    x.logits = t->logits;
+    x.keep_logits = !h->grad_input && !h->grad_weights;
+    x.targets = h->targets + first;
+    x.losses = h->losses ? h->losses + first : NULL;
+    x.rule = h->rule;
     if (!s && !plan_only) s = memopt_i_cuda_cross_entropy_rows(&x, t->count, t->row_losses + first, stream);
     if (!s && h->grad_weights) {
         q = memopt_i_cuda_head_weights(t, first, rows);
@@ -9183,17 +11368,26 @@ static memopt_cuda_status memopt_i_cuda_head_part(const memopt_i_cuda_head *t, s
     }
     return s;
 }
+
 /* Gradients of rows of weights that no product writes. */
 static memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_cuda_stream stream) {
-    const size_t begin = h->rows ? h->vocabulary : 0, size = memopt_type_bytes(h->gradient_type);
+    const size_t begin = h->rows ? h->vocabulary : 0;
+    const size_t size = memopt_type_bytes(h->gradient_type);
+
     if (!h->grad_weights || h->accumulate || begin == h->padded) return 0;
     return memopt_i_cuda_taken(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
                                                 (h->padded - begin) * h->width * size, stream));
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
                                                          memopt_loss *d_out, memopt_cuda_stream stream) {
     memopt_i_cuda_head t;
-    const memopt_head *h = &t.h; memopt_carver c; size_t first; memopt_cuda_status s; int plan_only;
+    const memopt_head *h = &t.h;
+    memopt_carver c;
+    size_t first;
+    memopt_cuda_status s;
+    int plan_only;
+
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_head_resolve(head, &t)) != 0 || (s = memopt_i_cuda_head_check(h, ops, d_out)) != 0
         || (s = memopt_i_cuda_gemm_types(ops->gemm, h->type, h->gradient_type)) != 0
@@ -9210,10 +11404,15 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *
     }
     return s ? s : memopt_i_cuda_cross_entropy_total(t.row_losses, h->rows, &h->rule, t.count, d_out, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops *ops, const memopt_head *head,
                                                            size_t first, size_t count, float *d_logits,
                                                            memopt_cuda_stream stream) {
-    memopt_i_cuda_head t; memopt_i_cuda_product q; memopt_cuda_status s; size_t bytes;
+    memopt_i_cuda_head t;
+    memopt_i_cuda_product q;
+    memopt_cuda_status s;
+    size_t bytes;
+
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_head_resolve(head, &t)) != 0) return s;
     if (first > t.h.rows || count > t.h.rows - first) return MEMOPT_ERR_ARGUMENT;
@@ -9231,9 +11430,12 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
         (s = memopt_i_cuda_gemm_ready(ops->gemm)) != 0)
         return s;
     q = memopt_i_cuda_head_forward(&t, first, count);
-    q.p.result = d_logits; q.p.result_stride = t.h.vocabulary; q.p.result_type = MEMOPT_TYPE_F32;
+    q.p.result = d_logits;
+    q.p.result_stride = t.h.vocabulary;
+    q.p.result_type = MEMOPT_TYPE_F32;
     return memopt_i_cuda_gemm_run(ops->gemm, &q, 0, stream);
 }
+
 /* @section cuda_attention : cuda_base cuda_gemm cuda_linear cuda_softmax api_cuda_attention
    Attention without the length x length matrix.
    Problem    Of each head, probabilities and their gradients are length^2 numbers each, kept from forward to backward:
@@ -9260,7 +11462,9 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
    Online     is not offered: columns in tiles with a running maximum would need products that add onto a result which
               has been scaled row by row, and cuBLASLt's beta is one number. A fused kernel with tensor cores would do
               it. */
+
 enum { MEMOPT_I_CUDA_ATTENTION_BLOCK = 256 };
+
 typedef struct memopt_i_cuda_attention {
     memopt_attention  a;         /* with defaults filled in */
     memopt_cuda_gemm *gemm;
@@ -9274,12 +11478,18 @@ typedef struct memopt_i_cuda_attention {
     void  *kept, *left, *grads;  /* with lengths: copies of keys or values; of a block of queries, of grad_output */
     int    backward;
 } memopt_i_cuda_attention;
+
 /* Where everything is in scratch. Heads, block and row are below 2^31 each, as strides and length are. */
 static void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_carver *c) {
     const memopt_attention *a = &t->a;
-    const size_t size = memopt_type_bytes(a->type), narrow = size < 4, backward = t->backward != 0;
-    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFTMAX_BLOCK, masked = a->lengths != NULL;
-    const size_t rows = a->kv_heads * a->block, wide = t->stride * 4, sums = t->row * 4 * narrow * backward;
+    const size_t size = memopt_type_bytes(a->type);
+    const size_t narrow = size < 4;
+    const size_t backward = t->backward != 0;
+    const size_t apart = narrow && a->length > MEMOPT_I_CUDA_SOFTMAX_BLOCK;
+    const size_t masked = a->lengths != NULL;
+    const size_t rows = a->kv_heads * a->block;
+    const size_t wide = t->stride * 4;
+    const size_t sums = t->row * 4 * narrow * backward;
 
     t->scores = (float *)memopt_carve(c, rows, wide, 256);
     t->grad_scores = (float *)memopt_carve(c, rows, wide * backward, 256);
@@ -9297,15 +11507,22 @@ static void memopt_i_cuda_attention_lay_out(memopt_i_cuda_attention *t, memopt_c
     t->grads = memopt_carve(c, a->block, t->row * size * masked * backward, 256);
     (void)memopt_carve(c, 0, 1, 256);
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention *x, int backward,
                                                           memopt_i_cuda_attention *t) {
-    memopt_carver c = memopt_carver_begin(NULL); memopt_attention y; memopt_i_attention same; memopt_status s;
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_attention y;
+    memopt_i_attention same;
+    memopt_status s;
+
     if (!x) return MEMOPT_ERR_ARGUMENT;
     y = *x;
     if (!y.block) y.block = MEMOPT_I_CUDA_ATTENTION_BLOCK;
     if ((s = memopt_i_attention_resolve(NULL, &y, &same)) != MEMOPT_OK) return s; /* the CPU's rules */
     memset(t, 0, sizeof *t);
-    t->a = same.a; t->group = same.group; t->backward = backward;
+    t->a = same.a;
+    t->group = same.group;
+    t->backward = backward;
     t->row = t->a.kv_heads * t->a.width;
     if (t->a.length > 0x7fffffff - 64 || t->a.query_stride > 0x7fffffff || t->a.kv_stride > 0x7fffffff
         || t->a.output_stride > 0x7fffffff) return MEMOPT_ERR_OVERFLOW;
@@ -9315,18 +11532,31 @@ static memopt_cuda_status memopt_i_cuda_attention_resolve(const memopt_attention
     t->bytes = c.bytes;
     return c.overflow ? MEMOPT_ERR_OVERFLOW : 0;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_scratch(const memopt_cuda_ops *, const memopt_attention *x,
                                                                  size_t *bytes) {
-    memopt_i_cuda_attention t; memopt_cuda_status s;
+    memopt_i_cuda_attention t;
+    memopt_cuda_status s;
+
     if (!bytes) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_attention_resolve(x, x && x->grad_queries, &t)) == 0) *bytes = t.bytes;
     return s;
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_check(const memopt_i_cuda_attention *t, const memopt_cuda_ops *ops) {
-    const memopt_attention *a = &t->a; const size_t size = memopt_type_bytes(a->type); size_t i;
-    const void *p[7]; memopt_cuda_status s = memopt_i_cuda_pointer_if(a->lengths, sizeof *a->lengths);
-    p[0] = a->queries; p[1] = a->keys; p[2] = a->values; p[3] = t->backward ? a->grad_output : a->output;
-    p[4] = a->grad_queries; p[5] = a->grad_keys; p[6] = a->grad_values;
+    const memopt_attention *a = &t->a;
+    const size_t size = memopt_type_bytes(a->type);
+    size_t i;
+    const void *p[7];
+    memopt_cuda_status s = memopt_i_cuda_pointer_if(a->lengths, sizeof *a->lengths);
+
+    p[0] = a->queries;
+    p[1] = a->keys;
+    p[2] = a->values;
+    p[3] = t->backward ? a->grad_output : a->output;
+    p[4] = a->grad_queries;
+    p[5] = a->grad_keys;
+    p[6] = a->grad_values;
     for (i = 0; i < (t->backward ? 7u : 4u) && !s; ++i) s = memopt_i_cuda_pointer(p[i], size);
     if (!s) s = memopt_i_cuda_gemm_types(ops->gemm, a->type, a->type);
     if (!s) s = memopt_i_cuda_linear_scratch(ops, t->bytes);
@@ -9343,27 +11573,35 @@ typedef struct memopt_i_cuda_attention_rows_task {
     float   scale;
     int     causal;
 } memopt_i_cuda_attention_rows_task;
+
 /* How many columns a row of the block has; 0 for one that is not in use. */
 static __device__ __forceinline__ size_t memopt_i_cuda_attend_valid(const memopt_i_cuda_attention_rows_task &t,
                                                                     size_t i) {
-    const size_t used = t.lengths ? memopt_i_min(t.lengths[t.sequence], t.length) : t.length, row = t.first + i;
+    const size_t used = t.lengths ? memopt_i_min(t.lengths[t.sequence], t.length) : t.length;
+    const size_t row = t.first + i;
     return row >= used ? 0 : t.causal ? row + 1 : used;
 }
+
 template <int LANES, int SLOPES, typename T>
 static __global__ void MEMOPT_I_CUDA_BOUNDS(LANES ? 256 : 512)
 memopt_i_cuda_attend_kernel(memopt_i_cuda_attention_rows_task t) {
     MEMOPT_I_CUDA_SHARED(float, red, [32]);
     const size_t row = LANES == 32 ? (size_t)blockIdx.x * 8 + threadIdx.x / 32 : blockIdx.x;
     if (row >= t.rows * t.heads) return; /* all of a warp, which needs no other one */
-    const size_t at = row / t.rows * t.block + row % t.rows, n = memopt_i_cuda_attend_valid(t, row % t.rows);
-    float *x = t.scores + at * t.stride; T *y = (T *)t.to + at * t.pitch; const T *p = (const T *)t.p + at * t.pitch;
+    const size_t at = row / t.rows * t.block + row % t.rows;
+    const size_t n = memopt_i_cuda_attend_valid(t, row % t.rows);
+    float *x = t.scores + at * t.stride;
+    T *y = (T *)t.to + at * t.pitch;
+    const T *p = (const T *)t.p + at * t.pitch;
     if (SLOPES) memopt_i_cuda_softmax_slope_any<LANES>(p, x, y, n, t.columns, t.scale, red);
     else memopt_i_cuda_softmax_any<LANES>(x, y, n, t.columns, t.scale, red);
 }
+
 template <int SLOPES, typename T>
 static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attention_rows_task *t,
                                                     memopt_cuda_stream stream) {
     const size_t rows = t->rows * t->heads;
+
     if (t->columns <= MEMOPT_I_CUDA_SOFTMAX_WARP)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<32, SLOPES, T>), memopt_i_ceil_div(rows, 8), 256, 0,
                                  stream, *t);
@@ -9371,19 +11609,34 @@ static memopt_cuda_status memopt_i_cuda_attend_rows(const memopt_i_cuda_attentio
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<256, SLOPES, T>), rows, 256, 0, stream, *t);
     return MEMOPT_I_CUDA_RUN((memopt_i_cuda_attend_kernel<0, SLOPES, T>), rows, 512, 0, stream, *t);
 }
+
 template <int SLOPES>
 static memopt_cuda_status memopt_i_cuda_attention_soft(const memopt_i_cuda_attention *t, size_t sequence, size_t first,
                                                        size_t rows, size_t columns) {
-    memopt_i_cuda_attention_rows_task k; const memopt_attention *a = &t->a;
+    memopt_i_cuda_attention_rows_task k;
+    const memopt_attention *a = &t->a;
+
     memset(&k, 0, sizeof k);
-    k.scores = SLOPES ? t->grad_scores : t->scores; k.p = t->p; k.to = SLOPES ? t->g : t->p;
-    k.lengths = a->lengths; k.sequence = sequence; k.length = a->length; k.first = first; k.rows = rows;
-    k.heads = a->kv_heads; k.block = a->block; k.columns = columns; k.stride = t->stride; k.pitch = t->pitch;
-    k.scale = a->scale; k.causal = a->causal;
+    k.scores = SLOPES ? t->grad_scores : t->scores;
+    k.p = t->p;
+    k.to = SLOPES ? t->g : t->p;
+    k.lengths = a->lengths;
+    k.sequence = sequence;
+    k.length = a->length;
+    k.first = first;
+    k.rows = rows;
+    k.heads = a->kv_heads;
+    k.block = a->block;
+    k.columns = columns;
+    k.stride = t->stride;
+    k.pitch = t->pitch;
+    k.scale = a->scale;
+    k.causal = a->causal;
     if (a->type == MEMOPT_TYPE_F32) return memopt_i_cuda_attend_rows<SLOPES, float>(&k, t->stream);
     if (a->type == MEMOPT_TYPE_BF16) return memopt_i_cuda_attend_rows<SLOPES, memopt_i_cuda_bf16>(&k, t->stream);
     return memopt_i_cuda_attend_rows<SLOPES, memopt_i_cuda_f16>(&k, t->stream);
 }
+
 /* Rows of all key heads side by side, copied; those that are not in use become 0. Heads lie `step` apart. */
 typedef struct memopt_i_cuda_mask {
     const void *from;
@@ -9391,13 +11644,20 @@ typedef struct memopt_i_cuda_mask {
     const size_t *lengths;
     size_t sequence, first, rows, row, width, step, stride;
 } memopt_i_cuda_mask;
+
 template <typename T>
 static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i_cuda_mask t) {
-    const size_t used = t.lengths[t.sequence], n = t.rows * t.row, first = (size_t)blockIdx.x * 1024 + threadIdx.x;
+    const size_t used = t.lengths[t.sequence];
+    const size_t n = t.rows * t.row;
+    const size_t first = (size_t)blockIdx.x * 1024 + threadIdx.x;
     T x[4]; /* all loads come first */
+
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < 4; ++i) {
-        const size_t at = first + (size_t)i * 256, row = at / t.row, j = at % t.row;
+        const size_t at = first + (size_t)i * 256;
+        const size_t row = at / t.row;
+        const size_t j = at % t.row;
+
         x[i] = 0;
         if (at < n && t.first + row < used)
             x[i] = ((const T *)t.from)[row * t.stride + j / t.width * t.step + j % t.width];
@@ -9406,13 +11666,18 @@ static __global__ void __launch_bounds__(256) memopt_i_cuda_mask_kernel(memopt_i
     for (int i = 0; i < 4; ++i)
         if (first + (size_t)i * 256 < n) ((T *)t.to)[first + (size_t)i * 256] = x[i];
 }
+
 static memopt_cuda_status memopt_i_cuda_mask_rows(const memopt_i_cuda_attention *t, memopt_i_cuda_mask k) {
     const size_t blocks = memopt_i_ceil_div(k.rows * t->row, 1024);
-    k.lengths = t->a.lengths; k.row = t->row; k.width = t->a.width;
+
+    k.lengths = t->a.lengths;
+    k.row = t->row;
+    k.width = t->a.width;
     if (t->a.type == MEMOPT_TYPE_F32)
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint32_t>, blocks, 256, 0, t->stream, k);
     return MEMOPT_I_CUDA_RUN(memopt_i_cuda_mask_kernel<uint16_t>, blocks, 256, 0, t->stream, k);
 }
+
 /* Sums as rows of a type. */
 typedef struct memopt_i_cuda_round {
     const float *from;
@@ -9420,13 +11685,20 @@ typedef struct memopt_i_cuda_round {
     size_t n, row, stride;
     int wide;
 } memopt_i_cuda_round;
+
 template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cuda_round_kernel(memopt_i_cuda_round t) {
-    const size_t at = ((size_t)blockIdx.x * 256 + threadIdx.x) * 4, left = at < t.n ? memopt_i_min(t.n - at, 4) : 0;
+    const size_t at = ((size_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    const size_t left = at < t.n ? memopt_i_min(t.n - at, 4) : 0;
+
     if (t.wide && left == 4) { /* rows are multiples of 4 then */
         const float4 x = *reinterpret_cast<const float4 *>(t.from + at);
-        T y[4]; uint2 words;
-        memopt_i_cuda_store(y, x.x); memopt_i_cuda_store(y + 1, x.y);
-        memopt_i_cuda_store(y + 2, x.z); memopt_i_cuda_store(y + 3, x.w);
+        T y[4];
+        uint2 words;
+
+        memopt_i_cuda_store(y, x.x);
+        memopt_i_cuda_store(y + 1, x.y);
+        memopt_i_cuda_store(y + 2, x.z);
+        memopt_i_cuda_store(y + 3, x.w);
         memcpy(&words, y, sizeof words);
         *reinterpret_cast<uint2 *>((T *)t.to + at / t.row * t.stride + at % t.row) = words;
         return;
@@ -9434,9 +11706,17 @@ template <typename T> static __global__ void __launch_bounds__(256) memopt_i_cud
     for (size_t i = at; i < at + left; ++i)
         memopt_i_cuda_store((T *)t.to + i / t.row * t.stride + i % t.row, t.from[i]);
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_round(const memopt_i_cuda_attention *t, const float *sums, void *to) {
-    const size_t n = t->a.length * t->row, blocks = memopt_i_ceil_div(n, 1024); memopt_i_cuda_round k;
-    k.from = sums; k.to = to; k.n = n; k.row = t->row; k.stride = t->a.kv_stride;
+    const size_t n = t->a.length * t->row;
+    const size_t blocks = memopt_i_ceil_div(n, 1024);
+    memopt_i_cuda_round k;
+
+    k.from = sums;
+    k.to = to;
+    k.n = n;
+    k.row = t->row;
+    k.stride = t->a.kv_stride;
     k.wide = !(t->row % 4 || k.stride % 4 || ((uintptr_t)to & 7));
     if (t->a.type == MEMOPT_TYPE_BF16)
         return MEMOPT_I_CUDA_RUN(memopt_i_cuda_round_kernel<memopt_i_cuda_bf16>, blocks, 256, 0, t->stream, k);
@@ -9450,33 +11730,40 @@ typedef struct memopt_i_cuda_attention_worker {
     size_t sequence, head, first, rows, columns;
     memopt_i_cuda_matrix queries, keys, values, grads; /* of all key heads: operands, or copies of them */
 } memopt_i_cuda_attention_worker;
+
 static memopt_i_cuda_matrix memopt_i_cuda_attention_rows(const memopt_i_cuda_attention *t, const void *data, size_t at,
                                                          size_t stride, size_t step) {
     return { memopt_i_row_at(data, t->a.type, at), stride, t->a.type, 0, step };
 }
+
 /* Scores of all key heads, in floats; and what a softmax made of them. */
 static memopt_i_cuda_matrix memopt_i_cuda_attention_scores(const memopt_i_cuda_attention *t, const float *scores) {
     return { scores, t->stride, MEMOPT_TYPE_F32, 0, t->a.block * t->stride };
 }
+
 static memopt_i_cuda_matrix memopt_i_cuda_attention_shares(const memopt_i_cuda_attention *t, const void *p,
                                                            int turned) {
     return { p, t->pitch, t->a.type, turned, t->a.block * t->pitch };
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_multiply(const memopt_i_cuda_attention_worker *w,
                                                            memopt_i_cuda_product *q) {
     q->batch.count = w->t->a.kv_heads;
     return memopt_i_cuda_gemm_run(w->t->gemm, q, w->plan_only, w->t->stream);
 }
+
 /* scores = rows * others^T */
 static memopt_cuda_status memopt_i_cuda_attention_cross(const memopt_i_cuda_attention_worker *w,
                                                         const memopt_i_cuda_matrix &left, memopt_i_cuda_matrix right,
                                                         float *scores) {
     memopt_i_cuda_product q;
+
     right.turned = 1;
     q = memopt_i_cuda_product_of(w->rows, w->columns, w->t->a.width, left, right,
                                  memopt_i_cuda_attention_scores(w->t, scores));
     return memopt_i_cuda_attention_multiply(w, &q);
 }
+
 /* result = probabilities (or slopes) * others, of the type */
 static memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attention_worker *w, const void *p,
                                                       const memopt_i_cuda_matrix &right,
@@ -9485,6 +11772,7 @@ static memopt_cuda_status memopt_i_cuda_attention_mix(const memopt_i_cuda_attent
         w->rows, w->t->a.width, w->columns, memopt_i_cuda_attention_shares(w->t, p, 0), right, result);
     return memopt_i_cuda_attention_multiply(w, &q);
 }
+
 /* sums (+)= probabilities^T * rows, in float */
 static memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_attention_worker *w, const void *p,
                                                          const memopt_i_cuda_matrix &right, float *sums, void *place) {
@@ -9495,13 +11783,17 @@ static memopt_cuda_status memopt_i_cuda_attention_gather(const memopt_i_cuda_att
         w->columns, a->width, w->rows, memopt_i_cuda_attention_shares(t, p, 1), right,
         { whole ? memopt_i_row_to(place, a->type, w->sequence * a->length * a->kv_stride) : (void *)sums,
           whole ? a->kv_stride : t->row, MEMOPT_TYPE_F32, 0, a->width });
+
     q.p.accumulate = w->head > 0 || w->first + w->rows < a->length;
     return memopt_i_cuda_attention_multiply(w, &q);
 }
+
 /* In place of rows, a copy where those not in use are 0. */
 static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_attention_worker *w, memopt_i_cuda_matrix *r,
                                                        void *to, size_t first, size_t rows) {
-    const memopt_i_cuda_attention *t = w->t; memopt_i_cuda_mask k;
+    const memopt_i_cuda_attention *t = w->t;
+    memopt_i_cuda_mask k;
+
     if (!t->a.lengths) return 0;
     memset(&k, 0, sizeof k);
     k.from = r->data;
@@ -9514,16 +11806,22 @@ static memopt_cuda_status memopt_i_cuda_attention_mask(const memopt_i_cuda_atten
     *r = memopt_i_cuda_attention_rows(t, to, 0, t->row, t->a.width);
     return w->plan_only ? 0 : memopt_i_cuda_mask_rows(t, k);
 }
+
 static memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memopt_i_cuda_attention *t, int plan_only,
                                                                     size_t sequence) {
     const memopt_attention *a = &t->a;
-    const size_t at = sequence * a->length * a->kv_stride; memopt_i_cuda_attention_worker w;
+    const size_t at = sequence * a->length * a->kv_stride;
+    memopt_i_cuda_attention_worker w;
+
     memset(&w, 0, sizeof w);
-    w.t = t; w.plan_only = plan_only; w.sequence = sequence;
+    w.t = t;
+    w.plan_only = plan_only;
+    w.sequence = sequence;
     w.keys = memopt_i_cuda_attention_rows(t, a->keys, at, a->kv_stride, a->width);
     w.values = memopt_i_cuda_attention_rows(t, a->values, at, a->kv_stride, a->width);
     return w;
 }
+
 /* The rows of a block: its operands, and the place of its results. */
 static memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attention_worker *w, const void *data,
                                                      size_t stride) {
@@ -9531,21 +11829,28 @@ static memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_atten
     return memopt_i_cuda_attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
                                         stride, t->group * t->a.width);
 }
+
 /* Scores, and their probabilities. */
 static memopt_cuda_status memopt_i_cuda_attention_weigh(memopt_i_cuda_attention_worker *w, size_t head, size_t first) {
-    const memopt_attention *a = &w->t->a; memopt_cuda_status s;
-    w->head = head; w->first = first;
+    const memopt_attention *a = &w->t->a;
+    memopt_cuda_status s;
+
+    w->head = head;
+    w->first = first;
     w->rows = memopt_i_min(a->block, a->length - first);
     w->columns = a->causal ? first + w->rows : a->length;
     w->queries = memopt_i_cuda_attention_at(w, a->queries, a->query_stride);
     s = memopt_i_cuda_attention_cross(w, w->queries, w->keys, w->t->scores);
     return s || w->plan_only ? s : memopt_i_cuda_attention_soft<0>(w->t, w->sequence, first, w->rows, w->columns);
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_i_cuda_attention *t, int plan_only,
                                                                    size_t sequence) {
     const memopt_attention *a = &t->a;
     memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
-    memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &w.values, t->kept, 0, a->length); size_t head, first;
+    memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &w.values, t->kept, 0, a->length);
+    size_t head, first;
+
     for (head = 0; head < t->group; ++head)
         for (first = 0; first < a->length && !s; first += memopt_i_min(a->block, a->length - first)) {
             s = memopt_i_cuda_attention_weigh(&w, head, first);
@@ -9554,10 +11859,13 @@ static memopt_cuda_status memopt_i_cuda_attention_forward_sequence(const memopt_
         }
     return s;
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_attention_worker *w,
                                                                  memopt_i_cuda_matrix keys, size_t head, size_t first) {
-    const memopt_i_cuda_attention *t = w->t; const memopt_attention *a = &t->a;
+    const memopt_i_cuda_attention *t = w->t;
+    const memopt_attention *a = &t->a;
     memopt_cuda_status s = memopt_i_cuda_attention_weigh(w, head, first);
+
     w->grads = memopt_i_cuda_attention_at(w, a->grad_output, a->output_stride);
     if (!s) s = memopt_i_cuda_attention_mask(w, &w->grads, t->grads, first, w->rows);
     if (!s) s = memopt_i_cuda_attention_gather(w, t->p, w->grads, t->values, a->grad_values);
@@ -9568,12 +11876,16 @@ static memopt_cuda_status memopt_i_cuda_attention_backward_block(memopt_i_cuda_a
     if (!s) s = memopt_i_cuda_attention_mask(w, &w->queries, t->left, first, w->rows);
     return s ? s : memopt_i_cuda_attention_gather(w, t->g, w->queries, t->keys, a->grad_keys);
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt_i_cuda_attention *t, int plan_only,
                                                                     size_t sequence) {
     const memopt_attention *a = &t->a;
     memopt_i_cuda_attention_worker w = memopt_i_cuda_attention_begin(t, plan_only, sequence);
-    memopt_i_cuda_matrix keys = w.keys; const size_t at = sequence * a->length * a->kv_stride; size_t head, block;
+    memopt_i_cuda_matrix keys = w.keys;
+    const size_t at = sequence * a->length * a->kv_stride;
+    size_t head, block;
     memopt_cuda_status s = memopt_i_cuda_attention_mask(&w, &keys, t->kept, 0, a->length);
+
     for (head = 0; head < t->group; ++head)
         for (block = memopt_i_ceil_div(a->length, a->block); block-- && !s; )
             s = memopt_i_cuda_attention_backward_block(&w, keys, head, block * a->block);
@@ -9581,25 +11893,34 @@ static memopt_cuda_status memopt_i_cuda_attention_backward_sequence(const memopt
     s = memopt_i_cuda_attention_round(t, t->keys, memopt_i_row_to(a->grad_keys, a->type, at));
     return s ? s : memopt_i_cuda_attention_round(t, t->values, memopt_i_row_to(a->grad_values, a->type, at));
 }
+
 static memopt_cuda_status memopt_i_cuda_attention_run(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                       int backward, memopt_cuda_stream stream) {
-    memopt_i_cuda_attention t; memopt_carver c; memopt_cuda_status s; size_t i; int plan_only;
+    memopt_i_cuda_attention t;
+    memopt_carver c;
+    memopt_cuda_status s;
+    size_t i;
+    int plan_only;
+
     if (!ops || !ops->gemm) return MEMOPT_CUDA_ERR_NULL;
     if ((s = memopt_i_cuda_attention_resolve(x, backward, &t)) != 0 || !t.a.batch || !t.a.length) return s;
     if ((s = memopt_i_cuda_attention_check(&t, ops)) != 0) return s;
     c = memopt_carver_begin(ops->d_scratch);
     memopt_i_cuda_attention_lay_out(&t, &c);
-    t.gemm = ops->gemm; t.stream = stream;
+    t.gemm = ops->gemm;
+    t.stream = stream;
     for (plan_only = 1; plan_only >= 0; --plan_only)
         for (i = 0; i < t.a.batch && !s; ++i)
             s = backward ? memopt_i_cuda_attention_backward_sequence(&t, plan_only, i)
                          : memopt_i_cuda_attention_forward_sequence(&t, plan_only, i);
     return s;
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_forward(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                  memopt_cuda_stream stream) {
     return memopt_i_cuda_attention_run(ops, x, 0, stream);
 }
+
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_attention_backward(const memopt_cuda_ops *ops, const memopt_attention *x,
                                                                   memopt_cuda_stream stream) {
     return memopt_i_cuda_attention_run(ops, x, 1, stream);

@@ -5713,7 +5713,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     if (s) {
         (void)memopt_i_arena_refuse(a, s, "the source could not commit memory", bytes, o);
         a->error.limit = memopt_i_count(memopt_i_arena_largest(a, alignment, top ? a->capacity - a->ends[1].committed : 0,
-                                                  top ? a->capacity : a->ends[0].committed));
+                                                               top ? a->capacity : a->ends[0].committed));
         return NULL;
     }
     memopt_i_arena_unpoison(a, start, bytes);
@@ -11814,7 +11814,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
-                                                    float inverse) {
+                                               float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m512 scale = _mm512_set1_ps(inverse);
     const __m512i fraction = _mm512_set1_epi32(0x7ff8);
@@ -11907,7 +11907,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(linear)(__m128i codes, __m512 scale) {
 /* 64 levels times scale: a byte of each level at a time, looked up for 64 codes; then bytes to floats. The codes are
    put in such an order first that the interleavings, which work within 16 bytes, come out in order. */
 V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table) *t, __m512i codes,
-                                                  __m512 scale, __m512 *v) {
+                                            __m512 scale, __m512 *v) {
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     __m512i p[4], q[4];
     int i;
@@ -11945,7 +11945,7 @@ V_FN void V(store_some)(float *x, const __m512 *v, size_t n, int stream) {
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n,
-                                                    float absmax, int stream) {
+                                               float absmax, int stream) {
     const V(planes_table) t = V(planes)(map);
     const __m512 scale = _mm512_set1_ps(absmax);
     __m512 v[4];
@@ -11978,7 +11978,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const u
 }
 
 V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n,
-                                                   float absmax, int stream) {
+                    float absmax, int stream) {
     if (map == MEMOPT_MAP_LINEAR) V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
     else if (map == MEMOPT_MAP_SIGNED && stream) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 1);
     else if (map == MEMOPT_MAP_SIGNED) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 0);
@@ -12068,7 +12068,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE unsigned V(near)(__m256 v) { /* a bit for each that 
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
-                                                float inverse) {
+                                               float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m256 scale = _mm256_set1_ps(inverse);
     float rest[32];
@@ -12112,7 +12112,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_map map, const uint8_t *c
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
-                                                int stream) {
+                                               int stream) {
     const __m256 scale = _mm256_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
 
@@ -12127,7 +12127,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const u
 }
 
 V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
-                                               int stream) {
+                    int stream) {
     if (map == MEMOPT_MAP_SIGNED) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, stream);
     else if (map == MEMOPT_MAP_UNSIGNED) V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, stream);
     else V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
@@ -12459,7 +12459,7 @@ MEMOPT_I_HOST_DEVICE static uint8_t memopt_i_state_codec_code(const float *grid,
 }
 
 static void memopt_i_v1_state_codec_encode(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                     float inverse) {
+                                           float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_state_codec_code(t->grid, t->is_signed, x[i], inverse);
 }
@@ -12486,7 +12486,7 @@ V_FN __m512i V(state_codec_ordered)(const uint8_t *codes) {
 }
 
 V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
-                                                      size_t n) {
+                                size_t n) {
     const __m512i h0 = _mm512_loadu_si512(t->high);
     const __m512i h1 = _mm512_loadu_si512(t->high + 64);
     const __m512i l0 = _mm512_loadu_si512(t->low);
@@ -12550,7 +12550,7 @@ V_FN __m512i V(state_codec_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scal
 }
 
 V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                                      float inverse) {
+                                float inverse) {
     const __m512 g0 = _mm512_loadu_ps(t->grid);
     const __m512 g1 = _mm512_loadu_ps(t->grid + 16);
     const __m512 scale = _mm512_set1_ps(inverse);
@@ -12575,7 +12575,7 @@ V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, c
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
 /* Levels are gathered. */
 V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
-                                                   size_t n) {
+                                size_t n) {
     size_t i = 0;
     uint64_t eight;
 
@@ -12613,7 +12613,7 @@ V_FN __m256i V(state_codec_codes)(const memopt_i_state_codec *t, const float *x,
 }
 
 V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                                   float inverse) {
+                                float inverse) {
     const __m256 scale = _mm256_set1_ps(inverse);
     size_t i = 0;
 
@@ -13190,7 +13190,7 @@ static void memopt_i_optim_decode(const memopt_i_optim_pass *k, int moment, floa
 
     if (k->part->format == MEMOPT_STATE_BNB)
         MEMOPT_I_AT(k->level, decode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
-                           k->view.scale[moment][at / k->desc->block], 0));
+                                       k->view.scale[moment][at / k->desc->block], 0));
     else MEMOPT_I_AT(k->level, state_codec_decode, (k->codes[moment], x, codes, n));
 }
 
@@ -13405,14 +13405,14 @@ V_FN __m512i V(larger_root)(__m512i largest, const float *x, size_t n) {
 }
 
 V_FN void V(pipeline_moments)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
-                                                          const memopt_i_tile *q) {
+                              const memopt_i_tile *q) {
     if (q->v) V(moments)(r, q);
     else if (k->desc->kind == MEMOPT_OPTIM_LION) V(lion)(r, q);
     else V(sgd)(r, q);
 }
 
 V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
-                                                          const memopt_i_tile *q) {
+                              const memopt_i_tile *q) {
     if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB) {
         V(update)(r, q);
         return;
@@ -13429,10 +13429,10 @@ V_FN void V(pipeline_load)(memopt_i_optim_pass *k, size_t at) {
         V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_TILE, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
         V(join)(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
-                             MEMOPT_I_CODED_TILE, 0);
+                MEMOPT_I_CODED_TILE, 0);
     if (k->desc->gradients == MEMOPT_GRADIENTS_F16)
         V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE,
-                                       MEMOPT_I_F16, 0);
+                          MEMOPT_I_F16, 0);
     if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
         V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE, 0);
 }
@@ -13442,7 +13442,7 @@ V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size
 
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
         V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
-                                   k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
+                      k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
         V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_TILE, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
@@ -15621,7 +15621,7 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
     (void)worker;
     if (sum->type == MEMOPT_TYPE_F32 && g->type == MEMOPT_TYPE_F32) {
         MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + p->first, (const float *)g->values + p->first,
-                                 end - p->first, t->factor, t->start));
+                                             end - p->first, t->factor, t->start));
         return;
     }
     for (i = p->first; i < end; i += k) {
@@ -17019,7 +17019,7 @@ static void memopt_i_subchain_try(const memopt_schedule *p, const memopt_i_subch
     g = memopt_i_max(g, c->threshold);
     end = 1 + memopt_i_max(g, memopt_i_max(right->last, p->last[left])); /* beyond it nothing changes */
     MEMOPT_I_AT(p->level, relax, (p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
-                   p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g));
+                                  p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g));
 }
 
 /* The memory that a choice takes exactly, when it is given grid[g]. */
@@ -17125,7 +17125,7 @@ static void memopt_i_schedule_column(const memopt_schedule *p, size_t price, siz
    right part's point; the left's is *g, moved to the first with the same cost. */
 MEMOPT_I_NOINLINE static size_t memopt_i_subchain_choice(const memopt_schedule *p, const memopt_i_subchain *a,
                                                          size_t *g,
-                                      memopt_i_choice *out) {
+                                                         memopt_i_choice *out) {
     const size_t row = memopt_i_solver_row(p, a);
     const int32_t *cost = p->cost + row * p->slots;
     size_t j;
@@ -20389,7 +20389,7 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
         measured += memopt_i_tape_takes(tape, tape->measured, i);
     }
     memopt_i_put_text(&o, "segment      output       saved     scratch  forwards  predicted   measured    forward us"
-                          "   backward us\n");
+                      "   backward us\n");
     for (i = 0; i < tape->count; ++i) memopt_i_tape_row(&o, tape, i, predicted, measured);
     memopt_i_tape_sums(&o, tape, measured);
     return memopt_i_writer_end(&o, 1, length);
@@ -20729,7 +20729,7 @@ V_FN __m256 V(gemm_lift)(const unsigned char *p, size_t step, int type) {
         return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps((const float *)(const void *)p)),
                                     _mm_loadu_ps((const float *)(const void *)(p + step)), 1);
     return V(gemm_wide)(_mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)p),
-                                                    _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
+                                           _mm_loadl_epi64((const __m128i *)(const void *)(p + step))), type);
 }
 
 V_FN void V(gemm_transpose)(float *to, __m256 a, __m256 b, __m256 c, __m256 d) {
@@ -20808,7 +20808,7 @@ V_FN void V(gemm_transpose)(float *to, float32x4_t a, float32x4_t b, float32x4_t
 #  endif
 
 V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
-                                     size_t depth, int type) {
+                        size_t depth, int type) {
     const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     size_t k, i;
@@ -20819,7 +20819,7 @@ V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, siz
 }
 
 V_FN void V(gemm_transposed)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
-                                      size_t depth, int type) {
+                             size_t depth, int type) {
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t stride = s->stride * size;
     size_t k, i;
@@ -20842,7 +20842,7 @@ V_FN void V(gemm_whole)(float *panel, const memopt_i_gemm_side *s, size_t j, siz
 }
 
 V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
-                                              size_t depth) {
+                                        size_t depth) {
     const size_t wide = 2 * V(width);
     const size_t whole = n - n % V(width);
     const size_t deep = s->transposed ? depth : depth - depth % 4;
@@ -20913,7 +20913,7 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
     if (!s->transposed) {
         for (i = 0; i < c->rows; ++i)
             memopt_i_load_at(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
-                              depth);
+                             depth);
         return;
     }
     for (k = 0; k < depth; ++k) {
@@ -22035,7 +22035,7 @@ static void memopt_i_softmax_row_weigh(int level, float *y, const float *x, floa
 
 /* From probabilities p and their gradient g to the gradient y of the scores; y may be p or g. */
 static void memopt_i_softmax_row_grad(int level, float *y, const float *p, const float *g, float scale, size_t valid,
-                                  size_t columns) {
+                                      size_t columns) {
     float sums[16] = { 0 };
 
     memopt_i_row_dot(level, sums, p, g, valid);
@@ -22957,7 +22957,7 @@ static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w,
     if (*w->status) return; /* nobody knows what is there */
     for (i = 0; i < rows; ++i)
         memopt_i_softmax_row_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride, w->t->a.scale,
-                               memopt_i_attention_valid(w, first + i, 0, columns), columns);
+                                   memopt_i_attention_valid(w, first + i, 0, columns), columns);
 }
 
 static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
@@ -22987,7 +22987,7 @@ static void memopt_i_attention_backward_rows(const memopt_i_attention_worker *w,
     for (i = 0; i < rows; ++i) {
         float *g = w->grad_scores + i * w->t->stride;
         memopt_i_softmax_row_grad(w->t->o.level, g, w->scores + i * w->t->stride, g, a->scale,
-                              memopt_i_attention_valid(w, first + i, 0, columns), columns);
+                                  memopt_i_attention_valid(w, first + i, 0, columns), columns);
     }
     memopt_i_attention_mix(w, w->grad_scores, rows, columns, diagonal, memopt_i_attention_keys(w, 0),
                            memopt_i_row_to(a->grad_queries, a->type, memopt_i_attention_query(w, first)),
@@ -23389,7 +23389,7 @@ MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *
 MEMOPT_I_WIDTHS(void, norm_sums, (float *sums, const float *g, const float *h, const float *scale, size_t n))
 
 MEMOPT_I_WIDTHS(void, norm_grad, (float *y, const float *old, const float *g, const float *h, const float *scale,
-                                 const float *three, size_t n))
+                                  const float *three, size_t n))
 MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, const float *h, size_t n))
 
 /* y = h scale + shift; y may be h */
@@ -24047,9 +24047,9 @@ static void V(row_dropout)(float *y, const float *x, const float *base, const ui
 MEMOPT_I_WIDTHS(void, row_swiglu, (float *y, const float *gate, const float *up, size_t n))
 
 MEMOPT_I_WIDTHS(void, row_swiglu_grad, (float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
-                                      const float *g, size_t n))
+                                        const float *g, size_t n))
 MEMOPT_I_WIDTHS(void, row_dropout, (float *y, const float *x, const float *base, const uint32_t *mask, float factor,
-                               size_t n))
+                                    size_t n))
 
 static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
     MEMOPT_I_AT(level, row_swiglu, (y, gate, up, n));
@@ -24207,7 +24207,7 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (n > left) n = (size_t)left;
         MEMOPT_I_AT(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise, index - skip,
-                           t->threshold));
+                                             t->threshold));
         from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
         if (x->residual) b = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
         memopt_i_row_drop(t->level, y, from, b, mask + skip, t->factor, n);
@@ -24506,9 +24506,9 @@ MEMOPT_I_WIDTHS(void, batch_squared_deviations, (float *squares, const float *z,
 MEMOPT_I_WIDTHS(void, batch_normalize, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
 
 MEMOPT_I_WIDTHS(void, batch_grad, (float *y, const float *g, const float *h, const float *factor, const float *mean,
-                                  const float *share, size_t n))
+                                   const float *share, size_t n))
 MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *group_mean, const float *group_squares,
-                                 double share, double weight, size_t n))
+                                   double share, double weight, size_t n))
 
 /* squares += (z - mean)^2 */
 static void memopt_i_batch_squared_deviations(int level, float *squares, const float *z, const float *mean, size_t n) {

@@ -2611,7 +2611,7 @@ template <int kind> struct memopt_i_cuda_stochastic {
 };
 
 template <> __device__ __forceinline__ void memopt_i_cuda_stochastic<MEMOPT_I_BF16>::put(const float4 &v, size_t i,
-                                                                                     const uint32_t *random) const {
+                                                                                         const uint32_t *random) const {
     uint32_t u[4], c[4];
 
     memopt_i_cuda_words(u, v);
@@ -5950,7 +5950,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_join(memopt_optim *optim, s
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_apply(memopt_optim *optim, size_t tensor, size_t first,
                                                            size_t count, void *d_scratch, size_t scratch_bytes,
-                                                               memopt_cuda_stream stream) {
+                                                           memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
     memopt_i_cuda_adafactor_batch b;
@@ -6049,7 +6049,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_sums(memopt_optim *optim, s
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_result(memopt_optim *optim, const void *d_scratch,
                                                             size_t scratch_bytes, memopt_cuda_optim_outcome *out,
-                                                                memopt_cuda_stream stream) {
+                                                            memopt_cuda_stream stream) {
     memopt_i_cuda_optim_call c;
     memopt_i_cuda_optim_control control;
     memopt_cuda_status s = memopt_i_cuda_optim_call_of(&c, optim, d_scratch, scratch_bytes, stream);
@@ -6174,7 +6174,7 @@ static unsigned memopt_i_cuda_scale_take(const memopt_gradients *list, size_t un
 
 /* ---- 16 bytes of a tensor, wherever it begins; 0 behind the end ---- */
 template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_load(const unsigned char *p, size_t at,
-                                                                                    size_t bytes, int aligned) {
+                                                                                     size_t bytes, int aligned) {
     uint4 v = { 0, 0, 0, 0 };
     uint32_t *const w = &v.x;
 
@@ -6190,7 +6190,7 @@ template <int SIZE> static __device__ __forceinline__ uint4 memopt_i_cuda_scale_
 
 template <int SIZE>
 static __device__ __forceinline__ void memopt_i_cuda_scale_store(unsigned char *p, size_t at, size_t bytes, int aligned,
-                                                                uint4 v) {
+                                                                 uint4 v) {
     const uint32_t *const w = &v.x;
 
     if (aligned && at + 16 <= bytes) {
@@ -6245,7 +6245,7 @@ template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale
 
 /* One of 16 chains goes on over a tile's rows, 8 at a time: those behind the end are 0. */
 template <int TYPE> static __device__ __forceinline__ double memopt_i_cuda_scale_chain(const uint4 *tile, unsigned rows,
-                                                                                      unsigned lane, double sum) {
+                                                                                       unsigned lane, double sum) {
     for (unsigned row = 0; row < rows; row += 8)
         MEMOPT_I_CUDA_UNROLL
             for (unsigned k = 0; k < 8; ++k)
@@ -6571,7 +6571,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_scaler_update(memopt_scaler *d_sc
 
 /* ---- clipping ---- */
 template <int SIZE> static __device__ __forceinline__ int memopt_i_cuda_clip_word(uint32_t *w, uint32_t limit,
-                                                                                 uint32_t infinity) {
+                                                                                  uint32_t infinity) {
     const uint32_t before = *w;
 
     if (SIZE == 4) {
@@ -6664,7 +6664,7 @@ struct memopt_i_cuda_sum_list {
 /* Up to 4 elements of a thread: `n` of them, `step` apart; 4 and 1 when they are aligned. */
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsigned n, unsigned step, int wide,
-                                                             float *x) {
+                                                              float *x) {
     MEMOPT_I_CUDA_UNROLL
     for (unsigned i = 0; i < 4; ++i) x[i] = 0;
     if (wide) memopt_i_cuda_load_four(p, x);
@@ -6675,7 +6675,7 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_load(const T *p, unsign
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_sum_store(float *p, unsigned n, unsigned step, int wide,
-                                                              const float *x) {
+                                                               const float *x) {
     if (wide) {
         *(float4 *)(void *)p = make_float4(x[0], x[1], x[2], x[3]);
         return;
@@ -6686,7 +6686,7 @@ static __device__ __forceinline__ void memopt_i_cuda_sum_store(float *p, unsigne
 }
 
 static __device__ __forceinline__ void memopt_i_cuda_sum_codes(uint16_t *p, unsigned n, unsigned step, int wide,
-                                                              const uint16_t *x) {
+                                                               const uint16_t *x) {
     if (wide) {
         *(uint2 *)(void *)p = make_uint2(x[0] | (uint32_t)x[1] << 16, x[2] | (uint32_t)x[3] << 16);
         return;
@@ -6958,7 +6958,7 @@ template <typename T> static __device__ __forceinline__ int memopt_i_cuda_softma
 /* The elements from n on are `fill`. */
 template <typename T>
 static __device__ __forceinline__ void memopt_i_cuda_softmax_load(const T *p, memopt_i_cuda_softmax_at q, size_t n,
-                                                              float fill, float *x) {
+                                                                  float fill, float *x) {
     if (q.wide && q.first + 4 <= n) {
         memopt_i_cuda_load_four(p + q.first, x);
         return;
@@ -6984,8 +6984,8 @@ template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softm
 /* Those from n on become 0, up to `columns`. */
 template <typename T> static __device__ __forceinline__ void memopt_i_cuda_softmax_store(T *p,
                                                                                          memopt_i_cuda_softmax_at q,
-                                                                                     size_t n, size_t columns,
-                                                                                     const float *x) {
+                                                                                         size_t n, size_t columns,
+                                                                                         const float *x) {
     if (q.wide && q.first + 4 <= n) {
         memopt_i_cuda_softmax_put(p + q.first, x);
         return;
@@ -7120,7 +7120,7 @@ static __device__ __forceinline__ memopt_i_cuda_softmax_sums memopt_i_cuda_softm
 
 template <int N, int TOTAL>
 static __device__ __forceinline__ void memopt_i_cuda_softmax_take(memopt_i_cuda_softmax_sums *s, const float *x,
-                                                              float scale) {
+                                                                  float scale) {
     float max = x[0];
     float e[N], t[N];
 
@@ -11376,7 +11376,7 @@ static memopt_cuda_status memopt_i_cuda_head_clear(const memopt_head *h, memopt_
 
     if (!h->grad_weights || h->accumulate || begin == h->padded) return 0;
     return memopt_i_cuda_taken(cudaMemsetAsync(memopt_i_row_to(h->grad_weights, h->gradient_type, begin * h->width), 0,
-                                                (h->padded - begin) * h->width * size, stream));
+                                               (h->padded - begin) * h->width * size, stream));
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_loss(const memopt_cuda_ops *ops, const memopt_head *head,
@@ -11824,7 +11824,7 @@ static memopt_i_cuda_attention_worker memopt_i_cuda_attention_begin(const memopt
 
 /* The rows of a block: its operands, and the place of its results. */
 static memopt_i_cuda_matrix memopt_i_cuda_attention_at(const memopt_i_cuda_attention_worker *w, const void *data,
-                                                     size_t stride) {
+                                                       size_t stride) {
     const memopt_i_cuda_attention *t = w->t;
     return memopt_i_cuda_attention_rows(t, data, (w->sequence * t->a.length + w->first) * stride + w->head * t->a.width,
                                         stride, t->group * t->a.width);

@@ -4,9 +4,9 @@
                into an arena, lifetimes in ANY ORDER into a heap, lifetimes KNOWN BEFOREHAND through the planner; a
                ledger knows at any moment who holds what. Numbers in 16 and 8 bits, and the optimizers that step them,
                give the same bits on every processor and for any number of workers, in a fraction of the bytes.
-               Activations are kept or made again so that a step fits a budget of bytes: the peak is known before anything
-               runs, and no bit of the result changes. Operators do without logits, attention matrices, masks and copies.
-               Each can be used alone; examples/train_gpt.c uses all.
+               Activations are kept or made again so that a step fits a budget of bytes: the peak is known before
+               anything runs, and no bit of the result changes. Operators do without logits, attention matrices, masks
+               and copies. Each can be used alone; examples/train_gpt.c uses all.
 
    DO THIS     in exactly one .c or .cpp file:      #define MEMOPT_IMPLEMENTATION
                                                     #include "memopt.h"
@@ -29,12 +29,13 @@
                  }
 
    OPTIONS     [all] same value in every file that includes this; [impl] implementation file only
-     MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash; in the file that calls it.
-                       What is not called is not compiled: an arena is a twentieth of the whole, 8-bit Adam a fifth
+     MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash; in the file that calls
+                       it. What is not called is not compiled: an arena is a twentieth of the whole, 8-bit Adam a fifth
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
      MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads; link with -pthread)
      MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits
-     MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide code
+     MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide
+                       code
      MEMOPT_ASSERT(x)  [impl] default: assert(x) when MEMOPT_DEBUG > 0, else nothing
      MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
                        at when it is handed out again; 3 whole structures at every call, slow
@@ -182,9 +183,9 @@ typedef struct memopt_quantity {
     double   real;
 } memopt_quantity;
 
-/* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes keep
-   the error of their last failed call. A call without such an object writes the error that its desc or its memopt_ops
-   names (NULL: not wanted), only when it fails. All texts are static. */
+/* Why a call failed: what was refused, where, what it got and what the limit is. Arenas, heaps, optimizers and tapes
+   keep the error of their last failed call. A call without such an object writes the error that its desc or its
+   memopt_ops names (NULL: not wanted), only when it fails. All texts are static. */
 typedef struct memopt_error {
     memopt_status   status;   /* MEMOPT_OK: nothing has failed yet */
     const char     *reason;   /* what was wrong; never NULL after a failure. Of an argument: "is NULL", "overlaps" */
@@ -202,8 +203,8 @@ typedef struct memopt_error {
 } memopt_error;
 
 /**
- * Write an error as one line for people: "segment 7: saved_bytes 100, at least output_bytes 128", "embedding: id 50300 at
- * row 7, limit 50257", "norm: output overlaps statistics". memopt_ledger_explain() also tells who holds the memory.
+ * Write an error as one line for people: "segment 7: saved_bytes 100, at least output_bytes 128", "embedding: id 50300
+ * at row 7, limit 50257", "norm: output overlaps statistics". memopt_ledger_explain() also tells who holds the memory.
  *
  * buffer   may be NULL with capacity 0, to ask for the size
  * length   receives the bytes it takes, without the 0 at the end, also when the buffer is too small; may be NULL
@@ -236,8 +237,10 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 #define MEMOPT_SIMD_AVX512      4 /* F, BW, DQ, VL, VBMI, VBMI2: Ice Lake, Zen 4 and later */
 #define MEMOPT_SIMD_AVX512_BF16 5
 
-typedef enum memopt_open_mode { MEMOPT_OPEN_READ,
-    MEMOPT_OPEN_WRITE /* read and write; a missing file is made, the bytes of an existing one stay */ } memopt_open_mode;
+typedef enum memopt_open_mode {
+    MEMOPT_OPEN_READ,
+    MEMOPT_OPEN_WRITE /* read and write; a missing file is made, the bytes of an existing one stay */
+} memopt_open_mode;
 
 typedef struct memopt_files { /* all zero = the system's files; else set every function */
     memopt_status (*open_fn)(void *user, const char *path, memopt_open_mode mode, void **file);
@@ -450,7 +453,8 @@ typedef enum memopt_source_kind {
 typedef struct memopt_source memopt_source;
 
 struct memopt_source { /* where bytes come from; zero one and fill it in to add a device. Required: reserve_fn,
-                          release_fn, zero_fn, granularity, both alignments, capacity. It outlives what is built on it */
+                          release_fn, zero_fn, granularity, both alignments, capacity. It outlives what is built on
+                          it */
     /* Address space of `bytes` bytes, a multiple of granularity; *base is a multiple of base_alignment. */
     memopt_status (*reserve_fn)(memopt_source *source, size_t bytes, void **base);
     /* Make a part usable, or give its memory back and keep the addresses. Both NULL: usable from reserve to release.
@@ -532,8 +536,8 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
     size_t             alignment;   /* of pushes that name none; 0 = the source's: 64, 256 for a device */
     memopt_ledger     *ledger;      /* NULL, or the one that books every push and rewind; outlives the arena */
     size_t             log_entries; /* live pushes told apart for the ledger; 0 = default: 4096. Those beyond are booked
-                                       as one block, under OTHER when their tags differ: bytes stay exact, counts of blocks
-                                       do not */
+                                       as one block, under OTHER when their tags differ: bytes stay exact, counts of
+                                       blocks do not */
     const memopt_host *host;        /* memory of the arena itself; NULL = malloc */
     memopt_error      *error;       /* NULL, or filled in when the creation fails */
 } memopt_arena_desc;
@@ -559,8 +563,8 @@ MEMOPT_API void          memopt_arena_destroy(memopt_arena *arena);
  *
  * returns the address, aligned as the arena is; for a device or a counting source it is not for the CPU to touch.
  *         NULL on failure, nothing changed, with the reason in memopt_arena_error(): ERR_ARGUMENT (bytes 0, or no such
- *         tag), ERR_OVERFLOW, ERR_MEMORY (the ends would cross, or the source refused), ERR_CORRUPT (MEMOPT_DEBUG 2: the
- *         bytes were written after they had been rewound; the next push goes through)
+ *         tag), ERR_OVERFLOW, ERR_MEMORY (the ends would cross, or the source refused), ERR_CORRUPT (MEMOPT_DEBUG 2:
+ *         the bytes were written after they had been rewound; the next push goes through)
  */
 MEMOPT_API void *memopt_arena_push(memopt_arena *arena, size_t bytes, memopt_tag tag);
 MEMOPT_API void *memopt_arena_push_top(memopt_arena *arena, size_t bytes, memopt_tag tag);
@@ -670,20 +674,21 @@ typedef struct memopt_plan_result {
     /* 1: proven that no plan is smaller: the peak is the bound, or the search was exhausted (which proves nothing when
        pairs may share bytes) */
     int      optimal;
-    unsigned cut;         /* 0: nothing that was asked for was left out; else MEMOPT_PLAN_CUT_ bits. 0 if `capacity` is met */
+    unsigned cut;         /* 0: nothing that was asked for was left out; else MEMOPT_PLAN_CUT_ bits. 0 if `capacity` is
+                             met */
     uint64_t visits;      /* looks at placed items that the greedy orders took */
 } memopt_plan_result;
 
 /**
  * Give every item an offset so that no two items alive together share a byte, and the highest end is low.
  *
- * First greedy orders (first fit: long lives first, large first, ...) and what memopt_heap would do with the same calls,
- * one after the other; then, while the peak is above the lower bound and time and work are left, a search. The best plan
- * so far is kept, so stopping early costs quality, never validity, and unless `capacity` is met, no plan is worse than
- * the plain heap (64-byte units, room without end; births at one moment in the order of the items, no item fixed).
- * A greedy order costs O(n log n) for any lifetimes: with more than 1024 items an item that does not find the lowest free
- * place soon goes on top of those alive with it, and `cut` says so. The search starts when it can hold the instance (up
- * to some thousand items).
+ * First greedy orders (first fit: long lives first, large first, ...) and what memopt_heap would do with the same
+ * calls, one after the other; then, while the peak is above the lower bound and time and work are left, a search. The
+ * best plan so far is kept, so stopping early costs quality, never validity, and unless `capacity` is met, no plan is
+ * worse than the plain heap (64-byte units, room without end; births at one moment in the order of the items, no item
+ * fixed). A greedy order costs O(n log n) for any lifetimes: with more than 1024 items an item that does not find the
+ * lowest free place soon goes on top of those alive with it, and `cut` says so. The search starts when it can hold the
+ * instance (up to some thousand items).
  *
  * items    each with last > first and size > 0; the offsets are written, nothing else; untouched on failure
  * count    0 is fine: peak 0; items may then be NULL
@@ -735,7 +740,8 @@ typedef struct memopt_block { /* the handle of an allocation; a value, all zero 
  *
  * out     receives the heap; untouched on failure
  * returns OK, ERR_ARGUMENT (NULL, no capacity without a source, alignment no power of two, above 1 MiB or above the
- *         source's base_alignment, half a host, a source with holes in its table), ERR_MEMORY, and what the source returns
+ *         source's base_alignment, half a host, a source with holes in its table), ERR_MEMORY, and what the source
+ *         returns
  * memory  about 16 KiB, and 44 bytes a block, used or free; the table of blocks doubles when it is full
  * threads one thread at a time per heap
  */
@@ -750,8 +756,8 @@ MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap);
  * It fails only when no free piece can hold the request, the heap cannot grow, and a plan's region (see below) has no
  * room either.
  *
- * alignment  0 = the heap's; else a power of two. Above the heap's, when no free piece is sure to be large enough, every
- *            piece that might be is looked at
+ * alignment  0 = the heap's; else a power of two. Above the heap's, when no free piece is sure to be large enough,
+ *            every piece that might be is looked at
  * out        receives the block; untouched on failure
  * returns    OK, ERR_ARGUMENT (NULL, bytes 0, bad alignment, a tag above 4095 or not in the ledger), ERR_OVERFLOW,
  *            ERR_MEMORY, and what the source returns. No block has changed then; growth over several gaps that fails
@@ -854,9 +860,9 @@ MEMOPT_API memopt_status memopt_heap_record(memopt_heap *heap);
  * recorder  who recorded; NULL = the heap itself. What it recorded stays, and can be planned again
  * options   of memopt_plan_solve(); NULL = all zero
  * result    may be NULL; untouched on failure
- * returns   OK (nothing to plan: peak 0 and no region), ERR_ARGUMENT, ERR_STATE (nothing was recorded, or there is a plan
- *           already), ERR_OVERFLOW, ERR_MEMORY (tables, the recording was cut short by a lack of memory, or no room for
- *           the region), and what the source returns
+ * returns   OK (nothing to plan: peak 0 and no region), ERR_ARGUMENT, ERR_STATE (nothing was recorded, or there is a
+ *           plan already), ERR_OVERFLOW, ERR_MEMORY (tables, the recording was cut short by a lack of memory, or no
+ *           room for the region), and what the source returns
  * memory    about 170 bytes a planned block
  */
 MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *recorder, const memopt_plan_options *options,
@@ -1266,7 +1272,8 @@ typedef struct memopt_optim_tensor {
 
 /* What a group of tensors is stepped with. Start from memopt_optim_group_default(). */
 typedef struct memopt_optim_group {
-    double rate;         /* learning rate of this step, with its warm-up and schedule; Adafactor: the cap of 1/sqrt(t) */
+    double rate;         /* learning rate of this step, with its warm-up and schedule; Adafactor: the cap of
+                            1/sqrt(t) */
     double beta1;        /* decay of the first moment; SGD and LARS: the momentum; Adafactor: 0 = no first moment */
     double beta2;        /* decay of the second; Adafactor: the power, b2 = 1 - t^-beta2 */
     double eps;
@@ -1298,7 +1305,8 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     int                        first_moment; /* SGD and Adafactor: 1 keeps one (then beta1 may be above 0) */
     int                        place_states; /* 1: the states lie behind the object. memopt_optim_bytes() counts them,
                                                 memopt_optim_create() writes their addresses into the tensors and begins
-                                                them. 0: you do both, with a block for each; so for states on a device */
+                                                them. 0: you do both, with a block for each; so for states on a
+                                                device */
     size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding */
@@ -1324,18 +1332,19 @@ typedef struct memopt_optim_run {
 
 /**
  * How many bytes the optimizer object takes: tables, sums of measured kinds, and for blocks above 256 the scratch of
- * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in all).
- * With place_states, the states as well.
+ * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in
+ * all). With place_states, the states as well.
  *
  * desc    the tensors' pointers are not looked at; their counts are
  * bytes   receives the size; untouched on failure
- * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at the slice alignment, a block that is not
- *         allowed, a combination of kind and formats that does not exist, bad threads, place_states neither 0 nor 1),
- *         ERR_OVERFLOW
+ * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at the slice alignment, a block
+ *         that is not allowed, a combination of kind and formats that does not exist, bad threads, place_states neither
+ *         0 nor 1), ERR_OVERFLOW
  */
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes);
 
-/** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any. The same errors. */
+/** How many bytes the state of one tensor takes, a 64-byte header included; 0 for kinds without any. The same
+    errors. */
 MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc, size_t tensor, size_t *bytes);
 
 /**
@@ -1372,8 +1381,8 @@ typedef struct memopt_optim_view {
     int    moments;   /* 0 to 2 */
     void  *moment[2]; /* float, bfloat16 bits, or codes */
     float *scale[2];  /* the largest magnitude of each block */
-    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. What is not factored (a vector, a matrix below
-                              32 x 32) has its second moment in rows */
+    float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. What is not factored (a vector, a matrix
+                              below 32 x 32) has its second moment in rows */
 } memopt_optim_view;
 
 MEMOPT_API memopt_status memopt_optim_state_view(memopt_optim *optim, size_t tensor, memopt_optim_view *out);
@@ -1383,9 +1392,9 @@ MEMOPT_API size_t memopt_optim_slice_alignment(const memopt_optim *optim, size_t
 
 /**
  * Step all tensors: begin, measure where the kind needs it, apply, end. Elements whose gradient is NaN, infinite or at
- * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them). The others are stepped
- * as usual; in the norms and means of LARS, LAMB and Adafactor a skipped element counts with its weight and a gradient
- * of 0, so it changes the step of its tensor a little. To leave the whole step out instead, look before: see
+ * least 2^62 after the factor keep their weight and moments (memopt_optim_skipped() counts them). The others are
+ * stepped as usual; in the norms and means of LARS, LAMB and Adafactor a skipped element counts with its weight and a
+ * gradient of 0, so it changes the step of its tensor a little. To leave the whole step out instead, look before: see
  * memopt_scaler_measure().
  *
  * returns OK, ERR_ARGUMENT (step 0, a group that does not exist, a rate, beta, eps or factor outside its range, a
@@ -1405,8 +1414,9 @@ MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_opt
  * measure reads only. ERR_STATE in the wrong order, ERR_ARGUMENT (slice off its alignment or outside the part)
  * join    ends a pass over a tensor; again: 1 = measure all of it once more. Where ranks share a tensor, add up
  *         memopt_optim_sums() over them before
- * apply   ERR_STATE before the tensor was joined. A fused apply that meets a gradient that is not finite changes nothing
- *         and returns ERR_STATE; all later ones do too, until end. What was applied before stays: memopt_optim_applied()
+ * apply   ERR_STATE before the tensor was joined. A fused apply that meets a gradient that is not finite changes
+ *         nothing and returns ERR_STATE; all later ones do too, until end. What was applied before stays:
+ *         memopt_optim_applied()
  * end     ERR_STATE (no step has begun, or the fused step was stopped: it is ended nevertheless)
  */
 MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *optim, const memopt_optim_run *run);
@@ -1786,14 +1796,15 @@ typedef struct memopt_schedule_desc { /* zero it, then set what you need */
 
 /** The bytes that memopt_schedule_solve() needs: about 4 * count^2 * slots when no two segments are equal, and
     36 * count * slots when all are. In between what counts is how many parts of the chain are different: equal segments
-    in a row, or the same few again and again, share rows of the table. Four times that with an offload store, twice more when its
-    transfers overlap, and offload.slots + 1 times that when these are fewer than the segments. */
+    in a row, or the same few again and again, share rows of the table. Four times that with an offload store, twice
+    more when its transfers overlap, and offload.slots + 1 times that when these are fewer than the segments. */
 MEMOPT_API memopt_status memopt_schedule_bytes(const memopt_schedule_desc *desc, size_t *bytes);
 
 /**
- * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for 128
- * and 6 s for 512 of them; O(count^2 * slots) when all are, 0.06 s and 0.8 s. With skips, count^3 / 6 looks at all of
- * them more. About 400 bytes of stack a segment, here and where a schedule is read; 32 KiB in memopt_schedule_bytes().
+ * Solve a chain: the fastest schedule for every budget. O(count^3 * slots) when no two segments are equal, 0.3 s for
+ * 128 and 6 s for 512 of them; O(count^2 * slots) when all are, 0.06 s and 0.8 s. With skips, count^3 / 6 looks at all
+ * of them more. About 400 bytes of stack a segment, here and where a schedule is read; 32 KiB in
+ * memopt_schedule_bytes().
  *
  * memory   bytes of yours, aligned to 64; holds the schedule
  * out      receives it; untouched on failure
@@ -1875,8 +1886,8 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
                                 nobody will read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
-                                of this segment in this pass, and of no other; so a mask is made again instead of stored.
-                                An evaluation draws those of the next pass */
+                                of this segment in this pass, and of no other; so a mask is made again instead of
+                                stored. An evaluation draws those of the next pass */
 } memopt_tape_call;
 
 /* not MEMOPT_OK: the pass ends with that status */
@@ -1902,8 +1913,8 @@ typedef enum memopt_codec_op { MEMOPT_CODEC_OP_ROUND, MEMOPT_CODEC_OP_ENCODE, ME
 
 typedef struct memopt_device_codec { /* the conversions of a lossy codec where the CPU cannot do them; all zero =
                                         none */
-    /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. To give
-       the CPU's bits: decode(encode(x)) is what rounding makes of x. EXACT: a plain copy */
+    /* value: an output of so many bytes; copy: its smaller form, memopt_stash_bytes() of it, NULL when rounding. To
+       give the CPU's bits: decode(encode(x)) is what rounding makes of x. EXACT: a plain copy */
     memopt_status (*run_fn)(void *user, memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy);
     void *user;
 } memopt_device_codec;
@@ -1929,8 +1940,9 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     size_t              every;   /* of MEMOPT_RULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
     double              overhead;/* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
-    size_t              slots;   /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes, up
-                                    to 1024, but a slot a segment (128 to 280). That costs below 1 % of time on average */
+    size_t              slots;   /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes,
+                                    up to 1024, but a slot a segment (128 to 280). That costs below 1 % of time on
+                                    average */
     memopt_offload      offload; /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
     memopt_codec         codec;  /* a lossy one and a store exclude each other; on a device it takes a device codec */
@@ -2036,8 +2048,8 @@ MEMOPT_API memopt_status memopt_tape_evaluate(memopt_tape *tape, const void *inp
 MEMOPT_API memopt_status memopt_tape_seek(memopt_tape *tape, uint64_t pass);
 
 /**
- * Other sizes from here on, such as another batch or length, or fewer segments: the first chain.count layers run, as the
- * first steps of an unrolled network. A shape seen before costs a comparison.
+ * Other sizes from here on, such as another batch or length, or fewer segments: the first chain.count layers run, as
+ * the first steps of an unrolled network. A shape seen before costs a comparison.
  *
  * chain   at most as many segments and skips as at creation; costs are part of the shape
  * returns OK, ERR_STATE (between forward and backward), and what memopt_tape_create() returns; then nothing has changed
@@ -2060,7 +2072,8 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
 /**
  * A tape as one segment of another: fills the sizes, costs and layer. The inner tape needs no arena; it lives in the
  * outer one's scratch. The inner tape outlives the outer one, is used by nobody else meanwhile, and is one segment
- * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped too.
+ * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped
+ * too.
  */
 MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
 
@@ -2212,8 +2225,8 @@ typedef struct memopt_loss { /* of one call */
     size_t counted;   /* targets that are not ignored */
 } memopt_loss;
 
-/* Targets are numbers below the vocabulary; a negative one is ignored: no loss, gradient 0 (which the head multiplies by
-   the row's input: a NaN or infinity there reaches the gradient of the weights). One of vocabulary or more is
+/* Targets are numbers below the vocabulary; a negative one is ignored: no loss, gradient 0 (which the head multiplies
+   by the row's input: a NaN or infinity there reaches the gradient of the weights). One of vocabulary or more is
    ERR_ARGUMENT. Columns from vocabulary on are padding: no part of the softmax, gradient 0. */
 typedef struct memopt_cross_entropy {
     size_t         rows, vocabulary, stride; /* stride 0 = vocabulary; the columns between are padding */
@@ -2264,14 +2277,14 @@ typedef struct memopt_attention {
     size_t       batch, length;    /* sequences; rows (tokens) of each */
     size_t       heads, kv_heads;  /* kv_heads 0 = heads; else it divides heads: groups share keys and values */
     size_t       width;            /* of one head */
-    const size_t *lengths;         /* NULL, or of each sequence the rows in use, at most length, 0 is fine: rows after it
-                                      are not read; their output and gradients become 0 */
+    const size_t *lengths;         /* NULL, or of each sequence the rows in use, at most length, 0 is fine: rows after
+                                      it are not read; their output and gradients become 0 */
     int          causal;           /* 1: a row attends to itself and the rows before; the rows after it take no part,
                                       NaN, infinities or not, and no bit depends on block */
     float        scale;            /* of scores; 0 = 1 / sqrt(width); else 10^-30 or more */
     size_t       block;            /* rows of scores in scratch; 0 = 64 */
-    int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does not
-                                      grow with length, for long contexts. Results differ by rounding */
+    int          online;           /* 1: columns by blocks as well, with a running maximum and sum: scratch that does
+                                      not grow with length, for long contexts. Results differ by rounding */
     memopt_type  type;
     const void  *queries, *keys, *values; /* row r of sequence b, head h: at [(b * length + r) * stride + h * width] */
     size_t       query_stride, kv_stride; /* elements from row to row, 0 = dense; all three may lie in one matrix */
@@ -2409,8 +2422,8 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
 /* output = activation(scale (z - mean) / deviation + shift), z = input * weights^T + bias */
 typedef struct memopt_batch_norm {
     memopt_linear linear;      /* rows, inputs, outputs, types, input, weights, bias, activation, output (receives the
-                                  result), pre_activation (receives z; required to train), grad_output, grad_input, grad_weights,
-                                  grad_bias, accumulate. Rows are samples, or pixels of samples */
+                                  result), pre_activation (receives z; required to train), grad_output, grad_input,
+                                  grad_weights, grad_bias, accumulate. Rows are samples, or pixels of samples */
     float        eps;          /* 0 = 1e-5 */
     float        momentum;     /* running += momentum (batch - running); 0 = 0.1 */
     int          no_update;    /* 1: running statistics stay, as in a forward that is run again */
@@ -2889,7 +2902,8 @@ static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_
 }
 
 /* Asks for a cache line that is `ahead` bytes further: into the first level, and into the second. An address is no
-   access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does nothing. */
+   access; it may lie past the end. Macros, because gcc takes a function that only does this for one that does
+   nothing. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
 #  define MEMOPT_I_FETCH(p, ahead)    __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
 #  define MEMOPT_I_FETCH_L2(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)), 0, 2)
@@ -2947,7 +2961,8 @@ static void memopt_i_sort(uint32_t *order, size_t count, memopt_i_key_fn *key, c
 }
 
 /* @section carve : base api_carve
-   Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each part. */
+   Once a size did not fit, nothing is handed out any more: a caller looks at `overflow` at the end, not at each
+   part. */
 
 MEMOPT_API memopt_carver memopt_carver_begin(void *base) {
     memopt_carver c = { NULL, 0, 0 };
@@ -2969,7 +2984,8 @@ MEMOPT_API void *memopt_carve(memopt_carver *c, size_t count, size_t size, size_
 
 /* @section text : base api_status
    Lines for people, written into the caller's buffer.
-   Idea       Everything appends and counts on when the buffer is full, so that one pass without a buffer tells the size.
+   Idea       Everything appends and counts on when the buffer is full, so that one pass without a buffer tells the
+              size.
    Trap       Numbers are written with integers only: printf's %f asks the locale for the decimal point. */
 
 typedef struct memopt_i_writer {
@@ -4196,7 +4212,8 @@ static void memopt_i_ledger_reserved(memopt_ledger *l, const void *base, size_t 
     memopt_i_ledger_commit_by(l, base, committed, 0);
 }
 
-/* `committed`: what of it was; for one that is not in the table, that was booked to the segment it stands on, if any. */
+/* `committed`: what of it was; for one that is not in the table, that was booked to the segment it stands on, if
+   any. */
 static void memopt_i_ledger_released(memopt_ledger *l, const void *base, size_t bytes, size_t committed) {
     memopt_i_source_segment *s = l ? memopt_i_ledger_segment(l, base) : NULL;
 
@@ -4722,8 +4739,8 @@ MEMOPT_API memopt_status memopt_ledger_report(const memopt_ledger *ledger, char 
    Problem    For tensors the allocator is not what costs, page faults are: 410 us a MiB with 4 KiB pages, 99 with huge
               ones, 2 for pages that are there. So: reserve much, commit once, keep.  And a system that promises more
               than it has answers with a kill, hours later, instead of a NULL now.
-   Idea       Reserving (addresses) and committing (memory) are two calls. What cannot tell them apart leaves commit out.
-              Counting hands out addresses and nothing else: the same code, run dry, tells its exact peak.
+   Idea       Reserving (addresses) and committing (memory) are two calls. What cannot tell them apart leaves commit
+              out. Counting hands out addresses and nothing else: the same code, run dry, tells its exact peak.
    Invariant  Everybody else goes through the four memopt_i_source_ calls below, which book into the source's ledger
               what the table really did.
    Trap       A counting or device address must never be read; memset, poison and checks ask host_visible first. */
@@ -5216,8 +5233,9 @@ static void memopt_i_pages_release(memopt_source *s, void *base, size_t bytes) {
     memopt_i_pages_unmap(base, bytes + memopt_i_pages_guard());
 }
 
-/* A base aligned to `align`, which is more than a page: reserve more, and give the ends back. Windows cannot give a part
-   back, so there the addresses are let go and asked for again at the aligned place, until nobody else was faster. */
+/* A base aligned to `align`, which is more than a page: reserve more, and give the ends back. Windows cannot give a
+   part back, so there the addresses are let go and asked for again at the aligned place, until nobody else was
+   faster. */
 static void *memopt_i_pages_map_aligned(size_t bytes, size_t align) {
     unsigned char *raw, *base;
     size_t more, head;
@@ -5353,7 +5371,8 @@ typedef struct memopt_i_log_entry {
     memopt_tag tag;
 } memopt_i_log_entry;
 
-/* Protects bytes at the low end that a tape or stash relies on. Guards are a stack: each is set behind the one below. */
+/* Protects bytes at the low end that a tape or stash relies on. Guards are a stack: each is set behind the one
+   below. */
 typedef struct memopt_i_guard {
     struct memopt_i_guard *below;
     size_t used;   /* of the low end, behind the bytes */
@@ -5712,7 +5731,8 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     s = memopt_i_arena_commit(a, top, used);
     if (s) {
         (void)memopt_i_arena_refuse(a, s, "the source could not commit memory", bytes, o);
-        a->error.limit = memopt_i_count(memopt_i_arena_largest(a, alignment, top ? a->capacity - a->ends[1].committed : 0,
+        a->error.limit = memopt_i_count(memopt_i_arena_largest(a, alignment,
+                                                               top ? a->capacity - a->ends[1].committed : 0,
                                                                top ? a->capacity : a->ends[0].committed));
         return NULL;
     }
@@ -5911,12 +5931,13 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
 /* @section plan : base carve host api_plan
    Lifetimes known beforehand, to offsets: what lives at the same moment shares no byte, and the highest end is low.
    Problem    Finding the best plan is as hard as packing a strip. Greedy planners are up to 1.4 times above the optimum
-              on hard instances, twice and more where they only stack; on training graphs execution order costs 5 to 29%.
+              on hard instances, twice and more where they only stack; on training graphs execution order costs 5 to
+              29%.
    Idea       Two steps. First greedy: boxes in a fixed order, each at the first offset where it fits. Lifetimes of
               forward and backward nest, and for those "long lives first" is optimal nearly always. The lower bound, the
               largest sum of sizes alive at one moment, proves it, and then nothing else is tried.
-              Else a search. Any plan can be pushed down until every box rests on offset 0 or on a box below it, so it is
-              enough to decide, again and again, which box lies lowest. A box that was tried on its floor and failed
+              Else a search. Any plan can be pushed down until every box rests on offset 0 or on a box below it, so it
+              is enough to decide, again and again, which box lies lowest. A box that was tried on its floor and failed
               floats: it must rest on one not placed yet, which raises how low it can go. A branch is dead as soon as,
               in some section of time, the boxes from some height up no longer fit below the capacity.
               Boxes that share no moment with the rest are parts, solved one by one; a part that failed is remembered by
@@ -5926,8 +5947,9 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
               lives; sections that caused failures) and with a little noise, because run times of such a search vary by
               orders of magnitude, and a fresh start is cheaper than bad luck. None is shorter than two steps a box: one
               is needed to get to the end at all. An attempt that exhausts its capacity raises the goal.
-   Pairs      In-place items that overlap form chains, one box at one offset; the greedy orders also try without chains. The
-              search keeps the boxes that were better: valid, but with pairs it proves nothing, and says so in `optimal`.
+   Pairs      In-place items that overlap form chains, one box at one offset; the greedy orders also try without chains.
+              The search keeps the boxes that were better: valid, but with pairs it proves nothing, and says so in
+              `optimal`.
    Invariant  `best` holds a valid plan from the first greedy order on; stopping at any moment costs quality, never
               validity. Only whole numbers decide, so the same work gives the same plan on every machine.
    Large      First fit looks for the lowest place where a box meets none of the placed ones. Their tree tells nothing
@@ -5937,8 +5959,8 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
               tree knows. Two orders: all by life, which nested lives want; and the long lives by life, then all others
               by size, which many short ones on top of a few long ones want. Then those that came out above the goal go
               to the front of the better order, and it is tried again. 100,000 items of an unrolled recurrent network
-              with up to 16 buffers a step and 1 % of long lives: within 1.01 of the bound; 60,000 items with 40 buffers a
-              step: within 1.015 (tests/test_plan.c).
+              with up to 16 buffers a step and 1 % of long lives: within 1.01 of the bound; 60,000 items with 40 buffers
+              a step: within 1.015 (tests/test_plan.c).
    Heap       What a heap that has all its room at once would do with the same calls is a plan too, and costs next to
               nothing: so none is worse. What a heap that grows would do is one nearly: it orders its largest blocks by
               size. Chains and fixed boxes have no such plan.
@@ -5951,7 +5973,8 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
 #define MEMOPT_I_PLAN_SECOND UINT64_C(1000000000)
 #define MEMOPT_I_PLAN_SMALL 1024  /* boxes; up to so many every first fit is exact, whatever it costs */
 #define MEMOPT_I_PLAN_VISITS 2048 /* above: looks at placed boxes for one box, before it goes on top of its sections */
-#define MEMOPT_I_PLAN_VISITS_MEAN 64 /* above: the same on average, in the first order; a quarter of it in all others together */
+/* above: the same on average, in the first order; a quarter of it in all others together */
+#define MEMOPT_I_PLAN_VISITS_MEAN 64
 #define MEMOPT_I_PLAN_VISITS_TOTAL 2000000 /* and so many for all boxes together */
 #define MEMOPT_I_PLAN_HUGE 32768  /* above: a peak within 1/100 of the least is good enough to stop */
 #define MEMOPT_I_PLAN_ROUNDS 8    /* above: tries with those that came out too high moved to the front */
@@ -5968,7 +5991,8 @@ typedef struct memopt_i_box { /* one item, or a chain of in-place items that lie
     int fixed, placed;
 } memopt_i_box;
 
-/* The box at one place of a search tree; and of the placed boxes in its range: lowest byte, highest end, last section. */
+/* The box at one place of a search tree; and of the placed boxes in its range: lowest byte, highest end, last
+   section. */
 typedef struct memopt_i_plan_node {
     size_t low, high;
     uint32_t end, start, box;
@@ -6200,7 +6224,8 @@ static void memopt_i_plan_join(const memopt_i_plan *p, size_t i, memopt_i_box *c
 }
 
 /* Boxes into classes of lives, each by birth. Lives of one class differ by less than a factor of four, so that a box
-   meets nearly all of those that are born between its birth less that life, and its death. A few boxes are one class. */
+   meets nearly all of those that are born between its birth less that life, and its death. A few boxes are one
+   class. */
 static unsigned memopt_i_plan_class(const memopt_i_plan *p, const memopt_i_box *b) {
     return p->large ? memopt_i_high_bit(b->end - b->start) / 2 : 0;
 }
@@ -6359,8 +6384,8 @@ static size_t memopt_i_plan_above(memopt_i_plan *p, const memopt_i_box *b, size_
     return at;
 }
 
-/* The same in large plans: all that b could meet from `at` up is collected once and gone through by offset. Where that is
-   more than CONFLICTS, one after the other as above. */
+/* The same in large plans: all that b could meet from `at` up is collected once and gone through by offset. Where that
+   is more than CONFLICTS, one after the other as above. */
 typedef struct memopt_i_conflict {
     size_t low, high;
     const memopt_i_box *box;
@@ -6632,9 +6657,10 @@ static memopt_status memopt_i_plan_greedy(memopt_i_plan *p, unsigned order) {
 /* -- as the heap would -- */
 
 /* The offsets that `heap` gives when the same blocks are asked for and freed one after the other, with room without end
-   behind the last: bins by the seven highest bits of a size; the block that came last to its bin, if it is large enough,
-   else that of the next bin; what is left of it stays where it was; neighbours join. So no plan is worse than that.
-   A used cell has the number of its box, then come the tail and what an alignment leaves free in front of a box. */
+   behind the last: bins by the seven highest bits of a size; the block that came last to its bin, if it is large
+   enough, else that of the next bin; what is left of it stays where it was; neighbours join. So no plan is worse than
+   that. A used cell has the number of its box, then come the tail and what an alignment leaves free in front of a
+   box. */
 #define MEMOPT_I_ONLINE_LEVELS 59
 
 typedef struct memopt_i_plan_cell {
@@ -6721,7 +6747,8 @@ static void memopt_i_online_split(memopt_i_online *o, uint32_t f, uint32_t i, si
     if (moves && rest) memopt_i_online_insert(o, f);
 }
 
-/* The heap grows: cell i, or the free one in front of the tail, gets what is missing to `size`, and more. 1: it cannot. */
+/* The heap grows: cell i, or the free one in front of the tail, gets what is missing to `size`, and more. 1: it
+   cannot. */
 static int memopt_i_online_grow(memopt_i_online *o, uint32_t i, size_t size) {
     memopt_i_plan_cell *tail = &o->cells[o->tail];
     const uint32_t last = tail->before;
@@ -6819,7 +6846,8 @@ static void memopt_i_online_run(memopt_i_plan *p, memopt_i_online *o) {
     memopt_i_plan_save_best(p, peak);
 }
 
-/* With the heap's usual unit, and without; with all the room at once, and growing as it does by default. 1: done; 0: it has no word for fixed boxes and chains. */
+/* With the heap's usual unit, and without; with all the room at once, and growing as it does by default. 1: done; 0: it
+   has no word for fixed boxes and chains. */
 static unsigned memopt_i_plan_online(memopt_i_plan *p) {
     static const struct { size_t unit, extent; } heaps[] = { { 64, 0 }, { 1, 0 }, { 64, (size_t)1 << 20 } };
     memopt_i_online o;
@@ -7033,7 +7061,8 @@ static void memopt_i_search_undo(memopt_i_search *s, size_t trail_count) {
     }
 }
 
-/* Box k of the part [begin, end) does not rest on what is placed: so it rests on another one of the part. 1: on none. */
+/* Box k of the part [begin, end) does not rest on what is placed: so it rests on another one of the part. 1: on
+   none. */
 static int memopt_i_search_lift(memopt_i_search *s, uint32_t begin, uint32_t end, uint32_t k) {
     const memopt_i_search_box *b = &s->boxes[k];
     size_t least = SIZE_MAX;
@@ -7213,7 +7242,8 @@ static memopt_i_part_key memopt_i_search_key(const memopt_i_search *s, const mem
     for (i = l->begin; i < l->end; ++i) {
         const uint64_t k = s->queue[i];
         const uint64_t low = memopt_i_max(s->boxes[k].floor, least);
-        const uint64_t x = memopt_i_search_mix(low * UINT64_C(0x9e3779b97f4a7c15) + k * UINT64_C(0xd1b54a32d192ed03) + 1);
+        const uint64_t x = memopt_i_search_mix(low * UINT64_C(0x9e3779b97f4a7c15)
+                                               + k * UINT64_C(0xd1b54a32d192ed03) + 1);
         key.a += x;
         key.b += (x ^ x >> 31) * (x | 1);
     }
@@ -7356,8 +7386,8 @@ static void memopt_i_search_save_best(memopt_i_search *s) {
     memopt_i_plan_save_best(p, peak);
 }
 
-/* The noise of an attempt: ranks are raised by up to 1/16. More of it drowns what the order of lives is worth: with up to
-   1/2 an instance of 374 boxes took ten times as many steps. None leads to the same dead end again. */
+/* The noise of an attempt: ranks are raised by up to 1/16. More of it drowns what the order of lives is worth: with up
+   to 1/2 an instance of 374 boxes took ten times as many steps. None leads to the same dead end again. */
 static void memopt_i_search_shake(memopt_i_search *s) {
     size_t k;
 
@@ -7367,9 +7397,9 @@ static void memopt_i_search_shake(memopt_i_search *s) {
     }
 }
 
-/* Attempt after attempt: by long lives and by trouble, at the goal and at a share of the way from there to the best plan.
-   First four without noise; then short ones most of the time and long ones now and then: 1 1 2 1 1 2 4 ... [Luby 1993,
-   as in Knuth 4A 7.2.2.2]. */
+/* Attempt after attempt: by long lives and by trouble, at the goal and at a share of the way from there to the best
+   plan. First four without noise; then short ones most of the time and long ones now and then: 1 1 2 1 1 2 4 ... [Luby
+   1993, as in Knuth 4A 7.2.2.2]. */
 static void memopt_i_search_improve(memopt_i_search *s) {
     static const unsigned char eighths[8] = { 0, 4, 0, 2, 0, 6, 0, 1 };
     memopt_i_plan *p = s->p;
@@ -7461,8 +7491,8 @@ static memopt_status memopt_i_plan_items_check(const memopt_plan_item *items, si
 
 /* One block holds all arrays, each with room for two more than there are items. */
 static void memopt_i_plan_lay_out(memopt_i_plan *p, memopt_carver *c) {
-    uint32_t **const small[] = { &p->start, &p->end, &p->box_of, &p->taker, &p->order, &p->spare, &p->births, &p->deaths,
-                                 &p->place, &p->promotions };
+    uint32_t **const small[] = { &p->start, &p->end, &p->box_of, &p->taker, &p->order, &p->spare, &p->births,
+                                 &p->deaths, &p->place, &p->promotions };
     const size_t n = p->count + 2;
     size_t i;
 
@@ -9265,15 +9295,16 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
    Idea       Every wide function carries its instruction set as an attribute and is reached only through a level found
               at run time. The scalar function beside it is the definition; the wide ones give its bits, tails included.
    Invariant  A level is only ever lowered: to what the caller asks for, to what the machine has, to what was compiled
-              in. MEMOPT_SIMD_AVX512 is Ice Lake, Zen 4 and later: it needs VBMI and VBMI2, whose byte permutations are the
-              tables of the 8-bit codes. Earlier AVX-512 machines take the AVX2 path.
+              in. MEMOPT_SIMD_AVX512 is Ice Lake, Zen 4 and later: it needs VBMI and VBMI2, whose byte permutations are
+              the tables of the 8-bit codes. Earlier AVX-512 machines take the AVX2 path.
    Trap       A compiler may fuse a * b + c written with intrinsics into one rounding, where it is allowed to (gcc by
               default). So no product here is an operand of a plain sum: it is fmaf, and _mm256_fmadd_ps.
               -ffast-math replaces divisions and is outside the promise of equal bits.
    Cost       A look at a word that the compiler's runtime filled in at start. */
 
 #if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
-    && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug 54412) */
+    && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug
+                                                   54412) */
 #  if defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
 #    include <immintrin.h>
 #    define MEMOPT_I_X86 1
@@ -11455,8 +11486,8 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
               ahead; codes are collected for up to 4 KiB first, so that only whole lines are written.
    Trap       Data with few bits, such as bf16, over a power of two lies on a boundary in one case out of 18, and the
               levels of the signed map lie on those of the unsigned one: exact comparisons then make encoding
-              five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or one too
-              high.
+              five times slower or more, in such blocks only. memopt_i_encode_unsure must get codes that are right or
+              one too high.
    Four bits  For the first moment alone (blocks of 128, the second moment as 8 bits of its root) they were measured,
               as the relative error of Adam's update after 600 steps, one gradient of a block `ratio` times the
               others:
@@ -12385,10 +12416,13 @@ MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *co
    Error      Of the update against 32-bit Adam, 600 steps of normal gradients, one entry of a block 1, 100, 10^4 times
               as large as the others: 0.03, 0.11, 0.24 (tests/bench/bench_states.c; decades: 0.03, 0.10, 0.27).
    Invariant  Every level has at most 7 significant bits, so it is a bfloat16, and decoding is exact.
-   Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at once. */
+   Cost       About 8 instructions for 16 codes either way with AVX-512, whose byte permutations look up 64 codes at
+              once. */
 
-#define MEMOPT_I_STATE_CODEC_TINY   4.656612873077392578125e-10f /* 2^-31: the smallest magnitude the table of octaves knows */
-#define MEMOPT_I_STATE_CODEC_LIFT   1.490116119384765625e-8f /* 2^-26: lifts zero into the octave below the lowest level */
+/* 2^-31: the smallest magnitude that the table of octaves knows */
+#define MEMOPT_I_STATE_CODEC_TINY   4.656612873077392578125e-10f
+/* 2^-26: lifts zero into the octave below the lowest level */
+#define MEMOPT_I_STATE_CODEC_LIFT   1.490116119384765625e-8f
 
 typedef struct memopt_i_state_codec {
     float   grid[32];            /* C for the exponents 96 to 127, indexed by the exponent's low 5 bits */
@@ -12427,7 +12461,8 @@ static void memopt_i_state_codec_fill(memopt_i_state_codec *t, const uint8_t *wi
 
 static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
     static const uint8_t of_signed[19] = { 5, 4, 4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 0 };
-    static const uint8_t of_unsigned[25] = { 6, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0 };
+    static const uint8_t of_unsigned[25] = { 6, 5, 5, 4, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0,
+                                             0 };
     int i;
 
     memset(t, 0, sizeof *t);
@@ -12441,7 +12476,8 @@ static void memopt_i_state_codec_init(memopt_i_state_codec *t, int is_signed) {
     }
 }
 
-static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
+static void memopt_i_v1_state_codec_decode(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
+                                           size_t n) {
     size_t i;
     for (i = 0; i < n; ++i) levels[i] = t->value[codes[i]];
 }
@@ -12634,13 +12670,15 @@ V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, co
     memopt_i_v1_state_codec_decode(t, levels, codes, n);
 }
 
-V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse) {
+V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
+                                float inverse) {
     memopt_i_v1_state_codec_encode(t, codes, x, n, inverse);
 }
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- once ---- */
-MEMOPT_I_WIDTHS(void, state_codec_decode, (const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n))
+MEMOPT_I_WIDTHS(void, state_codec_decode,
+                (const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n))
 
 MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
@@ -12654,7 +12692,8 @@ MEMOPT_I_WIDTHS(void, state_codec_encode,
               (memopt_i_update_rule).
    Formulas   x is the gradient times the factor, whose place is in g1 and g2; with coupled decay x = f g + wd w.
               moments    m = b1 m + g1 x;  v = b2 v + g2 x x. Where the root of v is kept (8-bit): t = sqrt(b2) scale v,
-                         s = sqrt(t t + g2 x x). Codes are decoded without their scale, which is part of b1 and sqrt(b2).
+                         s = sqrt(t t + g2 x x). Codes are decoded without their scale, which is part of b1 and
+                         sqrt(b2).
               update     w = decay w - step m / (s ic2 + eps)                      Adam; `adam` is both
               direction  u = wd w + ic1 m / (s ic2 + eps)                          LAMB
               sgd        x = f g + wd w;  m = b1 m + g1 x;  u = m, or b1 m + x     SGD, LARS
@@ -12680,7 +12719,8 @@ typedef struct memopt_i_tile { /* up to a few hundred elements; u, m, v and w ma
 typedef void memopt_i_kernel_fn(const memopt_i_update_rule *rule, const memopt_i_tile *tile);
 
 /* What a level is made of. A kernel does whole lanes only; memopt_i_kernels_run() hands the rest to the float. */
-enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION, MEMOPT_I_KERNEL_SGD, MEMOPT_I_KERNEL_LION, MEMOPT_I_KERNEL_AXPY };
+enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION,
+       MEMOPT_I_KERNEL_SGD, MEMOPT_I_KERNEL_LION, MEMOPT_I_KERNEL_AXPY };
 
 typedef struct memopt_i_kernels {
     memopt_i_kernel_fn *fn[7];
@@ -12886,7 +12926,8 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
               second moment (a float a block), first moments, second moments, Adafactor's means of rows and columns.
-              Numbers are in the machine's byte order, which the header tells, too. tests/test_optim.c holds golden bytes.
+              Numbers are in the machine's byte order, which the header tells, too. tests/test_optim.c holds golden
+              bytes.
    Trap       Whether a tensor is small enough to keep floats is judged on the whole of it, never on the part that is
               held: otherwise the result depends on the number of ranks. */
 
@@ -12947,7 +12988,9 @@ static size_t memopt_i_adafactor_panel(const memopt_optim_desc *d, const memopt_
     return memopt_i_ceil_div(least, d->block / a) * (d->block / a);
 }
 
-static size_t memopt_i_adafactor_columns(const memopt_optim_tensor *t) { return memopt_i_adafactor_is_matrix(t) ? t->columns : 0; }
+static size_t memopt_i_adafactor_columns(const memopt_optim_tensor *t) {
+    return memopt_i_adafactor_is_matrix(t) ? t->columns : 0;
+}
 
 static size_t memopt_i_adafactor_slice_alignment(const memopt_optim_desc *d, const memopt_optim_tensor *t) {
     return memopt_i_adafactor_panel(d, t) * (memopt_i_adafactor_is_matrix(t) ? t->columns : 1);
@@ -13154,8 +13197,8 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
               are looked at as well where they enter the moments (decay that is added to the gradient).
    Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
               larger blocks have theirs in the object.
-   Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead, also
-              into the next page, and takes lines out of the other's cache. */
+   Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead,
+              also into the next page, and takes lines out of the other's cache. */
 
 #define MEMOPT_I_TILE 256        /* elements stepped at a time where states are not coded ... */
 #define MEMOPT_I_OWN_SCRATCH 512 /* floats of scratch of a moment on the stack: two blocks of 256 */
@@ -13173,7 +13216,8 @@ typedef struct memopt_i_optim_pass {
     memopt_i_tile              tile;
     float                     *scratch[2]; /* of each moment: two blocks */
     size_t                     half;       /* where in scratch the block under way begins: 0 or one block */
-    size_t                     waiting, waiting_at; /* elements of the other block that wait to be encoded, and their place */
+    size_t                     waiting, waiting_at; /* elements of the other block that wait to be encoded, and their
+                                                       place */
     float                      inverse[2];
     float                      largest[2];  /* magnitude so far, in the block under way */
     size_t                     skipped;
@@ -13197,7 +13241,8 @@ static void memopt_i_optim_decode(const memopt_i_optim_pass *k, int moment, floa
 static void memopt_i_optim_encode(const memopt_i_optim_pass *k, int moment, const float *x, size_t at, size_t n) {
     uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
-        MEMOPT_I_AT(k->level, encode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
+        MEMOPT_I_AT(k->level, encode,
+                    (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
     else MEMOPT_I_AT(k->level, state_codec_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
 }
 
@@ -13650,7 +13695,8 @@ struct memopt_optim {
 static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim *o, size_t tensor, int worker,
                                       int measures) {
     const size_t lane = o->lane ? o->lane : MEMOPT_I_OWN_SCRATCH;
-    float *scratch = o->lane ? o->scratch + (size_t)worker * 2 * lane : k->own + (0 - (uintptr_t)k->own) % 64 / sizeof(float);
+    float *scratch = o->lane ? o->scratch + (size_t)worker * 2 * lane
+                             : k->own + (0 - (uintptr_t)k->own) % 64 / sizeof(float);
 
     k->desc = &o->desc;
     k->tensor = &o->desc.tensors[tensor];
@@ -14891,8 +14937,8 @@ MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {
     if (o->active == MEMOPT_I_OPTIM_IDLE) return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "no step has begun");
     stopped = o->active == MEMOPT_I_OPTIM_STOPPED;
     o->active = MEMOPT_I_OPTIM_IDLE;
-    return stopped ? memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite")
-                   : MEMOPT_OK;
+    if (!stopped) return MEMOPT_OK;
+    return memopt_i_optim_fail(o, MEMOPT_ERR_STATE, "the fused step was stopped by a gradient that is not finite");
 }
 
 /* Adafactor's passes are a tensor's own; the others' go over all tensors at once. */
@@ -15130,7 +15176,8 @@ static void V(scale_squares)(memopt_type type, void *x, size_t n, float factor, 
     for (i = 0; type == MEMOPT_TYPE_F32 && i < n; ++i)
         sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one)((float *)x + i, factor, write));
     for (i = 0; type != MEMOPT_TYPE_F32 && i < n; ++i)
-        sums[i % 16] = memopt_i_add_square(sums[i % 16], (double)V(scale_one16)(type, (uint16_t *)x + i, factor, write));
+        sums[i % 16] = memopt_i_add_square(sums[i % 16],
+                                           (double)V(scale_one16)(type, (uint16_t *)x + i, factor, write));
 }
 #endif
 
@@ -15276,7 +15323,8 @@ static memopt_status memopt_i_gradients_count(memopt_i_checks *c, const memopt_g
         memopt_i_gradients_at(c, place, i);
         memopt_i_gradient_check(c, g);
         count = memopt_i_ceil_div(g->count, MEMOPT_I_SCALE_PIECE);
-        memopt_i_must_fit(c, !memopt_i_add(*pieces, count, pieces), "count", "makes the list larger than memory can be");
+        memopt_i_must_fit(c, !memopt_i_add(*pieces, count, pieces), "count",
+                          "makes the list larger than memory can be");
     }
     if (c->status) return c->status;
     memopt_i_checks_at(c, NULL, SIZE_MAX);
@@ -15302,8 +15350,8 @@ static memopt_status memopt_i_gradients_check(memopt_i_checks *c, const memopt_g
     memopt_i_threads_check(c, threads);
     memopt_i_must_point(c, "scratch", list->scratch, *pieces ? 8 : 1, *pieces != 0);
     if (c->status || list->scratch_bytes / sizeof(memopt_i_scale_piece) >= *pieces) return c->status;
-    return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(list->scratch_bytes), "at least",
-                                  memopt_i_count(*pieces * sizeof(memopt_i_scale_piece)));
+    return memopt_i_refuse_number(c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(list->scratch_bytes),
+                                  "at least", memopt_i_count(*pieces * sizeof(memopt_i_scale_piece)));
 }
 
 static memopt_i_scale_piece *memopt_i_gradients_cut(const memopt_gradients *list) {
@@ -15687,13 +15735,13 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
 
 /* @section simulation : base host api_schedule
    What is alive while a schedule runs: a list of actions is gone through, one after the other, and every buffer is told
-   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a schedule
-   are all this walk, so they cannot disagree.
+   as it is born and as it goes. Peak and cost of a schedule, the tape's plan of its buffers and the picture of a
+   schedule are all this walk, so they cannot disagree.
    Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
-   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the offload store and back.
-              What follows from that is not said but done: a backward frees what only it needed, gradients pass on, and
-              a skip lives as long as some value between its ends does, here or in the offload store, because whoever
-              starts again from that value needs it.
+   Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the offload store and
+              back. What follows from that is not said but done: a backward frees what only it needed, gradients pass
+              on, and a skip lives as long as some value between its ends does, here or in the offload store, because
+              whoever starts again from that value needs it.
    Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing,
               and `reason` says why it cannot.
    Time       Computing has a clock. Transfers form one queue behind it; a WAIT moves the clock to the end of its
@@ -16343,27 +16391,29 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
               dropped, which autograd engines cannot do and Rotor does not. REVOLVE is the same without saving, Rotor
               the same with j = s + 1 only when it saves. With an offload store, each way has a second form: the part's
               own input is away while the right part runs.
-   Repeats    What a part costs depends on its segments, not on where it begins. So parts of the same segments share a row,
-              solved where they are first: of n equal segments there are n of these instead of n^2 / 2, with other ends 3n,
-              of a chain of period k about k * n. `repeats` tells of each segment how long a part from there is known
-              from an earlier one, and which: a chain of a few steps leads from a part to its row. Segments are the same
-              when sizes and costs are, the gradients around them, and the skips that end there; with an offload store a
-              part's input is among what it depends on. Nothing else changes: the table says what the full one would.
+   Repeats    What a part costs depends on its segments, not on where it begins. So parts of the same segments share a
+              row, solved where they are first: of n equal segments there are n of these instead of n^2 / 2, with other
+              ends 3n, of a chain of period k about k * n. `repeats` tells of each segment how long a part from there is
+              known from an earlier one, and which: a chain of a few steps leads from a part to its row. Segments are
+              the same when sizes and costs are, the gradients around them, and the skips that end there; with an
+              offload store a part's input is among what it depends on. Nothing else changes: the table says what the
+              full one would.
    Points     A part's row holds, for each threshold of memory, the least cost and the memory this takes exactly. What a
               threshold hides is only which of several good schedules close to each other is kept: what is taken is
               counted to the unit, so nothing adds up. Where the thresholds are no wider than a unit, the table is the
               recurrence. They do not depend on a budget, so more budget is never slower, and one table serves all. Who
-              knows the budget says so (`max_budget`), and all thresholds lie below it: 128 of them are as good as 280 otherwise.
+              knows the budget says so (`max_budget`), and all thresholds lie below it: 128 of them are as good as 280
+              otherwise.
    Skips      A state held between s and j - 1 holds the skips that pass it, once: of those that pass s - 1 as well, the
               part's input has them already. So what a cut takes depends on s, j and t, and the right part's row is
               shifted anew where it differs.
    Units      Memory in 2^k bytes, such that 28 bits suffice, rounded up; costs in 2^k, such that all forwards are below
               2^28, so that small whole numbers are exact. What is delivered is gone through again in bytes and doubles.
-   Cost       count^3 / 6 times the slots when nothing repeats (four times that with an offload store), 8 at a time; bound by
-              memory beyond some hundred segments: so both kinds of left part are solved together, as they read the
-              same rows. A saved segment's input is made again over 32 segments at the most, which halves the table and
-              costs nothing that was found. When all segments are equal, 3 / 2 * count^2: then reading schedules takes
-              longer.
+   Cost       count^3 / 6 times the slots when nothing repeats (four times that with an offload store), 8 at a time;
+              bound by memory beyond some hundred segments: so both kinds of left part are solved together, as they read
+              the same rows. A saved segment's input is made again over 32 segments at the most, which halves the table
+              and costs nothing that was found. When all segments are equal, 3 / 2 * count^2: then reading schedules
+              takes longer.
    Source     Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: arXiv:1911.13214 (Rotor); Herrmann, Pallez, ACM TOMS 46
               (2020), H-Revolve. */
 
@@ -16443,7 +16493,8 @@ struct memopt_schedule {
     uint32_t        low, high;    /* memory of interest */
     uint32_t        single;       /* what the largest segment takes alone: no schedule takes less */
     size_t          sweep;        /* the longest parts that are also solved saved at their end */
-    size_t          cells, saved; /* parts of the chain, each once, however often it repeats; parts saved at their end */
+    size_t          cells, saved; /* parts of the chain, each once, however often it repeats; parts saved at their
+                                     end */
     uint32_t        resolution; /* of the grid */
     /* ways of a part: saved at its end or not, its input away or not, offload slots left */
     size_t          saves, offload_states, rooms;
@@ -18369,13 +18420,13 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
               in the end by the frontier from below, which is also how the least budget is found.
    Sizes      What belongs to the engine (value 0, both outer gradients) counts nothing. The solver sees each size
               rounded up to the alignment, since so many bytes a buffer takes; what is alive is told unrounded.
-   Table      The solver's table would be the largest thing of all: so it is no larger than a tenth of what a pass takes,
-              as long as it has a slot a segment, 128 at the least and 280 at the most. For a budget these lie below it;
-              for an overhead, and for the least memory, a first table with so few slots tells about where the peak will
-              be, and the second one looks there. With 128 slots a pass within a budget is 0.1 to 0.7 % slower on average
-              than with 16 times as many, 3 % at the worst, near the least budget 4 % (GPT and recurrent chains of 24 to
-              140 segments, convolutions and random chains of 24 and 60). A process that runs 140 equal steps, with
-              22.9 MB a pass and 4.0 MB of weights, has 9 MB when the tape is created and 28 MB in training
+   Table      The solver's table would be the largest thing of all: so it is no larger than a tenth of what a pass
+              takes, as long as it has a slot a segment, 128 at the least and 280 at the most. For a budget these lie
+              below it; for an overhead, and for the least memory, a first table with so few slots tells about where the
+              peak will be, and the second one looks there. With 128 slots a pass within a budget is 0.1 to 0.7 % slower
+              on average than with 16 times as many, 3 % at the worst, near the least budget 4 % (GPT and recurrent
+              chains of 24 to 140 segments, convolutions and random chains of 24 and 60). A process that runs 140 equal
+              steps, with 22.9 MB a pass and 4.0 MB of weights, has 9 MB when the tape is created and 28 MB in training
               (tests/test_tape.c). How many slots there are depends on the chain
               and the desc alone, so that a schedule is the same wherever the table lies.
    Guest      The table lies in the arena's free end, where the next pass will lie, if that is the CPU's memory and the
@@ -18972,7 +19023,8 @@ static memopt_status memopt_i_fitter_table(memopt_i_fitter *s, size_t max, size_
     return memopt_schedule_solve(&d, s->memory, bytes, &s->schedule);
 }
 
-/* The peak that the table knows for what is asked: the least, or the least within the overhead; 0 when there is none. */
+/* The peak that the table knows for what is asked: the least, or the least within the overhead; 0 when there is
+   none. */
 static size_t memopt_i_fitter_peak(const memopt_i_fitter *s, int least) {
     const memopt_schedule *p = s->schedule;
     const memopt_i_solution *solution;
@@ -19311,8 +19363,8 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               shape's.
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
-   Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is the
-              engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
+   Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is
+              the engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
               has. */
 
 enum { MEMOPT_I_TAPE_IDLE, MEMOPT_I_TAPE_BETWEEN };
@@ -20860,7 +20912,8 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 #endif
 
 V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
-    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal), V(gemm_pack) };
+    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal),
+                                                   V(gemm_pack) };
     return &kernels;
 }
 
@@ -22049,7 +22102,8 @@ static void memopt_i_softmax_row(const memopt_i_softmax_task *t, size_t row) {
     const size_t n = s->valid ? s->valid[row] : s->columns;
 
     if (s->grad_output)
-        memopt_i_softmax_row_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n, s->columns);
+        memopt_i_softmax_row_grad(t->level, s->output + at, s->input + at, s->grad_output + at, s->scale, n,
+                                  s->columns);
     else memopt_i_softmax_row_weigh(t->level, s->output + at, s->input + at, s->scale, n, s->columns);
 }
 
@@ -22956,8 +23010,8 @@ static void memopt_i_attention_probabilities(const memopt_i_attention_worker *w,
                              memopt_i_attention_keys(w, 0));
     if (*w->status) return; /* nobody knows what is there */
     for (i = 0; i < rows; ++i)
-        memopt_i_softmax_row_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride, w->t->a.scale,
-                                   memopt_i_attention_valid(w, first + i, 0, columns), columns);
+        memopt_i_softmax_row_weigh(w->t->o.level, w->scores + i * w->t->stride, w->scores + i * w->t->stride,
+                                   w->t->a.scale, memopt_i_attention_valid(w, first + i, 0, columns), columns);
 }
 
 static void memopt_i_attention_forward_rows(const memopt_i_attention_worker *w, size_t first, size_t rows) {
@@ -23276,7 +23330,9 @@ enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHU
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
 #endif /* ---- once for each width: see `vec` ---- */
 
-V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inverse) { return R(mul)(R(sub)(x, mean), inverse); }
+V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inverse) {
+    return R(mul)(R(sub)(x, mean), inverse);
+}
 
 V_FN R(floats) R(norm_from_output_of)(R(floats) y, R(floats) scale, R(floats) shift) {
     return R(if_negative)(R(negative)(scale), R(div)(R(sub)(y, shift), scale), R(set)(0));

@@ -80,7 +80,8 @@
 #endif
 #ifndef MEMOPT_CUDA_CU
 #define MEMOPT_CUDA_CU
-#if defined(MEMOPT_CUDA_IMPLEMENTATION) && !defined(MEMOPT_H) /* a copy of our own: kernels share its private formulas */
+/* a copy of our own: kernels share its private formulas */
+#if defined(MEMOPT_CUDA_IMPLEMENTATION) && !defined(MEMOPT_H)
 #  define MEMOPT_STATIC
 #  define MEMOPT_NO_SIMD
 #  define MEMOPT_IMPLEMENTATION
@@ -690,8 +691,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_norm_backward(const memopt_cuda_o
    are those of the CPU, with pointers of the device; results are the CPU's bits, but for which NaN a NaN is. ops may be
    NULL where no scratch is needed. Overlap that a struct does not allow is on you: nothing looks for it.
 
-   All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate that
-   there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
+   All return OK; MEMOPT_CUDA_ERR_NULL, _ALIGNMENT; MEMOPT_ERR_ARGUMENT (the struct NULL, a type, activation or rate
+   that there is not), _OVERFLOW, _BUFFER (scratch); what CUDA says. A refused call has written nothing. */
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_activation_forward(const memopt_cuda_ops *ops,
                                                                   const memopt_activation_args *x,
@@ -773,7 +774,8 @@ MEMOPT_CUDA_API void memopt_cuda_gemm_destroy(memopt_cuda_gemm *gemm);
 
 typedef struct memopt_cuda_gemm_stats { /* since it was created */
     size_t products;   /* handed to cuBLASLt */
-    size_t heuristics; /* asked because a shape was not in the table. Grows after the first step: desc->shapes is too few */
+    size_t heuristics; /* asked because a shape was not in the table. Grows after the first step: desc->shapes is too
+                          few */
 } memopt_cuda_gemm_stats;
 
 /** NULL is fine. */
@@ -920,10 +922,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_head_logits(const memopt_cuda_ops
                memopt.h, and one rounding to the type.
    online      is taken as 0: whole rows of scores are made, statistics are not written and not read. Scratch grows with
                heads * block * length: a smaller block, not online, is what makes it small here.
-   causal      Products run over whole blocks, with zeros where a row may not look, and 0 times what is not finite is NaN.
-               So a NaN or an infinity in a key or a value also makes rows before it in its block NaN, and one in a query
-               or in grad_output the gradients of keys and values of rows after it in its block; further it does not
-               reach. The CPU's has no such limit. Finite operands are not concerned.
+   causal      Products run over whole blocks, with zeros where a row may not look, and 0 times what is not finite is
+               NaN. So a NaN or an infinity in a key or a value also makes rows before it in its block NaN, and one in a
+               query or in grad_output the gradients of keys and values of rows after it in its block; further it does
+               not reach. The CPU's has no such limit. Finite operands are not concerned.
    lengths     are on the device, and read by kernels only. One above length counts as length. Rows after them are not
                read into any result, whatever they hold. */
 

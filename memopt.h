@@ -40,8 +40,8 @@
      MEMOPT_DEBUG      [impl] 0 nothing; 1 guard pages; 2 own invariants, released memory is filled with 0xDD and looked
                        at when it is handed out again; 3 whole structures at every call, slow
 
-   CONTENTS    Search for "@section NAME". First the declarations, then the implementation, bottom up; a section uses
-               only what its marker names, and what that uses.
+   CONTENTS    Search for "@section NAME". On the left the declarations, on the right the implementation, which follows
+               all declarations; bottom up: a section uses only what its marker names, and what that uses.
      config              version and linkage
      api_status   status        codes, their texts, and why a call failed
      api_host     host          the only doors outside: allocator, workers, files, clock
@@ -70,7 +70,10 @@
                   solver        the table of the fastest schedules
      api_schedule schedule      which activations to keep, to make again, or to send away: the fastest within a budget
                   plot          a schedule as a picture
-     api_tape     tape          runs a schedule over the engine's own forwards and backwards; copies on a stack
+                  codec         activations in bf16 and 8 bits
+                  compile       a schedule and a plan made into instructions, within a budget
+     api_tape     tape          runs a schedule over the engine's own forwards and backwards
+                  stash         copies on a stack
      api_gemm     gemm          the product of matrices: yours, or the built-in one
                   row_kernels   what is done along a row: conversions, sums, exponentials, activations
                   operator      what all operators have in common: workers, product, scratch
@@ -80,6 +83,7 @@
                   norm          layer norm, RMS norm
                   layer         linear, activations, SwiGLU, dropout without masks, embedding
                   batchnorm     linear + batch norm + activation
+                  widths        this file once more for each width
 
    CONVENTIONS
      Errors       Every call that can fail returns a memopt_status (0 is success), or NULL where a pointer comes back.
@@ -475,7 +479,7 @@ struct memopt_source { /* where bytes come from; zero one and fill it in to add 
     int    fresh_is_zero;  /* 1: bytes read as zero after each commit; without commit, after reserve */
     int    reserved_once;  /* 1: one reservation at a time, as of a block; 0: as often as memory lasts */
     memopt_source_kind kind;
-    void          *user;
+    void  *user;
     memopt_ledger *ledger; /* NULL, or the one that books reservations and commits; set it before the first use */
     memopt_host    host;   /* of the ready sources */
     unsigned       flags;  /* of the ready sources */
@@ -530,8 +534,8 @@ typedef struct memopt_arena memopt_arena;
 
 typedef struct memopt_arena_desc { /* zero it, then set what you need */
     memopt_source     *source;      /* required; outlives the arena */
-    /* bytes, rounded up to the source's granularity and to alignment; 0 = all of a block or of a counting source. Pages
-       and allocators have more addresses than there is memory: name a capacity there */
+    /* bytes, rounded up to the source's granularity and to alignment; 0 = all of a block or of a counting source. Set
+       it for a source of pages or of an allocator: its address space is larger than memory */
     size_t             capacity;
     size_t             alignment;   /* of pushes that name none; 0 = the source's: 64, 256 for a device */
     memopt_ledger     *ledger;      /* NULL, or the one that books every push and rewind; outlives the arena */
@@ -555,13 +559,14 @@ typedef struct memopt_arena_desc { /* zero it, then set what you need */
  */
 MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memopt_arena **out);
 
-/* books everything out, releases; NULL is fine */
+/* Removes the arena's blocks from the ledger and releases its memory; NULL is fine. */
 MEMOPT_API void          memopt_arena_destroy(memopt_arena *arena);
 
 /**
  * Push bytes at the low end (long-lived) or at the top end (short-lived). A handful of instructions.
  *
- * returns the address, aligned as the arena is; for a device or a counting source it is not for the CPU to touch.
+ * returns the address, aligned as the arena is; for a device or a counting source the CPU must not
+ *         dereference it.
  *         NULL on failure, nothing changed, with the reason in memopt_arena_error(): ERR_ARGUMENT (bytes 0, or no such
  *         tag), ERR_OVERFLOW, ERR_MEMORY (the ends would cross, or the source refused), ERR_CORRUPT (MEMOPT_DEBUG 2:
  *         the bytes were written after they had been rewound; the next push goes through)
@@ -596,10 +601,10 @@ typedef struct memopt_mark { /* where an end was; a value, nothing to close. It 
     int      top;
 } memopt_mark;
 
-/* of the low end; all zero for NULL */
+/* The current position of the low end; all zero for NULL. */
 MEMOPT_API memopt_mark memopt_arena_mark(const memopt_arena *arena);
 
-/* of the top end */
+/* The current position of the top end; all zero for NULL. */
 MEMOPT_API memopt_mark memopt_arena_mark_top(const memopt_arena *arena);
 
 /**
@@ -747,7 +752,7 @@ typedef struct memopt_block { /* the handle of an allocation; a value, all zero 
  */
 MEMOPT_API memopt_status memopt_heap_create(const memopt_heap_desc *desc, memopt_heap **out);
 
-/* books everything out, releases; NULL is fine */
+/* Removes its blocks from the ledger and releases its memory; NULL is fine. */
 MEMOPT_API void          memopt_heap_destroy(memopt_heap *heap);
 
 /**
@@ -1248,10 +1253,10 @@ typedef enum memopt_weight_format { /* 4, 2, 4 and 6 bytes an element */
     MEMOPT_WEIGHTS_F32,      /* `weights` is float */
     MEMOPT_WEIGHTS_BF16,     /* `weights` is bfloat16, stochastically rounded */
     MEMOPT_WEIGHTS_SPLIT,    /* `weights` is bfloat16, `extra` the 16 bits that make it an exact float */
-    MEMOPT_WEIGHTS_F32_BF16  /* `weights` is float, `extra` a bfloat16 copy of it, written only */
+    MEMOPT_WEIGHTS_F32_BF16  /* `weights` is float, `extra` a bfloat16 copy of it that is never read */
 } memopt_weight_format;
 
-typedef enum memopt_gradient_format { /* a step on 16 bits has the bits of one on the same values in float */
+typedef enum memopt_gradient_format { /* 16 bits give the same result as the same values stored as float */
     MEMOPT_GRADIENTS_F32,
     MEMOPT_GRADIENTS_BF16,
     MEMOPT_GRADIENTS_F16   /* of a scaled loss: its scale is taken out by the run's gradient_factor */
@@ -1305,8 +1310,8 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     int                        first_moment; /* SGD and Adafactor: 1 keeps one (then beta1 may be above 0) */
     int                        place_states; /* 1: the states lie behind the object. memopt_optim_bytes() counts them,
                                                 memopt_optim_create() writes their addresses into the tensors and begins
-                                                them. 0: you do both, with a block for each; so for states on a
-                                                device */
+                                                them. 0: allocate and begin each state yourself; required for
+                                                states on a device */
     size_t                     block;        /* 8-bit states: 0 = 256; a multiple of 32 from 32 to 4096 */
     size_t                     min_quantized;/* whole tensors with fewer elements keep float states; 0 = 4096 */
     uint64_t                   seed;         /* of stochastic rounding */
@@ -1318,7 +1323,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
 
 typedef struct memopt_optim memopt_optim;
 
-/* What a step is combined with; begin refuses what cannot work. */
+/* Settings of one step. memopt_optim_begin() rejects combinations that cannot work. */
 typedef struct memopt_optim_run {
     uint64_t                  step;            /* t: 1 is the first */
     const memopt_optim_group *groups;          /* read at begin */
@@ -1335,7 +1340,7 @@ typedef struct memopt_optim_run {
  * each worker, 16 * block bytes. Up to 256 the scratch is 4 KiB of the worker's stack (a step takes 8 KiB of it in
  * all). With place_states, the states as well.
  *
- * desc    the tensors' pointers are not looked at; their counts are
+ * desc    the tensors' counts are read, their pointers are not
  * bytes   receives the size; untouched on failure
  * returns OK, ERR_ARGUMENT (no tensors, a count of 0, a part outside its tensor or not at the slice alignment, a block
  *         that is not allowed, a combination of kind and formats that does not exist, bad threads, place_states neither
@@ -1431,7 +1436,7 @@ MEMOPT_API memopt_status memopt_optim_sums(memopt_optim *optim, size_t tensor, d
 /** Does this kind measure before it applies? */
 MEMOPT_API int           memopt_optim_needs_measure(const memopt_optim *optim);
 
-/* elements, in this step */
+/* Elements of the tensor applied so far in this step. */
 MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor);
 
 /* elements left alone in this step */
@@ -1471,7 +1476,7 @@ typedef struct memopt_precision { /* which numbers of a training run have which 
     memopt_type gradients;    /* that backward writes for weights */
     memopt_type reduction;    /* sums of them, over micro-batches and over ranks */
     memopt_type buffers;      /* norm statistics, position tables: what is neither trained nor recomputed */
-    unsigned    keep_f32;     /* MEMOPT_KEEP_..., or'ed: stays fp32 whatever is said above */
+    unsigned    keep_f32;     /* MEMOPT_PRECISION_..., or'ed: stays fp32 whatever is said above */
     int         loss_scaling; /* 1: the loss is multiplied by a memopt_scaler's scale */
 } memopt_precision;
 
@@ -1901,7 +1906,9 @@ typedef struct memopt_layer {
     void *user;
 } memopt_layer;
 
-typedef enum memopt_codec { /* how outputs are kept: a lossy one is the same loss for every schedule, budget and pass */
+/* How outputs are kept. A lossy one gives the same result for every schedule, budget and pass, but not that of
+   EXACT. */
+typedef enum memopt_codec {
     MEMOPT_CODEC_EXACT, /* as they are */
     /* outputs of all segments but the last, which are float32 if their bytes are a multiple of 4, are rounded to bf16
        and kept in half the bytes */
@@ -1945,8 +1952,8 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     average */
     memopt_offload      offload; /* of memopt_schedule_desc; together with a store, and only then */
     memopt_tape_store   store;
-    memopt_codec         codec;  /* a lossy one and a store exclude each other; on a device it takes a device codec */
-    memopt_device_codec  device_codec;
+    memopt_codec        codec;   /* a lossy one and a store exclude each other; on a device it takes a device codec */
+    memopt_device_codec device_codec;
     /* where each pass takes its memory, at the low end, in one push; NULL: see memopt_tape_set_memory() */
     memopt_arena       *arena;
     int                 not_host_visible; /* of what is placed, where there is no arena: as in memopt_tape_call */
@@ -1964,12 +1971,13 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     always compared */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
     const memopt_host  *host; /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
-    memopt_error       *error;   /* filled in when memopt_tape_create() or _least() fails; NULL = the chain's */
+    memopt_error       *error;   /* filled in when memopt_tape_create() or memopt_tape_min_budget() fails; NULL = the
+                                    chain's */
 } memopt_tape_desc;
 
 /**
  * Create a tape: it solves the chain, places every buffer with the planner, and knows its peak before anything runs.
- * Where placing needs more than the budget, a smaller one is solved for, until the placed peak fits.
+ * If placement exceeds the budget, the chain is solved again with a smaller one until the placed peak fits.
  *
  * out     receives the tape; untouched on failure
  * returns OK; ERR_ARGUMENT (NULL, no callbacks, half a store or pair of hooks, what memopt_schedule_solve() refuses);
@@ -1994,8 +2002,9 @@ typedef struct memopt_tape_stats {
     size_t   kept;           /* bytes held between forward and backward */
     size_t   solve_bytes; /* the solver's largest table: taken while the shape was solved, and given back */
     /* the largest table that lay in the arena: its low end was higher by so much, aligned to 64. No more than 3 / 4 of
-       the peak expected, or than the arena has held before. In a counting arena: what one of the CPU's memory would
-       give. Other tables come from the host's allocator: on a device, in a dry run and without an arena all of them */
+       the peak expected, or than the arena has held before. In a counting arena: the value that an arena of
+       the CPU's memory would report. Other tables come from the host's allocator: on a device, in a dry run and without
+       an arena all of them */
     size_t   solve_arena;
     double   cost, extra;    /* of the schedule, as in memopt_schedule_result */
     size_t   actions, forwards;
@@ -2058,11 +2067,11 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
 
 /**
  * Run `repeats` whole passes, put the median time of each segment, in seconds, in place of its costs, and solve again.
- * The engine's callbacks are told `calibrating`; is_recompute is true to its word. An engine that follows the rules of
- * memopt_tape_call finds its weights, momentum, statistics and counters as they were, also after a failure. Its
- * generator is put back by the tape when the tape has its hooks; without hooks a callback that is told `calibrating`
- * puts it back itself. Gradients of weights are the engine's to clear, and grad_input holds the last repeat's. The
- * passes count nowhere, and draw numbers by seed and stream that no pass of training draws.
+ * The engine's callbacks are told `calibrating`; is_recompute is set as in a normal pass. An engine that follows the
+ * rules of memopt_tape_call finds its weights, momentum, statistics and counters as they were, also after a failure.
+ * Its generator is put back by the tape when the tape has its hooks; without hooks a callback that is told
+ * `calibrating` puts it back itself. Gradients of weights are the engine's to clear, and grad_input holds the last
+ * repeat's. The passes count nowhere, and draw numbers by seed and stream that no pass of training draws.
  * Arguments and statuses as for a pass, but grad_input may not overlap grad_output; also ERR_IO when the clock fails,
  * ERR_ARGUMENT for 0 repeats.
  */
@@ -2105,7 +2114,7 @@ MEMOPT_API void          memopt_stash_destroy(memopt_stash *stash);
 
 /** Copy x in; a lossy codec also rounds x itself, so that going on and starting again give the same bits.
     OK, ERR_ARGUMENT, ERR_STATE (depth is reached), ERR_MEMORY (the arena is full), ERR_OVERFLOW, ERR_UNSUPPORTED (the
-    arena is a device's: there is nobody to copy) */
+    arena is a device's: the stash cannot copy there) */
 MEMOPT_API memopt_status memopt_stash_push(memopt_stash *stash, float *x, size_t n, memopt_codec codec);
 
 /** The last one out again. OK, ERR_ARGUMENT, ERR_STATE (nothing was pushed, or not n floats; the arena is not where the
@@ -2825,7 +2834,7 @@ MEMOPT_I_HOST_DEVICE static float memopt_i_round(float x) {
 #endif
 }
 
-/* The same, so that nvcc does not fuse them with what comes next either. */
+/* Products, sums and quotients, rounded as above; and nvcc does not fuse them with what follows. */
 MEMOPT_I_HOST_DEVICE static float memopt_i_times(float a, float b) {
 #if defined(__CUDA_ARCH__)
     return __fmul_rn(a, b);
@@ -5347,12 +5356,14 @@ MEMOPT_API memopt_status memopt_source_pages(const memopt_pages_desc *desc, memo
    Exact      Offsets depend on sizes and alignments alone, never on addresses: a run over a counting source tells the
               byte. `peak` is the capacity that would just have been enough.
    Marks      A mark is where an end was, and when. It is stale when a rewind went below it since: other bytes lie
-              there now. Only those rewinds matter that no later one went below; they are kept in `rewinds`, lowest
-              first, one for each level of nesting. Beyond that room the oldest are forgotten: then a stale mark may
-              pass, but a good one is never refused. What the library itself relies on (a pass of a tape, a copy of
+              there now. A rewind matters only until a later one goes lower; `rewinds` holds the others, lowest first,
+              one for each level of nesting. Beyond that room the oldest are forgotten: then a stale mark may pass, but
+              a good one is never refused. What the library itself relies on (a pass of a tape, a copy of
               a stash) has a guard instead, which knows about any number of levels.
-   Fresh      Between the two `highest` no byte was ever handed out: where a source's fresh bytes are zero, a zeroed
-              push need not write them, and their pages stay untouched.
+   Fresh      Bytes between ends[0].highest and ends[1].highest have never been used: where a source's fresh bytes are
+              zero, a zeroed push need not write them, and their pages stay untouched.
+   Ledger     The log has an entry for each push. A rewind goes back through it (memopt_i_arena_ledger_remove) and gives
+              every tag its bytes back.
    Debug      At MEMOPT_DEBUG 2 released bytes are filled with 0xDD and looked at when they are handed out again:
               a difference is a write after the rewind. ASan is told of every committed byte that is not pushed. */
 
@@ -5402,7 +5413,9 @@ struct memopt_arena {
     size_t memory;
 };
 
-static size_t memopt_i_arena_middle(const memopt_arena *a) { return a->capacity - a->ends[0].used - a->ends[1].used; }
+static size_t memopt_i_arena_free_bytes(const memopt_arena *a) {
+    return a->capacity - a->ends[0].used - a->ends[1].used;
+}
 
 /* Debug: bytes in the middle are poisoned for ASan, and 0xDD where they were used before. Offsets are from the base. */
 static void memopt_i_arena_poison(memopt_arena *a, size_t start, size_t bytes) {
@@ -5430,8 +5443,8 @@ static void memopt_i_arena_unpush(memopt_arena *a, size_t start, size_t end) {
 }
 
 /* Whether a byte of [start, end), all of it free and shown, was used before and is not as it was left. */
-static int memopt_i_arena_written(const memopt_arena *a, size_t start, size_t end) {
-    const size_t stop = MEMOPT_DEBUG >= 2 && a->source->host_visible ? end : start; /* nobody looks */
+static int memopt_i_arena_is_overwritten(const memopt_arena *a, size_t start, size_t end) {
+    const size_t stop = MEMOPT_DEBUG >= 2 && a->source->host_visible ? end : start; /* else unchecked */
     size_t i;
 
     for (i = start; i < stop; ++i) {
@@ -5458,7 +5471,7 @@ static const void *memopt_i_arena_block(const memopt_arena *a, int top, const me
     return a->base + (top ? a->capacity - e->used_before - e->bytes : e->used_before);
 }
 
-static void memopt_i_arena_log_merge(memopt_arena *a, int top, const memopt_i_log_entry *e) {
+static void memopt_i_arena_ledger_merge(memopt_arena *a, int top, const memopt_i_log_entry *e) {
     memopt_i_log_entry *last = memopt_i_arena_entry(a, top, a->ends[top].log_count - 1);
 
     (void)memopt_ledger_remove(a->ledger, e->tag, e->bytes, memopt_i_arena_block(a, top, e));
@@ -5469,7 +5482,8 @@ static void memopt_i_arena_log_merge(memopt_arena *a, int top, const memopt_i_lo
     (void)memopt_ledger_add(a->ledger, last->tag, last->bytes, memopt_i_arena_block(a, top, last), NULL);
 }
 
-static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, memopt_tag tag, const char *name) {
+static memopt_status memopt_i_arena_ledger_add(memopt_arena *a, int top, size_t used, memopt_tag tag,
+                                               const char *name) {
     memopt_i_arena_end *end = &a->ends[top];
     const memopt_i_log_entry e = { end->used, used - end->used, name, tag };
     memopt_status s;
@@ -5479,11 +5493,11 @@ static memopt_status memopt_i_arena_log(memopt_arena *a, int top, size_t used, m
     if (s) return s;
     if (end->log_count + memopt_i_max(a->ends[!top].log_count, 1) < a->log_capacity)
         *memopt_i_arena_entry(a, top, end->log_count++) = e;
-    else memopt_i_arena_log_merge(a, top, &e);
+    else memopt_i_arena_ledger_merge(a, top, &e);
     return MEMOPT_OK;
 }
 
-static void memopt_i_arena_unlog(memopt_arena *a, int top, size_t used) {
+static void memopt_i_arena_ledger_remove(memopt_arena *a, int top, size_t used) {
     memopt_i_arena_end *end = &a->ends[top];
 
     while (a->log && end->log_count) {
@@ -5501,7 +5515,7 @@ static void memopt_i_arena_unlog(memopt_arena *a, int top, size_t used) {
 }
 
 /* How far the fast path may go without asking: to the end of committed memory, or nowhere. */
-static void memopt_i_arena_limits(memopt_arena *a) {
+static void memopt_i_arena_update_limits(memopt_arena *a) {
 #if defined(MEMOPT_I_ASAN)
     const int looked_at = 1;
 #else
@@ -5561,15 +5575,15 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
         memopt_i_arena_poison(&a, 0, a.capacity);
     }
     *p = a;
-    memopt_i_arena_limits(p);
+    memopt_i_arena_update_limits(p);
     *out = p;
     return MEMOPT_OK;
 }
 
 MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
     if (!arena) return;
-    memopt_i_arena_unlog(arena, 1, 0);
-    memopt_i_arena_unlog(arena, 0, 0);
+    memopt_i_arena_ledger_remove(arena, 1, 0);
+    memopt_i_arena_ledger_remove(arena, 0, 0);
     memopt_i_arena_unpoison(arena, 0, arena->ends[0].committed);
     memopt_i_arena_unpoison(arena, arena->capacity - arena->ends[1].committed, arena->ends[1].committed);
     memopt_i_source_release(arena->source, arena->base, arena->capacity,
@@ -5644,9 +5658,7 @@ MEMOPT_API void *memopt_arena_push_with(memopt_arena *arena, size_t bytes, const
     return arena ? memopt_i_arena_push(arena, bytes, options ? options : &plain) : NULL;
 }
 
-/* The slow path, in order: where the bytes would lie, that their memory is there, that nobody wrote into it, that it is
-   zero if it must be, that it is booked; and only then the one assignment that makes it so. */
-/* The most bytes that fit between the ends and inside [from, to). Either end: what is aligned below stays below. */
+/* The most bytes that fit between the ends and inside [from, to), for a push at either end. */
 static size_t memopt_i_arena_largest(const memopt_arena *a, size_t alignment, size_t from, size_t to) {
     const size_t end = memopt_i_min(to, a->capacity - a->ends[1].used);
     size_t start;
@@ -5660,7 +5672,7 @@ static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const 
 
     (void)memopt_i_fail(&a->error, status, reason);
     if (bytes) a->error.got = memopt_i_count(bytes);
-    a->error.free_bytes = memopt_i_arena_middle(a);
+    a->error.free_bytes = memopt_i_arena_free_bytes(a);
     a->error.limit = memopt_i_count(memopt_i_arena_largest(a, aligned ? o->alignment : a->alignment, 0, a->capacity));
     if (status == MEMOPT_ERR_MEMORY && (!a->ledger || o->tag < a->ledger->tag_count))
         (void)memopt_ledger_failed(a->ledger, o->tag, bytes);
@@ -5672,13 +5684,13 @@ static void *memopt_i_arena_refuse_number(memopt_arena *a, const char *argument,
     memopt_i_checks c = memopt_i_checks_begin(&a->error, "arena");
 
     memopt_i_refuse_number(&c, MEMOPT_ERR_ARGUMENT, argument, memopt_i_count(got), bound, limit);
-    a->error.free_bytes = memopt_i_arena_middle(a);
+    a->error.free_bytes = memopt_i_arena_free_bytes(a);
     return NULL;
 }
 
 /* The offset of the bytes from the base, or 1 when they do not fit between the ends. */
 static int memopt_i_arena_place(const memopt_arena *a, size_t bytes, size_t alignment, int top, size_t *start) {
-    if (bytes > memopt_i_arena_middle(a)) return 1;
+    if (bytes > memopt_i_arena_free_bytes(a)) return 1;
     if (top) {
         *start = memopt_i_align_down(a->capacity - a->ends[1].used - bytes, alignment);
         return *start < a->ends[0].used;
@@ -5703,7 +5715,7 @@ static memopt_status memopt_i_arena_commit(memopt_arena *a, int top, size_t used
     if (s) return s;
     memopt_i_arena_poison(a, start, want - end->committed);
     end->committed = want;
-    memopt_i_arena_limits(a);
+    memopt_i_arena_update_limits(a);
     return MEMOPT_OK;
 }
 
@@ -5712,6 +5724,8 @@ static int memopt_i_arena_is_fresh(const memopt_arena *a, size_t start, size_t b
         && start + bytes <= a->capacity - memopt_i_max(a->ends[1].highest, a->ends[1].used);
 }
 
+/* The slow path, in order: where the bytes would lie, that their memory is there, that nobody wrote into it, that it is
+   zero if it must be, that it is booked; and only then the one assignment that makes it so. */
 static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_push_options *o) {
     const size_t alignment = o->alignment ? o->alignment : a->alignment;
     const int top = o->top != 0;
@@ -5737,7 +5751,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
         return NULL;
     }
     memopt_i_arena_unpoison(a, start, bytes);
-    if (memopt_i_arena_written(a, start, start + bytes)) {
+    if (memopt_i_arena_is_overwritten(a, start, start + bytes)) {
         memopt_i_arena_unpush(a, start, start + bytes); /* as it was before the write: the next push goes through */
         return memopt_i_arena_refuse(a, MEMOPT_ERR_CORRUPT, "bytes were written after they had been rewound", bytes, o);
     }
@@ -5747,7 +5761,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
         memopt_i_arena_unpush(a, start, start + bytes);
         return memopt_i_arena_refuse(a, s, "the source could not zero the bytes", bytes, o);
     }
-    s = memopt_i_arena_log(a, top, used, o->tag, o->name);
+    s = memopt_i_arena_ledger_add(a, top, used, o->tag, o->name);
     if (s) {
         memopt_i_arena_unpush(a, start, start + bytes);
         if (s == MEMOPT_ERR_ARGUMENT)
@@ -5809,7 +5823,7 @@ static void memopt_i_arena_note_rewind(memopt_arena *a, memopt_i_arena_end *end,
     end->rewinds[end->rewind_count++].used = used;
 }
 
-static size_t memopt_i_arena_now(const memopt_arena *a) {
+static size_t memopt_i_arena_peak(const memopt_arena *a) {
     return memopt_i_max(a->peak, a->ends[0].used + a->ends[1].used);
 }
 
@@ -5827,9 +5841,9 @@ MEMOPT_API memopt_status memopt_arena_rewind(memopt_arena *arena, memopt_mark ma
         return memopt_i_fail(&arena->error, MEMOPT_ERR_STATE, "a stale mark: its bytes were rewound and pushed anew");
     released = end->used - mark.used;
     if (!released) return MEMOPT_OK;
-    arena->peak = memopt_i_arena_now(arena);
+    arena->peak = memopt_i_arena_peak(arena);
     end->highest = memopt_i_max(end->highest, end->used);
-    memopt_i_arena_unlog(arena, mark.top, mark.used);
+    memopt_i_arena_ledger_remove(arena, mark.top, mark.used);
     memopt_i_arena_fill(arena, mark.top ? arena->capacity - end->used : mark.used, released);
     end->used = mark.used;
     memopt_i_arena_note_rewind(arena, end, mark.used);
@@ -5845,8 +5859,8 @@ MEMOPT_API memopt_arena_stats memopt_arena_get_stats(const memopt_arena *arena) 
     s.capacity = arena->capacity;
     s.used_low = arena->ends[0].used;
     s.used_top = arena->ends[1].used;
-    s.free_bytes = memopt_i_arena_middle(arena);
-    if (memopt_i_align_up(memopt_i_arena_now(arena), arena->top_alignment, &s.peak)) s.peak = arena->capacity;
+    s.free_bytes = memopt_i_arena_free_bytes(arena);
+    if (memopt_i_align_up(memopt_i_arena_peak(arena), arena->top_alignment, &s.peak)) s.peak = arena->capacity;
     s.committed = arena->source->commit_fn ? arena->ends[0].committed + arena->ends[1].committed : arena->capacity;
     return s;
 }
@@ -5855,7 +5869,7 @@ MEMOPT_API memopt_error memopt_arena_error(const memopt_arena *arena) {
     return arena ? arena->error : memopt_i_error(MEMOPT_ERR_ARGUMENT, "the arena is NULL");
 }
 
-/* What stays committed between the ends then counts as used before: it may be, and must not pass for fresh. */
+/* Memory that stays committed counts as used from then on: it may hold old bytes, so it is not fresh. */
 static memopt_status memopt_i_arena_trim_end(memopt_arena *a, int top) {
     memopt_i_arena_end *end = &a->ends[top];
     size_t keep, start, bytes;
@@ -5875,7 +5889,7 @@ static memopt_status memopt_i_arena_trim_end(memopt_arena *a, int top) {
     for (i = 0; i < 2; ++i) a->ends[i].highest = a->ends[i].committed;
     memopt_i_arena_fill(a, a->ends[0].used, a->ends[0].committed - a->ends[0].used);
     memopt_i_arena_fill(a, a->capacity - a->ends[1].committed, a->ends[1].committed - a->ends[1].used);
-    memopt_i_arena_limits(a);
+    memopt_i_arena_update_limits(a);
     return MEMOPT_OK;
 }
 
@@ -5890,7 +5904,7 @@ static void memopt_i_arena_divide(memopt_arena *a) {
         a->ends[i].committed = keep;
         a->ends[!i].committed = a->capacity - keep;
     }
-    memopt_i_arena_limits(a);
+    memopt_i_arena_update_limits(a);
 }
 
 MEMOPT_API memopt_status memopt_arena_trim(memopt_arena *arena) {
@@ -5920,7 +5934,7 @@ MEMOPT_API memopt_status memopt_arena_check(memopt_arena *arena) {
         bytes = committed - end->used;
         start = i ? arena->capacity - committed : end->used;
         memopt_i_arena_unpoison(arena, start, bytes);
-        written |= memopt_i_arena_written(arena, start, start + bytes);
+        written |= memopt_i_arena_is_overwritten(arena, start, start + bytes);
         memopt_i_arena_poison(arena, start, bytes);
     }
     if (written)
@@ -7397,7 +7411,7 @@ static void memopt_i_search_shake(memopt_i_search *s) {
     }
 }
 
-/* Attempt after attempt: by long lives and by trouble, at the goal and at a share of the way from there to the best
+/* Attempt after attempt: by long lives and by failures, at the goal and at a share of the way from there to the best
    plan. First four without noise; then short ones most of the time and long ones now and then: 1 1 2 1 1 2 4 ... [Luby
    1993, as in Knuth 4A 7.2.2.2]. */
 static void memopt_i_search_improve(memopt_i_search *s) {
@@ -9405,16 +9419,16 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 
 /* @section vec : simd base api_number
    The vocabulary of wide code: a type of lanes for each width, and what can be done with it.
-   Problem    An algorithm written once for each instruction set is written four times, and the fourth is the one that
-              nobody tests. A macro that makes the four cannot be stepped through.
+   Problem    An algorithm written for each instruction set stands four times, and the rarest goes untested. A macro
+              that makes the four cannot be stepped through.
    Idea       Algorithms stand once, over the words of this section. The file includes itself at its end, once for each
               width it has wide code for, and compiles the marked parts alone:
                   #endif   "once for each width" ...the part... #ifndef MEMOPT_I_WIDTH   "once"
-              V(name) is memopt_i_v1_name where the file is read first, in which the same parts are the definition, then
-              memopt_i_v8_name (AVX2), memopt_i_v16_name (AVX-512), or memopt_i_v4_name (NEON). They are functions: a
-              debugger steps into them.
+              On the first reading V(name) is memopt_i_v1_name, the scalar definition; then it is memopt_i_v8_name
+              (AVX2), memopt_i_v16_name (AVX-512), or memopt_i_v4_name (NEON). They are functions: a debugger steps
+              into them. To find memopt_i_v8_name in this file, search for "(name)".
    Words      V(floats) are `V(width)` of them. R(floats) are 16 whatever the width, two or four registers, because a
-              row's sums are 16 (see `row_kernels`); where the file is read first they are one float. V(ints) are as
+              row's sums are 16 (see `row_kernels`); on the first reading R(floats) is a single float. V(ints) are as
               many integers of 32 bits (i_), V(mask) says which lanes (m_), V(words) are 16 bits each (w_), V(doubles)
               are as many doubles (d_), V(longs) half as many integers of 64 bits (l_). A name begins with what it
               returns or stores.
@@ -9442,7 +9456,8 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #  define MEMOPT_I_WIDTHS(type, name, parameters)
 #endif
 
-#pragma push_macro("V") /* yours come back at the end of the file */
+/* Macros of yours with these names are saved here and restored at the end of the file. */
+#pragma push_macro("V")
 #pragma push_macro("R")
 #pragma push_macro("V_FN")
 #pragma push_macro("V_HOST_FN")
@@ -9461,7 +9476,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
 #define V(name)   memopt_i_v1_##name
 #define R(name)   memopt_i_v1_##name
 #if defined(__CUDACC__)
-#  define V_FN    MEMOPT_I_HOST_DEVICE static /* which says inline */
+#  define V_FN    MEMOPT_I_HOST_DEVICE static /* MEMOPT_I_HOST_DEVICE says inline */
 #else
 #  define V_FN    static inline
 #endif
@@ -9584,7 +9599,7 @@ V_FN void V(store_pairs)(float *p, float a, float b) {
     p[0] = a;
     p[1] = b;
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if defined(MEMOPT_I_WIDTH)
 #  undef V
@@ -10453,7 +10468,7 @@ V_FN R(floats) R(masked)(const uint32_t *mask, R(floats) x, R(floats) y) {
 }
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 
 /* @section random : vec api_random
    Problem    Random numbers that depend on who asked first cannot be repeated: not with more workers, not for a part of
@@ -10530,7 +10545,7 @@ MEMOPT_API memopt_noise memopt_noise_make(uint64_t seed, uint64_t stream) {
 #define MEMOPT_I_COS_3 59.246f
 #define MEMOPT_I_TWO_32 (1.0f / 4294967296.0f)
 #define MEMOPT_I_LAST_BLOCK 0x3fffffffffffffff /* after it comes block 0, as the index starts again */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* These take multiples of 64 values; index is a multiple of 4. */
 #if defined(MEMOPT_I_WIDTH)
@@ -10620,7 +10635,7 @@ V_FN void V(normal)(float *dst, const uint32_t *words, size_t n) {
     }
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, philox_words, (uint32_t *dst, size_t n, uint64_t seed, uint64_t stream, uint64_t index))
 MEMOPT_I_WIDTHS(void, uniform, (float *dst, const uint32_t *words, size_t n))
 MEMOPT_I_WIDTHS(void, normal, (float *dst, const uint32_t *words, size_t n))
@@ -10787,7 +10802,7 @@ static void memopt_i_small_codes(void *dst, const float *src, size_t i, size_t n
         else one[i] = (uint8_t)code;
     }
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if !defined(MEMOPT_I_WIDTH)
 /* The definitions. `stream` is for wide code only. */
@@ -10805,7 +10820,8 @@ static void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stre
     for (i = 0; i < n; ++i) memopt_i_put_bits(dst + i, (uint32_t)src[i] << 16);
 }
 
-static void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first, int stream) {
+static void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
+                               int stream) {
     size_t i;
 
     (void)stream;
@@ -10837,8 +10853,8 @@ static void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, i
     memopt_i_small_codes(dst, src, 0, n, kind, saturate, NULL, 0);
 }
 
-static void V(small_noise)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
-                           uint64_t first, int stream) {
+static void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                                uint64_t first, int stream) {
     (void)stream;
     memopt_i_small_codes(dst, src, 0, n, kind, saturate, &noise, first);
 }
@@ -10910,7 +10926,8 @@ V_FN V(ints) V(noise_counter)(memopt_i_noise_run run) {
 }
 
 /* n is a multiple of 32, first as well. The lower halves of the 16 words are for the first half of a group. */
-V_FN void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first, int stream) {
+V_FN void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
+                             int stream) {
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
     const V(ints) magnitude = V(i_set)(0x7fffffffu), words = V(i_set)(0xffff);
@@ -10933,7 +10950,7 @@ V_FN void V(bf16_noise)(uint16_t *dst, const float *src, size_t n, memopt_noise 
         MEMOPT_I_AHEAD(stream, src + i);
         MEMOPT_I_AHEAD(stream, src + i + 16);
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(top, V(i_set)(0x7f7f0000u))))) { /* too large for a bf16, or NaN */
-            memopt_i_v1_bf16_noise(dst + i, src + i, 32, noise, first + i, 0);
+            memopt_i_v1_bf16_stochastic(dst + i, src + i, 32, noise, first + i, 0);
             continue;
         }
         MEMOPT_I_UNROLL_ALL
@@ -11010,8 +11027,8 @@ V_FN void V(small_put)(void *dst, size_t i, int kind, V(ints) a, V(ints) b, int 
     else V(b_put)((uint8_t *)dst + i, a, b, stream);
 }
 
-V_FN void V(small_noise)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
-                         uint64_t first, int stream) {
+V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
+                              uint64_t first, int stream) {
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
     const memopt_i_noise_run run = memopt_i_noise_from(noise, first);
     const V(ints) key = V(i_set)(run.key), step = V(i_set)(V(width) * MEMOPT_I_NOISE_STEP);
@@ -11136,16 +11153,16 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
 #  endif
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, bf16_from_f32, (uint16_t *dst, const float *src, size_t n, int stream))
 MEMOPT_I_WIDTHS(void, f32_from_bf16, (float *dst, const uint16_t *src, size_t n, int stream))
-MEMOPT_I_WIDTHS(void, bf16_noise, (uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
-                                   int stream))
+MEMOPT_I_WIDTHS(void, bf16_stochastic, (uint16_t *dst, const float *src, size_t n, memopt_noise noise, uint64_t first,
+                                        int stream))
 MEMOPT_I_WIDTHS(void, split, (uint16_t *high, uint16_t *low, const float *src, size_t n, int stream))
 MEMOPT_I_WIDTHS(void, join, (float *dst, const uint16_t *high, const uint16_t *low, size_t n, int stream))
 MEMOPT_I_WIDTHS(void, small_from_f32, (void *dst, const float *src, size_t n, int kind, int saturate, int stream))
-MEMOPT_I_WIDTHS(void, small_noise, (void *dst, const float *src, size_t n, int kind, int saturate, memopt_noise noise,
-                                    uint64_t first, int stream))
+MEMOPT_I_WIDTHS(void, small_stochastic, (void *dst, const float *src, size_t n, int kind, int saturate,
+                                         memopt_noise noise, uint64_t first, int stream))
 MEMOPT_I_WIDTHS(void, f32_from_small, (float *dst, const void *src, size_t n, int kind, int stream))
 MEMOPT_I_WIDTHS(void, squares, (double *sums, const float *x, size_t n))
 #if defined(MEMOPT_I_X86)
@@ -11164,15 +11181,15 @@ static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src
 }
 
 /* Whole groups of 32, none of them across a multiple of 2^33. */
-static void memopt_i_noise_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
-                                  memopt_noise noise, uint64_t first, int stream) {
-    if (kind == MEMOPT_I_BF16) MEMOPT_I_AT(level, bf16_noise, ((uint16_t *)dst, src, n, noise, first, stream));
-    else MEMOPT_I_AT(level, small_noise, (dst, src, n, kind, saturate, noise, first, stream));
+static void memopt_i_stochastic_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                       memopt_noise noise, uint64_t first, int stream) {
+    if (kind == MEMOPT_I_BF16) MEMOPT_I_AT(level, bf16_stochastic, ((uint16_t *)dst, src, n, noise, first, stream));
+    else MEMOPT_I_AT(level, small_stochastic, (dst, src, n, kind, saturate, noise, first, stream));
 }
 
 /* Any n and first: what is less than a group goes through one on the stack. */
-static void memopt_i_noise_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
-                              memopt_noise noise, uint64_t first, int stream) {
+static void memopt_i_stochastic_to(int level, int kind, int saturate, void *dst, const float *src, size_t n,
+                                   memopt_noise noise, uint64_t first, int stream) {
     const size_t bytes = kind <= MEMOPT_I_F16 ? 2 : 1;
     size_t i = 0;
 
@@ -11185,13 +11202,13 @@ static void memopt_i_noise_to(int level, int kind, int saturate, void *dst, cons
         if (count == 32) {
             count = (n - i) & ~(size_t)31;
             if (count > left) count = (size_t)left;
-            memopt_i_noise_groups(level, kind, saturate, (unsigned char *)dst + i * bytes, src + i, count, noise, index,
-                                  stream);
+            memopt_i_stochastic_groups(level, kind, saturate, (unsigned char *)dst + i * bytes, src + i, count, noise,
+                                       index, stream);
         } else {
             float from[32] = { 0 };
             uint16_t to[32];
             memcpy(from + skip, src + i, count * sizeof *from);
-            memopt_i_noise_groups(level, kind, saturate, to, from, 32, noise, index - skip, 0);
+            memopt_i_stochastic_groups(level, kind, saturate, to, from, 32, noise, index - skip, 0);
             memcpy((unsigned char *)dst + i * bytes, (unsigned char *)to + skip * bytes, count * bytes);
         }
         i += count;
@@ -11207,9 +11224,9 @@ static void memopt_i_f32_from_bf16_at(int level, float *dst, const uint16_t *src
     MEMOPT_I_AT(level, f32_from_bf16, (dst, src, n, 0));
 }
 
-static void memopt_i_bf16_noise_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
-                                   uint64_t first) {
-    memopt_i_noise_to(level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
+static void memopt_i_bf16_stochastic_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
+                                        uint64_t first) {
+    memopt_i_stochastic_to(level, MEMOPT_I_BF16, 0, dst, src, n, noise, first, 0);
 }
 
 static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const float *src, size_t n) {
@@ -11272,7 +11289,7 @@ static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_
     else if (t->kind == MEMOPT_I_SPLIT)
         MEMOPT_I_AT(t->level, split, (dst16, (uint16_t *)t->dst2 + i, src32, n, stream));
     else if (t->stochastic)
-        memopt_i_noise_to(t->level, t->kind, t->saturate, dst, src32, n, t->noise, t->first + i, stream);
+        memopt_i_stochastic_to(t->level, t->kind, t->saturate, dst, src32, n, t->noise, t->first + i, stream);
     else if (t->kind == MEMOPT_I_BF16 && t->widen) MEMOPT_I_AT(t->level, f32_from_bf16, (dst32, src16, n, stream));
     else if (t->kind == MEMOPT_I_BF16) memopt_i_bf16_from_f32_to(t->level, dst16, src32, n, stream);
     else if (t->widen) MEMOPT_I_AT(t->level, f32_from_small, (dst32, src, n, t->kind, stream));
@@ -11744,7 +11761,7 @@ static const uint8_t memopt_i_unsigned_planes[4][256] = {
     { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_0) }, { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_1) },
     { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_2) }, { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_BYTE_3) } };
 #endif
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 #if defined(MEMOPT_I_WIDTH)
 V_FN void V(quant_ahead)(const float *x) { /* the four cache lines that are 8 KiB further on */
     size_t k;
@@ -11781,9 +11798,7 @@ V_FN float V(absmax)(const float *x, size_t n, int ahead) {
 typedef struct V(lines_table) {
     __m512i junctions[2];
     __m512 slopes[2], offsets[2], lasts[2];
-}
-
-                                                                                                V(lines_table);
+} V(lines_table);
 
 V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
     const uint32_t *junctions = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
@@ -12035,9 +12050,7 @@ V_FN void V(quant_copy)(uint8_t *to, const uint8_t *from, size_t n) {
 typedef struct V(lines_table) {
     __m256i junctions, next, first;
     __m256 slopes, offsets, lasts;
-}
-
-                                                                                                 V(lines_table);
+} V(lines_table);
 
 V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
     const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_MAP_UNSIGNED];
@@ -12181,7 +12194,7 @@ V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n, fl
 }
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
 MEMOPT_I_WIDTHS(void, encode, (memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse))
 MEMOPT_I_WIDTHS(void, decode, (memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream))
@@ -12499,7 +12512,7 @@ static void memopt_i_v1_state_codec_encode(const memopt_i_state_codec *t, uint8_
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_state_codec_code(t->grid, t->is_signed, x[i], inverse);
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16
 /* What one processor alone can do: bytes are looked up in registers. */
@@ -12676,7 +12689,7 @@ V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, c
 }
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, state_codec_decode,
                 (const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n))
 
@@ -12730,7 +12743,7 @@ typedef struct memopt_i_kernels {
 } memopt_i_kernels;
 
 /* The formulas. Every function walks whole lanes and leaves what is over to the single float. */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN void V(moments)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), g1 = V(set)(r->g1), g2 = V(set)(r->g2);
@@ -12875,7 +12888,7 @@ V_HOST_FN const memopt_i_kernels *V(kernels_table)(void) {
     return &table;
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_kernels *, kernels_table, (void))
 
 static const memopt_i_kernels *memopt_i_kernels_at(int level) { return MEMOPT_I_AT(level, kernels_table, ()); }
@@ -12931,7 +12944,7 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
    Trap       Whether a tensor is small enough to keep floats is judged on the whole of it, never on the part that is
               held: otherwise the result depends on the number of ranks. */
 
-enum { MEMOPT_I_OF_WEIGHTS, MEMOPT_I_OF_FIRST, MEMOPT_I_OF_SECOND, MEMOPT_I_NOISES };
+enum { MEMOPT_I_NOISE_WEIGHTS, MEMOPT_I_NOISE_FIRST, MEMOPT_I_NOISE_SECOND, MEMOPT_I_NOISES };
 
 /* A tensor as the object keeps it. */
 typedef struct memopt_i_tensor_part {
@@ -13195,22 +13208,27 @@ static memopt_status memopt_i_header_check(memopt_i_checks *c, const memopt_i_st
    Careful    A tile with a gradient that is not finite, or so large that its square is not, is stepped element by
               element, without those: they keep weight and moments, and harm no other element of their block. Weights
               are looked at as well where they enter the moments (decay that is added to the gradient).
+   Rounding   Weights of 16 bits are rounded in memopt_i_optim_store(), states in memopt_i_optim_encode(); in a step
+              with 8-bit states on AVX-512, in V(pipeline_store) and V(pipeline).
    Cost       One pass. Scratch: two blocks of two moments in float, 4 KiB, and three tiles of 256 floats, on the stack;
               larger blocks have theirs in the object.
    Trap       Scratch of two workers side by side in the object made both a third slower: the processor fetches ahead,
               also into the next page, and takes lines out of the other's cache. */
 
-#define MEMOPT_I_TILE 256        /* elements stepped at a time where states are not coded ... */
+/* Elements that are stepped at a time with states of 32 or 16 bits, and with states of 8 bits. With 128 of the latter
+   the processor no longer overlaps two blocks. */
+#define MEMOPT_I_TILE       256
+#define MEMOPT_I_CODED_TILE 64
+
 #define MEMOPT_I_OWN_SCRATCH 512 /* floats of scratch of a moment on the stack: two blocks of 256 */
-#define MEMOPT_I_CODED_TILE 64   /* ... and where they are: with 128 the processor no longer sees both blocks at once */
 /* 2^62: squares stay finite, and sums of all of them in double */
 #define MEMOPT_I_GRADIENT_MAX 4.611686018427387904e18f
 
 typedef struct memopt_i_optim_pass {
     const memopt_optim_desc   *desc;
     const memopt_optim_tensor *tensor;
-    const memopt_i_tensor_part       *part;
-    const memopt_i_kernels          *kernels;
+    const memopt_i_tensor_part *part;
+    const memopt_i_kernels    *kernels;
     const memopt_i_state_codec      *codes[2]; /* signed, unsigned */
     memopt_optim_view          view;
     memopt_i_tile              tile;
@@ -13265,7 +13283,7 @@ static float *memopt_i_optim_load_moment(const memopt_i_optim_pass *k, int momen
     return x;
 }
 
-/* The gradients at..at+n as floats: where they are, or in the pass's own. */
+/* The gradients at..at+n as floats: where they are, or converted into the pass's own buffer. */
 static const float *memopt_i_optim_load_gradients(memopt_i_optim_pass *k, size_t at, size_t n) {
     const void *g = k->tensor->gradients;
 
@@ -13323,8 +13341,8 @@ static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
 
     switch (k->desc->weights) {
     case MEMOPT_WEIGHTS_BF16:
-        memopt_i_bf16_noise_at(k->level, (uint16_t *)t->weights + at, q->w, n,
-                               k->part->noise[MEMOPT_I_OF_WEIGHTS], index);
+        memopt_i_bf16_stochastic_at(k->level, (uint16_t *)t->weights + at, q->w, n,
+                                    k->part->noise[MEMOPT_I_NOISE_WEIGHTS], index);
         break;
     case MEMOPT_WEIGHTS_SPLIT:
         memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at, q->w, n);
@@ -13337,8 +13355,8 @@ static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
     }
     if (k->part->format == MEMOPT_STATE_BF16)
         for (i = 0; i < k->view.moments; ++i)
-            memopt_i_bf16_noise_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
-                                   k->part->noise[MEMOPT_I_OF_FIRST + i], index);
+            memopt_i_bf16_stochastic_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
+                                        k->part->noise[MEMOPT_I_NOISE_FIRST + i], index);
 }
 
 static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
@@ -13365,7 +13383,7 @@ static void memopt_i_optim_step_weights(const memopt_i_optim_pass *k, const memo
         memopt_i_kernels_run(kernels, adam ? MEMOPT_I_KERNEL_UPDATE : MEMOPT_I_KERNEL_AXPY, &k->part->rule, q);
 }
 
-/* A tile with gradients that are not finite: moments and weights of the others. */
+/* Step a tile element by element, and skip elements whose gradient is not finite. */
 MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass *k, const memopt_i_tile *q) {
     size_t i;
 
@@ -13431,7 +13449,7 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
     k->waiting_at = at;
     k->half = k->half ? 0 : k->desc->block;
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 #if defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 16 /* where a tile is one look-up in the byte permutations */
 /* Decode, step and encode 64 elements at a time, as the loop in memopt_i_optim_pass_apply() does, without a call
@@ -13486,8 +13504,8 @@ V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size
     const memopt_optim_tensor *t = k->tensor;
 
     if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
-        V(bf16_noise)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
-                      k->part->noise[MEMOPT_I_OF_WEIGHTS], (uint64_t)t->first + at, 0);
+        V(bf16_stochastic)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
+                           k->part->noise[MEMOPT_I_NOISE_WEIGHTS], (uint64_t)t->first + at, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
         V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_TILE, 0);
     if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
@@ -13519,7 +13537,7 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
     int i, finite;
     __m512 largest_m = _mm512_set1_ps(k->largest[0]);
     __m512i largest_v = _mm512_castps_si512(_mm512_set1_ps(k->largest[1]));
-    /* No gradient is over the limit while all roots are below this, so that it need not be looked at. */
+    /* If every sqrt(v) is below `quiet`, no gradient exceeds the limit, and the test of gradients is left out. */
     const float quiet = two && !rule.coupled ? 0.5f * limit * rule.factor * sqrtf(1 - rule.b2 * rule.b2) : 0;
     const __m512i alarm = _mm512_castps_si512(_mm512_set1_ps(quiet));
 
@@ -13589,12 +13607,12 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
 }
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 #endif
 
-/* Does the whole tile, if it can be done so. */
+/* Runs the AVX-512 pipeline on the tile; returns 0 if it does not apply. */
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
     if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
@@ -13676,7 +13694,7 @@ static void memopt_i_optim_pass_scan(memopt_i_optim_pass *k, size_t at, size_t n
     }
 }
 
-/* The object: what all sections above share. */
+/* The object: what this section and those after it share. */
 struct memopt_optim {
     memopt_optim_desc desc; /* with the defaults filled in */
     memopt_i_state_codec codes[2];
@@ -13758,7 +13776,7 @@ typedef struct memopt_i_adafactor_kernels {
     void            (*squares)(double *sums, double *columns, const float *x, size_t n);
     size_t            width;
 } memopt_i_adafactor_kernels;
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN void V(adafactor_part)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) f = V(set)(r->factor), row = V(set)(q->scale_v);
@@ -13838,7 +13856,7 @@ V_HOST_FN const memopt_i_adafactor_kernels *V(adafactor_table)(void) {
     return &table;
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_adafactor_kernels *, adafactor_table, (void))
 
 static const memopt_i_adafactor_kernels *memopt_i_adafactor_kernels_at(int level) {
@@ -15106,7 +15124,7 @@ MEMOPT_API memopt_status memopt_precision_check(const memopt_precision *policy, 
 /* ---- the loops ----
    Every loop that reads asks for what lies 4 KiB ahead: a core's own prefetchers stop at each page, and these loops are
    long enough to fill the window in which it would look further by itself. */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* A 16-bit value of either type as a float, and back; to nearest, of NaN the quiet one. */
 V_FN V(floats) V(scale_float)(memopt_type type, V(words) x) {
@@ -15267,7 +15285,7 @@ V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     V_REST(clip16, (x + i, n - i, limit, infinity));
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, scale_squares, (memopt_type type, void *x, size_t n, float factor, int write, double *sums))
 MEMOPT_I_WIDTHS(void, add_bf16, (float *to, const uint16_t *from, const uint16_t *sum, size_t n, float weight))
 
@@ -15379,7 +15397,7 @@ static size_t memopt_i_scale_count(const memopt_gradient *g, const memopt_i_scal
 /* ---- scale and measure ---- */
 typedef struct memopt_i_gradients_task {
     const memopt_gradient *tensors, *gradients; /* gradients: what accumulate adds to the tensors */
-    memopt_i_scale_piece        *pieces;
+    memopt_i_scale_piece  *pieces;
     float                  factor; /* or weight, or limit */
     int                    level, start;
     memopt_noise           noise;
@@ -15642,7 +15660,7 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
 
     if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->compensation && !t->start) {
         MEMOPT_I_AT(t->level, add_bf16, (value, codes, high, n, t->factor));
-        memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
+        memopt_i_bf16_stochastic_at(t->level, high, value, n, t->noise, sum->first + at);
         return;
     }
     if (g->type == MEMOPT_TYPE_F32) from = (const float *)g->values + at;
@@ -15654,7 +15672,7 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
     else {
         if (!t->start) memopt_i_f32_from_bf16_at(t->level, value, high, n);
         MEMOPT_I_AT(t->level, add_weighted, (value, from, n, t->factor, t->start));
-        memopt_i_bf16_noise_at(t->level, high, value, n, t->noise, sum->first + at);
+        memopt_i_bf16_stochastic_at(t->level, high, value, n, t->noise, sum->first + at);
     }
 }
 
@@ -15739,7 +15757,7 @@ MEMOPT_API memopt_status memopt_accumulation_mean(const memopt_accumulation *acc
    schedule are all this walk, so they cannot disagree.
    Problem    Memory of a step is promised to the byte, for any list of actions, also for one that somebody else made.
    Idea       Actions say only what a schedule decides: run a segment, drop a value, move one to the offload store and
-              back. What follows from that is not said but done: a backward frees what only it needed, gradients pass
+              back. The consequences follow by themselves: a backward frees what only it needed, gradients pass
               on, and a skip lives as long as some value between its ends does, here or in the offload store, because
               whoever starts again from that value needs it.
    Invariant  `live` is the sum of the buffers told as born and not as gone. An action that cannot be changes nothing,
@@ -15813,12 +15831,12 @@ static memopt_status memopt_i_cost_check(memopt_error *error, const char *argume
                                memopt_i_real(cost), "finite and at least", memopt_i_count(0));
 }
 
-/* A list that does not fit the caller's, whose capacity may be 0 to ask how long it is. */
 static memopt_status memopt_i_action_list_check(memopt_error *error, const char *name, const void *list,
                                                 size_t capacity) {
     return capacity && !list ? memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, name) : MEMOPT_OK;
 }
 
+/* A list that does not fit the caller's, whose capacity may be 0 to ask how long it is. */
 static memopt_status memopt_i_action_list_full(memopt_error *error, size_t capacity, size_t count) {
     return memopt_i_fail_count(error, MEMOPT_ERR_BUFFER, "the list is longer than the capacity", "capacity", capacity,
                                "at least", count);
@@ -15895,8 +15913,13 @@ static memopt_status memopt_i_offload_check(const memopt_offload *offload, memop
 /* -- the simulation: what is alive while actions happen, in one place for everybody -- */
 
 typedef enum memopt_i_buffer_kind { /* index: the value, segment or skip it belongs to */
-    MEMOPT_I_BUFFER_VALUE, MEMOPT_I_BUFFER_SAVED, MEMOPT_I_BUFFER_GRAD, MEMOPT_I_BUFFER_SCRATCH,
-        MEMOPT_I_BUFFER_COPY, MEMOPT_I_BUFFER_SKIP, MEMOPT_I_BUFFER_SKIP_GRAD
+    MEMOPT_I_BUFFER_VALUE,
+    MEMOPT_I_BUFFER_SAVED,
+    MEMOPT_I_BUFFER_GRAD,
+    MEMOPT_I_BUFFER_SCRATCH,
+    MEMOPT_I_BUFFER_COPY,
+    MEMOPT_I_BUFFER_SKIP,
+    MEMOPT_I_BUFFER_SKIP_GRAD
 } memopt_i_buffer_kind;
 
 typedef void memopt_i_buffer_fn(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born);
@@ -15918,10 +15941,10 @@ typedef struct memopt_i_simulation {
     memopt_i_buffer_fn *buffer_fn; /* told of every buffer: born before the action runs, gone after it; NULL = nobody */
     void              *user;
     memopt_host        host;
-    double             *ready;  /* of each value: when its transfer ends */
-    uint32_t           *runs;   /* of each segment: forwards so far */
+    double            *ready;   /* of each value: when its transfer ends */
+    uint32_t          *runs;    /* of each segment: forwards so far */
     memopt_i_simulation_skip *skips;
-    uint8_t            *values, *saved;
+    uint8_t           *values, *saved;
     size_t             bytes;   /* of the block that `ready` begins */
     size_t             live, peak; /* bytes now, and at the most */
     size_t             copies;  /* values in the offload store */
@@ -15941,8 +15964,9 @@ static void memopt_i_simulation_buffer(memopt_i_simulation *w, memopt_i_buffer_k
     if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, born);
 }
 
-/* A value comes (now, or its copy) or is gone altogether: a skip dies with the last value between its ends. */
-static void memopt_i_simulation_hold(memopt_i_simulation *w, size_t value, int comes) {
+/* Call when a value appears, in memory or in the store, or has left both: a skip dies with the last value between its
+   ends. */
+static void memopt_i_simulation_update_skips(memopt_i_simulation *w, size_t value, int comes) {
     size_t k;
 
     for (k = 0; k < w->chain->skip_count; ++k) {
@@ -15970,7 +15994,7 @@ static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, 
     if (before & MEMOPT_I_VALUE_HELD && !(flags & MEMOPT_I_VALUE_HELD))
         memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), 0);
     if (!(before & MEMOPT_I_VALUE_ANYWHERE) != !(flags & MEMOPT_I_VALUE_ANYWHERE))
-        memopt_i_simulation_hold(w, value, flags != 0);
+        memopt_i_simulation_update_skips(w, value, flags != 0);
 }
 
 static int memopt_i_simulation_bytes(const memopt_chain *chain, size_t *bytes) { /* 1 on overflow */
@@ -16024,7 +16048,7 @@ static memopt_status memopt_i_simulation_refuse(memopt_i_simulation *w, const ch
     return MEMOPT_ERR_STATE;
 }
 
-/* That a value is there to be read. */
+/* OK when a value is in memory and may be read. */
 static memopt_status memopt_i_simulation_reads(memopt_i_simulation *w, size_t value, const char *missing,
                                                const char *reading) {
     if (!(w->values[value] & MEMOPT_I_VALUE_HELD)) return memopt_i_simulation_refuse(w, missing);
@@ -16230,7 +16254,7 @@ static double memopt_i_chain_cost(const memopt_chain *c, const uint32_t *runs, d
 }
 
 /* What a list of actions has left undone: of values, only the input's copy can be left. */
-static memopt_status memopt_i_simulation_unended(const memopt_i_simulation *w, memopt_error *error) {
+static memopt_status memopt_i_simulation_refuse_unended(const memopt_i_simulation *w, memopt_error *error) {
     if (w->left)
         return memopt_i_fail_at(error, MEMOPT_ERR_STATE, "its backward is missing at the end", "segment", w->left - 1);
     return memopt_i_fail_at(error, MEMOPT_ERR_STATE, w->values[0] & MEMOPT_I_VALUE_MOVING
@@ -16255,7 +16279,7 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
         if (actions[t].op <= MEMOPT_OP_FORWARD_SAVE) ++r->forwards;
     }
     if (!s && !memopt_i_simulation_ended(&w)) {
-        s = memopt_i_simulation_unended(&w, error);
+        s = memopt_i_simulation_refuse_unended(&w, error);
         r->at = count;
     }
     r->peak = w.peak;
@@ -16284,7 +16308,7 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
 
 /* -- lists of actions -- */
 
-typedef struct memopt_i_action_list { /* what does not fit is counted */
+typedef struct memopt_i_action_list { /* actions beyond the capacity are counted, not stored */
     memopt_action *actions;
     size_t capacity, count;
     memopt_i_simulation *simulation; /* goes along; NULL = nobody */
@@ -16537,9 +16561,9 @@ typedef struct memopt_i_choice {
     int32_t offloaded_add;     /* what its transfers cost */
     int     way, saves, offloaded;
     size_t  threshold;    /* the first grid point that is not below the check */
-    /* from here on of this j: memory that the right part has less than the whole; what it takes to */
+    /* of this j: memory that the right part has less than the whole, what it takes to get there, and what that costs */
     int64_t more, check;
-    int32_t add;          /* get there, and costs */
+    int32_t add;
 } memopt_i_choice;
 
 static uint32_t memopt_i_choice_name(size_t j, int way) { return (uint32_t)(j * MEMOPT_I_WAYS) + (uint32_t)way; }
@@ -17028,7 +17052,7 @@ static const memopt_i_shifted *memopt_i_choice_right(const memopt_schedule *p, c
     if (to->row != row || to->more != c->more) memopt_i_choice_shift(p, c, row, to);
     return to;
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* cost[g] = min(cost[g], right[g] + left[g] + add), and whose it is. */
 V_FN void V(relax)(int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
@@ -17049,7 +17073,7 @@ V_FN void V(relax)(int32_t *cost, uint32_t *choice, const int32_t *right, const 
     V_REST(relax, (cost + g, choice + g, right + g, left + g, add, name, n - g));
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, relax, (int32_t *cost, uint32_t *choice, const int32_t *right, const int32_t *left, int32_t add,
                               uint32_t name, size_t n))
 
@@ -17614,7 +17638,7 @@ static double memopt_i_overlap_cost(memopt_i_overlap *o, size_t at, size_t lengt
 
 static ptrdiff_t memopt_i_overlap_by(int back, size_t places) { return back ? -(ptrdiff_t)places : (ptrdiff_t)places; }
 
-/* Move them as far as memory allows, up to `most`, then back as long as that costs nothing: others need memory too. */
+/* Move them as far as memory allows, up to `max`, then back as long as that costs nothing: others need memory too. */
 static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length, size_t max, int back) {
     size_t places = 0;
     size_t high = max + 1;
@@ -17906,10 +17930,10 @@ static void memopt_i_plot_title(memopt_i_plot *s) {
     memopt_i_put_text(o, " of them again");
 }
 
-/* -- the walk -- */
+/* -- going through the schedule -- */
 
-/* what any list can use */
-static const memopt_offload memopt_i_plot_slow = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
+/* an offload store that any list can use */
+static const memopt_offload memopt_i_plot_offload = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
 
 static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
 
@@ -17917,7 +17941,7 @@ static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_OP_DRO
 static size_t memopt_i_plot_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
 
 static void memopt_i_plot_begin(memopt_i_plot *s) {
-    memopt_i_simulation_begin(&s->simulation, s->chain, &memopt_i_plot_slow, s->memory);
+    memopt_i_simulation_begin(&s->simulation, s->chain, &memopt_i_plot_offload, s->memory);
     s->row = 0;
 }
 
@@ -18272,7 +18296,7 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
         status = memopt_i_fail(chain->error, MEMOPT_ERR_ARGUMENT, "not a format: TEXT or SVG");
     if (status) return status;
     memset(&s, 0, sizeof s);
-    status = memopt_schedule_simulate(chain, &memopt_i_plot_slow, actions, count, host, &s.sum);
+    status = memopt_schedule_simulate(chain, &memopt_i_plot_offload, actions, count, host, &s.sum);
     if (status) return status;
     s.chain = chain;
     s.actions = actions;
@@ -18505,8 +18529,8 @@ typedef struct memopt_i_fitter {
     void                   *memory; /* the table */
     memopt_mark             below, behind; /* of the arena, where that is whose memory it has */
     memopt_error           *error;    /* of whoever has this solved; never NULL */
-    size_t chain_memory, schedule_memory, capacity, action_count;
-    size_t table_max, arena_max; /* bytes of the largest table, and of the largest in the arena */
+    size_t                  chain_memory, schedule_memory, capacity, action_count;
+    size_t                  table_max, arena_max; /* bytes of the largest table, and of the largest in the arena */
 } memopt_i_fitter;
 
 #define MEMOPT_I_TOO_LARGE "what the tape needs does not fit size_t"
@@ -18745,7 +18769,8 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
             if (!status) memopt_i_compiler_instruction(&d, &s->plain, actions[d.at], compiled);
             else (void)memopt_i_fail_at(s->error, status, w.reason, "action", d.at);
         }
-        if (!status && kept && !memopt_i_simulation_ended(&w)) status = memopt_i_simulation_unended(&w, s->error);
+        if (!status && kept && !memopt_i_simulation_ended(&w))
+            status = memopt_i_simulation_refuse_unended(&w, s->error);
         memopt_i_simulation_close(&w);
     }
     if (!status) status = memopt_i_compiler_plan(&d, s, compiled);
@@ -18954,7 +18979,7 @@ static int memopt_i_fitter_fits_arena(const memopt_i_fitter *s, size_t bytes, si
     if (a->log && a->ends[0].log_count + memopt_i_max(a->ends[1].log_count, 1) >= a->log_capacity)
         return 0; /* its entry would be joined to another one for good */
     if (memopt_i_arena_place(a, bytes, memopt_i_max(a->alignment, MEMOPT_I_SCHEDULE_ALIGN), 0, &start)) return 0;
-    return bytes <= expected - expected / 4 || start + bytes + a->ends[1].used <= memopt_i_arena_now(a);
+    return bytes <= expected - expected / 4 || start + bytes + a->ends[1].used <= memopt_i_arena_peak(a);
 }
 
 static void memopt_i_fitter_borrow(memopt_i_fitter *s, size_t bytes) {
@@ -19341,7 +19366,9 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
               buffer that dies too early, memory that stays after a failure.
-   Idea       Everything is decided before the first pass: order, places, what each callback is told. A pass takes its
+   Idea       Everything is decided before the first pass: order, places, what each callback is told. What is kept
+              within a budget: `solver` fills a table, memopt_schedule_for_budget() chooses from it, and `compile`
+              repeats both (memopt_i_fitter_fit) until the peak, buffers placed, is within the budget. A pass takes its
               peak from the arena in one push, goes through the instructions, and gives all back with one rewind,
               however it ends. What must not differ from run to run is given by place: seed and stream are functions of
               pass and segment, an engine's own generator is put back to where it was before the first run.
@@ -19392,7 +19419,8 @@ struct memopt_tape {
     uint64_t         next, passes, solves, uses, probes;
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
     uint64_t         input_hash;            /* of this pass, for verify */
-    int state, busy, not_host_visible, verify, rerun, outer_recompute, evaluating, calibrating, is_measured;
+    int              state, busy, not_host_visible, verify, rerun, outer_recompute;
+    int              evaluating, calibrating, is_measured;
     memopt_error     error;
     size_t           memory;
 };
@@ -19997,7 +20025,7 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
 /* -- shapes -- */
 
 /* The shape of a chain, known or solved now, in use from here on. */
-static memopt_status memopt_i_tape_use(memopt_tape *t, const memopt_chain *chain, memopt_error *error) {
+static memopt_status memopt_i_tape_get_shape(memopt_tape *t, const memopt_chain *chain, memopt_error *error) {
     const uint64_t hash = memopt_i_chain_hash(chain);
     memopt_i_shape *shape = NULL;
     size_t i;
@@ -20051,7 +20079,7 @@ static memopt_status memopt_i_tape_reshape(memopt_tape *t, const memopt_chain *c
         return memopt_i_fail_count(&t->error, MEMOPT_ERR_ARGUMENT, "more skips than at creation", "skip_count",
                                    chain->skip_count, "at creation", t->skip_count);
     status = memopt_i_chain_arrays(chain, &t->error);
-    if (!status) status = memopt_i_tape_use(t, chain, &t->error);
+    if (!status) status = memopt_i_tape_get_shape(t, chain, &t->error);
     if (!status && t->shape != before) memopt_i_tape_reset_costs(t);
     return status;
 }
@@ -20114,7 +20142,7 @@ static memopt_status memopt_i_tape_use_measured(memopt_tape *t) {
         segments[i].backward_cost = 1e-9 * (double)memopt_i_tape_median(t->times + (2 * i + 1) * n, n);
     }
     chain.segments = segments;
-    status = memopt_i_tape_use(t, &chain, &t->error);
+    status = memopt_i_tape_get_shape(t, &chain, &t->error);
     for (i = 0; i < t->count && !status; ++i) {
         t->measured[i] = segments[i].forward_cost;
         t->measured[t->count + i] = segments[i].backward_cost;
@@ -20285,7 +20313,7 @@ MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt
     t->desc.layers = NULL;
     t->desc.host = NULL;
     t->desc.error = t->desc.chain.error = NULL;
-    status = memopt_i_tape_use(t, &d.chain, error);
+    status = memopt_i_tape_get_shape(t, &d.chain, error);
     if (status) {
         memopt_tape_destroy(t);
         return status;
@@ -20506,8 +20534,8 @@ static int memopt_i_stash_is_last(const memopt_stash *stash) {
 static memopt_status memopt_i_stash_rewind(memopt_stash *stash) {
     memopt_mark mark = memopt_arena_mark(stash->arena);
 
-    --stash->count; /* the rewind breaks the copy's guard, and so takes it off */
-    mark.used = stash->entries[stash->count].below; /* the guard has told that it is good */
+    --stash->count; /* The rewind breaks and removes the copy's guard. */
+    mark.used = stash->entries[stash->count].below; /* The guard was checked: no rewind went below. */
     return memopt_arena_rewind(stash->arena, mark);
 }
 
@@ -20643,7 +20671,7 @@ typedef struct memopt_i_gemm_kernels {
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kernels;
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 /* The tile: rows of two vectors, as many as there are registers for their sums. */
 #if !defined(MEMOPT_I_WIDTH)
 enum { memopt_i_v1_tall = 4 };
@@ -20659,12 +20687,9 @@ typedef struct V(gemm_sums) {
     V(floats) a[V(tall)], b[V(tall)];
     const float *left[4]; /* of every third row: three are within reach of one address */
     const float *right;
-}
+} V(gemm_sums);
 
-  V(gemm_sums);
-
-/* The next depth, of which the rows first..end take part. `row_kernels` is told to the compiler, and so are 0 and
-   rows. */
+/* The next depth, of which the rows first..end take part. `rows`, and 0 and rows as its range, are constants. */
 V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt_i_gemm_tile *t, size_t rows,
                                                    size_t first, size_t end) {
     const V(floats) a = V(load)(s->right), b = V(load)(s->right + V(width));
@@ -20685,8 +20710,7 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_step)(V(gemm_sums) *s, const memopt
 }
 
 V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_rows)(const memopt_i_gemm_tile *t, size_t rows, int band) {
-    /* both told to the compiler */
-    V(gemm_sums) s;
+    V(gemm_sums) s; /* rows and band are constants */
     size_t k, r;
 
     if (rows > V(tall)) return;
@@ -20763,8 +20787,8 @@ V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth
 
 #if defined(MEMOPT_I_WIDTH)
 
-/* get: a vector of floats out of any type. lift: four depths from each of the columns 0, 4, 8 and 12; the other columns
-   are lifted so as well, and turn() takes all of them apart: four vectors, each of one depth. */
+/* gemm_get: a vector of floats out of any type. gemm_lift: four depths from each of the columns 0, 4, 8 and 12; the
+   other columns are lifted so as well, and gemm_transpose takes all of them apart: four vectors, each of one depth. */
 #  if MEMOPT_I_WIDTH == 8
 V_FN __m256 V(gemm_wide)(__m128i x, int type) {
     if (type == MEMOPT_TYPE_F16) return _mm256_cvtph_ps(x);
@@ -20859,8 +20883,8 @@ V_FN void V(gemm_transpose)(float *to, float32x4_t a, float32x4_t b, float32x4_t
 }
 #  endif
 
-V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
-                        size_t depth, int type) {
+V_FN void V(gemm_pack_straight)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+                                size_t depth, int type) {
     const unsigned char *p = (const unsigned char *)memopt_i_gemm_at(s, j, at);
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     size_t k, i;
@@ -20870,8 +20894,8 @@ V_FN void V(gemm_plain)(float *panel, const memopt_i_gemm_side *s, size_t j, siz
             V(store)(panel + k * 2 * V(width) + i, V(gemm_get)(p + i * size, type));
 }
 
-V_FN void V(gemm_transposed)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
-                             size_t depth, int type) {
+V_FN void V(gemm_pack_transposing)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
+                                   size_t depth, int type) {
     const size_t size = type == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t stride = s->stride * size;
     size_t k, i;
@@ -20889,8 +20913,8 @@ V_FN void V(gemm_transposed)(float *panel, const memopt_i_gemm_side *s, size_t j
 
 V_FN void V(gemm_whole)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth,
                         int type) {
-    if (s->transposed) V(gemm_plain)(panel, s, j, n, at, depth, type);
-    else V(gemm_transposed)(panel, s, j, n, at, depth, type);
+    if (s->transposed) V(gemm_pack_straight)(panel, s, j, n, at, depth, type);
+    else V(gemm_pack_transposing)(panel, s, j, n, at, depth, type);
 }
 
 V_FN MEMOPT_I_FLATTEN void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at,
@@ -20917,7 +20941,7 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     return &kernels;
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
 
 static const memopt_i_gemm_kernels *memopt_i_gemm_kernels_at(int level) { return MEMOPT_I_AT(level, gemm_kernels, ()); }
@@ -21334,7 +21358,7 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
 #define MEMOPT_I_GELU_1     1.59576917f        /* 2 sqrt(2 / pi) */
 #define MEMOPT_I_GELU_3     0.0713548139f      /* that times 0.044715 */
 #define MEMOPT_I_GELU_SLOPE 0.214064449f       /* and three times it */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(exp)(R(floats) x) {
     const R(floats) magic = R(set)(MEMOPT_I_EXP_MAGIC);
@@ -21590,7 +21614,7 @@ MEMOPT_I_ROW_FN void V(row_act_grad)(float *grad, float *out, const float *x, co
     V(end)();
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, row_sum, (float *sums, const float *x, size_t n))
 MEMOPT_I_WIDTHS(void, row_dot, (float *sums, const float *x, const float *y, size_t n))
 MEMOPT_I_WIDTHS(void, row_squared_deviations, (float *sums, const float *x, float mean, size_t n))
@@ -22052,7 +22076,7 @@ enum { MEMOPT_I_SOFTMAX_CHUNK = 16384 }; /* elements */
 static size_t memopt_i_chunk_rows(size_t columns) {
     return columns < MEMOPT_I_SOFTMAX_CHUNK ? MEMOPT_I_SOFTMAX_CHUNK / columns : 1;
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN size_t V(softmax_grad)(float *y, const float *p, const float *g, float scale, float mean, size_t n) {
     const V(floats) s = V(set)(scale), one = V(set)(1.0f), minus = V(set)(-mean);
@@ -22064,7 +22088,7 @@ V_FN size_t V(softmax_grad)(float *y, const float *p, const float *g, float scal
     return i;
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(size_t, softmax_grad, (float *y, const float *p, const float *g, float scale, float mean, size_t n))
 
 /* y = scale p (g - mean); y may be p or g */
@@ -22202,7 +22226,7 @@ static double memopt_i_head_total(const float *x, size_t n) {
     for (i = 0; i < n; ++i) sums[i % 4] = memopt_i_sum_double(sums[i % 4], (double)x[i]);
     return memopt_i_sum_double(memopt_i_sum_double(sums[0], sums[2]), memopt_i_sum_double(sums[1], sums[3]));
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN size_t V(head_grads)(float *y, float a, float b, float c, size_t n) {
     const V(floats) factor = V(set)(a), more = V(set)(b), less = V(set)(c);
@@ -22214,7 +22238,7 @@ V_FN size_t V(head_grads)(float *y, float a, float b, float c, size_t n) {
     return i;
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(size_t, head_grads, (float *y, float a, float b, float c, size_t n))
 
 /* y = a y + b - c, where b is at least c: what is far below c becomes 0 */
@@ -22542,7 +22566,7 @@ static memopt_i_matrix memopt_i_head_weights(const memopt_head *h) {
     return memopt_i_matrix_at(h->weights, h->weight_type, 0, h->width);
 }
 
-static memopt_i_matrix memopt_i_head_slopes(const memopt_i_head *t) {
+static memopt_i_matrix memopt_i_head_gradients(const memopt_i_head *t) {
     return memopt_i_matrix_at(t->logits, MEMOPT_TYPE_F32, 0, t->h.padded);
 }
 
@@ -22560,7 +22584,7 @@ static memopt_status memopt_i_head_multiply(const memopt_i_head *t, size_t first
 
 static memopt_product memopt_i_head_product(const memopt_i_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    memopt_product p = memopt_i_ops_product(h->vocabulary, h->width, rows, memopt_i_head_slopes(t),
+    memopt_product p = memopt_i_ops_product(h->vocabulary, h->width, rows, memopt_i_head_gradients(t),
                                             memopt_i_head_input(h, first));
 
     p.left_transposed = 1;
@@ -22598,8 +22622,8 @@ static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
     s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
     if (s) *(memopt_status *)(void *)part = s;
     else if (!p.accumulate) memopt_i_store_at(level, to, sums, h->gradient_type, n);
-    else memopt_i_noise_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums, n,
-                           q->noise, at, 0);
+    else memopt_i_stochastic_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums,
+                                   n, q->noise, at, 0);
 }
 
 static memopt_status memopt_i_head_sums(const memopt_i_head *t, const memopt_product *p, double loss, size_t first) {
@@ -22619,7 +22643,7 @@ static memopt_status memopt_i_head_grad_weights(const memopt_i_head *t, size_t f
 
 static memopt_status memopt_i_head_grad_input(const memopt_i_head *t, size_t first, size_t rows) {
     const memopt_head *h = &t->h;
-    memopt_product p = memopt_i_ops_product(rows, h->width, h->vocabulary, memopt_i_head_slopes(t),
+    memopt_product p = memopt_i_ops_product(rows, h->width, h->vocabulary, memopt_i_head_gradients(t),
                                             memopt_i_head_weights(h));
 
     memopt_i_ops_result(&p, h->grad_input, h->type, first * h->width, h->width);
@@ -23328,7 +23352,7 @@ MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const 
 enum { MEMOPT_I_NORM_PIECE = 512, MEMOPT_I_NORM_COLUMNS = 128, MEMOPT_I_NORM_CHUNK = 16384 /* elements */ };
 #define MEMOPT_I_NORM_BLOCK ((size_t)1 << 20) /* bytes of x and g: of a block of rows */
 /* The arithmetic, of one lane or of 16. a / b is 0 where b is. */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(norm_normalize_of)(R(floats) x, R(floats) mean, R(floats) inverse) {
     return R(mul)(R(sub)(x, mean), inverse);
@@ -23438,7 +23462,7 @@ MEMOPT_I_ROW_FN void V(norm_add)(float *scale, float *shift, const float *g, con
     V(end)();
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, norm_affine, (float *y, const float *h, const float *scale, const float *shift, size_t n))
 MEMOPT_I_WIDTHS(void, norm_normalize, (float *h, const float *x, float mean, float inverse, size_t n))
 MEMOPT_I_WIDTHS(void, norm_from_output, (float *h, const float *y, const float *scale, const float *shift, size_t n))
@@ -23892,7 +23916,7 @@ static memopt_i_matrix memopt_i_linear_weights(const memopt_linear *x) {
     return memopt_i_matrix_at(x->weights, x->weight_type, 0, x->inputs);
 }
 
-static memopt_i_matrix memopt_i_linear_slopes(const memopt_linear *x) {
+static memopt_i_matrix memopt_i_linear_gradients(const memopt_linear *x) {
     return memopt_i_matrix_at(x->grad_output, x->type, 0, x->outputs);
 }
 
@@ -23985,7 +24009,7 @@ static void memopt_i_linear_bias(const memopt_i_ops *o, const memopt_linear *x) 
 }
 
 static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const memopt_linear *x) {
-    memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_slopes(x),
+    memopt_product p = memopt_i_ops_product(x->rows, x->inputs, x->outputs, memopt_i_linear_gradients(x),
                                             memopt_i_linear_weights(x));
 
     p.accumulate = x->accumulate_input;
@@ -23994,7 +24018,7 @@ static memopt_status memopt_i_linear_grad_input(const memopt_i_ops *o, const mem
 }
 
 static memopt_status memopt_i_linear_grad_weights(const memopt_i_ops *o, const memopt_linear *x) {
-    memopt_product p = memopt_i_ops_product(x->outputs, x->inputs, x->rows, memopt_i_linear_slopes(x),
+    memopt_product p = memopt_i_ops_product(x->outputs, x->inputs, x->rows, memopt_i_linear_gradients(x),
                                             memopt_i_matrix_at(x->input, x->type, 0, x->inputs));
 
     p.left_transposed = 1;
@@ -24033,7 +24057,7 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
 
 /* ---- SwiGLU, and dropout: rows by 16 lanes ---- */
 /* y = silu(gate) up; the gradients of both, where each array may be one of the operands */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_FN R(floats) R(swiglu)(R(floats) gate, R(floats) up) { return R(mul)(R(act)(gate, MEMOPT_ACTIVATION_SILU), up); }
 
@@ -24099,7 +24123,7 @@ static void V(row_dropout)(float *y, const float *x, const float *base, const ui
 }
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, row_swiglu, (float *y, const float *gate, const float *up, size_t n))
 
 MEMOPT_I_WIDTHS(void, row_swiglu_grad, (float *grad_gate, float *grad_up, float *y, const float *gate, const float *up,
@@ -24116,8 +24140,8 @@ static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up
     MEMOPT_I_AT(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
 }
 
-/* y = base + (kept ? factor x : 0); kept has a multiple of 16 */
-static void memopt_i_row_drop(int level, float *y, const float *x, const float *base, const uint32_t *mask,
+/* y = base + (mask ? factor x : 0); mask has a multiple of 16 elements */
+static void memopt_i_row_dropout(int level, float *y, const float *x, const float *base, const uint32_t *mask,
                               float factor, size_t n) {
     MEMOPT_I_AT(level, row_dropout, (y, x, base, mask, factor, n));
 }
@@ -24199,7 +24223,7 @@ MEMOPT_API memopt_status memopt_swiglu_backward(const memopt_ops *ops, const mem
 }
 
 /* ---- dropout ---- */
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 /* Which elements stay, as all ones or 0: whole groups of 32, none of them across a multiple of 2^33. The lower halves
    of 16 words are the first half of a group. */
@@ -24232,7 +24256,7 @@ static void V(dropout_mask)(uint32_t *mask, size_t n, memopt_noise noise, uint64
 }
 #endif
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, dropout_mask, (uint32_t *mask, size_t n, memopt_noise noise, uint64_t first, uint32_t threshold))
 
 typedef struct memopt_i_dropout {
@@ -24266,7 +24290,7 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
                                              t->threshold));
         from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
         if (x->residual) b = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
-        memopt_i_row_drop(t->level, y, from, b, mask + skip, t->factor, n);
+        memopt_i_row_dropout(t->level, y, from, b, mask + skip, t->factor, n);
         memopt_i_row_store(t->level, x->output, x->type, i, y, n);
     }
     memopt_i_wide_end(t->level);
@@ -24504,7 +24528,7 @@ MEMOPT_I_HOST_DEVICE static void memopt_i_batch_join_one(double *mean, double *s
     *mean = fma(d, share, *mean);
     *squares = fma(d * d, weight, *squares + group_squares);
 }
-#endif /* ---- once for each width: see `vec` ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
 
 V_HOST_FN void R(batch_squared_deviations_of)(float *squares, const float *z, const float *mean, size_t n) {
     const R(floats) d = R(sub)(R(read)(z, n), R(read)(mean, n));
@@ -24557,7 +24581,7 @@ V_HOST_FN void V(batch_join)(double *mean, double *squares, const float *group_m
     V(end)();
 }
 
-#ifndef MEMOPT_I_WIDTH /* ---- once ---- */
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, batch_squared_deviations, (float *squares, const float *z, const float *mean, size_t n))
 MEMOPT_I_WIDTHS(void, batch_normalize, (float *h, const float *z, const float *mean, const float *inverse, size_t n))
 

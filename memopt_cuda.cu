@@ -443,10 +443,10 @@ typedef struct memopt_cuda_codec { /* what the codec knows; yours: outlives the 
  * them: each inner tape with a lossy codec wants it in its own desc.
  *
  * device_codec  all of it is written
- * out     its run_fn does what MEMOPT_KEEP_... says, with value and copy on the device: a value of floats aligned to 4
- *         bytes, fastest to 16; its copy to 4 (8BIT) or 2 bytes. It returns MEMOPT_OK; what memopt_cuda_to_status()
- *         makes of device_codec->status otherwise, and then nothing is written: NULL, not aligned, value and copy
- *         overlap, no such op or codec, CUDA's
+ * out     its run_fn does what MEMOPT_CODEC_OP_... says, with value and copy on the device: a value of floats aligned
+ *         to 4 bytes, fastest to 16; its copy to 4 (8BIT) or 2 bytes. It returns MEMOPT_OK; what
+ *         memopt_cuda_to_status() makes of device_codec->status otherwise, and then nothing is written: NULL, not
+ *         aligned, value and copy overlap, no such op or codec, CUDA's
  * returns OK; MEMOPT_CUDA_ERR_NULL, then nothing is written
  * threads one thread at a time per codec
  */
@@ -4162,7 +4162,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const m
     if (format == MEMOPT_WEIGHTS_F32 || format == MEMOPT_WEIGHTS_F32_BF16)
         memopt_i_cuda_optim_put32(s.weights, w, i, plus, s.count, whole);
     if (format == MEMOPT_WEIGHTS_F32) return;
-    if (format == MEMOPT_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_OF_WEIGHTS],
+    if (format == MEMOPT_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS],
                                                                  s.place + i + plus);
     else if (format == MEMOPT_WEIGHTS_F32_BF16) {
         MEMOPT_I_CUDA_UNROLL
@@ -4335,11 +4335,11 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_floats4(const memopt_
     }
     *skipped += memopt_i_cuda_optim_step4<KIND, WIDE>(&x, raw, t, k, rule, i, plus, whole, scale, 0);
     if (first && bf16) {
-        memopt_i_cuda_optim_noisy(code, x.m, s.noise[MEMOPT_I_OF_FIRST], s.place + i + plus);
+        memopt_i_cuda_optim_noisy(code, x.m, s.noise[MEMOPT_I_NOISE_FIRST], s.place + i + plus);
         memopt_i_cuda_optim_put16(s.moment[0], code, i, plus, s.count, whole);
     } else if (first) memopt_i_cuda_optim_put32(s.moment[0], x.m, i, plus, s.count, whole);
     if (second && bf16) {
-        memopt_i_cuda_optim_noisy(code, x.v, s.noise[MEMOPT_I_OF_SECOND], s.place + i + plus);
+        memopt_i_cuda_optim_noisy(code, x.v, s.noise[MEMOPT_I_NOISE_SECOND], s.place + i + plus);
         memopt_i_cuda_optim_put16(s.moment[1], code, i, plus, s.count, whole);
     } else if (second) memopt_i_cuda_optim_put32(s.moment[1], x.v, i, plus, s.count, whole);
 }
@@ -6942,7 +6942,7 @@ struct memopt_i_cuda_softmax_at {
     int wide;
 };
 
-/* Group k of a thread, of `optim_kernels` threads. */
+/* Group k of a thread, of `lanes` threads. */
 static __device__ __forceinline__ memopt_i_cuda_softmax_at memopt_i_cuda_softmax_place(size_t k, unsigned lane,
                                                                                        unsigned lanes, int aligned) {
     memopt_i_cuda_softmax_at q;
@@ -7499,7 +7499,7 @@ static __device__ void memopt_i_cuda_cross_entropy_decide(const memopt_i_cuda_cr
 }
 
 template <typename T>
-static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_slopes(float *x, int n,
+static __device__ __forceinline__ void memopt_i_cuda_cross_entropy_grads(float *x, int n,
                                                                           const memopt_i_cuda_cross_entropy_found &f) {
     MEMOPT_I_CUDA_UNROLL
     for (int i = 0; i < n; ++i) {
@@ -7530,7 +7530,7 @@ static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_s
 
             if (i >= r.body) continue;
             memopt_i_cuda_softmax_unpack(r.x, v[k], x);
-            memopt_i_cuda_cross_entropy_slopes<T>(x, N, f);
+            memopt_i_cuda_cross_entropy_grads<T>(x, N, f);
             r.pieces[i] = memopt_i_cuda_softmax_packed<PLAIN>(r.x, x);
             if (target - first < N) memopt_i_cuda_store(r.x + target, f.at_target); /* over what was just written */
         }
@@ -7538,7 +7538,7 @@ static __device__ void memopt_i_cuda_cross_entropy_write(memopt_i_cuda_softmax_s
     for (size_t i = threadIdx.x; i < r.head + r.tail; i += blockDim.x) {
         const size_t at = i < r.head ? i : i - r.head + r.n - r.tail;
         x[0] = memopt_i_cuda_load(r.x + at);
-        memopt_i_cuda_cross_entropy_slopes<T>(x, 1, f);
+        memopt_i_cuda_cross_entropy_grads<T>(x, 1, f);
         memopt_i_cuda_store(r.x + at, at == target ? f.at_target : x[0]);
     }
 }
@@ -9189,7 +9189,7 @@ static __device__ __forceinline__ void memopt_i_cuda_token_rows(memopt_i_cuda_to
     }
 }
 
-/* A list, sorted: each row goes to where as many are before it. `mixed` and `row_kernels` are shared. */
+/* A list, sorted: each row goes to where as many are before it. `mixed` and `rows` are shared. */
 static __device__ __forceinline__ void memopt_i_cuda_token_sort(const uint32_t *list, uint32_t *mixed, uint32_t *rows,
                                                                 unsigned count) {
     for (unsigned k = threadIdx.x; k < count; k += blockDim.x) mixed[k] = list[k];
@@ -9768,7 +9768,7 @@ static memopt_cuda_status memopt_i_cuda_gemm_begin(const memopt_i_cuda_product *
 }
 
 /* ---- a product ---- */
-/* Only its algorithm where `look`; else it is launched. Everything about it has been checked. */
+/* Only its algorithm where `plan_only`; else it is launched. Everything about it has been checked. */
 static memopt_cuda_status memopt_i_cuda_gemm_run(memopt_cuda_gemm *g, const memopt_i_cuda_product *q, int plan_only,
                                                  memopt_cuda_stream stream) {
     const float one = 1;
@@ -10420,13 +10420,13 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_backward(const memopt_cuda
    Trap       Groups must not straddle parts: parts are whole groups. */
 
 #define MEMOPT_I_CUDA_BATCH_PART  ((size_t)16 << 20) /* bytes of z between a product and its statistics */
-#define MEMOPT_I_CUDA_BATCH_SLOPE 4                  /* such parts of the gradient of z, between slope and product */
+#define MEMOPT_I_CUDA_BATCH_GRAD_PARTS 4 /* such parts of the gradient of z, between its kernel and the product */
 enum { MEMOPT_I_CUDA_BATCH_BLOCK = 256, MEMOPT_I_CUDA_BATCH_GROUPS = 1056, MEMOPT_I_CUDA_BATCH_TURNS = 4 };
 
 typedef struct memopt_i_cuda_batch { /* what kernels get, too: everything about z */
     memopt_batch_norm x;      /* with defaults filled in */
     size_t   group, groups;   /* rows of one, and how many */
-    size_t   part, slope_part;/* rows, whole groups */
+    size_t   part, grad_part;/* rows, whole groups */
     size_t   first, count;    /* rows that a kernel is to work on: whole groups, but for the last */
     unsigned shift, tiles;    /* 1 << shift threads have the spans of a tile of a row */
     bool     wide, wide_weights, wide_floats; /* whole spans: of z and the like, of scale and shift, of floats */
@@ -10680,7 +10680,7 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
 /* ---- backward ---- */
 /* h, and g' */
 template <int KIND>
-static __device__ __forceinline__ float memopt_i_cuda_batch_slope_of(float z, float g, float mean, float inverse,
+static __device__ __forceinline__ float memopt_i_cuda_batch_grad_of(float z, float g, float mean, float inverse,
                                                                      float scale, float shift, float *h) {
     float unused;
     *h = memopt_i_v1_norm_normalize_of(z, mean, inverse);
@@ -10712,7 +10712,7 @@ memopt_i_cuda_batch_sums_kernel(memopt_i_cuda_batch t) {
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
                 float h;
-                const float u = memopt_i_cuda_batch_slope_of<KIND>(memopt_i_cuda_at(zs[k], i),
+                const float u = memopt_i_cuda_batch_grad_of<KIND>(memopt_i_cuda_at(zs[k], i),
                                                                    memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
                                                                    c.scale[i], c.shift[i], &h);
 
@@ -10768,10 +10768,10 @@ static __global__ void __launch_bounds__(1024) memopt_i_cuda_batch_gradients_ker
     t.share[i] = (float)(b / (double)l->rows);
 }
 
-/* The gradient of z, of a part: row t.first is the first of t.slope. */
+/* The gradient of z, of a part: row t.first is the first of t.grad_z. */
 template <class T, int KIND>
 static __global__ void __launch_bounds__(MEMOPT_I_CUDA_BATCH_BLOCK)
-memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
+memopt_i_cuda_batch_grad_kernel(memopt_i_cuda_batch t) {
     enum { N = 16 / sizeof(T), TURNS = MEMOPT_I_CUDA_BATCH_TURNS / 2 };
     const memopt_i_cuda_batch_place p = memopt_i_cuda_batch_at<N>(t, memopt_i_cuda_batch_rows(t.shift));
     const size_t width = t.x.linear.outputs;
@@ -10796,7 +10796,7 @@ memopt_i_cuda_batch_slope_kernel(memopt_i_cuda_batch t) {
             MEMOPT_I_CUDA_UNROLL
             for (int i = 0; i < N; ++i) {
                 float h;
-                const float u = memopt_i_cuda_batch_slope_of<KIND>(memopt_i_cuda_at(zs[k], i),
+                const float u = memopt_i_cuda_batch_grad_of<KIND>(memopt_i_cuda_at(zs[k], i),
                                                                    memopt_i_cuda_at(gs[k], i), c.mean[i], c.inverse[i],
                                                                    c.scale[i], c.shift[i], &h);
                 const float rest = fmaf(-h, share[i], memopt_i_v1_sub(u, mean[i]));
@@ -10822,7 +10822,7 @@ memopt_i_cuda_batch_store_kernel(const float *sums, void *to, memopt_type type, 
 }
 
 /* ---- stages: of z, by type and activation ---- */
-enum { MEMOPT_I_CUDA_BATCH_SPREAD, MEMOPT_I_CUDA_BATCH_OUTPUT, MEMOPT_I_CUDA_BATCH_SUMS, MEMOPT_I_CUDA_BATCH_SLOPES };
+enum { MEMOPT_I_CUDA_BATCH_SPREAD, MEMOPT_I_CUDA_BATCH_OUTPUT, MEMOPT_I_CUDA_BATCH_SUMS, MEMOPT_I_CUDA_BATCH_GRAD_Z };
 
 template <class T, int KIND>
 static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &t, int stage,
@@ -10837,7 +10837,7 @@ static memopt_cuda_status memopt_i_cuda_batch_launch(const memopt_i_cuda_batch &
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_output_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
     if (stage == MEMOPT_I_CUDA_BATCH_SUMS)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_sums_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
-    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_slope_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
+    return MEMOPT_I_CUDA_RUN((memopt_i_cuda_batch_grad_kernel<T, KIND>), blocks, BLOCK, 0, stream, t);
 }
 
 template <class T>
@@ -10876,7 +10876,7 @@ static void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
     const size_t n = l->outputs;
     const size_t spans = memopt_i_ceil_div(n, 16 / bytes);
     const size_t rows = memopt_i_max(1, part / bytes / n);
-    const size_t slope_rows = rows * MEMOPT_I_CUDA_BATCH_SLOPE;
+    const size_t grad_rows = rows * MEMOPT_I_CUDA_BATCH_GRAD_PARTS;
 
     t->shift = 0;
     while (t->shift < 5 && ((size_t)1 << t->shift) < spans) ++t->shift;
@@ -10886,21 +10886,21 @@ static void memopt_i_cuda_batch_cut(memopt_i_cuda_batch *t, size_t part) {
                                               memopt_i_max(1, MEMOPT_I_CUDA_BATCH_GROUPS / t->tiles)));
     t->groups = memopt_i_ceil_div(l->rows, t->group);
     t->part = memopt_i_max(1, rows / t->group) * t->group;
-    t->slope_part = memopt_i_min(l->rows, memopt_i_max(1, slope_rows / t->group) * t->group);
+    t->grad_part = memopt_i_min(l->rows, memopt_i_max(1, grad_rows / t->group) * t->group);
 }
 
 /* Where it all lies in scratch: `linear` bytes for linear, then ours. */
 static void memopt_i_cuda_batch_lay_out(memopt_i_cuda_batch *t, size_t linear, memopt_carver *c) {
     const memopt_linear *l = &t->x.linear;
     const size_t n = l->outputs;
-    const int narrow = l->gradient_type != MEMOPT_TYPE_F32 && t->slope_part < l->rows;
+    const int narrow = l->gradient_type != MEMOPT_TYPE_F32 && t->grad_part < l->rows;
 
     (void)memopt_carve(c, linear, 1, 256);
     t->sums = static_cast<float *>(memopt_carve(c, t->groups, 2 * n * sizeof(float), 256));
     t->factor = static_cast<float *>(memopt_carve(c, 3 * n, sizeof(float), 256));
     t->mean = t->factor ? t->factor + n : NULL;
     t->share = t->factor ? t->mean + n : NULL;
-    t->grad_z = memopt_carve(c, t->slope_part * n, memopt_type_bytes(l->type), 256);
+    t->grad_z = memopt_carve(c, t->grad_part * n, memopt_type_bytes(l->type), 256);
     t->weights = static_cast<float *>(memopt_carve(c, narrow ? n * l->inputs + n : 0, sizeof(float), 256));
     if (!narrow) t->weights = NULL;
 }
@@ -11123,8 +11123,8 @@ static memopt_cuda_status memopt_i_cuda_batch_backward(const memopt_cuda_ops *op
         || (s = memopt_i_cuda_batch_join(&t, 1, stream)) != 0) return s;
     if (!l->grad_input && !l->grad_weights && !l->grad_bias) return 0;
     for (size_t first = 0, count; first < l->rows; first += count) {
-        count = memopt_i_min(t.slope_part, l->rows - first);
-        if ((s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SLOPES, first, count, stream)) != 0
+        count = memopt_i_min(t.grad_part, l->rows - first);
+        if ((s = memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, stream)) != 0
             || (s = memopt_i_cuda_batch_linear(&inner, &t, first, count, stream)) != 0) return s;
     }
     if ((s = memopt_i_cuda_batch_store(&t, l->grad_weights, t.weights, l->outputs * l->inputs, stream)) != 0) return s;

@@ -194,8 +194,8 @@ static uint64_t cuda_batch_z_case(const cuda_batch_spec *s, int known) {
     for (int k = 0; k < CUDA_BATCH_SLOTS; ++k) if (k != CUDA_BATCH_SLOPE) cuda_batch_fetch(&m, k);
     test_get(three, t.factor, 3 * n * sizeof *three);
     for (size_t first = 0; first < rows; first += count) {
-        count = memopt_i_min(t.slope_part, rows - first);
-        CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_SLOPES, first, count, NULL) == 0);
+        count = memopt_i_min(t.grad_part, rows - first);
+        CHECK(memopt_i_cuda_batch_stage(&t, MEMOPT_I_CUDA_BATCH_GRAD_Z, first, count, NULL) == 0);
         test_get(m.slot[CUDA_BATCH_SLOPE].here + first * n * memopt_type_bytes(s->type), t.grad_z, count * n * memopt_type_bytes(s->type));
     }
     if (!known) {

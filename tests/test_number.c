@@ -433,7 +433,7 @@ static void number_pieces(void) {
             memset(a, 0xA5, sizeof a); memset(b, 0xA5, sizeof b);
             memopt_i_bf16_from_f32_at(level, a, x, n);
             for (i = 0; i < N; ++i) CHECK_AT(a[i] == (i < n ? memopt_to_bf16(x[i]) : 0xA5A5), n);
-            memopt_i_bf16_noise_at(level, a, x, n, noise, 7);
+            memopt_i_bf16_stochastic_at(level, a, x, n, noise, 7);
             for (i = 0; i < n; ++i) CHECK_AT(a[i] == memopt_to_bf16_stochastic(x[i], memopt_i_noise32(noise, 7 + i)), n);
             memopt_i_f32_from_bf16_at(level, y, a, n);
             for (i = 0; i < n; ++i) CHECK_AT(y[i] == memopt_from_bf16(a[i]), n);

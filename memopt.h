@@ -1439,7 +1439,7 @@ MEMOPT_API int           memopt_optim_needs_measure(const memopt_optim *optim);
 /* Elements of the tensor applied so far in this step. */
 MEMOPT_API size_t        memopt_optim_applied(const memopt_optim *optim, size_t tensor);
 
-/* elements left alone in this step */
+/* Elements skipped in this step. */
 MEMOPT_API uint64_t      memopt_optim_skipped(const memopt_optim *optim);
 
 /* of the last call that failed */
@@ -7003,10 +7003,10 @@ typedef struct memopt_i_search_box { /* a box of the search */
     int fixed;
 } memopt_i_search_box;
 
-/* of the queue: shares no section with the rest */
+/* A box of the queue that shares no section with the rest. */
 typedef struct memopt_i_search_part { uint32_t begin, end, owner; } memopt_i_search_part;
 
-/* of a part that cannot be solved */
+/* The hash of a part that cannot be solved. */
 typedef struct memopt_i_part_key { uint64_t a, b; } memopt_i_part_key;
 
 typedef struct memopt_i_search_level { /* a decision: the lowest box of a part */
@@ -7755,7 +7755,7 @@ struct memopt_heap {
 
 /* -- bins -- */
 
-/* not for 0 */
+/* Node 0 stands for no node: i is not 0. */
 static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); }
 static size_t memopt_i_heap_end(const memopt_heap *h, uint32_t i) { return h->nodes[i].offset + h->nodes[i].size; }
 
@@ -9707,7 +9707,7 @@ V_FN __m256i V(i_lanes)(void) { return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
 V_FN __m256i V(i_mul)(__m256i a, __m256i b) { return _mm256_mullo_epi32(a, b); }
 V_FN __m256i V(i_xor3)(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
 
-/* by 32 and more: 0 */
+/* Shifts by 32 and more give 0. */
 V_FN __m256i V(i_shl)(__m256i a, __m256i by) { return _mm256_sllv_epi32(a, by); }
 V_FN __m256i V(i_shr)(__m256i a, __m256i by) { return _mm256_srlv_epi32(a, by); }
 V_FN __m256i V(i_max)(__m256i a, __m256i b) { return _mm256_max_epu32(a, b); }
@@ -16690,7 +16690,7 @@ static uint32_t memopt_i_schedule_resolution(uint32_t low, uint32_t high, size_t
 
 /* -- layout -- */
 
-/* of both kinds */
+/* Parts of both kinds. */
 static size_t memopt_i_schedule_cells(const memopt_schedule *p) { return p->cells + p->saved; }
 
 static size_t memopt_i_schedule_rights(const memopt_schedule *p) { /* right parts of a column: of both kinds */
@@ -17135,7 +17135,7 @@ static void memopt_i_subchain_finish(const memopt_schedule *p, const memopt_i_su
     }
 }
 
-/* one segment */
+/* A part of one segment. */
 static void memopt_i_subchain_single(const memopt_schedule *p, const memopt_i_subchain *a, size_t row) {
     const memopt_i_stage *stage = &p->stages[a->t];
     const uint32_t need = a->save ? stage->reverse : memopt_i_max32(stage->grads + stage->saving, stage->reverse);
@@ -19576,7 +19576,7 @@ static memopt_status memopt_i_tape_codec(memopt_tape *t, memopt_codec_op op, mem
     const int lossy = memopt_i_codec_is_lossy(codec, bytes);
 
     if (t->not_host_visible == 1 || (!lossy && op == MEMOPT_CODEC_OP_ROUND)) return MEMOPT_OK;
-    /* a nested tape is told only now */
+    /* not at creation: a nested tape gets its memory, and so the kind of it, only here */
     if (t->not_host_visible && !t->desc.device_codec.run_fn) return MEMOPT_ERR_UNSUPPORTED;
     if (t->not_host_visible)
         return t->desc.device_codec.run_fn(t->desc.device_codec.user, op, lossy ? codec : MEMOPT_CODEC_EXACT, value,
@@ -21069,14 +21069,9 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
             const void *p = memopt_i_gemm_at(s, c->j + next + (s->transposed ? 0 : r), at + (s->transposed ? r : 0));
             for (b = 0; b < bytes; b += 64) MEMOPT_I_FETCH_L2(p, b);
         }
-        if (c->work->fetches && i + kernels->tall < c->rows)
-            /* the next tile's elements */
-            for (r = kernels->tall; r < memopt_i_min(2 * kernels->tall, c->rows - i); ++r) {
-                const float *to = c->to + (i + r) * c->to_row + j;
-
-                MEMOPT_I_FETCH_L2(to, 0);
-                MEMOPT_I_FETCH_L2(to, 64);
-            }
+        for (r = kernels->tall; c->work->fetches && r < memopt_i_min(2 * kernels->tall, c->rows - i); ++r)
+            for (b = 0; b < 128; b += 64) /* the next tile's elements */
+                MEMOPT_I_FETCH_L2(c->to + (i + r) * c->to_row + j, b);
         t.rows = memopt_i_min(kernels->tall, c->rows - i);
         t.left = left;
         if (c->work->diagonal != PTRDIFF_MAX) {
@@ -22483,7 +22478,7 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
 }
 
 /* ---- the head ---- */
-/* of a block of 16-bit sums; chunks, see Sums */
+/* rows of a block of 16-bit sums; chunks that are rounded to nearest (essay: Sums) */
 enum { MEMOPT_I_HEAD_ROWS = 128, MEMOPT_I_HEAD_NEAREST = 8 };
 
 typedef struct memopt_i_head {

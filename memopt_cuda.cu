@@ -3127,7 +3127,7 @@ static constexpr uint32_t memopt_i_cuda_middle(memopt_map map, int i) {
 #define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, (i) + 64)
 #define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_SIGNED, i)
 #define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_LINEAR, i)
-#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_MAP_UNSIGNED, (i) < 255 ? i : 254) /* 255 are */
+#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_MAP_UNSIGNED, (i) < 255 ? i : 254) /* there are 255 */
 
 static constexpr uint32_t memopt_i_cuda_signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
 static constexpr uint32_t memopt_i_cuda_linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };
@@ -7984,7 +7984,6 @@ static unsigned memopt_i_cuda_row_shift(size_t spans, size_t each) {
 }
 
 /* ---- sums over the threads of a row ---- */
-/* threads */
 enum { MEMOPT_I_CUDA_NORM_WARPS = 16, MEMOPT_I_CUDA_NORM_BLOCK = 256, MEMOPT_I_CUDA_NORM_THREADS_MAX = 512 };
 
 static __device__ __forceinline__ float memopt_i_cuda_near_sum(float x, unsigned lanes) {
@@ -8675,7 +8674,7 @@ static __device__ __forceinline__ void memopt_i_cuda_put_floats(void *data, memo
     else memopt_i_cuda_put_floats_of<memopt_i_cuda_f16, N>(data, at, x, left, wide);
 }
 
-/* NULL is */
+/* To 16 bytes; NULL is aligned. */
 static bool memopt_i_cuda_aligned(const void *p) { return !((uintptr_t)p & 15); }
 
 /* ---- activations ---- */
@@ -10678,7 +10677,7 @@ memopt_i_cuda_batch_output_kernel(memopt_i_cuda_batch t) {
 }
 
 /* ---- backward ---- */
-/* h, and g' */
+/* Returns g', and h in *h. */
 template <int KIND>
 static __device__ __forceinline__ float memopt_i_cuda_batch_grad_of(float z, float g, float mean, float inverse,
                                                                      float scale, float shift, float *h) {

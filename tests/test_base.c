@@ -154,7 +154,7 @@ static void base_overlaps(void) { /* against byte by byte */
 static uint64_t base_key(const void *of, uint32_t i) { return ((const uint64_t *)of)[i]; }
 
 static void base_sort(void) { /* ascending, and each number once; also where keys are equal, or all of 64 bits */
-    uint64_t keys[64], state = 1;
+    uint64_t keys[64] = { 0 }, state = 1;
     uint32_t order[64];
     size_t n, i;
 

@@ -81,7 +81,7 @@ static double bench_short(int stochastic) {
     for (repeat = 0; repeat < 101; ++repeat) {
         const uint64_t start = bench_now();
         for (i = 0; i < 200; ++i) {
-            if (stochastic) memopt_i_bf16_noise_at(level, dst, src, 256, bench_noise, i * 256);
+            if (stochastic) memopt_i_bf16_stochastic_at(level, dst, src, 256, bench_noise, i * 256);
             else memopt_i_bf16_from_f32_at(level, dst, src, 256);
             src[i] = (float)dst[i];
         }

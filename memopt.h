@@ -9726,6 +9726,7 @@ V_FN __m256i V(i_if)(__m256i m, __m256i a, __m256i b) { return memopt_i_blend256
 V_FN __m256i V(m_above)(__m256i a, __m256i b) { return _mm256_cmpgt_epi32(a, b); }
 V_FN __m256i V(m_and_not)(__m256i a, __m256i b) { return _mm256_andnot_si256(b, a); }
 V_FN int V(m_any)(__m256i m) { return !_mm256_testz_si256(m, m); }
+V_FN __m256i V(w_pairs)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 V_FN __m128i V(w_load)(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m128i x) { _mm_storeu_si128((__m128i *)(void *)p, x); }
 V_FN __m256i V(i_words)(__m128i x) { return _mm256_cvtepu16_epi32(x); }
@@ -10018,6 +10019,7 @@ V_FN __m512i V(i_if)(__mmask16 m, __m512i a, __m512i b) { return _mm512_mask_mov
 V_FN __mmask16 V(m_above)(__m512i a, __m512i b) { return _mm512_cmpgt_epi32_mask(a, b); }
 V_FN __mmask16 V(m_and_not)(__mmask16 a, __mmask16 b) { return (__mmask16)(a & ~b); }
 V_FN int V(m_any)(__mmask16 m) { return m != 0; }
+V_FN __m512i V(w_pairs)(const uint16_t *p) { return _mm512_loadu_si512(p); }
 V_FN __m256i V(w_load)(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 V_FN void V(w_store)(uint16_t *p, __m256i x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
 
@@ -10240,6 +10242,7 @@ V_FN uint32x4_t V(i_or)(uint32x4_t a, uint32x4_t b) { return vorrq_u32(a, b); }
 V_FN uint32x4_t V(i_if)(uint32x4_t m, uint32x4_t a, uint32x4_t b) { return vbslq_u32(m, a, b); }
 V_FN uint32x4_t V(m_and_not)(uint32x4_t a, uint32x4_t b) { return vbicq_u32(a, b); }
 V_FN int V(m_any)(uint32x4_t m) { return vmaxvq_u32(m) != 0; }
+V_FN uint32x4_t V(w_pairs)(const uint16_t *p) { return vreinterpretq_u32_u16(vld1q_u16(p)); }
 V_FN uint16x4_t V(w_load)(const uint16_t *p) { return vld1_u16(p); }
 V_FN void V(w_store)(uint16_t *p, uint16x4_t x) { vst1_u16(p, x); }
 V_FN uint32x4_t V(i_words)(uint16x4_t x) { return vmovl_u16(x); }
@@ -10880,7 +10883,10 @@ static void V(squares)(double *sums, const float *x, size_t n) {
 /* Groups of 32 or 64 elements. With `stream`, stores go past the cache and loads are asked for in advance. */
 V_FN V(ints) V(i_load_floats)(const float *p) { return V(bits)(V(load)(p)); }
 
-#define MEMOPT_I_AHEAD(stream, p) do { if (stream) MEMOPT_I_FETCH_L2(p, 8192); } while (0)
+/* One, two, four cache lines, 8 KiB further on. */
+#define MEMOPT_I_AHEAD(p)   MEMOPT_I_FETCH_L2(p, 8192)
+#define MEMOPT_I_AHEAD_2(p) (MEMOPT_I_AHEAD(p), MEMOPT_I_FETCH_L2(p, 8192 + 64))
+#define MEMOPT_I_AHEAD_4(p) (MEMOPT_I_AHEAD_2(p), MEMOPT_I_FETCH_L2(p, 8192 + 128), MEMOPT_I_FETCH_L2(p, 8192 + 192))
 
 V_FN V(ints) V(bf16_upper)(const float *src) { /* in the upper halves; NaN included */
     const V(floats) x = V(load)(src);
@@ -10894,7 +10900,7 @@ V_FN void V(bf16_from_f32)(uint16_t *dst, const float *src, size_t n, int stream
     size_t i, k;
 
     for (i = 0; i + 64 <= n; i += 64) {
-        for (k = 0; k < 64; k += 16) MEMOPT_I_AHEAD(stream, src + i + k);
+        if (stream) MEMOPT_I_AHEAD_4(src + i);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 64; k += two)
             V(w_put_upper)(dst + i + k, V(bf16_upper)(src + i + k), V(bf16_upper)(src + i + k + V(width)), stream);
@@ -10907,7 +10913,7 @@ V_FN void V(f32_from_bf16)(float *dst, const uint16_t *src, size_t n, int stream
     size_t i, k;
 
     for (i = 0; i + 64 <= n; i += 64) {
-        for (k = 0; k < 64; k += 32) MEMOPT_I_AHEAD(stream, src + i + k);
+        if (stream) MEMOPT_I_AHEAD_2(src + i);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 64; k += V(width)) V(put)(dst + i + k, V(from_bf16)(V(w_load)(src + i + k)), stream);
     }
@@ -10947,8 +10953,7 @@ V_FN void V(bf16_stochastic)(uint16_t *dst, const float *src, size_t n, memopt_n
             sum[(k + 16) / V(width)] = V(i_add)(b, V_SHR(h, 16));
             counter = V(i_add)(counter, step);
         }
-        MEMOPT_I_AHEAD(stream, src + i);
-        MEMOPT_I_AHEAD(stream, src + i + 16);
+        if (stream) MEMOPT_I_AHEAD_2(src + i);
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(top, V(i_set)(0x7f7f0000u))))) { /* too large for a bf16, or NaN */
             memopt_i_v1_bf16_stochastic(dst + i, src + i, 32, noise, first + i, 0);
             continue;
@@ -10967,8 +10972,8 @@ V_FN void V(split)(uint16_t *high, uint16_t *low, const float *src, size_t n, in
         const V(floats) x = V(load)(src + i), y = V(load)(src + i + V(width));
         const V(ints) a = V(bits)(x), b = V(bits)(y);
 
-        MEMOPT_I_AHEAD(stream, src + i);
-        if (two > 16) MEMOPT_I_AHEAD(stream, src + i + 16);
+        if (stream && two > 16) MEMOPT_I_AHEAD_2(src + i);
+        else if (stream) MEMOPT_I_AHEAD(src + i);
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_or)(V(m_nan)(x), V(m_nan)(y))))) {
             memopt_i_v1_split(high + i, low + i, src + i, two, 0);
             continue;
@@ -10989,8 +10994,10 @@ V_FN void V(join)(float *dst, const uint16_t *high, const uint16_t *low, size_t 
         const V(ints) up = V(i_and)(V(i_add)(l, l), V(i_set)(0x10000));
         const V(ints) u = V(i_or)(l, V(i_sub)(V_SHL(h, 16), up)), size = V(i_and)(u, V(i_set)(0x7fffffffu));
 
-        if (i % 32 == 0) MEMOPT_I_AHEAD(stream, high + i);
-        if (i % 32 == 0) MEMOPT_I_AHEAD(stream, low + i);
+        if (stream && i % 32 == 0) {
+            MEMOPT_I_AHEAD(high + i);
+            MEMOPT_I_AHEAD(low + i);
+        }
         if (MEMOPT_I_UNLIKELY(V(m_any)(V(m_above)(size, V(i_set)(0x7f7fffffu)))))
             memopt_i_v1_join(dst + i, high + i, low + i, V(width), 0);
         else V(put)(dst + i, V(floats_of)(u), stream);
@@ -11037,8 +11044,7 @@ V_FN void V(small_stochastic)(void *dst, const float *src, size_t n, int kind, i
     size_t i, k;
 
     for (i = 0; i < n; i += 32) {
-        MEMOPT_I_AHEAD(stream, src + i);
-        MEMOPT_I_AHEAD(stream, src + i + 16);
+        if (stream) MEMOPT_I_AHEAD_2(src + i);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 16; k += V(width)) {
             const V(ints) h = V(noise_hash)(counter, key), turned = V(i_or)(V_SHL(h, 16), V_SHR(h, 16));
@@ -11057,13 +11063,13 @@ V_FN V(ints) V(small_of)(const float *src, int kind, const memopt_i_format *f) {
     return V(narrow)(V(i_load_floats)(src), f, 0, V(i_set)(0x7fffffffu));
 }
 
-V_FN void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate, int stream) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(kind_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate,
+                                                  int stream) {
     const memopt_i_format f = memopt_i_format_of(kind, saturate);
     size_t i, k;
 
     for (i = 0; i + 32 <= n; i += 32) {
-        MEMOPT_I_AHEAD(stream, src + i);
-        MEMOPT_I_AHEAD(stream, src + i + 16);
+        if (stream) MEMOPT_I_AHEAD_2(src + i);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 32; k += 2 * V(width))
             V(small_put)(dst, i + k, kind, V(small_of)(src + i + k, kind, &f),
@@ -11073,7 +11079,27 @@ V_FN void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int
     memopt_i_small_codes(dst, src, i, n, kind, saturate, NULL, 0);
 }
 
+V_FN void V(small_from_f32)(void *dst, const float *src, size_t n, int kind, int saturate, int stream) {
+    if (kind == MEMOPT_I_F16) V(kind_from_f32)(dst, src, n, MEMOPT_I_F16, saturate, stream);
+    else if (kind == MEMOPT_I_E4M3) V(kind_from_f32)(dst, src, n, MEMOPT_I_E4M3, saturate, stream);
+    else V(kind_from_f32)(dst, src, n, MEMOPT_I_E5M2, saturate, stream);
+}
+
 /* The 8-bit formats are f16 cut short: e5m2 as it is, e4m3 with a bias that is 8 less, and another NaN. */
+#  if MEMOPT_I_WIDTH == 16 /* in words of 16 bits, of which AVX-512 has masks, too */
+V_FN __m256i V(f16_of_small)(const void *src, size_t i, int kind) {
+    const __m256i nan = _mm256_set1_epi16(0x7f);
+    __m256i code, size, sign;
+
+    if (kind == MEMOPT_I_F16) return V(w_load)((const uint16_t *)src + i);
+    code = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)((const uint8_t *)src + i)));
+    if (kind == MEMOPT_I_E5M2) return _mm256_slli_epi16(code, 8);
+    size = _mm256_and_si256(code, nan);
+    sign = _mm256_and_si256(code, _mm256_set1_epi16((short)-0x8000));
+    return _mm256_or_si256(sign, _mm256_mask_mov_epi16(_mm256_slli_epi16(size, 7), _mm256_cmpeq_epi16_mask(size, nan),
+                                                       _mm256_set1_epi16(0x7e00)));
+}
+#  else
 V_FN V(words) V(f16_of_small)(const void *src, size_t i, int kind) {
     V(ints) code, sign, size;
 
@@ -11085,20 +11111,27 @@ V_FN V(words) V(f16_of_small)(const void *src, size_t i, int kind) {
     size = V(i_if)(V(m_above)(size, V(i_set)(0x7e)), V(i_set)(0x7e00), V_SHL(size, 7));
     return V(w_ints)(V(i_or)(sign, size));
 }
+#  endif
 
-V_FN void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int stream) {
+V_FN MEMOPT_I_ALWAYS_INLINE void V(f32_from_kind)(float *dst, const void *src, size_t n, int kind, int stream) {
     const V(floats) scale = V(set)(kind == MEMOPT_I_E4M3 ? 256.0f : 1.0f);
     const size_t bytes = kind == MEMOPT_I_F16 ? 2 : 1;
     size_t i, k;
 
     for (i = 0; i + 32 <= n; i += 32) {
-        MEMOPT_I_AHEAD(stream, (const unsigned char *)src + i * bytes);
+        if (stream) MEMOPT_I_AHEAD((const unsigned char *)src + i * bytes);
         MEMOPT_I_UNROLL_ALL
         for (k = 0; k < 32; k += V(width))
             V(put)(dst + i + k, V(mul)(V(from_f16)(V(f16_of_small)(src, i + k, kind)), scale), stream);
     }
     V(end)();
     memopt_i_v1_f32_from_small(dst + i, (const unsigned char *)src + i * bytes, n - i, kind, 0);
+}
+
+V_FN void V(f32_from_small)(float *dst, const void *src, size_t n, int kind, int stream) { /* the kind is a constant */
+    if (kind == MEMOPT_I_F16) V(f32_from_kind)(dst, src, n, MEMOPT_I_F16, stream);
+    else if (kind == MEMOPT_I_E4M3) V(f32_from_kind)(dst, src, n, MEMOPT_I_E4M3, stream);
+    else V(f32_from_kind)(dst, src, n, MEMOPT_I_E5M2, stream);
 }
 
 V_FN void V(squares)(double *sums, const float *x, size_t n) {
@@ -11129,7 +11162,7 @@ V_FN __mmask16 V(denormal)(__m512 x) {
 }
 
 MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, const float *src, size_t n, int stream) {
-    size_t i, k;
+    size_t i;
 
     for (i = 0; i + 64 <= n; i += 64) {
         const __m512 a = V(load)(src + i);
@@ -11138,7 +11171,7 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_bf16_from_f32_native(uint16_t *dst, co
         const __m512 d = V(load)(src + i + 48);
         const unsigned tiny = (unsigned)V(tiny)(a) | (unsigned)V(tiny)(b) | (unsigned)V(tiny)(c) | (unsigned)V(tiny)(d);
 
-        for (k = 0; k < 64; k += 16) MEMOPT_I_AHEAD(stream, src + i + k);
+        if (stream) MEMOPT_I_AHEAD_4(src + i);
         if (MEMOPT_I_UNLIKELY(tiny) && (V(denormal)(a) | V(denormal)(b) | V(denormal)(c) | V(denormal)(d))) {
             V(w_put_upper)(dst + i, V(bf16_upper)(src + i), V(bf16_upper)(src + i + 16), stream);
             V(w_put_upper)(dst + i + 32, V(bf16_upper)(src + i + 32), V(bf16_upper)(src + i + 48), stream);
@@ -15180,10 +15213,60 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(scale_sums)(memopt_type type, void *x, size_t
     memopt_i_v1_scale_squares(type, (unsigned char *)x + i * bytes, n - i, factor, write, sums);
 }
 
+#  if MEMOPT_I_WIDTH == 16
+/* What 512 bits alone gain by: 32 bf16 are the two halves of 16 words. A shift and a mask make floats of them, where to
+   widen them takes half as long again. Even elements have eight of the sums, odd ones the others; each sum takes its
+   elements in their order. */
+V_FN __m512i V(scale_upper)(__m512i upper, __m512 factor) {
+    const __m512i v = V(bits)(V(quiet)(V(mul)(V(floats_of)(upper), factor)));
+    const __m512i odd = V(i_and)(V_SHR(v, 16), V(i_set)(1));
+
+    return V(i_and)(V(i_add)(v, V(i_add)(odd, V(i_set)(0x7fff))), V(i_set)(0xffff0000u));
+}
+
+V_FN __m512d V(scale_fold)(__m512d sums, __m512i upper) {
+    const V(doubles) d = V(d_floats)(V(floats_of)(upper));
+    return _mm512_fmadd_pd(d.b, d.b, _mm512_fmadd_pd(d.a, d.a, sums));
+}
+
+V_FN void V(scale_bf16)(uint16_t *x, size_t n, float factor, int write, double *sums) {
+    const __m512 f = V(set)(factor);
+    double apart[16];
+    __m512d a, b;
+    size_t i, k;
+
+    for (k = 0; k < 16; ++k) apart[k / 2 + k % 2 * 8] = sums[k];
+    a = _mm512_loadu_pd(apart);
+    b = _mm512_loadu_pd(apart + 8);
+    for (i = 0; i + 32 <= n; i += 32) {
+        const __m512i pairs = _mm512_loadu_si512(x + i);
+        __m512i even = V_SHL(pairs, 16);
+        __m512i odd = V(i_and)(pairs, V(i_set)(0xffff0000u));
+
+        MEMOPT_I_FETCH(x + i, 4096);
+        if (write) {
+            even = V(scale_upper)(even, f);
+            odd = V(scale_upper)(odd, f);
+            _mm512_storeu_si512(x + i, V(i_or)(V_SHR(even, 16), odd));
+        }
+        a = V(scale_fold)(a, even);
+        b = V(scale_fold)(b, odd);
+    }
+    _mm512_storeu_pd(apart, a);
+    _mm512_storeu_pd(apart + 8, b);
+    for (k = 0; k < 16; ++k) sums[k] = apart[k / 2 + k % 2 * 8];
+    memopt_i_v1_scale_squares(MEMOPT_TYPE_BF16, x + i, n - i, factor, write, sums);
+}
+#  else
+V_FN void V(scale_bf16)(uint16_t *x, size_t n, float factor, int write, double *sums) {
+    V(scale_sums)(MEMOPT_TYPE_BF16, x, n, factor, write, sums);
+}
+#  endif
+
 /* The type is a constant in each. */
 V_FN void V(scale_squares)(memopt_type type, void *x, size_t n, float factor, int write, double *sums) {
     if (type == MEMOPT_TYPE_F32) V(scale_sums)(MEMOPT_TYPE_F32, x, n, factor, write, sums);
-    else if (type == MEMOPT_TYPE_BF16) V(scale_sums)(MEMOPT_TYPE_BF16, x, n, factor, write, sums);
+    else if (type == MEMOPT_TYPE_BF16) V(scale_bf16)((uint16_t *)x, n, factor, write, sums);
     else V(scale_sums)(MEMOPT_TYPE_F16, x, n, factor, write, sums);
 }
 #else
@@ -15272,18 +15355,39 @@ V_FN void V(clip32)(float *x, size_t n, uint32_t limit) {
     V_REST(clip32, (x + i, n - i, limit));
 }
 
+V_FN void V(clip_words)(uint16_t *x, uint16_t limit, uint16_t infinity) {
+    const V(ints) v = V(i_words)(V(w_load)(x));
+    const V(mask) cut = V(clip_which)(V(i_and)(v, V(i_set)(0x7fff)), limit, infinity);
+
+    if (V(m_any)(cut)) V(w_store)(x, V(w_ints)(V(clipped)(cut, v, limit, 0x8000)));
+}
+
+#if defined(MEMOPT_I_WIDTH)
+/* Two magnitudes in each integer: a sum whose highest bit is set tells that one was above the limit. */
+V_FN int V(clip_needed)(const uint16_t *x, uint16_t limit) {
+    const V(ints) sizes = V(i_and)(V(w_pairs)(x), V(i_set)(0x7fff7fffu));
+    const V(ints) sums = V(i_add)(sizes, V(i_set)((0x7fffu - limit) * 0x10001u));
+
+    return V(m_any)(V(m_above)(V_SHR(V(i_and)(sums, V(i_set)(0x80008000u)), 15), V(i_set)(0)));
+}
+
 V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     size_t i;
 
-    for (i = 0; i + V(width) <= n; i += V(width)) {
-        const V(ints) v = V(i_words)(V(w_load)(x + i));
-        const V(mask) cut = V(clip_which)(V(i_and)(v, V(i_set)(0x7fff)), limit, infinity);
-
+    for (i = 0; i + 2 * V(width) <= n; i += 2 * V(width)) {
         MEMOPT_I_FETCH(x + i, 4096);
-        if (V(m_any)(cut)) V(w_store)(x + i, V(w_ints)(V(clipped)(cut, v, limit, 0x8000)));
+        if (!V(clip_needed)(x + i, limit)) continue;
+        V(clip_words)(x + i, limit, infinity);
+        V(clip_words)(x + i + V(width), limit, infinity);
     }
     V_REST(clip16, (x + i, n - i, limit, infinity));
 }
+#else
+static void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+    size_t i;
+    for (i = 0; i < n; ++i) V(clip_words)(x + i, limit, infinity);
+}
+#endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(void, scale_squares, (memopt_type type, void *x, size_t n, float factor, int write, double *sums))

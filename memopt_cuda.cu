@@ -3127,7 +3127,8 @@ static constexpr uint32_t memopt_i_cuda_middle(memopt_map map, int i) {
 #define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, (i) + 64)
 #define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_SIGNED, i)
 #define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_LINEAR, i)
-#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_MAP_UNSIGNED, (i) < 255 ? i : 254) /* there are 255 */
+/* there are 255 middles */
+#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_MAP_UNSIGNED, (i) < 255 ? i : 254)
 
 static constexpr uint32_t memopt_i_cuda_signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
 static constexpr uint32_t memopt_i_cuda_linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };

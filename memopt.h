@@ -15383,7 +15383,7 @@ V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     V_REST(clip16, (x + i, n - i, limit, infinity));
 }
 #else
-static void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
+V_FN void V(clip16)(uint16_t *x, size_t n, uint16_t limit, uint16_t infinity) {
     size_t i;
     for (i = 0; i < n; ++i) V(clip_words)(x + i, limit, infinity);
 }

@@ -705,7 +705,7 @@ typedef struct memopt_plan_result {
  *          offset that its alignment forbids, two fixed items that overlap and are no pair at one offset, bad host);
  *          ERR_OVERFLOW (more than SIZE_MAX bytes alive at one moment, no plan found below SIZE_MAX, too many items);
  *          ERR_MEMORY (the search doing without its memory is no failure)
- * memory   about 240 bytes an item, and while searching about 4 KiB more; all of it returned. 32 KiB of stack
+ * memory   about 240 bytes an item, 4 KiB an item while it searches; all of it returned. 32 KiB of stack
  * threads  any number at once, on different items
  */
 MEMOPT_API memopt_status memopt_plan_solve(memopt_plan_item *items, size_t count, const memopt_plan_options *options,

@@ -7006,7 +7006,7 @@ typedef struct memopt_i_search_box { /* a box of the search */
 /* A box of the queue that shares no section with the rest. */
 typedef struct memopt_i_search_part { uint32_t begin, end, owner; } memopt_i_search_part;
 
-/* The hash of a part that cannot be solved. */
+/* 128 bits of hash of a part that cannot be solved. */
 typedef struct memopt_i_part_key { uint64_t a, b; } memopt_i_part_key;
 
 typedef struct memopt_i_search_level { /* a decision: the lowest box of a part */
@@ -7755,8 +7755,9 @@ struct memopt_heap {
 
 /* -- bins -- */
 
-/* Node 0 stands for no node: i is not 0. */
+/* i is not 0: that node is the list's two ends, and no block. */
 static int memopt_i_heap_is_free(const memopt_heap *h, uint32_t i) { return !(h->nodes[i].serial & 1); }
+
 static size_t memopt_i_heap_end(const memopt_heap *h, uint32_t i) { return h->nodes[i].offset + h->nodes[i].size; }
 
 /* A bin is what the seven highest bits of a size say, or all down to the unit's if those are fewer: how many bits are
@@ -22582,7 +22583,7 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
 }
 
 /* ---- the head ---- */
-/* rows of a block of 16-bit sums; chunks that are rounded to nearest (essay: Sums) */
+/* Rows of a block of 16-bit sums. Up to so many chunks are rounded to nearest, more stochastically (essay: Sums). */
 enum { MEMOPT_I_HEAD_ROWS = 128, MEMOPT_I_HEAD_NEAREST = 8 };
 
 typedef struct memopt_i_head {

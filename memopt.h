@@ -1182,14 +1182,14 @@ MEMOPT_API memopt_status memopt_f32_join(float *dst, const uint16_t *high, const
                has absmax 0 and the codes of zero.) From 2^-128 down 1 / absmax does not fit a float and is FLT_MAX:
                such blocks lose precision. */
 
-typedef enum memopt_map { MEMOPT_MAP_SIGNED, MEMOPT_MAP_UNSIGNED, MEMOPT_MAP_LINEAR } memopt_map;
+typedef enum memopt_quant_map { MEMOPT_QUANT_SIGNED, MEMOPT_QUANT_UNSIGNED, MEMOPT_QUANT_LINEAR } memopt_quant_map;
 
 /**
  * The levels of a map, smallest first: levels[code]; for export, and for decoding elsewhere.
  *
  * returns OK, ERR_ARGUMENT (levels NULL, no such map; nothing is written)
  */
-MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]);
+MEMOPT_API memopt_status memopt_quant_levels(memopt_quant_map map, float levels[256]);
 
 /** Number of blocks, hence of floats in absmax, for n elements; 0 for n = 0 and for a block that is not allowed. */
 MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block);
@@ -1207,19 +1207,20 @@ MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block);
  * memory  no allocation; up to 25 KiB of stack a worker
  * threads NULL = the calling thread; chunks of whole blocks, about 64 Ki elements each
  */
-MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
+MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n,
+                                             memopt_quant_map map,
                                              size_t block, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
-                                              memopt_map map, size_t block, const memopt_threads *threads);
+                                              memopt_quant_map map, size_t block, const memopt_threads *threads);
 
 /**
  * Dequantise: dst[i] = fl(level[codes[i]] * absmax[i / block]), as float32, or that rounded to the nearest bf16.
  * Any codes and any absmax are fine. Arguments and statuses as for memopt_quantize_f32.
  */
 MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                               memopt_map map, size_t block, const memopt_threads *threads);
+                                               memopt_quant_map map, size_t block, const memopt_threads *threads);
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                                memopt_map map, size_t block, const memopt_threads *threads);
+                                                memopt_quant_map map, size_t block, const memopt_threads *threads);
 
 /* @section api_optim : api_host api_random
    One optimizer object steps all tensors of a model. Its memory and every tensor's state are asked for first, and
@@ -1720,31 +1721,31 @@ typedef struct memopt_offload { /* a second place for values; all zero = none */
 
 /* What happens, one after the other. Everything not said is implied: backward frees the saved part, the output's value
    and gradient; a skip lives as long as a value between its ends does. */
-typedef enum memopt_op {
-    MEMOPT_OP_FORWARD,      /* segment: input value to output value; nothing else is kept */
-    MEMOPT_OP_FORWARD_SAVE, /* segment: and what its backward needs */
-    MEMOPT_OP_BACKWARD,     /* segment: needs its input, output and saved part, and the output's gradient */
-    MEMOPT_OP_DROP,         /* value: its memory is free */
-    MEMOPT_OP_WRITE,        /* value: a copy to the offload store begins; the memory stays taken until WAIT */
-    MEMOPT_OP_READ,         /* value: memory is taken, the copy back begins; no use before WAIT */
-    MEMOPT_OP_WAIT,         /* value: its transfer has ended */
-    MEMOPT_OP_FORGET        /* value: its copy in the offload store is gone */
-} memopt_op;
+typedef enum memopt_action_kind {
+    MEMOPT_ACTION_FORWARD,      /* segment: input value to output value; nothing else is kept */
+    MEMOPT_ACTION_FORWARD_SAVE, /* segment: and what its backward needs */
+    MEMOPT_ACTION_BACKWARD,     /* segment: needs its input, output and saved part, and the output's gradient */
+    MEMOPT_ACTION_DROP,         /* value: its memory is free */
+    MEMOPT_ACTION_WRITE,        /* value: a copy to the offload store begins; the memory stays taken until WAIT */
+    MEMOPT_ACTION_READ,         /* value: memory is taken, the copy back begins; no use before WAIT */
+    MEMOPT_ACTION_WAIT,         /* value: its transfer has ended */
+    MEMOPT_ACTION_FORGET        /* value: its copy in the offload store is gone */
+} memopt_action_kind;
 
-typedef struct memopt_action { /* a memopt_op; the segment or value */
+typedef struct memopt_action { /* a memopt_action_kind; the segment or value */
     uint16_t op;
     uint16_t index;
 } memopt_action;
 
-typedef enum memopt_rule {
-    MEMOPT_RULE_EXTENDED, /* the best: a saved segment may stay while its input is dropped and made again */
-    MEMOPT_RULE_ROTOR,    /* a saved segment pins its input (Rotor) */
-    MEMOPT_RULE_REVOLVE,  /* values only: each segment saves right before its backward (REVOLVE, H-Revolve) */
-    MEMOPT_RULE_ALL,      /* the textbook from here on, whatever the budget: keep everything */
-    MEMOPT_RULE_NONE,     /* keep the input only */
-    MEMOPT_RULE_EVERY,    /* keep every k-th value; the last segment is saved at once */
-    MEMOPT_RULE_SQRT      /* every sqrt(n) */
-} memopt_rule;
+typedef enum memopt_schedule_rule {
+    MEMOPT_SCHEDULE_EXTENDED, /* the best: a saved segment may stay while its input is dropped and made again */
+    MEMOPT_SCHEDULE_ROTOR,    /* a saved segment pins its input (Rotor) */
+    MEMOPT_SCHEDULE_REVOLVE,  /* values only: each segment saves right before its backward (REVOLVE, H-Revolve) */
+    MEMOPT_SCHEDULE_ALL,      /* the textbook from here on, whatever the budget: keep everything */
+    MEMOPT_SCHEDULE_NONE,     /* keep the input only */
+    MEMOPT_SCHEDULE_EVERY,    /* keep every k-th value; the last segment is saved at once */
+    MEMOPT_SCHEDULE_SQRT      /* every sqrt(n) */
+} memopt_schedule_rule;
 
 typedef struct memopt_schedule_result {
     size_t peak;     /* bytes, input included: exact, by going through the actions */
@@ -1773,14 +1774,14 @@ MEMOPT_API memopt_status memopt_schedule_simulate(const memopt_chain *chain, con
                                                   memopt_schedule_result *result);
 
 /**
- * The textbook's schedules: MEMOPT_RULE_ALL, _NONE, _EVERY, _SQRT. No table is needed.
+ * The textbook's schedules: MEMOPT_SCHEDULE_ALL, _NONE, _EVERY, _SQRT. No table is needed.
  *
- * every    k of MEMOPT_RULE_EVERY, at least 1; else ignored
+ * every    k of MEMOPT_SCHEDULE_EVERY, at least 1; else ignored
  * actions  receives them; may be NULL with capacity 0, to ask how many
  * count    receives how many there are, also with ERR_BUFFER
  * returns  OK, ERR_ARGUMENT, ERR_OVERFLOW, ERR_BUFFER (capacity is less than count)
  */
-MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
+MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_schedule_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count);
 
 /* solved for all budgets at once; lies in your memory, nothing to close */
@@ -1788,7 +1789,7 @@ typedef struct memopt_schedule memopt_schedule;
 
 typedef struct memopt_schedule_desc { /* zero it, then set what you need */
     memopt_chain chain;  /* what it points to outlives the schedule */
-    memopt_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
+    memopt_schedule_rule  rule;   /* EXTENDED, ROTOR or REVOLVE */
     memopt_offload offload; /* all zero = none */
     size_t       slots;  /* sizes of memory that are told apart for each part of the chain, 16 to 65535: of schedules
                             that fall into the same one, the faster stays. 0 = default: as many as 64 MiB hold, 280 to
@@ -1846,8 +1847,8 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
                                                     memopt_schedule_result *result);
 
 /** The least memory for at most `overhead` more time than keeping everything takes: 0.33 allows a third. As for
-    budgets; ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_RULE_REVOLVE has
-    nothing as fast. With overlap it is chosen by the costs of waiting, and may be faster than asked for. */
+    budgets; ERR_ARGUMENT also for an overhead that is negative, infinite or NaN; ERR_STATE when MEMOPT_SCHEDULE_REVOLVE
+    has nothing as fast. With overlap it is chosen by the costs of waiting, and may be faster than asked for. */
 MEMOPT_API memopt_status memopt_schedule_for_overhead(const memopt_schedule *schedule, double overhead,
                                                       memopt_action *actions, size_t capacity, const memopt_host *host,
                                                       memopt_schedule_result *result);
@@ -1901,10 +1902,10 @@ typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 /* Of one segment. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
    passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`,
    which add to their gradients instead of overwriting them. */
-typedef struct memopt_layer {
+typedef struct memopt_tape_layer {
     memopt_tape_fn *forward_fn, *backward_fn;
     void *user;
-} memopt_layer;
+} memopt_tape_layer;
 
 /* How outputs are kept. A lossy one gives the same result for every schedule, budget and pass, but not that of
    EXACT. */
@@ -1942,9 +1943,9 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     memopt_chain        chain;   /* copied. What enters and leaves is yours and not counted: input_bytes,
                                     input_grad_bytes and grad_bytes of the last segment are the sizes of your buffers,
                                     by which overlaps are found; 0 gradient bytes: there is no such gradient */
-    const memopt_layer *layers;  /* chain.count of them; copied */
-    memopt_rule         rule;    /* 0 = EXTENDED */
-    size_t              every;   /* of MEMOPT_RULE_EVERY */
+    const memopt_tape_layer *layers;  /* chain.count of them; copied */
+    memopt_schedule_rule         rule;    /* 0 = EXTENDED */
+    size_t              every;   /* of MEMOPT_SCHEDULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
     double              overhead;/* when budget is 0: the least memory for at most so much more time, 0.33 = a third */
     size_t              slots;   /* of memopt_schedule_desc; 0 = default: as many as fit a tenth of what a pass takes,
@@ -2084,7 +2085,7 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
  * only: what it remembers of its first run is of one place. Reshaped, it is nested again, and the outer one reshaped
  * too.
  */
-MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer);
+MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_tape_layer *layer);
 
 /** Memory for the passes of a tape without an arena: stats.peak bytes (or evaluate_peak), aligned to 64. NULL takes
     it back. */
@@ -9434,13 +9435,13 @@ MEMOPT_API const char *memopt_simd_text(int level) {
               are as many doubles (d_), V(longs) half as many integers of 64 bits (l_). A name begins with what it
               returns or stores.
    Ends       A part walks whole lanes. V_REST(name, (arguments)) hands what is left to the single float.
-   Dispatch   MEMOPT_I_AT(level, name, (arguments)) calls the function of a level; MEMOPT_I_WIDTHS(type, name,
+   Dispatch   MEMOPT_I_DISPATCH(level, name, (arguments)) calls the function of a level; MEMOPT_I_WIDTHS(type, name,
               (parameters)) declares the wide ones, which come at the end of the file.
-   New width  One block of operations here, its level in MEMOPT_I_AT and MEMOPT_I_WIDTHS, one inclusion at the end.
+   New width  One block of operations here, its level in MEMOPT_I_DISPATCH and MEMOPT_I_WIDTHS, an inclusion at the end.
    Exception  What one processor alone can do (byte permutations, matrix units) stands beside the part, and says so. */
 
 #if defined(MEMOPT_I_X86)
-#  define MEMOPT_I_AT(level, name, arguments)                                                                          \
+#  define MEMOPT_I_DISPATCH(level, name, arguments)                                                                    \
     ((level) >= MEMOPT_SIMD_AVX512 ? memopt_i_v16_##name arguments                                                     \
      : (level) >= MEMOPT_SIMD_AVX2 ? memopt_i_v8_##name arguments : memopt_i_v1_##name arguments)
 
@@ -9448,12 +9449,12 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     MEMOPT_I_AVX2 static type memopt_i_v8_##name parameters;                                                           \
     MEMOPT_I_AVX512 static type memopt_i_v16_##name parameters;
 #elif defined(MEMOPT_I_NEON)
-#  define MEMOPT_I_AT(level, name, arguments)                                                                          \
+#  define MEMOPT_I_DISPATCH(level, name, arguments)                                                                    \
     ((level) >= MEMOPT_SIMD_NEON ? memopt_i_v4_##name arguments : memopt_i_v1_##name arguments)
 
 #  define MEMOPT_I_WIDTHS(type, name, parameters) static type memopt_i_v4_##name parameters;
 #else
-#  define MEMOPT_I_AT(level, name, arguments) ((void)(level), memopt_i_v1_##name arguments)
+#  define MEMOPT_I_DISPATCH(level, name, arguments) ((void)(level), memopt_i_v1_##name arguments)
 #  define MEMOPT_I_WIDTHS(type, name, parameters)
 #endif
 
@@ -10673,9 +10674,9 @@ static void memopt_i_random_chunk(void *task, size_t chunk, int worker) {
         const void *bits = words + skip;
         const void *floats = values + skip;
 
-        MEMOPT_I_AT(t->level, philox_words, (words, whole, t->seed, t->stream, index - skip));
-        if (t->kind == MEMOPT_I_RANDOM_UNIFORM) MEMOPT_I_AT(t->level, uniform, (values, words, whole));
-        if (t->kind == MEMOPT_I_RANDOM_NORMAL) MEMOPT_I_AT(t->level, normal, (values, words, whole));
+        MEMOPT_I_DISPATCH(t->level, philox_words, (words, whole, t->seed, t->stream, index - skip));
+        if (t->kind == MEMOPT_I_RANDOM_UNIFORM) MEMOPT_I_DISPATCH(t->level, uniform, (values, words, whole));
+        if (t->kind == MEMOPT_I_RANDOM_NORMAL) MEMOPT_I_DISPATCH(t->level, normal, (values, words, whole));
         memcpy(t->dst + i * 4, t->kind == MEMOPT_I_RANDOM_BITS ? bits : floats, count * 4);
         i += count;
     }
@@ -11211,14 +11212,15 @@ static void memopt_i_bf16_from_f32_to(int level, uint16_t *dst, const float *src
         return;
     }
 #endif
-    MEMOPT_I_AT(level, bf16_from_f32, (dst, src, n, stream));
+    MEMOPT_I_DISPATCH(level, bf16_from_f32, (dst, src, n, stream));
 }
 
 /* Whole groups of 32, none of them across a multiple of 2^33. */
 static void memopt_i_stochastic_groups(int level, int kind, int saturate, void *dst, const float *src, size_t n,
                                        memopt_noise noise, uint64_t first, int stream) {
-    if (kind == MEMOPT_I_BF16) MEMOPT_I_AT(level, bf16_stochastic, ((uint16_t *)dst, src, n, noise, first, stream));
-    else MEMOPT_I_AT(level, small_stochastic, (dst, src, n, kind, saturate, noise, first, stream));
+    if (kind == MEMOPT_I_BF16) MEMOPT_I_DISPATCH(level, bf16_stochastic, ((uint16_t *)dst, src, n, noise, first,
+                                                                          stream));
+    else MEMOPT_I_DISPATCH(level, small_stochastic, (dst, src, n, kind, saturate, noise, first, stream));
 }
 
 /* Any n and first: what is less than a group goes through one on the stack. */
@@ -11255,7 +11257,7 @@ static void memopt_i_bf16_from_f32_at(int level, uint16_t *dst, const float *src
 }
 
 static void memopt_i_f32_from_bf16_at(int level, float *dst, const uint16_t *src, size_t n) {
-    MEMOPT_I_AT(level, f32_from_bf16, (dst, src, n, 0));
+    MEMOPT_I_DISPATCH(level, f32_from_bf16, (dst, src, n, 0));
 }
 
 static void memopt_i_bf16_stochastic_at(int level, uint16_t *dst, const float *src, size_t n, memopt_noise noise,
@@ -11264,23 +11266,23 @@ static void memopt_i_bf16_stochastic_at(int level, uint16_t *dst, const float *s
 }
 
 static void memopt_i_split_at(int level, uint16_t *high, uint16_t *low, const float *src, size_t n) {
-    MEMOPT_I_AT(level, split, (high, low, src, n, 0));
+    MEMOPT_I_DISPATCH(level, split, (high, low, src, n, 0));
 }
 
 static void memopt_i_join_at(int level, float *dst, const uint16_t *high, const uint16_t *low, size_t n) {
-    MEMOPT_I_AT(level, join, (dst, high, low, n, 0));
+    MEMOPT_I_DISPATCH(level, join, (dst, high, low, n, 0));
 }
 
 /* n elements of any type to floats, and back, to nearest even */
-static void memopt_i_load_at(int level, float *dst, const void *src, memopt_type type, size_t n) {
+static void memopt_i_to_f32(int level, float *dst, const void *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_f32_from_bf16_at(level, dst, (const uint16_t *)src, n);
-    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, f32_from_small, (dst, src, n, MEMOPT_I_F16, 0));
+    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_DISPATCH(level, f32_from_small, (dst, src, n, MEMOPT_I_F16, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *dst);
 }
 
-static void memopt_i_store_at(int level, void *dst, const float *src, memopt_type type, size_t n) {
+static void memopt_i_from_f32(int level, void *dst, const float *src, memopt_type type, size_t n) {
     if (type == MEMOPT_TYPE_BF16) memopt_i_bf16_from_f32_at(level, (uint16_t *)dst, src, n);
-    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_AT(level, small_from_f32, (dst, src, n, MEMOPT_I_F16, 0, 0));
+    else if (type == MEMOPT_TYPE_F16) MEMOPT_I_DISPATCH(level, small_from_f32, (dst, src, n, MEMOPT_I_F16, 0, 0));
     else if (n && dst != src) memcpy(dst, src, n * sizeof *src);
 }
 
@@ -11296,7 +11298,7 @@ static double memopt_i_sums_join(double *sums) {
 static double memopt_i_squares_at(int level, const float *x, size_t n) {
     double sums[16] = { 0 };
 
-    MEMOPT_I_AT(level, squares, (sums, x, n));
+    MEMOPT_I_DISPATCH(level, squares, (sums, x, n));
     return memopt_i_sums_join(sums);
 }
 
@@ -11319,15 +11321,16 @@ static void memopt_i_number_piece(const memopt_i_number_task *t, size_t i, size_
     const float *src32 = (const float *)src;
 
     if (t->kind == MEMOPT_I_SPLIT && t->widen)
-        MEMOPT_I_AT(t->level, join, (dst32, src16, (const uint16_t *)t->src2 + i, n, stream));
+        MEMOPT_I_DISPATCH(t->level, join, (dst32, src16, (const uint16_t *)t->src2 + i, n, stream));
     else if (t->kind == MEMOPT_I_SPLIT)
-        MEMOPT_I_AT(t->level, split, (dst16, (uint16_t *)t->dst2 + i, src32, n, stream));
+        MEMOPT_I_DISPATCH(t->level, split, (dst16, (uint16_t *)t->dst2 + i, src32, n, stream));
     else if (t->stochastic)
         memopt_i_stochastic_to(t->level, t->kind, t->saturate, dst, src32, n, t->noise, t->first + i, stream);
-    else if (t->kind == MEMOPT_I_BF16 && t->widen) MEMOPT_I_AT(t->level, f32_from_bf16, (dst32, src16, n, stream));
+    else if (t->kind == MEMOPT_I_BF16 && t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_bf16, (dst32, src16, n,
+                                                                                               stream));
     else if (t->kind == MEMOPT_I_BF16) memopt_i_bf16_from_f32_to(t->level, dst16, src32, n, stream);
-    else if (t->widen) MEMOPT_I_AT(t->level, f32_from_small, (dst32, src, n, t->kind, stream));
-    else MEMOPT_I_AT(t->level, small_from_f32, (dst, src32, n, t->kind, t->saturate, stream));
+    else if (t->widen) MEMOPT_I_DISPATCH(t->level, f32_from_small, (dst32, src, n, t->kind, stream));
+    else MEMOPT_I_DISPATCH(t->level, small_from_f32, (dst, src32, n, t->kind, t->saturate, stream));
 }
 
 #if defined(MEMOPT_I_X86)
@@ -11616,45 +11619,45 @@ MEMOPT_API size_t memopt_type_bytes(memopt_type type) {
 static const uint32_t memopt_i_signed_levels[129] = { MEMOPT_I_SIGNED_LEVELS(MEMOPT_I_MAP_BITS) 0x3f800000 };
 static const uint32_t memopt_i_unsigned_levels[256] = { MEMOPT_I_UNSIGNED_LEVELS(MEMOPT_I_MAP_BITS) };
 
-static float memopt_i_map_level(memopt_map map, unsigned code) {
+static float memopt_i_map_level(memopt_quant_map map, unsigned code) {
     const unsigned magnitude = code < 127 ? 127 - code : code - 127;
-    if (map == MEMOPT_MAP_UNSIGNED) return memopt_i_bits_float(memopt_i_unsigned_levels[code]);
-    if (map == MEMOPT_MAP_LINEAR) return (float)((int)code - 127) * 0.0078125f;
+    if (map == MEMOPT_QUANT_UNSIGNED) return memopt_i_bits_float(memopt_i_unsigned_levels[code]);
+    if (map == MEMOPT_QUANT_LINEAR) return (float)((int)code - 127) * 0.0078125f;
     return memopt_i_bits_float(memopt_i_signed_levels[magnitude] | (uint32_t)(code < 127) << 31);
 }
 
-static unsigned memopt_i_map_zero(memopt_map map) { return map == MEMOPT_MAP_UNSIGNED ? 0 : 127; }
+static unsigned memopt_i_map_zero(memopt_quant_map map) { return map == MEMOPT_QUANT_UNSIGNED ? 0 : 127; }
 
 /* Is y above the middle between a level and the next? Sums of two neighbours are exact in a double. */
 MEMOPT_I_HOST_DEVICE static int memopt_i_above(double y, float level, float next) {
     return y + y > (double)level + (double)next;
 }
 
-static int memopt_i_map_above(memopt_map map, double y, unsigned code) {
+static int memopt_i_map_above(memopt_quant_map map, double y, unsigned code) {
     return memopt_i_above(y, memopt_i_map_level(map, code), memopt_i_map_level(map, code + 1));
 }
 
 /* About the code of y, by the formula of the map. */
-static unsigned memopt_i_map_guess(memopt_map map, double y) {
+static unsigned memopt_i_map_guess(memopt_quant_map map, double y) {
     const double magnitude = y < 0 ? -y : y;
     double ten = 1.0;
     double index;
     unsigned decade = 6;
     unsigned count;
 
-    if (map == MEMOPT_MAP_UNSIGNED && y <= 0) return 0;
+    if (map == MEMOPT_QUANT_UNSIGNED && y <= 0) return 0;
     if (magnitude >= 1) return y < 0 ? 0 : 255;
-    if (map == MEMOPT_MAP_LINEAR) return (unsigned)(y * 128 + 127.5);
+    if (map == MEMOPT_QUANT_LINEAR) return (unsigned)(y * 128 + 127.5);
     for (; decade > 0 && magnitude * ten < 0.1; --decade) ten *= 10;
-    count = (map == MEMOPT_MAP_UNSIGNED ? 2u : 1u) << decade;
+    count = (map == MEMOPT_QUANT_UNSIGNED ? 2u : 1u) << decade;
     index = (magnitude * ten - 0.1) / 0.9;
     index = (double)count * (index > 0 ? 1 + index : 1);
-    if (map == MEMOPT_MAP_UNSIGNED) return (unsigned)index - 1;
+    if (map == MEMOPT_QUANT_UNSIGNED) return (unsigned)index - 1;
     return y < 0 ? 127 - (unsigned)index : 127 + (unsigned)index;
 }
 
 /* The definition: the number of middles between neighbours that y is above. */
-static uint8_t memopt_i_encode_one(memopt_map map, float y) {
+static uint8_t memopt_i_encode_one(memopt_quant_map map, float y) {
     unsigned code;
 
     if ((memopt_i_float_bits(y) & 0x7fffffff) > 0x7f800000) return (uint8_t)memopt_i_map_zero(map);
@@ -11677,12 +11680,13 @@ static float memopt_i_v1_absmax(const float *x, size_t n, int ahead) {
     return memopt_i_bits_float(max);
 }
 
-static void memopt_i_v1_encode(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+static void memopt_i_v1_encode(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     size_t i;
     for (i = 0; i < n; ++i) codes[i] = memopt_i_encode_one(map, memopt_i_times(x[i], inverse));
 }
 
-static void memopt_i_v1_decode(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+static void memopt_i_v1_decode(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                               int stream) {
     size_t i;
 
     (void)stream;
@@ -11691,7 +11695,8 @@ static void memopt_i_v1_decode(memopt_map map, float *x, const uint8_t *codes, s
 
 /* For the wide paths: codes that are exact, or one too high; the bits of `unsure` tell which to compare exactly. */
 #if defined(MEMOPT_I_X86)
-static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_map map, uint8_t *codes, const float *x, float inverse,
+static MEMOPT_I_NOINLINE void memopt_i_encode_unsure(memopt_quant_map map, uint8_t *codes, const float *x,
+                                                     float inverse,
                                                      uint64_t unsure) {
     for (; unsure; unsure &= unsure - 1) {
         const unsigned i = memopt_i_low_bit(unsure);
@@ -11834,9 +11839,9 @@ typedef struct V(lines_table) {
     __m512 slopes[2], offsets[2], lasts[2];
 } V(lines_table);
 
-V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
-    const uint32_t *junctions = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
-    const float (*lines)[32] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_lines : memopt_i_signed_lines;
+V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_quant_map map) {
+    const uint32_t *junctions = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_unsigned_junctions : memopt_i_signed_junctions;
+    const float (*lines)[32] = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_unsigned_lines : memopt_i_signed_lines;
 
     V(lines_table) t;
     int i;
@@ -11851,29 +11856,29 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
 }
 
 /* 16 codes, each as a float from 256 up: bits 15 to 22 are the code, below them is where in its interval y lies. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(place)(memopt_map map, const V(lines_table) *t, __m512 y) {
+V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(place)(memopt_quant_map map, const V(lines_table) *t, __m512 y) {
     const __m512i one = _mm512_set1_epi32(1);
     const __m512 tiny = _mm512_set1_ps(4.656612873077393e-10f); /* 2^-31 */
     __m512i key, octave;
     __m512 slope, offset, last;
 
-    if (map == MEMOPT_MAP_UNSIGNED) y = _mm512_max_ps(y, tiny); /* NaN: the second */
+    if (map == MEMOPT_QUANT_UNSIGNED) y = _mm512_max_ps(y, tiny); /* NaN: the second */
     else y = _mm512_max_ps(_mm512_range_ps(y, tiny, 3), _mm512_set1_ps(-0.9921875f));
-    if (map == MEMOPT_MAP_LINEAR) {
+    if (map == MEMOPT_QUANT_LINEAR) {
         slope = _mm512_set1_ps(128);
         offset = _mm512_setzero_ps();
         last = _mm512_set1_ps(127.9f);
     } else {
         key = _mm512_castps_si512(y);
-        if (map == MEMOPT_MAP_SIGNED) key = _mm512_rol_epi32(key, 1);
-        octave = _mm512_srli_epi32(key, map == MEMOPT_MAP_SIGNED ? 24 : 23);
+        if (map == MEMOPT_QUANT_SIGNED) key = _mm512_rol_epi32(key, 1);
+        octave = _mm512_srli_epi32(key, map == MEMOPT_QUANT_SIGNED ? 24 : 23);
         octave = _mm512_mask_add_epi32(octave, _mm512_cmpgt_epu32_mask(key, _mm512_permutex2var_epi32(t->junctions[0],
                                        octave, t->junctions[1])), octave, one);
         slope = _mm512_permutex2var_ps(t->slopes[0], octave, t->slopes[1]);
         offset = _mm512_permutex2var_ps(t->offsets[0], octave, t->offsets[1]);
         last = _mm512_permutex2var_ps(t->lasts[0], octave, t->lasts[1]);
     }
-    if (map == MEMOPT_MAP_UNSIGNED) return _mm512_min_ps(_mm512_fmadd_ps(y, slope, offset), last);
+    if (map == MEMOPT_QUANT_UNSIGNED) return _mm512_min_ps(_mm512_fmadd_ps(y, slope, offset), last);
     offset = _mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(offset), _mm512_castps_si512(y),
                                  _mm512_set1_epi32((int)0x80000000), 0x78)); /* offset ^ (y & sign) */
     y = _mm512_range_ps(_mm512_fmadd_ps(y, slope, offset), last, 2);
@@ -11893,7 +11898,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(pack)(const __m512 *v) {
     return _mm512_permutexvar_epi16(order, b);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n,
                                                float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m512 scale = _mm512_set1_ps(inverse);
@@ -11933,10 +11938,10 @@ typedef struct V(planes_table) { __m512i at[16]; }
 
                                                    V(planes_table);
 
-V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_map map) {
+V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_quant_map map) {
     V(planes_table) t;
     int i;
-    if (map == MEMOPT_MAP_SIGNED) {
+    if (map == MEMOPT_QUANT_SIGNED) {
         MEMOPT_I_UNROLL_ALL
         for (i = 0; i < 8; ++i) t.at[i] = _mm512_loadu_si512(memopt_i_signed_planes[i / 2] + 64 * (i % 2));
     } else {
@@ -11986,13 +11991,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(linear)(__m128i codes, __m512 scale) {
 
 /* 64 levels times scale: a byte of each level at a time, looked up for 64 codes; then bytes to floats. The codes are
    put in such an order first that the interleavings, which work within 16 bytes, come out in order. */
-V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table) *t, __m512i codes,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_quant_map map, const V(planes_table) *t, __m512i codes,
                                             __m512 scale, __m512 *v) {
     const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     __m512i p[4], q[4];
     int i;
 
-    if (map == MEMOPT_MAP_LINEAR) {
+    if (map == MEMOPT_QUANT_LINEAR) {
         v[0] = V(linear)(_mm512_castsi512_si128(codes), scale);
         v[1] = V(linear)(_mm512_extracti32x4_epi32(codes, 1), scale);
         v[2] = V(linear)(_mm512_extracti32x4_epi32(codes, 2), scale);
@@ -12000,7 +12005,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(level64)(memopt_map map, const V(planes_table
         return;
     }
     codes = _mm512_permutexvar_epi32(order, codes);
-    if (map == MEMOPT_MAP_SIGNED) V(signed_bytes)(t, codes, p);
+    if (map == MEMOPT_QUANT_SIGNED) V(signed_bytes)(t, codes, p);
     else V(unsigned_bytes)(t, codes, p);
     q[0] = _mm512_unpacklo_epi8(p[0], p[1]);
     q[1] = _mm512_unpackhi_epi8(p[0], p[1]);
@@ -12024,7 +12029,7 @@ V_FN void V(store_some)(float *x, const __m512 *v, size_t n, int stream) {
         else _mm512_storeu_ps(x + i, v[i / 16]);
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
                                                float absmax, int stream) {
     const V(planes_table) t = V(planes)(map);
     const __m512 scale = _mm512_set1_ps(absmax);
@@ -12057,13 +12062,13 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const u
     }
 }
 
-V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n,
+V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
                     float absmax, int stream) {
-    if (map == MEMOPT_MAP_LINEAR) V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
-    else if (map == MEMOPT_MAP_SIGNED && stream) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 1);
-    else if (map == MEMOPT_MAP_SIGNED) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, 0);
-    else if (stream) V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 1);
-    else V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, 0);
+    if (map == MEMOPT_QUANT_LINEAR) V(decode_map)(MEMOPT_QUANT_LINEAR, x, codes, n, absmax, stream);
+    else if (map == MEMOPT_QUANT_SIGNED && stream) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, 1);
+    else if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, 0);
+    else if (stream) V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, 1);
+    else V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, 0);
 }
 #  elif MEMOPT_I_WIDTH == 8
 /* Pieces are found by halving, and levels are gathered. */
@@ -12086,9 +12091,9 @@ typedef struct V(lines_table) {
     __m256 slopes, offsets, lasts;
 } V(lines_table);
 
-V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
-    const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_MAP_UNSIGNED];
-    const float (*lines)[8] = map == MEMOPT_MAP_UNSIGNED ? memopt_i_unsigned_pieces : memopt_i_signed_pieces;
+V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_quant_map map) {
+    const uint32_t *junctions = memopt_i_piece_junctions[map == MEMOPT_QUANT_UNSIGNED];
+    const float (*lines)[8] = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_unsigned_pieces : memopt_i_signed_pieces;
 
     V(lines_table) t;
     t.junctions = _mm256_loadu_si256((const __m256i *)(const void *)junctions);
@@ -12101,20 +12106,20 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(lines_table) V(lines)(memopt_map map) {
 }
 
 /* As with AVX-512; the piece is found by halving, as eight of them fit a register. */
-V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(place)(memopt_map map, const V(lines_table) *t, __m256 y) {
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(place)(memopt_quant_map map, const V(lines_table) *t, __m256 y) {
     const __m256 tiny = _mm256_set1_ps(4.656612873077393e-10f);
     const __m256 sign = _mm256_and_ps(y, _mm256_set1_ps(-0.0f));
     __m256i key, piece;
     __m256 v;
     __m256 none = _mm256_setzero_ps();
 
-    if (map == MEMOPT_MAP_UNSIGNED) y = _mm256_min_ps(_mm256_max_ps(y, tiny), _mm256_set1_ps(1.5f));
+    if (map == MEMOPT_QUANT_UNSIGNED) y = _mm256_min_ps(_mm256_max_ps(y, tiny), _mm256_set1_ps(1.5f));
     else y = _mm256_min_ps(_mm256_max_ps(_mm256_xor_ps(y, sign), tiny),
                            _mm256_blendv_ps(_mm256_set1_ps(1.5f), _mm256_set1_ps(0.9921875f), sign));
-    if (map == MEMOPT_MAP_LINEAR) v = _mm256_min_ps(_mm256_mul_ps(y, _mm256_set1_ps(128)), _mm256_set1_ps(127.9f));
+    if (map == MEMOPT_QUANT_LINEAR) v = _mm256_min_ps(_mm256_mul_ps(y, _mm256_set1_ps(128)), _mm256_set1_ps(127.9f));
     else {
         key = _mm256_castps_si256(y);
-        if (map == MEMOPT_MAP_SIGNED)
+        if (map == MEMOPT_QUANT_SIGNED)
             key = _mm256_or_si256(_mm256_add_epi32(key, key), _mm256_srli_epi32(_mm256_castps_si256(sign), 31));
         piece = _mm256_and_si256(_mm256_set1_epi32(4),
                     _mm256_cmpgt_epi32(key, _mm256_permute4x64_epi64(_mm256_shuffle_epi32(t->junctions, 0xff), 0)));
@@ -12125,8 +12130,8 @@ V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(place)(memopt_map map, const V(lines_table)
         v = _mm256_min_ps(v, _mm256_permutevar8x32_ps(t->lasts, piece));
         none = _mm256_castsi256_ps(_mm256_cmpgt_epi32(key, t->first)); /* all bits: not below the first level */
     }
-    if (map == MEMOPT_MAP_UNSIGNED) return _mm256_blendv_ps(_mm256_set1_ps(256.5f), v, none);
-    if (map == MEMOPT_MAP_SIGNED) v = _mm256_and_ps(v, none);
+    if (map == MEMOPT_QUANT_UNSIGNED) return _mm256_blendv_ps(_mm256_set1_ps(256.5f), v, none);
+    if (map == MEMOPT_QUANT_SIGNED) v = _mm256_and_ps(v, none);
     return _mm256_add_ps(_mm256_xor_ps(v, sign), _mm256_set1_ps((float)(383.5 + MEMOPT_I_UNSURE)));
 }
 
@@ -12145,7 +12150,7 @@ V_FN MEMOPT_I_ALWAYS_INLINE unsigned V(near)(__m256 v) { /* a bit for each that 
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(fraction, _mm256_setzero_si256())));
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n,
                                                float inverse) {
     const V(lines_table) t = V(lines)(map);
     const __m256 scale = _mm256_set1_ps(inverse);
@@ -12176,20 +12181,21 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(encode_map)(memopt_map map, uint8_t *codes, c
     }
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_map map, const uint8_t *codes) {
+V_FN MEMOPT_I_ALWAYS_INLINE __m256 V(map_level)(memopt_quant_map map, const uint8_t *codes) {
     const int *signed_levels = (const int *)(const void *)memopt_i_signed_levels;
     const int *unsigned_levels = (const int *)(const void *)memopt_i_unsigned_levels;
     const __m256i code = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
     const __m256i steps = _mm256_sub_epi32(code, _mm256_set1_epi32(127));
     const __m256i sign = _mm256_and_si256(steps, _mm256_set1_epi32((int)0x80000000));
 
-    if (map == MEMOPT_MAP_LINEAR) return _mm256_mul_ps(_mm256_cvtepi32_ps(steps), _mm256_set1_ps(0.0078125f));
-    if (map == MEMOPT_MAP_UNSIGNED) return _mm256_castsi256_ps(_mm256_i32gather_epi32(unsigned_levels, code, 4));
+    if (map == MEMOPT_QUANT_LINEAR) return _mm256_mul_ps(_mm256_cvtepi32_ps(steps), _mm256_set1_ps(0.0078125f));
+    if (map == MEMOPT_QUANT_UNSIGNED) return _mm256_castsi256_ps(_mm256_i32gather_epi32(unsigned_levels, code, 4));
     return _mm256_castsi256_ps(_mm256_or_si256(sign,
                                                _mm256_i32gather_epi32(signed_levels, _mm256_abs_epi32(steps), 4)));
 }
 
-V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n,
+                                               float absmax,
                                                int stream) {
     const __m256 scale = _mm256_set1_ps(absmax);
     size_t i = stream ? memopt_i_min((size_t)(-(uintptr_t)x / 4 & 7), n) : 0; /* up to where streaming may start */
@@ -12204,34 +12210,35 @@ V_FN MEMOPT_I_ALWAYS_INLINE void V(decode_map)(memopt_map map, float *x, const u
     _mm256_zeroupper(); /* gcc 12 leaves it out before a call at the end */
 }
 
-V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
                     int stream) {
-    if (map == MEMOPT_MAP_SIGNED) V(decode_map)(MEMOPT_MAP_SIGNED, x, codes, n, absmax, stream);
-    else if (map == MEMOPT_MAP_UNSIGNED) V(decode_map)(MEMOPT_MAP_UNSIGNED, x, codes, n, absmax, stream);
-    else V(decode_map)(MEMOPT_MAP_LINEAR, x, codes, n, absmax, stream);
+    if (map == MEMOPT_QUANT_SIGNED) V(decode_map)(MEMOPT_QUANT_SIGNED, x, codes, n, absmax, stream);
+    else if (map == MEMOPT_QUANT_UNSIGNED) V(decode_map)(MEMOPT_QUANT_UNSIGNED, x, codes, n, absmax, stream);
+    else V(decode_map)(MEMOPT_QUANT_LINEAR, x, codes, n, absmax, stream);
 }
 #  else
-V_FN void V(encode_map)(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+V_FN void V(encode_map)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
     memopt_i_v1_encode(map, codes, x, n, inverse);
 }
 
-V_FN void V(decode)(memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
+V_FN void V(decode)(memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream) {
     memopt_i_v1_decode(map, x, codes, n, absmax, stream);
 }
 #  endif
 
 /* The map is a constant in each. */
-V_FN void V(encode)(memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
-    if (map == MEMOPT_MAP_SIGNED) V(encode_map)(MEMOPT_MAP_SIGNED, codes, x, n, inverse);
-    else if (map == MEMOPT_MAP_UNSIGNED) V(encode_map)(MEMOPT_MAP_UNSIGNED, codes, x, n, inverse);
-    else V(encode_map)(MEMOPT_MAP_LINEAR, codes, x, n, inverse);
+V_FN void V(encode)(memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse) {
+    if (map == MEMOPT_QUANT_SIGNED) V(encode_map)(MEMOPT_QUANT_SIGNED, codes, x, n, inverse);
+    else if (map == MEMOPT_QUANT_UNSIGNED) V(encode_map)(MEMOPT_QUANT_UNSIGNED, codes, x, n, inverse);
+    else V(encode_map)(MEMOPT_QUANT_LINEAR, codes, x, n, inverse);
 }
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(float, absmax, (const float *x, size_t n, int ahead))
-MEMOPT_I_WIDTHS(void, encode, (memopt_map map, uint8_t *codes, const float *x, size_t n, float inverse))
-MEMOPT_I_WIDTHS(void, decode, (memopt_map map, float *x, const uint8_t *codes, size_t n, float absmax, int stream))
+MEMOPT_I_WIDTHS(void, encode, (memopt_quant_map map, uint8_t *codes, const float *x, size_t n, float inverse))
+MEMOPT_I_WIDTHS(void, decode, (memopt_quant_map map, float *x, const uint8_t *codes, size_t n, float absmax,
+                               int stream))
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX2 static void memopt_i_v8_quant_copy(uint8_t *to, const uint8_t *from, size_t n);
 #endif
@@ -12273,7 +12280,7 @@ static void memopt_i_quant_narrow(int level, uint16_t *to, const float *wide, si
 #define MEMOPT_I_QUANT_CHUNK ((size_t)1 << 16)
 
 typedef struct memopt_i_quant {
-    memopt_map map;
+    memopt_quant_map map;
     int level, stream;
     size_t n, block, chunk; /* elements; chunk: a multiple of block */
     const float *from_f32, *from_absmax;
@@ -12285,7 +12292,7 @@ typedef struct memopt_i_quant {
 } memopt_i_quant;
 
 static float memopt_i_quant_absmax(const memopt_i_quant *q, const float *x, size_t n) {
-    return MEMOPT_I_AT(q->level, absmax, (x, n, q->stream));
+    return MEMOPT_I_DISPATCH(q->level, absmax, (x, n, q->stream));
 }
 
 /* Long arrays: codes are collected and then streamed, so that only whole cache lines are written. The next block's
@@ -12310,9 +12317,9 @@ static void memopt_i_quantize_chunk(void *task, size_t chunk, int worker) {
         *absmax = next;
         if (!q->from_f32) {
             memopt_i_quant_widen(q->level, wide, q->from_bf16 + i, n, q->stream);
-            *absmax = MEMOPT_I_AT(q->level, absmax, (x, n, 0));
+            *absmax = MEMOPT_I_DISPATCH(q->level, absmax, (x, n, 0));
         } else if (i + n < end) next = memopt_i_quant_absmax(q, x + n, memopt_i_min(q->block, end - i - n));
-        MEMOPT_I_AT(q->level, encode, (q->map, to, x, n, memopt_i_inverse(*absmax++)));
+        MEMOPT_I_DISPATCH(q->level, encode, (q->map, to, x, n, memopt_i_inverse(*absmax++)));
         i += n;
         if (q->stream && (i == end || i - first + q->block > sizeof codes)) {
             memopt_i_quant_copy(q->level, q->to_codes + first, codes, i - first);
@@ -12334,7 +12341,7 @@ static void memopt_i_dequantize_chunk(void *task, size_t chunk, int worker) {
         const size_t n = memopt_i_min(q->block, end - i);
         float *x = q->to_f32 ? q->to_f32 + i : wide;
         const float absmax = q->from_absmax[i / q->block];
-        MEMOPT_I_AT(q->level, decode, (q->map, x, q->from_codes + i, n, absmax, q->stream && q->to_f32));
+        MEMOPT_I_DISPATCH(q->level, decode, (q->map, x, q->from_codes + i, n, absmax, q->stream && q->to_f32));
         if (!q->to_f32) memopt_i_quant_narrow(q->level, q->to_bf16 + i, wide, n, q->stream);
     }
     if (q->stream) memopt_i_number_fence();
@@ -12347,7 +12354,7 @@ static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats,
     size_t bytes, blocks;
 
     if (!q->block) q->block = MEMOPT_I_QUANT_BLOCK;
-    if (q->map != MEMOPT_MAP_SIGNED && q->map != MEMOPT_MAP_UNSIGNED && q->map != MEMOPT_MAP_LINEAR)
+    if (q->map != MEMOPT_QUANT_SIGNED && q->map != MEMOPT_QUANT_UNSIGNED && q->map != MEMOPT_QUANT_LINEAR)
         return MEMOPT_ERR_ARGUMENT;
     if (threads && !memopt_i_threads_valid(threads)) return MEMOPT_ERR_ARGUMENT;
     if (q->block % 32 || q->block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
@@ -12363,7 +12370,7 @@ static memopt_status memopt_i_quant_check(memopt_i_quant *q, const void *floats,
     return MEMOPT_OK;
 }
 
-static memopt_i_quant memopt_i_quant_task(size_t n, memopt_map map, size_t block) {
+static memopt_i_quant memopt_i_quant_task(size_t n, memopt_quant_map map, size_t block) {
     memopt_i_quant q;
 
     memset(&q, 0, sizeof q);
@@ -12398,10 +12405,10 @@ static memopt_status memopt_i_dequantize(memopt_i_quant *q, size_t width, const 
     return s ? s : memopt_i_quant_run(q, memopt_i_dequantize_chunk, threads);
 }
 
-MEMOPT_API memopt_status memopt_map_levels(memopt_map map, float levels[256]) {
+MEMOPT_API memopt_status memopt_quant_levels(memopt_quant_map map, float levels[256]) {
     unsigned code;
 
-    if (!levels || (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR))
+    if (!levels || (map != MEMOPT_QUANT_SIGNED && map != MEMOPT_QUANT_UNSIGNED && map != MEMOPT_QUANT_LINEAR))
         return MEMOPT_ERR_ARGUMENT;
     for (code = 0; code < 256; ++code) levels[code] = memopt_i_map_level(map, code);
     return MEMOPT_OK;
@@ -12412,7 +12419,8 @@ MEMOPT_API size_t memopt_quantize_blocks(size_t n, size_t block) {
     return n && block % 32 == 0 && block <= MEMOPT_I_QUANT_BLOCK_MAX ? (n - 1) / block + 1 : 0;
 }
 
-MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n, memopt_map map,
+MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, const float *src, size_t n,
+                                             memopt_quant_map map,
                                              size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
 
@@ -12421,7 +12429,7 @@ MEMOPT_API memopt_status memopt_quantize_f32(uint8_t *codes, float *absmax, cons
 }
 
 MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, const uint16_t *src, size_t n,
-                                              memopt_map map, size_t block, const memopt_threads *threads) {
+                                              memopt_quant_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
 
     q.from_bf16 = src;
@@ -12429,7 +12437,7 @@ MEMOPT_API memopt_status memopt_quantize_bf16(uint8_t *codes, float *absmax, con
 }
 
 MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                               memopt_map map, size_t block, const memopt_threads *threads) {
+                                               memopt_quant_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
 
     q.to_f32 = dst;
@@ -12437,7 +12445,7 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
 }
 
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                                memopt_map map, size_t block, const memopt_threads *threads) {
+                                                memopt_quant_map map, size_t block, const memopt_threads *threads) {
     memopt_i_quant q = memopt_i_quant_task(n, map, block);
 
     q.to_bf16 = dst;
@@ -12925,7 +12933,7 @@ V_HOST_FN const memopt_i_kernels *V(kernels_table)(void) {
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_kernels *, kernels_table, (void))
 
-static const memopt_i_kernels *memopt_i_kernels_at(int level) { return MEMOPT_I_AT(level, kernels_table, ()); }
+static const memopt_i_kernels *memopt_i_kernels_at(int level) { return MEMOPT_I_DISPATCH(level, kernels_table, ()); }
 
 static memopt_i_tile memopt_i_tile_from(const memopt_i_tile *q, size_t i, size_t count) {
     memopt_i_tile part = *q;
@@ -13285,17 +13293,17 @@ static void memopt_i_optim_decode(const memopt_i_optim_pass *k, int moment, floa
     const uint8_t *codes = (const uint8_t *)k->view.moment[moment] + at;
 
     if (k->part->format == MEMOPT_STATE_BNB)
-        MEMOPT_I_AT(k->level, decode, (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, x, codes, n,
-                                       k->view.scale[moment][at / k->desc->block], 0));
-    else MEMOPT_I_AT(k->level, state_codec_decode, (k->codes[moment], x, codes, n));
+        MEMOPT_I_DISPATCH(k->level, decode, (moment ? MEMOPT_QUANT_UNSIGNED : MEMOPT_QUANT_SIGNED, x, codes, n,
+                                             k->view.scale[moment][at / k->desc->block], 0));
+    else MEMOPT_I_DISPATCH(k->level, state_codec_decode, (k->codes[moment], x, codes, n));
 }
 
 static void memopt_i_optim_encode(const memopt_i_optim_pass *k, int moment, const float *x, size_t at, size_t n) {
     uint8_t *codes = (uint8_t *)k->view.moment[moment] + at;
     if (k->part->format == MEMOPT_STATE_BNB)
-        MEMOPT_I_AT(k->level, encode,
-                    (moment ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED, codes, x, n, k->inverse[moment]));
-    else MEMOPT_I_AT(k->level, state_codec_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
+        MEMOPT_I_DISPATCH(k->level, encode,
+                          (moment ? MEMOPT_QUANT_UNSIGNED : MEMOPT_QUANT_SIGNED, codes, x, n, k->inverse[moment]));
+    else MEMOPT_I_DISPATCH(k->level, state_codec_encode, (k->codes[moment], codes, x, n, k->inverse[moment]));
 }
 
 /* Moment `moment` of the elements at..at+n as floats: where to read it, and where to step it to, which is the same
@@ -13326,7 +13334,7 @@ static const float *memopt_i_optim_load_gradients(memopt_i_optim_pass *k, size_t
         memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n);
         break;
     case MEMOPT_GRADIENTS_F16:
-        MEMOPT_I_AT(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0));
+        MEMOPT_I_DISPATCH(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0));
         break;
     case MEMOPT_GRADIENTS_F32: return (const float *)g + at;
     }
@@ -13453,7 +13461,7 @@ static void memopt_i_optim_find_largest(memopt_i_optim_pass *k) {
     int i;
 
     for (i = 0; i < k->view.moments; ++i) {
-        const float largest = MEMOPT_I_AT(k->level, absmax, (i ? q->v : q->m, q->count, 0));
+        const float largest = MEMOPT_I_DISPATCH(k->level, absmax, (i ? q->v : q->m, q->count, 0));
         if (largest > k->largest[i]) k->largest[i] = largest;
     }
 }
@@ -13894,7 +13902,7 @@ V_HOST_FN const memopt_i_adafactor_kernels *V(adafactor_table)(void) {
 MEMOPT_I_WIDTHS(const memopt_i_adafactor_kernels *, adafactor_table, (void))
 
 static const memopt_i_adafactor_kernels *memopt_i_adafactor_kernels_at(int level) {
-    return MEMOPT_I_AT(level, adafactor_table, ());
+    return MEMOPT_I_DISPATCH(level, adafactor_table, ());
 }
 
 static void memopt_i_adafactor_run(const memopt_i_adafactor_kernels *kernels, int which,
@@ -15523,7 +15531,7 @@ static size_t memopt_i_gradients_nonfinite(memopt_type type, const void *values,
 static double memopt_i_scale_values(int level, memopt_type type, void *x, size_t n, float factor) {
     double sums[16] = { 0 };
 
-    MEMOPT_I_AT(level, scale_squares, (type, x, n, factor, factor != 1, sums));
+    MEMOPT_I_DISPATCH(level, scale_squares, (type, x, n, factor, factor != 1, sums));
     return memopt_i_sums_join(sums);
 }
 
@@ -15620,10 +15628,11 @@ static void memopt_i_clip_piece(void *task, size_t index, int worker) {
     void *x = memopt_i_gradient_at(g, p->first);
 
     (void)worker;
-    if (g->type == MEMOPT_TYPE_F32) MEMOPT_I_AT(t->level, clip32, ((float *)x, n, memopt_i_float_bits(t->factor)));
+    if (g->type == MEMOPT_TYPE_F32) MEMOPT_I_DISPATCH(t->level, clip32, ((float *)x, n,
+                                                                         memopt_i_float_bits(t->factor)));
     else {
         const uint16_t limit = memopt_i_v1_scale_word(g->type, t->factor);
-        MEMOPT_I_AT(t->level, clip16, ((uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type)));
+        MEMOPT_I_DISPATCH(t->level, clip16, ((uint16_t *)x, n, limit, memopt_i_gradients_infinity(g->type)));
     }
 }
 
@@ -15764,19 +15773,19 @@ static void memopt_i_accumulate_block(const memopt_i_gradients_task *t, const me
     const uint16_t *codes = (const uint16_t *)g->values + at;
 
     if (g->type == MEMOPT_TYPE_BF16 && sum->type == MEMOPT_TYPE_BF16 && !sum->compensation && !t->start) {
-        MEMOPT_I_AT(t->level, add_bf16, (value, codes, high, n, t->factor));
+        MEMOPT_I_DISPATCH(t->level, add_bf16, (value, codes, high, n, t->factor));
         memopt_i_bf16_stochastic_at(t->level, high, value, n, t->noise, sum->first + at);
         return;
     }
     if (g->type == MEMOPT_TYPE_F32) from = (const float *)g->values + at;
-    else memopt_i_load_at(t->level, block, codes, g->type, n);
+    else memopt_i_to_f32(t->level, block, codes, g->type, n);
     if (sum->type == MEMOPT_TYPE_F32)
-        MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + at, from, n, t->factor, t->start));
+        MEMOPT_I_DISPATCH(t->level, add_weighted, ((float *)sum->values + at, from, n, t->factor, t->start));
     else if (sum->compensation)
-        MEMOPT_I_AT(t->level, add_pair, (high, sum->compensation + at, from, n, t->factor, t->start));
+        MEMOPT_I_DISPATCH(t->level, add_pair, (high, sum->compensation + at, from, n, t->factor, t->start));
     else {
         if (!t->start) memopt_i_f32_from_bf16_at(t->level, value, high, n);
-        MEMOPT_I_AT(t->level, add_weighted, (value, from, n, t->factor, t->start));
+        MEMOPT_I_DISPATCH(t->level, add_weighted, (value, from, n, t->factor, t->start));
         memopt_i_bf16_stochastic_at(t->level, high, value, n, t->noise, sum->first + at);
     }
 }
@@ -15791,8 +15800,8 @@ static void memopt_i_accumulate_piece(void *task, size_t index, int worker) {
 
     (void)worker;
     if (sum->type == MEMOPT_TYPE_F32 && g->type == MEMOPT_TYPE_F32) {
-        MEMOPT_I_AT(t->level, add_weighted, ((float *)sum->values + p->first, (const float *)g->values + p->first,
-                                             end - p->first, t->factor, t->start));
+        MEMOPT_I_DISPATCH(t->level, add_weighted, ((float *)sum->values + p->first, (const float *)g->values + p->first,
+                                                   end - p->first, t->factor, t->start));
         return;
     }
     for (i = p->first; i < end; i += k) {
@@ -16318,19 +16327,19 @@ static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v
 /* One action; ERR_STATE when it cannot be, and then the simulation is where it was. */
 static memopt_status memopt_i_simulation_step(memopt_i_simulation *w, memopt_action action) {
     const size_t i = action.index;
-    const int of_segment = action.op <= MEMOPT_OP_BACKWARD;
+    const int of_segment = action.op <= MEMOPT_ACTION_BACKWARD;
 
     if (of_segment && i >= w->chain->count) return memopt_i_simulation_refuse(w, "there is no such segment");
     if (i > w->chain->count) return memopt_i_simulation_refuse(w, "there is no such value");
     switch (action.op) {
-    case MEMOPT_OP_FORWARD:      return memopt_i_simulation_forward(w, i, 0);
-    case MEMOPT_OP_FORWARD_SAVE: return memopt_i_simulation_forward(w, i, 1);
-    case MEMOPT_OP_BACKWARD:     return memopt_i_simulation_backward(w, i);
-    case MEMOPT_OP_DROP:         return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_HELD);
-    case MEMOPT_OP_WRITE:        return memopt_i_simulation_transfer(w, i, 1);
-    case MEMOPT_OP_READ:         return memopt_i_simulation_transfer(w, i, 0);
-    case MEMOPT_OP_WAIT:         return memopt_i_simulation_wait(w, i);
-    case MEMOPT_OP_FORGET:       return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_COPIED);
+    case MEMOPT_ACTION_FORWARD:      return memopt_i_simulation_forward(w, i, 0);
+    case MEMOPT_ACTION_FORWARD_SAVE: return memopt_i_simulation_forward(w, i, 1);
+    case MEMOPT_ACTION_BACKWARD:     return memopt_i_simulation_backward(w, i);
+    case MEMOPT_ACTION_DROP:         return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_HELD);
+    case MEMOPT_ACTION_WRITE:        return memopt_i_simulation_transfer(w, i, 1);
+    case MEMOPT_ACTION_READ:         return memopt_i_simulation_transfer(w, i, 0);
+    case MEMOPT_ACTION_WAIT:         return memopt_i_simulation_wait(w, i);
+    case MEMOPT_ACTION_FORGET:       return memopt_i_simulation_remove(w, i, MEMOPT_I_VALUE_COPIED);
     default:                     return memopt_i_simulation_refuse(w, "there is no such operation");
     }
 }
@@ -16381,7 +16390,7 @@ static memopt_status memopt_i_simulate(const memopt_chain *chain, const memopt_o
         s = memopt_i_simulation_step(&w, actions[t]);
         if (s || w.peak > peak) r->at = t;
         if (s) (void)memopt_i_fail_at(error, s, w.reason, "action", t);
-        if (actions[t].op <= MEMOPT_OP_FORWARD_SAVE) ++r->forwards;
+        if (actions[t].op <= MEMOPT_ACTION_FORWARD_SAVE) ++r->forwards;
     }
     if (!s && !memopt_i_simulation_ended(&w)) {
         s = memopt_i_simulation_refuse_unended(&w, error);
@@ -16420,7 +16429,7 @@ typedef struct memopt_i_action_list { /* actions beyond the capacity are counted
     memopt_status status;    /* of the simulation */
 } memopt_i_action_list;
 
-static void memopt_i_action_list_add(memopt_i_action_list *l, memopt_op op, size_t index) {
+static void memopt_i_action_list_add(memopt_i_action_list *l, memopt_action_kind op, size_t index) {
     memopt_action action;
 
     action.op = (uint16_t)op;
@@ -16435,16 +16444,16 @@ static void memopt_i_action_list_sweep(memopt_i_action_list *l, size_t first, si
     size_t i;
 
     for (i = first; i < last; ++i) {
-        memopt_i_action_list_add(l, MEMOPT_OP_FORWARD, i);
-        if (i > first) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_FORWARD, i);
+        if (i > first) memopt_i_action_list_add(l, MEMOPT_ACTION_DROP, i);
     }
 }
 
 /* Save all of segments first to last (not included), and reverse them. */
 static void memopt_i_action_list_reverse(memopt_i_action_list *l, size_t first, size_t last) {
     size_t i;
-    for (i = first; i < last; ++i) memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
-    for (i = last; i-- > first;) memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, i);
+    for (i = first; i < last; ++i) memopt_i_action_list_add(l, MEMOPT_ACTION_FORWARD_SAVE, i);
+    for (i = last; i-- > first;) memopt_i_action_list_add(l, MEMOPT_ACTION_BACKWARD, i);
 }
 
 static size_t memopt_i_square_root(size_t n) { /* rounded up; n is small */
@@ -16463,7 +16472,7 @@ static void memopt_i_action_list_groups(memopt_i_action_list *l, size_t count, s
     memopt_i_action_list_reverse(l, head, count);
     for (g = groups; g-- > 0;) {
         const size_t last = memopt_i_min(head, g * k + k);
-        memopt_i_action_list_add(l, MEMOPT_OP_DROP, last);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_DROP, last);
         memopt_i_action_list_reverse(l, g * k, last);
     }
 }
@@ -16474,13 +16483,13 @@ static void memopt_i_action_list_none(memopt_i_action_list *l, size_t count) {
 
     for (i = count; i-- > 0;) {
         memopt_i_action_list_sweep(l, 0, i);
-        memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, i);
-        memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, i);
-        if (i) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_FORWARD_SAVE, i);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_BACKWARD, i);
+        if (i) memopt_i_action_list_add(l, MEMOPT_ACTION_DROP, i);
     }
 }
 
-MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_rule rule, size_t every,
+MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, memopt_schedule_rule rule, size_t every,
                                                   memopt_action *actions, size_t capacity, size_t *count) {
     memopt_i_action_list list = { actions, capacity, 0, NULL, MEMOPT_OK };
     memopt_error *error = chain ? chain->error : NULL;
@@ -16488,20 +16497,20 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
 
     if (!s && !count) s = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "count is NULL");
     if (!s) s = memopt_i_action_list_check(error, "actions is NULL, and capacity is not 0", actions, capacity);
-    if (!s && rule == MEMOPT_RULE_EVERY && !every)
+    if (!s && rule == MEMOPT_SCHEDULE_EVERY && !every)
         s = memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "every 0-th value", "every", 0, "at least", 1);
     if (s) return s;
     switch (rule) {
-    case MEMOPT_RULE_ALL:
+    case MEMOPT_SCHEDULE_ALL:
         memopt_i_action_list_reverse(&list, 0, chain->count);
         break;
-    case MEMOPT_RULE_NONE:
+    case MEMOPT_SCHEDULE_NONE:
         memopt_i_action_list_none(&list, chain->count);
         break;
-    case MEMOPT_RULE_EVERY:
+    case MEMOPT_SCHEDULE_EVERY:
         memopt_i_action_list_groups(&list, chain->count, memopt_i_min(every, chain->count));
         break;
-    case MEMOPT_RULE_SQRT:
+    case MEMOPT_SCHEDULE_SQRT:
         memopt_i_action_list_groups(&list, chain->count, memopt_i_square_root(chain->count));
         break;
     default: return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule of the textbook: ALL, NONE, EVERY, SQRT");
@@ -16614,7 +16623,7 @@ struct memopt_schedule {
     memopt_error   *error;  /* the caller's; NULL when it is not wanted */
     memopt_chain    chain;
     memopt_offload  offload;
-    memopt_rule     rule;
+    memopt_schedule_rule     rule;
     unsigned        shift;  /* a unit of memory is 2^shift bytes, so that all of them fit 32 bits */
     double          unit;   /* of cost: a power of two */
     double          transfer_cost_max; /* more than all forwards, as often as can be, nobody pays for a transfer */
@@ -16756,7 +16765,7 @@ static void memopt_i_schedule_range(memopt_schedule *p, size_t budget) {
         all = memopt_i_max32(memopt_i_max32(grads + g.saving + skips, g.reverse), i < n ? g.saved + skips + all : 0);
     }
     /* All values are kept, and one segment runs at a time. */
-    if (p->rule == MEMOPT_RULE_REVOLVE) all = values + memopt_i_max32(max, plain + waiting);
+    if (p->rule == MEMOPT_SCHEDULE_REVOLVE) all = values + memopt_i_max32(max, plain + waiting);
     p->single = max;
     p->high = all;
     p->low = memopt_i_max32(least, max / 4); /* below it a part has one point only */
@@ -16955,7 +16964,7 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
     memopt_status s = d ? memopt_i_chain_check(&d->chain, error) : MEMOPT_ERR_ARGUMENT;
 
     if (s) return s;
-    if (d->rule > MEMOPT_RULE_REVOLVE)
+    if (d->rule > MEMOPT_SCHEDULE_REVOLVE)
         return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE");
     s = memopt_i_offload_check(&d->offload, error);
     if (s) return s;
@@ -16972,12 +16981,12 @@ static memopt_status memopt_i_schedule_shape(const memopt_schedule_desc *d, memo
     memopt_i_chain_total(&d->chain, &total);
     while (total >> p->shift > UINT32_MAX / 16) ++p->shift;
     p->limited = p->offload.slots && p->offload.slots < p->count;
-    p->saves = p->rule == MEMOPT_RULE_REVOLVE ? 1 : 2;
+    p->saves = p->rule == MEMOPT_SCHEDULE_REVOLVE ? 1 : 2;
     p->offload_states = p->offload.slots ? 2 : 1;
     p->ways = p->offload.slots ? MEMOPT_I_WAYS : MEMOPT_I_WAY_KEEP_OFFLOADED;
     p->rooms = p->limited ? p->offload.slots + 1 : 1;
     p->prices = !p->offload.slots ? 1 : !p->offload.overlap ? 2 : MEMOPT_I_PRICES;
-    p->sweep = p->rule == MEMOPT_RULE_EXTENDED ? memopt_i_min(p->count, MEMOPT_I_SWEEP_MAX) : 1;
+    p->sweep = p->rule == MEMOPT_SCHEDULE_EXTENDED ? memopt_i_min(p->count, MEMOPT_I_SWEEP_MAX) : 1;
     memopt_i_schedule_repeats(p, NULL);
     for (k = 0; k < p->count; ++k) {
         p->transfer_cost_max += p->chain.segments[k].forward_cost * (double)p->count;
@@ -17198,8 +17207,9 @@ static void memopt_i_subchain_try(const memopt_schedule *p, const memopt_i_subch
     while ((int64_t)p->grid[c->threshold] < c->check) ++c->threshold; /* checks rise with j: it is near */
     g = memopt_i_max(g, c->threshold);
     end = 1 + memopt_i_max(g, memopt_i_max(right->last, p->last[left])); /* beyond it nothing changes */
-    MEMOPT_I_AT(p->level, relax, (p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
-                                  p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way), end - g));
+    MEMOPT_I_DISPATCH(p->level, relax, (p->cost + row + g, p->choice + a->save * p->slots + g, right->cost + g,
+                                        p->cost + left * p->slots + g, c->add, memopt_i_choice_name(j, c->way),
+                                        end - g));
 }
 
 /* The memory that a choice takes exactly, when it is given grid[g]. */
@@ -17340,11 +17350,12 @@ static void memopt_i_emit_forward(const memopt_i_subchain *a, const memopt_i_cho
     const int writes = c->offloaded && !a->offloaded;
     size_t i;
 
-    if (writes) memopt_i_action_list_add(l, MEMOPT_OP_WRITE, a->s - 1);
+    if (writes) memopt_i_action_list_add(l, MEMOPT_ACTION_WRITE, a->s - 1);
     for (i = a->s; i < c->right.s; ++i) {
-        memopt_i_action_list_add(l, c->saves && i == c->left.t ? MEMOPT_OP_FORWARD_SAVE : MEMOPT_OP_FORWARD, i - 1);
-        if (i == a->s && writes) memopt_i_action_list_add(l, MEMOPT_OP_WAIT, i - 1);
-        if (i > a->s || c->offloaded) memopt_i_action_list_add(l, MEMOPT_OP_DROP, i - 1);
+        memopt_i_action_list_add(l, c->saves && i == c->left.t ? MEMOPT_ACTION_FORWARD_SAVE : MEMOPT_ACTION_FORWARD,
+                                 i - 1);
+        if (i == a->s && writes) memopt_i_action_list_add(l, MEMOPT_ACTION_WAIT, i - 1);
+        if (i > a->s || c->offloaded) memopt_i_action_list_add(l, MEMOPT_ACTION_DROP, i - 1);
     }
 }
 
@@ -17354,22 +17365,22 @@ static void memopt_i_emit(const memopt_schedule *p, const memopt_i_subchain *a, 
     const uint32_t copy = p->stages[a->s - 1].copy;
 
     if (a->s == a->t) {
-        if (!a->save) memopt_i_action_list_add(l, MEMOPT_OP_FORWARD_SAVE, a->t - 1);
-        memopt_i_action_list_add(l, MEMOPT_OP_BACKWARD, a->t - 1);
+        if (!a->save) memopt_i_action_list_add(l, MEMOPT_ACTION_FORWARD_SAVE, a->t - 1);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_BACKWARD, a->t - 1);
         return;
     }
     h = memopt_i_subchain_choice(p, a, &g, &c);
     if (h == p->slots) return;
     memopt_i_emit_forward(a, &c, l);
     memopt_i_emit(p, &c.right, h, l);
-    if (!c.saves) memopt_i_action_list_add(l, MEMOPT_OP_DROP, c.left.t);
+    if (!c.saves) memopt_i_action_list_add(l, MEMOPT_ACTION_DROP, c.left.t);
     if (c.offloaded) {
-        memopt_i_action_list_add(l, MEMOPT_OP_READ, a->s - 1);
-        memopt_i_action_list_add(l, MEMOPT_OP_WAIT, a->s - 1);
-        if (copy) memopt_i_action_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_READ, a->s - 1);
+        memopt_i_action_list_add(l, MEMOPT_ACTION_WAIT, a->s - 1);
+        if (copy) memopt_i_action_list_add(l, MEMOPT_ACTION_FORGET, a->s - 1);
     }
     memopt_i_emit(p, &c.left, g, l);
-    if (c.offloaded && !copy && !a->offloaded) memopt_i_action_list_add(l, MEMOPT_OP_FORGET, a->s - 1);
+    if (c.offloaded && !copy && !a->offloaded) memopt_i_action_list_add(l, MEMOPT_ACTION_FORGET, a->s - 1);
 }
 
 static memopt_i_subchain memopt_i_schedule_whole(const memopt_schedule *p, size_t price) {
@@ -17424,12 +17435,12 @@ static memopt_status memopt_i_schedule_emit(const memopt_schedule *p, size_t pri
 
 /* Polishing: a value that is dropped and made again could have stayed, where memory is left between. The table does not
    know such values: there, what is kept stays until its own backward. Deleted actions become DROP of no value. */
-static int memopt_i_polish_is(const memopt_schedule *p, size_t t, memopt_op op, size_t index) {
+static int memopt_i_polish_is(const memopt_schedule *p, size_t t, memopt_action_kind op, size_t index) {
     return p->list[t].op == op && p->list[t].index == index;
 }
 
 static void memopt_i_polish_delete(const memopt_schedule *p, size_t t) {
-    p->list[t].op = MEMOPT_OP_DROP;
+    p->list[t].op = MEMOPT_ACTION_DROP;
     p->list[t].index = MEMOPT_I_NO_VALUE;
 }
 
@@ -17449,11 +17460,11 @@ static void memopt_i_polish_live(const memopt_schedule *p, size_t count) { /* by
 static size_t memopt_i_polish_recompute(const memopt_schedule *p, size_t t, size_t count) {
     const size_t v = p->list[t].index;
 
-    if (p->list[t].op != MEMOPT_OP_DROP || v == MEMOPT_I_NO_VALUE || !v) return count;
+    if (p->list[t].op != MEMOPT_ACTION_DROP || v == MEMOPT_I_NO_VALUE || !v) return count;
     for (++t; t < count; ++t) {
-        if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD, v - 1)) return t;
-        if (memopt_i_polish_is(p, t, MEMOPT_OP_FORWARD_SAVE, v - 1)) return count;
-        if (memopt_i_polish_is(p, t, MEMOPT_OP_READ, v)) return count;
+        if (memopt_i_polish_is(p, t, MEMOPT_ACTION_FORWARD, v - 1)) return t;
+        if (memopt_i_polish_is(p, t, MEMOPT_ACTION_FORWARD_SAVE, v - 1)) return count;
+        if (memopt_i_polish_is(p, t, MEMOPT_ACTION_READ, v)) return count;
     }
     return count;
 }
@@ -17479,9 +17490,9 @@ static int memopt_i_polish_uses(const memopt_schedule *p, size_t t, size_t v) { 
     const memopt_action a = p->list[t];
 
     switch (a.op) {
-    case MEMOPT_OP_FORWARD: return a.index == v;
-    case MEMOPT_OP_FORWARD_SAVE: case MEMOPT_OP_BACKWARD: return a.index == v || a.index + 1u == v;
-    case MEMOPT_OP_WRITE: case MEMOPT_OP_READ: return a.index == v;
+    case MEMOPT_ACTION_FORWARD: return a.index == v;
+    case MEMOPT_ACTION_FORWARD_SAVE: case MEMOPT_ACTION_BACKWARD: return a.index == v || a.index + 1u == v;
+    case MEMOPT_ACTION_WRITE: case MEMOPT_ACTION_READ: return a.index == v;
     default: return 0;
     }
 }
@@ -17498,10 +17509,10 @@ static double memopt_i_polish_unmake(const memopt_schedule *p, size_t t, size_t 
 
         gain += p->chain.segments[u].forward_cost;
         if (really) memopt_i_polish_delete(p, t);
-        while (++dropped < count && !memopt_i_polish_is(p, dropped, MEMOPT_OP_DROP, u))
+        while (++dropped < count && !memopt_i_polish_is(p, dropped, MEMOPT_ACTION_DROP, u))
             if (memopt_i_polish_uses(p, dropped, u)) return gain;
         if (!u || dropped == count) return gain;
-        while (made && !memopt_i_polish_is(p, made - 1, MEMOPT_OP_FORWARD, u - 1))
+        while (made && !memopt_i_polish_is(p, made - 1, MEMOPT_ACTION_FORWARD, u - 1))
             if (memopt_i_polish_uses(p, --made, u)) return gain;
         if (!made) return gain;
         if (really) memopt_i_polish_delete(p, dropped);
@@ -17535,7 +17546,7 @@ static size_t memopt_i_polish(const memopt_schedule *p, size_t count, size_t lim
         memopt_i_polish_delete(p, best);
     }
     for (t = n = 0; t < count; ++t)
-        if (!memopt_i_polish_is(p, t, MEMOPT_OP_DROP, MEMOPT_I_NO_VALUE)) p->list[n++] = p->list[t];
+        if (!memopt_i_polish_is(p, t, MEMOPT_ACTION_DROP, MEMOPT_I_NO_VALUE)) p->list[n++] = p->list[t];
     return n;
 }
 
@@ -17598,7 +17609,7 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
     const memopt_i_subchain whole = memopt_i_schedule_whole(p, price);
     const size_t row = memopt_i_solver_row(p, &whole);
     const size_t to = price == MEMOPT_I_PRICE_NEVER ? (size_t)MEMOPT_I_PRICE_FULL : price;
-    const int polish = p->rule == MEMOPT_RULE_EXTENDED && to == MEMOPT_I_PRICE_FULL;
+    const int polish = p->rule == MEMOPT_SCHEDULE_EXTENDED && to == MEMOPT_I_PRICE_FULL;
     memopt_i_solution *all = p->solution[to];
     memopt_i_solution one;
     size_t g;
@@ -17617,7 +17628,7 @@ static memopt_status memopt_i_schedule_find(memopt_schedule *p, size_t price) {
         if (!memopt_i_schedule_polished(p, price, g, peak, &one)) memopt_i_solution_add(all, count, one);
         last = g;
     }
-    if (p->rule == MEMOPT_RULE_REVOLVE) return MEMOPT_OK;
+    if (p->rule == MEMOPT_SCHEDULE_REVOLVE) return MEMOPT_OK;
     memopt_i_schedule_emit(p, price, p->slots, NULL, 0, &one);
     memopt_i_solution_add(all, count, one);
     return MEMOPT_OK;
@@ -17775,7 +17786,7 @@ static void memopt_i_overlap_slide(memopt_i_overlap *o, size_t at, size_t length
     o->cost = cost;
 }
 
-static size_t memopt_i_overlap_find(const memopt_i_overlap *o, size_t from, memopt_op op, size_t v) {
+static size_t memopt_i_overlap_find(const memopt_i_overlap *o, size_t from, memopt_action_kind op, size_t v) {
     while (from < o->count && (o->actions[from].op != op || o->actions[from].index != v)) ++from;
     return from;
 }
@@ -17784,13 +17795,14 @@ static void memopt_i_overlap_relax(memopt_i_overlap *o) {
     size_t i, at;
 
     for (i = 0; i < o->count; ++i) { /* what was written is dropped as late as needed, up to when it is read again */
-        if (o->actions[i].op != MEMOPT_OP_WRITE) continue;
-        at = memopt_i_overlap_find(o, i, MEMOPT_OP_WAIT, o->actions[i].index);
-        memopt_i_overlap_slide(o, at, 2, memopt_i_overlap_find(o, at, MEMOPT_OP_READ, o->actions[i].index) - at - 2, 0);
+        if (o->actions[i].op != MEMOPT_ACTION_WRITE) continue;
+        at = memopt_i_overlap_find(o, i, MEMOPT_ACTION_WAIT, o->actions[i].index);
+        memopt_i_overlap_slide(o, at, 2, memopt_i_overlap_find(o, at, MEMOPT_ACTION_READ,
+                                                               o->actions[i].index) - at - 2, 0);
     }
     for (i = 0; i < o->count; ++i) { /* reads begin as early as needed; the first first, for it is used first */
-        if (o->actions[i].op != MEMOPT_OP_READ) continue;
-        for (at = i; o->actions[at].op != MEMOPT_OP_DROP || o->actions[at].index != o->actions[i].index;) --at;
+        if (o->actions[i].op != MEMOPT_ACTION_READ) continue;
+        for (at = i; o->actions[at].op != MEMOPT_ACTION_DROP || o->actions[at].index != o->actions[i].index;) --at;
         memopt_i_overlap_slide(o, i, 1, i - at - 1, 1);
     }
 }
@@ -18040,10 +18052,10 @@ static void memopt_i_plot_title(memopt_i_plot *s) {
 /* an offload store that any list can use */
 static const memopt_offload memopt_i_plot_offload = { MEMOPT_OFFLOAD_UNLIMITED, 0, 0, 0, 0, 0 };
 
-static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_OP_DROP && a.op != MEMOPT_OP_FORGET; }
+static int memopt_i_plot_has_row(memopt_action a) { return a.op != MEMOPT_ACTION_DROP && a.op != MEMOPT_ACTION_FORGET; }
 
 /* The column of an action: that of the value it makes, moves or consumes; 0 is the input. */
-static size_t memopt_i_plot_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_OP_BACKWARD); }
+static size_t memopt_i_plot_column(memopt_action a) { return (size_t)a.index + (a.op <= MEMOPT_ACTION_BACKWARD); }
 
 static void memopt_i_plot_begin(memopt_i_plot *s) {
     memopt_i_simulation_begin(&s->simulation, s->chain, &memopt_i_plot_offload, s->memory);
@@ -18059,14 +18071,14 @@ static void memopt_i_plot_step(memopt_i_plot *s, size_t i) {
 }
 
 static char memopt_i_plot_letter(const memopt_i_plot *s) { /* of the action */
-    const int again = s->action.op <= MEMOPT_OP_FORWARD_SAVE && s->simulation.runs[s->action.index] > 1;
+    const int again = s->action.op <= MEMOPT_ACTION_FORWARD_SAVE && s->simulation.runs[s->action.index] > 1;
 
     switch (s->action.op) {
-    case MEMOPT_OP_FORWARD:      return again ? 'r' : '>';
-    case MEMOPT_OP_FORWARD_SAVE: return again ? 'R' : 'S';
-    case MEMOPT_OP_BACKWARD:     return '<';
-    case MEMOPT_OP_WRITE:        return 'w';
-    case MEMOPT_OP_READ:         return 'b';
+    case MEMOPT_ACTION_FORWARD:      return again ? 'r' : '>';
+    case MEMOPT_ACTION_FORWARD_SAVE: return again ? 'R' : 'S';
+    case MEMOPT_ACTION_BACKWARD:     return '<';
+    case MEMOPT_ACTION_WRITE:        return 'w';
+    case MEMOPT_ACTION_READ:         return 'b';
     default:                     return '=';
     }
 }
@@ -18468,15 +18480,15 @@ static float memopt_i_codec_encode(int level, uint8_t *codes, const float *x, si
     const int odd = memopt_i_codec_is_nonfinite(x, n);
     float absmax, inverse;
 
-    absmax = MEMOPT_I_AT(level, absmax, (x, n, 0));
+    absmax = MEMOPT_I_DISPATCH(level, absmax, (x, n, 0));
     if (odd || memopt_i_float_bits(absmax) < 0x0d800000) { /* 2^-100 */
-        memset(codes, (int)memopt_i_map_zero(MEMOPT_MAP_SIGNED), n);
+        memset(codes, (int)memopt_i_map_zero(MEMOPT_QUANT_SIGNED), n);
         return memopt_i_bits_float(odd ? 0x7fc00000 : 0);
     }
     inverse = memopt_i_inverse(absmax);
-    MEMOPT_I_AT(level, encode, (MEMOPT_MAP_SIGNED, codes, x, n, inverse));
+    MEMOPT_I_DISPATCH(level, encode, (MEMOPT_QUANT_SIGNED, codes, x, n, inverse));
     if (memchr(codes, 255, n)) return absmax;
-    MEMOPT_I_AT(level, encode, (MEMOPT_MAP_SIGNED, codes, x, n, -inverse));
+    MEMOPT_I_DISPATCH(level, encode, (MEMOPT_QUANT_SIGNED, codes, x, n, -inverse));
     return -absmax;
 }
 
@@ -18504,7 +18516,7 @@ static void memopt_i_codec_block(const memopt_i_codec_task *k, size_t first, siz
         }
         if (decodes) {
             memcpy(&scale, at, sizeof scale);
-            MEMOPT_I_AT(k->level, decode, (MEMOPT_MAP_SIGNED, x, codes, n, scale, 0));
+            MEMOPT_I_DISPATCH(k->level, decode, (MEMOPT_QUANT_SIGNED, x, codes, n, scale, 0));
         }
     }
 }
@@ -18652,7 +18664,7 @@ static memopt_status memopt_i_compile_block(const memopt_host *host, memopt_erro
     return MEMOPT_OK;
 }
 
-static int memopt_i_rule_is_solved(memopt_rule rule) { return rule <= MEMOPT_RULE_REVOLVE; }
+static int memopt_i_rule_is_solved(memopt_schedule_rule rule) { return rule <= MEMOPT_SCHEDULE_REVOLVE; }
 
 /* -- the compiler: from actions to items and instructions -- */
 
@@ -18708,7 +18720,7 @@ static size_t memopt_i_compile_skip_refs(const memopt_chain *c, const memopt_act
     size_t n = 0;
 
     for (t = 0; t < count && c->skip_count; ++t)
-        for (k = 0; actions[t].op <= MEMOPT_OP_BACKWARD && k < c->skip_count; ++k)
+        for (k = 0; actions[t].op <= MEMOPT_ACTION_BACKWARD && k < c->skip_count; ++k)
             n += (size_t)memopt_i_skip_is_at(&c->skips[k], actions[t].index);
     return n;
 }
@@ -18748,7 +18760,7 @@ static memopt_status memopt_i_compiler_open(memopt_i_compiler *d, const memopt_i
 /* The skips that a callback sees. One that is not alive is made for nobody: its reader's backward is done. */
 static void memopt_i_compiler_skip_refs(memopt_i_compiler *d, const memopt_chain *c,
                                         memopt_i_compiled_pass *compiled, memopt_i_instruction *m) {
-    const int backward = m->op == MEMOPT_OP_BACKWARD;
+    const int backward = m->op == MEMOPT_ACTION_BACKWARD;
     size_t k;
 
     m->skip_ref = (uint32_t)compiled->skip_ref_count;
@@ -18783,9 +18795,10 @@ static void memopt_i_compiler_instruction(memopt_i_compiler *d, const memopt_cha
     m->op = action.op;
     m->index = action.index;
     m->action = (uint32_t)d->at;
-    if (action.op > MEMOPT_OP_BACKWARD) { /* value 0 is the engine's and always there; a drop is nobody's business */
-        if (action.op == MEMOPT_OP_DROP || !i || !memopt_i_chain_value(c, i)) return;
-        m->input = action.op == MEMOPT_OP_WRITE ? memopt_i_compiler_read(d, i)
+    /* Value 0 is the engine's and always there; a drop is nobody's business. */
+    if (action.op > MEMOPT_ACTION_BACKWARD) {
+        if (action.op == MEMOPT_ACTION_DROP || !i || !memopt_i_chain_value(c, i)) return;
+        m->input = action.op == MEMOPT_ACTION_WRITE ? memopt_i_compiler_read(d, i)
             : memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, i);
         m->output = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_COPY, i);
         ++compiled->count;
@@ -18794,9 +18807,9 @@ static void memopt_i_compiler_instruction(memopt_i_compiler *d, const memopt_cha
     m->input = memopt_i_compiler_input(d, i);
     m->output = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_VALUE, i + 1);
     m->scratch = memopt_i_compiler_scratch(d, i);
-    if (action.op != MEMOPT_OP_FORWARD && c->segments[i].saved_bytes > c->segments[i].output_bytes)
+    if (action.op != MEMOPT_ACTION_FORWARD && c->segments[i].saved_bytes > c->segments[i].output_bytes)
         m->saved = memopt_i_compiler_item(d, MEMOPT_I_BUFFER_SAVED, i);
-    if (action.op == MEMOPT_OP_BACKWARD) {
+    if (action.op == MEMOPT_ACTION_BACKWARD) {
         m->grad_output = i + 1 < c->count ? memopt_i_compiler_item(d, MEMOPT_I_BUFFER_GRAD, i + 1)
             : MEMOPT_I_PLACE_GRAD_OUTPUT;
         m->grad_input = i ? memopt_i_compiler_item(d, MEMOPT_I_BUFFER_GRAD, i) : MEMOPT_I_PLACE_GRAD_INPUT;
@@ -18826,7 +18839,7 @@ static void memopt_i_compiler_resolve(const memopt_i_compiler *d, memopt_i_compi
         memopt_i_instruction *m = &compiled->instructions[i];
         size_t *const places[6] = { &m->input, &m->output, &m->saved, &m->scratch, &m->grad_output, &m->grad_input };
 
-        m->unread = (uint8_t)(m->op == MEMOPT_OP_FORWARD_SAVE && m->output && !d->read[m->output - 1]);
+        m->unread = (uint8_t)(m->op == MEMOPT_ACTION_FORWARD_SAVE && m->output && !d->read[m->output - 1]);
         for (k = 0; k < 6; ++k) *places[k] = memopt_i_compiler_place(d, *places[k]);
     }
 }
@@ -18866,7 +18879,7 @@ static memopt_status memopt_i_compile_make(const memopt_i_fitter *s, const memop
         w.buffer_fn = memopt_i_compiler_buffer;
         w.user = &d;
         for (d.at = 0; d.at < count && !status; ++d.at) {
-            if (kept && actions[d.at].op == MEMOPT_OP_BACKWARD && compiled->split == SIZE_MAX) {
+            if (kept && actions[d.at].op == MEMOPT_ACTION_BACKWARD && compiled->split == SIZE_MAX) {
                 compiled->split = compiled->count;
                 *kept = w.live;
             }
@@ -18971,10 +18984,10 @@ static memopt_status memopt_i_shape_evaluation(const memopt_i_fitter *s, memopt_
     list = (memopt_action *)memopt_i_alloc(s->host, 2 * n * sizeof *list, MEMOPT_I_HOST_ALIGN);
     if (!list) return memopt_i_fail_memory(s->error, "no memory for the actions", 2 * n * sizeof *list);
     for (i = 0; i < n; ++i) {
-        list[count].op = MEMOPT_OP_FORWARD;
+        list[count].op = MEMOPT_ACTION_FORWARD;
         list[count++].index = (uint16_t)i;
         if (i) {
-            list[count].op = MEMOPT_OP_DROP;
+            list[count].op = MEMOPT_ACTION_DROP;
             list[count++].index = (uint16_t)i;
         }
     }
@@ -19233,13 +19246,13 @@ static void memopt_i_gaps_find(const memopt_i_fitter *s, memopt_i_gap *gaps, uin
     for (t = 0; t < s->action_count; ++t) {
         const memopt_action a = s->actions[t];
 
-        if (a.op == MEMOPT_OP_DROP) {
+        if (a.op == MEMOPT_ACTION_DROP) {
             last[a.index] = 0;
             continue;
         }
         for (k = 0; k < 2; ++k) {
             const size_t v = a.index + k;
-            const int made = k == 1 && a.op != MEMOPT_OP_BACKWARD;
+            const int made = k == 1 && a.op != MEMOPT_ACTION_BACKWARD;
 
             if (!v || v >= s->chain->count) continue;
             if (!made && last[v] && last[v] < before
@@ -19254,13 +19267,14 @@ static void memopt_i_gaps_find(const memopt_i_fitter *s, memopt_i_gap *gaps, uin
 }
 
 /* Both values, if there are any, move, and are gone from where they were. */
-static void memopt_i_gaps_move(memopt_i_action_list *to, const uint16_t *values, memopt_op op, memopt_op gone) {
+static void memopt_i_gaps_move(memopt_i_action_list *to, const uint16_t *values, memopt_action_kind op,
+                               memopt_action_kind gone) {
     int k;
 
     for (k = 0; k < 2; ++k) {
         if (!values[k]) continue;
         memopt_i_action_list_add(to, op, values[k]);
-        memopt_i_action_list_add(to, MEMOPT_OP_WAIT, values[k]);
+        memopt_i_action_list_add(to, MEMOPT_ACTION_WAIT, values[k]);
         memopt_i_action_list_add(to, gone, values[k]);
     }
 }
@@ -19270,9 +19284,9 @@ static void memopt_i_gaps_fill(const memopt_action *from, size_t count, const me
     size_t t;
 
     for (t = 0; t < count; ++t) {
-        memopt_i_gaps_move(to, gaps[t].read, MEMOPT_OP_READ, MEMOPT_OP_FORGET);
-        memopt_i_action_list_add(to, (memopt_op)from[t].op, from[t].index);
-        memopt_i_gaps_move(to, gaps[t].write, MEMOPT_OP_WRITE, MEMOPT_OP_DROP);
+        memopt_i_gaps_move(to, gaps[t].read, MEMOPT_ACTION_READ, MEMOPT_ACTION_FORGET);
+        memopt_i_action_list_add(to, (memopt_action_kind)from[t].op, from[t].index);
+        memopt_i_gaps_move(to, gaps[t].write, MEMOPT_ACTION_WRITE, MEMOPT_ACTION_DROP);
     }
 }
 
@@ -19505,7 +19519,7 @@ enum { MEMOPT_I_TAPE_IDLE, MEMOPT_I_TAPE_BETWEEN };
 struct memopt_tape {
     memopt_tape_desc desc; /* without what it pointed to */
     memopt_host      host;
-    memopt_layer    *layers;
+    memopt_tape_layer    *layers;
     memopt_i_shape **shapes, *shape; /* all that are kept, and the one in use */
     uint64_t        *hashes;      /* of each segment's output in this pass */
     double          *costs, *measured; /* of each forward, then of each backward: as given, and in seconds */
@@ -19543,7 +19557,8 @@ static memopt_status memopt_i_tape_fail(memopt_tape *t, memopt_status status, co
 
 static memopt_status memopt_i_tape_fail_instruction(memopt_tape *t, const memopt_i_instruction *m, memopt_status status,
                                                     const char *reason) {
-    const size_t segment = m->op <= MEMOPT_OP_BACKWARD || !m->index ? m->index : m->index - 1u; /* a value's maker */
+    /* of a value: its maker */
+    const size_t segment = m->op <= MEMOPT_ACTION_BACKWARD || !m->index ? m->index : m->index - 1u;
     return memopt_i_tape_fail_at(t, status, reason, segment, m->action);
 }
 
@@ -19611,9 +19626,9 @@ static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, cons
 
 static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                         const memopt_i_instruction *m) {
-    const memopt_layer *layer = &t->layers[m->index];
+    const memopt_tape_layer *layer = &t->layers[m->index];
     const memopt_segment *segment = &t->shape->segments[m->index];
-    const int backward = m->op == MEMOPT_OP_BACKWARD;
+    const int backward = m->op == MEMOPT_ACTION_BACKWARD;
     memopt_tape_fn *fn = backward ? layer->backward_fn : layer->forward_fn;
     memopt_tape_call call;
     memopt_status status;
@@ -19629,7 +19644,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.saved = memopt_i_tape_at(t, m->saved);
     call.scratch = memopt_i_tape_at(t, m->scratch);
     call.scratch_bytes = backward ? segment->backward_scratch
-                       : m->op == MEMOPT_OP_FORWARD ? memopt_i_chain_plain(segment) : segment->forward_scratch;
+                       : m->op == MEMOPT_ACTION_FORWARD ? memopt_i_chain_plain(segment) : segment->forward_scratch;
     call.not_host_visible = t->not_host_visible;
     call.grad_output = memopt_i_tape_at(t, m->grad_output);
     call.grad_input = memopt_i_tape_at(t, m->grad_input);
@@ -19638,7 +19653,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.seed = t->seed;
     call.stream = t->stream + m->index;
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
-    status = t->times && m->op != MEMOPT_OP_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
+    status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
     return status;
 }
@@ -19651,12 +19666,12 @@ static memopt_status memopt_i_tape_call_with_generator(memopt_tape *t, const mem
     unsigned char *present = t->states + t->layer_count * t->state_bytes;
     unsigned char *mine = t->states + m->index * t->state_bytes;
     memopt_status status;
-    const int first = m->op != MEMOPT_OP_BACKWARD && !m->rerun && !t->rerun;
+    const int first = m->op != MEMOPT_ACTION_BACKWARD && !m->rerun && !t->rerun;
 
     if (first) d->random_save_fn(d->random_user, m->index, mine);
     if (first && !t->calibrating) return memopt_i_tape_call(t, compiled, m);
     d->random_save_fn(d->random_user, m->index, present);
-    if (!first && m->op != MEMOPT_OP_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
+    if (!first && m->op != MEMOPT_ACTION_BACKWARD) d->random_load_fn(d->random_user, m->index, mine);
     status = memopt_i_tape_call(t, compiled, m);
     d->random_load_fn(d->random_user, m->index, present);
     return status;
@@ -19716,24 +19731,24 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instr
     memopt_status status = MEMOPT_OK;
 
     if (!store->write_fn) {
-        if (m->op == MEMOPT_OP_WAIT || m->op == MEMOPT_OP_FORGET) return MEMOPT_OK;
-        status = memopt_i_tape_codec(t, m->op == MEMOPT_OP_WRITE ? MEMOPT_CODEC_OP_ENCODE : MEMOPT_CODEC_OP_DECODE,
+        if (m->op == MEMOPT_ACTION_WAIT || m->op == MEMOPT_ACTION_FORGET) return MEMOPT_OK;
+        status = memopt_i_tape_codec(t, m->op == MEMOPT_ACTION_WRITE ? MEMOPT_CODEC_OP_ENCODE : MEMOPT_CODEC_OP_DECODE,
                                      codec, value, bytes, memopt_i_tape_at(t, m->output));
         return status ? memopt_i_tape_fail_instruction(t, m, status, "a smaller copy could not be made, or read")
             : MEMOPT_OK;
     }
     switch (m->op) {
-    case MEMOPT_OP_WRITE:
+    case MEMOPT_ACTION_WRITE:
         t->stored[v] = 1;
         status = store->write_fn(store->user, v, value, bytes);
         break;
-    case MEMOPT_OP_READ:
+    case MEMOPT_ACTION_READ:
         status = store->read_fn(store->user, v, value, bytes);
         break;
-    case MEMOPT_OP_WAIT:
+    case MEMOPT_ACTION_WAIT:
         status = store->wait_fn(store->user, v);
         break;
-    case MEMOPT_OP_FORGET:
+    case MEMOPT_ACTION_FORGET:
         t->stored[v] = 0;
         store->forget_fn(store->user, v);
         break;
@@ -19749,8 +19764,8 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
     for (i = from; i < to && !status; ++i) {
         const memopt_i_instruction *m = &compiled->instructions[i];
 
-        if (m->op <= MEMOPT_OP_FORWARD_SAVE) status = memopt_i_tape_forward(t, compiled, m);
-        else if (m->op == MEMOPT_OP_BACKWARD) {
+        if (m->op <= MEMOPT_ACTION_FORWARD_SAVE) status = memopt_i_tape_forward(t, compiled, m);
+        else if (m->op == MEMOPT_ACTION_BACKWARD) {
             status = t->states && t->calibrating ? memopt_i_tape_call_with_generator(t, compiled, m)
                                                  : memopt_i_tape_call(t, compiled, m);
             if (status)
@@ -20086,7 +20101,7 @@ static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     return status;
 }
 
-MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_layer *layer) {
+MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *segment, memopt_tape_layer *layer) {
     memopt_segment s;
     const memopt_i_shape *shape;
     size_t i;
@@ -20291,7 +20306,7 @@ static memopt_status memopt_i_tape_check_layers(const memopt_tape_desc *d, memop
 
     if (!d->layers) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "layers is NULL");
     for (i = 0; i < d->chain.count; ++i) {
-        const memopt_layer *l = &d->layers[i];
+        const memopt_tape_layer *l = &d->layers[i];
 
         if (!l->forward_fn || !l->backward_fn)
             return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, l->forward_fn ? "no backward callback"
@@ -20324,9 +20339,9 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     if (!status) status = memopt_i_tape_check_layers(d, error);
     if (status) return status;
     if (memopt_host_resolve(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
-    if (d->rule > MEMOPT_RULE_SQRT)
-        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "no such memopt_rule", "rule",
-                                   memopt_i_signed((int)d->rule), "at most", memopt_i_count(MEMOPT_RULE_SQRT));
+    if (d->rule > MEMOPT_SCHEDULE_SQRT)
+        return memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "no such memopt_schedule_rule", "rule",
+                                   memopt_i_signed((int)d->rule), "at most", memopt_i_count(MEMOPT_SCHEDULE_SQRT));
     misfit = memopt_i_tape_desc_reason(d);
     if (misfit) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, misfit);
     if (d->not_host_visible < 0 || d->not_host_visible > 2)
@@ -20351,7 +20366,7 @@ static void memopt_i_tape_lay_out(memopt_tape *t, memopt_carver *c, const memopt
     const size_t states = d->random_bytes ? n + 1 : 0;
 
     (void)memopt_carve(c, 1, sizeof *t, 16);
-    t->layers = (memopt_layer *)memopt_carve(c, n, sizeof *t->layers, 16);
+    t->layers = (memopt_tape_layer *)memopt_carve(c, n, sizeof *t->layers, 16);
     t->shapes = (memopt_i_shape **)memopt_carve(c, d->shapes, sizeof(void *), 16);
     t->hashes = (uint64_t *)memopt_carve(c, n, sizeof *t->hashes, 16);
     t->costs = (double *)memopt_carve(c, 2 * n, sizeof *t->costs, 16);
@@ -20502,7 +20517,7 @@ static size_t memopt_i_tape_forwards(const memopt_i_shape *shape, size_t segment
     size_t n = 0;
 
     for (i = 0; i < shape->result.actions; ++i)
-        n += shape->actions[i].op <= MEMOPT_OP_FORWARD_SAVE && shape->actions[i].index == segment;
+        n += shape->actions[i].op <= MEMOPT_ACTION_FORWARD_SAVE && shape->actions[i].index == segment;
     return n;
 }
 
@@ -21049,7 +21064,8 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
 
-static const memopt_i_gemm_kernels *memopt_i_gemm_kernels_at(int level) { return MEMOPT_I_AT(level, gemm_kernels, ()); }
+static const memopt_i_gemm_kernels *memopt_i_gemm_kernels_at(int level) { return MEMOPT_I_DISPATCH(level, gemm_kernels,
+                                                                                                   ()); }
 
 /* One product under way. */
 typedef struct memopt_i_gemm_work {
@@ -21094,14 +21110,14 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
     }
     if (!s->transposed) {
         for (i = 0; i < c->rows; ++i)
-            memopt_i_load_at(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
-                             depth);
+            memopt_i_to_f32(w->level, c->block + i * MEMOPT_I_GEMM_DEPTH, memopt_i_gemm_at(s, c->i + i, at), s->type,
+                            depth);
         return;
     }
     for (k = 0; k < depth; ++k) {
         const void *p = memopt_i_gemm_at(s, c->i, at + k);
         if (s->type == MEMOPT_TYPE_F32) from = (const float *)p;
-        else memopt_i_load_at(w->level, row, p, s->type, c->rows);
+        else memopt_i_to_f32(w->level, row, p, s->type, c->rows);
         w->kernels->deal(c->block + k * w->kernels->tall, from, c->rows);
     }
 }
@@ -21209,8 +21225,8 @@ static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to
 
     for (i = 0; i < c->rows; ++i) {
         void *row = (uint16_t *)p->result + (c->i + i) * p->result_stride + c->j;
-        if (back) memopt_i_store_at(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
-        else memopt_i_load_at(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
+        if (back) memopt_i_from_f32(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
+        else memopt_i_to_f32(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
     }
 }
 
@@ -21760,20 +21776,20 @@ static void *memopt_i_row_to(void *data, memopt_type type, size_t at) {
 }
 
 static void memopt_i_row_load(int level, float *to, const void *data, memopt_type type, size_t at, size_t n) {
-    memopt_i_load_at(level, to, memopt_i_row_at(data, type, at), type, n);
+    memopt_i_to_f32(level, to, memopt_i_row_at(data, type, at), type, n);
 }
 
 static void memopt_i_row_store(int level, void *data, memopt_type type, size_t at, const float *from, size_t n) {
     void *to = memopt_i_row_to(data, type, at);
 
-    if (to != from) memopt_i_store_at(level, to, from, type, n);
+    if (to != from) memopt_i_from_f32(level, to, from, type, n);
 }
 
 /* n elements from `at` on as floats: where they are, or converted into the buffer */
 static const float *memopt_i_row_view(int level, const void *data, memopt_type type, size_t at, size_t n,
                                       float *buffer) {
     if (type == MEMOPT_TYPE_F32) return (const float *)data + at;
-    memopt_i_load_at(level, buffer, memopt_i_row_at(data, type, at), type, n);
+    memopt_i_to_f32(level, buffer, memopt_i_row_at(data, type, at), type, n);
     return buffer;
 }
 
@@ -21796,36 +21812,36 @@ static float memopt_i_row_total(const float *sums) {
 }
 
 static void memopt_i_row_sum(int level, float *sums, const float *x, size_t n) {
-    MEMOPT_I_AT(level, row_sum, (sums, x, n));
+    MEMOPT_I_DISPATCH(level, row_sum, (sums, x, n));
 }
 
 static void memopt_i_row_dot(int level, float *sums, const float *x, const float *y, size_t n) {
-    MEMOPT_I_AT(level, row_dot, (sums, x, y, n));
+    MEMOPT_I_DISPATCH(level, row_dot, (sums, x, y, n));
 }
 
 /* the sum of (x - mean)^2 */
 static void memopt_i_row_squared_deviations(int level, float *sums, const float *x, float mean, size_t n) {
-    MEMOPT_I_AT(level, row_squared_deviations, (sums, x, mean, n));
+    MEMOPT_I_DISPATCH(level, row_squared_deviations, (sums, x, mean, n));
 }
 
 /* The largest of `max` and n elements: NaN when one of them is, and never -0. */
 static float memopt_i_row_max(int level, float max, const float *x, size_t n) {
-    return memopt_i_round(MEMOPT_I_AT(level, row_largest, (max, x, n)) + 0.0f);
+    return memopt_i_round(MEMOPT_I_DISPATCH(level, row_largest, (max, x, n)) + 0.0f);
 }
 
 /* y = exp(scale (x - from)), or 0 where the exponent is below -69, added to sums; in place is fine */
 static void memopt_i_row_exp(int level, float *sums, float *y, const float *x, float from, float scale, size_t n) {
-    MEMOPT_I_AT(level, row_exp, (sums, y, x, from, scale, n));
+    MEMOPT_I_DISPATCH(level, row_exp, (sums, y, x, from, scale, n));
 }
 
 /* y = a x; in place is fine */
 static void memopt_i_row_scale(int level, float *y, const float *x, float a, size_t n) {
-    MEMOPT_I_AT(level, row_scale, (y, x, a, n));
+    MEMOPT_I_DISPATCH(level, row_scale, (y, x, a, n));
 }
 
 /* y = a x + y */
 static void memopt_i_row_add(int level, float *y, const float *x, float a, size_t n) {
-    MEMOPT_I_AT(level, row_add, (y, x, a, n));
+    MEMOPT_I_DISPATCH(level, row_add, (y, x, a, n));
 }
 
 /* y = activation(x); in place is fine */
@@ -21834,7 +21850,7 @@ static void memopt_i_row_act(int level, float *y, const float *x, memopt_activat
         if (n && y != x) memcpy(y, x, n * sizeof *y);
         return;
     }
-    MEMOPT_I_AT(level, row_act, (y, x, (int)activation, n));
+    MEMOPT_I_DISPATCH(level, row_act, (y, x, (int)activation, n));
 }
 
 /* grad = g activation'(x), and, unless it is NULL, y = activation(x); each of the two may be x or g */
@@ -21845,7 +21861,7 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
         if (n && grad != g) memcpy(grad, g, n * sizeof *grad);
         return;
     }
-    MEMOPT_I_AT(level, row_act_grad, (grad, y, x, g, (int)activation, n));
+    MEMOPT_I_DISPATCH(level, row_act_grad, (grad, y, x, g, (int)activation, n));
 }
 
 /* @section operator : row_kernels gemm host api_ops
@@ -22194,7 +22210,7 @@ MEMOPT_I_WIDTHS(size_t, softmax_grad, (float *y, const float *p, const float *g,
 /* y = scale p (g - mean); y may be p or g */
 static void memopt_i_softmax_grad(int level, float *y, const float *p, const float *g, float scale, float mean,
                                   size_t n) {
-    const size_t i = MEMOPT_I_AT(level, softmax_grad, (y, p, g, scale, mean, n));
+    const size_t i = MEMOPT_I_DISPATCH(level, softmax_grad, (y, p, g, scale, mean, n));
 
     memopt_i_wide_end(level);
     (void)memopt_i_v1_softmax_grad(y + i, p + i, g + i, scale, mean, n - i);
@@ -22343,7 +22359,7 @@ MEMOPT_I_WIDTHS(size_t, head_grads, (float *y, float a, float b, float c, size_t
 
 /* y = a y + b - c, where b is at least c: what is far below c becomes 0 */
 static void memopt_i_head_grads(int level, float *y, float a, float b, float c, size_t n) {
-    const size_t i = MEMOPT_I_AT(level, head_grads, (y, a, b, c, n));
+    const size_t i = MEMOPT_I_DISPATCH(level, head_grads, (y, a, b, c, n));
 
     memopt_i_wide_end(level);
     (void)memopt_i_v1_head_grads(y + i, a, b, c, n - i);
@@ -22715,13 +22731,13 @@ static void memopt_i_head_sum_chunk(void *task, size_t chunk, int worker) {
 
     p.rows = memopt_i_min(p.rows - row, MEMOPT_I_HEAD_ROWS);
     n = p.rows * h->width;
-    if (p.accumulate) memopt_i_load_at(level, sums, to, p.result_type, n);
+    if (p.accumulate) memopt_i_to_f32(level, sums, to, p.result_type, n);
     p.left = (const float *)p.left + row;
     p.result = sums;
     p.result_type = MEMOPT_TYPE_F32;
     s = memopt_i_ops_multiply_alone(&q->t->o, &p, worker);
     if (s) *(memopt_status *)(void *)part = s;
-    else if (!p.accumulate) memopt_i_store_at(level, to, sums, h->gradient_type, n);
+    else if (!p.accumulate) memopt_i_from_f32(level, to, sums, h->gradient_type, n);
     else memopt_i_stochastic_to(level, h->gradient_type == MEMOPT_TYPE_BF16 ? MEMOPT_I_BF16 : MEMOPT_I_F16, 0, to, sums,
                                    n, q->noise, at, 0);
 }
@@ -23575,34 +23591,34 @@ MEMOPT_I_WIDTHS(void, norm_add, (float *scale, float *shift, const float *g, con
 /* y = h scale + shift; y may be h */
 static void memopt_i_norm_affine(int level, float *y, const float *h, const float *scale, const float *shift,
                                  size_t n) {
-    MEMOPT_I_AT(level, norm_affine, (y, h, scale, shift, n));
+    MEMOPT_I_DISPATCH(level, norm_affine, (y, h, scale, shift, n));
 }
 
 /* h = (x - mean) inverse; h may be x */
 static void memopt_i_norm_normalize(int level, float *h, const float *x, float mean, float inverse, size_t n) {
-    MEMOPT_I_AT(level, norm_normalize, (h, x, mean, inverse, n));
+    MEMOPT_I_DISPATCH(level, norm_normalize, (h, x, mean, inverse, n));
 }
 
 /* h = (y - shift) / scale; h may be y */
 static void memopt_i_norm_from_output(int level, float *h, const float *y, const float *scale, const float *shift,
                                       size_t n) {
-    MEMOPT_I_AT(level, norm_from_output, (h, y, scale, shift, n));
+    MEMOPT_I_DISPATCH(level, norm_from_output, (h, y, scale, shift, n));
 }
 
 /* 16 sums of s = g scale, and 16 of s h */
 static void memopt_i_norm_sums(int level, float *sums, const float *g, const float *h, const float *scale, size_t n) {
-    MEMOPT_I_AT(level, norm_sums, (sums, g, h, scale, n));
+    MEMOPT_I_DISPATCH(level, norm_sums, (sums, g, h, scale, n));
 }
 
 /* y = inverse ((g scale - mean) - h share), added to `old` unless that is NULL; three: mean, share, inverse */
 static void memopt_i_norm_grad(int level, float *y, const float *old, const float *g, const float *h,
                                const float *scale, const float *three, size_t n) {
-    MEMOPT_I_AT(level, norm_grad, (y, old, g, h, scale, three, n));
+    MEMOPT_I_DISPATCH(level, norm_grad, (y, old, g, h, scale, three, n));
 }
 
 /* scale += g h, shift += g */
 static void memopt_i_norm_add(int level, float *scale, float *shift, const float *g, const float *h, size_t n) {
-    MEMOPT_I_AT(level, norm_add, (scale, shift, g, h, n));
+    MEMOPT_I_DISPATCH(level, norm_add, (scale, shift, g, h, n));
 }
 
 typedef struct memopt_i_norm_task {
@@ -24065,7 +24081,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     bias = (const float *)x->bias;
     if (bias && x->weight_type != MEMOPT_TYPE_F32) {
         float *wide = (float *)(void *)memopt_i_ops_own_scratch(&o);
-        memopt_i_load_at(o.level, wide, x->bias, x->weight_type, x->outputs);
+        memopt_i_to_f32(o.level, wide, x->bias, x->weight_type, x->outputs);
         bias = wide;
     }
     z = x->pre_activation ? x->pre_activation : x->output;
@@ -24232,18 +24248,18 @@ MEMOPT_I_WIDTHS(void, row_dropout, (float *y, const float *x, const float *base,
                                     size_t n))
 
 static void memopt_i_row_swiglu(int level, float *y, const float *gate, const float *up, size_t n) {
-    MEMOPT_I_AT(level, row_swiglu, (y, gate, up, n));
+    MEMOPT_I_DISPATCH(level, row_swiglu, (y, gate, up, n));
 }
 
 static void memopt_i_row_swiglu_grad(int level, float *grad_gate, float *grad_up, float *y, const float *gate,
                                      const float *up, const float *g, size_t n) {
-    MEMOPT_I_AT(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
+    MEMOPT_I_DISPATCH(level, row_swiglu_grad, (grad_gate, grad_up, y, gate, up, g, n));
 }
 
 /* y = base + (mask ? factor x : 0); mask has a multiple of 16 elements */
 static void memopt_i_row_dropout(int level, float *y, const float *x, const float *base, const uint32_t *mask,
                               float factor, size_t n) {
-    MEMOPT_I_AT(level, row_dropout, (y, x, base, mask, factor, n));
+    MEMOPT_I_DISPATCH(level, row_dropout, (y, x, base, mask, factor, n));
 }
 
 typedef struct memopt_i_swiglu {
@@ -24386,8 +24402,9 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
 
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
         if (n > left) n = (size_t)left;
-        MEMOPT_I_AT(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise, index - skip,
-                                             t->threshold));
+        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, (skip + (n + 15) / 16 * 16 + 31) / 32 * 32, x->noise,
+                                                   index - skip,
+                                                   t->threshold));
         from = memopt_i_row_view(t->level, x->input, x->type, i, n, in);
         if (x->residual) b = memopt_i_row_view(t->level, x->residual, x->type, i, n, base);
         memopt_i_row_dropout(t->level, y, from, b, mask + skip, t->factor, n);
@@ -24692,24 +24709,24 @@ MEMOPT_I_WIDTHS(void, batch_join, (double *mean, double *squares, const float *g
 
 /* squares += (z - mean)^2 */
 static void memopt_i_batch_squared_deviations(int level, float *squares, const float *z, const float *mean, size_t n) {
-    MEMOPT_I_AT(level, batch_squared_deviations, (squares, z, mean, n));
+    MEMOPT_I_DISPATCH(level, batch_squared_deviations, (squares, z, mean, n));
 }
 
 /* h = (z - mean) inverse */
 static void memopt_i_batch_normalize(int level, float *h, const float *z, const float *mean, const float *inverse,
                                      size_t n) {
-    MEMOPT_I_AT(level, batch_normalize, (h, z, mean, inverse, n));
+    MEMOPT_I_DISPATCH(level, batch_normalize, (h, z, mean, inverse, n));
 }
 
 /* y = factor ((g - mean) - h share) */
 static void memopt_i_batch_grad(int level, float *y, const float *g, const float *h, const float *factor,
                                 const float *mean, const float *share, size_t n) {
-    MEMOPT_I_AT(level, batch_grad, (y, g, h, factor, mean, share, n));
+    MEMOPT_I_DISPATCH(level, batch_grad, (y, g, h, factor, mean, share, n));
 }
 
 static void memopt_i_batch_join(int level, double *mean, double *squares, const float *group_mean,
                                 const float *group_squares, double share, double weight, size_t n) {
-    MEMOPT_I_AT(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
+    MEMOPT_I_DISPATCH(level, batch_join, (mean, squares, group_mean, group_squares, share, weight, n));
 }
 
 typedef struct memopt_i_batch {
@@ -24844,7 +24861,7 @@ static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void
     const size_t n = t->x.linear.outputs;
     size_t i;
 
-    if (from) memopt_i_load_at(t->o.level, to, from, t->x.linear.weight_type, n);
+    if (from) memopt_i_to_f32(t->o.level, to, from, t->x.linear.weight_type, n);
     else
         for (i = 0; i < n; ++i) to[i] = missing;
 }

@@ -410,10 +410,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_random_normal(float *d_dst, size_
  *           elements do not fit the address space), or CUDA's; then nothing is written
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src,
-                                                            size_t n, memopt_map map, size_t block,
+                                                            size_t n, memopt_quant_map map, size_t block,
                                                             memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
-                                                             size_t n, memopt_map map, size_t block,
+                                                             size_t n, memopt_quant_map map, size_t block,
                                                              memopt_cuda_stream stream);
 
 /**
@@ -422,10 +422,10 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_bf16(uint8_t *d_codes, f
  * Arguments and statuses as for memopt_cuda_quantize_f32.
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes,
-                                                              const float *d_absmax, size_t n, memopt_map map,
+                                                              const float *d_absmax, size_t n, memopt_quant_map map,
                                                               size_t block, memopt_cuda_stream stream);
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
-                                                               const float *d_absmax, size_t n, memopt_map map,
+                                                               const float *d_absmax, size_t n, memopt_quant_map map,
                                                                size_t block, memopt_cuda_stream stream);
 
 /* @section api_cuda_codec : api_cuda_base
@@ -3091,9 +3091,9 @@ static constexpr uint64_t memopt_i_cuda_fixed(uint32_t bits) {
     return bits ? (uint64_t)((bits & 0x7fffff) | 0x800000) << ((bits >> 23) - 105) : 0;
 }
 
-static constexpr uint64_t memopt_i_cuda_level(memopt_map map, int i) { /* the i-th from zero up */
-    return map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_fixed(memopt_i_cuda_unsigned_magnitudes[i])
-         : map == MEMOPT_MAP_LINEAR ? (uint64_t)i << 38 : memopt_i_cuda_fixed(memopt_i_cuda_signed_magnitudes[i]);
+static constexpr uint64_t memopt_i_cuda_level(memopt_quant_map map, int i) { /* the i-th from zero up */
+    return map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_fixed(memopt_i_cuda_unsigned_magnitudes[i])
+         : map == MEMOPT_QUANT_LINEAR ? (uint64_t)i << 38 : memopt_i_cuda_fixed(memopt_i_cuda_signed_magnitudes[i]);
 }
 
 static constexpr unsigned memopt_i_cuda_top_bit(uint64_t x) { return x >> 1 ? 1 + memopt_i_cuda_top_bit(x >> 1) : 0; }
@@ -3107,14 +3107,14 @@ static constexpr uint32_t memopt_i_cuda_less(uint64_t x, unsigned top) {
     return (x & (((uint64_t)1 << (top - 23)) - 1)) != 0;
 }
 
-static constexpr uint32_t memopt_i_cuda_middle_of(memopt_map map, uint64_t sum) {
-    return map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum))
+static constexpr uint32_t memopt_i_cuda_middle_of(memopt_quant_map map, uint64_t sum) {
+    return map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum))
          : memopt_i_cuda_floor(sum, memopt_i_cuda_top_bit(sum)) << 1
          | memopt_i_cuda_less(sum, memopt_i_cuda_top_bit(sum));
 }
 
 /* Keys above it are above the middle between level i and the next. */
-static constexpr uint32_t memopt_i_cuda_middle(memopt_map map, int i) {
+static constexpr uint32_t memopt_i_cuda_middle(memopt_quant_map map, int i) {
     return memopt_i_cuda_middle_of(map, memopt_i_cuda_level(map, i) + memopt_i_cuda_level(map, i + 1));
 }
 
@@ -3125,10 +3125,10 @@ static constexpr uint32_t memopt_i_cuda_middle(memopt_map map, int i) {
     MEMOPT_I_CUDA_8(f, (i) + 48), MEMOPT_I_CUDA_8(f, (i) + 56)
 
 #define MEMOPT_I_CUDA_128(f, i) MEMOPT_I_CUDA_64(f, i), MEMOPT_I_CUDA_64(f, (i) + 64)
-#define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_SIGNED, i)
-#define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_MAP_LINEAR, i)
+#define MEMOPT_I_CUDA_SIGNED_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_QUANT_SIGNED, i)
+#define MEMOPT_I_CUDA_LINEAR_MIDDLE(i)   memopt_i_cuda_middle(MEMOPT_QUANT_LINEAR, i)
 /* there are 255 middles */
-#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_MAP_UNSIGNED, (i) < 255 ? i : 254)
+#define MEMOPT_I_CUDA_UNSIGNED_MIDDLE(i) memopt_i_cuda_middle(MEMOPT_QUANT_UNSIGNED, (i) < 255 ? i : 254)
 
 static constexpr uint32_t memopt_i_cuda_signed_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_SIGNED_MIDDLE, 0) };
 static constexpr uint32_t memopt_i_cuda_linear_middles[128] = { MEMOPT_I_CUDA_128(MEMOPT_I_CUDA_LINEAR_MIDDLE, 0) };
@@ -3393,8 +3393,8 @@ typedef struct memopt_i_cuda_dequant {
 
 static __device__ __forceinline__ uint32_t memopt_i_cuda_decode_bits(uint32_t map, uint32_t code) {
     const uint32_t magnitude = code < 127 ? 127 - code : code - 127;
-    if (map == MEMOPT_MAP_UNSIGNED) return memopt_i_cuda_unsigned_decode[code];
-    if (map == MEMOPT_MAP_LINEAR) return memopt_i_bits_of((float)((int)code - 127) * 0.0078125f);
+    if (map == MEMOPT_QUANT_UNSIGNED) return memopt_i_cuda_unsigned_decode[code];
+    if (map == MEMOPT_QUANT_LINEAR) return memopt_i_bits_of((float)((int)code - 127) * 0.0078125f);
     return memopt_i_cuda_signed_decode[magnitude] | (uint32_t)(code < 127) << 31;
 }
 
@@ -3467,12 +3467,13 @@ memopt_i_cuda_dequantize_kernel(memopt_i_cuda_dequant t) {
 /* ---- the host's side ---- */
 /* All that can be wrong; floats are `width` bytes an element. */
 static memopt_cuda_status memopt_i_cuda_quant_check(const void *floats, size_t width, const void *codes,
-                                                    const void *absmax, size_t n, memopt_map map, size_t *block) {
+                                                    const void *absmax, size_t n, memopt_quant_map map, size_t *block) {
     size_t bytes, blocks;
     memopt_cuda_status s;
 
     if (!*block) *block = MEMOPT_I_QUANT_BLOCK;
-    if (map != MEMOPT_MAP_SIGNED && map != MEMOPT_MAP_UNSIGNED && map != MEMOPT_MAP_LINEAR) return MEMOPT_ERR_ARGUMENT;
+    if (map != MEMOPT_QUANT_SIGNED && map != MEMOPT_QUANT_UNSIGNED && map != MEMOPT_QUANT_LINEAR)
+        return MEMOPT_ERR_ARGUMENT;
     if (*block % 32 || *block > MEMOPT_I_QUANT_BLOCK_MAX) return MEMOPT_ERR_ARGUMENT;
     if (!n) return 0;
     s = memopt_i_cuda_pointer(floats, width);
@@ -3507,15 +3508,16 @@ static memopt_cuda_status memopt_i_cuda_quantize_launch(memopt_i_cuda_quant t, m
 }
 
 template <class T, int FOURS, int TEAM>
-static memopt_cuda_status memopt_i_cuda_quantize_map(const memopt_i_cuda_quant &t, memopt_map map,
+static memopt_cuda_status memopt_i_cuda_quantize_map(const memopt_i_cuda_quant &t, memopt_quant_map map,
                                                      memopt_cuda_stream stream) {
-    return map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_quantize_launch<T, FOURS, TEAM, false>(t, stream)
+    return map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_quantize_launch<T, FOURS, TEAM, false>(t, stream)
                                       : memopt_i_cuda_quantize_launch<T, FOURS, TEAM, true>(t, stream);
 }
 
 /* rounds 0: as many as the size wants; tests ask for others */
 template <class T>
-static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, const T *src, size_t n, memopt_map map,
+static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, const T *src, size_t n,
+                                                 memopt_quant_map map,
                                                  size_t block, uint32_t rounds, memopt_cuda_stream stream) {
     memopt_i_cuda_quant t;
     const memopt_cuda_status s = memopt_i_cuda_quant_check(src, sizeof *src, codes, absmax, n, map, &block);
@@ -3530,7 +3532,7 @@ static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, 
     t.block = (uint32_t)block;
     t.team = memopt_i_cuda_quant_team(block);
     t.rounds = rounds;
-    t.linear = map == MEMOPT_MAP_LINEAR;
+    t.linear = map == MEMOPT_QUANT_LINEAR;
     t.vector = !((uintptr_t)src & (4 * sizeof *src - 1)) && !((uintptr_t)codes & 3);
     if (block <= 32) return memopt_i_cuda_quantize_map<T, 1, 8>(t, map, stream);
     if (block <= 64) return memopt_i_cuda_quantize_map<T, 2, 8>(t, map, stream);
@@ -3541,7 +3543,7 @@ static memopt_cuda_status memopt_i_cuda_quantize(uint8_t *codes, float *absmax, 
 
 template <class T>
 static memopt_cuda_status memopt_i_cuda_dequantize(T *dst, const uint8_t *codes, const float *absmax, size_t n,
-                                                   memopt_map map, size_t block, memopt_cuda_stream stream) {
+                                                   memopt_quant_map map, size_t block, memopt_cuda_stream stream) {
     memopt_i_cuda_dequant t;
     const memopt_cuda_status s = memopt_i_cuda_quant_check(dst, sizeof *dst, codes, absmax, n, map, &block);
 
@@ -3560,25 +3562,25 @@ static memopt_cuda_status memopt_i_cuda_dequantize(T *dst, const uint8_t *codes,
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_f32(uint8_t *d_codes, float *d_absmax, const float *d_src,
-                                                            size_t n, memopt_map map, size_t block,
+                                                            size_t n, memopt_quant_map map, size_t block,
                                                             memopt_cuda_stream stream) {
     return memopt_i_cuda_quantize(d_codes, d_absmax, d_src, n, map, block, 0, stream);
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_quantize_bf16(uint8_t *d_codes, float *d_absmax, const uint16_t *d_src,
-                                                             size_t n, memopt_map map, size_t block,
+                                                             size_t n, memopt_quant_map map, size_t block,
                                                              memopt_cuda_stream stream) {
     return memopt_i_cuda_quantize(d_codes, d_absmax, (const memopt_i_cuda_bf16 *)d_src, n, map, block, 0, stream);
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_f32(float *d_dst, const uint8_t *d_codes,
-                                                              const float *d_absmax, size_t n, memopt_map map,
+                                                              const float *d_absmax, size_t n, memopt_quant_map map,
                                                               size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize(d_dst, d_codes, d_absmax, n, map, block, stream);
 }
 
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_dequantize_bf16(uint16_t *d_dst, const uint8_t *d_codes,
-                                                               const float *d_absmax, size_t n, memopt_map map,
+                                                               const float *d_absmax, size_t n, memopt_quant_map map,
                                                                size_t block, memopt_cuda_stream stream) {
     return memopt_i_cuda_dequantize((memopt_i_cuda_bf16 *)d_dst, d_codes, d_absmax, n, map, block, stream);
 }
@@ -3734,7 +3736,7 @@ memopt_i_cuda_codec_kernel(memopt_i_cuda_codec_task t) {
             for (int i = threadIdx.x; i < count; i += MEMOPT_I_CUDA_QUANT_THREADS)
                 bins[i] = memopt_i_cuda_signed_bins[i];
             if (ROUND)
-                levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(MEMOPT_MAP_SIGNED, threadIdx.x));
+                levels[threadIdx.x] = memopt_i_float_of(memopt_i_cuda_decode_bits(MEMOPT_QUANT_SIGNED, threadIdx.x));
             __syncthreads(); /* bins, levels */
         }
         const float scale = memopt_i_cuda_codec_scale(bins, memopt_i_cuda_codec_ends(x), &inverse);
@@ -3814,7 +3816,7 @@ static memopt_cuda_status memopt_i_cuda_codec_run(memopt_codec_op op, memopt_cod
                                         : memopt_cuda_f32_from_bf16(x, (const uint16_t *)copy, n, stream);
     if (op == MEMOPT_CODEC_OP_ENCODE) return memopt_i_cuda_codec_encode(x, n, copy, 0, stream);
     const size_t scales = memopt_quantize_blocks(n, MEMOPT_I_CODEC_BLOCK) * sizeof(float);
-    return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_MAP_SIGNED,
+    return memopt_cuda_dequantize_f32(x, (const uint8_t *)copy + scales, (const float *)copy, n, MEMOPT_QUANT_SIGNED,
                                       MEMOPT_I_CODEC_BLOCK, stream);
 }
 
@@ -5774,7 +5776,7 @@ static memopt_i_cuda_optim_codes memopt_i_cuda_optim_codes_of(const memopt_optim
     for (m = 0; m < 2; ++m) {
         for (i = 0; i < 256; ++i) {
             codes.level[m][i] = o->desc.state == MEMOPT_STATE_BNB
-                              ? memopt_i_map_level(m ? MEMOPT_MAP_UNSIGNED : MEMOPT_MAP_SIGNED,
+                              ? memopt_i_map_level(m ? MEMOPT_QUANT_UNSIGNED : MEMOPT_QUANT_SIGNED,
                                                    (unsigned)i) : o->codes[m].value[i];
         }
         for (i = 0; i < 32; ++i) codes.grid[m][i] = o->codes[m].grid[i];

@@ -171,7 +171,7 @@ static double mean_square(const float *error) {
 /* ---- the tape: what each layer needs, once; then forward and backward are a call each ---- */
 /* README: checkpoint describe */
 static memopt_tape_desc describe(network *net) { /* the tape copies what the desc points to */
-    static memopt_segment segments[LAYERS]; static memopt_layer layers[LAYERS]; memopt_tape_desc desc = { 0 }; size_t l;
+    static memopt_segment segments[LAYERS]; static memopt_tape_layer layers[LAYERS]; memopt_tape_desc desc = { 0 }; size_t l;
     for (l = 0; l < BLOCKS; ++l) {
         segments[l].output_bytes = segments[l].grad_bytes = PLANE;
         segments[l].saved_bytes = PLANE /* the output itself */ + PLANE + WIDTH * sizeof(float) /* unit and inverse */;
@@ -203,7 +203,7 @@ static int failed(const memopt_tape *tape) {
 }
 
 /* One training from the start, in an arena that holds nothing but the tape's memory. */
-static int train(network *net, memopt_rule rule, size_t budget, outcome *out) {
+static int train(network *net, memopt_schedule_rule rule, size_t budget, outcome *out) {
     static float x[BATCH * WIDTH], error[BATCH]; memopt_tape_desc desc = describe(net); memopt_tape *tape = NULL;
     memopt_source pages; memopt_arena_desc arena_desc = { 0 }; memopt_arena *arena = NULL; uint32_t state = 2; int t;
     memopt_error why;
@@ -241,7 +241,7 @@ int main(void) {
     if (memopt_tape_min_budget(&desc, &least)) return 1;
     printf("budget bytes   predicted    measured   forward work       loss   validation\n");
     for (i = 0; i < ROWS; ++i) { /* the first one is what engines do without a tape */
-        const memopt_rule rule = i ? MEMOPT_RULE_EXTENDED : MEMOPT_RULE_ALL;
+        const memopt_schedule_rule rule = i ? MEMOPT_SCHEDULE_EXTENDED : MEMOPT_SCHEDULE_ALL;
         const size_t budget = i ? least + (size_t)(part[i] * (double)(first.predicted - least)) : SIZE_MAX;
         if (!train(&net, rule, budget, &out)) return 1;
         if (!i) { first = out; kept = net; printf("  everything"); } else printf("%12lu", (unsigned long)budget);

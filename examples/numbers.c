@@ -54,12 +54,12 @@ int main(void) {
     if (memopt_random_uniform(x, COUNT, SEED, 0, 0, NULL)) return 1;
     for (i = 0; i < COUNT; ++i) x[i] = ldexpf(1 + x[i], -(int)(i % 10)); /* three decades */
     /* README: quant */
-    if (memopt_quantize_f32(codes, absmax, x, COUNT, MEMOPT_MAP_SIGNED, 0, NULL)) return 1; /* 0: blocks of 256 */
-    if (memopt_dequantize_f32(back, codes, absmax, COUNT, MEMOPT_MAP_SIGNED, 0, NULL)) return 1;
+    if (memopt_quantize_f32(codes, absmax, x, COUNT, MEMOPT_QUANT_SIGNED, 0, NULL)) return 1; /* 0: blocks of 256 */
+    if (memopt_dequantize_f32(back, codes, absmax, COUNT, MEMOPT_QUANT_SIGNED, 0, NULL)) return 1;
     /* README: end */
     error = mean_error(back, x);
-    if (memopt_quantize_f32(codes, absmax, x, COUNT, MEMOPT_MAP_LINEAR, 0, NULL)) return 1;
-    if (memopt_dequantize_f32(back, codes, absmax, COUNT, MEMOPT_MAP_LINEAR, 0, NULL)) return 1;
+    if (memopt_quantize_f32(codes, absmax, x, COUNT, MEMOPT_QUANT_LINEAR, 0, NULL)) return 1;
+    if (memopt_dequantize_f32(back, codes, absmax, COUNT, MEMOPT_QUANT_LINEAR, 0, NULL)) return 1;
     linear = mean_error(back, x);
     printf("8-bit blocks: %lu bytes instead of %lu; mean relative error %.3f signed, %.3f linear\n",
            (unsigned long)(sizeof codes + sizeof absmax), (unsigned long)sizeof x, error, linear);

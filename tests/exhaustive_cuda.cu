@@ -46,11 +46,11 @@ static void exhaustive_bf16(void) {
     fflush(stdout);
 }
 /* The definition rises with y, so where both ends of a range have one code, all of it has. */
-static void exhaustive_range(memopt_map map, uint32_t from, uint32_t count) {
+static void exhaustive_range(memopt_quant_map map, uint32_t from, uint32_t count) {
     const uint8_t first = memopt_i_encode_one(map, memopt_i_bits_float(from));
     const uint8_t last = memopt_i_encode_one(map, memopt_i_bits_float(from + count - 1));
-    const uint32_t *bins = map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_unsigned_bins
-                         : map == MEMOPT_MAP_LINEAR ? memopt_i_cuda_linear_bins : memopt_i_cuda_signed_bins;
+    const uint32_t *bins = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_unsigned_bins
+                         : map == MEMOPT_QUANT_LINEAR ? memopt_i_cuda_linear_bins : memopt_i_cuda_signed_bins;
     if (first != last) {
         exhaustive_range(map, from, count / 2);
         exhaustive_range(map, from + count / 2, count - count / 2);
@@ -59,11 +59,11 @@ static void exhaustive_range(memopt_map map, uint32_t from, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) {
         float4 y; uint32_t got;
         y.x = memopt_i_bits_float(from + i); y.y = -y.x; y.z = 0.5f; y.w = y.x;
-        got = map == MEMOPT_MAP_UNSIGNED ? memopt_i_cuda_encode<false>(bins, y) : memopt_i_cuda_encode<true>(bins, y);
+        got = map == MEMOPT_QUANT_UNSIGNED ? memopt_i_cuda_encode<false>(bins, y) : memopt_i_cuda_encode<true>(bins, y);
         if ((got & 0xff) != first || got >> 24 != first) exhaustive_differs("code", from + i, got, first);
     }
 }
-static void exhaustive_codes(memopt_map map) { /* up to 16 units of the last place above 1: products are up to 5 above */
+static void exhaustive_codes(memopt_quant_map map) { /* up to 16 units of the last place above 1: products are up to 5 above */
     const uint32_t end = 0x3f800010;
     for (uint32_t sign = 0; sign < 2; ++sign)
         for (uint32_t from = 0; from < end; from += 1 << 16)
@@ -75,9 +75,9 @@ int main(int argc, char **argv) {
     const int first = argc > 1 ? atoi(argv[1]) : 0, last = argc > 2 ? atoi(argv[2]) : 9;
     for (int part = first; part <= last; ++part)
         switch (part) {
-        case 0: exhaustive_codes(MEMOPT_MAP_SIGNED); break;
-        case 1: exhaustive_codes(MEMOPT_MAP_UNSIGNED); break;
-        case 2: exhaustive_codes(MEMOPT_MAP_LINEAR); break;
+        case 0: exhaustive_codes(MEMOPT_QUANT_SIGNED); break;
+        case 1: exhaustive_codes(MEMOPT_QUANT_UNSIGNED); break;
+        case 2: exhaustive_codes(MEMOPT_QUANT_LINEAR); break;
         case 3: exhaustive_bf16(); break;
         case 4: exhaustive_nearest<MEMOPT_I_F16>("f16"); break;
         case 5: exhaustive_nearest<MEMOPT_I_E4M3>("e4m3"); break;

@@ -20,16 +20,16 @@ static int by_value(const void *a, const void *b) {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
-static void make_levels(memopt_map map) {
+static void make_levels(memopt_quant_map map) {
     static const double tens[7] = { 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1 };
     int n = 0, d, j, count;
-    if (map == MEMOPT_MAP_LINEAR) { for (; n < 256; ++n) levels[n] = (float)(n - 127) / 128; return; }
+    if (map == MEMOPT_QUANT_LINEAR) { for (; n < 256; ++n) levels[n] = (float)(n - 127) / 128; return; }
     for (d = 0; d < 7; ++d) {
-        count = (map == MEMOPT_MAP_SIGNED ? 1 : 2) << d;
+        count = (map == MEMOPT_QUANT_SIGNED ? 1 : 2) << d;
         for (j = 0; j < count; ++j) {
             volatile float mean = (boundary(j, count) + boundary(j + 1, count)) / 2, level = (float)tens[d] * mean;
             levels[n++] = level;
-            if (map == MEMOPT_MAP_SIGNED) levels[n++] = -level;
+            if (map == MEMOPT_QUANT_SIGNED) levels[n++] = -level;
         }
     }
     levels[n++] = 0; levels[n++] = 1;
@@ -48,21 +48,21 @@ static void expect(uint8_t *codes, uint32_t from, uint32_t count) {
     expect(codes, from, count / 2);
     expect(codes + count / 2, from + count / 2, count - count / 2);
 }
-static unsigned long long compare(int level, memopt_map map, uint32_t from, uint32_t count, const uint8_t *want) {
+static unsigned long long compare(int level, memopt_quant_map map, uint32_t from, uint32_t count, const uint8_t *want) {
     static float x[CHUNK]; static uint8_t got[CHUNK]; uint32_t i; unsigned long long wrong = 0;
     for (i = 0; i < count; ++i) x[i] = memopt_i_bits_float(from + i);
-    MEMOPT_I_AT(level, encode, (map, got, x, count, 1.0f));
+    MEMOPT_I_DISPATCH(level, encode, (map, got, x, count, 1.0f));
     if (!memcmp(got, want, count)) return 0;
     for (i = 0; i < count; ++i)
         if (got[i] != want[i] && wrong++ < 3)
             printf("map %d level %d: %08x %.9g: code %d, not %d\n", (int)map, level, (unsigned)(from + i), (double)x[i], got[i], want[i]);
     return wrong;
 }
-static unsigned long long check(int from_level, int to_level, memopt_map map) {
+static unsigned long long check(int from_level, int to_level, memopt_quant_map map) {
     static uint8_t want[CHUNK]; unsigned long long wrong = 0; uint64_t from; int level, c; float of_header[256];
     uint64_t seen[256] = { 0 };
     make_levels(map);
-    memopt_map_levels(map, of_header);
+    memopt_quant_levels(map, of_header);
     for (c = 0; c < 256; ++c) wrong += memopt_i_float_bits(of_header[c]) != memopt_i_float_bits(levels[c]);
     if (wrong) printf("map %d: %llu levels differ\n", (int)map, wrong);
     for (from = 0; from < (uint64_t)1 << 32; from += CHUNK) {
@@ -80,6 +80,6 @@ static unsigned long long check(int from_level, int to_level, memopt_map map) {
 }
 int main(int argc, char **argv) {
     const int best = memopt_simd_best(), asked = argc > 1 ? atoi(argv[1]) : 0; unsigned long long wrong = 0; int map;
-    for (map = 0; map < 3; ++map) wrong += check(asked ? asked : 1, asked ? asked : best, (memopt_map)map);
+    for (map = 0; map < 3; ++map) wrong += check(asked ? asked : 1, asked ? asked : best, (memopt_quant_map)map);
     return wrong != 0;
 }

@@ -71,10 +71,10 @@ static void hashes_quant(void) {
     CHECK(memopt_random_normal(hashes_x, HASHES_COUNT, 1, 2, 3, NULL) == MEMOPT_OK);
     CHECK(memopt_random_bits(hashes_u32, HASHES_COUNT, 7, 8, 9, NULL) == MEMOPT_OK);
     for (i = 0; i < HASHES_COUNT; i += 997) hashes_x[i] = memopt_i_bits_float(hashes_u32[i]);
-    for (map = MEMOPT_MAP_SIGNED; map <= MEMOPT_MAP_LINEAR; ++map) {
+    for (map = MEMOPT_QUANT_SIGNED; map <= MEMOPT_QUANT_LINEAR; ++map) {
         const size_t blocks = memopt_quantize_blocks(HASHES_COUNT, 96);
 
-        CHECK(memopt_quantize_f32(hashes_u8, hashes_y, hashes_x, HASHES_COUNT, (memopt_map)map, 96, NULL) == MEMOPT_OK);
+        CHECK(memopt_quantize_f32(hashes_u8, hashes_y, hashes_x, HASHES_COUNT, (memopt_quant_map)map, 96, NULL) == MEMOPT_OK);
         h = hashes_of_floats(1, hashes_y, blocks);
         for (i = 0; i < HASHES_COUNT; ++i) h = optim_hash_word(h, hashes_u8[i]);
         hashes_say("codes and scales", map, h);

@@ -68,7 +68,7 @@ static int draw_strip(void) {
         segments[i].saved_bytes = 200u << 20; segments[i].forward_cost = 1; segments[i].backward_cost = 2;
     }
     chain.segments = segments; chain.count = LAYERS; chain.input_bytes = 12u << 20;
-    return memopt_schedule_textbook(&chain, MEMOPT_RULE_EVERY, 1, actions, 256, &count)
+    return memopt_schedule_textbook(&chain, MEMOPT_SCHEDULE_EVERY, 1, actions, 256, &count)
         || memopt_schedule_plot(&chain, actions, count, MEMOPT_PLOT_SVG, NULL, strip, sizeof strip, NULL);
 }
 int main(int argc, char **argv) {

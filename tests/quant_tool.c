@@ -16,7 +16,7 @@ static const char usage[] =
     "count + 4 * blocks.\n"
     "exit status 0: done; 1: the input is wrong or cannot be read, or the output cannot be written; 2: usage\n";
 
-typedef struct quant_tool { memopt_map map; size_t block; int decode; } quant_tool;
+typedef struct quant_tool { memopt_quant_map map; size_t block; int decode; } quant_tool;
 
 static int quant_tool_number(const char *text, size_t *out) { /* 1: not a number */
     size_t value = 0;
@@ -44,9 +44,9 @@ static const char *quant_tool_arguments(int argc, char **argv, quant_tool *t) { 
             continue;
         }
         has_map = 1;
-        if (!strcmp(value, "signed")) t->map = MEMOPT_MAP_SIGNED;
-        else if (!strcmp(value, "unsigned")) t->map = MEMOPT_MAP_UNSIGNED;
-        else if (!strcmp(value, "linear")) t->map = MEMOPT_MAP_LINEAR;
+        if (!strcmp(value, "signed")) t->map = MEMOPT_QUANT_SIGNED;
+        else if (!strcmp(value, "unsigned")) t->map = MEMOPT_QUANT_UNSIGNED;
+        else if (!strcmp(value, "linear")) t->map = MEMOPT_QUANT_LINEAR;
         else return "--map wants signed, unsigned or linear";
     }
     return has_map ? NULL : "--map is missing";

@@ -34,7 +34,7 @@ typedef struct schedule_tool {
     uint64_t    segments, values;
     size_t      budget, input, input_grad, every, slots;
     double      overhead;
-    memopt_rule rule;
+    memopt_schedule_rule rule;
     memopt_offload offload;
     memopt_segment *rows; /* of the chain */
     memopt_chain    chain;
@@ -87,16 +87,16 @@ static int schedule_tool_slow(const char *text, memopt_offload *offload) { /* SL
     return schedule_tool_cost(part[1], &offload->write_cost) || schedule_tool_cost(part[2], &offload->read_cost);
 }
 static int schedule_tool_rule(const char *text, schedule_tool *t) {
-    static const struct { const char *name; memopt_rule rule; } names[] = {
-        { "extended", MEMOPT_RULE_EXTENDED }, { "rotor", MEMOPT_RULE_ROTOR }, { "revolve", MEMOPT_RULE_REVOLVE },
-        { "all", MEMOPT_RULE_ALL }, { "none", MEMOPT_RULE_NONE }, { "sqrt", MEMOPT_RULE_SQRT }
+    static const struct { const char *name; memopt_schedule_rule rule; } names[] = {
+        { "extended", MEMOPT_SCHEDULE_EXTENDED }, { "rotor", MEMOPT_SCHEDULE_ROTOR }, { "revolve", MEMOPT_SCHEDULE_REVOLVE },
+        { "all", MEMOPT_SCHEDULE_ALL }, { "none", MEMOPT_SCHEDULE_NONE }, { "sqrt", MEMOPT_SCHEDULE_SQRT }
     };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; ++i)
         if (!strcmp(text, names[i].name)) break;
-    t->rule = i < sizeof names / sizeof names[0] ? names[i].rule : MEMOPT_RULE_EVERY;
-    t->textbook = t->rule >= MEMOPT_RULE_ALL;
-    if (t->rule != MEMOPT_RULE_EVERY) return 0;
+    t->rule = i < sizeof names / sizeof names[0] ? names[i].rule : MEMOPT_SCHEDULE_EVERY;
+    t->textbook = t->rule >= MEMOPT_SCHEDULE_ALL;
+    if (t->rule != MEMOPT_SCHEDULE_EVERY) return 0;
     return strncmp(text, "every:", 6) || schedule_tool_size(text + 6, &t->every) || !t->every;
 }
 /* One option with a value. NULL, or what is wrong. */
@@ -390,7 +390,7 @@ static int schedule_tool_revolve(schedule_tool *t) {
         t->rows[i].forward_cost = 1; t->rows[i].backward_cost = 2;
     }
     t->chain.segments = t->rows; t->chain.count = (size_t)t->segments; t->chain.input_bytes = 1;
-    t->rule = MEMOPT_RULE_REVOLVE;
+    t->rule = MEMOPT_SCHEDULE_REVOLVE;
     t->budget = t->values < t->segments ? (size_t)t->values + 2 : (size_t)t->segments + 2; t->has_budget = 1;
     s = schedule_tool_solve(t, &memory, &schedule);
     if (!s) s = schedule_tool_take(t, schedule, &r);

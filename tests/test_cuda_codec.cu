@@ -9,7 +9,7 @@ static float cuda_codec_float(uint32_t bits) { return memopt_i_bits_float(bits);
 static void cuda_codec_block(float *x, size_t n, int way, uint64_t *seed) {
     static const uint32_t odd[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f800001, 0xff812345 };
     const float scale = way == 3 ? 1e-30f : way == 4 ? 3e38f : 1.0f; float levels[256]; size_t i;
-    (void)memopt_map_levels(MEMOPT_MAP_SIGNED, levels);
+    (void)memopt_quant_levels(MEMOPT_QUANT_SIGNED, levels);
     for (i = 0; i < n; ++i) {
         const uint64_t r = test_random(seed);
         x[i] = ((float)(r >> 40) / 8388608.0f - 1.0f) * scale; /* -1 to 1 */
@@ -216,7 +216,7 @@ static __global__ void cuda_codec_kernel(cuda_codec_job j) {
 }
 typedef struct cuda_codec_net {
     int on_device; cudaStream_t stream; float *sums; /* of each segment, the losses at the end */
-    memopt_layer layers[CUDA_CODEC_SEGMENTS]; memopt_segment segments[CUDA_CODEC_SEGMENTS]; size_t forwards; size_t first;
+    memopt_tape_layer layers[CUDA_CODEC_SEGMENTS]; memopt_segment segments[CUDA_CODEC_SEGMENTS]; size_t forwards; size_t first;
 } cuda_codec_net;
 static memopt_status cuda_codec_work(cuda_codec_net *net, float *to, size_t sums, const float *a, const float *b, int what) {
     cuda_codec_job j; size_t i;
@@ -266,7 +266,7 @@ typedef struct cuda_codec_case { memopt_codec codec; size_t budget; int nested, 
 static size_t cuda_codec_run(const cuda_codec_case *c, float *block, size_t *least) {
     const size_t bytes = CUDA_CODEC_ALL * sizeof(float); memopt_cuda_memory memory; memopt_source source; memopt_arena_desc ad;
     memopt_arena *arena = NULL; memopt_tape *tape = NULL, *inner = NULL; memopt_tape_desc d, id; cuda_codec_net net, deep; memopt_cuda_codec state;
-    cudaStream_t stream = NULL; memopt_segment segments[CUDA_CODEC_SEGMENTS]; memopt_layer layers[CUDA_CODEC_SEGMENTS];
+    cudaStream_t stream = NULL; memopt_segment segments[CUDA_CODEC_SEGMENTS]; memopt_tape_layer layers[CUDA_CODEC_SEGMENTS];
     float *where; size_t copies = 0, count = 0, i; const memopt_action *actions; memopt_status status;
     memset(&d, 0, sizeof d);
     memset(&ad, 0, sizeof ad);
@@ -291,13 +291,13 @@ static size_t cuda_codec_run(const cuda_codec_case *c, float *block, size_t *lea
         id.chain.segments = deep.segments; id.layers = deep.layers; id.arena = NULL; id.budget = 0; id.overhead = 0.3;
         CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
         CHECK(memopt_tape_nest(inner, &segments[2], &layers[2]) == MEMOPT_OK);
-        for (actions = memopt_tape_actions(inner, &count), i = 0; i < count; ++i) copies += actions[i].op == MEMOPT_OP_WRITE || actions[i].op == MEMOPT_OP_READ;
+        for (actions = memopt_tape_actions(inner, &count), i = 0; i < count; ++i) copies += actions[i].op == MEMOPT_ACTION_WRITE || actions[i].op == MEMOPT_ACTION_READ;
     }
     d.budget = 1;
     if (least) CHECK(memopt_tape_min_budget(&d, least) == MEMOPT_OK);
     d.budget = c->budget ? c->budget : (size_t)1 << 19;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
-    for (actions = memopt_tape_actions(tape, &count), i = 0; i < count; ++i) copies += actions[i].op == MEMOPT_OP_WRITE || actions[i].op == MEMOPT_OP_READ;
+    for (actions = memopt_tape_actions(tape, &count), i = 0; i < count; ++i) copies += actions[i].op == MEMOPT_ACTION_WRITE || actions[i].op == MEMOPT_ACTION_READ;
     if (c->on_device) CHECK(source.copy_in_fn(&source, where, block, bytes) == MEMOPT_OK); else memcpy(where, block, bytes);
     status = cuda_codec_passes(tape, &net, where);
     CHECK(status == MEMOPT_OK && net.forwards && !c->nested == !deep.forwards);

@@ -1012,7 +1012,7 @@ static __global__ void cuda_mlp_kernel(cuda_mlp_job job) {
 }
 typedef struct cuda_mlp {
     int on_device; cudaStream_t stream; float *weights, *grads, *grads_kept, *losses, *input, *target, *grad, *grad_input;
-    size_t forwards; memopt_layer layers[CUDA_MLP_LAYERS]; memopt_segment segments[CUDA_MLP_LAYERS];
+    size_t forwards; memopt_tape_layer layers[CUDA_MLP_LAYERS]; memopt_segment segments[CUDA_MLP_LAYERS];
 } cuda_mlp;
 static memopt_status cuda_mlp_do(cuda_mlp *m, int what, float *to, float *extra, const float *a, const float *b, size_t n) {
     cuda_mlp_job j; size_t i;
@@ -1067,7 +1067,7 @@ static memopt_tape_desc cuda_mlp_desc(cuda_mlp *m, memopt_arena *arena, size_t b
     d.chain.segments = m->segments; d.chain.count = CUDA_MLP_LAYERS;
     d.chain.input_bytes = d.chain.input_grad_bytes = CUDA_MLP_VALUES * sizeof(float);
     d.layers = m->layers; d.arena = arena; d.budget = budget;
-    if (!budget) d.rule = MEMOPT_RULE_ALL;
+    if (!budget) d.rule = MEMOPT_SCHEDULE_ALL;
     return d;
 }
 static memopt_status cuda_mlp_train(cuda_mlp *m, memopt_tape *tape) {

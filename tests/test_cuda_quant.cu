@@ -2,7 +2,7 @@
    every code, every absmax, every float. */
 #include "test_cuda.h"
 
-static const memopt_map cuda_quant_maps[3] = { MEMOPT_MAP_SIGNED, MEMOPT_MAP_UNSIGNED, MEMOPT_MAP_LINEAR };
+static const memopt_quant_map cuda_quant_maps[3] = { MEMOPT_QUANT_SIGNED, MEMOPT_QUANT_UNSIGNED, MEMOPT_QUANT_LINEAR };
 enum { CUDA_QUANT_MARGIN = 32 };
 static unsigned char *cuda_quant_room(size_t bytes, size_t offset) { /* offset: bytes */
     return (unsigned char *)test_device(bytes + 2 * CUDA_QUANT_MARGIN + offset) + CUDA_QUANT_MARGIN + offset;
@@ -41,14 +41,14 @@ typedef struct cuda_quant_case {
     size_t n, block, src_offset, to_offset; /* offsets: elements */
     uint32_t rounds; int schedules, bf16;
 } cuda_quant_case;
-static int cuda_quant_quantize(const cuda_quant_case *c, memopt_map map, uint8_t *codes, float *absmax, const void *src) {
+static int cuda_quant_quantize(const cuda_quant_case *c, memopt_quant_map map, uint8_t *codes, float *absmax, const void *src) {
     if (c->rounds && c->bf16)
         return memopt_i_cuda_quantize(codes, absmax, (const memopt_i_cuda_bf16 *)src, c->n, map, c->block, c->rounds, NULL);
     if (c->rounds) return memopt_i_cuda_quantize(codes, absmax, (const float *)src, c->n, map, c->block, c->rounds, NULL);
     if (c->bf16) return memopt_cuda_quantize_bf16(codes, absmax, (const uint16_t *)src, c->n, map, c->block, NULL);
     return memopt_cuda_quantize_f32(codes, absmax, (const float *)src, c->n, map, c->block, NULL);
 }
-static void cuda_quant_try(const cuda_quant_case *c, memopt_map map, const float *x, uint64_t at) {
+static void cuda_quant_try(const cuda_quant_case *c, memopt_quant_map map, const float *x, uint64_t at) {
     const size_t n = c->n, blocks = memopt_quantize_blocks(n, c->block), width = c->bf16 ? 2 : 4;
     uint8_t *codes = (uint8_t *)malloc(n + 1); float *absmax = (float *)malloc(blocks * 4 + 4);
     uint16_t *narrow = (uint16_t *)malloc(n * 2 + 2); const int mark = test_device_mark();
@@ -118,10 +118,10 @@ static void cuda_quant_long(void) {
     test_put(d_x, x, tail * 4);
     test_put(d_x + (n - tail), x, tail * 4);
     simulator_run_blocks(1, 2);
-    CHECK(memopt_cuda_quantize_f32(d_codes, d_absmax, d_x, n, MEMOPT_MAP_SIGNED, 256, NULL) == 0);
+    CHECK(memopt_cuda_quantize_f32(d_codes, d_absmax, d_x, n, MEMOPT_QUANT_SIGNED, 256, NULL) == 0);
     test_synchronize();
     simulator_run_blocks(SIZE_MAX, SIZE_MAX);
-    CHECK(memopt_quantize_f32(want, absmax, x, tail, MEMOPT_MAP_SIGNED, 256, NULL) == MEMOPT_OK);
+    CHECK(memopt_quantize_f32(want, absmax, x, tail, MEMOPT_QUANT_SIGNED, 256, NULL) == MEMOPT_OK);
     test_get(got, d_codes + (n - tail), tail);
     test_get(got_absmax, d_absmax + (n - tail) / 256, sizeof absmax);
     CHECK(memcmp(got, want, tail) == 0 && memcmp(got_absmax, absmax, sizeof absmax) == 0);
@@ -138,7 +138,7 @@ static void cuda_quant_middles(void) {
     for (int m = 0; m < 3; ++m) {
         size_t n = 0;
         const cuda_quant_case c = { 0, 32, 0, 0, 0, 1, 0 }; cuda_quant_case now = c;
-        CHECK(memopt_map_levels(cuda_quant_maps[m], levels) == MEMOPT_OK);
+        CHECK(memopt_quant_levels(cuda_quant_maps[m], levels) == MEMOPT_OK);
 #define CUDA_QUANT_PUT(u) do { if (n % 32 == 0) x[n++] = 1.0f; x[n++] = memopt_i_bits_float(u); } while (0)
         for (int code = 0; code < 255; ++code) {
             const float middle = (float)(((double)levels[code] + (double)levels[code + 1]) / 2);
@@ -179,7 +179,7 @@ static void cuda_quant_special(void) {
             }
     free(x);
 }
-static void cuda_quant_back(const cuda_quant_case *c, memopt_map map, uint64_t seed) {
+static void cuda_quant_back(const cuda_quant_case *c, memopt_quant_map map, uint64_t seed) {
     static const uint32_t odd[] = { 0, 0x80000000, 0x7fc12345, 0xff812345, 0x7f7fffff, 1, 0x00123456, 0xbf000000, 0x3f7fffff };
     const size_t n = c->n, blocks = memopt_quantize_blocks(n, c->block), width = c->bf16 ? 2 : 4; const int mark = test_device_mark();
     uint8_t *codes = (uint8_t *)malloc(n + 1), *d_codes = (uint8_t *)test_device_at(n, c->src_offset);
@@ -233,7 +233,7 @@ static void cuda_quant_infinite(void) { /* infinity times zero is some NaN; the 
 static void cuda_quant_refused(void) {
     unsigned char *d = (unsigned char *)test_device(16384), got[16384]; size_t i; const size_t launches = simulator_launches();
     float *x = (float *)(void *)d, *absmax = (float *)(void *)(d + 8192); uint8_t *codes = d + 12288; uint16_t *half = (uint16_t *)(void *)d;
-    const memopt_map s = MEMOPT_MAP_SIGNED;
+    const memopt_quant_map s = MEMOPT_QUANT_SIGNED;
     CHECK(memopt_cuda_quantize_f32(NULL, absmax, x, 4, s, 0, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_quantize_f32(codes, NULL, x, 4, s, 0, NULL) == MEMOPT_CUDA_ERR_NULL);
     CHECK(memopt_cuda_quantize_bf16(codes, absmax, NULL, 4, s, 0, NULL) == MEMOPT_CUDA_ERR_NULL);
@@ -241,7 +241,7 @@ static void cuda_quant_refused(void) {
     CHECK(memopt_cuda_quantize_f32(codes, absmax, (float *)(void *)(d + 2), 4, s, 0, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
     CHECK(memopt_cuda_quantize_f32(codes, (float *)(void *)(d + 8193), x, 4, s, 0, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
     CHECK(memopt_cuda_dequantize_bf16((uint16_t *)(void *)(d + 1), codes, absmax, 4, s, 0, NULL) == MEMOPT_CUDA_ERR_ALIGNMENT);
-    CHECK(memopt_cuda_quantize_f32(codes, absmax, x, 4, (memopt_map)3, 0, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_cuda_quantize_f32(codes, absmax, x, 4, (memopt_quant_map)3, 0, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_quantize_f32(codes, absmax, x, 4, s, 33, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_quantize_f32(codes, absmax, x, 4, s, 4128, NULL) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_cuda_dequantize_f32(x, codes, absmax, 4, s, 16, NULL) == MEMOPT_ERR_ARGUMENT);
@@ -258,10 +258,10 @@ static void cuda_quant_refused(void) {
 }
 static int cuda_quant_any(int which, unsigned char *d) {
     float *x = (float *)(void *)d, *absmax = (float *)(void *)(d + 8192); uint8_t *codes = d + 12288;
-    if (which == 0) return memopt_cuda_quantize_f32(codes, absmax, x, 1000, MEMOPT_MAP_SIGNED, 0, NULL);
-    if (which == 1) return memopt_cuda_quantize_bf16(codes, absmax, (uint16_t *)(void *)d, 1000, MEMOPT_MAP_UNSIGNED, 2048, NULL);
-    if (which == 2) return memopt_cuda_dequantize_f32(x, codes, absmax, 1000, MEMOPT_MAP_LINEAR, 0, NULL);
-    return memopt_cuda_dequantize_bf16((uint16_t *)(void *)d, codes, absmax, 1000, MEMOPT_MAP_SIGNED, 32, NULL);
+    if (which == 0) return memopt_cuda_quantize_f32(codes, absmax, x, 1000, MEMOPT_QUANT_SIGNED, 0, NULL);
+    if (which == 1) return memopt_cuda_quantize_bf16(codes, absmax, (uint16_t *)(void *)d, 1000, MEMOPT_QUANT_UNSIGNED, 2048, NULL);
+    if (which == 2) return memopt_cuda_dequantize_f32(x, codes, absmax, 1000, MEMOPT_QUANT_LINEAR, 0, NULL);
+    return memopt_cuda_dequantize_bf16((uint16_t *)(void *)d, codes, absmax, 1000, MEMOPT_QUANT_SIGNED, 32, NULL);
 }
 static void cuda_quant_errors(void) {
     unsigned char *d = (unsigned char *)test_device(16384), got[16384];
@@ -296,14 +296,14 @@ static void cuda_quant_huge(void) {
     cuda_quant_fill(x, TAIL, 21, 0);
     test_put(d_x + (n - TAIL), x, sizeof x);
     simulator_run_blocks(0, 2);
-    CHECK(memopt_cuda_quantize_f32(d_codes, d_absmax, d_x, n, MEMOPT_MAP_UNSIGNED, 256, NULL) == 0);
-    CHECK(memopt_quantize_f32(want, absmax, x, TAIL, MEMOPT_MAP_UNSIGNED, 256, NULL) == MEMOPT_OK);
+    CHECK(memopt_cuda_quantize_f32(d_codes, d_absmax, d_x, n, MEMOPT_QUANT_UNSIGNED, 256, NULL) == 0);
+    CHECK(memopt_quantize_f32(want, absmax, x, TAIL, MEMOPT_QUANT_UNSIGNED, 256, NULL) == MEMOPT_OK);
     test_get(got, d_codes + (n - TAIL), TAIL);
     CHECK(memcmp(got, want, TAIL) == 0);
-    CHECK(memopt_cuda_dequantize_f32(d_x, d_codes, d_absmax, n, MEMOPT_MAP_UNSIGNED, 256, NULL) == 0);
+    CHECK(memopt_cuda_dequantize_f32(d_x, d_codes, d_absmax, n, MEMOPT_QUANT_UNSIGNED, 256, NULL) == 0);
     test_synchronize();
     simulator_run_blocks(SIZE_MAX, SIZE_MAX);
-    CHECK(memopt_dequantize_f32(want_back, want, absmax, TAIL, MEMOPT_MAP_UNSIGNED, 256, NULL) == MEMOPT_OK);
+    CHECK(memopt_dequantize_f32(want_back, want, absmax, TAIL, MEMOPT_QUANT_UNSIGNED, 256, NULL) == MEMOPT_OK);
     test_get(back, d_x + (n - TAIL), sizeof back);
     CHECK(memcmp(back, want_back, sizeof back) == 0);
     cudaFree(d_x); cudaFree(d_codes); cudaFree(d_absmax);

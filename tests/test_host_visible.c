@@ -69,7 +69,7 @@ static void host_visible_heap_seams(void) {
 
 /* A chain of segments that add up: outputs are floats that bf16 cannot hold. */
 enum { UNTOUCHABLE_SEGMENTS = 5, UNTOUCHABLE_FLOATS = 700 };
-typedef struct host_visible_engine { memopt_segment segments[UNTOUCHABLE_SEGMENTS]; memopt_layer layers[UNTOUCHABLE_SEGMENTS]; int not_host_visible,
+typedef struct host_visible_engine { memopt_segment segments[UNTOUCHABLE_SEGMENTS]; memopt_tape_layer layers[UNTOUCHABLE_SEGMENTS]; int not_host_visible,
     dry; size_t keeps; float weights; } host_visible_engine;
 static memopt_status host_visible_forward(const memopt_tape_call *s) {
     host_visible_engine *e = (host_visible_engine *)s->user; const float *x = (const float *)s->input; float *y = (float *)s->output; size_t i;
@@ -124,7 +124,7 @@ static void host_visible_keeper(void) {
         float want = 0, got; int visible; size_t at;
         for (visible = 1; visible >= 0; --visible) {
             host_visible_device dev; memopt_source s; memopt_arena_desc ad; memopt_arena *a = NULL; memopt_tape *tape = NULL, *outer = NULL;
-            host_visible_engine e; memopt_tape_desc d, od; memopt_segment segment; memopt_layer layer;
+            host_visible_engine e; memopt_tape_desc d, od; memopt_segment segment; memopt_tape_layer layer;
             host_visible_open(&dev, &s, (size_t)1 << 20, visible);
             memset(&ad, 0, sizeof ad);
             ad.source = &s;

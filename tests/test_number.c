@@ -444,8 +444,8 @@ static void number_pieces(void) {
             for (k = 0; k < 3; ++k) {
                 uint32_t stored[N]; float z[N];
                 memset(stored, 0, sizeof stored);
-                memopt_i_store_at(level, stored, x, types[k], n);
-                memopt_i_load_at(level, z, stored, types[k], n);
+                memopt_i_from_f32(level, stored, x, types[k], n);
+                memopt_i_to_f32(level, z, stored, types[k], n);
                 for (i = 0; i < n; ++i)
                     CHECK_AT(z[i] == (k == 0 ? x[i] : k == 1 ? memopt_from_bf16(memopt_to_bf16(x[i])) : memopt_from_f16(memopt_to_f16(x[i]))), n);
             }

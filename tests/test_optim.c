@@ -430,7 +430,7 @@ static void optim_codes_fill(optim_codes *c, int bnb) {
     double level[256]; int i;
     c->bnb = bnb;
     if (bnb) {
-        CHECK(memopt_map_levels(MEMOPT_MAP_SIGNED, c->level[0]) == MEMOPT_OK && memopt_map_levels(MEMOPT_MAP_UNSIGNED, c->level[1]) == MEMOPT_OK);
+        CHECK(memopt_quant_levels(MEMOPT_QUANT_SIGNED, c->level[0]) == MEMOPT_OK && memopt_quant_levels(MEMOPT_QUANT_UNSIGNED, c->level[1]) == MEMOPT_OK);
         return;
     }
     optim_levels(level, 1);

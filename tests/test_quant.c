@@ -64,7 +64,7 @@ static const uint32_t quant_torch_unsigned[256] = {
     0x3f6b4ccc, 0x3f6d199a, 0x3f6ee666, 0x3f70b334, 0x3f728000, 0x3f744ccc, 0x3f76199a, 0x3f77e666, 0x3f79b334,
     0x3f7b8000, 0x3f7d4ccc, 0x3f7f199a, 0x3f800000 };
 #define QUANT_MAPS 3
-static const memopt_map quant_maps[QUANT_MAPS] = { MEMOPT_MAP_SIGNED, MEMOPT_MAP_UNSIGNED, MEMOPT_MAP_LINEAR };
+static const memopt_quant_map quant_maps[QUANT_MAPS] = { MEMOPT_QUANT_SIGNED, MEMOPT_QUANT_UNSIGNED, MEMOPT_QUANT_LINEAR };
 static float quant_level(int map, int code) {
     if (map == 0) return memopt_i_bits_float(quant_torch_signed[code]);
     if (map == 1) return memopt_i_bits_float(quant_torch_unsigned[code]);
@@ -102,15 +102,15 @@ static uint16_t quant_bf16(float v) { /* the nearer of two, a tie to the even on
 static void quant_levels(void) {
     float levels[256]; int map, code;
     for (map = 0; map < QUANT_MAPS; ++map) {
-        CHECK(memopt_map_levels(quant_maps[map], levels) == MEMOPT_OK);
+        CHECK(memopt_quant_levels(quant_maps[map], levels) == MEMOPT_OK);
         for (code = 0; code < 256; ++code)
             CHECK_AT(memopt_i_float_bits(levels[code]) == memopt_i_float_bits(quant_level(map, code)), map * 256 + code);
         for (code = 1; code < 256; ++code) CHECK_AT(levels[code] > levels[code - 1], map * 256 + code);
         CHECK(levels[map == 1 ? 0 : 127] == 0 && levels[255] == 1);
     }
     levels[0] = 5;
-    CHECK(memopt_map_levels((memopt_map)3, levels) == MEMOPT_ERR_ARGUMENT && levels[0] == 5);
-    CHECK(memopt_map_levels(MEMOPT_MAP_SIGNED, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_quant_levels((memopt_quant_map)3, levels) == MEMOPT_ERR_ARGUMENT && levels[0] == 5);
+    CHECK(memopt_quant_levels(MEMOPT_QUANT_SIGNED, NULL) == MEMOPT_ERR_ARGUMENT);
 }
 /* Around every boundary and every level, at every exponent, at both ends and beyond. */
 static size_t quant_plant(int map, float *x) {
@@ -144,7 +144,7 @@ static void quant_codes(void) {
         for (i = 0; i < n; ++i) want[i] = quant_code(map, x[i]);
         for (level = 1; level <= memopt_simd_best(); ++level) {
             memset(got, 0xEE, sizeof got);
-            MEMOPT_I_AT(level, encode, (quant_maps[map], got, x, n, 1.0f));
+            MEMOPT_I_DISPATCH(level, encode, (quant_maps[map], got, x, n, 1.0f));
             for (i = 0; i < n; ++i) CHECK_AT(got[i] == want[i], i);
             CHECK(got[n] == 0xEE);
         }
@@ -158,7 +158,7 @@ static void quant_codes(void) {
     for (level = 1; level <= memopt_simd_best(); ++level) {
         float ties[4]; uint8_t codes[4];
         ties[0] = 0.5f / 128; ties[1] = -0.5f / 128; ties[2] = 100.5f / 128; ties[3] = -100.5f / 128;
-        MEMOPT_I_AT(level, encode, (MEMOPT_MAP_LINEAR, codes, ties, 4, 1.0f));
+        MEMOPT_I_DISPATCH(level, encode, (MEMOPT_QUANT_LINEAR, codes, ties, 4, 1.0f));
         CHECK(codes[0] == 127 && codes[1] == 126 && codes[2] == 227 && codes[3] == 26);
     }
 }
@@ -173,8 +173,8 @@ static void quant_lengths(void) {
                 const size_t at = n % 5;
                 float most = 0;
                 memset(codes, 0xEE, sizeof codes); memset(back, 0xEE, sizeof back);
-                MEMOPT_I_AT(level, encode, (quant_maps[map], codes + at, x + at, n, inverse));
-                MEMOPT_I_AT(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 0));
+                MEMOPT_I_DISPATCH(level, encode, (quant_maps[map], codes + at, x + at, n, inverse));
+                MEMOPT_I_DISPATCH(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 0));
                 for (i = 0; i < n; ++i) {
                     const uint8_t want = quant_code(map, quant_product(x[at + i], inverse));
                     CHECK_AT(codes[at + i] == want, n);
@@ -183,10 +183,10 @@ static void quant_lengths(void) {
                 }
                 CHECK_AT(codes[at + n] == 0xEE && memopt_i_float_bits(back[at + n]) == 0xEEEEEEEE, n);
                 if (at) CHECK_AT(codes[at - 1] == 0xEE && memopt_i_float_bits(back[at - 1]) == 0xEEEEEEEE, n);
-                CHECK_AT(MEMOPT_I_AT(level, absmax, (x + at, n, 0)) == most, n);
-                CHECK_AT(MEMOPT_I_AT(level, absmax, (x + at, n, 1)) == most, n);
+                CHECK_AT(MEMOPT_I_DISPATCH(level, absmax, (x + at, n, 0)) == most, n);
+                CHECK_AT(MEMOPT_I_DISPATCH(level, absmax, (x + at, n, 1)) == most, n);
                 memset(back, 0xEE, sizeof back);
-                MEMOPT_I_AT(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 1));
+                MEMOPT_I_DISPATCH(level, decode, (quant_maps[map], back + at, codes + at, n, absmax, 1));
                 memopt_i_number_fence();
                 for (i = 0; i < n; ++i) CHECK_AT(back[at + i] == quant_product(quant_level(map, codes[at + i]), absmax), n);
                 CHECK_AT(memopt_i_float_bits(back[at + n]) == 0xEEEEEEEE, n);
@@ -277,7 +277,7 @@ static void quant_streamed(void) {
     for (block = 96; block <= 4096; block = block == 96 ? 256 : block * 16)
         for (level = 1; level <= memopt_simd_best(); ++level)
             for (at = 0; at < 3; ++at) {
-                memopt_i_quant q = memopt_i_quant_task(N - at * 7, MEMOPT_MAP_SIGNED, block);
+                memopt_i_quant q = memopt_i_quant_task(N - at * 7, MEMOPT_QUANT_SIGNED, block);
                 for (i = 0; i < q.n; i += block)
                     (void)quant_block(0, want + i, x + i, q.n - i < block ? q.n - i : block);
                 CHECK(memopt_i_quant_check(&q, x, 4, codes, absmax, NULL) == MEMOPT_OK && !q.stream);
@@ -329,7 +329,7 @@ static void quant_not_finite(void) {
     for (level = 1; level <= memopt_simd_best(); ++level) { /* nothing finite but zeros */
         t.simd_level = level;
         for (i = 0; i < 96; ++i) x[i] = memopt_i_bits_float(i % 3 == 2 ? 0 : odd[i % 6]);
-        CHECK(!memopt_quantize_f32(codes, absmax, x, 96, MEMOPT_MAP_SIGNED, 96, &t));
+        CHECK(!memopt_quantize_f32(codes, absmax, x, 96, MEMOPT_QUANT_SIGNED, 96, &t));
         CHECK(absmax[0] == 0);
         for (i = 0; i < 96; ++i) CHECK_AT(codes[i] == 127, i);
     }
@@ -361,7 +361,7 @@ static void quant_extremes(void) { /* absmax at the ends of the floats, and what
         t.simd_level = level;
         for (i = 0; i < 64; ++i) codes[i] = (uint8_t)(i * 4);
         absmax[0] = memopt_i_bits_float(0x7f800000); absmax[1] = memopt_i_bits_float(0x7fc00000);
-        CHECK(!memopt_dequantize_f32(back, codes, absmax, 64, MEMOPT_MAP_SIGNED, 32, &t));
+        CHECK(!memopt_dequantize_f32(back, codes, absmax, 64, MEMOPT_QUANT_SIGNED, 32, &t));
         for (i = 0; i < 32; ++i) CHECK_AT(memopt_i_float_bits(back[i]) == (codes[i] < 127 ? 0xff800000 : 0x7f800000), i);
         for (; i < 64; ++i) CHECK_AT((memopt_i_float_bits(back[i]) & 0x7fffffff) > 0x7f800000, i);
     }
@@ -369,7 +369,7 @@ static void quant_extremes(void) { /* absmax at the ends of the floats, and what
 static void quant_bad_input(void) {
     static float x[512], absmax[16]; static uint8_t codes[512]; static uint16_t narrow[512]; size_t i, n; memopt_threads t;
     static const size_t bad_blocks[] = { 1, 16, 31, 33, 255, 4097, 4128, 8192, SIZE_MAX, SIZE_MAX - 31 };
-    const memopt_map map = MEMOPT_MAP_SIGNED;
+    const memopt_quant_map map = MEMOPT_QUANT_SIGNED;
     memset(x, 0xEE, sizeof x); memset(absmax, 0xEE, sizeof absmax); memset(codes, 0xEE, sizeof codes); memset(narrow, 0xEE, sizeof narrow);
     memset(&t, 0, sizeof t);
 #define QUANT_ALL(status, c, a, f, h, n, map, block, t) do { \
@@ -380,7 +380,7 @@ static void quant_bad_input(void) {
     QUANT_ALL(MEMOPT_ERR_ARGUMENT, NULL, absmax, x, narrow, 512, map, 256, NULL);
     QUANT_ALL(MEMOPT_ERR_ARGUMENT, codes, NULL, x, narrow, 512, map, 256, NULL);
     QUANT_ALL(MEMOPT_ERR_ARGUMENT, codes, absmax, NULL, NULL, 512, map, 256, NULL);
-    QUANT_ALL(MEMOPT_ERR_ARGUMENT, codes, absmax, x, narrow, 512, (memopt_map)3, 256, NULL);
+    QUANT_ALL(MEMOPT_ERR_ARGUMENT, codes, absmax, x, narrow, 512, (memopt_quant_map)3, 256, NULL);
     for (i = 0; i < sizeof bad_blocks / sizeof *bad_blocks; ++i) {
         QUANT_ALL(MEMOPT_ERR_ARGUMENT, codes, absmax, x, narrow, 512, map, bad_blocks[i], NULL);
         QUANT_ALL(MEMOPT_ERR_ARGUMENT, NULL, NULL, NULL, NULL, 0, map, bad_blocks[i], NULL);
@@ -480,8 +480,8 @@ static void quant_long(void) { /* long enough to be streamed by the public calls
     CHECK(x && back && absmax && codes);
     if (x && back && absmax && codes) {
         for (i = 0; i < n; ++i) x[i] = quant_random(&seed);
-        CHECK(!memopt_quantize_f32(codes, absmax, x, n, MEMOPT_MAP_UNSIGNED, 0, NULL));
-        CHECK(!memopt_dequantize_f32(back, codes, absmax, n, MEMOPT_MAP_UNSIGNED, 0, NULL));
+        CHECK(!memopt_quantize_f32(codes, absmax, x, n, MEMOPT_QUANT_UNSIGNED, 0, NULL));
+        CHECK(!memopt_dequantize_f32(back, codes, absmax, n, MEMOPT_QUANT_UNSIGNED, 0, NULL));
         for (i = 0; i < n; ++i) {
             if (i % 256 == 0) CHECK_AT(quant_block(1, want, x + i, n - i < 256 ? n - i : 256) == absmax[i / 256], i);
             CHECK_AT(codes[i] == want[i % 256] && back[i] == quant_product(quant_level(1, codes[i]), absmax[i / 256]), i);

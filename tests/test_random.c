@@ -136,9 +136,9 @@ static void random_normal_words(void) {
         CHECK_AT((memopt_i_float_bits(scalar[i]) & 0x7fffffff) < 0x40d9999a, i); /* below 6.8, so finite */
     }
     for (level = 1; level <= memopt_simd_best(); ++level) {
-        MEMOPT_I_AT(level, normal, (got, words, N));
+        MEMOPT_I_DISPATCH(level, normal, (got, words, N));
         for (i = 0; i < N; ++i) CHECK_AT(memopt_i_float_bits(got[i]) == memopt_i_float_bits(scalar[i]), i);
-        MEMOPT_I_AT(level, uniform, (got, words, N));
+        MEMOPT_I_DISPATCH(level, uniform, (got, words, N));
         for (i = 0; i < N; ++i) CHECK_AT((double)got[i] == ldexp((double)(words[i] / 256), -24), i);
     }
 }

@@ -323,23 +323,23 @@ static void rows_types(void) {
         for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
             for (i = 0; i < n; ++i) x[i] = rows_random(&seed, 0);
             codes[n] = 77;
-            memopt_i_store_at(level, codes, x, MEMOPT_TYPE_BF16, n);
+            memopt_i_from_f32(level, codes, x, MEMOPT_TYPE_BF16, n);
             for (i = 0; i < n; ++i) CHECK_AT(codes[i] == memopt_to_bf16(x[i]), i);
-            memopt_i_load_at(level, y, codes, MEMOPT_TYPE_BF16, n);
+            memopt_i_to_f32(level, y, codes, MEMOPT_TYPE_BF16, n);
             for (i = 0; i < n; ++i) CHECK_AT(rows_same(y[i], memopt_from_bf16(codes[i])), i);
             CHECK(codes[n] == 77 && memopt_i_row_view(level, codes, MEMOPT_TYPE_BF16, 0, n, y) == y);
-            memopt_i_store_at(level, codes, x, MEMOPT_TYPE_F16, n);
+            memopt_i_from_f32(level, codes, x, MEMOPT_TYPE_F16, n);
             for (i = 0; i < n; ++i) CHECK_AT(codes[i] == memopt_to_f16(x[i]), i);
-            memopt_i_load_at(level, y, codes, MEMOPT_TYPE_F16, n);
+            memopt_i_to_f32(level, y, codes, MEMOPT_TYPE_F16, n);
             for (i = 0; i < n; ++i) CHECK_AT(rows_same(y[i], memopt_from_f16(codes[i])), i);
             CHECK(codes[n] == 77 && memopt_i_row_view(level, x, MEMOPT_TYPE_F32, 3, n, y) == x + 3);
-            memopt_i_store_at(level, y, x, MEMOPT_TYPE_F32, n);
+            memopt_i_from_f32(level, y, x, MEMOPT_TYPE_F32, n);
             CHECK(!memcmp(x, y, n * sizeof *x));
             memset(y, 0, sizeof y);
-            memopt_i_load_at(level, y, x, MEMOPT_TYPE_F32, n);
+            memopt_i_to_f32(level, y, x, MEMOPT_TYPE_F32, n);
             CHECK(!memcmp(x, y, n * sizeof *x));
-            memopt_i_load_at(level, x, x, MEMOPT_TYPE_F32, n); /* to itself, and from nowhere */
-            memopt_i_store_at(level, NULL, NULL, MEMOPT_TYPE_F32, 0);
+            memopt_i_to_f32(level, x, x, MEMOPT_TYPE_F32, n); /* to itself, and from nowhere */
+            memopt_i_from_f32(level, NULL, NULL, MEMOPT_TYPE_F32, 0);
         }
     CHECK(memopt_i_row_at(codes, MEMOPT_TYPE_F16, 3) == codes + 3 && memopt_i_row_to(x, MEMOPT_TYPE_F32, 3) == x + 3);
 }

@@ -43,7 +43,7 @@ static memopt_skip schedule_skip(size_t from, size_t to, size_t bytes, size_t gr
     s.from = from; s.to = to; s.bytes = bytes; s.grad_bytes = grad_bytes;
     return s;
 }
-static memopt_action schedule_do(memopt_op op, size_t index) {
+static memopt_action schedule_do(memopt_action_kind op, size_t index) {
     memopt_action a;
     a.op = (uint16_t)op; a.index = (uint16_t)index;
     return a;
@@ -77,7 +77,7 @@ static int schedule_sim_has(const schedule_sim *s, int kind, size_t index) {
     return schedule_sim_find(s, kind, index) < s->items;
 }
 static int schedule_sim_usable(const schedule_sim *s, size_t value) {
-    return schedule_sim_has(s, SIM_VALUE, value) && s->transfer[value] != MEMOPT_OP_READ;
+    return schedule_sim_has(s, SIM_VALUE, value) && s->transfer[value] != MEMOPT_ACTION_READ;
 }
 static void schedule_sim_add(schedule_sim *s, int kind, size_t index, size_t bytes) {
     s->item[s->items].kind = kind; s->item[s->items].index = index; s->item[s->items++].bytes = bytes;
@@ -154,36 +154,36 @@ static int schedule_sim_write(schedule_sim *s, size_t v, size_t at) {
         return 0;
     schedule_sim_add(s, SIM_COPY, v, v ? s->c->segment[v - 1].copy_bytes : 0);
     schedule_sim_peak(s, 0, at);
-    schedule_sim_transfer(s, v, s->offload->write_cost, s->offload->write_byte_cost, MEMOPT_OP_WRITE);
+    schedule_sim_transfer(s, v, s->offload->write_cost, s->offload->write_byte_cost, MEMOPT_ACTION_WRITE);
     return 1;
 }
 static int schedule_sim_read(schedule_sim *s, size_t v, size_t at) {
     if (!schedule_sim_has(s, SIM_COPY, v) || s->transfer[v] || schedule_sim_has(s, SIM_VALUE, v)) return 0;
     schedule_sim_add(s, SIM_VALUE, v, schedule_sim_value_bytes(s->c, v));
     schedule_sim_peak(s, 0, at);
-    schedule_sim_transfer(s, v, s->offload->read_cost, s->offload->read_byte_cost, MEMOPT_OP_READ);
+    schedule_sim_transfer(s, v, s->offload->read_cost, s->offload->read_byte_cost, MEMOPT_ACTION_READ);
     return 1;
 }
 static int schedule_sim_step(schedule_sim *s, memopt_action a, size_t at) {
     const size_t v = a.index;
-    if (a.op == MEMOPT_OP_FORWARD || a.op == MEMOPT_OP_FORWARD_SAVE)
-        return schedule_sim_forward(s, v, a.op == MEMOPT_OP_FORWARD_SAVE, at);
-    if (a.op == MEMOPT_OP_BACKWARD) return v < s->c->count && schedule_sim_backward(s, v, at);
+    if (a.op == MEMOPT_ACTION_FORWARD || a.op == MEMOPT_ACTION_FORWARD_SAVE)
+        return schedule_sim_forward(s, v, a.op == MEMOPT_ACTION_FORWARD_SAVE, at);
+    if (a.op == MEMOPT_ACTION_BACKWARD) return v < s->c->count && schedule_sim_backward(s, v, at);
     if (v > s->c->count) return 0;
     switch (a.op) {
-    case MEMOPT_OP_DROP:
+    case MEMOPT_ACTION_DROP:
         if (!schedule_sim_usable(s, v) || s->transfer[v]) return 0;
         if ((!v || schedule_sim_has(s, SIM_SAVED, v - 1)) && !schedule_sim_has(s, SIM_COPY, v)) return 0;
         schedule_sim_remove(s, SIM_VALUE, v);
         return 1;
-    case MEMOPT_OP_WRITE: return schedule_sim_write(s, v, at);
-    case MEMOPT_OP_READ:  return schedule_sim_read(s, v, at);
-    case MEMOPT_OP_WAIT:
+    case MEMOPT_ACTION_WRITE: return schedule_sim_write(s, v, at);
+    case MEMOPT_ACTION_READ:  return schedule_sim_read(s, v, at);
+    case MEMOPT_ACTION_WAIT:
         if (!s->transfer[v]) return 0;
         s->transfer[v] = 0;
         if (s->ready[v] > s->clock) s->clock = s->ready[v];
         return 1;
-    case MEMOPT_OP_FORGET:
+    case MEMOPT_ACTION_FORGET:
         if (!schedule_sim_has(s, SIM_COPY, v) || s->transfer[v] || (!v && !schedule_sim_has(s, SIM_VALUE, 0))) return 0;
         schedule_sim_remove(s, SIM_COPY, v);
         return 1;
@@ -275,8 +275,8 @@ static void schedule_random_skips(schedule_case *c, size_t most, uint64_t *seed)
 static size_t schedule_full_peak(const schedule_case *c) {
     static memopt_action all[2 * SCHEDULE_MOST]; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t i;
     for (i = 0; i < c->count; ++i) {
-        all[i] = schedule_do(MEMOPT_OP_FORWARD_SAVE, i);
-        all[2 * c->count - 1 - i] = schedule_do(MEMOPT_OP_BACKWARD, i);
+        all[i] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, i);
+        all[2 * c->count - 1 - i] = schedule_do(MEMOPT_ACTION_BACKWARD, i);
     }
     CHECK(schedule_simulate(c, &schedule_no_slow, all, 2 * c->count, &r) == MEMOPT_OK);
     return r.peak;
@@ -333,7 +333,7 @@ static void schedule_revolve_extremes(void) {
 
 /* -- the textbook -- */
 
-static size_t schedule_book(const schedule_case *c, memopt_rule rule, size_t every, memopt_schedule_result *r) {
+static size_t schedule_book(const schedule_case *c, memopt_schedule_rule rule, size_t every, memopt_schedule_result *r) {
     const memopt_chain chain = schedule_chain(c); size_t count = 0, asked = 0; memopt_status s;
     s = memopt_schedule_textbook(&chain, rule, every, NULL, 0, &asked);
     CHECK(s == MEMOPT_ERR_BUFFER && asked > 0);
@@ -349,17 +349,17 @@ static void schedule_book_by_formula(void) {
     for (n = 1; n <= 30; ++n) {
         schedule_equal(&schedule_now, n, schedule_segment(a, b, d, 1, 2), a);
         schedule_now.segment[n - 1].grad_bytes = 0;
-        schedule_book(&schedule_now, MEMOPT_RULE_ALL, 0, &r);
+        schedule_book(&schedule_now, MEMOPT_SCHEDULE_ALL, 0, &r);
         CHECK_AT(r.peak == a + n * b + (n > 1 ? d : 0) && r.cost == 3.0 * (double)n && r.extra == 0 && r.forwards == n,
                  n);
         /* segment i is run n - i times; the first backward finds all but the input gone */
-        schedule_book(&schedule_now, MEMOPT_RULE_NONE, 0, &r);
+        schedule_book(&schedule_now, MEMOPT_SCHEDULE_NONE, 0, &r);
         CHECK_AT(r.forwards == n * (n + 1) / 2 && r.extra == (double)(n * (n - 1) / 2), n);
         CHECK_AT(r.peak == a + (n > 1 ? a : 0) + b + (n > 1 ? d : 0) + (n > 2 ? d : 0), n);
         for (k = 1; k <= n + 1; ++k) {
             const size_t head = n - 1, groups = (head + k - 1) / k;
             size_t g, peak = a + groups * a + b + (n > 1 ? d : 0);
-            schedule_book(&schedule_now, MEMOPT_RULE_EVERY, k, &r);
+            schedule_book(&schedule_now, MEMOPT_SCHEDULE_EVERY, k, &r);
             /* g values are kept, the group's segments saved; gradients of its last output and input */
             for (g = 0; g < groups; ++g) {
                 const size_t size = (head < g * k + k ? head : g * k + k) - g * k;
@@ -376,8 +376,8 @@ static void schedule_book_sqrt(void) {
     for (n = 1; n <= 150; ++n) { /* k = sqrt(n), rounded up */
         const size_t k = (size_t)ceil(sqrt((double)n) - 1e-9);
         schedule_equal(&schedule_now, n, schedule_segment(1, 7, 1, 1, 2), 1);
-        schedule_book(&schedule_now, MEMOPT_RULE_SQRT, 0, &r);
-        schedule_book(&schedule_now, MEMOPT_RULE_EVERY, k, &same);
+        schedule_book(&schedule_now, MEMOPT_SCHEDULE_SQRT, 0, &r);
+        schedule_book(&schedule_now, MEMOPT_SCHEDULE_EVERY, k, &same);
         CHECK_AT(r.peak == same.peak && r.cost == same.cost && r.actions == same.actions, n);
     }
 }
@@ -405,10 +405,10 @@ static void schedule_book_of_the_table(void) {
     for (k = 0; k < 4; ++k) {
         schedule_gpt(&schedule_now, chain[k].blocks, chain[k].head, chain[k].head_cost, 0);
         for (i = 0; i < sizeof known / sizeof known[0]; ++i) {
-            schedule_book(&schedule_now, MEMOPT_RULE_EVERY, known[i].every, &r);
+            schedule_book(&schedule_now, MEMOPT_SCHEDULE_EVERY, known[i].every, &r);
             CHECK_AT(r.peak == known[i].peak[k] && r.cost == chain[k].once, k * 100 + known[i].every);
         }
-        schedule_book(&schedule_now, MEMOPT_RULE_ALL, 0, &r);
+        schedule_book(&schedule_now, MEMOPT_SCHEDULE_ALL, 0, &r);
         CHECK_AT(r.peak == chain[k].full && r.cost == chain[k].once - (double)chain[k].blocks, k);
     }
 }
@@ -436,8 +436,8 @@ static size_t schedule_break(memopt_action *list, size_t count, size_t values, u
 }
 /* A value goes to the offload store and comes back, with what was there anyway between the steps of it. */
 static size_t schedule_send(memopt_action *list, size_t count, size_t values, uint64_t *seed) {
-    static const memopt_op trip[] = {
-        MEMOPT_OP_WRITE, MEMOPT_OP_WAIT, MEMOPT_OP_DROP, MEMOPT_OP_READ, MEMOPT_OP_WAIT, MEMOPT_OP_FORGET
+    static const memopt_action_kind trip[] = {
+        MEMOPT_ACTION_WRITE, MEMOPT_ACTION_WAIT, MEMOPT_ACTION_DROP, MEMOPT_ACTION_READ, MEMOPT_ACTION_WAIT, MEMOPT_ACTION_FORGET
     };
     const size_t value = test_below(seed, values); size_t at = test_below(seed, count), i;
     for (i = 0; i < sizeof trip / sizeof trip[0] && at <= count; ++i) {
@@ -447,7 +447,7 @@ static size_t schedule_send(memopt_action *list, size_t count, size_t values, ui
     return count;
 }
 static void schedule_walk_agrees(void) {
-    static const memopt_rule rules[] = { MEMOPT_RULE_ALL, MEMOPT_RULE_NONE, MEMOPT_RULE_EVERY, MEMOPT_RULE_SQRT };
+    static const memopt_schedule_rule rules[] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_NONE, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_SQRT };
     uint64_t seed; size_t fine = 0, travelled = 0;
 #ifdef TEST_LONG
     const uint64_t rounds = 2000000;
@@ -488,13 +488,13 @@ static void schedule_walk_by_hand(void) { /* three segments; numbers that tell e
     schedule_now.segment[0].forward_scratch = 200; schedule_now.segment[0].plain_scratch = 100;
     schedule_now.segment[1].backward_scratch = 400; schedule_now.input_grad_bytes = 5;
     chain = schedule_chain(&schedule_now);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD, 0);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD, 0);
     CHECK(memopt_schedule_simulate(&chain, NULL, list, n, NULL, &r) == MEMOPT_ERR_STATE && r.at == 1);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 1);
-    list[n++] = schedule_do(MEMOPT_OP_BACKWARD, 1); /* 1000 + 7, value 1, all of segment 1, gradient 1, scratch */
-    list[n++] = schedule_do(MEMOPT_OP_DROP, 1);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 0);
-    list[n++] = schedule_do(MEMOPT_OP_BACKWARD, 0);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 1);
+    list[n++] = schedule_do(MEMOPT_ACTION_BACKWARD, 1); /* 1000 + 7, value 1, all of segment 1, gradient 1, scratch */
+    list[n++] = schedule_do(MEMOPT_ACTION_DROP, 1);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 0);
+    list[n++] = schedule_do(MEMOPT_ACTION_BACKWARD, 0);
     CHECK(memopt_schedule_simulate(&chain, NULL, list, n, NULL, &r) == MEMOPT_OK);
     CHECK(r.peak == 1000 + 7 + 10 + 50 + 3 + 400 && r.at == 2 && r.forwards == 3 && r.actions == 6);
     CHECK(r.cost == 1 + 4 + 8 + 1 + 2 && r.extra == 1);
@@ -511,32 +511,32 @@ static void schedule_skips_by_hand(void) { /* 0 -> 2: made by 0, read by 2, live
     schedule_equal(&schedule_now, 4, schedule_segment(1, 2, 0, 1, 1), 0);
     schedule_now.skip[0] = schedule_skip(0, 2, 100, 1000); schedule_now.skip_count = 1;
     chain = schedule_chain(&schedule_now);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD, 0);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD, 1);
-    list[n++] = schedule_do(MEMOPT_OP_DROP, 1);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD, 2); /* value 3 is beyond the skip: with value 2 it goes */
-    list[n++] = schedule_do(MEMOPT_OP_DROP, 2);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 3);
-    list[n++] = schedule_do(MEMOPT_OP_BACKWARD, 3);
-    list[n++] = schedule_do(MEMOPT_OP_DROP, 3);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 0); /* made again */
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 1);
-    list[n++] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 2); /* 6 of three segments, 100 of the skip */
-    list[n++] = schedule_do(MEMOPT_OP_BACKWARD, 2); /* and 1000 of its gradient */
-    list[n++] = schedule_do(MEMOPT_OP_BACKWARD, 1);
-    list[n++] = schedule_do(MEMOPT_OP_BACKWARD, 0);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD, 0);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD, 1);
+    list[n++] = schedule_do(MEMOPT_ACTION_DROP, 1);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD, 2); /* value 3 is beyond the skip: with value 2 it goes */
+    list[n++] = schedule_do(MEMOPT_ACTION_DROP, 2);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 3);
+    list[n++] = schedule_do(MEMOPT_ACTION_BACKWARD, 3);
+    list[n++] = schedule_do(MEMOPT_ACTION_DROP, 3);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 0); /* made again */
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 1);
+    list[n++] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 2); /* 6 of three segments, 100 of the skip */
+    list[n++] = schedule_do(MEMOPT_ACTION_BACKWARD, 2); /* and 1000 of its gradient */
+    list[n++] = schedule_do(MEMOPT_ACTION_BACKWARD, 1);
+    list[n++] = schedule_do(MEMOPT_ACTION_BACKWARD, 0);
     CHECK(schedule_agreed(&schedule_now, &schedule_no_slow, list, n, &r, 1) == MEMOPT_OK);
     CHECK(r.peak == 1106 && r.at == 11 && r.forwards == 7 && r.extra == 3);
     schedule_now.skip[0].grad_bytes = 0;
     CHECK(memopt_schedule_simulate(&chain, NULL, list, n, NULL, &r) == MEMOPT_OK && r.peak == 106 && r.at == 10);
-    list[2] = schedule_do(MEMOPT_OP_DROP, 2); /* what segment 2 reads */
+    list[2] = schedule_do(MEMOPT_ACTION_DROP, 2); /* what segment 2 reads */
     CHECK(memopt_schedule_simulate(&chain, NULL, list, n, NULL, &r) == MEMOPT_ERR_STATE && r.at == 3);
 }
 static void schedule_transfers_by_hand(void) {
-    static const memopt_op ops[] = { MEMOPT_OP_FORWARD, MEMOPT_OP_WRITE, MEMOPT_OP_FORWARD, MEMOPT_OP_WAIT,
-        MEMOPT_OP_DROP, MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_READ, MEMOPT_OP_BACKWARD, MEMOPT_OP_WAIT,
-        MEMOPT_OP_FORGET, MEMOPT_OP_DROP,
-        MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD, MEMOPT_OP_DROP, MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD };
+    static const memopt_action_kind ops[] = { MEMOPT_ACTION_FORWARD, MEMOPT_ACTION_WRITE, MEMOPT_ACTION_FORWARD, MEMOPT_ACTION_WAIT,
+        MEMOPT_ACTION_DROP, MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_READ, MEMOPT_ACTION_BACKWARD, MEMOPT_ACTION_WAIT,
+        MEMOPT_ACTION_FORGET, MEMOPT_ACTION_DROP,
+        MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD, MEMOPT_ACTION_DROP, MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD };
     static const size_t at[] = { 0, 1, 1, 1, 1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 0, 0 };
     memopt_action list[16]; memopt_offload offload = { 1, 3, 2, 0.5, 0.25, 1 }; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 }; size_t i;
     schedule_equal(&schedule_now, 3, schedule_segment(4, 8, 0, 1, 2), 1);
@@ -806,7 +806,7 @@ typedef struct schedule_solved {
     size_t bytes;
 } schedule_solved;
 
-static memopt_schedule_desc schedule_desc(const schedule_case *c, memopt_rule rule, size_t slots) {
+static memopt_schedule_desc schedule_desc(const schedule_case *c, memopt_schedule_rule rule, size_t slots) {
     memopt_schedule_desc d;
     memset(&d, 0, sizeof d);
     d.chain = schedule_chain(c); d.rule = rule; d.slots = slots;
@@ -815,7 +815,7 @@ static memopt_schedule_desc schedule_desc(const schedule_case *c, memopt_rule ru
 /* 0: it failed */
 static int schedule_open(schedule_solved *s, const schedule_case *c, const memopt_schedule_desc *desc) {
     memset(s, 0, sizeof *s);
-    s->c = c; s->offload = desc->offload; s->values_only = desc->rule == MEMOPT_RULE_REVOLVE;
+    s->c = c; s->offload = desc->offload; s->values_only = desc->rule == MEMOPT_SCHEDULE_REVOLVE;
     CHECK(memopt_schedule_bytes(desc, &s->bytes) == MEMOPT_OK);
     s->memory = s->bytes ? memopt_i_system_alloc(NULL, s->bytes, 64) : NULL;
     CHECK(s->memory != NULL);
@@ -892,9 +892,9 @@ static void schedule_solves_the_vectors(void) {
     for (i = 0; i < sizeof schedule_vectors / sizeof schedule_vectors[0]; ++i) {
         const schedule_vector *v = &schedule_vectors[i]; schedule_solved rotor, extended; memopt_schedule_desc d;
         schedule_of_vector(&schedule_now, v);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_ROTOR, 512);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_ROTOR, 512);
         if (!schedule_open(&rotor, &schedule_now, &d)) return;
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 512);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 512);
         if (!schedule_open(&extended, &schedule_now, &d)) return;
         for (k = 0; k < 29 && v->cost[k][0]; ++k) {
             const double a = schedule_spend(&rotor, v->first + k, &r), b = schedule_spend(&extended, v->first + k, &r);
@@ -932,7 +932,7 @@ static void schedule_solves_gpt(void) { /* the published frontier: budget and ti
     for (i = 0; i < 4; ++i) {
         schedule_solved s; memopt_schedule_desc d;
         schedule_gpt(&schedule_now, chain[i].blocks, chain[i].head, chain[i].head_cost, 1);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, i < 3 ? 512 : 0);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, i < 3 ? 512 : 0);
         if (!schedule_open(&s, &schedule_now, &d)) return;
         for (k = 0; k < 22 && chain[i].point[k][0]; ++k)
             CHECK_AT(schedule_spend(&s, chain[i].point[k][0], &r) <= (double)chain[i].point[k][1], i * 100 + k);
@@ -958,9 +958,9 @@ static void schedule_solves_random_chains(void) {
         memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
         schedule_random_chain(&schedule_now, 1 + test_below(&random, 6), &random);
         full = schedule_full_peak(&schedule_now);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_ROTOR, 256);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_ROTOR, 256);
         if (!schedule_open(&rotor, &schedule_now, &d)) return;
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 256);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 256);
         if (!schedule_open(&extended, &schedule_now, &d)) return;
         schedule_dp_open(&plain, &schedule_now, full, 0);
         schedule_dp_open(&more, &schedule_now, full, 1);
@@ -987,7 +987,7 @@ static void schedule_solves_random_chains(void) {
     CHECK(worst <= 1.25 && excess >= 0);
 }
 static void schedule_is_monotone(void) { /* bytes and costs of any size, rounded up inside; budgets swept finely */
-    static const memopt_rule rules[] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
+    static const memopt_schedule_rule rules[] = { MEMOPT_SCHEDULE_EXTENDED, MEMOPT_SCHEDULE_ROTOR, MEMOPT_SCHEDULE_REVOLVE };
     uint64_t seed;
 #ifdef TEST_LONG
     const uint64_t chains = 20000;
@@ -1032,7 +1032,7 @@ static void schedule_skips_are_solved(void) {
         schedule_random_chain(&schedule_now, 2 + test_below(&random, 5), &random);
         schedule_random_skips(&schedule_now, 1 + test_below(&random, 3), &random);
         full = schedule_full_peak(&schedule_now);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 256);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 256);
         if (!schedule_open(&s, &schedule_now, &d)) return;
         CHECK_AT(schedule_same(schedule_spend(&s, full, &r), schedule_keep_all_cost(&schedule_now)) && r.peak == full,
                  seed);
@@ -1067,7 +1067,7 @@ static void schedule_u_shape(void) { /* down and up again, each level joined to 
             schedule_now.skip[i] = schedule_skip(i, n - 1 - i, (size_t)65536 >> i, (size_t)65536 >> i);
         schedule_now.skip_count = i;
         full = schedule_full_peak(&schedule_now);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 1024);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 1024);
         if (!schedule_open(&s, &schedule_now, &d)) return;
         CHECK_AT(schedule_same(schedule_spend(&s, full, &r), schedule_keep_all_cost(&schedule_now)) && r.peak == full
                  && r.extra == 0, depth);
@@ -1148,7 +1148,7 @@ static void schedule_solves_levels_of(size_t n, size_t disk, size_t cost) {
     schedule_solved s; memopt_schedule_desc d; size_t c; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     const double w = schedule_transfer[cost];
     schedule_equal(&schedule_now, n, schedule_segment(1, 1, 0, 1, 2), 1);
-    d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 128);
+    d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_REVOLVE, 128);
     d.offload.slots = schedule_disk[disk]; d.offload.write_cost = d.offload.read_cost = w;
     if (!schedule_open(&s, &schedule_now, &d)) return;
     for (c = 1; c <= 5; ++c) /* each backward has a forward of its own, which the table does not count */
@@ -1174,7 +1174,7 @@ static void schedule_solves_revolve(void) { /* the same without an offload store
     for (n = 1; n <= 100; n += n < 33 ? 1 : 33) {
         schedule_solved s; memopt_schedule_desc d;
         schedule_equal(&schedule_now, n, schedule_segment(1, 1, 0, 1, 2), 1);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 128);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_REVOLVE, 128);
         if (!schedule_open(&s, &schedule_now, &d)) return;
         for (c = 1; c <= 16; ++c)
             CHECK_AT(schedule_spend(&s, c + 2, &r) == (double)schedule_revolve[c][n] + 3.0 * (double)n, n * 100 + c);
@@ -1188,7 +1188,7 @@ static void schedule_rows_of_transfers(void) {
 
     schedule_random_chain(&schedule_now, 12, &random);
     for (i = 0; i < 3; ++i) {
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_REVOLVE, 4096);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_REVOLVE, 4096);
         d.offload.slots = i ? MEMOPT_OFFLOAD_UNLIMITED : 0;
         d.offload.overlap = i == 2;
         CHECK(memopt_schedule_bytes(&d, &bytes[i]) == MEMOPT_OK);
@@ -1210,7 +1210,7 @@ static void schedule_transfers_overlap(void) {
         for (i = 0; i < schedule_now.count; ++i)
             schedule_now.segment[i].copy_bytes = seed % 2 ? 0 : schedule_now.segment[i].output_bytes / 2;
         for (i = 0; i < 3; ++i) {
-            static const memopt_rule rules[] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
+            static const memopt_schedule_rule rules[] = { MEMOPT_SCHEDULE_EXTENDED, MEMOPT_SCHEDULE_ROTOR, MEMOPT_SCHEDULE_REVOLVE };
             uint64_t same = seed;
             d = schedule_desc(&schedule_now, rules[seed % 3], 256);
             d.offload.slots = i ? test_below(&same, 2) ? MEMOPT_OFFLOAD_UNLIMITED : 1 + test_below(&same, 3) : 0;
@@ -1309,7 +1309,7 @@ static void schedule_repeats_change_nothing(void) {
                     : schedule_skip(from, from + 1 + test_below(&random, count - from - 1), test_below(&random, 4),
                                     test_below(&random, 2));
             }
-        d = schedule_desc(&schedule_now, (memopt_rule)(seed % 3 + seed % 5 == 2 ? 2 : seed % 2), 16 + test_below(&random, 200));
+        d = schedule_desc(&schedule_now, (memopt_schedule_rule)(seed % 3 + seed % 5 == 2 ? 2 : seed % 2), 16 + test_below(&random, 200));
         if (seed % 4 == 1) {
             d.offload.slots = seed % 8 == 1 ? MEMOPT_OFFLOAD_UNLIMITED : 1 + test_below(&random, 3);
             d.offload.write_cost = (double)test_below(&random, 3); d.offload.read_cost = (double)test_below(&random, 3);
@@ -1349,7 +1349,7 @@ static void schedule_repeats_counted(void) {
                 parts += t == s;
                 saved += t == s && s + length < count; /* saved at its end: never the last one */
             }
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 64);
         if (!schedule_open(&a, &schedule_now, &d)) return;
         CHECK_AT(a.schedule->cells == parts && a.schedule->saved == saved, seed);
         schedule_close(&a);
@@ -1363,7 +1363,7 @@ static void schedule_up_to(void) {
         uint64_t random = seed * 5; memopt_schedule_desc d; schedule_solved all, some; size_t full, most, m;
         schedule_random_chain(&schedule_now, 2 + test_below(&random, 9), &random);
         full = schedule_full_peak(&schedule_now);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_ROTOR, 1024);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_ROTOR, 1024);
         if (!schedule_open(&all, &schedule_now, &d)) return;
         d.max_budget = most = 1 + test_below(&random, full + 20);
         if (!schedule_open(&some, &schedule_now, &d)) return;
@@ -1376,7 +1376,7 @@ static void schedule_up_to(void) {
     for (i = 0; i < 60; ++i) schedule_now.segment[i] = schedule_segment(1370000, 17 * 1370000 + 1000 * i, 1370000, 1, 2);
     schedule_now.count = 60; schedule_now.skip_count = 0;
     for (i = 1; i <= 8; ++i) {
-        memopt_schedule_desc d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64); schedule_solved s;
+        memopt_schedule_desc d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 64); schedule_solved s;
         const size_t budget = 40000000 * i;
         if (!schedule_open(&s, &schedule_now, &d)) return;
         coarse += schedule_spend(&s, budget, &r);
@@ -1409,7 +1409,7 @@ static void schedule_chain_refused(const memopt_schedule_desc *d, memopt_status 
              at);
     CHECK_AT(memopt_schedule_simulate(&d->chain, NULL, &action, 1, NULL, &r) == want && !memcmp(&r, &same, sizeof r),
              at);
-    CHECK_AT(memopt_schedule_textbook(&d->chain, MEMOPT_RULE_ALL, 0, NULL, 0, &count) == want && count == 77, at);
+    CHECK_AT(memopt_schedule_textbook(&d->chain, MEMOPT_SCHEDULE_ALL, 0, NULL, 0, &count) == want && count == 77, at);
     CHECK_AT(memopt_schedule_plot(&d->chain, &action, 1, MEMOPT_PLOT_TEXT, NULL, text, sizeof text, &count) == want,
              at);
     CHECK_AT(count == 77 && !strcmp(text, "kept"), at);
@@ -1419,7 +1419,7 @@ static double schedule_number(uint64_t bits) { double x; memcpy(&x, &bits, 8); r
 static memopt_schedule_desc schedule_good(void) { /* three segments, a skip */
     schedule_equal(&schedule_now, 3, schedule_segment(8, 16, 8, 1, 2), 8);
     schedule_now.skip[0] = schedule_skip(0, 2, 4, 4); schedule_now.skip_count = 1;
-    return schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64);
+    return schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 64);
 }
 static void schedule_bad_chains(void) {
     static const uint64_t nan_bits = UINT64_C(0x7FF8000000000000), infinite = UINT64_C(0x7FF0000000000000);
@@ -1488,7 +1488,7 @@ static void schedule_bytes_that_wrap(void) {
 }
 static void schedule_bad_solve(void) {
     memopt_schedule_desc d = schedule_good(); const memopt_schedule *out = NULL; size_t bytes = 99, i;
-    static const memopt_rule books[] = { MEMOPT_RULE_ALL, MEMOPT_RULE_NONE, MEMOPT_RULE_EVERY, MEMOPT_RULE_SQRT };
+    static const memopt_schedule_rule books[] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_NONE, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_SQRT };
     static const size_t slots[] = { 1, 15, 65537, SIZE_MAX };
     const double wrong[] = {
         -1, schedule_number(UINT64_C(0x7FF8000000000000)), schedule_number(UINT64_C(0x7FF0000000000000))
@@ -1574,18 +1574,18 @@ static void schedule_bad_lists(void) {
     /* nothing was done */
     CHECK(memopt_schedule_simulate(&d.chain, NULL, NULL, 0, NULL, NULL) == MEMOPT_ERR_STATE);
     CHECK(memopt_schedule_simulate(&d.chain, NULL, NULL, 0, NULL, &r) == MEMOPT_ERR_STATE && r.at == 0);
-    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_EVERY, 0, list, 8, &count) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, NULL, 8, &count) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, list, 8, NULL) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_schedule_textbook(NULL, MEMOPT_RULE_ALL, 0, list, 8, &count) == MEMOPT_ERR_ARGUMENT);
-    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_EXTENDED, 0, list, 8, &count) == MEMOPT_ERR_ARGUMENT
+    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_EVERY, 0, list, 8, &count) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_ALL, 0, NULL, 8, &count) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_ALL, 0, list, 8, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_schedule_textbook(NULL, MEMOPT_SCHEDULE_ALL, 0, list, 8, &count) == MEMOPT_ERR_ARGUMENT);
+    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_EXTENDED, 0, list, 8, &count) == MEMOPT_ERR_ARGUMENT
           && !count);
-    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, list, 8, &count) == MEMOPT_OK && count == 6);
+    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_ALL, 0, list, 8, &count) == MEMOPT_OK && count == 6);
     for (i = 0; i < 6; ++i)
         CHECK_AT(memopt_schedule_simulate(&d.chain, NULL, list, i, NULL, &r) == MEMOPT_ERR_STATE && r.at == i, i);
-    list[6] = schedule_do(MEMOPT_OP_BACKWARD, 0); /* once too often */
+    list[6] = schedule_do(MEMOPT_ACTION_BACKWARD, 0); /* once too often */
     CHECK(memopt_schedule_simulate(&d.chain, NULL, list, 7, NULL, &r) == MEMOPT_ERR_STATE && r.at == 6);
-    list[3] = schedule_do(MEMOPT_OP_DROP, 65535);
+    list[3] = schedule_do(MEMOPT_ACTION_DROP, 65535);
     CHECK(memopt_schedule_simulate(&d.chain, NULL, list, 6, NULL, &r) == MEMOPT_ERR_STATE && r.at == 3);
     list[3].op = 65535;
     CHECK(memopt_schedule_simulate(&d.chain, NULL, list, 6, NULL, &r) == MEMOPT_ERR_STATE && r.at == 3);
@@ -1602,7 +1602,7 @@ static void schedule_host_fails(void) { /* each allocation in turn; the same cal
             f.fail_on = n;
             h = test_host(&f);
             memset(&r, 0x5A, sizeof r); same = r;
-            CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_EVERY, 2, schedule_list, 100, &count) == MEMOPT_OK);
+            CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_EVERY, 2, schedule_list, 100, &count) == MEMOPT_OK);
             if (which == 0) status = memopt_schedule_simulate(&d.chain, NULL, schedule_list, count, &h, &r);
             else if (which == 1) status = memopt_schedule_for_budget(s.schedule, full - 1, schedule_list, 100, &h, &r);
             else if (which == 2) status = memopt_schedule_for_overhead(s.schedule, 1, schedule_list, 100, &h, &r);
@@ -1630,7 +1630,7 @@ static void schedule_odd_chains(void) { /* no bytes, no costs, one segment, huge
             };
             schedule_equal(&schedule_now, n, of_kind[kind], 0);
             full = schedule_full_peak(&schedule_now);
-            d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 0);
+            d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 0);
             if (!schedule_open(&s, &schedule_now, &d)) return;
             CHECK_AT(schedule_same(schedule_spend(&s, full, &r), schedule_keep_all_cost(&schedule_now))
                      && r.peak <= full, n * 10 + kind);
@@ -1643,7 +1643,7 @@ static void schedule_dear_transfers(void) {
     static const double cost[] = { 10, 1e4, 1e6, 1e30 }; size_t budget, k;
     schedule_solved plain, dear; memopt_schedule_desc d; memopt_schedule_result r = { 0, 0, 0, 0, 0, 0 };
     schedule_equal(&schedule_now, 40, schedule_segment(100, 1700, 100, 1, 2), 100);
-    d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 2000);
+    d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 2000);
     if (!schedule_open(&plain, &schedule_now, &d)) return;
     for (k = 0; k < sizeof cost / sizeof *cost; ++k) {
         d.offload.slots = MEMOPT_OFFLOAD_UNLIMITED; d.offload.write_cost = d.offload.read_cost = cost[k];
@@ -1657,7 +1657,7 @@ static void schedule_dear_transfers(void) {
 }
 /* A tiny segment beside a huge skip, and few slots: the thresholds are far apart, and still reach from end to end. */
 static void schedule_coarse(void) {
-    static const memopt_rule rules[] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE }; size_t rule, slots;
+    static const memopt_schedule_rule rules[] = { MEMOPT_SCHEDULE_EXTENDED, MEMOPT_SCHEDULE_ROTOR, MEMOPT_SCHEDULE_REVOLVE }; size_t rule, slots;
     schedule_equal(&schedule_now, 8, schedule_segment(16, 32, 16, 1, 2), 16);
     schedule_now.skip_count = 1;
     schedule_now.skip[0].from = 1; schedule_now.skip[0].to = 6; schedule_now.skip[0].bytes = (size_t)1 << 30;
@@ -1692,19 +1692,19 @@ static void schedule_sizes(void) { /* what the memory of the default amounts to;
     uint64_t random = 1;
     for (i = 0; i < sizeof most / sizeof most[0]; ++i) {
         schedule_equal(&schedule_now, most[i].count, schedule_segment(1000, 17000, 1000, 1, 2), 1000);
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 0);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 0);
         CHECK_AT(memopt_schedule_bytes(&d, &bytes) == MEMOPT_OK && bytes <= most[i].mebibytes << 20, i);
     }
     for (i = 0; i < sizeof most / sizeof most[0]; ++i) { /* and of chains that do not repeat */
         size_t k;
         for (k = 0; k < most[i].count; ++k) schedule_now.segment[k] = schedule_segment(1000, 17000 + k, 1000, 1, 2);
         schedule_now.count = most[i].count;
-        d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 0);
+        d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 0);
         CHECK_AT(memopt_schedule_bytes(&d, &bytes) == MEMOPT_OK && bytes <= (most[i].count < 500 ? 64u : 340u) << 20, i);
     }
     schedule_ugly_chain(&schedule_now, 128, &random);
     for (i = 0; i < 128; ++i) schedule_now.segment[i].saved_bytes += 100000; /* so that there is something to gain */
-    d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 64);
+    d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 64);
     if (!schedule_open(&s, &schedule_now, &d)) return;
     CHECK(schedule_spend(&s, 0, &r) == SCHEDULE_NEVER);
     bytes = r.peak;
@@ -1727,10 +1727,10 @@ static size_t schedule_times(const char *text, const char *part) {
 }
 /* The input has 9 bytes, an output 4, a saved part 2 more: all others follow. Value 1 is sent away for a while. */
 static void schedule_drawn_by_hand(void) {
-    static const memopt_op ops[] = { MEMOPT_OP_FORWARD, MEMOPT_OP_FORWARD, MEMOPT_OP_WRITE, MEMOPT_OP_WAIT,
-        MEMOPT_OP_DROP, MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD, MEMOPT_OP_READ, MEMOPT_OP_WAIT,
-        MEMOPT_OP_FORGET, MEMOPT_OP_DROP,
-        MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD, MEMOPT_OP_DROP, MEMOPT_OP_FORWARD_SAVE, MEMOPT_OP_BACKWARD };
+    static const memopt_action_kind ops[] = { MEMOPT_ACTION_FORWARD, MEMOPT_ACTION_FORWARD, MEMOPT_ACTION_WRITE, MEMOPT_ACTION_WAIT,
+        MEMOPT_ACTION_DROP, MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD, MEMOPT_ACTION_READ, MEMOPT_ACTION_WAIT,
+        MEMOPT_ACTION_FORGET, MEMOPT_ACTION_DROP,
+        MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD, MEMOPT_ACTION_DROP, MEMOPT_ACTION_FORWARD_SAVE, MEMOPT_ACTION_BACKWARD };
     static const size_t at[] = { 0, 1, 1, 1, 1, 2, 2, 1, 1, 1, 2, 1, 1, 1, 0, 0 };
     static const char want[] =
         "3 segments: peak 19 B, cost 11, 22.222% above keeping all; 5 forwards, 2 of them again\n\n"
@@ -1781,14 +1781,14 @@ static void schedule_costs_as_text(void) {
     for (i = 0; i < sizeof known / sizeof known[0]; ++i) {
         schedule_equal(&schedule_now, 1, schedule_segment(1, 1, 0, known[i].cost, 0), 1);
         chain = schedule_chain(&schedule_now);
-        CHECK(memopt_schedule_textbook(&chain, MEMOPT_RULE_ALL, 0, list, 2, &count) == MEMOPT_OK && count == 2);
+        CHECK(memopt_schedule_textbook(&chain, MEMOPT_SCHEDULE_ALL, 0, list, 2, &count) == MEMOPT_OK && count == 2);
         CHECK(memopt_schedule_plot(&chain, list, 2, MEMOPT_PLOT_TEXT, NULL, schedule_text, sizeof schedule_text,
                                    NULL) == MEMOPT_OK);
         CHECK_AT(strstr(schedule_text, known[i].text) != NULL, i);
     }
     schedule_now.segment[0].forward_cost = 1.5e308; /* twice that is too much for a double */
-    list[0] = schedule_do(MEMOPT_OP_FORWARD, 0); list[1] = schedule_do(MEMOPT_OP_DROP, 1);
-    list[2] = schedule_do(MEMOPT_OP_FORWARD_SAVE, 0); list[3] = schedule_do(MEMOPT_OP_BACKWARD, 0);
+    list[0] = schedule_do(MEMOPT_ACTION_FORWARD, 0); list[1] = schedule_do(MEMOPT_ACTION_DROP, 1);
+    list[2] = schedule_do(MEMOPT_ACTION_FORWARD_SAVE, 0); list[3] = schedule_do(MEMOPT_ACTION_BACKWARD, 0);
     CHECK(memopt_schedule_plot(&chain, list, 4, MEMOPT_PLOT_TEXT, NULL, schedule_text, sizeof schedule_text, NULL)
           == MEMOPT_OK);
     CHECK(strstr(schedule_text, "cost infinite,") != NULL);
@@ -1861,7 +1861,7 @@ static void schedule_drawn(void) { /* both formats, of chains of any length, in 
         };
         schedule_equal(&schedule_now, counts[i], schedule_segment(1000, 3000, 1000, 0.5, 1), 1000);
         chain = schedule_chain(&schedule_now);
-        n = schedule_book(&schedule_now, MEMOPT_RULE_EVERY, 3, &r);
+        n = schedule_book(&schedule_now, MEMOPT_SCHEDULE_EVERY, 3, &r);
         for (format = MEMOPT_PLOT_TEXT; format <= MEMOPT_PLOT_SVG; ++format) {
             size_t length = 0, same = 0; const memopt_plot_format strip = (memopt_plot_format)format;
             CHECK_AT(memopt_schedule_plot(&chain, schedule_action, n, strip, NULL, NULL, 0, &length)
@@ -1891,7 +1891,7 @@ static void schedule_drawn(void) { /* both formats, of chains of any length, in 
 }
 static void schedule_not_drawn(void) {
     memopt_schedule_desc d = schedule_good(); memopt_action list[8]; size_t count = 0, length = 7; char text[4] = "abc";
-    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, list, 8, &count) == MEMOPT_OK);
+    CHECK(memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_ALL, 0, list, 8, &count) == MEMOPT_OK);
     CHECK(memopt_schedule_plot(&d.chain, list, count - 1, MEMOPT_PLOT_SVG, NULL, text, sizeof text, &length)
           == MEMOPT_ERR_STATE);
     CHECK(memopt_schedule_plot(&d.chain, NULL, 0, MEMOPT_PLOT_TEXT, NULL, text, sizeof text, &length)
@@ -1988,7 +1988,7 @@ static void schedule_refusals_of_actions(void) {
 static const char *schedule_break_desc(memopt_schedule_desc *d, int i) { /* returns the text */
     const double nan = schedule_number(UINT64_C(0x7FF8000000000000));
     schedule_equal(&schedule_now, 3, schedule_segment(8, 16, 8, 1, 2), 8);
-    *d = schedule_desc(&schedule_now, MEMOPT_RULE_EXTENDED, 100);
+    *d = schedule_desc(&schedule_now, MEMOPT_SCHEDULE_EXTENDED, 100);
     switch (i) {
     case 0: d->chain.count = 0; return "count 0, at least 1";
     case 1: d->chain.count = 5000; return "count 5000, at most 4096";
@@ -2004,7 +2004,7 @@ static const char *schedule_break_desc(memopt_schedule_desc *d, int i) { /* retu
         return "skip 0: to 3, below count 3";
     case 10: schedule_now.skip[0] = schedule_skip(2, 1, 1, 1); d->chain.skips = schedule_now.skip; d->chain.skip_count = 1;
         return "skip 0: from 2, below to 1";
-    case 11: d->rule = MEMOPT_RULE_ALL; return "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE";
+    case 11: d->rule = MEMOPT_SCHEDULE_ALL; return "not a rule that is solved for: EXTENDED, ROTOR, REVOLVE";
     case 12: d->offload.slots = 1; d->offload.write_cost = nan; return "write_cost NaN, finite and at least 0";
     case 13: d->offload.slots = 1; d->offload.read_cost = -1; return "read_cost -1, finite and at least 0";
     case 14: d->offload.write_byte_cost = -1; return "write_byte_cost -1, finite and at least 0";
@@ -2037,7 +2037,7 @@ static void schedule_refusals(void) {
         s = memopt_schedule_simulate(&d.chain, NULL, NULL, 0, NULL, NULL);
         CHECK_AT(s == want && schedule_says(e, s, text), i);
         e = before;
-        s = memopt_schedule_textbook(&d.chain, MEMOPT_RULE_ALL, 0, schedule_list, 100, &count);
+        s = memopt_schedule_textbook(&d.chain, MEMOPT_SCHEDULE_ALL, 0, schedule_list, 100, &count);
         CHECK_AT(s == want && count == 99 && schedule_says(e, s, text), i);
         e = before;
         s = memopt_schedule_plot(&d.chain, schedule_list, 0, MEMOPT_PLOT_TEXT, NULL, line, sizeof line, NULL);
@@ -2081,7 +2081,7 @@ static void schedule_refusals(void) {
     s = memopt_schedule_for_overhead(solved.schedule, -0.1, schedule_list, 5, NULL, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "overhead -0.1, finite and at least 0"));
     schedule_close(&solved);
-    d.rule = MEMOPT_RULE_REVOLVE; /* each segment but the last is run again before its backward: 2 of 9 */
+    d.rule = MEMOPT_SCHEDULE_REVOLVE; /* each segment but the last is run again before its backward: 2 of 9 */
     if (!schedule_open(&solved, &schedule_now, &d)) return;
     s = memopt_schedule_for_overhead(solved.schedule, 0.1, schedule_list, 100, NULL, NULL);
     CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "overhead 0.1, least 0.222222"));
@@ -2095,18 +2095,18 @@ static void schedule_refusals(void) {
     d.offload.slots = 1; d.offload.read_cost = -1;
     s = memopt_schedule_simulate(&c, &d.offload, NULL, 0, NULL, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "read_cost -1, finite and at least 0"));
-    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 100, NULL);
+    s = memopt_schedule_textbook(&c, MEMOPT_SCHEDULE_ALL, 0, schedule_list, 100, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "count is NULL"));
-    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, NULL, 100, &count);
+    s = memopt_schedule_textbook(&c, MEMOPT_SCHEDULE_ALL, 0, NULL, 100, &count);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "actions is NULL, and capacity is not 0"));
-    s = memopt_schedule_textbook(&c, MEMOPT_RULE_EVERY, 0, schedule_list, 100, &count);
+    s = memopt_schedule_textbook(&c, MEMOPT_SCHEDULE_EVERY, 0, schedule_list, 100, &count);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "every 0, at least 1"));
-    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ROTOR, 0, schedule_list, 100, &count);
+    s = memopt_schedule_textbook(&c, MEMOPT_SCHEDULE_ROTOR, 0, schedule_list, 100, &count);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "not a rule of the textbook: ALL, NONE, EVERY, SQRT"));
-    s = memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 4, &count);
+    s = memopt_schedule_textbook(&c, MEMOPT_SCHEDULE_ALL, 0, schedule_list, 4, &count);
     CHECK(s == MEMOPT_ERR_BUFFER && count == 6 && schedule_says(e, s, "capacity 4, at least 6"));
     e = before;
-    CHECK(memopt_schedule_textbook(&c, MEMOPT_RULE_ALL, 0, schedule_list, 6, &count) == MEMOPT_OK
+    CHECK(memopt_schedule_textbook(&c, MEMOPT_SCHEDULE_ALL, 0, schedule_list, 6, &count) == MEMOPT_OK
         && !memcmp(&e, &before, sizeof e));
     s = memopt_schedule_plot(&c, schedule_list, 6, MEMOPT_PLOT_TEXT, NULL, NULL, 9, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && schedule_says(e, s, "buffer is NULL, and capacity is not 0"));

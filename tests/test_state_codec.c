@@ -45,7 +45,7 @@ static void state_codec_levels(void) {
     for (s = 0; s < 2; ++s) {
         memopt_i_state_codec_init(&t, s);
         for (at = 1; at <= memopt_simd_best(); ++at) {
-            MEMOPT_I_AT(at, state_codec_decode, (&t, x, all, 256));
+            MEMOPT_I_DISPATCH(at, state_codec_decode, (&t, x, all, 256));
             for (i = 0; i < 256; ++i) {
                 const double want = s ? level[1][i / 2] * (i % 2 ? -1 : 1) : level[0][i];
                 CHECK_AT((double)x[i] == want && memopt_i_float_bits(x[i]) >> 31 == (uint32_t)(s && i % 2), i);
@@ -53,10 +53,10 @@ static void state_codec_levels(void) {
                 scaled[i] = x[i] * 24.0f; /* exact: 7 bits and 2 */
             }
             memset(back, 0, sizeof back);
-            MEMOPT_I_AT(at, state_codec_encode, (&t, back, x, 256, 1));
+            MEMOPT_I_DISPATCH(at, state_codec_encode, (&t, back, x, 256, 1));
             CHECK_AT(memcmp(all, back, 256) == 0, at);
             memset(back, 0, sizeof back);
-            MEMOPT_I_AT(at, state_codec_encode, (&t, back, scaled, 256, memopt_i_inverse(24)));
+            MEMOPT_I_DISPATCH(at, state_codec_encode, (&t, back, scaled, 256, memopt_i_inverse(24)));
             CHECK_AT(memcmp(all, back, 256) == 0, at);
         }
     }
@@ -67,7 +67,7 @@ static void state_codec_expect(const memopt_i_state_codec *t, const double *leve
     for (i = 0; i < 65; ++i) in[i] = x;
     for (at = 1; at <= memopt_simd_best(); ++at) {
         memset(out, want ^ 0x55, sizeof out);
-        MEMOPT_I_AT(at, state_codec_encode, (t, out, in, 65, inverse));
+        MEMOPT_I_DISPATCH(at, state_codec_encode, (t, out, in, 65, inverse));
         CHECK_AT(out[0] == want && out[37] == want && out[64] == want, memopt_i_float_bits(x));
     }
 }
@@ -112,8 +112,8 @@ static void state_codec_never_zero(void) {
     int at, i;
     memopt_i_state_codec_init(&t, 0);
     for (at = 1; at <= memopt_simd_best(); ++at) {
-        MEMOPT_I_AT(at, state_codec_encode, (&t, code, tiny, 5, 1));
-        MEMOPT_I_AT(at, state_codec_decode, (&t, x, code, 5));
+        MEMOPT_I_DISPATCH(at, state_codec_encode, (&t, code, tiny, 5, 1));
+        MEMOPT_I_DISPATCH(at, state_codec_decode, (&t, x, code, 5));
         for (i = 0; i < 5; ++i) CHECK((double)x[i] == ldexp(1, -25));
     }
 }
@@ -149,13 +149,13 @@ static void state_codec_sweep(int is_signed, uint32_t first, uint32_t last, uint
             want[n] = (uint8_t)(state_codec_find(level, count, is_signed, y, from) << is_signed);
         }
         for (lane = 1; lane <= memopt_simd_best(); ++lane) {
-            MEMOPT_I_AT(lane, state_codec_encode, (&t, code, x, n, 1));
+            MEMOPT_I_DISPATCH(lane, state_codec_encode, (&t, code, x, n, 1));
             CHECK_AT(memcmp(want, code, n) == 0, at);
         }
         if (is_signed) {
             for (i = 0; i < n; ++i) { x[i] = -x[i]; want[i] |= 1; }
             for (lane = 1; lane <= memopt_simd_best(); ++lane) {
-                MEMOPT_I_AT(lane, state_codec_encode, (&t, code, x, n, 1));
+                MEMOPT_I_DISPATCH(lane, state_codec_encode, (&t, code, x, n, 1));
                 CHECK_AT(memcmp(want, code, n) == 0, at);
             }
         }
@@ -191,11 +191,11 @@ static void state_codec_random_and_tails(void) {
             }
             for (at = 1; at <= memopt_simd_best(); ++at) {
                 memset(code, 0xA5, sizeof code); memset(guard, 0xA5, sizeof guard);
-                MEMOPT_I_AT(at, state_codec_encode, (&t, code + k, x + k, n, inverse));
+                MEMOPT_I_DISPATCH(at, state_codec_encode, (&t, code + k, x + k, n, inverse));
                 CHECK_AT(n == 0 || memcmp(code + k, want, n) == 0, n);
                 CHECK_AT(memcmp(code + k + n, guard, 3 - (size_t)k) == 0 && (!k || code[0] == 0xA5), n);
                 for (i = 0; i < N + 3; ++i) back[i] = 77;
-                MEMOPT_I_AT(at, state_codec_decode, (&t, back + k, code + k, n));
+                MEMOPT_I_DISPATCH(at, state_codec_decode, (&t, back + k, code + k, n));
                 for (i = 0; i < n; ++i)
                     CHECK_AT(memopt_i_float_bits(back[i + (size_t)k]) == memopt_i_float_bits(s && want[i] % 2
                         ? (float)-level[want[i] / 2] : (float)level[s ? want[i] / 2 : want[i]]), n);

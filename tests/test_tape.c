@@ -85,7 +85,7 @@ typedef struct tape_watched { tape_watch *watch; size_t segment; } tape_watched;
 enum { TAPE_STREAMS = 4096 };
 struct tape_watch {
     memopt_segment segment[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_chain chain;
-    memopt_layer layer[TAPE_MOST]; tape_watched watched[TAPE_MOST];
+    memopt_tape_layer layer[TAPE_MOST]; tape_watched watched[TAPE_MOST];
     memopt_tape *tape; tape_rig *rig;
     unsigned char *input, *grad_output, *grad_input; size_t grad_output_bytes;
     uint64_t pass;                      /* what the patterns are made of */
@@ -118,7 +118,7 @@ static size_t tape_plain_scratch(const memopt_chain *c, size_t s) {
 static memopt_action tape_next(tape_watch *w) { /* the action that a callback belongs to */
     size_t count = 0; memopt_action none; const memopt_action *a = memopt_tape_actions(w->tape, &count);
     none.op = 99; none.index = 0;
-    while (w->action < count && a[w->action].op > MEMOPT_OP_BACKWARD) ++w->action;
+    while (w->action < count && a[w->action].op > MEMOPT_ACTION_BACKWARD) ++w->action;
     return w->action < count ? a[w->action++] : none;
 }
 /* Does anybody but its own backward read the output of the segment whose forward was just taken from the actions? */
@@ -126,10 +126,10 @@ static int tape_output_is_read(const tape_watch *w, size_t s) {
     size_t count = 0, i; const memopt_action *a = memopt_tape_actions(w->tape, &count);
     if (s + 1 == w->chain.count) return 1;
     for (i = w->action; i < count; ++i) {
-        if (a[i].op <= MEMOPT_OP_BACKWARD && a[i].index == s + 1) return 1;
-        if (a[i].op == MEMOPT_OP_WRITE && a[i].index == s + 1) return 1;
-        if (a[i].op == MEMOPT_OP_DROP && a[i].index == s + 1) return 0;
-        if (a[i].op == MEMOPT_OP_BACKWARD && a[i].index == s) return 0;
+        if (a[i].op <= MEMOPT_ACTION_BACKWARD && a[i].index == s + 1) return 1;
+        if (a[i].op == MEMOPT_ACTION_WRITE && a[i].index == s + 1) return 1;
+        if (a[i].op == MEMOPT_ACTION_DROP && a[i].index == s + 1) return 0;
+        if (a[i].op == MEMOPT_ACTION_BACKWARD && a[i].index == s) return 0;
     }
     return 0;
 }
@@ -144,7 +144,7 @@ static int tape_is_inside(const tape_watch *w, const void *p, size_t bytes) { /*
 }
 /* Every function of the tape that would disturb a pass, called from a callback of it. */
 static void tape_enter(tape_watch *w) {
-    memopt_segment segment; memopt_layer layer; char text[4096]; size_t length, count;
+    memopt_segment segment; memopt_tape_layer layer; char text[4096]; size_t length, count;
     const memopt_tape_stats before = memopt_tape_get_stats(w->tape);
     CHECK(memopt_tape_forward(w->tape, w->input) == MEMOPT_ERR_STATE);
     CHECK(memopt_tape_backward(w->tape, w->grad_output, w->grad_input) == MEMOPT_ERR_STATE);
@@ -201,9 +201,9 @@ static memopt_status tape_watch_forward(const memopt_tape_call *step) {
     if (w->clock) w->clock->now += tape_takes(w, w->forward_time[s], w->backwards[s]);
     if (!w->evaluating && !w->measuring) {
         a = tape_next(w);
-        CHECK_AT(a.index == s && a.op <= MEMOPT_OP_FORWARD_SAVE, w->action);
-        if (a.op == MEMOPT_OP_FORWARD_SAVE) scratch = g->forward_scratch;
-        CHECK_AT((step->saved != NULL) == (a.op == MEMOPT_OP_FORWARD_SAVE && extra > 0), s);
+        CHECK_AT(a.index == s && a.op <= MEMOPT_ACTION_FORWARD_SAVE, w->action);
+        if (a.op == MEMOPT_ACTION_FORWARD_SAVE) scratch = g->forward_scratch;
+        CHECK_AT((step->saved != NULL) == (a.op == MEMOPT_ACTION_FORWARD_SAVE && extra > 0), s);
         CHECK_AT(step->is_recompute == !first, s);
         if (g->output_bytes) CHECK_AT(step->output_unused == (!w->verified && !tape_output_is_read(w, s)), w->action);
         tape_watch_streams(w, step, first);
@@ -273,7 +273,7 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     w->ran[s] = 0;
     if (!w->measuring) {
         a = tape_next(w);
-        CHECK_AT(a.index == s && a.op == MEMOPT_OP_BACKWARD, w->action);
+        CHECK_AT(a.index == s && a.op == MEMOPT_ACTION_BACKWARD, w->action);
         CHECK_AT(w->forwards[s] > 0, s);
         tape_watch_streams(w, step, 0);
     }
@@ -402,7 +402,7 @@ static memopt_status tape_watch_pass(tape_watch *w) {
     if (!status) {
         for (s = 0; s < n; ++s) CHECK_AT(w->firsts[s] == 1 && w->backwards[s] == 1 && w->forwards[s] >= 1, s);
         (void)memopt_tape_actions(w->tape, &count);
-        while (w->action < count && memopt_tape_actions(w->tape, NULL)[w->action].op > MEMOPT_OP_BACKWARD) ++w->action;
+        while (w->action < count && memopt_tape_actions(w->tape, NULL)[w->action].op > MEMOPT_ACTION_BACKWARD) ++w->action;
         CHECK_AT(w->action == count, w->action);
         CHECK_AT(w->dry || tape_holds(w->grad_input, w->chain.input_grad_bytes, tape_key(w->pass, TAPE_GRADIENT, 0)),
             w->pass);
@@ -416,20 +416,20 @@ static memopt_status tape_watch_pass(tape_watch *w) {
 /* All schedules of a chain, by number: the textbook's, budgets from the least to all under each rule, and overheads. */
 enum { TAPE_POINTS = 6, TAPE_VARIANTS = 6 + 3 * TAPE_POINTS + 3 };
 static void tape_variant(memopt_tape_desc *d, size_t number) {
-    static const memopt_rule textbook[6] = { MEMOPT_RULE_ALL, MEMOPT_RULE_NONE, MEMOPT_RULE_EVERY, MEMOPT_RULE_EVERY,
-        MEMOPT_RULE_EVERY, MEMOPT_RULE_SQRT };
+    static const memopt_schedule_rule textbook[6] = { MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_NONE, MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_EVERY,
+        MEMOPT_SCHEDULE_EVERY, MEMOPT_SCHEDULE_SQRT };
     static const double overhead[3] = { 0, 0.33, 10 }; size_t least = 0, all; memopt_tape *tape = NULL;
     memopt_tape_desc whole = *d;
     d->budget = 0; d->overhead = 0;
     if (number < 6) { d->rule = textbook[number]; d->every = number < 5 ? number - 1 : 0; return; }
     number -= 6;
-    if (number >= 3 * TAPE_POINTS) { d->rule = MEMOPT_RULE_EXTENDED; d->overhead = overhead[number - 3 * TAPE_POINTS];
+    if (number >= 3 * TAPE_POINTS) { d->rule = MEMOPT_SCHEDULE_EXTENDED; d->overhead = overhead[number - 3 * TAPE_POINTS];
     return; }
-    whole.rule = MEMOPT_RULE_ALL; whole.arena = NULL;
+    whole.rule = MEMOPT_SCHEDULE_ALL; whole.arena = NULL;
     CHECK(memopt_tape_create(&whole, &tape) == MEMOPT_OK);
     all = memopt_tape_get_stats(tape).peak;
     memopt_tape_destroy(tape);
-    d->rule = (memopt_rule)(MEMOPT_RULE_EXTENDED + number / TAPE_POINTS);
+    d->rule = (memopt_schedule_rule)(MEMOPT_SCHEDULE_EXTENDED + number / TAPE_POINTS);
     CHECK(memopt_tape_min_budget(d, &least) == MEMOPT_OK);
     if (all < least) all = least;
     d->budget = least + (all - least) / (TAPE_POINTS - 1) * (number % TAPE_POINTS);
@@ -445,10 +445,10 @@ static size_t tape_kept(const tape_watch *w) {
     memset(value, 0, sizeof value); memset(saved, 0, sizeof saved);
     value[0] = 1;
     for (i = 0; i < count; ++i) {
-        if (a[i].op <= MEMOPT_OP_FORWARD_SAVE) value[a[i].index + 1] = 1;
-        if (a[i].op == MEMOPT_OP_FORWARD_SAVE) saved[a[i].index] = 1;
-        if (a[i].op == MEMOPT_OP_DROP) value[a[i].index] = 0;
-        if (a[i].op <= MEMOPT_OP_FORWARD_SAVE && a[i].index + (size_t)1 == c->count) break;
+        if (a[i].op <= MEMOPT_ACTION_FORWARD_SAVE) value[a[i].index + 1] = 1;
+        if (a[i].op == MEMOPT_ACTION_FORWARD_SAVE) saved[a[i].index] = 1;
+        if (a[i].op == MEMOPT_ACTION_DROP) value[a[i].index] = 0;
+        if (a[i].op <= MEMOPT_ACTION_FORWARD_SAVE && a[i].index + (size_t)1 == c->count) break;
     }
     for (v = 1; v <= c->count; ++v) bytes += value[v] ? c->segments[v - 1].output_bytes : 0;
     for (v = 0; v < c->count; ++v) bytes += saved[v] ? tape_extra_bytes(c, v) : 0;
@@ -556,7 +556,7 @@ static void tape_dry(void) { /* on addresses that nobody may touch */
 }
 /* Budgets: none below the least, every one above it, never exceeded, and more never costs more. */
 static void tape_budgets(void) {
-    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
+    static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_EXTENDED, MEMOPT_SCHEDULE_ROTOR, MEMOPT_SCHEDULE_REVOLVE };
     uint64_t seed; size_t i, k;
     for (seed = 1; seed <= 4 * TAPE_TIMES; ++seed)
         for (k = 0; k < 3; ++k) {
@@ -564,7 +564,7 @@ static void tape_budgets(void) {
             size_t least = 0, most; double cost = DBL_MAX;
             tape_watch_make(&w, 70 + seed, 9, (size_t)seed % 3);
             d = tape_watch_desc(&w, NULL);
-            d.rule = MEMOPT_RULE_ALL;
+            d.rule = MEMOPT_SCHEDULE_ALL;
             CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
             most = memopt_tape_get_stats(tape).peak;
             memopt_tape_destroy(tape);
@@ -674,7 +674,7 @@ static void tape_failing_callbacks(void) { /* each callback of each schedule */
                 CHECK_AT(w.calls == n, n); /* and nothing was called after it */
                 e = memopt_tape_error(w.tape);
                 CHECK_AT(e.status == MEMOPT_ERR_DEVICE && e.reason && e.index == w.failed && e.action < count, n);
-                if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_OP_BACKWARD && a[e.action].index == w.failed,
+                if (e.action < count) CHECK_AT(a[e.action].op <= MEMOPT_ACTION_BACKWARD && a[e.action].index == w.failed,
                     n);
                 w.fail_on = 0; w.stream_count = 0;
                 CHECK_AT(memopt_tape_backward(w.tape, w.grad_output, w.grad_input) == MEMOPT_ERR_STATE, n);
@@ -924,7 +924,7 @@ static memopt_status tape_watch_again(tape_watch *w) { /* a forward of a pass th
 }
 static void tape_order(void) { /* the right calls at the wrong time, and NULL */
     tape_watch w; tape_rig r; memopt_tape_desc d; memopt_tape_stats s; size_t count = 5, length;
-    memopt_segment segment; memopt_layer layer; char text[8];
+    memopt_segment segment; memopt_tape_layer layer; char text[8];
     const void *in; int round;
     tape_watch_make(&w, 20, 6, 1);
     w.chain.input_grad_bytes = w.chain.input_bytes;
@@ -1041,8 +1041,8 @@ static void tape_bad_descs(void) {
         case 11: d.chain.skips = NULL; break;
         case 12: d.overhead = zero / zero; break;
         case 13: d.overhead = -0.1; break;
-        case 14: d.rule = (memopt_rule)7; break;
-        case 15: d.rule = MEMOPT_RULE_EVERY; d.every = 0; break;
+        case 14: d.rule = (memopt_schedule_rule)7; break;
+        case 15: d.rule = MEMOPT_SCHEDULE_EVERY; d.every = 0; break;
         case 16: d.codec = (memopt_codec)3; break;
         case 17: d.store.write_fn = tape_no_write; break;
         case 18: d.store.write_fn = tape_no_write; d.store.read_fn = tape_no_read; d.store.wait_fn = tape_no_wait;
@@ -1221,7 +1221,7 @@ static memopt_tape_store tape_shelf_store(tape_shelf *s) {
     return t;
 }
 static void tape_stored(void) {
-    static const memopt_rule rules[3] = { MEMOPT_RULE_EXTENDED, MEMOPT_RULE_ROTOR, MEMOPT_RULE_REVOLVE };
+    static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_EXTENDED, MEMOPT_SCHEDULE_ROTOR, MEMOPT_SCHEDULE_REVOLVE };
     uint64_t seed; size_t i, used = 0, smaller = 0;
     for (seed = 1; seed <= 6 * TAPE_TIMES; ++seed) {
         tape_watch w; tape_shelf shelf; const size_t count = 4 + (size_t)seed % 7;
@@ -1312,7 +1312,7 @@ static void tape_unsteady(void) {
                 a = memopt_tape_actions(w.tape, &count);
                 for (k = 0; k < count; ++k) { /* how often somebody reads what it gives when it runs again */
                     w.action = k + 1;
-                    if (a[k].op <= MEMOPT_OP_FORWARD_SAVE && a[k].index == s) times += w.verified
+                    if (a[k].op <= MEMOPT_ACTION_FORWARD_SAVE && a[k].index == s) times += w.verified
                         || tape_output_is_read(&w, s);
                 }
                 if (times > 1) {
@@ -1350,7 +1350,7 @@ static void tape_rows(const tape_watch *w, const uint64_t *forward_time, const u
     double forwards[TAPE_MOST], given = 0, taken = 0;
     CHECK(memopt_tape_report(w->tape, text, sizeof text, NULL) == MEMOPT_OK);
     for (i = 0; i < w->chain.count; ++i) {
-        for (k = 0, forwards[i] = 0; k < count; ++k) forwards[i] += a[k].op <= MEMOPT_OP_FORWARD_SAVE
+        for (k = 0, forwards[i] = 0; k < count; ++k) forwards[i] += a[k].op <= MEMOPT_ACTION_FORWARD_SAVE
             && a[k].index == i;
         given += w->segment[i].forward_cost * forwards[i] + w->segment[i].backward_cost;
         if (forward_time) taken += (double)forward_time[i] * forwards[i] + (double)backward_time[i];
@@ -1409,8 +1409,8 @@ static void tape_calibrated(void) {
     for (i = 0; i < 7; ++i) CHECK_AT(w.forwards[i] >= 3 && w.backwards[i] == 3 && w.firsts[i] == 3, i);
     a = memopt_tape_actions(w.tape, &count);
     for (i = 0; i < count; ++i) {
-        if (a[i].op <= MEMOPT_OP_FORWARD_SAVE) want += (double)w.forward_time[a[i].index];
-        if (a[i].op == MEMOPT_OP_BACKWARD) want += (double)w.backward_time[a[i].index];
+        if (a[i].op <= MEMOPT_ACTION_FORWARD_SAVE) want += (double)w.forward_time[a[i].index];
+        if (a[i].op == MEMOPT_ACTION_BACKWARD) want += (double)w.backward_time[a[i].index];
     }
     unit = memopt_tape_get_stats(w.tape).cost / want;
     CHECK(fabs(unit - 1e-9) < 1e-15); /* seconds */
@@ -1530,7 +1530,7 @@ static void tape_aligned(void) { /* to 64 whatever the arena's own alignment, an
 }
 static void tape_copied(void) { /* chain and layers are the caller's again after create; all costs 0 */
     tape_watch w, like; tape_rig r; memopt_tape_desc d; memopt_segment segment[TAPE_MOST];
-    memopt_skip skip[TAPE_SKIPS]; memopt_layer layer[TAPE_MOST]; size_t i;
+    memopt_skip skip[TAPE_SKIPS]; memopt_tape_layer layer[TAPE_MOST]; size_t i;
     tape_watch_make(&w, 33, 7, 2);
     for (i = 0; i < 7; ++i) w.segment[i].forward_cost = w.segment[i].backward_cost = 0;
     like = w;
@@ -1579,8 +1579,8 @@ static memopt_status tape_count_backward(const memopt_tape_call *s) { /* the gra
     return MEMOPT_OK;
 }
 static void tape_long(void) { /* as many segments as there can be */
-    static memopt_segment segment[MEMOPT_CHAIN_MAX]; static memopt_layer layer[MEMOPT_CHAIN_MAX];
-    static const memopt_rule rules[3] = { MEMOPT_RULE_SQRT, MEMOPT_RULE_ALL, MEMOPT_RULE_EVERY };
+    static memopt_segment segment[MEMOPT_CHAIN_MAX]; static memopt_tape_layer layer[MEMOPT_CHAIN_MAX];
+    static const memopt_schedule_rule rules[3] = { MEMOPT_SCHEDULE_SQRT, MEMOPT_SCHEDULE_ALL, MEMOPT_SCHEDULE_EVERY };
     size_t i, k, n; memopt_tape_desc d; tape_rig r; memopt_tape *tape; uint32_t x, g, want, sum, got;
     memset(segment, 0, sizeof segment);
     for (i = 0; i < MEMOPT_CHAIN_MAX; ++i) {
@@ -1621,7 +1621,7 @@ typedef struct tape_op { /* a layer: what it is, and where its weights and stati
 } tape_op;
 struct tape_net {
     tape_op op[TAPE_MOST]; size_t count;
-    memopt_segment segment[TAPE_MOST]; memopt_layer layer[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_chain chain;
+    memopt_segment segment[TAPE_MOST]; memopt_tape_layer layer[TAPE_MOST]; memopt_skip skip[TAPE_SKIPS]; memopt_chain chain;
     float weights[TAPE_WEIGHTS], grads[TAPE_WEIGHTS], stats[TAPE_STATS]; size_t weight_count, stat_count;
     uint64_t own, seed;                     /* the engine's own generator; step->seed */
     float x[TAPE_ROWS * TAPE_IN], target[TAPE_ROWS]; size_t rows;
@@ -1888,11 +1888,11 @@ static float *tape_block(size_t bytes) {
 static void tape_round_block(float *x, size_t n) { /* at most 256 */
     uint8_t codes[256]; float scale = 0; int turn; size_t i;
     for (turn = 0; turn < 2; ++turn) {
-        CHECK(memopt_quantize_f32(codes, &scale, x, n, MEMOPT_MAP_SIGNED, 256, NULL) == MEMOPT_OK);
+        CHECK(memopt_quantize_f32(codes, &scale, x, n, MEMOPT_QUANT_SIGNED, 256, NULL) == MEMOPT_OK);
         if (memchr(codes, 255, n) || scale == 0) break;
         for (i = 0; i < n; ++i) x[i] = -x[i];
     }
-    CHECK(memopt_dequantize_f32(x, codes, &scale, n, MEMOPT_MAP_SIGNED, 256, NULL) == MEMOPT_OK);
+    CHECK(memopt_dequantize_f32(x, codes, &scale, n, MEMOPT_QUANT_SIGNED, 256, NULL) == MEMOPT_OK);
     for (i = 0; i < n && turn; ++i) x[i] = -x[i];
 }
 static void tape_round(float *x, size_t n, memopt_codec keep) {
@@ -2281,9 +2281,9 @@ static void tape_seed(void) { /* streams: none twice, the same for the same pass
 /* -- A tape as a segment of another -- */
 
 /* Segments from..to - 1 become one, a tape of their own. */
-static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_layer *layer, size_t *count, size_t from,
+static memopt_tape *tape_fold(tape_net *n, memopt_segment *segment, memopt_tape_layer *layer, size_t *count, size_t from,
     size_t to, size_t variant) {
-    memopt_tape_desc d = tape_net_desc(n, NULL); memopt_tape *tape = NULL; memopt_segment g; memopt_layer l;
+    memopt_tape_desc d = tape_net_desc(n, NULL); memopt_tape *tape = NULL; memopt_segment g; memopt_tape_layer l;
     const size_t out = segment[to - 1].output_bytes, grad = segment[to - 1].grad_bytes;
     d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
     d.chain.segments = segment + from; d.chain.count = to - from; d.layers = layer + from; d.chain.skip_count = 0;
@@ -2324,7 +2324,7 @@ static void tape_nested(void) {
         for (inner = 0; inner < TAPE_VARIANTS; inner += 3)
             for (outer = 0; outer < TAPE_VARIANTS; outer += inner % 2 || shape ? 8 : 4) {
                 memopt_tape_desc d; memopt_tape *tape[2] = { NULL, NULL }; memopt_segment segment[TAPE_MOST];
-                memopt_layer layer[TAPE_MOST]; size_t count; tape_training with, t = tape_steps(15, 2);
+                memopt_tape_layer layer[TAPE_MOST]; size_t count; tape_training with, t = tape_steps(15, 2);
                 t.evaluates = 1;
                 if (!inner && !outer) tape_net_make(&n, "L32NBDL17BL17NDBL20NBDL5BH");
                 count = n.count;
@@ -2351,20 +2351,20 @@ static void tape_nested(void) {
 }
 static void tape_nested_failures(void) { /* each callback, inside and outside */
     static tape_net n, before; memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL;
-    memopt_segment segment[6]; memopt_layer layer[6]; tape_rig r; size_t i, calls; float loss, again;
+    memopt_segment segment[6]; memopt_tape_layer layer[6]; tape_rig r; size_t i, calls; float loss, again;
     tape_net_make(&n, "L20BNDBL8BH");
     tape_rig_open(&r, 400000, 0);
     id = tape_net_desc(&n, NULL);
     id.chain.segments = n.segment + 1; id.chain.count = 4; id.layers = n.layer + 1; id.random_bytes = 0;
     id.random_save_fn = NULL; id.random_load_fn = NULL;
     id.chain.input_bytes = id.chain.input_grad_bytes = n.segment[0].output_bytes;
-    id.rule = MEMOPT_RULE_NONE;
+    id.rule = MEMOPT_SCHEDULE_NONE;
     CHECK(memopt_tape_create(&id, &inner) == MEMOPT_OK);
     segment[0] = n.segment[0]; layer[0] = n.layer[0];
     CHECK(memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
     for (i = 5; i < 8; ++i) { segment[i - 3] = n.segment[i]; layer[i - 3] = n.layer[i]; }
     d = tape_net_desc(&n, r.arena);
-    d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = MEMOPT_RULE_NONE;
+    d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = MEMOPT_SCHEDULE_NONE;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
     tape_net_start(&n);
     tape_net_feed(&n);
@@ -2782,7 +2782,7 @@ static memopt_status tape_idle(const memopt_tape_call *step) {
     }
     return bytes && step->scratch_bytes != *bytes ? MEMOPT_ERR_ARGUMENT : MEMOPT_OK;
 }
-static void tape_idle_desc(memopt_tape_desc *d, memopt_segment *segment, memopt_layer *layer, size_t *scratch) {
+static void tape_idle_desc(memopt_tape_desc *d, memopt_segment *segment, memopt_tape_layer *layer, size_t *scratch) {
     size_t i;
     memset(d, 0, sizeof *d); memset(segment, 0, 4 * sizeof *segment);
     for (i = 0; i < 4; ++i) {
@@ -2799,7 +2799,7 @@ static void tape_nested_dry(void) {
     float *in = tape_block(4096), *out = tape_block(4096); size_t i;
     for (i = 0; i < 3; ++i) {
         memopt_source counting; memopt_arena *arena = NULL; memopt_arena_desc a; memopt_tape *inner = NULL, *outer = NULL;
-        memopt_tape_desc d; memopt_segment segment[4], whole; memopt_layer layer[4], nested;
+        memopt_tape_desc d; memopt_segment segment[4], whole; memopt_tape_layer layer[4], nested;
         CHECK(memopt_source_counting(&counting) == MEMOPT_OK);
         memset(&a, 0, sizeof a);
         a.source = &counting; a.capacity = (size_t)1 << 24;
@@ -2820,7 +2820,7 @@ static void tape_nested_dry(void) {
 static void tape_nested_reshaped(void) {
     float *in = tape_block(4096), *out = tape_block(4096); size_t scratch = 64; tape_rig r;
     memopt_tape *inner = NULL, *outer = NULL; memopt_tape_desc d, o; memopt_chain small, large;
-    memopt_segment segment[4], whole[2]; memopt_layer layer[4], nested;
+    memopt_segment segment[4], whole[2]; memopt_tape_layer layer[4], nested;
     tape_rig_open(&r, (size_t)4 << 20, 0);
     tape_idle_desc(&d, segment, layer, &scratch);
     CHECK(memopt_tape_create(&d, &inner) == MEMOPT_OK && memopt_tape_nest(inner, &whole[0], &nested) == MEMOPT_OK);
@@ -2846,7 +2846,7 @@ static void tape_nested_reshaped(void) {
 }
 /* Memory that fails is no reason for another schedule: either what the budget allows, or an error. */
 static void tape_same_or_nothing(void) {
-    memopt_segment segment[24]; memopt_layer layer[24]; memopt_tape_desc d; memopt_tape *t = NULL; test_faults f;
+    memopt_segment segment[24]; memopt_tape_layer layer[24]; memopt_tape_desc d; memopt_tape *t = NULL; test_faults f;
     memopt_host h; size_t n, i; double cost;
     memset(&d, 0, sizeof d); memset(segment, 0, sizeof segment); memset(&f, 0, sizeof f);
     h = test_host(&f);
@@ -2874,7 +2874,7 @@ static void tape_same_or_nothing(void) {
 /* -- The memory of solving -- */
 
 enum { TABLE_MOST = 140 };
-typedef struct table_chain { memopt_segment segment[TABLE_MOST]; memopt_layer layer[TABLE_MOST]; } table_chain;
+typedef struct table_chain { memopt_segment segment[TABLE_MOST]; memopt_tape_layer layer[TABLE_MOST]; } table_chain;
 
 /* Touches all that it is given. */
 static memopt_status table_step(const memopt_tape_call *step) {
@@ -3046,14 +3046,14 @@ static void tape_table_elsewhere(void) {
     tape = table_open(&d, arena, &s);
     CHECK(s.solve_bytes && !s.solve_arena && !memopt_arena_get_stats(arena).peak && !dev.mistakes);
     memopt_tape_destroy(tape);
-    d.rule = MEMOPT_RULE_SQRT;
+    d.rule = MEMOPT_SCHEDULE_SQRT;
     tape = table_open(&d, arena, &s);
     CHECK(!s.solve_bytes && !s.solve_arena);
     memopt_tape_destroy(tape);
     memopt_arena_destroy(arena);
     test_device_close(&dev);
 
-    d.rule = MEMOPT_RULE_EXTENDED; /* pages that cannot be committed: the host has memory for the table */
+    d.rule = MEMOPT_SCHEDULE_EXTENDED; /* pages that cannot be committed: the host has memory for the table */
     test_device_open(&dev, &source, (size_t)16 << 20, 4096, 1);
     CHECK(memopt_arena_create(&ad, &arena) == MEMOPT_OK);
     dev.fail_from = dev.calls + 1;
@@ -3263,7 +3263,7 @@ static void tape_calibrated_quietly(void) {
 static void tape_calibrated_nested(void) {
     static tape_net n; size_t i;
     for (i = 0; i < TAPE_VARIANTS; i += 7) {
-        memopt_tape_desc id, d; memopt_tape *inner = NULL; memopt_segment segment[6]; memopt_layer layer[6]; size_t k;
+        memopt_tape_desc id, d; memopt_tape *inner = NULL; memopt_segment segment[6]; memopt_tape_layer layer[6]; size_t k;
         tape_training plain = tape_steps(6, 1); uint64_t hash;
         tape_net_make(&n, "L20BNOBL8BH");
         n.fused = 1; n.fail_drawn = SIZE_MAX;
@@ -3278,7 +3278,7 @@ static void tape_calibrated_nested(void) {
         d = tape_net_desc(&n, NULL);
         d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
         d.chain.segments = segment; d.chain.count = 5; d.layers = layer;
-        d.rule = i % 2 ? MEMOPT_RULE_NONE : MEMOPT_RULE_SQRT;
+        d.rule = i % 2 ? MEMOPT_SCHEDULE_NONE : MEMOPT_SCHEDULE_SQRT;
         hash = tape_trained_calibrated(&n, &d, i);
         plain = tape_trained_plainly(&n, plain);
         tape_hash(&plain.hash, n.momentum, n.weight_count * 4);
@@ -3292,7 +3292,7 @@ static void tape_generator_after_failure(void) {
     tape_net_make(&n, "L16OBOL16BOH");
     tape_rig_open(&r, 400000, 0);
     d = tape_net_desc(&n, r.arena);
-    d.rule = MEMOPT_RULE_NONE;
+    d.rule = MEMOPT_SCHEDULE_NONE;
     tape_net_start(&n);
     n.fail_drawn = SIZE_MAX;
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
@@ -3336,7 +3336,7 @@ static memopt_status tape_double_backward(const memopt_tape_call *s) {
     for (i = 0; i < 32 && s->grad_input; ++i) ((float *)s->grad_input)[i] = 2 * ((const float *)s->grad_output)[i];
     return MEMOPT_OK;
 }
-typedef struct tape_doubles { memopt_segment segment[3]; memopt_layer layer[3]; memopt_tape_desc desc; } tape_doubles;
+typedef struct tape_doubles { memopt_segment segment[3]; memopt_tape_layer layer[3]; memopt_tape_desc desc; } tape_doubles;
 static void tape_doubles_make(tape_doubles *d, size_t count, memopt_arena *arena) {
     size_t i;
     memset(d, 0, sizeof *d);
@@ -3540,7 +3540,7 @@ static void tape_fewer(void) {
             d = tape_net_desc(&n, NULL);
             tape_variant(&d, i);
             d.codec = keeps[i % 3];
-            if (d.budget) { d.overhead = d.rule == MEMOPT_RULE_REVOLVE ? 10 : 0.2; d.budget = 0; } /* lengths differ in that */
+            if (d.budget) { d.overhead = d.rule == MEMOPT_SCHEDULE_REVOLVE ? 10 : 0.2; d.budget = 0; } /* lengths differ in that */
             d.shapes = i % 2 ? 2 : 0;
             tape_rig_open(&r, 400000, 0);
             d.arena = r.arena;
@@ -3613,7 +3613,7 @@ static void tape_fewer_refused(void) { /* more than at creation */
 static void tape_fewer_nested(void) {
     static tape_net n; size_t i;
     for (i = 0; i < TAPE_VARIANTS; i += 5) {
-        memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL; memopt_segment segment[5]; memopt_layer layer[5];
+        memopt_tape_desc id, d; memopt_tape *inner = NULL, *tape = NULL; memopt_segment segment[5]; memopt_tape_layer layer[5];
         tape_rig r; memopt_chain c; size_t k, turn; uint64_t hash[2] = { 1, 1 };
         tape_net_make(&n, "L20BNBBL20BH"); /* segments 1 to 3, or 1 and 2, then the last three */
         tape_rig_open(&r, 400000, 0);
@@ -3629,10 +3629,10 @@ static void tape_fewer_nested(void) {
         for (k = 5; k < 8; ++k) { segment[k - 3] = n.segment[k]; layer[k - 3] = n.layer[k]; }
         d = tape_net_desc(&n, r.arena);
         d.random_bytes = 0; d.random_save_fn = NULL; d.random_load_fn = NULL;
-        d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = i % 2 ? MEMOPT_RULE_NONE : MEMOPT_RULE_ALL;
+        d.chain.segments = segment; d.chain.count = 5; d.layers = layer; d.rule = i % 2 ? MEMOPT_SCHEDULE_NONE : MEMOPT_SCHEDULE_ALL;
         CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
         for (turn = 0; turn < 2; ++turn) { /* 3 segments, then 2 */
-            memopt_tape *flat = NULL; memopt_segment whole[8]; memopt_layer layers[8]; memopt_tape_desc f = d; size_t all = 0;
+            memopt_tape *flat = NULL; memopt_segment whole[8]; memopt_tape_layer layers[8]; memopt_tape_desc f = d; size_t all = 0;
             c = id.chain; c.count = 3 - turn;
             CHECK(memopt_tape_reshape(inner, &c) == MEMOPT_OK && memopt_tape_nest(inner, &segment[1], &layer[1]) == MEMOPT_OK);
             c = d.chain;
@@ -3668,7 +3668,7 @@ static void tape_fewer_nested(void) {
 /* -- What a refusal says -- */
 
 /* A desc of six segments of 128 bytes each way, 256 saved; each case breaks one thing of it. */
-typedef struct tape_plain { memopt_segment segment[6]; memopt_layer layer[6]; memopt_skip skip[2]; memopt_tape_desc desc; } tape_plain;
+typedef struct tape_plain { memopt_segment segment[6]; memopt_tape_layer layer[6]; memopt_skip skip[2]; memopt_tape_desc desc; } tape_plain;
 static void tape_plain_make(tape_plain *p) {
     size_t i;
     memset(p, 0, sizeof *p);
@@ -3721,13 +3721,13 @@ static const char *tape_break(tape_plain *p, int i, const memopt_host *half, mem
     case 26: d->store = store; d->offload.slots = 2; d->offload.read_cost = zero / zero; return "read_cost NaN, finite and at least 0";
     case 27: d->store = store; d->offload.slots = 2; d->offload.write_byte_cost = -2;
         return "write_byte_cost -2, finite and at least 0";
-    case 28: d->rule = (memopt_rule)7; return "rule 7, at most 6";
-    case 29: d->rule = MEMOPT_RULE_EVERY; return "every 0, at least 1";
+    case 28: d->rule = (memopt_schedule_rule)7; return "rule 7, at most 6";
+    case 29: d->rule = MEMOPT_SCHEDULE_EVERY; return "every 0, at least 1";
     case 30: d->slots = 15; return "slots 15, at least 16";
     case 31: d->slots = 65536; return "slots 65536, at most 65535";
     case 32: d->overhead = -0.25; return "overhead -0.25, finite and at least 0";
-    case 33: d->overhead = 0; d->rule = MEMOPT_RULE_REVOLVE; return "overhead 0, least 0.277778"; /* 5 forwards of 18 again */
-    case 34: *want = MEMOPT_ERR_MEMORY; d->rule = MEMOPT_RULE_ALL; d->budget = 1000; return "budget 1000, least 1664"; /* 6 * 256, and a gradient */
+    case 33: d->overhead = 0; d->rule = MEMOPT_SCHEDULE_REVOLVE; return "overhead 0, least 0.277778"; /* 5 forwards of 18 again */
+    case 34: *want = MEMOPT_ERR_MEMORY; d->rule = MEMOPT_SCHEDULE_ALL; d->budget = 1000; return "budget 1000, least 1664"; /* 6 * 256, and a gradient */
     default: return NULL;
     }
 }
@@ -3792,7 +3792,7 @@ static void tape_refusals(void) {
     memopt_tape_destroy(tape);
 }
 static void tape_refusals_later(void) { /* calibrate, nest, place, a pass */
-    tape_plain p; tape_rig r; memopt_tape *tape = NULL, *bare = NULL; memopt_segment segment; memopt_layer layer;
+    tape_plain p; tape_rig r; memopt_tape *tape = NULL, *bare = NULL; memopt_segment segment; memopt_tape_layer layer;
     float *x = tape_block(256), *g = tape_block(256); memopt_status s; char line[64]; unsigned char *block;
     tape_rig_open(&r, 65536, 0);
     tape_plain_make(&p);
@@ -3845,7 +3845,7 @@ static void tape_refusals_memory(void) {
             memopt_status s; size_t least;
             tape_plain_make(&p);
             p.desc.host = &h; p.desc.error = &e; e = before; tape = NULL;
-            if (kind == 1) { p.desc.rule = MEMOPT_RULE_ALL; p.desc.codec = MEMOPT_CODEC_BF16; }
+            if (kind == 1) { p.desc.rule = MEMOPT_SCHEDULE_ALL; p.desc.codec = MEMOPT_CODEC_BF16; }
             f.calls = 0; f.fail_on = n;
             s = kind == 2 ? memopt_tape_min_budget(&p.desc, &least) : memopt_tape_create(&p.desc, &tape);
             memopt_tape_destroy(tape);

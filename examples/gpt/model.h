@@ -641,7 +641,7 @@ static void describe_chain(model *m, memopt_segment *segments, size_t *gradients
     if (m->vit) lay_gradients(m, HEAD, 1, &r);
     gradients[last] = carved(&r);
 }
-static void describe_layers(model *m, part *parts, memopt_layer *layers) {
+static void describe_layers(model *m, part *parts, memopt_tape_layer *layers) {
     const size_t count = segment_count(m); size_t i;
     for (i = 0; i < count; ++i) {
         parts[i].m = m; parts[i].layer = (i - (i > 0)) / 2;

@@ -7,7 +7,7 @@
 typedef struct engine {
     memopt_source source; memopt_arena *arena;
     model m; conventional plain;
-    part *parts; memopt_layer *layers; memopt_segment *segments; size_t *segment_gradients, segment_count;
+    part *parts; memopt_tape_layer *layers; memopt_segment *segments; size_t *segment_gradients, segment_count;
     memopt_tape *tape;                 /* NULL: conventional */
     memopt_optim_desc optim_desc; memopt_optim *optim;
     memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
@@ -58,7 +58,7 @@ static int take_tables(engine *e) {
     m->gradients = (void **)calloc(tensors, sizeof *m->gradients);
     e->listed = (memopt_gradient *)calloc(tensors, sizeof *e->listed);
     e->parts = (part *)calloc(segments, sizeof *e->parts);
-    e->layers = (memopt_layer *)calloc(segments, sizeof *e->layers);
+    e->layers = (memopt_tape_layer *)calloc(segments, sizeof *e->layers);
     e->segments = (memopt_segment *)calloc(segments, sizeof *e->segments);
     e->segment_gradients = (size_t *)calloc(segments, sizeof *e->segment_gradients);
     if (m->stepped && m->tensors && m->gradients && e->listed && e->parts && e->layers && e->segments
@@ -165,7 +165,7 @@ static memopt_tape_desc describe_tape(engine *e, const options *o) {
     d.chain.segments = e->segments; d.chain.count = e->segment_count; d.layers = e->layers;
     d.chain.input_bytes = input_bytes(&e->m);
     d.arena = e->arena; d.seed = o->seed;
-    d.rule = o->keep == KEEP_ARENA ? MEMOPT_RULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_RULE_EVERY : MEMOPT_RULE_EXTENDED;
+    d.rule = o->keep == KEEP_ARENA ? MEMOPT_SCHEDULE_ALL : o->keep == KEEP_EVERY ? MEMOPT_SCHEDULE_EVERY : MEMOPT_SCHEDULE_EXTENDED;
     d.every = 2 * o->every; /* a block is two segments */
     d.budget = SIZE_MAX; d.host = &e->host;
     if (o->keep == KEEP_OVERHEAD) { d.budget = 0; d.overhead = o->overhead; }
@@ -192,17 +192,17 @@ static void moment_add(walk *w, size_t working, size_t gradients) {
 static void walk_action(walk *w, memopt_action a) {
     const memopt_segment *s = &w->e->segments[a.index]; const size_t fused = w->e->segment_gradients[a.index];
     const size_t grad_in = a.index ? w->e->segments[a.index - 1].grad_bytes : 0;
-    switch ((memopt_op)a.op) {
-    case MEMOPT_OP_FORWARD: case MEMOPT_OP_FORWARD_SAVE:
-        moment_add(w, (a.op == MEMOPT_OP_FORWARD ? s->plain_scratch : s->forward_scratch) + s->output_bytes, 0);
-        w->held += a.op == MEMOPT_OP_FORWARD ? s->output_bytes : s->saved_bytes;
+    switch ((memopt_action_kind)a.op) {
+    case MEMOPT_ACTION_FORWARD: case MEMOPT_ACTION_FORWARD_SAVE:
+        moment_add(w, (a.op == MEMOPT_ACTION_FORWARD ? s->plain_scratch : s->forward_scratch) + s->output_bytes, 0);
+        w->held += a.op == MEMOPT_ACTION_FORWARD ? s->output_bytes : s->saved_bytes;
         w->cost += s->forward_cost;
         break;
-    case MEMOPT_OP_BACKWARD:
+    case MEMOPT_ACTION_BACKWARD:
         moment_add(w, s->backward_scratch - fused + s->grad_bytes + grad_in, fused);
         w->held -= s->saved_bytes; w->cost += s->backward_cost;
         break;
-    case MEMOPT_OP_DROP: if (a.index) w->held -= w->e->segments[a.index - 1].output_bytes; break;
+    case MEMOPT_ACTION_DROP: if (a.index) w->held -= w->e->segments[a.index - 1].output_bytes; break;
     default: break;
     }
 }

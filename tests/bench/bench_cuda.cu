@@ -84,13 +84,13 @@ static void bench_numbers(bench_card *b) {
     bench_kernel(b, "f32_join", n, 8 * N, [&] { return memopt_cuda_f32_join(x, h, low, n, s); });
     bench_check(memopt_cuda_random_normal(x, n, 1, 2, 0, s), "random_normal");
     bench_kernel(b, "quantize_f32_signed", n, 5.016 * N, [&] {
-        return memopt_cuda_quantize_f32(c, absmax, x, n, MEMOPT_MAP_SIGNED, 256, s); });
+        return memopt_cuda_quantize_f32(c, absmax, x, n, MEMOPT_QUANT_SIGNED, 256, s); });
     bench_kernel(b, "quantize_f32_linear", n, 5.016 * N, [&] {
-        return memopt_cuda_quantize_f32(c, absmax, x, n, MEMOPT_MAP_LINEAR, 256, s); });
+        return memopt_cuda_quantize_f32(c, absmax, x, n, MEMOPT_QUANT_LINEAR, 256, s); });
     bench_kernel(b, "dequantize_f32_signed", n, 5.016 * N, [&] {
-        return memopt_cuda_dequantize_f32(x, c, absmax, n, MEMOPT_MAP_SIGNED, 256, s); });
+        return memopt_cuda_dequantize_f32(x, c, absmax, n, MEMOPT_QUANT_SIGNED, 256, s); });
     bench_kernel(b, "dequantize_bf16_signed", n, 3.016 * N, [&] {
-        return memopt_cuda_dequantize_bf16(h, c, absmax, n, MEMOPT_MAP_SIGNED, 256, s); });
+        return memopt_cuda_dequantize_bf16(h, c, absmax, n, MEMOPT_QUANT_SIGNED, 256, s); });
     bench_free(x); bench_free(h); bench_free(low); bench_free(c); bench_free(absmax);
 }
 

@@ -46,12 +46,12 @@ static void bench_widen_chunk(void *task, size_t chunk, int worker) {
 static double bench_quantize_once(const bench_quantized *q, int what, const memopt_threads *t) { /* ns an element */
     const size_t n = BENCH_QUANTIZE_N; const uint64_t start = bench_now(); bench_quantized limit = *q; memopt_status s = MEMOPT_OK;
     switch (what) {
-    case 0: s = memopt_quantize_f32(q->codes, q->absmax, q->floats, n, MEMOPT_MAP_SIGNED, 0, t); break;
-    case 1: s = memopt_quantize_bf16(q->codes, q->absmax, q->bf16, n, MEMOPT_MAP_SIGNED, 0, t); break;
-    case 2: s = memopt_dequantize_f32(q->floats, q->codes, q->absmax, n, MEMOPT_MAP_SIGNED, 0, t); break;
-    case 3: s = memopt_dequantize_bf16(q->bf16, q->codes, q->absmax, n, MEMOPT_MAP_SIGNED, 0, t); break;
-    case 4: s = memopt_quantize_f32(q->codes, q->absmax, q->floats, n, MEMOPT_MAP_UNSIGNED, 0, t); break;
-    case 5: s = memopt_dequantize_f32(q->floats, q->codes, q->absmax, n, MEMOPT_MAP_UNSIGNED, 0, t); break;
+    case 0: s = memopt_quantize_f32(q->codes, q->absmax, q->floats, n, MEMOPT_QUANT_SIGNED, 0, t); break;
+    case 1: s = memopt_quantize_bf16(q->codes, q->absmax, q->bf16, n, MEMOPT_QUANT_SIGNED, 0, t); break;
+    case 2: s = memopt_dequantize_f32(q->floats, q->codes, q->absmax, n, MEMOPT_QUANT_SIGNED, 0, t); break;
+    case 3: s = memopt_dequantize_bf16(q->bf16, q->codes, q->absmax, n, MEMOPT_QUANT_SIGNED, 0, t); break;
+    case 4: s = memopt_quantize_f32(q->codes, q->absmax, q->floats, n, MEMOPT_QUANT_UNSIGNED, 0, t); break;
+    case 5: s = memopt_dequantize_f32(q->floats, q->codes, q->absmax, n, MEMOPT_QUANT_UNSIGNED, 0, t); break;
     case 6: memopt_i_parallel_for(t, n >> 16, bench_narrow_chunk, &limit); break;
     case 7: memopt_i_parallel_for(t, n >> 16, bench_widen_chunk, &limit); break;
     }

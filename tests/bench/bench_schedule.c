@@ -36,7 +36,7 @@ static void bench_gpt(bench_chain *c, size_t blocks, size_t head) { /* head: wha
 }
 
 /* ---- time and memory of the solver ---- */
-static bench_solved bench_solve(const memopt_chain *chain, memopt_rule rule) {
+static bench_solved bench_solve(const memopt_chain *chain, memopt_schedule_rule rule) {
     memopt_schedule_desc desc; bench_solved s;
     memset(&desc, 0, sizeof desc);
     desc.chain = *chain; desc.rule = rule;
@@ -79,7 +79,7 @@ static void bench_time(const bench *b, const char *kind, int equal, size_t n, in
     }
     for (round = 0; round < rounds; ++round) {
         const uint64_t start = bench_now();
-        s = bench_solve(&c.chain, MEMOPT_RULE_EXTENDED);
+        s = bench_solve(&c.chain, MEMOPT_SCHEDULE_EXTENDED);
         times[round] = (double)(bench_now() - start) * 1e-9;
         limits[round] = equal ? 0 : bench_limit(&s, n);
         bench_release(&s);
@@ -91,7 +91,7 @@ static void bench_time(const bench *b, const char *kind, int equal, size_t n, in
 }
 
 /* ---- what the schedules save ---- */
-static memopt_schedule_result bench_textbook(const memopt_chain *chain, memopt_rule rule, size_t every) {
+static memopt_schedule_result bench_textbook(const memopt_chain *chain, memopt_schedule_rule rule, size_t every) {
     memopt_schedule_result r; size_t count;
     bench_must(memopt_schedule_textbook(chain, rule, every, bench_actions, BENCH_ACTIONS, &count));
     bench_must(memopt_schedule_simulate(chain, NULL, bench_actions, count, NULL, &r));
@@ -109,16 +109,16 @@ static memopt_schedule_result bench_least(const bench_solved *s, double overhead
 }
 static double bench_percent(const memopt_schedule_result *r) { return 100 * r->extra / (r->cost - r->extra); }
 
-typedef struct bench_rule { const char *name; memopt_rule rule; size_t every; char mark; } bench_rule;
+typedef struct bench_rule { const char *name; memopt_schedule_rule rule; size_t every; char mark; } bench_rule;
 static const bench_rule bench_rules[] = {
-    { "keep all", MEMOPT_RULE_ALL, 0, 'A' },     { "every block", MEMOPT_RULE_EVERY, 1, '1' },
-    { "every 2nd", MEMOPT_RULE_EVERY, 2, '2' },  { "every 3rd", MEMOPT_RULE_EVERY, 3, '3' },
-    { "every 4th", MEMOPT_RULE_EVERY, 4, '4' },  { "every 6th", MEMOPT_RULE_EVERY, 6, '6' },
-    { "every 8th", MEMOPT_RULE_EVERY, 8, '8' },  { "every 12th", MEMOPT_RULE_EVERY, 12, 'c' },
-    { "sqrt(n)", MEMOPT_RULE_SQRT, 0, 's' } };
+    { "keep all", MEMOPT_SCHEDULE_ALL, 0, 'A' },     { "every block", MEMOPT_SCHEDULE_EVERY, 1, '1' },
+    { "every 2nd", MEMOPT_SCHEDULE_EVERY, 2, '2' },  { "every 3rd", MEMOPT_SCHEDULE_EVERY, 3, '3' },
+    { "every 4th", MEMOPT_SCHEDULE_EVERY, 4, '4' },  { "every 6th", MEMOPT_SCHEDULE_EVERY, 6, '6' },
+    { "every 8th", MEMOPT_SCHEDULE_EVERY, 8, '8' },  { "every 12th", MEMOPT_SCHEDULE_EVERY, 12, 'c' },
+    { "sqrt(n)", MEMOPT_SCHEDULE_SQRT, 0, 's' } };
 enum { BENCH_RULES = sizeof bench_rules / sizeof bench_rules[0] };
 static void bench_table(const memopt_chain *chain, const bench_solved *best, const bench_solved *rotor) {
-    const memopt_schedule_result all = bench_textbook(chain, MEMOPT_RULE_ALL, 0);
+    const memopt_schedule_result all = bench_textbook(chain, MEMOPT_SCHEDULE_ALL, 0);
     memopt_schedule_result r, same_peak, same_time, pinned; size_t i;
     printf("  %-14s%8s%10s   %-26s%s\n", "the textbook", "peak", "overhead", "ours at that peak",
            "ours at that overhead");
@@ -145,7 +145,7 @@ static void bench_table(const memopt_chain *chain, const bench_solved *best, con
 static void bench_chart(const memopt_chain *chain, size_t points) {
     enum { COLUMNS = 64, LINES = 18 };
     static char canvas[LINES][COLUMNS + 1]; const double most = 51;
-    const memopt_schedule_result all = bench_textbook(chain, MEMOPT_RULE_ALL, 0);
+    const memopt_schedule_result all = bench_textbook(chain, MEMOPT_SCHEDULE_ALL, 0);
     const double base = all.cost - all.extra; size_t i, line;
     memset(canvas, ' ', sizeof canvas);
     for (i = 0; i < points + BENCH_RULES; ++i) {
@@ -174,8 +174,8 @@ static void bench_chart(const memopt_chain *chain, size_t points) {
 static void bench_quality(const bench *b, const char *name, size_t blocks, size_t head) {
     bench_chain c; bench_solved best; memopt_schedule_result every, least;
     bench_gpt(&c, blocks, head);
-    best = bench_solve(&c.chain, MEMOPT_RULE_EXTENDED);
-    every = bench_textbook(&c.chain, MEMOPT_RULE_EVERY, 1);
+    best = bench_solve(&c.chain, MEMOPT_SCHEDULE_EXTENDED);
+    every = bench_textbook(&c.chain, MEMOPT_SCHEDULE_EVERY, 1);
     least = bench_least(&best, bench_percent(&every) / 100 + 1e-9);
     bench_row(b, name, 1, c.chain.count, (double)least.peak, "streams", (double)every.peak, 0);
     bench_release(&best);
@@ -183,7 +183,7 @@ static void bench_quality(const bench *b, const char *name, size_t blocks, size_
 static void bench_pictures(const char *title, size_t blocks, size_t head) {
     bench_chain c; bench_solved best, rotor; size_t points;
     bench_gpt(&c, blocks, head);
-    best = bench_solve(&c.chain, MEMOPT_RULE_EXTENDED); rotor = bench_solve(&c.chain, MEMOPT_RULE_ROTOR);
+    best = bench_solve(&c.chain, MEMOPT_SCHEDULE_EXTENDED); rotor = bench_solve(&c.chain, MEMOPT_SCHEDULE_ROTOR);
     bench_must(memopt_schedule_frontier(best.schedule, bench_points, BENCH_POINTS, &points));
     printf("\n%s\n", title);
     bench_table(&c.chain, &best, &rotor);

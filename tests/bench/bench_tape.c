@@ -31,7 +31,7 @@ static memopt_status bench_nothing(const memopt_tape_call *step) {
 }
 typedef struct bench_net {
     memopt_segment   segments[BENCH_MOST];
-    memopt_layer     layers[BENCH_MOST];
+    memopt_tape_layer     layers[BENCH_MOST];
     memopt_tape_desc desc;
 } bench_net;
 static void bench_describe(bench_net *net, size_t n, size_t rows, memopt_arena *arena) {
@@ -51,10 +51,10 @@ static double bench_plain(const bench_net *net, const memopt_action *actions, si
     const uint64_t start = bench_now(); size_t t, pass;
     for (pass = 0; pass < BENCH_PASSES; ++pass)
         for (t = 0; t < count; ++t) {
-            const memopt_layer *layer = &net->layers[actions[t].index];
-            if (actions[t].op > MEMOPT_OP_BACKWARD) continue;
+            const memopt_tape_layer *layer = &net->layers[actions[t].index];
+            if (actions[t].op > MEMOPT_ACTION_BACKWARD) continue;
             step->segment = actions[t].index; step->user = layer->user;
-            bench_must((actions[t].op == MEMOPT_OP_BACKWARD ? layer->backward_fn : layer->forward_fn)(step), NULL);
+            bench_must((actions[t].op == MEMOPT_ACTION_BACKWARD ? layer->backward_fn : layer->forward_fn)(step), NULL);
         }
     return (double)(bench_now() - start) * 1e-3;
 }

@@ -79,10 +79,10 @@ int glue_adam_parts(glue_adam *a, void **parts) {
 }
 
 int glue_quantize(uint8_t *codes, float *absmax, const float *src, uint64_t n, int map) {
-    return memopt_quantize_f32(codes, absmax, src, (size_t)n, (memopt_map)map, 256, &glue_threads);
+    return memopt_quantize_f32(codes, absmax, src, (size_t)n, (memopt_quant_map)map, 256, &glue_threads);
 }
 int glue_dequantize(float *dst, const uint8_t *codes, const float *absmax, uint64_t n, int map) {
-    return memopt_dequantize_f32(dst, codes, absmax, (size_t)n, (memopt_map)map, 256, &glue_threads);
+    return memopt_dequantize_f32(dst, codes, absmax, (size_t)n, (memopt_quant_map)map, 256, &glue_threads);
 }
 int glue_bf16_from_f32(uint16_t *dst, const float *src, uint64_t n) {
     return memopt_bf16_from_f32(dst, src, (size_t)n, &glue_threads);
@@ -90,4 +90,4 @@ int glue_bf16_from_f32(uint16_t *dst, const float *src, uint64_t n) {
 int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n) {
     return memopt_f32_from_bf16(dst, src, (size_t)n, &glue_threads);
 }
-int glue_levels(int map, float *levels) { return memopt_map_levels((memopt_map)map, levels); }
+int glue_levels(int map, float *levels) { return memopt_quant_levels((memopt_quant_map)map, levels); }

@@ -11,7 +11,7 @@ SIZES = [int(s) for s in os.environ.get('PEERS_MI', '16 64').split()]
 THREADS = [int(s) for s in os.environ.get('PEERS_THREADS', '1 2').split()]
 ROUNDS = int(os.environ.get('PEERS_ROUNDS', '7'))
 F32, BIT8, BNB = 0, 2, 3 # memopt_state_format
-SIGNED, UNSIGNED = 0, 1  # memopt_map
+SIGNED, UNSIGNED = 0, 1  # memopt_quant_map
 # what is compared: title, the peer's name, memopt's name
 PAIRS = [
     ('AdamW, fp32 throughout', 'torch fused', 'memopt'),

@@ -1222,7 +1222,7 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_quant_map map, size_t block, const memopt_threads *threads);
 
-/* @section api_optim : api_host api_random
+/* @section api_optim : api_host api_number
    One optimizer object steps all tensors of a model. Its memory and every tensor's state are asked for first, and
    brought by you: from an arena, a heap, a file. A step is begin, for kinds that need whole-tensor numbers measure,
    apply, end; memopt_optim_step() does all of it for all tensors in parallel passes. */
@@ -1250,23 +1250,16 @@ typedef enum memopt_state_format {
     MEMOPT_STATE_BNB
 } memopt_state_format;
 
-typedef enum memopt_weight_format { /* 4, 2, 4 and 6 bytes an element */
-    MEMOPT_WEIGHTS_F32,      /* `weights` is float */
-    MEMOPT_WEIGHTS_BF16,     /* `weights` is bfloat16, stochastically rounded */
-    MEMOPT_WEIGHTS_SPLIT,    /* `weights` is bfloat16, `extra` the 16 bits that make it an exact float */
-    MEMOPT_WEIGHTS_F32_BF16  /* `weights` is float, `extra` a bfloat16 copy of it that is never read */
-} memopt_weight_format;
-
-typedef enum memopt_gradient_format { /* 16 bits give the same result as the same values stored as float */
-    MEMOPT_GRADIENTS_F32,
-    MEMOPT_GRADIENTS_BF16,
-    MEMOPT_GRADIENTS_F16   /* of a scaled loss: its scale is taken out by the run's gradient_factor */
-} memopt_gradient_format;
+typedef enum memopt_optim_extra { /* 16 bits more for each weight, at the tensor's `extra` */
+    MEMOPT_OPTIM_EXTRA_NONE,
+    MEMOPT_OPTIM_EXTRA_SPLIT, /* those that make a BF16 weight an exact float */
+    MEMOPT_OPTIM_EXTRA_COPY   /* a BF16 copy of an F32 weight, written only */
+} memopt_optim_extra;
 
 /* A tensor of the model, or the part of it that this process holds. The pointers may change between steps. */
 typedef struct memopt_optim_tensor {
     void       *weights;
-    void       *extra;     /* see memopt_weight_format; NULL where it has none */
+    void       *extra;     /* see memopt_optim_extra; NULL where there is none */
     const void *gradients;
     void       *state;     /* memopt_optim_state_bytes() of memory, aligned to 64; NULL where that is 0 */
     size_t      count;     /* elements of the whole tensor */
@@ -1306,8 +1299,10 @@ MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind)
 typedef struct memopt_optim_desc { /* zero it, then set what you need */
     memopt_optim_kind          kind;
     memopt_state_format        state;
-    memopt_weight_format       weights;
-    memopt_gradient_format     gradients;
+    memopt_type                weights;      /* F32; or BF16, rounded stochastically, unless `extra` makes it exact */
+    memopt_optim_extra         extra;
+    memopt_type                gradients;    /* 16 bits give the same result as the same values stored as F32. F16 of a
+                                                scaled loss: the run's gradient_factor takes the scale out */
     int                        first_moment; /* SGD and Adafactor: 1 keeps one (then beta1 may be above 0) */
     int                        place_states; /* 1: the states lie behind the object. memopt_optim_bytes() counts them,
                                                 memopt_optim_create() writes their addresses into the tensors and begins
@@ -13077,6 +13072,19 @@ static memopt_status memopt_i_must_exist(memopt_i_checks *c, const char *argumen
                                 memopt_i_count((uint64_t)max));
 }
 
+/* How weights are stored: 4, 2, 4 and 6 bytes an element. */
+typedef enum memopt_i_weights {
+    MEMOPT_I_WEIGHTS_F32,
+    MEMOPT_I_WEIGHTS_BF16,
+    MEMOPT_I_WEIGHTS_SPLIT,
+    MEMOPT_I_WEIGHTS_F32_BF16
+} memopt_i_weights;
+
+static memopt_i_weights memopt_i_weights_of(const memopt_optim_desc *d) {
+    if (d->weights == MEMOPT_TYPE_F32) return d->extra ? MEMOPT_I_WEIGHTS_F32_BF16 : MEMOPT_I_WEIGHTS_F32;
+    return d->extra ? MEMOPT_I_WEIGHTS_SPLIT : MEMOPT_I_WEIGHTS_BF16;
+}
+
 /* Fill in the defaults, and refuse what does not exist. */
 static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_optim_desc *desc, memopt_optim_desc *out) {
     memopt_optim_desc d;
@@ -13096,8 +13104,13 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     memopt_i_must_be_flag(c, "place_states", d.place_states);
     memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_ADAFACTOR);
     memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
-    memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_WEIGHTS_F32_BF16);
-    memopt_i_must_exist(c, "gradients", (int)d.gradients, MEMOPT_GRADIENTS_F16);
+    memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_TYPE_BF16);
+    memopt_i_must_exist(c, "extra", (int)d.extra, MEMOPT_OPTIM_EXTRA_COPY);
+    memopt_i_must_exist(c, "gradients", (int)d.gradients, MEMOPT_TYPE_F16);
+    memopt_i_must(c, d.extra != MEMOPT_OPTIM_EXTRA_SPLIT || d.weights == MEMOPT_TYPE_BF16, "extra",
+                  "is MEMOPT_OPTIM_EXTRA_SPLIT, which only BF16 weights have");
+    memopt_i_must(c, d.extra != MEMOPT_OPTIM_EXTRA_COPY || d.weights == MEMOPT_TYPE_F32, "extra",
+                  "is MEMOPT_OPTIM_EXTRA_COPY, which only F32 weights have");
     memopt_i_must(c, d.state != MEMOPT_STATE_BNB || d.kind == MEMOPT_OPTIM_ADAMW || d.kind == MEMOPT_OPTIM_ADAM,
                   "state", "is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
     if (!c->status) *out = d;
@@ -13282,6 +13295,7 @@ typedef struct memopt_i_optim_pass {
     float                      largest[2];  /* magnitude so far, in the block under way */
     size_t                     skipped;
     int                        level, coded, measures, stepped;
+    memopt_i_weights           weights;
     size_t                     weight_bytes, gradient_bytes; /* of an element */
     int                        direct;     /* no format but float: stepped where it lies */
     int                        pipelined;  /* by memopt_i_v16_pipeline() */
@@ -13330,13 +13344,13 @@ static const float *memopt_i_optim_load_gradients(memopt_i_optim_pass *k, size_t
     const void *g = k->tensor->gradients;
 
     switch (k->desc->gradients) {
-    case MEMOPT_GRADIENTS_BF16:
+    case MEMOPT_TYPE_BF16:
         memopt_i_f32_from_bf16_at(k->level, k->g, (const uint16_t *)g + at, n);
         break;
-    case MEMOPT_GRADIENTS_F16:
+    case MEMOPT_TYPE_F16:
         MEMOPT_I_DISPATCH(k->level, f32_from_small, (k->g, (const uint16_t *)g + at, n, MEMOPT_I_F16, 0));
         break;
-    case MEMOPT_GRADIENTS_F32: return (const float *)g + at;
+    case MEMOPT_TYPE_F32: return (const float *)g + at;
     }
     return k->g;
 }
@@ -13349,14 +13363,14 @@ static void memopt_i_optim_load_floats(memopt_i_optim_pass *k, size_t at, size_t
     q->count = n;
     q->u = k->u;
     q->w = k->w;
-    switch (k->desc->weights) {
-    case MEMOPT_WEIGHTS_BF16:
+    switch (k->weights) {
+    case MEMOPT_I_WEIGHTS_BF16:
         memopt_i_f32_from_bf16_at(k->level, k->w, (const uint16_t *)t->weights + at, n);
         break;
-    case MEMOPT_WEIGHTS_SPLIT:
+    case MEMOPT_I_WEIGHTS_SPLIT:
         memopt_i_join_at(k->level, k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at, n);
         break;
-    case MEMOPT_WEIGHTS_F32: case MEMOPT_WEIGHTS_F32_BF16:
+    case MEMOPT_I_WEIGHTS_F32: case MEMOPT_I_WEIGHTS_F32_BF16:
         q->w = (float *)t->weights + at;
         break;
     }
@@ -13381,18 +13395,18 @@ static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
     const uint64_t index = (uint64_t)t->first + at;
     int i;
 
-    switch (k->desc->weights) {
-    case MEMOPT_WEIGHTS_BF16:
+    switch (k->weights) {
+    case MEMOPT_I_WEIGHTS_BF16:
         memopt_i_bf16_stochastic_at(k->level, (uint16_t *)t->weights + at, q->w, n,
                                     k->part->noise[MEMOPT_I_NOISE_WEIGHTS], index);
         break;
-    case MEMOPT_WEIGHTS_SPLIT:
+    case MEMOPT_I_WEIGHTS_SPLIT:
         memopt_i_split_at(k->level, (uint16_t *)t->weights + at, (uint16_t *)t->extra + at, q->w, n);
         break;
-    case MEMOPT_WEIGHTS_F32_BF16:
+    case MEMOPT_I_WEIGHTS_F32_BF16:
         memopt_i_bf16_from_f32_at(k->level, (uint16_t *)t->extra + at, q->w, n);
         break;
-    case MEMOPT_WEIGHTS_F32:
+    case MEMOPT_I_WEIGHTS_F32:
         break;
     }
     if (k->part->format == MEMOPT_STATE_BF16)
@@ -13530,27 +13544,27 @@ V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_updat
 V_FN void V(pipeline_load)(memopt_i_optim_pass *k, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
 
-    if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
+    if (k->weights == MEMOPT_I_WEIGHTS_BF16)
         V(f32_from_bf16)(k->w, (const uint16_t *)t->weights + at, MEMOPT_I_CODED_TILE, 0);
-    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
+    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT)
         V(join)(k->w, (const uint16_t *)t->weights + at, (const uint16_t *)t->extra + at,
                 MEMOPT_I_CODED_TILE, 0);
-    if (k->desc->gradients == MEMOPT_GRADIENTS_F16)
+    if (k->desc->gradients == MEMOPT_TYPE_F16)
         V(f32_from_small)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE,
                           MEMOPT_I_F16, 0);
-    if (k->desc->gradients == MEMOPT_GRADIENTS_BF16)
+    if (k->desc->gradients == MEMOPT_TYPE_BF16)
         V(f32_from_bf16)(k->g, (const uint16_t *)t->gradients + at, MEMOPT_I_CODED_TILE, 0);
 }
 
 V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size_t at) {
     const memopt_optim_tensor *t = k->tensor;
 
-    if (k->desc->weights == MEMOPT_WEIGHTS_BF16)
+    if (k->weights == MEMOPT_I_WEIGHTS_BF16)
         V(bf16_stochastic)((uint16_t *)t->weights + at, k->w, MEMOPT_I_CODED_TILE,
                            k->part->noise[MEMOPT_I_NOISE_WEIGHTS], (uint64_t)t->first + at, 0);
-    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT)
+    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT)
         V(split)((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, k->w, MEMOPT_I_CODED_TILE, 0);
-    if (k->desc->weights == MEMOPT_WEIGHTS_F32_BF16)
+    if (k->weights == MEMOPT_I_WEIGHTS_F32_BF16)
         V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_TILE, 0);
 }
 
@@ -13773,8 +13787,9 @@ static void memopt_i_optim_pass_begin(memopt_i_optim_pass *k, const memopt_optim
     k->stepped = 0;
     k->coded = memopt_i_is_coded(k->part->format);
     k->inverse[0] = k->inverse[1] = k->largest[0] = k->largest[1] = 0;
-    k->weight_bytes = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
-    k->gradient_bytes = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    k->weights = memopt_i_weights_of(&o->desc);
+    k->weight_bytes = memopt_type_bytes(o->desc.weights);
+    k->gradient_bytes = memopt_type_bytes(o->desc.gradients);
     k->direct = k->part->format == MEMOPT_STATE_F32 && k->gradient_bytes == 4 && k->weight_bytes == 4;
     k->pipelined = o->level >= MEMOPT_SIMD_AVX512 && k->part->format == MEMOPT_STATE_8BIT
             && o->desc.kind != MEMOPT_OPTIM_ADAFACTOR && k->view.moments > 0 && o->desc.block % MEMOPT_I_TILE == 0;
@@ -14000,7 +14015,7 @@ static void memopt_i_adafactor_ahead(const void *p, size_t at, size_t n, size_t 
 static void memopt_i_adafactor_all_ahead(const memopt_i_optim_pass *k, size_t at, size_t n) {
     memopt_i_adafactor_ahead(k->tensor->gradients, at, n, k->gradient_bytes);
     memopt_i_adafactor_ahead(k->tensor->weights, at, n, k->weight_bytes);
-    if (k->desc->weights == MEMOPT_WEIGHTS_SPLIT) memopt_i_adafactor_ahead(k->tensor->extra, at, n, 2);
+    if (k->weights == MEMOPT_I_WEIGHTS_SPLIT) memopt_i_adafactor_ahead(k->tensor->extra, at, n, 2);
     if (k->view.moments && !k->measures) memopt_i_adafactor_ahead(k->view.moment[0], at, n, (size_t)k->view.bits / 8);
 }
 
@@ -14824,14 +14839,12 @@ static uint64_t memopt_i_optim_task_run(memopt_optim *o, memopt_i_optim_task *pa
 static memopt_status memopt_i_optim_pointers_check(memopt_optim *o, size_t tensor) {
     const memopt_optim_desc *d = &o->desc;
     const memopt_optim_tensor *t = &d->tensors[tensor];
-    const int wide = d->weights == MEMOPT_WEIGHTS_F32 || d->weights == MEMOPT_WEIGHTS_F32_BF16;
-    const int extra = d->weights == MEMOPT_WEIGHTS_SPLIT || d->weights == MEMOPT_WEIGHTS_F32_BF16;
     memopt_i_checks c = memopt_i_optim_checks(o);
 
     memopt_i_optim_at(&c, "tensor", tensor);
-    memopt_i_must_point(&c, "weights", t->weights, wide ? 4 : 2, 1);
-    memopt_i_must_point(&c, "gradients", t->gradients, d->gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2, 1);
-    return extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
+    memopt_i_must_point(&c, "weights", t->weights, memopt_type_bytes(d->weights), 1);
+    memopt_i_must_point(&c, "gradients", t->gradients, memopt_type_bytes(d->gradients), 1);
+    return d->extra ? memopt_i_must_point(&c, "extra", t->extra, 2, 1) : c.status;
 }
 
 /* The checks that measure and apply share. first is counted in the whole tensor; *at in the part. */

@@ -4102,12 +4102,12 @@ template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_ha
 
 template <int WIDE>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_weights(const memopt_i_cuda_optim_table &t) {
-    return WIDE ? (uint32_t)MEMOPT_WEIGHTS_F32 : t.weights;
+    return WIDE ? (uint32_t)MEMOPT_I_WEIGHTS_F32 : t.weights;
 }
 
 template <int WIDE>
 static __device__ __forceinline__ uint32_t memopt_i_cuda_optim_gradients(const memopt_i_cuda_optim_table &t) {
-    return WIDE ? (uint32_t)MEMOPT_GRADIENTS_F32 : t.gradients;
+    return WIDE ? (uint32_t)MEMOPT_TYPE_F32 : t.gradients;
 }
 
 /* Everything of four elements, nothing of it looked at: all of it is under way before the first is needed. */
@@ -4121,13 +4121,13 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
     const int first = memopt_i_cuda_optim_has_first<KIND>(t.moments);
     const int second = memopt_i_cuda_optim_has_second<KIND>();
 
-    if (memopt_i_cuda_optim_gradients<WIDE>(t) == MEMOPT_GRADIENTS_F32)
+    if (memopt_i_cuda_optim_gradients<WIDE>(t) == MEMOPT_TYPE_F32)
         memopt_i_cuda_optim_get32(raw->g, s.gradients, i, plus, n, whole);
     else memopt_i_cuda_optim_get16(raw->g, s.gradients, i, plus, n, whole);
-    if (weights == MEMOPT_WEIGHTS_F32 || weights == MEMOPT_WEIGHTS_F32_BF16)
+    if (weights == MEMOPT_I_WEIGHTS_F32 || weights == MEMOPT_I_WEIGHTS_F32_BF16)
         memopt_i_cuda_optim_get32(raw->w, s.weights, i, plus, n, whole);
     else memopt_i_cuda_optim_get16(raw->w, s.weights, i, plus, n, whole);
-    if (weights == MEMOPT_WEIGHTS_SPLIT) memopt_i_cuda_optim_get16(raw->extra, s.extra, i, plus, n, whole);
+    if (weights == MEMOPT_I_WEIGHTS_SPLIT) memopt_i_cuda_optim_get16(raw->extra, s.extra, i, plus, n, whole);
     if (CODES != MEMOPT_I_CUDA_FLOATS) {
         if (first) memopt_i_cuda_optim_get8(raw->m, s.moment[0], i, plus, n, whole);
         if (second) memopt_i_cuda_optim_get8(raw->v, s.moment[1], i, plus, n, whole);
@@ -4144,15 +4144,15 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_load(memopt_i_cuda_op
 
 static __device__ __forceinline__ float memopt_i_cuda_optim_weight_of(uint32_t format, const uint32_t *w,
                                                                       const uint32_t *extra, int e) {
-    if (format == MEMOPT_WEIGHTS_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(w, e));
-    if (format == MEMOPT_WEIGHTS_SPLIT)
+    if (format == MEMOPT_I_WEIGHTS_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(w, e));
+    if (format == MEMOPT_I_WEIGHTS_SPLIT)
         return memopt_i_bits_float(memopt_i_join(memopt_i_cuda_optim_half(w, e), memopt_i_cuda_optim_half(extra, e)));
     return memopt_i_bits_float(w[e]);
 }
 
 static __device__ __forceinline__ float memopt_i_cuda_optim_gradient_of(uint32_t format, const uint32_t *g, int e) {
-    if (format == MEMOPT_GRADIENTS_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(g, e));
-    if (format == MEMOPT_GRADIENTS_F16) return memopt_from_f16(memopt_i_cuda_optim_half(g, e));
+    if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(memopt_i_cuda_optim_half(g, e));
+    if (format == MEMOPT_TYPE_F16) return memopt_from_f16(memopt_i_cuda_optim_half(g, e));
     return memopt_i_bits_float(g[e]);
 }
 
@@ -4162,12 +4162,12 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const m
     uint32_t code[4];
     int e;
 
-    if (format == MEMOPT_WEIGHTS_F32 || format == MEMOPT_WEIGHTS_F32_BF16)
+    if (format == MEMOPT_I_WEIGHTS_F32 || format == MEMOPT_I_WEIGHTS_F32_BF16)
         memopt_i_cuda_optim_put32(s.weights, w, i, plus, s.count, whole);
-    if (format == MEMOPT_WEIGHTS_F32) return;
-    if (format == MEMOPT_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS],
+    if (format == MEMOPT_I_WEIGHTS_F32) return;
+    if (format == MEMOPT_I_WEIGHTS_BF16) memopt_i_cuda_optim_noisy(code, w, s.noise[MEMOPT_I_NOISE_WEIGHTS],
                                                                  s.place + i + plus);
-    else if (format == MEMOPT_WEIGHTS_F32_BF16) {
+    else if (format == MEMOPT_I_WEIGHTS_F32_BF16) {
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) code[e] = memopt_to_bf16(w[e]);
     } else {
@@ -4177,7 +4177,7 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_store_weights(const m
         MEMOPT_I_CUDA_UNROLL
         for (e = 0; e < 4; ++e) code[e] = memopt_i_split_high(memopt_i_float_bits(w[e]));
     }
-    memopt_i_cuda_optim_put16(format == MEMOPT_WEIGHTS_F32_BF16 ? s.extra : s.weights, code, i, plus, s.count, whole);
+    memopt_i_cuda_optim_put16(format == MEMOPT_I_WEIGHTS_F32_BF16 ? s.extra : s.weights, code, i, plus, s.count, whole);
 }
 
 /* ---- one element ---- */
@@ -4677,7 +4677,7 @@ memopt_i_cuda_optim_scan_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_optim
         if (at >= s.count) {
             MEMOPT_I_CUDA_UNROLL for (e = 0; e < 4; ++e) raw[j][e] = 0;
         }
-        else if (t.gradients == MEMOPT_GRADIENTS_F32) memopt_i_cuda_optim_get32(raw[j], s.gradients, at, 0, s.count,
+        else if (t.gradients == MEMOPT_TYPE_F32) memopt_i_cuda_optim_get32(raw[j], s.gradients, at, 0, s.count,
             whole);
         else memopt_i_cuda_optim_get16(raw[j], s.gradients, at, 0, s.count, whole);
     }
@@ -4717,15 +4717,15 @@ static __device__ __forceinline__ double memopt_i_cuda_optim_pair_join(double su
 /* Element i of a slice of either table, alone. */
 template <class SLICE>
 static __device__ __forceinline__ float memopt_i_cuda_optim_weight_at(uint32_t format, const SLICE &s, uint64_t i) {
-    if (format == MEMOPT_WEIGHTS_BF16) return memopt_from_bf16(((const uint16_t *)s.weights)[i]);
-    if (format == MEMOPT_WEIGHTS_SPLIT)
+    if (format == MEMOPT_I_WEIGHTS_BF16) return memopt_from_bf16(((const uint16_t *)s.weights)[i]);
+    if (format == MEMOPT_I_WEIGHTS_SPLIT)
         return memopt_i_bits_float(memopt_i_join(((const uint16_t *)s.weights)[i], ((const uint16_t *)s.extra)[i]));
     return ((const float *)s.weights)[i];
 }
 
 static __device__ __forceinline__ float memopt_i_cuda_optim_gradient_at(uint32_t format, const void *g, uint64_t i) {
-    if (format == MEMOPT_GRADIENTS_BF16) return memopt_from_bf16(((const uint16_t *)g)[i]);
-    if (format == MEMOPT_GRADIENTS_F16) return memopt_from_f16(((const uint16_t *)g)[i]);
+    if (format == MEMOPT_TYPE_BF16) return memopt_from_bf16(((const uint16_t *)g)[i]);
+    if (format == MEMOPT_TYPE_F16) return memopt_from_f16(((const uint16_t *)g)[i]);
     return ((const float *)g)[i];
 }
 
@@ -5310,7 +5310,7 @@ static void memopt_i_cuda_optim_batch_of(const memopt_i_cuda_optim_call *c, memo
     t->pace = c->at.pace;
     t->chunk = o->chunk;
     t->kind = (uint32_t)o->desc.kind;
-    t->weights = (uint32_t)o->desc.weights;
+    t->weights = (uint32_t)memopt_i_weights_of(&o->desc);
     t->gradients = (uint32_t)o->desc.gradients;
     t->state = (uint32_t)format;
     t->block = (uint32_t)o->desc.block;
@@ -5342,8 +5342,8 @@ static memopt_cuda_status memopt_i_cuda_optim_launch_adam(const memopt_i_cuda_op
     const unsigned threads = MEMOPT_I_CUDA_OPTIM_THREADS;
     const unsigned fewer = MEMOPT_I_CUDA_OPTIM_CODED_THREADS;
     const memopt_i_cuda_optim_table &t = b->table;
-    const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_WEIGHTS_F32
-        && t.gradients == MEMOPT_GRADIENTS_F32;
+    const int wide = t.kind == MEMOPT_OPTIM_ADAMW && t.weights == MEMOPT_I_WEIGHTS_F32
+        && t.gradients == MEMOPT_TYPE_F32;
 
     if (b->format == MEMOPT_STATE_BNB)
         return MEMOPT_I_CUDA_RUN((memopt_i_cuda_optim_coded_kernel<MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_BNB>), b->tiles,
@@ -5393,15 +5393,15 @@ static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size
     memopt_optim *o = c->o;
     const memopt_optim_tensor *t = &o->desc.tensors[tensor];
     const memopt_i_tensor_part *part = &o->parts[tensor];
-    const size_t wide = o->desc.weights == MEMOPT_WEIGHTS_F32 || o->desc.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
-    const size_t gradient = o->desc.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    const size_t wide = memopt_type_bytes(o->desc.weights);
+    const size_t gradient = memopt_type_bytes(o->desc.gradients);
     memopt_optim_view view;
     int i;
 
     memset(s, 0, sizeof *s);
     (void)memopt_i_state_layout(part, &o->desc, t, &view);
     s->weights = (unsigned char *)t->weights + at * wide;
-    s->extra = o->desc.weights >= MEMOPT_WEIGHTS_SPLIT ? memopt_i_cuda_optim_past(t->extra, at * 2) : NULL;
+    s->extra = o->desc.extra ? memopt_i_cuda_optim_past(t->extra, at * 2) : NULL;
     s->gradients = (const unsigned char *)t->gradients + at * gradient;
     for (i = 0; i < view.moments; ++i) {
         s->moment[i] = memopt_i_cuda_optim_past(view.moment[i], at * (size_t)view.bits / 8);
@@ -5550,7 +5550,7 @@ static memopt_cuda_status memopt_i_cuda_adafactor_launch(const memopt_i_cuda_opt
 static void memopt_i_cuda_adafactor_begin(const memopt_i_cuda_optim_call *c, memopt_i_cuda_adafactor_batch *b) {
     memset(b, 0, sizeof *b);
     b->table.control = c->at.control;
-    b->table.weights = (uint32_t)c->o->desc.weights;
+    b->table.weights = (uint32_t)memopt_i_weights_of(&c->o->desc);
     b->table.gradients = (uint32_t)c->o->desc.gradients;
     b->table.stops = (uint32_t)(c->o->fused || c->o->by_device);
 }

@@ -17,6 +17,9 @@ s/\.\nslow\n\(\.\nread_cost\n\)/.offload\1/g
 s/\.\nslow\n\(\.\nwrite_byte_cost\n\)/.offload\1/g
 s/\.\nslow\n\(\.\nread_byte_cost\n\)/.offload\1/g
 s/\.\nslow\n\(\.\noverlap\n\)/.offload\1/g
+# Two fields where there was one; elsewhere than in such an assignment the compiler finds them.
+s/\(\(\n[A-Za-z0-9_]*\n[.>-]*\)*\)\nweights\n = \nMEMOPT_WEIGHTS_SPLIT\n/\1weights = MEMOPT_TYPE_BF16; \1extra = MEMOPT_OPTIM_EXTRA_SPLIT/g
+s/\(\(\n[A-Za-z0-9_]*\n[.>-]*\)*\)\nweights\n = \nMEMOPT_WEIGHTS_F32_BF16\n/\1weights = MEMOPT_TYPE_F32; \1extra = MEMOPT_OPTIM_EXTRA_COPY/g
 # It is returned by value now.
 s/\(\nmemopt_optim_error\n([^()]*)\)->/\1./g
 s/\nMEMOPT_ADAMW\n/MEMOPT_OPTIM_ADAMW/g
@@ -122,4 +125,11 @@ s/\nMEMOPT_RULE_ALL\n/MEMOPT_SCHEDULE_ALL/g
 s/\nMEMOPT_RULE_NONE\n/MEMOPT_SCHEDULE_NONE/g
 s/\nMEMOPT_RULE_EVERY\n/MEMOPT_SCHEDULE_EVERY/g
 s/\nMEMOPT_RULE_SQRT\n/MEMOPT_SCHEDULE_SQRT/g
+s/\nMEMOPT_WEIGHTS_F32\n/MEMOPT_TYPE_F32/g
+s/\nMEMOPT_WEIGHTS_BF16\n/MEMOPT_TYPE_BF16/g
+s/\nmemopt_weight_format\n/memopt_type/g
+s/\nmemopt_gradient_format\n/memopt_type/g
+s/\nMEMOPT_GRADIENTS_F32\n/MEMOPT_TYPE_F32/g
+s/\nMEMOPT_GRADIENTS_BF16\n/MEMOPT_TYPE_BF16/g
+s/\nMEMOPT_GRADIENTS_F16\n/MEMOPT_TYPE_F16/g
 s/\n//g

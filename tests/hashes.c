@@ -107,7 +107,7 @@ static void hashes_adafactor(void) {
     for (way = 0; way < 12; ++way) {
         adafactor_case c = adafactor_small(way % 2); uint64_t hash;
 
-        c.weights = (memopt_weight_format)(way % 4); c.gradients = (memopt_gradient_format)(way / 4 % 2);
+        c.weights = (memopt_i_weights)(way % 4); c.gradients = (memopt_type)(way / 4 % 2);
         c.state = (memopt_state_format)(way / 4); c.moment = way > 3;
         hash = adafactor_found(&c, MEMOPT_SIMD_SCALAR, 0, 0, 1);
         hashes_say("Adafactor, 3 steps", way, (uint32_t)(hash >> 32) ^ (uint32_t)hash);

@@ -89,6 +89,14 @@ static inline int test_why_untouched(void) {
 /* A number that the compiler does not know, for enums that are to be wrong: C++ refuses those that it sees. */
 static inline int test_number_of(int x) { volatile int unknown = x; return unknown; }
 
+/* Weights as f32, bf16, split, f32 with a bf16 copy: as memopt_i_weights counts them. */
+static inline void test_set_weights(memopt_optim_desc *d, memopt_i_weights form) {
+    static const memopt_type type[4] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32 };
+    static const memopt_optim_extra extra[4] = { MEMOPT_OPTIM_EXTRA_NONE, MEMOPT_OPTIM_EXTRA_NONE,
+                                                 MEMOPT_OPTIM_EXTRA_SPLIT, MEMOPT_OPTIM_EXTRA_COPY };
+    d->weights = type[form]; d->extra = extra[form];
+}
+
 /* splitmix64: every seed is a good seed */
 static inline uint64_t test_random(uint64_t *state) {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

@@ -8,8 +8,8 @@ typedef struct adafactor_case {
     size_t block;         /* of the desc; it decides about panels */
     int    moment;
     memopt_state_format    state;
-    memopt_weight_format   weights;
-    memopt_gradient_format gradients;
+    memopt_i_weights       weights;
+    memopt_type            gradients;
 } adafactor_case;
 /* A tensor, or the part of one that a rank holds, with its optimizer. */
 typedef struct adafactor_bench {
@@ -37,7 +37,7 @@ static void adafactor_open(adafactor_bench *b, const adafactor_case *c, const me
     size_t held) {
     const size_t n = held ? held : adafactor_count(c);
     memset(b, 0, sizeof *b);
-    b->desc.kind = MEMOPT_OPTIM_ADAFACTOR; b->desc.state = c->state; b->desc.weights = c->weights;
+    b->desc.kind = MEMOPT_OPTIM_ADAFACTOR; b->desc.state = c->state; test_set_weights(&b->desc, c->weights);
     b->desc.gradients = c->gradients; b->desc.first_moment = c->moment; b->desc.block = c->block; b->desc.seed = 7;
     if (threads) b->desc.threads = *threads;
     b->desc.tensors = &b->tensor; b->desc.tensor_count = 1;
@@ -56,7 +56,7 @@ static void adafactor_open(adafactor_bench *b, const adafactor_case *c, const me
 }
 static void adafactor_close(adafactor_bench *b) {
     const size_t n = b->tensor.held ? b->tensor.held : b->tensor.count; int i;
-    const int narrow = b->desc.weights == MEMOPT_WEIGHTS_BF16 || b->desc.weights == MEMOPT_WEIGHTS_SPLIT;
+    const int narrow = memopt_i_weights_of(&b->desc) == MEMOPT_I_WEIGHTS_BF16 || memopt_i_weights_of(&b->desc) == MEMOPT_I_WEIGHTS_SPLIT;
     adafactor_untouched((const unsigned char *)b->tensor.weights + n * (narrow ? 2 : 4));
     adafactor_untouched((const unsigned char *)b->tensor.extra + n * 2);
     adafactor_untouched((const unsigned char *)b->state + b->state_bytes);
@@ -74,22 +74,22 @@ static void adafactor_set_weights(const adafactor_bench *b, const float *w, size
     size_t i;
     for (i = 0; i < n; ++i) {
         const uint32_t bits = memopt_i_float_bits(w[i]);
-        if (b->desc.weights == MEMOPT_WEIGHTS_BF16) ((uint16_t *)b->tensor.weights)[i] = (uint16_t)(bits >> 16);
-        else if (b->desc.weights == MEMOPT_WEIGHTS_SPLIT)
+        if (memopt_i_weights_of(&b->desc) == MEMOPT_I_WEIGHTS_BF16) ((uint16_t *)b->tensor.weights)[i] = (uint16_t)(bits >> 16);
+        else if (memopt_i_weights_of(&b->desc) == MEMOPT_I_WEIGHTS_SPLIT)
             memopt_f32_split((uint16_t *)b->tensor.weights + i, (uint16_t *)b->tensor.extra + i, w + i, 1, NULL);
         else ((float *)b->tensor.weights)[i] = w[i];
     }
 }
 static float adafactor_weight(const adafactor_bench *b, size_t i) {
     float w;
-    if (b->desc.weights == MEMOPT_WEIGHTS_BF16) return adafactor_widen(((uint16_t *)b->tensor.weights)[i]);
-    if (b->desc.weights != MEMOPT_WEIGHTS_SPLIT) return ((float *)b->tensor.weights)[i];
+    if (memopt_i_weights_of(&b->desc) == MEMOPT_I_WEIGHTS_BF16) return adafactor_widen(((uint16_t *)b->tensor.weights)[i]);
+    if (memopt_i_weights_of(&b->desc) != MEMOPT_I_WEIGHTS_SPLIT) return ((float *)b->tensor.weights)[i];
     memopt_f32_join(&w, (uint16_t *)b->tensor.weights + i, (uint16_t *)b->tensor.extra + i, 1, NULL);
     return w;
 }
 static void adafactor_set_gradients(const adafactor_bench *b, const float *g, size_t n) {
     uint16_t *high = (uint16_t *)b->gradients; size_t i;
-    if (b->desc.gradients == MEMOPT_GRADIENTS_F32) { memcpy(high, g, n * sizeof *g); return; }
+    if (b->desc.gradients == MEMOPT_TYPE_F32) { memcpy(high, g, n * sizeof *g); return; }
     for (i = 0; i < n; ++i) high[i] = (uint16_t)(memopt_i_float_bits(g[i]) >> 16);
 }
 static float adafactor_half(uint16_t code) { /* IEEE half precision, by its definition */
@@ -332,7 +332,7 @@ static void adafactor_model_store(const adafactor_case *k, const adafactor_model
     const uint64_t seed = 7 + t * UINT64_C(0x9e3779b97f4a7c15);
     for (i = 0; i < n; ++i) {
         uint16_t high;
-        if (k->weights == MEMOPT_WEIGHTS_BF16) {
+        if (k->weights == MEMOPT_I_WEIGHTS_BF16) {
             memopt_bf16_from_f32_stochastic(&high, s->w + i, 1, memopt_noise_make(seed, 0), i, NULL);
             s->w[i] = adafactor_widen(high);
         }
@@ -498,7 +498,7 @@ static uint64_t adafactor_hash_parts(const adafactor_case *k, const adafactor_be
         for (i = 0; i < v.held; ++i) {
             const float w = adafactor_weight(&b[rank], i); uint16_t high;
             hash = adafactor_hash(hash, w);
-            if (k->weights != MEMOPT_WEIGHTS_F32_BF16) continue;
+            if (k->weights != MEMOPT_I_WEIGHTS_F32_BF16) continue;
             CHECK(memopt_bf16_from_f32(&high, &w, 1, NULL) == MEMOPT_OK);
             CHECK_AT(((uint16_t *)b[rank].tensor.extra)[i] == high, i);
         }
@@ -698,13 +698,13 @@ static void adafactor_formats(void) { /* every format, at every level */
     for (vector = 0; vector < 2; ++vector)
         for (way = 0; way < 48; ++way) {
             adafactor_case c = adafactor_small(vector); uint64_t expected;
-            c.weights = (memopt_weight_format)(way % 4); c.gradients = (memopt_gradient_format)(way / 4 % 2);
+            c.weights = (memopt_i_weights)(way % 4); c.gradients = (memopt_type)(way / 4 % 2);
             c.state = (memopt_state_format)(way / 8 % 3); c.moment = way / 24;
             if (!c.moment && c.state != MEMOPT_STATE_F32) continue; /* no moment: no format */
             expected = adafactor_expected(&c, adafactor_panel(&c), 1);
             CHECK_AT(adafactor_found(&c, 1 + way % memopt_simd_best(), 0, 0, 1) == expected, vector * 100 + way);
             CHECK_AT(adafactor_found(&c, 0, 3, (size_t)(way % 3), 1) == expected, vector * 100 + way);
-            if (c.state == MEMOPT_STATE_F32 && c.weights != MEMOPT_WEIGHTS_BF16) golden = golden * 31 + expected;
+            if (c.state == MEMOPT_STATE_F32 && c.weights != MEMOPT_I_WEIGHTS_BF16) golden = golden * 31 + expected;
         }
     CHECK(golden == UINT64_C(0xae8730fdad325b61)); /* the same on every machine, for ever */
 }
@@ -714,7 +714,7 @@ static void adafactor_half_case(const adafactor_case *k, int level) {
     const memopt_threads threads = adafactor_threads(level, level % 3, &seed); adafactor_bench a, b;
     const memopt_optim_group h = adafactor_hard_group(k);
     float *x = (float *)malloc(n * sizeof *x);
-    narrow.gradients = MEMOPT_GRADIENTS_F16;
+    narrow.gradients = MEMOPT_TYPE_F16;
     adafactor_open(&a, &wide, &threads, 0, 0); adafactor_open(&b, &narrow, &threads, 0, 0);
     adafactor_fill(x, k, 5, 1);
     adafactor_set_weights(&a, x, n); adafactor_set_weights(&b, x, n);
@@ -739,7 +739,7 @@ static void adafactor_halves(void) {
         for (way = 0; way < 12; ++way)
             for (level = 1; level <= memopt_simd_best(); ++level) {
                 adafactor_case c = adafactor_small(vector);
-                c.weights = (memopt_weight_format)((way + level) % 4);
+                c.weights = (memopt_i_weights)((way + level) % 4);
                 c.moment = way > 2; c.state = c.moment ? (memopt_state_format)(way % 3) : MEMOPT_STATE_F32;
                 adafactor_half_case(&c, level);
             }
@@ -792,7 +792,7 @@ static void adafactor_ranks(void) {
         for (state = 0; state < 3; ++state) {
             adafactor_case c = adafactor_small(vector); size_t slice_alignment;
             c.moment = 1; c.state = (memopt_state_format)state;
-            if (state == 1) c.weights = MEMOPT_WEIGHTS_BF16;
+            if (state == 1) c.weights = MEMOPT_I_WEIGHTS_BF16;
             slice_alignment = adafactor_panel(&c) * (vector ? 1 : c.columns);
             adafactor_ranks_case(&c, slice_alignment * 16);
             adafactor_ranks_case(&c, slice_alignment);

@@ -4,7 +4,7 @@
 
 enum { CUDA_OPTIM_TENSORS = 250 };
 typedef struct cuda_optim_spec {
-    memopt_optim_kind kind; memopt_state_format state; memopt_weight_format weights; memopt_gradient_format gradients;
+    memopt_optim_kind kind; memopt_state_format state; memopt_i_weights weights; memopt_type gradients;
     int    moment, tensors;
     size_t block, min_quantized, offset; /* offset: elements that device arrays begin after 256 */
     size_t count[CUDA_OPTIM_TENSORS], columns[CUDA_OPTIM_TENSORS];
@@ -55,7 +55,7 @@ static const uint32_t cuda_optim_bad[8] = { 0x7fc00001u, 0xffc00000u, 0x7f800000
                                             0x7f800001u, 0xde800000u };
 static void cuda_optim_feed(cuda_optim_pair *p, uint64_t seed, unsigned bad) {
     static const float size[8] = { 1, 0.01f, 0.3f, 1e-4f, 1, 30, 0.1f, 0 }; int k; size_t i;
-    const int half = p->spec.gradients == MEMOPT_GRADIENTS_F16;
+    const int half = p->spec.gradients == MEMOPT_TYPE_F16;
     for (k = 0; k < p->spec.tensors; ++k) {
         unsigned char *g = (unsigned char *)(uintptr_t)p->cpu.tensor[k].gradients;
         for (i = 0; i < p->held[k]; ++i) {
@@ -77,11 +77,11 @@ static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
     cuda_optim_pair *p = (cuda_optim_pair *)calloc(1, sizeof *p); memopt_optim_desc d; int k; size_t i;
     p->spec = *spec;
     memset(&d, 0, sizeof d);
-    d.kind = spec->kind; d.state = spec->state; d.weights = spec->weights; d.gradients = spec->gradients; d.seed = 42;
+    d.kind = spec->kind; d.state = spec->state; test_set_weights(&d, spec->weights); d.gradients = spec->gradients; d.seed = 42;
     d.first_moment = spec->moment; d.block = spec->block; d.min_quantized = spec->min_quantized;
     d.tensor_count = (size_t)spec->tensors;
-    p->wide = d.weights == MEMOPT_WEIGHTS_F32 || d.weights == MEMOPT_WEIGHTS_F32_BF16 ? 4 : 2;
-    p->gradient = d.gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    p->wide = d.weights == MEMOPT_TYPE_F32 ? 4 : 2;
+    p->gradient = d.gradients == MEMOPT_TYPE_F32 ? 4 : 2;
     p->cpu.desc = p->gpu.desc = d;
     p->cpu.desc.tensors = p->cpu.tensor; p->gpu.desc.tensors = p->gpu.tensor;
     for (k = 0; k < spec->tensors; ++k) {
@@ -94,7 +94,7 @@ static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
         t->weights = cuda_optim_block(p, n * p->wide); t->gradients = cuda_optim_block(p, n * p->gradient);
         p->gpu.tensor[k].weights = test_device_at(n * p->wide, spec->offset * p->wide);
         p->gpu.tensor[k].gradients = test_device_at(n * p->gradient, spec->offset * p->gradient);
-        if (d.weights >= MEMOPT_WEIGHTS_SPLIT) {
+        if (d.extra) {
             t->extra = cuda_optim_block(p, n * 2);
             p->gpu.tensor[k].extra = test_device_at(n * 2, spec->offset * 2);
         }
@@ -108,7 +108,7 @@ static cuda_optim_pair *cuda_optim_open(const cuda_optim_spec *spec) {
             if (t->extra) cuda_optim_put_code(t->extra, i, 2, 0);
         }
         test_put(p->gpu.tensor[k].weights, t->weights, n * p->wide);
-        if (d.weights == MEMOPT_WEIGHTS_SPLIT) test_put(p->gpu.tensor[k].extra, t->extra, n * 2);
+        if (d.extra == MEMOPT_OPTIM_EXTRA_SPLIT) test_put(p->gpu.tensor[k].extra, t->extra, n * 2);
     }
     p->cpu.optim = cuda_optim_object(p, &p->cpu); p->gpu.optim = cuda_optim_object(p, &p->gpu);
     CHECK(memopt_cuda_optim_scratch(p->gpu.optim, &p->scratch_bytes) == 0);
@@ -223,7 +223,7 @@ static void cuda_optim_all_formats(void) {
             cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state,
                                               cuda_optim_kinds[i].moment);
             cuda_optim_pair *p;
-            s.weights = (memopt_weight_format)weights; s.gradients = (memopt_gradient_format)gradients;
+            s.weights = (memopt_i_weights)weights; s.gradients = (memopt_type)gradients;
             s.block = blocks[n % 4]; s.tensors = 3; s.offset = n % 3 == 2;
             s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
             simulator_schedule((int)(n % 8));
@@ -258,8 +258,8 @@ static void cuda_optim_sizes(void) {
         cuda_optim_spec s = cuda_optim_of(offset % 2 ? MEMOPT_OPTIM_ADAM : MEMOPT_OPTIM_ADAMW,
                                           (memopt_state_format)(offset / 2 % 2), 0);
         cuda_optim_pair *p;
-        s.offset = offset; s.tensors = 15; s.gradients = (memopt_gradient_format)(offset % 3);
-        s.weights = offset < 2 ? MEMOPT_WEIGHTS_F32 : (memopt_weight_format)(offset % 4);
+        s.offset = offset; s.tensors = 15; s.gradients = (memopt_type)(offset % 3);
+        s.weights = offset < 2 ? MEMOPT_I_WEIGHTS_F32 : (memopt_i_weights)(offset % 4);
         for (k = 0; k < 15; ++k) s.count[k] = counts[k];
         p = cuda_optim_open(&s);
         cuda_optim_steps(p, 3, offset);
@@ -298,7 +298,7 @@ static void cuda_optim_measured(void) {
     static const size_t blocks[3] = { 0, 32, 480 }; int i, state, b;
     for (i = 0; i < 2; ++i) for (state = 0; state < 3; ++state) for (b = 0; b < (state == 2 ? 3 : 1); ++b) {
         cuda_optim_spec s = cuda_optim_of(kinds[i], (memopt_state_format)state, 0); cuda_optim_pair *p;
-        s.weights = (memopt_weight_format)((state + i) % 4); s.gradients = (memopt_gradient_format)((state + b) % 3);
+        s.weights = (memopt_i_weights)((state + i) % 4); s.gradients = (memopt_type)((state + b) % 3);
         s.block = blocks[b]; s.tensors = 3; s.count[0] = 140001; s.count[1] = 65537; s.count[2] = 300;
         s.offset = (size_t)b;
         p = cuda_optim_open(&s);
@@ -318,7 +318,7 @@ static void cuda_optim_matrices(void) {
         cuda_optim_pair *p;
         s.count[0] = cuda_optim_shapes[i][0] * (cuda_optim_shapes[i][1] ? cuda_optim_shapes[i][1] : 1);
         s.columns[0] = cuda_optim_shapes[i][1]; s.block = cuda_optim_shapes[i][2];
-        s.weights = (memopt_weight_format)((i + (size_t)way) % 4); s.gradients = (memopt_gradient_format)(i % 3);
+        s.weights = (memopt_i_weights)((i + (size_t)way) % 4); s.gradients = (memopt_type)(i % 3);
         s.offset = i % 2; simulator_schedule((int)i % 8);
         p = cuda_optim_open(&s);
         cuda_optim_steps(p, 3, i);
@@ -367,7 +367,7 @@ static void cuda_optim_cut(void) {
         s.tensors = 3; s.count[0] = 140000; s.columns[0] = 100; s.count[1] = 1500; s.count[2] = 2500;
         s.block = i % 4 == 1 ? 96 : 0;
         if (i >= 7) { s.count[0] = 33000; s.count[1] = 100; }
-        s.weights = (memopt_weight_format)(i % 4); s.gradients = (memopt_gradient_format)(i % 3);
+        s.weights = (memopt_i_weights)(i % 4); s.gradients = (memopt_type)(i % 3);
         p = cuda_optim_open(&s);
         cuda_optim_groups(g, s.kind, s.moment);
         for (t = 1; t <= 2; ++t) {
@@ -426,7 +426,7 @@ static void cuda_optim_parts(void) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT,
                                           cuda_optim_kinds[i].moment);
         size_t slice_alignment, cut[4];
-        s.count[0] = i >= 7 ? 20480 : 200000; s.columns[0] = i % 2 ? 0 : 100; s.weights = MEMOPT_WEIGHTS_BF16;
+        s.count[0] = i >= 7 ? 20480 : 200000; s.columns[0] = i % 2 ? 0 : 100; s.weights = MEMOPT_I_WEIGHTS_BF16;
         if (i >= 7) s.columns[0] = i == 7 ? 128 : 64;
         p[0] = cuda_optim_open(&s);
         slice_alignment = memopt_optim_slice_alignment(p[0]->gpu.optim, 0);
@@ -483,7 +483,7 @@ static void cuda_optim_fused(void) {
         const int measures = i >= 5; size_t first = 0, n;
         s.tensors = 3; s.count[0] = 3200; s.columns[0] = 50; s.count[1] = 3000; s.columns[1] = 60; s.count[2] = 140032;
         s.columns[2] = 64;
-        s.gradients = (memopt_gradient_format)(i % 3);
+        s.gradients = (memopt_type)(i % 3);
         p = cuda_optim_open(&s);
         cuda_optim_groups(g, s.kind, s.moment);
         run = cuda_optim_run(g, 1);
@@ -495,15 +495,15 @@ static void cuda_optim_fused(void) {
         for (; run.step <= 2; ++run.step) { /* the second: tensor 2 in two slices, the last gradient of all is bad */
             cuda_optim_feed(p, run.step, 0);
             n = s.count[2];
-            if (run.step == 1 && s.gradients == MEMOPT_GRADIENTS_F32) { /* too large without the factor */
+            if (run.step == 1 && s.gradients == MEMOPT_TYPE_F32) { /* too large without the factor */
                 cuda_optim_put_code((void *)(uintptr_t)p->cpu.tensor[1].gradients, 5, 4, 0x5f000000u);
                 test_put((void *)(uintptr_t)p->gpu.tensor[1].gradients, p->cpu.tensor[1].gradients, s.count[1] * 4);
             }
             if (run.step == 2) {
                 cuda_optim_put_code((void *)(uintptr_t)p->cpu.tensor[2].gradients, n - 1 - (size_t)i % 2 * 1500,
                                     p->gradient,
-                                    s.gradients == MEMOPT_GRADIENTS_F32 ? cuda_optim_bad[i % 8]
-                                    : s.gradients == MEMOPT_GRADIENTS_F16 ? 0x7c00 : 0xff80);
+                                    s.gradients == MEMOPT_TYPE_F32 ? cuda_optim_bad[i % 8]
+                                    : s.gradients == MEMOPT_TYPE_F16 ? 0x7c00 : 0xff80);
                 test_put((void *)(uintptr_t)p->gpu.tensor[2].gradients, p->cpu.tensor[2].gradients, n * p->gradient);
             }
             CHECK(memopt_optim_begin(p->cpu.optim, &run) == MEMOPT_OK);
@@ -588,7 +588,7 @@ static void cuda_optim_by(void) {
                                           cuda_optim_kinds[i].moment);
         memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p; const int measures = i >= 5;
         if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
-        s.weights = (memopt_weight_format)(i % 4); s.gradients = (memopt_gradient_format)(state % 3);
+        s.weights = (memopt_i_weights)(i % 4); s.gradients = (memopt_type)(state % 3);
         s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
         simulator_schedule((int)(n++ % 8));
         p = cuda_optim_open(&s);
@@ -695,7 +695,7 @@ static void cuda_optim_never_waits(void) {
         cuda_optim_pair *p; cuda_optim_loop l; memopt_optim_group g[2]; memopt_scaler scaler; cudaStream_t stream;
         uint64_t t;
         s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
-        s.gradients = i % 3 ? MEMOPT_GRADIENTS_F32 : MEMOPT_GRADIENTS_BF16;
+        s.gradients = i % 3 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
         simulator_streams(i % 2 ? MODE_LAZY : MODE_RANDOM, (uint64_t)i + 1);
         test_cuda_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         p = cuda_optim_open(&s);

@@ -6,7 +6,7 @@
 
 enum { OPTIM_TENSORS = 4, OPTIM_BLOCKS = 64 };
 typedef struct optim_spec {
-    memopt_optim_kind kind; memopt_state_format state; memopt_weight_format weights; memopt_gradient_format gradients;
+    memopt_optim_kind kind; memopt_state_format state; memopt_i_weights weights; memopt_type gradients;
     int    moment;                        /* first_moment */
     size_t block, min_quantized;
     size_t count[OPTIM_TENSORS];          /* the first 0 ends them */
@@ -28,9 +28,9 @@ static unsigned char *optim_block(optim_model *m, size_t bytes, size_t offset) {
 }
 static void optim_close(optim_model *m) { while (m->block_count) free(m->blocks[--m->block_count]); }
 static int optim_wide(const optim_model *m) {
-    return m->desc.weights == MEMOPT_WEIGHTS_F32 || m->desc.weights == MEMOPT_WEIGHTS_F32_BF16;
+    return memopt_i_weights_of(&m->desc) == MEMOPT_I_WEIGHTS_F32 || memopt_i_weights_of(&m->desc) == MEMOPT_I_WEIGHTS_F32_BF16;
 }
-static int optim_has_extra(const optim_model *m) { return m->desc.weights >= MEMOPT_WEIGHTS_SPLIT; }
+static int optim_has_extra(const optim_model *m) { return m->desc.extra != 0; }
 /* One more object over the model's tensors: it keeps nothing that a step needs, so objects can take turns. */
 static memopt_optim *optim_object(optim_model *m, const memopt_threads *threads) {
     memopt_optim_desc d = m->desc; memopt_optim *o = NULL; size_t bytes = 0; void *memory;
@@ -44,7 +44,7 @@ static void optim_describe(optim_model *m, const optim_spec *s) {
     size_t k;
     memset(m, 0, sizeof *m);
     m->spec = *s;
-    m->desc.kind = s->kind; m->desc.state = s->state; m->desc.weights = s->weights; m->desc.gradients = s->gradients;
+    m->desc.kind = s->kind; m->desc.state = s->state; test_set_weights(&m->desc, s->weights); m->desc.gradients = s->gradients;
     m->desc.first_moment = s->moment; m->desc.block = s->block; m->desc.min_quantized = s->min_quantized; m->desc.seed = 42;
     m->desc.tensors = m->tensor;
     for (k = 0; k < OPTIM_TENSORS && s->count[k]; ++k) m->tensor[k].count = m->held[k] = s->count[k];
@@ -58,7 +58,7 @@ static void optim_open(optim_model *m, const optim_spec *s, const memopt_threads
     for (k = 0; k < m->desc.tensor_count; ++k) { /* aligned to their elements, and no more */
         m->tensor[k].weights = optim_block(m, m->held[k] * 4, optim_wide(m) ? 4 : 2);
         if (optim_has_extra(m)) m->tensor[k].extra = optim_block(m, m->held[k] * 2, 6);
-        m->gradients[k] = optim_block(m, m->held[k] * 4, s->gradients == MEMOPT_GRADIENTS_F32 ? 12 : 10);
+        m->gradients[k] = optim_block(m, m->held[k] * 4, s->gradients == MEMOPT_TYPE_F32 ? 12 : 10);
         m->tensor[k].gradients = m->gradients[k];
         CHECK(memopt_optim_state_bytes(&m->desc, k, &m->state_bytes[k]) == MEMOPT_OK);
         m->tensor[k].state = m->state_bytes[k] ? optim_block(m, m->state_bytes[k], 0) : NULL;
@@ -130,17 +130,17 @@ static void optim_placed(void) {
 static float optim_widen(uint16_t high) { return memopt_i_bits_float((uint32_t)high << 16); }
 static void optim_set_weight(optim_model *m, size_t k, size_t i, float w) { /* w: finite; formats of 16 bits cut it */
     uint32_t bits = memopt_i_float_bits(w); uint16_t *low = (uint16_t *)m->tensor[k].extra, *high = (uint16_t *)m->tensor[k].weights;
-    switch (m->desc.weights) {
-    case MEMOPT_WEIGHTS_F32_BF16: low[i] = 0xABCD; ((float *)m->tensor[k].weights)[i] = w; break;
-    case MEMOPT_WEIGHTS_F32: ((float *)m->tensor[k].weights)[i] = w; break;
-    case MEMOPT_WEIGHTS_BF16: high[i] = (uint16_t)(bits >> 16); break;
-    case MEMOPT_WEIGHTS_SPLIT: high[i] = (uint16_t)((bits + 0x8000) >> 16); low[i] = (uint16_t)(bits & 0xffff); break;
+    switch (memopt_i_weights_of(&m->desc)) {
+    case MEMOPT_I_WEIGHTS_F32_BF16: low[i] = 0xABCD; ((float *)m->tensor[k].weights)[i] = w; break;
+    case MEMOPT_I_WEIGHTS_F32: ((float *)m->tensor[k].weights)[i] = w; break;
+    case MEMOPT_I_WEIGHTS_BF16: high[i] = (uint16_t)(bits >> 16); break;
+    case MEMOPT_I_WEIGHTS_SPLIT: high[i] = (uint16_t)((bits + 0x8000) >> 16); low[i] = (uint16_t)(bits & 0xffff); break;
     }
 }
 static float optim_weight(const optim_model *m, size_t k, size_t i) {
     const uint16_t *low = (const uint16_t *)m->tensor[k].extra, *high = (const uint16_t *)m->tensor[k].weights;
     if (optim_wide(m)) return ((const float *)m->tensor[k].weights)[i];
-    if (m->desc.weights == MEMOPT_WEIGHTS_BF16) return optim_widen(high[i]);
+    if (memopt_i_weights_of(&m->desc) == MEMOPT_I_WEIGHTS_BF16) return optim_widen(high[i]);
     return memopt_i_bits_float(((uint32_t)high[i] << 16) - ((uint32_t)(low[i] & 0x8000) << 1) + low[i]); /* high is the nearest */
 }
 /* IEEE half precision by its definition. What it does not hold is cut; from 65536 on it is infinite. */
@@ -160,15 +160,15 @@ static float optim_half_value(uint16_t code) {
 }
 static void optim_set_gradient(optim_model *m, size_t k, size_t i, float g) {
     const uint32_t bits = memopt_i_float_bits(g);
-    const uint16_t high = m->desc.gradients == MEMOPT_GRADIENTS_F16 ? optim_half(g) : (uint16_t)(bits >> 16);
-    if (m->desc.gradients == MEMOPT_GRADIENTS_F32) memcpy(m->gradients[k] + 4 * i, &bits, 4);
+    const uint16_t high = m->desc.gradients == MEMOPT_TYPE_F16 ? optim_half(g) : (uint16_t)(bits >> 16);
+    if (m->desc.gradients == MEMOPT_TYPE_F32) memcpy(m->gradients[k] + 4 * i, &bits, 4);
     else memcpy(m->gradients[k] + 2 * i, &high, 2);
 }
 static float optim_gradient(const optim_model *m, size_t k, size_t i) {
     uint16_t high; float g;
-    if (m->desc.gradients == MEMOPT_GRADIENTS_F32) { memcpy(&g, m->gradients[k] + 4 * i, 4); return g; }
+    if (m->desc.gradients == MEMOPT_TYPE_F32) { memcpy(&g, m->gradients[k] + 4 * i, 4); return g; }
     memcpy(&high, m->gradients[k] + 2 * i, 2);
-    return m->desc.gradients == MEMOPT_GRADIENTS_F16 ? optim_half_value(high) : optim_widen(high);
+    return m->desc.gradients == MEMOPT_TYPE_F16 ? optim_half_value(high) : optim_widen(high);
 }
 /* Values by (seed, tensor, element of the whole tensor), so that a part of a tensor has those of the whole. */
 static float optim_value(uint64_t seed, size_t k, uint64_t i) {
@@ -390,8 +390,8 @@ static void optim_formulas(void) { /* against double: float states within roundi
 static void optim_formulas_gradients(void) { /* gradients of 16 bits are taken as they are */
     optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, 301); const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1);
     int format;
-    for (format = MEMOPT_GRADIENTS_BF16; format <= MEMOPT_GRADIENTS_F16; ++format) {
-        s.gradients = (memopt_gradient_format)format;
+    for (format = MEMOPT_TYPE_BF16; format <= MEMOPT_TYPE_F16; ++format) {
+        s.gradients = (memopt_type)format;
         s.kind = MEMOPT_OPTIM_ADAMW;
         CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
         s.kind = MEMOPT_OPTIM_LAMB;
@@ -454,7 +454,7 @@ static int optim_nearest(const optim_codes *c, int moment, int code, float x, fl
     return !((double)c->level[moment][code] * y < 0);
 }
 static float optim_rounded(double x) { volatile float f = (float)x; return f; } /* of exact products: one rounding */
-static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t block, memopt_weight_format weights) {
+static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t block, memopt_i_weights weights) {
     enum { N = 700 };
     static optim_codes c; static float m[N], v[N], w[N], scale[2][32]; static uint8_t code[2][N];
     optim_spec s = optim_of(kind, bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT, N); optim_model o; memopt_threads threads;
@@ -506,10 +506,10 @@ static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t 
 static void optim_coded(void) {
     int level, bnb;
     for (level = 1; level <= memopt_simd_best(); ++level) for (bnb = 0; bnb < 2; ++bnb) {
-        optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 256, MEMOPT_WEIGHTS_F32);
-        optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 256, MEMOPT_WEIGHTS_SPLIT);
-        optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 96, MEMOPT_WEIGHTS_SPLIT);
-        optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 512, MEMOPT_WEIGHTS_F32_BF16);
+        optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 256, MEMOPT_I_WEIGHTS_F32);
+        optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 256, MEMOPT_I_WEIGHTS_SPLIT);
+        optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 96, MEMOPT_I_WEIGHTS_SPLIT);
+        optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 512, MEMOPT_I_WEIGHTS_F32_BF16);
     }
 }
 /* bfloat16 states: each moment is one of the two neighbours of the exact one, and right in the mean. */
@@ -648,7 +648,7 @@ enum { OPTIM_PAIRS = (int)(sizeof optim_pairs / sizeof *optim_pairs) };
 static optim_spec optim_pair(int i, int weights, int gradients, size_t block) {
     optim_spec s = optim_of(optim_pairs[i].kind, optim_pairs[i].state, 4500);
     s.moment = optim_pairs[i].moment; s.block = block; s.min_quantized = 0; s.count[1] = 300; s.count[2] = 70;
-    s.weights = (memopt_weight_format)weights; s.gradients = (memopt_gradient_format)gradients;
+    s.weights = (memopt_i_weights)weights; s.gradients = (memopt_type)gradients;
     return s;
 }
 /* A hundred steps of every kind and state format, and what came out when it was written: the same on every machine. */
@@ -689,7 +689,7 @@ static void optim_narrow_feed(optim_model *m, uint64_t t) {
     static const uint16_t wild[2][12] = {
         { 0x7f7f, 0xff80, 0x0001, 0x8000, 0x7f80, 0x7f81, 0xffc0, 0x0080, 0x7fff, 0x3f80, 0xff7f, 0x0000 },
         { 0x7bff, 0xfc00, 0x0001, 0x8000, 0x7c00, 0x7c01, 0xfe00, 0x03ff, 0x7fff, 0x3c00, 0xfbff, 0x0400 } };
-    const int half = m->desc.gradients == MEMOPT_GRADIENTS_F16; size_t k, i, n;
+    const int half = m->desc.gradients == MEMOPT_TYPE_F16; size_t k, i, n;
     optim_feed(m, t);
     for (k = 0; k < m->desc.tensor_count; ++k)
         for (n = m->held[k], i = 0; i < n; i += t % 3 == 2 ? 1 + n / 40 : 1 + n / 4)
@@ -701,7 +701,7 @@ static void optim_narrow_pair(int i, int weights, int format, int level) {
     const memopt_optim_group g = optim_group(narrow.kind, narrow.moment); test_worker_set shuffle; optim_model a, b;
     memopt_threads t = test_workers(&shuffle, level % 3, level); uint64_t step, seed = (uint64_t)i + 5; size_t k, e;
     unsigned char *all;
-    wide.gradients = MEMOPT_GRADIENTS_F32;
+    wide.gradients = MEMOPT_TYPE_F32;
     optim_open(&a, &wide, &t); optim_open(&b, &narrow, &t);
     optim_start(&a, 3); optim_start(&b, 3);
     for (step = 1; step <= 4; ++step) {
@@ -725,7 +725,7 @@ static void optim_narrow_gradients(void) {
     for (i = 0; i < OPTIM_PAIRS; ++i)
         for (level = 1; level <= memopt_simd_best(); ++level) {
             if (level == 2 && memopt_simd_best() > 2) continue; /* the scalar one again */
-            for (format = MEMOPT_GRADIENTS_BF16; format <= MEMOPT_GRADIENTS_F16; ++format)
+            for (format = MEMOPT_TYPE_BF16; format <= MEMOPT_TYPE_F16; ++format)
                 optim_narrow_pair(i, (i + level + format) % 4, format, level);
         }
 }
@@ -759,10 +759,10 @@ static uint16_t optim_nearest_bf16(float x) {
 static void optim_weight_formats(void) { /* split weights are the float master to the bit; the copy is its nearest */
     int i;
     for (i = 0; i < OPTIM_PAIRS; ++i) {
-        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, i % 3, 0); optim_model m[3]; size_t k, e; int f, moved = 0;
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_F32, i % 3, 0); optim_model m[3]; size_t k, e; int f, moved = 0;
         s.count[0] = 4200; s.count[1] = 33; s.count[2] = 0;
         for (f = 0; f < 3; ++f) {
-            s.weights = f == 0 ? MEMOPT_WEIGHTS_F32 : f == 1 ? MEMOPT_WEIGHTS_SPLIT : MEMOPT_WEIGHTS_F32_BF16;
+            s.weights = f == 0 ? MEMOPT_I_WEIGHTS_F32 : f == 1 ? MEMOPT_I_WEIGHTS_SPLIT : MEMOPT_I_WEIGHTS_F32_BF16;
             optim_open(&m[f], &s, NULL);
             optim_start(&m[f], 5);
             optim_steps(&m[f], 1, 50);
@@ -788,7 +788,7 @@ static void optim_bf16_weights(void) {
     enum { N = 20000 };
     optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, N); optim_model a, b; double bias = 0; size_t i; int up = 0, down = 0;
     optim_open(&a, &s, NULL);
-    s.weights = MEMOPT_WEIGHTS_BF16;
+    s.weights = MEMOPT_I_WEIGHTS_BF16;
     optim_open(&b, &s, NULL);
     optim_start(&a, 1); optim_start(&b, 1);
     optim_steps(&a, 1, 1); optim_steps(&b, 1, 1);
@@ -807,7 +807,7 @@ static void optim_bf16_noise_of_steps(void) {
     enum { N = 4000 };
     optim_spec s = optim_of(MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, N); memopt_optim_group h; optim_model m; size_t i, other; int k;
     static float first[N];
-    s.weights = MEMOPT_WEIGHTS_BF16; s.moment = 0;
+    s.weights = MEMOPT_I_WEIGHTS_BF16; s.moment = 0;
     optim_open(&m, &s, NULL);
     h = optim_group(MEMOPT_OPTIM_SGD, 0);
     h.weight_decay = 0;
@@ -1023,7 +1023,7 @@ static void optim_skipped(void) {
 static void optim_limits(void) { /* what is just not too large is stepped, and leaves nothing that is not finite; denormals, too */
     static const uint32_t good[] = { 0x5e7fffffu, 0xde7fffffu, 1u, 0x80000001u, 0x007fffffu, 0x80000000u, 0u }; int i, level; size_t k, e;
     for (i = 0; i < OPTIM_PAIRS; ++i) for (level = 1; level <= memopt_simd_best(); ++level) for (k = 0; k < sizeof good / sizeof *good; ++k) {
-        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, 0, 0); optim_model m; memopt_threads t; memopt_optim_group g; memopt_optim_run run;
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_F32, 0, 0); optim_model m; memopt_threads t; memopt_optim_group g; memopt_optim_run run;
         if (level == 2 && memopt_simd_best() > 2) continue;
         s.count[0] = 321; s.count[1] = 0; s.min_quantized = 1;
         memset(&t, 0, sizeof t);
@@ -1049,7 +1049,7 @@ static void optim_limits(void) { /* what is just not too large is stepped, and l
 static void optim_factors(void) { /* the factor is that of the gradients, at both ends of its range */
     static const double factors[] = { 1.0 / 281474976710656.0, 281474976710656.0 }; int i, k; size_t e;
     for (i = 0; i < OPTIM_PAIRS; ++i) for (k = 0; k < 2; ++k) {
-        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, 0, 0); optim_model a, b; memopt_optim_group g = optim_group(s.kind, s.moment);
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_F32, 0, 0); optim_model a, b; memopt_optim_group g = optim_group(s.kind, s.moment);
         memopt_optim_run one, other; uint64_t t;
         s.count[0] = 300; s.count[1] = 0; s.min_quantized = 1;
         optim_open(&a, &s, NULL); optim_open(&b, &s, NULL);
@@ -1073,7 +1073,7 @@ static void optim_wild_weights(void) {
     static const uint32_t wild[] = { 0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7f7fffffu, 0xfe967699u, 0x7fc00000u };
     static const size_t place[] = { 300, 300, 271, 0, 599, 257 }; int i, level; size_t k, e;
     for (i = 0; i < OPTIM_PAIRS; ++i) for (k = 0; k < sizeof wild / sizeof *wild; ++k) {
-        optim_spec s = optim_pair(i, MEMOPT_WEIGHTS_F32, 0, 0); uint32_t want[2][600]; memopt_optim_group g = optim_group(s.kind, s.moment);
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_F32, 0, 0); uint32_t want[2][600]; memopt_optim_group g = optim_group(s.kind, s.moment);
         s.count[0] = 600; s.count[1] = 0; s.min_quantized = 1;
         for (level = 1; level <= memopt_simd_best(); ++level) {
             optim_model m; memopt_threads t; memopt_optim_run run = optim_run(&g, 1); int off = 0;
@@ -1202,8 +1202,8 @@ static void optim_bad_descs(void) {
     OPTIM_TRY(t.columns, 7, MEMOPT_ERR_ARGUMENT); /* 10000 is no multiple */
 #ifndef __cplusplus /* where an enum never has such a value */
     for (k = 0; k < 8 && sizeof d.kind == sizeof(int); ++k) { /* with -fshort-enums there are fewer of them */
-        static const int numbers[8] = { MEMOPT_OPTIM_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_WEIGHTS_F32_BF16 + 1, 1 << 30,
-                                        MEMOPT_GRADIENTS_F16 + 1, -7 };
+        static const int numbers[8] = { MEMOPT_OPTIM_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_TYPE_F16, 1 << 30,
+                                        MEMOPT_TYPE_F16 + 1, -7 };
         d = good; d.tensors = &tensor;
         memcpy(k < 2 ? (void *)&d.kind : k < 4 ? (void *)&d.state : k < 6 ? (void *)&d.weights : (void *)&d.gradients, &numbers[k], sizeof(int));
         optim_try_desc(&d, MEMOPT_ERR_ARGUMENT, 10000 + k);
@@ -1256,7 +1256,7 @@ static void optim_bad_runs(void) {
     for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_LAMB; ++kind) {
         optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 700); optim_model m; memopt_optim_run run; unsigned char *all;
         memopt_optim_group g, good = optim_group((memopt_optim_kind)kind, 1);
-        s.weights = MEMOPT_WEIGHTS_SPLIT; s.count[1] = 40;
+        s.weights = MEMOPT_I_WEIGHTS_SPLIT; s.count[1] = 40;
         optim_open(&m, &s, NULL);
         optim_start(&m, 1);
         optim_steps(&m, 1, 2);
@@ -1319,7 +1319,7 @@ static void optim_bad_pointers(void) {
     const memopt_optim_run run = optim_run(&g, 3); optim_model m; unsigned char *all; int w, gr; size_t k, size;
     for (w = 0; w < 4; ++w) for (gr = 0; gr < 3; ++gr) for (k = 0; k < 2; ++k) {
         memopt_optim_tensor t; int i;
-        s.weights = (memopt_weight_format)w; s.gradients = (memopt_gradient_format)gr; s.count[1] = 33;
+        s.weights = (memopt_i_weights)w; s.gradients = (memopt_type)gr; s.count[1] = 33;
         optim_open(&m, &s, NULL);
         optim_start(&m, 1);
         optim_steps(&m, 1, 2);
@@ -1632,7 +1632,7 @@ static void optim_huge(void) {
     CHECK(memopt_optim_bytes(&a.desc, &bytes) == MEMOPT_ERR_OVERFLOW);
     for (i = 0; i < OPTIM_PAIRS; ++i) { /* a part across 2^32 is its two halves; and 2^32 is not 0 */
         int differs = 0;
-        s = optim_pair(i, i % 2 ? MEMOPT_WEIGHTS_BF16 : i % 4, i / 2 % 2, 0);
+        s = optim_pair(i, i % 2 ? MEMOPT_I_WEIGHTS_BF16 : i % 4, i / 2 % 2, 0);
         if (s.kind == MEMOPT_OPTIM_LAMB || s.kind == MEMOPT_OPTIM_LARS) continue;
         s.count[0] = (size_t)(two32 + 5000); s.count[1] = 0;
         s.first = (size_t)two32 - low; s.held = low + 5000; optim_open(&a, &s, NULL);
@@ -1650,7 +1650,7 @@ static void optim_huge(void) {
             for (j = 0; j < v.moments; ++j)
                 CHECK_AT(memcmp((const unsigned char *)v.moment[j] + low * (size_t)v.bits / 8, u.moment[j], 5000 * (size_t)u.bits / 8) == 0, i);
         }
-        if (s.weights == MEMOPT_WEIGHTS_BF16) { /* the same weights and gradients in both places are rounded by other bits */
+        if (s.weights == MEMOPT_I_WEIGHTS_BF16) { /* the same weights and gradients in both places are rounded by other bits */
             const memopt_optim_group g = optim_group(s.kind, s.moment); const memopt_optim_run run = optim_run(&g, 1);
             if (c.state_bytes[0]) CHECK(memopt_optim_state_init(c.optim, 0) == MEMOPT_OK);
             for (n = 0; n < 4864; ++n) {
@@ -1813,8 +1813,12 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
     OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)7, ARGUMENT, "optim: kind 7, at most 6");
     OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
-    OPTIM_DESC_SAYS(o->d.weights = (memopt_weight_format)test_number_of(4), ARGUMENT, "optim: weights 4, at most 3");
-    OPTIM_DESC_SAYS(o->d.gradients = (memopt_gradient_format)3, ARGUMENT, "optim: gradients 3, at most 2");
+    OPTIM_DESC_SAYS(o->d.weights = (memopt_type)test_number_of(4), ARGUMENT, "optim: weights 4, at most 1");
+    OPTIM_DESC_SAYS(o->d.extra = (memopt_optim_extra)test_number_of(3), ARGUMENT, "optim: extra 3, at most 2");
+    OPTIM_DESC_SAYS(o->d.extra = MEMOPT_OPTIM_EXTRA_SPLIT, ARGUMENT, "optim: extra is MEMOPT_OPTIM_EXTRA_SPLIT, which only BF16 weights have");
+    OPTIM_DESC_SAYS((o->d.weights = MEMOPT_TYPE_BF16, o->d.extra = MEMOPT_OPTIM_EXTRA_COPY), ARGUMENT,
+                    "optim: extra is MEMOPT_OPTIM_EXTRA_COPY, which only F32 weights have");
+    OPTIM_DESC_SAYS(o->d.gradients = (memopt_type)3, ARGUMENT, "optim: gradients 3, at most 2");
     OPTIM_DESC_SAYS((o->d.kind = MEMOPT_OPTIM_LION, o->d.state = MEMOPT_STATE_BNB), ARGUMENT,
                     "optim: state is MEMOPT_STATE_BNB, which only ADAMW and ADAM have");
     OPTIM_DESC_SAYS(o->t[1].count = 0, ARGUMENT, "tensor 1: count 0, at least 1");
@@ -1959,10 +1963,10 @@ static void optim_training(void) {
         begin += optim_train(&s, seed, 0) / 5;
         for (i = 0; i < 4; ++i) {
             s.state = i == 0 ? MEMOPT_STATE_F32 : i == 1 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT;
-            s.weights = i == 3 ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_F32; s.gradients = i == 3 ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F32;
+            s.weights = i == 3 ? MEMOPT_I_WEIGHTS_BF16 : MEMOPT_I_WEIGHTS_F32; s.gradients = i == 3 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
             loss[i] += optim_train(&s, seed, 200) / 5;
         }
-        s.state = MEMOPT_STATE_F32; s.weights = MEMOPT_WEIGHTS_F32; s.gradients = MEMOPT_GRADIENTS_F32;
+        s.state = MEMOPT_STATE_F32; s.weights = MEMOPT_I_WEIGHTS_F32; s.gradients = MEMOPT_TYPE_F32;
     }
 #ifdef TEST_LONG
     printf("loss %.3f, after 200 steps: float %.5f, bf16 states %.5f, 8 bits %.5f, and bf16 weights and gradients %.5f\n",

@@ -18,7 +18,7 @@ typedef struct model {
     size_t mlp_rows, head_rows;          /* rows at a time */
     float  dropout;
     memopt_type type, weight_type, gradient_type;
-    memopt_weight_format format;
+    int split; /* weights: 16 bits more for each, which make it an exact float */
     memopt_ops ops;                      /* without scratch */
     memopt_optim_tensor *stepped;        /* one after the other, as the optimizer wants them */
     memopt_optim_tensor **tensors, none; /* by number; `none` stands for what this model does not have */
@@ -94,8 +94,8 @@ static memopt_status init_tensor(model *m, size_t i, uint64_t seed) {
         s = memopt_random_normal(x, n, seed, i, at, NULL);
         if (s) return s;
         for (k = 0; k < n; ++k) x[k] = is_scale ? 1.0f : (float)(init_deviation(m, i) * (double)x[k]);
-        if (m->format == MEMOPT_WEIGHTS_F32) memcpy((float *)t->weights + at, x, n * sizeof *x);
-        else if (m->format == MEMOPT_WEIGHTS_BF16) s = memopt_bf16_from_f32((uint16_t *)t->weights + at, x, n, NULL);
+        if (m->weight_type == MEMOPT_TYPE_F32) memcpy((float *)t->weights + at, x, n * sizeof *x);
+        else if (!m->split) s = memopt_bf16_from_f32((uint16_t *)t->weights + at, x, n, NULL);
         else s = memopt_f32_split((uint16_t *)t->weights + at, (uint16_t *)t->extra + at, x, n, NULL);
         if (s) return s;
     }

@@ -44,8 +44,7 @@ static void describe_model(engine *e, const options *o, const memopt_ops *ops) {
     m->mlp_rows = o->mlp_chunk ? o->mlp_chunk : m->rows; m->head_rows = o->head_chunk ? o->head_chunk : m->target_count;
     m->type = activation_type(o); m->weight_type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
     m->gradient_type = o->gradients; m->accumulates = o->accumulate > 1;
-    m->format = o->weights == WEIGHTS_F32 ? MEMOPT_WEIGHTS_F32 : o->weights == WEIGHTS_BF16
-        ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_SPLIT;
+    m->split = o->weights == WEIGHTS_SPLIT;
     m->ops = *ops;
     m->ops.error = &e->error;
 }
@@ -105,16 +104,15 @@ static int push_parameters(engine *e) {
         const int own = !m->fuse || i == TOKENS;
         if (!t->count) continue;
         if (!(t->weights = push(e, bytes, TAG_PARAMETERS))) return 1;
-        if (m->format == MEMOPT_WEIGHTS_SPLIT && !(t->extra = push(e, bytes, TAG_PARAMETERS))) return 1;
+        if (m->split && !(t->extra = push(e, bytes, TAG_PARAMETERS))) return 1;
         if (own && !(t->gradients = m->gradients[i] = push(e, gradient_bytes(m, i), TAG_GRADIENTS))) return 1;
     }
     return 0;
 }
 static int push_optimizer(engine *e, const options *o, int counting) {
     memopt_optim_desc *d = &e->optim_desc; size_t i, bytes = 0; void *memory;
-    d->kind = o->optimizer; d->state = o->states; d->weights = e->m.format; d->seed = o->seed;
-    d->gradients = o->gradients == MEMOPT_TYPE_F32 ? MEMOPT_GRADIENTS_F32 : o->gradients == MEMOPT_TYPE_BF16
-        ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F16;
+    d->kind = o->optimizer; d->state = o->states; d->weights = e->m.weight_type; d->seed = o->seed;
+    d->extra = e->m.split ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d->gradients = o->gradients;
     if (e->m.ops.threads) d->threads = *e->m.ops.threads;
     d->tensors = e->m.stepped; d->tensor_count = e->m.stepped_count;
     d->error = &e->error;

@@ -97,20 +97,20 @@ static void bench_numbers(bench_card *b) {
 /* ---- optimizers: one tensor of 64 Mi elements ---- */
 typedef struct bench_optim_kind {
     const char *name;
-    memopt_optim_kind kind; memopt_state_format state; memopt_weight_format weights; memopt_gradient_format gradients;
+    memopt_optim_kind kind; memopt_state_format state; memopt_i_weights weights; memopt_type gradients;
     double bytes; /* an element, read and written */
 } bench_optim_kind;
 static const bench_optim_kind bench_optim_kinds[] = {
-    { "adamw_f32", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 28 },
-    { "adamw_8bit", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 16.0625 },
-    { "adamw_8bit_bf16", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_BF16, MEMOPT_GRADIENTS_BF16, 10.0625 },
-    { "adamw_8bit_split", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_SPLIT, MEMOPT_GRADIENTS_BF16, 14.0625 },
-    { "adamw_bf16_state", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 20 },
-    { "adamw_bitsandbytes", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 16.0625 },
-    { "lion_8bit", MEMOPT_OPTIM_LION, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 14.03125 },
-    { "sgd", MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 12 },
-    { "lamb_f32", MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 44 },
-    { "adafactor", MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32, 24 } };
+    { "adamw_f32", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 28 },
+    { "adamw_8bit", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 16.0625 },
+    { "adamw_8bit_bf16", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_BF16, MEMOPT_TYPE_BF16, 10.0625 },
+    { "adamw_8bit_split", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_TYPE_BF16, 14.0625 },
+    { "adamw_bf16_state", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 20 },
+    { "adamw_bitsandbytes", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 16.0625 },
+    { "lion_8bit", MEMOPT_OPTIM_LION, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 14.03125 },
+    { "sgd", MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 12 },
+    { "lamb_f32", MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 44 },
+    { "adafactor", MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 24 } };
 static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o; void *memory, *d_scratch;
     const memopt_optim_group group = memopt_optim_group_default(k->kind); size_t bytes, state, scratch;
@@ -118,8 +118,9 @@ static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     if (b->only && strncmp(k->name, b->only, strlen(b->only))) return;
     t.count = BENCH_ELEMENTS; t.columns = 8192;
     t.weights = bench_device(t.count * 4); t.extra = bench_device(t.count * 2); t.gradients = bench_device(t.count * 4);
-    if (k->weights == MEMOPT_WEIGHTS_F32 || k->weights == MEMOPT_WEIGHTS_BF16) { bench_free(t.extra); t.extra = NULL; }
-    d.kind = k->kind; d.state = k->state; d.weights = k->weights; d.gradients = k->gradients;
+    if (k->weights == MEMOPT_I_WEIGHTS_F32 || k->weights == MEMOPT_I_WEIGHTS_BF16) { bench_free(t.extra); t.extra = NULL; }
+    d.kind = k->kind; d.state = k->state; d.weights = k->weights == MEMOPT_I_WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; /* no copies here */
+    d.extra = k->weights == MEMOPT_I_WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d.gradients = k->gradients;
     d.tensors = &t; d.tensor_count = 1;
     bench_check(memopt_optim_bytes(&d, &bytes), k->name);
     bench_check(memopt_optim_state_bytes(&d, 0, &state), k->name);

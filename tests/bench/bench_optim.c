@@ -13,33 +13,33 @@ typedef struct bench_row_of {
     const char            *name;
     memopt_optim_kind      kind;
     memopt_state_format    state;
-    memopt_weight_format   weights;
-    memopt_gradient_format gradients;
+    memopt_i_weights       weights;
+    memopt_type            gradients;
 } bench_row_of;
 static const bench_row_of bench_rows[] = {
-    { "adamw_f32",    MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "adamw8_f32",   MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32,   MEMOPT_GRADIENTS_F32 },
-    { "adamw8_bf16",  MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_BF16,  MEMOPT_GRADIENTS_BF16 },
-    { "adamw8_split", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_SPLIT, MEMOPT_GRADIENTS_BF16 },
-    { "adamw_bf16",   MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, MEMOPT_WEIGHTS_BF16, MEMOPT_GRADIENTS_BF16 },
-    { "adamw_bnb",    MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "sgd_f32",      MEMOPT_OPTIM_SGD,   MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "sgd8_f32",     MEMOPT_OPTIM_SGD,   MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "lion_f32",     MEMOPT_OPTIM_LION,  MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "lion8_f32",    MEMOPT_OPTIM_LION,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "lamb_f32",     MEMOPT_OPTIM_LAMB,  MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "lamb8_f32",    MEMOPT_OPTIM_LAMB,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "lars_f32",     MEMOPT_OPTIM_LARS,  MEMOPT_STATE_F32, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 },
-    { "lars8_f32",    MEMOPT_OPTIM_LARS,  MEMOPT_STATE_8BIT, MEMOPT_WEIGHTS_F32, MEMOPT_GRADIENTS_F32 }
+    { "adamw_f32",    MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "adamw8_f32",   MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32,   MEMOPT_TYPE_F32 },
+    { "adamw8_bf16",  MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_BF16,  MEMOPT_TYPE_BF16 },
+    { "adamw8_split", MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_SPLIT, MEMOPT_TYPE_BF16 },
+    { "adamw_bf16",   MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BF16, MEMOPT_I_WEIGHTS_BF16, MEMOPT_TYPE_BF16 },
+    { "adamw_bnb",    MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_BNB, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "sgd_f32",      MEMOPT_OPTIM_SGD,   MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "sgd8_f32",     MEMOPT_OPTIM_SGD,   MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "lion_f32",     MEMOPT_OPTIM_LION,  MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "lion8_f32",    MEMOPT_OPTIM_LION,  MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "lamb_f32",     MEMOPT_OPTIM_LAMB,  MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "lamb8_f32",    MEMOPT_OPTIM_LAMB,  MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "lars_f32",     MEMOPT_OPTIM_LARS,  MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 },
+    { "lars8_f32",    MEMOPT_OPTIM_LARS,  MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32 }
 };
 enum { BENCH_ROWS = sizeof bench_rows / sizeof bench_rows[0] };
 static unsigned char *bench_weights, *bench_gradients, *bench_state, *bench_extra; /* shared by all rows */
 static unsigned char *bench_weights16, *bench_gradients16;
 static unsigned char *bench_weights_of(const bench_row_of *r) {
-    return r->weights == MEMOPT_WEIGHTS_F32 ? bench_weights : bench_weights16;
+    return r->weights == MEMOPT_I_WEIGHTS_F32 ? bench_weights : bench_weights16;
 }
 static unsigned char *bench_gradients_of(const bench_row_of *r) {
-    return r->gradients == MEMOPT_GRADIENTS_F32 ? bench_gradients : bench_gradients16;
+    return r->gradients == MEMOPT_TYPE_F32 ? bench_gradients : bench_gradients16;
 }
 
 static void bench_must(memopt_status s, const memopt_optim *o) {
@@ -100,7 +100,7 @@ static void bench_add(bench_traffic *t, int pass, unsigned char *bytes, size_t s
 }
 /* What a step of this row moves. Kinds that measure read once more: LARS the weights and gradients, LAMB all. */
 static bench_traffic bench_traffic_of(const bench_row_of *r, int moments) {
-    const size_t w = r->weights == MEMOPT_WEIGHTS_F32 ? 4 : 2, g = r->gradients == MEMOPT_GRADIENTS_F32 ? 4 : 2;
+    const size_t w = r->weights == MEMOPT_I_WEIGHTS_F32 ? 4 : 2, g = r->gradients == MEMOPT_TYPE_F32 ? 4 : 2;
     const size_t m = r->state == MEMOPT_STATE_F32 ? 4 : r->state == MEMOPT_STATE_BF16 ? 2 : 1;
     bench_traffic t; int pass, i;
     memset(&t, 0, sizeof t);
@@ -109,7 +109,7 @@ static bench_traffic bench_traffic_of(const bench_row_of *r, int moments) {
         const int last = pass + 1 == t.passes;
         bench_add(&t, pass, bench_weights_of(r), w, last);
         bench_add(&t, pass, bench_gradients_of(r), g, 0);
-        if (r->weights == MEMOPT_WEIGHTS_SPLIT) bench_add(&t, pass, bench_extra, 2, last);
+        if (r->weights == MEMOPT_I_WEIGHTS_SPLIT) bench_add(&t, pass, bench_extra, 2, last);
         for (i = 0; i < moments && (last || r->kind == MEMOPT_OPTIM_LAMB); ++i)
             bench_add(&t, pass, bench_state + (size_t)i * BENCH_COUNT * m, m, last);
     }
@@ -123,7 +123,8 @@ static double bench_step(const bench_row_of *r, const memopt_threads *threads, d
     memopt_optim_desc d; memopt_optim_tensor t; memopt_optim *o = NULL; memopt_optim_group group; memopt_optim_run run;
     bench_traffic traffic; uint64_t start; double time = 0;
     memset(&d, 0, sizeof d); memset(&t, 0, sizeof t); memset(&run, 0, sizeof run);
-    d.kind = r->kind; d.state = r->state; d.weights = r->weights; d.gradients = r->gradients;
+    d.kind = r->kind; d.state = r->state; d.weights = r->weights == MEMOPT_I_WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16; /* no copies here */
+    d.extra = r->weights == MEMOPT_I_WEIGHTS_SPLIT ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d.gradients = r->gradients;
     d.first_moment = 1; d.threads = *threads; d.tensors = &t; d.tensor_count = 1;
     t.weights = bench_weights_of(r); t.gradients = bench_gradients_of(r); t.extra = bench_extra; t.state = bench_state; t.count = BENCH_COUNT;
     bench_must(memopt_optim_create(&d, object, sizeof memory - 64, &o), NULL);

@@ -49,8 +49,8 @@ glue_adam *glue_adam_open(int state, int is_bf16, void *weights, const void *gra
     glue_adam *a = (glue_adam *)calloc(1, sizeof *a); memopt_optim_desc d = { 0 }; size_t bytes; void *memory;
     if (!a) return NULL;
     d.kind = MEMOPT_OPTIM_ADAMW; d.state = (memopt_state_format)state; d.threads = glue_threads;
-    d.weights = is_bf16 ? MEMOPT_WEIGHTS_BF16 : MEMOPT_WEIGHTS_F32;
-    d.gradients = is_bf16 ? MEMOPT_GRADIENTS_BF16 : MEMOPT_GRADIENTS_F32;
+    d.weights = is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
+    d.gradients = is_bf16 ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32;
     d.tensors = &a->tensor; d.tensor_count = 1;
     a->tensor.weights = weights; a->tensor.gradients = gradients; a->tensor.count = (size_t)count;
     a->group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);

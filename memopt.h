@@ -1222,10 +1222,11 @@ MEMOPT_API memopt_status memopt_dequantize_f32(float *dst, const uint8_t *codes,
 MEMOPT_API memopt_status memopt_dequantize_bf16(uint16_t *dst, const uint8_t *codes, const float *absmax, size_t n,
                                                 memopt_quant_map map, size_t block, const memopt_threads *threads);
 
-/* @section api_optim : api_host api_number
-   One optimizer object steps all tensors of a model. Its memory and every tensor's state are asked for first, and
-   brought by you: from an arena, a heap, a file. A step is begin, for kinds that need whole-tensor numbers measure,
-   apply, end; memopt_optim_step() does all of it for all tensors in parallel passes. */
+/* @section api_optim : api_arena api_number
+   One optimizer object steps all tensors of a model. memopt_optim_open() makes it with all states in one call; or its
+   memory and every tensor's state are asked for first, and brought by you: from a heap, a file. A step is begin, for
+   kinds that need whole-tensor numbers measure, apply, end; memopt_optim_step() does all of it for all tensors in
+   parallel passes. */
 
 typedef enum memopt_optim_kind {
     MEMOPT_OPTIM_ADAMW,     /* decoupled weight decay; torch.optim.AdamW's rule */
@@ -1360,6 +1361,21 @@ MEMOPT_API memopt_status memopt_optim_state_bytes(const memopt_optim_desc *desc,
 MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void *memory, size_t bytes,
                                              memopt_optim **out);
 
+/**
+ * The usual way: memory for the object and all states in one piece, states begun. tensors[i].state receives where each
+ * lies. place_states is taken as 1.
+ *
+ * arena   at its low end, tagged MEMOPT_TAG_OPTIMIZER; not a device's. NULL = malloc, until memopt_optim_close()
+ * out     receives the object; NULL where the arena only counts: its bytes are in the arena's peak then. Untouched on
+ *         failure
+ * returns OK, the errors of memopt_optim_bytes(), ERR_MEMORY and what else memopt_arena_error() says of a push,
+ *         ERR_UNSUPPORTED (a device's arena); nothing has been taken then
+ */
+MEMOPT_API memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena, memopt_optim **out);
+
+/* Gives back what memopt_optim_open() took from malloc; other objects end with their memory. NULL is fine. */
+MEMOPT_API void          memopt_optim_close(memopt_optim *optim);
+
 /** Begin the state of a tensor: header, and zero moments. Its layout is stable within a major version. To change the
     format of states, decode and encode them through memopt_optim_state_view().
     returns OK, ERR_ARGUMENT (no such tensor, misaligned state) */
@@ -1418,12 +1434,15 @@ MEMOPT_API memopt_status memopt_optim_step(memopt_optim *optim, const memopt_opt
  * apply   ERR_STATE before the tensor was joined. A fused apply that meets a gradient that is not finite changes
  *         nothing and returns ERR_STATE; all later ones do too, until end. What was applied before stays:
  *         memopt_optim_applied()
+ * apply_with  all of one tensor: measure and join where its kind needs it, then apply, with gradients that lie where
+ *         you say. The tensor's own pointer is not read, so a fused step needs memory for the gradients of one layer
  * end     ERR_STATE (no step has begun, or the fused step was stopped: it is ended nevertheless)
  */
 MEMOPT_API memopt_status memopt_optim_begin(memopt_optim *optim, const memopt_optim_run *run);
 MEMOPT_API memopt_status memopt_optim_measure(memopt_optim *optim, size_t tensor, size_t first, size_t count);
 MEMOPT_API memopt_status memopt_optim_join(memopt_optim *optim, size_t tensor, int *again);
 MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *optim, size_t tensor, size_t first, size_t count);
+MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *optim, size_t tensor, const void *gradients);
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *optim);
 
 /** The sums of a tensor's slices measured here; those of other ranks are 0. returns OK, ERR_ARGUMENT, ERR_STATE */
@@ -13760,6 +13779,7 @@ struct memopt_optim {
     size_t            lane;               /* floats of scratch of a worker and moment; 0: on the worker's stack */
     int               level, workers, active, fused;
     int               by_device;          /* the step's gradient factor lies on a device */
+    size_t            owned;              /* bytes that memopt_optim_close() gives back to malloc */
     memopt_i_tensor_part    *parts;
     double           *sums;
     size_t           *skips;              /* of each worker */
@@ -14299,7 +14319,7 @@ static uint64_t memopt_i_adafactor_apply(memopt_optim *o, size_t tensor, size_t 
     return skipped;
 }
 
-/* @section optim : optim_pass adafactor carve
+/* @section optim : optim_pass adafactor carve arena host
    The object: what belongs to what, what may be combined, and passes over many tensors.
    Problem    A step that fails half way has changed weights that cannot be put back.
    Idea       Everything that can be wrong is looked at in begin, before the first weight is touched: ranges, pointers,
@@ -14492,6 +14512,60 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     if (d.place_states) memopt_i_optim_place_states(o, &carver);
     *out = o;
     return MEMOPT_OK;
+}
+
+/* NULL: the error says why. */
+static void *memopt_i_optim_take(memopt_i_checks *c, memopt_arena *arena, const memopt_host *host, size_t bytes) {
+    memopt_push_options push;
+    void *memory;
+
+    memset(&push, 0, sizeof push);
+    push.tag = MEMOPT_TAG_OPTIMIZER;
+    push.alignment = 64;
+    push.name = "optim";
+    memory = arena ? memopt_arena_push_with(arena, bytes, &push) : memopt_i_alloc(host, bytes, 64);
+    if (memory) return memory;
+    if (!arena) (void)memopt_i_refuse_memory(c, bytes);
+    else {
+        const memopt_error e = memopt_arena_error(arena);
+        c->status = e.status;
+        if (c->error) *c->error = e;
+    }
+    return NULL;
+}
+
+MEMOPT_API memopt_status memopt_optim_open(const memopt_optim_desc *desc, memopt_arena *arena, memopt_optim **out) {
+    memopt_i_checks c = memopt_i_checks_begin(desc ? desc->error : NULL, "optim");
+    memopt_optim_desc d;
+    memopt_host host;
+    size_t bytes;
+    void *memory;
+
+    if (memopt_i_must(&c, desc != NULL, NULL, "its desc is NULL")) return c.status;
+    d = *desc;
+    d.place_states = 1;
+    c.status = memopt_optim_bytes(&d, &bytes);
+    memopt_i_must(&c, out != NULL, "out", "is NULL");
+    if (arena && !c.status && memopt_i_source_not_host_visible(arena->source) == 2)
+        return memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, "arena", "is a device's");
+    memopt_i_host_resolve(&c, NULL, &host);
+    memory = c.status ? NULL : memopt_i_optim_take(&c, arena, &host, bytes);
+    if (!memory) return c.status;
+    if (arena && !arena->source->host_visible) *out = NULL;
+    else {
+        (void)memopt_optim_create(&d, memory, bytes, out); /* what can fail has been looked at */
+        if (!arena) (*out)->owned = bytes;
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API void memopt_optim_close(memopt_optim *optim) {
+    memopt_i_checks c = memopt_i_checks_begin(NULL, "optim");
+    memopt_host host;
+
+    if (!optim || !optim->owned) return;
+    memopt_i_host_resolve(&c, NULL, &host);
+    memopt_i_free(&host, optim, optim->owned, 64);
 }
 
 static memopt_status memopt_i_optim_fail(memopt_optim *o, memopt_status status, const char *reason) {
@@ -15001,6 +15075,33 @@ MEMOPT_API memopt_status memopt_optim_apply(memopt_optim *o, size_t tensor, size
     size_t at = 0;
     const memopt_status s = memopt_i_optim_apply_slice(o, tensor, first, count, &at);
     return s ? s : memopt_i_optim_apply(o, tensor, at, count);
+}
+
+/* A tensor from its measuring to its end, with the gradients that it names. */
+static memopt_status memopt_i_optim_apply_all(memopt_optim *o, size_t tensor) {
+    const memopt_i_tensor_part *part = &o->parts[tensor];
+    const size_t first = o->desc.tensors[tensor].first;
+    memopt_status s = MEMOPT_OK;
+    int again;
+
+    if (o->active == MEMOPT_I_OPTIM_BEGUN)
+        while (!s && part->phase < part->phases) {
+            s = memopt_optim_measure(o, tensor, first, part->held);
+            if (!s) s = memopt_optim_join(o, tensor, &again);
+        }
+    return s ? s : memopt_optim_apply(o, tensor, first, part->held);
+}
+
+MEMOPT_API memopt_status memopt_optim_apply_with(memopt_optim *o, size_t tensor, const void *gradients) {
+    const void *own;
+    memopt_status s;
+
+    if (!o || memopt_i_optim_has(o, tensor)) return MEMOPT_ERR_ARGUMENT;
+    own = o->desc.tensors[tensor].gradients;
+    o->desc.tensors[tensor].gradients = gradients;
+    s = memopt_i_optim_apply_all(o, tensor);
+    o->desc.tensors[tensor].gradients = own;
+    return s;
 }
 
 MEMOPT_API memopt_status memopt_optim_end(memopt_optim *o) {

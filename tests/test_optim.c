@@ -127,6 +127,95 @@ static void optim_placed(void) {
         CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_ERR_ARGUMENT && bytes == 77);
 }
 
+/* An arena of at most `capacity` bytes; kind 0: memory, 1: counting, 2: a device's. */
+static memopt_arena *optim_arena(memopt_source *source, memopt_ledger *ledger, int kind, size_t capacity) {
+    memopt_arena_desc d;
+    memopt_arena *a = NULL;
+
+    memset(&d, 0, sizeof d);
+    CHECK(memopt_source_allocator(NULL, source) == MEMOPT_OK);
+    if (kind == 1) CHECK(memopt_source_counting(source) == MEMOPT_OK);
+    if (kind == 2) source->host_visible = 0;
+    d.source = source; d.capacity = capacity; d.ledger = ledger; d.alignment = 16;
+    CHECK(memopt_arena_create(&d, &a) == MEMOPT_OK);
+    return a;
+}
+
+static void optim_opened_one(const memopt_optim_desc *desc, memopt_ledger *ledger) {
+    memopt_optim_tensor tensors[3], before[3];
+    memopt_optim_desc d = *desc;
+    memopt_error why;
+    memopt_optim *o = NULL, *second = NULL;
+    memopt_source source;
+    memopt_arena *a;
+    size_t bytes = 0, k;
+
+    memcpy(before, desc->tensors, sizeof before);
+    memcpy(tensors, before, sizeof tensors);
+    d.tensors = tensors; d.place_states = 1; d.error = &why;
+    CHECK(memopt_optim_bytes(&d, &bytes) == MEMOPT_OK);
+    d.place_states = 0; /* open means it anyway */
+    a = optim_arena(&source, ledger, 0, bytes + 128);
+    CHECK(memopt_arena_push(a, 16, 0) != NULL); /* so that what follows is not aligned by chance */
+    CHECK(memopt_optim_open(&d, a, &o) == MEMOPT_OK && o && (uintptr_t)o % 64 == 0);
+    CHECK(memopt_arena_get_stats(a).used_low == 64 + bytes && memopt_ledger_usage(ledger, MEMOPT_TAG_OPTIMIZER).now >= bytes);
+    for (k = 0; k < d.tensor_count; ++k) {
+        size_t state = 0;
+        CHECK(memopt_optim_state_bytes(&d, k, &state) == MEMOPT_OK);
+        CHECK_AT(!state == !tensors[k].state && memopt_optim_state_check(o, k, state) == MEMOPT_OK, k);
+    }
+    memopt_optim_close(o); /* the arena's: nothing happens */
+    memcpy(tensors, before, sizeof tensors);
+    CHECK(memopt_optim_open(&d, a, &second) == MEMOPT_ERR_MEMORY && !second && !memcmp(tensors, before, sizeof before));
+    CHECK(why.status == MEMOPT_ERR_MEMORY && why.got.count == bytes && memopt_arena_get_stats(a).used_low == 64 + bytes);
+    memopt_arena_destroy(a);
+    a = optim_arena(&source, ledger, 1, (size_t)1 << 28);
+    o = (memopt_optim *)&d;
+    CHECK(memopt_optim_open(&d, a, &o) == MEMOPT_OK && !o && !memcmp(tensors, before, sizeof before));
+    CHECK(memopt_arena_get_stats(a).peak == bytes);
+    memopt_arena_destroy(a);
+    CHECK(memopt_optim_open(&d, NULL, &o) == MEMOPT_OK && o && tensors[0].state != before[0].state);
+    CHECK((unsigned char *)tensors[0].state > (unsigned char *)o && (unsigned char *)tensors[0].state < (unsigned char *)o + bytes);
+    memopt_optim_close(o);
+}
+
+static void optim_opened(void) {
+    memopt_ledger *ledger = NULL;
+    memopt_source source;
+    memopt_arena *device;
+    memopt_optim *o = NULL;
+    memopt_error why;
+    optim_spec s;
+    optim_model m;
+    int state;
+
+    CHECK(memopt_ledger_create(NULL, &ledger) == MEMOPT_OK);
+    memset(&s, 0, sizeof s);
+    s.count[0] = 5000; s.count[1] = 7; s.count[2] = 4096;
+    for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state) {
+        s.state = (memopt_state_format)state;
+        optim_open(&m, &s, NULL);
+        optim_opened_one(&m.desc, ledger);
+        optim_close(&m);
+    }
+    optim_open(&m, &s, NULL);
+    m.desc.error = &why;
+    device = optim_arena(&source, NULL, 2, 1 << 20);
+    CHECK(memopt_optim_open(&m.desc, device, &o) == MEMOPT_ERR_UNSUPPORTED && !o);
+    CHECK(test_error_says(why, MEMOPT_ERR_UNSUPPORTED, "optim: arena is a device's"));
+    CHECK(memopt_arena_get_stats(device).used_low == 0);
+    memopt_arena_destroy(device);
+    CHECK(memopt_optim_open(&m.desc, NULL, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(why, MEMOPT_ERR_ARGUMENT, "optim: out is NULL"));
+    m.desc.block = 33;
+    CHECK(memopt_optim_open(&m.desc, NULL, &o) == MEMOPT_ERR_ARGUMENT && !o);
+    CHECK(test_error_says(why, MEMOPT_ERR_ARGUMENT, "optim: block 33, must be a multiple of 32"));
+    CHECK(memopt_optim_open(NULL, NULL, &o) == MEMOPT_ERR_ARGUMENT && !o);
+    memopt_optim_close(NULL);
+    optim_close(&m);
+    memopt_ledger_destroy(ledger);
+}
+
 static float optim_widen(uint16_t high) { return memopt_i_bits_float((uint32_t)high << 16); }
 static void optim_set_weight(optim_model *m, size_t k, size_t i, float w) { /* w: finite; formats of 16 bits cut it */
     uint32_t bits = memopt_i_float_bits(w); uint16_t *low = (uint16_t *)m->tensor[k].extra, *high = (uint16_t *)m->tensor[k].weights;
@@ -1129,12 +1218,22 @@ static void optim_fused(void) {
         CHECK(memopt_optim_begin(b.optim, &run) == MEMOPT_OK && optim_is(&b, all));
         optim_feed(&a, 1); optim_feed(&b, 1);
         for (k = 2; k >= 0; --k) { /* as backward goes: the last tensor first */
-            if (memopt_optim_needs_measure(b.optim)) {
-                CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
-                CHECK(memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK && !again);
-            }
             CHECK(memopt_optim_applied(b.optim, (size_t)k) == 0);
-            CHECK(memopt_optim_apply(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+            if (k == 1) { /* in parts; the others at once, with gradients that the tensor does not name */
+                if (memopt_optim_needs_measure(b.optim)) {
+                    CHECK(memopt_optim_measure(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+                    CHECK(memopt_optim_join(b.optim, (size_t)k, &again) == MEMOPT_OK && !again);
+                }
+                CHECK(memopt_optim_apply(b.optim, (size_t)k, 0, s.count[k]) == MEMOPT_OK);
+            } else {
+                const void *const gradients = b.tensor[k].gradients;
+                b.tensor[k].gradients = k ? NULL : &b;
+                CHECK(memopt_optim_apply_with(b.optim, (size_t)k, NULL) == MEMOPT_ERR_ARGUMENT);
+                CHECK(memopt_optim_apply_with(b.optim, (size_t)k, gradients) == MEMOPT_OK);
+                CHECK(b.tensor[k].gradients == (k ? NULL : (void *)&b));
+                b.tensor[k].gradients = gradients;
+                CHECK(memopt_optim_apply_with(b.optim, (size_t)k, gradients) == MEMOPT_ERR_STATE); /* a second time */
+            }
             CHECK(memopt_optim_applied(b.optim, (size_t)k) == s.count[k]);
         }
         CHECK(memopt_optim_end(b.optim) == MEMOPT_OK && memopt_optim_skipped(b.optim) == 0);
@@ -1992,6 +2091,7 @@ static void test_optim(void) {
     RUN(optim_many_chunks);
     RUN(optim_narrow_gradients);
     RUN(optim_pool);
+    RUN(optim_opened);
     RUN(optim_weight_formats);
     RUN(optim_bf16_weights);
     RUN(optim_bf16_noise_of_steps);

@@ -110,14 +110,8 @@ static void lay_gradients(model *m, size_t first, size_t count, memopt_carver *r
 static memopt_status gradients_done(model *m, size_t first, size_t count) {
     memopt_status s = MEMOPT_OK; size_t i;
     for (i = first; m->fuse && !s && i < first + count; ++i) {
-        memopt_optim_tensor *t = m->tensors[i]; int again = 1;
-        if (!t->count) continue;
-        t->gradients = m->gradients[i];
-        while (!s && again && memopt_optim_needs_measure(m->optim)) {
-            s = memopt_optim_measure(m->optim, (size_t)(t - m->stepped), 0, t->count);
-            if (!s) s = memopt_optim_join(m->optim, (size_t)(t - m->stepped), &again);
-        }
-        if (!s) s = memopt_optim_apply(m->optim, (size_t)(t - m->stepped), 0, t->count);
+        const memopt_optim_tensor *t = m->tensors[i];
+        if (t->count) s = memopt_optim_apply_with(m->optim, (size_t)(t - m->stepped), m->gradients[i]);
     }
     return s;
 }

@@ -204,6 +204,8 @@ typedef struct memopt_error {
                                  no growth of the heap */
     size_t          free_bytes; /* of arenas and heaps: bytes free at that moment, in one piece or not */
     size_t          action;   /* of a running tape: which of the schedule's actions; SIZE_MAX: none */
+    size_t          segment;  /* of a tape: which; SIZE_MAX: none */
+    const char     *callback; /* of a callback that said why it failed: "forward" or "backward"; else NULL */
 } memopt_error;
 
 /**
@@ -1881,6 +1883,8 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
 
 /* @section api_tape : api_schedule api_arena api_number api_quant api_random */
 
+typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken so far */
+
 typedef struct memopt_tape_call { /* what a callback of the engine receives; valid during the call only */
     void       *user;        /* the layer's */
     size_t      segment;
@@ -1892,6 +1896,9 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     int         output_unused; /* 1: nobody but its own backward reads the output: a forward may stop as soon as what
                                 its backward needs is there; never with verify = 1 */
     int         evaluating;  /* 1: memopt_tape_evaluate(): no backward will follow */
+    int         saves;       /* 1: a forward that saves for its backward, and every backward; 0: nothing is saved */
+    int         describing;  /* 1: memopt_tape_describe() asks for sizes: take what you need, then return. No buffer is
+                                there, and nothing may be computed */
     const void *input;       /* value `segment`: output_bytes of the segment before, or what the tape was given */
     void       *output;      /* forward: to be written whole, in any order; backward: as the forward left it */
     /* saved_bytes - output_bytes bytes; NULL when that is 0, and in a forward that saves nothing. */
@@ -1908,7 +1915,29 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     uint64_t    seed, stream;/* for memopt_random_*() and memopt_noise_make(): the same in every forward and backward
                                 of this segment in this pass, and of no other; so a mask is made again instead of
                                 stored. An evaluation draws those of the next pass */
+    memopt_tape_room *room;  /* for memopt_tape_take() */
+    memopt_error *error;     /* to say why the callback fails: name it in memopt_ops, or fill it in. memopt_tape_error()
+                                adds which segment and callback it was */
 } memopt_tape_call;
+
+typedef enum memopt_tape_part {
+    MEMOPT_TAPE_SAVED,  /* from a forward to its backward, which takes the same bytes in the same order. In a forward
+                           that saves nothing it is scratch */
+    MEMOPT_TAPE_SCRATCH /* during this call */
+} memopt_tape_part;
+
+/**
+ * The next `bytes` of `saved` or `scratch`, in a callback, at a multiple of 64. With memopt_tape_describe() the sizes
+ * stand in one place, where the pointers are bound:
+ *
+ *     float *hidden = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, rows * width * sizeof(float));
+ *     float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, rows * width * sizeof(float));
+ *     if (call->describing) return MEMOPT_OK;
+ *
+ * returns NULL while describing, for 0 bytes, and when the segment was described with less: the pass then ends with
+ *         ERR_STATE, whatever the callback returns, and memopt_tape_error() tells how much was taken
+ */
+MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes);
 
 /* not MEMOPT_OK: the pass ends with that status */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
@@ -1920,6 +1949,20 @@ typedef struct memopt_tape_layer {
     memopt_tape_fn *forward_fn, *backward_fn;
     void *user;
 } memopt_tape_layer;
+
+/**
+ * Fill in what segments save and use, by running their callbacks dry: saved_bytes (above output_bytes, which is yours
+ * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. A
+ * callback is called with describing = 1: a forward that saves, one that does not, a backward; only user, segment,
+ * saves, describing and room are set.
+ *
+ * layers  count of them
+ * error   NULL, or filled in on failure
+ * returns OK, ERR_ARGUMENT (NULL, no callback; a backward that takes more SAVED than its forward), ERR_OVERFLOW, and
+ *         what a callback returns; segments are untouched then
+ */
+MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, memopt_segment *segments, size_t count,
+                                              memopt_error *error);
 
 /* How outputs are kept. A lossy one gives the same result for every schedule, budget and pass, but not that of
    EXACT. */
@@ -2638,7 +2681,7 @@ static memopt_error memopt_i_error(memopt_status status, const char *reason) {
     memset(&e, 0, sizeof e);
     e.status = status;
     e.reason = reason;
-    e.index = e.action = SIZE_MAX;
+    e.index = e.action = e.segment = SIZE_MAX;
     return e;
 }
 
@@ -3212,6 +3255,10 @@ static void memopt_i_put_error(memopt_i_writer *o, const memopt_error *e) {
     if (!e->status) {
         memopt_i_put_text(o, memopt_status_text(MEMOPT_OK));
         return;
+    }
+    if (e->callback) {
+        memopt_i_put_text_number(o, "segment ", e->segment);
+        memopt_i_put_enclosed(o, ": ", e->callback, ": ");
     }
     if (e->subject) memopt_i_put_enclosed(o, "", e->subject, ": ");
     else if (e->place) memopt_i_put_place(o, "", e, ": ");
@@ -19661,6 +19708,7 @@ struct memopt_tape {
 static memopt_status memopt_i_tape_fail_at(memopt_tape *t, memopt_status status, const char *reason, size_t segment,
                                            size_t action) {
     (void)memopt_i_fail_at(&t->error, status, reason, segment == SIZE_MAX ? NULL : "segment", segment);
+    t->error.segment = segment;
     t->error.action = action;
     return status;
 }
@@ -19685,6 +19733,24 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 }
 
 /* -- instructions -- */
+
+/* Of one call, saved and scratch: what was taken, what there is. */
+struct memopt_tape_room {
+    size_t taken[2], given[2];
+    memopt_error error; /* what the callback says */
+};
+
+MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
+    size_t at, end;
+
+    if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH)) return NULL;
+    if (!call->saves) part = MEMOPT_TAPE_SCRATCH;
+    at = call->room->taken[part];
+    if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
+    call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
+    if (call->describing || end > call->room->given[part]) return NULL;
+    return (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
+}
 
 static void *memopt_i_tape_at(const memopt_tape *t, size_t place) {
     return place > SIZE_MAX - MEMOPT_I_PLACES_OUTSIDE ? t->outside[SIZE_MAX - place] : t->base + place;
@@ -19738,6 +19804,52 @@ static memopt_status memopt_i_tape_time(memopt_tape *t, memopt_tape_fn *fn, cons
     return status;
 }
 
+static memopt_tape_room memopt_i_tape_room(void) {
+    memopt_tape_room r;
+
+    memset(&r, 0, sizeof r);
+    r.error = memopt_i_error(MEMOPT_OK, NULL);
+    return r;
+}
+
+/* The part of which more was taken than there is; -1: neither. */
+static int memopt_i_tape_over(const memopt_tape_room *r) {
+    int part = MEMOPT_TAPE_SCRATCH;
+
+    while (part >= 0 && r->taken[part] <= r->given[part]) --part;
+    return part;
+}
+
+static memopt_status memopt_i_tape_fail_over(memopt_tape *t, const memopt_i_instruction *m, const memopt_tape_room *r) {
+    const int part = memopt_i_tape_over(r);
+
+    (void)memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, "a callback takes more than was described");
+    t->error.argument = part == MEMOPT_TAPE_SAVED ? "saved" : "scratch";
+    t->error.got = memopt_i_count(r->taken[part]);
+    t->error.bound = "described";
+    t->error.limit = memopt_i_count(r->given[part]);
+    return MEMOPT_ERR_STATE;
+}
+
+/* After a callback: what was taken, and if it failed, why. */
+static memopt_status memopt_i_tape_called(memopt_tape *t, const memopt_i_instruction *m, const memopt_tape_room *r,
+                                          memopt_status status) {
+    const int backward = m->op == MEMOPT_ACTION_BACKWARD;
+
+    if (memopt_i_tape_over(r) >= 0) return memopt_i_tape_fail_over(t, m, r);
+    if (!status) return MEMOPT_OK;
+    (void)memopt_i_tape_fail_instruction(t, m, status,
+        t->times ? backward ? "a backward callback or the clock failed" : "a forward callback or the clock failed"
+                 : backward ? "a backward callback failed" : "a forward callback failed");
+    if (!r->error.status) return status;
+    t->error = r->error;
+    t->error.status = status;
+    t->error.action = m->action;
+    t->error.segment = m->index;
+    t->error.callback = backward ? "backward" : "forward";
+    return status;
+}
+
 static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                         const memopt_i_instruction *m) {
     const memopt_tape_layer *layer = &t->layers[m->index];
@@ -19745,8 +19857,14 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     const int backward = m->op == MEMOPT_ACTION_BACKWARD;
     memopt_tape_fn *fn = backward ? layer->backward_fn : layer->forward_fn;
     memopt_tape_call call;
+    memopt_tape_room room;
     memopt_status status;
 
+    room = memopt_i_tape_room();
+    call.room = &room;
+    call.error = &room.error;
+    call.describing = 0;
+    call.saves = m->op != MEMOPT_ACTION_FORWARD;
     call.user = layer->user;
     call.segment = m->index;
     call.is_recompute = !backward && (m->rerun || t->outer_recompute);
@@ -19766,10 +19884,12 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.skip_grads = t->skip_grads;
     call.seed = t->seed;
     call.stream = t->stream + m->index;
+    room.given[MEMOPT_TAPE_SAVED] = call.saves ? segment->saved_bytes - segment->output_bytes : 0;
+    room.given[MEMOPT_TAPE_SCRATCH] = call.scratch_bytes;
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
     status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
-    return status;
+    return memopt_i_tape_called(t, m, &room, status);
 }
 
 /* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
@@ -19826,9 +19946,7 @@ static memopt_status memopt_i_tape_forward(memopt_tape *t, const memopt_i_compil
     memopt_status status = t->states && !t->evaluating ? memopt_i_tape_call_with_generator(t, compiled, m)
                                                        : memopt_i_tape_call(t, compiled, m);
 
-    if (status) return memopt_i_tape_fail_instruction(t, m, status, t->times ? "a forward callback or the clock failed"
-                                                                      : "a forward callback failed");
-    if (!bytes) return MEMOPT_OK;
+    if (status || !bytes) return status;
     if (t->desc.codec != MEMOPT_CODEC_EXACT && m->index + 1u < t->count)
         status = memopt_i_tape_codec(t, MEMOPT_CODEC_OP_ROUND, t->desc.codec, output, bytes, NULL);
     if (status) return memopt_i_tape_fail_instruction(t, m, status, "an output could not be rounded where it lies");
@@ -19879,13 +19997,10 @@ static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_p
         const memopt_i_instruction *m = &compiled->instructions[i];
 
         if (m->op <= MEMOPT_ACTION_FORWARD_SAVE) status = memopt_i_tape_forward(t, compiled, m);
-        else if (m->op == MEMOPT_ACTION_BACKWARD) {
+        else if (m->op == MEMOPT_ACTION_BACKWARD)
             status = t->states && t->calibrating ? memopt_i_tape_call_with_generator(t, compiled, m)
                                                  : memopt_i_tape_call(t, compiled, m);
-            if (status)
-                (void)memopt_i_tape_fail_instruction(t, m, status, t->times ? "a backward callback or the clock failed"
-                                                                             : "a backward callback failed");
-        } else status = memopt_i_tape_transfer(t, m);
+        else status = memopt_i_tape_transfer(t, m);
     }
     t->busy = 0;
     return status;
@@ -20192,8 +20307,11 @@ static memopt_status memopt_i_tape_nest_ready(memopt_tape *t, size_t bytes, cons
 
 static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
     memopt_tape *t = (memopt_tape *)call->user;
-    const memopt_status status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
+    memopt_status status;
 
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, t->shape->evaluation.peak);
+    if (call->describing) return MEMOPT_OK;
+    status = memopt_i_tape_nest_ready(t, t->shape->evaluation.peak, call);
     if (status || call->output_unused) return status; /* its backward runs all of it again */
     memopt_i_tape_inherit(t, call, call->is_recompute);
     return memopt_i_tape_evaluate(t, call->input, call->output);
@@ -20202,8 +20320,11 @@ static memopt_status memopt_i_tape_nest_forward(const memopt_tape_call *call) {
 static memopt_status memopt_i_tape_nest_backward(const memopt_tape_call *call) {
     memopt_tape *t = (memopt_tape *)call->user;
     const memopt_i_compiled_pass *compiled = &t->shape->pass;
-    memopt_status status = memopt_i_tape_nest_ready(t, compiled->peak, call);
+    memopt_status status;
 
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, compiled->peak);
+    if (call->describing) return MEMOPT_OK;
+    status = memopt_i_tape_nest_ready(t, compiled->peak, call);
     if (status) return status;
     if (call->grad_input && !t->shape->chain.input_grad_bytes)
         return memopt_i_tape_fail(t, MEMOPT_ERR_ARGUMENT, "an input gradient is wanted: input_grad_bytes is 0");
@@ -20241,6 +20362,91 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     layer->backward_fn = memopt_i_tape_nest_backward;
     layer->user = inner;
     return MEMOPT_OK;
+}
+
+/* -- sizes, from callbacks that run dry -- */
+
+static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, size_t count, memopt_error *error) {
+    size_t i;
+
+    if (!layers) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "layers is NULL");
+    for (i = 0; i < count; ++i)
+        if (!layers[i].forward_fn || !layers[i].backward_fn)
+            return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, layers[i].forward_fn ? "no backward callback"
+                                    : "no forward callback", "segment", i);
+    return MEMOPT_OK;
+}
+
+/* One call. The room tells what it took. */
+static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size_t segment, int backward, int saves,
+                                            memopt_tape_room *room, memopt_error *error) {
+    memopt_tape_call call;
+    memopt_status status;
+
+    memset(&call, 0, sizeof call);
+    *room = memopt_i_tape_room();
+    call.user = layer->user;
+    call.segment = segment;
+    call.saves = saves;
+    call.describing = 1;
+    call.not_host_visible = 1;
+    call.room = room;
+    call.error = &room->error;
+    status = backward ? layer->backward_fn(&call) : layer->forward_fn(&call);
+    if (!status && (room->taken[MEMOPT_TAPE_SAVED] == SIZE_MAX || room->taken[MEMOPT_TAPE_SCRATCH] == SIZE_MAX))
+        return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE, "segment", segment);
+    if (!status) return MEMOPT_OK;
+    (void)memopt_i_fail_at(error, status, backward ? "a backward callback failed while describing"
+                           : "a forward callback failed while describing", "segment", segment);
+    if (error && room->error.status) {
+        *error = room->error;
+        error->status = status;
+        error->callback = backward ? "backward" : "forward";
+    }
+    if (error) error->segment = segment;
+    return status;
+}
+
+static memopt_status memopt_i_describe_segment(const memopt_tape_layer *layer, size_t segment, memopt_segment *s,
+                                               memopt_error *error) {
+    memopt_tape_room forward, plain, backward;
+    memopt_status status = memopt_i_describe_call(layer, segment, 0, 1, &forward, error);
+
+    if (!status) status = memopt_i_describe_call(layer, segment, 0, 0, &plain, error);
+    if (!status) status = memopt_i_describe_call(layer, segment, 1, 1, &backward, error);
+    if (status) return status;
+    if (backward.taken[MEMOPT_TAPE_SAVED] > forward.taken[MEMOPT_TAPE_SAVED]) {
+        (void)memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a backward takes more than its forward saves", "saved",
+                                  memopt_i_count(backward.taken[MEMOPT_TAPE_SAVED]), "at most what the forward takes",
+                                  memopt_i_count(forward.taken[MEMOPT_TAPE_SAVED]));
+        if (!error) return MEMOPT_ERR_ARGUMENT;
+        error->place = "segment";
+        error->index = error->segment = segment;
+        return MEMOPT_ERR_ARGUMENT;
+    }
+    if (memopt_i_add(s->output_bytes, forward.taken[MEMOPT_TAPE_SAVED], &s->saved_bytes))
+        return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE, "segment", segment);
+    s->forward_scratch = forward.taken[MEMOPT_TAPE_SCRATCH];
+    s->plain_scratch = plain.taken[MEMOPT_TAPE_SCRATCH];
+    s->backward_scratch = backward.taken[MEMOPT_TAPE_SCRATCH];
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, memopt_segment *segments, size_t count,
+                                              memopt_error *error) {
+    memopt_status status = memopt_i_layers_check(layers, count, error);
+    memopt_segment s;
+    size_t i;
+    int last; /* 0: only to see whether all can be described, so that a failure changes nothing */
+
+    if (!status && !segments) status = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "segments is NULL");
+    for (last = 0; last < 2; ++last)
+        for (i = 0; i < count && !status; ++i) {
+            s = segments[i];
+            status = memopt_i_describe_segment(&layers[i], i, &s, error);
+            if (!status && last) segments[i] = s;
+        }
+    return status;
 }
 
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes) {
@@ -20415,20 +20621,6 @@ MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *in
 
 /* -- creation -- */
 
-static memopt_status memopt_i_tape_check_layers(const memopt_tape_desc *d, memopt_error *error) {
-    size_t i;
-
-    if (!d->layers) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "layers is NULL");
-    for (i = 0; i < d->chain.count; ++i) {
-        const memopt_tape_layer *l = &d->layers[i];
-
-        if (!l->forward_fn || !l->backward_fn)
-            return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, l->forward_fn ? "no backward callback"
-                                    : "no forward callback", "segment", i);
-    }
-    return MEMOPT_OK;
-}
-
 /* Functions and sizes that are needed together, and those that exclude each other. */
 static const char *memopt_i_tape_desc_reason(const memopt_tape_desc *d) {
     const memopt_tape_store *s = &d->store;
@@ -20450,7 +20642,7 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     int not_host_visible;
     memopt_status status = memopt_i_chain_check(&d->chain, error);
 
-    if (!status) status = memopt_i_tape_check_layers(d, error);
+    if (!status) status = memopt_i_layers_check(d->layers, d->chain.count, error);
     if (status) return status;
     if (memopt_host_resolve(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (d->rule > MEMOPT_SCHEDULE_SQRT)

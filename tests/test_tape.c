@@ -3336,6 +3336,169 @@ static memopt_status tape_double_backward(const memopt_tape_call *s) {
     for (i = 0; i < 32 && s->grad_input; ++i) ((float *)s->grad_input)[i] = 2 * ((const float *)s->grad_output)[i];
     return MEMOPT_OK;
 }
+/* ---- sizes in one place: callbacks that take, and are described by running dry ---- */
+typedef struct taking { size_t n, calls, more; float weight; int part, fails; memopt_status status; } taking; /* more: than it was described with */
+static memopt_status taking_forward(const memopt_tape_call *call) {
+    taking *l = (taking *)call->user;
+    const float *x = (const float *)call->input;
+    float *y = (float *)call->output;
+    float *hidden = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->n * 4 + (l->part == 0 ? l->more : 0));
+    float *sums = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 100 + (l->part == 1 ? l->more : 0));
+    float *twice = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->n * 8);
+    size_t i;
+    if (l->fails == 1) {
+        call->error->subject = "norm"; call->error->argument = "output"; call->error->reason = "overlaps"; call->error->other = "input";
+        call->error->status = MEMOPT_ERR_ARGUMENT;
+    }
+    if (l->fails & 1) return l->status;
+    if (call->describing) {
+        CHECK(!hidden && !sums && !twice && !call->input && !call->output && call->segment < 9 && !memopt_tape_take(call, MEMOPT_TAPE_SAVED, 0));
+        return MEMOPT_OK;
+    }
+    if (!hidden || !sums || !twice) return MEMOPT_OK; /* it says nothing: the tape finds it */
+    CHECK((uintptr_t)hidden % 64 == 0 && (uintptr_t)sums % 64 == 0 && (uintptr_t)twice % 64 == 0);
+    if (call->saves) CHECK((void *)hidden == call->saved && (void *)sums == call->scratch && (char *)twice == (char *)hidden + (l->n * 4 + 63) / 64 * 64);
+    else CHECK((void *)hidden == call->scratch && (char *)sums == (char *)hidden + (l->n * 4 + 63) / 64 * 64 && (char *)twice == (char *)sums + 128);
+    ++l->calls;
+    memset(sums, 0, 100);
+    for (i = 0; i < l->n; ++i) { hidden[i] = x[i] * l->weight; twice[2 * i] = hidden[i] + 1; twice[2 * i + 1] = hidden[i] - 1; sums[i % 25] += hidden[i]; }
+    for (i = 0; i < l->n; ++i) y[i] = hidden[i] + twice[2 * i] * twice[2 * i + 1] + sums[i % 25];
+    return MEMOPT_OK;
+}
+static memopt_status taking_nothing(const memopt_tape_call *call) {
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SAVED, 1);
+    return MEMOPT_OK;
+}
+static memopt_status taking_backward(const memopt_tape_call *call) {
+    taking *l = (taking *)call->user;
+    const float *g = (const float *)call->grad_output;
+    float *out = (float *)call->grad_input, *hidden = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->n * 4);
+    float *sums = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 300 + (l->part == 2 ? l->more : 0));
+    float *twice = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->n * 8);
+    size_t i;
+    if (l->fails == 2) {
+        call->error->status = MEMOPT_ERR_FORMAT; call->error->reason = "is cursed"; /* where it lies is the tape's to tell */
+        return l->status;
+    }
+    if (call->describing) { CHECK(call->saves && !hidden && !sums && !twice); return MEMOPT_OK; }
+    if (!hidden || !sums || !twice) return MEMOPT_ERR_MEMORY; /* also then the tape knows better */
+    memset(sums, 0, 100);
+    for (i = 0; i < l->n; ++i) sums[i % 25] += g[i];
+    for (i = 0; i < l->n; ++i) out[i] = (g[i] + sums[i % 25] + g[i] * (twice[2 * i] + twice[2 * i + 1])) * l->weight;
+    CHECK(call->saved == (void *)hidden);
+    return MEMOPT_OK;
+}
+#define TAKING 6
+#define TAKING_N 333
+static void taking_plain(float *g, const float *x0) { /* the same without a tape */
+    static float hidden[TAKING][TAKING_N], x[TAKING_N]; float sums[25]; size_t l, i;
+    memcpy(x, x0, sizeof x);
+    for (l = 0; l < TAKING; ++l) {
+        const float w = 0.5f + 0.125f * (float)l;
+        memset(sums, 0, sizeof sums);
+        for (i = 0; i < TAKING_N; ++i) { hidden[l][i] = x[i] * w; sums[i % 25] += hidden[l][i]; }
+        for (i = 0; i < TAKING_N; ++i) x[i] = hidden[l][i] + (hidden[l][i] + 1) * (hidden[l][i] - 1) + sums[i % 25];
+    }
+    for (l = TAKING; l-- > 0;) {
+        const float w = 0.5f + 0.125f * (float)l;
+        memset(sums, 0, sizeof sums);
+        for (i = 0; i < TAKING_N; ++i) sums[i % 25] += g[i];
+        for (i = 0; i < TAKING_N; ++i) g[i] = (g[i] + sums[i % 25] + g[i] * ((hidden[l][i] + 1) + (hidden[l][i] - 1))) * w;
+    }
+}
+static void tape_taken(void) {
+    static float x[TAKING_N], g[TAKING_N], want[TAKING_N], got[TAKING_N];
+    memopt_segment segment[TAKING], before[TAKING]; memopt_tape_layer layer[TAKING]; taking l[TAKING]; memopt_tape_desc d; memopt_tape *tape = NULL;
+    memopt_error e; tape_rig r; size_t i, least = 0; const size_t row = (TAKING_N * 4 + 63) / 64 * 64, rows = (TAKING_N * 8 + 63) / 64 * 64; int part;
+    memset(segment, 0, sizeof segment); memset(l, 0, sizeof l); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
+    for (i = 0; i < TAKING; ++i) {
+        l[i].n = TAKING_N; l[i].weight = 0.5f + 0.125f * (float)i;
+        layer[i].forward_fn = taking_forward; layer[i].backward_fn = taking_backward; layer[i].user = &l[i];
+        segment[i].output_bytes = segment[i].grad_bytes = TAKING_N * 4; segment[i].forward_cost = 1; segment[i].backward_cost = 2;
+    }
+    memcpy(before, segment, sizeof before);
+    /* what fails leaves everything as it was */
+    CHECK(memopt_tape_describe(NULL, segment, TAKING, &e) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "layers is NULL"));
+    CHECK(memopt_tape_describe(layer, NULL, TAKING, &e) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segments is NULL"));
+    CHECK(memopt_tape_describe(layer, NULL, TAKING, NULL) == MEMOPT_ERR_ARGUMENT);
+    layer[3].backward_fn = NULL;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 3: no backward callback"));
+    layer[3].backward_fn = taking_backward;
+    l[5].fails = 1; l[5].status = MEMOPT_ERR_UNSUPPORTED;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_UNSUPPORTED);
+    CHECK(test_error_says(e, MEMOPT_ERR_UNSUPPORTED, "segment 5: forward: norm: output overlaps input") && e.segment == 5);
+    CHECK(memopt_tape_describe(layer, segment, TAKING, NULL) == MEMOPT_ERR_UNSUPPORTED);
+    l[5].fails = 3; l[5].status = MEMOPT_ERR_IO;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_IO && test_error_says(e, MEMOPT_ERR_IO, "segment 5: a forward callback failed while describing"));
+    l[5].fails = 0; l[4].part = 0; l[4].more = SIZE_MAX - 5000;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_OVERFLOW && test_error_says(e, MEMOPT_ERR_OVERFLOW, "segment 4: what the tape needs does not fit size_t"));
+    l[4].more = 0; segment[4].output_bytes = SIZE_MAX - 100;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_OVERFLOW && test_error_says(e, MEMOPT_ERR_OVERFLOW, "segment 4: what the tape needs does not fit size_t"));
+    segment[4].output_bytes = TAKING_N * 4;
+    layer[2].forward_fn = taking_nothing;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_ARGUMENT && e.segment == 2);
+    CHECK(test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 2: saved 4032, at most what the forward takes 64") && memopt_tape_describe(layer, segment, TAKING, NULL) == MEMOPT_ERR_ARGUMENT);
+    layer[2].forward_fn = taking_forward;
+    CHECK(!memcmp(before, segment, sizeof before));
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_OK && memopt_tape_describe(layer, segment, 0, NULL) == MEMOPT_OK);
+    for (i = 0; i < TAKING; ++i) {
+        CHECK_AT(segment[i].saved_bytes == TAKING_N * 4 + row + rows && segment[i].forward_scratch == 128 && segment[i].plain_scratch == row + rows + 128, i);
+        CHECK_AT(segment[i].backward_scratch == 320 && segment[i].output_bytes == TAKING_N * 4 && segment[i].forward_cost > 0 && !l[i].calls, i);
+    }
+    CHECK(!memopt_tape_take(NULL, MEMOPT_TAPE_SAVED, 64));
+    /* and the pass: from keeping all to the least */
+    for (i = 0; i < TAKING_N; ++i) { x[i] = 0.01f * (float)(i % 37) - 0.2f; g[i] = 0.001f * (float)(i % 13) - 0.005f; }
+    memcpy(want, g, sizeof want); taking_plain(want, x);
+    tape_rig_open(&r, 1 << 20, 0);
+    d.arena = r.arena; d.layers = layer; d.chain.segments = segment; d.chain.count = TAKING; d.chain.input_bytes = d.chain.input_grad_bytes = TAKING_N * 4;
+    CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
+    for (i = 0; i < 4; ++i) {
+        d.budget = i ? least + (i - 1) * 5000 : (size_t)1 << 20; d.verify = i == 2; tape = NULL;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        memset(got, 0, sizeof got);
+        CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK && !memcmp(got, want, sizeof got), i);
+        CHECK_AT(memopt_tape_evaluate(tape, x, got) == MEMOPT_OK, i);
+        for (part = 0; part < 3; ++part) { /* 64 bytes more than described, in the last segment that is run or the first */
+            static const char *const says[3] = { "segment 4: saved 4096, described 4032", "segment 4: scratch 192, described 128", "segment 4: scratch 384, described 320" };
+            char text[200]; size_t length;
+            l[4].part = part; l[4].more = 64;
+            if (memopt_tape_forward(tape, x) == MEMOPT_OK) CHECK_AT(memopt_tape_backward(tape, g, got) == MEMOPT_ERR_STATE, part);
+            e = memopt_tape_error(tape);
+            CHECK_AT(e.status == MEMOPT_ERR_STATE && e.segment == 4, part);
+            CHECK(memopt_error_text(&e, text, sizeof text, &length) == MEMOPT_OK);
+            if (i == 0 || part == 2) CHECK_AT(!strncmp(text, says[part], strlen(says[part])), (int)i);
+            l[4].more = 0;
+            memopt_tape_cancel(tape);
+            CHECK_AT(tape_rig_is_clean(&r), part);
+        }
+        for (part = 1; part < 4; ++part) { /* a callback says why it failed, or does not */
+            static const char *const says[3] = { "segment 1: forward: norm: output overlaps input, action ", "segment 1: backward: is cursed, action ", "segment 1: a forward callback failed, action " };
+            char text[200];
+            l[1].fails = part; l[1].status = MEMOPT_ERR_UNSUPPORTED;
+            if (memopt_tape_forward(tape, x) == MEMOPT_OK) CHECK_AT(memopt_tape_backward(tape, g, got) == MEMOPT_ERR_UNSUPPORTED, part);
+            e = memopt_tape_error(tape);
+            CHECK_AT(e.status == MEMOPT_ERR_UNSUPPORTED && e.segment == 1 && e.action != SIZE_MAX, part);
+            CHECK(memopt_error_text(&e, text, sizeof text, NULL) == MEMOPT_OK);
+            CHECK_AT(!strncmp(text, says[part - 1], strlen(says[part - 1])), part);
+            l[1].fails = 0;
+            memopt_tape_cancel(tape);
+        }
+        memset(got, 0, sizeof got); /* and then it runs as before */
+        CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK && !memcmp(got, want, sizeof got), i);
+        memopt_tape_destroy(tape);
+    }
+    { /* a tape in a tape, described like any layer */
+        memopt_segment outer, told; memopt_tape_layer outer_layer; memopt_tape_desc id = d;
+        id.arena = NULL; id.budget = 0; id.overhead = 0.3; id.verify = 0;
+        CHECK(memopt_tape_create(&id, &tape) == MEMOPT_OK && memopt_tape_nest(tape, &outer, &outer_layer) == MEMOPT_OK);
+        told = outer; told.saved_bytes = told.forward_scratch = told.plain_scratch = told.backward_scratch = 0;
+        CHECK(memopt_tape_describe(&outer_layer, &told, 1, &e) == MEMOPT_OK && told.saved_bytes == outer.saved_bytes);
+        CHECK(told.forward_scratch == outer.forward_scratch && told.plain_scratch == outer.plain_scratch && told.backward_scratch == outer.backward_scratch);
+        memopt_tape_destroy(tape);
+    }
+    tape_rig_close(&r);
+}
+
 typedef struct tape_doubles { memopt_segment segment[3]; memopt_tape_layer layer[3]; memopt_tape_desc desc; } tape_doubles;
 static void tape_doubles_make(tape_doubles *d, size_t count, memopt_arena *arena) {
     size_t i;
@@ -3928,6 +4091,7 @@ static void test_tape(void) {
     RUN(tape_table_elsewhere);
     RUN(tape_table_is_fine_enough);
     RUN(tape_table_never_coarser);
+    RUN(tape_taken);
     RUN(tape_process_memory);
 }
 #ifndef TEST_COMBINED

@@ -1704,6 +1704,8 @@ typedef struct memopt_segment { /* zero it, then set what it has */
     size_t copy_bytes;       /* what the output still takes in memory once it is written: 0 where it goes elsewhere,
                                 else the bytes of its smaller copy */
     double forward_cost, backward_cost; /* finite, not negative */
+    int    grad_in_place;    /* 1: its backward may write over grad_output, and its grad_input may be the same memory:
+                                where both have the same bytes and lie between two segments, they are one buffer */
 } memopt_segment;
 
 /* a tensor that one segment writes beside its output, and a later one reads beside its input */
@@ -1907,8 +1909,9 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     size_t      scratch_bytes;
     int         not_host_visible; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a
                                      device's */
-    const void *grad_output; /* backward only; NULL when grad_bytes is 0 */
-    void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it */
+    void       *grad_output; /* backward only; NULL when grad_bytes is 0. Read only, unless grad_in_place is 1 */
+    void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it. With grad_in_place it
+                                may be grad_output */
     void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
                                 nobody will read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
@@ -2084,10 +2087,11 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  *
  * input        value 0, outside the memory of the pass; must stay as it is until the backward has returned
  * grad_output  gradient of the last output; NULL when its grad_bytes is 0. Outside the memory of the pass, or within
- *              the last output: a loss whose gradient is the output itself
+ *              the last output: a loss whose gradient is the output itself. Read only, unless the last segment has
+ *              grad_in_place: then it is written over, and lies outside
  * grad_input   receives gradient 0; NULL when input_grad_bytes is 0. Overlaps neither the input nor the memory of the
  *              pass. It may overlap grad_output where there are two segments or more: the last backward has read that
- *              before the first writes this
+ *              before the first writes this; and be grad_output where a single segment has grad_in_place
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
  *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
  *              its error says more); ERR_CORRUPT (verify: a segment gave other bits when it ran again, or somebody
@@ -16057,6 +16061,13 @@ static size_t memopt_i_chain_grad(const memopt_chain *c, size_t v) { /* and of i
     return v ? c->segments[v - 1].grad_bytes : c->input_grad_bytes;
 }
 
+/* Does the gradient of segment i's input take the place of that of its output? The outer two have places of their
+   own. */
+static int memopt_i_chain_grad_in_place(const memopt_chain *c, size_t i) {
+    return i && i + 1 < c->count && c->segments[i].grad_in_place
+        && memopt_i_chain_grad(c, i) == memopt_i_chain_grad(c, i + 1);
+}
+
 static size_t memopt_i_chain_copy(const memopt_chain *c, size_t v) { return v ? c->segments[v - 1].copy_bytes : 0; }
 
 static size_t memopt_i_chain_plain(const memopt_segment *s) {
@@ -16076,6 +16087,7 @@ static int memopt_i_segment_equal(const memopt_segment *a, const memopt_segment 
     return a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes && a->grad_bytes == b->grad_bytes
         && a->forward_scratch == b->forward_scratch && a->backward_scratch == b->backward_scratch
         && a->plain_scratch == b->plain_scratch && a->copy_bytes == b->copy_bytes
+        && a->grad_in_place == b->grad_in_place
         && memopt_i_double_bits(a->forward_cost) == memopt_i_double_bits(b->forward_cost)
         && memopt_i_double_bits(a->backward_cost) == memopt_i_double_bits(b->backward_cost);
 }
@@ -16124,6 +16136,10 @@ static memopt_status memopt_i_segment_check(const memopt_segment *s, size_t i, m
         return memopt_i_fail_place(error, memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT,
             "saved_bytes do not hold the output", "saved_bytes", s->saved_bytes, "at least output_bytes",
             s->output_bytes), "segment", i);
+    if (s->grad_in_place != 0 && s->grad_in_place != 1)
+        return memopt_i_fail_place(error, memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT,
+            "a flag that is neither 0 nor 1", "grad_in_place", memopt_i_signed(s->grad_in_place), "must be 0 or",
+            memopt_i_count(1)), "segment", i);
     status = memopt_i_cost_check(error, "forward_cost", s->forward_cost);
     if (!status) status = memopt_i_cost_check(error, "backward_cost", s->backward_cost);
     return status ? memopt_i_fail_place(error, status, "segment", i) : MEMOPT_OK;
@@ -16197,7 +16213,14 @@ typedef enum memopt_i_buffer_kind { /* index: the value, segment or skip it belo
     MEMOPT_I_BUFFER_SKIP_GRAD
 } memopt_i_buffer_kind;
 
-typedef void memopt_i_buffer_fn(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born);
+typedef enum memopt_i_buffer_event {
+    MEMOPT_I_BUFFER_GONE,
+    MEMOPT_I_BUFFER_BORN,
+    MEMOPT_I_BUFFER_TAKES_OVER /* it is the buffer of the next index from here on, which is gone */
+} memopt_i_buffer_event;
+
+typedef void memopt_i_buffer_fn(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes,
+                                memopt_i_buffer_event event);
 
 enum { /* of a value */
     MEMOPT_I_VALUE_HELD = 1, MEMOPT_I_VALUE_COPIED = 2, MEMOPT_I_VALUE_WRITING = 4, MEMOPT_I_VALUE_READING = 8,
@@ -16229,14 +16252,14 @@ typedef struct memopt_i_simulation {
 } memopt_i_simulation;
 
 static void memopt_i_simulation_buffer(memopt_i_simulation *w, memopt_i_buffer_kind kind, size_t index, size_t bytes,
-                                       int born) {
+                                       memopt_i_buffer_event event) {
     if (!bytes) return;
-    if (born) {
+    if (event == MEMOPT_I_BUFFER_BORN) {
         w->live += bytes;
         w->peak = memopt_i_max(w->peak, w->live);
     }
-    else w->live -= bytes;
-    if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, born);
+    if (event == MEMOPT_I_BUFFER_GONE) w->live -= bytes;
+    if (w->buffer_fn) w->buffer_fn(w->user, kind, index, bytes, event);
 }
 
 /* Call when a value appears, in memory or in the store, or has left both: a skip dies with the last value between its
@@ -16255,7 +16278,7 @@ static void memopt_i_simulation_update_skips(memopt_i_simulation *w, size_t valu
         }
         if (--state->holders || !state->live) continue;
         state->live = 0;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, s->bytes, 0);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, s->bytes, MEMOPT_I_BUFFER_GONE);
     }
 }
 
@@ -16265,9 +16288,9 @@ static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, 
 
     w->values[value] = (uint8_t)flags;
     if (!(before & MEMOPT_I_VALUE_HELD) && flags & MEMOPT_I_VALUE_HELD)
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), 1);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), MEMOPT_I_BUFFER_BORN);
     if (before & MEMOPT_I_VALUE_HELD && !(flags & MEMOPT_I_VALUE_HELD))
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), 0);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), MEMOPT_I_BUFFER_GONE);
     if (!(before & MEMOPT_I_VALUE_ANYWHERE) != !(flags & MEMOPT_I_VALUE_ANYWHERE))
         memopt_i_simulation_update_skips(w, value, flags != 0);
 }
@@ -16294,7 +16317,7 @@ static void memopt_i_simulation_begin(memopt_i_simulation *w, const memopt_chain
     w->values = (uint8_t *)(void *)(w->skips + chain->skip_count);
     w->saved = w->values + n + 1;
     memopt_i_simulation_set_flags(w, 0, MEMOPT_I_VALUE_HELD);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, n, memopt_i_chain_grad(chain, n), 1);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, n, memopt_i_chain_grad(chain, n), MEMOPT_I_BUFFER_BORN);
 }
 
 static memopt_status memopt_i_simulation_open(memopt_i_simulation *w, const memopt_chain *chain,
@@ -16382,12 +16405,12 @@ static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t 
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].from != i || w->skips[k].live || w->skips[k].done) continue;
         w->skips[k].live = 1;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, 1);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, MEMOPT_I_BUFFER_BORN);
     }
-    if (save) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, 1);
+    if (save) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, MEMOPT_I_BUFFER_BORN);
     if (save) w->saved[i] = 1;
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, 1);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, 0);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, MEMOPT_I_BUFFER_BORN);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, MEMOPT_I_BUFFER_GONE);
     ++w->runs[i];
     w->now += s->forward_cost;
     return MEMOPT_OK;
@@ -16396,30 +16419,34 @@ static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t 
 static memopt_status memopt_i_simulation_backward(memopt_i_simulation *w, size_t i) {
     const memopt_chain *c = w->chain;
     const memopt_segment *s = c->segments + i;
+    const int in_place = memopt_i_chain_grad_in_place(c, i);
     size_t k;
 
     if (memopt_i_simulation_can_backward(w, i)) return MEMOPT_ERR_STATE;
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to != i) continue;
         w->skips[k].grad = 1;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, 1);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, MEMOPT_I_BUFFER_BORN);
     }
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i, memopt_i_chain_grad(c, i), 1);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, 1);
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, 0);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i, memopt_i_chain_grad(c, i),
+                               in_place ? MEMOPT_I_BUFFER_TAKES_OVER : MEMOPT_I_BUFFER_BORN);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, MEMOPT_I_BUFFER_BORN);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, s->backward_scratch, MEMOPT_I_BUFFER_GONE);
     for (k = 0; k < c->skip_count; ++k) {
         if (c->skips[k].to == i) {
             w->skips[k].live = 0;
             w->skips[k].done = 1;
-            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, 0);
+            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, MEMOPT_I_BUFFER_GONE);
         }
         if (c->skips[k].from == i)
-            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, 0);
+            memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP_GRAD, k, c->skips[k].grad_bytes, MEMOPT_I_BUFFER_GONE);
     }
-    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, 0);
+    memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, MEMOPT_I_BUFFER_GONE);
     w->saved[i] = 0;
     memopt_i_simulation_set_flags(w, i + 1, 0);
-    if (i + 1 < c->count) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i + 1, memopt_i_chain_grad(c, i + 1), 0);
+    if (i + 1 < c->count && !in_place)
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_GRAD, i + 1, memopt_i_chain_grad(c, i + 1),
+                                   MEMOPT_I_BUFFER_GONE);
     w->left = i;
     w->now += s->backward_cost;
     return MEMOPT_OK;
@@ -16442,7 +16469,7 @@ static memopt_status memopt_i_simulation_transfer(memopt_i_simulation *w, size_t
     if (writes && w->copies >= w->offload.slots) return memopt_i_simulation_refuse(w, "the offload store is full");
     if (writes) {
         ++w->copies;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), 1);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), MEMOPT_I_BUFFER_BORN);
     }
     memopt_i_simulation_set_flags(w, v, flags | MEMOPT_I_VALUE_HELD
                                   | (writes ? MEMOPT_I_VALUE_WRITING : MEMOPT_I_VALUE_READING));
@@ -16479,7 +16506,7 @@ static memopt_status memopt_i_simulation_remove(memopt_i_simulation *w, size_t v
         return memopt_i_simulation_refuse(w, "its segment is saved, and nothing would be left of it");
     if (what == MEMOPT_I_VALUE_COPIED) {
         --w->copies;
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), 0);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_COPY, v, memopt_i_chain_copy(w->chain, v), MEMOPT_I_BUFFER_GONE);
     }
     memopt_i_simulation_set_flags(w, v, flags & ~what);
     return MEMOPT_OK;
@@ -16893,7 +16920,8 @@ static memopt_i_stage memopt_i_stage_of(const memopt_schedule *p, size_t i) { /*
         stage.saving = stage.saved + memopt_i_solver_units(p, s->forward_scratch);
         stage.plain = stage.value + memopt_i_solver_units(p, memopt_i_chain_plain(s));
         stage.reverse = stage.saved + memopt_i_solver_units(p, s->backward_scratch) + memopt_i_stage_grad(p, i)
-                      + memopt_i_stage_grad(p, i - 1) + memopt_i_solver_skips(p, 1, i, i, c->count, 1);
+                      + memopt_i_solver_skips(p, 1, i, i, c->count, 1);
+        if (!memopt_i_chain_grad_in_place(c, i - 1)) stage.reverse += memopt_i_stage_grad(p, i - 1);
     }
     return stage;
 }
@@ -18839,14 +18867,20 @@ typedef struct memopt_i_compiler {
     size_t   memory, width, item_count, item_max, at, end, align;
 } memopt_i_compiler;
 
-static void memopt_i_compiler_buffer(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes, int born) {
+static void memopt_i_compiler_buffer(void *user, memopt_i_buffer_kind kind, size_t index, size_t bytes,
+                                     memopt_i_buffer_event event) {
     memopt_i_compiler *d = (memopt_i_compiler *)user;
     const size_t slot = (size_t)kind * d->width + index;
     memopt_plan_item *item;
 
-    d->alive[slot] = (uint8_t)born;
-    if (!born) {
+    d->alive[slot] = (uint8_t)(event != MEMOPT_I_BUFFER_GONE);
+    if (event == MEMOPT_I_BUFFER_GONE) {
         d->items[d->newest[slot] - 1].last = d->at + 1;
+        return;
+    }
+    if (event == MEMOPT_I_BUFFER_TAKES_OVER) {
+        d->newest[slot] = d->newest[slot + 1];
+        d->alive[slot + 1] = 0;
         return;
     }
     MEMOPT_ASSERT(d->item_count < d->item_max);
@@ -19071,11 +19105,11 @@ static uint64_t memopt_i_chain_hash(const memopt_chain *c) {
 
     for (i = 0; i < c->count; ++i) {
         const memopt_segment *s = &c->segments[i];
-        const uint64_t words[9] = { s->output_bytes, s->saved_bytes, s->grad_bytes, s->forward_scratch,
-                                    s->backward_scratch, s->plain_scratch, s->copy_bytes,
-                                    memopt_i_double_bits(s->forward_cost), memopt_i_double_bits(s->backward_cost) };
+        const uint64_t words[10] = { s->output_bytes, s->saved_bytes, s->grad_bytes, s->forward_scratch,
+                                     s->backward_scratch, s->plain_scratch, s->copy_bytes, (uint64_t)s->grad_in_place,
+                                     memopt_i_double_bits(s->forward_cost), memopt_i_double_bits(s->backward_cost) };
 
-        for (k = 0; k < 9; ++k) h = memopt_i_compile_mix(h, words[k]);
+        for (k = 0; k < 10; ++k) h = memopt_i_compile_mix(h, words[k]);
     }
     for (i = 0; i < c->skip_count; ++i) {
         h = memopt_i_compile_mix(memopt_i_compile_mix(h, c->skips[i].from), c->skips[i].to);
@@ -20085,13 +20119,14 @@ static int memopt_i_tape_inside(const memopt_tape *t, const void *a, size_t byte
     return t->not_host_visible != 1 && memopt_i_overlaps(a, memopt_i_max(bytes, 1), t->base, compiled->peak);
 }
 
-/* The gradient of a loss may be the last output itself: both are only read. */
+/* The gradient of a loss may be the last output itself: both are only read, unless the last segment works in place. */
 static int memopt_i_tape_is_output(const memopt_tape *t, const void *grad_output) {
     const memopt_segment *last = &t->shape->segments[t->count - 1];
     const unsigned char *output = (const unsigned char *)memopt_i_tape_at(t, t->shape->pass.output);
     const uintptr_t offset = (uintptr_t)grad_output - (uintptr_t)output;
 
-    return output && offset <= last->output_bytes && last->grad_bytes <= last->output_bytes - offset;
+    return output && !last->grad_in_place && offset <= last->output_bytes
+        && last->grad_bytes <= last->output_bytes - offset;
 }
 
 /* Why a backward cannot take these, or NULL. Segment 0 reads the input while it writes its gradient, and only a single
@@ -20107,6 +20142,7 @@ static const char *memopt_i_tape_overlap_reason(const memopt_tape *t, const void
     if (memopt_i_tape_inside(t, grad_input, bytes, compiled)) return "grad_input overlaps the memory of the pass";
     if (memopt_i_tape_inside(t, grad_output, grad, compiled) && !memopt_i_tape_is_output(t, grad_output))
         return "grad_output overlaps the memory of the pass";
+    if (c->segments[0].grad_in_place && grad_input == grad_output && bytes == grad) return NULL;
     if (c->count == 1 && memopt_i_tape_overlap(t, grad_input, bytes, grad_output, grad))
         return "grad_input overlaps grad_output, and one segment reads and writes them";
     return NULL;

@@ -92,6 +92,11 @@ static size_t schedule_sim_value_bytes(const schedule_case *c, size_t value) {
 static size_t schedule_sim_grad_bytes(const schedule_case *c, size_t value) {
     return value ? c->segment[value - 1].grad_bytes : c->input_grad_bytes;
 }
+/* The gradient of i's input, where it is not that of its output in the same bytes. */
+static size_t schedule_sim_second_grad(const schedule_case *c, size_t i) {
+    const size_t bytes = schedule_sim_grad_bytes(c, i);
+    return c->segment[i].grad_in_place && i > 0 && i < c->count - 1 && schedule_sim_grad_bytes(c, i + 1) == bytes ? 0 : bytes;
+}
 static void schedule_sim_peak(schedule_sim *s, size_t scratch, size_t at) {
     size_t sum = scratch, i;
     for (i = 0; i < s->items; ++i) sum += s->item[i].bytes;
@@ -131,8 +136,8 @@ static int schedule_sim_backward(schedule_sim *s, size_t i, size_t at) {
     if (s->transfer[i + 1] || schedule_sim_has(s, SIM_COPY, i + 1)) return 0;
     for (k = 0; k < s->c->skip_count; ++k)
         if (s->c->skip[k].to == i) schedule_sim_add(s, SIM_SKIP_GRAD, k, s->c->skip[k].grad_bytes);
+    schedule_sim_peak(s, g->backward_scratch + schedule_sim_second_grad(s->c, i), at);
     schedule_sim_add(s, SIM_GRAD, i, schedule_sim_grad_bytes(s->c, i));
-    schedule_sim_peak(s, g->backward_scratch, at);
     schedule_sim_remove(s, SIM_SAVED, i);
     schedule_sim_remove(s, SIM_VALUE, i + 1);
     if (i + 1 < s->c->count) schedule_sim_remove(s, SIM_GRAD, i + 1);
@@ -241,6 +246,7 @@ static void schedule_random_chain(schedule_case *c, size_t count, uint64_t *seed
         s->grad_bytes = i + 1 < count ? s->output_bytes : 0;
         s->forward_scratch = test_below(seed, 2); s->backward_scratch = test_below(seed, 2);
         s->forward_cost = (double)(1 + test_below(seed, 5)); s->backward_cost = (double)(1 + test_below(seed, 5));
+        s->grad_in_place = (s->saved_bytes + (size_t)s->forward_cost) % 3 == 0;
     }
     c->input_bytes = 1 + test_below(seed, 3);
     c->input_grad_bytes = c->input_bytes;
@@ -261,6 +267,8 @@ static void schedule_ugly_chain(schedule_case *c, size_t count, uint64_t *seed) 
         s->plain_scratch = test_below(seed, 3) ? 0 : test_below(seed, 1000);
         s->forward_cost = test_below(seed, 9) ? (double)test_below(seed, 1000000) * 0.37e-3 : 0.0;
         s->backward_cost = test_below(seed, 9) ? (double)test_below(seed, 1000000) * 0.71e-3 : 0.0;
+        s->grad_in_place = s->saved_bytes % 2 == 1;
+        if (i && s->saved_bytes % 3 == 1) s->grad_bytes = c->segment[i - 1].grad_bytes;
     }
     c->input_bytes = test_below(seed, 100000);
     c->input_grad_bytes = test_below(seed, 2) ? 0 : c->input_bytes;
@@ -575,7 +583,7 @@ static void schedule_dp_offer(double *best, double cost) { if (cost < *best) *be
 static double schedule_dp_solve(const schedule_dp *d, int f, size_t s, size_t t, size_t m) {
     const memopt_segment *g = d->c->segment;
     const size_t held = schedule_dp_grad(d, t + 1) + (f ? g[t].saved_bytes : 0);
-    const size_t grads = schedule_dp_grad(d, s + 1) + schedule_dp_grad(d, s);
+    const size_t grads = schedule_dp_grad(d, s + 1) + schedule_sim_second_grad(d->c, s);
     const size_t reverse = grads + g[s].saved_bytes + g[s].backward_scratch;
     double best = SCHEDULE_NEVER, sweep = 0; size_t j, peak = 0;
     if (s == t) {
@@ -681,7 +689,7 @@ static void schedule_search_forward(schedule_search *f, const schedule_state *s,
 }
 static void schedule_search_backward(schedule_search *f, const schedule_state *s) {
     const size_t i = s->grad - 1; schedule_state next = *s;
-    size_t peak = schedule_search_bytes(f, s) + schedule_sim_grad_bytes(f->c, i) + f->c->segment[i].backward_scratch, k;
+    size_t peak = schedule_search_bytes(f, s) + schedule_sim_second_grad(f->c, i) + f->c->segment[i].backward_scratch, k;
     for (k = 0; k < f->c->skip_count; ++k) if (f->c->skip[k].to == i) peak += f->c->skip[k].grad_bytes;
     if (peak > f->budget) return;
     next.grad = (unsigned)i; next.values &= ~(1u << i); next.saved &= ~(1u << i);
@@ -1248,6 +1256,7 @@ static size_t schedule_repeating(schedule_case *c, size_t *kind, size_t count, u
         s->saved_bytes = s->output_bytes + test_below(random, 12);
         s->forward_scratch = test_below(random, 3); s->backward_scratch = test_below(random, 5);
         s->copy_bytes = test_below(random, 3) ? 0 : s->output_bytes / 2;
+        s->grad_in_place = (k + s->output_bytes) % 2 == 1;
         if (!alike) continue;
         s->backward_cost = 4; s->saved_bytes = 12; s->output_bytes = 4; s->grad_bytes = 1; s->forward_cost = 2;
         s->copy_bytes = k;
@@ -1340,7 +1349,7 @@ static void schedule_repeats_counted(void) {
         const size_t count = 2 + test_below(&random, 20);
         schedule_repeating(&schedule_now, kind, count, &random);
         for (i = 0; i < count; ++i) { /* a segment also sees the gradients on both sides */
-            const size_t before = i ? schedule_now.segment[i - 1].grad_bytes : schedule_now.input_grad_bytes;
+            const size_t before = schedule_sim_second_grad(&schedule_now, i);
             name[i] = kind[i] * 100 + before * 10 + (i + 1 < count ? schedule_now.segment[i].grad_bytes : 0);
         }
         for (parts = saved = 0, s = 0; s < count; ++s)

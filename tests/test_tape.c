@@ -249,14 +249,16 @@ static memopt_status tape_watch_forward(const memopt_tape_call *step) {
     CHECK_AT(!step->saved || tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s)), s);
     return MEMOPT_OK;
 }
-static int tape_backward_finds(tape_watch *w, const memopt_tape_call *step, size_t s) { /* all that a backward reads */
+/* All that a backward reads; written: its gradient may be in the place of what it read. */
+static int tape_backward_finds(tape_watch *w, const memopt_tape_call *step, size_t s, int written) {
     const size_t extra = tape_extra_bytes(&w->chain, s); size_t k; int right = tape_skip_is_right(w, step, s);
     right &= tape_holds(step->input, tape_input_bytes(&w->chain, s), tape_key(w->pass, TAPE_VALUE, s))
         && (!s || w->whole[s - 1]);
     right &= !w->whole[s] || w->unsteady
           || tape_holds(step->output, w->segment[s].output_bytes, tape_key(w->pass, TAPE_VALUE, s + 1));
     right &= tape_holds(step->saved, extra, tape_key(w->pass, TAPE_SAVED, s));
-    right &= tape_holds(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_GRADIENT, s + 1));
+    if (!written || step->grad_input != step->grad_output)
+        right &= tape_holds(step->grad_output, tape_grad_bytes(&w->chain, s + 1), tape_key(w->pass, TAPE_GRADIENT, s + 1));
     for (k = 0; k < w->chain.skip_count; ++k)
         if (w->skip[k].from == s) right &= tape_is_inside(w, step->skip_grads[k], w->skip[k].grad_bytes)
             && tape_holds(step->skip_grads[k], w->skip[k].grad_bytes, tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
@@ -286,10 +288,12 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
     CHECK_AT(s || step->input == w->input, s);
     CHECK_AT(s || step->grad_input == (w->chain.input_grad_bytes ? w->grad_input : NULL), s);
     CHECK_AT(s + 1 < w->chain.count || step->grad_output == (w->grad_output_bytes ? w->grad_output : NULL), s);
+    CHECK_AT((step->grad_input && step->grad_input == step->grad_output) == (s > 0 && s + 1 < w->chain.count && grad
+        && w->segment[s].grad_in_place && grad == tape_grad_bytes(&w->chain, s + 1)), s);
     if (w->dry) return MEMOPT_OK;
     CHECK_AT(tape_is_inside(w, step->scratch, scratch) && (!s || tape_is_inside(w, step->grad_input, grad)), s);
     CHECK_AT(tape_is_inside(w, step->saved, tape_extra_bytes(&w->chain, s)), s);
-    CHECK_AT(tape_backward_finds(w, step, s), s);
+    CHECK_AT(tape_backward_finds(w, step, s, 0), s);
     tape_fill(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s));
     tape_fill(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s));
     for (k = 0; k < w->chain.skip_count; ++k)
@@ -298,7 +302,7 @@ static memopt_status tape_watch_backward(const memopt_tape_call *step) {
             if (step->skip_grads[k]) tape_fill(step->skip_grads[k], w->skip[k].grad_bytes,
                 tape_key(w->pass, TAPE_SKIP_GRADIENT, k));
         }
-    CHECK_AT(tape_backward_finds(w, step, s), s);
+    CHECK_AT(tape_backward_finds(w, step, s, 1), s);
     CHECK_AT(tape_holds(step->scratch, scratch, tape_key(w->pass, TAPE_RUBBISH, s)), s);
     CHECK_AT(tape_holds(step->grad_input, grad, tape_key(w->pass, TAPE_GRADIENT, s)), s);
     return MEMOPT_OK;
@@ -333,6 +337,8 @@ static void tape_watch_make(tape_watch *w, uint64_t seed, size_t count, size_t s
         g->backward_scratch = tape_size(&seed, most);
         g->plain_scratch = test_below(&seed, 2) ? 0 : tape_size(&seed, most / 2);
         g->forward_cost = (double)test_below(&seed, 8); g->backward_cost = (double)test_below(&seed, 8);
+        g->grad_in_place = g->saved_bytes % 2 == 1;
+        if (s && g->saved_bytes % 3 == 1) g->grad_bytes = w->segment[s - 1].grad_bytes;
     }
     for (s = 0; s < skips; ++s) {
         w->skip[s].from = test_below(&seed, count - 1);
@@ -3499,6 +3505,63 @@ static void tape_taken(void) {
     tape_rig_close(&r);
 }
 
+/* ---- gradients in place ---- */
+static memopt_status placing_forward(const memopt_tape_call *call) {
+    size_t i;
+    for (i = 0; i < 256; ++i) ((float *)call->output)[i] = ((const float *)call->input)[i] + 1;
+    return MEMOPT_OK;
+}
+static memopt_status placing_backward(const memopt_tape_call *call) { /* where it may, it works in what it was given */
+    float *g = (float *)call->grad_output, *to = (float *)call->grad_input; size_t i;
+    int *same = (int *)call->user;
+    *same = g == to;
+    for (i = 0; i < 1024; ++i) to[i] = 2 * g[i];
+    return MEMOPT_OK;
+}
+static void tape_grad_in_place(void) {
+    static float x[256], g[1024], got[1024]; memopt_segment segment[3]; memopt_tape_layer layer[3]; memopt_tape_desc d; memopt_tape *tape = NULL;
+    int same[3] = { 9, 9, 9 }; tape_rig r; size_t i; memopt_error e; int on;
+    memset(segment, 0, sizeof segment); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
+    for (i = 0; i < 3; ++i) {
+        segment[i].output_bytes = segment[i].saved_bytes = 1024; segment[i].grad_bytes = 4096;
+        layer[i].forward_fn = placing_forward; layer[i].backward_fn = placing_backward; layer[i].user = &same[i];
+    }
+    for (i = 0; i < 1024; ++i) g[i] = (float)i;
+    tape_rig_open(&r, 1 << 16, 0);
+    d.arena = r.arena; d.layers = layer; d.rule = MEMOPT_SCHEDULE_ALL; d.budget = 1 << 15; d.error = &e;
+    d.chain.segments = segment; d.chain.count = 3; d.chain.input_bytes = 1024; d.chain.input_grad_bytes = 4096;
+    for (on = 0; on < 2; ++on) {
+        for (i = 0; i < 3; ++i) segment[i].grad_in_place = on;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        /* outputs of 1 KiB, gradients of 4: in the backward of segment 1 two of each, or two and one; in that of the last three and one */
+        CHECK(memopt_tape_get_stats(tape).peak == (on ? 7168u : 10240u) && memopt_tape_get_stats(tape).live_peak == (on ? 7168u : 10240u));
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
+        if (on) /* it would write over the output that it reads */
+            CHECK(memopt_tape_backward(tape, memopt_tape_output(tape), got) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_tape_backward(tape, g, got) == MEMOPT_OK && same[0] == 0 && same[1] == on && same[2] == 0);
+        for (i = 0; i < 1024; ++i) CHECK_AT((double)got[i] == 8 * (double)i, (int)i);
+        memopt_tape_destroy(tape);
+    }
+    segment[1].grad_bytes = 4160; segment[1].grad_in_place = 1; /* not as large as that of its input: two buffers */
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK && memopt_tape_get_stats(tape).peak == 2048 + 4096 + 4160);
+    CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK && same[1] == 0);
+    memopt_tape_destroy(tape);
+    for (i = 0; i < 2; ++i) {
+        segment[1].grad_in_place = i ? -1 : 2;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_ARGUMENT);
+        CHECK(test_error_says(e, MEMOPT_ERR_ARGUMENT, i ? "segment 1: grad_in_place -1, must be 0 or 1" : "segment 1: grad_in_place 2, must be 0 or 1"));
+    }
+    d.chain.count = 1; /* a single segment: the engine's own two may be one, but only just one */
+    for (on = 0; on < 2; ++on) {
+        segment[0].grad_in_place = on;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
+        CHECK(memopt_tape_backward(tape, g, (char *)g + 64) == MEMOPT_ERR_ARGUMENT);
+        CHECK(memopt_tape_backward(tape, g, g) == (on ? MEMOPT_OK : MEMOPT_ERR_ARGUMENT) && (!on || same[0] == 1));
+        memopt_tape_destroy(tape);
+    }
+    tape_rig_close(&r);
+}
+
 typedef struct tape_doubles { memopt_segment segment[3]; memopt_tape_layer layer[3]; memopt_tape_desc desc; } tape_doubles;
 static void tape_doubles_make(tape_doubles *d, size_t count, memopt_arena *arena) {
     size_t i;
@@ -4092,6 +4155,7 @@ static void test_tape(void) {
     RUN(tape_table_is_fine_enough);
     RUN(tape_table_never_coarser);
     RUN(tape_taken);
+    RUN(tape_grad_in_place);
     RUN(tape_process_memory);
 }
 #ifndef TEST_COMBINED

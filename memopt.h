@@ -16288,9 +16288,11 @@ static void memopt_i_simulation_set_flags(memopt_i_simulation *w, size_t value, 
 
     w->values[value] = (uint8_t)flags;
     if (!(before & MEMOPT_I_VALUE_HELD) && flags & MEMOPT_I_VALUE_HELD)
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), MEMOPT_I_BUFFER_BORN);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value),
+                                   MEMOPT_I_BUFFER_BORN);
     if (before & MEMOPT_I_VALUE_HELD && !(flags & MEMOPT_I_VALUE_HELD))
-        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value), MEMOPT_I_BUFFER_GONE);
+        memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_VALUE, value, memopt_i_chain_value(w->chain, value),
+                                   MEMOPT_I_BUFFER_GONE);
     if (!(before & MEMOPT_I_VALUE_ANYWHERE) != !(flags & MEMOPT_I_VALUE_ANYWHERE))
         memopt_i_simulation_update_skips(w, value, flags != 0);
 }
@@ -16407,7 +16409,8 @@ static memopt_status memopt_i_simulation_forward(memopt_i_simulation *w, size_t 
         w->skips[k].live = 1;
         memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SKIP, k, c->skips[k].bytes, MEMOPT_I_BUFFER_BORN);
     }
-    if (save) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes, MEMOPT_I_BUFFER_BORN);
+    if (save) memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SAVED, i, s->saved_bytes - s->output_bytes,
+                                         MEMOPT_I_BUFFER_BORN);
     if (save) w->saved[i] = 1;
     memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, MEMOPT_I_BUFFER_BORN);
     memopt_i_simulation_buffer(w, MEMOPT_I_BUFFER_SCRATCH, i, scratch, MEMOPT_I_BUFFER_GONE);

@@ -2028,8 +2028,10 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     void               *random_user;
     int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not
                                     deterministic. The input and the last output, too, must be the same in the backward
-                                    as in the forward. At MEMOPT_DEBUG 2 recomputed outputs that somebody reads are
-                                    always compared */
+                                    as in the forward. memopt_tape_report() tells what was not looked at. At
+                                    MEMOPT_DEBUG 2 recomputed outputs that somebody reads are always compared, and a
+                                    callback that does not write its output or grad_input whole, or that writes to its
+                                    input, is ERR_CORRUPT */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
     const memopt_host  *host; /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
     memopt_error       *error;   /* filled in when memopt_tape_create() or memopt_tape_min_budget() fails; NULL = the
@@ -2156,7 +2158,8 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and
-    measured. buffer, capacity, length as in memopt_ledger_export(). */
+    measured; with `verify`, what was compared and what was not looked at. buffer, capacity, length as in
+    memopt_ledger_export(). */
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length);
 
 /* The simple form, for engines that update one buffer in place: copies on a stack at the low end of an arena, last in,
@@ -19734,6 +19737,7 @@ struct memopt_tape {
     memopt_i_guard   guard;                 /* of what was pushed */
     void            *outside[MEMOPT_I_PLACES_OUTSIDE];
     uint64_t         next, passes, solves, uses, probes;
+    uint64_t         compared;              /* outputs that were made again, and hashed */
     uint64_t         seed, stream;          /* of this pass; stream: of segment 0 */
     uint64_t         input_hash;            /* of this pass, for verify */
     int              state, busy, not_host_visible, verify, rerun, outer_recompute;
@@ -19887,6 +19891,61 @@ static memopt_status memopt_i_tape_called(memopt_tape *t, const memopt_i_instruc
     return status;
 }
 
+/* MEMOPT_DEBUG 2: what a callback has to write whole, filled with a pattern that no engine writes, and what it may only
+   read, hashed. */
+typedef struct memopt_i_watched {
+    unsigned char *written;
+    const void    *read;
+    size_t         written_bytes, read_bytes;
+    uint64_t       pattern, hash;
+} memopt_i_watched;
+
+static memopt_i_watched memopt_i_tape_watch(const memopt_tape *t, const memopt_i_instruction *m,
+                                            const memopt_tape_call *call) {
+    const memopt_chain *c = &t->shape->chain;
+    memopt_i_watched w;
+    size_t i;
+
+    memset(&w, 0, sizeof w);
+    if (MEMOPT_DEBUG < 2 || t->not_host_visible) return w;
+    if (m->op == MEMOPT_ACTION_BACKWARD) {
+        if (call->grad_input != call->grad_output) w.written = (unsigned char *)call->grad_input;
+        w.written_bytes = w.written ? memopt_i_chain_grad(c, m->index) : 0;
+    } else if (!call->output_unused) {
+        w.written = (unsigned char *)call->output;
+        w.written_bytes = w.written ? c->segments[m->index].output_bytes : 0;
+    }
+    if (m->index || t->desc.verify) { /* the engine's own input is read by its size only where that was asked for */
+        w.read = call->input;
+        w.read_bytes = call->input ? memopt_i_chain_value(c, m->index) : 0;
+    }
+    w.pattern = memopt_i_compile_mix(t->stream + m->index, m->action) | 1;
+    for (i = 0; i + 8 <= w.written_bytes; i += 8) memcpy(w.written + i, &w.pattern, 8);
+    w.hash = memopt_i_tape_hash(w.read, w.read_bytes);
+    return w;
+}
+
+static memopt_status memopt_i_tape_watched(memopt_tape *t, const memopt_i_instruction *m, const memopt_i_watched *w) {
+    uint64_t word;
+    size_t i;
+
+    if (w->read_bytes && memopt_i_tape_hash(w->read, w->read_bytes) != w->hash)
+        return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, m->op == MEMOPT_ACTION_BACKWARD
+                                              ? "its backward wrote to its input" : "its forward wrote to its input");
+    for (i = 0; i + 8 <= w->written_bytes; i += 8) {
+        memcpy(&word, w->written + i, 8);
+        if (word != w->pattern) continue;
+        (void)memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "what it has to write is not written whole");
+        t->error.argument = m->op == MEMOPT_ACTION_BACKWARD ? "grad_input is not written at byte"
+                                                            : "output is not written at byte";
+        t->error.got = memopt_i_count(i);
+        t->error.bound = "of";
+        t->error.limit = memopt_i_count(w->written_bytes);
+        return MEMOPT_ERR_CORRUPT;
+    }
+    return MEMOPT_OK;
+}
+
 static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_pass *compiled,
                                         const memopt_i_instruction *m) {
     const memopt_tape_layer *layer = &t->layers[m->index];
@@ -19895,6 +19954,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     memopt_tape_fn *fn = backward ? layer->backward_fn : layer->forward_fn;
     memopt_tape_call call;
     memopt_tape_room room;
+    memopt_i_watched watched;
     memopt_status status;
 
     room = memopt_i_tape_room();
@@ -19924,9 +19984,11 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     room.given[MEMOPT_TAPE_SAVED] = call.saves ? segment->saved_bytes - segment->output_bytes : 0;
     room.given[MEMOPT_TAPE_SCRATCH] = call.scratch_bytes;
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
+    watched = memopt_i_tape_watch(t, m, &call);
     status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 0);
-    return memopt_i_tape_called(t, m, &room, status);
+    status = memopt_i_tape_called(t, m, &room, status);
+    return status ? status : memopt_i_tape_watched(t, m, &watched);
 }
 
 /* A forward with the engine's own generator where it was when this segment ran first. A recompute puts it back to where
@@ -19955,6 +20017,7 @@ static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_instruc
 
     if (m->unread && rerun && !t->desc.verify) return MEMOPT_OK; /* it may have stopped early */
     hash = memopt_i_tape_hash(output, bytes);
+    t->compared += rerun != 0;
     if (!rerun) t->hashes[m->index] = hash;
     else if (t->hashes[m->index] != hash)
         return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
@@ -20921,6 +20984,23 @@ static void memopt_i_tape_sums(memopt_i_writer *o, const memopt_tape *t, double 
     memopt_i_put_text(o, "\n");
 }
 
+/* What verify has compared, and what it cannot see: "segments 0 to 3, 7". */
+static void memopt_i_tape_verified(memopt_i_writer *o, const memopt_tape *t) {
+    size_t i, end;
+    int any = 0;
+
+    memopt_i_put_text_number(o, "verify: outputs compared ", t->compared);
+    memopt_i_put_text(o, "; saved parts and gradients are not looked at");
+    for (i = 0; i < t->count; i = end + 1) {
+        for (end = i; end < t->count && memopt_i_tape_forwards(t->shape, end) == 1; ++end) {}
+        if (end == i) continue;
+        memopt_i_put_text_number(o, any ? ", " : ", nor outputs that are made once, of segments ", i);
+        if (end > i + 1) memopt_i_put_text_number(o, " to ", end - 1);
+        any = 1;
+    }
+    memopt_i_put_text(o, "\n");
+}
+
 MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffer, size_t capacity, size_t *length) {
     memopt_i_writer o;
     double predicted = 0;
@@ -20937,6 +21017,7 @@ MEMOPT_API memopt_status memopt_tape_report(const memopt_tape *tape, char *buffe
                       "   backward us\n");
     for (i = 0; i < tape->count; ++i) memopt_i_tape_row(&o, tape, i, predicted, measured);
     memopt_i_tape_sums(&o, tape, measured);
+    if (tape->desc.verify) memopt_i_tape_verified(&o, tape);
     return memopt_i_writer_end(&o, 1, length);
 }
 

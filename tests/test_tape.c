@@ -3464,6 +3464,19 @@ static void tape_taken(void) {
         memset(got, 0, sizeof got);
         CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK && !memcmp(got, want, sizeof got), i);
         CHECK_AT(memopt_tape_evaluate(tape, x, got) == MEMOPT_OK, i);
+        if (i == 2) { /* each segment's forwards, as the actions count them */
+            char text[4000], want_text[400]; size_t count, k, s, forwards[TAKING] = { 0 }, again = 0; const memopt_action *a = memopt_tape_actions(tape, &count); int any = 0;
+            for (k = 0; k < count; ++k) if (a[k].op <= MEMOPT_ACTION_FORWARD_SAVE) ++forwards[a[k].index];
+            for (s = 0; s < TAKING; ++s) again += forwards[s] - 1;
+            k = (size_t)snprintf(want_text, sizeof want_text, "verify: outputs compared %u; saved parts and gradients are not looked at", (unsigned)again);
+            for (s = 0; s < TAKING; ++s) if (forwards[s] == 1 && (!s || forwards[s - 1] > 1)) {
+                size_t e2 = s;
+                while (e2 + 1 < TAKING && forwards[e2 + 1] == 1) ++e2;
+                k += (size_t)snprintf(want_text + k, sizeof want_text - k, e2 > s ? "%s%u to %u" : "%s%u", any++ ? ", " : ", nor outputs that are made once, of segments ", (unsigned)s, (unsigned)e2);
+            }
+            CHECK(memopt_tape_report(tape, text, sizeof text, NULL) == MEMOPT_OK && again > 0 && any);
+            CHECK(strstr(text, want_text) && strstr(text, want_text)[k] == '\n');
+        }
         for (part = 0; part < 3; ++part) { /* 64 bytes more than described, in the last segment that is run or the first */
             static const char *const says[3] = { "segment 4: saved 4096, described 4032", "segment 4: scratch 192, described 128", "segment 4: scratch 384, described 320" };
             char text[200]; size_t length;
@@ -3511,11 +3524,12 @@ static memopt_status placing_forward(const memopt_tape_call *call) {
     for (i = 0; i < 256; ++i) ((float *)call->output)[i] = ((const float *)call->input)[i] + 1;
     return MEMOPT_OK;
 }
+static size_t placing_floats[3] = { 1024, 1024, 1024 }; /* that each gives its input */
 static memopt_status placing_backward(const memopt_tape_call *call) { /* where it may, it works in what it was given */
     float *g = (float *)call->grad_output, *to = (float *)call->grad_input; size_t i;
     int *same = (int *)call->user;
     *same = g == to;
-    for (i = 0; i < 1024; ++i) to[i] = 2 * g[i];
+    for (i = 0; i < placing_floats[call->segment]; ++i) to[i] = 2 * g[i < 1024 ? i : 0];
     return MEMOPT_OK;
 }
 static void tape_grad_in_place(void) {
@@ -3542,10 +3556,11 @@ static void tape_grad_in_place(void) {
         for (i = 0; i < 1024; ++i) CHECK_AT((double)got[i] == 8 * (double)i, (int)i);
         memopt_tape_destroy(tape);
     }
-    segment[1].grad_bytes = 4160; segment[1].grad_in_place = 1; /* not as large as that of its input: two buffers */
+    segment[1].grad_bytes = 4160; segment[1].grad_in_place = 1; placing_floats[2] = 1040; /* not as large as that of its input: two buffers */
     CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK && memopt_tape_get_stats(tape).peak == 2048 + 4096 + 4160);
     CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK && same[1] == 0);
     memopt_tape_destroy(tape);
+    placing_floats[2] = 1024;
     for (i = 0; i < 2; ++i) {
         segment[1].grad_in_place = i ? -1 : 2;
         CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_ARGUMENT);
@@ -3560,6 +3575,63 @@ static void tape_grad_in_place(void) {
         memopt_tape_destroy(tape);
     }
     tape_rig_close(&r);
+}
+
+/* ---- what MEMOPT_DEBUG 2 finds ---- */
+#if MEMOPT_DEBUG >= 2
+typedef struct careless { size_t segment, from, to; int backward, what; } careless; /* what: 1 leaves [from, to) unwritten; 2 writes its input there */
+static careless careless_now;
+static memopt_status careless_call(const memopt_tape_call *call, int backward) {
+    const careless *c = &careless_now; unsigned char *to = (unsigned char *)(backward ? call->grad_input : call->output); size_t i;
+    const int here = c->segment == call->segment && c->backward == backward;
+    if (call->output_unused && !backward) return MEMOPT_OK; /* as it may */
+    for (i = 0; i < 1001; ++i) if (!(here && c->what == 1 && i >= c->from && i < c->to)) to[i] = (unsigned char)(i + call->segment);
+    if (here && c->what == 2) ((unsigned char *)(uintptr_t)call->input)[c->from] ^= 1;
+    return MEMOPT_OK;
+}
+static memopt_status careless_forward(const memopt_tape_call *call) { return careless_call(call, 0); }
+static memopt_status careless_backward(const memopt_tape_call *call) { return careless_call(call, 1); }
+#endif
+static void tape_watches(void) {
+#if MEMOPT_DEBUG >= 2
+    enum { N = 5 };
+    memopt_segment segment[N]; memopt_tape_layer layer[N]; memopt_tape_desc d; memopt_tape *tape = NULL; tape_rig r; size_t i, least; int verify;
+    unsigned char *x = (unsigned char *)malloc(1001), *g = (unsigned char *)malloc(1001), *got = (unsigned char *)malloc(1001);
+    static const careless tried[] = { { 2, 0, 8, 0, 1 }, { 0, 992, 1000, 0, 1 }, { 4, 400, 416, 0, 1 }, { 3, 8, 900, 1, 1 }, { 0, 0, 1001, 1, 1 },
+        { 2, 1000, 0, 0, 2 }, { 3, 0, 0, 1, 2 }, { 0, 5, 0, 0, 2 }, { 2, 1000, 1001, 0, 1 }, { 2, 9, 16, 1, 1 } };
+    static const char *const says[] = { "segment 2: output is not written at byte 0, of 1001", "segment 0: output is not written at byte 992, of 1001",
+        "segment 4: output is not written at byte 400, of 1001", "segment 3: grad_input is not written at byte 8, of 1001",
+        "segment 0: grad_input is not written at byte 0, of 1001", "segment 2: its forward wrote to its input", "segment 3: its backward wrote to its input",
+        "segment 0: its forward wrote to its input", "", "" }; /* the last two: less than a word */
+    memset(segment, 0, sizeof segment); memset(&d, 0, sizeof d); memset(x, 1, 1001); memset(g, 2, 1001);
+    for (i = 0; i < N; ++i) {
+        segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 1001; segment[i].forward_cost = segment[i].backward_cost = 1;
+        layer[i].forward_fn = careless_forward; layer[i].backward_fn = careless_backward; layer[i].user = NULL;
+    }
+    tape_rig_open(&r, 1 << 16, 0);
+    d.arena = r.arena; d.layers = layer; d.chain.segments = segment; d.chain.count = N; d.chain.input_bytes = d.chain.input_grad_bytes = 1001;
+    CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
+    for (verify = 0; verify < 2; ++verify) for (d.budget = least; d.budget < least + 6000; d.budget += 2000) {
+        d.verify = verify;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        for (i = 0; i < sizeof tried / sizeof *tried; ++i) {
+            const int found = *says[i] != 0 && (i != 7 || verify); /* the engine's own input: only where it is asked for */
+            memopt_status s; memopt_error e; char text[200];
+            careless_now = tried[i];
+            memset(got, 9, 1001);
+            s = memopt_tape_forward(tape, x);
+            if (!s) s = memopt_tape_backward(tape, g, got);
+            CHECK_AT(s == (found ? MEMOPT_ERR_CORRUPT : MEMOPT_OK), (int)i);
+            e = memopt_tape_error(tape);
+            if (found) CHECK_AT(memopt_error_text(&e, text, sizeof text, NULL) == MEMOPT_OK && !strncmp(text, says[i], strlen(says[i])), (int)i);
+            x[5] = 1;
+        }
+        memopt_tape_destroy(tape);
+    }
+    tape_rig_close(&r); free(x); free(g); free(got);
+#else
+    SKIP("compiled with MEMOPT_DEBUG below 2");
+#endif
 }
 
 typedef struct tape_doubles { memopt_segment segment[3]; memopt_tape_layer layer[3]; memopt_tape_desc desc; } tape_doubles;
@@ -3708,12 +3780,15 @@ static void tape_changed(void) { /* verify: the input and the last output stay a
             if (i == 1) out[31] += 1;
             s = memopt_tape_backward(tape, g, g);
             why = i == 1 ? "segment 2: the last output was changed before the backward"
+                : i == 2 && MEMOPT_DEBUG >= 2 ? "segment 0: its backward wrote to its input, action 9" /* seen where it happens */
                          : "the input was changed before the backward had returned";
             CHECK_AT(s == (verify && i != 3 ? MEMOPT_ERR_CORRUPT : MEMOPT_OK), i);
             if (s) CHECK_AT(test_error_says(memopt_tape_error(tape), s, why), i);
             CHECK(tape_rig_is_clean(&r));
         }
         CHECK(memopt_tape_get_stats(tape).passes == (verify ? 1 : 5));
+        { char text[2000];
+          CHECK(memopt_tape_report(tape, text, sizeof text, NULL) == MEMOPT_OK && !strstr(text, "verify: outputs compared ") == !verify); }
         memopt_tape_destroy(tape);
         tape_rig_close(&r);
     }
@@ -3895,13 +3970,17 @@ static void tape_fewer_nested(void) {
 
 /* A desc of six segments of 128 bytes each way, 256 saved; each case breaks one thing of it. */
 typedef struct tape_plain { memopt_segment segment[6]; memopt_tape_layer layer[6]; memopt_skip skip[2]; memopt_tape_desc desc; } tape_plain;
+static memopt_status tape_fills_128(const memopt_tape_call *s) {
+    memset(s->grad_input ? s->grad_input : s->output, 1, 128);
+    return MEMOPT_OK;
+}
 static void tape_plain_make(tape_plain *p) {
     size_t i;
     memset(p, 0, sizeof *p);
     for (i = 0; i < 6; ++i) {
         p->segment[i].output_bytes = p->segment[i].grad_bytes = 128; p->segment[i].saved_bytes = 256;
         p->segment[i].forward_cost = 1; p->segment[i].backward_cost = 2;
-        p->layer[i].forward_fn = p->layer[i].backward_fn = tape_nothing;
+        p->layer[i].forward_fn = p->layer[i].backward_fn = tape_fills_128;
     }
     p->skip[0].to = 2; p->skip[1].from = 1; p->skip[1].to = 3;
     p->desc.chain.segments = p->segment; p->desc.chain.count = 6; p->desc.chain.skips = p->skip;
@@ -4155,6 +4234,7 @@ static void test_tape(void) {
     RUN(tape_table_is_fine_enough);
     RUN(tape_table_never_coarser);
     RUN(tape_taken);
+    RUN(tape_watches);
     RUN(tape_grad_in_place);
     RUN(tape_process_memory);
 }

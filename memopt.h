@@ -70,6 +70,7 @@
                   solver        the table of the fastest schedules
      api_schedule schedule      which activations to keep, to make again, or to send away: the fastest within a budget
                   plot          a schedule as a picture
+     api_graph    graph         an engine's graph made into a chain, or into items for the planner
                   codec         activations in bf16 and 8 bits
                   compile       a schedule and a plan made into instructions, within a budget
      api_tape     tape          runs a schedule over the engine's own forwards and backwards
@@ -1882,6 +1883,65 @@ typedef enum memopt_plot_format { MEMOPT_PLOT_TEXT, MEMOPT_PLOT_SVG } memopt_plo
 MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const memopt_action *actions, size_t count,
                                               memopt_plot_format format, const memopt_host *host, char *buffer,
                                               size_t capacity, size_t *length);
+
+/* @section api_graph : api_schedule api_plan
+   For an engine that has a graph: nodes in the order in which their forwards run, and who reads whose value. A graph
+   becomes a chain, cut where no later edge reaches behind; or lifetimes for the planner, when nothing is made again. */
+
+typedef struct memopt_graph_node { /* zero it, then set what it has */
+    size_t bytes;         /* its value; 0: none that is to be placed, such as weights */
+    size_t grad_bytes;    /* the gradient of its value; 0: none */
+    int    reads_output;  /* 1: its backward reads its own value, as that of a sigmoid does */
+    int    reads_inputs;  /* 1: its backward reads what its forward has read, as that of a product does */
+} memopt_graph_node;
+
+typedef struct memopt_graph_edge { /* the forward of `to` reads the value of `from`, and its backward adds to the */
+    size_t from, to;               /* gradient of `from`; from < to */
+} memopt_graph_edge;
+
+typedef struct memopt_graph {
+    const memopt_graph_node *nodes;
+    size_t                   node_count;
+    const memopt_graph_edge *edges;      /* in any order; NULL when there are none */
+    size_t                   edge_count;
+    const memopt_host       *host;       /* 16 bytes a node and 4 an edge while a call runs; NULL = malloc */
+    memopt_error            *error;      /* NULL, or filled in when a call fails */
+} memopt_graph;
+
+/**
+ * A graph as a chain. Segment s is the nodes ends[s - 1] to ends[s] - 1; its output is the value that was made last of
+ * those that are read beyond its end. Cuts are all places where no more than 1 + crossing values are read from before
+ * by nodes behind, one of them made since the last cut. With crossing 0 (a residual network: between blocks) there are
+ * no skips; else a value that is read further on, or beside an output, is a skip to each segment that reads it.
+ *
+ * ends, end_count    receive the ends, the last is node_count. As for actions: capacity 0 asks how many
+ * skips, skip_count  the same; grad_bytes of a skip are those of its node
+ * returns OK; ERR_ARGUMENT (no nodes, NULL, an edge to itself, backwards or beyond, a flag other than 0 and 1);
+ *         ERR_BUFFER (both counts are told); ERR_OVERFLOW (2^32 nodes or edges), ERR_MEMORY
+ */
+MEMOPT_API memopt_status memopt_graph_to_chain(const memopt_graph *graph, size_t crossing, size_t *ends,
+                                               size_t end_capacity, size_t *end_count, memopt_skip *skips,
+                                               size_t skip_capacity, size_t *skip_count);
+
+typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, then backwards in reverse order */
+    size_t value_item, grad_item; /* which plan item is its value, which its gradient; SIZE_MAX: none */
+    size_t last_read;  /* the node whose forward or backward is the last to read the value: it may be freed then */
+    int    last_read_is_backward;
+    size_t first_grad; /* the node in whose backward its gradient gets its first addend: zero it right before that, or
+                          let that backward overwrite it. The node itself where nobody reads its value: a loss */
+} memopt_graph_use;
+
+/**
+ * A graph as lifetimes for memopt_plan_solve(), when nothing is made again: time t below node_count is the forward of
+ * node t, time 2 * node_count - 1 - t its backward. A value lives until the last forward or backward that reads it, a
+ * gradient from its first addend to the backward of its node: often a fraction of what keeping all takes.
+ *
+ * items, count  receive values and gradients that have bytes. As for actions: capacity 0 asks how many
+ * uses          node_count of them; NULL = not wanted
+ * returns       as memopt_graph_to_chain()
+ */
+MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
+                                              size_t *count, memopt_graph_use *uses);
 
 /* @section api_tape : api_schedule api_arena api_number api_quant api_random */
 
@@ -18619,6 +18679,241 @@ MEMOPT_API memopt_status memopt_schedule_plot(const memopt_chain *chain, const m
     if (status) return status;
     status = memopt_i_writer_end(&s.out, 1, length);
     return status ? memopt_i_action_list_full(chain->error, capacity, s.out.length + 1) : MEMOPT_OK;
+}
+
+/* @section graph : base carve host api_graph
+   Lifetimes in a graph whose nodes run in a given order.
+   Idea       All that is asked follows from one number a node: the last node that reads its value. What crosses a place
+              is what was made before it and is read behind it; a value dies with its last reader; a gradient is born in
+              the backward of that reader, which is the first of its readers' backwards.
+   Cost       Linear in nodes and edges, but for skips: edges are sorted, so that a segment that reads a value twice
+              gets it by one skip. */
+
+typedef struct memopt_i_graph_walk {
+    const memopt_graph *graph;
+    memopt_host host;
+    void       *block;
+    size_t     *last;  /* of each node: the last that reads its value; itself when nobody does */
+    size_t     *other; /* to_plan: the last backward that reads it, SIZE_MAX: none; to_chain: its segment, and output */
+    uint32_t   *order; /* edges by where they come from, then by where they go */
+    size_t      bytes;
+} memopt_i_graph_walk;
+
+static memopt_status memopt_i_graph_check(memopt_i_checks *c, const memopt_graph *g) {
+    size_t i;
+
+    memopt_i_must_be_at_least(c, "node_count", g->node_count, "at least", 1);
+    memopt_i_must_fit(c, g->node_count <= UINT32_MAX / 2 && g->edge_count <= UINT32_MAX, NULL,
+                      "it has more nodes or edges than can be told apart");
+    memopt_i_must(c, g->nodes != NULL, "nodes", "is NULL");
+    memopt_i_must(c, g->edges != NULL || !g->edge_count, "edges", "is NULL");
+    for (i = 0; i < g->node_count && !c->status; ++i) {
+        memopt_i_checks_at(c, "node", i);
+        memopt_i_must_be_flag(c, "reads_output", g->nodes[i].reads_output);
+        memopt_i_must_be_flag(c, "reads_inputs", g->nodes[i].reads_inputs);
+    }
+    for (i = 0; i < g->edge_count && !c->status; ++i) {
+        const memopt_graph_edge *e = &g->edges[i];
+
+        memopt_i_checks_at(c, "edge", i);
+        memopt_i_must_number(c, e->to < g->node_count, "to", memopt_i_count(e->to), "below node_count",
+                             memopt_i_count(g->node_count));
+        memopt_i_must_number(c, e->from < e->to, "from", memopt_i_count(e->from), "below to", memopt_i_count(e->to));
+    }
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    return c->status;
+}
+
+static void memopt_i_graph_lay_out(memopt_i_graph_walk *w, memopt_carver *c) {
+    w->last = (size_t *)memopt_carve(c, w->graph->node_count, sizeof *w->last, 8);
+    w->other = (size_t *)memopt_carve(c, w->graph->node_count, sizeof *w->other, 8);
+    w->order = (uint32_t *)memopt_carve(c, w->graph->edge_count, sizeof *w->order, 8);
+    w->bytes = c->bytes;
+}
+
+/* Check a graph and find out who reads what last. memopt_i_graph_close() gives the memory back. */
+static memopt_status memopt_i_graph_open(memopt_i_graph_walk *w, memopt_i_checks *c, const memopt_graph *g) {
+    memopt_carver carver = memopt_carver_begin(NULL);
+    size_t i;
+
+    memset(w, 0, sizeof *w);
+    w->graph = g;
+    memopt_i_host_resolve(c, g->host, &w->host);
+    if (memopt_i_graph_check(c, g)) return c->status;
+    memopt_i_graph_lay_out(w, &carver);
+    if (memopt_i_must_fit(c, !carver.overflow, NULL, "it is larger than memory can be")) return c->status;
+    w->block = memopt_i_alloc(&w->host, w->bytes, MEMOPT_I_HOST_ALIGN);
+    if (!w->block) return memopt_i_refuse_memory(c, w->bytes);
+    carver = memopt_carver_begin(w->block);
+    memopt_i_graph_lay_out(w, &carver);
+    for (i = 0; i < g->node_count; ++i) w->last[i] = i;
+    for (i = 0; i < g->edge_count; ++i)
+        w->last[g->edges[i].from] = memopt_i_max(w->last[g->edges[i].from], g->edges[i].to);
+    return MEMOPT_OK;
+}
+
+static void memopt_i_graph_close(const memopt_i_graph_walk *w) {
+    memopt_i_free(&w->host, w->block, w->bytes, MEMOPT_I_HOST_ALIGN);
+}
+
+/* -- to a chain -- */
+
+/* A segment of the nodes begin to end - 1: `other` becomes its number doubled, and odd for the node whose value is its
+   output. */
+static void memopt_i_graph_segment(memopt_i_graph_walk *w, size_t segment, size_t begin, size_t end) {
+    size_t i;
+
+    for (i = begin; i < end; ++i) w->other[i] = 2 * segment;
+    for (i = end; i-- > begin;)
+        if (w->last[i] >= end) {
+            ++w->other[i];
+            return;
+        }
+}
+
+/* Where the graph is cut; returns how many segments there are. */
+static size_t memopt_i_graph_cut(memopt_i_graph_walk *w, size_t crossing, size_t *ends, size_t capacity) {
+    const size_t n = w->graph->node_count;
+    size_t count = 0;
+    size_t open = 0;  /* values that were made, and are read beyond node i */
+    size_t reach = 0; /* the last reader of those made since the last cut */
+    size_t begin = 0;
+    size_t i;
+
+    memset(w->other, 0, n * sizeof *w->other); /* first: how many values each node is the last to read */
+    for (i = 0; i < n; ++i) ++w->other[w->last[i]];
+    for (i = 0; i < n; ++i) {
+        open = open + 1 - w->other[i];
+        reach = memopt_i_max(reach, w->last[i]);
+        if (i + 1 < n && (reach == i || open - 1 > crossing)) continue;
+        memopt_i_graph_segment(w, count, begin, i + 1);
+        if (count < capacity) ends[count] = i + 1;
+        ++count;
+        begin = i + 1;
+        reach = 0;
+    }
+    return count;
+}
+
+static uint64_t memopt_i_graph_edge_key(const void *edges, uint32_t index) {
+    const memopt_graph_edge *e = (const memopt_graph_edge *)edges + index;
+    return (uint64_t)e->from << 32 | e->to;
+}
+
+/* Values that a segment reads beside its input; returns how many. */
+static size_t memopt_i_graph_skips(memopt_i_graph_walk *w, memopt_skip *skips, size_t capacity) {
+    const memopt_graph *g = w->graph;
+    size_t count = 0;
+    size_t from = SIZE_MAX;
+    size_t to = SIZE_MAX; /* of the edge before: node and segment */
+    size_t i;
+
+    for (i = 0; i < g->edge_count; ++i) w->order[i] = (uint32_t)i;
+    memopt_i_sort(w->order, g->edge_count, memopt_i_graph_edge_key, g->edges);
+    for (i = 0; i < g->edge_count; ++i) {
+        const memopt_graph_edge *e = &g->edges[w->order[i]];
+        const size_t made = w->other[e->from] / 2;
+        const size_t read = w->other[e->to] / 2;
+        const int again = e->from == from && read == to;
+
+        from = e->from;
+        to = read;
+        if (again || read == made || (read == made + 1 && w->other[e->from] % 2)) continue;
+        if (count < capacity) {
+            skips[count].from = made;
+            skips[count].to = read;
+            skips[count].bytes = g->nodes[from].bytes;
+            skips[count].grad_bytes = g->nodes[from].grad_bytes;
+        }
+        ++count;
+    }
+    return count;
+}
+
+MEMOPT_API memopt_status memopt_graph_to_chain(const memopt_graph *graph, size_t crossing, size_t *ends,
+                                               size_t end_capacity, size_t *end_count, memopt_skip *skips,
+                                               size_t skip_capacity, size_t *skip_count) {
+    memopt_i_checks c = memopt_i_checks_begin(graph ? graph->error : NULL, "graph");
+    memopt_i_graph_walk w;
+
+    memopt_i_must(&c, graph != NULL, NULL, "it is NULL");
+    memopt_i_must(&c, ends != NULL || !end_capacity, "ends", "is NULL");
+    memopt_i_must(&c, skips != NULL || !skip_capacity, "skips", "is NULL");
+    memopt_i_must(&c, end_count != NULL, "end_count", "is NULL");
+    memopt_i_must(&c, skip_count != NULL, "skip_count", "is NULL");
+    if (c.status || memopt_i_graph_open(&w, &c, graph)) return c.status;
+    *end_count = memopt_i_graph_cut(&w, crossing, ends, end_capacity);
+    *skip_count = memopt_i_graph_skips(&w, skips, skip_capacity);
+    memopt_i_graph_close(&w);
+    if (*end_count > end_capacity)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "end_capacity", memopt_i_count(end_capacity), "at least",
+                                      memopt_i_count(*end_count));
+    if (*skip_count > skip_capacity)
+        return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "skip_capacity", memopt_i_count(skip_capacity), "at least",
+                                      memopt_i_count(*skip_count));
+    return MEMOPT_OK;
+}
+
+/* -- to a plan -- */
+
+/* The next item, if it has bytes; returns its index. */
+static size_t memopt_i_graph_item(memopt_plan_item *items, size_t capacity, size_t *count, size_t bytes, size_t first,
+                                  size_t last) {
+    memopt_plan_item item;
+
+    if (!bytes) return SIZE_MAX;
+    memset(&item, 0, sizeof item);
+    item.first = first;
+    item.last = last + 1;
+    item.size = bytes;
+    item.alignment = 64;
+    if (*count < capacity) items[*count] = item;
+    return (*count)++;
+}
+
+static size_t memopt_i_graph_lifetimes(const memopt_i_graph_walk *w, memopt_plan_item *items, size_t capacity,
+                                       memopt_graph_use *uses) {
+    const memopt_graph *g = w->graph;
+    const size_t end = 2 * g->node_count - 1; /* the time of node t's backward is end - t */
+    size_t count = 0;
+    size_t i;
+
+    for (i = 0; i < g->node_count; ++i) {
+        const int back = w->other[i] != SIZE_MAX;
+        memopt_graph_use use;
+
+        use.last_read = back ? w->other[i] : w->last[i];
+        use.last_read_is_backward = back;
+        use.first_grad = w->last[i];
+        use.value_item = memopt_i_graph_item(items, capacity, &count, g->nodes[i].bytes, i,
+                                             back ? end - use.last_read : use.last_read);
+        use.grad_item = memopt_i_graph_item(items, capacity, &count, g->nodes[i].grad_bytes, end - use.first_grad,
+                                            end - i);
+        if (uses) uses[i] = use;
+    }
+    return count;
+}
+
+MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
+                                              size_t *count, memopt_graph_use *uses) {
+    memopt_i_checks c = memopt_i_checks_begin(graph ? graph->error : NULL, "graph");
+    memopt_i_graph_walk w;
+    size_t i;
+
+    memopt_i_must(&c, graph != NULL, NULL, "it is NULL");
+    memopt_i_must(&c, items != NULL || !capacity, "items", "is NULL");
+    memopt_i_must(&c, count != NULL, "count", "is NULL");
+    if (c.status || memopt_i_graph_open(&w, &c, graph)) return c.status;
+    for (i = 0; i < graph->node_count; ++i) w.other[i] = graph->nodes[i].reads_output ? i : SIZE_MAX;
+    for (i = 0; i < graph->edge_count; ++i) { /* the smallest node, whose backward runs last */
+        const memopt_graph_edge *e = &graph->edges[i];
+        if (graph->nodes[e->to].reads_inputs) w.other[e->from] = memopt_i_min(w.other[e->from], e->to);
+    }
+    *count = memopt_i_graph_lifetimes(&w, items, capacity, uses);
+    memopt_i_graph_close(&w);
+    if (*count <= capacity) return MEMOPT_OK;
+    return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "capacity", memopt_i_count(capacity), "at least",
+                                  memopt_i_count(*count));
 }
 
 /* @section codec : quant number simd api_tape

@@ -11,6 +11,7 @@
 #include "test_heap.c"
 #include "test_plan.c"
 #include "test_schedule.c"
+#include "test_graph.c"
 #include "test_simd.c"
 #include "test_random.c"
 #include "test_number.c"
@@ -46,6 +47,7 @@ static void test_narrow(void) {
     test_heap();
     test_plan();
     test_schedule();
+    test_graph();
 }
 
 int main(void) {

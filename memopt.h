@@ -32,7 +32,7 @@
      MEMOPT_STATIC     [impl] private copy, so that two libraries in one program cannot clash; in the file that calls
                        it. What is not called is not compiled: an arena is a twentieth of the whole, 8-bit Adam a fifth
      MEMOPT_API        [all]  your own linkage, such as __declspec(dllexport)
-     MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads; link with -pthread)
+     MEMOPT_PTHREADS   [impl] compile the thread pool (POSIX threads, link with -pthread; on Windows its own threads)
      MEMOPT_NO_SIMD    [impl] scalar code only; the results are the same bits
      MEMOPT_HEADER     [impl] default "memopt.h": this file's name, if you rename it. It includes itself for its wide
                        code
@@ -159,7 +159,7 @@ extern "C" {
 
 typedef enum memopt_status {
     MEMOPT_OK              =   0,
-    MEMOPT_ERR_ARGUMENT    =  -1, /* the call is wrong whatever the data: NULL, zero bytes, bad alignment */
+    MEMOPT_ERR_ARGUMENT    =  -1, /* the call is wrong at any time: NULL, out of range, overlapping, misaligned */
     MEMOPT_ERR_OVERFLOW    =  -2, /* a size does not fit size_t */
     MEMOPT_ERR_MEMORY      =  -3, /* the allocator said no, or the arena, heap or budget is full */
     MEMOPT_ERR_BUFFER      =  -4, /* your buffer is too small; the size it needs has been told */
@@ -168,7 +168,8 @@ typedef enum memopt_status {
     MEMOPT_ERR_IO          =  -7, /* a file or the clock said no */
     MEMOPT_ERR_UNSUPPORTED =  -8, /* not compiled in, or this platform has no such thing */
     MEMOPT_ERR_DEVICE      =  -9, /* the device said no */
-    MEMOPT_ERR_CORRUPT     = -10  /* bytes were written outside their lifetime (looked for at MEMOPT_DEBUG 2) */
+    MEMOPT_ERR_CORRUPT     = -10  /* bytes were written outside their lifetime, were not written, or came out otherwise
+                                     when made again (looked for at MEMOPT_DEBUG 2, and with a tape's `verify`) */
 } memopt_status;
 
 /** One lower-case line for a status, for people; static text, never NULL, also for numbers that are no status. */
@@ -296,7 +297,7 @@ MEMOPT_API memopt_status memopt_host_resolve(const memopt_host *host, memopt_hos
 MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads *out);
 
 /**
- * A pool of POSIX threads that sleep between runs; the caller of a run works along as worker 0.
+ * A pool of threads (POSIX or Windows) that sleep between runs; the caller of a run works along as worker 0.
  * A run inside a run is done by the worker that asked for it, alone; runs from several threads take turns.
  *
  * host          its allocator holds the pool; NULL = malloc
@@ -2651,9 +2652,13 @@ extern int     fsync(int file);
 #    include <mach/mach.h>
 #  endif
 #endif
-#if defined(MEMOPT_PTHREADS) && defined(MEMOPT_I_POSIX)
-#  include <pthread.h>
+#if defined(MEMOPT_PTHREADS) && (defined(MEMOPT_I_POSIX) || defined(MEMOPT_I_WINDOWS))
 #  define MEMOPT_I_POOL 1
+#  if defined(MEMOPT_I_WINDOWS)
+#    include <process.h>
+#  else
+#    include <pthread.h>
+#  endif
 #endif
 #if defined(_OPENMP)
 #  include <omp.h>
@@ -2696,7 +2701,7 @@ extern int     fsync(int file);
 MEMOPT_API const char *memopt_status_text(memopt_status status) {
     switch (status) {
     case MEMOPT_OK:              return "no error";
-    case MEMOPT_ERR_ARGUMENT:    return "the call is wrong: NULL, zero bytes, or an alignment that is no power of two";
+    case MEMOPT_ERR_ARGUMENT:    return "an argument is wrong: the call's memopt_error says which";
     case MEMOPT_ERR_OVERFLOW:    return "a size does not fit size_t";
     case MEMOPT_ERR_MEMORY:      return "out of memory";
     case MEMOPT_ERR_BUFFER:      return "the buffer is too small";
@@ -2705,7 +2710,7 @@ MEMOPT_API const char *memopt_status_text(memopt_status status) {
     case MEMOPT_ERR_IO:          return "a file or the clock failed";
     case MEMOPT_ERR_UNSUPPORTED: return "not compiled in, or not on this platform";
     case MEMOPT_ERR_DEVICE:      return "the device failed";
-    case MEMOPT_ERR_CORRUPT:     return "bytes were written outside their lifetime";
+    case MEMOPT_ERR_CORRUPT:     return "bytes are not what they should be";
     }
     return "not a status of memopt";
 }
@@ -3809,21 +3814,68 @@ MEMOPT_API memopt_status memopt_threads_openmp(int worker_count, memopt_threads 
    is what sleeping threads wait for. `owner` is the thread whose run it is; it works along as worker 0.
    A run asked for from inside a chunk must not wait for itself: it is recognised by its thread and done in place. */
 #if defined(MEMOPT_I_POOL)
+#if defined(MEMOPT_I_WINDOWS)
+typedef SRWLOCK memopt_i_mutex;
+typedef CONDITION_VARIABLE memopt_i_condition;
+typedef DWORD memopt_i_thread_id;
+
+static int memopt_i_mutex_open(memopt_i_mutex *m) {
+    InitializeSRWLock(m);
+    return 0;
+}
+
+static int memopt_i_condition_open(memopt_i_condition *c) {
+    InitializeConditionVariable(c);
+    return 0;
+}
+
+static void memopt_i_mutex_close(memopt_i_mutex *m) { (void)m; }
+static void memopt_i_condition_close(memopt_i_condition *c) { (void)c; }
+static void memopt_i_mutex_lock(memopt_i_mutex *m) { AcquireSRWLockExclusive(m); }
+static void memopt_i_mutex_unlock(memopt_i_mutex *m) { ReleaseSRWLockExclusive(m); }
+static void memopt_i_condition_wake(memopt_i_condition *c) { WakeAllConditionVariable(c); }
+
+static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) {
+    (void)SleepConditionVariableSRW(c, m, INFINITE, 0);
+}
+
+static memopt_i_thread_id memopt_i_thread_self(void) { return GetCurrentThreadId(); }
+static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return a == b; }
+#else
+typedef pthread_mutex_t memopt_i_mutex;
+typedef pthread_cond_t memopt_i_condition;
+typedef pthread_t memopt_i_thread_id;
+
+static int memopt_i_mutex_open(memopt_i_mutex *m) { return pthread_mutex_init(m, NULL); }
+static int memopt_i_condition_open(memopt_i_condition *c) { return pthread_cond_init(c, NULL); }
+static void memopt_i_mutex_close(memopt_i_mutex *m) { pthread_mutex_destroy(m); }
+static void memopt_i_condition_close(memopt_i_condition *c) { pthread_cond_destroy(c); }
+static void memopt_i_mutex_lock(memopt_i_mutex *m) { pthread_mutex_lock(m); }
+static void memopt_i_mutex_unlock(memopt_i_mutex *m) { pthread_mutex_unlock(m); }
+static void memopt_i_condition_wake(memopt_i_condition *c) { pthread_cond_broadcast(c); }
+static void memopt_i_condition_wait(memopt_i_condition *c, memopt_i_mutex *m) { pthread_cond_wait(c, m); }
+static memopt_i_thread_id memopt_i_thread_self(void) { return pthread_self(); }
+static int memopt_i_thread_same(memopt_i_thread_id a, memopt_i_thread_id b) { return pthread_equal(a, b); }
+#endif
+
 typedef struct memopt_i_pool_thread {
     struct memopt_thread_pool *pool;
-    pthread_t id;
+    memopt_i_thread_id id;
     int worker;
+#if defined(MEMOPT_I_WINDOWS)
+    HANDLE handle;
+#endif
 } memopt_i_pool_thread;
 
 struct memopt_thread_pool {
     memopt_host host;
-    pthread_mutex_t lock;
+    memopt_i_mutex lock;
     /* work: a new run, or the end; done: a run is over, for its owner and for those who wait for a turn. */
-    pthread_cond_t work, done;
+    memopt_i_condition work, done;
     memopt_task_fn *fn;
     void *task;
     size_t chunk_count, next, running; /* running: chunks taken and not finished */
-    pthread_t owner;
+    memopt_i_thread_id owner;
     int busy, stop, thread_count;
     size_t bytes;
     memopt_i_pool_thread *threads;
@@ -3834,33 +3886,59 @@ static void memopt_i_pool_work(memopt_thread_pool *p, int worker) { /* called an
         const size_t chunk = p->next++;
 
         ++p->running;
-        pthread_mutex_unlock(&p->lock);
+        memopt_i_mutex_unlock(&p->lock);
         p->fn(p->task, chunk, worker);
-        pthread_mutex_lock(&p->lock);
-        if (--p->running == 0 && p->next == p->chunk_count) pthread_cond_broadcast(&p->done);
+        memopt_i_mutex_lock(&p->lock);
+        if (--p->running == 0 && p->next == p->chunk_count) memopt_i_condition_wake(&p->done);
     }
 }
 
-static void *memopt_i_pool_main(void *argument) {
-    memopt_i_pool_thread *t = (memopt_i_pool_thread *)argument;
+static void memopt_i_pool_serve(const memopt_i_pool_thread *t) {
     memopt_thread_pool *p = t->pool;
 
-    pthread_mutex_lock(&p->lock);
+    memopt_i_mutex_lock(&p->lock);
     while (!p->stop) {
         memopt_i_pool_work(p, t->worker);
-        if (!p->stop) pthread_cond_wait(&p->work, &p->lock);
+        if (!p->stop) memopt_i_condition_wait(&p->work, &p->lock);
     }
-    pthread_mutex_unlock(&p->lock);
+    memopt_i_mutex_unlock(&p->lock);
+}
+
+#if defined(MEMOPT_I_WINDOWS)
+static unsigned __stdcall memopt_i_pool_main(void *thread) {
+    memopt_i_pool_serve((const memopt_i_pool_thread *)thread);
+    return 0;
+}
+
+static int memopt_i_pool_start(memopt_i_pool_thread *t) { /* 0: it runs */
+    unsigned id = 0;
+
+    t->handle = (HANDLE)_beginthreadex(NULL, 0, memopt_i_pool_main, t, 0, &id);
+    t->id = (DWORD)id;
+    return t->handle == NULL;
+}
+
+static void memopt_i_pool_join(const memopt_i_pool_thread *t) {
+    (void)WaitForSingleObject(t->handle, INFINITE);
+    (void)CloseHandle(t->handle);
+}
+#else
+static void *memopt_i_pool_main(void *thread) {
+    memopt_i_pool_serve((const memopt_i_pool_thread *)thread);
     return NULL;
 }
 
+static int memopt_i_pool_start(memopt_i_pool_thread *t) { return pthread_create(&t->id, NULL, memopt_i_pool_main, t); }
+static void memopt_i_pool_join(const memopt_i_pool_thread *t) { pthread_join(t->id, NULL); }
+#endif
+
 static int memopt_i_pool_inside(memopt_thread_pool *p) { /* the worker that runs on this thread, or -1; lock held */
-    const pthread_t self = pthread_self();
+    const memopt_i_thread_id self = memopt_i_thread_self();
     int i;
 
-    if (p->busy && pthread_equal(p->owner, self)) return 0;
+    if (p->busy && memopt_i_thread_same(p->owner, self)) return 0;
     for (i = 0; i < p->thread_count; ++i)
-        if (pthread_equal(p->threads[i].id, self)) return p->threads[i].worker;
+        if (memopt_i_thread_same(p->threads[i].id, self)) return p->threads[i].worker;
     return -1;
 }
 
@@ -3869,40 +3947,40 @@ static void memopt_i_pool_run(void *user, size_t chunk_count, memopt_task_fn *fn
     int inside;
     size_t i;
 
-    pthread_mutex_lock(&p->lock);
+    memopt_i_mutex_lock(&p->lock);
     inside = memopt_i_pool_inside(p);
     if (inside >= 0) {
-        pthread_mutex_unlock(&p->lock);
+        memopt_i_mutex_unlock(&p->lock);
         for (i = 0; i < chunk_count; ++i) fn(task, i, inside);
         return;
     }
-    while (p->busy) pthread_cond_wait(&p->done, &p->lock);
+    while (p->busy) memopt_i_condition_wait(&p->done, &p->lock);
     p->busy = 1;
-    p->owner = pthread_self();
+    p->owner = memopt_i_thread_self();
     p->fn = fn;
     p->task = task;
     p->chunk_count = chunk_count;
     p->next = 0;
-    if (chunk_count > 1) pthread_cond_broadcast(&p->work);
+    if (chunk_count > 1) memopt_i_condition_wake(&p->work);
     memopt_i_pool_work(p, 0);
-    while (p->running) pthread_cond_wait(&p->done, &p->lock);
+    while (p->running) memopt_i_condition_wait(&p->done, &p->lock);
     p->busy = 0;
-    pthread_cond_broadcast(&p->done);
-    pthread_mutex_unlock(&p->lock);
+    memopt_i_condition_wake(&p->done);
+    memopt_i_mutex_unlock(&p->lock);
 }
 
 MEMOPT_API void memopt_thread_pool_destroy(memopt_thread_pool *pool) {
     int i;
 
     if (!pool) return;
-    pthread_mutex_lock(&pool->lock);
+    memopt_i_mutex_lock(&pool->lock);
     pool->stop = 1;
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
-    for (i = 0; i < pool->thread_count; ++i) pthread_join(pool->threads[i].id, NULL);
-    pthread_cond_destroy(&pool->done);
-    pthread_cond_destroy(&pool->work);
-    pthread_mutex_destroy(&pool->lock);
+    memopt_i_condition_wake(&pool->work);
+    memopt_i_mutex_unlock(&pool->lock);
+    for (i = 0; i < pool->thread_count; ++i) memopt_i_pool_join(&pool->threads[i]);
+    memopt_i_condition_close(&pool->done);
+    memopt_i_condition_close(&pool->work);
+    memopt_i_mutex_close(&pool->lock);
     memopt_i_free(&pool->host, pool, pool->bytes, MEMOPT_I_HOST_ALIGN);
 }
 
@@ -3920,18 +3998,18 @@ MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int 
     p->host = h;
     p->bytes = bytes;
     p->threads = (memopt_i_pool_thread *)(void *)(p + 1);
-    if (pthread_mutex_init(&p->lock, NULL)) goto no_lock;
-    if (pthread_cond_init(&p->work, NULL)) goto no_work;
-    if (pthread_cond_init(&p->done, NULL)) goto no_done;
-    pthread_mutex_lock(&p->lock); /* the threads wait until their ids are all written */
+    if (memopt_i_mutex_open(&p->lock)) goto no_lock;
+    if (memopt_i_condition_open(&p->work)) goto no_work;
+    if (memopt_i_condition_open(&p->done)) goto no_done;
+    memopt_i_mutex_lock(&p->lock); /* the threads wait until their ids are all written */
     while (p->thread_count < worker_count - 1) {
         memopt_i_pool_thread *t = &p->threads[p->thread_count];
         t->pool = p;
         t->worker = p->thread_count + 1;
-        if (pthread_create(&t->id, NULL, memopt_i_pool_main, t)) break;
+        if (memopt_i_pool_start(t)) break;
         ++p->thread_count;
     }
-    pthread_mutex_unlock(&p->lock);
+    memopt_i_mutex_unlock(&p->lock);
     if (p->thread_count < worker_count - 1) {
         memopt_thread_pool_destroy(p);
         return MEMOPT_ERR_STATE;
@@ -3939,9 +4017,9 @@ MEMOPT_API memopt_status memopt_thread_pool_create(const memopt_host *host, int 
     *out = p;
     return MEMOPT_OK;
 no_done:
-    pthread_cond_destroy(&p->work);
+    memopt_i_condition_close(&p->work);
 no_work:
-    pthread_mutex_destroy(&p->lock);
+    memopt_i_mutex_close(&p->lock);
 no_lock:
     memopt_i_free(&h, p, bytes, MEMOPT_I_HOST_ALIGN);
     return MEMOPT_ERR_STATE;

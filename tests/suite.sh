@@ -106,7 +106,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     tier=ci
     row "test_cuda_gemm, simulated, blas" "$check simulated blas test_cuda_gemm"
     row "test_cuda_memory, simulated, cuda12" "$check simulated cuda12 test_cuda_memory"
-    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static" windows
+    configuration "Windows under wine" x86_64-w64-mingw32-gcc "-std=c99 -O2 -static -DMEMOPT_PTHREADS" windows
     configuration "gcc, 32 bit" gcc "-m32 $multilib -std=c99 -O3"
     tier=all
     row "gcc, examples, tools and benches without warnings" "$check everything gcc -O0"

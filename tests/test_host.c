@@ -367,9 +367,9 @@ static int host_arrive(host_meeting *m, int add) {
 #elif defined(MEMOPT_I_POOL)
 static int host_arrive(host_meeting *m, int add) {
     int here;
-    pthread_mutex_lock((pthread_mutex_t *)m->lock);
+    memopt_i_mutex_lock((memopt_i_mutex *)m->lock);
     here = m->here += add;
-    pthread_mutex_unlock((pthread_mutex_t *)m->lock);
+    memopt_i_mutex_unlock((memopt_i_mutex *)m->lock);
     return here;
 }
 #endif
@@ -385,8 +385,8 @@ static void host_meet(void *task, size_t chunk, int worker) {
 static int host_together(const memopt_threads *t) {
     host_meeting m; uint64_t begin = 0, end = 0;
 #  if defined(MEMOPT_I_POOL)
-    pthread_mutex_t lock;
-    pthread_mutex_init(&lock, NULL);
+    memopt_i_mutex lock;
+    (void)memopt_i_mutex_open(&lock);
 #  else
     int lock;
 #  endif
@@ -396,7 +396,7 @@ static int host_together(const memopt_threads *t) {
     t->run_fn(t->user, 2, host_meet, &m);
     (void)memopt_i_system_now(NULL, &end);
 #  if defined(MEMOPT_I_POOL)
-    pthread_mutex_destroy(&lock);
+    memopt_i_mutex_close(&lock);
 #  endif
     return end - begin < UINT64_C(15000000000);
 }
@@ -484,55 +484,83 @@ static void host_pool(void) {
       CHECK(host_runs(&t, 3, 2) && host_runs(&t, 500, 0));
       memopt_thread_pool_destroy(pool); }
 }
+/* A thread of the test's own. */
+typedef struct host_thread {
+    void (*fn)(void *argument); void *argument;
+#if defined(MEMOPT_I_WINDOWS)
+    HANDLE id;
+#else
+    pthread_t id;
+#endif
+} host_thread;
+#if defined(MEMOPT_I_WINDOWS)
+static unsigned __stdcall host_thread_main(void *thread) { ((host_thread *)thread)->fn(((host_thread *)thread)->argument); return 0; }
+#else
+static void *host_thread_main(void *thread) { ((host_thread *)thread)->fn(((host_thread *)thread)->argument); return NULL; }
+#endif
+static int host_thread_begin(host_thread *thread, void (*fn)(void *), void *argument) { /* 0: it runs */
+    thread->fn = fn; thread->argument = argument;
+#if defined(MEMOPT_I_WINDOWS)
+    thread->id = (HANDLE)_beginthreadex(NULL, 0, host_thread_main, thread, 0, NULL);
+    return thread->id == NULL;
+#else
+    return pthread_create(&thread->id, NULL, host_thread_main, thread);
+#endif
+}
+static void host_thread_end(host_thread *thread) {
+#if defined(MEMOPT_I_WINDOWS)
+    (void)WaitForSingleObject(thread->id, INFINITE); (void)CloseHandle(thread->id);
+#else
+    pthread_join(thread->id, NULL);
+#endif
+}
 /* Several threads with one pool: their runs take turns, and a worker still does one chunk at a time. */
 typedef struct host_caller { memopt_threads threads; int bad; } host_caller;
-static void *host_call(void *argument) {
+static void host_call(void *argument) {
     host_caller *c = (host_caller *)argument; size_t i;
     for (i = 0; i < 60; ++i) if (!host_runs(&c->threads, i % 9, i % 4)) c->bad = 1;
-    return NULL;
 }
 static void host_pool_shared(void) {
-    memopt_thread_pool *pool = NULL; host_caller callers[4]; pthread_t ids[4]; int i, started = 0;
+    memopt_thread_pool *pool = NULL; host_caller callers[4]; host_thread ids[4]; int i, started = 0;
     CHECK(memopt_thread_pool_create(NULL, 3, &pool) == MEMOPT_OK);
     if (!pool) return;
     for (i = 0; i < 4; ++i) { callers[i].threads = memopt_thread_pool_threads(pool); callers[i].bad = 0; }
-    for (; started < 3; ++started) if (pthread_create(&ids[started], NULL, host_call, &callers[started])) break;
+    for (; started < 3; ++started) if (host_thread_begin(&ids[started], host_call, &callers[started])) break;
     CHECK(started == 3);
     host_call(&callers[3]);
-    for (i = 0; i < started; ++i) pthread_join(ids[i], NULL);
+    for (i = 0; i < started; ++i) host_thread_end(&ids[i]);
     for (i = 0; i < 4; ++i) CHECK(!callers[i].bad);
     memopt_thread_pool_destroy(pool);
 }
 /* While one thread's run is on, another's must wait: no chunk of the second is done before the last of the first. */
-typedef struct host_turn { pthread_mutex_t lock; int active, mixed; const memopt_threads *threads; } host_turn;
+typedef struct host_turn { memopt_i_mutex lock; int active, mixed; const memopt_threads *threads; } host_turn;
 typedef struct host_mine { host_turn *turn; int id; } host_mine;
 static void host_turn_chunk(void *task, size_t chunk, int worker) {
     host_mine *m = (host_mine *)task;
     (void)worker;
-    pthread_mutex_lock(&m->turn->lock);
+    memopt_i_mutex_lock(&m->turn->lock);
     if (m->turn->active && m->turn->active != m->id) m->turn->mixed = 1;
     m->turn->active = chunk == 19 ? 0 : m->id; /* chunks are taken in order; the last one that begins frees the turn */
-    pthread_mutex_unlock(&m->turn->lock);
+    memopt_i_mutex_unlock(&m->turn->lock);
 }
-static void *host_turns_call(void *argument) {
+static void host_turns_call(void *argument) {
     host_mine *m = (host_mine *)argument; int i;
     for (i = 0; i < 50; ++i) m->turn->threads->run_fn(m->turn->threads->user, 20, host_turn_chunk, m);
-    return NULL;
 }
 static void host_pool_turns(void) { /* one worker, so that chunks also end in order */
-    memopt_thread_pool *pool = NULL; host_turn turn; host_mine mine[2]; pthread_t id; memopt_threads t; int refused;
+    memopt_thread_pool *pool = NULL; host_turn turn; host_mine mine[2]; host_thread id; memopt_threads t; int refused;
     CHECK(memopt_thread_pool_create(NULL, 1, &pool) == MEMOPT_OK);
     if (!pool) return;
     t = memopt_thread_pool_threads(pool);
-    pthread_mutex_init(&turn.lock, NULL);
+    (void)memopt_i_mutex_open(&turn.lock);
     turn.active = turn.mixed = 0; turn.threads = &t;
     mine[0].turn = mine[1].turn = &turn; mine[0].id = 1; mine[1].id = 2;
-    refused = pthread_create(&id, NULL, host_turns_call, &mine[0]);
+    refused = host_thread_begin(&id, host_turns_call, &mine[0]);
     CHECK(!refused);
     host_turns_call(&mine[1]);
-    if (!refused) pthread_join(id, NULL);
+    if (!refused) host_thread_end(&id);
     CHECK(!turn.mixed);
-    pthread_mutex_destroy(&turn.lock);
+    memopt_i_mutex_close(&turn.lock);
     memopt_thread_pool_destroy(pool);
 }
 static void host_pool_memory(void) {

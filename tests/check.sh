@@ -64,6 +64,18 @@ big_endian() { # compiler runner: tests that know their bits, and the hashes of 
     grep -v -e ' passed, ' -e '^skipped' "$work/said" | diff "$work/hashes" - || fail "other hashes than on this machine"
     tail -n 1 "$work/said"
 }
+cmake_project() { # a project of somebody else's that adds ours
+    need cmake
+    mkdir "$work/project"
+    printf 'cmake_minimum_required(VERSION 3.11)\nproject(engine LANGUAGES C)\nadd_subdirectory("%s" memopt)\nadd_executable(engine engine.c)\ntarget_link_libraries(engine memopt::memopt)\n' \
+        "$PWD/examples/cmake" >"$work/project/CMakeLists.txt"
+    cp examples/checkpoint.c "$work/project/engine.c"
+    cmake -S "$work/project" -B "$work/project/build" >"$work/cmake.out" 2>&1 && cmake --build "$work/project/build" >>"$work/cmake.out" 2>&1 ||
+        { cat "$work/cmake.out"; fail "does not build"; }
+    "$work/project/build/engine" >/dev/null || fail "the program does not run"
+    version=$(sed -n 's/^project(memopt VERSION \([0-9.]*\).*/\1/p' examples/cmake/CMakeLists.txt)
+    grep -q "^/\* memopt.h - v$version " memopt.h || fail "examples/cmake/CMakeLists.txt says version $version"
+}
 windows() { # a runner: a Windows program under wine, its line ends as ours
     wine=$(command -v wine64 || command -v wine || echo /usr/lib/wine/wine64) # Debian's has no name in PATH
     WINEDEBUG=-all WINEPREFIX="$PWD/build/wine" "$wine" "$@" >"$work/windows.out"; status=$?

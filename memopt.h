@@ -2329,8 +2329,15 @@ typedef struct memopt_ops { /* what operators run with; all zero = the calling t
     memopt_gemm           gemm;    /* all zero = the built-in one */
     void                 *scratch; /* aligned to 64; what each operator's _scratch() says; not kept between calls */
     size_t                scratch_bytes;
+    size_t               *count_scratch; /* NULL, or this is a dry run: a call raises it to the scratch it would need
+                                            and does nothing else. See below */
     memopt_error         *error;   /* NULL, or filled in when a call fails */
 } memopt_ops;
+
+/* A dry run finds the one scratch for a list of operators: run the code that calls them with count_scratch set, bring
+   that many bytes, and run it again without. Shapes, types, threads and gemm are checked and refused as ever. Nothing
+   that a pointer points to is looked at or written: not the scratch, not ids, targets or lengths; all may be NULL. The
+   memopt_loss of a dry run is zero. */
 
 /* ---- softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits ---- */
 /* Of each row: exp(scale (x - largest)) / sum. In place is fine. What is exp(-69) of the largest or less is 0. */
@@ -22665,7 +22672,10 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
 
 /* @section operator : row_kernels gemm host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
-   Scratch      the gemm's comes first, a part for each worker, then the operator's own. */
+   Scratch      the gemm's comes first, a part for each worker, then the operator's own.
+   Dry run      An operator is checks, then memopt_i_ops_ends(), then work. What looks at a pointer is a function of
+                this section, and does not in a dry run; so an operator knows nothing of it, but that the call may end
+                there although nothing is wrong. */
 
 /* An array that an operator reads or writes. */
 enum { MEMOPT_I_OPS_READ, MEMOPT_I_OPS_WRITE, MEMOPT_I_OPS_OPTIONAL /* NULL is fine; with WRITE or alone */,
@@ -22686,6 +22696,7 @@ typedef struct memopt_i_ops {
     size_t         workers, gemm_bytes; /* of one worker, a multiple of 64 */
     unsigned char *scratch;        /* NULL when there is none */
     size_t         bytes;
+    size_t        *count_scratch;  /* not NULL: a dry run. No array is taken, and no number in one is looked at */
     int            count;          /* of arrays: what has been taken so far */
     memopt_i_ops_array arrays[MEMOPT_I_OPS_ARRAYS];
 } memopt_i_ops;
@@ -22698,16 +22709,17 @@ static memopt_status memopt_i_ops_resolve(const memopt_ops *ops, const char *sub
     if (!ops) ops = &none;
     o->c = memopt_i_checks_begin(ops->error, subject);
     o->count = 0;
+    o->count_scratch = ops->count_scratch;
     (void)memopt_i_threads_check(&o->c, ops->threads);
     (void)memopt_i_must(&o->c, memopt_gemm_resolve(&ops->gemm, &o->gemm) == MEMOPT_OK, "gemm",
                         "has scratch_bytes or user without multiply_fn");
-    (void)memopt_i_must_point(&o->c, "scratch", ops->scratch, 64, ops->scratch_bytes != 0);
+    if (!o->count_scratch) (void)memopt_i_must_point(&o->c, "scratch", ops->scratch, 64, ops->scratch_bytes != 0);
     if (memopt_i_must(&o->c, x != NULL, NULL, "its struct is NULL")) return o->c.status;
     o->threads = ops->threads;
     o->level = memopt_i_simd_level(ops->threads);
     o->workers = (size_t)memopt_i_worker_count(ops->threads);
-    o->scratch = (unsigned char *)ops->scratch;
-    o->bytes = ops->scratch_bytes;
+    o->scratch = o->count_scratch ? NULL : (unsigned char *)ops->scratch;
+    o->bytes = o->count_scratch ? 0 : ops->scratch_bytes;
     return memopt_i_must_fit(&o->c, !memopt_i_align_up(o->gemm.scratch_bytes, 64, &o->gemm_bytes), "gemm.scratch_bytes",
                              "does not fit size_t");
 }
@@ -22723,6 +22735,7 @@ static memopt_status memopt_i_ops_take_sized(memopt_i_ops *o, const char *name, 
                                              size_t count, int how) {
     memopt_i_ops_array *a = o->arrays + o->count;
 
+    if (o->count_scratch) return o->c.status;
     if (memopt_i_must_point(&o->c, name, data, size, count && !(how & MEMOPT_I_OPS_OPTIONAL))) return o->c.status;
     MEMOPT_ASSERT(o->count < MEMOPT_I_OPS_ARRAYS);
     a->data = data;
@@ -22737,7 +22750,7 @@ static memopt_status memopt_i_ops_take(memopt_i_ops *o, const char *name, const 
                                        size_t count, int how) {
     const size_t size = memopt_type_bytes(type);
 
-    (void)memopt_i_must(&o->c, size || !data, name, "has no memopt_type");
+    (void)memopt_i_must(&o->c, size || !data || o->count_scratch, name, "has no memopt_type");
     return memopt_i_ops_take_sized(o, name, data, size ? size : 1, count, how);
 }
 
@@ -22746,9 +22759,17 @@ static memopt_status memopt_i_ops_take_scratch(memopt_i_ops *o) {
     return memopt_i_ops_take_sized(o, "scratch", o->scratch, 1, o->bytes, MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
 }
 
-static memopt_status memopt_i_ops_need_scratch(memopt_i_ops *o, size_t bytes) {
-    return bytes <= o->bytes ? o->c.status : memopt_i_refuse_number(&o->c, MEMOPT_ERR_BUFFER, "scratch_bytes",
-        memopt_i_count(o->bytes), "at least", memopt_i_count(bytes));
+/* The end of an operator's checks: it needs `bytes` of scratch. 1: the call is over, with o->c.status. It was refused,
+   or it was a dry run. */
+static int memopt_i_ops_ends(memopt_i_ops *o, size_t bytes) {
+    if (o->count_scratch) {
+        if (!o->c.status) *o->count_scratch = memopt_i_max(*o->count_scratch, bytes);
+        return 1;
+    }
+    if (bytes > o->bytes)
+        (void)memopt_i_refuse_number(&o->c, MEMOPT_ERR_BUFFER, "scratch_bytes", memopt_i_count(o->bytes), "at least",
+                                     memopt_i_count(bytes));
+    return o->c.status != MEMOPT_OK;
 }
 
 /* Does a result share a byte with anything else? With twins the first two may be one and the same. */
@@ -22779,6 +22800,7 @@ static memopt_status memopt_i_ops_stay(memopt_i_ops *o, const char *place, const
                                        size_t count, const char *bound, size_t limit) {
     size_t i;
 
+    if (o->count_scratch) return o->c.status;
     for (i = 0; numbers && i < count && !o->c.status; ++i) {
         memopt_i_checks_at(&o->c, place, i);
         memopt_i_must_be_at_most(&o->c, name, numbers[i], bound, limit);
@@ -22793,6 +22815,7 @@ static size_t memopt_i_ops_ids(memopt_i_ops *o, const char *name, const int32_t 
     size_t row;
     size_t count = 0; /* of those that are not negative */
 
+    if (o->count_scratch) return 0;
     for (row = 0; row < rows && !o->c.status; ++row) {
         count += ids[row] >= 0;
         if (ids[row] < 0 ? optional : (size_t)ids[row] < limit) continue;
@@ -23086,7 +23109,8 @@ static memopt_status memopt_i_softmax_run(const memopt_ops *ops, const memopt_so
     memopt_i_ops_fits(&o, "input", t.s.rows, t.s.stride, MEMOPT_TYPE_F32);
     memopt_i_must_fit(&o.c, t.s.rows <= SIZE_MAX / sizeof *t.s.valid, "valid", "is larger than memory can be");
     if (o.c.status || !t.s.rows || !t.s.columns) return o.c.status;
-    if (memopt_i_softmax_arrays(&o, &t.s, backward)) return o.c.status;
+    memopt_i_softmax_arrays(&o, &t.s, backward);
+    if (memopt_i_ops_ends(&o, 0)) return o.c.status;
     t.chunk_rows = memopt_i_chunk_rows(t.s.columns);
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.s.rows, t.chunk_rows), memopt_i_softmax_chunk, &t);
     return MEMOPT_OK;
@@ -23343,6 +23367,13 @@ MEMOPT_I_HOST_DEVICE static memopt_loss memopt_i_loss_rule_loss(const memopt_los
     return l;
 }
 
+/* The end of the checks. A dry run has no loss. */
+static int memopt_i_loss_ends(memopt_i_ops *o, size_t bytes, memopt_loss *out) {
+    if (!memopt_i_ops_ends(o, bytes)) return 0;
+    if (!o->c.status) memset(out, 0, sizeof *out);
+    return 1;
+}
+
 /* ---- cross-entropy ---- */
 static memopt_status memopt_i_cross_entropy_check(memopt_i_ops *o, const memopt_cross_entropy *x,
                                                   memopt_i_cross_entropy *t, size_t *bytes) {
@@ -23389,7 +23420,7 @@ MEMOPT_API memopt_status memopt_cross_entropy_loss(const memopt_ops *ops, const 
     memopt_i_must(&o.c, out != NULL, "out", "is NULL");
     if (x->rows) memopt_i_cross_entropy_arrays(&o, &t.x);
     counted = memopt_i_ops_ids(&o, "target", x->targets, x->rows, x->vocabulary, 1);
-    if (memopt_i_ops_need_scratch(&o, bytes)) return o.c.status;
+    if (memopt_i_loss_ends(&o, bytes, out)) return o.c.status;
     t.level = o.level;
     t.factor = memopt_i_loss_rule_factor(&x->rule, counted);
     t.row_losses = o.scratch;
@@ -23617,7 +23648,7 @@ MEMOPT_API memopt_status memopt_head_loss(const memopt_ops *ops, const memopt_he
     memopt_i_must(&t.o.c, out != NULL, "out", "is NULL");
     memopt_i_head_arrays(&t.o, &t.h);
     counted = memopt_i_ops_ids(&t.o, "target", head->targets, head->rows, head->vocabulary, 1);
-    if (memopt_i_ops_need_scratch(&t.o, bytes)) return t.o.c.status;
+    if (memopt_i_loss_ends(&t.o, bytes, out)) return t.o.c.status;
     if (memopt_i_ops_end(&t.o, memopt_i_head_run(&t, counted, &loss))) return t.o.c.status;
     *out = memopt_i_loss_rule_loss(&head->rule, counted, loss);
     return MEMOPT_OK;
@@ -23639,7 +23670,7 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
     memopt_i_ops_take(o, "logits", logits, MEMOPT_TYPE_F32, count * t.h.vocabulary, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take_scratch(o);
     memopt_i_ops_no_overlap(o, 0);
-    if (memopt_i_ops_need_scratch(o, o->workers * o->gemm_bytes)) return o->c.status;
+    if (memopt_i_ops_ends(o, o->workers * o->gemm_bytes)) return o->c.status;
     return memopt_i_ops_end(o, memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary));
 }
 
@@ -23778,15 +23809,15 @@ MEMOPT_API memopt_status memopt_attention_scratch(const memopt_ops *ops, const m
     return memopt_i_ops_return_bytes(&t.o, n, bytes);
 }
 
-/* Everything that can be wrong, before anything is written. */
-static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memopt_attention *x, int backward,
-                                              memopt_i_attention *t) {
+/* Everything that can be wrong, before anything is written. 1: the call is over, with t->o.c.status. */
+static int memopt_i_attention_ends(const memopt_ops *ops, const memopt_attention *x, int backward,
+                                   memopt_i_attention *t) {
     const memopt_attention *a = &t->a;
     memopt_i_ops *o = &t->o;
     size_t bytes = 0;
     const int out = backward ? MEMOPT_I_OPS_READ : MEMOPT_I_OPS_WRITE;
 
-    if (memopt_i_attention_resolve(ops, x, t) || !a->batch || !a->length) return o->c.status;
+    if (memopt_i_attention_resolve(ops, x, t) || !a->batch || !a->length) return 1;
     memopt_i_ops_take(o, "queries", a->queries, a->type, 1, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(o, "keys", a->keys, a->type, 1, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(o, "values", a->values, a->type, 1, MEMOPT_I_OPS_READ);
@@ -23801,7 +23832,7 @@ static memopt_status memopt_i_attention_check(const memopt_ops *ops, const memop
     }
     memopt_i_ops_stay(o, "sequence", "lengths", a->lengths, a->batch, "at most length", a->length);
     memopt_i_attention_bytes(t, &bytes);
-    return memopt_i_ops_need_scratch(o, bytes);
+    return memopt_i_ops_ends(o, bytes);
 }
 
 /* ---- what a worker works on ---- */
@@ -24225,19 +24256,18 @@ static memopt_status memopt_i_attention_run(memopt_i_attention *t, size_t chunks
 
 MEMOPT_API memopt_status memopt_attention_forward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t;
-    const memopt_status s = memopt_i_attention_check(ops, x, 0, &t);
 
-    if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
+    if (memopt_i_attention_ends(ops, x, 0, &t)) return t.o.c.status;
     return memopt_i_ops_end(&t.o, memopt_i_attention_run(&t, t.a.batch * t.a.heads * t.blocks,
                                                          memopt_i_attention_forward_chunk));
 }
 
 MEMOPT_API memopt_status memopt_attention_backward(const memopt_ops *ops, const memopt_attention *x) {
     memopt_i_attention t;
-    memopt_status s = memopt_i_attention_check(ops, x, 1, &t);
+    memopt_status s = MEMOPT_OK;
     size_t chunks;
 
-    if (s != MEMOPT_OK || !t.a.batch || !t.a.length) return s;
+    if (memopt_i_attention_ends(ops, x, 1, &t)) return t.o.c.status;
     chunks = t.a.batch * t.a.kv_heads;
     if (!t.a.online) s = memopt_i_attention_run(&t, chunks, memopt_i_attention_backward_chunk);
     else s = memopt_i_attention_run(&t, chunks, memopt_i_attention_online_keys);
@@ -24644,7 +24674,7 @@ MEMOPT_API memopt_status memopt_norm_forward(const memopt_ops *ops, const memopt
     memopt_i_norm_task t;
     const memopt_status s = memopt_i_norm_resolve(ops, norm, 0, &t, &o);
 
-    if (s || !t.n.rows) return s;
+    if (s || !t.n.rows || memopt_i_ops_ends(&o, 0)) return s;
     t.n.grad_output = NULL;
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.n.rows, t.chunk_rows), memopt_i_norm_rows, &t);
     return MEMOPT_OK;
@@ -24657,7 +24687,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     const memopt_status s = memopt_i_norm_resolve(ops, norm, 1, &t, &o);
     const int sums = !s && (t.n.grad_scale || t.n.grad_shift);
 
-    if (s || !t.n.width) return s;
+    if (s || !t.n.width || memopt_i_ops_ends(&o, 0)) return s;
     block = t.n.rows;
     columns = memopt_i_ceil_div(t.n.width, MEMOPT_I_NORM_COLUMNS);
     if (sums && t.n.gradient_type == MEMOPT_TYPE_F32)
@@ -24783,7 +24813,8 @@ static memopt_status memopt_i_activation_call(const memopt_ops *ops, const memop
     memopt_i_ops_take(&o, "output", x->output, x->type, x->n, MEMOPT_I_OPS_WRITE | maybe);
     if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->n, MEMOPT_I_OPS_READ);
     if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, x->n, MEMOPT_I_OPS_WRITE);
-    if (memopt_i_ops_fits(&o, "input", x->n, 1, x->type)) return o.c.status;
+    memopt_i_ops_fits(&o, "input", x->n, 1, x->type);
+    if (memopt_i_ops_ends(&o, 0)) return o.c.status;
     memopt_i_activation_run(&o, x, backward);
     return MEMOPT_OK;
 }
@@ -24876,7 +24907,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take(&o, "pre_activation", x->pre_activation, x->type, out,
                       MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
-    if (memopt_i_ops_need_scratch(&o, bytes) || !out) return o.c.status;
+    if (memopt_i_ops_ends(&o, bytes) || !out) return o.c.status;
     bias = (const float *)x->bias;
     if (bias && x->weight_type != MEMOPT_TYPE_F32) {
         float *wide = (float *)(void *)memopt_i_ops_own_scratch(&o);
@@ -24963,7 +24994,7 @@ MEMOPT_API memopt_status memopt_linear_backward(const memopt_ops *ops, const mem
     memopt_i_ops_take(&o, "input", x->input, x->type, x->grad_weights && x->outputs ? in : 0, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "grad_weights", x->grad_weights, x->gradient_type, weights, maybe);
     memopt_i_ops_take(&o, "grad_bias", x->grad_bias, x->gradient_type, x->outputs, maybe);
-    if (memopt_i_ops_need_scratch(&o, bytes)) return o.c.status;
+    if (memopt_i_ops_ends(&o, bytes)) return o.c.status;
     if (x->grad_input) s = memopt_i_linear_grad_input(&o, x);
     if (x->grad_weights && s == MEMOPT_OK) s = memopt_i_linear_grad_weights(&o, x);
     if (x->grad_bias && s == MEMOPT_OK) memopt_i_linear_bias(&o, x);
@@ -25120,7 +25151,7 @@ static memopt_status memopt_i_swiglu_run(const memopt_ops *ops, const memopt_swi
     memopt_i_ops_take(&o, "output", x->output, x->type, n / 2, MEMOPT_I_OPS_WRITE | maybe);
     if (backward) memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, n / 2, MEMOPT_I_OPS_READ);
     if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, n, MEMOPT_I_OPS_WRITE);
-    if (o.c.status || !n) return o.c.status;
+    if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
     t.x = *x;
     t.level = o.level;
     t.backward = backward;
@@ -25231,7 +25262,8 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     memopt_i_ops_take(&o, input, x->input, x->type, x->n, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "residual", x->residual, x->type, x->n, MEMOPT_I_OPS_OPTIONAL);
     memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, x->n, MEMOPT_I_OPS_WRITE);
-    if (memopt_i_ops_fits(&o, input, x->n, 1, x->type)) return o.c.status;
+    memopt_i_ops_fits(&o, input, x->n, 1, x->type);
+    if (memopt_i_ops_ends(&o, 0)) return o.c.status;
     t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
     if (t.threshold > 65535) t.threshold = 65535;
     t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
@@ -25385,7 +25417,7 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
     memopt_i_ops_take(&o, "tokens", x->tokens, x->weight_type, n, MEMOPT_I_OPS_READ);
     memopt_i_ops_take(&o, "output", x->output, x->type, n, MEMOPT_I_OPS_WRITE);
     memopt_i_embedding_places(&o, x, "positions", x->positions, x->weight_type, MEMOPT_I_OPS_READ);
-    if (o.c.status || !n) return o.c.status;
+    if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
     t.x = *x;
     t.level = o.level;
     n = memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->width));
@@ -25405,7 +25437,7 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     memopt_i_ops_take(&o, "grad_tokens", x->grad_tokens, x->gradient_type, 0, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take(&o, "grad_output", x->grad_output, x->type, x->rows * x->width, MEMOPT_I_OPS_READ);
     memopt_i_embedding_places(&o, x, "grad_positions", x->grad_positions, x->gradient_type, MEMOPT_I_OPS_WRITE);
-    if (o.c.status) return o.c.status;
+    if (memopt_i_ops_ends(&o, 0)) return o.c.status;
     if (!x->accumulate && x->grad_tokens) memopt_i_layer_zero(&o, x->grad_tokens, x->vocabulary * bytes);
     if (!x->accumulate && x->grad_positions) memopt_i_layer_zero(&o, x->grad_positions, x->length * bytes);
     if (!x->rows) return MEMOPT_OK;
@@ -25665,21 +25697,20 @@ static void memopt_i_batch_floats(const memopt_i_batch *t, float *to, const void
         for (i = 0; i < n; ++i) to[i] = missing;
 }
 
-static memopt_status memopt_i_batch_begin(const memopt_ops *ops, const memopt_batch_norm *x, int backward,
-                                          memopt_i_batch *t) {
+/* 1: the call is over, with t->o.c.status. */
+static int memopt_i_batch_ends(const memopt_ops *ops, const memopt_batch_norm *x, int backward, memopt_i_batch *t) {
     size_t bytes, n;
-    const memopt_status s = memopt_i_batch_resolve(ops, x, t, &bytes);
 
-    if (s) return s;
+    if (memopt_i_batch_resolve(ops, x, t, &bytes)) return 1;
     t->backward = backward;
     n = t->x.linear.outputs;
     memopt_i_must_be_at_least(&t->o.c, "rows", t->x.linear.rows, "at least", 2);
     if (n) memopt_i_batch_arrays(&t->o, &t->x, backward);
-    if (memopt_i_ops_need_scratch(&t->o, bytes) || !n) return t->o.c.status;
+    if (memopt_i_ops_ends(&t->o, bytes) || !n) return 1;
     memset(t->a, 0, 2 * n * sizeof *t->a);
     memopt_i_batch_floats(t, t->scale, t->x.scale, 1);
     memopt_i_batch_floats(t, t->shift, t->x.shift, 0);
-    return MEMOPT_OK;
+    return 0;
 }
 
 /* ---- columns of a row ---- */
@@ -25832,9 +25863,9 @@ static memopt_status memopt_i_batch_product(const memopt_ops *ops, const memopt_
 
 MEMOPT_API memopt_status memopt_batch_norm_forward(const memopt_ops *ops, const memopt_batch_norm *x) {
     memopt_i_batch t;
-    memopt_status s = memopt_i_batch_begin(ops, x, 0, &t);
+    memopt_status s;
 
-    if (s || !t.x.linear.outputs) return s;
+    if (memopt_i_batch_ends(ops, x, 0, &t)) return t.o.c.status;
     for (; t.first < t.x.linear.rows; t.first += t.count) {
         t.count = memopt_i_min(t.block, t.x.linear.rows - t.first);
         if ((s = memopt_i_batch_product(ops, &t)) != MEMOPT_OK) return memopt_i_ops_end(&t.o, s);
@@ -25936,10 +25967,10 @@ static void memopt_i_batch_store(const memopt_i_batch *t, void *to, const float 
 
 MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const memopt_batch_norm *x) {
     memopt_i_batch t;
-    memopt_status s = memopt_i_batch_begin(ops, x, 1, &t);
     const memopt_linear *l = &t.x.linear;
+    memopt_status s;
 
-    if (s || !l->outputs) return s;
+    if (memopt_i_batch_ends(ops, x, 1, &t)) return t.o.c.status;
     for (; t.first < l->rows; t.first += t.count) {
         t.count = memopt_i_min(t.block, l->rows - t.first);
         memopt_i_batch_groups(&t);
@@ -26019,7 +26050,8 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
     f.weights = weights;
     f.bias = bias;
     if (!f.x.linear.outputs) return MEMOPT_OK;
-    if (memopt_i_batch_fold_arrays(&t.o, &f)) return t.o.c.status;
+    memopt_i_batch_fold_arrays(&t.o, &f);
+    if (memopt_i_ops_ends(&t.o, 0)) return t.o.c.status;
     memopt_i_parallel_for(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
     return MEMOPT_OK;
 }

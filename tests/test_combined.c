@@ -24,6 +24,7 @@
 #include "test_host_visible.c"
 #include "test_gemm.c"
 #include "test_row_kernels.c"
+#include "test_operator.c"
 #include "test_softmax.c"
 #include "test_head.c"
 #include "test_attention.c"
@@ -65,6 +66,7 @@ int main(void) {
     test_host_visible();
     test_gemm();
     test_row_kernels();
+    test_operator();
     test_softmax();
     test_head();
     test_attention();
@@ -76,7 +78,7 @@ int main(void) {
     (void)test_simd;
     (void)test_random_section; (void)test_number; (void)test_quant; (void)test_state_codec; (void)test_optim;
     (void)test_adafactor;
-    (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_softmax;
+    (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
 #endif
     return test_totals();

@@ -129,7 +129,7 @@ class Header:
     owners = {"vec": ["row_kernels", "optim", "scale", "layer"], "optim_kernels": ["optim"], "state": ["optim", "adafactor"], "optim_pass": ["optim", "adafactor"],
               "optim": ["optim", "adafactor"], "adafactor": ["adafactor"],
               "simulation": ["schedule"], "solver": ["schedule"], "plot": ["schedule"], "codec": ["tape"],
-              "compile": ["tape"], "stash": ["tape"], "operator": ["row_kernels", "layer", "attention", "softmax"],
+              "compile": ["tape"], "stash": ["tape"], "operator": ["operator", "row_kernels", "layer", "attention", "softmax"],
               "gemm": ["gemm", "attention"]}
     plain = ["-fexpensive-optimizations"] if "clang" not in CC[0] else []
     builds = [

@@ -1,0 +1,231 @@
+/* test_operator.c - what all operators have in common: dry runs that count scratch, and values from outside (ids, targets,
+   lengths), which every call that reads them refuses before it writes anything. */
+#include "test.h"
+
+/* All operators with all pointers, or with none. */
+typedef struct operator_set {
+    memopt_softmax softmax; memopt_cross_entropy cross_entropy; memopt_head head; memopt_attention attention;
+    memopt_norm norm; memopt_linear linear; memopt_activation_args activation; memopt_swiglu swiglu;
+    memopt_dropout dropout; memopt_embedding embedding; memopt_batch_norm batch_norm;
+    float *folded, *logits;
+    memopt_loss loss;
+} operator_set;
+enum { SOFTMAX, SOFTMAX_BACK, CROSS_ENTROPY, HEAD, LOGITS, ATTENTION, ATTENTION_BACK, NORM, NORM_BACK, LINEAR, LINEAR_BACK, ACTIVATION,
+       ACTIVATION_BACK, SWIGLU, SWIGLU_BACK, DROPOUT, DROPOUT_BACK, EMBEDDING, EMBEDDING_BACK, BATCH, BATCH_BACK, FOLD, OPERATORS };
+enum { ROWS = 6, WIDTH = 8, VOCABULARY = 16, LENGTH = 3, ROOM = 512, ROOMS = 64 };
+static float operator_room[ROOM * ROOMS];
+static size_t operator_rooms;
+static uint64_t operator_scratch[(4 * MEMOPT_GEMM_SCRATCH + 65536) / 8];
+
+static float *operator_new(void) {
+    if (operator_rooms == ROOMS) { printf("test_operator: out of memory\n"); exit(1); }
+    return operator_room + ROOM * operator_rooms++;
+}
+static memopt_status operator_call(int which, const memopt_ops *o, operator_set *s) {
+    switch (which) {
+    case SOFTMAX: return memopt_softmax_forward(o, &s->softmax);
+    case SOFTMAX_BACK: return memopt_softmax_backward(o, &s->softmax);
+    case CROSS_ENTROPY: return memopt_cross_entropy_loss(o, &s->cross_entropy, &s->loss);
+    case HEAD: return memopt_head_loss(o, &s->head, &s->loss);
+    case LOGITS: return memopt_head_logits(o, &s->head, 1, 2, s->logits);
+    case ATTENTION: return memopt_attention_forward(o, &s->attention);
+    case ATTENTION_BACK: return memopt_attention_backward(o, &s->attention);
+    case NORM: return memopt_norm_forward(o, &s->norm);
+    case NORM_BACK: return memopt_norm_backward(o, &s->norm);
+    case LINEAR: return memopt_linear_forward(o, &s->linear);
+    case LINEAR_BACK: return memopt_linear_backward(o, &s->linear);
+    case ACTIVATION: return memopt_activation_forward(o, &s->activation);
+    case ACTIVATION_BACK: return memopt_activation_backward(o, &s->activation);
+    case SWIGLU: return memopt_swiglu_forward(o, &s->swiglu);
+    case SWIGLU_BACK: return memopt_swiglu_backward(o, &s->swiglu);
+    case DROPOUT: return memopt_dropout_forward(o, &s->dropout);
+    case DROPOUT_BACK: return memopt_dropout_backward(o, &s->dropout);
+    case EMBEDDING: return memopt_embedding_forward(o, &s->embedding);
+    case EMBEDDING_BACK: return memopt_embedding_backward(o, &s->embedding);
+    case BATCH: return memopt_batch_norm_forward(o, &s->batch_norm);
+    case BATCH_BACK: return memopt_batch_norm_backward(o, &s->batch_norm);
+    case FOLD: return memopt_batch_norm_fold(o, &s->batch_norm, s->folded, s->folded ? s->folded + 256 : NULL);
+    }
+    return MEMOPT_ERR_STATE;
+}
+/* What the call needs: by the question for scratch, by the declarations where there is none. */
+static size_t operator_needs(int which, const memopt_ops *o, const operator_set *s) {
+    size_t bytes = 0;
+
+    switch (which) {
+    case CROSS_ENTROPY: CHECK(memopt_cross_entropy_scratch(o, &s->cross_entropy, &bytes) == MEMOPT_OK); break;
+    case HEAD: CHECK(memopt_head_scratch(o, &s->head, &bytes) == MEMOPT_OK); break;
+    case LOGITS: bytes = memopt_gemm_scratch(o->threads); break;
+    case ATTENTION: case ATTENTION_BACK: CHECK(memopt_attention_scratch(o, &s->attention, &bytes) == MEMOPT_OK); break;
+    case LINEAR: case LINEAR_BACK: CHECK(memopt_linear_scratch(o, &s->linear, &bytes) == MEMOPT_OK); break;
+    case BATCH: case BATCH_BACK: CHECK(memopt_batch_norm_scratch(o, &s->batch_norm, &bytes) == MEMOPT_OK); break;
+    default: break;
+    }
+    return bytes;
+}
+static operator_set operator_shapes(memopt_type type) {
+    operator_set s;
+
+    memset(&s, 0, sizeof s);
+    s.softmax.rows = ROWS; s.softmax.columns = WIDTH;
+    s.cross_entropy.rows = ROWS; s.cross_entropy.vocabulary = VOCABULARY; s.cross_entropy.type = type;
+    s.head.rows = ROWS; s.head.width = WIDTH; s.head.vocabulary = VOCABULARY; s.head.chunk = 4;
+    s.head.type = s.head.weight_type = s.head.gradient_type = type;
+    s.attention.batch = 2; s.attention.length = LENGTH; s.attention.heads = 2; s.attention.width = 4;
+    s.attention.online = 1; s.attention.type = type;
+    s.norm.rows = ROWS; s.norm.width = WIDTH; s.norm.type = s.norm.weight_type = s.norm.gradient_type = type;
+    s.linear.rows = ROWS; s.linear.inputs = WIDTH; s.linear.outputs = 5;
+    s.linear.type = s.linear.weight_type = s.linear.gradient_type = type;
+    s.activation.n = ROWS * WIDTH; s.activation.type = type; s.activation.activation = MEMOPT_ACTIVATION_GELU;
+    s.swiglu.rows = ROWS; s.swiglu.width = WIDTH; s.swiglu.type = type;
+    s.dropout.n = ROWS * WIDTH; s.dropout.type = type; s.dropout.rate = 0.5f;
+    s.embedding.rows = ROWS; s.embedding.width = WIDTH; s.embedding.vocabulary = VOCABULARY; s.embedding.length = LENGTH;
+    s.embedding.type = s.embedding.weight_type = s.embedding.gradient_type = type;
+    s.batch_norm.linear = s.linear;
+    return s;
+}
+/* The same with memory of its own behind every pointer. */
+static operator_set operator_whole(memopt_type type) {
+    static const int32_t ids[ROWS] = { 0, 3, 15, 3, 7, 1 };
+    operator_set s = operator_shapes(type);
+    float *x = operator_room, *y, *g, *d, *w, *e, *f, *m;
+    size_t i;
+
+    operator_rooms = 0;
+    x = operator_new(); y = operator_new(); g = operator_new(); d = operator_new();
+    w = operator_new(); e = operator_new(); f = operator_new(); m = operator_new();
+    for (i = 0; i < ROOM * ROOMS; ++i) operator_room[i] = 0.25f + 0.125f * (float)(i % 7);
+    s.folded = operator_new(); s.logits = operator_new();
+    s.softmax.input = x; s.softmax.output = y; s.softmax.grad_output = g;
+    s.cross_entropy.logits = x; s.cross_entropy.targets = ids; s.cross_entropy.losses = m;
+    s.head.input = x; s.head.weights = w; s.head.targets = ids; s.head.grad_input = d; s.head.grad_weights = e;
+    s.attention.queries = x; s.attention.keys = operator_new(); s.attention.values = operator_new();
+    s.attention.output = y; s.attention.statistics = m; s.attention.grad_output = g; s.attention.grad_queries = d;
+    s.attention.grad_keys = e; s.attention.grad_values = f;
+    s.norm.input = x; s.norm.output = y; s.norm.statistics = m; s.norm.grad_output = g; s.norm.grad_input = d;
+    s.norm.scale = w; s.norm.grad_scale = e; s.norm.grad_shift = f;
+    s.linear.input = x; s.linear.weights = w; s.linear.output = y; s.linear.grad_output = g; s.linear.grad_input = d;
+    s.linear.grad_weights = e; s.linear.grad_bias = f;
+    s.activation.input = x; s.activation.output = y; s.activation.grad_output = g; s.activation.grad_input = d;
+    s.swiglu.input = x; s.swiglu.output = y; s.swiglu.grad_output = g; s.swiglu.grad_input = d;
+    s.dropout.input = x; s.dropout.output = y; s.dropout.grad_output = g; s.dropout.grad_input = d;
+    s.embedding.ids = ids; s.embedding.tokens = w; s.embedding.positions = e; s.embedding.output = y;
+    s.embedding.grad_output = g; s.embedding.grad_tokens = d; s.embedding.grad_positions = f;
+    s.batch_norm.linear = s.linear; s.batch_norm.linear.pre_activation = operator_new();
+    s.batch_norm.statistics = m; s.batch_norm.running_mean = operator_new(); s.batch_norm.running_variance = operator_new();
+    return s;
+}
+static memopt_ops operator_dry(size_t *count, const memopt_threads *threads) {
+    memopt_ops o;
+
+    memset(&o, 0, sizeof o);
+    o.threads = threads;
+    o.count_scratch = count;
+    return o;
+}
+
+/* ---- dry runs ---- */
+static void operator_dry_counts(void) { /* without a single pointer, and what it says is what the question says */
+    static const memopt_type types[3] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_F16 };
+    test_worker_set set;
+    memopt_threads threads[2];
+    size_t needs, count, all, max;
+    int k, which, t;
+
+    threads[0] = test_level(0);
+    threads[1] = test_workers(&set, 3, 0);
+    for (t = 0; t < 2; ++t)
+        for (k = 0; k < 3; ++k) {
+            operator_set s = operator_shapes(types[k]);
+            memopt_ops plain, list;
+
+            plain = operator_dry(NULL, &threads[t]);
+            list = operator_dry(&all, &threads[t]);
+            for (all = max = 0, which = 0; which < OPERATORS; ++which) {
+                memopt_ops o = operator_dry(&count, &threads[t]);
+
+                memset(&s.loss, 0x5a, sizeof s.loss);
+                o.scratch = (void *)(uintptr_t)test_number_of(3); /* not looked at */
+                o.scratch_bytes = SIZE_MAX;
+                needs = operator_needs(which, &plain, &s);
+                count = 0;
+                CHECK_AT(operator_call(which, &o, &s) == MEMOPT_OK, which);
+                CHECK_AT(count == needs, which);
+                if (which == CROSS_ENTROPY || which == HEAD) CHECK_AT(s.loss.loss == 0 && s.loss.counted == 0, which);
+                count = needs + 1; /* never lowered */
+                CHECK_AT(operator_call(which, &o, &s) == MEMOPT_OK && count == needs + 1, which);
+                CHECK_AT(operator_call(which, &list, &s) == MEMOPT_OK, which);
+                if (needs > max) max = needs;
+                CHECK_AT(all == max, which);
+            }
+            CHECK(all > MEMOPT_GEMM_SCRATCH && all <= sizeof operator_scratch - 64);
+        }
+}
+static void operator_dry_is_enough(void) { /* a real run takes what was counted, and not a byte less */
+    static float before[ROOM * ROOMS];
+    const memopt_type types[2] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16 };
+    int k, which;
+
+    for (k = 0; k < 2; ++k)
+        for (which = 0; which < OPERATORS; ++which) {
+            operator_set s = operator_whole(types[k]);
+            size_t count = 0;
+            memopt_ops dry = operator_dry(&count, NULL), o = operator_dry(NULL, NULL);
+
+            memcpy(before, operator_room, sizeof before);
+            CHECK_AT(operator_call(which, &dry, &s) == MEMOPT_OK, which);
+            CHECK_AT(memcmp(before, operator_room, sizeof before) == 0, which); /* it wrote nothing */
+            o.scratch = (void *)(((uintptr_t)operator_scratch + 63) & ~(uintptr_t)63);
+            o.scratch_bytes = count - (count != 0);
+            if (count) CHECK_AT(operator_call(which, &o, &s) == MEMOPT_ERR_BUFFER, which);
+            CHECK_AT(memcmp(before, operator_room, sizeof before) == 0, which);
+            o.scratch_bytes = count;
+            CHECK_AT(operator_call(which, &o, &s) == MEMOPT_OK, which);
+            CHECK_AT(memcmp(before, operator_room, sizeof before) != 0, which); /* it did something */
+        }
+}
+static void operator_dry_refuses(void) { /* what is wrong without a look at memory; and then nothing is counted */
+    operator_set s;
+    size_t count = 7;
+    memopt_threads half;
+    memopt_ops o = operator_dry(&count, NULL), right = o;
+
+    memset(&half, 0, sizeof half);
+    half.worker_count = 2;
+#define DRY_SAYS(change, which, want, text) do { s = operator_shapes(MEMOPT_TYPE_F32); \
+    REFUSES(o.error, (o = right, change), operator_call(which, &o, &s), MEMOPT_ERR_##want, text); CHECK(count == 7); } while (0)
+    DRY_SAYS(s.softmax.stride = 3, SOFTMAX, ARGUMENT, "softmax: stride 3, at least columns 8");
+    DRY_SAYS(s.softmax.rows = SIZE_MAX / 8, SOFTMAX_BACK, OVERFLOW, "softmax: input is larger than memory can be");
+    DRY_SAYS(s.cross_entropy.vocabulary = 0, CROSS_ENTROPY, ARGUMENT, "cross-entropy: vocabulary is 0");
+    DRY_SAYS(s.head.padded = 5, HEAD, ARGUMENT, "head: padded 5, at least vocabulary 16");
+    DRY_SAYS(s.head.rows = 2, LOGITS, ARGUMENT, "head: count 2, at most rows - first 1");
+    DRY_SAYS(s.attention.heads = 0, ATTENTION, ARGUMENT, "attention: heads is 0");
+    DRY_SAYS(s.attention.width = 0, ATTENTION_BACK, ARGUMENT, "attention: width is 0");
+    DRY_SAYS(s.norm.rms = 2, NORM, ARGUMENT, "norm: rms 2, must be 0 or 1");
+    DRY_SAYS(s.norm.type = (memopt_type)3, NORM_BACK, ARGUMENT, "norm: type 3, no such memopt_type");
+    DRY_SAYS(s.linear.type = (memopt_type)3, LINEAR, ARGUMENT, "linear: type 3, no such memopt_type");
+    DRY_SAYS(s.linear.accumulate = 2, LINEAR_BACK, ARGUMENT, "linear: accumulate 2, must be 0 or 1");
+    DRY_SAYS(s.activation.type = (memopt_type)3, ACTIVATION, ARGUMENT, "activation: type 3, no such memopt_type");
+    DRY_SAYS(s.activation.n = SIZE_MAX, ACTIVATION_BACK, OVERFLOW, "activation: input is larger than memory can be");
+    DRY_SAYS(s.swiglu.type = (memopt_type)3, SWIGLU, ARGUMENT, "swiglu: type 3, no such memopt_type");
+    DRY_SAYS(s.swiglu.width = SIZE_MAX, SWIGLU_BACK, OVERFLOW, "swiglu: input is larger than memory can be");
+    DRY_SAYS(s.dropout.rate = 1, DROPOUT, ARGUMENT, "dropout: rate 1, at least 0 and below 1");
+    DRY_SAYS(s.dropout.n = SIZE_MAX, DROPOUT_BACK, OVERFLOW, "dropout: grad_output is larger than memory can be");
+    DRY_SAYS(s.embedding.type = (memopt_type)3, EMBEDDING, ARGUMENT, "embedding: type 3, no such memopt_type");
+    DRY_SAYS(s.embedding.accumulate = 2, EMBEDDING_BACK, ARGUMENT, "embedding: accumulate 2, must be 0 or 1");
+    DRY_SAYS(s.batch_norm.linear.rows = 1, BATCH, ARGUMENT, "batch norm: rows 1, at least 2");
+    DRY_SAYS(s.batch_norm.momentum = 2, BATCH_BACK, ARGUMENT, "batch norm: momentum 2, above 0 and at most 1");
+    DRY_SAYS(s.batch_norm.momentum = 2, FOLD, ARGUMENT, "batch norm: momentum 2, above 0 and at most 1");
+    DRY_SAYS(o.threads = &half, LINEAR, ARGUMENT, "linear: threads have workers without run_fn, or run_fn without workers");
+    DRY_SAYS(o.gemm.user = &half, ATTENTION, ARGUMENT, "attention: gemm has scratch_bytes or user without multiply_fn");
+#undef DRY_SAYS
+}
+
+static void test_operator(void) {
+    RUN(operator_dry_counts);
+    RUN(operator_dry_is_enough);
+    RUN(operator_dry_refuses);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_operator(); return test_totals(); }
+#endif

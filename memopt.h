@@ -2480,7 +2480,7 @@ typedef enum memopt_activation {
     MEMOPT_ACTIVATION_SILU  /* x / (1 + exp(-x)) */
 } memopt_activation; /* what is 10^-28 of x or less is 0: denormal numbers make products crawl */
 
-typedef struct memopt_linear { /* output = activation(input * weights^T + bias) */
+typedef struct memopt_linear { /* output = activation(input * weights^T + bias) + residual */
     size_t      rows, inputs, outputs;
     memopt_type type, weight_type, gradient_type;
     const void *input;       /* rows x inputs */
@@ -2488,6 +2488,7 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
     const void *bias;        /* outputs; NULL = none */
     memopt_activation activation; /* forward only: before the backward call memopt_activation_backward() */
     void       *pre_activation; /* forward: NULL, or receives what goes into the activation */
+    const void *residual;    /* forward: NULL, or rows x outputs of `type`, added last; see below */
     void       *output;      /* rows x outputs */
     const void *grad_output;
     void       *grad_input;
@@ -2495,6 +2496,12 @@ typedef struct memopt_linear { /* output = activation(input * weights^T + bias) 
     void       *grad_weights, *grad_bias;
     int         accumulate;
 } memopt_linear;
+
+/* The residual is added in float32: to what comes out of the activation, or, without activation and pre_activation, to
+   the sums of the product; then the result is rounded, once. In float32 these are the bits of a pass that adds. With
+   the built-in gemm there is no such pass. A gemm of yours adds onto residual + bias (rounded to `type`), which a pass
+   puts into the output before; in place and without bias there is nothing to put. residual may be output itself, unless
+   an activation without pre_activation works there; else it overlaps neither. Its gradient is grad_output itself. */
 
 MEMOPT_API memopt_status memopt_linear_scratch(const memopt_ops *ops, const memopt_linear *linear, size_t *bytes);
 MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memopt_linear *linear);
@@ -2565,7 +2572,8 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
 typedef struct memopt_batch_norm {
     memopt_linear linear;      /* rows, inputs, outputs, types, input, weights, bias, activation, output (receives the
                                   result), pre_activation (receives z; required to train), grad_output, grad_input,
-                                  grad_weights, grad_bias, accumulate. Rows are samples, or pixels of samples */
+                                  grad_weights, grad_bias, accumulate; no residual. Rows are samples, or pixels of
+                                  samples */
     float        eps;          /* 0 = 1e-5 */
     float        momentum;     /* running += momentum (batch - running); 0 = 0.1 */
     int          no_update;    /* 1: running statistics stay, as in a forward that is run again */
@@ -21530,6 +21538,8 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
               blocks of depth its elements are floats: in the result itself, or, where that is 16-bit, in scratch.
    Begin      A tile takes its beginning from some row of floats and leaves its end in another. Zeros and bias are rows
               too, with a stride of 0.
+   Residual   What comes after the sum is added when a chunk is done, from scratch to the result. So the result itself
+              may hold it: nothing else is written there before.
    Triangle   Attention multiplies by triangles: elements of the left operand above a diagonal take no part, whatever
               they are and whatever they would meet; a product with 0 would let an infinity through as NaN. The depths
               that only some rows of a tile take come before those that all of them take, or after them.
@@ -21867,8 +21877,17 @@ V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
     return &kernels;
 }
 
+V_HOST_FN size_t V(gemm_add)(float *y, const float *a, const float *b, size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) V(store)(y + i, V(add)(V(load)(a + i), V(load)(b + i)));
+    return i;
+}
+
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 MEMOPT_I_WIDTHS(const memopt_i_gemm_kernels *, gemm_kernels, (void))
+
+MEMOPT_I_WIDTHS(size_t, gemm_add, (float *y, const float *a, const float *b, size_t n))
 
 static const memopt_i_gemm_kernels *memopt_i_gemm_kernels_at(int level) { return MEMOPT_I_DISPATCH(level, gemm_kernels,
                                                                                                    ()); }
@@ -21879,6 +21898,7 @@ typedef struct memopt_i_gemm_work {
     const memopt_i_gemm_kernels *kernels;
     memopt_i_gemm_side       left, right;
     size_t                   tall, wide, down; /* rows and columns of a chunk; chunks below one another */
+    const void              *residual; /* NULL, or what is added to the sums; it lies as the result does */
     unsigned char           *scratch;
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
     ptrdiff_t                diagonal; /* of row r of the left operand as it lies, columns to r + diagonal take part */
@@ -22025,14 +22045,36 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     }
 }
 
+/* A row of sums and the same one of the residual: onto the sums, or, of floats, to where the result is. */
+static void memopt_i_gemm_residual(const memopt_i_gemm_chunk *c, float *sums, void *result, size_t at) {
+    const memopt_i_gemm_work *w = c->work;
+    const memopt_type type = w->product->result_type;
+    float buffer[MEMOPT_I_GEMM_COLUMNS_AS_FLOATS];
+    const float *add = buffer;
+    float *to = sums;
+    size_t done;
+
+    if (type == MEMOPT_TYPE_F32) {
+        add = (const float *)w->residual + at;
+        to = (float *)result;
+    } else memopt_i_to_f32(w->level, buffer, (const uint16_t *)w->residual + at, type, c->columns);
+    done = MEMOPT_I_DISPATCH(w->level, gemm_add, (to, sums, add, c->columns));
+    (void)memopt_i_v1_gemm_add(to + done, sums + done, add + done, c->columns - done);
+}
+
 static void memopt_i_gemm_result(const memopt_i_gemm_chunk *c, int back) { /* to floats, or back */
     const memopt_product *p = c->work->product;
+    const size_t bytes = p->result_type == MEMOPT_TYPE_F32 ? 4 : 2;
     size_t i;
 
     for (i = 0; i < c->rows; ++i) {
-        void *row = (uint16_t *)p->result + (c->i + i) * p->result_stride + c->j;
-        if (back) memopt_i_from_f32(c->work->level, row, c->to + i * c->to_row, p->result_type, c->columns);
-        else memopt_i_to_f32(c->work->level, c->to + i * c->to_row, row, p->result_type, c->columns);
+        const size_t at = (c->i + i) * p->result_stride + c->j;
+        void *row = (unsigned char *)p->result + at * bytes;
+        float *sums = c->to + i * c->to_row;
+
+        if (!back) memopt_i_to_f32(c->work->level, sums, row, p->result_type, c->columns);
+        if (back && c->work->residual) memopt_i_gemm_residual(c, sums, row, at);
+        if (back && bytes == 2) memopt_i_from_f32(c->work->level, row, sums, p->result_type, c->columns);
     }
 }
 
@@ -22040,7 +22082,7 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     static const float zeros[MEMOPT_I_GEMM_COLUMNS] = { 0 };
     const memopt_i_gemm_work *w = (const memopt_i_gemm_work *)task;
     const memopt_product *p = w->product;
-    const int is_small = p->result_type != MEMOPT_TYPE_F32;
+    const int is_aside = p->result_type != MEMOPT_TYPE_F32 || w->residual; /* sums are in scratch */
     memopt_i_gemm_chunk c;
     size_t at = 0;
     size_t j, depth;
@@ -22054,12 +22096,12 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
     c.columns = memopt_i_min(w->wide, p->columns - c.j);
     c.panel = (float *)(void *)(w->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH);
     c.block = c.panel + MEMOPT_I_GEMM_TILE_COLUMNS_MAX * MEMOPT_I_GEMM_DEPTH;
-    c.to = is_small ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
+    c.to = is_aside ? c.block + MEMOPT_I_GEMM_ROWS * MEMOPT_I_GEMM_DEPTH
                     : (float *)p->result + c.i * p->result_stride + c.j;
-    c.to_row = is_small ? w->wide : p->result_stride;
+    c.to_row = is_aside ? w->wide : p->result_stride;
     c.left = c.block;
     c.left_tile = c.left_row = c.left_step = 0; /* of a depth of 0 */
-    if (p->accumulate && is_small) memopt_i_gemm_result(&c, 0);
+    if (p->accumulate && is_aside) memopt_i_gemm_result(&c, 0);
     begin = p->bias ? p->bias + c.j : zeros;
     if (p->accumulate) {
         begin = c.to;
@@ -22077,7 +22119,7 @@ static void memopt_i_gemm_chunk_run(void *task, size_t chunk, int worker) {
         begin_row = c.to_row;
         at += depth;
     } while (at < p->depth);
-    if (is_small) memopt_i_gemm_result(&c, 1);
+    if (is_aside) memopt_i_gemm_result(&c, 1);
     memopt_i_wide_end(w->level);
 }
 
@@ -22087,7 +22129,8 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     const memopt_product *p = w->product;
     const size_t tall = w->kernels->tall;
     const size_t wide = w->kernels->wide;
-    const size_t max = p->result_type == MEMOPT_TYPE_F32 ? MEMOPT_I_GEMM_COLUMNS : MEMOPT_I_GEMM_COLUMNS_AS_FLOATS;
+    const size_t max = p->result_type == MEMOPT_TYPE_F32 && !w->residual ? MEMOPT_I_GEMM_COLUMNS
+                                                                         : MEMOPT_I_GEMM_COLUMNS_AS_FLOATS;
     const size_t wanted = workers > 1 ? 4 * workers : 1;
     size_t down = memopt_i_ceil_div(p->rows, MEMOPT_I_GEMM_ROWS);
     size_t across = memopt_i_ceil_div(p->columns, max);
@@ -22104,14 +22147,15 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
 }
 
 /* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
-   PTRDIFF_MAX: all of them. */
-static void memopt_i_gemm_triangle(const memopt_product *p, ptrdiff_t diagonal, const memopt_threads *threads,
-                                   void *scratch) {
+   PTRDIFF_MAX: all of them. A residual, NULL for none, is of the result's type and strides, or the result itself. */
+static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const void *residual,
+                              const memopt_threads *threads, void *scratch) {
     memopt_i_gemm_work w;
 
     if (!p->rows || !p->columns) return;
     memset(&w, 0, sizeof w);
     w.diagonal = diagonal;
+    w.residual = residual;
     w.product = p;
     w.level = memopt_i_simd_level(threads);
     w.kernels = memopt_i_gemm_kernels_at(w.level);
@@ -22132,7 +22176,7 @@ static void memopt_i_gemm_triangle(const memopt_product *p, ptrdiff_t diagonal, 
 static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
                                            void *scratch) {
     (void)user;
-    memopt_i_gemm_triangle(p, PTRDIFF_MAX, threads, scratch);
+    memopt_i_gemm_run(p, PTRDIFF_MAX, NULL, threads, scratch);
     return MEMOPT_OK;
 }
 
@@ -22981,7 +23025,7 @@ static memopt_status memopt_i_ops_triangle_alone(const memopt_i_ops *o, const me
 
     if (diagonal >= columns - 1) return memopt_i_ops_multiply_alone(o, p, worker);
     if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
-        memopt_i_gemm_triangle(p, diagonal, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
+        memopt_i_gemm_run(p, diagonal, NULL, &alone, o->scratch + (size_t)worker * o->gemm_bytes);
         return MEMOPT_OK;
     }
     /* rows of the right operand that zeros meet */
@@ -24709,7 +24753,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
    Idea       Elements are walked in pieces of a few hundred floats on the stack, each converted, worked on and written
               once. An activation's backward makes its output again on the way, as the next layer's gradient needs it.
               Dropout draws its bits again by place. What a linear layer's activation works on is still in the cache:
-              the product is made some rows at a time.
+              the product is made some rows at a time. A residual is added by the product, or by the activation.
    Sums       of gradients over rows are in row order, so the work is dealt by columns. They are float; 16-bit gradients
               are rounded once a call. Only a token's gradient is rounded once for every 256 rows, where the token is
               among them: there is no scratch to note down where all its rows are.
@@ -24754,6 +24798,7 @@ static void memopt_i_layer_zero(const memopt_i_ops *o, void *data, size_t bytes)
 /* ---- activations ---- */
 typedef struct memopt_i_activation_task {
     memopt_activation_args x;
+    const void *residual; /* forward: NULL, or what is added to the output; may be the output */
     int level, backward;
 } memopt_i_activation_task;
 
@@ -24767,7 +24812,7 @@ static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
 
     (void)worker;
     for (i = begin; i < end; i += n) {
-        float *out = x->output ? memopt_i_row_out(x->output, x->type, i, y) : NULL;
+        float *out = !x->output ? NULL : t->residual ? y : memopt_i_row_out(x->output, x->type, i, y);
         const float *from;
 
         n = memopt_i_min(MEMOPT_I_LAYER_PIECE, end - i);
@@ -24779,15 +24824,19 @@ static void memopt_i_activation_chunk(void *task, size_t chunk, int worker) {
             memopt_i_row_act_grad(t->level, to, out, from, g, x->activation, n);
             memopt_i_row_store(t->level, x->grad_input, x->type, i, to, n);
         } else if (out) memopt_i_row_act(t->level, out, from, x->activation, n);
+        if (t->residual)
+            memopt_i_row_add(t->level, out, memopt_i_row_view(t->level, t->residual, x->type, i, n, grad), 1.0f, n);
         if (out) memopt_i_row_store(t->level, x->output, x->type, i, out, n);
     }
     memopt_i_wide_end(t->level);
 }
 
-static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activation_args *x, int backward) {
+static void memopt_i_activation_run(const memopt_i_ops *o, const memopt_activation_args *x, const void *residual,
+                                    int backward) {
     memopt_i_activation_task t;
 
     t.x = *x;
+    t.residual = residual;
     t.level = o->level;
     t.backward = backward;
     memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_activation_chunk, &t);
@@ -24815,7 +24864,7 @@ static memopt_status memopt_i_activation_call(const memopt_ops *ops, const memop
     if (backward) memopt_i_ops_take(&o, "grad_input", x->grad_input, x->type, x->n, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_fits(&o, "input", x->n, 1, x->type);
     if (memopt_i_ops_ends(&o, 0)) return o.c.status;
-    memopt_i_activation_run(&o, x, backward);
+    memopt_i_activation_run(&o, x, NULL, backward);
     return MEMOPT_OK;
 }
 
@@ -24866,6 +24915,59 @@ static memopt_i_matrix memopt_i_linear_gradients(const memopt_linear *x) {
     return memopt_i_matrix_at(x->grad_output, x->type, 0, x->outputs);
 }
 
+/* Residual + bias, for a gemm of the caller's to add onto. */
+typedef struct memopt_i_linear_begin {
+    const memopt_linear *x;
+    const float         *bias; /* NULL = none */
+    int                  level;
+} memopt_i_linear_begin;
+
+static void memopt_i_linear_begin_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_linear_begin *t = (const memopt_i_linear_begin *)task;
+    const memopt_linear *x = t->x;
+    const size_t step = memopt_i_layer_rows(x->outputs);
+    size_t row = chunk * step;
+    size_t at, n;
+    const size_t end = row + memopt_i_min(step, x->rows - row);
+    float y[MEMOPT_I_LAYER_PIECE];
+
+    (void)worker;
+    for (; row < end; ++row)
+        for (at = 0; at < x->outputs; at += n) {
+            const size_t place = row * x->outputs + at;
+
+            n = memopt_i_min(MEMOPT_I_LAYER_PIECE, x->outputs - at);
+            memopt_i_row_load(t->level, y, x->residual, x->type, place, n);
+            if (t->bias) memopt_i_row_add(t->level, y, t->bias + at, 1.0f, n);
+            memopt_i_row_store(t->level, x->output, x->type, place, y, n);
+        }
+    memopt_i_wide_end(t->level);
+}
+
+/* A product, and then the residual. The built-in gemm adds it to its sums; another adds its sums to it. */
+static memopt_status memopt_i_linear_multiply(const memopt_i_ops *o, const memopt_linear *x, memopt_product *p) {
+    memopt_i_linear_begin t;
+
+    if (o->gemm.multiply_fn == memopt_i_gemm_builtin) {
+        memopt_i_gemm_run(p, PTRDIFF_MAX, x->residual, o->threads, o->scratch);
+        return MEMOPT_OK;
+    }
+    t.x = x;
+    t.bias = p->bias;
+    t.level = o->level;
+    if (t.bias || x->residual != x->output)
+        memopt_i_parallel_for(o->threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->outputs)),
+                              memopt_i_linear_begin_chunk, &t);
+    p->bias = NULL;
+    p->accumulate = 1;
+    return memopt_i_ops_multiply(o, p);
+}
+
+/* Is the layer no more than a product and a residual? */
+static int memopt_i_linear_is_product(const memopt_linear *x) {
+    return x->activation == MEMOPT_ACTIVATION_NONE && (!x->pre_activation || x->pre_activation == x->output);
+}
+
 /* Rows from first on; all of it where nothing follows. */
 static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_linear *x, const float *bias, void *z,
                                           size_t first, size_t count) {
@@ -24878,15 +24980,34 @@ static memopt_status memopt_i_linear_rows(const memopt_i_ops *o, const memopt_li
     p.right_transposed = 1;
     p.bias = bias;
     memopt_i_ops_result(&p, z, x->type, first * x->outputs, x->outputs);
+    if (x->residual && memopt_i_linear_is_product(x)) return memopt_i_linear_multiply(o, x, &p);
     s = memopt_i_ops_multiply(o, &p);
-    if (s || (z == x->output && x->activation == MEMOPT_ACTIVATION_NONE)) return s;
+    if (s || memopt_i_linear_is_product(x)) return s;
     memset(&a, 0, sizeof a);
     a.n = count * x->outputs;
     a.activation = x->activation;
     a.type = x->type;
     a.input = p.result;
     a.output = memopt_i_row_to(x->output, x->type, first * x->outputs);
-    memopt_i_activation_run(o, &a, 0);
+    memopt_i_activation_run(o, &a, x->residual ? memopt_i_row_at(x->residual, x->type, first * x->outputs) : NULL, 0);
+    return MEMOPT_OK;
+}
+
+/* The residual, of `count` elements. */
+static memopt_status memopt_i_linear_residual(memopt_i_ops *o, const memopt_linear *x, size_t count) {
+    const size_t bytes = count * memopt_type_bytes(x->type);
+    const int in_place = x->residual == x->output;
+
+    memopt_i_ops_take(o, "residual", x->residual, x->type, count, MEMOPT_I_OPS_OPTIONAL);
+    if (o->c.status || o->count_scratch || !x->residual) return o->c.status;
+    if (in_place && memopt_i_linear_is_product(x)) return MEMOPT_OK;
+    if (in_place && (!x->pre_activation || x->pre_activation == x->output))
+        return memopt_i_refuse(&o->c, MEMOPT_ERR_ARGUMENT, "residual",
+                               "is output, where the activation works without pre_activation");
+    if (!in_place && memopt_i_overlaps(x->residual, bytes, x->output, bytes))
+        return memopt_i_refuse_overlap(&o->c, "output", "residual");
+    if (memopt_i_overlaps(x->residual, bytes, x->pre_activation, bytes))
+        return memopt_i_refuse_overlap(&o->c, "pre_activation", "residual");
     return MEMOPT_OK;
 }
 
@@ -24907,6 +25028,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
     memopt_i_ops_take(&o, "output", x->output, x->type, out, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_take(&o, "pre_activation", x->pre_activation, x->type, out,
                       MEMOPT_I_OPS_WRITE | MEMOPT_I_OPS_OPTIONAL);
+    memopt_i_linear_residual(&o, x, out);
     if (memopt_i_ops_ends(&o, bytes) || !out) return o.c.status;
     bias = (const float *)x->bias;
     if (bias && x->weight_type != MEMOPT_TYPE_F32) {
@@ -24915,7 +25037,7 @@ MEMOPT_API memopt_status memopt_linear_forward(const memopt_ops *ops, const memo
         bias = wide;
     }
     z = x->pre_activation ? x->pre_activation : x->output;
-    step = z == x->output && x->activation == MEMOPT_ACTIVATION_NONE ? x->rows
+    step = memopt_i_linear_is_product(x) ? x->rows
          : memopt_i_max(MEMOPT_I_LAYER_BLOCK / MEMOPT_I_LAYER_TALL / x->outputs, 1) * MEMOPT_I_LAYER_TALL;
     for (i = 0; i < x->rows && s == MEMOPT_OK; i += memopt_i_min(step, x->rows - i))
         s = memopt_i_linear_rows(&o, x, bias, z, i, memopt_i_min(step, x->rows - i));
@@ -25626,6 +25748,7 @@ static memopt_status memopt_i_batch_resolve(const memopt_ops *ops, const memopt_
     memopt_i_must_number(&o->c, t->x.momentum > 0 && t->x.momentum <= 1, "momentum",
                          memopt_i_real((double)t->x.momentum), "above 0 and at most", memopt_i_count(1));
     memopt_i_must_be_flag(&o->c, "no_update", t->x.no_update);
+    memopt_i_must(&o->c, !l->residual, "residual", "is given, and batch norm has none");
     memopt_i_must_be_flag(&o->c, "accumulate", l->accumulate);
     memopt_i_must_be_flag(&o->c, "accumulate_input", l->accumulate_input);
     memopt_i_linear_check(o, l, bytes);

@@ -843,7 +843,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_scratch(const memopt_cuda_
  * output = activation(input * weights^T + bias), and `pre_activation` what goes into the activation.
  *
  * returns OK; MEMOPT_CUDA_ERR_NULL (gemm, pointers), _ALIGNMENT, _TYPE; MEMOPT_ERR_ARGUMENT (linear NULL, a type or
- *         activation that there is not), _BUFFER, _OVERFLOW; and what memopt_cuda_gemm_multiply() returns
+ *         activation that there is not), _BUFFER, _OVERFLOW, _UNSUPPORTED (a residual: add it yourself, as with
+ *         memopt_cuda_dropout_forward() of rate 0); and what memopt_cuda_gemm_multiply() returns
  */
 MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_ops *ops, const memopt_linear *linear,
                                                               memopt_cuda_stream stream);
@@ -10217,6 +10218,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_linear_forward(const memopt_cuda_
     if ((s = memopt_i_cuda_linear_resolve(x, &bytes)) != 0) return s;
     if ((s = memopt_i_cuda_gemm_types(ops->gemm, x->type, x->type)) != 0) return s;
     if (memopt_i_activation_is_invalid(x->activation)) return MEMOPT_ERR_ARGUMENT;
+    if (x->residual) return MEMOPT_ERR_UNSUPPORTED;
     in = x->rows * x->inputs;
     out = x->rows * x->outputs;
     weights = out ? x->outputs * x->inputs : 0;
@@ -10917,7 +10919,7 @@ static memopt_cuda_status memopt_i_cuda_batch_resolve(const memopt_batch_norm *x
     t->x = *x;
     if (!(memopt_i_float_bits(t->x.momentum) << 1)) t->x.momentum = 0.1f;
     if (memopt_i_activation_is_invalid(l->activation) || !memopt_type_bytes(l->gradient_type)
-        || memopt_i_norm_eps(&t->x.eps)
+        || memopt_i_norm_eps(&t->x.eps) || l->residual
         || !(t->x.momentum > 0 && t->x.momentum <= 1) || (t->x.no_update & ~1) || (l->accumulate & ~1)
         || (l->accumulate_input & ~1) || !memopt_type_bytes(l->type) || !memopt_type_bytes(l->weight_type))
         return MEMOPT_ERR_ARGUMENT;

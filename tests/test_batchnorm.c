@@ -641,6 +641,8 @@ static void batchnorm_errors(void) {
     BATCH_SAYS((void)0, scratch(&o, &x, NULL), ARGUMENT, "bytes is NULL");
     BATCH_SAYS((void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
     BATCH_SAYS(x.linear.rows = 1, forward(&o, &x), ARGUMENT, "rows 1, at least 2");
+    BATCH_SAYS(x.linear.residual = x.linear.input, forward(&o, &x), ARGUMENT, "residual is given, and batch norm has none");
+    BATCH_SAYS(x.linear.residual = x.linear.input, backward(&o, &x), ARGUMENT, "residual is given, and batch norm has none");
     BATCH_SAYS(x.linear.activation = (memopt_activation)test_number_of(5), forward(&o, &x), ARGUMENT,
                "activation 5, no such memopt_activation");
     BATCH_SAYS(x.linear.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");

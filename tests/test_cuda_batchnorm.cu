@@ -424,6 +424,7 @@ static void cuda_batch_refused(void) {
     CUDA_BATCH_REFUSED(x.momentum = -1, argument, argument, argument);
     CUDA_BATCH_REFUSED(x.momentum = 2, argument, argument, argument);
     CUDA_BATCH_REFUSED(x.eps = -1, argument, argument, argument);
+    CUDA_BATCH_REFUSED(x.linear.residual = x.linear.input, argument, argument, argument);
     CUDA_BATCH_REFUSED(x.no_update = 2, argument, argument, argument);
     CUDA_BATCH_REFUSED(x.linear.accumulate = 2, argument, argument, argument);
     CUDA_BATCH_REFUSED(x.linear.type = (memopt_type)3, argument, argument, argument);

@@ -615,6 +615,7 @@ static void test_cuda_gemm_linear_bad(void) {
     FORWARD(x.weight_type = MEMOPT_TYPE_F32, MEMOPT_CUDA_ERR_TYPE);
     FORWARD(x.type = (memopt_type)3, MEMOPT_ERR_ARGUMENT);
     FORWARD(x.rows = SIZE_MAX, MEMOPT_ERR_OVERFLOW);
+    FORWARD(x.residual = x.output, MEMOPT_ERR_UNSUPPORTED);
     FORWARD(x.output = (void *)(uintptr_t)x.input, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD(x.pre_activation = (char *)x.output + 2, MEMOPT_CUDA_ERR_OVERLAP);
     FORWARD((x.rows = 0, x.input = x.output = NULL), 0);

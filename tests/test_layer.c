@@ -769,6 +769,100 @@ static void layer_embedding_refused(void) {
     layer_done();
 }
 
+/* ---- the residual ---- */
+/* An own gemm: notes what it was asked for, and lets the built-in one do it. */
+typedef struct layer_asked { int calls, accumulate, bias; } layer_asked;
+static memopt_status layer_asking(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    layer_asked *asked = (layer_asked *)user;
+    ++asked->calls; asked->accumulate = p->accumulate; asked->bias = p->bias != NULL;
+    return memopt_gemm_multiply(p, threads, scratch, memopt_gemm_scratch(threads));
+}
+/* What is to come out: the product in float32 by the gemm itself, through the activation, plus the residual, rounded once. */
+static void layer_residual_want(const memopt_linear *x, const memopt_ops *ops, void *want) {
+    const size_t n = x->rows * x->outputs; size_t i;
+    float *z = (float *)layer_alloc(n * 4), *bias = (float *)layer_alloc(x->outputs * 4); memopt_product p;
+    memset(&p, 0, sizeof p);
+    for (i = 0; i < x->outputs; ++i) bias[i] = (float)layer_get(x->weight_type, x->bias, i);
+    p.rows = x->rows; p.columns = x->outputs; p.depth = x->inputs; p.left = x->input; p.right = x->weights;
+    p.left_stride = p.right_stride = x->inputs; p.right_transposed = 1; p.result_stride = x->outputs;
+    p.left_type = x->type; p.right_type = x->weight_type; p.result = z; p.bias = x->bias ? bias : NULL;
+    CHECK(memopt_gemm_multiply(&p, ops->threads, ops->scratch, ops->scratch_bytes) == MEMOPT_OK);
+    if (x->activation != MEMOPT_ACTIVATION_NONE || x->pre_activation) { /* it sees what memory holds */
+        memopt_activation_args a;
+        for (i = 0; i < n; ++i) { layer_put(x->type, want, i, (double)z[i]); z[i] = (float)layer_get(x->type, want, i); }
+        memset(&a, 0, sizeof a);
+        a.n = n; a.activation = x->activation; a.input = a.output = z;
+        CHECK(memopt_activation_forward(ops, &a) == MEMOPT_OK);
+    }
+    for (i = 0; i < n; ++i) {
+        volatile float sum = z[i] + (float)layer_get(x->type, x->residual, i);
+        layer_put(x->type, want, i, (double)sum);
+    }
+}
+static void layer_residual_case(size_t rows, size_t inputs, size_t outputs, memopt_type type, memopt_activation activation, int keep) {
+    const size_t n = rows * outputs, bytes = n * memopt_type_bytes(type); test_worker_set set; int level, workers, place;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+        for (workers = 0; workers <= 3; workers += 3)
+            for (place = 0; place < 2; ++place) {
+                const memopt_threads threads = test_workers(&set, workers, level);
+                memopt_linear x = layer_linear(rows, inputs, outputs, type, type, type);
+                const memopt_ops ops = layer_ops(&threads, &x); void *want = layer_new(type, n, 1), *residual = layer_new(type, n, 77);
+                x.activation = activation; x.residual = residual;
+                if (keep) x.pre_activation = layer_new(type, n, 1);
+                if (place && (keep || activation == MEMOPT_ACTIVATION_NONE)) x.output = residual; /* in place */
+                layer_residual_want(&x, &ops, want);
+                CHECK_AT(memopt_linear_forward(&ops, &x) == MEMOPT_OK, level);
+                CHECK_AT(memcmp(want, x.output, bytes) == 0 && layer_end_is_kept(type, x.output, n), level * 100 + place);
+                layer_done();
+            }
+}
+static void layer_residual_values(void) { /* the bits of a pass that adds; sizes around tiles, and chunks of 288 and 768 columns */
+    static const size_t sizes[][3] = { { 1, 1, 1 }, { 3, 0, 5 }, { 7, 5, 33 }, { 13, 193, 40 }, { 400, 3, 9 }, { 5, 400, 300 }, { 2, 7, 801 } };
+    size_t i; int k;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+        for (k = 0; k < 3; ++k) {
+            layer_residual_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], MEMOPT_ACTIVATION_NONE, 0);
+            layer_residual_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], MEMOPT_ACTIVATION_NONE, 1);
+            layer_residual_case(sizes[i][0], sizes[i][1], sizes[i][2], layer_types[k], MEMOPT_ACTIVATION_GELU, (int)i & 1);
+        }
+    layer_residual_case(800, 2, 1370, MEMOPT_TYPE_F32, MEMOPT_ACTIVATION_RELU, 0); /* in several steps of rows */
+}
+static void layer_residual_with_a_gemm(void) { /* of one's own: it adds onto residual + bias */
+    const memopt_type types[2] = { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16 }; int k, place, biased;
+    for (k = 0; k < 2; ++k)
+        for (place = 0; place < 2; ++place)
+            for (biased = 0; biased < 2; ++biased) {
+                memopt_linear x = layer_linear(9, 30, 300, types[k], MEMOPT_TYPE_BF16, types[k]); layer_asked asked = { 0, 0, 0 };
+                memopt_ops ops = layer_ops(NULL, &x); void *residual = layer_new(types[k], 2700, 5); layer_plain p; size_t i;
+                double *old = layer_doubles(types[k], residual, 2700);
+                ops.gemm.multiply_fn = layer_asking; ops.gemm.user = &asked; ops.gemm.scratch_bytes = MEMOPT_GEMM_SCRATCH;
+                memset(&p, 0, sizeof p);
+                p.inputs = 30; p.x = layer_doubles(types[k], x.input, 270); p.w = layer_doubles(MEMOPT_TYPE_BF16, x.weights, 9000);
+                x.bias = biased ? x.bias : NULL;
+                if (biased) p.b = layer_doubles(MEMOPT_TYPE_BF16, x.bias, 300);
+                x.residual = residual;
+                if (place) x.output = residual;
+                CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+                CHECK(asked.calls == 1 && asked.accumulate && !asked.bias);
+                for (i = 0; i < 2700; ++i) {
+                    const double z = layer_plain_linear(&p, i / 300, i % 300) + old[i];
+                    CHECK_AT(layer_close(types[k], layer_get(types[k], x.output, i), z, 200 + 4 * layer_unit(types[k]) / 4e-6), i);
+                }
+                x.activation = MEMOPT_ACTIVATION_SILU; asked.calls = 0; /* comes after, as with the built-in one */
+                x.pre_activation = layer_new(types[k], 2700, 6);
+                CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK && asked.calls == 1 && !asked.accumulate);
+                layer_done();
+            }
+}
+static void layer_residual_gradient(void) { /* is grad_output: backward neither reads nor writes the residual */
+    memopt_linear x = layer_linear(5, 6, 7, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; const memopt_ops ops = layer_ops(NULL, &x);
+    y.residual = (const char *)x.output + 1; y.grad_input = layer_new(MEMOPT_TYPE_F32, 30, 1); y.grad_weights = layer_new(MEMOPT_TYPE_F32, 42, 1);
+    y.grad_bias = layer_new(MEMOPT_TYPE_F32, 7, 1);
+    CHECK(memopt_linear_backward(&ops, &x) == MEMOPT_OK && memopt_linear_backward(&ops, &y) == MEMOPT_OK);
+    CHECK(!memcmp(x.grad_input, y.grad_input, 120) && !memcmp(x.grad_weights, y.grad_weights, 168) && !memcmp(x.grad_bias, y.grad_bias, 28));
+    layer_done();
+}
+
 /* ---- why: each change to what is right is told by its own line ---- */
 static memopt_status layer_broken_gemm(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
     (void)user; (void)p; (void)threads; (void)scratch;
@@ -826,6 +920,16 @@ static void layer_linear_errors(void) {
     LINEAR_SAYS(x.grad_input = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_input is misaligned");
     LINEAR_SAYS(x.grad_weights = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_weights is misaligned");
     LINEAR_SAYS(x.grad_bias = LAYER_ODD(layer_room), backward(&o, &x), ARGUMENT, "grad_bias is misaligned");
+    LINEAR_SAYS(x.residual = LAYER_ODD(layer_room), forward(&o, &x), ARGUMENT, "residual is misaligned");
+    LINEAR_SAYS(x.residual = layer_room + 49, forward(&o, &x), ARGUMENT, "output overlaps residual");
+    LINEAR_SAYS(x.residual = layer_room + 65, forward(&o, &x), ARGUMENT, "pre_activation overlaps residual");
+    LINEAR_SAYS((x.residual = x.output, x.activation = MEMOPT_ACTIVATION_RELU, x.pre_activation = NULL), forward(&o, &x), ARGUMENT,
+                "residual is output, where the activation works without pre_activation");
+    LINEAR_SAYS((x.residual = x.pre_activation = x.output, x.activation = MEMOPT_ACTIVATION_RELU), forward(&o, &x), ARGUMENT,
+                "residual is output, where the activation works without pre_activation");
+    ACCEPTS(o.error, (x = right, x.residual = x.output), memopt_linear_forward(&o, &x));
+    ACCEPTS(o.error, (x = right, x.residual = x.pre_activation = x.output), memopt_linear_forward(&o, &x));
+    ACCEPTS(o.error, (x = right, x.residual = layer_room + 144), memopt_linear_forward(&o, &x));
     LINEAR_SAYS(x.rows = SIZE_MAX / 2, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
     LINEAR_SAYS((x.inputs = 0, x.rows = SIZE_MAX / 2), forward(&o, &x), OVERFLOW, "output is larger than memory can be");
     LINEAR_SAYS((x.rows = 0, x.outputs = SIZE_MAX / 8), forward(&o, &x), OVERFLOW, "weights is larger than memory can be");
@@ -957,6 +1061,9 @@ static void layer_embedding_errors(void) {
 static void test_layer(void) {
     RUN(layer_linear_values);
     RUN(layer_linear_wanted);
+    RUN(layer_residual_values);
+    RUN(layer_residual_with_a_gemm);
+    RUN(layer_residual_gradient);
     RUN(layer_sums_are_float);
     RUN(layer_activation_values);
     RUN(layer_activation_in_place);

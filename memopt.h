@@ -82,7 +82,7 @@
                   head          linear + softmax + cross-entropy, without logits
                   attention     without the length x length matrix: by whole rows, or online
                   norm          layer norm, RMS norm
-                  layer         linear, activations, SwiGLU, dropout without masks, embedding
+                  layer         linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
                   batchnorm     linear + batch norm + activation
                   widths        this file once more for each width
 
@@ -2255,7 +2255,10 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
    Operators take the product of two matrices as a function of yours, or the built-in one, which adds in order:
    an element begins with 0, its bias, or what is there, and takes the products of depth 0, 1, 2, ... one after the
    other, each by one fused multiply-add. So it is the same bits at every SIMD level, for any workers, and for a matrix
-   computed whole, by rows, or in steps of depth that each add onto the last (with a float32 result). */
+   computed whole, by rows, or in steps of depth that each add onto the last (with a float32 result).
+
+   The products of a layer, (rows, inputs, outputs), forward and both gradients, are memopt_linear of `api_ops`: shapes
+   and pointers, no strides, no transposes. What stands here is for other shapes, and for a gemm of yours. */
 
 typedef struct memopt_product { /* result (rows x columns) = left (rows x depth) times right (depth x columns); zero it,
                                   then set what you need */
@@ -2315,6 +2318,15 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
    backward and the question for scratch. Tensors are dense, row by row, unless a stride is named; aligned as their
    types; outputs overlap nothing else unless it says so. `type` is that of activations and of their gradients,
    `weight_type` of parameters, `gradient_type` of the parameters' gradients.
+
+   An engine's matmul_forward(out, inp, weight, bias, rows, C, OC), and the backward that adds (examples/linear.c):
+       memopt_linear l = { 0 };
+       l.rows = rows; l.inputs = C; l.outputs = OC; l.input = inp; l.weights = weight; l.bias = bias; l.output = out;
+       status = memopt_linear_forward(&ops, &l);
+       l.grad_output = dout; l.grad_input = dinp; l.grad_weights = dweight; l.grad_bias = dbias;
+       l.accumulate = l.accumulate_input = 1;
+       status = memopt_linear_backward(&ops, &l);
+   With float32 weights the scratch is memopt_gemm_scratch(threads) bytes, whatever the shape.
 
    Gradients of parameters are added up in the order of rows. accumulate 0: they are overwritten; 1: added onto what is
    there, so that a batch in parts gives the bits of the whole (where gradient_type is float32). NULL: nobody wants it.
@@ -2566,6 +2578,31 @@ MEMOPT_API memopt_status memopt_embedding_forward(const memopt_ops *ops, const m
 /** Rows are added in their order, whatever the workers: each takes some columns of all rows. A token's gradient of 16
     bits is rounded once in 256 rows. */
 MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const memopt_embedding *x);
+
+/* ---- rotary positions ---- */
+/* Pair i of a head's elements, (a, b), becomes (a cos t - b sin t, b cos t + a sin t), with the angle
+   t = position * base^(-2 i / rotated). Backward rotates grad_output back; it needs nothing else. */
+typedef struct memopt_rotary {
+    size_t      rows, heads, width; /* width: of one head */
+    size_t      stride;        /* elements from row to row; 0 = heads * width. Larger where a row has more, such as
+                                  queries, keys and values: what lies between is not touched */
+    size_t      rotated;       /* how many of a head's elements, its first; even; 0 = width. The others are copied */
+    int         interleaved;   /* 1: pair i is elements 2 i and 2 i + 1; 0: i and i + rotated / 2, as in Llama */
+    double      base;          /* 0 = 10000; else finite and at least 1 */
+    size_t      length, first; /* the position of a row is first + row % length; length 0 = rows */
+    memopt_type type;
+    const void *input;
+    void       *output;        /* may be input, and only as a whole */
+    const void *grad_output;
+    void       *grad_input;    /* may be grad_output, as above */
+} memopt_rotary;
+
+/** Angles are whole numbers of 2^-64 of a turn, so whole turns drop exactly: up to position 2^20 a result differs from
+    the exact one by at most 2^-22 (|a| + |b|), besides the rounding of 16 bits. No table is kept: sines and cosines are
+    made once a row, for all of its heads. Queries and keys that lie side by side are rotated by one call, as the heads
+    of both. */
+MEMOPT_API memopt_status memopt_rotary_forward(const memopt_ops *ops, const memopt_rotary *x);
+MEMOPT_API memopt_status memopt_rotary_backward(const memopt_ops *ops, const memopt_rotary *x);
 
 /* ---- linear + batch norm + activation ---- */
 /* output = activation(scale (z - mean) / deviation + shift), z = input * weights^T + bias */
@@ -10834,30 +10871,39 @@ V_FN V(floats) V(normal_radius)(V(ints) word) {
     return V(sqrt)(V(mul)(p, V(set)(-2.0f)));
 }
 
-V_FN void V(normal)(float *dst, const uint32_t *words, size_t n) {
+/* Cosine and sine of an angle; 2^32 is a turn. */
+V_FN V(floats) V(cosine)(V(ints) angle, V(floats) *sine) {
     const V(ints) one = V(i_set)(1), two = V(i_set)(2);
+
+    V(ints) quarter, x, y;
+    V(floats) t, z, s, c;
+    V(mask) swapped;
+
+    quarter = V_SHR(V(i_add)(angle, V(i_set)(0x20000000)), 30); /* the nearest multiple of a right angle */
+    t = V(mul)(V(f_signed)(V(i_sub)(angle, V_SHL(quarter, 30))), V(set)(MEMOPT_I_TWO_32));
+    z = V(mul)(t, t);
+    s = V(horner)(V(horner)(V(set)(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2), z, MEMOPT_I_SIN_1);
+    c = V(horner)(V(horner)(V(set)(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2), z, MEMOPT_I_COS_1);
+    s = V(mul)(V(horner)(s, z, MEMOPT_I_SIN_0), t);
+    c = V(horner)(V(horner)(c, z, MEMOPT_I_COS_0), z, 1.0f);
+    swapped = V(m_odd)(quarter);
+    x = V(i_if)(swapped, V(bits)(s), V(bits)(c));
+    y = V(i_if)(swapped, V(bits)(c), V(bits)(s));
+    *sine = V(floats_of)(V(i_xor)(y, V_SHL(V(i_and)(quarter, two), 30)));
+    return V(floats_of)(V(i_xor)(x, V_SHL(V(i_and)(V(i_add)(quarter, one), two), 30)));
+}
+
+V_FN void V(normal)(float *dst, const uint32_t *words, size_t n) {
     size_t i;
 
     for (i = 0; i < n; i += 2 * V(width)) {
-        V(ints) word, angle, quarter, x, y;
-        V(floats) r, t, z, s, c;
-        V(mask) swapped;
+        V(ints) word, angle;
+        V(floats) r, x, y;
 
         V(i_load_pairs)(words + i, &word, &angle);
         r = V(normal_radius)(word);
-        quarter = V_SHR(V(i_add)(angle, V(i_set)(0x20000000)), 30); /* the nearest multiple of a right angle */
-        t = V(mul)(V(f_signed)(V(i_sub)(angle, V_SHL(quarter, 30))), V(set)(MEMOPT_I_TWO_32));
-        z = V(mul)(t, t);
-        s = V(horner)(V(horner)(V(set)(MEMOPT_I_SIN_3), z, MEMOPT_I_SIN_2), z, MEMOPT_I_SIN_1);
-        c = V(horner)(V(horner)(V(set)(MEMOPT_I_COS_3), z, MEMOPT_I_COS_2), z, MEMOPT_I_COS_1);
-        s = V(mul)(V(horner)(s, z, MEMOPT_I_SIN_0), t);
-        c = V(horner)(V(horner)(c, z, MEMOPT_I_COS_0), z, 1.0f);
-        swapped = V(m_odd)(quarter);
-        x = V(i_if)(swapped, V(bits)(s), V(bits)(c));
-        y = V(i_if)(swapped, V(bits)(c), V(bits)(s));
-        x = V(i_xor)(x, V_SHL(V(i_and)(V(i_add)(quarter, one), two), 30));
-        y = V(i_xor)(y, V_SHL(V(i_and)(quarter, two), 30));
-        V(store_pairs)(dst + i, V(mul)(V(floats_of)(x), r), V(mul)(V(floats_of)(y), r));
+        x = V(cosine)(angle, &y);
+        V(store_pairs)(dst + i, V(mul)(x, r), V(mul)(y, r));
     }
 }
 
@@ -22303,7 +22349,8 @@ MEMOPT_API memopt_status memopt_gemm_resolve(const memopt_gemm *gemm, memopt_gem
               e / (1 + e). Nothing overflows, and nothing cancels.
               y = x s(z),  y' = s (1 + x z' (1 - s)),  z = x (a + b x x) for GELU, x for SiLU. Where s is 0 or 1 to the
               last bit x is cut off, so that infinity times 0 is never asked for.
-   log        one a row, in double by fused multiply-adds: of the loss, and of online attention's statistics.
+   log        one a row, in double by fused multiply-adds: of the loss, and of online attention's statistics. With its
+              inverse, exp(-x) in double, powers are made: the frequencies of rotary positions.
    Invariant  A row may come in pieces that begin at multiples of 16. The lanes behind a row's end neither are read nor
               change a sum. Any NaN makes a NaN, which of them is not said: of two, processors take the first or the
               second, which compilers exchange; and x86 and ARM make new ones of different signs. One NaN for all would
@@ -22613,6 +22660,23 @@ MEMOPT_I_HOST_DEVICE static double memopt_i_row_log(double x) {
     square = s * s;
     for (k = 10; k >= 0; --k) sum = fma(sum, square, 1.0 / (2 * k + 1));
     return fma(exponent, 0.69314718055994531, 2 * s * sum);
+}
+
+/* exp(-x) of x from 0 on: 2^-n exp(r), r = n ln 2 - x, by the series. Below 2 units in the last place off; sums and
+   products are fused, so that no compiler fuses them otherwise. */
+static double memopt_i_row_decay(double x) {
+    static const double inverse[14] = { 1.0, 1.0, 0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
+                                        1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600,
+                                        1.0 / 6227020800.0 }; /* of k! */
+    const int n = (int)fma(x, 1.4426950408889634, 0.5);
+    double sum = inverse[13];
+    double r;
+    int k;
+
+    r = fma(n, 0.6931471803691238, -x); /* 33 bits of ln 2: exact */
+    r = fma(n, 1.9082149292705877e-10, r);
+    for (k = 12; k >= 0; --k) sum = fma(sum, r, inverse[k]);
+    return ldexp(sum, -n);
 }
 
 /* ---- other types ---- */
@@ -24746,8 +24810,8 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     return MEMOPT_OK;
 }
 
-/* @section layer : row_kernels operator gemm number api_ops
-   What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings.
+/* @section layer : row_kernels operator gemm number random api_ops
+   What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings, rotary positions.
    Problem    Engines keep what need not be kept: masks of dropout, the output of an activation beside its input, and
               convert whole tensors to float to work on them.
    Idea       Elements are walked in pieces of a few hundred floats on the stack, each converted, worked on and written
@@ -24759,6 +24823,12 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
               among them: there is no scratch to note down where all its rows are.
    Invariant  What goes through an activation is what memory holds: rounded to the storage's type first. So backward
               sees the same numbers, and it makes no difference whether `pre_activation` is kept.
+   Rotary     An angle is position times frequency; a float would have lost the fraction of a turn at position 2^20. So
+              a frequency is a whole number of 2^-64 of a turn, made in double (by log and exp of `row_kernels`, within
+              2^-50 of itself), and the product drops whole turns by itself, as 64 bits overflow. Its upper 32 bits go
+              to the sine and cosine of `random`, each within 2^-23. A call makes the frequencies once, a row its sines
+              and cosines: of heads of 64, an element costs 0.63 ns with one head, 0.25 with 12 (AVX-512, one core; a
+              copy 0.09). Interleaved pairs are taken apart one by one: 0.88 with 12.
    Dropout    An element stays when its 16 bits of noise are not below threshold = rate * 2^16; the factor is that of
               the threshold, not of the rate. What is dropped is 0 even where it was infinite.
    Cost       Beside a copy of the same bytes, one core with AVX-512: 0.5 (GELU) to 0.95 (ReLU, dropout, embeddings) of
@@ -25568,6 +25638,203 @@ MEMOPT_API memopt_status memopt_embedding_backward(const memopt_ops *ops, const 
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->width, MEMOPT_I_LAYER_COLUMNS), memopt_i_embedding_columns,
                           &t);
     return MEMOPT_OK;
+}
+
+/* ---- rotary positions ---- */
+#endif /* ---- from here: once for each width, see `vec` ---- */
+
+V_HOST_FN size_t V(rotary_sines)(float *cosines, float *sines, const uint32_t *angles, size_t n) {
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        V(floats) sine;
+
+        V(store)(cosines + i, V(cosine)(V(i_load)(angles + i), &sine));
+        V(store)(sines + i, sine);
+    }
+    return i;
+}
+
+/* (a, b) by the angle, or (sign -1) back; in place is fine */
+V_HOST_FN size_t V(rotary_rotate)(float *to_a, float *to_b, const float *a, const float *b, const float *cosines,
+                                  const float *sines, float sign, size_t n) {
+    const V(floats) plus = V(set)(sign), minus = V(set)(-sign);
+    size_t i;
+
+    for (i = 0; i + V(width) <= n; i += V(width)) {
+        const V(floats) x = V(load)(a + i), y = V(load)(b + i), c = V(load)(cosines + i), s = V(load)(sines + i);
+
+        V(store)(to_a + i, V(fma)(x, c, V(mul)(y, V(mul)(minus, s))));
+        V(store)(to_b + i, V(fma)(y, c, V(mul)(x, V(mul)(plus, s))));
+    }
+    return i;
+}
+
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(size_t, rotary_sines, (float *cosines, float *sines, const uint32_t *angles, size_t n))
+MEMOPT_I_WIDTHS(size_t, rotary_rotate, (float *to_a, float *to_b, const float *a, const float *b, const float *cosines,
+                                        const float *sines, float sign, size_t n))
+
+/* worked on at a time: a call goes over its rows once for each 128 pairs of a head */
+enum { MEMOPT_I_ROTARY_PAIRS = 128 };
+
+typedef struct memopt_i_rotary {
+    memopt_rotary x;     /* with defaults filled in; backward as well: the gradients are input and output */
+    size_t        pair, pairs; /* the first, and how many, under way */
+    float         sign;  /* -1: rotate back */
+    int           level;
+    uint64_t      frequencies[MEMOPT_I_ROTARY_PAIRS]; /* of these pairs; 2^64 is a turn a position */
+} memopt_i_rotary;
+
+/* What is the same for all heads of a row. */
+typedef struct memopt_i_rotary_row {
+    float cosines[MEMOPT_I_ROTARY_PAIRS], sines[MEMOPT_I_ROTARY_PAIRS];
+} memopt_i_rotary_row;
+
+static uint64_t memopt_i_rotary_frequency(const memopt_rotary *x, size_t pair) {
+    const double share = (double)(2 * pair) / (double)x->rotated;
+    const double of_base = memopt_i_row_decay(fma(share, memopt_i_row_log(x->base), 0.0));
+
+    return (uint64_t)ldexp(fma(of_base, 0.15915494309189535, 0.0), 64); /* 1 / (2 pi) */
+}
+
+static void memopt_i_rotary_row_begin(const memopt_i_rotary *t, memopt_i_rotary_row *r, size_t row) {
+    const uint64_t position = (uint64_t)t->x.first + row % t->x.length;
+    const uint64_t half = (uint64_t)1 << 31; /* to nearest */
+    uint32_t angles[MEMOPT_I_ROTARY_PAIRS];
+    size_t i;
+
+    for (i = 0; i < t->pairs; ++i) angles[i] = (uint32_t)((position * t->frequencies[i] + half) >> 32);
+    i = MEMOPT_I_DISPATCH(t->level, rotary_sines, (r->cosines, r->sines, angles, t->pairs));
+    (void)memopt_i_v1_rotary_sines(r->cosines + i, r->sines + i, angles + i, t->pairs - i);
+}
+
+static void memopt_i_rotary_pairs(const memopt_i_rotary *t, const memopt_i_rotary_row *r, float *to_a, float *to_b,
+                                  const float *a, const float *b) {
+    const size_t i = MEMOPT_I_DISPATCH(t->level, rotary_rotate, (to_a, to_b, a, b, r->cosines, r->sines, t->sign,
+                                                                 t->pairs));
+
+    (void)memopt_i_v1_rotary_rotate(to_a + i, to_b + i, a + i, b + i, r->cosines + i, r->sines + i, t->sign,
+                                    t->pairs - i);
+}
+
+/* The pairs of a head that begins at an element; everything is read before anything is written. */
+static void memopt_i_rotary_split(const memopt_i_rotary *t, const memopt_i_rotary_row *r, size_t head) {
+    const memopt_rotary *x = &t->x;
+    const size_t first = head + t->pair;
+    const size_t second = first + x->rotated / 2;
+    float one[MEMOPT_I_ROTARY_PAIRS], two[MEMOPT_I_ROTARY_PAIRS];
+    float *to_a = memopt_i_row_out(x->output, x->type, first, one);
+    float *to_b = memopt_i_row_out(x->output, x->type, second, two);
+
+    memopt_i_rotary_pairs(t, r, to_a, to_b, memopt_i_row_view(t->level, x->input, x->type, first, t->pairs, one),
+                          memopt_i_row_view(t->level, x->input, x->type, second, t->pairs, two));
+    memopt_i_row_store(t->level, x->output, x->type, first, to_a, t->pairs);
+    memopt_i_row_store(t->level, x->output, x->type, second, to_b, t->pairs);
+}
+
+static void memopt_i_rotary_interleaved(const memopt_i_rotary *t, const memopt_i_rotary_row *r, size_t head) {
+    const memopt_rotary *x = &t->x;
+    const size_t at = head + 2 * t->pair;
+    float both[2 * MEMOPT_I_ROTARY_PAIRS], a[MEMOPT_I_ROTARY_PAIRS], b[MEMOPT_I_ROTARY_PAIRS];
+    size_t i;
+
+    memopt_i_row_load(t->level, both, x->input, x->type, at, 2 * t->pairs);
+    for (i = 0; i < t->pairs; ++i) {
+        a[i] = both[2 * i];
+        b[i] = both[2 * i + 1];
+    }
+    memopt_i_rotary_pairs(t, r, a, b, a, b);
+    for (i = 0; i < t->pairs; ++i) {
+        both[2 * i] = a[i];
+        both[2 * i + 1] = b[i];
+    }
+    memopt_i_row_store(t->level, x->output, x->type, at, both, 2 * t->pairs);
+}
+
+static void memopt_i_rotary_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_rotary *t = (const memopt_i_rotary *)task;
+    const memopt_rotary *x = &t->x;
+    const size_t step = memopt_i_layer_rows(x->heads * x->width);
+    const size_t rest = (x->width - x->rotated) * memopt_type_bytes(x->type);
+    size_t row = chunk * step;
+    size_t k;
+    const size_t end = row + memopt_i_min(step, x->rows - row);
+    memopt_i_rotary_row r;
+
+    (void)worker;
+    for (; row < end; ++row) {
+        memopt_i_rotary_row_begin(t, &r, row);
+        for (k = 0; k < x->heads; ++k) {
+            const size_t head = row * x->stride + k * x->width;
+
+            if (x->interleaved) memopt_i_rotary_interleaved(t, &r, head);
+            else memopt_i_rotary_split(t, &r, head);
+            if (!t->pair && rest && x->output != x->input)
+                memcpy(memopt_i_row_to(x->output, x->type, head + x->rotated),
+                       memopt_i_row_at(x->input, x->type, head + x->rotated), rest);
+        }
+    }
+    memopt_i_wide_end(t->level);
+}
+
+/* Shapes, with defaults filled in. */
+static memopt_status memopt_i_rotary_check(memopt_i_ops *o, memopt_rotary *x, const char *input) {
+    size_t row = 0;
+    size_t end;
+
+    if (!x->rotated) x->rotated = x->width;
+    if (!x->length) x->length = memopt_i_max(1, x->rows);
+    if (memopt_i_double_bits(x->base) << 1 == 0) x->base = 10000;
+    memopt_i_ops_type(o, "type", x->type);
+    memopt_i_must_be_flag(&o->c, "interleaved", x->interleaved);
+    memopt_i_must_be_at_most(&o->c, "rotated", x->rotated, "at most width", x->width);
+    memopt_i_must_number(&o->c, x->rotated % 2 == 0, "rotated", memopt_i_count(x->rotated), "must be even",
+                         memopt_i_no_quantity());
+    memopt_i_must_number(&o->c, x->base >= 1 && memopt_i_finite_double(x->base), "base", memopt_i_real(x->base),
+                         "finite and at least", memopt_i_count(1));
+    memopt_i_must_fit(&o->c, !memopt_i_mul(x->heads, x->width, &row), "heads * width", "does not fit size_t");
+    if (!x->stride) x->stride = row;
+    memopt_i_must_be_at_least(&o->c, "stride", x->stride, "at least heads * width", row);
+    memopt_i_must_fit(&o->c, !memopt_i_add(x->first, x->length, &end), "first + length", "does not fit size_t");
+    return memopt_i_ops_fits(o, input, x->rows, x->stride, x->type);
+}
+
+static memopt_status memopt_i_rotary_run(const memopt_ops *ops, const memopt_rotary *rotary, int backward) {
+    const char *input = backward ? "grad_output" : "input";
+    memopt_i_ops o;
+    memopt_i_rotary t;
+    memopt_rotary *x = &t.x;
+    size_t n, i;
+
+    if (memopt_i_ops_resolve(ops, "rotary", rotary, &o)) return o.c.status;
+    *x = *rotary;
+    if (backward) {
+        x->input = x->grad_output;
+        x->output = x->grad_input;
+    }
+    memopt_i_rotary_check(&o, x, input);
+    n = o.c.status ? 0 : x->rows * x->heads * x->width;
+    memopt_i_ops_take(&o, input, x->input, x->type, n, MEMOPT_I_OPS_READ);
+    memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, n, MEMOPT_I_OPS_WRITE);
+    if (memopt_i_ops_ends(&o, 0) || !n) return o.c.status;
+    t.sign = backward ? -1.0f : 1.0f;
+    t.level = o.level;
+    for (t.pair = 0; t.pair < x->rotated / 2; t.pair += t.pairs) {
+        t.pairs = memopt_i_min(MEMOPT_I_ROTARY_PAIRS, x->rotated / 2 - t.pair);
+        for (i = 0; i < t.pairs; ++i) t.frequencies[i] = memopt_i_rotary_frequency(x, t.pair + i);
+        memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->rows, memopt_i_layer_rows(x->heads * x->width)),
+                              memopt_i_rotary_chunk, &t);
+    }
+    return MEMOPT_OK;
+}
+
+MEMOPT_API memopt_status memopt_rotary_forward(const memopt_ops *ops, const memopt_rotary *x) {
+    return memopt_i_rotary_run(ops, x, 0);
+}
+
+MEMOPT_API memopt_status memopt_rotary_backward(const memopt_ops *ops, const memopt_rotary *x) {
+    return memopt_i_rotary_run(ops, x, 1);
 }
 
 /* @section batchnorm : norm layer row_kernels operator gemm carve api_ops

@@ -769,6 +769,125 @@ static void layer_embedding_refused(void) {
     layer_done();
 }
 
+/* ---- rotary positions ---- */
+static memopt_rotary layer_rotary(size_t rows, size_t heads, size_t width, memopt_type type) {
+    memopt_rotary x;
+    memset(&x, 0, sizeof x);
+    x.rows = rows; x.heads = heads; x.width = width; x.type = type;
+    x.input = layer_new(type, rows * heads * width, 1); x.output = layer_new(type, rows * heads * width, 2);
+    x.grad_output = layer_new(type, rows * heads * width, 3); x.grad_input = layer_new(type, rows * heads * width, 4);
+    return x;
+}
+/* Each element by long double sines, or (sign -1) rotated back; everything between heads and rows as it was. */
+static void layer_rotary_check(const memopt_rotary *x, const void *input, const double *old, const void *output, int sign) {
+    const size_t rotated = x->rotated ? x->rotated : x->width, stride = x->stride ? x->stride : x->heads * x->width;
+    const long double base = x->base > 0 ? (long double)x->base : 10000.0L; size_t row, head, i;
+    const double *in = layer_doubles(x->type, input, x->rows * stride);
+    for (row = 0; row < x->rows; ++row) {
+        const long double position = (long double)(x->first + (x->length ? row % x->length : row));
+        for (head = 0; head < x->heads; ++head)
+            for (i = 0; i < x->width; ++i) {
+                const size_t at = row * stride + head * x->width, half = rotated / 2;
+                const size_t pair = x->interleaved ? i / 2 : i % half, first = x->interleaved ? i - i % 2 : pair;
+                const size_t second = x->interleaved ? first + 1 : first + half;
+                const long double t = position * powl(base, -2 * (long double)pair / (long double)rotated);
+                const double got = layer_get(x->type, output, at + i); double a, b, want;
+                if (i >= rotated) { CHECK_AT(memcmp(&got, &in[at + i], sizeof got) == 0, at + i); continue; }
+                a = in[at + first]; b = in[at + second];
+                want = (double)(i == first ? (long double)a * cosl(t) - sign * (long double)b * sinl(t)
+                                           : (long double)b * cosl(t) + sign * (long double)a * sinl(t));
+                CHECK_AT(fabs(got - want) <= (fabs(a) + fabs(b)) / 4194304 + layer_unit(x->type) * fabs(want) * 1.01
+                                           + (x->type == MEMOPT_TYPE_F16 ? 3e-8 : 0), at + i);
+            }
+        for (i = x->heads * x->width; i < stride; ++i) {
+            const double kept = layer_get(x->type, output, row * stride + i);
+            CHECK_AT(memcmp(&kept, &old[row * stride + i], sizeof kept) == 0, row * stride + i);
+        }
+    }
+}
+static void layer_rotary_values(void) {
+    static const size_t shapes[][4] = { /* rows, heads, width, rotated */
+        { 1, 1, 2, 0 }, { 5, 3, 8, 0 }, { 9, 2, 40, 24 }, { 3, 2, 7, 4 }, { 2, 1, 600, 0 }, { 2, 2, 530, 514 }, { 40, 12, 64, 0 } };
+    static const size_t firsts[] = { 0, 1000, 1048000 }; static const double bases[] = { 0, 1, 500000 };
+    size_t i; int k, interleaved;
+    for (i = 0; i < sizeof shapes / sizeof *shapes; ++i)
+        for (k = 0; k < 3; ++k)
+            for (interleaved = 0; interleaved < 2; ++interleaved) {
+                const memopt_type type = layer_types[k]; memopt_rotary x = layer_rotary(shapes[i][0], shapes[i][1], shapes[i][2], type);
+                const size_t n = x.rows * x.heads * x.width; double *old = layer_doubles(type, x.output, n);
+                x.rotated = shapes[i][3]; x.interleaved = interleaved; x.first = firsts[(i + (size_t)k) % 3]; x.base = bases[i % 3];
+                x.length = i % 2 ? 3 : 0;
+                CHECK(memopt_rotary_forward(NULL, &x) == MEMOPT_OK && memopt_rotary_backward(NULL, &x) == MEMOPT_OK);
+                layer_rotary_check(&x, x.input, old, x.output, 1);
+                layer_rotary_check(&x, x.grad_output, old, x.grad_input, -1);
+                CHECK(layer_end_is_kept(type, x.output, n) && layer_end_is_kept(type, x.grad_input, n));
+                layer_done();
+            }
+}
+static void layer_rotary_far(void) { /* the bound of the declaration, at 2^20 positions: one pair, the fastest */
+    enum { N = 1 << 20 }; memopt_rotary x = layer_rotary(N / 64, 1, 2, MEMOPT_TYPE_F32); float *in = (float *)layer_alloc(N / 64 * 8), *out = (float *)x.output;
+    size_t i, k; double worst = 0;
+    for (i = 0; i < N / 64; ++i) { in[2 * i] = 1; in[2 * i + 1] = 0; }
+    x.input = in;
+    for (k = 0; k < 64; ++k) {
+        x.first = k * (N / 64) + 1;
+        CHECK(memopt_rotary_forward(NULL, &x) == MEMOPT_OK);
+        for (i = k % 7; i < N / 64; i += 7) {
+            const long double t = (long double)(x.first + i); const double c = fabs((double)((long double)out[2 * i] - cosl(t))), s = fabs((double)((long double)out[2 * i + 1] - sinl(t)));
+            if (c > worst) worst = c;
+            if (s > worst) worst = s;
+        }
+    }
+    CHECK(worst < 1.0 / 8388608 && worst > 0); /* 2^-23 */
+    layer_done();
+}
+static void layer_rotary_in_place(void) { /* inside a matrix of queries, keys and values; and back to where it was */
+    int k, interleaved;
+    for (k = 0; k < 3; ++k)
+        for (interleaved = 0; interleaved < 2; ++interleaved) {
+            const memopt_type type = layer_types[k]; const size_t rows = 11, stride = 3 * 32, n = rows * stride, size = memopt_type_bytes(type); size_t i;
+            unsigned char *all = (unsigned char *)layer_new(type, n, 7), *first = (unsigned char *)layer_alloc(n * size); memopt_rotary x, y;
+            double *old = layer_doubles(type, all, n);
+            memcpy(first, all, n * size);
+            memset(&x, 0, sizeof x);
+            x.rows = rows; x.heads = 4; x.width = 8; x.stride = stride; x.type = type; x.interleaved = interleaved; x.first = 5; x.length = 4;
+            x.input = x.output = all + 32 * size; x.rows = rows - 1; /* the keys; its last row would end behind the matrix's */
+            CHECK(memopt_rotary_forward(NULL, &x) == MEMOPT_OK);
+            layer_rotary_check(&x, first + 32 * size, layer_doubles(type, first + 32 * size, (rows - 1) * stride), x.output, 1);
+            CHECK(memcmp(first, all, 32 * size) == 0 && layer_end_is_kept(type, all, n));
+            y = x; y.grad_output = y.grad_input = x.output; y.input = y.output = NULL;
+            CHECK(memopt_rotary_backward(NULL, &y) == MEMOPT_OK);
+            for (i = 0; i < n; ++i)
+                CHECK_AT(fabs(layer_get(type, all, i) - old[i]) <= 2e-6 + 8 * layer_unit(type), i);
+            layer_done();
+        }
+}
+static void layer_rotary_same_bits(void) { /* every level, any workers, and rows in parts */
+    int k, interleaved, level, workers;
+    for (k = 0; k < 3; ++k)
+        for (interleaved = 0; interleaved < 2; ++interleaved) {
+            const memopt_type type = layer_types[k]; const size_t rows = 700, row = 2 * 66, size = memopt_type_bytes(type);
+            memopt_rotary x = layer_rotary(rows, 2, 66, type), part; unsigned char *want = (unsigned char *)layer_alloc(rows * row * size);
+            const memopt_threads scalar = test_level(MEMOPT_SIMD_SCALAR); memopt_ops ops = layer_ops(&scalar, NULL); test_worker_set set;
+            x.rotated = 38; x.interleaved = interleaved; x.first = 77777;
+            CHECK(memopt_rotary_forward(&ops, &x) == MEMOPT_OK);
+            memcpy(want, x.output, rows * row * size);
+            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
+                for (workers = 0; workers <= 3; workers += 3) {
+                    const memopt_threads threads = test_workers(&set, workers, level);
+                    ops.threads = &threads;
+                    memset(x.output, 0, rows * row * size);
+                    part = x; part.rows = 123;
+                    CHECK(memopt_rotary_forward(&ops, &part) == MEMOPT_OK);
+                    part.rows = rows - 123; part.first += 123;
+                    part.input = (const unsigned char *)x.input + 123 * row * size; part.output = (unsigned char *)x.output + 123 * row * size;
+                    CHECK(memopt_rotary_forward(&ops, &part) == MEMOPT_OK);
+                    CHECK_AT(memcmp(want, x.output, rows * row * size) == 0, level * 10 + workers);
+                }
+            layer_done();
+        }
+}
+
 /* ---- the residual ---- */
 /* An own gemm: notes what it was asked for, and lets the built-in one do it. */
 typedef struct layer_asked { int calls, accumulate, bias; } layer_asked;
@@ -1057,10 +1176,46 @@ static void layer_embedding_errors(void) {
     ELEMENTS_SAYS(embedding, x.vocabulary = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "tokens is larger than memory can be");
     ELEMENTS_SAYS(embedding, (void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
 }
+static void layer_rotary_errors(void) {
+    memopt_rotary right, x;
+    memopt_ops o = layer_fine();
+
+    memset(&right, 0, sizeof right);
+    right.rows = 2; right.heads = 3; right.width = 8;
+    right.input = layer_room; right.output = layer_room + 64; right.grad_output = layer_room + 128; right.grad_input = layer_room + 192;
+    ACCEPTS(o.error, x = right, memopt_rotary_forward(&o, &x));
+    ACCEPTS(o.error, x = right, memopt_rotary_backward(&o, &x));
+    ACCEPTS(o.error, (x = right, x.rows = 0, x.input = NULL, x.output = NULL), memopt_rotary_forward(&o, &x));
+    ACCEPTS(o.error, (x = right, x.heads = 0, x.input = NULL, x.output = NULL), memopt_rotary_forward(&o, &x));
+    ELEMENTS_SAYS(rotary, (void)0, forward(&o, NULL), ARGUMENT, "its struct is NULL");
+    ELEMENTS_SAYS(rotary, x.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
+    ELEMENTS_SAYS(rotary, x.output = NULL, forward(&o, &x), ARGUMENT, "output is NULL");
+    ELEMENTS_SAYS(rotary, x.output = LAYER_ODD(x.output), forward(&o, &x), ARGUMENT, "output is misaligned");
+    ELEMENTS_SAYS(rotary, x.grad_output = NULL, backward(&o, &x), ARGUMENT, "grad_output is NULL");
+    ELEMENTS_SAYS(rotary, x.grad_input = NULL, backward(&o, &x), ARGUMENT, "grad_input is NULL");
+    ELEMENTS_SAYS(rotary, x.type = (memopt_type)3, forward(&o, &x), ARGUMENT, "type 3, no such memopt_type");
+    ELEMENTS_SAYS(rotary, x.interleaved = 2, forward(&o, &x), ARGUMENT, "interleaved 2, must be 0 or 1");
+    ELEMENTS_SAYS(rotary, x.rotated = 10, forward(&o, &x), ARGUMENT, "rotated 10, at most width 8");
+    ELEMENTS_SAYS(rotary, x.rotated = 5, backward(&o, &x), ARGUMENT, "rotated 5, must be even");
+    ELEMENTS_SAYS(rotary, x.width = 5, forward(&o, &x), ARGUMENT, "rotated 5, must be even");
+    ELEMENTS_SAYS(rotary, x.base = 0.5, forward(&o, &x), ARGUMENT, "base 0.5, finite and at least 1");
+    ELEMENTS_SAYS(rotary, x.base = -1, forward(&o, &x), ARGUMENT, "base -1, finite and at least 1");
+    ELEMENTS_SAYS(rotary, x.base = HUGE_VAL, forward(&o, &x), ARGUMENT, "base infinity, finite and at least 1");
+    ELEMENTS_SAYS(rotary, x.stride = 23, forward(&o, &x), ARGUMENT, "stride 23, at least heads * width 24");
+    ELEMENTS_SAYS(rotary, x.heads = SIZE_MAX / 4, forward(&o, &x), OVERFLOW, "heads * width does not fit size_t");
+    ELEMENTS_SAYS(rotary, x.first = SIZE_MAX, forward(&o, &x), OVERFLOW, "first + length does not fit size_t");
+    ELEMENTS_SAYS(rotary, x.rows = SIZE_MAX / 16, forward(&o, &x), OVERFLOW, "input is larger than memory can be");
+    ELEMENTS_SAYS(rotary, x.rows = SIZE_MAX / 16, backward(&o, &x), OVERFLOW, "grad_output is larger than memory can be");
+}
 
 static void test_layer(void) {
     RUN(layer_linear_values);
     RUN(layer_linear_wanted);
+    RUN(layer_rotary_values);
+    RUN(layer_rotary_far);
+    RUN(layer_rotary_in_place);
+    RUN(layer_rotary_same_bits);
+    RUN(layer_rotary_errors);
     RUN(layer_residual_values);
     RUN(layer_residual_with_a_gemm);
     RUN(layer_residual_gradient);

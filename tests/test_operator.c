@@ -6,12 +6,13 @@
 typedef struct operator_set {
     memopt_softmax softmax; memopt_cross_entropy cross_entropy; memopt_head head; memopt_attention attention;
     memopt_norm norm; memopt_linear linear; memopt_activation_args activation; memopt_swiglu swiglu;
-    memopt_dropout dropout; memopt_embedding embedding; memopt_batch_norm batch_norm;
+    memopt_dropout dropout; memopt_embedding embedding; memopt_rotary rotary; memopt_batch_norm batch_norm;
     float *folded, *logits;
     memopt_loss loss;
 } operator_set;
 enum { SOFTMAX, SOFTMAX_BACK, CROSS_ENTROPY, HEAD, LOGITS, ATTENTION, ATTENTION_BACK, NORM, NORM_BACK, LINEAR, LINEAR_BACK, ACTIVATION,
-       ACTIVATION_BACK, SWIGLU, SWIGLU_BACK, DROPOUT, DROPOUT_BACK, EMBEDDING, EMBEDDING_BACK, BATCH, BATCH_BACK, FOLD, OPERATORS };
+       ACTIVATION_BACK, SWIGLU, SWIGLU_BACK, DROPOUT, DROPOUT_BACK, EMBEDDING, EMBEDDING_BACK, ROTARY, ROTARY_BACK,
+       BATCH, BATCH_BACK, FOLD, OPERATORS };
 enum { ROWS = 6, WIDTH = 8, VOCABULARY = 16, LENGTH = 3, ROOM = 512, ROOMS = 64 };
 static float operator_room[ROOM * ROOMS];
 static size_t operator_rooms;
@@ -42,6 +43,8 @@ static memopt_status operator_call(int which, const memopt_ops *o, operator_set 
     case DROPOUT_BACK: return memopt_dropout_backward(o, &s->dropout);
     case EMBEDDING: return memopt_embedding_forward(o, &s->embedding);
     case EMBEDDING_BACK: return memopt_embedding_backward(o, &s->embedding);
+    case ROTARY: return memopt_rotary_forward(o, &s->rotary);
+    case ROTARY_BACK: return memopt_rotary_backward(o, &s->rotary);
     case BATCH: return memopt_batch_norm_forward(o, &s->batch_norm);
     case BATCH_BACK: return memopt_batch_norm_backward(o, &s->batch_norm);
     case FOLD: return memopt_batch_norm_fold(o, &s->batch_norm, s->folded, s->folded ? s->folded + 256 : NULL);
@@ -81,6 +84,7 @@ static operator_set operator_shapes(memopt_type type) {
     s.dropout.n = ROWS * WIDTH; s.dropout.type = type; s.dropout.rate = 0.5f;
     s.embedding.rows = ROWS; s.embedding.width = WIDTH; s.embedding.vocabulary = VOCABULARY; s.embedding.length = LENGTH;
     s.embedding.type = s.embedding.weight_type = s.embedding.gradient_type = type;
+    s.rotary.rows = ROWS; s.rotary.heads = 2; s.rotary.width = 4; s.rotary.type = type;
     s.batch_norm.linear = s.linear;
     return s;
 }
@@ -111,6 +115,7 @@ static operator_set operator_whole(memopt_type type) {
     s.dropout.input = x; s.dropout.output = y; s.dropout.grad_output = g; s.dropout.grad_input = d;
     s.embedding.ids = ids; s.embedding.tokens = w; s.embedding.positions = e; s.embedding.output = y;
     s.embedding.grad_output = g; s.embedding.grad_tokens = d; s.embedding.grad_positions = f;
+    s.rotary.input = x; s.rotary.output = y; s.rotary.grad_output = g; s.rotary.grad_input = d;
     s.batch_norm.linear = s.linear; s.batch_norm.linear.pre_activation = operator_new();
     s.batch_norm.statistics = m; s.batch_norm.running_mean = operator_new(); s.batch_norm.running_variance = operator_new();
     return s;
@@ -213,6 +218,8 @@ static void operator_dry_refuses(void) { /* what is wrong without a look at memo
     DRY_SAYS(s.dropout.n = SIZE_MAX, DROPOUT_BACK, OVERFLOW, "dropout: grad_output is larger than memory can be");
     DRY_SAYS(s.embedding.type = (memopt_type)3, EMBEDDING, ARGUMENT, "embedding: type 3, no such memopt_type");
     DRY_SAYS(s.embedding.accumulate = 2, EMBEDDING_BACK, ARGUMENT, "embedding: accumulate 2, must be 0 or 1");
+    DRY_SAYS(s.rotary.rotated = 3, ROTARY, ARGUMENT, "rotary: rotated 3, must be even");
+    DRY_SAYS(s.rotary.base = -1, ROTARY_BACK, ARGUMENT, "rotary: base -1, finite and at least 1");
     DRY_SAYS(s.batch_norm.linear.rows = 1, BATCH, ARGUMENT, "batch norm: rows 1, at least 2");
     DRY_SAYS(s.batch_norm.momentum = 2, BATCH_BACK, ARGUMENT, "batch norm: momentum 2, above 0 and at most 1");
     DRY_SAYS(s.batch_norm.momentum = 2, FOLD, ARGUMENT, "batch norm: momentum 2, above 0 and at most 1");

@@ -952,7 +952,7 @@ static void layer_residual_with_a_gemm(void) { /* of one's own: it adds onto res
         for (place = 0; place < 2; ++place)
             for (biased = 0; biased < 2; ++biased) {
                 memopt_linear x = layer_linear(9, 30, 300, types[k], MEMOPT_TYPE_BF16, types[k]); layer_asked asked = { 0, 0, 0 };
-                memopt_ops ops = layer_ops(NULL, &x); void *residual = layer_new(types[k], 2700, 5); layer_plain p; size_t i;
+                memopt_ops ops = layer_ops(NULL, &x); void *residual = layer_new(types[k], 2700, 55); layer_plain p; size_t i;
                 double *old = layer_doubles(types[k], residual, 2700);
                 ops.gemm.multiply_fn = layer_asking; ops.gemm.user = &asked; ops.gemm.scratch_bytes = MEMOPT_GEMM_SCRATCH;
                 memset(&p, 0, sizeof p);
@@ -972,6 +972,19 @@ static void layer_residual_with_a_gemm(void) { /* of one's own: it adds onto res
                 CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK && asked.calls == 1 && !asked.accumulate);
                 layer_done();
             }
+}
+static void layer_residual_scratch(void) { /* the largest chunk of sums beside the result ends before the scratch does */
+    const size_t needed = MEMOPT_GEMM_SCRATCH, all = needed + (1 << 20);
+    memopt_linear x = layer_linear(384, 2, 768, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32); memopt_ops ops; size_t i, touched = 0;
+    unsigned char *block = (unsigned char *)layer_alloc(all + 63);
+    memset(&ops, 0, sizeof ops);
+    ops.scratch = block = block + (63 & (64 - (uintptr_t)block % 64)); ops.scratch_bytes = needed;
+    memset(block + needed, 0x5a, all - needed);
+    x.residual = x.output;
+    CHECK(memopt_linear_forward(&ops, &x) == MEMOPT_OK);
+    for (i = needed; i < all; ++i) touched += block[i] != 0x5a;
+    CHECK(touched == 0);
+    layer_done();
 }
 static void layer_residual_gradient(void) { /* is grad_output: backward neither reads nor writes the residual */
     memopt_linear x = layer_linear(5, 6, 7, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32), y = x; const memopt_ops ops = layer_ops(NULL, &x);
@@ -1218,6 +1231,7 @@ static void test_layer(void) {
     RUN(layer_rotary_errors);
     RUN(layer_residual_values);
     RUN(layer_residual_with_a_gemm);
+    RUN(layer_residual_scratch);
     RUN(layer_residual_gradient);
     RUN(layer_sums_are_float);
     RUN(layer_activation_values);

@@ -228,10 +228,103 @@ static void operator_dry_refuses(void) { /* what is wrong without a look at memo
 #undef DRY_SAYS
 }
 
+/* ---- values from outside ---- */
+/* Refused, with argument, row, value and limit; and nothing was written, neither before the row nor in another chunk. */
+static float operator_before[ROOM * ROOMS];
+static int operator_untouched(void) { return memcmp(operator_before, operator_room, sizeof operator_room) == 0; }
+static void operator_values_are_checked(void) {
+    const int32_t bad_ids[][ROWS] = { { 0, 3, 15, 3, 7, 16 }, { 50300, 1, 1, 1, 1, 1 }, { 0, 3, 15, -1, 7, 1 }, { 0, 0, 0, 0, INT32_MAX, 0 } };
+    const size_t bad_valid[2][ROWS] = { { 8, 0, 8, 1, 2, 9 }, { 1000000, 0, 0, 0, 0, 0 } };
+    const size_t bad_lengths[2][2] = { { 3, 4 }, { 1000000, 3 } };
+    operator_set s, right;
+    memopt_ops o, fine;
+    int k;
+
+    memset(&fine, 0, sizeof fine);
+    fine.scratch = (void *)(((uintptr_t)operator_scratch + 63) & ~(uintptr_t)63);
+    fine.scratch_bytes = sizeof operator_scratch - 64;
+#define VALUE_SAYS(change, which, text) do { \
+        REFUSES(o.error, (s = right, o = fine, change), operator_call(which, &o, &s), MEMOPT_ERR_ARGUMENT, text); \
+        CHECK(operator_untouched()); } while (0)
+    for (k = 0; k < 2; ++k) {
+        right = operator_whole(k ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32);
+        memcpy(operator_before, operator_room, sizeof operator_room);
+        VALUE_SAYS(s.embedding.ids = bad_ids[0], EMBEDDING, "embedding: id 16 at row 5, limit 16");
+        VALUE_SAYS(s.embedding.ids = bad_ids[0], EMBEDDING_BACK, "embedding: id 16 at row 5, limit 16");
+        VALUE_SAYS(s.embedding.ids = bad_ids[1], EMBEDDING, "embedding: id 50300 at row 0, limit 16");
+        VALUE_SAYS(s.embedding.ids = bad_ids[1], EMBEDDING_BACK, "embedding: id 50300 at row 0, limit 16");
+        VALUE_SAYS(s.embedding.ids = bad_ids[2], EMBEDDING, "embedding: id -1 at row 3, limit 16");
+        VALUE_SAYS(s.embedding.ids = bad_ids[2], EMBEDDING_BACK, "embedding: id -1 at row 3, limit 16");
+        VALUE_SAYS((s.embedding.ids = bad_ids[3], s.embedding.grad_tokens = NULL), EMBEDDING_BACK, "embedding: id 2147483647 at row 4, limit 16");
+        VALUE_SAYS((s.embedding.ids = bad_ids[3], s.embedding.accumulate = 1), EMBEDDING_BACK, "embedding: id 2147483647 at row 4, limit 16");
+        VALUE_SAYS(s.cross_entropy.targets = bad_ids[0], CROSS_ENTROPY, "cross-entropy: target 16 at row 5, limit 16");
+        VALUE_SAYS(s.cross_entropy.targets = bad_ids[1], CROSS_ENTROPY, "cross-entropy: target 50300 at row 0, limit 16");
+        VALUE_SAYS((s.cross_entropy.targets = bad_ids[3], s.cross_entropy.keep_logits = 1), CROSS_ENTROPY,
+                   "cross-entropy: target 2147483647 at row 4, limit 16");
+        VALUE_SAYS((s.head.targets = bad_ids[0], s.head.chunk = 1), HEAD, "head: target 16 at row 5, limit 16"); /* of the last chunk */
+        VALUE_SAYS(s.head.targets = bad_ids[1], HEAD, "head: target 50300 at row 0, limit 16");
+        VALUE_SAYS((s.head.targets = bad_ids[3], s.head.grad_input = s.head.grad_weights = NULL), HEAD,
+                   "head: target 2147483647 at row 4, limit 16");
+        VALUE_SAYS((s.head.targets = bad_ids[0], s.head.padded = 20), HEAD, "head: target 16 at row 5, limit 16"); /* padding is no target */
+        VALUE_SAYS((s.cross_entropy.targets = bad_ids[0], s.cross_entropy.stride = 20), CROSS_ENTROPY,
+                   "cross-entropy: target 16 at row 5, limit 16");
+        VALUE_SAYS(s.softmax.valid = bad_valid[0], SOFTMAX, "softmax: valid 9 at row 5, at most columns 8");
+        VALUE_SAYS(s.softmax.valid = bad_valid[0], SOFTMAX_BACK, "softmax: valid 9 at row 5, at most columns 8");
+        VALUE_SAYS((s.softmax.valid = bad_valid[0], s.softmax.stride = 10), SOFTMAX, "softmax: valid 9 at row 5, at most columns 8");
+        VALUE_SAYS(s.softmax.valid = bad_valid[1], SOFTMAX, "softmax: valid 1000000 at row 0, at most columns 8");
+        VALUE_SAYS((s.attention.lengths = bad_lengths[0], s.attention.online = 0), ATTENTION, "attention: lengths 4 at sequence 1, at most length 3");
+        VALUE_SAYS((s.attention.lengths = bad_lengths[0], s.attention.online = 0), ATTENTION_BACK, "attention: lengths 4 at sequence 1, at most length 3");
+        VALUE_SAYS(s.attention.lengths = bad_lengths[0], ATTENTION, "attention: lengths 4 at sequence 1, at most length 3");
+        VALUE_SAYS(s.attention.lengths = bad_lengths[1], ATTENTION_BACK,
+                   "attention: lengths 1000000 at sequence 0, at most length 3");
+        s = right; o = fine; /* what a call does not read it does not refuse; ignored targets are fine */
+        s.head.targets = bad_ids[1];
+        CHECK(operator_call(LOGITS, &o, &s) == MEMOPT_OK);
+        s.head.targets = s.cross_entropy.targets = bad_ids[2];
+        CHECK(operator_call(HEAD, &o, &s) == MEMOPT_OK && s.loss.counted == ROWS - 1);
+        CHECK(operator_call(CROSS_ENTROPY, &o, &s) == MEMOPT_OK && s.loss.counted == ROWS - 1);
+    }
+#undef VALUE_SAYS
+}
+
+/* ---- refusals that no other test reaches: sums of sizes that fit each by itself ---- */
+static memopt_status operator_gemm(void *user, const memopt_product *p, const memopt_threads *threads, void *scratch) {
+    (void)user; (void)p; (void)threads; (void)scratch;
+    return MEMOPT_OK;
+}
+static void operator_sizes_are_refused(void) {
+    test_worker_set set;
+    memopt_threads threads = test_workers(&set, 3, 0);
+    operator_set s;
+    memopt_ops o, fine;
+    float logits;
+    size_t bytes = 7;
+
+    memset(&fine, 0, sizeof fine);
+#define SIZE_SAYS(change, call, text) REFUSES(o.error, (s = operator_shapes(MEMOPT_TYPE_BF16), o = fine, change), call, MEMOPT_ERR_OVERFLOW, text)
+    SIZE_SAYS((s.cross_entropy.vocabulary = 1, s.cross_entropy.rows = SIZE_MAX / 4), memopt_cross_entropy_scratch(&o, &s.cross_entropy, &bytes),
+              "cross-entropy: scratch is larger than memory can be");
+    SIZE_SAYS((s.cross_entropy.vocabulary = 1, s.cross_entropy.rows = SIZE_MAX / 4), operator_call(CROSS_ENTROPY, &o, &s),
+              "cross-entropy: scratch is larger than memory can be");
+    SIZE_SAYS((s.head.width = s.head.chunk = 1, s.head.vocabulary = 1024, s.head.rows = SIZE_MAX / 16),
+              memopt_head_logits(&o, &s.head, 0, SIZE_MAX / 16, &logits), "head: logits is larger than memory can be");
+    SIZE_SAYS((s.attention.heads = s.attention.width = s.attention.batch = s.attention.block = 1, s.attention.online = 0,
+               s.attention.length = SIZE_MAX / 32, o.threads = &threads),
+              memopt_attention_scratch(&o, &s.attention, &bytes), "attention: scratch is larger than memory can be");
+    SIZE_SAYS((s.linear.outputs = 64, o.gemm.multiply_fn = operator_gemm, o.gemm.scratch_bytes = SIZE_MAX - 127),
+              memopt_linear_scratch(&o, &s.linear, &bytes), "linear: scratch is larger than memory can be");
+    SIZE_SAYS((s.batch_norm.linear.rows = 0, s.batch_norm.linear.inputs = 2, s.batch_norm.linear.outputs = SIZE_MAX / 20),
+              memopt_batch_norm_scratch(&o, &s.batch_norm, &bytes), "batch norm: weights is larger than memory can be");
+    CHECK(bytes == 7);
+#undef SIZE_SAYS
+}
+
 static void test_operator(void) {
     RUN(operator_dry_counts);
     RUN(operator_dry_is_enough);
     RUN(operator_dry_refuses);
+    RUN(operator_values_are_checked);
+    RUN(operator_sizes_are_refused);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_operator(); return test_totals(); }

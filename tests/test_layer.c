@@ -841,6 +841,15 @@ static void layer_rotary_far(void) { /* the bound of the declaration, at 2^20 po
     CHECK(worst < 1.0 / 8388608 && worst > 0); /* 2^-23 */
     layer_done();
 }
+static void layer_rotary_everywhere(void) { /* the same bits on every machine: these are of gcc and clang, x86 and ARM */
+    enum { N = 64 * 128 }; static float x[N], y[N]; memopt_rotary q; uint64_t hash = 1; size_t i;
+    for (i = 0; i < N; ++i) x[i] = (float)((i * 7919 + 13) % 1009) / 512.0f - 1;
+    memset(&q, 0, sizeof q);
+    q.rows = 64; q.heads = 1; q.width = 128; q.input = x; q.output = y; q.first = 1000000; q.base = 500000;
+    CHECK(memopt_rotary_forward(NULL, &q) == MEMOPT_OK);
+    for (i = 0; i < N; ++i) hash = (hash ^ memopt_i_float_bits(y[i])) * UINT64_C(1099511628211);
+    CHECK(hash == UINT64_C(0xab4213c11e4baf69));
+}
 static void layer_rotary_in_place(void) { /* inside a matrix of queries, keys and values; and back to where it was */
     int k, interleaved;
     for (k = 0; k < 3; ++k)
@@ -1226,6 +1235,7 @@ static void test_layer(void) {
     RUN(layer_linear_wanted);
     RUN(layer_rotary_values);
     RUN(layer_rotary_far);
+    RUN(layer_rotary_everywhere);
     RUN(layer_rotary_in_place);
     RUN(layer_rotary_same_bits);
     RUN(layer_rotary_errors);

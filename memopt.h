@@ -2308,7 +2308,7 @@ MEMOPT_API memopt_status memopt_gemm_multiply(const memopt_product *product, con
 MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
 #define MEMOPT_GEMM_SCRATCH ((size_t)768 << 10)
 
-/* @section api_ops : api_gemm
+/* @section api_ops : api_gemm api_tape
    Operators whose usual form wastes memory, forward and backward. Arithmetic is float32 whatever the storage; results
    are the same bits for any workers and SIMD level (with the built-in gemm), and for rows computed together or in
    parts; the same elements are NaN, but their signs and payloads may differ.
@@ -2350,6 +2350,12 @@ typedef struct memopt_ops { /* what operators run with; all zero = the calling t
    that many bytes, and run it again without. Shapes, types, threads and gemm are checked and refused as ever. Nothing
    that a pointer points to is looked at or written: not the scratch, not ids, targets or lengths; all may be NULL. The
    memopt_loss of a dry run is zero. */
+
+/** What operators run with inside a callback of a tape: threads and gemm are those of `ops` (NULL = all zero), errors
+    go to the tape, scratch is what the callback has not taken, and while it is being described operators count theirs.
+    Take everything first: a memopt_tape_take() from scratch after this ends the pass with ERR_STATE, a description with
+    ERR_ARGUMENT. */
+MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops);
 
 /* ---- softmax, cross-entropy, and the head: linear + softmax + cross-entropy without logits ---- */
 /* Of each row: exp(scale (x - largest)) / sum. In place is fine. What is exp(-69) of the largest or less is 0. */
@@ -20209,9 +20215,13 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 
 /* -- instructions -- */
 
+#define MEMOPT_I_TAKEN_LATE "a callback takes scratch after memopt_ops_in()"
+
 /* Of one call, saved and scratch: what was taken, what there is. */
 struct memopt_tape_room {
     size_t taken[2], given[2];
+    size_t operators;   /* while describing: the most scratch that one of them needs */
+    int closed, late;   /* the rest of the scratch is the operators'; and scratch was taken after that */
     memopt_error error; /* what the callback says */
 };
 
@@ -20220,6 +20230,10 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
 
     if (!call || !call->room || !bytes || (part != MEMOPT_TAPE_SAVED && part != MEMOPT_TAPE_SCRATCH)) return NULL;
     if (!call->saves) part = MEMOPT_TAPE_SCRATCH;
+    if (part == MEMOPT_TAPE_SCRATCH && call->room->closed) {
+        call->room->late = 1;
+        return NULL;
+    }
     at = call->room->taken[part];
     if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
@@ -20312,6 +20326,7 @@ static memopt_status memopt_i_tape_called(memopt_tape *t, const memopt_i_instruc
     const int backward = m->op == MEMOPT_ACTION_BACKWARD;
 
     if (memopt_i_tape_over(r) >= 0) return memopt_i_tape_fail_over(t, m, r);
+    if (r->late) return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_STATE, MEMOPT_I_TAKEN_LATE);
     if (!status) return MEMOPT_OK;
     (void)memopt_i_tape_fail_instruction(t, m, status,
         t->times ? backward ? "a backward callback or the clock failed" : "a forward callback or the clock failed"
@@ -20929,6 +20944,9 @@ static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size
     call.room = room;
     call.error = &room->error;
     status = backward ? layer->backward_fn(&call) : layer->forward_fn(&call);
+    if (room->late) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_TAKEN_LATE, "segment", segment);
+    if (memopt_i_add(room->taken[MEMOPT_TAPE_SCRATCH], room->operators, &room->taken[MEMOPT_TAPE_SCRATCH]))
+        room->taken[MEMOPT_TAPE_SCRATCH] = SIZE_MAX;
     if (!status && (room->taken[MEMOPT_TAPE_SAVED] == SIZE_MAX || room->taken[MEMOPT_TAPE_SCRATCH] == SIZE_MAX))
         return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE, "segment", segment);
     if (!status) return MEMOPT_OK;
@@ -22778,7 +22796,7 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
     MEMOPT_I_DISPATCH(level, row_act_grad, (grad, y, x, g, (int)activation, n));
 }
 
-/* @section operator : row_kernels gemm host api_ops
+/* @section operator : row_kernels gemm tape host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own.
    Dry run      An operator is checks, then memopt_i_ops_ends(), then work. What looks at a pointer is a function of
@@ -22808,6 +22826,23 @@ typedef struct memopt_i_ops {
     int            count;          /* of arrays: what has been taken so far */
     memopt_i_ops_array arrays[MEMOPT_I_OPS_ARRAYS];
 } memopt_i_ops;
+
+MEMOPT_API memopt_ops memopt_ops_in(const memopt_tape_call *call, const memopt_ops *ops) {
+    memopt_tape_room *room = call ? call->room : NULL;
+    memopt_ops o;
+    size_t taken;
+
+    memset(&o, 0, sizeof o);
+    if (ops) o = *ops;
+    if (!room) return o;
+    room->closed = 1;
+    taken = memopt_i_min(room->taken[MEMOPT_TAPE_SCRATCH], room->given[MEMOPT_TAPE_SCRATCH]);
+    o.error = call->error;
+    o.count_scratch = call->describing ? &room->operators : NULL;
+    o.scratch_bytes = room->given[MEMOPT_TAPE_SCRATCH] - taken;
+    o.scratch = o.scratch_bytes ? (unsigned char *)call->scratch + taken : NULL;
+    return o;
+}
 
 /* Begin the checks of an operator with what it runs with, and its struct, which is not looked at. */
 static memopt_status memopt_i_ops_resolve(const memopt_ops *ops, const char *subject, const void *x, memopt_i_ops *o) {

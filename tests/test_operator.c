@@ -319,12 +319,100 @@ static void operator_sizes_are_refused(void) {
 #undef SIZE_SAYS
 }
 
+/* Operators in a tape's callbacks: two buffers of their own, and scratch that nobody has to know. */
+typedef struct operator_layer { float *weights, *gradients; size_t rows; int wrong; } operator_layer;
+static memopt_status operator_forward(const memopt_tape_call *call) {
+    operator_layer *l = (operator_layer *)call->user; memopt_linear linear; memopt_norm norm; memopt_status s;
+    float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * WIDTH * 4);
+    float *statistics = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->rows * 8);
+    const memopt_ops ops = memopt_ops_in(call, NULL);
+    if (l->wrong == 1) (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 64);
+    CHECK(ops.error == call->error && !ops.count_scratch == !call->describing && (!ops.scratch || !call->describing));
+    memset(&norm, 0, sizeof norm); memset(&linear, 0, sizeof linear);
+    norm.rows = l->rows; norm.width = WIDTH; norm.input = call->input; norm.output = normed; norm.statistics = statistics;
+    linear.rows = l->rows; linear.inputs = linear.outputs = WIDTH; linear.input = l->wrong == 2 ? call->output : normed; linear.weights = l->weights;
+    if (l->wrong == 3) linear.type = (memopt_type)test_number_of(7);
+    linear.residual = call->input; linear.output = call->output;
+    s = memopt_norm_forward(&ops, &norm);
+    if (l->wrong == 2 && !call->describing) norm.output = call->output, norm.input = (const float *)call->output + 1, s = memopt_norm_forward(&ops, &norm);
+    return s ? s : memopt_linear_forward(&ops, &linear);
+}
+static memopt_status operator_backward(const memopt_tape_call *call) {
+    operator_layer *l = (operator_layer *)call->user; memopt_linear linear; memopt_norm norm; memopt_status s;
+    float *statistics = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->rows * 8);
+    float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * WIDTH * 4);
+    float *g = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * WIDTH * 4);
+    const memopt_ops ops = memopt_ops_in(call, NULL);
+    memset(&norm, 0, sizeof norm); memset(&linear, 0, sizeof linear);
+    norm.rows = l->rows; norm.width = WIDTH; norm.input = call->input; norm.output = normed;
+    linear.rows = l->rows; linear.inputs = linear.outputs = WIDTH; linear.input = normed; linear.weights = l->weights;
+    linear.grad_output = call->grad_output; linear.grad_input = g; linear.grad_weights = l->gradients;
+    s = memopt_norm_forward(&ops, &norm);
+    if (!s) s = memopt_linear_backward(&ops, &linear);
+    norm.output = NULL; norm.statistics = statistics; norm.grad_output = g; norm.grad_input = call->grad_input;
+    if (!call->describing && call->grad_input != call->grad_output) memcpy(call->grad_input, call->grad_output, l->rows * WIDTH * 4);
+    norm.accumulate_input = 1;
+    return s ? s : memopt_norm_backward(&ops, &norm);
+}
+static void operator_in_a_tape(void) {
+    enum { LAYERS = 4 };
+    static float weights[LAYERS][WIDTH * WIDTH], got[LAYERS][WIDTH * WIDTH], want[LAYERS][WIDTH * WIDTH], x[ROWS * WIDTH], g[ROWS * WIDTH], gx[2][ROWS * WIDTH];
+    operator_layer l[LAYERS]; memopt_tape_layer layer[LAYERS]; memopt_segment segment[LAYERS]; memopt_tape_desc d; memopt_tape *tape; memopt_error e; size_t i, k, least = 0; int way;
+    void *memory; char text[200]; memopt_segment before[LAYERS];
+    memset(segment, 0, sizeof segment); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
+    for (i = 0; i < LAYERS; ++i) {
+        l[i].rows = ROWS; l[i].weights = weights[i]; l[i].gradients = got[i]; l[i].wrong = 0;
+        layer[i].forward_fn = operator_forward; layer[i].backward_fn = operator_backward; layer[i].user = &l[i];
+        segment[i].output_bytes = segment[i].grad_bytes = ROWS * WIDTH * 4; segment[i].grad_in_place = 1; segment[i].forward_cost = segment[i].backward_cost = 1;
+        for (k = 0; k < WIDTH * WIDTH; ++k) weights[i][k] = 0.1f * (float)((i + 3 * k) % 11) - 0.5f;
+    }
+    for (k = 0; k < ROWS * WIDTH; ++k) { x[k] = 0.3f * (float)(k % 7) - 1; g[k] = 0.1f * (float)(k % 5); }
+    memcpy(before, segment, sizeof before);
+    l[2].wrong = 1; /* takes too late */
+    CHECK(memopt_tape_describe(layer, segment, LAYERS, &e) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 2: a callback takes scratch after memopt_ops_in()"));
+    l[2].wrong = 3;
+    CHECK(memopt_tape_describe(layer, segment, LAYERS, &e) == MEMOPT_ERR_ARGUMENT && e.segment == 2 && e.callback && !strcmp(e.callback, "forward") && e.subject && !strcmp(e.subject, "linear"));
+    CHECK(!memcmp(before, segment, sizeof before));
+    l[2].wrong = 0;
+    CHECK(memopt_tape_describe(layer, segment, LAYERS, &e) == MEMOPT_OK);
+    for (i = 0; i < LAYERS; ++i) { /* 6 rows of 8 floats: 192; of two: 48, as 64; the product's scratch is the largest */
+        CHECK_AT(segment[i].saved_bytes == 192 + 64 && segment[i].forward_scratch == 192 + memopt_gemm_scratch(NULL), (int)i);
+        CHECK_AT(segment[i].plain_scratch == 192 + 64 + memopt_gemm_scratch(NULL) && segment[i].backward_scratch == 2 * 192 + memopt_gemm_scratch(NULL), (int)i);
+    }
+    d.layers = layer; d.chain.segments = segment; d.chain.count = LAYERS; d.chain.input_bytes = d.chain.input_grad_bytes = sizeof x;
+    CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
+    for (way = 0; way < 2; ++way) { /* all kept, and as little as can be: the same bits */
+        d.budget = way ? least : least + 100000;
+        memory = memopt_i_system_alloc(NULL, d.budget, 64); tape = NULL;
+        CHECK(memory && memopt_tape_create(&d, &tape) == MEMOPT_OK && memopt_tape_set_memory(tape, memory, d.budget) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, gx[way]) == MEMOPT_OK);
+        if (!way) memcpy(want, got, sizeof want);
+        CHECK(!memcmp(want, got, sizeof want) && !memcmp(gx[0], gx[way], sizeof x));
+        l[1].wrong = 1;
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_ERR_STATE);
+        e = memopt_tape_error(tape);
+        CHECK(memopt_error_text(&e, text, sizeof text, NULL) == MEMOPT_OK && !strncmp(text, "segment 1: a callback takes scratch after memopt_ops_in()", 57));
+        l[1].wrong = 2; /* an operator that is called wrongly says so, and where */
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_ERR_ARGUMENT);
+        e = memopt_tape_error(tape);
+        CHECK(memopt_error_text(&e, text, sizeof text, NULL) == MEMOPT_OK && !strncmp(text, "segment 1: forward: norm: output overlaps input, action ", 56));
+        l[1].wrong = 0; l[1].rows = ROWS + 1000000; /* more than was described: the operators find no scratch, the tape says how much was taken */
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_ERR_STATE);
+        l[1].rows = ROWS;
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, gx[way]) == MEMOPT_OK && !memcmp(want, got, sizeof want));
+        memopt_tape_destroy(tape);
+        memopt_i_system_free(NULL, memory, d.budget, 64);
+    }
+    { memopt_ops none = memopt_ops_in(NULL, NULL); CHECK(!none.threads && !none.scratch && !none.error); }
+}
+
 static void test_operator(void) {
     RUN(operator_dry_counts);
     RUN(operator_dry_is_enough);
     RUN(operator_dry_refuses);
     RUN(operator_values_are_checked);
     RUN(operator_sizes_are_refused);
+    RUN(operator_in_a_tape);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_operator(); return test_totals(); }

@@ -64,7 +64,7 @@
                   state         a tensor's state, byte by byte
                   optim_pass    a step over a tensor: decode, step, encode, a block behind
                   adafactor     Adafactor's rows and columns
-     api_optim    optim         AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor; 32, 16, 8 bits; sliced or whole
+     api_optim    optim         AdamW, Adam, SGD, Lion, LARS, LAMB, Adafactor, RMSprop; 32, 16, 8 bits; sliced or whole
      api_scale    scale         loss scaling, clipping, accumulation; which numbers have which type
                   simulation    what is alive while a schedule runs
                   solver        the table of the fastest schedules
@@ -1240,9 +1240,10 @@ typedef enum memopt_optim_kind {
     MEMOPT_OPTIM_LARS,      /* the paper's rule (1708.03888): the rate goes into the momentum; eta is `trust` */
     MEMOPT_OPTIM_LAMB,      /* apex's rule: FusedLAMB, mode 1, with bias correction; clip the global norm yourself. As
                                with LARS the trust ratio is the true one, also where states have 8 bits */
-    MEMOPT_OPTIM_ADAFACTOR /* the author's rule (mesh-tensorflow's optimize.py). The second moment of a matrix of at
-                              least 32 x 32 is a float for each row and column; of anything smaller, one for each
-                              element */
+    MEMOPT_OPTIM_ADAFACTOR, /* the author's rule (mesh-tensorflow's optimize.py). The second moment of a matrix of at
+                               least 32 x 32 is a float for each row and column; of anything smaller, one for each
+                               element */
+    MEMOPT_OPTIM_RMSPROP    /* with momentum; torch.optim.RMSprop's rule without `centered`; alpha is `beta2` */
 } memopt_optim_kind;
 
 typedef enum memopt_state_format {
@@ -1278,8 +1279,9 @@ typedef struct memopt_optim_tensor {
 typedef struct memopt_optim_group {
     double rate;         /* learning rate of this step, with its warm-up and schedule; Adafactor: the cap of
                             1/sqrt(t) */
-    double beta1;        /* decay of the first moment; SGD and LARS: the momentum; Adafactor: 0 = no first moment */
-    double beta2;        /* decay of the second; Adafactor: the power, b2 = 1 - t^-beta2 */
+    double beta1;        /* decay of the first moment; SGD, LARS and RMSprop: the momentum; Adafactor: 0 = no first
+                            moment */
+    double beta2;        /* decay of the second; RMSprop: alpha; Adafactor: the power, b2 = 1 - t^-beta2 */
     double eps;
     double weight_decay;
     double dampening;    /* SGD */
@@ -1298,6 +1300,7 @@ typedef struct memopt_optim_group {
  *   LARS       rate 0.1, momentum 0.9, trust 1e-3, decay 1e-4
  *   LAMB       rate 1e-3, betas 0.9 and 0.999, eps 1e-6, decay 1e-2
  *   ADAFACTOR  rate 1e-2 (the cap of 1 / sqrt(t)), beta1 0, beta2 0.8, eps 1e-30, clip 1, min_scale 1e-3
+ *   RMSPROP    rate 1e-2, no momentum, beta2 0.99, eps 1e-8, no decay
  */
 MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind);
 
@@ -1308,7 +1311,7 @@ typedef struct memopt_optim_desc { /* zero it, then set what you need */
     memopt_optim_extra         extra;
     memopt_type                gradients;    /* 16 bits give the same result as the same values stored as F32. F16 of a
                                                 scaled loss: the run's gradient_factor takes the scale out */
-    int                        first_moment; /* SGD and Adafactor: 1 keeps one (then beta1 may be above 0) */
+    int                        first_moment; /* SGD, Adafactor and RMSprop: 1 keeps one (then beta1 may be above 0) */
     int                        place_states; /* 1: the states lie behind the object. memopt_optim_bytes() counts them,
                                                 memopt_optim_create() writes their addresses into the tensors and begins
                                                 them. 0: allocate and begin each state yourself; required for
@@ -1399,9 +1402,10 @@ typedef struct memopt_optim_view {
     size_t held;      /* elements */
     size_t blocks;    /* scales of each moment; 0 where the moments are not in 8 bits */
     int    bits;      /* of an element of a moment: 32, 16, 8 */
-    int    moments;   /* 0 to 2 */
-    void  *moment[2]; /* float, bfloat16 bits, or codes */
-    float *scale[2];  /* the largest magnitude of each block */
+    int    moments;   /* how many of moment[] there are, 0 to 2 */
+    void  *moment[2]; /* float, bfloat16 bits, or codes. [0] is the first moment, [1] the second; NULL where none is
+                         kept: RMSprop without a first moment has [1] alone, LION, LARS and SGD have [0] alone */
+    float *scale[2];  /* of the same moment, the largest magnitude of each block; NULL where it has no blocks */
     float *rows, *columns; /* Adafactor's means of squares; NULL elsewhere. What is not factored (a vector, a matrix
                               below 32 x 32) has its second moment in rows */
 } memopt_optim_view;
@@ -13012,7 +13016,7 @@ MEMOPT_I_WIDTHS(void, state_codec_encode,
                 (const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n, float inverse))
 /* @section optim_kernels : vec
    The arithmetic of one optimizer step, for a tile of elements.
-   Problem    Seven kinds, four instruction sets, and one result to the bit.
+   Problem    Eight kinds, four instruction sets, and one result to the bit.
    Idea       Each formula stands once, over the words of `vec`; that of a single float is the definition, and also the
               tail of the others.
    Rule       All of it is float. Products go into sums through fma only, so that no compiler can fuse differently.
@@ -13026,6 +13030,7 @@ MEMOPT_I_WIDTHS(void, state_codec_encode,
               direction  u = wd w + ic1 m / (s ic2 + eps)                          LAMB
               sgd        x = f g + wd w;  m = b1 m + g1 x;  u = m, or b1 m + x     SGD, LARS
               lion       u = sign(b1 m + g1 x);  m = b2 m + g2 x
+              rmsprop    x = f g + wd w;  v and s as in moments;  u = x / (s + eps);  m = b1 m + u, u = m
               axpy       w = decay w - step u */
 typedef struct memopt_i_update_rule {
     float b1, g1, b2, g2, factor, coupled_decay, decay, step, ic1, ic2, eps;
@@ -13048,10 +13053,10 @@ typedef void memopt_i_kernel_fn(const memopt_i_update_rule *rule, const memopt_i
 
 /* What a level is made of. A kernel does whole lanes only; memopt_i_kernels_run() hands the rest to the float. */
 enum { MEMOPT_I_KERNEL_MOMENTS, MEMOPT_I_KERNEL_UPDATE, MEMOPT_I_KERNEL_ADAM, MEMOPT_I_KERNEL_DIRECTION,
-       MEMOPT_I_KERNEL_SGD, MEMOPT_I_KERNEL_LION, MEMOPT_I_KERNEL_AXPY };
+       MEMOPT_I_KERNEL_SGD, MEMOPT_I_KERNEL_LION, MEMOPT_I_KERNEL_AXPY, MEMOPT_I_KERNEL_RMSPROP };
 
 typedef struct memopt_i_kernels {
-    memopt_i_kernel_fn *fn[7];
+    memopt_i_kernel_fn *fn[8];
     int             (*finite)(const float *g, size_t n, float limit);
     size_t            width;
     int               level;
@@ -13179,6 +13184,34 @@ V_FN void V(lion)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     }
 }
 
+V_FN void V(rmsprop)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
+    const V(floats) b1 = V(set)(memopt_i_times(r->b1, q->scale_m)), b2 = V(set)(memopt_i_times(r->b2, q->scale_v));
+    const V(floats) g2 = V(set)(r->g2), eps = V(set)(r->eps);
+    const V(floats) f = V(set)(r->factor), coupled_decay = V(set)(r->coupled_decay);
+    size_t i;
+
+    MEMOPT_I_UNROLL
+    for (i = 0; i + V(width) <= q->count; i += V(width)) {
+        const V(floats) x = V(fma)(coupled_decay, V(load)(q->w + i), V(mul)(f, V(load)(q->g + i)));
+        const V(floats) square = V(mul)(V(mul)(g2, x), x), old = V(load)(q->old_v + i), t = V(mul)(b2, old);
+        const V(floats) v = q->root ? V(sqrt)(V(fma)(t, t, square)) : V(fma)(b2, old, square);
+        V(floats) u = V(div)(x, V(add)(q->root ? v : V(sqrt)(v), eps));
+
+        if (q->in_memory) {
+            MEMOPT_I_FETCH(q->g + i, 4096);
+            MEMOPT_I_FETCH(q->w + i, 4096);
+            MEMOPT_I_FETCH(q->old_v + i, 4096);
+        }
+        V(store)(q->v + i, v);
+        if (q->m) {
+            if (q->in_memory) MEMOPT_I_FETCH(q->old_m + i, 4096);
+            u = V(fma)(b1, V(load)(q->old_m + i), u);
+            V(store)(q->m + i, u);
+        }
+        V(store)(q->u + i, u);
+    }
+}
+
 V_FN void V(axpy)(const memopt_i_update_rule *r, const memopt_i_tile *q) {
     const V(floats) decay = V(set)(r->decay), step = V(set)(-r->step);
     size_t i;
@@ -13198,7 +13231,8 @@ V_FN int V(finite)(const float *g, size_t n, float limit) {
 
 V_HOST_FN const memopt_i_kernels *V(kernels_table)(void) {
     static const memopt_i_kernels table = {
-        { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy) }, V(finite), V(width), V(level)
+        { V(moments), V(update), V(adam), V(direction), V(sgd), V(lion), V(axpy), V(rmsprop) },
+        V(finite), V(width), V(level)
     };
     return &table;
 }
@@ -13254,6 +13288,7 @@ static int memopt_i_kernels_finite_tile(const memopt_i_kernels *kernels, const m
    What a tensor's state is made of, byte by byte, and which combinations exist.
    Layout     64 bytes of header, which say what it is, then the parts, each aligned to 64: scales of the first and the
               second moment (a float a block), first moments, second moments, Adafactor's means of rows and columns.
+              What a kind does not keep takes no bytes: the header's kind and number of moments tell which there are.
               Numbers are in the machine's byte order, which the header tells, too. tests/test_optim.c holds golden
               bytes.
    Trap       Whether a tensor is small enough to keep floats is judged on the whole of it, never on the part that is
@@ -13334,13 +13369,19 @@ static int memopt_i_kind_measures(memopt_optim_kind kind) {
     return kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB || kind == MEMOPT_OPTIM_ADAFACTOR;
 }
 
-static int memopt_i_kind_moments(const memopt_optim_desc *d) {
+/* Does a state keep this moment, 0 the first or 1 the second, for each element? RMSprop may keep the second alone. */
+static int memopt_i_kind_keeps(const memopt_optim_desc *d, int moment) {
     switch (d->kind) {
-    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return 2;
-    case MEMOPT_OPTIM_LION: case MEMOPT_OPTIM_LARS: return 1;
-    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_ADAFACTOR: return d->first_moment != 0;
+    case MEMOPT_OPTIM_ADAMW: case MEMOPT_OPTIM_ADAM: case MEMOPT_OPTIM_LAMB: return 1;
+    case MEMOPT_OPTIM_LION: case MEMOPT_OPTIM_LARS: return moment == 0;
+    case MEMOPT_OPTIM_SGD: case MEMOPT_OPTIM_ADAFACTOR: return moment == 0 && d->first_moment;
+    case MEMOPT_OPTIM_RMSPROP: return moment == 1 || d->first_moment;
     }
-    return -1;
+    return 0;
+}
+
+static int memopt_i_kind_moments(const memopt_optim_desc *d) {
+    return memopt_i_kind_keeps(d, 0) + memopt_i_kind_keeps(d, 1);
 }
 
 static int memopt_i_in_range(int value, int least, int max) { return value >= least && value <= max; }
@@ -13380,7 +13421,7 @@ static memopt_status memopt_i_optim_resolve(memopt_i_checks *c, const memopt_opt
     memopt_i_must_be_at_most(c, "block", d.block, "at most", 4096);
     memopt_i_threads_check(c, &d.threads);
     memopt_i_must_be_flag(c, "place_states", d.place_states);
-    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_ADAFACTOR);
+    memopt_i_must_exist(c, "kind", (int)d.kind, MEMOPT_OPTIM_RMSPROP);
     memopt_i_must_exist(c, "state", (int)d.state, MEMOPT_STATE_BNB);
     memopt_i_must_exist(c, "weights", (int)d.weights, MEMOPT_TYPE_BF16);
     memopt_i_must_exist(c, "extra", (int)d.extra, MEMOPT_OPTIM_EXTRA_COPY);
@@ -13471,14 +13512,16 @@ static size_t memopt_i_state_layout(const memopt_i_tensor_part *part, const memo
     view->blocks = part->blocks;
     view->bits = (int)element * 8;
     view->moments = part->moments;
-    for (i = 0; i < part->moments && part->blocks; ++i) {
-        if (base) view->scale[i] = (float *)(void *)(base + at);
-        at += memopt_i_align_down(part->blocks * 4 + 63, 64);
-    }
-    for (i = 0; i < part->moments; ++i) {
-        if (base) view->moment[i] = base + at;
-        at += memopt_i_align_down(part->held * element + 63, 64);
-    }
+    for (i = 0; i < 2 && part->blocks; ++i)
+        if (memopt_i_kind_keeps(d, i)) {
+            if (base) view->scale[i] = (float *)(void *)(base + at);
+            at += memopt_i_align_down(part->blocks * 4 + 63, 64);
+        }
+    for (i = 0; i < 2; ++i)
+        if (memopt_i_kind_keeps(d, i)) {
+            if (base) view->moment[i] = base + at;
+            at += memopt_i_align_down(part->held * element + 63, 64);
+        }
     for (i = 0; i < 2; ++i)
         if (factor[i]) {
             if (base) *(i ? &view->columns : &view->rows) = (float *)(void *)(base + at);
@@ -13605,7 +13648,7 @@ static float *memopt_i_optim_load_moment(const memopt_i_optim_pass *k, int momen
     float *x = k->scratch[moment] + k->half + j;
 
     *old = x;
-    if (moment >= k->view.moments || (k->measures && k->desc->kind == MEMOPT_OPTIM_LARS)) return NULL;
+    if (!k->view.moment[moment] || (k->measures && k->desc->kind == MEMOPT_OPTIM_LARS)) return NULL;
     if (k->coded) memopt_i_optim_decode(k, moment, x, at, n);
     else if (k->part->format == MEMOPT_STATE_BF16)
         memopt_i_f32_from_bf16_at(k->level, x, (const uint16_t *)k->view.moment[moment] + at, n);
@@ -13656,8 +13699,8 @@ static void memopt_i_optim_load_floats(memopt_i_optim_pass *k, size_t at, size_t
     q->root = k->part->format == MEMOPT_STATE_8BIT;
     q->in_memory = k->direct;
     q->scale_m = q->scale_v = 1.0f;
-    if (q->root && k->view.moments > 0) q->scale_m = k->view.scale[0][at / k->desc->block];
-    if (q->root && k->view.moments > 1) q->scale_v = k->view.scale[1][at / k->desc->block];
+    if (q->root && k->view.scale[0]) q->scale_m = k->view.scale[0][at / k->desc->block];
+    if (q->root && k->view.scale[1]) q->scale_v = k->view.scale[1][at / k->desc->block];
 }
 
 static void memopt_i_optim_load(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
@@ -13688,9 +13731,10 @@ static void memopt_i_optim_store(memopt_i_optim_pass *k, size_t at) {
         break;
     }
     if (k->part->format == MEMOPT_STATE_BF16)
-        for (i = 0; i < k->view.moments; ++i)
-            memopt_i_bf16_stochastic_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
-                                        k->part->noise[MEMOPT_I_NOISE_FIRST + i], index);
+        for (i = 0; i < 2; ++i)
+            if (k->view.moment[i])
+                memopt_i_bf16_stochastic_at(k->level, (uint16_t *)k->view.moment[i] + at, i ? q->v : q->m, n,
+                                            k->part->noise[MEMOPT_I_NOISE_FIRST + i], index);
 }
 
 static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memopt_i_kernels *kernels,
@@ -13702,6 +13746,9 @@ static void memopt_i_optim_step_moments(const memopt_i_optim_pass *k, const memo
         break;
     case MEMOPT_OPTIM_LION:
         memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_LION, &k->part->rule, q);
+        break;
+    case MEMOPT_OPTIM_RMSPROP:
+        memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_RMSPROP, &k->part->rule, q);
         break;
     default:
         memopt_i_kernels_run(kernels, MEMOPT_I_KERNEL_SGD, &k->part->rule, q);
@@ -13752,10 +13799,11 @@ static void memopt_i_optim_find_largest(memopt_i_optim_pass *k) {
     const memopt_i_tile *q = &k->tile;
     int i;
 
-    for (i = 0; i < k->view.moments; ++i) {
-        const float largest = MEMOPT_I_DISPATCH(k->level, absmax, (i ? q->v : q->m, q->count, 0));
-        if (largest > k->largest[i]) k->largest[i] = largest;
-    }
+    for (i = 0; i < 2; ++i)
+        if (k->view.moment[i]) {
+            const float largest = MEMOPT_I_DISPATCH(k->level, absmax, (i ? q->v : q->m, q->count, 0));
+            if (largest > k->largest[i]) k->largest[i] = largest;
+        }
 }
 
 /* Elements j..j+n of the block that waits; n is cut to what there is. */
@@ -13765,7 +13813,8 @@ static void memopt_i_optim_encode_waiting(memopt_i_optim_pass *k, size_t j, size
 
     if (j >= k->waiting) return;
     n = memopt_i_min(n, k->waiting - j);
-    for (i = 0; i < k->view.moments; ++i) memopt_i_optim_encode(k, i, k->scratch[i] + other + j, k->waiting_at + j, n);
+    for (i = 0; i < 2; ++i)
+        if (k->view.moment[i]) memopt_i_optim_encode(k, i, k->scratch[i] + other + j, k->waiting_at + j, n);
 }
 
 /* The block at..at+n is stepped: its scales are known, and it waits to be encoded. */
@@ -13773,12 +13822,13 @@ static void memopt_i_optim_block_done(memopt_i_optim_pass *k, size_t at, size_t 
     int i;
 
     memopt_i_optim_encode_waiting(k, n, k->waiting); /* where this block is the short last one */
-    for (i = 0; i < k->view.moments; ++i) {
-        const float largest = k->largest[i];
-        k->view.scale[i][at / k->desc->block] = largest;
-        k->inverse[i] = memopt_i_inverse(largest);
-        k->largest[i] = 0;
-    }
+    for (i = 0; i < 2; ++i)
+        if (k->view.moment[i]) {
+            const float largest = k->largest[i];
+            k->view.scale[i][at / k->desc->block] = largest;
+            k->inverse[i] = memopt_i_inverse(largest);
+            k->largest[i] = 0;
+        }
     k->waiting = n;
     k->waiting_at = at;
     k->half = k->half ? 0 : k->desc->block;
@@ -13803,18 +13853,21 @@ V_FN __m512i V(larger_root)(__m512i largest, const float *x, size_t n) {
 
 V_FN void V(pipeline_moments)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
                               const memopt_i_tile *q) {
-    if (q->v) V(moments)(r, q);
+    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) V(rmsprop)(r, q);
+    else if (q->v) V(moments)(r, q);
     else if (k->desc->kind == MEMOPT_OPTIM_LION) V(lion)(r, q);
     else V(sgd)(r, q);
 }
 
 V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
                               const memopt_i_tile *q) {
-    if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB) {
+    const int rmsprop = k->desc->kind == MEMOPT_OPTIM_RMSPROP;
+
+    if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB && !rmsprop) {
         V(update)(r, q);
         return;
     }
-    if (q->v) V(direction)(r, q);
+    if (q->v && !rmsprop) V(direction)(r, q);
     V(axpy)(r, q);
 }
 
@@ -13850,8 +13903,9 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
     enum { N = MEMOPT_I_CODED_TILE };
     const memopt_i_state_codec *const cm = k->codes[0];
     const memopt_i_state_codec *const cv = k->codes[1];
-    const int two = k->view.moments > 1;
-    uint8_t *m = (uint8_t *)k->view.moment[0] + at;
+    const int one = k->view.moment[0] != NULL;
+    const int two = k->view.moment[1] != NULL;
+    uint8_t *m = (uint8_t *)k->view.moment[!one] + at; /* a moment that is not kept: the other's codes, only fetched */
     uint8_t *v = (uint8_t *)k->view.moment[two] + at;
     const size_t other = k->half ? 0 : k->desc->block;
     const size_t back = at - k->waiting_at - j; /* from codes to waiting ones */
@@ -13875,14 +13929,14 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
     const float quiet = two && !rule.coupled ? 0.5f * limit * rule.factor * sqrtf(1 - rule.b2 * rule.b2) : 0;
     const __m512i alarm = _mm512_castps_si512(_mm512_set1_ps(quiet));
 
-    q.m = k->scratch[0] + k->half + j;
+    q.m = one ? k->scratch[0] + k->half + j : NULL;
     q.v = two ? k->scratch[1] + k->half + j : NULL;
     q.old_m = q.m;
     q.old_v = q.v;
     q.w = wide == 4 ? (float *)k->tensor->weights + at : k->w;
     q.g = grad == 4 ? (const float *)k->tensor->gradients + at : k->g;
     q.u = k->u;
-    q.scale_m = k->view.scale[0][at / k->desc->block];
+    q.scale_m = one ? k->view.scale[0][at / k->desc->block] : 1;
     q.scale_v = two ? k->view.scale[1][at / k->desc->block] : 1;
     /* told to the compiler */
     q.count = N;
@@ -13893,7 +13947,7 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
         __m512i root = largest_v;
 
         V(pipeline_load)(k, at);
-        V(state_codec_decode)(cm, q.m, m, N);
+        if (one) V(state_codec_decode)(cm, q.m, m, N);
         if (two) V(state_codec_decode)(cv, q.v, v, N);
         V(pipeline_moments)(k, &rule, &q);
         if (two) root = V(larger_root)(largest_v, q.v, N);
@@ -13901,15 +13955,15 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
             && (!(rule.weight_limit > 0) || V(finite)(q.w, N, rule.weight_limit)));
         if (!finite) { /* the codes are still there: once more, element by element */
             const memopt_i_tile tile = q;
-            V(state_codec_decode)(cm, q.m, m, N);
+            if (one) V(state_codec_decode)(cm, q.m, m, N);
             if (two) V(state_codec_decode)(cv, q.v, v, N);
             memopt_i_optim_step_nonfinite(k, &tile);
             if (two) root = V(larger_root)(largest_v, q.v, N);
         }
         largest_v = root;
-        largest_m = V(larger)(largest_m, q.m, N);
+        if (one) largest_m = V(larger)(largest_m, q.m, N);
         if (waits) {
-            V(state_codec_encode)(cm, m - back, old_m, N, inverse_m);
+            if (one) V(state_codec_encode)(cm, m - back, old_m, N, inverse_m);
             if (two) V(state_codec_encode)(cv, v - back, old_v, N, inverse_v);
         }
         for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
@@ -13923,12 +13977,14 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
         at += N;
         if (wide == 4) q.w += N;
         if (grad == 4) q.g += N;
-        q.m += N;
-        q.old_m += N;
         m += N;
         v += N;
         old_m += N;
         old_v += N;
+        if (one) {
+            q.m += N;
+            q.old_m += N;
+        }
         if (two) {
             q.v += N;
             q.old_v += N;
@@ -14631,6 +14687,11 @@ MEMOPT_API memopt_optim_group memopt_optim_group_default(memopt_optim_kind kind)
         g.clip = 1;
         g.min_scale = 1e-3;
         break;
+    case MEMOPT_OPTIM_RMSPROP:
+        g.rate = 1e-2;
+        g.beta1 = 0;
+        g.beta2 = 0.99;
+        break;
     }
     return g;
 }
@@ -14901,8 +14962,8 @@ MEMOPT_API memopt_status memopt_optim_state_check(memopt_optim *o, size_t tensor
     s = memopt_i_state_whole(o, tensor, bytes, need);
     if (!s) s = memopt_i_state_check(o, tensor);
     if (s) return s;
-    for (m = 0; m < view.moments; ++m)
-        for (i = 0; i < view.blocks; ++i) { /* a scale is finite and has no sign */
+    for (m = 0; m < 2; ++m)
+        for (i = 0; view.scale[m] && i < view.blocks; ++i) { /* a scale is finite and has no sign */
             if (memopt_i_float_bits(view.scale[m][i]) >= 0x7f800000u)
                 return memopt_i_optim_fail_at(o, MEMOPT_ERR_FORMAT, "a scale of the state is negative or not finite",
                                               tensor);
@@ -14975,7 +15036,7 @@ static memopt_status memopt_i_optim_group_check(memopt_i_checks *c, const memopt
         memopt_i_must_lie(c, "min_scale", g->min_scale, max);
         memopt_i_must(c, g->beta2 > 0, "beta2", "is 0: Adafactor needs a power above 0");
     }
-    if ((d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_ADAFACTOR) && !d->first_moment)
+    if (!memopt_i_kind_keeps(d, 0))
         memopt_i_must(c, !(g->beta1 > 0), "beta1", "is above 0, which needs first_moment in the desc");
     return c->status;
 }
@@ -14987,11 +15048,12 @@ typedef struct memopt_i_gradient_terms { float limit, factor, g1, g2; } memopt_i
 MEMOPT_I_HOST_DEVICE static memopt_i_gradient_terms memopt_i_gradient_terms_of(memopt_optim_kind kind, double beta1,
                                                                                double beta2, double f) {
     memopt_i_gradient_terms by;
+    const int coupled = kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_RMSPROP; /* x has the factor already */
 
     by.limit = (float)((double)MEMOPT_I_GRADIENT_MAX / f);
     by.factor = (float)f;
-    by.g1 = (float)((1 - beta1) * (kind == MEMOPT_OPTIM_ADAM ? 1 : f));
-    by.g2 = (float)((1 - beta2) * (kind == MEMOPT_OPTIM_ADAM ? 1 : kind == MEMOPT_OPTIM_LION ? f : f * f));
+    by.g1 = (float)((1 - beta1) * (coupled ? 1 : f));
+    by.g2 = (float)((1 - beta2) * (coupled ? 1 : kind == MEMOPT_OPTIM_LION ? f : f * f));
     return by;
 }
 
@@ -15005,7 +15067,6 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     const double f = run->gradient_factor > 0 ? run->gradient_factor : 1;
     const double c1 = 1 - memopt_i_optim_power(g->beta1, run->step);
     const double c2 = 1 - memopt_i_optim_power(g->beta2, run->step);
-    const int adam = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_ADAM || d->kind == MEMOPT_OPTIM_LAMB;
     const int decoupled = d->kind == MEMOPT_OPTIM_ADAMW || d->kind == MEMOPT_OPTIM_LION;
     const memopt_i_gradient_terms by = memopt_i_gradient_terms_of(d->kind, g->beta1, g->beta2, f);
     memopt_i_update_rule r;
@@ -15015,11 +15076,11 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     r.factor = by.factor;
     r.g1 = by.g1;
     r.g2 = by.g2;
-    r.coupled = d->kind == MEMOPT_OPTIM_ADAM;
+    r.coupled = d->kind == MEMOPT_OPTIM_ADAM || d->kind == MEMOPT_OPTIM_RMSPROP;
     r.decay_after = format == MEMOPT_STATE_BNB;
     r.nesterov = d->kind == MEMOPT_OPTIM_SGD && g->nesterov;
     r.b1 = (float)g->beta1;
-    r.b2 = (float)(format == MEMOPT_STATE_8BIT && adam ? sqrt(g->beta2) : g->beta2);
+    r.b2 = (float)(format == MEMOPT_STATE_8BIT && memopt_i_kind_keeps(d, 1) ? sqrt(g->beta2) : g->beta2);
     r.ic1 = (float)(1 / c1);
     r.ic2 = (float)(1 / sqrt(c2));
     r.eps = (float)(g->eps > 1.2e-38 ? g->eps : 1.2e-38); /* never 0: 0 / 0 is no step */
@@ -15027,7 +15088,8 @@ static memopt_i_update_rule memopt_i_update_rule_of(const memopt_optim_desc *d, 
     if (r.coupled || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_LARS)
         r.weight_limit = (float)((double)MEMOPT_I_GRADIENT_MAX / (g->weight_decay > 1e-15 ? g->weight_decay : 1e-15));
     r.decay = (float)(decoupled ? 1 - g->rate * g->weight_decay : 1);
-    r.step = (float)(d->kind == MEMOPT_OPTIM_LION || d->kind == MEMOPT_OPTIM_SGD ? g->rate : g->rate / c1);
+    r.step = (float)(d->kind == MEMOPT_OPTIM_LION || d->kind == MEMOPT_OPTIM_SGD || d->kind == MEMOPT_OPTIM_RMSPROP
+                     ? g->rate : g->rate / c1);
     if (d->kind == MEMOPT_OPTIM_SGD) r.g1 = (float)(run->step == 1 ? 1 : 1 - g->dampening);
     return r;
 }

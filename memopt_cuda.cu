@@ -3864,7 +3864,7 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
                  are floats at a byte offset, two instructions and a lookup; the largest is found by float maxima,
                  exactly only where one is infinite; the octaves' table is 32 words in 32 banks. 84 an element.
    Formats    Those of weights and gradients are a branch that all threads take alike; only AdamW over floats is
-              compiled by itself. 18 kernels instead of 300.
+              compiled by itself. 21 kernels instead of 350.
    Bits       The formulas are the kernels of memopt.h on one element. A gradient that is not finite leaves its own
               element alone, as on the CPU, where the group is then done again one by one. Which NaN a weight that is
               one becomes is the processor's choice.
@@ -3885,7 +3885,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_codec_make(memopt_cuda_codec *dev
 #  define MEMOPT_I_CUDA_OPTIM_RESIDENT 6
 #endif
 
-enum { MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION, MEMOPT_I_CUDA_ADAFACTOR };
+enum { MEMOPT_I_CUDA_ADAM, MEMOPT_I_CUDA_LAMB, MEMOPT_I_CUDA_SGD, MEMOPT_I_CUDA_LION, MEMOPT_I_CUDA_ADAFACTOR,
+       MEMOPT_I_CUDA_RMSPROP };
 
 /* moments */
 enum { MEMOPT_I_CUDA_FLOATS, MEMOPT_I_CUDA_8BIT, MEMOPT_I_CUDA_BNB };
@@ -4094,11 +4095,17 @@ static __device__ __forceinline__ void memopt_i_cuda_optim_noisy(uint32_t *code,
 
 /* ---- what a kind has, where the compiler knows it ---- */
 template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_first(uint32_t moments) {
+    if (KIND == MEMOPT_I_CUDA_RMSPROP) return moments > 1;
     return KIND != MEMOPT_I_CUDA_SGD && KIND != MEMOPT_I_CUDA_ADAFACTOR ? 1 : moments > 0;
 }
 
+/* The same where a moment is coded: that is the first, unless there is a second. */
+template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_codes_first(uint32_t moments) {
+    return KIND == MEMOPT_I_CUDA_RMSPROP ? moments > 1 : 1;
+}
+
 template <int KIND> static __device__ __forceinline__ int memopt_i_cuda_optim_has_second(void) {
-    return KIND == MEMOPT_I_CUDA_ADAM || KIND == MEMOPT_I_CUDA_LAMB;
+    return KIND == MEMOPT_I_CUDA_ADAM || KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_RMSPROP;
 }
 
 template <int WIDE>
@@ -4223,6 +4230,13 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_upd
             memopt_i_v1_sgd(r, &q);
         }
     }
+    if (KIND == MEMOPT_I_CUDA_RMSPROP) {
+        if (x->first) memopt_i_v1_rmsprop(r, &q);
+        else {
+            q.m = NULL;
+            memopt_i_v1_rmsprop(r, &q);
+        }
+    }
     if (KIND == MEMOPT_I_CUDA_ADAFACTOR) {
         if (x->factored) {
             q.old_v = &x->column;
@@ -4239,7 +4253,7 @@ static __device__ __forceinline__ int memopt_i_cuda_optim_one(const memopt_i_upd
             memopt_i_v1_adafactor_finish(r, &q);
         }
     }
-    if (KIND == MEMOPT_I_CUDA_LAMB || KIND == MEMOPT_I_CUDA_LION || KIND == MEMOPT_I_CUDA_SGD) memopt_i_v1_axpy(r, &q);
+    if (KIND != MEMOPT_I_CUDA_ADAM && KIND != MEMOPT_I_CUDA_ADAFACTOR) memopt_i_v1_axpy(r, &q);
     return 0;
 }
 
@@ -4509,6 +4523,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     MEMOPT_I_CUDA_SHARED(uint32_t, maximum, [2 * MEMOPT_I_CUDA_OPTIM_CODED / 32]);
     const int k = (int)memopt_i_cuda_find(t.slice, t.count, blockIdx.x);
     const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int one = memopt_i_cuda_optim_codes_first<KIND>(t.moments);
     const int two = memopt_i_cuda_optim_has_second<KIND>();
     const unsigned half = MEMOPT_I_CUDA_OPTIM_CODED / 32;
     const uint64_t first = (uint64_t)(blockIdx.x - s.first_tile) * t.tile;
@@ -4518,7 +4533,7 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
     const memopt_i_update_rule rule = memopt_i_cuda_optim_rule<KIND, 0>(t, k);
     memopt_i_cuda_optim_raw raw[4];
     memopt_i_cuda_optim_four x[4];
-    float *const scale_m = s.scale[0] + first / t.block;
+    float *const scale_m = one ? s.scale[0] + first / t.block : NULL;
     float *const scale_v = two ? s.scale[1] + first / t.block : NULL;
     if (memopt_i_cuda_optim_stopped(t)) return;
     MEMOPT_I_CUDA_UNROLL
@@ -4537,18 +4552,18 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         int far;
 
         if (i < count) {
-            const float absmax[2] = { scale_m[b], two ? scale_v[b] : 1 };
+            const float absmax[2] = { one ? scale_m[b] : 1, two ? scale_v[b] : 1 };
             memopt_i_cuda_optim_coded4<KIND, CODES, 0>(&x[j], raw[j], t, k, rule, first, i, s.aligned && i + 4 <= count,
                                                        level, absmax, &skipped);
-            largest[0] = memopt_i_cuda_optim_largest4(x[j].m);
+            if (one) largest[0] = memopt_i_cuda_optim_largest4(x[j].m);
             if (two) largest[1] = memopt_i_cuda_optim_largest4(x[j].v);
         }
         for (far = 1; far < 8; far *= 2) {
-            largest[0] = max(largest[0], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[0], far));
+            if (one) largest[0] = max(largest[0], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[0], far));
             if (two) largest[1] = max(largest[1], __shfl_xor_sync(MEMOPT_I_CUDA_ALL, largest[1], far));
         }
         if (threadIdx.x % 8 == 0 && i < count) {
-            atomicMax(&maximum[b], largest[0]);
+            if (one) atomicMax(&maximum[b], largest[0]);
             if (two) atomicMax(&maximum[half + b], largest[1]);
         }
     }
@@ -4560,13 +4575,13 @@ memopt_i_cuda_optim_coded_kernel(const MEMOPT_I_CUDA_ARGUMENT memopt_i_cuda_opti
         const int whole = s.aligned && i + 4 <= count;
 
         if (i >= count) continue;
-        const float m = memopt_i_bits_float(maximum[b]);
+        const float m = one ? memopt_i_bits_float(maximum[b]) : 0;
         const float v = two ? memopt_i_bits_float(maximum[half + b]) : 0;
         if (i % t.block == 0) {
-            scale_m[b] = m;
+            if (one) scale_m[b] = m;
             if (two) scale_v[b] = v;
         }
-        memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m,
+        if (one) memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m,
             memopt_i_inverse(m)), first, i, s.count, whole);
         if (two) memopt_i_cuda_optim_put8(s.moment[1], memopt_i_cuda_optim_encode4<CODES>(level, grid, 1, x[j].v,
             memopt_i_inverse(v)), first, i, s.count, whole);
@@ -4581,6 +4596,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
                                                                         const float *level, const float *grid) {
     enum { CODES = MEMOPT_I_CUDA_8BIT };
     const memopt_i_cuda_optim_slice &s = t.slice[k];
+    const int one = memopt_i_cuda_optim_codes_first<KIND>(t.moments);
     const int two = memopt_i_cuda_optim_has_second<KIND>();
     const uint64_t i = b * 256 + 4 * (threadIdx.x % 32);
     const uint64_t n = s.count;
@@ -4597,7 +4613,7 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
         if (WHOLE || i + plus < n) memopt_i_cuda_optim_load<KIND, CODES, WIDE>(&raw[j], t, k, i, plus,
             WHOLE || (aligned && i + plus + 4 <= n));
     }
-    scale[0] = s.scale[0][b];
+    scale[0] = one ? s.scale[0][b] : 1;
     scale[1] = two ? s.scale[1][b] : 1;
     MEMOPT_I_CUDA_UNROLL
     for (j = 0; j < 2; ++j) {
@@ -4607,14 +4623,15 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
                 WHOLE || (aligned && i + plus + 4 <= n), level, scale, &skipped);
         }
     }
-    scale[0] = memopt_i_bits_float(memopt_i_cuda_optim_block_largest(x[0].m, x[1].m, WHOLE || i < n, WHOLE
+    scale[0] = !one ? 0
+             : memopt_i_bits_float(memopt_i_cuda_optim_block_largest(x[0].m, x[1].m, WHOLE || i < n, WHOLE
                                                                      || i + 128 < n));
     scale[1] = !two ? 0
              : memopt_i_bits_float(memopt_i_cuda_optim_block_largest(x[0].v, x[1].v, WHOLE || i < n, WHOLE
                                                                      || i + 128 < n));
     __syncwarp(MEMOPT_I_CUDA_ALL); /* all lanes have read the old scales; a shuffle orders no memory */
     if (threadIdx.x % 32 == 0) {
-        s.scale[0][b] = scale[0];
+        if (one) s.scale[0][b] = scale[0];
         if (two) s.scale[1][b] = scale[1];
     }
     scale[0] = memopt_i_inverse(scale[0]);
@@ -4625,8 +4642,9 @@ static __device__ __forceinline__ unsigned memopt_i_cuda_optim_coded256(const me
         const int whole = WHOLE || (aligned && i + plus + 4 <= n);
 
         if (!WHOLE && i + plus >= n) continue;
-        memopt_i_cuda_optim_put8(s.moment[0], memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]),
-                                 i, plus, n, whole);
+        if (one) memopt_i_cuda_optim_put8(s.moment[0],
+                                          memopt_i_cuda_optim_encode4<CODES>(level, grid, 0, x[j].m, scale[0]),
+                                          i, plus, n, whole);
         if (two) memopt_i_cuda_optim_put8(s.moment[1],
                                           memopt_i_cuda_optim_encode4<CODES>(level, grid, 1, x[j].v, scale[1]),
                                           i, plus, n, whole);
@@ -5365,6 +5383,7 @@ static memopt_cuda_status memopt_i_cuda_optim_launch_kind(const memopt_i_cuda_op
     case MEMOPT_OPTIM_LION: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LION>(b, stream);
     case MEMOPT_OPTIM_LAMB: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_LAMB>(b, stream);
     case MEMOPT_OPTIM_ADAFACTOR: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_ADAFACTOR>(b, stream);
+    case MEMOPT_OPTIM_RMSPROP: return memopt_i_cuda_optim_launch<MEMOPT_I_CUDA_RMSPROP>(b, stream);
     default: return memopt_i_cuda_optim_launch_adam(b, stream);
     }
 }
@@ -5404,9 +5423,9 @@ static void memopt_i_cuda_optim_slice_of(const memopt_i_cuda_optim_call *c, size
     s->weights = (unsigned char *)t->weights + at * wide;
     s->extra = o->desc.extra ? memopt_i_cuda_optim_past(t->extra, at * 2) : NULL;
     s->gradients = (const unsigned char *)t->gradients + at * gradient;
-    for (i = 0; i < view.moments; ++i) {
+    for (i = 0; i < 2; ++i) {
         s->moment[i] = memopt_i_cuda_optim_past(view.moment[i], at * (size_t)view.bits / 8);
-        if (view.blocks) s->scale[i] = view.scale[i] + at / o->desc.block;
+        if (view.scale[i]) s->scale[i] = view.scale[i] + at / o->desc.block;
     }
     if (o->desc.kind == MEMOPT_OPTIM_ADAFACTOR) {
         const memopt_i_adafactor f = memopt_i_adafactor_of(o, tensor, at, count);
@@ -5733,8 +5752,8 @@ MEMOPT_CUDA_API memopt_cuda_status memopt_cuda_optim_state_check(memopt_optim *o
     if (!s) s = memopt_i_cuda_ready();
     if (!s) s = memopt_i_cuda_optim_fetch(&header, optim->desc.tensors[tensor].state, sizeof header, stream);
     if (!s) s = memopt_i_state_header_check(optim, tensor, &header);
-    for (m = 0; !s && m < view.moments; ++m)
-        for (i = 0; i < view.blocks && !s; i += n) {
+    for (m = 0; !s && m < 2; ++m)
+        for (i = 0; view.scale[m] && i < view.blocks && !s; i += n) {
             n = memopt_i_min(1024, view.blocks - i);
             s = memopt_i_cuda_optim_fetch(scale, view.scale[m] + i, n * sizeof *scale, stream);
             for (k = 0; k < n && !s; ++k)

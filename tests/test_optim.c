@@ -5,6 +5,7 @@
 #include "test.h"
 
 enum { OPTIM_TENSORS = 4, OPTIM_BLOCKS = 64 };
+#define OPTIM_EACH_MOMENT(j, view) for (j = 0; j < 2; ++j) if ((view).moment[j])
 typedef struct optim_spec {
     memopt_optim_kind kind; memopt_state_format state; memopt_i_weights weights; memopt_type gradients;
     int    moment;                        /* first_moment */
@@ -111,7 +112,7 @@ static void optim_placed(void) {
 
     memset(&s, 0, sizeof s);
     s.count[0] = 5000; s.count[1] = 7; s.count[2] = 4096;
-    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_ADAFACTOR; ++kind)
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind)
         for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_BNB; ++state) {
             s.kind = (memopt_optim_kind)kind;
             s.state = (memopt_state_format)state;
@@ -287,6 +288,7 @@ static memopt_optim_group optim_group(memopt_optim_kind kind, int moment) { /* n
     if (kind == MEMOPT_OPTIM_ADAMW || kind == MEMOPT_OPTIM_ADAM || kind == MEMOPT_OPTIM_LAMB) { g.beta1 = 0.8; g.beta2 = 0.97; g.eps = 1e-3; }
     if ((kind == MEMOPT_OPTIM_SGD && moment) || kind == MEMOPT_OPTIM_LARS) g.beta1 = 0.9;
     if (kind == MEMOPT_OPTIM_LARS) g.trust = 0.02;
+    if (kind == MEMOPT_OPTIM_RMSPROP) { g.beta1 = moment ? 0.8 : 0; g.beta2 = 0.9; g.eps = 1e-3; }
     return g;
 }
 static memopt_optim_run optim_run(const memopt_optim_group *g, uint64_t step) {
@@ -402,6 +404,18 @@ static void optim_rule_step(optim_rule *r, memopt_optim_kind kind, const memopt_
         r->w[i] -= h->rate * d;
     }
 }
+/* torch.optim.RMSprop's, as its documentation states it: alpha is beta2, the momentum beta1, and it is not centered. */
+static void optim_rule_rmsprop(optim_rule *r, const memopt_optim_group *h) {
+    size_t i;
+    for (i = 0; i < r->n; ++i) {
+        const double g = r->g[i] + h->weight_decay * r->w[i]; double average;
+        r->v[i] = h->beta2 * r->v[i] + (1 - h->beta2) * g * g;
+        average = sqrt(r->v[i]) + h->eps;
+        if (!r->m) { r->w[i] -= h->rate * g / average; continue; }
+        r->m[i] = h->beta1 * r->m[i] + g / average;
+        r->w[i] -= h->rate * r->m[i];
+    }
+}
 /* Twenty steps of one variant; how far off the motion of the weights is: the largest error by the bound of rounding, or
    (rms) the root of the mean squares, of the error by the motion. */
 static double optim_deviation(const optim_spec *spec, const memopt_optim_group *h, int rms) {
@@ -410,7 +424,8 @@ static double optim_deviation(const optim_spec *spec, const memopt_optim_group *
     optim_start(&m, 1);
     for (k = 0; k < m.desc.tensor_count; ++k) {
         const size_t n = r.n = m.held[k]; double *all = (double *)calloc(n * 5, sizeof *all), *w0 = all + 4 * n;
-        r.w = all; r.m = spec->moment || spec->kind != MEMOPT_OPTIM_SGD ? all + n : NULL; r.v = all + 2 * n; r.g = all + 3 * n;
+        r.w = all; r.v = all + 2 * n; r.g = all + 3 * n;
+        r.m = spec->moment || (spec->kind != MEMOPT_OPTIM_SGD && spec->kind != MEMOPT_OPTIM_RMSPROP) ? all + n : NULL;
         r.late = spec->state == MEMOPT_STATE_BNB;
         optim_start(&m, 1);
         CHECK(memopt_optim_state_init(m.optim, k) == MEMOPT_OK);
@@ -419,7 +434,7 @@ static double optim_deviation(const optim_spec *spec, const memopt_optim_group *
             const memopt_optim_run run = optim_run(h, t);
             optim_feed(&m, t);
             for (i = 0; i < n; ++i) r.g[i] = 0.5 * (double)optim_gradient(&m, k, i);
-            optim_rule_step(&r, spec->kind, h, t);
+            if (spec->kind == MEMOPT_OPTIM_RMSPROP) optim_rule_rmsprop(&r, h); else optim_rule_step(&r, spec->kind, h, t);
             CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && memopt_optim_skipped(m.optim) == 0);
         }
         for (i = 0; i < n; ++i) {
@@ -434,21 +449,25 @@ static double optim_deviation(const optim_spec *spec, const memopt_optim_group *
     return rms ? sqrt(error / motion) : worst;
 }
 static const char *optim_variant_name[] = { "AdamW", "AdamW, no decay", "AdamW, beta1 0", "Adam", "Adam, no decay", "SGD", "SGD, decay",
-    "SGD, momentum", "SGD, dampening", "SGD, Nesterov", "Lion", "LARS", "LARS, no decay", "LAMB", "LAMB, no decay", "LAMB, always" };
-enum { OPTIM_VARIANTS = 16 };
+    "SGD, momentum", "SGD, dampening", "SGD, Nesterov", "Lion", "LARS", "LARS, no decay", "LAMB", "LAMB, no decay", "LAMB, always",
+    "RMSprop", "RMSprop, no decay", "RMSprop, momentum", "RMSprop, momentum 0", "RMSprop, alpha 0" };
+enum { OPTIM_VARIANTS = 21 };
 static memopt_optim_group optim_variant(int i, optim_spec *s) {
     static const memopt_optim_kind kinds[OPTIM_VARIANTS] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAM, MEMOPT_OPTIM_ADAM,
         MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_SGD, MEMOPT_OPTIM_LION,
         MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LARS, MEMOPT_OPTIM_LAMB,
-        MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_LAMB };
+        MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_RMSPROP, MEMOPT_OPTIM_RMSPROP, MEMOPT_OPTIM_RMSPROP, MEMOPT_OPTIM_RMSPROP,
+        MEMOPT_OPTIM_RMSPROP };
     memopt_optim_group g = optim_group(kinds[i], 1);
     s->kind = kinds[i];
-    if (i == 1 || i == 4 || i == 5 || i == 12 || i == 14 || i == 15) g.weight_decay = 0;
+    if (i == 1 || i == 4 || i == 5 || i == 12 || i == 14 || i == 15 || i == 17) g.weight_decay = 0;
     if (i == 2) g.beta1 = 0;
-    if (i == 5 || i == 6) { s->moment = 0; g.beta1 = 0; }
+    if (i == 5 || i == 6 || i == 16 || i == 17 || i == 20) { s->moment = 0; g.beta1 = 0; }
     if (i == 8) g.dampening = 0.3;
     if (i == 9) g.nesterov = 1;
     if (i == 15) g.always_adapt = 1;
+    if (i == 19) g.beta1 = 0;
+    if (i == 20) g.beta2 = 0;
     return g;
 }
 /* How far off leaner states may be: bitsandbytes' own loses the small second moments, Lion's sign flips where it is near 0. */
@@ -485,13 +504,16 @@ static void optim_formulas_gradients(void) { /* gradients of 16 bits are taken a
         CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
         s.kind = MEMOPT_OPTIM_LAMB;
         CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
+        s.kind = MEMOPT_OPTIM_RMSPROP;
+        CHECK_AT(optim_deviation(&s, &g, 0) <= 1, format);
     }
 }
 static void optim_defaults(void) { /* those of the rules that are named */
     static const struct { memopt_optim_kind kind; double rate, beta1, beta2, eps, decay, trust; } want[] = {
         { MEMOPT_OPTIM_ADAMW, 1e-3, 0.9, 0.999, 1e-8, 1e-2, 0 }, { MEMOPT_OPTIM_ADAM, 1e-3, 0.9, 0.999, 1e-8, 0, 0 },
         { MEMOPT_OPTIM_SGD, 1e-3, 0, 0, 0, 0, 0 }, { MEMOPT_OPTIM_LION, 1e-4, 0.9, 0.99, 0, 0, 0 },
-        { MEMOPT_OPTIM_LARS, 0.1, 0.9, 0, 0, 1e-4, 1e-3 }, { MEMOPT_OPTIM_LAMB, 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0 } };
+        { MEMOPT_OPTIM_LARS, 0.1, 0.9, 0, 0, 1e-4, 1e-3 }, { MEMOPT_OPTIM_LAMB, 1e-3, 0.9, 0.999, 1e-6, 1e-2, 0 },
+        { MEMOPT_OPTIM_RMSPROP, 1e-2, 0, 0.99, 1e-8, 0, 0 } };
     size_t i;
     for (i = 0; i < sizeof want / sizeof *want; ++i) {
         const memopt_optim_group g = memopt_optim_group_default(want[i].kind);
@@ -592,8 +614,55 @@ static void optim_coded_step(memopt_optim_kind kind, int bnb, int level, size_t 
     }
     optim_close(&o);
 }
+/* The same for RMSprop, with a first moment and without. */
+static void optim_coded_rmsprop(int moment, int level, size_t block, memopt_i_weights weights) {
+    enum { N = 700 };
+    static optim_codes c; static float x[2][N], u[N], w[N];
+    optim_spec s = optim_of(MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_8BIT, N); optim_model o; const memopt_threads threads = test_level(level);
+    const memopt_optim_group h = optim_group(MEMOPT_OPTIM_RMSPROP, moment); const memopt_optim_run run = optim_run(&h, 11);
+    memopt_optim_view view; size_t i, b; int j;
+    s.block = block; s.weights = weights; s.moment = moment;
+    optim_open(&o, &s, &threads);
+    optim_start(&o, 1);
+    optim_steps(&o, 1, 10);
+    optim_codes_fill(&c, 0);
+    view = optim_view(&o, 0);
+    CHECK(view.held == N && view.blocks == (N + block - 1) / block && view.bits == 8 && view.moments == 1 + moment);
+    CHECK(!view.moment[0] == !moment && !view.scale[0] == !moment && view.moment[1] && view.scale[1]);
+    optim_feed(&o, 11);
+    for (i = 0; i < N; ++i) {
+        const float alpha = (float)sqrt(h.beta2), av = view.scale[1][i / block], lv = c.level[1][((const uint8_t *)view.moment[1])[i]];
+        const float root = optim_rounded((double)optim_rounded((double)alpha * (double)av) * (double)lv); float g, t;
+        w[i] = optim_weight(&o, 0, i);
+        g = fmaf((float)h.weight_decay, w[i], optim_rounded(0.5 * (double)optim_gradient(&o, 0, i)));
+        t = optim_rounded((double)optim_rounded((double)(float)(1 - h.beta2) * (double)g) * (double)g);
+        x[1][i] = optim_rounded(sqrt((double)fmaf(root, root, t)));
+        u[i] = optim_rounded((double)g / (double)optim_rounded((double)x[1][i] + (double)(float)h.eps));
+        if (moment)
+            u[i] = fmaf(optim_rounded((double)(float)h.beta1 * (double)view.scale[0][i / block]),
+                        c.level[0][((const uint8_t *)view.moment[0])[i]], u[i]);
+        x[0][i] = u[i];
+    }
+    CHECK(memopt_optim_step(o.optim, &run) == MEMOPT_OK);
+    for (b = 0; b < view.blocks; ++b) OPTIM_EACH_MOMENT(j, view) {
+        float largest = 0;
+        for (i = b * block; i < N && i < (b + 1) * block; ++i) if (fabsf(x[j][i]) > largest) largest = fabsf(x[j][i]);
+        CHECK_AT(memopt_i_float_bits(view.scale[j][b]) == memopt_i_float_bits(largest), b);
+        for (i = b * block; i < N && i < (b + 1) * block; ++i)
+            CHECK_AT(optim_nearest(&c, j, ((const uint8_t *)view.moment[j])[i], x[j][i], largest), i);
+        for (i = 0; i < N && j; ++i) CHECK_AT(c.level[1][((const uint8_t *)view.moment[1])[i]] > 0, i); /* never zero */
+    }
+    for (i = 0; i < N; ++i)
+        CHECK_AT(memopt_i_float_bits(optim_weight(&o, 0, i)) == memopt_i_float_bits(fmaf(-(float)h.rate, u[i], w[i])), i);
+    optim_close(&o);
+}
 static void optim_coded(void) {
-    int level, bnb;
+    int level, bnb, moment;
+    for (level = 1; level <= memopt_simd_best(); ++level) for (moment = 0; moment < 2; ++moment) {
+        optim_coded_rmsprop(moment, level, 256, MEMOPT_I_WEIGHTS_F32);
+        optim_coded_rmsprop(moment, level, 96, MEMOPT_I_WEIGHTS_SPLIT);
+        optim_coded_rmsprop(moment, level, 512, MEMOPT_I_WEIGHTS_F32_BF16);
+    }
     for (level = 1; level <= memopt_simd_best(); ++level) for (bnb = 0; bnb < 2; ++bnb) {
         optim_coded_step(MEMOPT_OPTIM_ADAMW, bnb, level, 256, MEMOPT_I_WEIGHTS_F32);
         optim_coded_step(MEMOPT_OPTIM_ADAM, bnb, level, 256, MEMOPT_I_WEIGHTS_SPLIT);
@@ -662,7 +731,7 @@ static uint32_t optim_hash(const optim_model *m) {
     for (k = 0; k < m->desc.tensor_count; ++k) {
         memopt_optim_view v = optim_view(m, k);
         for (i = 0; i < m->held[k]; ++i) h = optim_hash_word(h, memopt_i_float_bits(optim_weight(m, k, i)));
-        for (j = 0; j < v.moments; ++j) {
+        OPTIM_EACH_MOMENT(j, v) {
             for (i = 0; i < v.blocks; ++i) h = optim_hash_word(h, memopt_i_float_bits(v.scale[j][i]));
             for (i = 0; i < v.held; ++i)
                 h = optim_hash_word(h, v.bits == 8 ? ((const uint8_t *)v.moment[j])[i] : v.bits == 16
@@ -732,7 +801,13 @@ static const struct { memopt_optim_kind kind; memopt_state_format state; int mom
     { MEMOPT_OPTIM_LARS, MEMOPT_STATE_8BIT, 0, 0xb14f3cf5u },
     { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, 0, 0x2931197du },
     { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_BF16, 0, 0x977d1ce9u },
-    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_8BIT, 0, 0xc3ad9cedu } };
+    { MEMOPT_OPTIM_LAMB, MEMOPT_STATE_8BIT, 0, 0xc3ad9cedu },
+    { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_F32, 0, 0x115372e5u },
+    { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_F32, 1, 0xc2f9f6d1u },
+    { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_BF16, 0, 0xfe2d23d6u },
+    { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_BF16, 1, 0xc1873629u },
+    { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_8BIT, 0, 0xbaa71b43u },
+    { MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_8BIT, 1, 0x1cad898eu } };
 enum { OPTIM_PAIRS = (int)(sizeof optim_pairs / sizeof *optim_pairs) };
 static optim_spec optim_pair(int i, int weights, int gradients, size_t block) {
     optim_spec s = optim_of(optim_pairs[i].kind, optim_pairs[i].state, 4500);
@@ -931,13 +1006,13 @@ static void optim_nothing_to_do(void) {
 }
 /* An eps of 0 and a gradient of 0: no step, and no 0 / 0. */
 static void optim_eps_of_zero(void) {
-    static const memopt_optim_kind kinds[3] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAM, MEMOPT_OPTIM_LAMB };
+    static const memopt_optim_kind kinds[4] = { MEMOPT_OPTIM_ADAMW, MEMOPT_OPTIM_ADAM, MEMOPT_OPTIM_LAMB, MEMOPT_OPTIM_RMSPROP };
     enum { N = 4200 };
     size_t i; int k, level;
-    for (k = 0; k < 9; ++k)
+    for (k = 0; k < 12; ++k)
         for (level = 1; level <= memopt_simd_best(); level = test_wider(level)) {
-            const memopt_threads t = test_level(level); optim_model m; memopt_optim_group h = optim_group(kinds[k % 3], 1);
-            optim_spec s = optim_of(kinds[k % 3], k / 3 == 0 ? MEMOPT_STATE_F32 : k / 3 == 1 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT, N);
+            const memopt_threads t = test_level(level); optim_model m; memopt_optim_group h = optim_group(kinds[k % 4], 1);
+            optim_spec s = optim_of(kinds[k % 4], k / 4 == 0 ? MEMOPT_STATE_F32 : k / 4 == 1 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT, N);
             const memopt_optim_run run = optim_run(&h, 1);
             h.eps = 0; h.weight_decay = 0;
             optim_open(&m, &s, &t);
@@ -988,7 +1063,7 @@ static void optim_parts_of(const optim_spec *whole, const size_t *cut, int parts
         for (i = 0; i < n; ++i)
             CHECK_AT(memopt_i_float_bits(optim_weight(&w, 0, cut[k] + i)) == memopt_i_float_bits(optim_weight(&p[k], 0, i)), cut[k] + i);
         CHECK(a.moments == b.moments && a.bits == b.bits);
-        for (j = 0; j < a.moments; ++j) {
+        OPTIM_EACH_MOMENT(j, a) {
             const size_t size = (size_t)a.bits / 8;
             CHECK_AT(memcmp((const unsigned char *)a.moment[j] + cut[k] * size, b.moment[j], n * size) == 0, k);
             if (b.blocks) CHECK_AT(memcmp(a.scale[j] + cut[k] / 256, b.scale[j], b.blocks * 4) == 0, k);
@@ -1043,12 +1118,12 @@ static void optim_harm_look(optim_harm *h, int pattern, const optim_codes *c) {
     optim_copy(&h->m, stepped, NULL, 0);
     optim_load(&h->m, h->warm);
     for (i = 0; i < OPTIM_BAD_N; ++i) w[i] = optim_weight(&h->m, 0, i);
-    for (j = 0; j < v.moments; ++j) for (i = 0; i < OPTIM_BAD_N; ++i) old[j][i] = optim_moment(c, &v, 256, j, i);
+    OPTIM_EACH_MOMENT(j, v) for (i = 0; i < OPTIM_BAD_N; ++i) old[j][i] = optim_moment(c, &v, 256, j, i);
     optim_load(&h->m, stepped);
     for (i = 0; i < OPTIM_BAD_N; ++i) {
         if (!optim_is_bad(pattern, i)) continue;
         CHECK_AT(memopt_i_float_bits(optim_weight(&h->m, 0, i)) == memopt_i_float_bits(w[i]), i);
-        for (j = 0; j < v.moments; ++j) { /* 8 bits: the code that is right for it in its block's new scale */
+        OPTIM_EACH_MOMENT(j, v) { /* 8 bits: the code that is right for it in its block's new scale */
             if (v.bits == 8) CHECK_AT(optim_nearest(c, j, ((const uint8_t *)v.moment[j])[i], (float)old[j][i], v.scale[j][i / 256]), i);
             else CHECK_AT(fabs(optim_moment(c, &v, 256, j, i) - old[j][i]) <= 0, i);
         }
@@ -1063,7 +1138,7 @@ static void optim_harm_compare(optim_harm *h, int pattern, const optim_codes *c)
     static float w[OPTIM_BAD_N]; static double x[2][OPTIM_BAD_N]; float scale[2][3]; size_t i, bads; int j;
     const memopt_optim_view v = optim_view(&h->m, 0);
     for (i = 0; i < OPTIM_BAD_N; ++i) w[i] = optim_weight(&h->m, 0, i);
-    for (j = 0; j < v.moments; ++j) {
+    OPTIM_EACH_MOMENT(j, v) {
         for (i = 0; i < OPTIM_BAD_N; ++i) x[j][i] = optim_moment(c, &v, 256, j, i);
         for (i = 0; i < v.blocks; ++i) scale[j][i] = v.scale[j][i];
     }
@@ -1072,7 +1147,7 @@ static void optim_harm_compare(optim_harm *h, int pattern, const optim_codes *c)
     for (i = 0; i < OPTIM_BAD_N; ++i) {
         if (optim_is_bad(pattern, i)) continue;
         CHECK_AT(memopt_i_float_bits(w[i]) == memopt_i_float_bits(optim_weight(&h->m, 0, i)), i);
-        for (j = 0; j < v.moments; ++j)
+        OPTIM_EACH_MOMENT(j, v)
             if (!v.blocks || memopt_i_float_bits(scale[j][i / 256]) == memopt_i_float_bits(v.scale[j][i / 256]))
                 CHECK_AT(fabs(x[j][i] - optim_moment(c, &v, 256, j, i)) <= 0, i);
     }
@@ -1178,7 +1253,7 @@ static void optim_wild_weights(void) {
                 const memopt_optim_view v = optim_view(&m, 0); uint32_t moment = 0; int j;
                 uint32_t w = memopt_i_float_bits(optim_weight(&m, 0, e));
                 if ((w & 0x7fffffff) > 0x7f800000) w = 0x7fc00000; /* which NaN is nobody's business */
-                for (j = 0; j < v.moments; ++j) {
+                OPTIM_EACH_MOMENT(j, v) {
                     uint32_t x = v.bits == 32 ? memopt_i_float_bits(((const float *)v.moment[j])[e]) : v.bits == 16
                         ? (uint32_t)((const uint16_t *)v.moment[j])[e] << 16 : ((const uint8_t *)v.moment[j])[e];
                     if (v.bits > 8 && (x & 0x7fffffff) > 0x7f800000) x = 0x7fc00000;
@@ -1301,7 +1376,7 @@ static void optim_bad_descs(void) {
     OPTIM_TRY(t.columns, 7, MEMOPT_ERR_ARGUMENT); /* 10000 is no multiple */
 #ifndef __cplusplus /* where an enum never has such a value */
     for (k = 0; k < 8 && sizeof d.kind == sizeof(int); ++k) { /* with -fshort-enums there are fewer of them */
-        static const int numbers[8] = { MEMOPT_OPTIM_ADAFACTOR + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_TYPE_F16, 1 << 30,
+        static const int numbers[8] = { MEMOPT_OPTIM_RMSPROP + 1, -1, MEMOPT_STATE_BNB + 1, -1, MEMOPT_TYPE_F16, 1 << 30,
                                         MEMOPT_TYPE_F16 + 1, -7 };
         d = good; d.tensors = &tensor;
         memcpy(k < 2 ? (void *)&d.kind : k < 4 ? (void *)&d.state : k < 6 ? (void *)&d.weights : (void *)&d.gradients, &numbers[k], sizeof(int));
@@ -1311,7 +1386,7 @@ static void optim_bad_descs(void) {
     OPTIM_TRY(d.threads.worker_count, -1, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(d.threads.simd_level, -1, MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(d.threads.run_fn, test_worker_set_run, MEMOPT_ERR_ARGUMENT); /* without workers */
-    for (k = MEMOPT_OPTIM_SGD; k <= MEMOPT_OPTIM_ADAFACTOR; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
+    for (k = MEMOPT_OPTIM_SGD; k <= MEMOPT_OPTIM_RMSPROP; ++k) { OPTIM_TRY(d.state = MEMOPT_STATE_BNB; d.kind, (memopt_optim_kind)k, MEMOPT_ERR_ARGUMENT); }
     for (k = 0; k < (int)(sizeof blocks / sizeof *blocks); ++k) OPTIM_TRY(d.block, blocks[k], MEMOPT_ERR_ARGUMENT);
     OPTIM_TRY(t.count, SIZE_MAX, MEMOPT_ERR_OVERFLOW);
     OPTIM_TRY(t.count, SIZE_MAX / 16 + 1, MEMOPT_ERR_OVERFLOW);
@@ -1352,9 +1427,10 @@ static void optim_bad_runs(void) {
     CHECK(memopt_optim_state_init(NULL, 0) == MEMOPT_ERR_ARGUMENT && memopt_optim_state_check(NULL, 0, 9) == MEMOPT_ERR_ARGUMENT);
     CHECK(memopt_optim_state_view(NULL, 0, NULL) == MEMOPT_ERR_ARGUMENT && memopt_optim_skipped(NULL) == 0);
     CHECK(memopt_optim_applied(NULL, 0) == 0 && memopt_optim_needs_measure(NULL) == 0);
-    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_LAMB; ++kind) {
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind) {
         optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 700); optim_model m; memopt_optim_run run; unsigned char *all;
         memopt_optim_group g, good = optim_group((memopt_optim_kind)kind, 1);
+        if (kind == MEMOPT_OPTIM_ADAFACTOR) continue; /* test_adafactor.c */
         s.weights = MEMOPT_I_WEIGHTS_SPLIT; s.count[1] = 40;
         optim_open(&m, &s, NULL);
         optim_start(&m, 1);
@@ -1412,6 +1488,51 @@ static void optim_no_momentum(void) { /* SGD without a moment has no state, and 
     CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_ERR_ARGUMENT);
     optim_close(&m);
 }
+/* RMSprop without a first moment: nothing is kept for one, and the second is where it always is in a view. */
+static void optim_second_alone(void) {
+    enum { N = 5000, BLOCKS = 20 };
+    static const uint32_t hostile[] = { 0x7f800000u, 0x7fc00000u, 0xbf800000u }; const size_t scales = 128; /* 20 floats, to 64 */
+    int state, moment; size_t i, k;
+    for (state = MEMOPT_STATE_F32; state <= MEMOPT_STATE_8BIT; ++state) for (moment = 0; moment < 2; ++moment) {
+        const size_t wide = state == MEMOPT_STATE_F32 ? 4 : state == MEMOPT_STATE_BF16 ? 2 : 1, each = (N * wide + 63) / 64 * 64;
+        const size_t coded = state == MEMOPT_STATE_8BIT ? scales : 0, kept = (size_t)(1 + moment);
+        optim_spec s = optim_of(MEMOPT_OPTIM_RMSPROP, (memopt_state_format)state, N); optim_model m; memopt_optim_view v;
+        memopt_optim_group g = optim_group(MEMOPT_OPTIM_RMSPROP, moment); memopt_optim_run run = optim_run(&g, 1); unsigned char *p; uint32_t header[8];
+        s.moment = moment;
+        optim_open(&m, &s, NULL);
+        optim_start(&m, 1);
+        optim_feed(&m, 1);
+        v = optim_view(&m, 0);
+        p = (unsigned char *)m.tensor[0].state;
+        memcpy(header, p, sizeof header);
+        CHECK(header[4] == MEMOPT_OPTIM_RMSPROP && header[5] == (uint32_t)state && header[7] == (uint32_t)kept);
+        CHECK_AT(m.state_bytes[0] == 64 + kept * (coded + each), state);
+        CHECK(v.moments == 1 + moment && v.held == N && v.bits == (int)wide * 8 && v.blocks == (coded ? BLOCKS : 0) && !v.rows && !v.columns);
+        CHECK((unsigned char *)v.moment[1] == p + m.state_bytes[0] - each && (!coded || (unsigned char *)v.scale[1] == p + 64 + (kept - 1) * scales));
+        CHECK(!moment || (unsigned char *)v.moment[0] == p + m.state_bytes[0] - 2 * each);
+        CHECK(!moment || !coded || (unsigned char *)v.scale[0] == p + 64);
+        CHECK((moment || (!v.moment[0] && !v.scale[0])) && (coded || (!v.scale[0] && !v.scale[1])));
+        CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK && memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_OK);
+        for (i = 0; i < N; ++i) { /* (1 - alpha) x x */
+            const double w = 0.5 * (double)optim_widen((uint16_t)(memopt_i_float_bits(optim_value(1, 0, i)) >> 16)); /* as begun */
+            const double x = 0.5 * (double)optim_gradient(&m, 0, i) + g.weight_decay * w;
+            const double want = (1 - g.beta2) * x * x; double close = 1e-6, got = wide == 4 ? (double)((float *)v.moment[1])[i] : 0;
+            if (wide == 2) { close = 1.0 / 128; got = (double)optim_widen(((uint16_t *)v.moment[1])[i]); }
+            if (wide > 1) CHECK_AT(fabs(got - want) <= close * want + 1e-8 * fabs(x), i);
+        }
+        for (k = 0; k < sizeof hostile / sizeof *hostile && coded; ++k) {
+            const float old = v.scale[1][BLOCKS - 1];
+            memcpy(&v.scale[1][BLOCKS - 1], &hostile[k], 4);
+            CHECK_AT(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_ERR_FORMAT, k);
+            v.scale[1][BLOCKS - 1] = old;
+        }
+        g.beta1 = 0.5;
+        CHECK(memopt_optim_step(m.optim, &run) == (moment ? MEMOPT_OK : MEMOPT_ERR_ARGUMENT));
+        CHECK(moment || test_error_says(memopt_optim_error(m.optim), MEMOPT_ERR_ARGUMENT,
+                                        "group 0: beta1 is above 0, which needs first_moment in the desc"));
+        optim_close(&m);
+    }
+}
 /* Pointers that are missing or misaligned, each in its turn. */
 static void optim_bad_pointers(void) {
     optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_8BIT, 700); const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1);
@@ -1458,12 +1579,13 @@ static void optim_bad_pointers(void) {
 /* The right calls at the wrong time, and slices that are none. */
 static void optim_order(void) {
     int kind;
-    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_LAMB; ++kind) {
+    for (kind = MEMOPT_OPTIM_ADAMW; kind <= MEMOPT_OPTIM_RMSPROP; ++kind) {
         optim_spec s = optim_of((memopt_optim_kind)kind, MEMOPT_STATE_8BIT, 140000); optim_model m; unsigned char *all; size_t i, slice_alignment;
         const memopt_optim_group g = optim_group((memopt_optim_kind)kind, 1); const memopt_optim_run run = optim_run(&g, 1);
         const int measures = kind == MEMOPT_OPTIM_LARS || kind == MEMOPT_OPTIM_LAMB; double *sums = NULL; size_t count = 0; int again = 5, pass;
         static const size_t slices[][2] = { { 0, 0 }, { 1, 256 }, { 0, 255 }, { 128, 65536 }, { 0, 140001 }, { 140000, 1 },
             { SIZE_MAX, 1 }, { 0, SIZE_MAX }, { 65536, SIZE_MAX - 65535 }, { 131072, 8929 }, { 131072, 8927 } };
+        if (kind == MEMOPT_OPTIM_ADAFACTOR) continue;
         s.count[1] = 50;
         optim_open(&m, &s, NULL);
         optim_start(&m, 1);
@@ -1558,12 +1680,12 @@ static void optim_bad_states(void) {
     optim_close(&m);
 }
 static void optim_other_states(void) { /* of another kind, format, block, size, part: refused by name, whatever they are */
-    enum { OTHERS = 8 };
+    enum { OTHERS = 10 };
     optim_model m[OTHERS]; int a, b; const memopt_optim_group g = optim_group(MEMOPT_OPTIM_ADAMW, 1); const memopt_optim_run run = optim_run(&g, 1);
     for (a = 0; a < OTHERS; ++a) {
-        optim_spec s = optim_of(a == 1 ? MEMOPT_OPTIM_ADAM : a == 2 ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_ADAMW,
+        optim_spec s = optim_of(a == 1 ? MEMOPT_OPTIM_ADAM : a == 2 ? MEMOPT_OPTIM_LION : a > 7 ? MEMOPT_OPTIM_RMSPROP : MEMOPT_OPTIM_ADAMW,
             a == 3 ? MEMOPT_STATE_BNB : a == 4 ? MEMOPT_STATE_F32 : MEMOPT_STATE_8BIT, a == 5 ? 8192 + 1 : 8192);
-        s.block = a == 6 ? 512 : 256; s.held = a == 7 ? 4096 : 0;
+        s.block = a == 6 ? 512 : 256; s.held = a == 7 ? 4096 : 0; s.moment = a != 8;
         optim_open(&m[a], &s, NULL);
     }
     for (a = 0; a < OTHERS; ++a) for (b = 0; b < OTHERS; ++b) {
@@ -1571,8 +1693,8 @@ static void optim_other_states(void) { /* of another kind, format, block, size, 
         memcpy(p, m[b].tensor[0].state, m[b].state_bytes[0]);
         m[a].tensor[0].state = p;
         CHECK_AT(memopt_optim_state_check(m[a].optim, 0, 80000) == (a == b ? MEMOPT_OK : MEMOPT_ERR_FORMAT), a * 10 + b);
-        if (a != 2) CHECK_AT(memopt_optim_begin(m[a].optim, &run) == (a == b ? MEMOPT_OK : MEMOPT_ERR_FORMAT), a * 10 + b);
-        if (a != 2 && a == b) CHECK(memopt_optim_end(m[a].optim) == MEMOPT_OK);
+        if (a != 2 && a != 8) CHECK_AT(memopt_optim_begin(m[a].optim, &run) == (a == b ? MEMOPT_OK : MEMOPT_ERR_FORMAT), a * 10 + b);
+        if (a != 2 && a != 8 && a == b) CHECK(memopt_optim_end(m[a].optim) == MEMOPT_OK);
         m[a].tensor[0].state = own;
         free(block);
     }
@@ -1701,6 +1823,10 @@ static void optim_sizes(void) {
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 4 * 65536);
     m.desc.state = MEMOPT_STATE_8BIT;
     CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 1024 + 65536);
+    m.desc.kind = MEMOPT_OPTIM_RMSPROP; m.desc.first_moment = 0;
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 1024 + 65536);
+    m.desc.first_moment = 1;
+    CHECK(memopt_optim_state_bytes(&m.desc, 0, &bytes[0]) == MEMOPT_OK && bytes[0] == 64 + 2 * 1024 + 2 * 65536);
     m.desc.kind = MEMOPT_OPTIM_ADAMW;
     for (k = 0; k < 3; ++k) { /* of a worker: 2 blocks of 2 moments in float; up to 256 elements on its stack */
         m.desc.block = scratch[k][0];
@@ -1746,7 +1872,7 @@ static void optim_huge(void) {
             CHECK_AT(memopt_i_float_bits(optim_weight(&a, 0, e)) == memopt_i_float_bits(e < low ? optim_weight(&b, 0, e) : optim_weight(&c, 0, e - low)), e);
         if (c.state_bytes[0]) {
             const memopt_optim_view v = optim_view(&a, 0), u = optim_view(&c, 0); int j;
-            for (j = 0; j < v.moments; ++j)
+            OPTIM_EACH_MOMENT(j, v)
                 CHECK_AT(memcmp((const unsigned char *)v.moment[j] + low * (size_t)v.bits / 8, u.moment[j], 5000 * (size_t)u.bits / 8) == 0, i);
         }
         if (s.weights == MEMOPT_I_WEIGHTS_BF16) { /* the same weights and gradients in both places are rounded by other bits */
@@ -1803,6 +1929,60 @@ static void optim_golden(void) {
             CHECK(memcmp(p + 192 + 64 * j, codes[j], 40) == 0);
             for (i = 40; i < 64; ++i) CHECK(p[192 + 64 * j + i] == 0); /* padding */
         }
+        optim_close(&m);
+    }
+}
+
+/* RMSprop's, from the same kind of program: a second moment alone, and both. The decay is coupled, so weights are in it. */
+static void optim_golden_rmsprop(void) {
+    static const uint32_t scales[2][4] = { { 0x3ed8b204u, 0x3ee38be6u }, { 0x40990e03u, 0x408c7c92u, 0x3ed906ecu, 0x3ee3b374u } };
+    static const unsigned char codes[3][40] = {
+        {
+            216, 172, 145, 125, 111, 124, 98, 66, 62, 243, 181, 140, 120, 112, 95, 113, 72, 66, 255, 189, 153, 118,
+            108, 98, 80, 91, 78, 255, 190, 160, 123, 103, 98, 72, 64, 73, 255, 188, 155, 127 },
+        {
+            118, 77, 175, 132, 129, 254, 236, 96, 221, 208, 200, 114, 171, 203, 132, 254, 192, 231, 172, 214, 210,
+            112, 181, 209, 138, 238, 247, 192, 178, 220, 202, 151, 219, 194, 122, 255, 169, 196, 184, 177 },
+        {
+            216, 172, 145, 125, 111, 123, 98, 67, 60, 243, 181, 140, 120, 112, 95, 113, 73, 64, 255, 190, 153, 118,
+            108, 98, 80, 90, 76, 255, 190, 160, 123, 104, 98, 75, 64, 71, 255, 188, 155, 126 } };
+    static const uint32_t weights[2][40] = {
+        {
+            0xbf8f1e9fu, 0x3eb630e9u, 0x3d9ff0a4u, 0xbd6075f9u, 0xbd529eb4u, 0x3f701b45u, 0x3e44be4fu, 0xbc2cf587u,
+            0xbc87d8a2u, 0xbdb39de0u, 0x3f4aa0d4u, 0x3e27809cu, 0xbc8d5255u, 0xbd30b9e3u, 0x3d5d88aau, 0x3f100790u,
+            0x3cb2eb7cu, 0xbd2fd342u, 0xbe131cfbu, 0x3cf98056u, 0x3ed2fa93u, 0xbcbcff90u, 0xbdda3af2u, 0xbdb222aau,
+            0x3ce75890u, 0x3e46bed5u, 0xbd846c00u, 0xbe6a82b4u, 0x3dc5d9cbu, 0x3b92bcfbu, 0x3d245d94u, 0xbe4769dbu,
+            0xbe40fceeu, 0x3dba26e6u, 0x3bfe05c1u, 0xbd8675cfu, 0xbe9b9c1du, 0xbea54f68u, 0x3d495544u, 0x3cfb6e05u },
+        {
+            0xbf896b2cu, 0x3ece62d9u, 0x3e069065u, 0xbdb0e517u, 0xbd9a863bu, 0x3f61e019u, 0x3e081173u, 0xbd33b4ccu,
+            0x3c7c5916u, 0xbd839d4fu, 0x3f514ce4u, 0x3e5497d6u, 0x3d0e4442u, 0x3c327fb3u, 0x3cc89ec3u, 0x3f01c5dbu,
+            0xbce0bc17u, 0xbbb5a1bcu, 0xbe5911ccu, 0x3d4f9098u, 0x3ede180eu, 0x3ca73e6du, 0xbd600161u, 0xbd0ae2b3u,
+            0x3a228e39u, 0x3e13c8d7u, 0xbc6aa32fu, 0xbe98d3c3u, 0x3ce4c0eau, 0x3cac41e7u, 0x3d829bb4u, 0xbe163760u,
+            0xbe0a5b28u, 0x3ddd78cdu, 0xbc780a26u, 0xbc896cf8u, 0xbea740d9u, 0xbec84fffu, 0xbc96b3cbu, 0x3d190aecu } };
+    int level, moment, t, i, j;
+    for (level = 1; level <= memopt_simd_best(); ++level) for (moment = 0; moment < 2; ++moment) {
+        const memopt_threads threads = test_level(level); const memopt_optim_group g = optim_group(MEMOPT_OPTIM_RMSPROP, moment);
+        optim_spec s = optim_of(MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_8BIT, 104); optim_model m; const unsigned char *p; uint32_t header[16];
+        s.block = 32; s.first = 64; s.moment = moment;
+        optim_open(&m, &s, &threads);
+        for (i = 0; i < 40; ++i) optim_set_weight(&m, 0, (size_t)i, (float)ldexp((double)(i * 29 % 37 - 18) / 16, -(i % 5)));
+        for (t = 1; t <= 3; ++t) {
+            const memopt_optim_run run = optim_run(&g, (uint64_t)t);
+            for (i = 0; i < 40; ++i) optim_set_gradient(&m, 0, (size_t)i, (float)ldexp((double)((i * 37 + t * 11) % 41 - 20) / 8, -(i % 9)));
+            CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+        }
+        p = (const unsigned char *)m.tensor[0].state;
+        memcpy(header, p, 64);
+        CHECK(m.state_bytes[0] == (size_t)(3 + 2 * moment) * 64 && !memcmp(p, "memoptS", 8) && header[2] == 0x01020304 && header[3] == 1);
+        CHECK(header[4] == 7 && header[5] == 2 && header[6] == 32 && header[7] == (uint32_t)moment + 1);
+        for (j = 0; j <= moment; ++j) {
+            const unsigned char *code = p + 64 * (2 + moment + j); float scale[16];
+            memcpy(scale, p + 64 + 64 * j, 64);
+            for (i = 0; i < 16; ++i) CHECK_AT(memopt_i_float_bits(scale[i]) == (i < 2 ? scales[moment][2 * j + i] : 0), j * 16 + i);
+            CHECK(memcmp(code, codes[moment + j], 40) == 0);
+            for (i = 40; i < 64; ++i) CHECK(code[i] == 0); /* padding */
+        }
+        for (i = 0; i < 40; ++i) CHECK_AT(memopt_i_float_bits(optim_weight(&m, 0, (size_t)i)) == weights[moment][i], i);
         optim_close(&m);
     }
 }
@@ -1910,7 +2090,7 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.block = 48, ARGUMENT, "optim: block 48, must be a multiple of 32");
     OPTIM_DESC_SAYS(o->d.block = 4128, ARGUMENT, "optim: block 4128, at most 4096");
     OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
-    OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)7, ARGUMENT, "optim: kind 7, at most 6");
+    OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)test_number_of(8), ARGUMENT, "optim: kind 8, at most 7");
     OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
     OPTIM_DESC_SAYS(o->d.weights = (memopt_type)test_number_of(4), ARGUMENT, "optim: weights 4, at most 1");
     OPTIM_DESC_SAYS(o->d.extra = (memopt_optim_extra)test_number_of(3), ARGUMENT, "optim: extra 3, at most 2");
@@ -2107,6 +2287,7 @@ static void test_optim(void) {
     RUN(optim_bad_descs);
     RUN(optim_bad_runs);
     RUN(optim_no_momentum);
+    RUN(optim_second_alone);
     RUN(optim_bad_pointers);
     RUN(optim_order);
     RUN(optim_bad_states);
@@ -2121,6 +2302,7 @@ static void test_optim(void) {
     RUN(optim_sizes);
     RUN(optim_huge);
     RUN(optim_golden);
+    RUN(optim_golden_rmsprop);
     RUN(optim_training);
 }
 #ifndef TEST_COMBINED

@@ -177,6 +177,7 @@ static void cuda_optim_groups(memopt_optim_group *g, memopt_optim_kind kind, int
     if (((kind == MEMOPT_OPTIM_SGD || kind == MEMOPT_OPTIM_ADAFACTOR) && moment) || kind == MEMOPT_OPTIM_LARS)
         g[0].beta1 = 0.9;
     if (kind == MEMOPT_OPTIM_LARS) g[0].trust = 0.02;
+    if (kind == MEMOPT_OPTIM_RMSPROP) { g[0].beta1 = moment ? 0.8 : 0; g[0].beta2 = 0.9; g[0].eps = 1e-3; }
     g[1] = g[0];
     g[1].rate = 0.003; g[1].weight_decay = 0;
     if (kind == MEMOPT_OPTIM_SGD && moment) g[1].nesterov = 1;
@@ -211,7 +212,7 @@ static const struct { memopt_optim_kind kind; int moment, bnb; } cuda_optim_kind
     { MEMOPT_OPTIM_ADAMW, 0, 1 }, { MEMOPT_OPTIM_ADAM, 0, 1 }, { MEMOPT_OPTIM_SGD, 0, 0 },
     { MEMOPT_OPTIM_SGD, 1, 0 }, { MEMOPT_OPTIM_LION, 0, 0 },
     { MEMOPT_OPTIM_LARS, 0, 0 }, { MEMOPT_OPTIM_LAMB, 0, 0 }, { MEMOPT_OPTIM_ADAFACTOR, 0, 0 },
-    { MEMOPT_OPTIM_ADAFACTOR, 1, 0 } };
+    { MEMOPT_OPTIM_ADAFACTOR, 1, 0 }, { MEMOPT_OPTIM_RMSPROP, 0, 0 }, { MEMOPT_OPTIM_RMSPROP, 1, 0 } };
 enum { CUDA_OPTIM_KINDS = (int)(sizeof cuda_optim_kinds / sizeof *cuda_optim_kinds) };
 
 /* Every kind, state, weight and gradient format: small tensors in one launch, blocks of 256 and of other sizes. */
@@ -239,9 +240,10 @@ static void cuda_optim_blocks(void) {
     static const size_t blocks[] = { 32, 64, 96, 224, 256, 288, 1024, 2048, 2080, 3616, 4064, 4096 };
     static const size_t counts[] = { 64, 255, 257, 4099, 8192, 9001, 12288 }; size_t b, n = 0;
     for (b = 0; b < sizeof blocks / sizeof *blocks; ++b) TEST_SCHEDULES(8) {
-        const int bnb = b % 3 == 1, lion = !bnb && test_schedule_i % 4 == 3; cuda_optim_pair *p;
-        cuda_optim_spec s = cuda_optim_of(lion ? MEMOPT_OPTIM_LION : MEMOPT_OPTIM_ADAMW,
-                                          bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT, 0);
+        const int bnb = b % 3 == 1, lion = !bnb && test_schedule_i % 4 == 3, second = !bnb && test_schedule_i % 4 == 1;
+        cuda_optim_spec s = cuda_optim_of(lion ? MEMOPT_OPTIM_LION : second ? MEMOPT_OPTIM_RMSPROP : MEMOPT_OPTIM_ADAMW,
+                                          bnb ? MEMOPT_STATE_BNB : MEMOPT_STATE_8BIT, test_schedule_i > 4);
+        cuda_optim_pair *p;
         s.block = blocks[b]; s.offset = (size_t)test_schedule_i % 3; s.tensors = 2;
         s.count[0] = counts[n++ % 7]; s.count[1] = counts[(n + 2) % 7];
         p = cuda_optim_open(&s);
@@ -363,7 +365,8 @@ static void cuda_optim_cut(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_8BIT : MEMOPT_STATE_BF16,
                                           cuda_optim_kinds[i].moment);
-        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p; uint64_t t; const int measures = i >= 5;
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p; uint64_t t;
+        const int measures = memopt_i_kind_measures(s.kind);
         s.tensors = 3; s.count[0] = 140000; s.columns[0] = 100; s.count[1] = 1500; s.count[2] = 2500;
         s.block = i % 4 == 1 ? 96 : 0;
         if (i >= 7) { s.count[0] = 33000; s.count[1] = 100; }
@@ -422,7 +425,8 @@ static void cuda_optim_same_sums(const cuda_optim_pair *p, int at) {
 static void cuda_optim_parts(void) {
     int i, r, again, there;
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
-        cuda_optim_pair *p[3]; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t; const int measures = i >= 5;
+        cuda_optim_pair *p[3]; memopt_optim_group g[2]; memopt_optim_run run; uint64_t t;
+        const int measures = memopt_i_kind_measures(cuda_optim_kinds[i].kind);
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, i % 2 ? MEMOPT_STATE_BF16 : MEMOPT_STATE_8BIT,
                                           cuda_optim_kinds[i].moment);
         size_t slice_alignment, cut[4];
@@ -480,7 +484,7 @@ static void cuda_optim_fused(void) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, cuda_optim_kinds[i].moment);
         memopt_optim_group g[2];
         memopt_optim_run run; cuda_optim_pair *p; memopt_cuda_optim_outcome result;
-        const int measures = i >= 5; size_t first = 0, n;
+        const int measures = memopt_i_kind_measures(s.kind); size_t first = 0, n;
         s.tensors = 3; s.count[0] = 3200; s.columns[0] = 50; s.count[1] = 3000; s.columns[1] = 60; s.count[2] = 140032;
         s.columns[2] = 64;
         s.gradients = (memopt_type)(i % 3);
@@ -586,7 +590,8 @@ static void cuda_optim_by(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) for (state = i % 3; state < 4; state += 3 - i % 3) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, (memopt_state_format)state,
                                           cuda_optim_kinds[i].moment);
-        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p; const int measures = i >= 5;
+        memopt_optim_group g[2]; memopt_optim_run run; cuda_optim_pair *p;
+        const int measures = memopt_i_kind_measures(s.kind);
         if (state == MEMOPT_STATE_BNB && !cuda_optim_kinds[i].bnb) continue;
         s.weights = (memopt_i_weights)(i % 4); s.gradients = (memopt_type)(state % 3);
         s.tensors = 3; s.count[0] = 33 * 33; s.columns[0] = 33; s.count[1] = 31; s.count[2] = 770;
@@ -757,6 +762,22 @@ static void cuda_optim_states(void) {
     CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, n, NULL) == 0);
     cuda_optim_close(p);
 }
+/* A second moment alone: its scales are looked at, and no others are. */
+static void cuda_optim_second_alone(void) {
+    cuda_optim_spec s = cuda_optim_of(MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_8BIT, 0); memopt_optim_view view;
+    const float bad = -1; cuda_optim_pair *p; size_t at;
+    s.count[0] = 5000; s.block = 32;
+    p = cuda_optim_open(&s);
+    cuda_optim_steps(p, 2, 5);
+    CHECK(memopt_optim_state_view(p->cpu.optim, 0, &view) == MEMOPT_OK
+          && view.moments == 1 && !view.moment[0] && !view.scale[0]);
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, p->state_bytes[0], NULL) == 0);
+    at = (size_t)((unsigned char *)(view.scale[1] + view.blocks - 1) - (unsigned char *)p->cpu.tensor[0].state);
+    test_put((unsigned char *)p->gpu.tensor[0].state + at, &bad, 4);
+    CHECK(memopt_cuda_optim_state_check(p->gpu.optim, 0, p->state_bytes[0], NULL) == MEMOPT_ERR_FORMAT);
+    cuda_optim_close(p);
+    test_device_free(0);
+}
 /* Second moments that are beyond what is squared: they become infinite, and are no block's largest. */
 static void cuda_optim_infinite(void) {
     int way;
@@ -786,7 +807,8 @@ static void cuda_optim_refused(void) {
     for (i = 0; i < CUDA_OPTIM_KINDS; ++i) {
         cuda_optim_spec s = cuda_optim_of(cuda_optim_kinds[i].kind, MEMOPT_STATE_8BIT, 1); memopt_optim_group g[2];
         memopt_optim_run run, bad;
-        cuda_optim_pair *p; memopt_cuda_optim_outcome result; memopt_optim *o; const int measures = i >= 5; size_t n;
+        cuda_optim_pair *p; memopt_cuda_optim_outcome result; memopt_optim *o; size_t n;
+        const int measures = memopt_i_kind_measures(s.kind);
         void *d; double *sums; size_t count;
         const void *was; void *state;
         s.count[0] = 3200; s.columns[0] = 50; s.moment = cuda_optim_kinds[i].moment || i == 2;
@@ -920,6 +942,7 @@ static void test_cuda_optim(void) {
     RUN(cuda_optim_crowd);
     RUN(cuda_optim_never_waits);
     RUN(cuda_optim_states);
+    RUN(cuda_optim_second_alone);
     RUN(cuda_optim_infinite);
     RUN(cuda_optim_refused);
 }

@@ -205,6 +205,8 @@ plan_holds_everywhere() { # each switch by itself and with others, from 1 to 8 t
 --optimizer lars
 --optimizer lamb
 --optimizer adafactor
+--optimizer rmsprop
+--optimizer rmsprop8 --fuse-step
 --optimizer adamw16
 --optimizer adamw8
 --optimizer lion8 --fuse-step

@@ -75,9 +75,9 @@ static void gpt_values(void) {
     CHECK(gpt_parse("--help --width 7", &o) == 0 && o.help);
 }
 static void gpt_rates(void) { /* each kind has one of its own, and --lr goes before it, wherever it stands */
-    static const char *const kinds[] = { "adamw", "adam", "sgd", "lion", "lars", "lamb", "adafactor" };
+    static const char *const kinds[] = { "adamw", "adam", "sgd", "lion", "lars", "lamb", "adafactor", "rmsprop" };
     options o; char line[64]; size_t i;
-    for (i = 0; i < 7; ++i) {
+    for (i = 0; i < sizeof kinds / sizeof *kinds; ++i) {
         snprintf(line, sizeof line, "--optimizer %s", kinds[i]);
         CHECK_AT(gpt_parse(line, &o) == 0 && o.optimizer == (memopt_optim_kind)i && o.rate > 0 && o.rate < 10, i);
         snprintf(line, sizeof line, "--lr 0.125 --optimizer %s", kinds[i]);

@@ -110,7 +110,8 @@ static const bench_optim_kind bench_optim_kinds[] = {
     { "lion_8bit", MEMOPT_OPTIM_LION, MEMOPT_STATE_8BIT, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 14.03125 },
     { "sgd", MEMOPT_OPTIM_SGD, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 12 },
     { "lamb_f32", MEMOPT_OPTIM_LAMB, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 44 },
-    { "adafactor", MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 24 } };
+    { "adafactor", MEMOPT_OPTIM_ADAFACTOR, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 24 },
+    { "rmsprop", MEMOPT_OPTIM_RMSPROP, MEMOPT_STATE_F32, MEMOPT_I_WEIGHTS_F32, MEMOPT_TYPE_F32, 20 } };
 static void bench_optim(bench_card *b, const bench_optim_kind *k) {
     memopt_optim_tensor t; memopt_optim_desc d; memopt_optim_run run; memopt_optim *o; void *memory, *d_scratch;
     const memopt_optim_group group = memopt_optim_group_default(k->kind); size_t bytes, state, scratch;

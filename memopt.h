@@ -13852,17 +13852,15 @@ V_FN __m512i V(larger_root)(__m512i largest, const float *x, size_t n) {
 }
 
 V_FN void V(pipeline_moments)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
-                              const memopt_i_tile *q) {
-    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) V(rmsprop)(r, q);
+                              const memopt_i_tile *q, int rmsprop) {
+    if (rmsprop) V(rmsprop)(r, q);
     else if (q->v) V(moments)(r, q);
     else if (k->desc->kind == MEMOPT_OPTIM_LION) V(lion)(r, q);
     else V(sgd)(r, q);
 }
 
 V_FN void V(pipeline_weights)(const memopt_i_optim_pass *k, const memopt_i_update_rule *r,
-                              const memopt_i_tile *q) {
-    const int rmsprop = k->desc->kind == MEMOPT_OPTIM_RMSPROP;
-
+                              const memopt_i_tile *q, int rmsprop) {
     if (q->v && k->desc->kind != MEMOPT_OPTIM_LAMB && !rmsprop) {
         V(update)(r, q);
         return;
@@ -13899,11 +13897,13 @@ V_FN void V(pipeline_store)(memopt_i_optim_pass *k, const memopt_i_tile *q, size
         V(bf16_from_f32)((uint16_t *)t->extra + at, q->w, MEMOPT_I_CODED_TILE, 0);
 }
 
-V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+/* rmsprop is a constant: RMSprop, which may have a second moment alone, has a copy of its own. Its branches in the
+   same loop would cost Adam 4 %. */
+V_FN void V(pipeline_tiles)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n, int rmsprop) {
     enum { N = MEMOPT_I_CODED_TILE };
     const memopt_i_state_codec *const cm = k->codes[0];
     const memopt_i_state_codec *const cv = k->codes[1];
-    const int one = k->view.moment[0] != NULL;
+    const int one = !rmsprop || k->view.moment[0] != NULL;
     const int two = k->view.moment[1] != NULL;
     uint8_t *m = (uint8_t *)k->view.moment[!one] + at; /* a moment that is not kept: the other's codes, only fetched */
     uint8_t *v = (uint8_t *)k->view.moment[two] + at;
@@ -13949,7 +13949,7 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
         V(pipeline_load)(k, at);
         if (one) V(state_codec_decode)(cm, q.m, m, N);
         if (two) V(state_codec_decode)(cv, q.v, v, N);
-        V(pipeline_moments)(k, &rule, &q);
+        V(pipeline_moments)(k, &rule, &q, rmsprop);
         if (two) root = V(larger_root)(largest_v, q.v, N);
         finite = !_mm512_cmpge_epu32_mask(root, alarm) || (V(finite)(q.g, N, limit)
             && (!(rule.weight_limit > 0) || V(finite)(q.w, N, rule.weight_limit)));
@@ -13972,7 +13972,7 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
         }
         MEMOPT_I_FETCH(m, 1024);
         MEMOPT_I_FETCH(v, 1024);
-        if (finite) V(pipeline_weights)(k, &rule, &q);
+        if (finite) V(pipeline_weights)(k, &rule, &q, rmsprop);
         V(pipeline_store)(k, &q, at);
         at += N;
         if (wide == 4) q.w += N;
@@ -13995,18 +13995,38 @@ V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t
     k->largest[0] = _mm512_reduce_max_ps(largest_m);
     k->largest[1] = _mm512_reduce_max_ps(_mm512_castsi512_ps(largest_v));
 }
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_tiles)(k, at, j, n, 0);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(pipeline_rmsprop)(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
+    V(pipeline_tiles)(k, at, j, n, 1);
+}
 #endif
 
 #ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
 #if defined(MEMOPT_I_X86)
 MEMOPT_I_AVX512 static void memopt_i_v16_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
+MEMOPT_I_AVX512 static void memopt_i_v16_pipeline_rmsprop(memopt_i_optim_pass *k, size_t at, size_t j, size_t n);
 #endif
 
-/* Runs the AVX-512 pipeline on the tile; returns 0 if it does not apply. */
+/* Runs the AVX-512 pipeline on the tile; returns 0 if it does not apply. Its maxima may be infinite, which only states
+   from outside can lead to; then they are found again, because an infinity is no block's largest. */
 static int memopt_i_optim_pipeline(memopt_i_optim_pass *k, size_t at, size_t j, size_t n) {
 #if defined(MEMOPT_I_X86)
+    const float before[2] = { k->largest[0], k->largest[1] };
+    float largest;
+    int i;
+
     if (!k->pipelined || n % MEMOPT_I_CODED_TILE || (k->waiting > j && k->waiting - j < n)) return 0;
-    memopt_i_v16_pipeline(k, at, j, n);
+    if (k->desc->kind == MEMOPT_OPTIM_RMSPROP) memopt_i_v16_pipeline_rmsprop(k, at, j, n);
+    else memopt_i_v16_pipeline(k, at, j, n);
+    for (i = 0; i < 2; ++i)
+        if (memopt_i_float_bits(k->largest[i]) >= 0x7f800000u) {
+            largest = memopt_i_v1_absmax(k->scratch[i] + k->half + j, n, 0);
+            k->largest[i] = largest > before[i] ? largest : before[i];
+        }
     return 1;
 #else
     (void)k;

@@ -1269,6 +1269,38 @@ static void optim_wild_weights(void) {
     }
 }
 
+/* Scales from outside that are finite, and so large that a moment becomes infinite: it is no block's largest at any level,
+   and what is left is a state. */
+static void optim_huge_scales(void) {
+    enum { N = 1100 };
+    static const float huge[5] = { 1, 3e38f, 1e22f, 2.5e19f, 3.4e38f }; int i, level, j, k; size_t e;
+    for (i = 0; i < OPTIM_PAIRS; ++i) {
+        optim_spec s = optim_pair(i, MEMOPT_I_WEIGHTS_F32, 0, 0); const memopt_optim_group g = optim_group(s.kind, s.moment);
+        unsigned char *first = NULL;
+        if (s.state != MEMOPT_STATE_8BIT) continue;
+        s.count[0] = N; s.count[1] = 0; s.min_quantized = 1;
+        for (level = 1; level <= memopt_simd_best(); ++level) {
+            const memopt_threads t = test_level(level); optim_model m; memopt_optim_view v; memopt_optim_run run = optim_run(&g, 1);
+            optim_open(&m, &s, &t);
+            optim_start(&m, 1);
+            v = optim_view(&m, 0);
+            OPTIM_EACH_MOMENT(j, v) {
+                for (k = 0; k < 5; ++k) v.scale[j][k] = huge[(k + 2 * j) % 5];
+                for (e = 0; e < N; ++e) ((uint8_t *)v.moment[j])[e] = (uint8_t)(e * 37 + 5);
+            }
+            for (; run.step <= 2; ++run.step) {
+                optim_feed(&m, run.step);
+                CHECK(memopt_optim_step(m.optim, &run) == MEMOPT_OK);
+                CHECK_AT(memopt_optim_state_check(m.optim, 0, m.state_bytes[0]) == MEMOPT_OK, i * 10 + level);
+            }
+            if (level == 1) first = optim_save(&m);
+            CHECK_AT(optim_is(&m, first), i * 10 + level);
+            optim_close(&m);
+        }
+        free(first);
+    }
+}
+
 /* Inside backward: what cannot be taken back is not begun. */
 static void optim_fused(void) {
     int i, k;
@@ -2282,6 +2314,7 @@ static void test_optim(void) {
     RUN(optim_limits);
     RUN(optim_factors);
     RUN(optim_wild_weights);
+    RUN(optim_huge_scales);
     RUN(optim_fused);
     RUN(optim_placed);
     RUN(optim_bad_descs);

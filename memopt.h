@@ -12853,15 +12853,16 @@ V_FN __m512i V(state_codec_ordered)(const uint8_t *codes) {
                                     _mm512_loadu_si512(codes));
 }
 
-V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes,
-                                size_t n) {
+/* is_signed: that of t, where the compiler knows it */
+V_FN void V(state_codec_decode_as)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n,
+                                   int is_signed) {
     const __m512i h0 = _mm512_loadu_si512(t->high);
     const __m512i h1 = _mm512_loadu_si512(t->high + 64);
     const __m512i l0 = _mm512_loadu_si512(t->low);
     const __m512i l1 = _mm512_loadu_si512(t->low + 64);
     size_t i = 0;
 
-    if (t->is_signed) {
+    if (is_signed) {
         for (; i + 64 <= n; i += 64) { /* the permutation ignores bit 7, where the shift puts a neighbour's sign */
             const __m512i k = V(state_codec_ordered)(codes + i);
             const __m512i magnitude = _mm512_srli_epi16(k, 1);
@@ -12891,6 +12892,10 @@ V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, co
     if (i < n) memopt_i_v1_state_codec_decode(t, levels + i, codes + i, n - i);
 }
 
+V_FN void V(state_codec_decode)(const memopt_i_state_codec *t, float *levels, const uint8_t *codes, size_t n) {
+    V(state_codec_decode_as)(t, levels, codes, n, t->is_signed);
+}
+
 /* The low bytes of 4 x 16 words to 64 bytes in order: shifted together, then one permutation. */
 V_FN void V(state_codec_pack)(uint8_t *codes, __m512i a, __m512i b, __m512i c, __m512i d) {
     const __m512i order = _mm512_setr_epi32(0x0c080400, 0x1c181410, 0x2c282420, 0x3c383430,
@@ -12917,14 +12922,14 @@ V_FN __m512i V(state_codec_unsigned)(__m512 g0, __m512 g1, __m512 x, __m512 scal
     return V(state_codec_sum)(g0, g1, _mm512_fmadd_ps(x, scale, _mm512_set1_ps(MEMOPT_I_STATE_CODEC_LIFT)));
 }
 
-V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
-                                float inverse) {
+V_FN void V(state_codec_encode_as)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
+                                   float inverse, int is_signed) {
     const __m512 g0 = _mm512_loadu_ps(t->grid);
     const __m512 g1 = _mm512_loadu_ps(t->grid + 16);
     const __m512 scale = _mm512_set1_ps(inverse);
     size_t i = 0;
 
-    if (t->is_signed)
+    if (is_signed)
         for (; i + 64 <= n; i += 64)
             V(state_codec_pack)(codes + i,
                 V(state_codec_signed)(g0, g1, _mm512_loadu_ps(x + i), scale),
@@ -12939,6 +12944,11 @@ V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, c
                 V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 32), scale),
                 V(state_codec_unsigned)(g0, g1, _mm512_loadu_ps(x + i + 48), scale));
     if (i < n) memopt_i_v1_state_codec_encode(t, codes + i, x + i, n - i, inverse);
+}
+
+V_FN void V(state_codec_encode)(const memopt_i_state_codec *t, uint8_t *codes, const float *x, size_t n,
+                                float inverse) {
+    V(state_codec_encode_as)(t, codes, x, n, inverse, t->is_signed);
 }
 #elif defined(MEMOPT_I_WIDTH) && MEMOPT_I_WIDTH == 8
 /* Levels are gathered. */
@@ -13783,6 +13793,15 @@ MEMOPT_I_NOINLINE static void memopt_i_optim_step_nonfinite(memopt_i_optim_pass 
     }
 }
 
+#if defined(MEMOPT_I_X86)
+/* The same for a tile of the pipeline, whose moments are stepped already: they are decoded anew, from at on. */
+MEMOPT_I_NOINLINE static void memopt_i_optim_step_again(memopt_i_optim_pass *k, const memopt_i_tile *q, size_t at) {
+    if (q->m) memopt_i_optim_decode(k, 0, q->m, at, q->count);
+    if (q->v) memopt_i_optim_decode(k, 1, q->v, at, q->count);
+    memopt_i_optim_step_nonfinite(k, q);
+}
+#endif
+
 /* The tile's moments; sets k->stepped where the weights are done as well. */
 static void memopt_i_optim_step_tile(memopt_i_optim_pass *k) {
     const memopt_i_tile *q = &k->tile;
@@ -13947,24 +13966,22 @@ V_FN void V(pipeline_tiles)(memopt_i_optim_pass *k, size_t at, size_t j, size_t 
         __m512i root = largest_v;
 
         V(pipeline_load)(k, at);
-        if (one) V(state_codec_decode)(cm, q.m, m, N);
-        if (two) V(state_codec_decode)(cv, q.v, v, N);
+        if (one) V(state_codec_decode_as)(cm, q.m, m, N, 1);
+        if (two) V(state_codec_decode_as)(cv, q.v, v, N, 0);
         V(pipeline_moments)(k, &rule, &q, rmsprop);
         if (two) root = V(larger_root)(largest_v, q.v, N);
         finite = !_mm512_cmpge_epu32_mask(root, alarm) || (V(finite)(q.g, N, limit)
             && (!(rule.weight_limit > 0) || V(finite)(q.w, N, rule.weight_limit)));
         if (!finite) { /* the codes are still there: once more, element by element */
             const memopt_i_tile tile = q;
-            if (one) V(state_codec_decode)(cm, q.m, m, N);
-            if (two) V(state_codec_decode)(cv, q.v, v, N);
-            memopt_i_optim_step_nonfinite(k, &tile);
+            memopt_i_optim_step_again(k, &tile, at);
             if (two) root = V(larger_root)(largest_v, q.v, N);
         }
         largest_v = root;
         if (one) largest_m = V(larger)(largest_m, q.m, N);
         if (waits) {
-            if (one) V(state_codec_encode)(cm, m - back, old_m, N, inverse_m);
-            if (two) V(state_codec_encode)(cv, v - back, old_v, N, inverse_v);
+            if (one) V(state_codec_encode_as)(cm, m - back, old_m, N, inverse_m, 1);
+            if (two) V(state_codec_encode_as)(cv, v - back, old_v, N, inverse_v, 0);
         }
         for (i = 0; i < 4; ++i) { /* fetch what is 1024 elements further on */
             MEMOPT_I_FETCH(far_w, (1024 + 16 * (size_t)i) * wide);

@@ -47,7 +47,12 @@ static memopt_status draw(uint32_t *mask, const memopt_tape_call *call, size_t r
 static memopt_status block_forward(const memopt_tape_call *call) {
     block *b = (block *)call->user;
     const float *x = (const float *)call->input;
-    float *y = (float *)call->output, *unit = call->saved ? (float *)call->saved : y, inverse[WIDTH];
+    float *y = (float *)call->output;
+    float *unit = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, PLANE); /* what the backward will want again */
+    float *inverse = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, WIDTH * sizeof(float));
+
+    if (call->describing) return MEMOPT_OK; /* only the sizes are asked for */
+    /* README: end */
     uint32_t mask[WIDTH]; size_t row, i; memopt_status s;
     multiply(unit, x, b->weights);
     for (i = 0; i < WIDTH; ++i) { /* batch norm: mean 0, variance 1 */
@@ -73,16 +78,16 @@ static memopt_status block_forward(const memopt_tape_call *call) {
             y[row * WIDTH + i] = x[row * WIDTH + i] + (mask[i] && h > 0 ? h : 0);
         }
     }
-    if (call->saved) memcpy(unit + BATCH * WIDTH, inverse, sizeof inverse);
     return MEMOPT_OK;
 }
-/* README: end */
 static memopt_status block_backward(const memopt_tape_call *call) {
     block *b = (block *)call->user;
     const float *x = (const float *)call->input, *d_y = (const float *)call->grad_output;
-    const float *unit = (const float *)call->saved, *inverse = unit + BATCH * WIDTH;
-    float *d_x = (float *)call->grad_input, *d = (float *)call->scratch;
+    const float *unit = (const float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, PLANE);
+    const float *inverse = (const float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, WIDTH * sizeof(float));
+    float *d_x = (float *)call->grad_input, *d = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, PLANE);
     uint32_t mask[WIDTH]; size_t row, i, o; memopt_status s;
+    if (call->describing) return MEMOPT_OK;
     for (row = 0; row < BATCH; ++row) {
         if ((s = draw(mask, call, row)) != MEMOPT_OK) return s;
         for (i = 0; i < WIDTH; ++i) {
@@ -109,13 +114,15 @@ static memopt_status block_backward(const memopt_tape_call *call) {
                 sum += d[row * WIDTH + o] * b->weights[i * WIDTH + o];
                 b->d_weights[i * WIDTH + o] += x[row * WIDTH + i] * d[row * WIDTH + o];
             }
-            if (d_x) d_x[row * WIDTH + i] = sum; /* NULL for the first block: nobody wants the gradient of the data */
+            /* It may be d_y itself, which is read no more. NULL for the first block: nobody wants that of the data. */
+            if (d_x) d_x[row * WIDTH + i] = sum;
         }
     return MEMOPT_OK;
 }
 static memopt_status head_forward(const memopt_tape_call *call) {
     const head *h = (const head *)call->user; const float *x = (const float *)call->input;
     float *error = (float *)call->output; size_t row, i;
+    if (call->describing) return MEMOPT_OK; /* it takes nothing */
     for (row = 0; row < BATCH; ++row)
         for (error[row] = -h->target[row], i = 0; i < WIDTH; ++i) error[row] += x[row * WIDTH + i] * h->weights[i];
     forward_work += (double)BATCH * WIDTH;
@@ -125,6 +132,7 @@ static memopt_status head_backward(const memopt_tape_call *call) { /* the backwa
                                                                       grad_output */
     head *h = (head *)call->user; const float *x = (const float *)call->input, *error = (const float *)call->output;
     float *d_x = (float *)call->grad_input; size_t row, i;
+    if (call->describing) return MEMOPT_OK;
     memset(h->d_weights, 0, sizeof h->d_weights);
     for (row = 0; row < BATCH; ++row)
         for (i = 0; i < WIDTH; ++i) {
@@ -170,22 +178,28 @@ static double mean_square(const float *error) {
 
 /* ---- the tape: what each layer needs, once; then forward and backward are a call each ---- */
 /* README: checkpoint describe */
-static memopt_tape_desc describe(network *net) { /* the tape copies what the desc points to */
-    static memopt_segment segments[LAYERS]; static memopt_tape_layer layers[LAYERS]; memopt_tape_desc desc = { 0 }; size_t l;
+static memopt_status describe(network *net, memopt_tape_desc *desc) { /* a tape copies what its desc points to */
+    static memopt_segment segments[LAYERS];
+    static memopt_tape_layer layers[LAYERS];
+    size_t l;
+
     for (l = 0; l < BLOCKS; ++l) {
         segments[l].output_bytes = segments[l].grad_bytes = PLANE;
-        segments[l].saved_bytes = PLANE /* the output itself */ + PLANE + WIDTH * sizeof(float) /* unit and inverse */;
-        segments[l].backward_scratch = PLANE;
+        segments[l].grad_in_place = 1; /* its grad_input may be its grad_output */
         segments[l].forward_cost = (double)BATCH * WIDTH * WIDTH; /* any unit: multiplications will do */
         segments[l].backward_cost = 2 * segments[l].forward_cost;
         layers[l].forward_fn = block_forward; layers[l].backward_fn = block_backward; layers[l].user = &net->blocks[l];
     }
-    segments[l].output_bytes = segments[l].saved_bytes = BATCH * sizeof(float); /* grad_bytes 0: it is the loss */
+    segments[l].output_bytes = BATCH * sizeof(float); /* grad_bytes 0: the backward begins here, with the loss */
     segments[l].forward_cost = (double)BATCH * WIDTH; segments[l].backward_cost = 2 * segments[l].forward_cost;
     layers[l].forward_fn = head_forward; layers[l].backward_fn = head_backward; layers[l].user = &net->top;
-    desc.chain.segments = segments; desc.chain.count = LAYERS; desc.chain.input_bytes = PLANE;
-    desc.layers = layers; desc.seed = 7;
-    return desc;
+    memset(desc, 0, sizeof *desc);
+    desc->chain.segments = segments;
+    desc->chain.count = LAYERS;
+    desc->chain.input_bytes = PLANE;
+    desc->layers = layers;
+    desc->seed = 7;
+    return memopt_tape_describe(layers, segments, LAYERS, NULL); /* fills in what is saved, and scratch */
 }
 /* README: end */
 
@@ -204,17 +218,17 @@ static int failed(const memopt_tape *tape) {
 
 /* One training from the start, in an arena that holds nothing but the tape's memory. */
 static int train(network *net, memopt_schedule_rule rule, size_t budget, outcome *out) {
-    static float x[BATCH * WIDTH], error[BATCH]; memopt_tape_desc desc = describe(net); memopt_tape *tape = NULL;
+    static float x[BATCH * WIDTH], error[BATCH]; memopt_tape_desc desc; memopt_tape *tape = NULL;
     memopt_source pages; memopt_arena_desc arena_desc = { 0 }; memopt_arena *arena = NULL; uint32_t state = 2; int t;
     memopt_error why;
-    if (memopt_source_pages(NULL, &pages)) return 0;
+    if (describe(net, &desc) || memopt_source_pages(NULL, &pages)) return 0;
     arena_desc.source = &pages; arena_desc.capacity = (size_t)64 << 20;
     if (memopt_arena_create(&arena_desc, &arena)) return 0;
     network_open(net);
     forward_work = 0;
     /* README: checkpoint train */
     desc.arena = arena; desc.rule = rule; desc.budget = budget; desc.error = &why;
-    if (memopt_tape_create(&desc, &tape)) return fail(&why); /* "budget 20000, least 24704" */
+    if (memopt_tape_create(&desc, &tape)) return fail(&why); /* "budget 20000, least 20608" */
     out->predicted = memopt_tape_get_stats(tape).peak; /* known now, before anything has run */
     for (t = 0; t < STEPS; ++t) {
         sample(x, net->top.target, &state);
@@ -236,9 +250,9 @@ static int train(network *net, memopt_schedule_rule rule, size_t budget, outcome
 
 int main(void) {
     static const double part[ROWS] = { 1, 0.75, 0.5, 0.25, 0.1, 0.05, 0 }; /* of the way from the least to all */
-    static network net, kept; static outcome first, out; const memopt_tape_desc desc = describe(&net);
+    static network net, kept; static outcome first, out; memopt_tape_desc desc;
     size_t least, i; int same = 1;
-    if (memopt_tape_min_budget(&desc, &least)) return 1;
+    if (describe(&net, &desc) || memopt_tape_min_budget(&desc, &least)) return 1;
     printf("budget bytes   predicted    measured   forward work       loss   validation\n");
     for (i = 0; i < ROWS; ++i) { /* the first one is what engines do without a tape */
         const memopt_schedule_rule rule = i ? MEMOPT_SCHEDULE_EXTENDED : MEMOPT_SCHEDULE_ALL;

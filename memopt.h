@@ -3109,8 +3109,8 @@ static int memopt_i_overlaps(const void *a, size_t a_bytes, const void *b, size_
 #  define MEMOPT_I_FETCH(p, ahead)    __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
 #  define MEMOPT_I_FETCH_L2(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)), 0, 2)
 #else
-#  define MEMOPT_I_FETCH(p, ahead)    ((void)(p))
-#  define MEMOPT_I_FETCH_L2(p, ahead) ((void)(p))
+#  define MEMOPT_I_FETCH(p, ahead)    ((void)(p), (void)(ahead))
+#  define MEMOPT_I_FETCH_L2(p, ahead) ((void)(p), (void)(ahead))
 #endif
 
 /* The index of the highest and the lowest set bit; x is not 0. MEMOPT_I_PORTABLE lets a test ask for the plain code. */

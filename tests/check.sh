@@ -76,6 +76,20 @@ cmake_project() { # a project of somebody else's that adds ours
     version=$(sed -n 's/^project(memopt VERSION \([0-9.]*\).*/\1/p' examples/cmake/CMakeLists.txt)
     grep -q "^/\* memopt.h - v$version " memopt.h || fail "examples/cmake/CMakeLists.txt says version $version"
 }
+msvc() { # MSVC's rules, by a parser that knows them: no extension but Windows' own, no warning
+    need clang
+    printf '#define MEMOPT_PTHREADS\n#define MEMOPT_IMPLEMENTATION\n#include "memopt.h"\n' >"$work/msvc.c"
+    for language in "-x c -std=c11" "-x c++ -std=c++14"; do
+        for machine in x86_64 i686 aarch64; do
+            # shellcheck disable=SC2086
+            clang $language --target=$machine-pc-windows-msvc -U__clang__ -U__GNUC__ -fms-compatibility -fms-compatibility-version=19.29 -ffreestanding \
+                -fsyntax-only -nostdlibinc -isystem tests/msvc -I. -pedantic -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror "$work/msvc.c" || fail "not by MSVC's rules: $language, $machine"
+        done
+    done
+    printf 'int f(int x) { return ({ x; }); }\n' >"$work/planted.c"
+    clang --target=x86_64-pc-windows-msvc -fms-compatibility -fsyntax-only -pedantic -Werror "$work/planted.c" 2>/dev/null && fail "misses a planted extension"
+    return 0
+}
 windows() { # a runner: a Windows program under wine, its line ends as ours
     wine=$(command -v wine64 || command -v wine || echo /usr/lib/wine/wine64) # Debian's has no name in PATH
     WINEDEBUG=-all WINEPREFIX="$PWD/build/wine" "$wine" "$@" >"$work/windows.out"; status=$?

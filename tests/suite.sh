@@ -17,6 +17,7 @@ header_checks() {
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "memopt_cuda.cu: what an include gives" "$check cuda_includes"
     row "a CMake project that adds examples/cmake" "$check cmake_project"
+    row "MSVC's rules, by clang's parser" "$check msvc"
     row "declarations as C89" "$check declarations '$CC' c89 c"
     row "declarations as C++98" "$check declarations '$CXX' c++98 c++"
     row "declarations as C++11" "$check declarations '$CXX' c++11 c++"

@@ -1,0 +1,74 @@
+/* Of Windows' headers what memopt.h uses, as their documentation declares it: check.sh msvc parses the implementation by
+   MSVC's rules with these, where there is no MSVC. Nothing is linked. */
+#include <stddef.h>
+#define WINAPI __stdcall
+#define INFINITE 0xFFFFFFFFul
+#define TRUE 1
+#define FALSE 0
+typedef int BOOL;
+typedef unsigned char BYTE;
+typedef unsigned long DWORD;
+typedef unsigned __int64 DWORDLONG, ULONG_PTR, SIZE_T;
+typedef long LONG;
+typedef __int64 LONGLONG;
+typedef void *HANDLE, *PVOID, *LPVOID;
+typedef const char *LPCSTR;
+typedef union LARGE_INTEGER { struct { DWORD LowPart; LONG HighPart; } u; __int64 QuadPart; } LARGE_INTEGER;
+typedef struct OVERLAPPED { ULONG_PTR Internal, InternalHigh; DWORD Offset, OffsetHigh; HANDLE hEvent; } OVERLAPPED;
+typedef struct SECURITY_ATTRIBUTES SECURITY_ATTRIBUTES;
+typedef struct SYSTEM_INFO { DWORD dwOemId, dwPageSize; LPVOID lpMinimumApplicationAddress, lpMaximumApplicationAddress;
+    ULONG_PTR dwActiveProcessorMask; DWORD dwNumberOfProcessors, dwProcessorType, dwAllocationGranularity; } SYSTEM_INFO;
+typedef struct MEMORYSTATUSEX { DWORD dwLength, dwMemoryLoad; DWORDLONG ullTotalPhys, ullAvailPhys, ullTotalPageFile,
+    ullAvailPageFile, ullTotalVirtual, ullAvailVirtual, ullAvailExtendedVirtual; } MEMORYSTATUSEX;
+typedef struct SRWLOCK { PVOID Ptr; } SRWLOCK;
+typedef struct CONDITION_VARIABLE { PVOID Ptr; } CONDITION_VARIABLE;
+#define INVALID_HANDLE_VALUE ((HANDLE)~(size_t)0)
+#define GENERIC_READ 0x80000000ul
+#define GENERIC_WRITE 0x40000000ul
+#define FILE_SHARE_READ 1
+#define FILE_SHARE_WRITE 2
+#define FILE_SHARE_DELETE 4
+#define OPEN_EXISTING 3
+#define OPEN_ALWAYS 4
+#define FILE_ATTRIBUTE_NORMAL 0x80
+#define FILE_BEGIN 0
+#define ERROR_HANDLE_EOF 38
+#define MOVEFILE_REPLACE_EXISTING 1
+#define MOVEFILE_WRITE_THROUGH 8
+#define MEM_COMMIT 0x1000
+#define MEM_RESERVE 0x2000
+#define MEM_DECOMMIT 0x4000
+#define MEM_RELEASE 0x8000
+#define PAGE_NOACCESS 1
+#define PAGE_READWRITE 4
+#ifdef __cplusplus
+extern "C" {
+#endif
+LPVOID WINAPI VirtualAlloc(LPVOID address, SIZE_T bytes, DWORD type, DWORD protect);
+BOOL WINAPI VirtualFree(LPVOID address, SIZE_T bytes, DWORD type);
+void WINAPI GetSystemInfo(SYSTEM_INFO *info);
+BOOL WINAPI GlobalMemoryStatusEx(MEMORYSTATUSEX *status);
+HANDLE WINAPI CreateFileA(LPCSTR path, DWORD access, DWORD share, SECURITY_ATTRIBUTES *security, DWORD how, DWORD flags, HANDLE model);
+BOOL WINAPI CloseHandle(HANDLE handle);
+BOOL WINAPI ReadFile(HANDLE file, LPVOID bytes, DWORD count, DWORD *done, OVERLAPPED *at);
+BOOL WINAPI WriteFile(HANDLE file, const void *bytes, DWORD count, DWORD *done, OVERLAPPED *at);
+BOOL WINAPI GetFileSizeEx(HANDLE file, LARGE_INTEGER *size);
+BOOL WINAPI SetFilePointerEx(HANDLE file, LARGE_INTEGER to, LARGE_INTEGER *at, DWORD from);
+BOOL WINAPI SetEndOfFile(HANDLE file);
+BOOL WINAPI FlushFileBuffers(HANDLE file);
+BOOL WINAPI MoveFileExA(LPCSTR from, LPCSTR to, DWORD flags);
+BOOL WINAPI DeleteFileA(LPCSTR path);
+DWORD WINAPI GetLastError(void);
+BOOL WINAPI QueryPerformanceCounter(LARGE_INTEGER *count);
+BOOL WINAPI QueryPerformanceFrequency(LARGE_INTEGER *count);
+void WINAPI InitializeSRWLock(SRWLOCK *lock);
+void WINAPI AcquireSRWLockExclusive(SRWLOCK *lock);
+void WINAPI ReleaseSRWLockExclusive(SRWLOCK *lock);
+void WINAPI InitializeConditionVariable(CONDITION_VARIABLE *condition);
+void WINAPI WakeAllConditionVariable(CONDITION_VARIABLE *condition);
+BOOL WINAPI SleepConditionVariableSRW(CONDITION_VARIABLE *condition, SRWLOCK *lock, DWORD milliseconds, DWORD flags);
+DWORD WINAPI GetCurrentThreadId(void);
+DWORD WINAPI WaitForSingleObject(HANDLE handle, DWORD milliseconds);
+#ifdef __cplusplus
+}
+#endif

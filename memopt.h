@@ -12228,37 +12228,43 @@ V_FN MEMOPT_I_ALWAYS_INLINE V(planes_table) V(planes)(memopt_quant_map map) {
     return t;
 }
 
+/* Byte i of the levels of 64 codes. */
+V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(signed_plane)(const V(planes_table) *t, __m512i index, __mmask64 high, int i) {
+    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(index, t->at[2 * i]), high, index, t->at[2 * i + 1]);
+}
+
 V_FN MEMOPT_I_ALWAYS_INLINE void V(signed_bytes)(const V(planes_table) *t, __m512i codes, __m512i *p) {
     const __m512i positive = _mm512_adds_epu8(codes, _mm512_set1_epi8(1)); /* the highest bit: from code 127 up */
     const __m512i index = _mm512_abs_epi8(_mm512_sub_epi8(codes, _mm512_set1_epi8(127)));
     const __mmask64 high = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64));
     const __mmask64 one = _mm512_movepi8_mask(index);
-    int i;
 
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i)
-        p[i] = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(index, t->at[2 * i]), high, index,
-                                            t->at[2 * i + 1]);
+    p[0] = V(signed_plane)(t, index, high, 0);
+    p[1] = V(signed_plane)(t, index, high, 1);
+    p[2] = V(signed_plane)(t, index, high, 2);
+    p[3] = V(signed_plane)(t, index, high, 3);
     p[2] = _mm512_mask_mov_epi8(p[2], one, _mm512_set1_epi8((char)0x80)); /* index 128 found that of 0: all bits zero */
     p[3] = _mm512_mask_mov_epi8(p[3], one, _mm512_set1_epi8(0x3f));
     p[3] = _mm512_ternarylogic_epi32(p[3], positive, _mm512_set1_epi8((char)0x80), 0xf2); /* p | (~positive & 0x80) */
 }
 
+V_FN MEMOPT_I_ALWAYS_INLINE __m512i V(unsigned_plane)(const V(planes_table) *t, __m512i codes, __mmask64 high,
+                                                      __mmask64 odd, int i) {
+    __m512i p = _mm512_permutexvar_epi8(codes, t->at[4 * i]);
+
+    p = _mm512_mask_permutexvar_epi8(p, _kandn_mask64(high, odd), codes, t->at[4 * i + 1]);
+    p = _mm512_mask_permutexvar_epi8(p, _kandn_mask64(odd, high), codes, t->at[4 * i + 2]);
+    return _mm512_mask_permutexvar_epi8(p, _kand_mask64(high, odd), codes, t->at[4 * i + 3]);
+}
+
 V_FN MEMOPT_I_ALWAYS_INLINE void V(unsigned_bytes)(const V(planes_table) *t, __m512i codes, __m512i *p) {
     const __mmask64 high = _mm512_movepi8_mask(codes);
     const __mmask64 odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
-    const __mmask64 q1 = _kandn_mask64(high, odd);
-    const __mmask64 q2 = _kandn_mask64(odd, high);
-    const __mmask64 q3 = _kand_mask64(high, odd);
-    int i;
 
-    MEMOPT_I_UNROLL_ALL
-    for (i = 0; i < 4; ++i) {
-        p[i] = _mm512_permutexvar_epi8(codes, t->at[4 * i]);
-        p[i] = _mm512_mask_permutexvar_epi8(p[i], q1, codes, t->at[4 * i + 1]);
-        p[i] = _mm512_mask_permutexvar_epi8(p[i], q2, codes, t->at[4 * i + 2]);
-        p[i] = _mm512_mask_permutexvar_epi8(p[i], q3, codes, t->at[4 * i + 3]);
-    }
+    p[0] = V(unsigned_plane)(t, codes, high, odd, 0);
+    p[1] = V(unsigned_plane)(t, codes, high, odd, 1);
+    p[2] = V(unsigned_plane)(t, codes, high, odd, 2);
+    p[3] = V(unsigned_plane)(t, codes, high, odd, 3);
 }
 
 V_FN MEMOPT_I_ALWAYS_INLINE __m512 V(linear)(__m128i codes, __m512 scale) {

@@ -19315,6 +19315,8 @@ static void memopt_i_codec_run(memopt_codec_op op, memopt_codec codec, void *x, 
               is the budget, what the first table found, or the largest segment. Else the host's allocator gives it.
    Copies     The solver puts lossy copies where they pay. The textbook knows none: there a value becomes a copy
               whenever it waits while others work.
+   In place   A backward that may turn its gradient in the same memory has one item for both: the buffer of the output's
+              gradient becomes that of the input's, and the simulation, which the solver's sizes follow, counts it once.
    Moves      An action that calls somebody becomes an instruction with six places, each an offset or one of the few
               names for what lies outside; a pass is a loop over them. Two compiled passes a shape: the pass, and
               forward only.
@@ -20253,8 +20255,13 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               tape of one segment. By addresses and the sizes that the chain tells, before anything runs.
    Fewer      A shorter shape uses the first layers. Tables of the tape are as long as at creation; `count` is the
               shape's.
+   Sizes      A callback takes its memory piece by piece from a room that lives as long as the call. To describe a
+              segment is to call it with a room that only counts. Counted beyond what there is, the room tells how much
+              was missing, so that a wrong size is found where it is used, and not as a neighbour's broken bytes.
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
+   Debug      At MEMOPT_DEBUG 2 what a callback has to write is filled beforehand with a word that differs from call to
+              call: where it still stands afterwards, nothing was written. What it may only read is hashed around it.
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is
               the engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
               has. */

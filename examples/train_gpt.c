@@ -87,7 +87,7 @@ static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_
     if (take_tables(e)) return 1;
     describe_tensors(&e->m);
     if (open_arena(e, capacity)) return 1;
-    if (push_parameters(e) || push_optimizer(e, o, !capacity) || push_list(e, o) || push_batch(e)) return 1;
+    if (push_parameters(e) || push_optimizer(e, o) || push_list(e, o) || push_batch(e)) return 1;
     if (o->keep == KEEP_CONVENTIONAL) {
         conventional_count(&e->m, &e->plain);
         if (push_conventional(e)) return 1;
@@ -189,12 +189,7 @@ static int step(engine *e, const options *o, data *d, size_t number) {
     if (!o->fuse_step) return apply(e, o, &run);
     return said(e, "The step", memopt_optim_end(e->optim));              /* memopt 12 */
 }
-static int init_states(engine *e) {
-    size_t i;
-    for (i = 0; i < e->m.stepped_count; ++i)
-        if (said(e, "The optimizer's state", memopt_optim_state_init(e->optim, i))) return 1;
-    return said(e, "The loss scale", memopt_scaler_default(&e->scaler));
-}
+static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scaler_default(&e->scaler)); }
 #include "gpt/sample.h"
 #include "gpt/rehearse.h"
 
@@ -203,7 +198,7 @@ static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; double since;
     for (i = 0; i < e->m.tensor_count; ++i)
         if (e->m.tensors[i]->count && said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
-    if (init_states(e)) return 1;
+    if (init_scale(e)) return 1;
     since = now();
     for (i = 0; i < o->steps; ++i) {
         if (step(e, o, d, i)) return 1;

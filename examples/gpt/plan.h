@@ -109,21 +109,16 @@ static int push_parameters(engine *e) {
     }
     return 0;
 }
-static int push_optimizer(engine *e, const options *o, int counting) {
-    memopt_optim_desc *d = &e->optim_desc; size_t i, bytes = 0; void *memory;
+static int push_optimizer(engine *e, const options *o) { /* with its states; where bytes are only counted it stays NULL */
+    memopt_optim_desc *d = &e->optim_desc; const size_t below = memopt_arena_get_stats(e->arena).used_low;
     d->kind = o->optimizer; d->state = o->states; d->weights = e->m.weight_type; d->seed = o->seed;
     d->extra = e->m.split ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d->gradients = o->gradients;
     if (e->m.ops.threads) d->threads = *e->m.ops.threads;
     d->tensors = e->m.stepped; d->tensor_count = e->m.stepped_count;
     d->error = &e->error;
-    if (said(e, "The optimizer", memopt_optim_bytes(d, &bytes)) || !(memory = push(e, bytes, TAG_OPTIMIZER))) return 1;
-    for (i = 0; i < d->tensor_count; ++i) {
-        size_t state = 0;
-        if (said(e, "The optimizer's state", memopt_optim_state_bytes(d, i, &state))) return 1;
-        if (state && !(e->m.stepped[i].state = push(e, state, TAG_OPTIMIZER))) return 1;
-    }
-    if (counting) return 0;
-    return said(e, "The optimizer", memopt_optim_create(d, memory, bytes, &e->optim));
+    if (said(e, "The optimizer", memopt_optim_open(d, e->arena, &e->optim))) return 1;
+    e->by_tag[TAG_OPTIMIZER] += memopt_arena_get_stats(e->arena).used_low - below;
+    return 0;
 }
 static int push_list(engine *e, const options *o) { /* of all gradients, for clipping and loss scaling */
     size_t i, bytes = 0;

@@ -40,7 +40,7 @@ static int first_products(const options *o, const memopt_ops *ops, data *d, cons
     if (x.keep != KEEP_CONVENTIONAL) x.keep = KEEP_LEAST;
     peak = planned_arena(&x, &mine, b, message, n);
     if (!peak) return 1;
-    wrong = engine_open(&e, &x, &mine, peak, b) || init_states(&e);
+    wrong = engine_open(&e, &x, &mine, peak, b) || init_scale(&e);
     if (wrong) snprintf(message, n, "%s", e.message);
     else (void)step(&e, &x, d, 0);
     engine_close(&e);

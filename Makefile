@@ -36,7 +36,7 @@ NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null |
 export CUDA_TESTS NVCC CC CXX CFLAGS LDFLAGS JOBS WERROR WARN WARN_C TESTS TOOLS BENCHES EXAMPLES FUZZERS MAKE
 
 .DELETE_ON_ERROR:
-.PHONY: simulator mutants cuda help all demo ladder-124m batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
+.PHONY: simulator mutants cuda help all adopt demo ladder-124m batch-table examples test test-all test-ci layers symbols macros fuzz coverage bench bench-json peers deps install uninstall clean FORCE
 
 help: ## list the targets (this)
 	@echo "memopt $(VERSION): copy memopt.h into your project, nothing needs to be built. Targets:"
@@ -64,6 +64,9 @@ test-ci: $(BUILD)/flags ## the part of the matrix that fits into a quarter of an
 test-all: $(BUILD)/flags ## the whole matrix; what passed on the same sources is not run again (FRESH=1: all of it)
 	@sh tests/suite.sh all > $(BUILD)/test-all.table
 	@LIMIT=7200 KEEP=$(BUILD)/kept sh tests/run.sh $(BUILD)/log/test-all < $(BUILD)/test-all.table
+
+adopt: $(BUILD)/flags ## three plain engines and what they become with memopt, stage by stage: added lines, peaks, bits
+	@sh tests/adopt.sh
 
 examples: $(patsubst %,$(BUILD)/%,$(EXAMPLES)) ## build the examples
 
@@ -170,6 +173,14 @@ $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard exa
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)
 	$(CC) -O2 $(WARN) -I. $(CFLAGS) $< -o $@.$$$$ $(LDFLAGS) $(LDLIBS) && mv $@.$$$$ $@
+
+# As README tells an adopter: memopt in a file of its own, once; the engine includes the header plainly.
+$(BUILD)/adopt/memopt.o: examples/adopt/memopt.c $(COMMON)
+	@mkdir -p $(@D)
+	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) -c $< -o $@
+
+$(BUILD)/adopt/%: examples/adopt/%.c $(BUILD)/adopt/memopt.o
+	$(CC) -std=c99 -O2 $(WARN) $(WARN_C) $(WERROR) -I. $(CFLAGS) $< $(BUILD)/adopt/memopt.o -o $@ $(LDFLAGS) $(LDLIBS)
 
 # The same tests once more for `make test`: under sanitizers, with the pool, and by the compiler's own standard.
 $(BUILD)/sanitized/test_%: tests/test_%.c $(wildcard tests/*.h) $(COMMON)

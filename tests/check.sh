@@ -143,6 +143,9 @@ example() { # name
     program=$PWD/build/$1
     cd "$work" && "$program" # some write files
 }
+adopt() { # the stages of examples/adopt within their limits
+    sh tests/adopt.sh
+}
 gpt() { # a check of train_gpt, see tests/check_gpt.sh
     need timeout
     sh tests/check_gpt.sh "$@"

@@ -404,7 +404,7 @@ cplusplus() { # the implementation in C++
 }
 readme() { # its code stands in examples that are compiled and run
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
-    python3 tests/check_readme.py README.md examples/*.c examples/*.cu examples/*/*.h
+    python3 tests/check_readme.py README.md examples/*.c examples/*.cu examples/*/*.[ch]
 }
 house() { # figures of header and kernels, and the size of README.md, stay below their limits
     python3 -c '' 2>/dev/null || skip "no python3 here: make deps"

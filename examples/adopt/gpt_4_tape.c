@@ -392,21 +392,29 @@ static void head_backward(const model *net, const network *n, const network *g, 
 }
 
 /* ---- a tape of the blocks and the head ---- */
+static memopt_status step_tensor(const memopt_tape_call *call, size_t tensor, const void *gradients) {
+    const model *net = call->user;
+    const memopt_status s = call->calibrating ? MEMOPT_OK : memopt_optim_apply_with(net->optim, tensor, gradients);
+
+    if (s) *call->error = memopt_optim_error(net->optim);
+    return s;
+}
+
 static memopt_status run_block(const memopt_tape_call *call) {
-    const model *net = (const model *)call->user;
-    float *next = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
+    const model *net = call->user;
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
     acts a;
 
     if (call->describing) return MEMOPT_OK;
     place_acts(&a, &next);
-    block_forward(&net->now.blocks[call->segment], &a, (const float *)call->input, (float *)call->output);
+    block_forward(&net->now.blocks[call->segment], &a, call->input, call->output);
     return MEMOPT_OK;
 }
 
 static memopt_status run_block_backward(const memopt_tape_call *call) {
-    const model *net = (const model *)call->user;
-    float *saved = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
-    float *next = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, (BLOCK_WEIGHTS + BLOCK_ACTS) * sizeof(float));
+    const model *net = call->user;
+    float *saved = memopt_tape_take(call, MEMOPT_TAPE_SAVED, BLOCK_ACTS * sizeof(float));
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, (BLOCK_WEIGHTS + BLOCK_ACTS) * sizeof(float));
     acts a, d;
     block g;
 
@@ -416,9 +424,8 @@ static memopt_status run_block_backward(const memopt_tape_call *call) {
     place_acts(&a, &saved);
     place_block(&g, &next);
     place_acts(&d, &next);
-    block_backward(&net->now.blocks[call->segment], &g, &a, &d, (const float *)call->input,
-                   (const float *)call->grad_output, (float *)call->grad_input);
-    return memopt_optim_apply_with(net->optim, 1 + call->segment, call->scratch);
+    block_backward(&net->now.blocks[call->segment], &g, &a, &d, call->input, call->grad_output, call->grad_input);
+    return step_tensor(call, 1 + call->segment, call->scratch);
 }
 
 static memopt_status skip_head(const memopt_tape_call *call) { /* all of it is made in backward */
@@ -427,8 +434,8 @@ static memopt_status skip_head(const memopt_tape_call *call) { /* all of it is m
 }
 
 static memopt_status run_head_backward(const memopt_tape_call *call) {
-    model *net = (model *)call->user;
-    float *next = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 2 * (WIDTH + HEAD_ACTS) * sizeof(float));
+    model *net = call->user;
+    float *next = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 2 * (WIDTH + HEAD_ACTS) * sizeof(float));
 
     if (call->describing) return MEMOPT_OK;
     memset(call->scratch, 0, call->scratch_bytes);
@@ -437,35 +444,33 @@ static memopt_status run_head_backward(const memopt_tape_call *call) {
     net->grad.shift = take(&next, WIDTH);
     place_head(&net->grad, &next);
     place_head(&net->now, &next);
-    head_forward(net, &net->now, (const float *)call->input);
-    head_backward(net, &net->now, &net->grad, (const float *)call->input, (float *)call->grad_input);
-    return memopt_optim_apply_with(net->optim, 1 + call->segment, call->scratch);
+    head_forward(net, &net->now, call->input);
+    head_backward(net, &net->now, &net->grad, call->input, call->grad_input);
+    return step_tensor(call, 1 + call->segment, call->scratch);
 }
 
 static void open_tape(model *net) {
     static memopt_source pages;
     const memopt_arena_desc arena = { .source = &pages, .capacity = (size_t)1 << 30, .error = &why };
-    const memopt_tape_layer a_block = { run_block, run_block_backward, net };
-    const memopt_tape_layer the_head = { skip_head, run_head_backward, net };
     memopt_segment segments[LAYERS + 1] = { { 0 } };
     memopt_tape_layer layers[LAYERS + 1];
-    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why };
+    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why,
+                              .chain = { .segments = segments, .count = LAYERS + 1 } };
     size_t l;
 
     for (l = 0; l <= LAYERS; ++l) { /* the head has no output: it begins the backward */
         segments[l].output_bytes = segments[l].grad_bytes = l < LAYERS ? ROWS * WIDTH * sizeof(float) : 0;
         segments[l].forward_cost = 1;
         segments[l].backward_cost = 2;
-        layers[l] = l < LAYERS ? a_block : the_head;
+        layers[l] = l < LAYERS ? (memopt_tape_layer) { run_block, run_block_backward, net }
+                               : (memopt_tape_layer) { skip_head, run_head_backward, net };
     }
-    if (memopt_tape_describe(layers, segments, LAYERS + 1, &why)) fail(why);
-    desc.chain.segments = segments;
-    desc.chain.count = LAYERS + 1;
     desc.chain.input_bytes = desc.chain.input_grad_bytes = ROWS * WIDTH * sizeof(float);
-    if (memopt_source_pages(NULL, &pages) || memopt_arena_create(&arena, &desc.arena)) fail(why);
-    if (memopt_tape_create(&desc, &net->tape)) fail(why);
+    if (memopt_tape_describe(layers, segments, LAYERS + 1, &why) || memopt_source_pages(NULL, &pages)
+        || memopt_arena_create(&arena, &desc.arena) || memopt_tape_create(&desc, &net->tape)) fail(why);
 }
 
+/* The order of what is tied: the head adds to the gradient of tokens, then the embedding does, then it is stepped. */
 static float train_step(model *net, int step) {
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     const memopt_optim_run run = { .step = (uint64_t)step, .groups = &group, .group_count = 1, .fused = 1 };
@@ -479,7 +484,7 @@ static float train_step(model *net, int step) {
     if (memopt_optim_begin(net->optim, &run)) fail(memopt_optim_error(net->optim));
     memset(g->tokens, 0, EMBEDDING_WEIGHTS * sizeof(float));
     if (memopt_tape_backward(net->tape, NULL, g->embedded)) fail(memopt_tape_error(net->tape));
-    embedding_backward(g->tokens, g->positions, g->embedded, net->input); /* after the head, with which it is tied */
+    embedding_backward(g->tokens, g->tokens + VOCABULARY * WIDTH, g->embedded, net->input);
     if (memopt_optim_apply_with(net->optim, 0, g->tokens)) fail(memopt_optim_error(net->optim));
     if (memopt_optim_end(net->optim)) fail(memopt_optim_error(net->optim));
     for (row = 0; row < ROWS; ++row) loss += net->losses[row] / ROWS;
@@ -550,7 +555,6 @@ static void open_model(model *net) {
     net->now.embedded = allocate(ROWS * WIDTH);
     net->grad.embedded = allocate(ROWS * WIDTH);
     net->grad.tokens = allocate(EMBEDDING_WEIGHTS);
-    net->grad.positions = net->grad.tokens + VOCABULARY * WIDTH;
     for (i = 0; i < LAYERS + 2; ++i) {
         net->tensors[i].count = i < 1 ? EMBEDDING_WEIGHTS : i <= LAYERS ? BLOCK_WEIGHTS : 2 * WIDTH;
         net->tensors[i].weights = take(&next, net->tensors[i].count);

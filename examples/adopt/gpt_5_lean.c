@@ -117,6 +117,16 @@ static void place_weights(network *n, bf16 *next) {
 }
 
 /* ---- a tape of the blocks and the head ---- */
+static memopt_status step_tensor(const memopt_tape_call *call, size_t tensor, const void *gradients) {
+    const model *net = call->user;
+    memopt_status s;
+
+    if (call->describing || call->calibrating) return MEMOPT_OK;
+    s = memopt_optim_apply_with(net->optim, tensor, gradients);
+    if (s) *call->error = memopt_optim_error(net->optim);
+    return s;
+}
+
 static memopt_norm norm_of(const bf16 *in, bf16 *out, float *stats, const bf16 *scale, const bf16 *shift, bf16 *d_scale,
                            bf16 *d_shift, const bf16 *d_out, bf16 *d_in) {
     const memopt_norm x = { .rows = ROWS, .width = WIDTH, .type = BF16, .weight_type = BF16, .gradient_type = BF16,
@@ -139,7 +149,7 @@ static memopt_linear linear_of(const bf16 *in, bf16 *out, const bf16 *weights, c
 }
 
 static bf16 *take_from(const memopt_tape_call *call, memopt_tape_part part, size_t columns) {
-    return (bf16 *)memopt_tape_take(call, part, ROWS * columns * sizeof(bf16));
+    return memopt_tape_take(call, part, ROWS * columns * sizeof(bf16));
 }
 
 static bf16 *at(bf16 *part, size_t offset) { /* while the tape asks for sizes, there are no parts */
@@ -150,18 +160,18 @@ static bf16 *at(bf16 *part, size_t offset) { /* while the tape asks for sizes, t
    that of the input from that of the output. */
 static operators operators_of(const memopt_tape_call *call, const block *g) {
     const block *w = &((const model *)call->user)->now.blocks[call->segment];
-    const bf16 *input = (const bf16 *)call->input;
+    const bf16 *input = call->input;
     bf16 *qkv = take_from(call, MEMOPT_TAPE_SAVED, 3 * WIDTH);
     bf16 *mix = take_from(call, MEMOPT_TAPE_SAVED, WIDTH);
     bf16 *middle = take_from(call, MEMOPT_TAPE_SAVED, WIDTH);
     bf16 *up = take_from(call, MEMOPT_TAPE_SAVED, 4 * WIDTH);
-    float *stats1 = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, ROWS * 2 * sizeof(float));
-    float *stats2 = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, ROWS * 2 * sizeof(float));
+    float *stats1 = memopt_tape_take(call, MEMOPT_TAPE_SAVED, ROWS * 2 * sizeof(float));
+    float *stats2 = memopt_tape_take(call, MEMOPT_TAPE_SAVED, ROWS * 2 * sizeof(float));
     bf16 *norm = take_from(call, MEMOPT_TAPE_SCRATCH, WIDTH);
     bf16 *gelu = take_from(call, MEMOPT_TAPE_SCRATCH, 4 * WIDTH);
     bf16 *narrow = take_from(call, MEMOPT_TAPE_SCRATCH, WIDTH);
     bf16 *wide = take_from(call, MEMOPT_TAPE_SCRATCH, 4 * WIDTH);
-    bf16 *d = (bf16 *)call->grad_input;
+    bf16 *d = call->grad_input;
     const operators x = {
         .norm1 = norm_of(input, norm, stats1, w->scale1, w->shift1, g->scale1, g->shift1, narrow, d),
         .qkv = linear_of(norm, qkv, w->qkv, w->qkv_bias, NULL, g->qkv, g->qkv_bias, wide, narrow, WIDTH, 3 * WIDTH),
@@ -174,7 +184,7 @@ static operators operators_of(const memopt_tape_call *call, const block *g) {
         .up = linear_of(norm, up, w->up, w->up_bias, NULL, g->up, g->up_bias, wide, narrow, WIDTH, 4 * WIDTH),
         .gelu = { .n = ROWS * 4 * WIDTH, .activation = MEMOPT_ACTIVATION_GELU, .type = BF16, .input = up,
                   .output = gelu, .grad_output = wide, .grad_input = wide },
-        .down = linear_of(gelu, (bf16 *)call->output, w->down, w->down_bias, middle, g->down, g->down_bias, d, wide,
+        .down = linear_of(gelu, call->output, w->down, w->down_bias, middle, g->down, g->down_bias, d, wide,
                           4 * WIDTH, WIDTH)
     };
 
@@ -194,8 +204,7 @@ static memopt_status run_block(const memopt_tape_call *call) {
 }
 
 static memopt_status run_block_backward(const memopt_tape_call *call) {
-    const model *net = (const model *)call->user;
-    bf16 *gradients = (bf16 *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, BLOCK_WEIGHTS * sizeof(bf16));
+    bf16 *gradients = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, BLOCK_WEIGHTS * sizeof(bf16));
     bf16 *next = gradients;
     block g = { 0 };
     operators x;
@@ -211,7 +220,7 @@ static memopt_status run_block_backward(const memopt_tape_call *call) {
         || memopt_linear_backward(&ops, &x.proj) || memopt_attention_backward(&ops, &x.attention)
         || memopt_norm_forward(&ops, &x.norm1) || memopt_linear_backward(&ops, &x.qkv)
         || memopt_norm_backward(&ops, &x.norm1)) return call->error->status;
-    return call->describing ? MEMOPT_OK : memopt_optim_apply_with(net->optim, 1 + call->segment, gradients);
+    return step_tensor(call, 1 + call->segment, gradients);
 }
 
 static memopt_status skip_head(const memopt_tape_call *call) { /* all of it is made in backward */
@@ -220,13 +229,13 @@ static memopt_status skip_head(const memopt_tape_call *call) { /* all of it is m
 }
 
 static memopt_status run_head_backward(const memopt_tape_call *call) {
-    model *net = (model *)call->user;
+    model *net = call->user;
     const network *n = &net->now;
-    float *stats = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, ROWS * 2 * sizeof(float));
+    float *stats = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, ROWS * 2 * sizeof(float));
     bf16 *in = take_from(call, MEMOPT_TAPE_SCRATCH, WIDTH); /* becomes its gradient */
-    bf16 *g = (bf16 *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 2 * WIDTH * sizeof(bf16));
-    const memopt_norm norm = norm_of((const bf16 *)call->input, in, stats, n->scale, n->shift, g, at(g, WIDTH), in,
-                                     (bf16 *)call->grad_input);
+    bf16 *g = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 2 * WIDTH * sizeof(bf16));
+    const memopt_norm norm = norm_of(call->input, in, stats, n->scale, n->shift, g, at(g, WIDTH), in,
+                                     call->grad_input);
     const memopt_head head = { .rows = ROWS, .width = WIDTH, .vocabulary = VOCABULARY, .chunk = 64, .type = BF16,
                                .weight_type = BF16, .gradient_type = BF16, .input = in, .weights = n->tokens,
                                .targets = net->target, .grad_input = in, .grad_weights = net->grad.tokens };
@@ -235,17 +244,16 @@ static memopt_status run_head_backward(const memopt_tape_call *call) {
     if (!call->describing) memset(call->grad_input, 0, ROWS * WIDTH * sizeof(bf16));
     if (memopt_norm_forward(&ops, &norm) || memopt_head_loss(&ops, &head, &net->loss)
         || memopt_norm_backward(&ops, &norm)) return call->error->status;
-    return call->describing ? MEMOPT_OK : memopt_optim_apply_with(net->optim, 1 + call->segment, g);
+    return step_tensor(call, 1 + call->segment, g);
 }
 
 static void open_tape(model *net) {
     static memopt_source pages;
     const memopt_arena_desc arena = { .source = &pages, .capacity = (size_t)1 << 30, .error = &why };
-    const memopt_tape_layer a_block = { run_block, run_block_backward, net };
-    const memopt_tape_layer the_head = { skip_head, run_head_backward, net };
     memopt_segment segments[LAYERS + 1] = { { 0 } };
     memopt_tape_layer layers[LAYERS + 1];
-    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why };
+    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why,
+                              .chain = { .segments = segments, .count = LAYERS + 1 } };
     size_t l;
 
     for (l = 0; l <= LAYERS; ++l) { /* the head has no output: it begins the backward */
@@ -253,16 +261,15 @@ static void open_tape(model *net) {
         segments[l].grad_in_place = l < LAYERS;
         segments[l].forward_cost = 1;
         segments[l].backward_cost = 2;
-        layers[l] = l < LAYERS ? a_block : the_head;
+        layers[l] = l < LAYERS ? (memopt_tape_layer) { run_block, run_block_backward, net }
+                               : (memopt_tape_layer) { skip_head, run_head_backward, net };
     }
-    if (memopt_tape_describe(layers, segments, LAYERS + 1, &why)) fail(why);
-    desc.chain.segments = segments;
-    desc.chain.count = LAYERS + 1;
     desc.chain.input_bytes = desc.chain.input_grad_bytes = ROWS * WIDTH * sizeof(bf16);
-    if (memopt_source_pages(NULL, &pages) || memopt_arena_create(&arena, &desc.arena)) fail(why);
-    if (memopt_tape_create(&desc, &net->tape)) fail(why);
+    if (memopt_tape_describe(layers, segments, LAYERS + 1, &why) || memopt_source_pages(NULL, &pages)
+        || memopt_arena_create(&arena, &desc.arena) || memopt_tape_create(&desc, &net->tape)) fail(why);
 }
 
+/* The order of what is tied: the head adds to the gradient of tokens, then the embedding does, then it is stepped. */
 static float train_step(model *net, int step) {
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW);
     const memopt_optim_run run = { .step = (uint64_t)step, .groups = &group, .group_count = 1, .fused = 1 };
@@ -273,14 +280,14 @@ static float train_step(model *net, int step) {
                                          .type = BF16, .weight_type = BF16, .gradient_type = BF16, .ids = net->input,
                                          .tokens = n->tokens, .positions = n->positions, .output = n->embedded,
                                          .grad_output = g->embedded, .grad_tokens = g->tokens,
-                                         .grad_positions = g->positions, .accumulate = 1 };
+                                         .grad_positions = g->tokens + VOCABULARY * WIDTH, .accumulate = 1 };
 
     if (memopt_embedding_forward(&ops, &embedding)) fail(why);
     if (memopt_tape_forward(net->tape, n->embedded)) fail(memopt_tape_error(net->tape));
     if (memopt_optim_begin(net->optim, &run)) fail(memopt_optim_error(net->optim));
     memset(g->tokens, 0, EMBEDDING_WEIGHTS * sizeof(bf16));
     if (memopt_tape_backward(net->tape, NULL, g->embedded)) fail(memopt_tape_error(net->tape));
-    if (memopt_embedding_backward(&ops, &embedding)) fail(why); /* after the head, with which it is tied */
+    if (memopt_embedding_backward(&ops, &embedding)) fail(why);
     if (memopt_optim_apply_with(net->optim, 0, g->tokens)) fail(memopt_optim_error(net->optim));
     if (memopt_optim_end(net->optim)) fail(memopt_optim_error(net->optim));
     return (float)net->loss.loss;
@@ -355,7 +362,6 @@ static void open_model(model *net) {
     net->now.embedded = allocate(ROWS * WIDTH);
     net->grad.embedded = allocate(ROWS * WIDTH);
     net->grad.tokens = allocate(EMBEDDING_WEIGHTS);
-    net->grad.positions = net->grad.tokens + VOCABULARY * WIDTH;
     for (i = 0; i < LAYERS + 2; ++i) {
         net->tensors[i].count = i < 1 ? EMBEDDING_WEIGHTS : i <= LAYERS ? BLOCK_WEIGHTS : 2 * WIDTH;
         net->tensors[i].weights = take(&next, net->tensors[i].count);

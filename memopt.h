@@ -537,7 +537,7 @@ MEMOPT_API memopt_status memopt_memory_available(const memopt_host *host, uint64
 typedef struct memopt_arena memopt_arena;
 
 typedef struct memopt_arena_desc { /* zero it, then set what you need */
-    memopt_source     *source;      /* required; outlives the arena */
+    memopt_source     *source;      /* outlives the arena. NULL = pages of the system, which the arena owns */
     /* bytes, rounded up to the source's granularity and to alignment; 0 = all of a block or of a counting source. Set
        it for a source of pages or of an allocator: its address space is larger than memory */
     size_t             capacity;
@@ -1948,7 +1948,7 @@ typedef struct memopt_graph_use { /* of a node, in a pass of forwards in order, 
 MEMOPT_API memopt_status memopt_graph_to_plan(const memopt_graph *graph, memopt_plan_item *items, size_t capacity,
                                               size_t *count, memopt_graph_use *uses);
 
-/* @section api_tape : api_schedule api_arena api_number api_quant api_random */
+/* @section api_tape : api_schedule api_arena api_number api_quant api_random api_optim */
 
 typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken so far */
 
@@ -2002,15 +2002,17 @@ typedef enum memopt_tape_part {
  *     float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, rows * width * sizeof(float));
  *     if (call->describing) return MEMOPT_OK;
  *
- * returns NULL while describing, for 0 bytes, and when the segment was described with less: the pass then ends with
- *         ERR_STATE, whatever the callback returns, and memopt_tape_error() tells how much was taken
+ * returns NULL for 0 bytes, and when the segment was described with less: the pass then ends with ERR_STATE, whatever
+ *         the callback returns, and memopt_tape_error() tells how much was taken. While describing, an address that
+ *         nothing may be read from or written to
  */
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes);
 
 /* not MEMOPT_OK: the pass ends with that status */
 typedef memopt_status memopt_tape_fn(const memopt_tape_call *call);
 
-/* Of one segment. Each backward runs once a pass: gradients of weights may be overwritten, or added up over several
+/* Of one segment. forward_fn may be NULL where there is no output, as in a head that does all in its backward. Each
+   backward runs once a pass: gradients of weights may be overwritten, or added up over several
    passes. Weights do not change between a forward and its backward. Tied weights: two layers with the same `user`,
    which add to their gradients instead of overwriting them. */
 typedef struct memopt_tape_layer {
@@ -2019,8 +2021,16 @@ typedef struct memopt_tape_layer {
 } memopt_tape_layer;
 
 /**
+ * In a backward: the gradients of a tensor are complete, step it (memopt_optim_apply_with(), in a run with fused = 1).
+ * While describing and calibrating nothing is done. When it fails, return its status: call->error says why.
+ */
+MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
+                                          const void *gradients);
+
+/**
  * Fill in what segments save and use, by running their callbacks dry: saved_bytes (above output_bytes, which is yours
- * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. A
+ * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. Where
+ * forward_cost and backward_cost are both 0 they become 1 and 2. A
  * callback is called with describing = 1: a forward that saves, one that does not, a backward; only user, segment,
  * saves, describing and room are set.
  *
@@ -5674,6 +5684,7 @@ struct memopt_arena {
     size_t peak, top_alignment; /* peak: as of the last rewind; top_alignment: the largest asked for at the top */
     uint64_t epoch;
     memopt_source *source;
+    memopt_source  own;     /* pages, where no source was given */
     memopt_ledger *ledger;
     memopt_i_log_entry *log; /* low pushes from the front, top pushes from the back */
     size_t log_capacity;
@@ -5805,10 +5816,18 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     if (!desc) return MEMOPT_ERR_ARGUMENT;
     memset(&a, 0, sizeof a);
     if (memopt_i_must(&c, out != NULL, "out", "is NULL")) return c.status;
-    memopt_i_source_check(&c, desc->source);
-    if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
-    a.source = desc->source;
     a.ledger = desc->ledger;
+    a.source = desc->source;
+    if (!a.source) {
+        if (memopt_i_must_be_at_least(&c, "capacity", desc->capacity, "without a source at least", 1)
+            || memopt_source_pages(NULL, &a.own))
+            return c.status ? c.status
+                            : memopt_i_refuse(&c, MEMOPT_ERR_UNSUPPORTED, NULL, "this platform has no pages");
+        a.own.ledger = a.ledger;
+        a.source = &a.own;
+    }
+    memopt_i_source_check(&c, a.source);
+    if (memopt_i_host_resolve(&c, desc->host, &a.host)) return c.status;
     a.alignment = desc->alignment ? desc->alignment : a.source->alignment;
     memopt_i_must_be_power_of_two(&c, "alignment", a.alignment);
     memopt_i_must_be_at_least(&c, "alignment", a.alignment, "at least", 16);
@@ -5830,6 +5849,8 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
     if (c.status) return c.status;
     p = (memopt_arena *)memopt_i_alloc(&a.host, a.memory, MEMOPT_I_HOST_ALIGN);
     if (!p) return memopt_i_refuse_memory(&c, a.memory);
+    p->own = a.own;
+    if (!desc->source) a.source = &p->own;
     s = memopt_i_source_reserve(a.source, a.capacity, &base);
     if (s) {
         memopt_i_free(&a.host, p, a.memory, MEMOPT_I_HOST_ALIGN);
@@ -5843,6 +5864,7 @@ MEMOPT_API memopt_status memopt_arena_create(const memopt_arena_desc *desc, memo
         a.ends[0].committed = a.ends[1].committed = a.capacity;
         memopt_i_arena_poison(&a, 0, a.capacity);
     }
+    a.own = p->own;
     *p = a;
     memopt_i_arena_update_limits(p);
     *out = p;
@@ -20229,7 +20251,7 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
     return status;
 }
 
-/* @section tape : compile codec arena random base host api_tape
+/* @section tape : compile codec arena optim random base host api_tape
    Runs a schedule over the engine's callbacks, a pass at a time.
    Problem    Recomputing is easy to get wrong where it cannot be seen: a statistic updated twice, a mask drawn anew, a
               buffer that dies too early, memory that stays after a failure.
@@ -20327,6 +20349,7 @@ static memopt_status memopt_i_tape_ready(memopt_tape *t, int idle) {
 
 /* -- instructions -- */
 
+#define MEMOPT_I_NOWHERE ((uintptr_t)4096) /* of memory that is only counted: on no machine does anything lie there */
 #define MEMOPT_I_TAKEN_LATE "a callback takes scratch after memopt_ops_in()"
 
 /* Of one call, saved and scratch: what was taken, what there is. */
@@ -20349,7 +20372,8 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
     at = call->room->taken[part];
     if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
-    if (call->describing || end > call->room->given[part]) return NULL;
+    if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + at);
+    if (end > call->room->given[part]) return NULL;
     return (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
 }
 
@@ -20544,6 +20568,10 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.stream = t->stream + m->index;
     room.given[MEMOPT_TAPE_SAVED] = call.saves ? segment->saved_bytes - segment->output_bytes : 0;
     room.given[MEMOPT_TAPE_SCRATCH] = call.scratch_bytes;
+    if (!fn) {
+        if (t->times) t->times[2 * call.segment * t->repeats + t->repeat] = 0;
+        return MEMOPT_OK;
+    }
     if (m->skip_ref_count) memopt_i_tape_skips(t, compiled, m, 1);
     watched = memopt_i_tape_watch(t, m, &call);
     status = t->times && m->op != MEMOPT_ACTION_FORWARD ? memopt_i_tape_time(t, fn, &call, backward) : fn(&call);
@@ -21027,16 +21055,31 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     return MEMOPT_OK;
 }
 
+MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_optim *optim, size_t tensor,
+                                          const void *gradients) {
+    memopt_status status;
+
+    if (!call) return MEMOPT_ERR_ARGUMENT;
+    if (call->describing || call->calibrating) return MEMOPT_OK;
+    status = memopt_optim_apply_with(optim, tensor, gradients);
+    if (status && call->error) *call->error = memopt_optim_error(optim);
+    return status;
+}
+
 /* -- sizes, from callbacks that run dry -- */
 
-static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, size_t count, memopt_error *error) {
+static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, const memopt_segment *segments,
+                                           size_t count, memopt_error *error) {
     size_t i;
 
-    if (!layers) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "layers is NULL");
-    for (i = 0; i < count; ++i)
-        if (!layers[i].forward_fn || !layers[i].backward_fn)
-            return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, layers[i].forward_fn ? "no backward callback"
-                                    : "no forward callback", "segment", i);
+    if (!layers || !segments)
+        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, layers ? "segments is NULL" : "layers is NULL");
+    for (i = 0; i < count; ++i) {
+        if (!layers[i].backward_fn)
+            return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, "no backward callback", "segment", i);
+        if (!layers[i].forward_fn && segments[i].output_bytes)
+            return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, "no forward callback, but an output", "segment", i);
+    }
     return MEMOPT_OK;
 }
 
@@ -21055,6 +21098,7 @@ static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size
     call.not_host_visible = 1;
     call.room = room;
     call.error = &room->error;
+    if (!backward && !layer->forward_fn) return MEMOPT_OK;
     status = backward ? layer->backward_fn(&call) : layer->forward_fn(&call);
     if (room->late) return memopt_i_fail_at(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_TAKEN_LATE, "segment", segment);
     if (memopt_i_add(room->taken[MEMOPT_TAPE_SCRATCH], room->operators, &room->taken[MEMOPT_TAPE_SCRATCH]))
@@ -21095,17 +21139,20 @@ static memopt_status memopt_i_describe_segment(const memopt_tape_layer *layer, s
     s->forward_scratch = forward.taken[MEMOPT_TAPE_SCRATCH];
     s->plain_scratch = plain.taken[MEMOPT_TAPE_SCRATCH];
     s->backward_scratch = backward.taken[MEMOPT_TAPE_SCRATCH];
+    if (!(s->forward_cost > 0) && !(s->backward_cost > 0)) {
+        s->forward_cost = 1;
+        s->backward_cost = 2;
+    }
     return MEMOPT_OK;
 }
 
 MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, memopt_segment *segments, size_t count,
                                               memopt_error *error) {
-    memopt_status status = memopt_i_layers_check(layers, count, error);
+    memopt_status status = memopt_i_layers_check(layers, segments, count, error);
     memopt_segment s;
     size_t i;
     int last; /* 0: only to see whether all can be described, so that a failure changes nothing */
 
-    if (!status && !segments) status = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "segments is NULL");
     for (last = 0; last < 2; ++last)
         for (i = 0; i < count && !status; ++i) {
             s = segments[i];
@@ -21308,7 +21355,7 @@ static memopt_status memopt_i_tape_check(const memopt_tape_desc *d, memopt_host 
     int not_host_visible;
     memopt_status status = memopt_i_chain_check(&d->chain, error);
 
-    if (!status) status = memopt_i_layers_check(d->layers, d->chain.count, error);
+    if (!status) status = memopt_i_layers_check(d->layers, d->chain.segments, d->chain.count, error);
     if (status) return status;
     if (memopt_host_resolve(d->host, host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
     if (d->rule > MEMOPT_SCHEDULE_SQRT)

@@ -1200,6 +1200,39 @@ static memopt_status test_arena_no_reserve(memopt_source *s, size_t bytes, void 
 }
 #define ARENA_SAYS(change, want, text) REFUSES(d.error, (d = right, change), memopt_arena_create(&d, to), \
     MEMOPT_ERR_##want, "arena: " text)
+/* Without a source: pages that the arena owns, seen by its ledger, and given back with it. */
+static void test_arena_of_its_own(void) {
+    memopt_arena *a = NULL;
+    memopt_arena_desc d;
+    memopt_ledger *l = NULL;
+    memopt_mark mark;
+    unsigned char *p, *q;
+    size_t n;
+
+    CHECK(memopt_ledger_create(NULL, &l) == MEMOPT_OK);
+    memset(&d, 0, sizeof d);
+    d.capacity = (size_t)1 << 26;
+    d.ledger = l;
+    if (memopt_arena_create(&d, &a) == MEMOPT_ERR_UNSUPPORTED) {
+        memopt_ledger_destroy(l);
+        SKIP("no pages here");
+        return;
+    }
+    CHECK(a && memopt_ledger_footprint(l).reserved >= d.capacity && memopt_ledger_footprint(l).segments == 1);
+    for (n = 0; n < 3; ++n) { /* in the first pages, and far from them */
+        mark = memopt_arena_mark(a);
+        p = (unsigned char *)memopt_arena_push(a, (size_t)1 << 25, MEMOPT_TAG_ACTIVATIONS);
+        q = (unsigned char *)memopt_arena_push_top(a, 100, MEMOPT_TAG_SCRATCH);
+        CHECK(p && q && (uintptr_t)p % 64 == 0);
+        p[0] = p[((size_t)1 << 25) - 1] = q[99] = 7;
+        CHECK(memopt_arena_rewind(a, mark) == MEMOPT_OK);
+    }
+    CHECK(memopt_ledger_footprint(l).committed >= (size_t)1 << 25);
+    memopt_arena_destroy(a);
+    CHECK(memopt_ledger_footprint(l).reserved == 0 && memopt_ledger_footprint(l).committed == 0);
+    memopt_ledger_destroy(l);
+}
+
 static void test_arena_errors(void) {
     memopt_source s, half;
     memopt_arena *a = NULL, **to = &a;
@@ -1219,7 +1252,7 @@ static void test_arena_errors(void) {
     right.capacity = 4096;
     ARENA_SAYS(to = NULL, ARGUMENT, "out is NULL");
     to = &a;
-    ARENA_SAYS(d.source = NULL, ARGUMENT, "source is NULL");
+    ARENA_SAYS((d.source = NULL, d.capacity = 0), ARGUMENT, "capacity 0, without a source at least 1");
     ARENA_SAYS((half = s, half.zero_fn = NULL, d.source = &half), ARGUMENT, "source.zero_fn is NULL");
     ARENA_SAYS((h.allocator.alloc_fn = test_alloc, d.host = &h), ARGUMENT, "host.allocator is half a table");
     ARENA_SAYS(d.alignment = 48, ARGUMENT, "alignment 48, must be a power of two");
@@ -1299,6 +1332,7 @@ static void test_arena(void) {
     RUN(test_arena_fast_path);
 #endif
     RUN(test_arena_names);
+    RUN(test_arena_of_its_own);
     RUN(test_arena_errors);
     RUN(test_arena_use_after_rewind);
     RUN(test_arena_corrupt_then_fresh);

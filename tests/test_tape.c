@@ -3358,7 +3358,8 @@ static memopt_status taking_forward(const memopt_tape_call *call) {
     }
     if (l->fails & 1) return l->status;
     if (call->describing) {
-        CHECK(!hidden && !sums && !twice && !call->input && !call->output && call->segment < 9 && !memopt_tape_take(call, MEMOPT_TAPE_SAVED, 0));
+        CHECK(hidden && sums && twice && hidden != twice && (uintptr_t)twice % 64 == 0 && !call->input && !call->output && call->segment < 9);
+        CHECK(!memopt_tape_take(call, MEMOPT_TAPE_SAVED, 0));
         return MEMOPT_OK;
     }
     if (!hidden || !sums || !twice) return MEMOPT_OK; /* it says nothing: the tape finds it */
@@ -3386,7 +3387,7 @@ static memopt_status taking_backward(const memopt_tape_call *call) {
         call->error->status = MEMOPT_ERR_FORMAT; call->error->reason = "is cursed"; /* where it lies is the tape's to tell */
         return l->status;
     }
-    if (call->describing) { CHECK(call->saves && !hidden && !sums && !twice); return MEMOPT_OK; }
+    if (call->describing) { CHECK(call->saves && hidden && sums && twice); return MEMOPT_OK; }
     if (!hidden || !sums || !twice) return MEMOPT_ERR_MEMORY; /* also then the tape knows better */
     memset(sums, 0, 100);
     for (i = 0; i < l->n; ++i) sums[i % 25] += g[i];
@@ -3515,6 +3516,76 @@ static void tape_taken(void) {
         CHECK(told.forward_scratch == outer.forward_scratch && told.plain_scratch == outer.plain_scratch && told.backward_scratch == outer.backward_scratch);
         memopt_tape_destroy(tape);
     }
+    tape_rig_close(&r);
+}
+
+/* ---- a step in the backward, and a head without a forward ---- */
+typedef struct stepping { memopt_optim *optim; float *weights; size_t tensor, steps; int quiet; float add; } stepping;
+static memopt_status stepping_forward(const memopt_tape_call *call) {
+    stepping *s = (stepping *)call->user; size_t i;
+    if (call->describing) return MEMOPT_OK;
+    for (i = 0; i < 64; ++i) ((float *)call->output)[i] = ((const float *)call->input)[i] * s->weights[i];
+    return MEMOPT_OK;
+}
+static memopt_status stepping_backward(const memopt_tape_call *call) {
+    stepping *s = (stepping *)call->user; size_t i; memopt_status status; const float *g = (const float *)call->grad_output;
+    float *gradients = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 64 * sizeof(float)), *to = (float *)call->grad_input;
+    if (!call->describing) {
+        for (i = 0; i < 64; ++i) { /* the head has no output: its gradient is its loss's, 1 */
+            const float up = g ? g[i] : 1;
+            gradients[i] = up * ((const float *)call->input)[i] + s->add;
+            if (to) to[i] = up * s->weights[i];
+        }
+        if (!call->calibrating) ++s->steps;
+    }
+    status = memopt_tape_step(call, s->optim, s->tensor, gradients);
+    CHECK(!status || s->quiet);
+    return status;
+}
+static void tape_steps_in_backward(void) {
+    enum { N = 3 };
+    static float weights[N][64], want[N][64], x[64], gx[64]; memopt_segment segment[N]; memopt_tape_layer layer[N]; memopt_tape_desc d; memopt_tape *tape = NULL;
+    memopt_optim_tensor tensor[N]; memopt_optim_desc od; memopt_optim *optim = NULL; memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_SGD);
+    memopt_optim_run run; stepping s[N]; tape_rig r; size_t i, k; memopt_error e; memopt_host host; test_faults f;
+    memset(segment, 0, sizeof segment); memset(tensor, 0, sizeof tensor); memset(&od, 0, sizeof od); memset(&run, 0, sizeof run); memset(&d, 0, sizeof d); memset(s, 0, sizeof s);
+    memset(&f, 0, sizeof f); host = test_host(&f);
+    for (i = 0; i < N; ++i) {
+        for (k = 0; k < 64; ++k) weights[i][k] = want[i][k] = 0.5f + 0.01f * (float)(i + k);
+        tensor[i].count = 64; tensor[i].weights = weights[i]; /* gradients stay NULL */
+        s[i].weights = weights[i]; s[i].tensor = i;
+        layer[i].forward_fn = i + 1 < N ? stepping_forward : NULL; layer[i].backward_fn = stepping_backward; layer[i].user = &s[i];
+        segment[i].output_bytes = segment[i].grad_bytes = i + 1 < N ? 256 : 0;
+    }
+    for (k = 0; k < 64; ++k) x[k] = 0.125f * (float)(k % 9) - 0.5f;
+    od.kind = MEMOPT_OPTIM_SGD; od.tensors = tensor; od.tensor_count = N;
+    CHECK(memopt_optim_open(&od, NULL, &optim) == MEMOPT_OK);
+    for (i = 0; i < N; ++i) s[i].optim = optim;
+    segment[1].forward_cost = 5;
+    CHECK(memopt_tape_describe(layer, segment, N, &e) == MEMOPT_OK && segment[2].backward_scratch == 256 && segment[2].forward_scratch == 0 && segment[2].saved_bytes == 0);
+    CHECK(memopt_i_double_bits(segment[0].forward_cost) == memopt_i_double_bits(1) && memopt_i_double_bits(segment[0].backward_cost) == memopt_i_double_bits(2));
+    CHECK(memopt_i_double_bits(segment[1].forward_cost) == memopt_i_double_bits(5) && !(segment[1].backward_cost > 0)); /* told: it stays */
+    tape_rig_open(&r, 1 << 16, 0);
+    d.arena = r.arena; d.layers = layer; d.chain.segments = segment; d.chain.count = N; d.chain.input_bytes = d.chain.input_grad_bytes = 256; d.overhead = 1; d.host = &host;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+    CHECK(memopt_tape_calibrate(tape, x, NULL, gx, 3) == MEMOPT_OK && !memcmp(weights, want, sizeof want)); /* nothing is stepped */
+    run.groups = &group; run.group_count = 1; run.step = 1; run.fused = 1;
+    CHECK(memopt_optim_begin(optim, &run) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK);
+    CHECK(memopt_tape_output(tape) == NULL && memopt_tape_backward(tape, NULL, gx) == MEMOPT_OK && memopt_optim_end(optim) == MEMOPT_OK);
+    for (k = 0; k < 64; ++k) { /* y = x a b c: each weight's gradient is the product of the others; SGD takes 0.001 of it */
+        const float ab = x[k] * want[0][k], abc = ab * want[1][k], up = want[2][k];
+        CHECK_AT(fabsf(weights[2][k] - (want[2][k] - 1e-3f * abc)) < 1e-6f && fabsf(weights[1][k] - (want[1][k] - 1e-3f * up * ab)) < 1e-6f, (int)k);
+        CHECK_AT(fabsf(weights[0][k] - (want[0][k] - 1e-3f * up * want[1][k] * x[k])) < 1e-6f && fabsf(gx[k] - up * want[1][k] * want[0][k]) < 1e-6f, (int)k);
+    }
+    s[1].add = (float)HUGE_VAL; s[1].quiet = 1; run.step = 2; /* what the optimizer says is what the tape says */
+    CHECK(memopt_optim_begin(optim, &run) == MEMOPT_OK && memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, NULL, gx) == MEMOPT_ERR_STATE);
+    e = memopt_tape_error(tape);
+    CHECK(e.segment == 1 && e.callback && !strcmp(e.callback, "backward") && e.reason == memopt_optim_error(optim).reason && e.action != SIZE_MAX);
+    CHECK(memopt_optim_end(optim) == MEMOPT_ERR_STATE && memopt_tape_step(NULL, optim, 0, x) == MEMOPT_ERR_ARGUMENT);
+    memopt_tape_destroy(tape);
+    segment[2].output_bytes = segment[2].saved_bytes = 64; d.error = &e;
+    CHECK(memopt_tape_create(&d, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 2: no forward callback, but an output"));
+    memopt_optim_close(optim);
+    CHECK(f.live_blocks == 0);
     tape_rig_close(&r);
 }
 
@@ -4006,7 +4077,7 @@ static const char *tape_break(tape_plain *p, int i, const memopt_host *half, mem
     case 11: *want = MEMOPT_ERR_OVERFLOW; p->segment[2].forward_cost = DBL_MAX / 2;
         return "the costs do not fit a double when summed";
     case 12: d->layers = NULL; return "layers is NULL";
-    case 13: p->layer[3].forward_fn = NULL; return "segment 3: no forward callback";
+    case 13: p->layer[3].forward_fn = NULL; return "segment 3: no forward callback, but an output";
     case 14: p->layer[4].backward_fn = NULL; return "segment 4: no backward callback";
     case 15: d->host = half; return "the host is half set: a table has some of its functions";
     case 16: d->store.write_fn = tape_no_write; d->offload.slots = 2;
@@ -4234,6 +4305,7 @@ static void test_tape(void) {
     RUN(tape_table_is_fine_enough);
     RUN(tape_table_never_coarser);
     RUN(tape_taken);
+    RUN(tape_steps_in_backward);
     RUN(tape_watches);
     RUN(tape_grad_in_place);
     RUN(tape_process_memory);

@@ -32,6 +32,7 @@
 #include "test_layer.c"
 #include "test_batchnorm.c"
 #include "test_nan.c"
+#include "test_parts_nets.c"
 
 #ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated */
 #  define TEST_WIDE 0
@@ -74,12 +75,14 @@ int main(void) {
     test_layer();
     test_batchnorm();
     test_nan();
+    test_parts_nets();
 #else
     (void)test_simd;
     (void)test_random_section; (void)test_number; (void)test_quant; (void)test_state_codec; (void)test_optim;
     (void)test_adafactor;
     (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
+    (void)test_parts_nets;
 #endif
     return test_totals();
 }

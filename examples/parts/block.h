@@ -1,0 +1,331 @@
+/* block.h - a pre-norm transformer block as two segments of a tape: x + project(attention(norm(x))), and then
+   x + down(activation(up(norm(x)))).
+
+   What it keeps  Queries, keys, values and the attended rows; what goes into the activation. Norms, activations and
+                  dropout are made again: they cost next to nothing. In planes of batch * length * width elements, with
+                  as many kv_heads as heads and hidden = 4 * width:
+                                  kept beside the output   scratch of a backward       (operators' scratch: see ops)
+                      attention   4                        3 and 8 bytes a row
+                      GELU MLP    4                        5 and 8 bytes a row
+                      SwiGLU MLP  8                        5 and 8 bytes a row
+                  and where the part has no gradients of its own, those of the segment's weights. Gradients of the
+                  residual stream are made in place: there is one plane of them, whatever the depth.
+   What it costs  A backward computes norm, activation and attention's scores once more: nothing for which a product of
+                  weights is made twice.
+   How to use     See transformer.h. The block's weights are one array:
+                      transformer_tensor list[TRANSFORMER_BLOCK_TENSORS];
+                      size_t floats = transformer_block_tensors(&shape, list);
+                      block.shape = &shape; block.weights = weights; block.gradients = gradients;
+                      transformer_block_layers(&block, layers, segments);
+                  QKV: the rows of the queries, head by head, then of the keys, then of the values. UP with SwiGLU: the
+                  rows of the gate, then of up. Rotary pairs are i and i + half, as in Llama's checkpoints from
+                  Hugging Face. Attention works by whole rows of scores and has no dropout of its own. */
+#ifndef PARTS_BLOCK_H
+#define PARTS_BLOCK_H
+#include "transformer.h"
+
+enum {
+    TRANSFORMER_NORM1_SCALE,
+    TRANSFORMER_NORM1_SHIFT,
+    TRANSFORMER_QKV,
+    TRANSFORMER_QKV_BIAS,
+    TRANSFORMER_PROJECT,
+    TRANSFORMER_PROJECT_BIAS,
+    TRANSFORMER_NORM2_SCALE, /* the MLP half begins */
+    TRANSFORMER_NORM2_SHIFT,
+    TRANSFORMER_UP,
+    TRANSFORMER_UP_BIAS,
+    TRANSFORMER_DOWN,
+    TRANSFORMER_DOWN_BIAS,
+    TRANSFORMER_BLOCK_TENSORS
+};
+
+/* ---- shapes and parameters ---- */
+static inline size_t transformer_kv_width(const transformer *t) {
+    return (t->kv_heads ? t->kv_heads : t->heads) * (t->width / t->heads);
+}
+
+static inline size_t transformer_qkv_width(const transformer *t) {
+    return t->width + 2 * transformer_kv_width(t);
+}
+
+static inline size_t transformer_up_width(const transformer *t) {
+    return transformer_hidden(t) * (t->swiglu ? 2 : 1);
+}
+
+/* Fills in the list, and returns the elements of all of it. */
+static inline size_t transformer_block_tensors(const transformer *t, transformer_tensor *list) {
+    const size_t c = t->width;
+    const size_t shift = t->rms ? 0 : c;
+    const size_t bias = !t->no_bias;
+
+    transformer_list(list, TRANSFORMER_NORM1_SCALE, "norm1 scale", c, 0);
+    transformer_list(list, TRANSFORMER_NORM1_SHIFT, "norm1 shift", shift, 0);
+    transformer_list(list, TRANSFORMER_QKV, "qkv", transformer_qkv_width(t), c);
+    transformer_list(list, TRANSFORMER_QKV_BIAS, "qkv bias", bias * transformer_qkv_width(t), 0);
+    transformer_list(list, TRANSFORMER_PROJECT, "project", c, c);
+    transformer_list(list, TRANSFORMER_PROJECT_BIAS, "project bias", bias * c, 0);
+    transformer_list(list, TRANSFORMER_NORM2_SCALE, "norm2 scale", c, 0);
+    transformer_list(list, TRANSFORMER_NORM2_SHIFT, "norm2 shift", shift, 0);
+    transformer_list(list, TRANSFORMER_UP, "up", transformer_up_width(t), c);
+    transformer_list(list, TRANSFORMER_UP_BIAS, "up bias", bias * transformer_up_width(t), 0);
+    transformer_list(list, TRANSFORMER_DOWN, "down", c, transformer_hidden(t));
+    transformer_list(list, TRANSFORMER_DOWN_BIAS, "down bias", bias * c, 0);
+    return list[TRANSFORMER_DOWN_BIAS].first + list[TRANSFORMER_DOWN_BIAS].count;
+}
+
+/* ---- the end of a half: output = x + dropout(linear(input)), and back ---- */
+static inline memopt_dropout transformer_dropout(const transformer_work *w) {
+    memopt_dropout d;
+
+    memset(&d, 0, sizeof d);
+    d.n = transformer_rows(w->shape) * w->shape->width;
+    d.type = w->shape->type;
+    d.rate = w->shape->dropout;
+    d.noise = memopt_noise_make(w->call->seed, w->call->stream);
+    return d;
+}
+
+static inline memopt_status transformer_half_forward(const transformer_work *w, size_t i, const void *input) {
+    memopt_linear l = transformer_linear(w, i, input, w->call->output);
+    memopt_dropout d = transformer_dropout(w);
+    const int drops = d.rate > 0 && !w->call->evaluating;
+    memopt_status s;
+
+    if (!drops) l.residual = w->call->input;
+    s = memopt_linear_forward(&w->ops, &l);
+    d.input = w->call->output;
+    d.residual = w->call->input;
+    d.output = w->call->output;
+    return s || !drops ? s : memopt_dropout_forward(&w->ops, &d);
+}
+
+/* *grad receives where the gradient of the linear layer's output is: `plane` where there is dropout. */
+static inline memopt_status transformer_half_backward(const transformer_work *w, void *plane, const void **grad) {
+    memopt_dropout d = transformer_dropout(w);
+
+    *grad = w->call->grad_output;
+    if (!(d.rate > 0)) return MEMOPT_OK;
+    *grad = plane;
+    d.grad_output = w->call->grad_output;
+    d.grad_input = plane;
+    return memopt_dropout_backward(&w->ops, &d);
+}
+
+/* The beginning of a half on the way back: grad_input = grad_output + the gradient through the norm. */
+static inline memopt_status transformer_half_end(const transformer_work *w, size_t i, float *statistics,
+                                                 const void *grad_normed) {
+    const memopt_tape_call *call = w->call;
+    memopt_status s;
+
+    if (call->grad_input && call->grad_input != call->grad_output)
+        memcpy(call->grad_input, call->grad_output, transformer_bytes(w->shape, w->shape->width));
+    s = transformer_norm_backward(w, i, call->input, statistics, grad_normed, call->grad_input,
+                                  call->grad_input != NULL);
+    return transformer_done(w, s);
+}
+
+/* ---- the attention half ---- */
+/* Queries and keys lie side by side in a row: they are rotated as the heads of both. */
+static inline memopt_rotary transformer_rotary(const transformer *t) {
+    memopt_rotary r;
+
+    memset(&r, 0, sizeof r);
+    r.rows = transformer_rows(t);
+    r.heads = t->heads + (t->kv_heads ? t->kv_heads : t->heads);
+    r.width = t->width / t->heads;
+    r.stride = transformer_qkv_width(t);
+    r.base = t->rotary_base;
+    r.length = t->length;
+    r.type = t->type;
+    return r;
+}
+
+/* Element `at` of a row; NULL stays NULL. */
+static inline void *transformer_column(const transformer *t, void *rows, size_t at) {
+    return rows ? (unsigned char *)rows + at * memopt_type_bytes(t->type) : NULL;
+}
+
+static inline memopt_attention transformer_attention(const transformer *t, void *qkv) {
+    memopt_attention a;
+
+    memset(&a, 0, sizeof a);
+    a.batch = t->batch;
+    a.length = t->length;
+    a.heads = t->heads;
+    a.kv_heads = t->kv_heads;
+    a.width = t->width / t->heads;
+    a.causal = !t->not_causal;
+    a.type = t->type;
+    a.queries = qkv;
+    a.keys = transformer_column(t, qkv, t->width);
+    a.values = transformer_column(t, qkv, t->width + transformer_kv_width(t));
+    a.query_stride = a.kv_stride = transformer_qkv_width(t);
+    return a;
+}
+
+static inline transformer_work transformer_block_begin(const memopt_tape_call *call, int mlp, int backward) {
+    const size_t from = mlp ? TRANSFORMER_NORM2_SCALE : 0;
+
+    return transformer_begin(call, transformer_block_tensors, from,
+                             mlp ? TRANSFORMER_BLOCK_TENSORS : TRANSFORMER_NORM2_SCALE, backward);
+}
+
+static inline memopt_status transformer_attention_forward(const memopt_tape_call *call) {
+    transformer_work w = transformer_block_begin(call, 0, 0);
+    const transformer *t = w.shape;
+    void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
+    void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, t->width); /* until then, the normed rows */
+    const memopt_linear linear = transformer_linear(&w, TRANSFORMER_QKV, attended, qkv);
+    memopt_rotary rotary = transformer_rotary(t);
+    memopt_attention attention = transformer_attention(t, qkv);
+    memopt_status s;
+
+    w.ops = memopt_ops_in(call, &t->ops);
+    rotary.input = rotary.output = qkv;
+    attention.output = attended;
+    s = transformer_norm_forward(&w, TRANSFORMER_NORM1_SCALE, call->input, attended, NULL);
+    if (!s) s = memopt_linear_forward(&w.ops, &linear);
+    if (!s && t->rotary) s = memopt_rotary_forward(&w.ops, &rotary);
+    if (!s) s = memopt_attention_forward(&w.ops, &attention);
+    return s ? s : transformer_half_forward(&w, TRANSFORMER_PROJECT, attended);
+}
+
+static inline memopt_status transformer_attention_backward(const memopt_tape_call *call) {
+    transformer_work w = transformer_block_begin(call, 0, 1);
+    const transformer *t = w.shape;
+    void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
+    void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, t->width);
+    void *grad_qkv = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_qkv_width(t));
+    float *statistics = transformer_take_statistics(&w);
+    memopt_rotary rotary = transformer_rotary(t);
+    memopt_attention attention = transformer_attention(t, qkv);
+    const void *grad;
+    memopt_status s;
+
+    w.ops = memopt_ops_in(call, &t->ops);
+    s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient: */
+    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
+    attention.grad_output = attended;
+    attention.grad_queries = grad_qkv;
+    attention.grad_keys = transformer_column(t, grad_qkv, t->width);
+    attention.grad_values = transformer_column(t, grad_qkv, t->width + transformer_kv_width(t));
+    if (!s) s = memopt_attention_backward(&w.ops, &attention);
+    rotary.grad_output = rotary.grad_input = grad_qkv;
+    if (!s && t->rotary) s = memopt_rotary_backward(&w.ops, &rotary);
+    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM1_SCALE, call->input, attended, statistics);
+    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_QKV, attended, grad_qkv, attended);
+    return s ? s : transformer_half_end(&w, TRANSFORMER_NORM1_SCALE, statistics, attended);
+}
+
+/* ---- the MLP half ---- */
+/* The same struct serves forward and backward, as of every operator. */
+static inline memopt_swiglu transformer_swiglu(const transformer_work *w, void *up, void *hidden) {
+    memopt_swiglu x;
+
+    memset(&x, 0, sizeof x);
+    x.rows = transformer_rows(w->shape);
+    x.width = transformer_hidden(w->shape);
+    x.type = w->shape->type;
+    x.input = x.grad_input = up; /* in place */
+    x.output = hidden;
+    x.grad_output = hidden;
+    return x;
+}
+
+static inline memopt_activation_args transformer_gelu(const transformer_work *w, void *up, void *hidden) {
+    memopt_activation_args x;
+
+    memset(&x, 0, sizeof x);
+    x.n = transformer_rows(w->shape) * transformer_hidden(w->shape);
+    x.activation = MEMOPT_ACTIVATION_GELU;
+    x.type = w->shape->type;
+    x.input = up;
+    x.output = hidden;
+    x.grad_output = x.grad_input = hidden; /* in place */
+    return x;
+}
+
+static inline memopt_status transformer_activation(const transformer_work *w, void *up, void *hidden) {
+    const memopt_swiglu swiglu = transformer_swiglu(w, up, hidden);
+    const memopt_activation_args gelu = transformer_gelu(w, up, hidden);
+
+    return w->shape->swiglu ? memopt_swiglu_forward(&w->ops, &swiglu) : memopt_activation_forward(&w->ops, &gelu);
+}
+
+/* From the gradient at hidden: of SwiGLU it comes to lie at up, of GELU at hidden. */
+static inline memopt_status transformer_activation_backward(const transformer_work *w, void *up, void *hidden) {
+    memopt_swiglu swiglu = transformer_swiglu(w, up, hidden);
+    memopt_activation_args gelu = transformer_gelu(w, up, hidden);
+
+    swiglu.output = NULL;
+    gelu.output = NULL;
+    return w->shape->swiglu ? memopt_swiglu_backward(&w->ops, &swiglu) : memopt_activation_backward(&w->ops, &gelu);
+}
+
+static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call) {
+    transformer_work w = transformer_block_begin(call, 1, 0);
+    const transformer *t = w.shape;
+    void *up = call->saves || t->swiglu ? transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_up_width(t)) : NULL;
+    void *hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
+    memopt_linear linear = transformer_linear(&w, TRANSFORMER_UP, call->output, t->swiglu ? up : hidden);
+    memopt_status s;
+
+    w.ops = memopt_ops_in(call, &t->ops);
+    if (!t->swiglu) { /* GELU inside the product; what goes into it is only kept for a backward */
+        linear.activation = MEMOPT_ACTIVATION_GELU;
+        linear.pre_activation = up;
+    }
+    s = transformer_norm_forward(&w, TRANSFORMER_NORM2_SCALE, call->input, call->output, NULL); /* until the result */
+    if (!s) s = memopt_linear_forward(&w.ops, &linear);
+    if (!s && t->swiglu) s = transformer_activation(&w, up, hidden);
+    return s ? s : transformer_half_forward(&w, TRANSFORMER_DOWN, hidden);
+}
+
+static inline memopt_status transformer_mlp_backward(const memopt_tape_call *call) {
+    transformer_work w = transformer_block_begin(call, 1, 1);
+    const transformer *t = w.shape;
+    void *up = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_up_width(t));
+    void *hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
+    void *plane = transformer_take(&w, MEMOPT_TAPE_SCRATCH, t->width);
+    float *statistics = transformer_take_statistics(&w);
+    const void *grad;
+    memopt_status s;
+
+    w.ops = memopt_ops_in(call, &t->ops);
+    s = transformer_half_backward(&w, plane, &grad);
+    if (!s) s = transformer_activation(&w, up, hidden); /* hidden is made again, and becomes its own gradient: */
+    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_DOWN, hidden, grad, hidden);
+    if (!s) s = transformer_activation_backward(&w, up, hidden);
+    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM2_SCALE, call->input, plane, statistics);
+    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_UP, plane, t->swiglu ? up : hidden, plane);
+    return s ? s : transformer_half_end(&w, TRANSFORMER_NORM2_SCALE, statistics, plane);
+}
+
+/* ---- the chain: both layers and segments of a block; memopt_tape_describe() does the rest ---- */
+static inline void transformer_block_layers(const transformer_part *block, memopt_tape_layer *layers,
+                                            memopt_segment *segments) {
+    const transformer *t = block->shape;
+    const double rows = (double)transformer_rows(t);
+    const double c = (double)t->width;
+    const double scores = rows * (double)t->length * c * (t->not_causal ? 2 : 1);
+    transformer_tensor list[TRANSFORMER_BLOCK_TENSORS];
+    size_t i;
+
+    (void)transformer_block_tensors(t, list);
+    for (i = 0; i < 2; ++i) {
+        memset(&segments[i], 0, sizeof segments[i]);
+        layers[i].user = (void *)(uintptr_t)block;
+        segments[i].output_bytes = segments[i].grad_bytes = transformer_bytes(t, t->width);
+        segments[i].grad_in_place = 1;
+    }
+    layers[0].forward_fn = transformer_attention_forward;
+    layers[0].backward_fn = transformer_attention_backward;
+    segments[0].forward_cost = rows * (double)(list[TRANSFORMER_QKV].count + list[TRANSFORMER_PROJECT].count) + scores;
+    segments[0].backward_cost = 2 * segments[0].forward_cost + scores / 2;
+    layers[1].forward_fn = transformer_mlp_forward;
+    layers[1].backward_fn = transformer_mlp_backward;
+    segments[1].forward_cost = rows * (double)(list[TRANSFORMER_UP].count + list[TRANSFORMER_DOWN].count);
+    segments[1].backward_cost = 2 * segments[1].forward_cost;
+}
+#endif

@@ -1,0 +1,78 @@
+/* embedding.h - the first segment of a transformer: token ids to rows, with learned positions or none.
+
+   What it keeps  Nothing: its backward reads the ids.
+   What it costs  A row copied, or added, for each token; backward, the gradients of rows nobody used are zeroed.
+   How to use     See transformer.h. The input of the tape is the ids, an int32_t for each row:
+                      size_t floats = transformer_embedding_tensors(&shape, list);
+                      embedding.shape = &shape; embedding.weights = weights; embedding.gradients = gradients;
+                      transformer_embedding_layer(&embedding, &layers[0], &segments[0]);
+                      desc.chain.input_bytes = rows * sizeof(int32_t);
+                  Tied to the head, it adds the tokens' gradient to what the head has left there: this part then has an
+                  array of gradients, also where the others have none. Its done_fn comes last, after both. */
+#ifndef PARTS_EMBEDDING_H
+#define PARTS_EMBEDDING_H
+#include "transformer.h"
+
+enum { TRANSFORMER_TOKENS, TRANSFORMER_POSITIONS, TRANSFORMER_EMBEDDING_TENSORS };
+
+/* Fills in the list, and returns the elements of all of it. */
+static inline size_t transformer_embedding_tensors(const transformer *t, transformer_tensor *list) {
+    transformer_list(list, TRANSFORMER_TOKENS, "tokens", transformer_padded(t), t->width);
+    transformer_list(list, TRANSFORMER_POSITIONS, "positions", t->rotary ? 0 : t->length, t->width);
+    return list[TRANSFORMER_POSITIONS].first + list[TRANSFORMER_POSITIONS].count;
+}
+
+static inline memopt_embedding transformer_embedding(const transformer_work *w) {
+    const transformer *t = w->shape;
+    memopt_embedding e;
+
+    memset(&e, 0, sizeof e);
+    e.rows = transformer_rows(t);
+    e.width = t->width;
+    e.vocabulary = t->vocabulary;
+    e.length = t->length;
+    e.type = t->type;
+    e.weight_type = t->weight_type;
+    e.gradient_type = t->gradient_type;
+    e.ids = (const int32_t *)w->call->input;
+    e.tokens = transformer_weights(w, TRANSFORMER_TOKENS);
+    e.positions = transformer_weights(w, TRANSFORMER_POSITIONS);
+    return e;
+}
+
+static inline memopt_status transformer_embedding_forward(const memopt_tape_call *call) {
+    transformer_work w = transformer_begin(call, transformer_embedding_tensors, 0, TRANSFORMER_EMBEDDING_TENSORS, 0);
+    memopt_embedding e = transformer_embedding(&w);
+
+    w.ops = memopt_ops_in(call, &w.shape->ops);
+    e.output = call->output;
+    return memopt_embedding_forward(&w.ops, &e);
+}
+
+static inline memopt_status transformer_embedding_backward(const memopt_tape_call *call) {
+    transformer_work w = transformer_begin(call, transformer_embedding_tensors, 0, TRANSFORMER_EMBEDDING_TENSORS, 1);
+    memopt_embedding e = transformer_embedding(&w);
+    memopt_status s;
+
+    if (!w.shape->untied && !w.part->gradients) return MEMOPT_ERR_ARGUMENT; /* the head's lie there, too */
+    w.ops = memopt_ops_in(call, &w.shape->ops);
+    e.grad_output = call->grad_output;
+    e.grad_tokens = transformer_gradients(&w, TRANSFORMER_TOKENS);
+    e.accumulate = !w.shape->untied || w.shape->accumulate; /* tied: onto what the head has left */
+    s = memopt_embedding_backward(&w.ops, &e);
+    e.grad_tokens = NULL;
+    e.grad_positions = transformer_gradients(&w, TRANSFORMER_POSITIONS);
+    e.accumulate = w.shape->accumulate;
+    if (!s && e.grad_positions) s = memopt_embedding_backward(&w.ops, &e);
+    return transformer_done(&w, s);
+}
+
+static inline void transformer_embedding_layer(const transformer_part *embedding, memopt_tape_layer *layer,
+                                               memopt_segment *segment) {
+    memset(segment, 0, sizeof *segment);
+    segment->output_bytes = segment->grad_bytes = transformer_bytes(embedding->shape, embedding->shape->width);
+    layer->user = (void *)(uintptr_t)embedding;
+    layer->forward_fn = transformer_embedding_forward;
+    layer->backward_fn = transformer_embedding_backward;
+}
+#endif

@@ -1,0 +1,117 @@
+/* head.h - the last segment of a language model: final norm, logits, cross-entropy. Loss and gradients are made in one
+   go, in the backward, some rows of logits at a time; the forward of a training does nothing.
+
+   What it keeps  Nothing. Scratch: a plane of normed rows, which become their gradient, 8 bytes a row, min(chunk, rows)
+                  rows of padded floats, and without a gradients array of its own, those.
+   What it costs  The logits' product once, and both of its gradients; no forward again.
+   How to use     See transformer.h. Before every pass set the targets, an int32_t a row (negative: ignored):
+                      head.part.shape = &shape; head.part.weights = weights; head.part.gradients = gradients;
+                      head.tied = &embedding;                      (untied: NULL)
+                      transformer_head_layer(&head, &layers[last], &segments[last]);
+                      head.targets = targets;
+                      memopt_tape_forward(tape, ids); memopt_tape_backward(tape, NULL, NULL); printf(... head.loss);
+                  head.loss is that of the pass. An evaluation makes it too, and writes it to its output, one float; or,
+                  with `logits` set, makes no loss but the logits of some rows, to sample from. */
+#ifndef PARTS_HEAD_H
+#define PARTS_HEAD_H
+#include "transformer.h"
+
+enum { TRANSFORMER_FINAL_SCALE, TRANSFORMER_FINAL_SHIFT, TRANSFORMER_HEAD, TRANSFORMER_HEAD_TENSORS };
+
+typedef struct transformer_head {
+    transformer_part        part;    /* first: callbacks know the head by it */
+    const transformer_part *tied;    /* the embedding whose tokens are the weights; NULL when untied */
+    const int32_t          *targets;
+    size_t                  chunk;   /* rows of logits at a time; 0 = 512 */
+    memopt_loss_rule        rule;    /* its scale and count: loss scaling, micro-batches */
+    double                  loss;
+    float                  *logits;  /* evaluating: NULL, or receives rows first_row.. of vocabulary floats */
+    size_t                  first_row, row_count;
+} transformer_head;
+
+/* Fills in the list, and returns the elements of all of it. */
+static inline size_t transformer_head_tensors(const transformer *t, transformer_tensor *list) {
+    transformer_list(list, TRANSFORMER_FINAL_SCALE, "final scale", t->width, 0);
+    transformer_list(list, TRANSFORMER_FINAL_SHIFT, "final shift", t->rms ? 0 : t->width, 0);
+    transformer_list(list, TRANSFORMER_HEAD, "head", t->untied ? transformer_padded(t) : 0, t->width);
+    return list[TRANSFORMER_HEAD].first + list[TRANSFORMER_HEAD].count;
+}
+
+static inline memopt_head transformer_head_of(const transformer_work *w, void *normed) {
+    const transformer_head *x = (const transformer_head *)w->call->user;
+    const transformer *t = w->shape;
+    memopt_head h;
+
+    memset(&h, 0, sizeof h);
+    h.rows = transformer_rows(t);
+    h.width = t->width;
+    h.vocabulary = t->vocabulary;
+    h.padded = t->padded;
+    h.chunk = x->chunk;
+    h.type = t->type;
+    h.weight_type = t->weight_type;
+    h.gradient_type = t->gradient_type;
+    h.input = normed;
+    h.weights = t->untied ? transformer_weights(w, TRANSFORMER_HEAD) : x->tied->weights;
+    h.targets = x->targets;
+    h.rule = x->rule;
+    return h;
+}
+
+static inline memopt_status transformer_head_forward(const memopt_tape_call *call) {
+    transformer_head *x = (transformer_head *)call->user;
+    transformer_work w = transformer_begin(call, transformer_head_tensors, 0, TRANSFORMER_HEAD_TENSORS, 0);
+    float value = 0;
+    memopt_loss loss;
+    memopt_head h;
+    void *normed;
+    memopt_status s;
+
+    if (!call->describing) memcpy(call->output, &value, sizeof value);
+    if (call->saves || (!call->evaluating && !call->describing)) return MEMOPT_OK;
+    normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);
+    w.ops = memopt_ops_in(call, &w.shape->ops);
+    h = transformer_head_of(&w, normed);
+    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, call->input, normed, NULL);
+    if (!s && x->logits && !call->describing)
+        return memopt_head_logits(&w.ops, &h, x->first_row, x->row_count, x->logits);
+    if (!s) s = memopt_head_loss(&w.ops, &h, &loss);
+    if (s || call->describing) return s;
+    x->loss = loss.loss;
+    value = (float)loss.loss;
+    memcpy(call->output, &value, sizeof value);
+    return MEMOPT_OK;
+}
+
+static inline memopt_status transformer_head_backward(const memopt_tape_call *call) {
+    transformer_head *x = (transformer_head *)call->user;
+    transformer_work w = transformer_begin(call, transformer_head_tensors, 0, TRANSFORMER_HEAD_TENSORS, 1);
+    void *normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);
+    float *statistics = transformer_take_statistics(&w);
+    memopt_head h = transformer_head_of(&w, normed);
+    memopt_loss loss;
+    memopt_status s;
+
+    w.ops = memopt_ops_in(call, &w.shape->ops);
+    h.grad_input = normed; /* in place */
+    h.grad_weights = w.shape->untied ? transformer_gradients(&w, TRANSFORMER_HEAD) : x->tied->gradients;
+    h.accumulate = w.shape->accumulate || call->describing; /* which may need more scratch */
+    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, call->input, normed, statistics);
+    if (!s) s = memopt_head_loss(&w.ops, &h, &loss);
+    if (!s) s = transformer_norm_backward(&w, TRANSFORMER_FINAL_SCALE, call->input, statistics, normed,
+                                          call->grad_input, 0);
+    if (!s && !call->describing) x->loss = loss.loss;
+    return transformer_done(&w, s);
+}
+
+static inline void transformer_head_layer(transformer_head *head, memopt_tape_layer *layer, memopt_segment *segment) {
+    const transformer *t = head->part.shape;
+
+    memset(segment, 0, sizeof *segment);
+    segment->output_bytes = sizeof(float);
+    segment->backward_cost = 3 * (double)transformer_rows(t) * (double)t->width * (double)transformer_padded(t);
+    layer->user = head;
+    layer->forward_fn = transformer_head_forward;
+    layer->backward_fn = transformer_head_backward;
+}
+#endif

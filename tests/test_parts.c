@@ -1,0 +1,428 @@
+/* test_parts.c - examples/parts: transformer blocks, embedding and head, against a plain engine that calls the same operators one
+   after the other, keeps every buffer and knows no tape (bits equal), and against loops in double precision. */
+#include "test.h"
+#include "examples/parts/block.h"
+#include "examples/parts/embedding.h"
+#include "examples/parts/head.h"
+
+enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * TRANSFORMER_BLOCK_TENSORS + 5,
+       PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 24 };
+
+/* A layer that remembers with which seed and stream it was called last. */
+typedef struct parts_recorder { memopt_tape_layer inner; uint64_t seed, stream; } parts_recorder;
+typedef struct parts_model {
+    transformer t;
+    size_t blocks, total, tensors;
+    transformer_part embedding, block[PARTS_BLOCKS]; transformer_head head;
+    memopt_tape_layer layers[PARTS_SEGMENTS]; memopt_segment segments[PARTS_SEGMENTS]; parts_recorder recorders[PARTS_SEGMENTS];
+    size_t first[PARTS_TENSORS], count[PARTS_TENSORS]; /* of each tensor, in the whole of the weights */
+    float weights[PARTS_MAX], gradients[PARTS_MAX];    /* or 16-bit numbers */
+    int32_t ids[PARTS_ROWS], targets[PARTS_ROWS];
+    memopt_threads threads;
+    int done; /* calls of done_fn */
+} parts_model;
+
+static memopt_status parts_forward(const memopt_tape_call *call) {
+    parts_recorder *r = (parts_recorder *)call->user; memopt_tape_call c = *call;
+    c.user = r->inner.user; r->seed = call->seed; r->stream = call->stream;
+    return r->inner.forward_fn(&c);
+}
+static memopt_status parts_backward(const memopt_tape_call *call) {
+    parts_recorder *r = (parts_recorder *)call->user; memopt_tape_call c = *call;
+    c.user = r->inner.user;
+    return r->inner.backward_fn(&c);
+}
+static memopt_status parts_done(void *user, size_t tensor, const void *gradients) {
+    parts_model *m = (parts_model *)user; const size_t size = memopt_type_bytes(m->t.gradient_type);
+    unsigned char *to = (unsigned char *)m->gradients + m->first[tensor] * size;
+    CHECK(tensor < m->tensors && gradients);
+    if (to != gradients) memcpy(to, gradients, m->count[tensor] * size);
+    ++m->done;
+    return MEMOPT_OK;
+}
+static void parts_put(void *to, memopt_type type, size_t i, float x) {
+    if (type == MEMOPT_TYPE_F32) ((float *)to)[i] = x;
+    else ((uint16_t *)to)[i] = memopt_to_bf16(x);
+}
+/* A part's place in weights and gradients; fused: it has no gradients of its own. Returns its elements. */
+static void parts_add(parts_model *m, transformer_part *part, transformer_tensors_fn *tensors_fn, size_t count, int fused) {
+    transformer_tensor list[TRANSFORMER_TENSORS_MAX]; memopt_optim_tensor optim[TRANSFORMER_TENSORS_MAX];
+    const size_t elements = tensors_fn(&m->t, list); size_t i, n = 0;
+    part->shape = &m->t; part->first_tensor = m->tensors;
+    part->weights = (unsigned char *)m->weights + m->total * memopt_type_bytes(m->t.weight_type);
+    part->gradients = fused ? NULL : (unsigned char *)m->gradients + m->total * memopt_type_bytes(m->t.gradient_type);
+    CHECK(transformer_optim_tensors(part, list, count, NULL) <= count);
+    CHECK(transformer_optim_tensors(part, list, count, optim) <= count);
+    for (i = 0; i < count; ++i)
+        if (list[i].count) {
+            const size_t at = (m->total + list[i].first) * memopt_type_bytes(m->t.weight_type);
+            m->first[m->tensors] = m->total + list[i].first; m->count[m->tensors++] = list[i].count;
+            CHECK(list[i].name && list[i].columns * (list[i].columns ? list[i].count / list[i].columns : 1) == (list[i].columns ? list[i].count : 0));
+            CHECK(optim[n].weights == (unsigned char *)m->weights + at && optim[n].count == list[i].count && optim[n].columns == list[i].columns);
+            CHECK((optim[n].gradients == NULL) == fused);
+            ++n;
+        }
+    m->total += elements;
+    CHECK(m->total <= PARTS_MAX && list[count - 1].first + list[count - 1].count == elements);
+}
+static void parts_describe(parts_model *m) {
+    memopt_error why; size_t i, last = 2 * m->blocks + 1;
+    transformer_embedding_layer(&m->embedding, &m->layers[0], &m->segments[0]);
+    for (i = 0; i < m->blocks; ++i) transformer_block_layers(&m->block[i], &m->layers[1 + 2 * i], &m->segments[1 + 2 * i]);
+    transformer_head_layer(&m->head, &m->layers[last], &m->segments[last]);
+    CHECK(memopt_tape_describe(m->layers, m->segments, last + 1, &why) == MEMOPT_OK);
+    for (i = 0; i <= last; ++i) {
+        m->recorders[i].inner = m->layers[i];
+        m->layers[i].user = &m->recorders[i]; m->layers[i].forward_fn = parts_forward; m->layers[i].backward_fn = parts_backward;
+    }
+}
+static void parts_open(parts_model *m, const transformer *shape, size_t blocks, int fused) {
+    uint64_t seed = 5; size_t i, rows = shape->batch * shape->length;
+    memset(m, 0, sizeof *m);
+    m->t = *shape; m->blocks = blocks;
+    if (fused) { m->t.done_fn = parts_done; m->t.user = m; }
+    parts_add(m, &m->embedding, transformer_embedding_tensors, TRANSFORMER_EMBEDDING_TENSORS, fused && m->t.untied);
+    for (i = 0; i < blocks; ++i) parts_add(m, &m->block[i], transformer_block_tensors, TRANSFORMER_BLOCK_TENSORS, fused);
+    parts_add(m, &m->head.part, transformer_head_tensors, TRANSFORMER_HEAD_TENSORS, fused);
+    m->head.tied = m->t.untied ? NULL : &m->embedding;
+    m->head.targets = m->targets; m->head.chunk = 5;
+    for (i = 0; i < m->total; ++i)
+        parts_put(m->weights, m->t.weight_type, i, 0.5f * ((float)test_below(&seed, 2001) / 1000 - 1));
+    CHECK(rows <= PARTS_ROWS);
+    for (i = 0; i < rows; ++i) {
+        m->ids[i] = (int32_t)test_below(&seed, m->t.vocabulary);
+        m->targets[i] = test_below(&seed, 6) ? (int32_t)test_below(&seed, m->t.vocabulary) : -1;
+    }
+    parts_describe(m);
+}
+static memopt_tape_desc parts_desc(parts_model *m) {
+    memopt_tape_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.chain.segments = m->segments; desc.chain.count = 2 * m->blocks + 2;
+    desc.chain.input_bytes = transformer_rows(&m->t) * sizeof(int32_t);
+    desc.layers = m->layers; desc.seed = 3;
+    return desc;
+}
+/* Passes within a budget (0: all is kept): gradients in m, the last loss in m->head.loss. Fails on any of CHECKs. */
+static void parts_train(parts_model *m, memopt_schedule_rule rule, size_t budget, size_t passes) {
+    memopt_tape_desc desc = parts_desc(m); memopt_arena_desc arena_desc; memopt_arena *arena = NULL; memopt_tape *tape = NULL;
+    memopt_source pages; memopt_error why; char text[256] = ""; memopt_status s = MEMOPT_OK; size_t i;
+    memset(&arena_desc, 0, sizeof arena_desc); memset(&why, 0, sizeof why);
+    CHECK(memopt_source_pages(NULL, &pages) == MEMOPT_OK);
+    arena_desc.capacity = (size_t)16 << 20; arena_desc.source = &pages;
+    CHECK(memopt_arena_create(&arena_desc, &arena) == MEMOPT_OK);
+    desc.arena = arena; desc.rule = rule; desc.budget = budget ? budget : SIZE_MAX; desc.error = &why;
+    CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
+    if (!tape) { memopt_error_text(&why, text, sizeof text, NULL); printf("%s\n", text); memopt_arena_destroy(arena); return; }
+    CHECK(!budget || memopt_tape_get_stats(tape).peak <= budget);
+    for (i = 0; i < passes && !s; ++i) {
+        m->t.accumulate = i > 0;
+        s = memopt_tape_forward(tape, m->ids);
+        if (!s) s = memopt_tape_backward(tape, NULL, NULL);
+    }
+    if (s) { why = memopt_tape_error(tape); memopt_error_text(&why, text, sizeof text, NULL); printf("%s\n", text); }
+    CHECK(s == MEMOPT_OK);
+    memopt_tape_destroy(tape);
+    memopt_arena_destroy(arena);
+}
+
+/* ---- the plain engine: a buffer for everything ---- */
+typedef struct plain_engine { const parts_model *m; const transformer *t; memopt_ops ops; unsigned char *pool; size_t used; float *gradients;
+                              size_t rows, tensor; int accumulate; double loss; } plain_engine;
+enum { PLAIN_POOL = 4 << 20 };
+static void *plain_new(plain_engine *p, size_t columns) {
+    void *result = p->pool + p->used;
+    p->used += (p->rows * columns * sizeof(float) + 63) / 64 * 64;
+    CHECK(p->used <= PLAIN_POOL);
+    return result;
+}
+static const void *plain_weights(const plain_engine *p, size_t tensor) {
+    return (const unsigned char *)p->m->weights + p->m->first[tensor] * memopt_type_bytes(p->t->weight_type);
+}
+static void *plain_gradients(const plain_engine *p, size_t tensor) {
+    return (unsigned char *)p->gradients + p->m->first[tensor] * memopt_type_bytes(p->t->gradient_type);
+}
+typedef struct plain_block { /* the numbers of tensors, SIZE_MAX: absent; and values */
+    size_t norm[2][2], qkv[2], project[2], up[2], down[2];
+    void *x[3], *normed[2], *qkv_rows, *rotated, *attended, *projected, *pre, *hidden, *lowered; float *statistics[2];
+} plain_block;
+static size_t plain_number(size_t *next, int present) { return present ? (*next)++ : SIZE_MAX; }
+static void plain_numbers(const plain_engine *p, plain_block *b, size_t next) {
+    const int bias = !p->t->no_bias, shift = !p->t->rms;
+    b->norm[0][0] = plain_number(&next, 1); b->norm[0][1] = plain_number(&next, shift);
+    b->qkv[0] = plain_number(&next, 1); b->qkv[1] = plain_number(&next, bias);
+    b->project[0] = plain_number(&next, 1); b->project[1] = plain_number(&next, bias);
+    b->norm[1][0] = plain_number(&next, 1); b->norm[1][1] = plain_number(&next, shift);
+    b->up[0] = plain_number(&next, 1); b->up[1] = plain_number(&next, bias);
+    b->down[0] = plain_number(&next, 1); b->down[1] = plain_number(&next, bias);
+}
+static memopt_norm plain_norm(const plain_engine *p, const size_t *tensor, const void *in, void *out, float *statistics) {
+    memopt_norm n;
+    memset(&n, 0, sizeof n);
+    n.rows = p->rows; n.width = p->t->width; n.rms = p->t->rms; n.eps = p->t->eps; n.type = p->t->type;
+    n.weight_type = p->t->weight_type; n.gradient_type = p->t->gradient_type; n.input = in; n.output = out;
+    n.statistics = statistics; n.scale = plain_weights(p, tensor[0]); n.accumulate = p->accumulate;
+    if (tensor[1] != SIZE_MAX) n.shift = plain_weights(p, tensor[1]);
+    return n;
+}
+static void plain_norm_back(const plain_engine *p, memopt_norm n, const size_t *tensor, const void *grad, void *grad_in) {
+    n.output = NULL; n.grad_output = grad; n.grad_input = grad_in; n.grad_scale = plain_gradients(p, tensor[0]);
+    if (tensor[1] != SIZE_MAX) n.grad_shift = plain_gradients(p, tensor[1]);
+    CHECK(memopt_norm_backward(&p->ops, &n) == MEMOPT_OK);
+}
+static memopt_linear plain_linear(const plain_engine *p, const size_t *tensor, size_t inputs, size_t outputs, const void *in, void *out) {
+    memopt_linear l;
+    memset(&l, 0, sizeof l);
+    l.rows = p->rows; l.inputs = inputs; l.outputs = outputs; l.type = p->t->type; l.weight_type = p->t->weight_type;
+    l.gradient_type = p->t->gradient_type; l.input = in; l.output = out; l.weights = plain_weights(p, tensor[0]);
+    if (tensor[1] != SIZE_MAX) l.bias = plain_weights(p, tensor[1]);
+    return l;
+}
+static void plain_linear_back(const plain_engine *p, memopt_linear l, const size_t *tensor, const void *grad, void *grad_in) {
+    l.output = NULL; l.grad_output = grad; l.grad_input = grad_in; l.accumulate = p->accumulate;
+    l.grad_weights = plain_gradients(p, tensor[0]);
+    if (tensor[1] != SIZE_MAX) l.grad_bias = plain_gradients(p, tensor[1]);
+    CHECK(memopt_linear_backward(&p->ops, &l) == MEMOPT_OK);
+}
+static memopt_dropout plain_dropout(const plain_engine *p, size_t segment) {
+    memopt_dropout d;
+    memset(&d, 0, sizeof d);
+    d.n = p->rows * p->t->width; d.type = p->t->type; d.rate = p->t->dropout;
+    d.noise = memopt_noise_make(p->m->recorders[segment].seed, p->m->recorders[segment].stream);
+    return d;
+}
+/* out = residual + dropout(linear); in 16 bits and without dropout the product adds the residual, which is rounded once. */
+static void plain_add(plain_engine *p, memopt_linear l, size_t segment, const void *residual, void *out) {
+    memopt_dropout d = plain_dropout(p, segment);
+    if (p->t->type != MEMOPT_TYPE_F32 && !(d.rate > 0)) {
+        l.residual = residual; l.output = out;
+        CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
+        return;
+    }
+    d.input = l.output; d.residual = residual; d.output = out;
+    CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
+    CHECK(memopt_dropout_forward(&p->ops, &d) == MEMOPT_OK);
+}
+static size_t plain_qkv(const transformer *t) { return t->width + 2 * (t->kv_heads ? t->kv_heads : t->heads) * (t->width / t->heads); }
+static memopt_rotary plain_rotary(const plain_engine *p) {
+    memopt_rotary r;
+    memset(&r, 0, sizeof r);
+    r.rows = p->rows; r.heads = p->t->heads + (p->t->kv_heads ? p->t->kv_heads : p->t->heads); r.width = p->t->width / p->t->heads;
+    r.stride = plain_qkv(p->t); r.base = p->t->rotary_base; r.length = p->t->length; r.type = p->t->type;
+    return r;
+}
+static memopt_attention plain_attention(const plain_engine *p, unsigned char *qkv) {
+    const size_t size = memopt_type_bytes(p->t->type), kv = (plain_qkv(p->t) - p->t->width) / 2; memopt_attention a;
+    memset(&a, 0, sizeof a);
+    a.batch = p->t->batch; a.length = p->t->length; a.heads = p->t->heads; a.kv_heads = p->t->kv_heads; a.type = p->t->type;
+    a.width = p->t->width / p->t->heads; a.causal = !p->t->not_causal; a.query_stride = a.kv_stride = plain_qkv(p->t);
+    a.queries = qkv; a.keys = qkv + p->t->width * size; a.values = qkv + (p->t->width + kv) * size;
+    return a;
+}
+static memopt_activation_args plain_gelu(const plain_engine *p, size_t hidden, const void *in) {
+    memopt_activation_args x;
+    memset(&x, 0, sizeof x);
+    x.n = p->rows * hidden; x.activation = MEMOPT_ACTIVATION_GELU; x.type = p->t->type; x.input = in;
+    return x;
+}
+static memopt_swiglu plain_swiglu(const plain_engine *p, size_t hidden, const void *in) {
+    memopt_swiglu x;
+    memset(&x, 0, sizeof x);
+    x.rows = p->rows; x.width = hidden; x.type = p->t->type; x.input = in;
+    return x;
+}
+static void plain_block_forward(plain_engine *p, plain_block *b, size_t segment) {
+    const transformer *t = p->t; const size_t c = t->width, qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
+    memopt_norm n; memopt_linear l; memopt_rotary r = plain_rotary(p); memopt_attention a; memopt_activation_args g; memopt_swiglu w; int i;
+    for (i = 0; i < 2; ++i) { b->normed[i] = plain_new(p, c); b->statistics[i] = (float *)plain_new(p, 2); b->x[i + 1] = plain_new(p, c); }
+    b->qkv_rows = plain_new(p, qkv); b->rotated = plain_new(p, qkv); b->attended = plain_new(p, c); b->projected = plain_new(p, c);
+    b->pre = plain_new(p, up); b->hidden = plain_new(p, h); b->lowered = plain_new(p, c);
+    n = plain_norm(p, b->norm[0], b->x[0], b->normed[0], b->statistics[0]);
+    CHECK(memopt_norm_forward(&p->ops, &n) == MEMOPT_OK);
+    l = plain_linear(p, b->qkv, c, qkv, b->normed[0], b->qkv_rows);
+    CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
+    memcpy(b->rotated, b->qkv_rows, p->rows * qkv * memopt_type_bytes(t->type));
+    r.input = r.output = b->rotated;
+    if (t->rotary) CHECK(memopt_rotary_forward(&p->ops, &r) == MEMOPT_OK);
+    a = plain_attention(p, (unsigned char *)b->rotated); a.output = b->attended;
+    CHECK(memopt_attention_forward(&p->ops, &a) == MEMOPT_OK);
+    plain_add(p, plain_linear(p, b->project, c, c, b->attended, b->projected), segment, b->x[0], b->x[1]);
+    n = plain_norm(p, b->norm[1], b->x[1], b->normed[1], b->statistics[1]);
+    CHECK(memopt_norm_forward(&p->ops, &n) == MEMOPT_OK);
+    l = plain_linear(p, b->up, c, up, b->normed[1], b->pre);
+    CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
+    g = plain_gelu(p, h, b->pre); w = plain_swiglu(p, h, b->pre); g.output = w.output = b->hidden;
+    CHECK((t->swiglu ? memopt_swiglu_forward(&p->ops, &w) : memopt_activation_forward(&p->ops, &g)) == MEMOPT_OK);
+    plain_add(p, plain_linear(p, b->down, h, c, b->hidden, b->lowered), segment + 1, b->x[1], b->x[2]);
+}
+static void *plain_undrop(plain_engine *p, size_t segment, const void *grad) {
+    memopt_dropout d = plain_dropout(p, segment);
+    d.grad_output = grad; d.grad_input = plain_new(p, p->t->width);
+    CHECK(memopt_dropout_backward(&p->ops, &d) == MEMOPT_OK);
+    return d.grad_input;
+}
+/* the residual's gradient and the norm's, added in float32 */
+static void *plain_begin_back(plain_engine *p, memopt_norm n, const size_t *tensor, const void *grad_normed, const void *grad) {
+    void *to = plain_new(p, p->t->width);
+    memcpy(to, grad, p->rows * p->t->width * memopt_type_bytes(p->t->type));
+    n.accumulate_input = 1;
+    plain_norm_back(p, n, tensor, grad_normed, to);
+    return to;
+}
+static void *plain_block_backward(plain_engine *p, plain_block *b, size_t segment, const void *grad) {
+    const transformer *t = p->t; const size_t c = t->width, qkv = plain_qkv(t), h = t->hidden ? t->hidden : 4 * c, up = t->swiglu ? 2 * h : h;
+    const void *dropped = plain_undrop(p, segment + 1, grad); void *grad_hidden = plain_new(p, h), *grad_pre = plain_new(p, up);
+    void *grad_normed = plain_new(p, c), *grad_attended = plain_new(p, c), *x; unsigned char *grad_qkv = (unsigned char *)plain_new(p, qkv);
+    memopt_activation_args g = plain_gelu(p, h, b->pre); memopt_swiglu w = plain_swiglu(p, h, b->pre); memopt_rotary r = plain_rotary(p);
+    memopt_attention a = plain_attention(p, (unsigned char *)b->rotated), to = plain_attention(p, grad_qkv);
+    plain_linear_back(p, plain_linear(p, b->down, h, c, b->hidden, NULL), b->down, dropped, grad_hidden);
+    g.grad_output = w.grad_output = grad_hidden; g.grad_input = w.grad_input = grad_pre;
+    CHECK((t->swiglu ? memopt_swiglu_backward(&p->ops, &w) : memopt_activation_backward(&p->ops, &g)) == MEMOPT_OK);
+    plain_linear_back(p, plain_linear(p, b->up, c, up, b->normed[1], NULL), b->up, grad_pre, grad_normed);
+    x = plain_begin_back(p, plain_norm(p, b->norm[1], b->x[1], NULL, b->statistics[1]), b->norm[1], grad_normed, grad);
+    dropped = plain_undrop(p, segment, x); grad_normed = plain_new(p, c);
+    plain_linear_back(p, plain_linear(p, b->project, c, c, b->attended, NULL), b->project, dropped, grad_attended);
+    a.output = b->attended; a.grad_output = grad_attended;
+    a.grad_queries = grad_qkv; a.grad_keys = (void *)(uintptr_t)to.keys; a.grad_values = (void *)(uintptr_t)to.values;
+    CHECK(memopt_attention_backward(&p->ops, &a) == MEMOPT_OK);
+    r.grad_output = r.grad_input = grad_qkv;
+    if (t->rotary) CHECK(memopt_rotary_backward(&p->ops, &r) == MEMOPT_OK);
+    plain_linear_back(p, plain_linear(p, b->qkv, c, qkv, b->normed[0], NULL), b->qkv, grad_qkv, grad_normed);
+    return plain_begin_back(p, plain_norm(p, b->norm[0], b->x[0], NULL, b->statistics[0]), b->norm[0], grad_normed, x);
+}
+/* All logits at once where everything is float32. With 16 bits by the head: its logits are float32 all the same, and gradients
+   are rounded with each chunk. Returns the gradient of its input. */
+static void *plain_head(plain_engine *p, void *normed, size_t weights) {
+    const transformer *t = p->t; const size_t padded = t->padded ? t->padded : t->vocabulary, tensor[2] = { weights, SIZE_MAX };
+    void *grad = plain_new(p, t->width); memopt_loss loss;
+    if (t->type == MEMOPT_TYPE_F32 && t->gradient_type == MEMOPT_TYPE_F32) {
+        void *logits = plain_new(p, padded); memopt_linear l = plain_linear(p, tensor, t->width, padded, normed, logits);
+        memopt_cross_entropy x;
+        memset(&x, 0, sizeof x);
+        x.rows = p->rows; x.vocabulary = t->vocabulary; x.stride = padded; x.logits = logits; x.targets = p->m->targets;
+        CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
+        CHECK(memopt_cross_entropy_loss(&p->ops, &x, &loss) == MEMOPT_OK);
+        plain_linear_back(p, l, tensor, logits, grad);
+    } else {
+        memopt_head h;
+        memset(&h, 0, sizeof h);
+        h.rows = p->rows; h.width = t->width; h.vocabulary = t->vocabulary; h.padded = padded; h.chunk = 5; h.type = t->type;
+        h.weight_type = t->weight_type; h.gradient_type = t->gradient_type; h.input = normed; h.weights = plain_weights(p, weights);
+        h.targets = p->m->targets; h.grad_input = grad; h.grad_weights = plain_gradients(p, weights); h.accumulate = p->accumulate;
+        CHECK(memopt_head_loss(&p->ops, &h, &loss) == MEMOPT_OK);
+    }
+    p->loss = loss.loss;
+    return grad;
+}
+static void plain_pass(const parts_model *m, float *gradients, int accumulate, double *loss) {
+    static unsigned char scratch[(2 << 20) + 64]; plain_engine p; plain_block b[PARTS_BLOCKS]; memopt_embedding e; memopt_norm n; void *normed, *grad; size_t i;
+    const size_t shift = !m->t.rms, head = m->tensors - 1 - (size_t)m->t.untied - shift;
+    const size_t final_norm[2] = { head, shift ? head + 1 : SIZE_MAX }, positions = m->t.rotary ? 0 : 1;
+    memset(&p, 0, sizeof p); memset(b, 0, sizeof b); memset(&e, 0, sizeof e);
+    p.m = m; p.t = &m->t; p.gradients = gradients; p.accumulate = accumulate; p.rows = m->t.batch * m->t.length;
+    p.ops.scratch = scratch + (64 - (uintptr_t)scratch % 64) % 64; p.ops.scratch_bytes = sizeof scratch - 64;
+    p.pool = (unsigned char *)malloc(PLAIN_POOL);
+    if (!p.pool) { printf("test_parts: out of memory\n"); exit(1); }
+    e.rows = p.rows; e.width = m->t.width; e.vocabulary = m->t.vocabulary; e.length = m->t.length; e.type = m->t.type;
+    e.weight_type = m->t.weight_type; e.gradient_type = m->t.gradient_type; e.ids = m->ids; e.tokens = plain_weights(&p, 0);
+    e.positions = positions ? plain_weights(&p, 1) : NULL; e.output = plain_new(&p, m->t.width);
+    CHECK(memopt_embedding_forward(&p.ops, &e) == MEMOPT_OK);
+    for (i = 0; i < m->blocks; ++i) {
+        b[i].x[0] = i ? b[i - 1].x[2] : e.output;
+        plain_numbers(&p, &b[i], 1 + positions + i * (12 - 2 * (size_t)m->t.rms - 4 * (size_t)m->t.no_bias));
+        plain_block_forward(&p, &b[i], 1 + 2 * i);
+    }
+    normed = plain_new(&p, m->t.width);
+    n = plain_norm(&p, final_norm, b[m->blocks - 1].x[2], normed, (float *)plain_new(&p, 2));
+    CHECK(memopt_norm_forward(&p.ops, &n) == MEMOPT_OK);
+    grad = plain_head(&p, normed, m->t.untied ? m->tensors - 1 : 0);
+    n.output = NULL; normed = plain_new(&p, m->t.width);
+    plain_norm_back(&p, n, final_norm, grad, normed);
+    grad = normed;
+    for (i = m->blocks; i-- > 0;) grad = plain_block_backward(&p, &b[i], 1 + 2 * i, grad);
+    e.grad_output = grad; e.grad_tokens = plain_gradients(&p, 0); e.accumulate = !m->t.untied || accumulate;
+    CHECK(memopt_embedding_backward(&p.ops, &e) == MEMOPT_OK);
+    e.grad_tokens = NULL; e.grad_positions = positions ? plain_gradients(&p, 1) : NULL; e.accumulate = accumulate;
+    if (positions) CHECK(memopt_embedding_backward(&p.ops, &e) == MEMOPT_OK);
+    *loss = p.loss;
+    free(p.pool);
+}
+
+/* ---- shapes ---- */
+static transformer parts_gpt(void) {
+    transformer t;
+    memset(&t, 0, sizeof t);
+    t.batch = 2; t.length = 7; t.width = 24; t.heads = 3; t.vocabulary = 29; t.padded = 32;
+    return t;
+}
+static transformer parts_llama(void) {
+    transformer t;
+    memset(&t, 0, sizeof t);
+    t.batch = 3; t.length = 6; t.width = 32; t.heads = 4; t.kv_heads = 2; t.hidden = 20; t.vocabulary = 31;
+    t.rms = t.swiglu = t.rotary = t.no_bias = t.untied = 1; t.eps = 1e-6f; t.rotary_base = 500000;
+    return t;
+}
+static transformer parts_mixed(void) { /* what neither of them has together */
+    transformer t = parts_gpt();
+    t.swiglu = t.rotary = t.not_causal = t.untied = 1; t.kv_heads = 1; t.hidden = 8; t.padded = 0;
+    return t;
+}
+
+/* ---- bits ---- */
+/* Are the gradients those of the plain engine? Says where the first one differs. */
+static int parts_equal(const parts_model *m, const float *want) {
+    const size_t size = memopt_type_bytes(m->t.gradient_type); size_t i;
+    for (i = 0; i < m->total * size && ((const unsigned char *)m->gradients)[i] == ((const unsigned char *)want)[i]; ++i) {}
+    if (i < m->total * size) printf("parameter %d of %d\n", (int)(i / size), (int)m->total);
+    return i == m->total * size && memcmp(m->gradients, want, sizeof m->gradients) == 0;
+}
+static parts_model parts_one, parts_other;
+static float parts_expected[PARTS_MAX];
+static void parts_compare(const transformer *shape) {
+    parts_model *m = &parts_one, *f = &parts_other; memopt_tape_desc desc; size_t least, i; double loss = 0;
+    memopt_tape *tape = NULL; size_t most;
+    parts_open(m, shape, PARTS_BLOCKS, 0);
+    desc = parts_desc(m);
+    CHECK(memopt_tape_min_budget(&desc, &least) == MEMOPT_OK);
+    desc.budget = SIZE_MAX; desc.rule = MEMOPT_SCHEDULE_ALL;
+    CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
+    most = memopt_tape_get_stats(tape).peak;
+    memopt_tape_destroy(tape);
+    CHECK(least <= most);
+    for (i = 0; i < 6; ++i) {
+        const size_t budget = i ? least + (most - least) * (5 - i) / 4 : 0;
+        memset(m->gradients, 0xA5, sizeof m->gradients); memset(parts_expected, 0xA5, sizeof parts_expected);
+        m->head.loss = -1;
+        parts_train(m, budget ? MEMOPT_SCHEDULE_EXTENDED : MEMOPT_SCHEDULE_ALL, budget, 1);
+        plain_pass(m, parts_expected, 0, &loss);
+        CHECK_AT(memcmp(&loss, &m->head.loss, sizeof loss) == 0, i);
+        CHECK_AT(parts_equal(m, parts_expected), i);
+    }
+    /* gradients in scratch, taken by done_fn */
+    parts_open(f, shape, PARTS_BLOCKS, 1);
+    desc = parts_desc(f);
+    memset(f->gradients, 0xA5, sizeof f->gradients);
+    CHECK(memopt_tape_min_budget(&desc, &least) == MEMOPT_OK);
+    parts_train(f, MEMOPT_SCHEDULE_EXTENDED, least, 1);
+    CHECK(f->done == (int)f->tensors);
+    CHECK(parts_equal(f, parts_expected) && memcmp(&f->head.loss, &loss, sizeof loss) == 0);
+}
+static void parts_same_bits(void) {
+    static const memopt_type types[4][3] = {
+        { MEMOPT_TYPE_F32, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32 }, { MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16 },
+        { MEMOPT_TYPE_BF16, MEMOPT_TYPE_F32, MEMOPT_TYPE_F32 }, { MEMOPT_TYPE_F32, MEMOPT_TYPE_BF16, MEMOPT_TYPE_BF16 } };
+    size_t i, k; int drops;
+    for (i = 0; i < 3; ++i)
+        for (k = 0; k < 4; ++k)
+            for (drops = 0; drops < 2; ++drops) {
+                transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : parts_mixed();
+                t.type = types[k][0]; t.weight_type = types[k][1]; t.gradient_type = types[k][2]; t.dropout = drops ? 0.25f : 0;
+                parts_compare(&t);
+            }
+}
+static void test_parts(void) {
+    RUN(parts_same_bits);
+}
+#ifndef TEST_COMBINED
+int main(void) { test_parts(); return test_totals(); }
+#endif

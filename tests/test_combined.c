@@ -33,6 +33,7 @@
 #include "test_batchnorm.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
+#include "test_parts.c"
 
 #ifndef TEST_WIDE /* 1: only sections that have wide code, where a processor is slow because it is simulated */
 #  define TEST_WIDE 0
@@ -76,6 +77,7 @@ int main(void) {
     test_batchnorm();
     test_nan();
     test_parts_nets();
+    test_parts();
 #else
     (void)test_simd;
     (void)test_random_section; (void)test_number; (void)test_quant; (void)test_state_codec; (void)test_optim;
@@ -83,6 +85,7 @@ int main(void) {
     (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
     (void)test_parts_nets;
+    (void)test_parts;
 #endif
     return test_totals();
 }

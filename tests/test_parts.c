@@ -420,8 +420,238 @@ static void parts_same_bits(void) {
                 parts_compare(&t);
             }
 }
+
+/* ---- double precision: the loss from the definitions, and its gradients by differences ---- */
+enum { EXACT_MAX = PARTS_ROWS * 200 };
+static void exact_linear(double *out, const double *in, size_t rows, size_t inputs, size_t outputs, const double *w, const double *bias) {
+    size_t r, o, i;
+    for (r = 0; r < rows; ++r)
+        for (o = 0; o < outputs; ++o) {
+            double sum = bias ? bias[o] : 0;
+            for (i = 0; i < inputs; ++i) sum += in[r * inputs + i] * w[o * inputs + i];
+            out[r * outputs + o] = sum;
+        }
+}
+static void exact_norm(double *out, const double *in, const transformer *t, const double *scale, const double *shift) {
+    const size_t c = t->width; size_t r, i;
+    for (r = 0; r < t->batch * t->length; ++r) {
+        const double *x = in + r * c; double mean = 0, square = 0;
+        if (!t->rms) for (i = 0; i < c; ++i) mean += x[i] / (double)c;
+        for (i = 0; i < c; ++i) square += (x[i] - mean) * (x[i] - mean) / (double)c;
+        for (i = 0; i < c; ++i)
+            out[r * c + i] = (x[i] - mean) / sqrt(square + (t->eps > 0 ? (double)t->eps : 1e-5)) * scale[i] + (shift ? shift[i] : 0);
+    }
+}
+static void exact_rotate(double *qkv, const transformer *t) { /* heads of queries and keys, in the first half pairs with the second */
+    const size_t d = t->width / t->heads, heads = t->heads + (t->kv_heads ? t->kv_heads : t->heads); size_t r, h, i;
+    for (r = 0; r < t->batch * t->length; ++r)
+        for (h = 0; h < heads; ++h)
+            for (i = 0; i < d / 2; ++i) {
+                double *x = qkv + r * plain_qkv(t) + h * d + i; const double a = x[0], b = x[d / 2];
+                const double angle = (double)(r % t->length) * pow(t->rotary_base > 0 ? t->rotary_base : 10000, -2 * (double)i / (double)d);
+                x[0] = a * cos(angle) - b * sin(angle); x[d / 2] = b * cos(angle) + a * sin(angle);
+            }
+}
+static void exact_attention(double *out, const double *qkv, const transformer *t) {
+    const size_t c = t->width, d = c / t->heads, kv = t->kv_heads ? t->kv_heads : t->heads, stride = plain_qkv(t); size_t b, h, i, j, k;
+    for (b = 0; b < t->batch; ++b)
+        for (h = 0; h < t->heads; ++h)
+            for (i = 0; i < t->length; ++i) {
+                const size_t seen = t->not_causal ? t->length : i + 1, group = h / (t->heads / kv); double p[PARTS_ROWS], sum = 0;
+                double *to = out + (b * t->length + i) * c + h * d;
+                for (j = 0; j < seen; ++j) {
+                    const double *q = qkv + (b * t->length + i) * stride + h * d, *key = qkv + (b * t->length + j) * stride + c + group * d;
+                    for (p[j] = 0, k = 0; k < d; ++k) p[j] += q[k] * key[k];
+                    p[j] = exp(p[j] / sqrt((double)d));
+                    sum += p[j];
+                }
+                for (k = 0; k < d; ++k)
+                    for (to[k] = 0, j = 0; j < seen; ++j)
+                        to[k] += p[j] / sum * qkv[(b * t->length + j) * stride + c + kv * d + group * d + k];
+            }
+}
+static double exact_gelu(double x) { return x / (1 + exp(-2 * sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x))); }
+static double exact_loss(const parts_model *m, const double *w, const double *masks) { /* masks: what dropout multiplies by */
+    static double x[EXACT_MAX], y[EXACT_MAX], z[EXACT_MAX], u[EXACT_MAX];
+    const transformer *t = &m->t; const size_t rows = t->batch * t->length, c = t->width, h = t->hidden ? t->hidden : 4 * c;
+    const size_t per = 12 - 2 * (size_t)t->rms - 4 * (size_t)t->no_bias, head = m->tensors - 1 - (size_t)t->untied - (size_t)!t->rms;
+    plain_engine p; plain_block b; double loss = 0; size_t l, r, i, counted = 0;
+#define EXACT_AT(tensor) ((tensor) == SIZE_MAX ? NULL : w + m->first[tensor])
+    memset(&p, 0, sizeof p); memset(&b, 0, sizeof b);
+    p.m = m; p.t = t;
+    for (r = 0; r < rows; ++r)
+        for (i = 0; i < c; ++i)
+            x[r * c + i] = w[(size_t)m->ids[r] * c + i] + (t->rotary ? 0 : w[m->first[1] + r % t->length * c + i]);
+    for (l = 0; l < m->blocks; ++l) {
+        plain_numbers(&p, &b, 2 - (size_t)t->rotary + l * per);
+        exact_norm(y, x, t, EXACT_AT(b.norm[0][0]), EXACT_AT(b.norm[0][1]));
+        exact_linear(z, y, rows, c, plain_qkv(t), EXACT_AT(b.qkv[0]), EXACT_AT(b.qkv[1]));
+        if (t->rotary) exact_rotate(z, t);
+        exact_attention(y, z, t);
+        exact_linear(z, y, rows, c, c, EXACT_AT(b.project[0]), EXACT_AT(b.project[1]));
+        for (i = 0; i < rows * c; ++i) x[i] += z[i] * (masks ? masks[(1 + 2 * l) * rows * c + i] : 1);
+        exact_norm(y, x, t, EXACT_AT(b.norm[1][0]), EXACT_AT(b.norm[1][1]));
+        exact_linear(z, y, rows, c, t->swiglu ? 2 * h : h, EXACT_AT(b.up[0]), EXACT_AT(b.up[1]));
+        for (r = 0; r < rows; ++r)
+            for (i = 0; i < h; ++i) {
+                const double *gate = z + r * (t->swiglu ? 2 * h : h) + i;
+                u[r * h + i] = t->swiglu ? gate[0] / (1 + exp(-gate[0])) * gate[h] : exact_gelu(gate[0]);
+            }
+        exact_linear(z, u, rows, h, c, EXACT_AT(b.down[0]), EXACT_AT(b.down[1]));
+        for (i = 0; i < rows * c; ++i) x[i] += z[i] * (masks ? masks[(2 + 2 * l) * rows * c + i] : 1);
+    }
+    exact_norm(y, x, t, w + m->first[head], t->rms ? NULL : w + m->first[head + 1]);
+    exact_linear(z, y, rows, c, t->vocabulary, w + (t->untied ? m->first[m->tensors - 1] : 0), NULL);
+    for (r = 0; r < rows; ++r) {
+        double sum = 0;
+        if (m->targets[r] < 0) continue;
+        for (i = 0; i < t->vocabulary; ++i) sum += exp(z[r * t->vocabulary + i]);
+        loss += log(sum) - z[r * t->vocabulary + (size_t)m->targets[r]];
+        ++counted;
+    }
+#undef EXACT_AT
+    return loss / (double)counted;
+}
+/* Gradients of one pass differ by less than 1e-6 of the largest one from differences of the exact loss; the loss itself by 1e-7. */
+static void parts_exact_shape(transformer t, size_t hidden) {
+    static double w[PARTS_MAX], masks[PARTS_SEGMENTS * PARTS_ROWS * 8], want[PARTS_MAX]; static float ones[PARTS_ROWS * 8], mask[PARTS_ROWS * 8];
+    parts_model *m = &parts_one; double largest = 0, worst = 0, exact; size_t i, k, n; plain_engine p;
+    t.batch = 2; t.length = 5; t.width = 8; t.heads = 2; t.kv_heads = t.kv_heads ? 1 : 0; t.hidden = hidden; t.vocabulary = 11; t.dropout = 0.25f;
+    if (t.padded) t.padded = 12;
+    parts_open(m, &t, 2, 0);
+    n = t.batch * t.length * t.width;
+    parts_train(m, MEMOPT_SCHEDULE_ALL, 0, 1);
+    memset(&p, 0, sizeof p);
+    p.m = m; p.t = &m->t; p.rows = t.batch * t.length;
+    for (i = 0; i < n; ++i) ones[i] = 1;
+    for (k = 0; k < 2 * m->blocks + 2; ++k) {
+        memopt_dropout d = plain_dropout(&p, k);
+        d.input = ones; d.output = mask;
+        CHECK(memopt_dropout_forward(&p.ops, &d) == MEMOPT_OK);
+        for (i = 0; i < n; ++i) masks[k * n + i] = (double)mask[i];
+    }
+    for (i = 0; i < m->total; ++i) w[i] = (double)m->weights[i];
+    exact = exact_loss(m, w, masks);
+    CHECK(fabs(m->head.loss - exact) < 1e-7 * exact);
+    for (i = 0; i < m->total; ++i) {
+        const double at = w[i], step = 1e-5; double more;
+        w[i] = at + step; more = exact_loss(m, w, masks);
+        w[i] = at - step; want[i] = (more - exact_loss(m, w, masks)) / (2 * step);
+        w[i] = at;
+        if (fabs(want[i]) > largest) largest = fabs(want[i]);
+    }
+    for (i = 0; i < m->total; ++i) {
+        const double off = fabs((double)m->gradients[i] - want[i]) / largest;
+        if (off > worst) worst = off;
+        CHECK_AT(off < 1e-6, i);
+    }
+    if (getenv("TEST_SAYS")) printf("loss off by %g, gradients by %g\n", fabs(m->head.loss - exact) / exact, worst);
+}
+static void parts_exact(void) {
+    parts_exact_shape(parts_gpt(), 0);
+    parts_exact_shape(parts_llama(), 10);
+    parts_exact_shape(parts_mixed(), 6);
+}
+
+/* Passes that add up; an evaluation; logits to sample from; what is measured changes nothing; other lengths. */
+static void parts_accumulate(void) {
+    transformer shapes[2]; double loss; size_t i, k;
+    shapes[0] = parts_gpt(); shapes[1] = parts_llama();
+    for (i = 0; i < 4; ++i) {
+        transformer t = shapes[i / 2]; parts_model *m = &parts_one;
+        if (i % 2) t.type = t.weight_type = t.gradient_type = MEMOPT_TYPE_BF16;
+        parts_open(m, &t, 2, 0);
+        parts_train(m, MEMOPT_SCHEDULE_SQRT, 0, 2);
+        memset(parts_expected, 0, sizeof parts_expected);
+        for (k = 0; k < 2; ++k) plain_pass(m, parts_expected, k > 0, &loss); /* no dropout: both passes are the same */
+        CHECK_AT(parts_equal(m, parts_expected), i);
+        CHECK_AT(m->head.loss == loss, i);
+    }
+}
+static void parts_evaluate(void) {
+    transformer shapes[3]; size_t i, k, r;
+    shapes[0] = parts_gpt(); shapes[1] = parts_llama(); shapes[2] = parts_mixed();
+    for (i = 0; i < 3; ++i) {
+        static double w[PARTS_MAX]; static float logits[64]; parts_model *m = &parts_one; memopt_tape_desc desc; memopt_tape *tape = NULL;
+        memopt_tape_stats stats; static unsigned char memory[(4 << 20) + 64]; unsigned char *room = memory + (64 - (uintptr_t)memory % 64) % 64;
+        float out = 0; double exact, sum;
+        shapes[i].dropout = 0.5f; /* an evaluation has none */
+        parts_open(m, &shapes[i], 2, 0);
+        for (k = 0; k < m->total; ++k) w[k] = (double)m->weights[k];
+        desc = parts_desc(m); desc.overhead = 1;
+        CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
+        stats = memopt_tape_get_stats(tape);
+        CHECK(stats.evaluate_peak < (4 << 20) && memopt_tape_set_memory(tape, room, stats.evaluate_peak) == MEMOPT_OK);
+        CHECK(memopt_tape_evaluate(tape, m->ids, &out) == MEMOPT_OK);
+        exact = exact_loss(m, w, NULL);
+        CHECK(fabs((double)out - exact) < 1e-5 && fabs(m->head.loss - exact) < 1e-5);
+        m->head.logits = logits; m->head.first_row = 3; m->head.row_count = 2;
+        CHECK(memopt_tape_evaluate(tape, m->ids, NULL) == MEMOPT_OK);
+        m->head.logits = NULL;
+        for (r = 0; r < 2; ++r) { /* the loss of one row, from its logits */
+            for (sum = 0, k = 0; k < m->t.vocabulary; ++k) sum += exp((double)logits[r * m->t.vocabulary + k]);
+            for (k = 0; k < transformer_rows(&m->t); ++k) m->targets[k] = k == 3 + r ? 5 : -1;
+            CHECK(fabs(log(sum) - (double)logits[r * m->t.vocabulary + 5] - exact_loss(m, w, NULL)) < 1e-5);
+        }
+        memopt_tape_destroy(tape);
+    }
+}
+/* Workers and levels change no bit; nothing differs when it is made again, as a tape with `verify` finds. */
+static void parts_workers(void) {
+    transformer t = parts_llama(); int level;
+    t.dropout = 0.1f;
+    parts_open(&parts_one, &t, PARTS_BLOCKS, 0);
+    parts_train(&parts_one, MEMOPT_SCHEDULE_ALL, 0, 1);
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        test_worker_set set; parts_model *m = &parts_other; memopt_threads threads = test_workers(&set, 3, level); transformer u = t;
+        u.ops.threads = &threads;
+        parts_open(m, &u, PARTS_BLOCKS, 0);
+        parts_train(m, MEMOPT_SCHEDULE_REVOLVE, 0, 1);
+        CHECK_AT(parts_equal(m, parts_one.gradients) && m->head.loss == parts_one.head.loss, level);
+    }
+}
+static memopt_status parts_refuse(void *user, size_t tensor, const void *gradients) {
+    (void)user; (void)gradients;
+    return tensor == 5 ? MEMOPT_ERR_STATE : MEMOPT_OK;
+}
+/* Mistakes are told: a tied embedding without gradients, a head that is tied to nothing, a done_fn that says no; and a calibration
+   calls no done_fn. */
+static void parts_mistakes(void) {
+    parts_model *m = &parts_one; transformer t = parts_gpt(); memopt_tape_desc desc; memopt_tape *tape = NULL; size_t peak;
+    static unsigned char memory[(4 << 20) + 64]; unsigned char *room = memory + (64 - (uintptr_t)memory % 64) % 64;
+    memopt_tape_layer layer; memopt_segment segment; memopt_error why;
+    parts_open(m, &t, 1, 1);
+    m->embedding.gradients = NULL;
+    transformer_embedding_layer(&m->embedding, &layer, &segment);
+    CHECK(memopt_tape_describe(&layer, &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: backward: a tied embedding has no array of gradients, where the head's lie, too"));
+    m->head.tied = NULL;
+    transformer_head_layer(&m->head, &layer, &segment);
+    CHECK(memopt_tape_describe(&layer, &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: the head is neither tied nor untied"));
+    t = parts_llama();
+    parts_open(m, &t, 1, 1);
+    desc = parts_desc(m); desc.overhead = 1;
+    CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
+    peak = memopt_tape_get_stats(tape).peak;
+    CHECK(memopt_tape_set_memory(tape, room, peak) == MEMOPT_OK);
+    CHECK(memopt_tape_calibrate(tape, m->ids, NULL, NULL, 1) == MEMOPT_OK && m->done == 0);
+    CHECK(memopt_tape_set_memory(tape, NULL, 0) == MEMOPT_OK);
+    peak = memopt_tape_get_stats(tape).peak;
+    CHECK(peak < (4 << 20) && memopt_tape_set_memory(tape, room, peak) == MEMOPT_OK);
+    m->t.done_fn = parts_refuse;
+    CHECK(memopt_tape_forward(tape, m->ids) == MEMOPT_OK);
+    CHECK(memopt_tape_backward(tape, NULL, NULL) == MEMOPT_ERR_STATE);
+    memopt_tape_destroy(tape);
+}
+
 static void test_parts(void) {
     RUN(parts_same_bits);
+    RUN(parts_exact);
+    RUN(parts_accumulate);
+    RUN(parts_evaluate);
+    RUN(parts_workers);
+    RUN(parts_mistakes);
 }
 #ifndef TEST_COMBINED
 int main(void) { test_parts(); return test_totals(); }

@@ -54,7 +54,8 @@ static inline memopt_status transformer_embedding_backward(const memopt_tape_cal
     memopt_embedding e = transformer_embedding(&w);
     memopt_status s;
 
-    if (!w.shape->untied && !w.part->gradients) return MEMOPT_ERR_ARGUMENT; /* the head's lie there, too */
+    if (!w.shape->untied && !w.part->gradients)
+        return transformer_refuse(call, "a tied embedding has no array of gradients, where the head's lie, too");
     w.ops = memopt_ops_in(call, &w.shape->ops);
     e.grad_output = call->grad_output;
     e.grad_tokens = transformer_gradients(&w, TRANSFORMER_TOKENS);

@@ -67,6 +67,7 @@ static inline memopt_status transformer_head_forward(const memopt_tape_call *cal
     void *normed;
     memopt_status s;
 
+    if (!w.shape->untied && !x->tied) return transformer_refuse(call, "the head is neither tied nor untied");
     if (!call->describing) memcpy(call->output, &value, sizeof value);
     if (call->saves || (!call->evaluating && !call->describing)) return MEMOPT_OK;
     normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);

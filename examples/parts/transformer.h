@@ -139,6 +139,15 @@ static inline transformer_work transformer_begin(const memopt_tape_call *call, t
     return w;
 }
 
+/* A mistake in how the parts were put together, told by memopt_tape_describe() or memopt_tape_error(). */
+static inline memopt_status transformer_refuse(const memopt_tape_call *call, const char *reason) {
+    if (call->error) {
+        call->error->status = MEMOPT_ERR_ARGUMENT;
+        call->error->reason = reason;
+    }
+    return MEMOPT_ERR_ARGUMENT;
+}
+
 /* The next room for an activation of so many columns. */
 static inline void *transformer_take(const transformer_work *w, memopt_tape_part part, size_t columns) {
     return memopt_tape_take(w->call, part, transformer_bytes(w->shape, columns));

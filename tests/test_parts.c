@@ -5,7 +5,7 @@
 #include "examples/parts/embedding.h"
 #include "examples/parts/head.h"
 
-enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * TRANSFORMER_BLOCK_TENSORS + 5,
+enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * 12 + 5,
        PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 24 };
 
 /* A layer that remembers with which seed and stream it was called last. */
@@ -13,7 +13,8 @@ typedef struct parts_recorder { memopt_tape_layer inner; uint64_t seed, stream; 
 typedef struct parts_model {
     transformer t;
     size_t blocks, total, tensors;
-    transformer_part embedding, block[PARTS_BLOCKS]; transformer_head head;
+    transformer_part embedding; transformer_block block[PARTS_BLOCKS]; transformer_head head;
+    memopt_optim_tensor optim[PARTS_TENSORS];
     memopt_tape_layer layers[PARTS_SEGMENTS]; memopt_segment segments[PARTS_SEGMENTS]; parts_recorder recorders[PARTS_SEGMENTS];
     size_t first[PARTS_TENSORS], count[PARTS_TENSORS]; /* of each tensor, in the whole of the weights */
     float weights[PARTS_MAX], gradients[PARTS_MAX];    /* or 16-bit numbers */
@@ -44,47 +45,52 @@ static void parts_put(void *to, memopt_type type, size_t i, float x) {
     if (type == MEMOPT_TYPE_F32) ((float *)to)[i] = x;
     else ((uint16_t *)to)[i] = memopt_to_bf16(x);
 }
-/* A part's place in weights and gradients; fused: it has no gradients of its own. Returns its elements. */
-static void parts_add(parts_model *m, transformer_part *part, transformer_tensors_fn *tensors_fn, size_t count, int fused) {
-    transformer_tensor list[TRANSFORMER_TENSORS_MAX]; memopt_optim_tensor optim[TRANSFORMER_TENSORS_MAX];
-    const size_t elements = tensors_fn(&m->t, list); size_t i, n = 0;
-    part->shape = &m->t; part->first_tensor = m->tensors;
-    part->weights = (unsigned char *)m->weights + m->total * memopt_type_bytes(m->t.weight_type);
-    part->gradients = fused ? NULL : (unsigned char *)m->gradients + m->total * memopt_type_bytes(m->t.gradient_type);
-    CHECK(transformer_optim_tensors(part, list, count, NULL) <= count);
-    CHECK(transformer_optim_tensors(part, list, count, optim) <= count);
-    for (i = 0; i < count; ++i)
+/* The list of a part is what lies in its arrays: its tensors are numbered, and an optimizer is told the same. */
+static void parts_number(parts_model *m, const transformer_part *part, transformer_tensors_fn *tensors_fn, size_t at) {
+    transformer_tensor list[TRANSFORMER_TENSORS_MAX]; const size_t size = memopt_type_bytes(m->t.weight_type); size_t i, end = 0;
+    memset(list, 0, sizeof list);
+    CHECK(part->first_tensor == m->tensors && part->weights == (unsigned char *)m->weights + at * size);
+    CHECK(tensors_fn(&m->t, list) <= PARTS_MAX - at);
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i)
         if (list[i].count) {
-            const size_t at = (m->total + list[i].first) * memopt_type_bytes(m->t.weight_type);
-            m->first[m->tensors] = m->total + list[i].first; m->count[m->tensors++] = list[i].count;
-            CHECK(list[i].name && list[i].columns * (list[i].columns ? list[i].count / list[i].columns : 1) == (list[i].columns ? list[i].count : 0));
-            CHECK(optim[n].weights == (unsigned char *)m->weights + at && optim[n].count == list[i].count && optim[n].columns == list[i].columns);
-            CHECK((optim[n].gradients == NULL) == fused);
-            ++n;
+            const memopt_optim_tensor *x = &m->optim[m->tensors];
+            CHECK(list[i].name && list[i].first == end && (!list[i].columns || list[i].count % list[i].columns == 0));
+            CHECK(x->weights == (unsigned char *)m->weights + (at + end) * size && x->count == list[i].count && x->columns == list[i].columns);
+            CHECK(x->gradients == (part->gradients ? (unsigned char *)m->gradients + (at + end) * memopt_type_bytes(m->t.gradient_type) : NULL));
+            m->first[m->tensors] = at + end; m->count[m->tensors++] = list[i].count;
+            end += list[i].count;
         }
-    m->total += elements;
-    CHECK(m->total <= PARTS_MAX && list[count - 1].first + list[count - 1].count == elements);
+    CHECK(end == tensors_fn(&m->t, list));
 }
-static void parts_describe(parts_model *m) {
-    memopt_error why; size_t i, last = 2 * m->blocks + 1;
-    transformer_embedding_layer(&m->embedding, &m->layers[0], &m->segments[0]);
-    for (i = 0; i < m->blocks; ++i) transformer_block_layers(&m->block[i], &m->layers[1 + 2 * i], &m->segments[1 + 2 * i]);
-    transformer_head_layer(&m->head, &m->layers[last], &m->segments[last]);
-    CHECK(memopt_tape_describe(m->layers, m->segments, last + 1, &why) == MEMOPT_OK);
-    for (i = 0; i <= last; ++i) {
-        m->recorders[i].inner = m->layers[i];
-        m->layers[i].user = &m->recorders[i]; m->layers[i].forward_fn = parts_forward; m->layers[i].backward_fn = parts_backward;
-    }
+static void parts_add(parts_model *m, transformer_chain *c) {
+    size_t i;
+    transformer_add_embedding(c, &m->embedding);
+    for (i = 0; i < m->blocks; ++i) transformer_add_block(c, &m->block[i]);
+    transformer_add_head(c, &m->head, &m->embedding);
 }
 static void parts_open(parts_model *m, const transformer *shape, size_t blocks, int fused) {
-    uint64_t seed = 5; size_t i, rows = shape->batch * shape->length;
-    memset(m, 0, sizeof *m);
+    transformer_chain c; memopt_error why; uint64_t seed = 5; size_t i, at, rows = shape->batch * shape->length;
+    memset(m, 0, sizeof *m); memset(&c, 0, sizeof c);
     m->t = *shape; m->blocks = blocks;
     if (fused) { m->t.done_fn = parts_done; m->t.user = m; }
-    parts_add(m, &m->embedding, transformer_embedding_tensors, TRANSFORMER_EMBEDDING_TENSORS, fused && m->t.untied);
-    for (i = 0; i < blocks; ++i) parts_add(m, &m->block[i], transformer_block_tensors, TRANSFORMER_BLOCK_TENSORS, fused);
-    parts_add(m, &m->head.part, transformer_head_tensors, TRANSFORMER_HEAD_TENSORS, fused);
-    m->head.tied = m->t.untied ? NULL : &m->embedding;
+    c.shape = &m->t;
+    parts_add(m, &c);
+    CHECK(c.elements <= PARTS_MAX && c.tensor_count <= PARTS_TENSORS && c.count == 2 * blocks + 2);
+    m->total = c.elements;
+    memset(&c, 0, sizeof c);
+    c.shape = &m->t; c.weights = m->weights; c.gradients = fused ? NULL : m->gradients; c.tensors = m->optim;
+    c.layers = m->layers; c.segments = m->segments;
+    parts_add(m, &c);
+    CHECK(c.elements == m->total);
+    parts_number(m, &m->embedding, transformer_embedding_tensors, 0);
+    for (i = 0; i < blocks; ++i) {
+        parts_number(m, &m->block[i].attention, transformer_attention_tensors, m->first[m->tensors - 1] + m->count[m->tensors - 1]);
+        parts_number(m, &m->block[i].mlp, transformer_mlp_tensors, m->first[m->tensors - 1] + m->count[m->tensors - 1]);
+    }
+    at = m->first[m->tensors - 1] + m->count[m->tensors - 1];
+    parts_number(m, &m->head.part, transformer_head_tensors, at);
+    CHECK(m->tensors == c.tensor_count && m->first[m->tensors - 1] + m->count[m->tensors - 1] == m->total);
+    if (!m->t.untied) m->embedding.gradients = m->gradients;
     m->head.targets = m->targets; m->head.chunk = 5;
     for (i = 0; i < m->total; ++i)
         parts_put(m->weights, m->t.weight_type, i, 0.5f * ((float)test_below(&seed, 2001) / 1000 - 1));
@@ -93,7 +99,11 @@ static void parts_open(parts_model *m, const transformer *shape, size_t blocks, 
         m->ids[i] = (int32_t)test_below(&seed, m->t.vocabulary);
         m->targets[i] = test_below(&seed, 6) ? (int32_t)test_below(&seed, m->t.vocabulary) : -1;
     }
-    parts_describe(m);
+    CHECK(memopt_tape_describe(m->layers, m->segments, c.count, &why) == MEMOPT_OK);
+    for (i = 0; i < c.count; ++i) {
+        m->recorders[i].inner = m->layers[i];
+        m->layers[i].user = &m->recorders[i]; m->layers[i].forward_fn = parts_forward; m->layers[i].backward_fn = parts_backward;
+    }
 }
 static memopt_tape_desc parts_desc(parts_model *m) {
     memopt_tape_desc desc;
@@ -343,6 +353,7 @@ static void plain_pass(const parts_model *m, float *gradients, int accumulate, d
     e.grad_output = grad; e.grad_tokens = plain_gradients(&p, 0); e.accumulate = !m->t.untied || accumulate;
     CHECK(memopt_embedding_backward(&p.ops, &e) == MEMOPT_OK);
     e.grad_tokens = NULL; e.grad_positions = positions ? plain_gradients(&p, 1) : NULL; e.accumulate = accumulate;
+    if (positions && !accumulate) memset(plain_gradients(&p, 1), 0, m->count[1] * memopt_type_bytes(m->t.gradient_type));
     if (positions) CHECK(memopt_embedding_backward(&p.ops, &e) == MEMOPT_OK);
     *loss = p.loss;
     free(p.pool);
@@ -352,7 +363,7 @@ static void plain_pass(const parts_model *m, float *gradients, int accumulate, d
 static transformer parts_gpt(void) {
     transformer t;
     memset(&t, 0, sizeof t);
-    t.batch = 2; t.length = 7; t.width = 24; t.heads = 3; t.vocabulary = 29; t.padded = 32;
+    t.batch = 2; t.length = 7; t.width = 24; t.heads = 3; t.vocabulary = 29; t.padded = 32; t.positions = 9;
     return t;
 }
 static transformer parts_llama(void) {
@@ -517,7 +528,7 @@ static void parts_exact_shape(transformer t, size_t hidden) {
     static double w[PARTS_MAX], masks[PARTS_SEGMENTS * PARTS_ROWS * 8], want[PARTS_MAX]; static float ones[PARTS_ROWS * 8], mask[PARTS_ROWS * 8];
     parts_model *m = &parts_one; double largest = 0, worst = 0, exact; size_t i, k, n; plain_engine p;
     t.batch = 2; t.length = 5; t.width = 8; t.heads = 2; t.kv_heads = t.kv_heads ? 1 : 0; t.hidden = hidden; t.vocabulary = 11; t.dropout = 0.25f;
-    if (t.padded) t.padded = 12;
+    if (t.padded) { t.padded = 12; t.positions = 6; }
     parts_open(m, &t, 2, 0);
     n = t.batch * t.length * t.width;
     parts_train(m, MEMOPT_SCHEDULE_ALL, 0, 1);
@@ -622,11 +633,12 @@ static void parts_mistakes(void) {
     memopt_tape_layer layer; memopt_segment segment; memopt_error why;
     parts_open(m, &t, 1, 1);
     m->embedding.gradients = NULL;
-    transformer_embedding_layer(&m->embedding, &layer, &segment);
+    layer.user = &m->embedding; layer.forward_fn = transformer_embedding_forward; layer.backward_fn = transformer_embedding_backward;
+    memset(&segment, 0, sizeof segment);
     CHECK(memopt_tape_describe(&layer, &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: backward: a tied embedding has no array of gradients, where the head's lie, too"));
     m->head.tied = NULL;
-    transformer_head_layer(&m->head, &layer, &segment);
+    layer.user = &m->head; layer.forward_fn = transformer_head_forward; layer.backward_fn = transformer_head_backward;
     CHECK(memopt_tape_describe(&layer, &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: the head is neither tied nor untied"));
     t = parts_llama();
@@ -634,7 +646,7 @@ static void parts_mistakes(void) {
     desc = parts_desc(m); desc.overhead = 1;
     CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
     peak = memopt_tape_get_stats(tape).peak;
-    CHECK(memopt_tape_set_memory(tape, room, peak) == MEMOPT_OK);
+    CHECK(peak < (4 << 20) && memopt_tape_set_memory(tape, room, peak) == MEMOPT_OK);
     CHECK(memopt_tape_calibrate(tape, m->ids, NULL, NULL, 1) == MEMOPT_OK && m->done == 0);
     CHECK(memopt_tape_set_memory(tape, NULL, 0) == MEMOPT_OK);
     peak = memopt_tape_get_stats(tape).peak;

@@ -12,33 +12,29 @@
                   residual stream are made in place: there is one plane of them, whatever the depth.
    What it costs  A backward computes norm, activation and attention's scores once more: nothing for which a product of
                   weights is made twice.
-   How to use     See transformer.h. The block's weights are one array:
-                      transformer_tensor list[TRANSFORMER_BLOCK_TENSORS];
-                      size_t floats = transformer_block_tensors(&shape, list);
-                      block.shape = &shape; block.weights = weights; block.gradients = gradients;
-                      transformer_block_layers(&block, layers, segments);
-                  QKV: the rows of the queries, head by head, then of the keys, then of the values. UP with SwiGLU: the
-                  rows of the gate, then of up. Rotary pairs are i and i + half, as in Llama's checkpoints from
-                  Hugging Face. Attention works by whole rows of scores and has no dropout of its own. */
+   How to use     See transformer.h: transformer_add_block(&chain, &block). Its weights, the attention half's and then
+                  the MLP half's, are one array. QKV has the rows of the queries, head by head, then of the keys, then
+                  of the values; UP, with SwiGLU, the rows of the gate, then of up. Rotary pairs are i and i + half, as
+                  in Llama's checkpoints from Hugging Face. Dropout is that of the residual stream; attention has none
+                  of its own, and works by whole rows of scores. */
 #ifndef PARTS_BLOCK_H
 #define PARTS_BLOCK_H
 #include "transformer.h"
 
-enum {
-    TRANSFORMER_NORM1_SCALE,
-    TRANSFORMER_NORM1_SHIFT,
+enum { /* of both halves: the norm, the layers after it */
+    TRANSFORMER_NORM_SCALE,
+    TRANSFORMER_NORM_SHIFT,
     TRANSFORMER_QKV,
     TRANSFORMER_QKV_BIAS,
     TRANSFORMER_PROJECT,
     TRANSFORMER_PROJECT_BIAS,
-    TRANSFORMER_NORM2_SCALE, /* the MLP half begins */
-    TRANSFORMER_NORM2_SHIFT,
-    TRANSFORMER_UP,
-    TRANSFORMER_UP_BIAS,
-    TRANSFORMER_DOWN,
-    TRANSFORMER_DOWN_BIAS,
-    TRANSFORMER_BLOCK_TENSORS
+    TRANSFORMER_UP = TRANSFORMER_QKV,
+    TRANSFORMER_DOWN = TRANSFORMER_PROJECT
 };
+
+typedef struct transformer_block {
+    transformer_part attention, mlp;
+} transformer_block;
 
 /* ---- shapes and parameters ---- */
 static inline size_t transformer_kv_width(const transformer *t) {
@@ -53,25 +49,29 @@ static inline size_t transformer_up_width(const transformer *t) {
     return transformer_hidden(t) * (t->swiglu ? 2 : 1);
 }
 
-/* Fills in the list, and returns the elements of all of it. */
-static inline size_t transformer_block_tensors(const transformer *t, transformer_tensor *list) {
+static inline size_t transformer_half_tensors(const transformer *t, transformer_tensor *list, const char *const *names,
+                                              size_t outputs, size_t inputs) {
     const size_t c = t->width;
-    const size_t shift = t->rms ? 0 : c;
-    const size_t bias = !t->no_bias;
 
-    transformer_list(list, TRANSFORMER_NORM1_SCALE, "norm1 scale", c, 0);
-    transformer_list(list, TRANSFORMER_NORM1_SHIFT, "norm1 shift", shift, 0);
-    transformer_list(list, TRANSFORMER_QKV, "qkv", transformer_qkv_width(t), c);
-    transformer_list(list, TRANSFORMER_QKV_BIAS, "qkv bias", bias * transformer_qkv_width(t), 0);
-    transformer_list(list, TRANSFORMER_PROJECT, "project", c, c);
-    transformer_list(list, TRANSFORMER_PROJECT_BIAS, "project bias", bias * c, 0);
-    transformer_list(list, TRANSFORMER_NORM2_SCALE, "norm2 scale", c, 0);
-    transformer_list(list, TRANSFORMER_NORM2_SHIFT, "norm2 shift", shift, 0);
-    transformer_list(list, TRANSFORMER_UP, "up", transformer_up_width(t), c);
-    transformer_list(list, TRANSFORMER_UP_BIAS, "up bias", bias * transformer_up_width(t), 0);
-    transformer_list(list, TRANSFORMER_DOWN, "down", c, transformer_hidden(t));
-    transformer_list(list, TRANSFORMER_DOWN_BIAS, "down bias", bias * c, 0);
-    return list[TRANSFORMER_DOWN_BIAS].first + list[TRANSFORMER_DOWN_BIAS].count;
+    transformer_list(list, 0, names[0], c, 0);
+    transformer_list(list, 1, names[1], t->rms ? 0 : c, 0);
+    transformer_list(list, 2, names[2], outputs, c);
+    transformer_list(list, 3, names[3], t->no_bias ? 0 : outputs, 0);
+    transformer_list(list, 4, names[4], c, inputs);
+    transformer_list(list, 5, names[5], t->no_bias ? 0 : c, 0);
+    return list[5].first + list[5].count;
+}
+
+static inline size_t transformer_attention_tensors(const transformer *t, transformer_tensor *list) {
+    static const char *const names[6] = { "norm1 scale", "norm1 shift", "qkv", "qkv bias", "project", "project bias" };
+
+    return transformer_half_tensors(t, list, names, transformer_qkv_width(t), t->width);
+}
+
+static inline size_t transformer_mlp_tensors(const transformer *t, transformer_tensor *list) {
+    static const char *const names[6] = { "norm2 scale", "norm2 shift", "up", "up bias", "down", "down bias" };
+
+    return transformer_half_tensors(t, list, names, transformer_up_width(t), transformer_hidden(t));
 }
 
 /* ---- the end of a half: output = x + dropout(linear(input)), and back ---- */
@@ -86,8 +86,8 @@ static inline memopt_dropout transformer_dropout(const transformer_work *w) {
     return d;
 }
 
-static inline memopt_status transformer_half_forward(const transformer_work *w, size_t i, const void *input) {
-    memopt_linear l = transformer_linear(w, i, input, w->call->output);
+static inline memopt_status transformer_half_forward(const transformer_work *w, const void *input) {
+    memopt_linear l = transformer_linear(w, TRANSFORMER_PROJECT, input, w->call->output);
     memopt_dropout d = transformer_dropout(w);
     const int drops = d.rate > 0 && !w->call->evaluating;
     memopt_status s;
@@ -113,14 +113,14 @@ static inline memopt_status transformer_half_backward(const transformer_work *w,
 }
 
 /* The beginning of a half on the way back: grad_input = grad_output + the gradient through the norm. */
-static inline memopt_status transformer_half_end(const transformer_work *w, size_t i, float *statistics,
+static inline memopt_status transformer_half_end(const transformer_work *w, float *statistics,
                                                  const void *grad_normed) {
     const memopt_tape_call *call = w->call;
     memopt_status s;
 
     if (call->grad_input && call->grad_input != call->grad_output)
         memcpy(call->grad_input, call->grad_output, transformer_bytes(w->shape, w->shape->width));
-    s = transformer_norm_backward(w, i, call->input, statistics, grad_normed, call->grad_input,
+    s = transformer_norm_backward(w, TRANSFORMER_NORM_SCALE, call->input, statistics, grad_normed, call->grad_input,
                                   call->grad_input != NULL);
     return transformer_done(w, s);
 }
@@ -141,11 +141,6 @@ static inline memopt_rotary transformer_rotary(const transformer *t) {
     return r;
 }
 
-/* Element `at` of a row; NULL stays NULL. */
-static inline void *transformer_column(const transformer *t, void *rows, size_t at) {
-    return rows ? (unsigned char *)rows + at * memopt_type_bytes(t->type) : NULL;
-}
-
 static inline memopt_attention transformer_attention(const transformer *t, void *qkv) {
     memopt_attention a;
 
@@ -158,21 +153,14 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     a.causal = !t->not_causal;
     a.type = t->type;
     a.queries = qkv;
-    a.keys = transformer_column(t, qkv, t->width);
-    a.values = transformer_column(t, qkv, t->width + transformer_kv_width(t));
+    a.keys = transformer_at(qkv, t->width, t->type);
+    a.values = transformer_at(qkv, t->width + transformer_kv_width(t), t->type);
     a.query_stride = a.kv_stride = transformer_qkv_width(t);
     return a;
 }
 
-static inline transformer_work transformer_block_begin(const memopt_tape_call *call, int mlp, int backward) {
-    const size_t from = mlp ? TRANSFORMER_NORM2_SCALE : 0;
-
-    return transformer_begin(call, transformer_block_tensors, from,
-                             mlp ? TRANSFORMER_BLOCK_TENSORS : TRANSFORMER_NORM2_SCALE, backward);
-}
-
 static inline memopt_status transformer_attention_forward(const memopt_tape_call *call) {
-    transformer_work w = transformer_block_begin(call, 0, 0);
+    transformer_work w = transformer_begin(call, transformer_attention_tensors, 0);
     const transformer *t = w.shape;
     void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
     void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, t->width); /* until then, the normed rows */
@@ -184,15 +172,15 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
     w.ops = memopt_ops_in(call, &t->ops);
     rotary.input = rotary.output = qkv;
     attention.output = attended;
-    s = transformer_norm_forward(&w, TRANSFORMER_NORM1_SCALE, call->input, attended, NULL);
+    s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, NULL);
     if (!s) s = memopt_linear_forward(&w.ops, &linear);
     if (!s && t->rotary) s = memopt_rotary_forward(&w.ops, &rotary);
     if (!s) s = memopt_attention_forward(&w.ops, &attention);
-    return s ? s : transformer_half_forward(&w, TRANSFORMER_PROJECT, attended);
+    return s ? s : transformer_half_forward(&w, attended);
 }
 
 static inline memopt_status transformer_attention_backward(const memopt_tape_call *call) {
-    transformer_work w = transformer_block_begin(call, 0, 1);
+    transformer_work w = transformer_begin(call, transformer_attention_tensors, 1);
     const transformer *t = w.shape;
     void *qkv = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_qkv_width(t));
     void *attended = transformer_take(&w, MEMOPT_TAPE_SAVED, t->width);
@@ -208,14 +196,14 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
     attention.grad_output = attended;
     attention.grad_queries = grad_qkv;
-    attention.grad_keys = transformer_column(t, grad_qkv, t->width);
-    attention.grad_values = transformer_column(t, grad_qkv, t->width + transformer_kv_width(t));
+    attention.grad_keys = transformer_at(grad_qkv, t->width, t->type);
+    attention.grad_values = transformer_at(grad_qkv, t->width + transformer_kv_width(t), t->type);
     if (!s) s = memopt_attention_backward(&w.ops, &attention);
     rotary.grad_output = rotary.grad_input = grad_qkv;
     if (!s && t->rotary) s = memopt_rotary_backward(&w.ops, &rotary);
-    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM1_SCALE, call->input, attended, statistics);
+    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, statistics);
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_QKV, attended, grad_qkv, attended);
-    return s ? s : transformer_half_end(&w, TRANSFORMER_NORM1_SCALE, statistics, attended);
+    return s ? s : transformer_half_end(&w, statistics, attended);
 }
 
 /* ---- the MLP half ---- */
@@ -264,7 +252,7 @@ static inline memopt_status transformer_activation_backward(const transformer_wo
 }
 
 static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call) {
-    transformer_work w = transformer_block_begin(call, 1, 0);
+    transformer_work w = transformer_begin(call, transformer_mlp_tensors, 0);
     const transformer *t = w.shape;
     void *up = call->saves || t->swiglu ? transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_up_width(t)) : NULL;
     void *hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
@@ -276,14 +264,14 @@ static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call
         linear.activation = MEMOPT_ACTIVATION_GELU;
         linear.pre_activation = up;
     }
-    s = transformer_norm_forward(&w, TRANSFORMER_NORM2_SCALE, call->input, call->output, NULL); /* until the result */
+    s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, call->output, NULL); /* until the result */
     if (!s) s = memopt_linear_forward(&w.ops, &linear);
     if (!s && t->swiglu) s = transformer_activation(&w, up, hidden);
-    return s ? s : transformer_half_forward(&w, TRANSFORMER_DOWN, hidden);
+    return s ? s : transformer_half_forward(&w, hidden);
 }
 
 static inline memopt_status transformer_mlp_backward(const memopt_tape_call *call) {
-    transformer_work w = transformer_block_begin(call, 1, 1);
+    transformer_work w = transformer_begin(call, transformer_mlp_tensors, 1);
     const transformer *t = w.shape;
     void *up = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_up_width(t));
     void *hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
@@ -297,35 +285,32 @@ static inline memopt_status transformer_mlp_backward(const memopt_tape_call *cal
     if (!s) s = transformer_activation(&w, up, hidden); /* hidden is made again, and becomes its own gradient: */
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_DOWN, hidden, grad, hidden);
     if (!s) s = transformer_activation_backward(&w, up, hidden);
-    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM2_SCALE, call->input, plane, statistics);
+    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, plane, statistics);
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_UP, plane, t->swiglu ? up : hidden, plane);
-    return s ? s : transformer_half_end(&w, TRANSFORMER_NORM2_SCALE, statistics, plane);
+    return s ? s : transformer_half_end(&w, statistics, plane);
 }
 
-/* ---- the chain: both layers and segments of a block; memopt_tape_describe() does the rest ---- */
-static inline void transformer_block_layers(const transformer_part *block, memopt_tape_layer *layers,
-                                            memopt_segment *segments) {
-    const transformer *t = block->shape;
-    const double rows = (double)transformer_rows(t);
-    const double c = (double)t->width;
-    const double scores = rows * (double)t->length * c * (t->not_causal ? 2 : 1);
-    transformer_tensor list[TRANSFORMER_BLOCK_TENSORS];
-    size_t i;
+/* ---- both as segments of a chain ---- */
+static inline void transformer_add_half(transformer_chain *c, transformer_part *part,
+                                        transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
+                                        memopt_tape_fn *backward_fn, double scores) {
+    const transformer *t = c->shape;
+    const size_t first = c->elements;
+    memopt_segment *segment = transformer_add(c, part, tensors_fn, forward_fn, backward_fn,
+                                              transformer_bytes(t, t->width));
 
-    (void)transformer_block_tensors(t, list);
-    for (i = 0; i < 2; ++i) {
-        memset(&segments[i], 0, sizeof segments[i]);
-        layers[i].user = (void *)(uintptr_t)block;
-        segments[i].output_bytes = segments[i].grad_bytes = transformer_bytes(t, t->width);
-        segments[i].grad_in_place = 1;
-    }
-    layers[0].forward_fn = transformer_attention_forward;
-    layers[0].backward_fn = transformer_attention_backward;
-    segments[0].forward_cost = rows * (double)(list[TRANSFORMER_QKV].count + list[TRANSFORMER_PROJECT].count) + scores;
-    segments[0].backward_cost = 2 * segments[0].forward_cost + scores / 2;
-    layers[1].forward_fn = transformer_mlp_forward;
-    layers[1].backward_fn = transformer_mlp_backward;
-    segments[1].forward_cost = rows * (double)(list[TRANSFORMER_UP].count + list[TRANSFORMER_DOWN].count);
-    segments[1].backward_cost = 2 * segments[1].forward_cost;
+    segment->grad_bytes = segment->output_bytes;
+    segment->grad_in_place = 1;
+    segment->forward_cost = (double)transformer_rows(t) * (double)(c->elements - first) + scores;
+    segment->backward_cost = 2 * segment->forward_cost + scores / 2;
+}
+
+static inline void transformer_add_block(transformer_chain *c, transformer_block *block) {
+    const transformer *t = c->shape;
+    const double scores = (double)transformer_rows(t) * (double)t->length * (double)t->width * (t->not_causal ? 2 : 1);
+
+    transformer_add_half(c, &block->attention, transformer_attention_tensors, transformer_attention_forward,
+                         transformer_attention_backward, scores);
+    transformer_add_half(c, &block->mlp, transformer_mlp_tensors, transformer_mlp_forward, transformer_mlp_backward, 0);
 }
 #endif

@@ -2,23 +2,26 @@
 
    What it keeps  Nothing: its backward reads the ids.
    What it costs  A row copied, or added, for each token; backward, the gradients of rows nobody used are zeroed.
-   How to use     See transformer.h. The input of the tape is the ids, an int32_t for each row:
-                      size_t floats = transformer_embedding_tensors(&shape, list);
-                      embedding.shape = &shape; embedding.weights = weights; embedding.gradients = gradients;
-                      transformer_embedding_layer(&embedding, &layers[0], &segments[0]);
-                      desc.chain.input_bytes = rows * sizeof(int32_t);
-                  Tied to the head, it adds the tokens' gradient to what the head has left there: this part then has an
-                  array of gradients, also where the others have none. Its done_fn comes last, after both. */
+   How to use     See transformer.h: transformer_add_embedding(&chain, &embedding), the first part. The input of the
+                  tape is the ids, an int32_t for each row: chain.input_bytes of its desc is rows * sizeof(int32_t).
+                  Tied to the head, it adds the tokens' gradient to what the head has left there: then it needs an array
+                  of gradients, also where the other parts have theirs in scratch (set embedding.gradients). Its done_fn
+                  comes last, when both have added theirs. */
 #ifndef PARTS_EMBEDDING_H
 #define PARTS_EMBEDDING_H
 #include "transformer.h"
 
-enum { TRANSFORMER_TOKENS, TRANSFORMER_POSITIONS, TRANSFORMER_EMBEDDING_TENSORS };
+enum { TRANSFORMER_TOKENS, TRANSFORMER_POSITIONS };
+
+static inline size_t transformer_positions(const transformer *t) {
+    return t->positions ? t->positions : t->length;
+}
 
 /* Fills in the list, and returns the elements of all of it. */
 static inline size_t transformer_embedding_tensors(const transformer *t, transformer_tensor *list) {
     transformer_list(list, TRANSFORMER_TOKENS, "tokens", transformer_padded(t), t->width);
-    transformer_list(list, TRANSFORMER_POSITIONS, "positions", t->rotary ? 0 : t->length, t->width);
+    transformer_list(list, TRANSFORMER_POSITIONS, "positions", t->rotary ? 0 : transformer_positions(t),
+                     t->width);
     return list[TRANSFORMER_POSITIONS].first + list[TRANSFORMER_POSITIONS].count;
 }
 
@@ -41,7 +44,7 @@ static inline memopt_embedding transformer_embedding(const transformer_work *w) 
 }
 
 static inline memopt_status transformer_embedding_forward(const memopt_tape_call *call) {
-    transformer_work w = transformer_begin(call, transformer_embedding_tensors, 0, TRANSFORMER_EMBEDDING_TENSORS, 0);
+    transformer_work w = transformer_begin(call, transformer_embedding_tensors, 0);
     memopt_embedding e = transformer_embedding(&w);
 
     w.ops = memopt_ops_in(call, &w.shape->ops);
@@ -50,7 +53,7 @@ static inline memopt_status transformer_embedding_forward(const memopt_tape_call
 }
 
 static inline memopt_status transformer_embedding_backward(const memopt_tape_call *call) {
-    transformer_work w = transformer_begin(call, transformer_embedding_tensors, 0, TRANSFORMER_EMBEDDING_TENSORS, 1);
+    transformer_work w = transformer_begin(call, transformer_embedding_tensors, 1);
     memopt_embedding e = transformer_embedding(&w);
     memopt_status s;
 
@@ -64,16 +67,17 @@ static inline memopt_status transformer_embedding_backward(const memopt_tape_cal
     e.grad_tokens = NULL;
     e.grad_positions = transformer_gradients(&w, TRANSFORMER_POSITIONS);
     e.accumulate = w.shape->accumulate;
+    if (e.grad_positions && !e.accumulate && !call->describing)
+        memset(e.grad_positions, 0, w.list[TRANSFORMER_POSITIONS].count * memopt_type_bytes(e.gradient_type));
     if (!s && e.grad_positions) s = memopt_embedding_backward(&w.ops, &e);
     return transformer_done(&w, s);
 }
 
-static inline void transformer_embedding_layer(const transformer_part *embedding, memopt_tape_layer *layer,
-                                               memopt_segment *segment) {
-    memset(segment, 0, sizeof *segment);
-    segment->output_bytes = segment->grad_bytes = transformer_bytes(embedding->shape, embedding->shape->width);
-    layer->user = (void *)(uintptr_t)embedding;
-    layer->forward_fn = transformer_embedding_forward;
-    layer->backward_fn = transformer_embedding_backward;
+static inline void transformer_add_embedding(transformer_chain *c, transformer_part *embedding) {
+    memopt_segment *segment = transformer_add(c, embedding, transformer_embedding_tensors,
+                                              transformer_embedding_forward, transformer_embedding_backward,
+                                              transformer_bytes(c->shape, c->shape->width));
+
+    segment->grad_bytes = segment->output_bytes;
 }
 #endif

@@ -4,22 +4,21 @@
    What it keeps  Nothing. Scratch: a plane of normed rows, which become their gradient, 8 bytes a row, min(chunk, rows)
                   rows of padded floats, and without a gradients array of its own, those.
    What it costs  The logits' product once, and both of its gradients; no forward again.
-   How to use     See transformer.h. Before every pass set the targets, an int32_t a row (negative: ignored):
-                      head.part.shape = &shape; head.part.weights = weights; head.part.gradients = gradients;
-                      head.tied = &embedding;                      (untied: NULL)
-                      transformer_head_layer(&head, &layers[last], &segments[last]);
+   How to use     See transformer.h: transformer_add_head(&chain, &head, &embedding), the last part. The embedding is
+                  not looked at when the shape is untied. Before a pass set the targets, an int32_t for each row
+                  (negative: ignored); head.loss is that of the pass, made in its backward.
                       head.targets = targets;
-                      memopt_tape_forward(tape, ids); memopt_tape_backward(tape, NULL, NULL); printf(... head.loss);
-                  head.loss is that of the pass. An evaluation makes it too, and writes it to its output, one float; or,
-                  with `logits` set, makes no loss but the logits of some rows, to sample from. */
+                      memopt_tape_forward(tape, ids); memopt_tape_backward(tape, NULL, NULL); printf(..., head.loss);
+                  An evaluation makes head.loss, too, and its output, one float; or, with `logits` set, no loss but the
+                  logits of some rows, to sample from. */
 #ifndef PARTS_HEAD_H
 #define PARTS_HEAD_H
 #include "transformer.h"
 
-enum { TRANSFORMER_FINAL_SCALE, TRANSFORMER_FINAL_SHIFT, TRANSFORMER_HEAD, TRANSFORMER_HEAD_TENSORS };
+enum { TRANSFORMER_FINAL_SCALE, TRANSFORMER_FINAL_SHIFT, TRANSFORMER_HEAD };
 
 typedef struct transformer_head {
-    transformer_part        part;    /* first: callbacks know the head by it */
+    transformer_part        part;    /* first: it is what callbacks are given */
     const transformer_part *tied;    /* the embedding whose tokens are the weights; NULL when untied */
     const int32_t          *targets;
     size_t                  chunk;   /* rows of logits at a time; 0 = 512 */
@@ -60,7 +59,7 @@ static inline memopt_head transformer_head_of(const transformer_work *w, void *n
 
 static inline memopt_status transformer_head_forward(const memopt_tape_call *call) {
     transformer_head *x = (transformer_head *)call->user;
-    transformer_work w = transformer_begin(call, transformer_head_tensors, 0, TRANSFORMER_HEAD_TENSORS, 0);
+    transformer_work w = transformer_begin(call, transformer_head_tensors, 0);
     float value = 0;
     memopt_loss loss;
     memopt_head h;
@@ -86,7 +85,7 @@ static inline memopt_status transformer_head_forward(const memopt_tape_call *cal
 
 static inline memopt_status transformer_head_backward(const memopt_tape_call *call) {
     transformer_head *x = (transformer_head *)call->user;
-    transformer_work w = transformer_begin(call, transformer_head_tensors, 0, TRANSFORMER_HEAD_TENSORS, 1);
+    transformer_work w = transformer_begin(call, transformer_head_tensors, 1);
     void *normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);
     float *statistics = transformer_take_statistics(&w);
     memopt_head h = transformer_head_of(&w, normed);
@@ -105,14 +104,13 @@ static inline memopt_status transformer_head_backward(const memopt_tape_call *ca
     return transformer_done(&w, s);
 }
 
-static inline void transformer_head_layer(transformer_head *head, memopt_tape_layer *layer, memopt_segment *segment) {
-    const transformer *t = head->part.shape;
+static inline void transformer_add_head(transformer_chain *c, transformer_head *head,
+                                        const transformer_part *embedding) {
+    const transformer *t = c->shape;
+    memopt_segment *segment = transformer_add(c, &head->part, transformer_head_tensors, transformer_head_forward,
+                                              transformer_head_backward, sizeof(float));
 
-    memset(segment, 0, sizeof *segment);
-    segment->output_bytes = sizeof(float);
+    head->tied = t->untied ? NULL : embedding;
     segment->backward_cost = 3 * (double)transformer_rows(t) * (double)t->width * (double)transformer_padded(t);
-    layer->user = head;
-    layer->forward_fn = transformer_head_forward;
-    layer->backward_fn = transformer_head_backward;
 }
 #endif

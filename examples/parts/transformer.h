@@ -2,17 +2,21 @@
 
    What it is   One description for all parts. All zero but the sizes it is GPT-2: layer norm, GELU, learned positions,
                 biases, causal, tied head. With rms, swiglu, rotary, no_bias and untied set, and kv_heads, it is Llama.
-   Parameters   A part has one array of weights and one of gradients. transformer_block_tensors(), and its like of head
-                and embedding, list what lies in them: name, first element, elements, columns. Absent ones have 0.
+   Parameters   A part, which is a segment of a tape, has one array of weights and one of gradients; those of a chain
+                lie one after the other, in the order of the parts. The parts' functions, such as
+                transformer_attention_tensors(), list what is where: name, first element, elements, columns. What a
+                shape does not have is there with 0 elements.
    Gradients    Overwritten by every pass, or added to, with `accumulate`. A part without an array of gradients has them
-                in scratch: done_fn takes each tensor's as soon as a segment has all of its own.
-   How to use   Each part fills one or two layers and segments; memopt_tape_describe() then fills in the sizes:
-                    transformer_embedding_layer(&embedding, &layers[0], &segments[0]);
-                    for (i = 0; i < BLOCKS; ++i)
-                        transformer_block_layers(&block[i], &layers[1 + 2 * i], &segments[1 + 2 * i]);
-                    transformer_head_layer(&head, &layers[LAYERS - 1], &segments[LAYERS - 1]);
-                    if (memopt_tape_describe(layers, segments, LAYERS, &why)) ...
-                examples/transformer.c is a whole program. Include memopt.h before this file. */
+                in scratch: done_fn takes each tensor's at the end of the part's backward.
+   How to use   Parts are added to a chain, twice: to count, and once there are arrays to place.
+                    transformer_chain chain = { 0 };
+                    chain.shape = &shape;
+                    transformer_add_embedding(&chain, &embedding);
+                    for (i = 0; i < BLOCKS; ++i) transformer_add_block(&chain, &blocks[i]);
+                    transformer_add_head(&chain, &head, &embedding);
+                Now chain.elements and chain.tensor_count are known. Set the arrays and `elements`, `tensor_count` and
+                `count` to 0, do the same again, and memopt_tape_describe(layers, segments, chain.count, &why).
+                examples/transformer.c is a whole program. Include memopt.h before these files. */
 #ifndef PARTS_TRANSFORMER_H
 #define PARTS_TRANSFORMER_H
 #include <string.h>
@@ -24,6 +28,7 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     size_t hidden;           /* of the MLP; 0 = 4 * width */
     size_t vocabulary;
     size_t padded;           /* rows of the token embedding; 0 = vocabulary */
+    size_t positions;        /* rows of learned positions, at least length; 0 = length */
     int    rms;              /* 1: RMS norm, which has no shift; 0: layer norm */
     int    swiglu;           /* 1: SwiGLU; 0: GELU */
     int    rotary;           /* 1: rotary positions, in the attention; 0: learned ones, in the embedding */
@@ -36,8 +41,8 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */
     memopt_ops  ops;         /* threads and gemm; scratch comes from the tape */
     int         accumulate;  /* 1: a pass adds to the gradients of the pass before; not with done_fn */
-    /* NULL, or told when the gradients of a tensor are complete, in its segment's backward; with `user` an optimizer it
-       is no more than a call of memopt_optim_apply_with(). Not called in a calibration */
+    /* NULL, or told when the gradients of a tensor are complete, in its part's backward; with `user` an optimizer, all
+       it does is to call memopt_optim_apply_with(). Not called in a calibration */
     memopt_status (*done_fn)(void *user, size_t tensor, const void *gradients);
     void       *user;
 } transformer;
@@ -48,12 +53,25 @@ typedef struct transformer_tensor { /* where a parameter lies in the array of it
     size_t columns;      /* of a matrix, which lies row by row; 0: a vector */
 } transformer_tensor;
 
-typedef struct transformer_part { /* what every part has */
+typedef struct transformer_part { /* what every part has, and its callbacks know it by */
     const transformer *shape;
     const void *weights;     /* one array, as the list of tensors says */
     void       *gradients;   /* the same; NULL: in scratch, for done_fn */
     size_t      first_tensor;/* the number of its first tensor for done_fn; absent ones are not counted */
 } transformer_part;
+
+typedef size_t transformer_tensors_fn(const transformer *shape, transformer_tensor *list); /* returns the elements */
+enum { TRANSFORMER_TENSORS_MAX = 6 };
+
+typedef struct transformer_chain { /* zero it, then set what there is */
+    const transformer   *shape;
+    void                *weights, *gradients; /* of all parts; NULL while counting; gradients NULL: in scratch */
+    memopt_optim_tensor *tensors;             /* NULL, or filled in for an optimizer */
+    memopt_tape_layer   *layers;              /* NULL, or filled in, as are the segments: sizes without scratch */
+    memopt_segment      *segments;
+    size_t elements, tensor_count, count;     /* so far: parameters, tensors, segments */
+    memopt_segment       counted;             /* where a segment goes while there is no array of them */
+} transformer_chain;
 
 /* ---- parameters ---- */
 /* Set tensor `i` of a list, behind the one before it. */
@@ -62,28 +80,6 @@ static inline void transformer_list(transformer_tensor *list, size_t i, const ch
     list[i].first = i ? list[i - 1].first + list[i - 1].count : 0;
     list[i].count = columns ? rows * columns : rows;
     list[i].columns = list[i].count ? columns : 0;
-}
-
-/* The tensors of a part as an optimizer wants them: NULL, or as many as there are; returns how many that is. */
-static inline size_t transformer_optim_tensors(const transformer_part *part, const transformer_tensor *list,
-                                               size_t count, memopt_optim_tensor *out) {
-    const size_t bytes = memopt_type_bytes(part->shape->weight_type);
-    const size_t grad_bytes = memopt_type_bytes(part->shape->gradient_type);
-    size_t n = 0;
-    size_t i;
-
-    for (i = 0; i < count; ++i) {
-        if (!list[i].count) continue;
-        if (out) {
-            memset(&out[n], 0, sizeof out[n]);
-            out[n].weights = (unsigned char *)(uintptr_t)part->weights + list[i].first * bytes;
-            if (part->gradients) out[n].gradients = (unsigned char *)part->gradients + list[i].first * grad_bytes;
-            out[n].count = list[i].count;
-            out[n].columns = list[i].columns;
-        }
-        ++n;
-    }
-    return n;
 }
 
 /* ---- shapes ---- */
@@ -103,39 +99,74 @@ static inline size_t transformer_bytes(const transformer *t, size_t columns) { /
     return transformer_rows(t) * columns * memopt_type_bytes(t->type);
 }
 
-/* ---- what a callback works with ---- */
-enum { TRANSFORMER_TENSORS_MAX = 12 };
-typedef size_t transformer_tensors_fn(const transformer *shape, transformer_tensor *list);
+static inline void *transformer_at(const void *array, size_t element, memopt_type type) { /* NULL stays NULL */
+    return array ? (unsigned char *)(uintptr_t)array + element * memopt_type_bytes(type) : NULL;
+}
 
+/* ---- a part of a chain ---- */
+/* Its place in the arrays; its layer; its segment, which is returned, with output_bytes. */
+static inline memopt_segment *transformer_add(transformer_chain *c, transformer_part *part,
+                                              transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
+                                              memopt_tape_fn *backward_fn, size_t output_bytes) {
+    const transformer *t = c->shape;
+    memopt_segment *segment = c->segments ? &c->segments[c->count] : &c->counted;
+    transformer_tensor list[TRANSFORMER_TENSORS_MAX];
+    size_t i, elements;
+
+    memset(list, 0, sizeof list);
+    elements = tensors_fn(t, list);
+    part->shape = t;
+    part->weights = transformer_at(c->weights, c->elements, t->weight_type);
+    part->gradients = transformer_at(c->gradients, c->elements, t->gradient_type);
+    part->first_tensor = c->tensor_count;
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
+        memopt_optim_tensor *x = c->tensors ? &c->tensors[c->tensor_count] : NULL;
+
+        if (!list[i].count) continue;
+        ++c->tensor_count;
+        if (!x) continue;
+        memset(x, 0, sizeof *x);
+        x->weights = transformer_at(part->weights, list[i].first, t->weight_type);
+        x->gradients = transformer_at(part->gradients, list[i].first, t->gradient_type);
+        x->count = list[i].count;
+        x->columns = list[i].columns;
+    }
+    if (c->layers) {
+        c->layers[c->count].forward_fn = forward_fn;
+        c->layers[c->count].backward_fn = backward_fn;
+        c->layers[c->count].user = part;
+    }
+    memset(segment, 0, sizeof *segment);
+    segment->output_bytes = output_bytes;
+    c->elements += elements;
+    ++c->count;
+    return segment;
+}
+
+/* ---- what a callback works with ---- */
 typedef struct transformer_work {
     const memopt_tape_call *call;
     const transformer_part *part;
     const transformer      *shape;
-    transformer_tensor list[TRANSFORMER_TENSORS_MAX];
-    size_t from, end;         /* the tensors of this segment */
-    unsigned char *gradients; /* of tensor `from`, and of those behind it */
-    memopt_ops ops;           /* set once everything has been taken */
+    transformer_tensor      list[TRANSFORMER_TENSORS_MAX];
+    void                   *gradients; /* of a backward */
+    memopt_ops              ops;       /* set once everything has been taken */
 } transformer_work;
 
-/* Begin a callback whose segment has the tensors from..end - 1. A backward takes room for their gradients here. */
+/* Begin a callback. A backward takes room for gradients here, if its part has none. */
 static inline transformer_work transformer_begin(const memopt_tape_call *call, transformer_tensors_fn *tensors_fn,
-                                                 size_t from, size_t end, int backward) {
+                                                 int backward) {
     transformer_work w;
-    size_t first, count, size;
+    size_t elements;
 
     memset(&w, 0, sizeof w);
     w.call = call;
     w.part = (const transformer_part *)call->user;
     w.shape = w.part->shape;
-    w.from = from;
-    w.end = end;
-    (void)tensors_fn(w.shape, w.list);
-    size = memopt_type_bytes(w.shape->gradient_type);
-    first = w.list[from].first;
-    count = w.list[end - 1].first + w.list[end - 1].count - first;
-    if (!backward) return w;
-    if (w.part->gradients) w.gradients = (unsigned char *)w.part->gradients + first * size;
-    else w.gradients = (unsigned char *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, count * size);
+    elements = tensors_fn(w.shape, w.list);
+    w.gradients = w.part->gradients;
+    if (backward && !w.gradients)
+        w.gradients = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, elements * memopt_type_bytes(w.shape->gradient_type));
     return w;
 }
 
@@ -158,15 +189,11 @@ static inline float *transformer_take_statistics(const transformer_work *w) { /*
 }
 
 static inline const void *transformer_weights(const transformer_work *w, size_t i) {
-    const size_t bytes = w->list[i].first * memopt_type_bytes(w->shape->weight_type);
-
-    return w->list[i].count ? (const unsigned char *)w->part->weights + bytes : NULL;
+    return w->list[i].count ? transformer_at(w->part->weights, w->list[i].first, w->shape->weight_type) : NULL;
 }
 
 static inline void *transformer_gradients(const transformer_work *w, size_t i) {
-    const size_t bytes = (w->list[i].first - w->list[w->from].first) * memopt_type_bytes(w->shape->gradient_type);
-
-    return w->list[i].count && w->gradients ? w->gradients + bytes : NULL;
+    return w->list[i].count ? transformer_at(w->gradients, w->list[i].first, w->shape->gradient_type) : NULL;
 }
 
 /* End a backward: its gradients are complete. */
@@ -176,11 +203,8 @@ static inline memopt_status transformer_done(const transformer_work *w, memopt_s
     size_t i;
 
     if (!t->done_fn || w->call->describing || w->call->calibrating) return s;
-    for (i = 0; i < w->end && s == MEMOPT_OK; ++i) {
-        if (!w->list[i].count) continue;
-        if (i >= w->from) s = t->done_fn(t->user, tensor, transformer_gradients(w, i));
-        ++tensor;
-    }
+    for (i = 0; i < TRANSFORMER_TENSORS_MAX && s == MEMOPT_OK; ++i)
+        if (w->list[i].count) s = t->done_fn(t->user, tensor++, transformer_gradients(w, i));
     return s;
 }
 

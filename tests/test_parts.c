@@ -122,6 +122,7 @@ static void parts_train(parts_model *m, memopt_schedule_rule rule, size_t budget
     arena_desc.capacity = (size_t)16 << 20; arena_desc.source = &pages;
     CHECK(memopt_arena_create(&arena_desc, &arena) == MEMOPT_OK);
     desc.arena = arena; desc.rule = rule; desc.budget = budget ? budget : SIZE_MAX; desc.error = &why;
+    desc.verify = rule == MEMOPT_SCHEDULE_REVOLVE;
     CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
     if (!tape) { memopt_error_text(&why, text, sizeof text, NULL); printf("%s\n", text); memopt_arena_destroy(arena); return; }
     CHECK(!budget || memopt_tape_get_stats(tape).peak <= budget);
@@ -564,7 +565,7 @@ static void parts_exact(void) {
     parts_exact_shape(parts_mixed(), 6);
 }
 
-/* Passes that add up; an evaluation; logits to sample from; what is measured changes nothing; other lengths. */
+/* Passes that add up. */
 static void parts_accumulate(void) {
     transformer shapes[2]; double loss; size_t i, k;
     shapes[0] = parts_gpt(); shapes[1] = parts_llama();
@@ -579,6 +580,7 @@ static void parts_accumulate(void) {
         CHECK_AT(m->head.loss == loss, i);
     }
 }
+/* The loss of an evaluation, and logits to sample from. */
 static void parts_evaluate(void) {
     transformer shapes[3]; size_t i, k, r;
     shapes[0] = parts_gpt(); shapes[1] = parts_llama(); shapes[2] = parts_mixed();
@@ -607,7 +609,7 @@ static void parts_evaluate(void) {
         memopt_tape_destroy(tape);
     }
 }
-/* Workers and levels change no bit; nothing differs when it is made again, as a tape with `verify` finds. */
+/* Workers and levels change no bit; nothing differs when it is made again, which `verify` looks for. */
 static void parts_workers(void) {
     transformer t = parts_llama(); int level;
     t.dropout = 0.1f;
@@ -657,12 +659,75 @@ static void parts_mistakes(void) {
     memopt_tape_destroy(tape);
 }
 
+/* A block by itself: its gradient comes from outside, where it stays as it is, and goes outside, or nowhere. */
+static void parts_alone(void) {
+    static float x[PARTS_ROWS * 32], grad[PARTS_ROWS * 32], given[PARTS_ROWS * 32], out[PARTS_ROWS * 32]; static unsigned char scratch[(1 << 20) + 64];
+    static unsigned char memory[(2 << 20) + 64]; unsigned char *room = memory + (64 - (uintptr_t)memory % 64) % 64;
+    parts_model *m = &parts_one; transformer t = parts_llama(); int wants; size_t i, bytes, end;
+    t.dropout = 0.25f;
+    parts_open(m, &t, 1, 0);
+    bytes = transformer_bytes(&m->t, m->t.width);
+    end = m->first[m->block[0].mlp.first_tensor + 2] + m->count[m->block[0].mlp.first_tensor + 2]; /* its third: down */
+    CHECK(memopt_random_normal(x, bytes / 4, 1, 0, 0, NULL) == MEMOPT_OK && memopt_random_normal(grad, bytes / 4, 1, 1, 0, NULL) == MEMOPT_OK);
+    for (wants = 0; wants < 2; ++wants) {
+        memopt_tape_desc desc = parts_desc(m); memopt_tape *tape = NULL; plain_engine p; plain_block b;
+        desc.chain.segments = m->segments + 1; desc.chain.count = 2; desc.chain.input_bytes = bytes;
+        desc.chain.input_grad_bytes = wants ? bytes : 0; desc.layers = m->layers + 1; desc.overhead = 1;
+        m->segments[2].grad_in_place = 0; /* grad is the caller's */
+        memcpy(given, grad, sizeof grad);
+        CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
+        CHECK(memopt_tape_get_stats(tape).peak < (2 << 20));
+        CHECK(memopt_tape_set_memory(tape, room, memopt_tape_get_stats(tape).peak) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK);
+        memset(&p, 0, sizeof p); memset(&b, 0, sizeof b);
+        p.m = m; p.t = &m->t; p.gradients = parts_expected; p.rows = transformer_rows(&m->t); p.pool = (unsigned char *)malloc(PLAIN_POOL);
+        p.ops.scratch = scratch + (64 - (uintptr_t)scratch % 64) % 64; p.ops.scratch_bytes = sizeof scratch - 64;
+        if (!p.pool) { printf("test_parts: out of memory\n"); exit(1); }
+        b.x[0] = x;
+        plain_numbers(&p, &b, m->block[0].attention.first_tensor);
+        plain_block_forward(&p, &b, 1);
+        CHECK(memcmp(memopt_tape_output(tape), b.x[2], bytes) == 0);
+        CHECK(memopt_tape_backward(tape, given, wants ? out : NULL) == MEMOPT_OK && memcmp(given, grad, sizeof grad) == 0);
+        i = m->first[m->block[0].attention.first_tensor];
+        CHECK(!wants || memcmp(out, plain_block_backward(&p, &b, 1, grad), bytes) == 0);
+        CHECK(!wants || memcmp(m->gradients + i, parts_expected + i, (end - i) * sizeof(float)) == 0);
+        memopt_tape_destroy(tape);
+        free(p.pool);
+    }
+}
+/* Shorter sequences: weights stay where they are, sizes are described again, and the tape is reshaped. */
+static void parts_reshape(void) {
+    static unsigned char memory[(4 << 20) + 64]; unsigned char *room = memory + (64 - (uintptr_t)memory % 64) % 64;
+    transformer t = parts_gpt(); parts_model *m = &parts_one; memopt_tape_desc desc; memopt_tape *tape = NULL; transformer_chain c; double loss; int i;
+    parts_open(m, &t, 2, 0);
+    desc = parts_desc(m); desc.overhead = 1;
+    CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
+    for (i = 0; i < 2; ++i) {
+        CHECK(memopt_tape_get_stats(tape).peak < (4 << 20) && memopt_tape_set_memory(tape, room, memopt_tape_get_stats(tape).peak) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(tape, m->ids) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+        CHECK(memopt_tape_set_memory(tape, NULL, 0) == MEMOPT_OK);
+        memset(parts_expected, 0, sizeof parts_expected);
+        plain_pass(m, parts_expected, 0, &loss);
+        CHECK_AT(parts_equal(m, parts_expected) && loss == m->head.loss, i);
+        m->t.length = 4; m->t.batch = 1;
+        memset(&c, 0, sizeof c);
+        c.shape = &m->t; c.weights = m->weights; c.gradients = m->gradients; c.segments = m->segments;
+        parts_add(m, &c);
+        CHECK(c.elements == m->total && memopt_tape_describe(m->layers, m->segments, c.count, NULL) == MEMOPT_OK);
+        desc.chain.input_bytes = 4 * sizeof(int32_t);
+        CHECK(memopt_tape_reshape(tape, &desc.chain) == MEMOPT_OK);
+    }
+    memopt_tape_destroy(tape);
+}
+
 static void test_parts(void) {
     RUN(parts_same_bits);
     RUN(parts_exact);
     RUN(parts_accumulate);
     RUN(parts_evaluate);
     RUN(parts_workers);
+    RUN(parts_alone);
+    RUN(parts_reshape);
     RUN(parts_mistakes);
 }
 #ifndef TEST_COMBINED

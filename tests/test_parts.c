@@ -720,6 +720,28 @@ static void parts_reshape(void) {
     memopt_tape_destroy(tape);
 }
 
+/* The table in block.h: twice the sequences take so many planes more. What operators take does not grow with them. */
+static void parts_sizes(void) {
+    static const size_t kept[3] = { 4, 4, 8 }, forward[3] = { 0, 4, 4 }, plain[3] = { 4, 4, 12 }, backward[3] = { 3, 5, 5 };
+    int swiglu; size_t i;
+    for (swiglu = 0; swiglu < 2; ++swiglu) {
+        transformer t = parts_gpt(); memopt_segment small[2]; size_t plane, row;
+        t.length = 4; t.width = 32; t.heads = 4; t.swiglu = swiglu;
+        parts_open(&parts_one, &t, 1, 0);
+        memcpy(small, parts_one.segments + 1, sizeof small);
+        plane = transformer_bytes(&t, t.width); row = 8 * transformer_rows(&t);
+        t.batch *= 2;
+        parts_open(&parts_one, &t, 1, 0);
+        for (i = 0; i < 2; ++i) {
+            const memopt_segment *large = parts_one.segments + 1 + i; const size_t k = i ? 1 + (size_t)swiglu : 0;
+            CHECK_AT(large->grad_in_place == 1 && large->output_bytes == 2 * plane && large->saved_bytes == 2 * plane * (1 + kept[k]), k);
+            CHECK_AT(large->forward_scratch - small[i].forward_scratch == plane * forward[k], k);
+            CHECK_AT(large->plain_scratch - small[i].plain_scratch == plane * plain[k], k);
+            CHECK_AT(large->backward_scratch - small[i].backward_scratch == plane * backward[k] + row, k);
+        }
+    }
+}
+
 static void test_parts(void) {
     RUN(parts_same_bits);
     RUN(parts_exact);
@@ -728,6 +750,7 @@ static void test_parts(void) {
     RUN(parts_workers);
     RUN(parts_alone);
     RUN(parts_reshape);
+    RUN(parts_sizes);
     RUN(parts_mistakes);
 }
 #ifndef TEST_COMBINED

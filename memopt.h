@@ -2032,7 +2032,7 @@ MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_o
  * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. Where
  * forward_cost and backward_cost are both 0 they become 1 and 2. A
  * callback is called with describing = 1: a forward that saves, one that does not, a backward; only user, segment,
- * saves, describing and room are set.
+ * saves, describing, room and error are set.
  *
  * layers  count of them
  * error   NULL, or filled in on failure

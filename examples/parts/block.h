@@ -4,13 +4,15 @@
    What it keeps  Queries, keys, values and the attended rows; what goes into the activation. Norms, activations and
                   dropout are made again: they cost next to nothing. In planes of batch * length * width elements, with
                   as many kv_heads as heads and hidden = 4 * width:
-                                  kept beside the output   scratch of a backward       (operators' scratch: see ops)
-                      attention   4                        3 and 8 bytes a row
-                      GELU MLP    4                        5 and 8 bytes a row
-                      SwiGLU MLP  8                        5 and 8 bytes a row
-                  and where the part has no gradients of its own, those of the segment's weights. Gradients of the
-                  residual stream are made in place: there is one plane of them, whatever the depth.
-   What it costs  A backward computes norm, activation and attention's scores once more: nothing for which a product of
+                                  kept beside the output   scratch of a backward
+                      attention   4                        3, and 8 bytes a row
+                      GELU MLP    4                        5, and 8 bytes a row
+                      SwiGLU MLP  8                        5, and 8 bytes a row
+                  Scratch of the operators comes on top (mostly the gemm's), and the gradients of the part's weights
+                  where it has no array for them. The gradient of the residual stream is turned in place: one plane,
+                  whatever the depth. Of a block that ends a chain the gradient that you hand in is written over; set
+                  grad_in_place of its segment to 0 to keep it.
+   What it costs  A backward computes the norm, the activation and the scores of attention once more; no product with
                   weights is made twice.
    How to use     See transformer.h: transformer_add_block(&chain, &block). Its weights, the attention half's and then
                   the MLP half's, are one array. QKV has the rows of the queries, head by head, then of the keys, then

@@ -1,7 +1,7 @@
 /* transformer.c - a Llama-shaped model, made of the parts in examples/parts and trained on bytes within a budget.
 
-   What to see: the engine's own part is this file. It describes the shape, gives the weights a place and says how they
-   are stepped; forward, backward and all sizes are the parts'. Weights, 8-bit optimizer states and activations share one
+   What to see: the engine's own part is this file. It tells the shape, gives the weights a place and says how they are
+   stepped; forward, backward and all sizes are the parts'. Weights, 8-bit optimizer states and activations share one
    arena of BUDGET bytes; gradients live in scratch until the tensor they belong to has been stepped, inside backward.
    The exit status says whether the model learned, and whether the peak was what the tape had said.
    Build: cc -O2 transformer.c -o transformer -lm      (memopt.h and parts/ beside it or with -I) */
@@ -13,7 +13,8 @@
 #include "parts/head.h"
 #include <stdio.h>
 
-enum { BLOCKS = 6, SEGMENTS = 2 * BLOCKS + 2, TENSORS = 6 * SEGMENTS, BATCH = 8, LENGTH = 64, ROWS = BATCH * LENGTH, STEPS = 80 };
+enum { BLOCKS = 6, SEGMENTS = 2 * BLOCKS + 2, TENSORS = TRANSFORMER_TENSORS_MAX * SEGMENTS };
+enum { BATCH = 8, LENGTH = 64, ROWS = BATCH * LENGTH, STEPS = 80 };
 #define BUDGET ((size_t)5 << 20)
 
 typedef struct model {
@@ -53,7 +54,8 @@ static memopt_status step_tensor(void *user, size_t tensor, const void *gradient
     return memopt_optim_apply_with((memopt_optim *)user, tensor, gradients);
 }
 
-static memopt_status initialise(const memopt_optim_tensor *tensors, size_t count) { /* matrices; the vectors are scales */
+/* Matrices are random; all vectors of this shape are scales of norms. */
+static memopt_status initialise(const memopt_optim_tensor *tensors, size_t count) {
     memopt_status s = MEMOPT_OK;
     size_t i, k;
 

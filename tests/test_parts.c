@@ -311,6 +311,7 @@ static void *plain_head(plain_engine *p, void *normed, size_t weights) {
         memopt_cross_entropy x;
         memset(&x, 0, sizeof x);
         x.rows = p->rows; x.vocabulary = t->vocabulary; x.stride = padded; x.logits = logits; x.targets = p->m->targets;
+        x.rule = p->m->head.rule;
         CHECK(memopt_linear_forward(&p->ops, &l) == MEMOPT_OK);
         CHECK(memopt_cross_entropy_loss(&p->ops, &x, &loss) == MEMOPT_OK);
         plain_linear_back(p, l, tensor, logits, grad);
@@ -319,7 +320,7 @@ static void *plain_head(plain_engine *p, void *normed, size_t weights) {
         memset(&h, 0, sizeof h);
         h.rows = p->rows; h.width = t->width; h.vocabulary = t->vocabulary; h.padded = padded; h.chunk = 5; h.type = t->type;
         h.weight_type = t->weight_type; h.gradient_type = t->gradient_type; h.input = normed; h.weights = plain_weights(p, weights);
-        h.targets = p->m->targets; h.grad_input = grad; h.grad_weights = plain_gradients(p, weights); h.accumulate = p->accumulate;
+        h.targets = p->m->targets; h.rule = p->m->head.rule; h.grad_input = grad; h.grad_weights = plain_gradients(p, weights); h.accumulate = p->accumulate;
         CHECK(memopt_head_loss(&p->ops, &h, &loss) == MEMOPT_OK);
     }
     p->loss = loss.loss;
@@ -573,6 +574,7 @@ static void parts_accumulate(void) {
         transformer t = shapes[i / 2]; parts_model *m = &parts_one;
         if (i % 2) t.type = t.weight_type = t.gradient_type = MEMOPT_TYPE_BF16;
         parts_open(m, &t, 2, 0);
+        m->head.rule.scale = 3; m->head.rule.count = 40; /* of a loss that is scaled, and of more rows than these */
         parts_train(m, MEMOPT_SCHEDULE_SQRT, 0, 2);
         memset(parts_expected, 0, sizeof parts_expected);
         for (k = 0; k < 2; ++k) plain_pass(m, parts_expected, k > 0, &loss); /* no dropout: both passes are the same */

@@ -706,7 +706,9 @@ static void parts_reshape(void) {
     CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
     for (i = 0; i < 2; ++i) {
         CHECK(memopt_tape_get_stats(tape).peak < (4 << 20) && memopt_tape_set_memory(tape, room, memopt_tape_get_stats(tape).peak) == MEMOPT_OK);
-        CHECK(memopt_tape_forward(tape, m->ids) == MEMOPT_OK && memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
+        CHECK(memopt_tape_forward(tape, m->ids) == MEMOPT_OK);
+        CHECK(*(const float *)memopt_tape_output(tape) == 0); /* the loss is made in the backward */
+        CHECK(memopt_tape_backward(tape, NULL, NULL) == MEMOPT_OK);
         CHECK(memopt_tape_set_memory(tape, NULL, 0) == MEMOPT_OK);
         memset(parts_expected, 0, sizeof parts_expected);
         plain_pass(m, parts_expected, 0, &loss);
@@ -731,6 +733,7 @@ static void parts_sizes(void) {
         t.length = 4; t.width = 32; t.heads = 4; t.swiglu = swiglu;
         parts_open(&parts_one, &t, 1, 0);
         memcpy(small, parts_one.segments + 1, sizeof small);
+        CHECK(parts_one.segments[3].forward_scratch == 0 && parts_one.segments[3].plain_scratch > 0);
         plane = transformer_bytes(&t, t.width); row = 8 * transformer_rows(&t);
         t.batch *= 2;
         parts_open(&parts_one, &t, 1, 0);

@@ -169,7 +169,7 @@ endif
 $(BUILD)/train_gpt: CFLAGS += -DMEMOPT_PTHREADS -pthread
 $(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
-$(BUILD)/transformer $(BUILD)/test_parts $(BUILD)/test_parts_nets $(BUILD)/sanitized/test_combined: $(wildcard examples/parts/*.h)
+$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer: $(wildcard examples/parts/*.h)
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)

@@ -445,7 +445,6 @@ static void check(memopt_status status) {
 static void open_tape(void) {
     static memopt_segment segments[MAX_LAYERS];
     static memopt_tape_layer callbacks[MAX_LAYERS];
-    static memopt_source pages;
     memopt_arena_desc arena = { 0 };
     memopt_tape_desc desc = { 0 };
     size_t i;
@@ -455,17 +454,13 @@ static void open_tape(void) {
         callbacks[i].backward_fn = segment_backward;
         segments[i].output_bytes = layer_bytes(&layers[ends[i + 1]]);
         segments[i].grad_bytes = i + 1 < segment_count ? segments[i].output_bytes : 0;
-        segments[i].forward_cost = ends[i + 1] - ends[i];
-        segments[i].backward_cost = 2 * segments[i].forward_cost;
     }
     desc.chain.segments = segments;
     desc.chain.count = segment_count;
     desc.chain.input_bytes = sizeof images;
     desc.layers = callbacks;
     desc.overhead = 0.33;
-    arena.source = &pages;
     arena.capacity = (size_t)1 << 30;
-    check(memopt_source_pages(NULL, &pages));
     check(memopt_arena_create(&arena, &desc.arena));
     check(memopt_tape_describe(callbacks, segments, segment_count, NULL));
     check(memopt_tape_create(&desc, &tape));

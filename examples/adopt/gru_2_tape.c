@@ -389,7 +389,6 @@ static void check(memopt_status status) {
 static void open_tape(void) {
     static memopt_segment segments[TIMES];
     static memopt_tape_layer callbacks[TIMES];
-    static memopt_source pages;
     memopt_arena_desc arena = { 0 };
     memopt_tape_desc desc = { 0 };
     int t;
@@ -398,17 +397,13 @@ static void open_tape(void) {
         callbacks[t].forward_fn = segment_forward;
         callbacks[t].backward_fn = segment_backward;
         segments[t].output_bytes = segments[t].grad_bytes = sizeof carried;
-        segments[t].forward_cost = 1;
-        segments[t].backward_cost = 2;
     }
     desc.chain.segments = segments;
     desc.chain.count = TIMES;
     desc.chain.input_bytes = desc.chain.input_grad_bytes = sizeof carried;
     desc.layers = callbacks;
     desc.overhead = 0.33;
-    arena.source = &pages;
     arena.capacity = (size_t)1 << 30;
-    check(memopt_source_pages(NULL, &pages));
     check(memopt_arena_create(&arena, &desc.arena));
     check(memopt_tape_describe(callbacks, segments, TIMES, NULL));
     check(memopt_tape_create(&desc, &tape));

@@ -1955,6 +1955,7 @@ typedef struct memopt_tape_room memopt_tape_room; /* what a callback has taken s
 typedef struct memopt_tape_call { /* what a callback of the engine receives; valid during the call only */
     void       *user;        /* the layer's */
     size_t      segment;
+    int         is_backward; /* 1: a backward: one function can be both callbacks */
     int         is_recompute;/* 1: this forward has run before in this pass. Running statistics, counters and every
                                 other side effect belong to the first run */
     int         calibrating; /* 1: memopt_tape_calibrate() measures. Nothing that outlasts the pass may change: not even
@@ -2030,9 +2031,9 @@ MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_o
 /**
  * Fill in what segments save and use, by running their callbacks dry: saved_bytes (above output_bytes, which is yours
  * to set before), forward_scratch, plain_scratch and backward_scratch are the sums of what each callback takes. Where
- * forward_cost and backward_cost are both 0 they become 1 and 2. A
- * callback is called with describing = 1: a forward that saves, one that does not, a backward; only user, segment,
- * saves, describing, room and error are set.
+ * forward_cost and backward_cost are both 0 they become 1 and 2. A callback is called with describing = 1: a forward
+ * that saves, one that does not, a backward; only user, segment, is_backward, saves, describing, room and error are
+ * set.
  *
  * layers  count of them
  * error   NULL, or filled in on failure
@@ -2079,6 +2080,7 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
                                     input_grad_bytes and grad_bytes of the last segment are the sizes of your buffers,
                                     by which overlaps are found; 0 gradient bytes: there is no such gradient */
     const memopt_tape_layer *layers;  /* chain.count of them; copied */
+    memopt_tape_layer    layer;       /* memopt_tape_open(), when layers is NULL: that of every segment */
     memopt_schedule_rule         rule;    /* 0 = EXTENDED */
     size_t              every;   /* of MEMOPT_SCHEDULE_EVERY */
     size_t              budget;  /* bytes the tape may take of the arena; 0 = by overhead */
@@ -2126,6 +2128,18 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
  * threads one thread at a time per tape
  */
 MEMOPT_API memopt_status memopt_tape_create(const memopt_tape_desc *desc, memopt_tape **out);
+
+/**
+ * The usual way: as memopt_tape_create(), with sizes from memopt_tape_describe() and memory of its own. A segment needs
+ * output_bytes and, where there is such a gradient, grad_bytes; its other sizes are not read.
+ *
+ * desc    its layers may be NULL: then every segment has desc->layer. Its arena may be NULL: then the first pass takes
+ *         what it needs from desc->host, and the tape keeps it until memopt_tape_destroy()
+ * out     receives the tape; untouched on failure
+ * returns OK, and what memopt_tape_describe() and memopt_tape_create() return; ERR_ARGUMENT also for a device's tape
+ *         without an arena
+ */
+MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out);
 
 /* Ends a pass that is still open; NULL is fine. */
 MEMOPT_API void          memopt_tape_destroy(memopt_tape *tape);
@@ -20277,6 +20291,8 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               tape of one segment. By addresses and the sizes that the chain tells, before anything runs.
    Fewer      A shorter shape uses the first layers. Tables of the tape are as long as at creation; `count` is the
               shape's.
+   Opened     memopt_tape_open() without an arena: `placed` is the host's memory then. It grows in the first pass that
+              needs more than any before, and stays.
    Sizes      A callback takes its memory piece by piece from a room that lives as long as the call. To describe a
               segment is to call it with a room that only counts. Counted beyond what there is, the room tells how much
               was missing, so that a wrong size is found where it is used, and not as a neighbour's broken bytes.
@@ -20307,6 +20323,7 @@ struct memopt_tape {
     size_t           state_bytes, align, repeats, repeat;
     unsigned char   *base, *placed;
     size_t           placed_bytes, peak_taken; /* peak_taken: bytes a pass has taken of the arena */
+    int              owns_placed;           /* memopt_tape_open(): `placed` is the host's memory, and grows */
     memopt_mark      below;                 /* of the arena, below the push */
     memopt_i_guard   guard;                 /* of what was pushed */
     void            *outside[MEMOPT_I_PLACES_OUTSIDE];
@@ -20549,6 +20566,7 @@ static memopt_status memopt_i_tape_call(memopt_tape *t, const memopt_i_compiled_
     call.saves = m->op != MEMOPT_ACTION_FORWARD;
     call.user = layer->user;
     call.segment = m->index;
+    call.is_backward = backward;
     call.is_recompute = !backward && (m->rerun || t->outer_recompute);
     call.output_unused = m->unread && call.is_recompute && !t->times && !(t->verify && t->desc.verify);
     call.evaluating = t->evaluating;
@@ -20703,11 +20721,26 @@ static void memopt_i_tape_set_visibility(memopt_tape *t, int not_host_visible) {
 
 /* -- passes -- */
 
+/* Memory of its own for a pass of so many bytes. */
+static memopt_status memopt_i_tape_grow(memopt_tape *t, size_t bytes) {
+    unsigned char *grown = (unsigned char *)memopt_i_alloc(&t->host, bytes, t->align);
+
+    if (!grown) return memopt_i_fail_memory(&t->error, "no memory for a pass", bytes);
+    memopt_i_free(&t->host, t->placed, t->placed_bytes, t->align);
+    t->placed = grown;
+    t->placed_bytes = bytes;
+    return MEMOPT_OK;
+}
+
 /* The memory of a pass: one push, or what was placed. */
 static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
     memopt_push_options options;
     memopt_arena *arena = t->desc.arena;
 
+    if (t->owns_placed && bytes > t->placed_bytes) {
+        const memopt_status status = memopt_i_tape_grow(t, bytes);
+        if (status) return status;
+    }
     t->base = t->placed;
     if (!arena && bytes > t->placed_bytes)
         return memopt_i_fail_count(&t->error, MEMOPT_ERR_MEMORY, "no memory was placed, or less than a pass needs",
@@ -21093,6 +21126,7 @@ static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size
     *room = memopt_i_tape_room();
     call.user = layer->user;
     call.segment = segment;
+    call.is_backward = backward;
     call.saves = saves;
     call.describing = 1;
     call.not_host_visible = 1;
@@ -21168,6 +21202,8 @@ MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory,
     if (status) return status;
     if (tape->desc.arena)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape has an arena, and takes its memory from there");
+    if (tape->owns_placed)
+        return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "the tape was opened, and has memory of its own");
     if ((uintptr_t)memory % tape->align)
         return memopt_i_tape_fail(tape, MEMOPT_ERR_ARGUMENT, "memory is not aligned to 64");
     tape->placed = (unsigned char *)memory;
@@ -21470,7 +21506,58 @@ MEMOPT_API void memopt_tape_destroy(memopt_tape *tape) {
     if (tape->state == MEMOPT_I_TAPE_BETWEEN) memopt_i_tape_end(tape);
     host = tape->host;
     for (i = 0; i < tape->desc.shapes; ++i) memopt_i_shape_free(&host, tape->shapes[i]);
+    if (tape->owns_placed) memopt_i_free(&host, tape->placed, tape->placed_bytes, tape->align);
     memopt_i_free(&host, tape, tape->memory, MEMOPT_I_HOST_ALIGN);
+}
+
+/* What memopt_tape_open() fills in: a layer and a segment each. */
+static void memopt_i_tape_fill(const memopt_tape_desc *desc, memopt_tape_layer *layers, memopt_segment *segments) {
+    size_t i;
+
+    for (i = 0; i < desc->chain.count; ++i) {
+        segments[i] = desc->chain.segments[i];
+        layers[i] = desc->layers ? desc->layers[i] : desc->layer;
+    }
+}
+
+static memopt_status memopt_i_tape_open_filled(const memopt_tape_desc *desc, memopt_tape_layer *layers,
+                                               memopt_segment *segments, memopt_error *error, memopt_tape **out) {
+    memopt_tape_desc d = *desc;
+    memopt_status status;
+
+    memopt_i_tape_fill(desc, layers, segments);
+    status = memopt_tape_describe(layers, segments, d.chain.count, error);
+    if (status) return status;
+    d.layers = layers;
+    d.chain.segments = segments;
+    status = memopt_tape_create(&d, out);
+    if (!status) (*out)->owns_placed = !d.arena;
+    return status;
+}
+
+MEMOPT_API memopt_status memopt_tape_open(const memopt_tape_desc *desc, memopt_tape **out) {
+    memopt_carver c = memopt_carver_begin(NULL);
+    memopt_host host;
+    memopt_tape_layer *layers;
+    memopt_segment *segments;
+    memopt_status status;
+    memopt_error *error = desc ? memopt_i_tape_error_out(desc) : NULL;
+
+    if (!desc) return MEMOPT_ERR_ARGUMENT;
+    status = memopt_i_chain_arrays(&desc->chain, error);
+    if (status) return status;
+    if (memopt_host_resolve(desc->host, &host)) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, MEMOPT_I_HALF_HOST);
+    if (!desc->arena && desc->not_host_visible)
+        return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "memory that is not for the CPU needs an arena");
+    (void)memopt_carve(&c, desc->chain.count, sizeof *segments, 16);
+    (void)memopt_carve(&c, desc->chain.count, sizeof *layers, 16);
+    status = memopt_i_compile_block(&host, error, "no memory for the segments", &c);
+    if (status) return status;
+    segments = (memopt_segment *)memopt_carve(&c, desc->chain.count, sizeof *segments, 16);
+    layers = (memopt_tape_layer *)memopt_carve(&c, desc->chain.count, sizeof *layers, 16);
+    status = memopt_i_tape_open_filled(desc, layers, segments, error, out);
+    memopt_i_free(&host, segments, c.bytes, MEMOPT_I_HOST_ALIGN);
+    return status;
 }
 
 MEMOPT_API memopt_status memopt_tape_min_budget(const memopt_tape_desc *desc, size_t *bytes) {

@@ -3589,6 +3589,96 @@ static void tape_steps_in_backward(void) {
     tape_rig_close(&r);
 }
 
+/* ---- the usual way ---- */
+static memopt_status opened_both(const memopt_tape_call *call) { /* one layer for all segments, one function for both callbacks */
+    memopt_tape_call c = *call;
+    c.user = (taking *)call->user + call->segment;
+    return call->is_backward ? taking_backward(&c) : taking_forward(&c);
+}
+static void tape_opened(void) {
+    static float x[TAKING_N], g[TAKING_N], want[TAKING_N], got[TAKING_N];
+    memopt_segment segment[TAKING], before[TAKING]; memopt_tape_layer layer[TAKING]; taking l[TAKING]; memopt_tape_desc d, bad; memopt_tape *tape = NULL;
+    memopt_error e; tape_rig r; test_faults f; memopt_host h; memopt_host half; memopt_tape_stats s; size_t i, n, variant, peak; memopt_status status;
+    memset(segment, 0, sizeof segment); memset(l, 0, sizeof l); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e); memset(&f, 0, sizeof f);
+    for (i = 0; i < TAKING; ++i) {
+        l[i].n = TAKING_N; l[i].weight = 0.5f + 0.125f * (float)i;
+        layer[i].forward_fn = taking_forward; layer[i].backward_fn = taking_backward; layer[i].user = &l[i];
+        segment[i].output_bytes = segment[i].grad_bytes = TAKING_N * 4;
+        segment[i].saved_bytes = segment[i].backward_scratch = i; /* not read */
+    }
+    memcpy(before, segment, sizeof before);
+    for (i = 0; i < TAKING_N; ++i) { x[i] = 0.01f * (float)(i % 37) - 0.2f; g[i] = 0.001f * (float)(i % 13) - 0.005f; }
+    memcpy(want, g, sizeof want); taking_plain(want, x);
+    h = test_host(&f);
+    d.chain.segments = segment; d.chain.count = TAKING; d.chain.input_bytes = d.chain.input_grad_bytes = TAKING_N * 4;
+    d.host = &h; d.error = &e; d.overhead = 0.33;
+    /* with layers, or one for all; whatever fails, it is a value, and works the next time */
+    for (variant = 0; variant < 2; ++variant) {
+        d.layers = variant ? NULL : layer;
+        d.layer.forward_fn = d.layer.backward_fn = variant ? opened_both : NULL; d.layer.user = l;
+        for (n = 1; n < 100; ++n) {
+            f.calls = 0; f.fail_on = n; tape = NULL;
+            status = memopt_tape_open(&d, &tape);
+            CHECK_AT(status == MEMOPT_OK || (status == MEMOPT_ERR_MEMORY && !tape && !f.live_blocks && e.status == MEMOPT_ERR_MEMORY), n);
+            if (status) continue;
+            CHECK_AT(!memcmp(before, segment, sizeof before), n);
+            peak = f.live_bytes;
+            status = memopt_tape_evaluate(tape, x, got);
+            CHECK_AT(status == MEMOPT_OK || (status == MEMOPT_ERR_MEMORY && memopt_tape_error(tape).status == MEMOPT_ERR_MEMORY && f.live_bytes == peak), n);
+            if (!status) CHECK_AT(f.live_bytes == peak + memopt_tape_get_stats(tape).evaluate_peak, n);
+            status = memopt_tape_forward(tape, x);
+            CHECK_AT(status == MEMOPT_OK || status == MEMOPT_ERR_MEMORY, n);
+            if (status) CHECK_AT(test_error_says(memopt_tape_error(tape), MEMOPT_ERR_MEMORY, "no memory for a pass: asked 13.4 KiB"), n);
+            if (status) status = memopt_tape_forward(tape, x);
+            memset(got, 0, sizeof got);
+            CHECK_AT(!status && memopt_tape_backward(tape, g, got) == MEMOPT_OK && !memcmp(got, want, sizeof got), n);
+            CHECK_AT(f.live_bytes == peak + memopt_tape_get_stats(tape).peak, n);
+            f.fail_on = 0; i = f.calls;
+            CHECK_AT(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, got) == MEMOPT_OK && memopt_tape_evaluate(tape, x, got) == MEMOPT_OK && f.calls == i, n);
+            CHECK(memopt_tape_set_memory(tape, NULL, 0) == MEMOPT_ERR_ARGUMENT);
+            CHECK(test_error_says(memopt_tape_error(tape), MEMOPT_ERR_ARGUMENT, "the tape was opened, and has memory of its own"));
+            memopt_tape_destroy(tape);
+            CHECK_AT(!f.live_blocks && !f.live_bytes && !f.bad_frees, n);
+            if (i < n) break;
+        }
+        CHECK(n < 100);
+    }
+    f.fail_on = 0;
+    /* costs: 1 and 2 where a segment has none; else as given */
+    d.rule = MEMOPT_SCHEDULE_ALL;
+    for (i = 0; i < 3; ++i) {
+        segment[3].forward_cost = i == 1 ? 5 : 0; segment[3].backward_cost = i == 2 ? 7 : 0;
+        CHECK(memopt_tape_open(&d, &tape) == MEMOPT_OK);
+        s = memopt_tape_get_stats(tape);
+        CHECK_AT(s.cost <= (i == 0 ? 18 : i == 1 ? 20 : 22) && s.cost >= (i == 0 ? 18 : i == 1 ? 20 : 22), i);
+        memopt_tape_destroy(tape);
+    }
+    /* an arena stays an arena */
+    tape_rig_open(&r, 1 << 20, 0);
+    bad = d; bad.arena = r.arena; n = f.live_bytes; peak = memopt_arena_get_stats(r.arena).used_low;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_OK);
+    i = f.live_bytes; memset(got, 0, sizeof got);
+    CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_arena_get_stats(r.arena).used_low == peak + memopt_tape_get_stats(tape).peak && f.live_bytes == i);
+    CHECK(memopt_tape_backward(tape, g, got) == MEMOPT_OK && !memcmp(got, want, sizeof got) && memopt_arena_get_stats(r.arena).used_low == peak);
+    memopt_tape_destroy(tape);
+    tape_rig_close(&r);
+    CHECK(f.live_bytes == n);
+    /* refusals */
+    tape = NULL;
+    CHECK(memopt_tape_open(NULL, &tape) == MEMOPT_ERR_ARGUMENT && memopt_tape_open(&d, NULL) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "out is NULL"));
+    bad = d; bad.chain.segments = NULL;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segments is NULL"));
+    bad = d; bad.layer.backward_fn = NULL;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 0: no backward callback"));
+    bad = d; bad.not_host_visible = 2;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "memory that is not for the CPU needs an arena"));
+    memset(&half, 0, sizeof half); half.allocator.alloc_fn = test_alloc; bad = d; bad.host = &half;
+    CHECK(memopt_tape_open(&bad, &tape) == MEMOPT_ERR_ARGUMENT && e.status == MEMOPT_ERR_ARGUMENT);
+    l[2].fails = 1; l[2].status = MEMOPT_ERR_UNSUPPORTED;
+    CHECK(memopt_tape_open(&d, &tape) == MEMOPT_ERR_UNSUPPORTED && test_error_says(e, MEMOPT_ERR_UNSUPPORTED, "segment 2: forward: norm: output overlaps input"));
+    CHECK(!tape && f.live_bytes == n && !f.bad_frees);
+}
+
 /* ---- gradients in place ---- */
 static memopt_status placing_forward(const memopt_tape_call *call) {
     size_t i;
@@ -4306,6 +4396,9 @@ static void test_tape(void) {
     RUN(tape_table_never_coarser);
     RUN(tape_taken);
     RUN(tape_steps_in_backward);
+}
+
+    RUN(tape_opened);
     RUN(tape_watches);
     RUN(tape_grad_in_place);
     RUN(tape_process_memory);

@@ -408,7 +408,7 @@ static void backward(int begin, int end) {
     for (i = end; i > begin; --i) layer_backward(&layers[i], &layers[i - 1], &layers[layers[i].from]);
 }
 
-static memopt_status run_segment(const memopt_tape_call *call, int is_backward) {
+static memopt_status run_segment(const memopt_tape_call *call) {
     const int begin = ends[call->segment];
     const int end = ends[call->segment + 1];
     int i;
@@ -421,21 +421,13 @@ static memopt_status run_segment(const memopt_tape_call *call, int is_backward) 
         layer *l = &layers[i];
 
         l->output = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, layer_bytes(l));
-        if (is_backward) l->delta = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, layer_bytes(l));
+        if (call->is_backward) l->delta = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, layer_bytes(l));
     }
     if (call->describing) return MEMOPT_OK;
     repeated = call->is_recompute || call->calibrating;
-    if (is_backward) backward(begin, end);
+    if (call->is_backward) backward(begin, end);
     else forward(begin, end);
     return MEMOPT_OK;
-}
-
-static memopt_status segment_forward(const memopt_tape_call *call) {
-    return run_segment(call, 0);
-}
-
-static memopt_status segment_backward(const memopt_tape_call *call) {
-    return run_segment(call, 1);
 }
 
 static void check(memopt_status status) {
@@ -444,26 +436,19 @@ static void check(memopt_status status) {
 
 static void open_tape(void) {
     static memopt_segment segments[MAX_LAYERS];
-    static memopt_tape_layer callbacks[MAX_LAYERS];
-    memopt_arena_desc arena = { 0 };
     memopt_tape_desc desc = { 0 };
     size_t i;
 
     for (i = 0; i < segment_count; ++i) {
-        callbacks[i].forward_fn = segment_forward;
-        callbacks[i].backward_fn = segment_backward;
         segments[i].output_bytes = layer_bytes(&layers[ends[i + 1]]);
         segments[i].grad_bytes = i + 1 < segment_count ? segments[i].output_bytes : 0;
     }
     desc.chain.segments = segments;
     desc.chain.count = segment_count;
     desc.chain.input_bytes = sizeof images;
-    desc.layers = callbacks;
+    desc.layer.forward_fn = desc.layer.backward_fn = run_segment;
     desc.overhead = 0.33;
-    arena.capacity = (size_t)1 << 30;
-    check(memopt_arena_create(&arena, &desc.arena));
-    check(memopt_tape_describe(callbacks, segments, segment_count, NULL));
-    check(memopt_tape_create(&desc, &tape));
+    check(memopt_tape_open(&desc, &tape));
 }
 
 static void update(void) {

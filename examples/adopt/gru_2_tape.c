@@ -345,7 +345,7 @@ static void backward(int begin, int end) {
 }
 
 /* A segment is a time step. What it reads and writes are the states of all layers, one behind the other. */
-static memopt_status run_segment(const memopt_tape_call *call, int is_backward) {
+static memopt_status run_segment(const memopt_tape_call *call) {
     const int length = (node_count - LAYERS) / TIMES;
     const int begin = LAYERS + length * (int)call->segment;
     int i;
@@ -354,32 +354,24 @@ static memopt_status run_segment(const memopt_tape_call *call, int is_backward) 
         node *n = &nodes[i];
 
         n->value = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, node_bytes(n));
-        if (is_backward) n->gradient = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, node_bytes(n));
-        if (is_backward && !call->describing) memset(n->gradient, 0, node_bytes(n));
+        if (call->is_backward) n->gradient = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, node_bytes(n));
+        if (call->is_backward && !call->describing) memset(n->gradient, 0, node_bytes(n));
     }
     if (call->describing) return MEMOPT_OK;
-    if (is_backward) memset(call->grad_input, 0, sizeof carried);
+    if (call->is_backward) memset(call->grad_input, 0, sizeof carried);
     for (i = 0; i < LAYERS; ++i) {
         node *in = &nodes[states[call->segment][i]];
         node *out = &nodes[states[call->segment + 1][i]];
 
         in->value = (float *)(uintptr_t)call->input + i * BATCH * HIDDEN;
         out->value = (float *)call->output + i * BATCH * HIDDEN;
-        if (is_backward) in->gradient = (float *)call->grad_input + i * BATCH * HIDDEN;
-        if (is_backward) memcpy(out->gradient, (float *)call->grad_output + i * BATCH * HIDDEN, node_bytes(out));
+        if (call->is_backward) in->gradient = (float *)call->grad_input + i * BATCH * HIDDEN;
+        if (call->is_backward) memcpy(out->gradient, (float *)call->grad_output + i * BATCH * HIDDEN, node_bytes(out));
     }
     repeated = call->is_recompute || call->calibrating;
-    if (is_backward) backward(begin, begin + length);
+    if (call->is_backward) backward(begin, begin + length);
     else forward(begin, begin + length);
     return MEMOPT_OK;
-}
-
-static memopt_status segment_forward(const memopt_tape_call *call) {
-    return run_segment(call, 0);
-}
-
-static memopt_status segment_backward(const memopt_tape_call *call) {
-    return run_segment(call, 1);
 }
 
 static void check(memopt_status status) {
@@ -388,25 +380,16 @@ static void check(memopt_status status) {
 
 static void open_tape(void) {
     static memopt_segment segments[TIMES];
-    static memopt_tape_layer callbacks[TIMES];
-    memopt_arena_desc arena = { 0 };
     memopt_tape_desc desc = { 0 };
     int t;
 
-    for (t = 0; t < TIMES; ++t) {
-        callbacks[t].forward_fn = segment_forward;
-        callbacks[t].backward_fn = segment_backward;
-        segments[t].output_bytes = segments[t].grad_bytes = sizeof carried;
-    }
+    for (t = 0; t < TIMES; ++t) segments[t].output_bytes = segments[t].grad_bytes = sizeof carried;
     desc.chain.segments = segments;
     desc.chain.count = TIMES;
     desc.chain.input_bytes = desc.chain.input_grad_bytes = sizeof carried;
-    desc.layers = callbacks;
+    desc.layer.forward_fn = desc.layer.backward_fn = run_segment;
     desc.overhead = 0.33;
-    arena.capacity = (size_t)1 << 30;
-    check(memopt_arena_create(&arena, &desc.arena));
-    check(memopt_tape_describe(callbacks, segments, TIMES, NULL));
-    check(memopt_tape_create(&desc, &tape));
+    check(memopt_tape_open(&desc, &tape));
 }
 
 /* ---- training ---- */

@@ -4396,8 +4396,6 @@ static void test_tape(void) {
     RUN(tape_table_never_coarser);
     RUN(tape_taken);
     RUN(tape_steps_in_backward);
-}
-
     RUN(tape_opened);
     RUN(tape_watches);
     RUN(tape_grad_in_place);

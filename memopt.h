@@ -9406,6 +9406,7 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     memopt_plan_item *items = NULL;
     memopt_plan_result plan;
     size_t count, bytes;
+    const char *reason = "the plan could not be made: the error of its options says why";
     memopt_status s = MEMOPT_OK;
 
     if (!heap) return MEMOPT_ERR_ARGUMENT;
@@ -9421,12 +9422,15 @@ MEMOPT_API memopt_status memopt_heap_plan(memopt_heap *heap, memopt_heap *record
     if (count) {
         if (count <= SIZE_MAX / sizeof *items)
             items = (memopt_plan_item *)memopt_i_alloc(&heap->host, bytes, MEMOPT_I_HOST_ALIGN);
-        if (!items) return memopt_i_heap_fail(heap, MEMOPT_ERR_MEMORY, "no memory to plan in", 0);
+        if (!items) return memopt_i_fail_memory(&heap->error, "no memory to plan in", bytes);
         s = memopt_i_record_items(heap, recorder, items);
         if (!s) s = memopt_plan_solve(items, count, options, &heap->host, &plan);
-        if (!s) s = memopt_i_replay_make(heap, recorder, items, count, plan.peak);
+        if (!s) {
+            reason = "the plan has no room for its region, or no memory for its tables";
+            s = memopt_i_replay_make(heap, recorder, items, count, plan.peak);
+        }
         memopt_i_free(&heap->host, items, bytes, MEMOPT_I_HOST_ALIGN);
-        if (s) return memopt_i_heap_fail(heap, s, "the plan could not be made, or its region has no room", plan.peak);
+        if (s) return memopt_i_heap_fail(heap, s, reason, plan.peak);
     }
     recorder->recording = MEMOPT_I_RECORD_DONE;
     memopt_i_heap_watch(recorder);
@@ -14827,8 +14831,9 @@ static memopt_status memopt_i_optim_plan(memopt_i_checks *c, const memopt_optim_
     }
     memopt_i_optim_lay_out(o, &carver, *sum_count);
     *bytes = carver.bytes;
-    return memopt_i_must_fit(c, !carver.overflow, "tensors",
-                             "are too many: the object is larger than memory can be");
+    memopt_i_checks_at(c, NULL, SIZE_MAX);
+    c->subject = "optim";
+    return memopt_i_must_fit(c, !carver.overflow, "tensors", "are too large together: the object does not fit size_t");
 }
 
 MEMOPT_API memopt_status memopt_optim_bytes(const memopt_optim_desc *desc, size_t *bytes) {
@@ -14884,12 +14889,9 @@ MEMOPT_API memopt_status memopt_optim_create(const memopt_optim_desc *desc, void
     memopt_i_must(&c, out != NULL, "out", "is NULL");
     memopt_i_must_point(&c, "memory", memory, 64, 1);
     if (c.status || memopt_i_optim_plan(&c, &d, &plan, &sums, &need)) return c.status;
-    if (bytes < need) {
-        memopt_i_checks_at(&c, NULL, SIZE_MAX);
-        c.subject = "optim";
+    if (bytes < need)
         return memopt_i_refuse_number(&c, MEMOPT_ERR_BUFFER, "bytes", memopt_i_count(bytes), "at least",
                                       memopt_i_count(need));
-    }
     carver = memopt_carver_begin(memory);
     memopt_i_optim_lay_out(&plan, &carver, sums);
     memset(memory, 0, carver.bytes);

@@ -487,13 +487,15 @@ static void test_heap_growth_fails(void) {
         a = heap_get(h, 3000, 0, 0);
         CHECK(memopt_heap_get_stats(h).reserved == 3072);
         m.fail_from = m.calls + 1;
-        CHECK(memopt_heap_alloc(h, 3000, 0, 0, &b) == MEMOPT_ERR_DEVICE && memopt_heap_error(h).status == MEMOPT_ERR_DEVICE);
+        CHECK(memopt_heap_alloc(h, 3000, 0, 0, &b) == MEMOPT_ERR_DEVICE);
+        CHECK(test_error_says(memopt_heap_error(h), MEMOPT_ERR_DEVICE, "the heap could not grow: its source refused: asked 2.9 KiB"));
         CHECK(memopt_heap_grow(h, 3000) == MEMOPT_ERR_DEVICE && memopt_heap_get_stats(h).reserved == 3072 && memopt_heap_check(h) == MEMOPT_OK);
         m.fail_from = 0;
         b = heap_get(h, 3000, 0, 0);
         CHECK(memopt_heap_free(h, b) == MEMOPT_OK);
         m.fail_from = committing ? m.calls + 1 : 0; /* releasing a reservation cannot fail */
         CHECK(memopt_heap_trim(h, &released) == (committing ? MEMOPT_ERR_DEVICE : MEMOPT_OK));
+        if (committing) CHECK(test_error_says(memopt_heap_error(h), MEMOPT_ERR_DEVICE, "trimming: no memory for the tables, or the source refused"));
         m.fail_from = 0;
         CHECK(memopt_heap_trim(h, NULL) == MEMOPT_OK && memopt_heap_get_stats(h).reserved == 3072);
         CHECK(memopt_heap_free(h, a) == MEMOPT_OK && memopt_heap_trim(h, NULL) == MEMOPT_OK && heap_mock_held(&m) == 0);
@@ -586,7 +588,8 @@ static void test_heap_record_cut_short(void) {
     }
     f.fail_from = 0;
     for (i = 0; i < 40; ++i) CHECK(memopt_heap_free(h, b[i]) == MEMOPT_OK);
-    CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_ERR_MEMORY && memopt_heap_error(h).status == MEMOPT_ERR_MEMORY);
+    CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_ERR_MEMORY);
+    CHECK(test_error_says(memopt_heap_error(h), MEMOPT_ERR_MEMORY, "the recording was cut short by a lack of memory, free 1.0 MiB, largest piece 1.0 MiB, fragmentation 0%"));
     CHECK(memopt_heap_record(h) == MEMOPT_OK && memopt_heap_free(h, heap_get(h, 64, 0, 0)) == MEMOPT_OK);
     CHECK(memopt_heap_plan(h, NULL, NULL, NULL) == MEMOPT_OK && memopt_heap_get_stats(h).planned == 64);
     memopt_heap_destroy(h);
@@ -726,7 +729,9 @@ static void test_heap_replay_gives_back(void) {
     { memopt_heap *dry = heap_new(NULL, 4096, 64, NULL); memopt_plan_result r; memset(&r, 1, sizeof r);
       CHECK(memopt_heap_record(dry) == MEMOPT_OK && memopt_heap_plan(h, dry, NULL, &r) == MEMOPT_OK && r.peak == 0); /* nothing to plan */
       heap_record_step(dry);
-      CHECK(memopt_heap_plan(h, dry, &heap_quick, &r) == MEMOPT_ERR_MEMORY && r.peak == 0 && memopt_heap_error(h).got.count == 960);
+      CHECK(memopt_heap_plan(h, dry, &heap_quick, &r) == MEMOPT_ERR_MEMORY && r.peak == 0);
+      CHECK(test_error_says(memopt_heap_error(h), MEMOPT_ERR_MEMORY, "the plan has no room for its region, or no memory for its tables: asked 960 B, "
+                                                                     "free 0 B, largest piece 0 B, fragmentation 0%")); /* nothing is reserved yet */
       memopt_heap_destroy(dry); }
     CHECK(memopt_heap_get_stats(h).planned == 0 && memopt_heap_check(h) == MEMOPT_OK);
     memopt_heap_destroy(h);
@@ -1045,6 +1050,31 @@ static memopt_status heap_errors_commit(memopt_source *s, void *start, size_t by
     CHECK((call) == MEMOPT_ERR_##want); \
     e = memopt_heap_error(h); \
     CHECK(test_says(&e, MEMOPT_ERR_##want, text)); } while (0)
+static void test_heap_errors_of_plans(void) { /* no memory for the items, for the planner, for the tables */
+    size_t n;
+
+    for (n = 1; n < 4; ++n) {
+        test_faults f; memopt_host host; memopt_heap_desc d; memopt_heap *h = NULL; memopt_block b; memopt_plan_options quick;
+        memset(&f, 0, sizeof f); memset(&d, 0, sizeof d); memset(&quick, 0, sizeof quick);
+        host = test_host(&f);
+        d.capacity = 4096; d.host = &host;
+        quick.work = 1; quick.error = &test_why;
+        CHECK(memopt_heap_create(&d, &h) == MEMOPT_OK && memopt_heap_record(h) == MEMOPT_OK);
+        CHECK(memopt_heap_alloc(h, 64, 0, 0, &b) == MEMOPT_OK && memopt_heap_free(h, b) == MEMOPT_OK);
+        f.fail_on = f.calls + n;
+        test_why_reset();
+        CHECK(memopt_heap_plan(h, NULL, &quick, NULL) == MEMOPT_ERR_MEMORY);
+        CHECK_AT(test_error_says(memopt_heap_error(h), MEMOPT_ERR_MEMORY,
+            n == 1 ? (sizeof(size_t) > 4 ? "no memory to plan in: asked 56 B" : "no memory to plan in: asked 28 B")
+            : n == 2 ? "the plan could not be made: the error of its options says why, free 4.0 KiB, largest piece 4.0 KiB, fragmentation 0%"
+            : "the plan has no room for its region, or no memory for its tables: asked 64 B, free 4.0 KiB, largest piece 4.0 KiB, "
+              "fragmentation 0%"), n);
+        CHECK_AT(n == 2 ? test_why.status == MEMOPT_ERR_MEMORY : test_why_untouched(), n);
+        CHECK(memopt_heap_plan(h, NULL, &quick, NULL) == MEMOPT_OK);
+        memopt_heap_destroy(h);
+        CHECK(f.live_blocks == 0 && f.bad_frees == 0);
+    }
+}
 static void test_heap_errors(void) {
     memopt_heap *h = NULL, *other = NULL, **to = &h;
     memopt_heap_desc right, d;
@@ -1098,10 +1128,17 @@ static void test_heap_errors(void) {
     HEAP_CALL(memopt_heap_alloc(h, 64, 48, 0, &b), ARGUMENT, "heap: alignment 48, must be a power of two");
     CHECK(e.free_bytes == memopt_heap_get_stats(h).free_bytes);
     HEAP_CALL(memopt_heap_alloc(h, 64, 0, 8, &b), ARGUMENT, "heap: tag 8, below the ledger's 8");
-    CHECK(memopt_heap_alloc(h, SIZE_MAX - 1, 0, 0, &b) == MEMOPT_ERR_OVERFLOW && memopt_heap_error(h).got.count == SIZE_MAX - 1);
-    CHECK(strcmp(memopt_heap_error(h).reason, "the size does not fit size_t") == 0);
-    CHECK(memopt_heap_alloc(h, 5000, 0, 0, &b) == MEMOPT_ERR_MEMORY);
-    CHECK(memopt_heap_error(h).got.count == 5000 && memopt_heap_error(h).limit.count == memopt_heap_largest(h));
+    HEAP_CALL(memopt_heap_alloc(h, SIZE_MAX - 1, 0, 0, &b), OVERFLOW, sizeof(size_t) > 4 ? "heap: the size does not fit size_t: asked 15.9 EiB"
+                                                                                         : "heap: the size does not fit size_t: asked 3.9 GiB");
+    CHECK(e.got.count == SIZE_MAX - 1);
+    HEAP_CALL(memopt_heap_grow(h, SIZE_MAX - 1), OVERFLOW, sizeof(size_t) > 4 ? "the size does not fit size_t: asked 15.9 EiB"
+                                                                              : "the size does not fit size_t: asked 3.9 GiB");
+    HEAP_CALL(memopt_heap_alloc(h, 5000, 0, 0, &b), MEMORY, "no free piece is large enough, and the heap cannot grow: asked 4.8 KiB, "
+                                                            "free 3.9 KiB, largest piece 3.9 KiB, fragmentation 0%");
+    CHECK(e.got.count == 5000 && e.limit.count == memopt_heap_largest(h));
+    CHECK(memopt_ledger_add(l, MEMOPT_TAG_OTHER, SIZE_MAX - 64 - 64, &s, NULL) == MEMOPT_OK); /* with the block above: 64 below the end */
+    HEAP_CALL(memopt_heap_alloc(h, 65, 0, 0, &b), OVERFLOW, "heap: the ledger's sum does not fit size_t: asked 65 B");
+    CHECK(memopt_ledger_remove(l, MEMOPT_TAG_OTHER, SIZE_MAX - 64 - 64, &s) == MEMOPT_OK);
     CHECK(memopt_heap_alloc(other, 64, 0, 4096, &b) == MEMOPT_ERR_ARGUMENT);
     e = memopt_heap_error(other);
     CHECK(test_says(&e, MEMOPT_ERR_ARGUMENT, "heap: tag 4096, below 4096"));
@@ -1117,6 +1154,7 @@ static void test_heap_errors(void) {
     memopt_heap_destroy(h);
     memopt_heap_destroy(other);
     memopt_ledger_destroy(l);
+    test_heap_errors_of_plans();
 }
 static void test_heap(void) {
     RUN(test_heap_offsets);

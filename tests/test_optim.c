@@ -2109,6 +2109,28 @@ static optim_told *optim_told_open(void) { /* everything is right */
 }
 #define OPTIM_DESC_SAYS(change, want, text) REFUSES(o->d.error, (o = optim_told_open(), change), \
     memopt_optim_bytes(&o->d, &bytes), MEMOPT_ERR_##want, text)
+static void optim_too_large(void) { /* alone, with what it is rounded up to, and all together */
+    memopt_optim_tensor matrices[17];
+    memopt_optim *opened = NULL;
+    optim_told *o;
+    size_t bytes = 7, i;
+
+    OPTIM_DESC_SAYS((o->d.kind = MEMOPT_OPTIM_ADAFACTOR, o->d.block = 4096, o->t[1].columns = SIZE_MAX >> 9, /* odd: panels of 4096 rows */
+                     o->t[1].count = 32 * o->t[1].columns), OVERFLOW, "tensor 1: columns are larger than memory can be");
+    memset(matrices, 0, sizeof matrices);
+    for (i = 0; i < 17; ++i) {
+        matrices[i].columns = (SIZE_MAX >> 9) - 31; /* 32 times as many sums, a 16th of all that size_t can count */
+        matrices[i].count = 32 * matrices[i].columns;
+    }
+    OPTIM_DESC_SAYS((o->d.kind = MEMOPT_OPTIM_ADAFACTOR, o->d.tensors = matrices, o->d.tensor_count = 17), OVERFLOW,
+                    "tensor 16: its sums do not fit size_t");
+    OPTIM_DESC_SAYS((o->d.kind = MEMOPT_OPTIM_ADAFACTOR, o->d.tensors = matrices, o->d.tensor_count = 16), OVERFLOW,
+                    "optim: tensors are too large together: the object does not fit size_t");
+    REFUSES(o->d.error, (o = optim_told_open(), o->t[0].count = o->t[1].count = o->t[2].count = SIZE_MAX / 32 + 1),
+            memopt_optim_open(&o->d, NULL, &opened), MEMOPT_ERR_MEMORY,
+            sizeof(size_t) > 4 ? "optim: no memory for it: asked 12.0 EiB" : "optim: no memory for it: asked 3.0 GiB");
+    CHECK(bytes == 7 && opened == NULL);
+}
 static void optim_desc_errors(void) {
     optim_told *o = optim_told_open();
     char text[96];
@@ -2122,6 +2144,7 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->d.block = 48, ARGUMENT, "optim: block 48, must be a multiple of 32");
     OPTIM_DESC_SAYS(o->d.block = 4128, ARGUMENT, "optim: block 4128, at most 4096");
     OPTIM_DESC_SAYS(o->d.threads.worker_count = -2, ARGUMENT, "optim: threads.worker_count -2, at least 0");
+    OPTIM_DESC_SAYS(o->d.place_states = 2, ARGUMENT, "optim: place_states 2, must be 0 or 1");
     OPTIM_DESC_SAYS(o->d.kind = (memopt_optim_kind)test_number_of(8), ARGUMENT, "optim: kind 8, at most 7");
     OPTIM_DESC_SAYS(o->d.state = (memopt_state_format)test_number_of(4), ARGUMENT, "optim: state 4, at most 3");
     OPTIM_DESC_SAYS(o->d.weights = (memopt_type)test_number_of(4), ARGUMENT, "optim: weights 4, at most 1");
@@ -2139,6 +2162,7 @@ static void optim_desc_errors(void) {
     OPTIM_DESC_SAYS(o->t[0].first = 4, ARGUMENT, "tensor 0: first 4, must be a multiple of the slice alignment 256");
     OPTIM_DESC_SAYS(o->t[0].held = 4, ARGUMENT, "tensor 0: held 4, must be a multiple of the slice alignment 256");
     OPTIM_DESC_SAYS(o->t[0].count = SIZE_MAX / 8, OVERFLOW, "tensor 0: count is larger than memory can be");
+    optim_too_large();
     CHECK(bytes == 7);
     o = optim_told_open();
     REFUSES(o->d.error, (void)0, memopt_optim_bytes(&o->d, NULL), MEMOPT_ERR_ARGUMENT, "optim: bytes is NULL");
@@ -2172,6 +2196,37 @@ static optim_told *optim_told_begun(void) { return optim_told_of(MEMOPT_OPTIM_AD
     change; \
     CHECK((call) == MEMOPT_ERR_##want); \
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_##want, text)); } while (0)
+static void optim_shape_errors(void) { /* of a part of a tensor, of split weights, of a state in 8 bits */
+    static uint64_t state[4096];
+    optim_told *o = optim_told_open();
+    memopt_optim_view view;
+    size_t bytes = 0;
+
+    o->d.kind = MEMOPT_OPTIM_SGD; /* without a moment it has no state */
+    o->g[0] = o->g[1] = memopt_optim_group_default(o->d.kind);
+    o->t[1].count = 512; o->t[1].first = 256;
+    CHECK(memopt_optim_create(&o->d, optim_at_64(o->memory), sizeof o->memory - 64, &o->optim) == MEMOPT_OK);
+    CHECK(memopt_optim_begin(o->optim, &o->run) == MEMOPT_OK && memopt_optim_apply(o->optim, 1, 0, 256) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "tensor 1: first 0, at least the tensor's first 256"));
+
+    o = optim_told_open();
+    o->d.kind = MEMOPT_OPTIM_SGD; o->d.weights = MEMOPT_TYPE_BF16; o->d.extra = MEMOPT_OPTIM_EXTRA_SPLIT;
+    o->g[0] = o->g[1] = memopt_optim_group_default(o->d.kind);
+    CHECK(memopt_optim_create(&o->d, optim_at_64(o->memory), sizeof o->memory - 64, &o->optim) == MEMOPT_OK);
+    CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_ARGUMENT, "tensor 0: extra is NULL"));
+
+    o = optim_told_open();
+    o->d.state = MEMOPT_STATE_8BIT;
+    o->t[1].count = 4096; o->t[1].state = optim_at_64(state);
+    CHECK(memopt_optim_create(&o->d, optim_at_64(o->memory), sizeof o->memory - 64, &o->optim) == MEMOPT_OK);
+    CHECK(memopt_optim_state_bytes(&o->d, 1, &bytes) == MEMOPT_OK && bytes <= sizeof state - 64);
+    CHECK(memopt_optim_state_init(o->optim, 1) == MEMOPT_OK && memopt_optim_state_view(o->optim, 1, &view) == MEMOPT_OK);
+    CHECK(memopt_optim_state_check(o->optim, 1, bytes) == MEMOPT_OK && view.blocks == 16);
+    view.scale[1][15] = memopt_i_bits_float(0x80000000u);
+    CHECK(memopt_optim_state_check(o->optim, 1, bytes) == MEMOPT_ERR_FORMAT);
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_FORMAT, "tensor 1: a scale of the state is negative or not finite"));
+}
 #define OPTIM_STEP_SAYS(change, text) OPTIM_SAYS(change, memopt_optim_step(o->optim, &o->run), ARGUMENT, text)
 static void optim_run_errors(void) {
     const double not_number = (double)memopt_i_bits_float(0x7fc00000u);
@@ -2183,6 +2238,7 @@ static void optim_run_errors(void) {
 
     CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_OK && memopt_optim_error(o->optim).status == MEMOPT_OK);
     OPTIM_SAYS((void)0, memopt_optim_step(o->optim, NULL), ARGUMENT, "run is NULL");
+    OPTIM_SAYS((void)0, memopt_optim_begin(o->optim, NULL), ARGUMENT, "run is NULL");
     OPTIM_STEP_SAYS(o->run.step = 0, "optim: step 0, at least 1");
     OPTIM_STEP_SAYS(o->run.groups = NULL, "optim: groups is NULL");
     OPTIM_STEP_SAYS(o->run.group_count = 0, "optim: group_count 0, at least 1");
@@ -2228,6 +2284,7 @@ static void optim_run_errors(void) {
     OPTIM_SAYS((void)0, memopt_optim_end(o->optim), STATE, "no step has begun");
     OPTIM_SAYS((void)0, memopt_optim_sums(o->optim, 0, &sums, &count), STATE, "no step has begun");
     OPTIM_SAYS((void)0, memopt_optim_join(o->optim, 0, NULL), ARGUMENT, "again is NULL");
+    OPTIM_SAYS((void)0, memopt_optim_join(o->optim, 0, &again), STATE, "no step has begun");
     o = optim_told_of(MEMOPT_OPTIM_LARS);
     o->g[1].trust = 0;
     CHECK(memopt_optim_step(o->optim, &o->run) == MEMOPT_ERR_ARGUMENT);
@@ -2264,9 +2321,14 @@ static void optim_run_errors(void) {
     OPTIM_SAYS((o->run.fused = 1, o->gradients[2][5] = memopt_i_bits_float(0x7f800000u),
                 (void)memopt_optim_begin(o->optim, &o->run)), memopt_optim_apply(o->optim, 2, 0, 8), STATE,
                "tensor 2: a gradient is not finite; this slice and later ones are not stepped");
+    CHECK(memopt_optim_apply(o->optim, 0, 0, 8) == MEMOPT_ERR_STATE);
+    CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE,
+                    "the fused step was stopped by a gradient that is not finite"));
+    CHECK(memopt_optim_state_init(o->optim, 3) == MEMOPT_ERR_ARGUMENT); /* another error, so that end has to say it again */
     CHECK(memopt_optim_end(o->optim) == MEMOPT_ERR_STATE);
     CHECK(test_error_says(memopt_optim_error(o->optim), MEMOPT_ERR_STATE,
                     "the fused step was stopped by a gradient that is not finite"));
+    optim_shape_errors();
 }
 static void optim_training(void) {
     optim_spec s = optim_of(MEMOPT_OPTIM_ADAMW, MEMOPT_STATE_F32, OPTIM_TRAINED); double loss[4] = { 0, 0, 0, 0 }, begin = 0; uint64_t seed; int i;

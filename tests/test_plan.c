@@ -843,6 +843,8 @@ static const char *plan_break(memopt_plan_item *items, int i, memopt_status *wan
         return "more than SIZE_MAX bytes are alive at one moment";
     case 7: items[0].fixed = items[1].fixed = 1; items[1].offset = 63;
         return "two fixed items share bytes while both live";
+    case 8: *want = MEMOPT_ERR_OVERFLOW; items[0].fixed = 1; items[0].offset = SIZE_MAX / 2; items[1].size = SIZE_MAX / 2 + 64; /* neither below nor above */
+        return "no plan was found that ends below SIZE_MAX";
     default: return NULL;
     }
 }
@@ -858,8 +860,11 @@ static void plan_refusals(void) {
         CHECK_AT(memopt_plan_solve(items, 4, &o, NULL, NULL) == want
             && memopt_plan_solve(items, 4, NULL, NULL, NULL) == want, i);
     }
-    CHECK(i == 8);
-    o.error = &e; e = before;
+    CHECK(i == 9);
+    o.error = &e;
+    s = memopt_plan_solve(items, UINT32_MAX / 4 + 1, &o, NULL, NULL); /* before an item is looked at */
+    CHECK(s == MEMOPT_ERR_OVERFLOW && plan_says(e, s, "count 1073741824, at most 1073741823"));
+    e = before;
     CHECK(memopt_plan_solve(items, 4, &o, NULL, NULL) == MEMOPT_OK && !memcmp(&e, &before, sizeof e));
     s = memopt_plan_solve(NULL, 4, &o, NULL, NULL);
     CHECK(s == MEMOPT_ERR_ARGUMENT && plan_says(e, s, "items is NULL, and count is not 0"));
@@ -868,7 +873,9 @@ static void plan_refusals(void) {
     CHECK(s == MEMOPT_ERR_ARGUMENT && plan_says(e, s, "the host is half set: a table has some of its functions"));
     h = test_host(&f); f.fail_on = 1; o.no_search = 1; o.work = 1; /* no clock */
     s = memopt_plan_solve(items, 4, &o, &h, NULL);
-    CHECK(s == MEMOPT_ERR_MEMORY && e.status == s && !strcmp(e.reason, "no memory for the planner") && e.got.count > 0);
+    CHECK(s == MEMOPT_ERR_MEMORY && e.got.count > 1000 && e.got.count < 10000);
+    e.got.count = 1536;
+    CHECK(plan_says(e, s, "no memory for the planner: asked 1.5 KiB"));
 }
 static void test_plan(void) {
     RUN(plan_refusals);

@@ -18436,6 +18436,8 @@ static memopt_status memopt_i_schedule_deliver(const memopt_schedule *p, const m
     return s;
 }
 
+#define MEMOPT_I_NO_SOLUTION "no schedule of this rule is within max_budget"
+
 MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *schedule, size_t budget,
                                                     memopt_action *actions, size_t capacity, const memopt_host *host,
                                                     memopt_schedule_result *result) {
@@ -18451,6 +18453,7 @@ MEMOPT_API memopt_status memopt_schedule_for_budget(const memopt_schedule *sched
             return memopt_i_schedule_deliver(p, &p->solution[0][i], actions, capacity, host, result);
     least = p->solution_count[0] ? p->solution[0][0].peak : SIZE_MAX;
     if (result) result->peak = least;
+    if (!p->solution_count[0]) return memopt_i_fail(p->error, MEMOPT_ERR_MEMORY, MEMOPT_I_NO_SOLUTION);
     return memopt_i_fail_count(p->error, MEMOPT_ERR_MEMORY, "the budget is below the least peak", "budget", budget,
                                "least", least);
 }
@@ -18468,7 +18471,7 @@ static const memopt_i_solution *memopt_i_schedule_within(const memopt_schedule *
 
 /* Nothing is as fast: the last one found is the fastest. */
 static memopt_status memopt_i_schedule_too_slow(const memopt_schedule *p, double overhead) {
-    const char *const reason = "no schedule of this rule is that fast";
+    const char *const reason = p->solution_count[0] ? "no schedule of this rule is that fast" : MEMOPT_I_NO_SOLUTION;
     double base = 0;
     double least;
     size_t i;

@@ -929,11 +929,12 @@ static void scale_lists_bad(void) {
       g = (memopt_gradient *)scale_alloc(tensors * sizeof *g);
       for (k = 0; k < tensors; ++k) g[k] = scale_tensor(MEMOPT_TYPE_BF16, rest, most);
       memset(&list, 0, sizeof list); list.tensors = g; list.count = tensors;
-      CHECK(memopt_gradients_scratch(&list, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 77);
+      REFUSES(list.error, (void)0, memopt_gradients_scratch(&list, &bytes), MEMOPT_ERR_OVERFLOW, "tensor 131071: count makes the list larger than memory can be");
+      CHECK(bytes == 77);
       list.count = 140; /* on 64 bits: pieces that can be counted, but whose scratch cannot */
       if (SIZE_MAX > 0xFFFFFFFF) CHECK(memopt_gradients_scratch(&list, &bytes) == MEMOPT_OK);
       list.count = 69000;
-      if (SIZE_MAX > 0xFFFFFFFF) CHECK(memopt_gradients_scratch(&list, &bytes) == MEMOPT_ERR_OVERFLOW);
+      REFUSES(list.error, (void)0, memopt_gradients_scratch(&list, &bytes), MEMOPT_ERR_OVERFLOW, "gradients: scratch is larger than memory can be");
       free(g); }
 }
 
@@ -1039,6 +1040,8 @@ static void scale_sums_errors(void) {
     to_batch = NULL;
     SUMS_SAYS((void)0, ARGUMENT, "gradients: batch is NULL");
     to_batch = &batch;
+    REFUSES(sums.error, (s[0] = s[1] = sum, sums = fine), memopt_gradients_accumulate(&sums, list, to_batch, NULL, NULL),
+            MEMOPT_ERR_ARGUMENT, "gradients: accumulation is NULL");
     a.tokens = 0;
     s[0] = s[1] = sum;
     sums = fine;

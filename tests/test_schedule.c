@@ -2023,6 +2023,18 @@ static const char *schedule_break_desc(memopt_schedule_desc *d, int i) { /* retu
     default: return NULL;
     }
 }
+static void schedule_table_too_large(void) { /* the largest chain in the most slots: of 64 bits it fits */
+    static memopt_segment many[MEMOPT_CHAIN_MAX];
+    memopt_schedule_desc d; const memopt_schedule *out = NULL; memopt_error e; size_t bytes = 99, i;
+    memset(&d, 0, sizeof d);
+    for (i = 0; i < MEMOPT_CHAIN_MAX; ++i) { many[i].output_bytes = many[i].saved_bytes = 64; many[i].forward_cost = 1 + (double)i; }
+    d.chain.segments = many; d.chain.count = MEMOPT_CHAIN_MAX; d.slots = 65535; d.error = &e;
+    if (sizeof(size_t) > 4) { CHECK(memopt_schedule_bytes(&d, &bytes) == MEMOPT_OK && bytes > UINT32_MAX); return; }
+    CHECK(memopt_schedule_bytes(&d, &bytes) == MEMOPT_ERR_OVERFLOW && bytes == 99);
+    CHECK(schedule_says(e, MEMOPT_ERR_OVERFLOW, "the table does not fit size_t"));
+    CHECK(memopt_schedule_solve(&d, schedule_memory, REFUSED_BYTES, &out) == MEMOPT_ERR_OVERFLOW && !out);
+    CHECK(schedule_says(e, MEMOPT_ERR_OVERFLOW, "the table does not fit size_t"));
+}
 static void schedule_refusals(void) {
     memopt_schedule_desc d; const memopt_schedule *out = NULL; memopt_error e, before; memopt_status s; const char *text;
     size_t bytes = 99, count = 99; int i; char line[64]; volatile int wrong = 2; memopt_host half; schedule_solved solved;
@@ -2095,6 +2107,14 @@ static void schedule_refusals(void) {
     s = memopt_schedule_for_overhead(solved.schedule, 0.1, schedule_list, 100, NULL, NULL);
     CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "overhead 0.1, least 0.222222"));
     schedule_close(&solved);
+    d.max_budget = 1;
+    if (!schedule_open(&solved, &schedule_now, &d)) return;
+    s = memopt_schedule_for_overhead(solved.schedule, 0.1, schedule_list, 100, NULL, NULL);
+    CHECK(s == MEMOPT_ERR_STATE && schedule_says(e, s, "no schedule of this rule is within max_budget"));
+    s = memopt_schedule_for_budget(solved.schedule, 20, schedule_list, 100, NULL, &r);
+    CHECK(s == MEMOPT_ERR_MEMORY && r.peak == SIZE_MAX && schedule_says(e, s, "no schedule of this rule is within max_budget"));
+    schedule_close(&solved);
+    d.max_budget = 0;
 
     c = schedule_chain(&schedule_now); c.error = &e;
     s = memopt_schedule_simulate(&c, NULL, NULL, 1, NULL, NULL);
@@ -2129,7 +2149,12 @@ static void schedule_refusals(void) {
 }
 /* Each allocation fails in turn: the error says that it was memory, and how much was asked for. */
 static void schedule_refusals_of_memory(void) {
-    memopt_schedule_desc d; memopt_error e; test_faults f; memopt_host h; size_t n, kind, count; schedule_solved solved;
+    static const char *const texts[3] = {
+        "no memory to go through the schedule: asked 1.5 KiB", "no memory for the picture: asked 1.5 KiB",
+        "no memory for two lists of actions: asked 1.5 KiB"
+    };
+    memopt_schedule_desc d; memopt_error e; test_faults f; memopt_host h; size_t n, kind, count, k, seen[3] = { 0, 0, 0 };
+    schedule_solved solved;
     memset(&f, 0, sizeof f);
     h = test_host(&f);
     (void)schedule_break_desc(&d, 99);
@@ -2147,10 +2172,17 @@ static void schedule_refusals_of_memory(void) {
               : memopt_schedule_for_budget(solved.schedule, 1000, schedule_list + 100, 100, &h, NULL);
             CHECK_AT(!f.live_blocks, n);
             if (f.calls < n) { CHECK_AT(s == (kind == 1 ? MEMOPT_ERR_BUFFER : MEMOPT_OK), n); break; }
-            if (s) CHECK_AT(s == MEMOPT_ERR_MEMORY && e.status == s && e.got.count > 0
-                && !strncmp(e.reason, "no memory ", 10), n);
+            if (!s) continue; /* the schedule without what memory would have given */
+            CHECK_AT(s == MEMOPT_ERR_MEMORY && e.got.count > 0, n);
+            e.got.count = 1536;
+            for (k = 0; k < 2 && strncmp(e.reason, texts[k], strlen(e.reason)) != 0;) ++k;
+            CHECK_AT(schedule_says(e, s, texts[k]), n);
+            ++seen[k];
         }
-    CHECK(n > 1 && n < 200);
+    CHECK(n > 1 && n < 200 && seen[0] >= 2 && seen[1] == 1 && seen[2] == 1);
+    h.allocator.free_fn = NULL;
+    CHECK(memopt_schedule_for_budget(solved.schedule, 1000, schedule_list, 100, &h, NULL) == MEMOPT_ERR_ARGUMENT);
+    CHECK(schedule_says(e, MEMOPT_ERR_ARGUMENT, "the host is half set: a table has some of its functions"));
     schedule_close(&solved);
 }
 static void test_schedule(void) {
@@ -2186,6 +2218,7 @@ static void test_schedule(void) {
         RUN(schedule_bad_solve);
     RUN(schedule_refusals_of_actions);
     RUN(schedule_refusals);
+    RUN(schedule_table_too_large);
     RUN(schedule_refusals_of_memory);
         memopt_i_system_free(NULL, schedule_memory, REFUSED_BYTES, 64);
     }

@@ -16510,7 +16510,6 @@ static memopt_status memopt_i_skip_check(const memopt_chain *c, size_t k, memopt
 
 /* That there are as many segments and skips as a chain can have, and arrays of them. */
 static memopt_status memopt_i_chain_arrays(const memopt_chain *c, memopt_error *error) {
-    if (!c) return memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "the chain is NULL");
     if (!c->count)
         return memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "no segments", "count", 0, "at least", 1);
     if (c->count > MEMOPT_CHAIN_MAX)
@@ -17035,7 +17034,7 @@ MEMOPT_API memopt_status memopt_schedule_textbook(const memopt_chain *chain, mem
                                                   memopt_action *actions, size_t capacity, size_t *count) {
     memopt_i_action_list list = { actions, capacity, 0, NULL, MEMOPT_OK };
     memopt_error *error = chain ? chain->error : NULL;
-    memopt_status s = memopt_i_chain_check(chain, error);
+    memopt_status s = chain ? memopt_i_chain_check(chain, error) : MEMOPT_ERR_ARGUMENT;
 
     if (!s && !count) s = memopt_i_fail(error, MEMOPT_ERR_ARGUMENT, "count is NULL");
     if (!s) s = memopt_i_action_list_check(error, "actions is NULL, and capacity is not 0", actions, capacity);
@@ -20678,8 +20677,9 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instr
         if (m->op == MEMOPT_ACTION_WAIT || m->op == MEMOPT_ACTION_FORGET) return MEMOPT_OK;
         status = memopt_i_tape_codec(t, m->op == MEMOPT_ACTION_WRITE ? MEMOPT_CODEC_OP_ENCODE : MEMOPT_CODEC_OP_DECODE,
                                      codec, value, bytes, memopt_i_tape_at(t, m->output));
-        return status ? memopt_i_tape_fail_instruction(t, m, status, "a smaller copy could not be made, or read")
-            : MEMOPT_OK;
+        return status ? memopt_i_tape_fail_instruction(t, m, status, m->op == MEMOPT_ACTION_WRITE
+                                                       ? "a smaller copy could not be made"
+                                                       : "a smaller copy could not be read") : MEMOPT_OK;
     }
     switch (m->op) {
     case MEMOPT_ACTION_WRITE:
@@ -20760,8 +20760,10 @@ static memopt_status memopt_i_tape_acquire(memopt_tape *t, size_t bytes) {
     options.name = "tape";
     t->below = memopt_arena_mark(arena);
     if (bytes) t->base = (unsigned char *)memopt_arena_push_with(arena, bytes, &options);
-    if (bytes && !t->base)
-        return memopt_i_tape_fail(t, memopt_arena_error(arena).status, "the arena has no room for a pass");
+    if (bytes && !t->base) {
+        t->error = memopt_arena_error(arena);
+        return t->error.status;
+    }
     memopt_i_guard_set(arena, &t->guard);
     return MEMOPT_OK;
 }
@@ -23144,7 +23146,7 @@ static memopt_status memopt_i_ops_take(memopt_i_ops *o, const char *name, const 
                                        size_t count, int how) {
     const size_t size = memopt_type_bytes(type);
 
-    (void)memopt_i_must(&o->c, size || !data || o->count_scratch, name, "has no memopt_type");
+    MEMOPT_ASSERT(size || !data || o->count_scratch || o->c.status); /* memopt_i_ops_type() has seen it */
     return memopt_i_ops_take_sized(o, name, data, size ? size : 1, count, how);
 }
 

@@ -148,6 +148,8 @@ static void host_visible_keeper(void) {
                     CHECK(memopt_tape_create(&od, &outer) == MEMOPT_OK);
                 }
                 got = host_visible_pass(nested ? outer : tape, &e, !visible && codec && !at ? MEMOPT_ERR_UNSUPPORTED : MEMOPT_OK);
+                if (!visible && codec && !at) CHECK(test_error_says(memopt_tape_error(tape), MEMOPT_ERR_UNSUPPORTED,
+                    "segment 0: an output could not be rounded where it lies, action 0"));
                 if (visible && !at) want = got;
                 if (visible || !codec || at) CHECK_AT(got == want, (size_t)codec * 100 + (size_t)nested * 10 + at);
                 CHECK(!!e.keeps == (!visible && codec && at));
@@ -157,6 +159,28 @@ static void host_visible_keeper(void) {
             memopt_arena_destroy(a);
             host_visible_close(&dev);
         }
+    }
+}
+static memopt_status host_visible_keep_fails(void *user, memopt_codec_op op, memopt_codec codec, void *value, size_t bytes, void *copy) {
+    (void)codec; (void)value; (void)bytes; (void)copy;
+    return (int)op == *(const int *)user ? MEMOPT_ERR_DEVICE : MEMOPT_OK;
+}
+static void host_visible_codec_fails(void) { /* everything is kept, and values wait as copies */
+    static const char *const says[3] = {
+        "segment 0: an output could not be rounded where it lies, action 0", "segment 0: a smaller copy could not be made, action 2",
+        "segment 2: a smaller copy could not be read, action 15"
+    };
+    int op;
+    for (op = 0; op < 3; ++op) {
+        host_visible_engine e; memopt_tape_desc d = host_visible_desc(&e, NULL); memopt_tape *tape = NULL;
+        e.not_host_visible = 2; e.dry = 1;
+        d.not_host_visible = 2; d.codec = MEMOPT_CODEC_BF16; d.rule = MEMOPT_SCHEDULE_ALL;
+        d.device_codec.run_fn = host_visible_keep_fails; d.device_codec.user = &op;
+        CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
+        CHECK(memopt_tape_set_memory(tape, (void *)(uintptr_t)4096, (size_t)1 << 20) == MEMOPT_OK);
+        (void)host_visible_pass(tape, &e, MEMOPT_ERR_DEVICE);
+        CHECK_AT(test_error_says(memopt_tape_error(tape), MEMOPT_ERR_DEVICE, says[op]), op);
+        memopt_tape_destroy(tape);
     }
 }
 static void host_visible_placed(void) { /* a device's memory without an arena: at MEMOPT_DEBUG 2 it used to be hashed */
@@ -191,6 +215,7 @@ void test_host_visible(void);
 void test_host_visible(void) {
     RUN(host_visible_heap_seams);
     RUN(host_visible_keeper);
+    RUN(host_visible_codec_fails);
     RUN(host_visible_placed);
     RUN(host_visible_stash);
 }

@@ -118,6 +118,12 @@ mutants() { # the lists of faults name lines that are there
     python3 tests/mutants/mutants.py --check
 }
 
+refusals() { # the text of every refusal is made by a test
+    python3 -c '' 2>/dev/null || skip "no python3 here: make deps"
+    can "$CC" ""
+    CC=$CC python3 tests/refusals.py
+}
+
 # ---- `make test` ----
 sanitized() { # test
     can "$CC" "-fsanitize=address,undefined"

@@ -865,6 +865,8 @@ static void attention_errors(void) {
     ATTENTION_SAYS(x.query_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "queries is larger than memory can be");
     ATTENTION_SAYS(x.kv_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "keys is larger than memory can be");
     ATTENTION_SAYS(x.output_stride = SIZE_MAX / 8, forward(&o, &x), OVERFLOW, "output is larger than memory can be");
+    ATTENTION_SAYS((x.online = 0, x.batch = 1, x.length = (size_t)1 << (4 * sizeof(size_t) + 1), x.block = x.length), scratch(&o, &x, &bytes), OVERFLOW,
+                   "scratch is larger than memory can be");
     ATTENTION_SAYS(x.queries = NULL, forward(&o, &x), ARGUMENT, "queries is NULL");
     ATTENTION_SAYS(x.keys = NULL, forward(&o, &x), ARGUMENT, "keys is NULL");
     ATTENTION_SAYS(x.values = (const char *)room + 2, forward(&o, &x), ARGUMENT, "values is misaligned");

@@ -659,6 +659,8 @@ static void batchnorm_errors(void) {
                "weights is larger than memory can be");
     BATCH_SAYS((x.linear.rows = x.linear.inputs = 0, x.linear.outputs = SIZE_MAX / 12), forward(&o, &x), OVERFLOW,
                "statistics is larger than memory can be");
+    BATCH_SAYS((x.linear.rows = x.linear.inputs = 0, x.linear.outputs = SIZE_MAX / 17), scratch(&o, &x, &bytes), OVERFLOW,
+               "scratch is larger than memory can be");
     BATCH_SAYS(x.linear.input = NULL, forward(&o, &x), ARGUMENT, "input is NULL");
     BATCH_SAYS(x.linear.weights = NULL, backward(&o, &x), ARGUMENT, "weights is NULL");
     BATCH_SAYS(x.linear.bias = odd, forward(&o, &x), ARGUMENT, "bias is misaligned");

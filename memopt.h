@@ -20393,7 +20393,7 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
     at = call->room->taken[part];
     if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
-    if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + at);
+    if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
     if (end > call->room->given[part]) return NULL;
     return (unsigned char *)(part == MEMOPT_TAPE_SAVED ? call->saved : call->scratch) + at;
 }

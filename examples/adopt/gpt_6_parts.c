@@ -24,7 +24,7 @@ enum {
     TEXT = 1 << 16,
     BLOCK_WEIGHTS = 12 * WIDTH * WIDTH + 13 * WIDTH,
     WEIGHTS = (VOCABULARY + LENGTH + 2) * WIDTH + LAYERS * BLOCK_WEIGHTS,
-    TENSORS = TRANSFORMER_EMBEDDING_TENSORS + LAYERS * TRANSFORMER_BLOCK_TENSORS + 2,
+    TENSORS = 2 + 12 * LAYERS + 2,
     SEGMENTS = 1 + 2 * LAYERS + 1,
     EMBEDDING_WEIGHTS = (VOCABULARY + LENGTH) * WIDTH
 };
@@ -49,8 +49,12 @@ typedef struct model {
     network now;
     uint16_t *weights; /* bf16 */
     transformer shape;
-    transformer_part embedding, blocks[LAYERS];
+    transformer_part embedding;
+    transformer_block blocks[LAYERS];
     transformer_head head;
+    memopt_optim_tensor tensors[TENSORS];
+    memopt_tape_layer layers[SEGMENTS];
+    memopt_segment segments[SEGMENTS];
     memopt_optim *optim;
     memopt_tape *tape;
     int32_t input[ROWS], target[ROWS];
@@ -115,56 +119,34 @@ static memopt_status step_tensor(void *user, size_t tensor, const void *gradient
     return memopt_optim_apply_with(((const model *)user)->optim, tensor, gradients);
 }
 
-static void open_part(transformer_part *part, const model *net, uint16_t *weights, size_t first) {
-    part->shape = &net->shape;
-    part->weights = weights;
-    part->first_tensor = first;
+static void open_parts(model *net) {
+    transformer_chain chain = { .shape = &net->shape, .weights = net->weights, .tensors = net->tensors,
+                                .layers = net->layers, .segments = net->segments };
+    size_t l;
+
+    transformer_add_embedding(&chain, &net->embedding);
+    net->embedding.gradients = allocate(EMBEDDING_WEIGHTS); /* the head begins it, the embedding ends it */
+    for (l = 0; l < LAYERS; ++l) transformer_add_block(&chain, &net->blocks[l]);
+    transformer_add_head(&chain, &net->head, &net->embedding);
+    net->head.targets = net->target;
+    net->head.chunk = 64;
 }
 
 static void open_optim(model *net) {
-    static memopt_optim_tensor tensors[TENSORS];
     const memopt_optim_desc desc = { .kind = MEMOPT_OPTIM_ADAMW, .state = MEMOPT_STATE_8BIT,
-                                     .weights = MEMOPT_TYPE_BF16, .gradients = MEMOPT_TYPE_BF16, .tensors = tensors,
-                                     .tensor_count = TENSORS, .error = &why };
-    transformer_tensor list[TRANSFORMER_BLOCK_TENSORS];
-    uint16_t *next = net->weights;
-    size_t n, l;
+                                     .weights = MEMOPT_TYPE_BF16, .gradients = MEMOPT_TYPE_BF16,
+                                     .tensors = net->tensors, .tensor_count = TENSORS, .error = &why };
 
-    net->embedding.gradients = allocate(EMBEDDING_WEIGHTS);
-    open_part(&net->embedding, net, next, 0);
-    next += transformer_embedding_tensors(&net->shape, list);
-    n = transformer_optim_tensors(&net->embedding, list, TRANSFORMER_EMBEDDING_TENSORS, tensors);
-    for (l = 0; l < LAYERS; ++l) {
-        open_part(&net->blocks[l], net, next, n);
-        next += transformer_block_tensors(&net->shape, list);
-        n += transformer_optim_tensors(&net->blocks[l], list, TRANSFORMER_BLOCK_TENSORS, tensors + n);
-    }
-    open_part(&net->head.part, net, next, n);
-    (void)transformer_head_tensors(&net->shape, list);
-    (void)transformer_optim_tensors(&net->head.part, list, TRANSFORMER_HEAD_TENSORS, tensors + n);
-    net->head.tied = &net->embedding;
-    net->head.targets = net->target;
-    net->head.chunk = 64;
     if (memopt_optim_open(&desc, NULL, &net->optim)) fail(why);
 }
 
 static void open_tape(model *net) {
-    static memopt_source pages;
-    const memopt_arena_desc arena = { .source = &pages, .capacity = (size_t)1 << 30, .error = &why };
-    memopt_segment segments[SEGMENTS] = { { 0 } };
-    memopt_tape_layer layers[SEGMENTS];
-    memopt_tape_desc desc = { .layers = layers, .overhead = 0.33, .error = &why };
-    size_t l;
+    memopt_tape_desc desc = { .layers = net->layers, .overhead = 0.33, .error = &why };
 
-    transformer_embedding_layer(&net->embedding, layers, segments);
-    for (l = 0; l < LAYERS; ++l) transformer_block_layers(&net->blocks[l], layers + 1 + 2 * l, segments + 1 + 2 * l);
-    transformer_head_layer(&net->head, &layers[SEGMENTS - 1], &segments[SEGMENTS - 1]);
-    if (memopt_tape_describe(layers, segments, SEGMENTS, &why)) fail(why);
-    desc.chain.segments = segments;
+    desc.chain.segments = net->segments;
     desc.chain.count = SEGMENTS;
     desc.chain.input_bytes = sizeof net->input;
-    if (memopt_source_pages(NULL, &pages) || memopt_arena_create(&arena, &desc.arena)) fail(why);
-    if (memopt_tape_create(&desc, &net->tape)) fail(why);
+    if (memopt_tape_open(&desc, &net->tape)) fail(why);
 }
 
 static float train_step(model *net, int step) {
@@ -247,6 +229,7 @@ static void open_model(model *net) {
     net->weights = (uint16_t *)allocate(WEIGHTS / 2);
     (void)memopt_bf16_from_f32(net->weights, net->now.weights, WEIGHTS, NULL);
     free(net->now.weights);
+    open_parts(net);
     open_optim(net);
     open_tape(net);
 }

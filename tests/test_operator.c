@@ -13,7 +13,7 @@ typedef struct operator_set {
 enum { SOFTMAX, SOFTMAX_BACK, CROSS_ENTROPY, HEAD, LOGITS, ATTENTION, ATTENTION_BACK, NORM, NORM_BACK, LINEAR, LINEAR_BACK, ACTIVATION,
        ACTIVATION_BACK, SWIGLU, SWIGLU_BACK, DROPOUT, DROPOUT_BACK, EMBEDDING, EMBEDDING_BACK, ROTARY, ROTARY_BACK,
        BATCH, BATCH_BACK, FOLD, OPERATORS };
-enum { ROWS = 6, WIDTH = 8, VOCABULARY = 16, LENGTH = 3, ROOM = 512, ROOMS = 64 };
+enum { OPERATOR_ROWS = 6, OPERATOR_WIDTH = 8, OPERATOR_VOCABULARY = 16, OPERATOR_LENGTH = 3, ROOM = 512, ROOMS = 64 };
 static float operator_room[ROOM * ROOMS];
 static size_t operator_rooms;
 static uint64_t operator_scratch[(4 * MEMOPT_GEMM_SCRATCH + 65536) / 8];
@@ -70,27 +70,27 @@ static operator_set operator_shapes(memopt_type type) {
     operator_set s;
 
     memset(&s, 0, sizeof s);
-    s.softmax.rows = ROWS; s.softmax.columns = WIDTH;
-    s.cross_entropy.rows = ROWS; s.cross_entropy.vocabulary = VOCABULARY; s.cross_entropy.type = type;
-    s.head.rows = ROWS; s.head.width = WIDTH; s.head.vocabulary = VOCABULARY; s.head.chunk = 4;
+    s.softmax.rows = OPERATOR_ROWS; s.softmax.columns = OPERATOR_WIDTH;
+    s.cross_entropy.rows = OPERATOR_ROWS; s.cross_entropy.vocabulary = OPERATOR_VOCABULARY; s.cross_entropy.type = type;
+    s.head.rows = OPERATOR_ROWS; s.head.width = OPERATOR_WIDTH; s.head.vocabulary = OPERATOR_VOCABULARY; s.head.chunk = 4;
     s.head.type = s.head.weight_type = s.head.gradient_type = type;
-    s.attention.batch = 2; s.attention.length = LENGTH; s.attention.heads = 2; s.attention.width = 4;
+    s.attention.batch = 2; s.attention.length = OPERATOR_LENGTH; s.attention.heads = 2; s.attention.width = 4;
     s.attention.online = 1; s.attention.type = type;
-    s.norm.rows = ROWS; s.norm.width = WIDTH; s.norm.type = s.norm.weight_type = s.norm.gradient_type = type;
-    s.linear.rows = ROWS; s.linear.inputs = WIDTH; s.linear.outputs = 5;
+    s.norm.rows = OPERATOR_ROWS; s.norm.width = OPERATOR_WIDTH; s.norm.type = s.norm.weight_type = s.norm.gradient_type = type;
+    s.linear.rows = OPERATOR_ROWS; s.linear.inputs = OPERATOR_WIDTH; s.linear.outputs = 5;
     s.linear.type = s.linear.weight_type = s.linear.gradient_type = type;
-    s.activation.n = ROWS * WIDTH; s.activation.type = type; s.activation.activation = MEMOPT_ACTIVATION_GELU;
-    s.swiglu.rows = ROWS; s.swiglu.width = WIDTH; s.swiglu.type = type;
-    s.dropout.n = ROWS * WIDTH; s.dropout.type = type; s.dropout.rate = 0.5f;
-    s.embedding.rows = ROWS; s.embedding.width = WIDTH; s.embedding.vocabulary = VOCABULARY; s.embedding.length = LENGTH;
+    s.activation.n = OPERATOR_ROWS * OPERATOR_WIDTH; s.activation.type = type; s.activation.activation = MEMOPT_ACTIVATION_GELU;
+    s.swiglu.rows = OPERATOR_ROWS; s.swiglu.width = OPERATOR_WIDTH; s.swiglu.type = type;
+    s.dropout.n = OPERATOR_ROWS * OPERATOR_WIDTH; s.dropout.type = type; s.dropout.rate = 0.5f;
+    s.embedding.rows = OPERATOR_ROWS; s.embedding.width = OPERATOR_WIDTH; s.embedding.vocabulary = OPERATOR_VOCABULARY; s.embedding.length = OPERATOR_LENGTH;
     s.embedding.type = s.embedding.weight_type = s.embedding.gradient_type = type;
-    s.rotary.rows = ROWS; s.rotary.heads = 2; s.rotary.width = 4; s.rotary.type = type;
+    s.rotary.rows = OPERATOR_ROWS; s.rotary.heads = 2; s.rotary.width = 4; s.rotary.type = type;
     s.batch_norm.linear = s.linear;
     return s;
 }
 /* The same with memory of its own behind every pointer. */
 static operator_set operator_whole(memopt_type type) {
-    static const int32_t ids[ROWS] = { 0, 3, 15, 3, 7, 1 };
+    static const int32_t ids[OPERATOR_ROWS] = { 0, 3, 15, 3, 7, 1 };
     operator_set s = operator_shapes(type);
     float *x = operator_room, *y, *g, *d, *w, *e, *f, *m;
     size_t i;
@@ -233,8 +233,8 @@ static void operator_dry_refuses(void) { /* what is wrong without a look at memo
 static float operator_before[ROOM * ROOMS];
 static int operator_untouched(void) { return memcmp(operator_before, operator_room, sizeof operator_room) == 0; }
 static void operator_values_are_checked(void) {
-    const int32_t bad_ids[][ROWS] = { { 0, 3, 15, 3, 7, 16 }, { 50300, 1, 1, 1, 1, 1 }, { 0, 3, 15, -1, 7, 1 }, { 0, 0, 0, 0, INT32_MAX, 0 } };
-    const size_t bad_valid[2][ROWS] = { { 8, 0, 8, 1, 2, 9 }, { 1000000, 0, 0, 0, 0, 0 } };
+    const int32_t bad_ids[][OPERATOR_ROWS] = { { 0, 3, 15, 3, 7, 16 }, { 50300, 1, 1, 1, 1, 1 }, { 0, 3, 15, -1, 7, 1 }, { 0, 0, 0, 0, INT32_MAX, 0 } };
+    const size_t bad_valid[2][OPERATOR_ROWS] = { { 8, 0, 8, 1, 2, 9 }, { 1000000, 0, 0, 0, 0, 0 } };
     const size_t bad_lengths[2][2] = { { 3, 4 }, { 1000000, 3 } };
     operator_set s, right;
     memopt_ops o, fine;
@@ -281,8 +281,8 @@ static void operator_values_are_checked(void) {
         s.head.targets = bad_ids[1];
         CHECK(operator_call(LOGITS, &o, &s) == MEMOPT_OK);
         s.head.targets = s.cross_entropy.targets = bad_ids[2];
-        CHECK(operator_call(HEAD, &o, &s) == MEMOPT_OK && s.loss.counted == ROWS - 1);
-        CHECK(operator_call(CROSS_ENTROPY, &o, &s) == MEMOPT_OK && s.loss.counted == ROWS - 1);
+        CHECK(operator_call(HEAD, &o, &s) == MEMOPT_OK && s.loss.counted == OPERATOR_ROWS - 1);
+        CHECK(operator_call(CROSS_ENTROPY, &o, &s) == MEMOPT_OK && s.loss.counted == OPERATOR_ROWS - 1);
     }
 #undef VALUE_SAYS
 }
@@ -323,14 +323,14 @@ static void operator_sizes_are_refused(void) {
 typedef struct operator_layer { float *weights, *gradients; size_t rows; int wrong; } operator_layer;
 static memopt_status operator_forward(const memopt_tape_call *call) {
     operator_layer *l = (operator_layer *)call->user; memopt_linear linear; memopt_norm norm; memopt_status s;
-    float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * WIDTH * 4);
+    float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * OPERATOR_WIDTH * 4);
     float *statistics = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->rows * 8);
     const memopt_ops ops = memopt_ops_in(call, NULL);
     if (l->wrong == 1) (void)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, 64);
     CHECK(ops.error == call->error && !ops.count_scratch == !call->describing && (!ops.scratch || !call->describing));
     memset(&norm, 0, sizeof norm); memset(&linear, 0, sizeof linear);
-    norm.rows = l->rows; norm.width = WIDTH; norm.input = call->input; norm.output = normed; norm.statistics = statistics;
-    linear.rows = l->rows; linear.inputs = linear.outputs = WIDTH; linear.input = l->wrong == 2 ? call->output : normed; linear.weights = l->weights;
+    norm.rows = l->rows; norm.width = OPERATOR_WIDTH; norm.input = call->input; norm.output = normed; norm.statistics = statistics;
+    linear.rows = l->rows; linear.inputs = linear.outputs = OPERATOR_WIDTH; linear.input = l->wrong == 2 ? call->output : normed; linear.weights = l->weights;
     if (l->wrong == 3) linear.type = (memopt_type)test_number_of(7);
     linear.residual = call->input; linear.output = call->output;
     s = memopt_norm_forward(&ops, &norm);
@@ -340,33 +340,33 @@ static memopt_status operator_forward(const memopt_tape_call *call) {
 static memopt_status operator_backward(const memopt_tape_call *call) {
     operator_layer *l = (operator_layer *)call->user; memopt_linear linear; memopt_norm norm; memopt_status s;
     float *statistics = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->rows * 8);
-    float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * WIDTH * 4);
-    float *g = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * WIDTH * 4);
+    float *normed = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * OPERATOR_WIDTH * 4);
+    float *g = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, l->rows * OPERATOR_WIDTH * 4);
     const memopt_ops ops = memopt_ops_in(call, NULL);
     memset(&norm, 0, sizeof norm); memset(&linear, 0, sizeof linear);
-    norm.rows = l->rows; norm.width = WIDTH; norm.input = call->input; norm.output = normed;
-    linear.rows = l->rows; linear.inputs = linear.outputs = WIDTH; linear.input = normed; linear.weights = l->weights;
+    norm.rows = l->rows; norm.width = OPERATOR_WIDTH; norm.input = call->input; norm.output = normed;
+    linear.rows = l->rows; linear.inputs = linear.outputs = OPERATOR_WIDTH; linear.input = normed; linear.weights = l->weights;
     linear.grad_output = call->grad_output; linear.grad_input = g; linear.grad_weights = l->gradients;
     s = memopt_norm_forward(&ops, &norm);
     if (!s) s = memopt_linear_backward(&ops, &linear);
     norm.output = NULL; norm.statistics = statistics; norm.grad_output = g; norm.grad_input = call->grad_input;
-    if (!call->describing && call->grad_input != call->grad_output) memcpy(call->grad_input, call->grad_output, l->rows * WIDTH * 4);
+    if (!call->describing && call->grad_input != call->grad_output) memcpy(call->grad_input, call->grad_output, l->rows * OPERATOR_WIDTH * 4);
     norm.accumulate_input = 1;
     return s ? s : memopt_norm_backward(&ops, &norm);
 }
 static void operator_in_a_tape(void) {
     enum { LAYERS = 4 };
-    static float weights[LAYERS][WIDTH * WIDTH], got[LAYERS][WIDTH * WIDTH], want[LAYERS][WIDTH * WIDTH], x[ROWS * WIDTH], g[ROWS * WIDTH], gx[2][ROWS * WIDTH];
+    static float weights[LAYERS][OPERATOR_WIDTH * OPERATOR_WIDTH], got[LAYERS][OPERATOR_WIDTH * OPERATOR_WIDTH], want[LAYERS][OPERATOR_WIDTH * OPERATOR_WIDTH], x[OPERATOR_ROWS * OPERATOR_WIDTH], g[OPERATOR_ROWS * OPERATOR_WIDTH], gx[2][OPERATOR_ROWS * OPERATOR_WIDTH];
     operator_layer l[LAYERS]; memopt_tape_layer layer[LAYERS]; memopt_segment segment[LAYERS]; memopt_tape_desc d; memopt_tape *tape; memopt_error e; size_t i, k, least = 0; int way;
     void *memory; char text[200]; memopt_segment before[LAYERS];
     memset(segment, 0, sizeof segment); memset(&d, 0, sizeof d); memset(&e, 0, sizeof e);
     for (i = 0; i < LAYERS; ++i) {
-        l[i].rows = ROWS; l[i].weights = weights[i]; l[i].gradients = got[i]; l[i].wrong = 0;
+        l[i].rows = OPERATOR_ROWS; l[i].weights = weights[i]; l[i].gradients = got[i]; l[i].wrong = 0;
         layer[i].forward_fn = operator_forward; layer[i].backward_fn = operator_backward; layer[i].user = &l[i];
-        segment[i].output_bytes = segment[i].grad_bytes = ROWS * WIDTH * 4; segment[i].grad_in_place = 1; segment[i].forward_cost = segment[i].backward_cost = 1;
-        for (k = 0; k < WIDTH * WIDTH; ++k) weights[i][k] = 0.1f * (float)((i + 3 * k) % 11) - 0.5f;
+        segment[i].output_bytes = segment[i].grad_bytes = OPERATOR_ROWS * OPERATOR_WIDTH * 4; segment[i].grad_in_place = 1; segment[i].forward_cost = segment[i].backward_cost = 1;
+        for (k = 0; k < OPERATOR_WIDTH * OPERATOR_WIDTH; ++k) weights[i][k] = 0.1f * (float)((i + 3 * k) % 11) - 0.5f;
     }
-    for (k = 0; k < ROWS * WIDTH; ++k) { x[k] = 0.3f * (float)(k % 7) - 1; g[k] = 0.1f * (float)(k % 5); }
+    for (k = 0; k < OPERATOR_ROWS * OPERATOR_WIDTH; ++k) { x[k] = 0.3f * (float)(k % 7) - 1; g[k] = 0.1f * (float)(k % 5); }
     memcpy(before, segment, sizeof before);
     l[2].wrong = 1; /* takes too late */
     CHECK(memopt_tape_describe(layer, segment, LAYERS, &e) == MEMOPT_ERR_ARGUMENT && test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 2: a callback takes scratch after memopt_ops_in()"));
@@ -396,9 +396,9 @@ static void operator_in_a_tape(void) {
         CHECK(memopt_tape_forward(tape, x) == MEMOPT_ERR_ARGUMENT);
         e = memopt_tape_error(tape);
         CHECK(memopt_error_text(&e, text, sizeof text, NULL) == MEMOPT_OK && !strncmp(text, "segment 1: forward: norm: output overlaps input, action ", 56));
-        l[1].wrong = 0; l[1].rows = ROWS + 1000000; /* more than was described: the operators find no scratch, the tape says how much was taken */
+        l[1].wrong = 0; l[1].rows = OPERATOR_ROWS + 1000000; /* more than was described: the operators find no scratch, the tape says how much was taken */
         CHECK(memopt_tape_forward(tape, x) == MEMOPT_ERR_STATE);
-        l[1].rows = ROWS;
+        l[1].rows = OPERATOR_ROWS;
         CHECK(memopt_tape_forward(tape, x) == MEMOPT_OK && memopt_tape_backward(tape, g, gx[way]) == MEMOPT_OK && !memcmp(want, got, sizeof want));
         memopt_tape_destroy(tape);
         memopt_i_system_free(NULL, memory, d.budget, 64);

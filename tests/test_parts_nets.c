@@ -307,14 +307,14 @@ static void nets_widen(void) {
     CHECK(nets_used <= NETS_WIDE);
     for (i = 0; i < nets_used && i < NETS_WIDE; ++i) nets_wide[i] = (double)nets_pool[i];
 }
-typedef double nets_double_fn(void *model);
+typedef double nets_double_fn(void *net);
 /* Gradients of n numbers of the pool against finite differences. */
-static void nets_differences(nets_double_fn *fn, void *model, const float *at, const float *grads, size_t n) {
+static void nets_differences(nets_double_fn *fn, void *net, const float *at, const float *grads, size_t n) {
     const double step = 1e-5; size_t i;
     for (i = 0; i < n; ++i) {
         double *x = nets_wide + (at - nets_pool) + i; const double old = *x; double up, down;
-        *x = old + step; up = fn(model);
-        *x = old - step; down = fn(model);
+        *x = old + step; up = fn(net);
+        *x = old - step; down = fn(net);
         *x = old;
         CHECK_AT(nets_close((double)grads[i], (up - down) / (2 * step)), i);
     }
@@ -357,8 +357,8 @@ static void nets_double_block(const nets_cnn *m, double *y, int evaluating) {
     if (b->skip.weights) { nets_double_conv(m, &b->skip, 2, nets_at(m->input), skip, evaluating); other = skip; }
     for (i = 0; i < m->outputs; ++i) y[i] = y[i] + other[i] > 0 ? y[i] + other[i] : 0;
 }
-static double nets_double_cnn(void *model) {
-    const nets_cnn *m = (const nets_cnn *)model; double y[1024], sum = 0; size_t i;
+static double nets_double_cnn(void *net) {
+    const nets_cnn *m = (const nets_cnn *)net; double y[1024], sum = 0; size_t i;
     nets_double_block(m, y, 0);
     for (i = 0; i < m->outputs; ++i) sum += y[i] * nets_at(m->grad_output)[i];
     return sum;
@@ -559,8 +559,8 @@ static void nets_double_step(const nets_rnn *m, size_t step, double *state) {
     }
 }
 static double nets_double_last[2 * NETS_ROWS * NETS_HIDDEN];
-static double nets_double_rnn(void *model) {
-    const nets_rnn *m = (const nets_rnn *)model; const size_t plane = NETS_ROWS * NETS_HIDDEN; double sum = 0; size_t t, i;
+static double nets_double_rnn(void *net) {
+    const nets_rnn *m = (const nets_rnn *)net; const size_t plane = NETS_ROWS * NETS_HIDDEN; double sum = 0; size_t t, i;
     memcpy(nets_double_last, nets_at(m->first), m->state * sizeof(double));
     for (t = 0; t < m->r.steps; ++t) {
         nets_double_step(m, t, nets_double_last);

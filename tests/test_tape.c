@@ -3563,7 +3563,7 @@ static void tape_taken(void) {
     }
     { /* a tape in a tape, described like any layer */
         memopt_segment outer, told; memopt_tape_layer outer_layer; memopt_tape_desc id = d;
-        id.arena = NULL; id.budget = 0; id.overhead = 0.3; id.verify = 0;
+        memset(&outer, 0, sizeof outer); id.arena = NULL; id.budget = 0; id.overhead = 0.3; id.verify = 0;
         CHECK(memopt_tape_create(&id, &tape) == MEMOPT_OK && memopt_tape_nest(tape, &outer, &outer_layer) == MEMOPT_OK);
         told = outer; told.saved_bytes = told.forward_scratch = told.plain_scratch = told.backward_scratch = 0;
         CHECK(memopt_tape_describe(&outer_layer, &told, 1, &e) == MEMOPT_OK && told.saved_bytes == outer.saved_bytes);

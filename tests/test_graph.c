@@ -62,7 +62,7 @@ static void graph_by_hand(void) {
     CHECK(memopt_graph_to_plan(&c.g, NULL, 0, &count, use) == MEMOPT_ERR_BUFFER && count == 6);
 }
 static void graph_random(graph_case *c, uint64_t *seed) {
-    const size_t n = 1 + test_below(seed, GRAPH_NODES), near = 1 + test_below(seed, n), edges = test_below(seed, GRAPH_EDGES); size_t i;
+    const size_t n = 1 + test_below(seed, GRAPH_NODES), reach = 1 + test_below(seed, n), edges = test_below(seed, GRAPH_EDGES); size_t i;
     graph_begin(c, n, 1000);
     for (i = 0; i < n; ++i) {
         if (!test_below(seed, 6)) c->node[i].bytes = 0;
@@ -71,7 +71,7 @@ static void graph_random(graph_case *c, uint64_t *seed) {
     }
     for (i = 0; i < edges && n > 1; ++i) {
         const size_t from = test_below(seed, n - 1);
-        graph_edge(c, from, memopt_i_min(n - 1, from + 1 + (test_below(seed, 5) ? 0 : test_below(seed, near))));
+        graph_edge(c, from, memopt_i_min(n - 1, from + 1 + (test_below(seed, 5) ? 0 : test_below(seed, reach))));
     }
 }
 /* The cuts by their words; and that every read is served by the input or by exactly one skip, and every skip is used. */

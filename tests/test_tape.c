@@ -3396,6 +3396,10 @@ static memopt_status tape_double_backward(const memopt_tape_call *s) {
 }
 /* ---- sizes in one place: callbacks that take, and are described by running dry ---- */
 typedef struct taking { size_t n, calls, more; float weight; int part, fails; memopt_status status; } taking; /* more: than it was described with */
+static float product(float a, float b) { /* rounded by itself: a compiler that fuses it with a sum does so here and not there */
+    volatile float p = a * b;
+    return p;
+}
 static memopt_status taking_forward(const memopt_tape_call *call) {
     taking *l = (taking *)call->user;
     const float *x = (const float *)call->input;
@@ -3420,8 +3424,8 @@ static memopt_status taking_forward(const memopt_tape_call *call) {
     else CHECK((void *)hidden == call->scratch && (char *)sums == (char *)hidden + (l->n * 4 + 63) / 64 * 64 && (char *)twice == (char *)sums + 128);
     ++l->calls;
     memset(sums, 0, 100);
-    for (i = 0; i < l->n; ++i) { hidden[i] = x[i] * l->weight; twice[2 * i] = hidden[i] + 1; twice[2 * i + 1] = hidden[i] - 1; sums[i % 25] += hidden[i]; }
-    for (i = 0; i < l->n; ++i) y[i] = hidden[i] + twice[2 * i] * twice[2 * i + 1] + sums[i % 25];
+    for (i = 0; i < l->n; ++i) { hidden[i] = product(x[i], l->weight); twice[2 * i] = hidden[i] + 1; twice[2 * i + 1] = hidden[i] - 1; sums[i % 25] += hidden[i]; }
+    for (i = 0; i < l->n; ++i) y[i] = hidden[i] + product(twice[2 * i], twice[2 * i + 1]) + sums[i % 25];
     return MEMOPT_OK;
 }
 static memopt_status taking_nothing(const memopt_tape_call *call) {
@@ -3443,7 +3447,7 @@ static memopt_status taking_backward(const memopt_tape_call *call) {
     if (!hidden || !sums || !twice) return MEMOPT_ERR_MEMORY; /* also then the tape knows better */
     memset(sums, 0, 100);
     for (i = 0; i < l->n; ++i) sums[i % 25] += g[i];
-    for (i = 0; i < l->n; ++i) out[i] = (g[i] + sums[i % 25] + g[i] * (twice[2 * i] + twice[2 * i + 1])) * l->weight;
+    for (i = 0; i < l->n; ++i) out[i] = (g[i] + sums[i % 25] + product(g[i], twice[2 * i] + twice[2 * i + 1])) * l->weight;
     CHECK(call->saved == (void *)hidden);
     return MEMOPT_OK;
 }
@@ -3455,14 +3459,17 @@ static void taking_plain(float *g, const float *x0) { /* the same without a tape
     for (l = 0; l < TAKING; ++l) {
         const float w = 0.5f + 0.125f * (float)l;
         memset(sums, 0, sizeof sums);
-        for (i = 0; i < TAKING_N; ++i) { hidden[l][i] = x[i] * w; sums[i % 25] += hidden[l][i]; }
-        for (i = 0; i < TAKING_N; ++i) x[i] = hidden[l][i] + (hidden[l][i] + 1) * (hidden[l][i] - 1) + sums[i % 25];
+        for (i = 0; i < TAKING_N; ++i) { hidden[l][i] = product(x[i], w); sums[i % 25] += hidden[l][i]; }
+        for (i = 0; i < TAKING_N; ++i) x[i] = hidden[l][i] + product(hidden[l][i] + 1, hidden[l][i] - 1) + sums[i % 25];
     }
     for (l = TAKING; l-- > 0;) {
         const float w = 0.5f + 0.125f * (float)l;
         memset(sums, 0, sizeof sums);
         for (i = 0; i < TAKING_N; ++i) sums[i % 25] += g[i];
-        for (i = 0; i < TAKING_N; ++i) g[i] = (g[i] + sums[i % 25] + g[i] * ((hidden[l][i] + 1) + (hidden[l][i] - 1))) * w;
+        for (i = 0; i < TAKING_N; ++i) {
+            const float above = hidden[l][i] + 1, below = hidden[l][i] - 1; /* as floats: the x87 computes wider */
+            g[i] = (g[i] + sums[i % 25] + product(g[i], above + below)) * w;
+        }
     }
 }
 static void tape_taken(void) {

@@ -9709,6 +9709,58 @@ static void memopt_i_wide_end(int level) {
 #endif
 }
 
+/* Between the two, denormal operands and results of wide code count as 0, whatever the engine has set. The end tells
+   whether a result was too small, where the rounding of such results is not x86's. */
+#if defined(MEMOPT_I_NEON)
+#  define MEMOPT_I_FLUSH_ASKS 1
+#else
+#  define MEMOPT_I_FLUSH_ASKS 0
+#endif
+static uint64_t memopt_i_flush_begin(void) {
+#if defined(MEMOPT_I_X86)
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040u);
+    return mode;
+#elif defined(MEMOPT_I_NEON)
+    uint64_t mode;
+
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, xzr" : : "r"(mode | (uint64_t)1 << 24) : "memory");
+    return mode;
+#else
+    return 0;
+#endif
+}
+
+static int memopt_i_flush_end(uint64_t mode) {
+#if defined(MEMOPT_I_X86)
+    _mm_setcsr((unsigned)mode);
+    return 0;
+#elif defined(MEMOPT_I_NEON)
+    uint64_t seen;
+
+    __asm__ volatile("mrs %0, fpsr\n\tmsr fpcr, %1" : "=&r"(seen) : "r"(mode) : "memory");
+    return (seen & 8) != 0; /* underflow */
+#else
+    (void)mode;
+    return 0;
+#endif
+}
+
+/* Does the processor do so? valgrind does not. */
+static int memopt_i_flushes(void) {
+#if defined(MEMOPT_I_X86)
+    const uint64_t mode = memopt_i_flush_begin();
+    volatile float tiny = memopt_i_bits_float(1);
+    volatile float sum = _mm_cvtss_f32(_mm_add_ss(_mm_set_ss(tiny), _mm_set_ss(tiny)));
+
+    memopt_i_flush_end(mode);
+    return memopt_i_float_bits(sum) == 0;
+#else
+    return 1;
+#endif
+}
+
 /* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
 static int memopt_i_simd_level(const memopt_threads *threads) {
     const int best = memopt_simd_best();
@@ -21893,6 +21945,8 @@ typedef struct memopt_i_gemm_tile {
     size_t       rows, depth;
     size_t       lead, lead_rows; /* depths before `depth`: the first is for the first lead_rows rows, then one more */
     size_t       tail, tail_skip; /* depths after it: the first is not for the first tail_skip rows, then one more */
+    size_t       wide;            /* columns */
+    size_t       place;           /* of the first depth, in its block of 32 */
 } memopt_i_gemm_tile;
 
 static const void *memopt_i_gemm_at(const memopt_i_gemm_side *s, size_t i, size_t k) {
@@ -21916,11 +21970,86 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
             panel[k * wide + i] = i < n ? memopt_i_gemm_one(memopt_i_gemm_at(s, j + i, at + k), s->type) : 0;
 }
 
+/* ---- bf16 times bf16: two chains for each block of depth ---- */
+enum { MEMOPT_I_CHAIN_DEPTH = 32 };
+
+/* The depths of a tile that a row takes: from..to. */
+static size_t memopt_i_chain_from(const memopt_i_gemm_tile *t, size_t row) {
+    return t->lead && row >= t->lead_rows ? memopt_i_min(row - t->lead_rows + 1, t->lead) : 0;
+}
+
+static size_t memopt_i_chain_to(const memopt_i_gemm_tile *t, size_t row) {
+    const size_t more = t->tail && row >= t->tail_skip ? row - t->tail_skip + 1 : 0;
+    return t->lead + t->depth + memopt_i_min(more, t->tail);
+}
+
+/* A denormal counts as 0. */
+static float memopt_i_chain_flush(float x) {
+    const uint32_t bits = memopt_i_float_bits(x);
+    return (bits & 0x7f800000u) == 0 ? memopt_i_bits_float(bits & 0x80000000u) : x;
+}
+
+/* x y + z, where a denormal result becomes 0. x86 rounds as if the exponent had no end, and then asks whether the result
+   is denormal: so what is below T = FLT_MIN (1 - 2^-25) becomes 0, and what is above it FLT_MIN. The sum in double
+   tells: where |x y| is at least 2^-163, each bit of a sum below FLT_MIN is worth 2^-178 or more, and double has it;
+   where it is below, z is 0, which is exact, or at least FLT_MIN, and the sum is above T as the exact one is. */
+static float memopt_i_chain_exact(float x, float y, float z) {
+    const uint64_t sum = memopt_i_double_bits(memopt_i_sum_double((double)x * (double)y, (double)z));
+
+    if ((sum & ~((uint64_t)1 << 63)) < (uint64_t)0x380ffffff0000000) /* T */
+        return memopt_i_bits_float((uint32_t)(sum >> 63) << 31);
+    return memopt_i_round(fmaf(x, y, z));
+}
+
+/* A product of two bf16 numbers has 16 bits: where it is not tiny it is a float, and the sum rounds once. */
+static float memopt_i_chain(float x, float y, float z) {
+    const float product = memopt_i_times(x, y);
+    const float sum = memopt_i_sum(product, z);
+    const uint32_t size = memopt_i_float_bits(product) & 0x7fffffffu;
+    const uint32_t left = memopt_i_float_bits(sum) & 0x7fffffffu;
+
+    if (size - 0x00800000u < 0x7f000000u && left - 0x00800001u < 0x7effffffu) return sum;
+    return memopt_i_chain_exact(x, y, z);
+}
+
+/* An element of a tile: what it begins with, and the depths from..to of it. */
+static float memopt_i_chain_element(const memopt_i_gemm_tile *t, size_t row, size_t column, float c) {
+    const float *left = t->left + row * t->left_row, *right = t->right + column;
+    const size_t to = memopt_i_chain_to(t, row);
+    size_t k = memopt_i_chain_from(t, row);
+
+    while (k < to) {
+        const size_t end = memopt_i_min(to, k + MEMOPT_I_CHAIN_DEPTH - (t->place + k) % MEMOPT_I_CHAIN_DEPTH);
+        const size_t last = (t->place + end - 1) % MEMOPT_I_CHAIN_DEPTH;
+        float chain[2] = { 0, 0 };
+
+        for (; k < end; ++k) {
+            float *link = &chain[(t->place + k) & 1];
+            *link = memopt_i_chain(memopt_i_chain_flush(left[k * t->left_step]),
+                                   memopt_i_chain_flush(right[k * t->wide]), *link);
+        }
+        if (last < 30) chain[0] = memopt_i_sum(chain[0], 0.0f); /* filled up with +0: of -0 that makes +0 */
+        if (last < 31) chain[1] = memopt_i_sum(chain[1], 0.0f);
+        c = memopt_i_sum(memopt_i_chain_flush(c), memopt_i_chain_flush(memopt_i_sum(chain[0], chain[1])));
+        c = memopt_i_chain_flush(c);
+    }
+    return c;
+}
+
+/* The definition, for a tile of any level. */
+static void memopt_i_chain_tile(const memopt_i_gemm_tile *t) {
+    size_t i, j;
+    for (i = 0; i < t->rows; ++i)
+        for (j = 0; j < t->wide; ++j)
+            t->to[i * t->to_row + j] = memopt_i_chain_element(t, i, j, t->from[i * t->from_row + j]);
+}
+
 /* What a level is made of. */
 typedef struct memopt_i_gemm_kernels {
     size_t tall, wide; /* rows and columns of a tile */
     void (*tile)(const memopt_i_gemm_tile *t);
     void (*band)(const memopt_i_gemm_tile *t); /* the same, with lead and tail */
+    void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16, with or without them; wide code of it flushes */
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kernels;
@@ -22030,6 +22159,128 @@ V_HOST_FN MEMOPT_I_ALWAYS_INLINE void V(gemm_any_rows)(const memopt_i_gemm_tile 
 
 V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_tile)(const memopt_i_gemm_tile *t) { V(gemm_any_rows)(t, 0); }
 V_HOST_FN MEMOPT_I_FLATTEN void V(gemm_band)(const memopt_i_gemm_tile *t) { V(gemm_any_rows)(t, 1); }
+
+/* bf16 times bf16: both chains of an element are in registers, so a tile is walked by half the rows. */
+#if !defined(MEMOPT_I_WIDTH)
+V_HOST_FN void V(gemm_chains)(const memopt_i_gemm_tile *t) { memopt_i_chain_tile(t); }
+#else
+enum { V(few) = V(tall) / 2 };
+
+typedef struct V(chain_rows) { /* some rows of a tile */
+    const memopt_i_gemm_tile *tile;
+    const float *left[V(few)];
+    size_t       first, count; /* what is missing to V(few) repeats the last */
+    size_t       from[V(few)], to[V(few)]; /* the depths that each takes */
+} V(chain_rows);
+
+typedef struct V(chain_sums) { V(floats) a[V(few)], b[V(few)]; } V(chain_sums);
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_step)(V(chain_sums) *s, const V(chain_rows) *q, size_t k, int band) {
+    const float *right = q->tile->right + k * 2 * V(width);
+    const size_t at = k * q->tile->left_step;
+    const V(floats) a = V(load)(right), b = V(load)(right + V(width));
+    size_t r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < V(few); ++r) {
+        V(floats) x;
+
+        if (band && (k < q->from[r] || k >= q->to[r])) continue;
+        x = V(set)(q->left[r][at]);
+        s->a[r] = V(fma)(x, a, s->a[r]);
+        s->b[r] = V(fma)(x, b, s->b[r]);
+    }
+}
+
+/* What fills a block up, behind its last depth: +0. */
+V_FN MEMOPT_I_ALWAYS_INLINE V(floats) V(chain_filled)(V(floats) x, size_t last, size_t whole) {
+    return last < whole ? V(add)(x, V(set)(0)) : x;
+}
+
+/* A row of both chains onto what is there; `last` is the last depth in the block. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_join)(V(floats) even, V(floats) odd, size_t last, const float *from,
+                                               float *to) {
+    const V(floats) a = V(chain_filled)(even, last, MEMOPT_I_CHAIN_DEPTH - 2);
+    const V(floats) b = V(chain_filled)(odd, last, MEMOPT_I_CHAIN_DEPTH - 1);
+    V(store)(to, V(add)(V(load)(from), V(add)(a, b)));
+}
+
+/* The same, of a row that takes the depths at..end only in part, or none of them. */
+V_FN void V(chain_join_part)(const V(chain_rows) *q, size_t r, V(floats) even, V(floats) odd, size_t at, size_t end,
+                             const float *from, float *to) {
+    const size_t low = memopt_i_max(at, q->from[r]), high = memopt_i_min(end, q->to[r]);
+
+    if (low < high) V(chain_join)(even, odd, (q->tile->place + high - 1) % MEMOPT_I_CHAIN_DEPTH, from, to);
+    else V(store)(to, V(load)(from));
+}
+
+/* The depths at..end of a block of 32. */
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_block)(const V(chain_rows) *q, size_t at, size_t end, const float *from,
+                                                size_t from_row, int band) {
+    const memopt_i_gemm_tile *t = q->tile;
+    float *to = t->to + q->first * t->to_row;
+    const size_t last = (t->place + end - 1) % MEMOPT_I_CHAIN_DEPTH;
+    V(chain_sums) even, odd;
+    size_t k = at, r;
+
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < V(few); ++r) even.a[r] = even.b[r] = odd.a[r] = odd.b[r] = V(set)(0);
+    if ((t->place + k) % 2 && k < end) V(chain_step)(&odd, q, k++, band);
+    for (; k + 1 < end; k += 2) {
+        V(chain_step)(&even, q, k, band);
+        V(chain_step)(&odd, q, k + 1, band);
+    }
+    if (k < end) V(chain_step)(&even, q, k, band);
+    MEMOPT_I_UNROLL_ALL
+    for (r = 0; r < V(few); ++r) {
+        const float *here = from + r * from_row;
+        float *there = to + r * t->to_row;
+
+        if (r >= q->count) break;
+        if (band || at == end) {
+            V(chain_join_part)(q, r, even.a[r], odd.a[r], at, end, here, there);
+            V(chain_join_part)(q, r, even.b[r], odd.b[r], at, end, here + V(width), there + V(width));
+        } else {
+            V(chain_join)(even.a[r], odd.a[r], last, here, there);
+            V(chain_join)(even.b[r], odd.b[r], last, here + V(width), there + V(width));
+        }
+    }
+}
+
+V_FN MEMOPT_I_ALWAYS_INLINE void V(chain_blocks)(const V(chain_rows) *q, int band) {
+    const memopt_i_gemm_tile *t = q->tile;
+    const size_t all = t->lead + t->depth + t->tail;
+    const float *from = t->from + q->first * t->from_row;
+    size_t from_row = t->from_row, at = 0, end;
+
+    do {
+        end = memopt_i_min(all, at + MEMOPT_I_CHAIN_DEPTH - (t->place + at) % MEMOPT_I_CHAIN_DEPTH);
+        V(chain_block)(q, at, end, from, from_row, band);
+        from = t->to + q->first * t->to_row;
+        from_row = t->to_row;
+        at = end;
+    } while (at < all);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(gemm_chains)(const memopt_i_gemm_tile *t) {
+    V(chain_rows) q;
+    size_t r;
+
+    q.tile = t;
+    for (q.first = 0; q.first < t->rows; q.first += V(few)) {
+        q.count = memopt_i_min(V(few), t->rows - q.first);
+        for (r = 0; r < V(few); ++r) {
+            const size_t row = q.first + memopt_i_min(r, q.count - 1);
+
+            q.left[r] = t->left + row * t->left_row;
+            q.from[r] = memopt_i_chain_from(t, row);
+            q.to[r] = memopt_i_chain_to(t, row);
+        }
+        if (t->lead || t->tail) V(chain_blocks)(&q, 1);
+        else V(chain_blocks)(&q, 0);
+    }
+}
+#endif
 
 V_HOST_FN void V(gemm_deal)(float *to, const float *from, size_t n) { /* a depth of a chunk's rows, to their tiles */
     size_t i;
@@ -22189,8 +22440,8 @@ static void V(gemm_pack)(float *panel, const memopt_i_gemm_side *s, size_t j, si
 #endif
 
 V_HOST_FN const memopt_i_gemm_kernels *V(gemm_kernels)(void) {
-    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_deal),
-                                                   V(gemm_pack) };
+    static const memopt_i_gemm_kernels kernels = { V(tall), 2 * V(width), V(gemm_tile), V(gemm_band), V(gemm_chains),
+                                                   V(gemm_deal), V(gemm_pack) };
     return &kernels;
 }
 
@@ -22218,6 +22469,7 @@ typedef struct memopt_i_gemm_work {
     const void              *residual; /* NULL, or what is added to the sums; it lies as the result does */
     unsigned char           *scratch;
     int                      level, fetches; /* fetches: too large for a cache, so ask for what comes next */
+    int                      is_bf16, flushes; /* both operands are; and wide code can count denormals as 0 */
     ptrdiff_t                diagonal; /* of row r of the left operand as it lies, columns to r + diagonal take part */
 } memopt_i_gemm_work;
 
@@ -22265,8 +22517,8 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
     }
 }
 
-/* Which depths of at..at + depth the rows of a tile take, the first of which is i; 1: some take more than others. */
-static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_gemm_tile *t, size_t i, size_t at,
+/* Which depths of at..at + depth the rows of a tile take, the first of which is i. */
+static void memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_gemm_tile *t, size_t i, size_t at,
                                        size_t depth) {
     const ptrdiff_t row = (ptrdiff_t)(c->i + i);
     const ptrdiff_t all = (ptrdiff_t)depth;
@@ -22292,10 +22544,34 @@ static int memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_ge
     }
     t->left += (size_t)first * t->left_step;
     t->right += (size_t)first * c->work->kernels->wide;
+    t->place = (size_t)first % MEMOPT_I_CHAIN_DEPTH; /* blocks of depth are a multiple of it */
     t->lead = (size_t)(lead - first);
     t->depth = (size_t)(end - lead);
     t->tail = (size_t)(tail - end);
-    return t->lead || t->tail;
+}
+
+/* bf16 times bf16 by wide code. ARM asks whether a result is denormal before it rounds: where one was, the definition
+   decides. */
+static void memopt_i_chain_run(const memopt_i_gemm_kernels *kernels, const memopt_i_gemm_tile *t) {
+    memopt_i_gemm_tile again = *t;
+    float from[MEMOPT_I_GEMM_TILE_ROWS_MAX * MEMOPT_I_GEMM_TILE_COLUMNS_MAX];
+    uint64_t mode;
+    size_t i;
+
+    for (i = 0; MEMOPT_I_FLUSH_ASKS && i < t->rows; ++i)
+        memcpy(from + i * t->wide, t->from + i * t->from_row, t->wide * sizeof *from);
+    mode = memopt_i_flush_begin();
+    kernels->chains(t);
+    if (!memopt_i_flush_end(mode)) return;
+    again.from = from;
+    again.from_row = t->wide;
+    memopt_i_chain_tile(&again);
+}
+
+static void memopt_i_gemm_tile_run(const memopt_i_gemm_work *w, const memopt_i_gemm_tile *t) {
+    if (!w->is_bf16) (t->lead || t->tail ? w->kernels->band : w->kernels->tile)(t);
+    else if (w->flushes) memopt_i_chain_run(w->kernels, t);
+    else memopt_i_chain_tile(t);
 }
 
 /* The tiles of one panel. Where it is not full, they are computed beside the result. */
@@ -22309,7 +22585,6 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     memopt_i_gemm_tile t;
     size_t i, r, b;
     const float *left = c->left;
-    void (*tile)(const memopt_i_gemm_tile *t) = kernels->tile;
     const size_t tiles = memopt_i_ceil_div(c->rows, kernels->tall);
     const size_t bytes = size * (s->transposed ? kernels->wide : MEMOPT_I_GEMM_DEPTH);
     size_t next = j + kernels->wide;
@@ -22321,6 +22596,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
     t.depth = depth;
     t.left_row = c->left_row;
     t.left_step = c->left_step;
+    t.wide = kernels->wide;
     if (next >= c->columns) {
         next = 0;
         at += depth;
@@ -22340,14 +22616,14 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
         t.left = left;
         if (c->work->diagonal != PTRDIFF_MAX) {
             t.right = c->panel;
-            tile = memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth) ? kernels->band : kernels->tile;
+            memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth);
         }
         t.from = begin + i * begin_row + j;
         t.from_row = begin_row;
         t.to = c->to + i * c->to_row + j;
         t.to_row = c->to_row;
         if (n == kernels->wide) {
-            tile(&t);
+            memopt_i_gemm_tile_run(c->work, &t);
             continue;
         }
         for (r = 0; r < t.rows; ++r) {
@@ -22356,7 +22632,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
         }
         t.from = t.to = edge;
         t.from_row = t.to_row = kernels->wide;
-        tile(&t);
+        memopt_i_gemm_tile_run(c->work, &t);
         for (r = 0; r < t.rows; ++r)
             memcpy(c->to + (i + r) * c->to_row + j, edge + r * kernels->wide, n * sizeof *edge);
     }
@@ -22476,6 +22752,8 @@ static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const
     w.product = p;
     w.level = memopt_i_simd_level(threads);
     w.kernels = memopt_i_gemm_kernels_at(w.level);
+    w.is_bf16 = p->left_type == MEMOPT_TYPE_BF16 && p->right_type == MEMOPT_TYPE_BF16;
+    w.flushes = w.level > MEMOPT_SIMD_SCALAR && memopt_i_flushes();
     w.left.data = p->left;
     w.left.stride = p->left_stride;
     w.left.transposed = p->left_transposed;

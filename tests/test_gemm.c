@@ -85,8 +85,39 @@ static size_t gemm_left_at(const memopt_product *p, size_t i, size_t k) {
 static size_t gemm_right_at(const memopt_product *p, size_t k, size_t j) {
     return p->right_transposed ? j * p->right_stride + k : k * p->right_stride + j;
 }
+/* ---- bf16 times bf16 by its definition ---- */
+static float gemm_flushed(float x) { return fabsf(x) < FLT_MIN ? (memopt_i_float_bits(x) >> 31 ? -0.0f : 0.0f) : x; }
+/* x y + z rounded to 24 bits as if the exponent had no end; and 0 if that is below FLT_MIN. `sum` and what it misses
+   are those of Dekker; only the sign of the latter is wanted. */
+static float gemm_link(float x, float y, float z) {
+    const double product = (double)x * (double)y, large = fabs(product) > fabs((double)z) ? product : (double)z;
+    const double small = fabs(product) > fabs((double)z) ? (double)z : product;
+    volatile double sum = large + small, part; double missed, m, low; int e;
+    if (!(fabs(sum) <= DBL_MAX) || sum == 0) return (float)sum;
+    part = sum - large;
+    missed = sum < 0 ? part - small : small - part;
+    m = ldexp(frexp(fabs(sum), &e), 24); low = floor(m);
+    if (m - low > 0.5 || (m - low >= 0.5 && (missed > 0 || (!(missed < 0) && fmod(low, 2) > 0)))) ++low;
+    m = ldexp(low, e - 24);
+    if (m < (double)FLT_MIN) m = 0;
+    return sum < 0 ? -(float)m : (float)m;
+}
+/* The depths first..end of `depth` take part. */
+static float gemm_chains(const float *left, const float *right, size_t first, size_t end, float sum) {
+    size_t k, block;
+    for (block = first / 32 * 32; first < end && block < end; block += 32) {
+        float chain[2] = { 0, 0 };
+        for (k = block; k < block + 32; ++k) {
+            const int in = k >= first && k < end;
+            chain[k & 1] = gemm_link(in ? gemm_flushed(left[k]) : 0.0f, in ? gemm_flushed(right[k]) : 0.0f, chain[k & 1]);
+        }
+        sum = gemm_flushed(gemm_flushed(sum) + gemm_flushed(chain[0] + chain[1]));
+    }
+    return sum;
+}
 static void gemm_want(gemm_case *g, int wild) {
     const memopt_product *p = &g->p; size_t i, j, k;
+    const int is_bf16 = p->left_type == MEMOPT_TYPE_BF16 && p->right_type == MEMOPT_TYPE_BF16;
     float *left = (float *)gemm_alloc(p->depth * sizeof(float)), *right = (float *)gemm_alloc(p->depth * p->columns * sizeof(float));
     for (k = 0; k < p->depth; ++k)
         for (j = 0; j < p->columns; ++j) right[j * p->depth + k] = gemm_get(g->right, p->right_type, gemm_right_at(p, k, j));
@@ -99,11 +130,12 @@ static void gemm_want(gemm_case *g, int wild) {
             double exact = (double)sum, size = fabs(exact);
             for (k = 0; k < p->depth; ++k) {
                 const double product = (double)left[k] * (double)column[k];
-                sum = fmaf(left[k], column[k], sum);
+                if (!is_bf16) sum = fmaf(left[k], column[k], sum);
                 exact += product; size += fabs(product);
             }
-            /* depth roundings, each by at most 2^-24 of a partial sum or half the smallest denormal */
-            if (!wild) CHECK_AT(fabs((double)sum - exact) <= (double)p->depth * (ldexp(size, -24) * 1.001 + ldexp(1.0, -150)), at);
+            if (is_bf16) sum = gemm_chains(left, column, 0, p->depth, sum);
+            /* depth roundings, each by at most 2^-24 of a partial sum or half the smallest denormal; of bf16 the smallest float */
+            if (!wild) CHECK_AT(fabs((double)sum - exact) <= (double)(p->depth + 2) * (ldexp(size, -24) * 1.001 + ldexp(1.0, is_bf16 ? -118 : -150)), at);
             gemm_put(g->wanted, p->result_type, at, sum);
         }
     }
@@ -241,6 +273,125 @@ static void gemm_parts(void) { /* by rows, and in steps of depth that are added:
         for (i = 0; i < g.result_bytes / 4; ++i) wrong += !gemm_same(result, g.wanted, MEMOPT_TYPE_F32, i);
         CHECK_AT(wrong == 0, turned);
         free(result); free(raw); gemm_free(&g);
+    }
+}
+/* Of bf16 the steps of depth are multiples of 32. */
+static void gemm_parts_of_32(void) {
+    static const size_t steps[] = { 32, 64, 96, 1000 };
+    uint64_t seed = 12; int turned; size_t which, level_of[4] = { MEMOPT_SIMD_SCALAR, MEMOPT_SIMD_NEON, MEMOPT_SIMD_AVX2, MEMOPT_SIMD_AVX512 };
+    for (turned = 0; turned < 4; ++turned)
+        for (which = 0; which < 16; ++which) {
+            gemm_case g = gemm_make(&seed, 37, 41, 250, 4, turned, 1, 2, 0); memopt_product p = g.p; memopt_threads t;
+            unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+            const uint16_t *left = (const uint16_t *)p.left, *right = (const uint16_t *)p.right;
+            float *result = (float *)gemm_alloc(g.result_bytes); size_t i, k, wrong = 0;
+            memset(&t, 0, sizeof t);
+            t.simd_level = (int)level_of[which % 4];
+            memcpy(result, g.first, g.result_bytes);
+            for (k = 0; k < 250; k += p.depth) {
+                p.depth = memopt_i_min(steps[which / 4], 250 - k); p.accumulate = k > 0; p.bias = k ? NULL : g.bias;
+                p.left = left + gemm_left_at(&g.p, 0, k); p.right = right + gemm_right_at(&g.p, k, 0);
+                p.result = result;
+                CHECK(memopt_gemm_multiply(&p, &t, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+            }
+            for (i = 0; i < g.result_bytes / 4; ++i) wrong += !gemm_same(result, g.wanted, MEMOPT_TYPE_F32, i);
+            CHECK_AT(wrong == 0, turned * 16 + (int)which);
+            free(result); free(raw); gemm_free(&g);
+        }
+}
+/* Any bits at all: denormals, sums that fall below FLT_MIN, zeros of both signs, NaN and infinities. kind: 0 any exponent,
+   1 products around the smallest float, 2 as 0 with NaN and infinities */
+static uint16_t gemm_any_bf16(uint64_t *seed, int kind) {
+    const uint64_t r = test_random(seed); const unsigned sign = (unsigned)(r >> 63) << 15, mantissa = (unsigned)r & 127;
+    const unsigned what = (unsigned)(r >> 20) % 256;
+    if (what < 16) return (uint16_t)(what < 8 ? sign : sign | mantissa);
+    if (what == 16 && kind == 2) return (uint16_t)(sign | 0x7F80 | (r >> 40 & 1 ? mantissa : 0));
+    return (uint16_t)(sign | ((unsigned)(r >> 30) % (kind == 1 ? 20 : 254) + (kind == 1 ? 55 : 0)) << 7 | mantissa);
+}
+static void gemm_bits(void) {
+    uint64_t seed = 13; int round;
+    for (round = 0; round < 60; ++round) {
+        const size_t rows = 1 + test_below(&seed, 40), columns = 1 + test_below(&seed, 70), depth = 1 + test_below(&seed, 230);
+        gemm_case g = gemm_make(&seed, rows, columns, depth, 4 + 9 * (round % 2), round / 2 % 4, round / 8 % 3, 0, 1); size_t i;
+        for (i = 0; i < rows * depth; ++i) ((uint16_t *)g.left)[i] = gemm_any_bf16(&seed, round % 3);
+        for (i = 0; i < columns * depth; ++i) ((uint16_t *)g.right)[i] = gemm_any_bf16(&seed, round % 3);
+        for (i = 0; g.p.result_type == MEMOPT_TYPE_F32 && i < rows * columns; i += 3) /* denormals to begin with, and -0 */
+            ((float *)g.first)[i] = memopt_i_bits_float((uint32_t)test_random(&seed) & (i % 2 ? 0x807FFFFFu : 0x80000000u));
+        gemm_want(&g, 1);
+        gemm_levels(&g, 0, (uint64_t)round);
+        gemm_free(&g);
+    }
+}
+/* Sums between FLT_MIN (1 - 2^-24), which IEEE's rounding makes FLT_MIN, and FLT_MIN (1 - 2^-25), which all round to it:
+   what lies below the latter is 0. Each row has +-2^-126, then something around 2^-150, then something of any size. */
+static void gemm_band(void) {
+    uint64_t seed = 14; size_t inside = 0, i, round;
+    for (round = 0; round < 40; ++round) {
+        gemm_case g = gemm_make(&seed, 32, 32, 32, 4, 2, 0, 0, 0); uint16_t *left = (uint16_t *)g.left, *right = (uint16_t *)g.right;
+        const size_t first = test_below(&seed, 14), second = first + 2 + test_below(&seed, 3) * 2, third = second + 2 + test_below(&seed, 8);
+        const unsigned base = 40 + (unsigned)test_below(&seed, 50), tiny = 40 + (unsigned)test_below(&seed, 30);
+        memset(left, 0, 2048); memset(right, 0, 2048);
+        for (i = 0; i < 32; ++i) {
+            left[32 * i + first] = (uint16_t)(base << 7);
+            right[32 * i + first] = (uint16_t)((128 - base) << 7 | (unsigned)test_below(&seed, 2) << 15);
+            left[32 * i + second] = (uint16_t)(tiny << 7 | (unsigned)test_below(&seed, 128));
+            right[32 * i + second] = (uint16_t)((103 - tiny) << 7 | (unsigned)test_below(&seed, 128) | (unsigned)test_below(&seed, 2) << 15);
+            left[32 * i + third] = (uint16_t)(tiny << 7 | (unsigned)test_below(&seed, 128));
+            right[32 * i + third] = (uint16_t)((100 - tiny + (unsigned)test_below(&seed, 32)) << 7 | (unsigned)test_below(&seed, 128) | (unsigned)test_below(&seed, 2) << 15);
+        }
+        for (i = 0; i < 1024; ++i) {
+            const size_t l = i / 32 * 32, r = i % 32 * 32;
+            const double sum = fabs((double)gemm_decode(MEMOPT_TYPE_BF16, left[l + first]) * (double)gemm_decode(MEMOPT_TYPE_BF16, right[r + first])
+                                    + (double)gemm_decode(MEMOPT_TYPE_BF16, left[l + second]) * (double)gemm_decode(MEMOPT_TYPE_BF16, right[r + second]));
+            inside += sum >= (double)FLT_MIN * (1 - ldexp(1.0, -24)) && sum < (double)FLT_MIN * (1 - ldexp(1.0, -25));
+        }
+        gemm_want(&g, 1);
+        gemm_levels(&g, 0, (uint64_t)round);
+        gemm_free(&g);
+    }
+    CHECK(inside > 1000);
+}
+/* Triangles: what a row does not take may be anything. */
+static void gemm_triangles(void) {
+    uint64_t seed = 15; int round, level;
+    for (round = 0; round < 96; ++round) {
+        const size_t rows = 1 + test_below(&seed, 80), columns = 1 + test_below(&seed, 40), depth = 1 + test_below(&seed, 210);
+        const int turned = round & 1; const size_t across = turned ? rows : depth;
+        const ptrdiff_t diagonal = (ptrdiff_t)test_below(&seed, across + 20) - 20;
+        gemm_case g = gemm_make(&seed, rows, columns, depth, round & 2 ? 4 : 0, turned | (round & 4 ? 2 : 0), 1 + (round >> 3 & 1), 0, 0);
+        float *left = (float *)gemm_alloc(depth * sizeof(float)), *right = (float *)gemm_alloc(depth * sizeof(float));
+        unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+        size_t i, j, k, wrong;
+        for (i = 0; i < rows; ++i) { /* the hidden part of the left operand is NaN, and a row that few take infinite */
+            for (k = 0; k < depth; ++k)
+                if ((ptrdiff_t)(turned ? i : k) > (ptrdiff_t)(turned ? k : i) + diagonal)
+                    gemm_put(g.left, g.p.left_type, gemm_left_at(&g.p, i, k), (i + k) % 3 ? NAN : INFINITY);
+        }
+        for (j = 0; j < columns; ++j) gemm_put(g.right, g.p.right_type, gemm_right_at(&g.p, turned ? 0 : depth - 1, j), INFINITY);
+        for (i = 0; i < rows; ++i) {
+            const ptrdiff_t side = turned ? (ptrdiff_t)i - diagonal : (ptrdiff_t)i + diagonal + 1;
+            const size_t cut = side < 0 ? 0 : memopt_i_min((size_t)side, depth), first = turned ? cut : 0, end = turned ? depth : cut;
+            for (k = 0; k < depth; ++k) left[k] = gemm_get(g.left, g.p.left_type, gemm_left_at(&g.p, i, k));
+            for (j = 0; j < columns; ++j) {
+                float sum = g.p.accumulate ? gemm_get(g.first, g.p.result_type, i * g.p.result_stride + j) : g.p.bias ? g.p.bias[j] : 0;
+                for (k = 0; k < depth; ++k) right[k] = gemm_get(g.right, g.p.right_type, gemm_right_at(&g.p, k, j));
+                if (round & 2) sum = gemm_chains(left, right, first, end, sum);
+                else for (k = first; k < end; ++k) sum = fmaf(left[k], right[k], sum);
+                gemm_put(g.wanted, g.p.result_type, i * g.p.result_stride + j, sum);
+            }
+        }
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            memopt_product p = g.p; memopt_threads t;
+            memset(&t, 0, sizeof t);
+            t.simd_level = level;
+            p.result = gemm_alloc(g.result_bytes);
+            memcpy(p.result, g.first, g.result_bytes);
+            memopt_i_gemm_run(&p, diagonal, NULL, &t, scratch);
+            for (wrong = 0, i = 0; i < g.result_bytes / 4; ++i) wrong += !gemm_same(p.result, g.wanted, MEMOPT_TYPE_F32, i);
+            CHECK_AT(wrong == 0, round * 10 + level);
+            free(p.result);
+        }
+        free(left); free(right); free(raw); gemm_free(&g);
     }
 }
 static void gemm_nothing(void) { /* no rows, no columns, no depth; pointers to nothing may be NULL */
@@ -478,7 +629,7 @@ void test_gemm(void) {
     RUN(gemm_blocks);
     RUN(gemm_workers);
     RUN(gemm_wild);
-    RUN(gemm_parts);
+    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_triangles);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
     RUN(gemm_refused);

@@ -2285,6 +2285,12 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
    other, each by one fused multiply-add. So it is the same bits at every SIMD level, for any workers, and for a matrix
    computed whole, by rows, or in steps of depth that each add onto the last (with a float32 result).
 
+   Where both operands are bf16 it adds as matrix units do, by blocks of 32 depths: even depths and odd ones are two
+   chains of fused multiply-adds that begin with 0; their sum is added to the element. Denormals count as 0, as operands
+   and as results; the last block is filled up with +0. That, too, is the same bits everywhere, but steps of depth must
+   be multiples of 32: so a layer's gradient of weights, whose depth is rows, is the same bits in one call as in several
+   that add onto each other where each but the last has a multiple of 32 rows.
+
    The products of a layer, (rows, inputs, outputs), forward and both gradients, are memopt_linear of `api_ops`: shapes
    and pointers, no strides, no transposes. What stands here is for other shapes, and for a gemm of yours. */
 
@@ -2357,7 +2363,8 @@ MEMOPT_API size_t memopt_gemm_scratch(const memopt_threads *threads);
    With float32 weights the scratch is memopt_gemm_scratch(threads) bytes, whatever the shape.
 
    Gradients of parameters are added up in the order of rows. accumulate 0: they are overwritten; 1: added onto what is
-   there, so that a batch in parts gives the bits of the whole (where gradient_type is float32). NULL: nobody wants it.
+   there, so that a batch in parts gives the bits of the whole (where gradient_type is float32; with bf16 activations
+   the parts of a product are multiples of 32 rows, see `api_gemm`). NULL: nobody wants it.
 
    All return OK; ERR_ARGUMENT (NULL, bad type, misaligned, a number outside its range, bad threads or gemm);
    ERR_OVERFLOW (sizes that do not fit size_t); ERR_BUFFER (scratch too small: _scratch() tells); and what the gemm
@@ -21909,6 +21916,10 @@ MEMOPT_API memopt_status memopt_stash_pop(memopt_stash *stash, float *x, size_t 
               too, with a stride of 0.
    Residual   What comes after the sum is added when a chunk is done, from scratch to the result. So the result itself
               may hold it: nothing else is written there before.
+   bf16       Two operands of bf16 are added as matrix units do it (tdpbf16ps): for each 32 depths two chains from 0, of
+              the even and of the odd ones; joined, and added. Denormals count as 0, which wide code leaves to the
+              processor for the time of a tile. memopt_i_chain_tile() is the definition. A chain that a flushed negative
+              made -0 becomes +0 by what fills the last block up.
    Triangle   Attention multiplies by triangles: elements of the left operand above a diagonal take no part, whatever
               they are and whatever they would meet; a product with 0 would let an infinity through as NaN. The depths
               that only some rows of a tile take come before those that all of them take, or after them.
@@ -21971,7 +21982,7 @@ static void memopt_i_gemm_right(float *panel, size_t wide, const memopt_i_gemm_s
 }
 
 /* ---- bf16 times bf16: two chains for each block of depth ---- */
-enum { MEMOPT_I_CHAIN_DEPTH = 32 };
+enum { MEMOPT_I_CHAIN_DEPTH = 32 }; /* divides MEMOPT_I_GEMM_DEPTH */
 
 /* The depths of a tile that a row takes: from..to. */
 static size_t memopt_i_chain_from(const memopt_i_gemm_tile *t, size_t row) {
@@ -22049,7 +22060,7 @@ typedef struct memopt_i_gemm_kernels {
     size_t tall, wide; /* rows and columns of a tile */
     void (*tile)(const memopt_i_gemm_tile *t);
     void (*band)(const memopt_i_gemm_tile *t); /* the same, with lead and tail */
-    void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16, with or without them; wide code of it flushes */
+    void (*chains)(const memopt_i_gemm_tile *t); /* bf16 times bf16, with or without them; while denormals are 0 */
     void (*deal)(float *to, const float *from, size_t n);
     void (*pack)(float *panel, const memopt_i_gemm_side *s, size_t j, size_t n, size_t at, size_t depth);
 } memopt_i_gemm_kernels;

@@ -473,6 +473,7 @@ static void layer_keep(layer_result *out, const void *data, memopt_type type, si
     out->count += bytes;
 }
 static size_t layer_cut(size_t n, size_t part, size_t parts) { return n * part / parts; } /* where a part begins */
+static size_t layer_cut_32(size_t n, size_t part, size_t parts) { return part == parts ? n : layer_cut(n, part, parts) / 32 * 32; }
 static const void *layer_from(const void *p, memopt_type type, size_t n) { return (const unsigned char *)p + n * memopt_type_bytes(type); }
 static void *layer_to(void *p, memopt_type type, size_t n) { return (unsigned char *)p + n * memopt_type_bytes(type); }
 static void layer_linear_job(const layer_job *job, layer_result *out, size_t rows, size_t inputs, size_t outputs) {
@@ -481,7 +482,7 @@ static void layer_linear_job(const layer_job *job, layer_result *out, size_t row
     size_t part; void *pre_activation = layer_new(job->type, rows * outputs, 11);
     x.activation = MEMOPT_ACTIVATION_GELU;
     for (part = 0; part < job->parts; ++part) {
-        const size_t from = layer_cut(rows, part, job->parts), to = layer_cut(rows, part + 1, job->parts); memopt_linear y = x;
+        const size_t from = layer_cut_32(rows, part, job->parts), to = layer_cut_32(rows, part + 1, job->parts); memopt_linear y = x;
         y.rows = to - from; y.accumulate = part != 0;
         y.input = layer_from(x.input, x.type, from * inputs); y.output = layer_to(x.output, x.type, from * outputs);
         y.pre_activation = layer_to(pre_activation, x.type, from * outputs);
@@ -494,7 +495,7 @@ static void layer_linear_job(const layer_job *job, layer_result *out, size_t row
     layer_done();
 }
 static void layer_job_linear(const layer_job *job, layer_result *out) {
-    layer_linear_job(job, out, 33, 17, 150);
+    layer_linear_job(job, out, 233, 17, 150);
     if (job->type == MEMOPT_TYPE_BF16) layer_linear_job(job, out, 386, 1, 1370); /* more than one block of rows */
 }
 static void layer_job_activation(const layer_job *job, layer_result *out) {

@@ -75,7 +75,9 @@
                   compile       a schedule and a plan made into instructions, within a budget
      api_tape     tape          runs a schedule over the engine's own forwards and backwards
                   stash         copies on a stack
-     api_gemm     gemm          the product of matrices: yours, or the built-in one
+     api_gemm     gemm          the product of matrices by wide code
+                  tiles         products of bf16 by matrix units
+                  product       the product of matrices: yours, or the built-in one
                   row_kernels   what is done along a row: conversions, sums, exponentials, activations
                   operator      what all operators have in common: workers, product, scratch
      api_ops      softmax       rows of scores to probabilities, and back
@@ -244,6 +246,7 @@ typedef struct memopt_threads { /* all zero = run on the calling thread, at the 
 #define MEMOPT_SIMD_AVX2        3 /* with FMA and F16C */
 #define MEMOPT_SIMD_AVX512      4 /* F, BW, DQ, VL, VBMI, VBMI2: Ice Lake, Zen 4 and later */
 #define MEMOPT_SIMD_AVX512_BF16 5
+#define MEMOPT_SIMD_AMX         6 /* matrix units for bf16, on Linux: Sapphire Rapids and later */
 
 typedef enum memopt_open_mode {
     MEMOPT_OPEN_READ,
@@ -9643,6 +9646,12 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
 #    define MEMOPT_I_AVX512_SET  "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2"
 #    define MEMOPT_I_AVX512      __attribute__((target(MEMOPT_I_AVX512_SET)))
 #    define MEMOPT_I_AVX512_BF16 __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16")))
+#    if defined(MEMOPT_I_TILES_EMULATED) /* a test brings functions in their place */
+#      define MEMOPT_I_AMX MEMOPT_I_AVX512_BF16
+#    elif defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_MEMORY__) \
+        && (defined(__clang__) ? __clang_major__ + 0 >= 12 : __GNUC__ >= 11)
+#      define MEMOPT_I_AMX __attribute__((target(MEMOPT_I_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))
+#    endif
 #  elif defined(__aarch64__) && !defined(__AARCH64EB__)
 #    include <arm_neon.h>
 #    define MEMOPT_I_NEON 1
@@ -9691,6 +9700,16 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_blend256(__m256i a, __m256i b, __m2
 }
 #endif
 
+#if defined(MEMOPT_I_AMX) && !defined(MEMOPT_I_TILES_EMULATED)
+/* Matrix units keep so much in a thread that Linux wants to be asked before their first instruction. */
+static int memopt_i_tiles_granted(void) {
+    long result = 158; /* arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) */
+
+    __asm__ volatile("syscall" : "+a"(result) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
+    return result == 0;
+}
+#endif
+
 MEMOPT_API int memopt_simd_best(void) {
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
@@ -9698,7 +9717,13 @@ MEMOPT_API int memopt_simd_best(void) {
     if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
         || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")
         || !__builtin_cpu_supports("avx512vbmi2")) return MEMOPT_SIMD_AVX2;
-    return __builtin_cpu_supports("avx512bf16") ? MEMOPT_SIMD_AVX512_BF16 : MEMOPT_SIMD_AVX512;
+    if (!__builtin_cpu_supports("avx512bf16")) return MEMOPT_SIMD_AVX512;
+#  if defined(MEMOPT_I_TILES_EMULATED)
+    return MEMOPT_SIMD_AMX;
+#  elif defined(MEMOPT_I_AMX)
+    if (__builtin_cpu_is("intel") && memopt_i_tiles_granted()) return MEMOPT_SIMD_AMX;
+#  endif
+    return MEMOPT_SIMD_AVX512_BF16;
 #elif defined(MEMOPT_I_NEON)
     return MEMOPT_SIMD_NEON;
 #else
@@ -9782,6 +9807,7 @@ MEMOPT_API const char *memopt_simd_text(int level) {
     case MEMOPT_SIMD_AVX2:        return "AVX2";
     case MEMOPT_SIMD_AVX512:      return "AVX-512";
     case MEMOPT_SIMD_AVX512_BF16: return "AVX-512 with BF16";
+    case MEMOPT_SIMD_AMX:         return "AVX-512 with BF16 and AMX";
     }
     return "not a level of memopt";
 }
@@ -22000,8 +22026,8 @@ static float memopt_i_chain_flush(float x) {
     return (bits & 0x7f800000u) == 0 ? memopt_i_bits_float(bits & 0x80000000u) : x;
 }
 
-/* x y + z, where a denormal result becomes 0. x86 rounds as if the exponent had no end, and then asks whether the result
-   is denormal: so what is below T = FLT_MIN (1 - 2^-25) becomes 0, and what is above it FLT_MIN. The sum in double
+/* x y + z, where a denormal result becomes 0. x86 rounds as if the exponent had no end, and then asks whether the
+   result is denormal: so what is below T = FLT_MIN (1 - 2^-25) becomes 0, and what is above it FLT_MIN. The sum in double
    tells: where |x y| is at least 2^-163, each bit of a sum below FLT_MIN is worth 2^-178 or more, and double has it;
    where it is below, z is 0, which is exact, or at least FLT_MIN, and the sum is above T as the exact one is. */
 static float memopt_i_chain_exact(float x, float y, float z) {
@@ -22528,10 +22554,10 @@ static void memopt_i_gemm_left(memopt_i_gemm_chunk *c, size_t at, size_t depth) 
     }
 }
 
-/* Which depths of at..at + depth the rows of a tile take, the first of which is i. */
-static void memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_gemm_tile *t, size_t i, size_t at,
-                                       size_t depth) {
-    const ptrdiff_t row = (ptrdiff_t)(c->i + i);
+/* Which depths of at..at + depth the rows of a tile take, the first of which is `first_row` of the product. */
+static void memopt_i_gemm_triangle_tile(memopt_i_gemm_tile *t, ptrdiff_t diagonal, int transposed, size_t first_row,
+                                        size_t at, size_t depth) {
+    const ptrdiff_t row = (ptrdiff_t)first_row;
     const ptrdiff_t all = (ptrdiff_t)depth;
     const ptrdiff_t more = (ptrdiff_t)t->rows - 1;
     /* depths first..lead, lead..end, end..tail */
@@ -22542,19 +22568,19 @@ static void memopt_i_gemm_triangle_tile(const memopt_i_gemm_chunk *c, memopt_i_g
     ptrdiff_t side;
 
     t->lead_rows = t->tail_skip = 0;
-    if (c->work->left.transposed) { /* row r of the tile takes those from side + r on */
-        side = row - c->work->diagonal - (ptrdiff_t)at;
+    if (transposed) { /* row r of the tile takes those from side + r on */
+        side = row - diagonal - (ptrdiff_t)at;
         first = side < 0 ? 0 : side < all ? side : all;
         lead = side + more < 0 ? 0 : side + more < all ? side + more : all;
         t->lead_rows = (size_t)(first - side + 1);
     } else { /* those below side + r */
-        side = row + c->work->diagonal + 1 - (ptrdiff_t)at;
+        side = row + diagonal + 1 - (ptrdiff_t)at;
         end = side < 0 ? 0 : side < all ? side : all;
         tail = side + more < 0 ? 0 : side + more < all ? side + more : all;
         t->tail_skip = (size_t)(end - side + 1);
     }
     t->left += (size_t)first * t->left_step;
-    t->right += (size_t)first * c->work->kernels->wide;
+    t->right += (size_t)first * t->wide;
     t->place = (size_t)first % MEMOPT_I_CHAIN_DEPTH; /* blocks of depth are a multiple of it */
     t->lead = (size_t)(lead - first);
     t->depth = (size_t)(end - lead);
@@ -22627,7 +22653,7 @@ static void memopt_i_gemm_panel(const memopt_i_gemm_chunk *c, size_t j, size_t a
         t.left = left;
         if (c->work->diagonal != PTRDIFF_MAX) {
             t.right = c->panel;
-            memopt_i_gemm_triangle_tile(c, &t, i, from_depth, depth);
+            memopt_i_gemm_triangle_tile(&t, c->work->diagonal, c->work->left.transposed, c->i + i, from_depth, depth);
         }
         t.from = begin + i * begin_row + j;
         t.from_row = begin_row;
@@ -22750,13 +22776,11 @@ static void memopt_i_gemm_cut(memopt_i_gemm_work *w, size_t workers) {
     w->down = memopt_i_ceil_div(p->rows, w->tall);
 }
 
-/* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
-   PTRDIFF_MAX: all of them. A residual, NULL for none, is of the result's type and strides, or the result itself. */
-static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const void *residual,
-                              const memopt_threads *threads, void *scratch) {
+/* A product under way. */
+static memopt_i_gemm_work memopt_i_gemm_begin(const memopt_product *p, ptrdiff_t diagonal, const void *residual,
+                                              const memopt_threads *threads, void *scratch) {
     memopt_i_gemm_work w;
 
-    if (!p->rows || !p->columns) return;
     memset(&w, 0, sizeof w);
     w.diagonal = diagonal;
     w.residual = residual;
@@ -22764,7 +22788,7 @@ static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const
     w.level = memopt_i_simd_level(threads);
     w.kernels = memopt_i_gemm_kernels_at(w.level);
     w.is_bf16 = p->left_type == MEMOPT_TYPE_BF16 && p->right_type == MEMOPT_TYPE_BF16;
-    w.flushes = w.level > MEMOPT_SIMD_SCALAR && memopt_i_flushes();
+    w.flushes = w.is_bf16 && w.level > MEMOPT_SIMD_SCALAR && memopt_i_flushes();
     w.left.data = p->left;
     w.left.stride = p->left_stride;
     w.left.transposed = p->left_transposed;
@@ -22775,8 +22799,532 @@ static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const
     w.right.transposed = !p->right_transposed; /* (j, k) is where another would look for (k, j) */
     w.scratch = (unsigned char *)scratch;
     w.fetches = ((double)p->rows + (double)p->depth) * (double)p->columns > MEMOPT_I_GEMM_CACHED;
-    memopt_i_gemm_cut(&w, (size_t)memopt_i_worker_count(threads));
-    memopt_i_parallel_for(threads, w.down * memopt_i_ceil_div(p->columns, w.wide), memopt_i_gemm_chunk_run, &w);
+    return w;
+}
+
+static void memopt_i_gemm_wide(memopt_i_gemm_work *w, const memopt_threads *threads) {
+    memopt_i_gemm_cut(w, (size_t)memopt_i_worker_count(threads));
+    memopt_i_parallel_for(threads, w->down * memopt_i_ceil_div(w->product->columns, w->wide), memopt_i_gemm_chunk_run,
+                          w);
+}
+
+/* @section tiles : gemm api_gemm
+   Products of bf16 by matrix units (AMX).
+   Problem    A matrix unit multiplies 16 x 32 by 32 x 16 numbers in 16 cycles, twenty times as fast as wide code; what
+              feeds it has to be as fast.
+   Idea       Operands are packed as the unit reads them: the left one as rows of 32 depths, the right one as pairs of
+              depths. A walk holds 2 x 2 tiles of sums in the unit and reads 2 + 2 tiles a step. The right operand of a
+              chunk is packed once for all rows and lies in the second-level cache; the left one comes by strips of 32
+              rows. A strip meets all columns for an inner depth, then for the next one: so that part of it stays in the
+              first-level cache.
+   Bits       Those of `gemm`: its definition is what the unit does.
+   Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
+              out and in. What will be rounded, or gets a residual, is carried in scratch.
+   Triangle   Blocks of 32 x 32 that a diagonal crosses are for wide code, which leaves out what takes no part. In the
+              unit they would be products with 0, and 0 times a later row's infinity is NaN.
+   Trap       The rows of a strip lie at an odd number of lines, so that 16 rows of a tile meet different sets of the
+              cache. The right operand is read past the cache, or it evicts the strip. gcc does not know that tile
+              instructions read and write memory: hence the barriers. */
+
+#if defined(MEMOPT_I_AMX)
+#  define MEMOPT_I_BARRIER() __asm__ volatile("" : : : "memory")
+enum { MEMOPT_I_TILES = 32, MEMOPT_I_TILES_PAIR = 1024 }; /* rows or columns of two tiles; numbers in them */
+
+typedef struct memopt_i_tiles_work {
+    const memopt_i_gemm_work *work;
+    size_t rows, columns, depth; /* of a chunk; the depth of what is packed at a time */
+    size_t inner;                /* depth of a walk */
+    size_t down;                 /* chunks below one another */
+    int    is_direct;            /* a left operand whose rows are whole is read where it lies */
+    int    carries;              /* sums are carried in scratch */
+} memopt_i_tiles_work;
+
+typedef struct memopt_i_tiles_chunk {
+    const memopt_i_tiles_work *tiles;
+    size_t         i, j, rows, columns;
+    unsigned char *strip, *block; /* packed: 32 rows of the left operand, all columns of the right one */
+    float         *edge, *bias, *carry; /* a tile; a row; tiles */
+    size_t         at, depth;     /* the depths that are packed */
+} memopt_i_tiles_chunk;
+
+/* What a walk reads and writes: 32 x 32 sums, over some blocks of 32 depths. */
+typedef struct memopt_i_tiles_walk {
+    const unsigned char *left, *right;
+    size_t       left_row, left_step; /* bytes from a row to the next, from a block to the next */
+    const float *from;                /* NULL = zeros */
+    float       *to;
+    size_t       from_row, to_row;
+    size_t       blocks;
+    const unsigned char *ahead;       /* lines to fetch: `ahead_rows` rows, some lines side by side */
+    size_t       ahead_row, ahead_rows, ahead_lines;
+} memopt_i_tiles_walk;
+
+/* ---- packing ---- */
+/* Swaps rows and columns of 16 x 16 pairs. */
+MEMOPT_I_AVX512 static void memopt_i_tiles_transpose(uint16_t *tile) {
+    __m512i v[16], t[16];
+    int i;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 16; ++i) v[i] = _mm512_loadu_si512(tile + 32 * i);
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 16; i += 4) {
+        v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < 4; ++i) { /* v[4 q + i] holds columns i, 4 + i, 8 + i and 12 + i of rows 4 q .. 4 q + 3 */
+        const __m512i a = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88);
+        const __m512i b = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88);
+        const __m512i c = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xdd);
+        const __m512i d = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xdd);
+
+        _mm512_storeu_si512(tile + 32 * i, _mm512_shuffle_i32x4(a, b, 0x88));
+        _mm512_storeu_si512(tile + 32 * (4 + i), _mm512_shuffle_i32x4(c, d, 0x88));
+        _mm512_storeu_si512(tile + 32 * (8 + i), _mm512_shuffle_i32x4(a, b, 0xdd));
+        _mm512_storeu_si512(tile + 32 * (12 + i), _mm512_shuffle_i32x4(c, d, 0xdd));
+    }
+}
+
+MEMOPT_I_AVX512 static __m512i memopt_i_tiles_line(const uint16_t *p, size_t n) { /* the first n of 32 numbers, then 0 */
+    return _mm512_maskz_loadu_epi16(n < 32 ? ((__mmask32)1 << n) - 1 : 0xffffffffu, p);
+}
+
+/* Two tiles: n of 32 rows (of the right operand columns) from i on, `depth` of 32 depths from k on. The rest is 0.
+   Lines of depths come out as rows, lines of rows as pairs of depths; the other way is a transpose more. */
+MEMOPT_I_AVX512 static void memopt_i_tiles_pack(uint16_t *to, const memopt_i_gemm_side *s, size_t i, size_t n, size_t k,
+                                                size_t depth, int is_right) {
+    const uint16_t *p = (const uint16_t *)memopt_i_gemm_at(s, i, k);
+    const size_t wide = s->transposed ? n : depth, lines = s->transposed ? depth : n;
+    const __m512i low = _mm512_cvtepu16_epi32(_mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m512i high = _mm512_add_epi32(_mm512_slli_epi32(low, 16), _mm512_set1_epi32(32 << 16));
+    const __m512i first = _mm512_or_si512(low, high); /* 0, 32, 1, 33, ... */
+    const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+    size_t r;
+
+    for (r = 0; r < 32 && !s->transposed; ++r)
+        _mm512_storeu_si512(to + 32 * r, memopt_i_tiles_line(r < lines ? p + r * s->stride : p, r < lines ? wide : 0));
+    for (r = 0; r < 32 && s->transposed; r += 2) {
+        const __m512i x = memopt_i_tiles_line(r < lines ? p + r * s->stride : p, r < lines ? wide : 0);
+        const __m512i y = memopt_i_tiles_line(r + 1 < lines ? p + (r + 1) * s->stride : p, r + 1 < lines ? wide : 0);
+
+        _mm512_storeu_si512(to + 16 * r, _mm512_permutex2var_epi16(x, first, y));
+        _mm512_storeu_si512(to + 16 * r + MEMOPT_I_TILES_PAIR / 2, _mm512_permutex2var_epi16(x, second, y));
+    }
+    if (s->transposed == is_right) return;
+    memopt_i_tiles_transpose(to);
+    memopt_i_tiles_transpose(to + MEMOPT_I_TILES_PAIR / 2);
+}
+
+static size_t memopt_i_tiles_blocks(size_t n) { return memopt_i_ceil_div(n, MEMOPT_I_TILES); }
+
+/* Bytes of a row of a strip. */
+static size_t memopt_i_tiles_strip_row(size_t depth) { return memopt_i_tiles_blocks(depth) * 64 + 64; }
+
+/* All columns of a chunk, in the order in which the operand lies in memory. */
+static void memopt_i_tiles_pack_right(const memopt_i_tiles_chunk *c) {
+    const memopt_i_gemm_side *s = &c->tiles->work->right;
+    const size_t blocks = memopt_i_tiles_blocks(c->depth), panels = memopt_i_tiles_blocks(c->columns);
+    size_t i;
+
+    for (i = 0; i < blocks * panels; ++i) {
+        const size_t b = s->transposed ? i / panels : i % blocks, panel = s->transposed ? i % panels : i / blocks;
+        uint16_t *to = (uint16_t *)(void *)(c->block + (panel * blocks + b) * 2 * MEMOPT_I_TILES_PAIR);
+
+        memopt_i_tiles_pack(to, s, c->j + MEMOPT_I_TILES * panel,
+                            memopt_i_min(MEMOPT_I_TILES, c->columns - MEMOPT_I_TILES * panel), c->at + 32 * b,
+                            memopt_i_min(32, c->depth - 32 * b), 1);
+    }
+}
+
+/* The strip of the rows from i on. */
+static void memopt_i_tiles_pack_left(const memopt_i_tiles_chunk *c, size_t i, size_t n) {
+    const memopt_i_gemm_side *s = &c->tiles->work->left;
+    const size_t row = memopt_i_tiles_strip_row(c->depth);
+    uint16_t pair[MEMOPT_I_TILES_PAIR];
+    size_t b, r;
+
+    if (!s->transposed && c->depth % 32 == 0) {
+        for (r = 0; r < n; ++r) memcpy(c->strip + r * row, memopt_i_gemm_at(s, i + r, c->at), 2 * c->depth);
+        if (n < 32) memset(c->strip + n * row, 0, (32 - n) * row);
+        return;
+    }
+    for (b = 0; b < c->depth; b += 32) {
+        memopt_i_tiles_pack(pair, s, i, n, c->at + b, memopt_i_min(32, c->depth - b), 0);
+        for (r = 0; r < 32; ++r) memcpy(c->strip + r * row + 2 * b, pair + 32 * r, 64);
+    }
+}
+
+/* ---- the walk ---- */
+MEMOPT_I_AMX static void memopt_i_tiles_begin(void) { /* eight tiles of 16 rows of 64 bytes */
+    static const unsigned char config[64] = { 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0,
+                                              64, 0, 64, 0, 64, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                              0, 16, 16, 16, 16, 16, 16, 16, 16 };
+
+    MEMOPT_I_BARRIER();
+    _tile_loadconfig(config);
+}
+
+MEMOPT_I_AMX static void memopt_i_tiles_end(void) { _tile_release(); }
+
+MEMOPT_I_AMX static void memopt_i_tiles_load_sums(const float *from, size_t row) {
+    const long stride = (long)(4 * row);
+
+    if (!from) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        return;
+    }
+    _tile_loadd(0, from, stride);
+    _tile_loadd(1, from + 16, stride);
+    _tile_loadd(2, from + 16 * row, stride);
+    _tile_loadd(3, from + 16 * row + 16, stride);
+}
+
+MEMOPT_I_AMX static void memopt_i_tiles_store_sums(float *to, size_t row) {
+    const long stride = (long)(4 * row);
+
+    _tile_stored(0, to, stride);
+    _tile_stored(1, to + 16, stride);
+    _tile_stored(2, to + 16 * row, stride);
+    _tile_stored(3, to + 16 * row + 16, stride);
+}
+
+MEMOPT_I_AMX static void memopt_i_tiles_multiply(const memopt_i_tiles_walk *w) {
+    const unsigned char *left = w->left, *right = w->right;
+    const long row = (long)w->left_row;
+    size_t b, r, line;
+
+    MEMOPT_I_BARRIER();
+    memopt_i_tiles_load_sums(w->from, w->from_row);
+    for (b = 0; b < w->blocks; ++b, left += w->left_step, right += 2 * MEMOPT_I_TILES_PAIR) {
+        _tile_stream_loadd(6, right, 64);
+        _tile_loadd(4, left, row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_stream_loadd(7, right + MEMOPT_I_TILES_PAIR, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, left + 16 * w->left_row, row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        for (r = w->ahead_rows * b / w->blocks; r < w->ahead_rows * (b + 1) / w->blocks; ++r) /* this block's share */
+            for (line = 0; line < w->ahead_lines; ++line) MEMOPT_I_FETCH_L2(w->ahead + r * w->ahead_row, 64 * line);
+    }
+    memopt_i_tiles_store_sums(w->to, w->to_row);
+    MEMOPT_I_BARRIER();
+}
+
+/* ---- where sums begin and end ---- */
+static unsigned char *memopt_i_tiles_result(const memopt_i_tiles_chunk *c, size_t i, size_t j) {
+    const memopt_product *p = c->tiles->work->product;
+    return (unsigned char *)p->result + (i * p->result_stride + j) * memopt_type_bytes(p->result_type);
+}
+
+/* A tile of the result, as floats, with zeros around it. */
+static void memopt_i_tiles_read(const memopt_i_tiles_chunk *c, float *to, size_t i, size_t j, size_t m, size_t n) {
+    const memopt_product *p = c->tiles->work->product;
+    size_t r;
+
+    memset(to, 0, MEMOPT_I_TILES_PAIR * sizeof *to);
+    for (r = 0; r < m; ++r)
+        memopt_i_to_f32(c->tiles->work->level, to + r * MEMOPT_I_TILES, memopt_i_tiles_result(c, i + r, j),
+                        p->result_type, n);
+}
+
+/* A whole tile, rounded. No sum is a denormal, which the instruction would make 0. */
+MEMOPT_I_AVX512_BF16 static void memopt_i_tiles_round(uint16_t *to, size_t stride, const float *from) {
+    int r;
+
+    for (r = 0; r < MEMOPT_I_TILES; ++r, from += MEMOPT_I_TILES, to += stride) {
+        const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from));
+        _mm512_storeu_si512(to, (__m512i)x);
+    }
+}
+
+static void memopt_i_tiles_write(const memopt_i_tiles_chunk *c, float *from, size_t i, size_t j, size_t m, size_t n) {
+    const memopt_i_gemm_work *w = c->tiles->work;
+    const memopt_product *p = w->product;
+    size_t r;
+
+    if (p->result_type == MEMOPT_TYPE_BF16 && m == MEMOPT_I_TILES && n == MEMOPT_I_TILES && !w->residual) {
+        memopt_i_tiles_round((uint16_t *)(void *)memopt_i_tiles_result(c, i, j), p->result_stride, from);
+        return;
+    }
+    for (r = 0; r < m; ++r, from += MEMOPT_I_TILES) {
+        float add[MEMOPT_I_TILES];
+        const size_t at = (i + r) * p->result_stride + j;
+
+        if (w->residual) {
+            memopt_i_to_f32(w->level, add, (const unsigned char *)w->residual + at * memopt_type_bytes(p->result_type),
+                            p->result_type, n);
+            (void)memopt_i_v1_gemm_add(from, from, add, n);
+        }
+        memopt_i_from_f32(w->level, memopt_i_tiles_result(c, i + r, j), from, p->result_type, n);
+    }
+}
+
+/* Where a tile's sums are between walks; NULL: at the edge of a result of floats, which they are copied to and from. */
+static float *memopt_i_tiles_sums(const memopt_i_tiles_chunk *c, size_t i, size_t j, int is_whole, size_t *row) {
+    const memopt_i_tiles_work *t = c->tiles;
+    const size_t panels = memopt_i_tiles_blocks(c->columns);
+    const size_t strip = t->work->product->depth > t->depth ? i / MEMOPT_I_TILES : 0;
+
+    *row = MEMOPT_I_TILES;
+    if (t->carries) return c->carry + (strip * panels + j / MEMOPT_I_TILES) * MEMOPT_I_TILES_PAIR;
+    if (!is_whole) return NULL;
+    *row = t->work->product->result_stride;
+    return (float *)(void *)memopt_i_tiles_result(c, c->i + i, c->j + j);
+}
+
+/* What a tile begins with. */
+static const float *memopt_i_tiles_first(const memopt_i_tiles_chunk *c, size_t i, size_t j, size_t m, size_t n,
+                                         size_t *row) {
+    const memopt_product *p = c->tiles->work->product;
+
+    *row = 0;
+    if (!p->accumulate) return p->bias ? c->bias + j : NULL;
+    if (!c->tiles->carries && m == MEMOPT_I_TILES && n == MEMOPT_I_TILES) {
+        *row = p->result_stride;
+        return (const float *)(const void *)memopt_i_tiles_result(c, c->i + i, c->j + j);
+    }
+    *row = MEMOPT_I_TILES;
+    memopt_i_tiles_read(c, c->edge, c->i + i, c->j + j, m, n);
+    return c->edge;
+}
+
+/* ---- triangles ---- */
+/* The depths that a strip takes, first..end; and of them whole..whole_end by all its rows. All but the ends of the
+   product are multiples of 32. */
+typedef struct memopt_i_tiles_span { size_t first, whole, whole_end, end; } memopt_i_tiles_span;
+
+static memopt_i_tiles_span memopt_i_tiles_span_of(const memopt_i_gemm_work *w, size_t i, size_t n) {
+    const size_t depth = w->product->depth;
+    const ptrdiff_t low = w->left.transposed ? (ptrdiff_t)i - w->diagonal : (ptrdiff_t)i + w->diagonal + 1;
+    memopt_i_tiles_span s;
+    size_t from, to;
+
+    s.first = s.whole = 0;
+    s.whole_end = s.end = depth;
+    if (w->diagonal == PTRDIFF_MAX) return s;
+    from = low < 0 ? 0 : memopt_i_min((size_t)low, depth); /* the first row begins, or ends, here; the last one there */
+    to = low + (ptrdiff_t)n - 1 < 0 ? 0 : memopt_i_min((size_t)(low + (ptrdiff_t)n - 1), depth);
+    if (w->left.transposed) {
+        s.first = from / 32 * 32;
+        s.whole = memopt_i_min(memopt_i_ceil_div(to, 32) * 32, depth);
+    } else {
+        s.whole_end = from == depth ? depth : from / 32 * 32;
+        s.end = to;
+    }
+    return s;
+}
+
+/* The depths at..end of a tile, of which not all rows take all. The operands are packed: of the left one as rows. */
+static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_walk *walk, size_t i, size_t j, size_t m,
+                                 size_t n, size_t at, size_t end) {
+    const memopt_i_gemm_work *w = c->tiles->work;
+    float left[MEMOPT_I_TILES_PAIR], right[MEMOPT_I_TILES_PAIR];
+    memopt_i_gemm_tile t;
+    size_t r, depth, row;
+
+    for (; at < end; at += depth) {
+        depth = memopt_i_min(end - at, 32);
+        w->kernels->pack(right, &w->right, c->j + j, n, at, depth);
+        for (r = 0; r < m; ++r)
+            memopt_i_to_f32(w->level, left + 32 * r, c->strip + r * memopt_i_tiles_strip_row(c->depth) + 2 * (at - c->at),
+                            MEMOPT_TYPE_BF16, depth);
+        for (row = 0; row < m; row += w->kernels->tall) {
+            static const float zeros[MEMOPT_I_TILES] = { 0 };
+
+            memset(&t, 0, sizeof t);
+            t.rows = memopt_i_min(w->kernels->tall, m - row);
+            t.wide = MEMOPT_I_TILES;
+            t.left = left + 32 * row;
+            t.left_row = 32;
+            t.left_step = 1;
+            t.right = right;
+            t.from = walk->from ? walk->from + row * walk->from_row : zeros;
+            t.from_row = walk->from ? walk->from_row : 0;
+            t.to = walk->to + row * walk->to_row;
+            t.to_row = walk->to_row;
+            memopt_i_gemm_triangle_tile(&t, w->diagonal, w->left.transposed, c->i + i + row, at, depth);
+            memopt_i_gemm_tile_run(w, &t);
+        }
+        walk->from = walk->to;
+        walk->from_row = walk->to_row;
+    }
+}
+
+/* ---- chunks ---- */
+/* A share of the next strip of the left operand is fetched in each walk. */
+static void memopt_i_tiles_ahead(const memopt_i_tiles_chunk *c, memopt_i_tiles_walk *walk, size_t i, size_t call,
+                                 size_t calls) {
+    const memopt_i_gemm_side *s = &c->tiles->work->left;
+    const size_t all = s->transposed ? c->depth : memopt_i_tiles_blocks(c->depth);
+    const size_t from = all * call / calls, n = all * (call + 1) / calls - from;
+
+    walk->ahead_rows = 0;
+    if (!c->tiles->work->fetches || i + MEMOPT_I_TILES > c->rows) return;
+    walk->ahead = (const unsigned char *)memopt_i_gemm_at(s, c->i + i, c->at + (s->transposed ? from : 32 * from));
+    walk->ahead_row = 2 * s->stride;
+    walk->ahead_rows = s->transposed ? n : MEMOPT_I_TILES;
+    walk->ahead_lines = s->transposed ? 1 : n;
+}
+
+/* One tile of sums and the depths at..end, all of them packed. */
+static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_walk *walk, size_t i, size_t j, size_t at,
+                                size_t end, int is_direct) {
+    const memopt_i_gemm_work *w = c->tiles->work;
+    const size_t m = memopt_i_min(MEMOPT_I_TILES, c->rows - i), n = memopt_i_min(MEMOPT_I_TILES, c->columns - j);
+    const int is_whole = m == MEMOPT_I_TILES && n == MEMOPT_I_TILES;
+    const int is_last = end == w->product->depth;
+    const memopt_i_tiles_span s = memopt_i_tiles_span_of(w, c->i + i, m);
+    const size_t whole = memopt_i_max(at, s.whole), whole_end = memopt_i_min(end, s.whole_end);
+    const size_t blocks = memopt_i_tiles_blocks(c->depth);
+    float *sums = memopt_i_tiles_sums(c, i, j, is_whole, &walk->to_row);
+    size_t r;
+
+    walk->to = sums ? sums : c->edge;
+    walk->from = walk->to;
+    walk->from_row = walk->to_row;
+    if (!at) walk->from = memopt_i_tiles_first(c, i, j, m, n, &walk->from_row);
+    else if (!sums) memopt_i_tiles_read(c, c->edge, c->i + i, c->j + j, m, n);
+    memopt_i_tiles_cross(c, walk, i, j, m, n, memopt_i_max(at, s.first), memopt_i_min(end, s.whole));
+    if (whole < whole_end) {
+        const size_t b = (whole - c->at) / 32;
+
+        walk->left = c->strip + 64 * b;
+        walk->left_row = memopt_i_tiles_strip_row(c->depth);
+        if (is_direct) {
+            walk->left = (const unsigned char *)memopt_i_gemm_at(&w->left, c->i + i, whole);
+            walk->left_row = 2 * w->left.stride;
+        }
+        walk->left_step = 64;
+        walk->right = c->block + (j / MEMOPT_I_TILES * blocks + b) * 2 * MEMOPT_I_TILES_PAIR;
+        walk->blocks = memopt_i_tiles_blocks(whole_end - whole);
+        memopt_i_tiles_multiply(walk);
+        walk->from = walk->to;
+        walk->from_row = walk->to_row;
+    }
+    memopt_i_tiles_cross(c, walk, i, j, m, n, memopt_i_max(at, s.whole_end), memopt_i_min(end, s.end));
+    for (r = 0; r < m && walk->from != walk->to; ++r) { /* no depth of these */
+        if (walk->from) memmove(walk->to + r * walk->to_row, walk->from + r * walk->from_row, MEMOPT_I_TILES * sizeof *sums);
+        else memset(walk->to + r * walk->to_row, 0, MEMOPT_I_TILES * sizeof *sums);
+    }
+    if (!sums || (is_last && c->tiles->carries)) memopt_i_tiles_write(c, walk->to, c->i + i, c->j + j, m, n);
+}
+
+/* A strip of rows: all columns for one inner depth, then for the next. */
+static void memopt_i_tiles_strip(const memopt_i_tiles_chunk *c, size_t i) {
+    const memopt_i_tiles_work *t = c->tiles;
+    const size_t panels = memopt_i_tiles_blocks(c->columns);
+    const size_t calls = panels * memopt_i_ceil_div(c->depth, t->inner);
+    const int is_direct = t->is_direct && c->depth % 32 == 0 && i + MEMOPT_I_TILES <= c->rows;
+    memopt_i_tiles_walk walk;
+    size_t q, j, call = 0;
+
+    if (!is_direct) memopt_i_tiles_pack_left(c, c->i + i, memopt_i_min(MEMOPT_I_TILES, c->rows - i));
+    for (q = 0; q < c->depth; q += t->inner)
+        for (j = 0; j < c->columns; j += MEMOPT_I_TILES) {
+            memopt_i_tiles_ahead(c, &walk, i + MEMOPT_I_TILES, call++, calls);
+            memopt_i_tiles_tile(c, &walk, i, j, c->at + q, c->at + memopt_i_min(q + t->inner, c->depth), is_direct);
+        }
+}
+
+static void memopt_i_tiles_chunk_run(void *task, size_t chunk, int worker) {
+    const memopt_i_tiles_work *t = (const memopt_i_tiles_work *)task;
+    const memopt_product *p = t->work->product;
+    memopt_i_tiles_chunk c;
+    size_t i;
+    size_t depth = memopt_i_min(t->depth, p->depth);
+
+    c.tiles = t;
+    c.i = chunk % t->down * t->rows;
+    c.j = chunk / t->down * t->columns;
+    c.rows = memopt_i_min(t->rows, p->rows - c.i);
+    c.columns = memopt_i_min(t->columns, p->columns - c.j);
+    c.strip = t->work->scratch + (size_t)worker * MEMOPT_GEMM_SCRATCH;
+    c.block = c.strip + MEMOPT_I_TILES * memopt_i_tiles_strip_row(depth);
+    c.edge = (float *)(void *)(c.block + memopt_i_tiles_blocks(t->columns) * memopt_i_tiles_blocks(depth) * 2048);
+    c.bias = c.edge + MEMOPT_I_TILES_PAIR;
+    c.carry = c.bias + memopt_i_tiles_blocks(t->columns) * MEMOPT_I_TILES;
+    memset(c.bias, 0, memopt_i_tiles_blocks(c.columns) * MEMOPT_I_TILES * sizeof *c.bias);
+    if (p->bias) memcpy(c.bias, p->bias + c.j, c.columns * sizeof *c.bias);
+    memopt_i_tiles_begin();
+    for (c.at = 0; c.at < p->depth; c.at += c.depth) {
+        c.depth = memopt_i_min(t->depth, p->depth - c.at);
+        memopt_i_tiles_pack_right(&c);
+        for (i = 0; i < c.rows; i += MEMOPT_I_TILES) memopt_i_tiles_strip(&c, i);
+    }
+    memopt_i_tiles_end();
+    memopt_i_wide_end(t->work->level);
+}
+
+/* What fits the scratch, and a second-level cache of 2 MiB. */
+static void memopt_i_tiles_cut(memopt_i_tiles_work *t, size_t workers) {
+    const memopt_product *p = t->work->product;
+    const int is_middle = p->depth > 512 && p->depth <= 768;
+    size_t across;
+
+    t->carries = p->result_type != MEMOPT_TYPE_F32 || t->work->residual;
+    t->depth = is_middle ? 768 : 512;
+    t->inner = is_middle ? 384 : 512;
+    t->columns = is_middle ? 416 : 640;
+    t->rows = 4096;
+    if (t->carries && p->depth > t->depth) {
+        t->rows = 384;
+        t->columns = 256;
+    }
+    across = memopt_i_ceil_div(memopt_i_ceil_div(p->columns, t->columns), workers) * workers; /* the same for each */
+    t->columns = memopt_i_ceil_div(memopt_i_ceil_div(p->columns, across), MEMOPT_I_TILES) * MEMOPT_I_TILES;
+    across = memopt_i_ceil_div(p->columns, t->columns);
+    if (across < workers) /* too few columns for all: rows are shared, too */
+        t->rows = memopt_i_min(t->rows, memopt_i_ceil_div(memopt_i_ceil_div(p->rows, workers), MEMOPT_I_TILES)
+                               * MEMOPT_I_TILES);
+    t->down = memopt_i_ceil_div(p->rows, t->rows);
+    t->is_direct = !t->work->left.transposed && t->work->diagonal == PTRDIFF_MAX
+            && (p->columns <= 64 || (p->depth <= 768 && p->left_stride % 1024));
+}
+
+/* 1: it is done. 0: it is not for the units. */
+static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threads *threads) {
+    const memopt_product *p = work->product;
+    memopt_i_tiles_work t;
+
+    if (work->level < MEMOPT_SIMD_AMX || !work->is_bf16 || !p->depth) return 0;
+    memset(&t, 0, sizeof t);
+    t.work = work;
+    memopt_i_tiles_cut(&t, (size_t)memopt_i_worker_count(threads));
+    memopt_i_parallel_for(threads, t.down * memopt_i_ceil_div(p->columns, t.columns), memopt_i_tiles_chunk_run, &t);
+    return 1;
+}
+#else
+static int memopt_i_tiles_run(const memopt_i_gemm_work *work, const memopt_threads *threads) {
+    (void)work;
+    (void)threads;
+    return 0;
+}
+#endif
+
+/* @section product : tiles gemm api_gemm
+   A product checked, and done by the unit that is the fastest for it. */
+
+/* The product of a triangle: of row r of the left operand, as it lies, columns up to r + diagonal take part.
+   PTRDIFF_MAX: all of them. A residual, NULL for none, is of the result's type and strides, or the result itself. */
+static void memopt_i_gemm_run(const memopt_product *p, ptrdiff_t diagonal, const void *residual,
+                              const memopt_threads *threads, void *scratch) {
+    memopt_i_gemm_work w;
+
+    if (!p->rows || !p->columns) return;
+    w = memopt_i_gemm_begin(p, diagonal, residual, threads, scratch);
+    if (!memopt_i_tiles_run(&w, threads)) memopt_i_gemm_wide(&w, threads);
 }
 
 static memopt_status memopt_i_gemm_builtin(void *user, const memopt_product *p, const memopt_threads *threads,
@@ -23338,7 +23886,7 @@ static void memopt_i_row_act_grad(int level, float *grad, float *y, const float 
     MEMOPT_I_DISPATCH(level, row_act_grad, (grad, y, x, g, (int)activation, n));
 }
 
-/* @section operator : row_kernels gemm tape host api_ops
+/* @section operator : row_kernels product gemm tape host api_ops
    What all operators have in common: what they run with, made sure of; their scratch, cut; their rows, dealt out.
    Scratch      the gemm's comes first, a part for each worker, then the operator's own.
    Dry run      An operator is checks, then memopt_i_ops_ends(), then work. What looks at a pointer is a function of
@@ -23809,7 +24357,7 @@ MEMOPT_API memopt_status memopt_softmax_backward(const memopt_ops *ops, const me
     return memopt_i_softmax_run(ops, softmax, 1);
 }
 
-/* @section head : row_kernels operator gemm softmax api_ops
+/* @section head : row_kernels operator product gemm softmax api_ops
    Linear + softmax + cross-entropy of a language model's head.
    Problem    Logits of GPT-2 124M at 4 x 1024 tokens are 786 MiB, as their probabilities are, for three products.
    Idea       Once the gradient of a row of logits is known, all that it is wanted for can be done: so rows go through
@@ -24359,7 +24907,7 @@ MEMOPT_API memopt_status memopt_head_logits(const memopt_ops *ops, const memopt_
     return memopt_i_ops_end(o, memopt_i_head_multiply(&t, first, count, logits, t.h.vocabulary));
 }
 
-/* @section attention : softmax row_kernels operator gemm api_ops
+/* @section attention : softmax row_kernels operator product gemm api_ops
    Attention without the length x length matrix.
    Problem    Of each head, the probabilities are length^2 numbers that the usual form keeps until backward, and their
               gradients as many again: at 1024 rows and 12 heads 48 MiB a sequence and layer, twice.
@@ -25385,7 +25933,7 @@ MEMOPT_API memopt_status memopt_norm_backward(const memopt_ops *ops, const memop
     return MEMOPT_OK;
 }
 
-/* @section layer : row_kernels operator gemm number random api_ops
+/* @section layer : row_kernels operator product gemm number random api_ops
    What stands between the large operators: linear layers, activations, SwiGLU, dropout, embeddings, rotary positions.
    Problem    Engines keep what need not be kept: masks of dropout, the output of an activation beside its input, and
               convert whole tensors to float to work on them.
@@ -26412,7 +26960,7 @@ MEMOPT_API memopt_status memopt_rotary_backward(const memopt_ops *ops, const mem
     return memopt_i_rotary_run(ops, x, 1);
 }
 
-/* @section batchnorm : norm layer row_kernels operator gemm carve api_ops
+/* @section batchnorm : norm layer row_kernels operator product gemm carve api_ops
    A linear layer, batch norm and an activation, as one operator.
    Problem    One by one, the product is written, read for the mean, read for the variance, read and written by the
               norm, read and written by the activation: seven times over the memory of the outputs.

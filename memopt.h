@@ -22027,9 +22027,9 @@ static float memopt_i_chain_flush(float x) {
 }
 
 /* x y + z, where a denormal result becomes 0. x86 rounds as if the exponent had no end, and then asks whether the
-   result is denormal: so what is below T = FLT_MIN (1 - 2^-25) becomes 0, and what is above it FLT_MIN. The sum in double
-   tells: where |x y| is at least 2^-163, each bit of a sum below FLT_MIN is worth 2^-178 or more, and double has it;
-   where it is below, z is 0, which is exact, or at least FLT_MIN, and the sum is above T as the exact one is. */
+   result is denormal: so what is below T = FLT_MIN (1 - 2^-25) becomes 0, and what is above it FLT_MIN. The sum in
+   double tells: where |x y| is at least 2^-163, each bit of a sum below FLT_MIN is worth 2^-178 or more, and double has
+   it; where it is below, z is 0, which is exact, or at least FLT_MIN, and the sum is above T as the exact one is. */
 static float memopt_i_chain_exact(float x, float y, float z) {
     const uint64_t sum = memopt_i_double_bits(memopt_i_sum_double((double)x * (double)y, (double)z));
 
@@ -22893,7 +22893,8 @@ MEMOPT_I_AVX512 static void memopt_i_tiles_transpose(uint16_t *tile) {
     }
 }
 
-MEMOPT_I_AVX512 static __m512i memopt_i_tiles_line(const uint16_t *p, size_t n) { /* the first n of 32 numbers, then 0 */
+/* The first n of 32 numbers, then 0. */
+MEMOPT_I_AVX512 static __m512i memopt_i_tiles_line(const uint16_t *p, size_t n) {
     return _mm512_maskz_loadu_epi16(n < 32 ? ((__mmask32)1 << n) - 1 : 0xffffffffu, p);
 }
 
@@ -22944,7 +22945,7 @@ static void memopt_i_tiles_pack_right(const memopt_i_tiles_chunk *c) {
     }
 }
 
-/* The strip of the rows from i on. */
+/* The strip of the rows from i on. Behind the last row of a matrix there may be anything: nobody looks at its sums. */
 static void memopt_i_tiles_pack_left(const memopt_i_tiles_chunk *c, size_t i, size_t n) {
     const memopt_i_gemm_side *s = &c->tiles->work->left;
     const size_t row = memopt_i_tiles_strip_row(c->depth);
@@ -22953,7 +22954,6 @@ static void memopt_i_tiles_pack_left(const memopt_i_tiles_chunk *c, size_t i, si
 
     if (!s->transposed && c->depth % 32 == 0) {
         for (r = 0; r < n; ++r) memcpy(c->strip + r * row, memopt_i_gemm_at(s, i + r, c->at), 2 * c->depth);
-        if (n < 32) memset(c->strip + n * row, 0, (32 - n) * row);
         return;
     }
     for (b = 0; b < c->depth; b += 32) {
@@ -22964,9 +22964,10 @@ static void memopt_i_tiles_pack_left(const memopt_i_tiles_chunk *c, size_t i, si
 
 /* ---- the walk ---- */
 MEMOPT_I_AMX static void memopt_i_tiles_begin(void) { /* eight tiles of 16 rows of 64 bytes */
-    static const unsigned char config[64] = { 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0,
-                                              64, 0, 64, 0, 64, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                              0, 16, 16, 16, 16, 16, 16, 16, 16 };
+    static const unsigned char config[64] = {
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0
+    };
 
     MEMOPT_I_BARRIER();
     _tile_loadconfig(config);
@@ -23002,6 +23003,7 @@ MEMOPT_I_AMX static void memopt_i_tiles_store_sums(float *to, size_t row) {
 MEMOPT_I_AMX static void memopt_i_tiles_multiply(const memopt_i_tiles_walk *w) {
     const unsigned char *left = w->left, *right = w->right;
     const long row = (long)w->left_row;
+    const size_t share = memopt_i_ceil_div(w->ahead_rows, w->blocks); /* of what is to be fetched, in each block */
     size_t b, r, line;
 
     MEMOPT_I_BARRIER();
@@ -23015,7 +23017,7 @@ MEMOPT_I_AMX static void memopt_i_tiles_multiply(const memopt_i_tiles_walk *w) {
         _tile_loadd(5, left + 16 * w->left_row, row);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        for (r = w->ahead_rows * b / w->blocks; r < w->ahead_rows * (b + 1) / w->blocks; ++r) /* this block's share */
+        for (r = b * share; r < memopt_i_min(b * share + share, w->ahead_rows); ++r)
             for (line = 0; line < w->ahead_lines; ++line) MEMOPT_I_FETCH_L2(w->ahead + r * w->ahead_row, 64 * line);
     }
     memopt_i_tiles_store_sums(w->to, w->to_row);
@@ -23107,14 +23109,15 @@ typedef struct memopt_i_tiles_span { size_t first, whole, whole_end, end; } memo
 
 static memopt_i_tiles_span memopt_i_tiles_span_of(const memopt_i_gemm_work *w, size_t i, size_t n) {
     const size_t depth = w->product->depth;
-    const ptrdiff_t low = w->left.transposed ? (ptrdiff_t)i - w->diagonal : (ptrdiff_t)i + w->diagonal + 1;
     memopt_i_tiles_span s;
+    ptrdiff_t low; /* the first row begins, or ends, here */
     size_t from, to;
 
     s.first = s.whole = 0;
     s.whole_end = s.end = depth;
     if (w->diagonal == PTRDIFF_MAX) return s;
-    from = low < 0 ? 0 : memopt_i_min((size_t)low, depth); /* the first row begins, or ends, here; the last one there */
+    low = w->left.transposed ? (ptrdiff_t)i - w->diagonal : (ptrdiff_t)i + w->diagonal + 1;
+    from = low < 0 ? 0 : memopt_i_min((size_t)low, depth);
     to = low + (ptrdiff_t)n - 1 < 0 ? 0 : memopt_i_min((size_t)(low + (ptrdiff_t)n - 1), depth);
     if (w->left.transposed) {
         s.first = from / 32 * 32;
@@ -23130,16 +23133,18 @@ static memopt_i_tiles_span memopt_i_tiles_span_of(const memopt_i_gemm_work *w, s
 static void memopt_i_tiles_cross(const memopt_i_tiles_chunk *c, memopt_i_tiles_walk *walk, size_t i, size_t j, size_t m,
                                  size_t n, size_t at, size_t end) {
     const memopt_i_gemm_work *w = c->tiles->work;
+    const size_t strip_row = memopt_i_tiles_strip_row(c->depth);
     float left[MEMOPT_I_TILES_PAIR], right[MEMOPT_I_TILES_PAIR];
+    const unsigned char *packed;
     memopt_i_gemm_tile t;
     size_t r, depth, row;
 
     for (; at < end; at += depth) {
         depth = memopt_i_min(end - at, 32);
         w->kernels->pack(right, &w->right, c->j + j, n, at, depth);
+        packed = c->strip + 2 * (at - c->at);
         for (r = 0; r < m; ++r)
-            memopt_i_to_f32(w->level, left + 32 * r, c->strip + r * memopt_i_tiles_strip_row(c->depth) + 2 * (at - c->at),
-                            MEMOPT_TYPE_BF16, depth);
+            memopt_i_to_f32(w->level, left + 32 * r, packed + r * strip_row, MEMOPT_TYPE_BF16, depth);
         for (row = 0; row < m; row += w->kernels->tall) {
             static const float zeros[MEMOPT_I_TILES] = { 0 };
 
@@ -23174,7 +23179,8 @@ static void memopt_i_tiles_ahead(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
     if (!c->tiles->work->fetches || i + MEMOPT_I_TILES > c->rows) return;
     walk->ahead = (const unsigned char *)memopt_i_gemm_at(s, c->i + i, c->at + (s->transposed ? from : 32 * from));
     walk->ahead_row = 2 * s->stride;
-    walk->ahead_rows = s->transposed ? n : MEMOPT_I_TILES;
+    walk->ahead_rows = n;
+    if (!s->transposed) walk->ahead_rows = MEMOPT_I_TILES;
     walk->ahead_lines = s->transposed ? 1 : n;
 }
 
@@ -23215,8 +23221,10 @@ static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_wa
     }
     memopt_i_tiles_cross(c, walk, i, j, m, n, memopt_i_max(at, s.whole_end), memopt_i_min(end, s.end));
     for (r = 0; r < m && walk->from != walk->to; ++r) { /* no depth of these */
-        if (walk->from) memmove(walk->to + r * walk->to_row, walk->from + r * walk->from_row, MEMOPT_I_TILES * sizeof *sums);
-        else memset(walk->to + r * walk->to_row, 0, MEMOPT_I_TILES * sizeof *sums);
+        const size_t bytes = MEMOPT_I_TILES * sizeof(float);
+
+        if (walk->from) memmove(walk->to + r * walk->to_row, walk->from + r * walk->from_row, bytes);
+        else memset(walk->to + r * walk->to_row, 0, bytes);
     }
     if (!sums || (is_last && c->tiles->carries)) memopt_i_tiles_write(c, walk->to, c->i + i, c->j + j, m, n);
 }

@@ -129,6 +129,14 @@ sanitized() { # test
     can "$CC" "-fsanitize=address,undefined"
     $MAKE -s "build/sanitized/$1" && "build/sanitized/$1"
 }
+emulated() { # test: the code for matrix units, whose instructions are functions
+    echo '#include <immintrin.h>
+int main(void) { return !__builtin_cpu_supports("avx512bf16"); }' >"$work/there.c"
+    if ! $CC "$work/there.c" -o "$work/there" 2>/dev/null || ! "$work/there"; then skip "no AVX-512 with BF16 here"; fi
+    # shellcheck disable=SC2046,SC2086
+    $CC -std=gnu99 -O1 -DMEMOPT_STATIC -include tests/tiles.h $(warnings_for "$CC" "") -I. -Itests "tests/$1.c" -o "$work/test" -lm || fail "does not compile"
+    "$work/test"
+}
 threads() { # test: with the pool, under the thread sanitizer where it works
     can "$CC" "-pthread"
     sanitizer=-fsanitize=thread run=
@@ -297,7 +305,7 @@ knows() { # key.sh names every file that the compiler reads
 }
 combined_is_complete() {
     for test in $TESTS; do
-        [ "$test" != test_gpt ] || continue # of an example, whose names are its own
+        case $test in test_gpt | test_tiles) continue ;; esac # of an example, whose names are its own; and test_gemm again
         grep -q "\"$test.c\"" tests/test_combined.c || fail "tests/test_combined.c does not include $test.c"
         grep -q -E " $test(_section)?\(\)" tests/test_combined.c || fail "tests/test_combined.c does not run $test()"
     done

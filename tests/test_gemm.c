@@ -228,6 +228,33 @@ static void gemm_blocks(void) { /* sizes around those of chunks and blocks of de
             gemm_free(&g);
         }
 }
+static void gemm_deep(void) { /* deeper than what is packed at a time */
+    static const size_t sizes[][3] = { { 70, 40, 1100 }, { 33, 41, 600 }, { 1, 33, 777 }, { 40, 32, 1300 }, { 35, 430, 40 }, { 64, 64, 1030 } };
+    uint64_t seed = 16; size_t i; int types;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+        for (types = 4; types < 27; types += 9) { /* bf16 times bf16, to each type */
+            gemm_case g = gemm_make(&seed, sizes[i][0], sizes[i][1], sizes[i][2], types, (int)test_below(&seed, 4), (int)((i + (size_t)types) % 3), 3, 0);
+            gemm_levels(&g, (int)(i % 3), i * 27 + (uint64_t)types);
+            gemm_free(&g);
+        }
+}
+static void gemm_much_to_carry(void) { /* more than fits scratch: by a narrower level, which other tests hold, and by the widest */
+    uint64_t seed = 18; const size_t rows = 450, columns = 256, depth = 800, bytes = MEMOPT_GEMM_SCRATCH;
+    unsigned char *raw = (unsigned char *)gemm_alloc(bytes + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+    uint16_t *left = (uint16_t *)gemm_matrix(&seed, MEMOPT_TYPE_BF16, rows, depth, depth, 0), *right = (uint16_t *)gemm_matrix(&seed, MEMOPT_TYPE_BF16, depth, columns, columns, 0);
+    uint16_t *want = (uint16_t *)gemm_alloc(rows * columns * 2), *got = (uint16_t *)gemm_alloc(rows * columns * 2);
+    memopt_product p; memopt_threads t; size_t i, wrong = 0;
+    memset(raw, 0xA5, bytes + 64); memset(&p, 0, sizeof p); memset(&t, 0, sizeof t);
+    p.rows = rows; p.columns = p.right_stride = p.result_stride = columns; p.depth = p.left_stride = depth;
+    p.left = left; p.right = right; p.left_type = p.right_type = p.result_type = MEMOPT_TYPE_BF16;
+    t.simd_level = MEMOPT_SIMD_AVX2; p.result = want;
+    CHECK(memopt_gemm_multiply(&p, &t, scratch, bytes) == MEMOPT_OK);
+    p.result = got;
+    CHECK(memopt_gemm_multiply(&p, NULL, scratch, bytes) == MEMOPT_OK && !memcmp(want, got, rows * columns * 2));
+    for (i = (size_t)(scratch - raw) + bytes; i < bytes + 64; ++i) wrong += raw[i] != 0xA5;
+    CHECK(wrong == 0);
+    free(raw); free(left); free(right); free(want); free(got);
+}
 static void gemm_workers(void) {
     uint64_t seed = 4; int workers, turned; test_worker_set worker_set;
     for (turned = 0; turned < 4; ++turned) {
@@ -357,7 +384,7 @@ static void gemm_triangles(void) {
     for (round = 0; round < 96; ++round) {
         const size_t rows = 1 + test_below(&seed, 80), columns = 1 + test_below(&seed, 40), depth = 1 + test_below(&seed, 210);
         const int turned = round & 1; const size_t across = turned ? rows : depth;
-        const ptrdiff_t diagonal = (ptrdiff_t)test_below(&seed, across + 20) - 20;
+        const ptrdiff_t diagonal = (ptrdiff_t)test_below(&seed, across + 70) - 70;
         gemm_case g = gemm_make(&seed, rows, columns, depth, round & 2 ? 4 : 0, turned | (round & 4 ? 2 : 0), 1 + (round >> 3 & 1), 0, 0);
         float *left = (float *)gemm_alloc(depth * sizeof(float)), *right = (float *)gemm_alloc(depth * sizeof(float));
         unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
@@ -392,6 +419,37 @@ static void gemm_triangles(void) {
             free(p.result);
         }
         free(left); free(right); free(raw); gemm_free(&g);
+    }
+}
+/* Sums and a residual, which may be what the result overwrites. */
+static void gemm_residuals(void) {
+    uint64_t seed = 17; int round, level;
+    for (round = 0; round < 48; ++round) {
+        const size_t rows = 1 + test_below(&seed, 70), columns = 1 + test_below(&seed, 70), depth = round % 6 == 5 ? 600 : 1 + test_below(&seed, 100);
+        gemm_case g = gemm_make(&seed, rows, columns, depth, (round % 2 ? 4 : 0) + 9 * (round / 2 % 3), round & 2, round / 6 % 2, 2, 0);
+        const memopt_type type = g.p.result_type; const size_t n = g.result_bytes / gemm_size(type);
+        unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+        float *sums = (float *)gemm_alloc((n + 1) * 4); memopt_product p = g.p; size_t i, wrong;
+        p.result = sums; p.result_type = MEMOPT_TYPE_F32; /* the sums, by a product that other tests hold */
+        for (i = 0; i < n; ++i) sums[i] = gemm_get(g.first, type, i);
+        CHECK(memopt_gemm_multiply(&p, NULL, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK);
+        for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+            void *residual = gemm_alloc(g.result_bytes); memopt_threads t;
+            memset(&t, 0, sizeof t);
+            t.simd_level = level;
+            p = g.p; p.result = gemm_alloc(g.result_bytes);
+            memcpy(residual, g.first, g.result_bytes); memcpy(p.result, g.first, g.result_bytes);
+            memopt_i_gemm_run(&p, PTRDIFF_MAX, level % 2 ? residual : p.result, &t, scratch);
+            for (wrong = 0, i = 0; i < n; ++i) {
+                const size_t column = i % p.result_stride; float want = gemm_get(g.first, type, i);
+                if (column < columns) want += sums[i];
+                gemm_put(residual, type, i, want);
+                wrong += !gemm_same(residual, p.result, type, i);
+            }
+            CHECK_AT(wrong == 0, round * 10 + level);
+            free(residual); free(p.result);
+        }
+        free(raw); free(sums); gemm_free(&g);
     }
 }
 static void gemm_nothing(void) { /* no rows, no columns, no depth; pointers to nothing may be NULL */
@@ -626,10 +684,10 @@ void test_gemm(void);
 void test_gemm(void) {
     RUN(gemm_combinations);
     RUN(gemm_every_size);
-    RUN(gemm_blocks);
+    RUN(gemm_blocks); RUN(gemm_deep); RUN(gemm_much_to_carry);
     RUN(gemm_workers);
     RUN(gemm_wild);
-    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_triangles);
+    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_triangles); RUN(gemm_residuals);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
     RUN(gemm_refused);

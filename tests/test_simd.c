@@ -3,7 +3,7 @@
 
 static void simd_best(void) { /* what was compiled in, and what the compiler's own runtime says of this processor */
     const int best = memopt_simd_best();
-    CHECK(best >= MEMOPT_SIMD_SCALAR && best <= MEMOPT_SIMD_AVX512_BF16);
+    CHECK(best >= MEMOPT_SIMD_SCALAR && best <= MEMOPT_SIMD_AMX);
     CHECK(best == memopt_simd_best());
 #if defined(MEMOPT_NO_SIMD)
     CHECK(best == MEMOPT_SIMD_SCALAR);
@@ -15,9 +15,21 @@ static void simd_best(void) { /* what was compiled in, and what the compiler's o
     CHECK((best >= MEMOPT_SIMD_AVX512) == (best >= MEMOPT_SIMD_AVX2 && __builtin_cpu_supports("avx512f")
           && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
           && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")));
-    CHECK((best == MEMOPT_SIMD_AVX512_BF16) == (best >= MEMOPT_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16")));
+    CHECK((best >= MEMOPT_SIMD_AVX512_BF16) == (best >= MEMOPT_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16")));
 #else
     CHECK(best == MEMOPT_SIMD_SCALAR);
+#endif
+}
+static void simd_tiles(void) { /* what the system says of the processor; it may still refuse */
+#if defined(__linux__) && defined(MEMOPT_I_AMX) && !defined(MEMOPT_I_TILES_EMULATED)
+    FILE *f = fopen("/proc/cpuinfo", "r"); char line[16384]; int there = 0;
+    if (!f) { SKIP("no /proc/cpuinfo"); return; }
+    while (!there && fgets(line, sizeof line, f)) there = strstr(line, " amx_bf16") && strstr(line, " amx_tile");
+    fclose(f);
+    CHECK(there || memopt_simd_best() < MEMOPT_SIMD_AMX);
+    if (there && memopt_simd_best() < MEMOPT_SIMD_AMX) SKIP("the system does not grant the matrix units");
+#else
+    SKIP("compiled without matrix units");
 #endif
 }
 static void simd_level(void) { /* 0 is the best; what is more than there is, or no level at all, is the best as well */
@@ -30,16 +42,17 @@ static void simd_level(void) { /* 0 is the best; what is more than there is, or 
     }
 }
 static void simd_text(void) {
-    static const char *const names[] = { "scalar", "NEON", "AVX2", "AVX-512", "AVX-512 with BF16" };
+    static const char *const names[] = { "scalar", "NEON", "AVX2", "AVX-512", "AVX-512 with BF16", "AVX-512 with BF16 and AMX" };
     int level, other;
     CHECK(MEMOPT_SIMD_SCALAR == 1 && MEMOPT_SIMD_SCALAR < MEMOPT_SIMD_NEON && MEMOPT_SIMD_NEON < MEMOPT_SIMD_AVX2);
-    CHECK(MEMOPT_SIMD_AVX2 < MEMOPT_SIMD_AVX512 && MEMOPT_SIMD_AVX512 < MEMOPT_SIMD_AVX512_BF16);
-    for (level = 1; level <= 5; ++level) CHECK_AT(!strcmp(memopt_simd_text(level), names[level - 1]), level);
+    CHECK(MEMOPT_SIMD_AVX2 < MEMOPT_SIMD_AVX512 && MEMOPT_SIMD_AVX512 < MEMOPT_SIMD_AVX512_BF16 && MEMOPT_SIMD_AVX512_BF16 < MEMOPT_SIMD_AMX);
+    for (level = 1; level <= 6; ++level) CHECK_AT(!strcmp(memopt_simd_text(level), names[level - 1]), level);
     for (other = -2; other < 9; ++other)
-        if (other < 1 || other > 5) CHECK_AT(!strcmp(memopt_simd_text(other), "not a level of memopt"), other + 2);
+        if (other < 1 || other > 6) CHECK_AT(!strcmp(memopt_simd_text(other), "not a level of memopt"), other + 2);
 }
 static void test_simd(void) {
     RUN(simd_best);
+    RUN(simd_tiles);
     RUN(simd_level);
     RUN(simd_text);
 }

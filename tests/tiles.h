@@ -1,7 +1,7 @@
 /* tiles.h - the instructions of matrix units (AMX) as functions, so that what is built on them can be tested on machines
    without. Include it before memopt.h. The arithmetic is that of the instruction reference: for each 32 depths two chains
    from 0, of even and odd ones, joined and added; denormals are 0, and whether a result is one is asked after rounding. */
-#ifndef MEMOPT_TEST_TILES_H
+#if !defined(MEMOPT_TEST_TILES_H) && defined(__x86_64__)
 #define MEMOPT_TEST_TILES_H
 #include <float.h>
 #include <immintrin.h>

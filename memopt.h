@@ -5908,8 +5908,8 @@ MEMOPT_API void memopt_arena_destroy(memopt_arena *arena) {
 
 /* Pushing. Fast: the two comparisons. `room` is what the end may reach: committed, and not across the other end. */
 static void *memopt_i_arena_push(memopt_arena *arena, size_t bytes, const memopt_push_options *options);
-static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const char *reason, size_t bytes,
-                                   const memopt_push_options *o);
+static void *memopt_i_arena_refuse_number(memopt_arena *a, memopt_status status, const char *argument, size_t got,
+                                          const char *bound, memopt_quantity limit);
 
 static memopt_push_options memopt_i_push_plain(memopt_tag tag) {
     memopt_push_options o;
@@ -5961,9 +5961,8 @@ MEMOPT_API void *memopt_arena_push_array(memopt_arena *arena, size_t count, size
 
     if (!arena) return NULL;
     if (memopt_i_mul(count, size, &bytes)) {
-        const memopt_push_options plain = memopt_i_push_plain(tag);
-        return memopt_i_arena_refuse(arena, MEMOPT_ERR_OVERFLOW, "count times size does not fit size_t", SIZE_MAX,
-            &plain);
+        return memopt_i_arena_refuse_number(arena, MEMOPT_ERR_OVERFLOW, "count", count, "of this size at most",
+                                            memopt_i_count(SIZE_MAX / size));
     }
     return memopt_arena_push(arena, bytes, tag);
 }
@@ -5994,11 +5993,11 @@ static void *memopt_i_arena_refuse(memopt_arena *a, memopt_status status, const 
     return NULL;
 }
 
-static void *memopt_i_arena_refuse_number(memopt_arena *a, const char *argument, size_t got, const char *bound,
-                                          memopt_quantity limit) {
+static void *memopt_i_arena_refuse_number(memopt_arena *a, memopt_status status, const char *argument, size_t got,
+                                          const char *bound, memopt_quantity limit) {
     memopt_i_checks c = memopt_i_checks_begin(&a->error, "arena");
 
-    memopt_i_refuse_number(&c, MEMOPT_ERR_ARGUMENT, argument, memopt_i_count(got), bound, limit);
+    memopt_i_refuse_number(&c, status, argument, memopt_i_count(got), bound, limit);
     a->error.free_bytes = memopt_i_arena_free_bytes(a);
     return NULL;
 }
@@ -6049,10 +6048,11 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
 
     if (!bytes) return memopt_i_arena_refuse(a, MEMOPT_ERR_ARGUMENT, "a push of no bytes", bytes, o);
     if (!memopt_i_power_of_two(alignment))
-        return memopt_i_arena_refuse_number(a, "alignment", alignment, "must be a power of two",
+        return memopt_i_arena_refuse_number(a, MEMOPT_ERR_ARGUMENT, "alignment", alignment, "must be a power of two",
                                             memopt_i_no_quantity());
     if (alignment > a->source->base_alignment)
-        return memopt_i_arena_refuse_number(a, "alignment", alignment, "at most source.base_alignment",
+        return memopt_i_arena_refuse_number(a, MEMOPT_ERR_ARGUMENT, "alignment", alignment,
+                                            "at most source.base_alignment",
                                             memopt_i_count(a->source->base_alignment));
     if (memopt_i_arena_place(a, bytes, alignment, top, &start))
         return memopt_i_arena_refuse(a, MEMOPT_ERR_MEMORY, "the arena is full", bytes, o);
@@ -6080,7 +6080,7 @@ static void *memopt_i_arena_push(memopt_arena *a, size_t bytes, const memopt_pus
     if (s) {
         memopt_i_arena_unpush(a, start, start + bytes);
         if (s == MEMOPT_ERR_ARGUMENT)
-            return memopt_i_arena_refuse_number(a, "tag", o->tag, "below the ledger's",
+            return memopt_i_arena_refuse_number(a, MEMOPT_ERR_ARGUMENT, "tag", o->tag, "below the ledger's",
                                                 memopt_i_count(a->ledger->tag_count));
         return memopt_i_arena_refuse(a, s, "the ledger's sum does not fit size_t", bytes, o);
     }

@@ -2040,8 +2040,8 @@ MEMOPT_API memopt_status memopt_tape_step(const memopt_tape_call *call, memopt_o
  *
  * layers  count of them
  * error   NULL, or filled in on failure
- * returns OK, ERR_ARGUMENT (NULL, no callback; a backward that takes more SAVED than its forward), ERR_OVERFLOW, and
- *         what a callback returns; segments are untouched then
+ * returns OK, ERR_ARGUMENT (NULL, no callback; a backward that takes more SAVED than its forward, or other sizes than
+ *         it: the first 32 are compared), ERR_OVERFLOW, and what a callback returns; segments are untouched then
  */
 MEMOPT_API memopt_status memopt_tape_describe(const memopt_tape_layer *layers, memopt_segment *segments, size_t count,
                                               memopt_error *error);
@@ -2109,9 +2109,10 @@ typedef struct memopt_tape_desc { /* zero it, then set what you need */
     int                 verify;  /* 1: hash every output and compare when it is made again: finds what is not
                                     deterministic. The input and the last output, too, must be the same in the backward
                                     as in the forward. memopt_tape_report() tells what was not looked at. At
-                                    MEMOPT_DEBUG 2 recomputed outputs that somebody reads are always compared, and a
-                                    callback that does not write its output or grad_input whole, or that writes to its
-                                    input, is ERR_CORRUPT */
+                                    MEMOPT_DEBUG 2 recomputed outputs that somebody reads are always compared, scratch
+                                    and saved begin as NaN, and a callback that does not write its output or grad_input
+                                    whole, adds to it, or writes to its input, is ERR_CORRUPT. What a segment changes
+                                    outside of its output nobody can see: compare it with MEMOPT_SCHEDULE_ALL's */
     size_t              shapes;  /* plans kept for memopt_tape_reshape(); 0 = default: 8 */
     const memopt_host  *host; /* memory of the tape itself, threads of the conversions, clock; NULL = the C library's */
     memopt_error       *error;   /* filled in when memopt_tape_create() or memopt_tape_min_budget() fails; NULL = the
@@ -2188,7 +2189,7 @@ MEMOPT_API const memopt_action *memopt_tape_actions(const memopt_tape *tape, siz
  *              before the first writes this; and be grad_output where a single segment has grad_in_place
  * returns      OK; ERR_STATE (backward before forward, a second forward, called from a callback of this tape);
  *              ERR_ARGUMENT (NULL, a gradient whose bytes are 0, memory that overlaps); ERR_MEMORY (the arena is full;
- *              its error says more); ERR_CORRUPT (verify: a segment gave other bits when it ran again, or somebody
+ *              its error says more); ERR_CORRUPT (verify: a forward gave other bits when it ran again, or somebody
  *              wrote to the input or the last output); and what a callback or the store returned. What was
  *              wrong before anything ran changes nothing. After a failure in a pass the arena is as it was before the
  *              forward, the store has been told to forget, and the pass can be run again: it keeps its number (an
@@ -20388,7 +20389,9 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
    Trap       Hashing needs the whole output, and `output_unused` allows a forward to stop early. Asked for by `verify`,
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
    Debug      At MEMOPT_DEBUG 2 what a callback has to write is filled beforehand with a word that differs from call to
-              call: where it still stands afterwards, nothing was written. What it may only read is hashed around it.
+              call: where it still stands afterwards, nothing was written. It is a NaN: a sum that begins there does not
+              change it. Scratch and saved are filled with another NaN, which arithmetic carries on. What a callback may
+              only read is hashed around it.
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is
               the engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
               has. */
@@ -20463,8 +20466,27 @@ struct memopt_tape_room {
     size_t taken[2], given[2];
     size_t operators;   /* while describing: the most scratch that one of them needs */
     int closed, late;   /* the rest of the scratch is the operators'; and scratch was taken after that */
+    size_t *parts;      /* while describing: the bytes of each part of `saved`, as the forward takes them; else NULL */
+    size_t part;        /* so many have been taken */
+    size_t other;       /* the first part that the backward takes otherwise, from 1 on; 0: none */
+    size_t other_bytes; /* what it takes there */
     memopt_error error; /* what the callback says */
 };
+
+#define MEMOPT_I_TAPE_PARTS 32 /* so many parts of `saved` are compared */
+
+/* While describing: a forward notes its parts, a backward compares. Only places count, so that sizes are rounded. */
+static void memopt_i_tape_note_part(const memopt_tape_call *call, size_t bytes) {
+    memopt_tape_room *r = call->room;
+    const size_t i = r->part++;
+
+    if (i >= MEMOPT_I_TAPE_PARTS) return;
+    if (!call->is_backward) r->parts[i] = bytes;
+    else if (!r->other && (bytes - 1) / 64 != (r->parts[i] - 1) / 64) {
+        r->other = i + 1;
+        r->other_bytes = bytes;
+    }
+}
 
 MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part part, size_t bytes) {
     size_t at, end;
@@ -20477,6 +20499,7 @@ MEMOPT_API void *memopt_tape_take(const memopt_tape_call *call, memopt_tape_part
     }
     at = call->room->taken[part];
     if (memopt_i_align_up(bytes, 64, &end) || memopt_i_add(at, end, &end)) end = SIZE_MAX;
+    if (part == MEMOPT_TAPE_SAVED && call->room->parts) memopt_i_tape_note_part(call, bytes);
     call->room->taken[part] = end; /* beyond what there is, too: the tape tells how much it would be */
     if (call->describing) return (void *)(uintptr_t)(MEMOPT_I_NOWHERE + memopt_i_align_down(at, 64)); /* or SIZE_MAX */
     if (end > call->room->given[part]) return NULL;
@@ -20583,13 +20606,24 @@ static memopt_status memopt_i_tape_called(memopt_tape *t, const memopt_i_instruc
 }
 
 /* MEMOPT_DEBUG 2: what a callback has to write whole, filled with a pattern that no engine writes, and what it may only
-   read, hashed. */
+   read, hashed. Scratch and saved are filled, too: what is computed from them before they are written is not a number,
+   and says so where it gets into an output or grad_input. */
 typedef struct memopt_i_watched {
-    unsigned char *written;
+    unsigned char *written, *made; /* made: also where a gradient is made in place, and is not filled beforehand */
     const void    *read;
-    size_t         written_bytes, read_bytes;
+    size_t         written_bytes, made_bytes, read_bytes;
     uint64_t       pattern, hash;
 } memopt_i_watched;
+
+#define MEMOPT_I_TAPE_QUIET 0x7FC000017FC00001u /* a quiet NaN in each half: adding to it leaves it as it is */
+#define MEMOPT_I_TAPE_UNWRITTEN 0x7FDEAD5Cu /* another, of scratch and saved */
+
+static void memopt_i_tape_spoil(void *at, size_t bytes) {
+    const uint32_t word = MEMOPT_I_TAPE_UNWRITTEN;
+    size_t i;
+
+    for (i = 0; at && i + 4 <= bytes; i += 4) memcpy((unsigned char *)at + i, &word, 4);
+}
 
 static memopt_i_watched memopt_i_tape_watch(const memopt_tape *t, const memopt_i_instruction *m,
                                             const memopt_tape_call *call) {
@@ -20601,23 +20635,40 @@ static memopt_i_watched memopt_i_tape_watch(const memopt_tape *t, const memopt_i
     if (MEMOPT_DEBUG < 2 || t->not_host_visible) return w;
     if (m->op == MEMOPT_ACTION_BACKWARD) {
         if (call->grad_input != call->grad_output) w.written = (unsigned char *)call->grad_input;
-        w.written_bytes = w.written ? memopt_i_chain_grad(c, m->index) : 0;
+        w.made = (unsigned char *)call->grad_input;
+        w.made_bytes = w.made ? memopt_i_chain_grad(c, m->index) : 0;
+        w.written_bytes = w.written ? w.made_bytes : 0;
     } else if (!call->output_unused) {
-        w.written = (unsigned char *)call->output;
-        w.written_bytes = w.written ? c->segments[m->index].output_bytes : 0;
+        w.written = w.made = (unsigned char *)call->output;
+        w.written_bytes = w.made_bytes = w.written ? c->segments[m->index].output_bytes : 0;
     }
+    memopt_i_tape_spoil(call->scratch, call->scratch_bytes);
+    if (m->op == MEMOPT_ACTION_FORWARD_SAVE)
+        memopt_i_tape_spoil(call->saved, c->segments[m->index].saved_bytes - c->segments[m->index].output_bytes);
     if (m->index || t->desc.verify) { /* the engine's own input is read by its size only where that was asked for */
         w.read = call->input;
         w.read_bytes = call->input ? memopt_i_chain_value(c, m->index) : 0;
     }
-    w.pattern = memopt_i_compile_mix(t->stream + m->index, m->action) | 1;
+    w.pattern = memopt_i_compile_mix(t->stream + m->index, m->action) | MEMOPT_I_TAPE_QUIET;
     for (i = 0; i + 8 <= w.written_bytes; i += 8) memcpy(w.written + i, &w.pattern, 8);
     w.hash = memopt_i_tape_hash(w.read, w.read_bytes);
     return w;
 }
 
+/* Byte `at` of the output or grad_input. */
+static memopt_status memopt_i_tape_fail_byte(memopt_tape *t, const memopt_i_instruction *m, const char *output,
+                                             const char *grad_input, size_t at, size_t bytes) {
+    (void)memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "what it has to write is not written whole");
+    t->error.argument = m->op == MEMOPT_ACTION_BACKWARD ? grad_input : output;
+    t->error.got = memopt_i_count(at);
+    t->error.bound = "of";
+    t->error.limit = memopt_i_count(bytes);
+    return MEMOPT_ERR_CORRUPT;
+}
+
 static memopt_status memopt_i_tape_watched(memopt_tape *t, const memopt_i_instruction *m, const memopt_i_watched *w) {
     uint64_t word;
+    uint32_t half;
     size_t i;
 
     if (w->read_bytes && memopt_i_tape_hash(w->read, w->read_bytes) != w->hash)
@@ -20625,14 +20676,16 @@ static memopt_status memopt_i_tape_watched(memopt_tape *t, const memopt_i_instru
                                               ? "its backward wrote to its input" : "its forward wrote to its input");
     for (i = 0; i + 8 <= w->written_bytes; i += 8) {
         memcpy(&word, w->written + i, 8);
-        if (word != w->pattern) continue;
-        (void)memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "what it has to write is not written whole");
-        t->error.argument = m->op == MEMOPT_ACTION_BACKWARD ? "grad_input is not written at byte"
-                                                            : "output is not written at byte";
-        t->error.got = memopt_i_count(i);
-        t->error.bound = "of";
-        t->error.limit = memopt_i_count(w->written_bytes);
-        return MEMOPT_ERR_CORRUPT;
+        if (word == w->pattern)
+            return memopt_i_tape_fail_byte(t, m, "output is not written at byte", "grad_input is not written at byte",
+                                           i, w->written_bytes);
+    }
+    for (i = 0; i + 4 <= w->made_bytes; i += 4) {
+        memcpy(&half, w->made + i, 4);
+        if (half == MEMOPT_I_TAPE_UNWRITTEN)
+            return memopt_i_tape_fail_byte(t, m, "output comes from unwritten scratch or saved at byte",
+                                           "grad_input comes from unwritten scratch or saved at byte", i,
+                                           w->made_bytes);
     }
     return MEMOPT_OK;
 }
@@ -20716,7 +20769,9 @@ static memopt_status memopt_i_tape_verify(memopt_tape *t, const memopt_i_instruc
     t->compared += rerun != 0;
     if (!rerun) t->hashes[m->index] = hash;
     else if (t->hashes[m->index] != hash)
-        return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, "a segment gave other bits when it ran again");
+        return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT,
+            m->index ? "its forward gave other bits when it ran again"
+                     : "its forward gave other bits when it ran again, or the input was changed");
     return MEMOPT_OK;
 }
 
@@ -20756,6 +20811,7 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instr
     const size_t bytes = t->shape->segments[v - 1].output_bytes;
     void *value = memopt_i_tape_at(t, m->input);
     const memopt_codec codec = v < t->count ? t->desc.codec : MEMOPT_CODEC_EXACT;
+    const char *reason = NULL;
     memopt_status status = MEMOPT_OK;
 
     if (!store->write_fn) {
@@ -20769,12 +20825,15 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instr
     switch (m->op) {
     case MEMOPT_ACTION_WRITE:
         t->stored[v] = 1;
+        reason = "the store's write_fn failed";
         status = store->write_fn(store->user, v, value, bytes);
         break;
     case MEMOPT_ACTION_READ:
+        reason = "the store's read_fn failed";
         status = store->read_fn(store->user, v, value, bytes);
         break;
     case MEMOPT_ACTION_WAIT:
+        reason = "the store's wait_fn failed";
         status = store->wait_fn(store->user, v);
         break;
     case MEMOPT_ACTION_FORGET:
@@ -20782,7 +20841,7 @@ static memopt_status memopt_i_tape_transfer(memopt_tape *t, const memopt_i_instr
         store->forget_fn(store->user, v);
         break;
     }
-    return status ? memopt_i_tape_fail_instruction(t, m, status, "the store failed") : MEMOPT_OK;
+    return status ? memopt_i_tape_fail_instruction(t, m, status, reason) : MEMOPT_OK;
 }
 
 static memopt_status memopt_i_tape_run(memopt_tape *t, const memopt_i_compiled_pass *compiled, size_t from, size_t to) {
@@ -21208,18 +21267,19 @@ static memopt_status memopt_i_layers_check(const memopt_tape_layer *layers, cons
     return MEMOPT_OK;
 }
 
-/* One call. The room tells what it took. */
-static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size_t segment, int backward, int saves,
-                                            memopt_tape_room *room, memopt_error *error) {
+/* One call. The room tells what it took. parts: of a call that saves, or a backward; else NULL. */
+static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size_t segment, int backward,
+                                            size_t *parts, memopt_tape_room *room, memopt_error *error) {
     memopt_tape_call call;
     memopt_status status;
 
     memset(&call, 0, sizeof call);
     *room = memopt_i_tape_room();
+    room->parts = parts;
     call.user = layer->user;
     call.segment = segment;
     call.is_backward = backward;
-    call.saves = saves;
+    call.saves = parts != NULL;
     call.describing = 1;
     call.not_host_visible = 1;
     call.room = room;
@@ -21243,25 +21303,41 @@ static memopt_status memopt_i_describe_call(const memopt_tape_layer *layer, size
     return status;
 }
 
+/* A backward takes what its forward saved, part by part; it may leave out the last ones. */
+static memopt_status memopt_i_describe_match(size_t segment, const size_t *parts, const memopt_tape_room *forward,
+                                             const memopt_tape_room *backward, memopt_error *error) {
+    const size_t saved = forward->taken[MEMOPT_TAPE_SAVED];
+    const size_t taken = backward->taken[MEMOPT_TAPE_SAVED];
+
+    if (taken <= saved && !backward->other) return MEMOPT_OK;
+    if (taken > saved)
+        (void)memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "a backward takes more than its forward saves", "saved",
+                                  taken, "at most what the forward takes", saved);
+    else
+        (void)memopt_i_fail_count(error, MEMOPT_ERR_ARGUMENT, "a backward takes other parts than its forward saves",
+                                  "its backward takes saved bytes", backward->other_bytes, "where its forward takes",
+                                  parts[backward->other - 1]);
+    if (!error) return MEMOPT_ERR_ARGUMENT;
+    error->place = "segment";
+    error->index = error->segment = segment;
+    return MEMOPT_ERR_ARGUMENT;
+}
+
 static memopt_status memopt_i_describe_segment(const memopt_tape_layer *layer, size_t segment, memopt_segment *s,
                                                memopt_error *error) {
     memopt_tape_room forward, plain, backward;
-    memopt_status status = memopt_i_describe_call(layer, segment, 0, 1, &forward, error);
+    size_t parts[MEMOPT_I_TAPE_PARTS];
+    memopt_status status;
 
-    if (!status) status = memopt_i_describe_call(layer, segment, 0, 0, &plain, error);
-    if (!status) status = memopt_i_describe_call(layer, segment, 1, 1, &backward, error);
+    memset(parts, 0, sizeof parts);
+    status = memopt_i_describe_call(layer, segment, 0, parts, &forward, error);
+    if (!status) status = memopt_i_describe_call(layer, segment, 0, NULL, &plain, error);
+    if (!status) status = memopt_i_describe_call(layer, segment, 1, parts, &backward, error);
     if (status) return status;
-    if (backward.taken[MEMOPT_TAPE_SAVED] > forward.taken[MEMOPT_TAPE_SAVED]) {
-        (void)memopt_i_fail_limit(error, MEMOPT_ERR_ARGUMENT, "a backward takes more than its forward saves", "saved",
-                                  memopt_i_count(backward.taken[MEMOPT_TAPE_SAVED]), "at most what the forward takes",
-                                  memopt_i_count(forward.taken[MEMOPT_TAPE_SAVED]));
-        if (!error) return MEMOPT_ERR_ARGUMENT;
-        error->place = "segment";
-        error->index = error->segment = segment;
-        return MEMOPT_ERR_ARGUMENT;
-    }
     if (memopt_i_add(s->output_bytes, forward.taken[MEMOPT_TAPE_SAVED], &s->saved_bytes))
         return memopt_i_fail_at(error, MEMOPT_ERR_OVERFLOW, MEMOPT_I_TOO_LARGE, "segment", segment);
+    status = memopt_i_describe_match(segment, parts, &forward, &backward, error);
+    if (status) return status;
     s->forward_scratch = forward.taken[MEMOPT_TAPE_SCRATCH];
     s->plain_scratch = plain.taken[MEMOPT_TAPE_SCRATCH];
     s->backward_scratch = backward.taken[MEMOPT_TAPE_SCRATCH];

@@ -1193,6 +1193,7 @@ unsigned char *to; } tape_copy;
 typedef struct tape_shelf { /* doing: 1 a write, 2 a read, that end at the wait or whenever it pleases */
     tape_copy copy[TAPE_MOST + 1]; size_t calls, fail_on, used, most, mistakes, transfers; uint64_t seed;
     tape_watch *enter; /* not NULL: each call enters its tape again */
+    const char *called; /* the last one that may fail */
 } tape_shelf;
 static void tape_shelf_end(tape_shelf *s, tape_copy *c) { /* of a transfer */
     /* overwritten before it was written away */
@@ -1210,6 +1211,7 @@ static int tape_shelf_begin(tape_shelf *s, size_t value) {
 }
 static memopt_status tape_shelf_write(void *user, size_t value, const void *bytes, size_t count) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
+    s->called = "the store's write_fn failed";
     if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
     if (c->used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     c->bytes = (unsigned char *)malloc(count + 1);
@@ -1222,6 +1224,7 @@ static memopt_status tape_shelf_write(void *user, size_t value, const void *byte
 }
 static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size_t count) {
     tape_shelf *s = (tape_shelf *)user; tape_copy *c = &s->copy[value];
+    s->called = "the store's read_fn failed";
     if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
     if (!c->used || c->doing || c->count != count) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     if (count) memset(bytes, 0xDB, count); /* not there yet */
@@ -1231,6 +1234,7 @@ static memopt_status tape_shelf_read(void *user, size_t value, void *bytes, size
 }
 static memopt_status tape_shelf_wait(void *user, size_t value) {
     tape_shelf *s = (tape_shelf *)user;
+    s->called = "the store's wait_fn failed";
     if (tape_shelf_begin(s, value)) return MEMOPT_ERR_IO;
     if (!s->copy[value].used) { ++s->mistakes; return MEMOPT_ERR_STATE; }
     tape_shelf_end(s, &s->copy[value]);
@@ -1253,7 +1257,7 @@ static memopt_tape_store tape_shelf_store(tape_shelf *s) {
     return t;
 }
 static int tape_says_of(memopt_error e, const char *reason) { /* "segment 3: REASON, action 7" */
-    char text[96];
+    char text[120];
     (void)snprintf(text, sizeof text, "segment %u: %s, action %u", (unsigned)e.segment, reason, (unsigned)e.action);
     return e.segment == e.index && test_error_says(e, e.status, text);
 }
@@ -1295,7 +1299,7 @@ static void tape_stored(void) {
                 CHECK_AT(shelf.used == 0 && shelf.mistakes == 0
                     && memopt_tape_error(w.tape).status == MEMOPT_ERR_IO, seed * 100 + i);
                 CHECK_AT(memopt_tape_error(w.tape).action < s.actions && shelf.calls == n, seed * 100 + i);
-                CHECK_AT(tape_says_of(memopt_tape_error(w.tape), "the store failed"), seed * 100 + i);
+                CHECK_AT(tape_says_of(memopt_tape_error(w.tape), shelf.called), seed * 100 + i);
                 shelf.fail_on = 0; w.stream_count = 0;
                 CHECK_AT(tape_watch_pass(&w) == MEMOPT_OK && shelf.used == 0 && shelf.mistakes == 0, seed * 100 + i);
             }
@@ -1362,7 +1366,8 @@ static void tape_unsteady(void) {
                     w.unsteady = 0;
                     CHECK_AT(status == MEMOPT_ERR_CORRUPT && memopt_tape_error(w.tape).index == s,
                         seed * 100 + i);
-                    CHECK_AT(tape_says_of(memopt_tape_error(w.tape), "a segment gave other bits when it ran again")
+                    CHECK_AT(tape_says_of(memopt_tape_error(w.tape), s ? "its forward gave other bits when it ran again"
+                                                   : "its forward gave other bits when it ran again, or the input was changed")
                         && tape_rig_is_clean(&r), seed * 100 + i);
                     CHECK_AT(before == test_failures, s); /* nobody saw the wrong bits */
                     ++found;
@@ -3432,6 +3437,20 @@ static memopt_status taking_nothing(const memopt_tape_call *call) {
     (void)memopt_tape_take(call, MEMOPT_TAPE_SAVED, 1);
     return MEMOPT_OK;
 }
+static memopt_status taking_none(const memopt_tape_call *call) {
+    return call ? MEMOPT_OK : MEMOPT_ERR_ARGUMENT;
+}
+static memopt_status taking_turned(const memopt_tape_call *call) { /* a backward that takes the same bytes in another order */
+    const taking *l = (const taking *)call->user;
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->n * 8);
+    (void)memopt_tape_take(call, MEMOPT_TAPE_SAVED, l->n * 4);
+    return MEMOPT_OK;
+}
+static memopt_status taking_many(const memopt_tape_call *call) { /* 40 parts; n: which one the backward takes otherwise */
+    const taking *l = (const taking *)call->user; size_t i;
+    for (i = 0; i < 40; ++i) (void)memopt_tape_take(call, MEMOPT_TAPE_SAVED, 65 + i % 2 - (call->is_backward && i == l->n ? 1 + i % 2 : 0));
+    return MEMOPT_OK;
+}
 static memopt_status taking_backward(const memopt_tape_call *call) {
     taking *l = (taking *)call->user;
     const float *g = (const float *)call->grad_output;
@@ -3507,7 +3526,25 @@ static void tape_taken(void) {
     CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_ARGUMENT && e.segment == 2);
     CHECK(test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 2: saved 4032, at most what the forward takes 64") && memopt_tape_describe(layer, segment, TAKING, NULL) == MEMOPT_ERR_ARGUMENT);
     layer[2].forward_fn = taking_forward;
+    layer[2].backward_fn = taking_turned; /* as many bytes in all: only the parts tell */
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_ARGUMENT && e.segment == 2);
+    CHECK(test_error_says(e, MEMOPT_ERR_ARGUMENT, "segment 2: its backward takes saved bytes 2664, where its forward takes 1332"));
+    CHECK(memopt_tape_describe(layer, segment, TAKING, NULL) == MEMOPT_ERR_ARGUMENT);
+    layer[2].forward_fn = layer[2].backward_fn = taking_many;
+    for (l[2].n = 0; l[2].n < 32; ++l[2].n) {
+        CHECK_AT(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_ERR_ARGUMENT, (int)l[2].n);
+        CHECK_AT(test_error_says(e, MEMOPT_ERR_ARGUMENT, l[2].n % 2 ? "segment 2: its backward takes saved bytes 64, where its forward takes 66"
+                                                                    : "segment 2: its backward takes saved bytes 64, where its forward takes 65"), (int)l[2].n);
+    }
+    l[2].n = TAKING_N;
+    layer[2].forward_fn = taking_forward; layer[2].backward_fn = taking_backward;
     CHECK(!memcmp(before, segment, sizeof before));
+    layer[2].forward_fn = layer[2].backward_fn = taking_many; /* 65 and 66 bytes take the same place; the last parts may be left out */
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_OK && segment[2].saved_bytes == TAKING_N * 4 + 40 * 128);
+    layer[2].backward_fn = taking_none;
+    CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_OK);
+    layer[2].forward_fn = taking_forward; layer[2].backward_fn = taking_backward;
+    memcpy(segment, before, sizeof before);
     CHECK(memopt_tape_describe(layer, segment, TAKING, &e) == MEMOPT_OK && memopt_tape_describe(layer, segment, 0, NULL) == MEMOPT_OK);
     for (i = 0; i < TAKING; ++i) {
         CHECK_AT(segment[i].saved_bytes == TAKING_N * 4 + row + rows && segment[i].forward_scratch == 128 && segment[i].plain_scratch == row + rows + 128, i);
@@ -3801,14 +3838,19 @@ static void tape_grad_in_place(void) {
 
 /* ---- what MEMOPT_DEBUG 2 finds ---- */
 #if MEMOPT_DEBUG >= 2
-typedef struct careless { size_t segment, from, to; int backward, what; } careless; /* what: 1 leaves [from, to) unwritten; 2 writes its input there */
+typedef struct careless { size_t segment, from, to; int backward, what; } careless; /* what: 1 leaves [from, to) unwritten; 2 writes its input there;
+    3 adds to what is there; 4, 5 give what scratch and saved hold there, unwritten; 6 computes with it */
 static careless careless_now;
 static memopt_status careless_call(const memopt_tape_call *call, int backward) {
     const careless *c = &careless_now; unsigned char *to = (unsigned char *)(backward ? call->grad_input : call->output); size_t i;
     const int here = c->segment == call->segment && c->backward == backward;
     if (call->output_unused && !backward) return MEMOPT_OK; /* as it may */
-    for (i = 0; i < 1001; ++i) if (!(here && c->what == 1 && i >= c->from && i < c->to)) to[i] = (unsigned char)(i + call->segment);
+    for (i = 0; i < 1001; ++i) if (!(here && (c->what == 1 || c->what == 3) && i >= c->from && i < c->to)) to[i] = (unsigned char)(i + call->segment);
     if (here && c->what == 2) ((unsigned char *)(uintptr_t)call->input)[c->from] ^= 1;
+    if (here && c->what == 3) for (i = c->from; i < c->to; i += 4) *(float *)(void *)(to + i) += 1;
+    if (here && c->what == 4) memcpy(to + c->from, (unsigned char *)call->scratch + c->from, c->to - c->from);
+    if (here && c->what == 5 && call->saves) memcpy(to + c->from, (unsigned char *)call->saved + c->from, c->to - c->from);
+    if (here && c->what == 6) for (i = c->from; i < c->to; i += 4) *(float *)(void *)(to + i) = 2 - *(float *)(void *)((char *)call->scratch + i) / 3;
     return MEMOPT_OK;
 }
 static memopt_status careless_forward(const memopt_tape_call *call) { return careless_call(call, 0); }
@@ -3820,11 +3862,17 @@ static void tape_watches(void) {
     memopt_segment segment[N]; memopt_tape_layer layer[N]; memopt_tape_desc d; memopt_tape *tape = NULL; tape_rig r; size_t i, least; int verify;
     unsigned char *x = (unsigned char *)malloc(1001), *g = (unsigned char *)malloc(1001), *got = (unsigned char *)malloc(1001);
     static const careless tried[] = { { 2, 0, 8, 0, 1 }, { 0, 992, 1000, 0, 1 }, { 4, 400, 416, 0, 1 }, { 3, 8, 900, 1, 1 }, { 0, 0, 1001, 1, 1 },
-        { 2, 1000, 0, 0, 2 }, { 3, 0, 0, 1, 2 }, { 0, 5, 0, 0, 2 }, { 2, 1000, 1001, 0, 1 }, { 2, 9, 16, 1, 1 } };
+        { 2, 1000, 0, 0, 2 }, { 3, 0, 0, 1, 2 }, { 0, 5, 0, 0, 2 }, { 2, 1000, 1001, 0, 1 }, { 2, 9, 16, 1, 1 },
+        { 3, 8, 40, 1, 3 }, { 1, 16, 64, 0, 3 }, { 3, 12, 16, 1, 4 }, { 1, 996, 1000, 0, 4 }, { 4, 4, 32, 1, 5 }, { 4, 0, 8, 0, 5 }, { 0, 100, 104, 1, 6 },
+        { 2, 504, 508, 0, 6 } };
     static const char *const says[] = { "segment 2: output is not written at byte 0, of 1001", "segment 0: output is not written at byte 992, of 1001",
         "segment 4: output is not written at byte 400, of 1001", "segment 3: grad_input is not written at byte 8, of 1001",
         "segment 0: grad_input is not written at byte 0, of 1001", "segment 2: its forward wrote to its input", "segment 3: its backward wrote to its input",
-        "segment 0: its forward wrote to its input", "", "" }; /* the last two: less than a word */
+        "segment 0: its forward wrote to its input", "", "" /* less than a word */,
+        "segment 3: grad_input is not written at byte 8, of 1001", "segment 1: output is not written at byte 16, of 1001",
+        "segment 3: grad_input comes from unwritten scratch or saved at byte 12, of 1001", "segment 1: output comes from unwritten scratch or saved at byte 996, of 1001",
+        "segment 4: grad_input comes from unwritten scratch or saved at byte 4, of 1001", "segment 4: output comes from unwritten scratch or saved at byte 0, of 1001",
+        "segment 0: grad_input comes from unwritten scratch or saved at byte 100, of 1001", "segment 2: output comes from unwritten scratch or saved at byte 504, of 1001" };
     memset(segment, 0, sizeof segment); memset(&d, 0, sizeof d); memset(x, 1, 1001); memset(g, 2, 1001);
     for (i = 0; i < N; ++i) {
         segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 1001; segment[i].forward_cost = segment[i].backward_cost = 1;
@@ -3832,12 +3880,18 @@ static void tape_watches(void) {
     }
     tape_rig_open(&r, 1 << 16, 0);
     d.arena = r.arena; d.layers = layer; d.chain.segments = segment; d.chain.count = N; d.chain.input_bytes = d.chain.input_grad_bytes = 1001;
-    CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
-    for (verify = 0; verify < 2; ++verify) for (d.budget = least; d.budget < least + 6000; d.budget += 2000) {
-        d.verify = verify;
+    for (verify = 0; verify < 4; ++verify) for (d.budget = 0; d.budget < 12000; d.budget += 2000) {
+        const int sized = verify / 2; /* only the last eight need saved and scratch */
+        for (i = 0; i < N; ++i) {
+            segment[i].saved_bytes = sized ? 2002 : 1001;
+            segment[i].forward_scratch = segment[i].backward_scratch = sized ? 1001 : 0;
+        }
+        CHECK(memopt_tape_min_budget(&d, &least) == MEMOPT_OK);
+        d.budget += least;
+        d.verify = verify % 2;
         CHECK(memopt_tape_create(&d, &tape) == MEMOPT_OK);
-        for (i = 0; i < sizeof tried / sizeof *tried; ++i) {
-            const int found = *says[i] != 0 && (i != 7 || verify); /* the engine's own input: only where it is asked for */
+        for (i = sized ? 10 : 0; i < (sized ? sizeof tried / sizeof *tried : 10); ++i) {
+            const int found = *says[i] != 0 && (i != 7 || d.verify); /* the engine's own input: only where it is asked for */
             memopt_status s; memopt_error e; char text[200];
             careless_now = tried[i];
             memset(got, 9, 1001);
@@ -3849,6 +3903,7 @@ static void tape_watches(void) {
             x[5] = 1;
         }
         memopt_tape_destroy(tape);
+        d.budget -= least;
     }
     tape_rig_close(&r); free(x); free(g); free(got);
 #else

@@ -1713,8 +1713,8 @@ typedef struct memopt_segment { /* zero it, then set what it has */
     size_t copy_bytes;       /* what the output still takes in memory once it is written: 0 where it goes elsewhere,
                                 else the bytes of its smaller copy */
     double forward_cost, backward_cost; /* finite, not negative */
-    int    grad_in_place;    /* 1: its backward may write over grad_output, and its grad_input may be the same memory:
-                                where both have the same bytes and lie between two segments, they are one buffer */
+    int    grad_in_place;    /* 1: the grad_input of its backward may be the memory of its grad_output: where both have
+                                the same bytes and lie between two segments, they are one buffer. 0: always two */
 } memopt_segment;
 
 /* a tensor that one segment writes beside its output, and a later one reads beside its input */
@@ -1978,9 +1978,11 @@ typedef struct memopt_tape_call { /* what a callback of the engine receives; val
     size_t      scratch_bytes;
     int         not_host_visible; /* not 0: the tape's memory is not for the CPU to touch: 1 only counted, 2 a
                                      device's */
-    void       *grad_output; /* backward only; NULL when grad_bytes is 0. Read only, unless grad_in_place is 1 */
-    void       *grad_input;  /* backward only, to be written whole; NULL when nobody wants it. With grad_in_place it
-                                may be grad_output */
+    void       *grad_output; /* backward only; NULL when grad_bytes is 0. Nobody reads it after this call: it may be
+                                written over, but in the last segment, where it is the engine's, only with
+                                grad_in_place */
+    void       *grad_input;  /* backward only, to be written whole, not added to; NULL when nobody wants it. With
+                                grad_in_place it may be grad_output */
     void *const *skips;      /* of each skip of this shape's chain: in the forward of `from` to be written, NULL when
                                 nobody will read it; in forward and backward of `to` to be read */
     void *const *skip_grads; /* backward: of `to` to be written, of `from` to be read */
@@ -2230,7 +2232,8 @@ MEMOPT_API memopt_status memopt_tape_reshape(memopt_tape *tape, const memopt_cha
  * `calibrating` puts it back itself. Gradients of weights are the engine's to clear, and grad_input holds the last
  * repeat's. The passes count nowhere, and draw numbers by seed and stream that no pass of training draws.
  * Arguments and statuses as for a pass, but grad_input may not overlap grad_output; also ERR_IO when the clock fails,
- * ERR_ARGUMENT for 0 repeats.
+ * ERR_ARGUMENT for 0 repeats, ERR_MEMORY when no schedule for the measured costs is found within the budget, as may be
+ * where it is hardly more than memopt_tape_min_budget(): the tape then runs on with the costs and schedule it had.
  */
 MEMOPT_API memopt_status memopt_tape_calibrate(memopt_tape *tape, const void *input, const void *grad_output,
                                                void *grad_input, size_t repeats);
@@ -2247,7 +2250,8 @@ MEMOPT_API memopt_status memopt_tape_nest(memopt_tape *inner, memopt_segment *se
     it back. */
 MEMOPT_API memopt_status memopt_tape_set_memory(memopt_tape *tape, void *memory, size_t bytes);
 
-/** Of the last call that failed; `index` is the segment, `action` which of the schedule's. */
+/** Of the last call that failed; `index` is the segment, `action` which of the schedule's. Ask when that call has
+    returned: among the arguments of one call, C does not say which is computed first. */
 MEMOPT_API memopt_error memopt_tape_error(const memopt_tape *tape);
 
 /** A table for people: each segment's bytes, forwards, time predicted and measured (with a clock); peak predicted and

@@ -645,6 +645,10 @@ static void parts_mistakes(void) {
     layer.user = &m->head; layer.forward_fn = transformer_head_forward; layer.backward_fn = transformer_head_backward;
     CHECK(memopt_tape_describe(&layer, &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
     CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: the head is neither tied nor untied"));
+    m->t.heads = 0; /* forgotten */
+    memset(&segment, 0, sizeof segment);
+    CHECK(memopt_tape_describe(&m->layers[1], &segment, 1, &why) == MEMOPT_ERR_ARGUMENT);
+    CHECK(test_says(&why, MEMOPT_ERR_ARGUMENT, "segment 0: forward: attention: heads is 0"));
     t = parts_llama();
     parts_open(m, &t, 1, 1);
     desc = parts_desc(m); desc.overhead = 1;

@@ -39,8 +39,12 @@ typedef struct transformer_block {
 } transformer_block;
 
 /* ---- shapes and parameters ---- */
+static inline size_t transformer_head_width(const transformer *t) {
+    return t->heads ? t->width / t->heads : 0; /* 0: refused by the attention operator */
+}
+
 static inline size_t transformer_kv_width(const transformer *t) {
-    return (t->kv_heads ? t->kv_heads : t->heads) * (t->width / t->heads);
+    return (t->kv_heads ? t->kv_heads : t->heads) * transformer_head_width(t);
 }
 
 static inline size_t transformer_qkv_width(const transformer *t) {
@@ -135,7 +139,7 @@ static inline memopt_rotary transformer_rotary(const transformer *t) {
     memset(&r, 0, sizeof r);
     r.rows = transformer_rows(t);
     r.heads = t->heads + (t->kv_heads ? t->kv_heads : t->heads);
-    r.width = t->width / t->heads;
+    r.width = transformer_head_width(t);
     r.stride = transformer_qkv_width(t);
     r.base = t->rotary_base;
     r.length = t->length;
@@ -151,7 +155,7 @@ static inline memopt_attention transformer_attention(const transformer *t, void 
     a.length = t->length;
     a.heads = t->heads;
     a.kv_heads = t->kv_heads;
-    a.width = t->width / t->heads;
+    a.width = transformer_head_width(t);
     a.causal = !t->not_causal;
     a.type = t->type;
     a.queries = qkv;

@@ -31,6 +31,7 @@ static int layer_count;
 static int ends[MAX_LAYERS]; /* segment s is the layers from ends[s] + 1 to ends[s + 1] */
 static size_t segment_count;
 static memopt_tape *tape;
+static memopt_error why;
 
 static float images[BATCH * COLORS * SIDE * SIDE];
 static int labels[BATCH];
@@ -418,10 +419,8 @@ static memopt_status run_segment(const memopt_tape_call *call) {
     layers[end].output = (float *)call->output;
     layers[end].delta = (float *)call->grad_output;
     for (i = begin + 1; i < end; ++i) {
-        layer *l = &layers[i];
-
-        l->output = (float *)memopt_tape_take(call, MEMOPT_TAPE_SAVED, layer_bytes(l));
-        if (call->is_backward) l->delta = (float *)memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, layer_bytes(l));
+        layers[i].output = memopt_tape_take(call, MEMOPT_TAPE_SAVED, layer_bytes(&layers[i]));
+        if (call->is_backward) layers[i].delta = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, layer_bytes(&layers[i]));
     }
     if (call->describing) return MEMOPT_OK;
     repeated = call->is_recompute || call->calibrating;
@@ -431,7 +430,10 @@ static memopt_status run_segment(const memopt_tape_call *call) {
 }
 
 static void check(memopt_status status) {
-    if (status) fail(memopt_status_text(status));
+    char line[256];
+
+    if (status && tape) why = memopt_tape_error(tape); /* else memopt_tape_open() has filled it in */
+    if (status && !memopt_error_text(&why, line, sizeof line, NULL)) fail(line);
 }
 
 static void open_tape(void) {
@@ -439,15 +441,15 @@ static void open_tape(void) {
     memopt_tape_desc desc = { 0 };
     size_t i;
 
-    for (i = 0; i < segment_count; ++i) {
-        segments[i].output_bytes = layer_bytes(&layers[ends[i + 1]]);
-        segments[i].grad_bytes = i + 1 < segment_count ? segments[i].output_bytes : 0;
-    }
+    for (i = 0; i < segment_count; ++i)
+        segments[i].output_bytes = segments[i].grad_bytes = layer_bytes(&layers[ends[i + 1]]);
+    segments[i - 1].grad_bytes = 0; /* the backward begins there */
     desc.chain.segments = segments;
     desc.chain.count = segment_count;
     desc.chain.input_bytes = sizeof images;
     desc.layer.forward_fn = desc.layer.backward_fn = run_segment;
     desc.overhead = 0.33;
+    desc.error = &why;
     check(memopt_tape_open(&desc, &tape));
 }
 

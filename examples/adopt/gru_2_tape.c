@@ -36,6 +36,7 @@ static node nodes[MAX_NODES];
 static parameter parameters[MAX_PARAMETERS];
 static int node_count, parameter_count;
 static memopt_tape *tape;
+static memopt_error why;
 static int repeated; /* this forward has run before in this pass */
 static float carried[LAYERS][BATCH * HIDDEN]; /* from window to window */
 
@@ -375,7 +376,10 @@ static memopt_status run_segment(const memopt_tape_call *call) {
 }
 
 static void check(memopt_status status) {
-    if (status) fail(memopt_status_text(status));
+    char line[256];
+
+    if (status && tape) why = memopt_tape_error(tape); /* else memopt_tape_open() has filled it in */
+    if (status && !memopt_error_text(&why, line, sizeof line, NULL)) fail(line);
 }
 
 static void open_tape(void) {
@@ -389,6 +393,7 @@ static void open_tape(void) {
     desc.chain.input_bytes = desc.chain.input_grad_bytes = sizeof carried;
     desc.layer.forward_fn = desc.layer.backward_fn = run_segment;
     desc.overhead = 0.33;
+    desc.error = &why;
     check(memopt_tape_open(&desc, &tape));
 }
 

@@ -118,10 +118,16 @@ static void train_before(curve *c) {
 }
 
 /* ---- the same with 8-bit AdamW ---- */
+static const char *why(memopt_error error) {
+    static char text[256];
+    return memopt_error_text(&error, text, sizeof text, NULL) ? "no reason" : text;
+}
+static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0; }
 /* README: adam8 */
 static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net) {
     memopt_optim_desc desc = { 0 };
     memopt_optim *optim = NULL;
+    memopt_error refused;
     size_t l;
 
     for (l = 0; l < LAYERS; ++l) {
@@ -133,23 +139,19 @@ static memopt_optim *open_adam8(memopt_optim_tensor *tensors, const network *net
     desc.state = MEMOPT_STATE_8BIT;
     desc.tensors = tensors;
     desc.tensor_count = LAYERS;
+    desc.error = &refused;
     (void)memopt_threads_openmp(0, &desc.threads); /* all cores with -fopenmp; else the step runs on one */
-    (void)memopt_optim_open(&desc, NULL, &optim);  /* from malloc, or from your arena */
+    if (memopt_optim_open(&desc, NULL, &optim)) fail(why(refused)); /* from malloc, or from your arena */
     return optim;
 }
 /* README: end */
-static const char *why(memopt_error error) {
-    static char text[256];
-    return memopt_error_text(&error, text, sizeof text, NULL) ? "no reason" : text;
-}
-static int fail(const char *reason) { fprintf(stderr, "%s\n", reason); return 0; }
 static int train_after(curve *c) {
     memopt_optim_tensor tensors[LAYERS] = { { 0 } }; memopt_optim *optim; memopt_optim_run run = { 0 };
     memopt_optim_view state; network net; size_t l; int t;
     const memopt_optim_group group = memopt_optim_group_default(MEMOPT_OPTIM_ADAMW); /* the constants of adam_step() */
     network_open(&net);
     optim = open_adam8(tensors, &net);
-    if (!optim) return fail("no optimizer");
+    if (!optim) return 0;
     c->object_bytes = (size_t)((unsigned char *)tensors[0].state - (unsigned char *)optim);
     for (l = 0; l < LAYERS; ++l) /* moments, and the largest magnitude of each block */
         if (!memopt_optim_state_view(optim, l, &state))

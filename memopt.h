@@ -20394,8 +20394,9 @@ static memopt_status memopt_i_shape_solve(const memopt_tape_desc *desc, const me
               hashing wins and nothing is told to be unused; on by MEMOPT_DEBUG alone, such outputs are not hashed.
    Debug      At MEMOPT_DEBUG 2 what a callback has to write is filled beforehand with a word that differs from call to
               call: where it still stands afterwards, nothing was written. It is a NaN: a sum that begins there does not
-              change it. Scratch and saved are filled with another NaN, which arithmetic carries on. What a callback may
-              only read is hashed around it.
+              change it, and no engine writes it, unless its outputs are no floats: a word of random bits once in 2^32.
+              Scratch and saved are filled with another NaN, which arithmetic carries on. What a callback may only read
+              is hashed around it.
    Trap       Memory of a device, and of a dry run, is not for the CPU: nothing is hashed there, and on a device it is
               the engine's device codec that rounds and copies. A nested tape is told only when it runs whose memory it
               has. */
@@ -20616,14 +20617,14 @@ typedef struct memopt_i_watched {
     unsigned char *written, *made; /* made: also where a gradient is made in place, and is not filled beforehand */
     const void    *read;
     size_t         written_bytes, made_bytes, read_bytes;
-    uint64_t       pattern, hash;
+    uint64_t       hash;
+    uint32_t       pattern;
 } memopt_i_watched;
 
-#define MEMOPT_I_TAPE_QUIET 0x7FC000017FC00001u /* a quiet NaN in each half: adding to it leaves it as it is */
+#define MEMOPT_I_TAPE_QUIET 0x7FC00001u     /* a quiet NaN: adding to it leaves it as it is */
 #define MEMOPT_I_TAPE_UNWRITTEN 0x7FDEAD5Cu /* another, of scratch and saved */
 
-static void memopt_i_tape_spoil(void *at, size_t bytes) {
-    const uint32_t word = MEMOPT_I_TAPE_UNWRITTEN;
+static void memopt_i_tape_spoil(void *at, size_t bytes, uint32_t word) {
     size_t i;
 
     for (i = 0; at && i + 4 <= bytes; i += 4) memcpy((unsigned char *)at + i, &word, 4);
@@ -20633,7 +20634,6 @@ static memopt_i_watched memopt_i_tape_watch(const memopt_tape *t, const memopt_i
                                             const memopt_tape_call *call) {
     const memopt_chain *c = &t->shape->chain;
     memopt_i_watched w;
-    size_t i;
 
     memset(&w, 0, sizeof w);
     if (MEMOPT_DEBUG < 2 || t->not_host_visible) return w;
@@ -20646,15 +20646,16 @@ static memopt_i_watched memopt_i_tape_watch(const memopt_tape *t, const memopt_i
         w.written = w.made = (unsigned char *)call->output;
         w.written_bytes = w.made_bytes = w.written ? c->segments[m->index].output_bytes : 0;
     }
-    memopt_i_tape_spoil(call->scratch, call->scratch_bytes);
+    memopt_i_tape_spoil(call->scratch, call->scratch_bytes, MEMOPT_I_TAPE_UNWRITTEN);
     if (m->op == MEMOPT_ACTION_FORWARD_SAVE)
-        memopt_i_tape_spoil(call->saved, c->segments[m->index].saved_bytes - c->segments[m->index].output_bytes);
+        memopt_i_tape_spoil(call->saved, c->segments[m->index].saved_bytes - c->segments[m->index].output_bytes,
+                            MEMOPT_I_TAPE_UNWRITTEN);
     if (m->index || t->desc.verify) { /* the engine's own input is read by its size only where that was asked for */
         w.read = call->input;
         w.read_bytes = call->input ? memopt_i_chain_value(c, m->index) : 0;
     }
-    w.pattern = memopt_i_compile_mix(t->stream + m->index, m->action) | MEMOPT_I_TAPE_QUIET;
-    for (i = 0; i + 8 <= w.written_bytes; i += 8) memcpy(w.written + i, &w.pattern, 8);
+    w.pattern = (uint32_t)memopt_i_compile_mix(t->stream + m->index, m->action) | MEMOPT_I_TAPE_QUIET;
+    memopt_i_tape_spoil(w.written, w.written_bytes, w.pattern);
     w.hash = memopt_i_tape_hash(w.read, w.read_bytes);
     return w;
 }
@@ -20671,22 +20672,19 @@ static memopt_status memopt_i_tape_fail_byte(memopt_tape *t, const memopt_i_inst
 }
 
 static memopt_status memopt_i_tape_watched(memopt_tape *t, const memopt_i_instruction *m, const memopt_i_watched *w) {
-    uint64_t word;
-    uint32_t half;
+    uint32_t word;
     size_t i;
 
     if (w->read_bytes && memopt_i_tape_hash(w->read, w->read_bytes) != w->hash)
         return memopt_i_tape_fail_instruction(t, m, MEMOPT_ERR_CORRUPT, m->op == MEMOPT_ACTION_BACKWARD
-                                              ? "its backward wrote to its input" : "its forward wrote to its input");
-    for (i = 0; i + 8 <= w->written_bytes; i += 8) {
-        memcpy(&word, w->written + i, 8);
-        if (word == w->pattern)
+                                              ? "its backward wrote to its input, or beyond grad_input"
+                                              : "its forward wrote to its input, or beyond its output");
+    for (i = 0; i + 4 <= w->made_bytes; i += 4) {
+        memcpy(&word, w->made + i, 4);
+        if (word == w->pattern && i + 4 <= w->written_bytes)
             return memopt_i_tape_fail_byte(t, m, "output is not written at byte", "grad_input is not written at byte",
                                            i, w->written_bytes);
-    }
-    for (i = 0; i + 4 <= w->made_bytes; i += 4) {
-        memcpy(&half, w->made + i, 4);
-        if (half == MEMOPT_I_TAPE_UNWRITTEN)
+        if (word == MEMOPT_I_TAPE_UNWRITTEN)
             return memopt_i_tape_fail_byte(t, m, "output comes from unwritten scratch or saved at byte",
                                            "grad_input comes from unwritten scratch or saved at byte", i,
                                            w->made_bytes);

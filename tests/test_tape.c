@@ -3864,17 +3864,18 @@ static void tape_watches(void) {
     memopt_segment segment[N]; memopt_tape_layer layer[N]; memopt_tape_desc d; memopt_tape *tape = NULL; tape_rig r; size_t i, least; int verify;
     unsigned char *x = (unsigned char *)malloc(1001), *g = (unsigned char *)malloc(1001), *got = (unsigned char *)malloc(1001);
     static const careless tried[] = { { 2, 0, 8, 0, 1 }, { 0, 992, 1000, 0, 1 }, { 4, 400, 416, 0, 1 }, { 3, 8, 900, 1, 1 }, { 0, 0, 1001, 1, 1 },
-        { 2, 1000, 0, 0, 2 }, { 3, 0, 0, 1, 2 }, { 0, 5, 0, 0, 2 }, { 2, 1000, 1001, 0, 1 }, { 2, 9, 16, 1, 1 },
+        { 2, 1000, 0, 0, 2 }, { 3, 0, 0, 1, 2 }, { 0, 5, 0, 0, 2 }, { 2, 1000, 1001, 0, 1 }, { 2, 9, 15, 1, 1 },
         { 3, 8, 40, 1, 3 }, { 1, 16, 64, 0, 3 }, { 3, 12, 16, 1, 4 }, { 1, 996, 1000, 0, 4 }, { 4, 4, 32, 1, 5 }, { 4, 0, 8, 0, 5 }, { 0, 100, 104, 1, 6 },
-        { 2, 504, 508, 0, 6 } };
+        { 2, 504, 508, 0, 6 }, { 2, 9, 16, 1, 1 }, { 1, 996, 1001, 0, 1 } };
     static const char *const says[] = { "segment 2: output is not written at byte 0, of 1001", "segment 0: output is not written at byte 992, of 1001",
         "segment 4: output is not written at byte 400, of 1001", "segment 3: grad_input is not written at byte 8, of 1001",
-        "segment 0: grad_input is not written at byte 0, of 1001", "segment 2: its forward wrote to its input", "segment 3: its backward wrote to its input",
+        "segment 0: grad_input is not written at byte 0, of 1001", "segment 2: its forward wrote to its input, or beyond its output", "segment 3: its backward wrote to its input, or beyond grad_input",
         "segment 0: its forward wrote to its input", "", "" /* less than a word */,
         "segment 3: grad_input is not written at byte 8, of 1001", "segment 1: output is not written at byte 16, of 1001",
         "segment 3: grad_input comes from unwritten scratch or saved at byte 12, of 1001", "segment 1: output comes from unwritten scratch or saved at byte 996, of 1001",
         "segment 4: grad_input comes from unwritten scratch or saved at byte 4, of 1001", "segment 4: output comes from unwritten scratch or saved at byte 0, of 1001",
-        "segment 0: grad_input comes from unwritten scratch or saved at byte 100, of 1001", "segment 2: output comes from unwritten scratch or saved at byte 504, of 1001" };
+        "segment 0: grad_input comes from unwritten scratch or saved at byte 100, of 1001", "segment 2: output comes from unwritten scratch or saved at byte 504, of 1001",
+        "segment 2: grad_input is not written at byte 12, of 1001", "segment 1: output is not written at byte 996, of 1001" };
     memset(segment, 0, sizeof segment); memset(&d, 0, sizeof d); memset(x, 1, 1001); memset(g, 2, 1001);
     for (i = 0; i < N; ++i) {
         segment[i].output_bytes = segment[i].saved_bytes = segment[i].grad_bytes = 1001; segment[i].forward_cost = segment[i].backward_cost = 1;
@@ -3883,7 +3884,7 @@ static void tape_watches(void) {
     tape_rig_open(&r, 1 << 16, 0);
     d.arena = r.arena; d.layers = layer; d.chain.segments = segment; d.chain.count = N; d.chain.input_bytes = d.chain.input_grad_bytes = 1001;
     for (verify = 0; verify < 4; ++verify) for (d.budget = 0; d.budget < 12000; d.budget += 2000) {
-        const int sized = verify / 2; /* only the last eight need saved and scratch */
+        const int sized = verify / 2; /* the first ten need neither saved nor scratch */
         for (i = 0; i < N; ++i) {
             segment[i].saved_bytes = sized ? 2002 : 1001;
             segment[i].forward_scratch = segment[i].backward_scratch = sized ? 1001 : 0;
@@ -4059,7 +4060,7 @@ static void tape_changed(void) { /* verify: the input and the last output stay a
             if (i == 1) out[31] += 1;
             s = memopt_tape_backward(tape, g, g);
             why = i == 1 ? "segment 2: the last output was changed before the backward"
-                : i == 2 && MEMOPT_DEBUG >= 2 ? "segment 0: its backward wrote to its input, action 9" /* seen where it happens */
+                : i == 2 && MEMOPT_DEBUG >= 2 ? "segment 0: its backward wrote to its input, or beyond grad_input, action 9" /* seen where it happens */
                          : "the input was changed before the backward had returned";
             CHECK_AT(s == (verify && i != 3 ? MEMOPT_ERR_CORRUPT : MEMOPT_OK), i);
             if (s) CHECK_AT(test_error_says(memopt_tape_error(tape), s, why), i);

@@ -25,12 +25,7 @@ header_checks() {
 
 # What takes longest comes first, so that it does not stand alone at the end.
 tests() {
-    row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
-    for test in $(grep -l memopt_thread_pool_create tests/test_*.c); do
-        test=$(basename "$test" .c)
-        row "$test, threads" "$check threads $test"
-    done
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
     for test in $TESTS; do row "$test" "$MAKE -s build/$test && build/$test"; done
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
@@ -80,6 +75,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     tier=ci
+    row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
     [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
@@ -178,7 +174,7 @@ ci | all)
     multilib="-idirafter /usr/include/$(gcc -print-multiarch 2>/dev/null)"
     address_clang="-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
     # In ci what compiles everything comes first, so that it does not stand alone at the end.
-    if [ "$wanted" = all ]; then matrix; else matrix | awk '/check.sh combined/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; fi ;;
+    if [ "$wanted" = all ]; then matrix; else matrix | awk '/check.sh (combined|sanitized)/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'; fi ;;
 simulator)
     row() { printf '%s | %s\n' "$1" "$2"; }
     simulated plain address clang thread ;;

@@ -86,6 +86,7 @@
                   norm          layer norm, RMS norm
                   layer         linear, activations, SwiGLU, dropout without masks, embedding, rotary positions
                   batchnorm     linear + batch norm + activation
+     api_fused    fused         passes over memory of your own, from a text
                   widths        this file once more for each width
 
    CONVENTIONS
@@ -2680,6 +2681,71 @@ MEMOPT_API memopt_status memopt_batch_norm_backward(const memopt_ops *ops, const
     memopt_linear_forward() with them is all, in one pass over memory. */
 MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const memopt_batch_norm *x, float *weights,
                                                 float *bias);
+
+/* @section api_fused : api_ops
+   A pass of your own: a text says what becomes of each element, and one pass over memory does it, for any types, at
+   every width, by all workers. What stands in the text is not written to memory in between.
+       y = residual + dropout(gelu(x * scale + bias))
+
+   Text        NAME = EXPRESSION, more of them with ; between. On the left stands an array, or a name of your own for an
+               intermediate value; on the right names, numbers, + - * / with the usual precedence, parentheses, and
+               these functions (g: the gradient that comes back):
+                   min(a, b)  max(a, b)   NaN where one of them is
+                   abs(x)  sqrt(x)  exp(x)  sigmoid(x)  relu(x)  gelu(x)  silu(x)
+                   relu_gradient(x, g)  gelu_gradient(x, g)  silu_gradient(x, g)   as memopt_activation_backward() does
+                   dropout(x)             as memopt_dropout_forward() does, by `rate`, `noise`, `first`
+                   row_sum(x)  row_max(x) as a whole right side only, into an array of MEMOPT_FUSED_COLUMN
+               A number has up to 15 digits, and an exponent from -22 to 22, such as 1e-5.
+   Backward    is another text: "dx = gelu_gradient(x * scale + bias, dropout(dy)) * scale". Dropout draws the same
+               elements again; all dropouts of a text draw the same.
+   Arithmetic  is float32; a result of 16 bits is rounded once, to nearest even. The statements take effect one after
+               the other on each element, and an array that has been assigned is then read as memory holds it. A product
+               that is a term of a sum is not rounded before: it is one fused multiply-add. Of two products the left one
+               is rounded. dropout(x) that is added is such a product, of x and 1 / (1 - rate).
+   Rows        are summed in the order of 16 lanes, as in every operator here; the maximum is NaN where one element is,
+               and never -0.
+   In place    An array may be read and assigned, and two arrays may be the same memory if they have the same type, shape
+               and stride. Else what is assigned overlaps nothing. */
+
+typedef enum memopt_fused_shape {
+    MEMOPT_FUSED_EACH,   /* rows x columns */
+    MEMOPT_FUSED_ROW,    /* `columns` numbers, which every row takes, such as a bias */
+    MEMOPT_FUSED_COLUMN, /* a number for each row */
+    MEMOPT_FUSED_ONE     /* a number for all */
+} memopt_fused_shape;
+
+typedef struct memopt_fused_array {
+    const char        *name;   /* in the text: letters, digits, _; no digit first */
+    memopt_type        type;
+    memopt_fused_shape shape;
+    const void        *input;  /* required where the text reads it before it assigns it */
+    void              *output; /* required where the text assigns it, else NULL; with input, the same */
+    size_t             stride; /* of MEMOPT_FUSED_EACH, elements from row to row; 0 = columns. Two arrays may lie side
+                                  by side in the rows of one matrix */
+} memopt_fused_array;
+
+typedef struct memopt_fused {
+    const char   *text;        /* as above; read in the call, not kept */
+    size_t        rows, columns;
+    const memopt_fused_array *arrays; /* each stands in the text */
+    size_t        array_count; /* at most MEMOPT_FUSED_ARRAYS */
+    float         rate;        /* of dropout(): these three are those of memopt_dropout, for n = rows * columns */
+    memopt_noise  noise;
+    uint64_t      first;
+} memopt_fused;
+
+#define MEMOPT_FUSED_ARRAYS 12
+
+/**
+ * Run a pass. The text is translated in the call, which takes about a microsecond. An error in it has the place
+ * "character": the offset in the text.
+ *
+ * rows, columns may be 0. Then a sum of a row is 0, its maximum -infinity
+ * returns OK, ERR_ARGUMENT (NULL, no type, misaligned, a stride below its row, overlap, rate outside its range, the
+ *         text), ERR_OVERFLOW; nothing has been written then
+ * memory  no allocation, no scratch; up to 16 KiB of stack a worker
+ */
+MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 #ifdef __cplusplus
 }
 #endif
@@ -10280,6 +10346,7 @@ V_FN R(floats) R(add)(R(floats) x, R(floats) y) { return R(both)(V(add)(x.a, y.a
 V_FN R(floats) R(sub)(R(floats) x, R(floats) y) { return R(both)(V(sub)(x.a, y.a), V(sub)(x.b, y.b)); }
 V_FN R(floats) R(mul)(R(floats) x, R(floats) y) { return R(both)(V(mul)(x.a, y.a), V(mul)(x.b, y.b)); }
 V_FN R(floats) R(div)(R(floats) x, R(floats) y) { return R(both)(V(div)(x.a, y.a), V(div)(x.b, y.b)); }
+V_FN R(floats) R(sqrt)(R(floats) x) { return R(both)(V(sqrt)(x.a), V(sqrt)(x.b)); }
 V_FN R(floats) R(max)(R(floats) x, R(floats) y) { return R(both)(V(max)(x.a, y.a), V(max)(x.b, y.b)); }
 V_FN R(floats) R(min)(R(floats) x, R(floats) y) { return R(both)(V(min)(x.a, y.a), V(min)(x.b, y.b)); }
 V_FN R(floats) R(negative)(R(floats) x) { return R(both)(V(negative)(x.a), V(negative)(x.b)); }
@@ -10797,6 +10864,8 @@ V_FN R(floats) R(max)(R(floats) x, R(floats) y) {
 V_FN R(floats) R(min)(R(floats) x, R(floats) y) {
     return R(four)(V(min)(x.a, y.a), V(min)(x.b, y.b), V(min)(x.c, y.c), V(min)(x.d, y.d));
 }
+
+V_FN R(floats) R(sqrt)(R(floats) x) { return R(four)(V(sqrt)(x.a), V(sqrt)(x.b), V(sqrt)(x.c), V(sqrt)(x.d)); }
 
 V_FN R(floats) R(negative)(R(floats) x) {
     return R(four)(V(negative)(x.a), V(negative)(x.b), V(negative)(x.c), V(negative)(x.d));
@@ -26644,6 +26713,15 @@ static void memopt_i_dropout_chunk(void *task, size_t chunk, int worker) {
     memopt_i_wide_end(t->level);
 }
 
+/* The noise from which on an element stays, and what it is then multiplied by. */
+static uint32_t memopt_i_dropout_threshold(float rate, float *factor) {
+    const uint32_t threshold = (uint32_t)memopt_i_round(rate * 65536.0f + 0.5f);
+    const uint32_t limited = threshold > 65535 ? 65535 : threshold;
+
+    *factor = memopt_i_round(65536.0f / (float)(65536 - limited));
+    return limited;
+}
+
 static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dropout *dropout, int backward) {
     const char *input = backward ? "grad_output" : "input";
     memopt_i_ops o;
@@ -26665,9 +26743,7 @@ static memopt_status memopt_i_dropout_run(const memopt_ops *ops, const memopt_dr
     memopt_i_ops_take(&o, backward ? "grad_input" : "output", x->output, x->type, x->n, MEMOPT_I_OPS_WRITE);
     memopt_i_ops_fits(&o, input, x->n, 1, x->type);
     if (memopt_i_ops_ends(&o, 0)) return o.c.status;
-    t.threshold = (uint32_t)memopt_i_round(x->rate * 65536.0f + 0.5f);
-    if (t.threshold > 65535) t.threshold = 65535;
-    t.factor = memopt_i_round(65536.0f / (float)(65536 - t.threshold));
+    t.threshold = memopt_i_dropout_threshold(x->rate, &t.factor);
     t.level = o.level;
     memopt_i_parallel_for(o.threads, memopt_i_ceil_div(x->n, MEMOPT_I_LAYER_CHUNK), memopt_i_dropout_chunk, &t);
     return MEMOPT_OK;
@@ -27652,6 +27728,1033 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
     memopt_i_batch_fold_arrays(&t.o, &f);
     if (memopt_i_ops_ends(&t.o, 0)) return t.o.c.status;
     memopt_i_parallel_for(t.o.threads, f.x.linear.outputs, memopt_i_batch_fold_row, &f);
+    return MEMOPT_OK;
+}
+
+/* @section fused : layer row_kernels operator number random base api_fused
+   A text becomes a short list of operations, and those run over a row some hundred elements at a time.
+   Problem    Elementwise work is bound by memory. Each operator that stands alone reads and writes all of it, and no
+              library knows all chains of them. A compiler at run time would; so does a list of operations, if what
+              stands between two of them stays in the first-level cache.
+   Idea       The text is parsed once a call, by recursive descent, straight into operations on slots: pieces of a row
+              on the worker's stack. An operand is a slot, a number, or an array itself: what has 16 bits is widened in
+              a register by the operation that reads it, and float32 results are computed in their place.
+   Definition One operation on one element is a function of `vec` or of `row_kernels`; which operations, and in which
+              order, the text says. So the bits are those of a loop over the elements in plain C, with fmaf for products
+              in sums, and of the operators that this file has for the same.
+   Products   are not emitted when they are parsed, but when they are used: a sum takes them into its multiply-add.
+              dropout() likewise.
+   Rows       are dealt out whole where a row is summed. Where no array is shared by rows, all of them are one long row.
+   Invariant  A slot is written by one operation and read by one, or else it has a name of the text and stays. Pieces
+              begin at multiples of 16 of a row.
+   Trap       While a piece is computed memory would be idle; so the next pieces are asked for before.
+   Cost       An operation on 16 elements is a load for each operand, a store, and itself. Long results of bf16 are
+              stored past the cache. */
+
+#define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
+#define MEMOPT_I_FUSED_AHEAD 4096              /* bytes */
+enum { MEMOPT_I_FUSED_PIECE = 512, MEMOPT_I_FUSED_SLOTS = 6 };
+enum { MEMOPT_I_FUSED_STEPS = 64, MEMOPT_I_FUSED_NUMBERS = 16, MEMOPT_I_FUSED_SUMS = 4, MEMOPT_I_FUSED_DEPTH = 32 };
+
+/* What an operand is: a slot from 0 on, an array, a number, none. */
+enum { MEMOPT_I_FUSED_ARRAY = 16, MEMOPT_I_FUSED_NUMBER = 32, MEMOPT_I_FUSED_NONE = 255 };
+
+typedef enum memopt_i_fused_code {
+    MEMOPT_I_FUSED_MOVE, MEMOPT_I_FUSED_ADD, MEMOPT_I_FUSED_SUB, MEMOPT_I_FUSED_MUL, MEMOPT_I_FUSED_DIV,
+    MEMOPT_I_FUSED_FMA,          /* a b + c */
+    MEMOPT_I_FUSED_PRODUCT_LESS, /* a b - c */
+    MEMOPT_I_FUSED_LESS_PRODUCT, /* c - a b */
+    MEMOPT_I_FUSED_NEGATE, MEMOPT_I_FUSED_MIN, MEMOPT_I_FUSED_MAX, MEMOPT_I_FUSED_ABS, MEMOPT_I_FUSED_SQRT,
+    MEMOPT_I_FUSED_EXP, MEMOPT_I_FUSED_SIGMOID, MEMOPT_I_FUSED_RELU, MEMOPT_I_FUSED_GELU, MEMOPT_I_FUSED_SILU,
+    MEMOPT_I_FUSED_RELU_GRADIENT, MEMOPT_I_FUSED_GELU_GRADIENT, MEMOPT_I_FUSED_SILU_GRADIENT,
+    MEMOPT_I_FUSED_DROPOUT, MEMOPT_I_FUSED_DROPOUT_ADD,
+    MEMOPT_I_FUSED_STORE,        /* into an array of 16 bits */
+    MEMOPT_I_FUSED_ROW_SUM, MEMOPT_I_FUSED_ROW_MAX /* into a sum; b: the array */
+} memopt_i_fused_code;
+
+/* Of an operation on elements: its operands. */
+static int memopt_i_fused_count(memopt_i_fused_code code) {
+    if (code >= MEMOPT_I_FUSED_FMA && code <= MEMOPT_I_FUSED_LESS_PRODUCT) return 3;
+    return (code >= MEMOPT_I_FUSED_ADD && code <= MEMOPT_I_FUSED_DIV) || code == MEMOPT_I_FUSED_MIN
+        || code == MEMOPT_I_FUSED_MAX || code == MEMOPT_I_FUSED_DROPOUT_ADD
+        || (code >= MEMOPT_I_FUSED_RELU_GRADIENT && code <= MEMOPT_I_FUSED_SILU_GRADIENT) ? 2 : 1;
+}
+
+/* Is it so short that a branch for each operand counts? Then it is done on more elements at a time. */
+static int memopt_i_fused_is_short(memopt_i_fused_code code) {
+    return code <= MEMOPT_I_FUSED_LESS_PRODUCT || code >= MEMOPT_I_FUSED_DROPOUT;
+}
+
+/* An operation of the list: what it reads and where its result goes. */
+typedef struct memopt_i_fused_step {
+    memopt_i_fused_code code;
+    unsigned char operands[3], to;
+} memopt_i_fused_step;
+
+typedef struct memopt_i_fused_program {
+    memopt_i_fused_step steps[MEMOPT_I_FUSED_STEPS];
+    float numbers[MEMOPT_I_FUSED_NUMBERS];
+    size_t step_count, number_count, sum_count;
+    int drops;   /* it has a dropout */
+    int rereads; /* it reads an array that it has assigned */
+} memopt_i_fused_program;
+
+/* The same for a piece of a row. */
+typedef struct memopt_i_fused_operand {
+    const void *data;
+    memopt_type type;
+    size_t      mask; /* of an element's index: all bits, or 0 for a number that stands there 16 times */
+} memopt_i_fused_operand;
+
+typedef struct memopt_i_fused_work {
+    memopt_i_fused_operand operands[3];
+    float          *to;
+    const uint32_t *mask; /* of dropout: which elements stay */
+    float           factor;
+} memopt_i_fused_work;
+#endif /* ---- from here: once for each width, see `vec` ---- */
+
+/* In wide code what decides between operations is gone at compile time. */
+#undef MEMOPT_I_FUSED_FN
+#if defined(MEMOPT_I_WIDTH)
+#  define MEMOPT_I_FUSED_FN V_FN MEMOPT_I_ALWAYS_INLINE
+#else
+#  define MEMOPT_I_FUSED_FN V_HOST_FN
+#endif
+enum { V(fused_group) = V(width) >= 8 ? V(width) / 4 : 1 }; /* times V(row) elements: four registers */
+
+#if !defined(MEMOPT_I_WIDTH)
+V_HOST_FN float R(nan)(float seen, float x) { return x != x ? x : seen; }
+V_HOST_FN float R(masked)(const uint32_t *mask, float x, float y) { return *mask ? x : y; }
+#endif
+
+/* `count` times V(row) elements from i on. The type is looked at once for all. */
+MEMOPT_I_FUSED_FN void R(fused_words)(R(floats) *to, const uint16_t *p, int is_bf16, size_t count) {
+    float all[V(row)];
+    size_t i, k;
+
+    MEMOPT_I_UNROLL_ALL
+    for (i = 0; i < count; ++i) {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < V(row); k += V(width)) {
+            const V(words) w = V(w_load)(p + i * V(row) + k);
+            V(store)(all + k, is_bf16 ? V(from_bf16)(w) : V(from_f16)(w));
+        }
+        to[i] = R(read)(all, V(row));
+    }
+}
+
+MEMOPT_I_FUSED_FN void R(fused_read)(R(floats) *to, const memopt_i_fused_operand *x, size_t i, size_t count) {
+    size_t k;
+
+    if (x->type == MEMOPT_TYPE_BF16) R(fused_words)(to, (const uint16_t *)x->data + i, 1, count);
+    else if (x->type == MEMOPT_TYPE_F16) R(fused_words)(to, (const uint16_t *)x->data + i, 0, count);
+    else {
+        MEMOPT_I_UNROLL_ALL
+        for (k = 0; k < count; ++k) to[k] = R(read)((const float *)x->data + ((i + k * V(row)) & x->mask), V(row));
+    }
+}
+
+/* 1 / (1 + exp(-x)), as in an activation */
+V_HOST_FN R(floats) R(sigmoid)(R(floats) x) {
+    const R(floats) e = R(exp_share)(R(negative)(x)), one = R(set)(1);
+    const R(floats) max = R(div)(one, R(add)(one, e));
+    return R(if_negative)(x, R(mul)(e, max), max);
+}
+
+V_HOST_FN R(floats) R(negate)(R(floats) x) { return R(sub)(R(set)(-0.0f), x); }
+
+/* The functions of one operand, and what is none. */
+MEMOPT_I_FUSED_FN R(floats) R(fused_unary)(memopt_i_fused_code code, R(floats) a) {
+    switch ((int)code) {
+    case MEMOPT_I_FUSED_NEGATE:  return R(negate)(a);
+    case MEMOPT_I_FUSED_ABS:     return R(sub)(R(set)(0), R(negative)(a));
+    case MEMOPT_I_FUSED_SQRT:    return R(sqrt)(a);
+    case MEMOPT_I_FUSED_EXP:     return R(exp)(a);
+    case MEMOPT_I_FUSED_SIGMOID: return R(sigmoid)(a);
+    case MEMOPT_I_FUSED_RELU:    return R(act)(a, MEMOPT_ACTIVATION_RELU);
+    case MEMOPT_I_FUSED_GELU:    return R(act)(a, MEMOPT_ACTIVATION_GELU);
+    case MEMOPT_I_FUSED_SILU:    return R(act)(a, MEMOPT_ACTIVATION_SILU);
+    }
+    return a;
+}
+
+MEMOPT_I_FUSED_FN R(floats) R(fused_binary)(memopt_i_fused_code code, R(floats) a, R(floats) b) {
+    R(floats) y;
+
+    switch ((int)code) {
+    case MEMOPT_I_FUSED_ADD:           return R(add)(a, b);
+    case MEMOPT_I_FUSED_SUB:           return R(sub)(a, b);
+    case MEMOPT_I_FUSED_MUL:           return R(mul)(a, b);
+    case MEMOPT_I_FUSED_DIV:           return R(div)(a, b);
+    case MEMOPT_I_FUSED_MIN:           return R(nan)(R(min)(a, b), a);
+    case MEMOPT_I_FUSED_MAX:           return R(nan)(R(max)(a, b), a);
+    case MEMOPT_I_FUSED_RELU_GRADIENT: return R(act_grad)(a, b, MEMOPT_ACTIVATION_RELU, &y);
+    case MEMOPT_I_FUSED_GELU_GRADIENT: return R(act_grad)(a, b, MEMOPT_ACTIVATION_GELU, &y);
+    }
+    return R(act_grad)(a, b, MEMOPT_ACTIVATION_SILU, &y);
+}
+
+/* a, b, c and a mask by an operation. */
+MEMOPT_I_FUSED_FN R(floats) R(fused_value)(memopt_i_fused_code code, R(floats) a, R(floats) b, R(floats) c,
+                                                          const uint32_t *mask, R(floats) factor) {
+    switch ((int)code) {
+    case MEMOPT_I_FUSED_FMA:          return R(fma)(a, b, c);
+    case MEMOPT_I_FUSED_PRODUCT_LESS: return R(fma)(a, b, R(negate)(c));
+    case MEMOPT_I_FUSED_LESS_PRODUCT: return R(fma)(R(negate)(a), b, c);
+    case MEMOPT_I_FUSED_DROPOUT:      return R(masked)(mask, R(mul)(factor, a), R(set)(0));
+    case MEMOPT_I_FUSED_DROPOUT_ADD:  return R(masked)(mask, R(fma)(factor, a, b), b);
+    }
+    return memopt_i_fused_count(code) == 2 ? R(fused_binary)(code, a, b) : R(fused_unary)(code, a);
+}
+
+/* An operation on `count` times V(row) elements from i on. `code` and `count` are constants wherever this is called. */
+MEMOPT_I_FUSED_FN void R(fused_do)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t i, size_t count) {
+    const int operands = memopt_i_fused_count(code);
+    R(floats) a[V(fused_group)], b[V(fused_group)], c[V(fused_group)];
+    size_t k;
+
+    R(fused_read)(a, w->operands, i, count);
+    if (operands > 1) R(fused_read)(b, w->operands + 1, i, count);
+    if (operands > 2) R(fused_read)(c, w->operands + 2, i, count);
+    MEMOPT_I_UNROLL_ALL
+    for (k = 0; k < count; ++k)
+        R(write)(w->to + i + k * V(row),
+                 R(fused_value)(code, a[k], operands > 1 ? b[k] : a[k], operands > 2 ? c[k] : a[k],
+                                w->mask + i + k * V(row), R(set)(w->factor)), V(row));
+}
+
+/* n is a multiple of 16 */
+#if defined(MEMOPT_I_WIDTH)
+MEMOPT_I_FUSED_FN void V(fused_loop)(memopt_i_fused_code code, const memopt_i_fused_work *work, size_t n) {
+    const memopt_i_fused_work w = *work; /* in registers: a store of floats may be one to *work */
+    const size_t group = memopt_i_fused_is_short(code) ? (size_t)V(fused_group) : 1;
+    size_t i = 0;
+
+    for (; i + group * V(row) <= n; i += group * V(row)) R(fused_do)(code, &w, i, group);
+    if (group > 1) for (; i < n; i += V(row)) R(fused_do)(code, &w, i, 1);
+}
+
+V_FN MEMOPT_I_FLATTEN void V(fused_step)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t n) {
+    switch ((int)code) {
+    case MEMOPT_I_FUSED_MOVE:          V(fused_loop)(MEMOPT_I_FUSED_MOVE, w, n); break;
+    case MEMOPT_I_FUSED_ADD:           V(fused_loop)(MEMOPT_I_FUSED_ADD, w, n); break;
+    case MEMOPT_I_FUSED_SUB:           V(fused_loop)(MEMOPT_I_FUSED_SUB, w, n); break;
+    case MEMOPT_I_FUSED_MUL:           V(fused_loop)(MEMOPT_I_FUSED_MUL, w, n); break;
+    case MEMOPT_I_FUSED_DIV:           V(fused_loop)(MEMOPT_I_FUSED_DIV, w, n); break;
+    case MEMOPT_I_FUSED_FMA:           V(fused_loop)(MEMOPT_I_FUSED_FMA, w, n); break;
+    case MEMOPT_I_FUSED_PRODUCT_LESS:  V(fused_loop)(MEMOPT_I_FUSED_PRODUCT_LESS, w, n); break;
+    case MEMOPT_I_FUSED_LESS_PRODUCT:  V(fused_loop)(MEMOPT_I_FUSED_LESS_PRODUCT, w, n); break;
+    case MEMOPT_I_FUSED_NEGATE:        V(fused_loop)(MEMOPT_I_FUSED_NEGATE, w, n); break;
+    case MEMOPT_I_FUSED_MIN:           V(fused_loop)(MEMOPT_I_FUSED_MIN, w, n); break;
+    case MEMOPT_I_FUSED_MAX:           V(fused_loop)(MEMOPT_I_FUSED_MAX, w, n); break;
+    case MEMOPT_I_FUSED_ABS:           V(fused_loop)(MEMOPT_I_FUSED_ABS, w, n); break;
+    case MEMOPT_I_FUSED_SQRT:          V(fused_loop)(MEMOPT_I_FUSED_SQRT, w, n); break;
+    case MEMOPT_I_FUSED_EXP:           V(fused_loop)(MEMOPT_I_FUSED_EXP, w, n); break;
+    case MEMOPT_I_FUSED_SIGMOID:       V(fused_loop)(MEMOPT_I_FUSED_SIGMOID, w, n); break;
+    case MEMOPT_I_FUSED_RELU:          V(fused_loop)(MEMOPT_I_FUSED_RELU, w, n); break;
+    case MEMOPT_I_FUSED_GELU:          V(fused_loop)(MEMOPT_I_FUSED_GELU, w, n); break;
+    case MEMOPT_I_FUSED_SILU:          V(fused_loop)(MEMOPT_I_FUSED_SILU, w, n); break;
+    case MEMOPT_I_FUSED_RELU_GRADIENT: V(fused_loop)(MEMOPT_I_FUSED_RELU_GRADIENT, w, n); break;
+    case MEMOPT_I_FUSED_GELU_GRADIENT: V(fused_loop)(MEMOPT_I_FUSED_GELU_GRADIENT, w, n); break;
+    case MEMOPT_I_FUSED_SILU_GRADIENT: V(fused_loop)(MEMOPT_I_FUSED_SILU_GRADIENT, w, n); break;
+    case MEMOPT_I_FUSED_DROPOUT:       V(fused_loop)(MEMOPT_I_FUSED_DROPOUT, w, n); break;
+    case MEMOPT_I_FUSED_DROPOUT_ADD:   V(fused_loop)(MEMOPT_I_FUSED_DROPOUT_ADD, w, n); break;
+    }
+    V(end)();
+}
+#else
+static void V(fused_step)(memopt_i_fused_code code, const memopt_i_fused_work *w, size_t n) {
+    size_t i;
+    for (i = 0; i < n; ++i) V(fused_do)(code, w, i, 1);
+}
+#endif
+
+#ifndef MEMOPT_I_WIDTH /* ---- from here: once ---- */
+MEMOPT_I_WIDTHS(void, fused_step, (memopt_i_fused_code code, const memopt_i_fused_work *w, size_t n))
+
+/* ---- the text ---- */
+/* What has been parsed: an operand, a product of two that nobody has taken yet, or a dropout of one. */
+typedef enum memopt_i_fused_kind {
+    MEMOPT_I_FUSED_PLAIN, MEMOPT_I_FUSED_PRODUCT, MEMOPT_I_FUSED_DROPPED
+} memopt_i_fused_kind;
+
+typedef struct memopt_i_fused_value {
+    memopt_i_fused_kind kind;
+    unsigned char a, b;
+} memopt_i_fused_value;
+
+typedef struct memopt_i_fused_name { /* an intermediate value of the text; its number is its slot's */
+    const char *name;
+    size_t      length; /* 0: the slot has no name */
+    int         is_read;
+} memopt_i_fused_name;
+
+typedef struct memopt_i_fused_parser {
+    memopt_i_ops *o;
+    const memopt_fused_array *arrays; /* with strides filled in */
+    size_t array_count;
+    const char *text, *at;
+    int depth;
+    unsigned slots;           /* those in use, a bit each */
+    unsigned is_read, is_assigned; /* arrays, a bit each */
+    unsigned memory;          /* of arrays that are assigned: the first array that is the same memory */
+    memopt_i_fused_name names[MEMOPT_I_FUSED_SLOTS];
+    memopt_i_fused_program *program;
+} memopt_i_fused_parser;
+
+typedef struct memopt_i_fused_function {
+    const char *name;
+    memopt_i_fused_code code;
+    int count; /* of arguments */
+} memopt_i_fused_function;
+
+static memopt_i_fused_value memopt_i_fused_sum(memopt_i_fused_parser *p);
+
+static memopt_status memopt_i_fused_refuse(memopt_i_fused_parser *p, const char *at, const char *reason) {
+    memopt_i_checks_at(&p->o->c, "character", (size_t)(at - p->text));
+    return memopt_i_refuse(&p->o->c, MEMOPT_ERR_ARGUMENT, "text", reason);
+}
+
+static void memopt_i_fused_blanks(memopt_i_fused_parser *p) {
+    while (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r') ++p->at;
+}
+
+/* Is this the next character? Then it is taken. */
+static int memopt_i_fused_takes(memopt_i_fused_parser *p, char c) {
+    memopt_i_fused_blanks(p);
+    if (*p->at != c) return 0;
+    ++p->at;
+    return 1;
+}
+
+static void memopt_i_fused_expect(memopt_i_fused_parser *p, char c, const char *reason) {
+    if (!memopt_i_fused_takes(p, c)) (void)memopt_i_fused_refuse(p, p->at, reason);
+}
+
+static int memopt_i_fused_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The length of the name that a text begins with. */
+static size_t memopt_i_fused_name_length(const char *text) {
+    size_t n = 0;
+
+    if (memopt_i_fused_digit(*text)) return 0;
+    while ((text[n] >= 'a' && text[n] <= 'z') || (text[n] >= 'A' && text[n] <= 'Z') || text[n] == '_'
+           || memopt_i_fused_digit(text[n])) ++n;
+    return n;
+}
+
+static int memopt_i_fused_is(const char *text, size_t length, const char *name) {
+    return strlen(name) == length && memcmp(text, name, length) == 0;
+}
+
+/* A slot whose value has no name is free once it is read. */
+static void memopt_i_fused_free(memopt_i_fused_parser *p, unsigned operand) {
+    if (operand < MEMOPT_I_FUSED_SLOTS && !p->names[operand].length) p->slots &= ~(1u << operand);
+}
+
+static void memopt_i_fused_append(memopt_i_fused_parser *p, memopt_i_fused_code code, unsigned a, unsigned b,
+                                  unsigned c, unsigned to) {
+    memopt_i_fused_step *s = p->program->steps + p->program->step_count;
+
+    if (p->program->step_count == MEMOPT_I_FUSED_STEPS) {
+        (void)memopt_i_fused_refuse(p, p->at, "has more than 64 operations");
+        return;
+    }
+    s->code = code;
+    s->operands[0] = (unsigned char)a;
+    s->operands[1] = (unsigned char)b;
+    s->operands[2] = (unsigned char)c;
+    s->to = (unsigned char)to;
+    ++p->program->step_count;
+}
+
+/* Append an operation whose result goes into a free slot, which is returned. */
+static unsigned memopt_i_fused_emit(memopt_i_fused_parser *p, memopt_i_fused_code code, unsigned a, unsigned b,
+                                    unsigned c) {
+    unsigned slot = 0;
+
+    memopt_i_fused_free(p, a);
+    memopt_i_fused_free(p, b);
+    memopt_i_fused_free(p, c);
+    while (slot < MEMOPT_I_FUSED_SLOTS && p->slots >> slot & 1) ++slot;
+    if (slot == MEMOPT_I_FUSED_SLOTS) {
+        (void)memopt_i_fused_refuse(p, p->at, "has more than 6 intermediate values at once");
+        return 0;
+    }
+    memopt_i_fused_append(p, code, a, b, c, slot);
+    p->slots |= 1u << slot;
+    return slot;
+}
+
+static memopt_i_fused_value memopt_i_fused_value_of(unsigned operand) {
+    memopt_i_fused_value v;
+
+    v.kind = MEMOPT_I_FUSED_PLAIN;
+    v.a = (unsigned char)operand;
+    v.b = MEMOPT_I_FUSED_NONE;
+    return v;
+}
+
+/* A value as an operand: products and dropouts are computed now. */
+static unsigned memopt_i_fused_plain(memopt_i_fused_parser *p, memopt_i_fused_value v) {
+    const memopt_i_fused_code code = v.kind == MEMOPT_I_FUSED_PRODUCT ? MEMOPT_I_FUSED_MUL : MEMOPT_I_FUSED_DROPOUT;
+
+    if (v.kind == MEMOPT_I_FUSED_PLAIN) return v.a;
+    return memopt_i_fused_emit(p, code, v.a, v.b, MEMOPT_I_FUSED_NONE);
+}
+
+/* A value as a slot. */
+static unsigned memopt_i_fused_slot(memopt_i_fused_parser *p, unsigned operand) {
+    if (operand < MEMOPT_I_FUSED_SLOTS) return operand;
+    return memopt_i_fused_emit(p, MEMOPT_I_FUSED_MOVE, operand, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE);
+}
+
+/* A number: its digits as an integer, by a power of ten, both exact, so rounded once to double, then to float. */
+static memopt_i_fused_value memopt_i_fused_number(memopt_i_fused_parser *p) {
+    const char *start = p->at;
+    double digits = 0;
+    double power = 1;
+    int count = 0;       /* of digits that matter */
+    int any = 0;
+    int exponent = 0;
+    int given = 0;
+    int negative, i;
+
+    for (; memopt_i_fused_digit(*p->at) || *p->at == '.'; ++p->at) {
+        if (*p->at == '.') {
+            if (exponent) break;
+            exponent = 1;
+            continue;
+        }
+        any = 1;
+        count += count || *p->at != '0';
+        if (count <= 15) digits = digits * 10 + (*p->at - '0');
+        if (exponent && exponent < 1000) ++exponent;
+    }
+    if (exponent) --exponent; /* it has counted the point as well */
+    if (*p->at == 'e' || *p->at == 'E') {
+        negative = *++p->at == '-';
+        if (*p->at == '-' || *p->at == '+') ++p->at;
+        any = any && memopt_i_fused_digit(*p->at);
+        for (; memopt_i_fused_digit(*p->at); ++p->at) if (given < 1000) given = given * 10 + (*p->at - '0');
+        if (negative) given = -given;
+    }
+    exponent = given - exponent;
+    if (!any || memopt_i_fused_name_length(p->at)) (void)memopt_i_fused_refuse(p, start, "has a number that is none");
+    if (count > 15 || exponent < -22 || exponent > 22)
+        (void)memopt_i_fused_refuse(p, start, "has a number of more than 15 digits, or beyond 10^22 or 10^-22");
+    if (p->program->number_count == MEMOPT_I_FUSED_NUMBERS)
+        (void)memopt_i_fused_refuse(p, start, "has more than 16 numbers");
+    if (p->o->c.status) return memopt_i_fused_value_of(0);
+    for (i = exponent < 0 ? -exponent : exponent; i; --i) power *= 10;
+    p->program->numbers[p->program->number_count] = (float)(exponent < 0 ? digits / power : digits * power);
+    return memopt_i_fused_value_of(MEMOPT_I_FUSED_NUMBER + (unsigned)p->program->number_count++);
+}
+
+/* The array or the intermediate value of a name; MEMOPT_I_FUSED_NONE: neither */
+static unsigned memopt_i_fused_find(const memopt_i_fused_parser *p, const char *name, size_t length) {
+    unsigned i;
+
+    for (i = 0; i < p->array_count; ++i)
+        if (memopt_i_fused_is(name, length, p->arrays[i].name)) return MEMOPT_I_FUSED_ARRAY + i;
+    for (i = 0; i < MEMOPT_I_FUSED_SLOTS; ++i)
+        if (length && p->names[i].length == length && memcmp(p->names[i].name, name, length) == 0) return i;
+    return MEMOPT_I_FUSED_NONE;
+}
+
+/* The first array that is the same memory: itself, if no other is. */
+static unsigned memopt_i_fused_twin(const memopt_fused_array *arrays, unsigned k) {
+    const memopt_fused_array *a = arrays + k;
+    const void *data = a->output ? a->output : a->input;
+    unsigned i;
+
+    for (i = 0; data && i < k; ++i)
+        if ((arrays[i].output ? arrays[i].output : arrays[i].input) == data && arrays[i].type == a->type
+            && arrays[i].shape == a->shape && arrays[i].stride == a->stride) break;
+    return data ? i : k;
+}
+
+static memopt_i_fused_value memopt_i_fused_named(memopt_i_fused_parser *p, const char *name, size_t length) {
+    const unsigned found = memopt_i_fused_find(p, name, length);
+    unsigned k, assigned;
+
+    if (found == MEMOPT_I_FUSED_NONE) (void)memopt_i_fused_refuse(p, name, "has a name that is no array");
+    else if (found < MEMOPT_I_FUSED_SLOTS) p->names[found].is_read = 1;
+    else {
+        k = found - MEMOPT_I_FUSED_ARRAY;
+        assigned = p->memory >> memopt_i_fused_twin(p->arrays, k) & 1;
+        if (assigned && p->arrays[k].shape == MEMOPT_FUSED_COLUMN)
+            (void)memopt_i_fused_refuse(p, name, "reads what it sums up over a row");
+        if (!(p->is_assigned >> k & 1)) p->is_read |= 1u << k;
+        p->program->rereads |= (int)assigned;
+    }
+    return memopt_i_fused_value_of(found);
+}
+
+static memopt_i_fused_value memopt_i_fused_call(memopt_i_fused_parser *p, const char *name, size_t length) {
+    static const memopt_i_fused_function functions[] = {
+        { "min", MEMOPT_I_FUSED_MIN, 2 }, { "max", MEMOPT_I_FUSED_MAX, 2 }, { "abs", MEMOPT_I_FUSED_ABS, 1 },
+        { "sqrt", MEMOPT_I_FUSED_SQRT, 1 }, { "exp", MEMOPT_I_FUSED_EXP, 1 }, { "sigmoid", MEMOPT_I_FUSED_SIGMOID, 1 },
+        { "relu", MEMOPT_I_FUSED_RELU, 1 }, { "gelu", MEMOPT_I_FUSED_GELU, 1 }, { "silu", MEMOPT_I_FUSED_SILU, 1 },
+        { "relu_gradient", MEMOPT_I_FUSED_RELU_GRADIENT, 2 }, { "gelu_gradient", MEMOPT_I_FUSED_GELU_GRADIENT, 2 },
+        { "silu_gradient", MEMOPT_I_FUSED_SILU_GRADIENT, 2 }, { "dropout", MEMOPT_I_FUSED_DROPOUT, 1 },
+        { "row_sum", MEMOPT_I_FUSED_ROW_SUM, 0 }, { "row_max", MEMOPT_I_FUSED_ROW_MAX, 0 } };
+    const size_t count = sizeof functions / sizeof *functions;
+    memopt_i_fused_value v;
+    unsigned a;
+    unsigned b = MEMOPT_I_FUSED_NONE;
+    size_t i = 0;
+
+    while (i < count && !memopt_i_fused_is(name, length, functions[i].name)) ++i;
+    if (i == count) (void)memopt_i_fused_refuse(p, name, "calls what is no function");
+    else if (!functions[i].count)
+        (void)memopt_i_fused_refuse(p, name, "has row_sum() or row_max() elsewhere than as a whole right side");
+    if (p->o->c.status) return memopt_i_fused_value_of(0);
+    a = memopt_i_fused_plain(p, memopt_i_fused_sum(p));
+    if (functions[i].count == 2) {
+        memopt_i_fused_expect(p, ',', "lacks a comma here");
+        if (!p->o->c.status) b = memopt_i_fused_plain(p, memopt_i_fused_sum(p));
+    }
+    memopt_i_fused_expect(p, ')', "lacks a ) here");
+    if (p->o->c.status) return memopt_i_fused_value_of(0);
+    if (functions[i].code != MEMOPT_I_FUSED_DROPOUT)
+        return memopt_i_fused_value_of(memopt_i_fused_emit(p, functions[i].code, a, b, MEMOPT_I_FUSED_NONE));
+    p->program->drops = 1;
+    v = memopt_i_fused_value_of(a);
+    v.kind = MEMOPT_I_FUSED_DROPPED;
+    return v;
+}
+
+static memopt_i_fused_value memopt_i_fused_factor(memopt_i_fused_parser *p) {
+    memopt_i_fused_value v = memopt_i_fused_value_of(0);
+    const char *name;
+    size_t length;
+
+    memopt_i_fused_blanks(p);
+    if (p->depth == MEMOPT_I_FUSED_DEPTH) (void)memopt_i_fused_refuse(p, p->at, "is nested more than 32 deep");
+    if (p->o->c.status) return v;
+    ++p->depth;
+    name = p->at;
+    length = memopt_i_fused_name_length(name);
+    if (memopt_i_fused_takes(p, '-')) {
+        v = memopt_i_fused_factor(p);
+        if (v.a >= MEMOPT_I_FUSED_NUMBER && v.a < MEMOPT_I_FUSED_NONE && v.kind == MEMOPT_I_FUSED_PLAIN)
+            p->program->numbers[v.a - MEMOPT_I_FUSED_NUMBER] *= -1;
+        else if (!p->o->c.status)
+            v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_FUSED_NEGATE, memopt_i_fused_plain(p, v),
+                                                            MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE));
+    } else if (memopt_i_fused_takes(p, '(')) {
+        v = memopt_i_fused_sum(p);
+        memopt_i_fused_expect(p, ')', "lacks a ) here");
+    } else if (memopt_i_fused_digit(*name) || *name == '.') v = memopt_i_fused_number(p);
+    else if (length) {
+        p->at += length;
+        v = memopt_i_fused_takes(p, '(') ? memopt_i_fused_call(p, name, length) : memopt_i_fused_named(p, name, length);
+    } else (void)memopt_i_fused_refuse(p, name, "lacks a name, a number or a ( here");
+    --p->depth;
+    return v;
+}
+
+static memopt_i_fused_value memopt_i_fused_term(memopt_i_fused_parser *p) {
+    memopt_i_fused_value v = memopt_i_fused_factor(p);
+    unsigned a, b;
+    int divides;
+
+    while (!p->o->c.status && ((divides = memopt_i_fused_takes(p, '/')) || memopt_i_fused_takes(p, '*'))) {
+        a = memopt_i_fused_plain(p, v);
+        b = memopt_i_fused_plain(p, memopt_i_fused_factor(p));
+        if (p->o->c.status) break;
+        if (divides) v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_FUSED_DIV, a, b, MEMOPT_I_FUSED_NONE));
+        else {
+            v.kind = MEMOPT_I_FUSED_PRODUCT;
+            v.a = (unsigned char)a;
+            v.b = (unsigned char)b;
+        }
+    }
+    return v;
+}
+
+/* a + b, or a - b: of two products the second one goes into the sum as it is. */
+static unsigned memopt_i_fused_add(memopt_i_fused_parser *p, memopt_i_fused_value a, memopt_i_fused_value b,
+                                   int minus) {
+    const int first = a.kind == MEMOPT_I_FUSED_PRODUCT || (a.kind == MEMOPT_I_FUSED_DROPPED && !minus);
+    const int second = b.kind == MEMOPT_I_FUSED_PRODUCT || (b.kind == MEMOPT_I_FUSED_DROPPED && !minus);
+    const memopt_i_fused_value v = second ? b : a;
+    const unsigned left = second || !first ? memopt_i_fused_plain(p, a) : (unsigned)MEMOPT_I_FUSED_NONE;
+    const unsigned right = !second ? memopt_i_fused_plain(p, b) : (unsigned)MEMOPT_I_FUSED_NONE;
+
+    if (!first && !second)
+        return memopt_i_fused_emit(p, minus ? MEMOPT_I_FUSED_SUB : MEMOPT_I_FUSED_ADD, left, right,
+                                   MEMOPT_I_FUSED_NONE);
+    if (v.kind == MEMOPT_I_FUSED_DROPPED)
+        return memopt_i_fused_emit(p, MEMOPT_I_FUSED_DROPOUT_ADD, v.a, second ? left : right, MEMOPT_I_FUSED_NONE);
+    return memopt_i_fused_emit(p, !minus ? MEMOPT_I_FUSED_FMA : second ? MEMOPT_I_FUSED_LESS_PRODUCT
+                               : MEMOPT_I_FUSED_PRODUCT_LESS, v.a, v.b, second ? left : right);
+}
+
+static memopt_i_fused_value memopt_i_fused_sum(memopt_i_fused_parser *p) {
+    memopt_i_fused_value v = memopt_i_fused_term(p);
+    int minus;
+
+    while (!p->o->c.status && ((minus = memopt_i_fused_takes(p, '-')) || memopt_i_fused_takes(p, '+'))) {
+        const memopt_i_fused_value w = memopt_i_fused_term(p);
+
+        if (!p->o->c.status) v = memopt_i_fused_value_of(memopt_i_fused_add(p, v, w, minus));
+    }
+    return v;
+}
+
+/* The right side goes to an array of each element: by the operation that makes it, where the array has floats. */
+static void memopt_i_fused_assign(memopt_i_fused_parser *p, unsigned k, unsigned operand) {
+    memopt_i_fused_program *g = p->program;
+    const unsigned slot = memopt_i_fused_slot(p, operand);
+
+    if (p->o->c.status) return;
+    if (p->arrays[k].type != MEMOPT_TYPE_F32)
+        memopt_i_fused_append(p, MEMOPT_I_FUSED_STORE, slot, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE,
+                              MEMOPT_I_FUSED_ARRAY + k);
+    else if (p->names[slot].length)
+        memopt_i_fused_append(p, MEMOPT_I_FUSED_MOVE, slot, MEMOPT_I_FUSED_NONE, MEMOPT_I_FUSED_NONE,
+                              MEMOPT_I_FUSED_ARRAY + k);
+    else g->steps[g->step_count - 1].to = (unsigned char)(MEMOPT_I_FUSED_ARRAY + k);
+    memopt_i_fused_free(p, slot);
+}
+
+/* row_sum(...) or row_max(...), if that stands here: the status, or the code, of what goes into array k. */
+static int memopt_i_fused_reduce(memopt_i_fused_parser *p, unsigned k) {
+    const char *name = p->at;
+    const size_t length = memopt_i_fused_name_length(name);
+    const int is_sum = memopt_i_fused_is(name, length, "row_sum");
+    unsigned slot;
+
+    if (!is_sum && !memopt_i_fused_is(name, length, "row_max")) return 0;
+    p->at += length;
+    if (!memopt_i_fused_takes(p, '(')) {
+        p->at = name;
+        return 0;
+    }
+    if (k == MEMOPT_I_FUSED_NONE || p->arrays[k].shape != MEMOPT_FUSED_COLUMN)
+        (void)memopt_i_fused_refuse(p, name, "puts this elsewhere than into an array of MEMOPT_FUSED_COLUMN");
+    if (p->program->sum_count == MEMOPT_I_FUSED_SUMS)
+        (void)memopt_i_fused_refuse(p, name, "has more than 4 sums or maxima of rows");
+    slot = memopt_i_fused_slot(p, memopt_i_fused_plain(p, memopt_i_fused_sum(p)));
+    memopt_i_fused_expect(p, ')', "lacks a ) here");
+    if (p->o->c.status) return 1;
+    memopt_i_fused_append(p, is_sum ? MEMOPT_I_FUSED_ROW_SUM : MEMOPT_I_FUSED_ROW_MAX, slot, MEMOPT_I_FUSED_ARRAY + k,
+                          MEMOPT_I_FUSED_NONE, (unsigned)p->program->sum_count++);
+    memopt_i_fused_free(p, slot);
+    return 1;
+}
+
+/* An intermediate value: it keeps its slot to the end. */
+static void memopt_i_fused_keep(memopt_i_fused_parser *p, const char *name, size_t length, unsigned operand) {
+    const int own = operand < MEMOPT_I_FUSED_SLOTS && !p->names[operand].length;
+    const unsigned slot = own ? operand : memopt_i_fused_emit(p, MEMOPT_I_FUSED_MOVE, operand, MEMOPT_I_FUSED_NONE,
+                                                              MEMOPT_I_FUSED_NONE);
+
+    p->names[slot].name = name;
+    p->names[slot].length = length;
+}
+
+static void memopt_i_fused_statement(memopt_i_fused_parser *p) {
+    const char *name = p->at;
+    const size_t length = memopt_i_fused_name_length(name);
+    const unsigned found = memopt_i_fused_find(p, name, length);
+    unsigned k = MEMOPT_I_FUSED_NONE;
+    unsigned operand;
+
+    p->at += length;
+    if (!length) (void)memopt_i_fused_refuse(p, name, "lacks a name to assign here");
+    memopt_i_fused_expect(p, '=', "lacks a = here");
+    memopt_i_fused_blanks(p);
+    if (p->o->c.status) return;
+    if (found >= MEMOPT_I_FUSED_ARRAY && found < MEMOPT_I_FUSED_NONE) {
+        k = found - MEMOPT_I_FUSED_ARRAY;
+        if (p->arrays[k].shape != MEMOPT_FUSED_EACH && p->arrays[k].shape != MEMOPT_FUSED_COLUMN)
+            (void)memopt_i_fused_refuse(p, name, "assigns an array that all rows share");
+    }
+    if (found < MEMOPT_I_FUSED_SLOTS
+        || (k != MEMOPT_I_FUSED_NONE && p->memory >> memopt_i_fused_twin(p->arrays, k) & 1))
+        (void)memopt_i_fused_refuse(p, name, "assigns a name or an array a second time");
+    if (p->o->c.status) return;
+    if (!memopt_i_fused_reduce(p, k)) {
+        operand = memopt_i_fused_plain(p, memopt_i_fused_sum(p));
+        if (k != MEMOPT_I_FUSED_NONE && p->arrays[k].shape == MEMOPT_FUSED_COLUMN)
+            (void)memopt_i_fused_refuse(p, name, "assigns an array of MEMOPT_FUSED_COLUMN without row_sum()");
+        if (p->o->c.status) return;
+        if (k == MEMOPT_I_FUSED_NONE) memopt_i_fused_keep(p, name, length, operand);
+        else memopt_i_fused_assign(p, k, operand);
+    }
+    if (k == MEMOPT_I_FUSED_NONE) return;
+    p->is_assigned |= 1u << k;
+    p->memory |= 1u << memopt_i_fused_twin(p->arrays, k);
+}
+
+static void memopt_i_fused_parse(memopt_i_fused_parser *p) {
+    unsigned i;
+
+    do {
+        memopt_i_fused_blanks(p);
+        if (!*p->at && p->program->step_count) break; /* behind the last ; */
+        memopt_i_fused_statement(p);
+    } while (!p->o->c.status && memopt_i_fused_takes(p, ';'));
+    if (*p->at) (void)memopt_i_fused_refuse(p, p->at, "lacks an operator or a ; here");
+    for (i = 0; i < MEMOPT_I_FUSED_SLOTS; ++i)
+        if (p->names[i].length && !p->names[i].is_read)
+            (void)memopt_i_fused_refuse(p, p->names[i].name, "assigns a name that is no array, and does not read it");
+}
+
+/* ---- the pass ---- */
+typedef struct memopt_i_fused {
+    const memopt_fused_array *arrays;
+    size_t   array_count, rows, columns, row_step, column_step; /* steps: of a chunk */
+    memopt_noise noise;
+    uint64_t first;
+    uint32_t threshold;
+    float    factor;
+    int      level, stream;
+    memopt_i_fused_program program;
+    memopt_fused_array resolved[MEMOPT_FUSED_ARRAYS]; /* the arrays with their strides */
+} memopt_i_fused;
+
+/* What a worker has on its stack. */
+typedef struct memopt_i_fused_room {
+    float    slots[MEMOPT_I_FUSED_SLOTS * MEMOPT_I_FUSED_PIECE + 16]; /* used from a multiple of 64 bytes on */
+    float    ones[MEMOPT_FUSED_ARRAYS][16];      /* a number 16 times: of arrays that have one for the row */
+    float    numbers[MEMOPT_I_FUSED_NUMBERS][16]; /* of the text's numbers */
+    float    sums[MEMOPT_I_FUSED_SUMS][16];      /* a maximum: the first */
+    uint32_t mask[MEMOPT_I_FUSED_PIECE + 64];
+} memopt_i_fused_room;
+
+static void memopt_i_fused_repeat(float *to, float x) {
+    int i;
+    for (i = 0; i < 16; ++i) to[i] = x;
+}
+
+static float *memopt_i_fused_slot_at(memopt_i_fused_room *m, unsigned slot) {
+    const size_t over = (uintptr_t)m->slots & 63;
+    return m->slots + (over ? (64 - over) / sizeof(float) : 0) + slot * MEMOPT_I_FUSED_PIECE;
+}
+
+static memopt_i_fused_operand memopt_i_fused_operand_at(const memopt_i_fused *t, memopt_i_fused_room *m,
+                                                        unsigned operand, size_t row, size_t at) {
+    const memopt_fused_array *a;
+    memopt_i_fused_operand x;
+
+    x.type = MEMOPT_TYPE_F32;
+    x.mask = 0;
+    x.data = NULL;
+    if (operand < MEMOPT_I_FUSED_SLOTS) {
+        x.mask = SIZE_MAX;
+        x.data = memopt_i_fused_slot_at(m, operand);
+    } else if (operand >= MEMOPT_I_FUSED_NUMBER) {
+        if (operand != MEMOPT_I_FUSED_NONE) x.data = m->numbers[operand - MEMOPT_I_FUSED_NUMBER];
+    } else {
+        a = t->arrays + (operand - MEMOPT_I_FUSED_ARRAY);
+        if (a->shape == MEMOPT_FUSED_EACH || a->shape == MEMOPT_FUSED_ROW) {
+            x.mask = SIZE_MAX;
+            x.type = a->type;
+            x.data = memopt_i_row_at(a->input ? a->input : a->output, a->type,
+                                     (a->shape == MEMOPT_FUSED_EACH ? row * a->stride : 0) + at);
+        } else x.data = m->ones[operand - MEMOPT_I_FUSED_ARRAY];
+    }
+    return x;
+}
+
+/* Which of n elements stay, those from an index on; whole groups of 32 are drawn, none across a multiple of 2^33. */
+static const uint32_t *memopt_i_fused_draw(const memopt_i_fused *t, uint32_t *mask, uint64_t index, size_t n) {
+    const size_t skip = (size_t)(index & 31);
+    const uint64_t from = index - skip;
+    const uint64_t left = ((uint64_t)1 << 33) - (from & (((uint64_t)1 << 33) - 1));
+    const size_t all = (skip + (n + 15) / 16 * 16 + 31) / 32 * 32;
+    const size_t one = all > left ? (size_t)left : all;
+
+    MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask, one, t->noise, from, t->threshold));
+    if (one < all)
+        MEMOPT_I_DISPATCH(t->level, dropout_mask, (mask + one, all - one, t->noise, from + one, t->threshold));
+    return mask + skip;
+}
+
+/* The next lines of arrays that are read. */
+static void memopt_i_fused_ahead(const memopt_i_fused *t, size_t row, size_t at, size_t n) {
+    size_t k, i;
+
+    for (k = 0; k < t->array_count; ++k) {
+        const memopt_fused_array *a = t->arrays + k;
+        const size_t size = memopt_type_bytes(a->type);
+
+        if (a->shape != MEMOPT_FUSED_EACH || !a->input) continue;
+        for (i = 0; i < n; i += 64 / size)
+            MEMOPT_I_FETCH_L2(memopt_i_row_at(a->input, a->type, row * a->stride + at + i), MEMOPT_I_FUSED_AHEAD);
+    }
+}
+
+static void memopt_i_fused_store(const memopt_i_fused *t, const memopt_fused_array *a, size_t at, const float *from,
+                                 size_t n) {
+    void *to = memopt_i_row_to(a->output, a->type, at);
+
+    if (a->type == MEMOPT_TYPE_BF16)
+        memopt_i_bf16_from_f32_to(t->level, (uint16_t *)to, from, n, t->stream && !((uintptr_t)to & 63));
+    else memopt_i_from_f32(t->level, to, from, a->type, n);
+}
+
+typedef union memopt_i_fused_rest {
+    float    floats[16];
+    uint16_t words[16];
+} memopt_i_fused_rest;
+
+/* An operation on n elements. What is left of 16 is copied to where 16 can be read and written. */
+static void memopt_i_fused_operate(int level, memopt_i_fused_code code, memopt_i_fused_work *w, size_t n) {
+    const size_t whole = n & ~(size_t)15;
+    memopt_i_fused_rest from[3];
+    float to[16];
+    float *result = w->to + whole;
+    int k;
+
+    MEMOPT_I_DISPATCH(level, fused_step, (code, w, whole));
+    if (whole == n) return;
+    for (k = 0; k < memopt_i_fused_count(code); ++k) {
+        memopt_i_fused_operand *x = w->operands + k;
+
+        if (!x->mask) continue;
+        memset(from + k, 0, sizeof from[k]);
+        memcpy(from + k, memopt_i_row_at(x->data, x->type, whole), (n - whole) * memopt_type_bytes(x->type));
+        x->data = from + k;
+    }
+    w->to = to;
+    w->mask += whole;
+    MEMOPT_I_DISPATCH(level, fused_step, (code, w, 16));
+    w->mask -= whole;
+    memcpy(result, to, (n - whole) * sizeof *to);
+}
+
+/* n elements of a row from `at` on. */
+static void memopt_i_fused_piece(const memopt_i_fused *t, memopt_i_fused_room *m, size_t row, size_t at, size_t n) {
+    memopt_i_fused_work w;
+    size_t i;
+
+    memopt_i_fused_ahead(t, row, at, n);
+    w.mask = m->mask;
+    if (t->program.drops) w.mask = memopt_i_fused_draw(t, m->mask, t->first + (uint64_t)row * t->columns + at, n);
+    w.factor = t->factor;
+    for (i = 0; i < t->program.step_count; ++i) {
+        const memopt_i_fused_step *s = t->program.steps + i;
+        const float *slot = memopt_i_fused_slot_at(m, s->operands[0]);
+        const memopt_fused_array *a = s->to < MEMOPT_I_FUSED_ARRAY ? NULL : t->arrays + (s->to - MEMOPT_I_FUSED_ARRAY);
+        int k;
+
+        if (s->code == MEMOPT_I_FUSED_STORE) memopt_i_fused_store(t, a, row * a->stride + at, slot, n);
+        else if (s->code == MEMOPT_I_FUSED_ROW_SUM) memopt_i_row_sum(t->level, m->sums[s->to], slot, n);
+        else if (s->code == MEMOPT_I_FUSED_ROW_MAX)
+            m->sums[s->to][0] = memopt_i_row_max(t->level, m->sums[s->to][0], slot, n);
+        else {
+            for (k = 0; k < 3; ++k) w.operands[k] = memopt_i_fused_operand_at(t, m, s->operands[k], row, at);
+            w.to = a ? (float *)a->output + row * a->stride + at : memopt_i_fused_slot_at(m, s->to);
+            memopt_i_fused_operate(t->level, s->code, &w, n);
+        }
+    }
+}
+
+/* The numbers of arrays that have one for a row, or, of a shape, for all. */
+static void memopt_i_fused_fill(const memopt_i_fused *t, memopt_i_fused_room *m, memopt_fused_shape shape, size_t row) {
+    size_t k;
+    float x;
+
+    for (k = 0; k < t->array_count; ++k) {
+        const memopt_fused_array *a = t->arrays + k;
+
+        if (a->shape != shape || !a->input) continue;
+        memopt_i_row_load(MEMOPT_SIMD_SCALAR, &x, a->input, a->type, row, 1);
+        memopt_i_fused_repeat(m->ones[k], x);
+    }
+}
+
+/* Sums and maxima of a row begin, or go to their arrays. */
+static void memopt_i_fused_sums(const memopt_i_fused *t, memopt_i_fused_room *m, size_t row, int is_end) {
+    size_t i;
+    float x;
+
+    for (i = 0; i < t->program.step_count; ++i) {
+        const memopt_i_fused_step *s = t->program.steps + i;
+        const int is_sum = s->code == MEMOPT_I_FUSED_ROW_SUM;
+
+        if (!is_sum && s->code != MEMOPT_I_FUSED_ROW_MAX) continue;
+        if (is_end) {
+            const memopt_fused_array *a = t->arrays + (s->operands[1] - MEMOPT_I_FUSED_ARRAY);
+
+            x = is_sum ? memopt_i_row_total(m->sums[s->to]) : m->sums[s->to][0];
+            memopt_i_from_f32(MEMOPT_SIMD_SCALAR, memopt_i_row_to(a->output, a->type, row), &x, a->type, 1);
+        } else memopt_i_fused_repeat(m->sums[s->to], is_sum ? 0.0f : memopt_i_bits_float(0xff800000u));
+    }
+}
+
+static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
+    const memopt_i_fused *t = (const memopt_i_fused *)task;
+    const size_t across = memopt_i_max(1, memopt_i_ceil_div(t->columns, t->column_step));
+    const size_t begin = chunk % across * t->column_step;
+    const size_t end = begin + memopt_i_min(t->column_step, t->columns - begin);
+    size_t row = chunk / across * t->row_step;
+    const size_t last = row + memopt_i_min(t->row_step, t->rows - row);
+    memopt_i_fused_room m;
+    size_t at, i;
+
+    (void)worker;
+    for (i = 0; i < t->program.number_count; ++i) memopt_i_fused_repeat(m.numbers[i], t->program.numbers[i]);
+    memopt_i_fused_fill(t, &m, MEMOPT_FUSED_ONE, 0);
+    for (; row < last; ++row) {
+        memopt_i_fused_fill(t, &m, MEMOPT_FUSED_COLUMN, row);
+        memopt_i_fused_sums(t, &m, row, 0);
+        for (at = begin; at < end; at += MEMOPT_I_FUSED_PIECE)
+            memopt_i_fused_piece(t, &m, row, at, memopt_i_min(MEMOPT_I_FUSED_PIECE, end - at));
+        memopt_i_fused_sums(t, &m, row, 1);
+    }
+    if (t->stream) memopt_i_number_fence();
+    memopt_i_wide_end(t->level);
+}
+
+/* ---- the checks ---- */
+static int memopt_i_fused_shape_is_invalid(memopt_fused_shape s) { return (unsigned)s > (unsigned)MEMOPT_FUSED_ONE; }
+
+/* Names, types, shapes; strides are filled in. */
+static memopt_status memopt_i_fused_arrays(memopt_i_ops *o, const memopt_fused *x, memopt_fused_array *arrays) {
+    size_t k, i, length;
+
+    memopt_i_must_be_at_most(&o->c, "array_count", x->array_count, "limit", MEMOPT_FUSED_ARRAYS);
+    memopt_i_must(&o->c, x->arrays != NULL || !x->array_count, "arrays", "is NULL");
+    for (k = 0; !o->c.status && k < x->array_count; ++k) {
+        memopt_fused_array *a = arrays + k;
+
+        *a = x->arrays[k];
+        memopt_i_checks_at(&o->c, "array", k);
+        if (memopt_i_must(&o->c, a->name != NULL, "name", "is NULL")) break;
+        length = memopt_i_fused_name_length(a->name);
+        memopt_i_must(&o->c, length && !a->name[length], "name", "is no name: letters, digits and _, no digit first");
+        for (i = 0; i < k; ++i)
+            memopt_i_must(&o->c, strcmp(a->name, arrays[i].name) != 0, "name", "is that of an array before it");
+        memopt_i_ops_type(o, "type", a->type);
+        memopt_i_must_number(&o->c, !memopt_i_fused_shape_is_invalid(a->shape), "shape", memopt_i_signed((int)a->shape),
+                             "no such memopt_fused_shape", memopt_i_no_quantity());
+        if (!a->stride || a->shape != MEMOPT_FUSED_EACH) a->stride = x->columns;
+        memopt_i_must_be_at_least(&o->c, "stride", a->stride, "at least columns", x->columns);
+        memopt_i_ops_fits(o, "it", x->rows, memopt_i_max(1, a->stride), a->type);
+    }
+    memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
+    return o->c.status;
+}
+
+/* Bytes from the first element of an array to its last. */
+static size_t memopt_i_fused_span(const memopt_fused *x, const memopt_fused_array *a) {
+    const size_t size = memopt_type_bytes(a->type);
+
+    switch (a->shape) {
+    case MEMOPT_FUSED_ROW:    return x->columns * size;
+    case MEMOPT_FUSED_COLUMN: return x->rows * size;
+    case MEMOPT_FUSED_ONE:    return size;
+    case MEMOPT_FUSED_EACH:   break;
+    }
+    return x->rows && x->columns ? ((x->rows - 1) * a->stride + x->columns) * size : 0;
+}
+
+/* Do two arrays share a byte? Not where they lie side by side in the rows of one matrix. */
+static int memopt_i_fused_overlap(const memopt_fused *x, const memopt_fused_array *a, const memopt_fused_array *b) {
+    const void *p = a->output ? a->output : a->input;
+    const void *q = b->output ? b->output : b->input;
+    const size_t size = memopt_type_bytes(a->type);
+    size_t between;
+
+    if (!memopt_i_overlaps(p, memopt_i_fused_span(x, a), q, memopt_i_fused_span(x, b))) return 0;
+    if (a->shape != MEMOPT_FUSED_EACH || b->shape != MEMOPT_FUSED_EACH || a->type != b->type || a->stride != b->stride)
+        return 1;
+    between = (uintptr_t)p < (uintptr_t)q ? (uintptr_t)q - (uintptr_t)p : (uintptr_t)p - (uintptr_t)q;
+    between = between / size % a->stride;
+    return between < x->columns || a->stride - between < x->columns;
+}
+
+/* The pointers, by what the text does with the arrays. */
+static memopt_status memopt_i_fused_pointers(memopt_i_ops *o, const memopt_fused *x, const memopt_i_fused_parser *p) {
+    static const char *const names[MEMOPT_FUSED_ARRAYS] = {
+        "array 0", "array 1", "array 2", "array 3", "array 4", "array 5", "array 6", "array 7", "array 8", "array 9",
+        "array 10", "array 11" };
+    unsigned k, i;
+
+    for (k = 0; !o->c.status && k < x->array_count; ++k) {
+        const memopt_fused_array *a = p->arrays + k;
+        const size_t size = memopt_type_bytes(a->type);
+        const int is_read = (int)(p->is_read >> k & 1);
+        const int is_assigned = (int)(p->is_assigned >> k & 1);
+
+        memopt_i_checks_at(&o->c, "array", k);
+        memopt_i_must(&o->c, is_read || is_assigned, "name", "is not in the text");
+        if (o->count_scratch) continue;
+        memopt_i_must_point(&o->c, "input", a->input, size, is_read);
+        memopt_i_must_point(&o->c, "output", a->output, size, is_assigned);
+        memopt_i_must(&o->c, is_assigned || !a->output, "output", "is set, but the text does not assign it");
+        memopt_i_must(&o->c, !a->input || !a->output || a->input == a->output, "output", "is not input");
+    }
+    memopt_i_checks_at(&o->c, NULL, SIZE_MAX);
+    if (o->count_scratch) return o->c.status;
+    for (k = 1; !o->c.status && k < x->array_count; ++k)
+        for (i = 0; i < k; ++i)
+            if ((p->arrays[k].output || p->arrays[i].output)
+                && memopt_i_fused_twin(p->arrays, k) != memopt_i_fused_twin(p->arrays, i)
+                && memopt_i_fused_overlap(x, p->arrays + k, p->arrays + i))
+                (void)memopt_i_refuse_overlap(&o->c, names[k], names[i]);
+    return o->c.status;
+}
+
+/* How the work is cut; arrays that no row shares are one long row. */
+static void memopt_i_fused_cut(memopt_i_fused *t) {
+    size_t k;
+    int one_row = !t->program.sum_count;
+
+    for (k = 0; k < t->array_count; ++k)
+        one_row = one_row && (t->arrays[k].shape == MEMOPT_FUSED_ONE
+                              || (t->arrays[k].shape == MEMOPT_FUSED_EACH && t->arrays[k].stride == t->columns));
+    if (one_row) {
+        t->columns *= t->rows;
+        t->rows = 1;
+    }
+    t->column_step = memopt_i_max(1, t->columns);
+    if (!t->program.sum_count) t->column_step = memopt_i_min(t->column_step, MEMOPT_I_FUSED_CHUNK);
+    t->row_step = memopt_i_max(1, MEMOPT_I_FUSED_CHUNK / t->column_step);
+    t->stream = !t->program.rereads && t->rows * t->columns >= MEMOPT_I_NUMBER_STREAM / 2;
+#if defined(MEMOPT_I_X86)
+    t->stream = t->stream && t->level >= MEMOPT_SIMD_AVX2;
+#else
+    t->stream = 0;
+#endif
+}
+
+MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused) {
+    memopt_i_ops o;
+    memopt_i_fused t;
+    memopt_i_fused_parser p;
+
+    if (memopt_i_ops_resolve(ops, "fused", fused, &o)) return o.c.status;
+    memset(&t, 0, sizeof t);
+    memset(&p, 0, sizeof p);
+    memopt_i_must(&o.c, fused->text != NULL, "text", "is NULL");
+    if (memopt_i_fused_arrays(&o, fused, t.resolved)) return o.c.status;
+    p.o = &o;
+    p.arrays = t.arrays = t.resolved;
+    p.array_count = t.array_count = fused->array_count;
+    p.text = p.at = fused->text;
+    p.program = &t.program;
+    memopt_i_fused_parse(&p);
+    memopt_i_must_number(&o.c, !t.program.drops || (fused->rate >= 0 && fused->rate < 1), "rate",
+                         memopt_i_real((double)fused->rate), "at least 0 and below", memopt_i_count(1));
+    memopt_i_fused_pointers(&o, fused, &p);
+    if (memopt_i_ops_ends(&o, 0) || !fused->rows || (!fused->columns && !t.program.sum_count)) return o.c.status;
+    t.rows = fused->rows;
+    t.columns = fused->columns;
+    t.noise = fused->noise;
+    t.first = fused->first;
+    if (t.program.drops) t.threshold = memopt_i_dropout_threshold(fused->rate, &t.factor);
+    t.level = o.level;
+    memopt_i_fused_cut(&t);
+    memopt_i_parallel_for(o.threads, memopt_i_ceil_div(t.rows, t.row_step)
+                          * memopt_i_max(1, memopt_i_ceil_div(t.columns, t.column_step)), memopt_i_fused_chunk, &t);
     return MEMOPT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* hashes.c - a hash of what random, number, quant, optim and tape compute, a line each: every machine must print the same
+/* hashes.c - a hash of what random, number, quant, optim, tape and fused compute, a line each: every machine must print the same
    lines, whatever its byte order and its levels. Values are hashed, not their bytes in memory. tests/check.sh compares two
    machines. With an argument, the tests of these sections that know their bits run first, so many as take seconds in an
    emulator. */
@@ -131,6 +131,28 @@ static void hashes_tape(void) {
     }
 }
 
+static void hashes_fused(void) { /* every function of a text, with every type */
+    static const float scale = 0.75f; static float sums[64], maxima[64]; int type; size_t i;
+
+    CHECK(memopt_random_normal(hashes_x, HASHES_COUNT, 7, 8, 9, NULL) == MEMOPT_OK);
+    CHECK(memopt_bf16_from_f32(hashes_u16, hashes_x, HASHES_COUNT, NULL) == MEMOPT_OK);
+    for (type = 0; type < 2; ++type) {
+        const memopt_fused_array arrays[5] = {
+            { "x", type ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F16, MEMOPT_FUSED_EACH, hashes_u16, NULL, 0 },
+            { "y", MEMOPT_TYPE_F32, MEMOPT_FUSED_EACH, NULL, hashes_y, 0 }, { "s", MEMOPT_TYPE_F32, MEMOPT_FUSED_ONE, &scale, NULL, 0 },
+            { "sum", MEMOPT_TYPE_F32, MEMOPT_FUSED_COLUMN, NULL, sums, 0 }, { "max", MEMOPT_TYPE_F32, MEMOPT_FUSED_COLUMN, NULL, maxima, 0 } };
+        memopt_fused f; uint32_t h;
+
+        memset(&f, 0, sizeof f);
+        f.text = "t = min(max(x, -60), 60); a = gelu(t * s + 0.1) - silu(t) / 3; b = dropout(exp(-abs(t))) + sigmoid(t) * sqrt(abs(a));"
+                 "y = relu(b) + gelu_gradient(t, a) - silu_gradient(a, b) * relu_gradient(t, s); sum = row_sum(y); max = row_max(a)";
+        f.rows = 64; f.columns = 1001; f.arrays = arrays; f.array_count = 5; f.rate = 0.3f; f.noise = memopt_noise_make(3, 4); f.first = 77;
+        CHECK(memopt_fused_run(NULL, &f) == MEMOPT_OK);
+        h = hashes_of_floats(hashes_of_floats(1, hashes_y, 64 * 1001), sums, 64);
+        hashes_say("fused", type, hashes_of_floats(h, maxima, 64));
+    }
+}
+
 int main(int argc, char **argv) {
     (void)argv; (void)test_random_section; (void)test_optim; (void)test_adafactor; (void)test_tape; /* too slow as a whole */
     if (argc > 1) {
@@ -146,5 +168,6 @@ int main(int argc, char **argv) {
     RUN(hashes_optim);
     RUN(hashes_adafactor);
     RUN(hashes_tape);
+    RUN(hashes_fused);
     return test_totals();
 }

@@ -31,6 +31,7 @@
 #include "test_norm.c"
 #include "test_layer.c"
 #include "test_batchnorm.c"
+#include "test_fused.c"
 #include "test_nan.c"
 #include "test_parts_nets.c"
 #include "test_parts.c"
@@ -75,6 +76,7 @@ int main(void) {
     test_norm();
     test_layer();
     test_batchnorm();
+    test_fused();
     test_nan();
     test_parts_nets();
     test_parts();
@@ -84,6 +86,7 @@ int main(void) {
     (void)test_adafactor;
     (void)test_scale; (void)test_tape; (void)test_gemm; (void)test_row_kernels; (void)test_operator; (void)test_softmax;
     (void)test_head; (void)test_attention; (void)test_norm; (void)test_layer; (void)test_batchnorm; (void)test_nan;
+    (void)test_fused;
     (void)test_parts_nets;
     (void)test_parts;
 #endif

@@ -2704,8 +2704,8 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
                is rounded. dropout(x) that is added is such a product, of x and 1 / (1 - rate).
    Rows        are summed in the order of 16 lanes, as in every operator here; the maximum is NaN where one element is,
                and never -0.
-   In place    An array may be read and assigned, and two arrays may be the same memory if they have the same type, shape
-               and stride. Else what is assigned overlaps nothing. */
+   In place    An array may be read and assigned. Two arrays may be the same memory if type, shape and stride are equal.
+               Else what is assigned overlaps nothing. */
 
 typedef enum memopt_fused_shape {
     MEMOPT_FUSED_EACH,   /* rows x columns */
@@ -28703,10 +28703,10 @@ static memopt_status memopt_i_fused_pointers(memopt_i_ops *o, const memopt_fused
     return o->c.status;
 }
 
-/* How the work is cut; arrays that no row shares are one long row. */
+/* How the work is cut. Arrays without a number for a row or a column are one long row. */
 static void memopt_i_fused_cut(memopt_i_fused *t) {
     size_t k;
-    int one_row = !t->program.sum_count;
+    int one_row = 1;
 
     for (k = 0; k < t->array_count; ++k)
         one_row = one_row && (t->arrays[k].shape == MEMOPT_FUSED_ONE

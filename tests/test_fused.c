@@ -93,9 +93,14 @@ static float fused_want_relu(const fused_in *i) { return i->x < 0 ? 0 : i->x; }
 static float fused_want_relu_gradient(const fused_in *i) { return i->x > 0 ? i->r : 0; }
 static float fused_want_named(const fused_in *i) { return fmaf(fused_v(i->x + i->r), fused_v(i->x + i->r), fused_v(i->x + i->r)); }
 static float fused_want_deep(const fused_in *i) { return fused_v(i->x + fused_v(i->r + fused_v(i->x + fused_v(i->r + fused_v(i->x + i->r))))); }
-static float fused_want_numbers(const fused_in *i) { return fmaf(i->x, -0.5f, fused_v(1e-3f / 3)); }
+static float fused_want_numbers(const fused_in *i) { return fmaf(i->x, -0.5f, fused_v(fused_v(1e-3f) / 3)); /* a constant may be double */ }
 static float fused_want_wide(const fused_in *i) { /* four values at once */
     return fused_v(fused_v(fused_v(i->x + i->r) / fused_v(i->x - i->r)) / fused_v(fused_v(i->x + i->b) / fused_v(i->x - i->b)));
+}
+static float fused_want_double_x(const fused_in *i) { return fused_v(i->x + i->x); }
+static float fused_want_again(const fused_in *i) {
+    const float t = fused_v(i->x + i->r);
+    return fused_v(fused_v(fused_v(t / i->s) / fused_v(i->x - i->b)) + t);
 }
 typedef struct fused_case { const char *text; float (*want)(const fused_in *in); } fused_case;
 static const fused_case fused_cases[] = {
@@ -108,7 +113,8 @@ static const fused_case fused_cases[] = {
     { "y = sqrt(x * x)", fused_want_sqrt }, { "y = relu(x)", fused_want_relu }, { "y = relu_gradient(x, r)", fused_want_relu_gradient },
     { "sum = x + r; y = sum * sum + sum;", fused_want_named }, { "y = x+(r+(x+(r+(x+r))))", fused_want_deep },
     { "y = x * -.5e0 + 1E-3 / 3.", fused_want_numbers }, { "y = ((x + r) / (x - r)) / ((x + b) / (x - b))", fused_want_wide },
-    { "\ty =\r\n ( ( x ) ) ; ", fused_want_move }, { "a = x; y = a", fused_want_move }, { "a = x; b2 = a; y = b2 + r", fused_want_add } };
+    { "\ty =\r\n ( ( x ) ) ; ", fused_want_move }, { "a = x; y = a", fused_want_move }, { "a = x; b2 = a; y = b2 + r", fused_want_add },
+    { "a = x; b2 = a; y = b2 + a", fused_want_double_x }, { "t = x + r; y = t / s / (x - b) + t", fused_want_again } };
 enum { FUSED_CASES = sizeof fused_cases / sizeof *fused_cases };
 
 /* A case with types of x, r and y, at a stride, at a level. */
@@ -142,7 +148,7 @@ static void fused_check_case(const fused_case *k, const memopt_type *types, size
             in.b = fused_get(types[1], b, j); in.c = fused_get(types[0], c, i); in.s = 0.75f;
             want = fused_put(types[2], place, 0, k->want(&in)); got = fused_get(types[2], y, i * stride + j);
             if (!fused_same(want, got)) {
-                printf("'%s' level %d types %d %d %d, row %d of %d, column %d of %d: %g, want %g\n", k->text, level, (int)types[0], (int)types[1],
+                if (test_failures < 20) printf("'%s' level %d types %d %d %d, row %d of %d, column %d of %d: %g, want %g\n", k->text, level, (int)types[0], (int)types[1],
                        (int)types[2], (int)i, (int)rows, (int)j, (int)columns, (double)got, (double)want);
                 CHECK_AT(0, level);
             }
@@ -234,6 +240,16 @@ static void fused_like_operators_of(memopt_type type, int level, size_t rows, si
     d.input = d.output = z; d.residual = NULL;
     CHECK(memopt_dropout_forward(&o, &d) == MEMOPT_OK);
     for (i = 0; i < n; ++i) CHECK_AT(fused_same(fused_put(type, place, 0, fmaf(-z[i], scale, ((float *)g)[i])), fused_get(type, r, i)), i);
+    for (i = 0; i < 3; ++i) { /* what is added is not rounded before, on either side; what is taken off is */
+        static const char *const texts[3] = { "dx = dropout(x) + dy", "dx = dropout(x) - dy", "dx = dy - dropout(x)" }; size_t j;
+        f.text = texts[i]; list[2] = list[4]; f.array_count = 3;
+        for (j = 0; j < n; ++j) { z[j] = fused_get(type, x, j); a[j] = fused_get(type, r, j); }
+        CHECK(fused_runs(&threads, &f));
+        d.input = z; d.output = z; d.residual = i ? NULL : a;
+        CHECK(memopt_dropout_forward(&o, &d) == MEMOPT_OK);
+        for (j = 0; j < n; ++j)
+            CHECK_AT(fused_same(fused_put(type, place, 0, i == 0 ? z[j] : fused_v(i == 1 ? z[j] - a[j] : a[j] - z[j])), fused_get(type, r, j)), j);
+    }
     free(x); free(r); free(y); free(g); free(z); free(a);
 }
 static void fused_like_operators(void) {
@@ -481,7 +497,7 @@ static void fused_arrays_refused(void) {
     FUSED_REFUSES(a[1].input = x, MEMOPT_ERR_ARGUMENT, "fused: output is not input at array 1");
     FUSED_REFUSES(a[1].output = x + 15, MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].stride = a[1].stride = 6, a[1].output = x + 3), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
-    FUSED_REFUSES((a[0].stride = a[1].stride = 6, a[1].output = x + 27, a[0].input = x + 8), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
+    FUSED_REFUSES((a[0].stride = a[1].stride = 6, a[1].output = x + 25, a[0].input = x + 8), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].stride = 4, a[1].stride = 5, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].type = MEMOPT_TYPE_F16, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
     FUSED_REFUSES((a[0].shape = MEMOPT_FUSED_ROW, a[1].output = x), MEMOPT_ERR_ARGUMENT, "fused: array 1 overlaps array 0");
@@ -518,6 +534,11 @@ static void fused_empty(void) { /* no rows, no columns, no arrays */
     CHECK(fused_runs(NULL, &f) && memopt_i_float_bits(c[0]) == 0xff800000u && memopt_i_float_bits(c[1]) == 0xff800000u);
     f.text = "c = row_sum(x)";
     CHECK(fused_runs(NULL, &f) && memopt_i_float_bits(c[0]) == 0 && memopt_i_float_bits(c[1]) == 0);
+    a[0].stride = 4; a[0].input = y; a[1].output = y + 1; /* without a column there is nothing to overlap */
+    CHECK(fused_runs(NULL, &f));
+    a[0] = fused_array("x", MEMOPT_TYPE_F32, MEMOPT_FUSED_ROW, x, NULL); a[0].stride = 1; /* of other shapes not looked at */
+    a[1] = fused_array("y", MEMOPT_TYPE_F32, MEMOPT_FUSED_EACH, NULL, y); f = fused_of("y = -x", a, 2, 1, 4);
+    CHECK(fused_runs(NULL, &f) && y[3] < -3.9f);
 }
 
 /* Texts of random words: every one is run or refused with a place in it, and what is refused has written nothing. */

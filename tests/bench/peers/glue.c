@@ -25,6 +25,8 @@ int glue_dequantize(float *dst, const uint8_t *codes, const float *absmax, uint6
 int glue_bf16_from_f32(uint16_t *dst, const float *src, uint64_t n);
 int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n);
 int glue_levels(int map, float *levels);
+int glue_chain(uint16_t *y, const uint16_t *x, const uint16_t *residual, const uint16_t *bias, float scale, uint64_t rows, uint64_t columns,
+               float rate, uint64_t step);
 
 int glue_open(int workers) {
     const memopt_status s = memopt_thread_pool_create(NULL, workers, &glue_pool);
@@ -91,3 +93,18 @@ int glue_f32_from_bf16(float *dst, const uint16_t *src, uint64_t n) {
     return memopt_f32_from_bf16(dst, src, (size_t)n, &glue_threads);
 }
 int glue_levels(int map, float *levels) { return memopt_quant_levels((memopt_quant_map)map, levels); }
+/* bf16: y = residual + dropout(gelu(x * scale + bias)) */
+int glue_chain(uint16_t *y, const uint16_t *x, const uint16_t *residual, const uint16_t *bias, float scale, uint64_t rows, uint64_t columns,
+               float rate, uint64_t step) {
+    const memopt_fused_array arrays[] = { { "x", MEMOPT_TYPE_BF16, MEMOPT_FUSED_EACH, x, NULL, 0 },
+        { "residual", MEMOPT_TYPE_BF16, MEMOPT_FUSED_EACH, residual, NULL, 0 }, { "bias", MEMOPT_TYPE_BF16, MEMOPT_FUSED_ROW, bias, NULL, 0 },
+        { "scale", MEMOPT_TYPE_F32, MEMOPT_FUSED_ONE, &scale, NULL, 0 }, { "y", MEMOPT_TYPE_BF16, MEMOPT_FUSED_EACH, NULL, y, 0 } };
+    memopt_fused f; memopt_ops o;
+
+    memset(&f, 0, sizeof f); memset(&o, 0, sizeof o);
+    f.text = rate > 0 ? "y = residual + dropout(gelu(x * scale + bias))" : "y = residual + gelu(x * scale + bias)";
+    f.rows = (size_t)rows; f.columns = (size_t)columns; f.arrays = arrays; f.array_count = 5; f.rate = rate;
+    f.noise = memopt_noise_make(1, step);
+    o.threads = &glue_threads;
+    return memopt_fused_run(&o, &f);
+}

@@ -36,4 +36,4 @@ if ! "$venv/bin/python" -c 'import torch, bitsandbytes' 2>/dev/null; then
 fi
 $compiler -O2 -fPIC -shared -DMEMOPT_PTHREADS -pthread -I"$root" "$here/glue.c" -o "$work/glue.so" -lm || exit 1
 $compiler -O2 -I"$root" "$root/tests/quant_tool.c" -o "$work/quant_tool" -lm || exit 1
-"$venv/bin/python" "$here/peers.py" "$work/glue.so" "$work/quant_tool"
+"$venv/bin/python" "$here/peers.py" "$work/glue.so" "$work/quant_tool" && "$venv/bin/python" "$here/fused.py" "$work/glue.so"

@@ -2745,7 +2745,7 @@ typedef struct memopt_fused {
  * rows, columns may be 0. Then a sum of a row is 0, its maximum -infinity
  * returns OK, ERR_ARGUMENT (NULL, no type, misaligned, a stride below its row, overlap, rate outside its range, the
  *         text), ERR_OVERFLOW; nothing has been written then
- * memory  no allocation, no scratch; up to 17 KiB of stack a worker
+ * memory  no allocation, no scratch; up to 31 KiB of stack a worker
  */
 MEMOPT_API memopt_status memopt_fused_run(const memopt_ops *ops, const memopt_fused *fused);
 #ifdef __cplusplus
@@ -27734,7 +27734,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
 }
 
 /* @section fused : layer row_kernels operator number random base api_fused
-   A text becomes a short list of operations, and those run over a row some hundred elements at a time.
+   A text becomes a short list of operations, and those run over a row up to 1024 elements at a time.
    Problem    Elementwise work is bound by memory. Each operator that stands alone reads and writes all of it, and no
               library knows all chains of them. A compiler at run time would; so does a list of operations, if what
               stands between two of them stays in the first-level cache.
@@ -27749,14 +27749,14 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
    Rows       are dealt out whole where a row is summed. Where no array is shared by rows, all of them are one long row.
    Invariant  A slot is written by one operation and read by one, or else it has a name of the text and stays. Pieces
               begin at multiples of 16 of a row.
-   Trap       While a piece is computed memory would be idle; so the next pieces are asked for before.
+   Trap       The processor fetches ahead by itself. Asking for the next pieces as well took a quarter longer.
    Cost       An operation on 16 elements is a load for each operand, a store, and itself. The chain of `api_fused` takes
               0.8 ns an element of bf16 on one core with AVX-512 (Zen 4), more than half of it for GELU; its text takes
-              0.5 us. Long results of bf16 are stored past the cache. Stack: 17 KiB of a worker. */
+              0.5 us. Chains without such a function run at the speed of a copy. Long results of bf16 are stored past
+              the cache. Stack: 31 KiB of a worker. */
 
 #define MEMOPT_I_FUSED_CHUNK ((size_t)1 << 16) /* elements: fixed, so that the data alone decides how work is cut */
-#define MEMOPT_I_FUSED_AHEAD 4096              /* bytes */
-enum { MEMOPT_I_FUSED_PIECE = 512, MEMOPT_I_FUSED_SLOTS = 6 };
+enum { MEMOPT_I_FUSED_PIECE = 1024, MEMOPT_I_FUSED_SLOTS = 6 };
 enum { MEMOPT_I_FUSED_STEPS = 64, MEMOPT_I_FUSED_NUMBERS = 16, MEMOPT_I_FUSED_SUMS = 4, MEMOPT_I_FUSED_DEPTH = 32 };
 
 /* What an operand is: a slot from 0 on, an array, a number, none. */
@@ -28480,20 +28480,6 @@ static const uint32_t *memopt_i_fused_draw(const memopt_i_fused *t, uint32_t *ma
     return mask + skip;
 }
 
-/* The next lines of arrays that are read. */
-static void memopt_i_fused_ahead(const memopt_i_fused *t, size_t row, size_t at, size_t n) {
-    size_t k, i;
-
-    for (k = 0; k < t->array_count; ++k) {
-        const memopt_fused_array *a = t->arrays + k;
-        const size_t size = memopt_type_bytes(a->type);
-
-        if (a->shape != MEMOPT_FUSED_EACH || !a->input) continue;
-        for (i = 0; i < n; i += 64 / size)
-            MEMOPT_I_FETCH_L2(memopt_i_row_at(a->input, a->type, row * a->stride + at + i), MEMOPT_I_FUSED_AHEAD);
-    }
-}
-
 static void memopt_i_fused_store(const memopt_i_fused *t, const memopt_fused_array *a, size_t at, const float *from,
                                  size_t n) {
     void *to = memopt_i_row_to(a->output, a->type, at);
@@ -28538,7 +28524,6 @@ static void memopt_i_fused_piece(const memopt_i_fused *t, memopt_i_fused_room *m
     memopt_i_fused_work w;
     size_t i;
 
-    memopt_i_fused_ahead(t, row, at, n);
     w.mask = m->mask;
     if (t->program.drops) w.mask = memopt_i_fused_draw(t, m->mask, t->first + (uint64_t)row * t->columns + at, n);
     w.factor = t->factor;

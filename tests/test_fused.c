@@ -159,7 +159,7 @@ static void fused_check_case(const fused_case *k, const memopt_type *types, size
     free(x); free(r); free(b); free(c); free(y); free(before);
 }
 static void fused_arithmetic(void) {
-    static const size_t columns[] = { 1, 15, 16, 17, 63, 64, 80, 511, 512, 513, 1100 }; size_t i, k; int level;
+    static const size_t columns[] = { 1, 15, 16, 17, 63, 64, 80, 1023, 1024, 1025, 2100 }; size_t i, k; int level;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
         for (k = 0; k < FUSED_CASES; ++k) {
             memopt_type types[3];
@@ -294,7 +294,7 @@ static void fused_rows_of(memopt_type type, memopt_type to, size_t rows, size_t 
     free(x);
 }
 static void fused_rows(void) {
-    static const size_t columns[] = { 1, 16, 31, 512, 513, 1000, 0 }; size_t i, t; int level;
+    static const size_t columns[] = { 1, 16, 31, 1024, 1025, 1000, 0 }; size_t i, t; int level;
     for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level))
         for (i = 0; i < 7; ++i)
             for (t = 0; t < 9; ++t) fused_rows_of(fused_types[t % 3], fused_types[t / 3], columns[i] > 500 ? 3 : 20, columns[i], t % 2, level);

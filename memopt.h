@@ -27750,7 +27750,7 @@ MEMOPT_API memopt_status memopt_batch_norm_fold(const memopt_ops *ops, const mem
    Invariant  A slot is written by one operation and read by one, or else it has a name of the text and stays. Pieces
               begin at multiples of 16 of a row.
    Trap       The processor fetches ahead by itself. Asking for the next pieces as well took a quarter longer.
-   Cost       An operation on 16 elements is a load for each operand, a store, and itself. The chain of `api_fused` takes
+   Cost       An operation on 16 elements is a load for each operand, a store, and itself. The chain of `api_fused` is
               0.8 ns an element of bf16 on one core with AVX-512 (Zen 4), more than half of it for GELU; its text takes
               0.5 us. Chains without such a function run at the speed of a copy. Long results of bf16 are stored past
               the cache. Stack: 31 KiB of a worker. */

@@ -6,7 +6,8 @@
 #include "examples/parts/head.h"
 
 enum { PARTS_BLOCKS = 3, PARTS_SEGMENTS = 2 * PARTS_BLOCKS + 2, PARTS_TENSORS = PARTS_BLOCKS * 12 + 5,
-       PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 24 };
+       PARTS_MAX = 40000 /* parameters */, PARTS_ROWS = 40 };
+enum { PARTS_FUSED = 1 /* gradients in scratch, for done_fn */, PARTS_CLASSES = 2 /* a target for each sequence */ };
 
 /* A layer that remembers with which seed and stream it was called last. */
 typedef struct parts_recorder { memopt_tape_layer inner; uint64_t seed, stream; } parts_recorder;
@@ -18,7 +19,7 @@ typedef struct parts_model {
     memopt_tape_layer layers[PARTS_SEGMENTS]; memopt_segment segments[PARTS_SEGMENTS]; parts_recorder recorders[PARTS_SEGMENTS];
     size_t first[PARTS_TENSORS], count[PARTS_TENSORS]; /* of each tensor, in the whole of the weights */
     float weights[PARTS_MAX], gradients[PARTS_MAX];    /* or 16-bit numbers */
-    int32_t ids[PARTS_ROWS], targets[PARTS_ROWS];
+    int32_t ids[PARTS_ROWS], targets[PARTS_ROWS], classes[PARTS_ROWS];
     memopt_threads threads;
     int done; /* calls of done_fn */
 } parts_model;
@@ -37,6 +38,7 @@ static memopt_status parts_done(void *user, size_t tensor, const void *gradients
     parts_model *m = (parts_model *)user; const size_t size = memopt_type_bytes(m->t.gradient_type);
     unsigned char *to = (unsigned char *)m->gradients + m->first[tensor] * size;
     CHECK(tensor < m->tensors && gradients);
+    CHECK(m->t.untied || m->t.rotary || tensor != 1 || to != gradients); /* positions: the array is that of the tokens */
     if (to != gradients) memcpy(to, gradients, m->count[tensor] * size);
     ++m->done;
     return MEMOPT_OK;
@@ -68,10 +70,11 @@ static void parts_add(parts_model *m, transformer_chain *c) {
     for (i = 0; i < m->blocks; ++i) transformer_add_block(c, &m->block[i]);
     transformer_add_head(c, &m->head, &m->embedding);
 }
-static void parts_open(parts_model *m, const transformer *shape, size_t blocks, int fused) {
+static void parts_open(parts_model *m, const transformer *shape, size_t blocks, int how) {
+    const int fused = how & PARTS_FUSED;
     transformer_chain c; memopt_error why; uint64_t seed = 5; size_t i, at, rows = shape->batch * shape->length;
     memset(m, 0, sizeof *m); memset(&c, 0, sizeof c);
-    m->t = *shape; m->blocks = blocks;
+    m->t = *shape; m->blocks = blocks; m->head.classes = how & PARTS_CLASSES ? 1 : 0;
     if (fused) { m->t.done_fn = parts_done; m->t.user = m; }
     c.shape = &m->t;
     parts_add(m, &c);
@@ -98,6 +101,11 @@ static void parts_open(parts_model *m, const transformer *shape, size_t blocks, 
     for (i = 0; i < rows; ++i) {
         m->ids[i] = (int32_t)test_below(&seed, m->t.vocabulary);
         m->targets[i] = test_below(&seed, 6) ? (int32_t)test_below(&seed, m->t.vocabulary) : -1;
+    }
+    for (i = 0; i < rows && m->head.classes; ++i) { /* to all others that is a target for every row, of which most are ignored */
+        if (i % m->t.length) m->targets[i] = -1;
+        else m->classes[i / m->t.length] = m->targets[i] = (int32_t)test_below(&seed, m->t.vocabulary);
+        m->head.targets = m->classes;
     }
     CHECK(memopt_tape_describe(m->layers, m->segments, c.count, &why) == MEMOPT_OK);
     for (i = 0; i < c.count; ++i) {
@@ -391,10 +399,10 @@ static int parts_equal(const parts_model *m, const float *want) {
 }
 static parts_model parts_one, parts_other;
 static float parts_expected[PARTS_MAX];
-static void parts_compare(const transformer *shape) {
+static void parts_compare(const transformer *shape, int how) {
     parts_model *m = &parts_one, *f = &parts_other; memopt_tape_desc desc; size_t least, i; double loss = 0;
     memopt_tape *tape = NULL; size_t most;
-    parts_open(m, shape, PARTS_BLOCKS, 0);
+    parts_open(m, shape, PARTS_BLOCKS, how);
     desc = parts_desc(m);
     CHECK(memopt_tape_min_budget(&desc, &least) == MEMOPT_OK);
     desc.budget = SIZE_MAX; desc.rule = MEMOPT_SCHEDULE_ALL;
@@ -412,7 +420,7 @@ static void parts_compare(const transformer *shape) {
         CHECK_AT(parts_equal(m, parts_expected), i);
     }
     /* gradients in scratch, taken by done_fn */
-    parts_open(f, shape, PARTS_BLOCKS, 1);
+    parts_open(f, shape, PARTS_BLOCKS, how | PARTS_FUSED);
     desc = parts_desc(f);
     memset(f->gradients, 0xA5, sizeof f->gradients);
     CHECK(memopt_tape_min_budget(&desc, &least) == MEMOPT_OK);
@@ -430,8 +438,42 @@ static void parts_same_bits(void) {
             for (drops = 0; drops < 2; ++drops) {
                 transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : parts_mixed();
                 t.type = types[k][0]; t.weight_type = types[k][1]; t.gradient_type = types[k][2]; t.dropout = drops ? 0.25f : 0;
-                parts_compare(&t);
+                parts_compare(&t, 0);
             }
+}
+
+/* An attention of one's own: it keeps what it made, and its backward finds it again. */
+static void parts_own_take(const memopt_tape_call *call, const memopt_attention *a, void *room[2]) {
+    const size_t bytes = a->batch * a->length * a->heads * a->width * memopt_type_bytes(a->type);
+    room[0] = memopt_tape_take(call, MEMOPT_TAPE_SAVED, bytes);
+    room[1] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, call->is_backward ? bytes : 0);
+}
+static memopt_status parts_own_run(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *a, void *const room[2]) {
+    const size_t bytes = a->batch * a->length * a->heads * a->width * memopt_type_bytes(a->type); memopt_attention again = *a;
+    memopt_status s = MEMOPT_OK;
+    CHECK(room[0] && (room[1] != NULL) == call->is_backward);
+    if (call->is_backward) {
+        again.grad_output = NULL; again.grad_queries = again.grad_keys = again.grad_values = NULL; again.output = room[1];
+    }
+    s = memopt_attention_forward(ops, &again);
+    if (!call->describing && call->is_backward) CHECK(memcmp(room[0], room[1], bytes) == 0);
+    if (!call->describing && !call->is_backward) memcpy(room[0], a->output, bytes);
+    return s || !call->is_backward ? s : memopt_attention_backward(ops, a);
+}
+static const transformer_attention_fns parts_own = { parts_own_take, parts_own_run };
+/* Each option of a part changes no bit: the MLP some rows at a time, an attention of one's own; and targets of sequences are those
+   of their first rows. With bf16, chunks of 32 rows; with 16-bit gradients chunks round more often, so these are not here. */
+static void parts_options(void) {
+    static const size_t chunks[4] = { 5, 1, 0, 4 };
+    size_t i, k;
+    for (i = 0; i < 3; ++i)
+        for (k = 0; k < 6; ++k) {
+            transformer t = i == 0 ? parts_gpt() : i == 1 ? parts_llama() : parts_mixed();
+            t.attention = k % 2 ? &parts_own : NULL; t.dropout = k == 1 || k == 2 || k == 5 ? 0.25f : 0;
+            t.mlp_chunk = k < 4 ? chunks[k] : 32;
+            if (k >= 4) { t.type = MEMOPT_TYPE_BF16; t.batch = 2; t.length = 20; t.positions = 0; }
+            parts_compare(&t, k == 2 || k == 3 ? PARTS_CLASSES : 0);
+        }
 }
 
 /* ---- double precision: the loss from the definitions, and its gradients by differences ---- */
@@ -526,12 +568,12 @@ static double exact_loss(const parts_model *m, const double *w, const double *ma
     return loss / (double)counted;
 }
 /* Gradients of one pass differ by less than 1e-6 of the largest one from differences of the exact loss; the loss itself by 1e-7. */
-static void parts_exact_shape(transformer t, size_t hidden) {
+static void parts_exact_shape(transformer t, size_t hidden, int how) {
     static double w[PARTS_MAX], masks[PARTS_SEGMENTS * PARTS_ROWS * 8], want[PARTS_MAX]; static float ones[PARTS_ROWS * 8], mask[PARTS_ROWS * 8];
     parts_model *m = &parts_one; double largest = 0, worst = 0, exact; size_t i, k, n; plain_engine p;
     t.batch = 2; t.length = 5; t.width = 8; t.heads = 2; t.kv_heads = t.kv_heads ? 1 : 0; t.hidden = hidden; t.vocabulary = 11; t.dropout = 0.25f;
     if (t.padded) { t.padded = 12; t.positions = 6; }
-    parts_open(m, &t, 2, 0);
+    parts_open(m, &t, 2, how);
     n = t.batch * t.length * t.width;
     parts_train(m, MEMOPT_SCHEDULE_ALL, 0, 1);
     memset(&p, 0, sizeof p);
@@ -561,9 +603,12 @@ static void parts_exact_shape(transformer t, size_t hidden) {
     if (getenv("TEST_SAYS")) printf("loss off by %g, gradients by %g\n", fabs(m->head.loss - exact) / exact, worst);
 }
 static void parts_exact(void) {
-    parts_exact_shape(parts_gpt(), 0);
-    parts_exact_shape(parts_llama(), 10);
-    parts_exact_shape(parts_mixed(), 6);
+    transformer t = parts_mixed();
+    parts_exact_shape(parts_gpt(), 0, 0);
+    parts_exact_shape(parts_llama(), 10, 0);
+    parts_exact_shape(t, 6, 0);
+    t.mlp_chunk = 3; t.attention = &parts_own;
+    parts_exact_shape(t, 6, PARTS_CLASSES);
 }
 
 /* Passes that add up. */
@@ -584,14 +629,15 @@ static void parts_accumulate(void) {
 }
 /* The loss of an evaluation, and logits to sample from. */
 static void parts_evaluate(void) {
-    transformer shapes[3]; size_t i, k, r;
-    shapes[0] = parts_gpt(); shapes[1] = parts_llama(); shapes[2] = parts_mixed();
-    for (i = 0; i < 3; ++i) {
+    transformer shapes[4]; size_t i, k, r; /* the last one with a target for each sequence */
+    shapes[0] = parts_gpt(); shapes[1] = parts_llama(); shapes[2] = shapes[3] = parts_mixed();
+    shapes[3].mlp_chunk = 3; shapes[3].attention = &parts_own;
+    for (i = 0; i < 4; ++i) {
         static double w[PARTS_MAX]; static float logits[64]; parts_model *m = &parts_one; memopt_tape_desc desc; memopt_tape *tape = NULL;
         memopt_tape_stats stats; static unsigned char memory[(4 << 20) + 64]; unsigned char *room = memory + (64 - (uintptr_t)memory % 64) % 64;
         float out = 0; double exact, sum;
         shapes[i].dropout = 0.5f; /* an evaluation has none */
-        parts_open(m, &shapes[i], 2, 0);
+        parts_open(m, &shapes[i], 2, i == 3 ? PARTS_CLASSES : 0);
         for (k = 0; k < m->total; ++k) w[k] = (double)m->weights[k];
         desc = parts_desc(m); desc.overhead = 1;
         CHECK(memopt_tape_create(&desc, &tape) == MEMOPT_OK);
@@ -600,12 +646,12 @@ static void parts_evaluate(void) {
         CHECK(memopt_tape_evaluate(tape, m->ids, &out) == MEMOPT_OK);
         exact = exact_loss(m, w, NULL);
         CHECK(fabs((double)out - exact) < 1e-5 && fabs(m->head.loss - exact) < 1e-5);
-        m->head.logits = logits; m->head.first_row = 3; m->head.row_count = 2;
+        m->head.logits = logits; m->head.first_row = i == 3 ? 0 : 3; m->head.row_count = 2;
         CHECK(memopt_tape_evaluate(tape, m->ids, NULL) == MEMOPT_OK);
         m->head.logits = NULL;
         for (r = 0; r < 2; ++r) { /* the loss of one row, from its logits */
             for (sum = 0, k = 0; k < m->t.vocabulary; ++k) sum += exp((double)logits[r * m->t.vocabulary + k]);
-            for (k = 0; k < transformer_rows(&m->t); ++k) m->targets[k] = k == 3 + r ? 5 : -1;
+            for (k = 0; k < transformer_rows(&m->t); ++k) m->targets[k] = k == (i == 3 ? r * m->t.length : 3 + r) ? 5 : -1;
             CHECK(fabs(log(sum) - (double)logits[r * m->t.vocabulary + 5] - exact_loss(m, w, NULL)) < 1e-5);
         }
         memopt_tape_destroy(tape);
@@ -729,6 +775,22 @@ static void parts_reshape(void) {
 }
 
 /* The table in block.h: twice the sequences take so many planes more. What operators take does not grow with them. */
+static void parts_chunk_sizes(int swiglu) { /* the MLP in chunks: of the batch nothing, of the chunk these planes */
+    static const size_t forward[2] = { 4, 12 }, backward[2] = { 9, 13 };
+    memopt_segment s[3]; transformer t = parts_gpt(); size_t i, plane, rows;
+    t.length = 4; t.width = 32; t.heads = 4; t.swiglu = swiglu;
+    for (i = 0; i < 3; ++i) {
+        t.batch = i == 1 ? 5 : 3; t.mlp_chunk = i == 2 ? 8 : 4;
+        parts_open(&parts_one, &t, 1, 0);
+        s[i] = parts_one.segments[2];
+        CHECK_AT(s[i].saved_bytes == s[i].output_bytes && s[i].output_bytes == transformer_bytes(&t, t.width), i);
+    }
+    rows = 4; plane = rows * t.width * sizeof(float);
+    CHECK(s[0].forward_scratch == s[1].forward_scratch && s[0].plain_scratch == s[1].plain_scratch && s[0].backward_scratch == s[1].backward_scratch);
+    CHECK(s[2].forward_scratch - s[0].forward_scratch == plane * forward[swiglu] && s[2].plain_scratch == s[2].forward_scratch);
+    CHECK(s[2].backward_scratch - s[0].backward_scratch >= plane * backward[swiglu]
+          && s[2].backward_scratch - s[0].backward_scratch <= plane * backward[swiglu] + 8 * rows + 64); /* statistics, at multiples of 64 */
+}
 static void parts_sizes(void) {
     static const size_t kept[3] = { 4, 4, 8 }, forward[3] = { 0, 4, 4 }, plain[3] = { 4, 4, 12 }, backward[3] = { 3, 5, 5 };
     int swiglu; size_t i;
@@ -748,11 +810,13 @@ static void parts_sizes(void) {
             CHECK_AT(large->plain_scratch - small[i].plain_scratch == plane * plain[k], k);
             CHECK_AT(large->backward_scratch - small[i].backward_scratch == plane * backward[k] + row, k);
         }
+        parts_chunk_sizes(swiglu);
     }
 }
 
 static void test_parts(void) {
     RUN(parts_same_bits);
+    RUN(parts_options);
     RUN(parts_exact);
     RUN(parts_accumulate);
     RUN(parts_evaluate);

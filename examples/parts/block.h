@@ -11,28 +11,19 @@
                   Scratch of the operators comes on top (mostly the gemm's), and the gradients of the part's weights
                   where it has no array for them. The gradient of the residual stream is turned in place: one plane,
                   whatever the depth. Of a block that ends a chain the gradient that you hand in is written over; set
-                  grad_in_place of its segment to 0 to keep it.
+                  grad_in_place of its segment to 0 to keep it. With mlp_chunk rows at a time the MLP keeps nothing
+                  beside its output, and its scratch is 9 or 13 planes of so many rows.
    What it costs  A backward computes the norm, the activation and the scores of attention once more; no product with
-                  weights is made twice.
+                  weights is made twice; with mlp_chunk, the first one of the MLP is.
    How to use     See transformer.h: transformer_add_block(&chain, &block). Its weights, the attention half's and then
                   the MLP half's, are one array. QKV has the rows of the queries, head by head, then of the keys, then
                   of the values; UP, with SwiGLU, the rows of the gate, then of up. Rotary pairs are i and i + half, as
                   in Llama's checkpoints from Hugging Face. Dropout is that of the residual stream; attention has none
-                  of its own, and works by whole rows of scores. */
+                  of its own, and works by whole rows of scores. Another one can take its place: see
+                  transformer_attention_fns. */
 #ifndef PARTS_BLOCK_H
 #define PARTS_BLOCK_H
-#include "transformer.h"
-
-enum { /* of both halves: the norm, the layers after it */
-    TRANSFORMER_NORM_SCALE,
-    TRANSFORMER_NORM_SHIFT,
-    TRANSFORMER_QKV,
-    TRANSFORMER_QKV_BIAS,
-    TRANSFORMER_PROJECT,
-    TRANSFORMER_PROJECT_BIAS,
-    TRANSFORMER_UP = TRANSFORMER_QKV,
-    TRANSFORMER_DOWN = TRANSFORMER_PROJECT
-};
+#include "layers.h"
 
 typedef struct transformer_block {
     transformer_part attention, mlp;
@@ -80,57 +71,6 @@ static inline size_t transformer_mlp_tensors(const transformer *t, transformer_t
     return transformer_half_tensors(t, list, names, transformer_up_width(t), transformer_hidden(t));
 }
 
-/* ---- the end of a half: output = x + dropout(linear(input)), and back ---- */
-static inline memopt_dropout transformer_dropout(const transformer_work *w) {
-    memopt_dropout d;
-
-    memset(&d, 0, sizeof d);
-    d.n = transformer_rows(w->shape) * w->shape->width;
-    d.type = w->shape->type;
-    d.rate = w->shape->dropout;
-    d.noise = memopt_noise_make(w->call->seed, w->call->stream);
-    return d;
-}
-
-static inline memopt_status transformer_half_forward(const transformer_work *w, const void *input) {
-    memopt_linear l = transformer_linear(w, TRANSFORMER_PROJECT, input, w->call->output);
-    memopt_dropout d = transformer_dropout(w);
-    const int drops = d.rate > 0 && !w->call->evaluating;
-    memopt_status s;
-
-    if (!drops) l.residual = w->call->input;
-    s = memopt_linear_forward(&w->ops, &l);
-    d.input = w->call->output;
-    d.residual = w->call->input;
-    d.output = w->call->output;
-    return s || !drops ? s : memopt_dropout_forward(&w->ops, &d);
-}
-
-/* *grad receives where the gradient of the linear layer's output is: `plane` where there is dropout. */
-static inline memopt_status transformer_half_backward(const transformer_work *w, void *plane, const void **grad) {
-    memopt_dropout d = transformer_dropout(w);
-
-    *grad = w->call->grad_output;
-    if (!(d.rate > 0)) return MEMOPT_OK;
-    *grad = plane;
-    d.grad_output = w->call->grad_output;
-    d.grad_input = plane;
-    return memopt_dropout_backward(&w->ops, &d);
-}
-
-/* The beginning of a half on the way back: grad_input = grad_output + the gradient through the norm. */
-static inline memopt_status transformer_half_end(const transformer_work *w, float *statistics,
-                                                 const void *grad_normed) {
-    const memopt_tape_call *call = w->call;
-    memopt_status s;
-
-    if (call->grad_input && call->grad_input != call->grad_output)
-        memcpy(call->grad_input, call->grad_output, transformer_bytes(w->shape, w->shape->width));
-    s = transformer_norm_backward(w, TRANSFORMER_NORM_SCALE, call->input, statistics, grad_normed, call->grad_input,
-                                  call->grad_input != NULL);
-    return transformer_done(w, s);
-}
-
 /* ---- the attention half ---- */
 /* Queries and keys lie side by side in a row: they are rotated as the heads of both. */
 static inline memopt_rotary transformer_rotary(const transformer *t) {
@@ -173,15 +113,19 @@ static inline memopt_status transformer_attention_forward(const memopt_tape_call
     const memopt_linear linear = transformer_linear(&w, TRANSFORMER_QKV, attended, qkv);
     memopt_rotary rotary = transformer_rotary(t);
     memopt_attention attention = transformer_attention(t, qkv);
+    void *room[2] = { NULL, NULL };
     memopt_status s;
 
+    if (t->attention) t->attention->take_fn(call, &attention, room);
     w.ops = memopt_ops_in(call, &t->ops);
     rotary.input = rotary.output = qkv;
     attention.output = attended;
     s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, NULL);
     if (!s) s = memopt_linear_forward(&w.ops, &linear);
     if (!s && t->rotary) s = memopt_rotary_forward(&w.ops, &rotary);
-    if (!s) s = memopt_attention_forward(&w.ops, &attention);
+    if (s) return s;
+    s = t->attention ? t->attention->run_fn(call, &w.ops, &attention, room)
+                     : memopt_attention_forward(&w.ops, &attention);
     return s ? s : transformer_half_forward(&w, attended);
 }
 
@@ -194,22 +138,27 @@ static inline memopt_status transformer_attention_backward(const memopt_tape_cal
     float *statistics = transformer_take_statistics(&w);
     memopt_rotary rotary = transformer_rotary(t);
     memopt_attention attention = transformer_attention(t, qkv);
+    void *room[2] = { NULL, NULL };
     const void *grad;
     memopt_status s;
 
+    if (t->attention) t->attention->take_fn(call, &attention, room);
     w.ops = memopt_ops_in(call, &t->ops);
     s = transformer_half_backward(&w, grad_qkv, &grad); /* attended becomes its own gradient: */
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_PROJECT, attended, grad, attended);
+    if (s) return s;
     attention.grad_output = attended;
     attention.grad_queries = grad_qkv;
     attention.grad_keys = transformer_at(grad_qkv, t->width, t->type);
     attention.grad_values = transformer_at(grad_qkv, t->width + transformer_kv_width(t), t->type);
-    if (!s) s = memopt_attention_backward(&w.ops, &attention);
+    s = t->attention ? t->attention->run_fn(call, &w.ops, &attention, room)
+                     : memopt_attention_backward(&w.ops, &attention);
     rotary.grad_output = rotary.grad_input = grad_qkv;
     if (!s && t->rotary) s = memopt_rotary_backward(&w.ops, &rotary);
     if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, attended, statistics);
     if (!s) s = transformer_linear_backward(&w, TRANSFORMER_QKV, attended, grad_qkv, attended);
-    return s ? s : transformer_half_end(&w, statistics, attended);
+    if (!s) s = transformer_half_end(&w, statistics, attended);
+    return transformer_done(&w, s);
 }
 
 /* ---- the MLP half ---- */
@@ -218,7 +167,7 @@ static inline memopt_swiglu transformer_swiglu(const transformer_work *w, void *
     memopt_swiglu x;
 
     memset(&x, 0, sizeof x);
-    x.rows = transformer_rows(w->shape);
+    x.rows = w->rows;
     x.width = transformer_hidden(w->shape);
     x.type = w->shape->type;
     x.input = x.grad_input = up; /* in place */
@@ -231,7 +180,7 @@ static inline memopt_activation_args transformer_gelu(const transformer_work *w,
     memopt_activation_args x;
 
     memset(&x, 0, sizeof x);
-    x.n = transformer_rows(w->shape) * transformer_hidden(w->shape);
+    x.n = w->rows * transformer_hidden(w->shape);
     x.activation = MEMOPT_ACTIVATION_GELU;
     x.type = w->shape->type;
     x.input = up;
@@ -257,49 +206,99 @@ static inline memopt_status transformer_activation_backward(const transformer_wo
     return w->shape->swiglu ? memopt_swiglu_backward(&w->ops, &swiglu) : memopt_activation_backward(&w->ops, &gelu);
 }
 
-static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call) {
-    transformer_work w = transformer_begin(call, transformer_mlp_tensors, 0);
-    const transformer *t = w.shape;
-    void *up = call->saves || t->swiglu ? transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_up_width(t)) : NULL;
-    void *hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
-    memopt_linear linear = transformer_linear(&w, TRANSFORMER_UP, call->output, t->swiglu ? up : hidden);
-    memopt_status s;
+/* Rows at a time. */
+static inline size_t transformer_mlp_rows(const transformer *t) {
+    return t->mlp_chunk && t->mlp_chunk < transformer_rows(t) ? t->mlp_chunk : transformer_rows(t);
+}
 
-    w.ops = memopt_ops_in(call, &t->ops);
-    if (!t->swiglu) { /* GELU inside the product; what goes into it is only kept for a backward */
+/* On to the first or next rows; 0: there are none. A description needs the first ones only. */
+static inline int transformer_mlp_next(transformer_work *w, size_t *end) {
+    const size_t rest = transformer_rows(w->shape) - *end;
+
+    if (!rest || (*end && w->call->describing)) return 0;
+    w->row = *end;
+    w->rows = rest < transformer_mlp_rows(w->shape) ? rest : transformer_mlp_rows(w->shape);
+    *end += w->rows;
+    return 1;
+}
+
+static inline memopt_status transformer_mlp_rows_forward(const transformer_work *w, void *up, void *hidden) {
+    void *normed = transformer_row(w, w->call->output); /* until the result */
+    memopt_linear linear = transformer_linear(w, TRANSFORMER_UP, normed, w->shape->swiglu ? up : hidden);
+    memopt_status s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, w->call->input), normed,
+                                               NULL);
+
+    if (!w->shape->swiglu) { /* GELU inside the product; what goes into it is only kept for a backward */
         linear.activation = MEMOPT_ACTIVATION_GELU;
         linear.pre_activation = up;
     }
-    s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, call->output, NULL); /* until the result */
-    if (!s) s = memopt_linear_forward(&w.ops, &linear);
-    if (!s && t->swiglu) s = transformer_activation(&w, up, hidden);
-    return s ? s : transformer_half_forward(&w, hidden);
+    if (!s) s = memopt_linear_forward(&w->ops, &linear);
+    if (!s && w->shape->swiglu) s = transformer_activation(w, up, hidden);
+    return s ? s : transformer_half_forward(w, hidden);
+}
+
+static inline memopt_status transformer_mlp_forward(const memopt_tape_call *call) {
+    transformer_work w = transformer_begin(call, transformer_mlp_tensors, 0);
+    const transformer *t = w.shape;
+    const int whole = transformer_mlp_rows(t) == w.rows;
+    const int kept = whole && call->saves;
+    size_t end = 0;
+    void *up, *hidden;
+    memopt_status s = MEMOPT_OK;
+
+    w.rows = transformer_mlp_rows(t);
+    up = transformer_take(&w, kept ? MEMOPT_TAPE_SAVED : MEMOPT_TAPE_SCRATCH,
+                          kept || t->swiglu ? transformer_up_width(t) : 0);
+    hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
+    w.ops = memopt_ops_in(call, &t->ops);
+    while (!s && transformer_mlp_next(&w, &end)) s = transformer_mlp_rows_forward(&w, up, hidden);
+    return s;
+}
+
+/* up: what went into the activation, or, with `again`, room for it. */
+static inline memopt_status transformer_mlp_rows_backward(const transformer_work *w, void *up, int again, void *hidden,
+                                                          void *plane, float *statistics) {
+    const memopt_linear linear = transformer_linear(w, TRANSFORMER_UP, plane, up);
+    const void *input = transformer_row(w, w->call->input);
+    const void *grad;
+    memopt_status s = MEMOPT_OK;
+
+    if (again) s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, input, plane, NULL);
+    if (!s && again) s = memopt_linear_forward(&w->ops, &linear);
+    if (!s) s = transformer_half_backward(w, plane, &grad);
+    if (!s) s = transformer_activation(w, up, hidden); /* hidden is made again, and becomes its own gradient: */
+    if (!s) s = transformer_linear_backward(w, TRANSFORMER_DOWN, hidden, grad, hidden);
+    if (!s) s = transformer_activation_backward(w, up, hidden);
+    if (!s) s = transformer_norm_forward(w, TRANSFORMER_NORM_SCALE, input, plane, statistics);
+    if (!s) s = transformer_linear_backward(w, TRANSFORMER_UP, plane, w->shape->swiglu ? up : hidden, plane);
+    return s ? s : transformer_half_end(w, statistics, plane);
 }
 
 static inline memopt_status transformer_mlp_backward(const memopt_tape_call *call) {
     transformer_work w = transformer_begin(call, transformer_mlp_tensors, 1);
     const transformer *t = w.shape;
-    void *up = transformer_take(&w, MEMOPT_TAPE_SAVED, transformer_up_width(t));
-    void *hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
-    void *plane = transformer_take(&w, MEMOPT_TAPE_SCRATCH, t->width);
-    float *statistics = transformer_take_statistics(&w);
-    const void *grad;
-    memopt_status s;
+    const int again = transformer_mlp_rows(t) < w.rows;
+    size_t end = 0;
+    void *up, *hidden, *plane;
+    float *statistics;
+    memopt_status s = MEMOPT_OK;
 
+    w.rows = transformer_mlp_rows(t);
+    up = transformer_take(&w, again ? MEMOPT_TAPE_SCRATCH : MEMOPT_TAPE_SAVED, transformer_up_width(t));
+    hidden = transformer_take(&w, MEMOPT_TAPE_SCRATCH, transformer_hidden(t));
+    plane = transformer_take(&w, MEMOPT_TAPE_SCRATCH, t->width);
+    statistics = transformer_take_statistics(&w);
     w.ops = memopt_ops_in(call, &t->ops);
-    s = transformer_half_backward(&w, plane, &grad);
-    if (!s) s = transformer_activation(&w, up, hidden); /* hidden is made again, and becomes its own gradient: */
-    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_DOWN, hidden, grad, hidden);
-    if (!s) s = transformer_activation_backward(&w, up, hidden);
-    if (!s) s = transformer_norm_forward(&w, TRANSFORMER_NORM_SCALE, call->input, plane, statistics);
-    if (!s) s = transformer_linear_backward(&w, TRANSFORMER_UP, plane, t->swiglu ? up : hidden, plane);
-    return s ? s : transformer_half_end(&w, statistics, plane);
+    while (!s && transformer_mlp_next(&w, &end))
+        s = transformer_mlp_rows_backward(&w, up, again, hidden, plane, statistics);
+    return transformer_done(&w, s);
 }
 
 /* ---- both as segments of a chain ---- */
+/* again: what its backward makes again, as a share of the forward's products with weights and of its scores. */
 static inline void transformer_add_half(transformer_chain *c, transformer_part *part,
                                         transformer_tensors_fn *tensors_fn, memopt_tape_fn *forward_fn,
-                                        memopt_tape_fn *backward_fn, double scores) {
+                                        memopt_tape_fn *backward_fn, double scores, double again) {
     const transformer *t = c->shape;
     const size_t first = c->elements;
     memopt_segment *segment = transformer_add(c, part, tensors_fn, forward_fn, backward_fn,
@@ -308,7 +307,7 @@ static inline void transformer_add_half(transformer_chain *c, transformer_part *
     segment->grad_bytes = segment->output_bytes;
     segment->grad_in_place = 1;
     segment->forward_cost = (double)transformer_rows(t) * (double)(c->elements - first) + scores;
-    segment->backward_cost = 2 * segment->forward_cost + scores / 2;
+    segment->backward_cost = 2 * segment->forward_cost + again * (scores > 0 ? scores : segment->forward_cost);
 }
 
 static inline void transformer_add_block(transformer_chain *c, transformer_block *block) {
@@ -316,7 +315,8 @@ static inline void transformer_add_block(transformer_chain *c, transformer_block
     const double scores = (double)transformer_rows(t) * (double)t->length * (double)t->width * (t->not_causal ? 2 : 1);
 
     transformer_add_half(c, &block->attention, transformer_attention_tensors, transformer_attention_forward,
-                         transformer_attention_backward, scores);
-    transformer_add_half(c, &block->mlp, transformer_mlp_tensors, transformer_mlp_forward, transformer_mlp_backward, 0);
+                         transformer_attention_backward, scores, t->attention ? 0 : 0.5);
+    transformer_add_half(c, &block->mlp, transformer_mlp_tensors, transformer_mlp_forward, transformer_mlp_backward, 0,
+                         transformer_mlp_rows(t) < transformer_rows(t) ? 0.5 : 0);
 }
 #endif

@@ -5,8 +5,9 @@
    How to use     See transformer.h: transformer_add_embedding(&chain, &embedding), the first part. The input of the
                   tape is the ids, an int32_t for each row: chain.input_bytes of its desc is rows * sizeof(int32_t).
                   Tied to the head, it adds the tokens' gradient to what the head has left there: then it needs an array
-                  of gradients, also where the other parts have theirs in scratch (set embedding.gradients). Its done_fn
-                  comes last, when both have added theirs. */
+                  of gradients, also where the other parts have theirs in scratch (set embedding.gradients). With a
+                  done_fn that is the tokens' only, and positions have theirs in scratch. done_fn comes last, when both
+                  have added theirs. */
 #ifndef PARTS_EMBEDDING_H
 #define PARTS_EMBEDDING_H
 #include "transformer.h"
@@ -55,20 +56,23 @@ static inline memopt_status transformer_embedding_forward(const memopt_tape_call
 static inline memopt_status transformer_embedding_backward(const memopt_tape_call *call) {
     transformer_work w = transformer_begin(call, transformer_embedding_tensors, 1);
     memopt_embedding e = transformer_embedding(&w);
+    const size_t positions = w.list[TRANSFORMER_POSITIONS].count * memopt_type_bytes(e.gradient_type);
     memopt_status s;
 
     if (!w.shape->untied && !w.part->gradients)
         return transformer_refuse(call, "a tied embedding has no array of gradients, where the head's lie, too");
+    if (!w.shape->untied && w.shape->done_fn)
+        w.gradients[TRANSFORMER_POSITIONS] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, positions);
     w.ops = memopt_ops_in(call, &w.shape->ops);
     e.grad_output = call->grad_output;
-    e.grad_tokens = transformer_gradients(&w, TRANSFORMER_TOKENS);
+    e.grad_tokens = w.gradients[TRANSFORMER_TOKENS];
     e.accumulate = !w.shape->untied || w.shape->accumulate; /* tied: onto what the head has left */
     s = memopt_embedding_backward(&w.ops, &e);
     e.grad_tokens = NULL;
-    e.grad_positions = transformer_gradients(&w, TRANSFORMER_POSITIONS);
+    e.grad_positions = w.gradients[TRANSFORMER_POSITIONS];
     e.accumulate = w.shape->accumulate;
     if (e.grad_positions && !e.accumulate && !call->describing)
-        memset(e.grad_positions, 0, w.list[TRANSFORMER_POSITIONS].count * memopt_type_bytes(e.gradient_type));
+        memset(e.grad_positions, 0, positions);
     if (!s && e.grad_positions) s = memopt_embedding_backward(&w.ops, &e);
     return transformer_done(&w, s);
 }

@@ -2,18 +2,20 @@
    go, in the backward, some rows of logits at a time; the forward of a training does nothing.
 
    What it keeps  Nothing. Scratch: a plane of normed rows, which become their gradient, 8 bytes a row, min(chunk, rows)
-                  rows of padded floats, and without a gradients array of its own, those.
+                  rows of padded floats, and without a gradients array of its own, those. With `classes` the rows are
+                  the first of each sequence, as in a ViT, and their input takes as much once more.
    What it costs  The logits' product once, and both of its gradients; no forward again.
    How to use     See transformer.h: transformer_add_head(&chain, &head, &embedding), the last part. The embedding is
-                  not looked at when the shape is untied. Before a pass set the targets, an int32_t for each row
-                  (negative: ignored); head.loss is that of the pass, made in its backward.
+                  not looked at when the shape is untied. Before a pass set the targets, an int32_t for each row or,
+                  with `classes`, for each sequence (negative: ignored); head.loss is that of the pass, made in its
+                  backward.
                       head.targets = targets;
                       memopt_tape_forward(tape, ids); memopt_tape_backward(tape, NULL, NULL); printf(..., head.loss);
                   An evaluation makes head.loss, too, and its output, one float; or, with `logits` set, no loss but the
                   logits of some rows, to sample from. */
 #ifndef PARTS_HEAD_H
 #define PARTS_HEAD_H
-#include "transformer.h"
+#include "layers.h"
 
 enum { TRANSFORMER_FINAL_SCALE, TRANSFORMER_FINAL_SHIFT, TRANSFORMER_HEAD };
 
@@ -22,9 +24,10 @@ typedef struct transformer_head {
     const transformer_part *tied;    /* the embedding whose tokens are the weights; NULL when untied */
     const int32_t          *targets;
     size_t                  chunk;   /* rows of logits at a time; 0 = 512 */
+    int                     classes; /* 1: a sequence has one target, that of its first row; 0: every row has */
     memopt_loss_rule        rule;    /* its scale and count: loss scaling, micro-batches */
     double                  loss;
-    float                  *logits;  /* evaluating: NULL, or receives rows first_row.. of vocabulary floats */
+    float                  *logits;  /* evaluating: NULL, or receives rows first_row.. (of those with targets) */
     size_t                  first_row, row_count;
 } transformer_head;
 
@@ -36,13 +39,31 @@ static inline size_t transformer_head_tensors(const transformer *t, transformer_
     return list[TRANSFORMER_HEAD].first + list[TRANSFORMER_HEAD].count;
 }
 
+/* With `classes`: one row in `length` of the stream to rows side by side, or back. The steps are in rows. */
+static inline void transformer_head_copy(const transformer_work *w, void *to, size_t to_step, const void *from,
+                                         size_t from_step) {
+    const transformer *t = w->shape;
+    size_t i;
+
+    for (i = 0; i < w->rows && !w->call->describing; ++i)
+        memcpy(transformer_at(to, i * to_step * t->width, t->type),
+               transformer_at(from, i * from_step * t->width, t->type), t->width * memopt_type_bytes(t->type));
+}
+
+/* The rows that have a target, which may be all; `room` is for them. */
+static inline const void *transformer_head_input(const transformer_work *w, void *room) {
+    if (!room) return w->call->input;
+    transformer_head_copy(w, room, 1, w->call->input, w->shape->length);
+    return room;
+}
+
 static inline memopt_head transformer_head_of(const transformer_work *w, void *normed) {
     const transformer_head *x = (const transformer_head *)w->call->user;
     const transformer *t = w->shape;
     memopt_head h;
 
     memset(&h, 0, sizeof h);
-    h.rows = transformer_rows(t);
+    h.rows = w->rows;
     h.width = t->width;
     h.vocabulary = t->vocabulary;
     h.padded = t->padded;
@@ -63,16 +84,18 @@ static inline memopt_status transformer_head_forward(const memopt_tape_call *cal
     float value = 0;
     memopt_loss loss;
     memopt_head h;
-    void *normed;
+    void *normed, *room;
     memopt_status s;
 
     if (!w.shape->untied && !x->tied) return transformer_refuse(call, "the head is neither tied nor untied");
     if (!call->describing) memcpy(call->output, &value, sizeof value);
     if (call->saves || (!call->evaluating && !call->describing)) return MEMOPT_OK;
+    if (x->classes) w.rows = w.shape->batch;
     normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);
+    room = transformer_take(&w, MEMOPT_TAPE_SCRATCH, x->classes ? w.shape->width : 0);
     w.ops = memopt_ops_in(call, &w.shape->ops);
     h = transformer_head_of(&w, normed);
-    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, call->input, normed, NULL);
+    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, transformer_head_input(&w, room), normed, NULL);
     if (!s && x->logits && !call->describing)
         return memopt_head_logits(&w.ops, &h, x->first_row, x->row_count, x->logits);
     if (!s) s = memopt_head_loss(&w.ops, &h, &loss);
@@ -86,21 +109,34 @@ static inline memopt_status transformer_head_forward(const memopt_tape_call *cal
 static inline memopt_status transformer_head_backward(const memopt_tape_call *call) {
     transformer_head *x = (transformer_head *)call->user;
     transformer_work w = transformer_begin(call, transformer_head_tensors, 1);
-    void *normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, w.shape->width);
-    float *statistics = transformer_take_statistics(&w);
-    memopt_head h = transformer_head_of(&w, normed);
+    const transformer *t = w.shape;
+    void *normed, *room, *grad_input;
+    float *statistics;
+    const void *input;
     memopt_loss loss;
+    memopt_head h;
     memopt_status s;
 
-    w.ops = memopt_ops_in(call, &w.shape->ops);
+    if (x->classes) w.rows = t->batch;
+    normed = transformer_take(&w, MEMOPT_TAPE_SCRATCH, t->width);
+    room = transformer_take(&w, MEMOPT_TAPE_SCRATCH, x->classes ? t->width : 0);
+    statistics = transformer_take_statistics(&w);
+    w.ops = memopt_ops_in(call, &t->ops);
+    h = transformer_head_of(&w, normed);
     h.grad_input = normed; /* in place */
-    h.grad_weights = w.shape->untied ? transformer_gradients(&w, TRANSFORMER_HEAD) : x->tied->gradients;
-    h.accumulate = w.shape->accumulate || call->describing; /* which may need more scratch */
-    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, call->input, normed, statistics);
+    h.grad_weights = t->untied ? w.gradients[TRANSFORMER_HEAD] : x->tied->gradients;
+    h.accumulate = t->accumulate || (call->describing && !t->done_fn); /* which may need more scratch */
+    input = transformer_head_input(&w, room);
+    grad_input = x->classes ? normed : call->grad_input;
+    s = transformer_norm_forward(&w, TRANSFORMER_FINAL_SCALE, input, normed, statistics);
     if (!s) s = memopt_head_loss(&w.ops, &h, &loss);
-    if (!s) s = transformer_norm_backward(&w, TRANSFORMER_FINAL_SCALE, call->input, statistics, normed,
-                                          call->grad_input, 0);
-    if (!s && !call->describing) x->loss = loss.loss;
+    if (!s) s = transformer_norm_backward(&w, TRANSFORMER_FINAL_SCALE, input, statistics, normed, grad_input, 0);
+    if (s || call->describing) return s;
+    x->loss = loss.loss;
+    if (x->classes && call->grad_input) {
+        memset(call->grad_input, 0, transformer_bytes(t, t->width));
+        transformer_head_copy(&w, call->grad_input, t->length, normed, 1);
+    }
     return transformer_done(&w, s);
 }
 
@@ -111,6 +147,7 @@ static inline void transformer_add_head(transformer_chain *c, transformer_head *
                                               transformer_head_backward, sizeof(float));
 
     head->tied = t->untied ? NULL : embedding;
-    segment->backward_cost = 3 * (double)transformer_rows(t) * (double)t->width * (double)transformer_padded(t);
+    segment->backward_cost = 3 * (double)(head->classes ? t->batch : transformer_rows(t)) * (double)t->width
+        * (double)transformer_padded(t);
 }
 #endif

@@ -1,4 +1,4 @@
-/* transformer.h - the shape of a transformer, and what block.h, head.h and embedding.h have in common.
+/* transformer.h - the shape of a transformer, and what its parts, block.h, head.h and embedding.h, have in common.
 
    What it is   One description for all parts. All zero but the sizes it is GPT-2: layer norm, GELU, learned positions,
                 biases, causal, tied head. With rms, swiglu, rotary, no_bias and untied set, and kv_heads, it is Llama.
@@ -21,6 +21,14 @@
 #define PARTS_TRANSFORMER_H
 #include <string.h>
 
+/* An attention of your own, in forward and backward (call->is_backward). What it works in it takes first, with
+   memopt_tape_take(). While call->describing it does nothing but raise *ops->count_scratch to the scratch it needs. */
+typedef struct transformer_attention_fns {
+    void (*take_fn)(const memopt_tape_call *call, const memopt_attention *attention, void *room[2]);
+    memopt_status (*run_fn)(const memopt_tape_call *call, const memopt_ops *ops, const memopt_attention *attention,
+                            void *const room[2]);
+} transformer_attention_fns;
+
 typedef struct transformer { /* zero it, then set what you need; parts point to it, so a change is for all of them */
     size_t batch, length;    /* sequences, and tokens of each. When they change: describe and reshape */
     size_t width, heads;     /* heads divide the width */
@@ -37,6 +45,10 @@ typedef struct transformer { /* zero it, then set what you need; parts point to 
     int    untied;           /* 1: the head has weights of its own; 0: they are the token embedding */
     float  eps;              /* of norms; 0 = 1e-5 */
     double rotary_base;      /* 0 = 10000 */
+    size_t mlp_chunk;        /* 0: all rows go through the MLP at once, and what goes into its activation is kept;
+                                else so many at a time, and it is made again: the same bits with float32 gradients,
+                                in bf16 with a multiple of 32 */
+    const transformer_attention_fns *attention; /* NULL: memopt_attention_forward() and _backward() */
     float  dropout;          /* rate, of what a half of a block adds to its input; an evaluation has none */
     memopt_type type, weight_type, gradient_type; /* of activations, weights, gradients of weights */
     memopt_ops  ops;         /* threads and gemm; scratch comes from the tape */
@@ -57,7 +69,7 @@ typedef struct transformer_part { /* what every part has, and its callbacks know
     const transformer *shape;
     const void *weights;     /* one array, as the list of tensors says */
     void       *gradients;   /* the same; NULL: in scratch, for done_fn */
-    size_t      first_tensor;/* the number of its first tensor for done_fn; absent ones are not counted */
+    size_t      first_tensor, tensor_count; /* the numbers of its tensors for done_fn; absent ones are not counted */
 } transformer_part;
 
 typedef size_t transformer_tensors_fn(const transformer *shape, transformer_tensor *list); /* returns the elements */
@@ -119,11 +131,13 @@ static inline memopt_segment *transformer_add(transformer_chain *c, transformer_
     part->weights = transformer_at(c->weights, c->elements, t->weight_type);
     part->gradients = transformer_at(c->gradients, c->elements, t->gradient_type);
     part->first_tensor = c->tensor_count;
+    part->tensor_count = 0;
     for (i = 0; i < TRANSFORMER_TENSORS_MAX; ++i) {
         memopt_optim_tensor *x = c->tensors ? &c->tensors[c->tensor_count] : NULL;
 
         if (!list[i].count) continue;
         ++c->tensor_count;
+        ++part->tensor_count;
         if (!x) continue;
         memset(x, 0, sizeof *x);
         x->weights = transformer_at(part->weights, list[i].first, t->weight_type);
@@ -149,7 +163,8 @@ typedef struct transformer_work {
     const transformer_part *part;
     const transformer      *shape;
     transformer_tensor      list[TRANSFORMER_TENSORS_MAX];
-    void                   *gradients; /* of a backward */
+    void                   *gradients[TRANSFORMER_TENSORS_MAX]; /* of a backward */
+    size_t                  row, rows; /* the rows in work: all, unless a part goes through them in chunks */
     memopt_ops              ops;       /* set once everything has been taken */
 } transformer_work;
 
@@ -157,16 +172,20 @@ typedef struct transformer_work {
 static inline transformer_work transformer_begin(const memopt_tape_call *call, transformer_tensors_fn *tensors_fn,
                                                  int backward) {
     transformer_work w;
-    size_t elements;
+    size_t i;
 
     memset(&w, 0, sizeof w);
     w.call = call;
     w.part = (const transformer_part *)call->user;
     w.shape = w.part->shape;
-    elements = tensors_fn(w.shape, w.list);
-    w.gradients = w.part->gradients;
-    if (backward && !w.gradients)
-        w.gradients = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, elements * memopt_type_bytes(w.shape->gradient_type));
+    w.rows = transformer_rows(w.shape);
+    (void)tensors_fn(w.shape, w.list);
+    for (i = 0; backward && i < TRANSFORMER_TENSORS_MAX; ++i) {
+        const size_t bytes = w.list[i].count * memopt_type_bytes(w.shape->gradient_type);
+
+        w.gradients[i] = transformer_at(w.part->gradients, w.list[i].first, w.shape->gradient_type);
+        if (!w.part->gradients || !bytes) w.gradients[i] = memopt_tape_take(call, MEMOPT_TAPE_SCRATCH, bytes);
+    }
     return w;
 }
 
@@ -179,21 +198,27 @@ static inline memopt_status transformer_refuse(const memopt_tape_call *call, con
     return MEMOPT_ERR_ARGUMENT;
 }
 
-/* The next room for an activation of so many columns. */
+/* The next room for an activation of so many columns, of the rows in work. */
 static inline void *transformer_take(const transformer_work *w, memopt_tape_part part, size_t columns) {
-    return memopt_tape_take(w->call, part, transformer_bytes(w->shape, columns));
+    return memopt_tape_take(w->call, part, w->rows * columns * memopt_type_bytes(w->shape->type));
 }
 
 static inline float *transformer_take_statistics(const transformer_work *w) { /* of a norm */
-    return (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, 2 * transformer_rows(w->shape) * sizeof(float));
+    return (float *)memopt_tape_take(w->call, MEMOPT_TAPE_SCRATCH, 2 * w->rows * sizeof(float));
+}
+
+/* The rows in work, of rows as wide as the residual stream. */
+static inline void *transformer_row(const transformer_work *w, const void *stream) {
+    return transformer_at(stream, w->row * w->shape->width, w->shape->type);
+}
+
+/* Are gradients of weights added to? To those of a pass before, or of the rows before. */
+static inline int transformer_accumulates(const transformer_work *w) {
+    return w->shape->accumulate || w->row > 0;
 }
 
 static inline const void *transformer_weights(const transformer_work *w, size_t i) {
     return w->list[i].count ? transformer_at(w->part->weights, w->list[i].first, w->shape->weight_type) : NULL;
-}
-
-static inline void *transformer_gradients(const transformer_work *w, size_t i) {
-    return w->list[i].count ? transformer_at(w->gradients, w->list[i].first, w->shape->gradient_type) : NULL;
 }
 
 /* End a backward: its gradients are complete. */
@@ -204,86 +229,7 @@ static inline memopt_status transformer_done(const transformer_work *w, memopt_s
 
     if (!t->done_fn || w->call->describing || w->call->calibrating) return s;
     for (i = 0; i < TRANSFORMER_TENSORS_MAX && s == MEMOPT_OK; ++i)
-        if (w->list[i].count) s = t->done_fn(t->user, tensor++, transformer_gradients(w, i));
+        if (w->list[i].count) s = t->done_fn(t->user, tensor++, w->gradients[i]);
     return s;
-}
-
-/* ---- norms: tensor `i` is the scale, the next one the shift ---- */
-static inline memopt_norm transformer_norm(const transformer_work *w, size_t i, const void *input, void *output,
-                                           float *statistics) {
-    memopt_norm n;
-
-    memset(&n, 0, sizeof n);
-    n.rows = transformer_rows(w->shape);
-    n.width = w->shape->width;
-    n.rms = w->shape->rms;
-    n.eps = w->shape->eps;
-    n.type = w->shape->type;
-    n.weight_type = w->shape->weight_type;
-    n.gradient_type = w->shape->gradient_type;
-    n.input = input;
-    n.scale = transformer_weights(w, i);
-    n.shift = transformer_weights(w, i + 1);
-    n.output = output;
-    n.statistics = statistics;
-    return n;
-}
-
-static inline memopt_status transformer_norm_forward(const transformer_work *w, size_t i, const void *input,
-                                                     void *output, float *statistics) {
-    const memopt_norm n = transformer_norm(w, i, input, output, statistics);
-
-    return memopt_norm_forward(&w->ops, &n);
-}
-
-/* residual: 1 adds the norm's gradient onto what is in grad_input. */
-static inline memopt_status transformer_norm_backward(const transformer_work *w, size_t i, const void *input,
-                                                      float *statistics, const void *grad_output, void *grad_input,
-                                                      int residual) {
-    memopt_norm n = transformer_norm(w, i, input, NULL, statistics);
-
-    n.grad_output = grad_output;
-    n.grad_input = grad_input;
-    n.accumulate_input = residual;
-    n.grad_scale = transformer_gradients(w, i);
-    n.grad_shift = transformer_gradients(w, i + 1);
-    n.accumulate = w->shape->accumulate;
-    return memopt_norm_backward(&w->ops, &n);
-}
-
-/* ---- linear layers: tensor `i` is the matrix, the next one the bias ---- */
-static inline memopt_linear transformer_linear(const transformer_work *w, size_t i, const void *input, void *output) {
-    memopt_linear l;
-
-    memset(&l, 0, sizeof l);
-    l.rows = transformer_rows(w->shape);
-    l.inputs = w->list[i].columns;
-    l.outputs = w->list[i].count / l.inputs;
-    l.type = w->shape->type;
-    l.weight_type = w->shape->weight_type;
-    l.gradient_type = w->shape->gradient_type;
-    l.input = input;
-    l.weights = transformer_weights(w, i);
-    l.bias = transformer_weights(w, i + 1);
-    l.output = output;
-    return l;
-}
-
-/* The gradients of the weights, and then, in a call of its own, that of the input: it may lie where the input lay. */
-static inline memopt_status transformer_linear_backward(const transformer_work *w, size_t i, const void *input,
-                                                        const void *grad_output, void *grad_input) {
-    memopt_linear l = transformer_linear(w, i, input, NULL);
-    memopt_status s;
-
-    l.grad_output = grad_output;
-    l.grad_weights = transformer_gradients(w, i);
-    l.grad_bias = transformer_gradients(w, i + 1);
-    l.accumulate = w->shape->accumulate;
-    s = memopt_linear_backward(&w->ops, &l);
-    l.grad_weights = NULL;
-    l.grad_bias = NULL;
-    l.input = NULL;
-    l.grad_input = grad_input;
-    return s ? s : memopt_linear_backward(&w->ops, &l);
 }
 #endif

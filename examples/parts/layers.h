@@ -1,0 +1,147 @@
+/* layers.h - norms, linear layers, and the end of a half of a block, with the weights of a part: what block.h and
+   head.h have in common. They are applied to the rows in work: w->rows from w->row on. */
+#ifndef PARTS_LAYERS_H
+#define PARTS_LAYERS_H
+#include "transformer.h"
+
+enum { /* of both halves: the norm, the layers after it */
+    TRANSFORMER_NORM_SCALE,
+    TRANSFORMER_NORM_SHIFT,
+    TRANSFORMER_QKV,
+    TRANSFORMER_QKV_BIAS,
+    TRANSFORMER_PROJECT,
+    TRANSFORMER_PROJECT_BIAS,
+    TRANSFORMER_UP = TRANSFORMER_QKV,
+    TRANSFORMER_DOWN = TRANSFORMER_PROJECT
+};
+
+/* ---- norms: tensor `i` is the scale, the next one the shift ---- */
+static inline memopt_norm transformer_norm(const transformer_work *w, size_t i, const void *input, void *output,
+                                           float *statistics) {
+    memopt_norm n;
+
+    memset(&n, 0, sizeof n);
+    n.rows = w->rows;
+    n.width = w->shape->width;
+    n.rms = w->shape->rms;
+    n.eps = w->shape->eps;
+    n.type = w->shape->type;
+    n.weight_type = w->shape->weight_type;
+    n.gradient_type = w->shape->gradient_type;
+    n.input = input;
+    n.scale = transformer_weights(w, i);
+    n.shift = transformer_weights(w, i + 1);
+    n.output = output;
+    n.statistics = statistics;
+    return n;
+}
+
+static inline memopt_status transformer_norm_forward(const transformer_work *w, size_t i, const void *input,
+                                                     void *output, float *statistics) {
+    const memopt_norm n = transformer_norm(w, i, input, output, statistics);
+
+    return memopt_norm_forward(&w->ops, &n);
+}
+
+/* residual: 1 adds the norm's gradient onto what is in grad_input. */
+static inline memopt_status transformer_norm_backward(const transformer_work *w, size_t i, const void *input,
+                                                      float *statistics, const void *grad_output, void *grad_input,
+                                                      int residual) {
+    memopt_norm n = transformer_norm(w, i, input, NULL, statistics);
+
+    n.grad_output = grad_output;
+    n.grad_input = grad_input;
+    n.accumulate_input = residual;
+    n.grad_scale = w->gradients[i];
+    n.grad_shift = w->gradients[i + 1];
+    n.accumulate = transformer_accumulates(w);
+    return memopt_norm_backward(&w->ops, &n);
+}
+
+/* ---- linear layers: tensor `i` is the matrix, the next one the bias ---- */
+static inline memopt_linear transformer_linear(const transformer_work *w, size_t i, const void *input, void *output) {
+    memopt_linear l;
+
+    memset(&l, 0, sizeof l);
+    l.rows = w->rows;
+    l.inputs = w->list[i].columns;
+    l.outputs = w->list[i].count / l.inputs;
+    l.type = w->shape->type;
+    l.weight_type = w->shape->weight_type;
+    l.gradient_type = w->shape->gradient_type;
+    l.input = input;
+    l.weights = transformer_weights(w, i);
+    l.bias = transformer_weights(w, i + 1);
+    l.output = output;
+    return l;
+}
+
+/* The gradients of the weights, and then, in a call of its own, that of the input: it may lie where the input lay. */
+static inline memopt_status transformer_linear_backward(const transformer_work *w, size_t i, const void *input,
+                                                        const void *grad_output, void *grad_input) {
+    memopt_linear l = transformer_linear(w, i, input, NULL);
+    memopt_status s;
+
+    l.grad_output = grad_output;
+    l.grad_weights = w->gradients[i];
+    l.grad_bias = w->gradients[i + 1];
+    l.accumulate = transformer_accumulates(w);
+    s = memopt_linear_backward(&w->ops, &l);
+    l.grad_weights = NULL;
+    l.grad_bias = NULL;
+    l.input = NULL;
+    l.grad_input = grad_input;
+    return s || !grad_input ? s : memopt_linear_backward(&w->ops, &l);
+}
+
+/* ---- the end of a half: output = x + dropout(linear(input)), and back ---- */
+static inline memopt_dropout transformer_dropout(const transformer_work *w) {
+    memopt_dropout d;
+
+    memset(&d, 0, sizeof d);
+    d.n = w->rows * w->shape->width;
+    d.first = w->row * w->shape->width;
+    d.type = w->shape->type;
+    d.rate = w->shape->dropout;
+    d.noise = memopt_noise_make(w->call->seed, w->call->stream);
+    return d;
+}
+
+static inline memopt_status transformer_half_forward(const transformer_work *w, const void *input) {
+    void *output = transformer_row(w, w->call->output);
+    const void *residual = transformer_row(w, w->call->input);
+    memopt_linear l = transformer_linear(w, TRANSFORMER_PROJECT, input, output);
+    memopt_dropout d = transformer_dropout(w);
+    const int drops = d.rate > 0 && !w->call->evaluating;
+    memopt_status s;
+
+    if (!drops) l.residual = residual;
+    s = memopt_linear_forward(&w->ops, &l);
+    d.input = d.output = output;
+    d.residual = residual;
+    return s || !drops ? s : memopt_dropout_forward(&w->ops, &d);
+}
+
+/* *grad receives where the gradient of the linear layer's output is: `plane` where there is dropout. */
+static inline memopt_status transformer_half_backward(const transformer_work *w, void *plane, const void **grad) {
+    memopt_dropout d = transformer_dropout(w);
+
+    *grad = d.grad_output = transformer_row(w, w->call->grad_output);
+    if (!(d.rate > 0)) return MEMOPT_OK;
+    *grad = d.grad_input = plane;
+    return memopt_dropout_backward(&w->ops, &d);
+}
+
+/* The beginning of a half on the way back: grad_input = grad_output + the gradient through the norm. */
+static inline memopt_status transformer_half_end(const transformer_work *w, float *statistics,
+                                                 const void *grad_normed) {
+    const memopt_tape_call *call = w->call;
+    void *grad_input = transformer_row(w, call->grad_input);
+
+    if (grad_input && call->grad_input != call->grad_output)
+        memcpy(grad_input, transformer_row(w, call->grad_output),
+               w->rows * w->shape->width * memopt_type_bytes(w->shape->type));
+    return transformer_norm_backward(w, TRANSFORMER_NORM_SCALE, transformer_row(w, call->input), statistics,
+                                     grad_normed, grad_input, grad_input != NULL);
+}
+#endif

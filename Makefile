@@ -167,9 +167,9 @@ $(BUILD)/train_gpt: CFLAGS += -DTRAIN_GPT_CBLAS $(shell pkg-config --cflags $(BL
 $(BUILD)/train_gpt: LDLIBS := $(shell pkg-config --libs $(BLAS)) $(LDLIBS)
 endif
 $(BUILD)/train_gpt: CFLAGS += -DMEMOPT_PTHREADS -pthread
-$(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/adapters/*.h)
+$(BUILD)/train_gpt: $(wildcard examples/gpt/*.h examples/parts/*.h examples/adapters/*.h)
 $(BUILD)/test_gpt $(BUILD)/sanitized/test_gpt $(BUILD)/page_tool: $(wildcard examples/gpt/*.h)
-$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer: $(wildcard examples/parts/*.h)
+$(foreach test,parts parts_nets combined,$(BUILD)/test_$(test) $(BUILD)/sanitized/test_$(test)) $(BUILD)/transformer $(BUILD)/adopt/gpt_6_parts: $(wildcard examples/parts/*.h)
 
 # Several checks may want the same one at once: a file that runs is never written to.
 $(BUILD)/%: examples/%.c $(wildcard examples/*.h) $(COMMON)

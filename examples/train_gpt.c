@@ -3,8 +3,8 @@
    What to see: `train_gpt --ladder` (make demo) trains the same network nine times, from what a usual C engine allocates
    to everything on, each in a process of its own: predicted and measured peak, and whether the bits are the same; its
    page, build/ladder.html, shows where the bytes are. `--help` lists the switches; `--dry-run` plans any size at once.
-   How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is in gpt/model.h; what
-   a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
+   How it works: the twelve lines that matter are marked, from memopt 1 to memopt 12. The network is made of parts/, in
+   gpt/model.h; what a usual engine would hold instead, in gpt/conventional.h; who gets which bytes, in gpt/plan.h.
    Build: cc -O2 -DMEMOPT_PTHREADS -pthread train_gpt.c -o train_gpt -lm      (memopt.h beside it or with -I)
    With a BLAS: add -DTRAIN_GPT_CBLAS and what pkg-config says of openblas, blis or mkl. */
 #define _DEFAULT_SOURCE 1 /* fork, pipe, mkdir */
@@ -24,6 +24,10 @@
 #include "gpt/outcome.h"
 #include "gpt/json.h"
 #include "gpt/page.h"
+#include "parts/block.h"
+#include "parts/embedding.h"
+#include "parts/head.h"
+#include "gpt/attention.h"
 #include "gpt/model.h"
 #include "gpt/conventional.h"
 #include "gpt/process.h"
@@ -53,8 +57,10 @@ static size_t budget_left(const engine *e, const options *o, size_t held, size_t
     return most(need, in_pages(arena, 0) > held ? in_pages(arena, 0) - held : 0);
 }
 static int open_tape(engine *e, const options *o) {
-    const size_t held = memopt_arena_get_stats(e->arena).used_low; size_t need = 0; memopt_status s;
-    memopt_tape_desc d = describe_tape(e, o);
+    const size_t held = memopt_arena_get_stats(e->arena).used_low; size_t need = 0; memopt_tape_desc d;
+    memopt_status s = memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error);
+    if (said(e, "The layers", s)) return 1;
+    d = describe_tape(e, o);
     if (o->keep == KEEP_BUDGET || o->keep == KEEP_LEAST) {
         s = memopt_tape_min_budget(&d, &need);                           /* memopt 1: the least that is possible */
         if (said(e, "The plan of the activations", s)) return 1;
@@ -85,17 +91,9 @@ static int engine_open(engine *e, const options *o, const memopt_ops *ops, size_
     e->beside = *b; e->host = process_host();
     describe_model(e, o, ops);
     if (take_tables(e)) return 1;
-    describe_tensors(&e->m);
     if (open_arena(e, capacity)) return 1;
     if (push_parameters(e) || push_optimizer(e, o) || push_list(e, o) || push_batch(e)) return 1;
-    if (o->keep == KEEP_CONVENTIONAL) {
-        conventional_count(&e->m, &e->plain);
-        if (push_conventional(e)) return 1;
-    } else {
-        describe_chain(&e->m, e->segments, e->segment_gradients);
-        describe_layers(&e->m, e->parts, e->layers);
-        if (open_tape(e, o)) return 1;
-    }
+    if (o->keep == KEEP_CONVENTIONAL ? push_conventional(e) : open_tape(e, o)) return 1;
     bytes = memopt_tape_get_stats(e->tape).peak;                         /* memopt 6: known before anything has run */
     e->peak = in_pages(memopt_arena_get_stats(e->arena).used_low + ((bytes + 63) & ~(size_t)63), 1);
     return capacity && touch_arena(e);
@@ -136,26 +134,27 @@ static double rate_at(const options *o, size_t step) { /* step 0 is the first */
         : whole * 0.5 * (1 + cos(3.14159265358979323846 * gone));
 }
 static int load_batch(engine *e, const options *o, data *d, uint64_t first) { /* first: the number of a sequence */
-    const model *m = &e->m; const size_t n = m->batch * (m->length - 1) * m->patch; size_t side = 1;
-    memopt_status s = MEMOPT_OK;
+    const model *m = &e->m; const transformer *t = &m->shape; size_t side = 1; memopt_status s = MEMOPT_OK;
     if (!m->vit)
-        return data_batch(d, o->seed, first, m->batch, m->length, (int32_t *)e->input, e->targets, e->message,
+        return data_batch(d, o->seed, first, t->batch, t->length, (int32_t *)e->input, e->targets, e->message,
                           sizeof e->message);
     while (side * side < o->context) ++side;
-    data_images(o->seed, first, m->batch, side, PATCH_SIDE, e->pixels, e->targets);
-    if (m->type == MEMOPT_TYPE_BF16) s = memopt_bf16_from_f32((uint16_t *)e->input, e->pixels, n, m->ops.threads);
+    data_images(o->seed, first, t->batch, side, PATCH_SIDE, e->pixels, e->targets);
+    if (t->type == MEMOPT_TYPE_BF16)
+        s = memopt_bf16_from_f32((uint16_t *)e->input, e->pixels, pixel_count(m), t->ops.threads);
     return said(e, "The images", s);
 }
 static int pass(engine *e) { /* forward and backward of one micro-batch */
-    memopt_status s;
-    if (!e->tape) return said(e, "A pass", conventional_pass(&e->m, &e->plain, e->input));
-    s = memopt_tape_forward(e->tape, e->input);                          /* memopt 7: what fits is kept */
-    if (!s) s = memopt_tape_backward(e->tape, NULL, NULL);               /* memopt 8: the rest is made again */
+    memopt_status s = e->tape ? MEMOPT_OK : conventional_pass(&e->m, &e->plain, e->input, 0);
+    if (e->tape) s = memopt_tape_forward(e->tape, e->input);             /* memopt 7: what fits is kept */
+    if (e->tape && !s) s = memopt_tape_backward(e->tape, NULL, NULL);    /* memopt 8: the rest is made again */
+    if (e->tape && s) e->error = memopt_tape_error(e->tape);
+    e->m.loss += e->m.head.loss;
     return said(e, "A pass", s);
 }
 /* All gradients are there: look at them where that is asked for, then step. */
 static int apply(engine *e, const options *o, memopt_optim_run *run) {
-    const int scaling = o->gradients == MEMOPT_TYPE_F16; const memopt_threads *threads = e->m.ops.threads;
+    const int scaling = o->gradients == MEMOPT_TYPE_F16; const memopt_threads *threads = e->m.shape.ops.threads;
     memopt_gradient_total total = { 0 }; memopt_status s = MEMOPT_OK; double clip = 1;
     total.factor = 1;
     if (scaling) s = memopt_scaler_measure(&e->scaler, &e->list, &total, threads); /* memopt 9: fp16 may overflow */
@@ -178,12 +177,12 @@ static int step(engine *e, const options *o, data *d, size_t number) {
     run.step = number + 1; run.groups = &group; run.group_count = 1; run.fused = o->fuse_step;
     run.clips_norm = o->clip > 0; run.accumulates = o->accumulate > 1;
     run.scales_loss = o->gradients == MEMOPT_TYPE_F16;
-    e->m.loss = 0; e->m.loss_scale = run.scales_loss ? (double)e->scaler.scale : 1;
-    e->m.targets = e->targets; e->m.optim = e->optim;
+    e->m.loss = 0; e->m.head.rule.scale = run.scales_loss ? (double)e->scaler.scale : 1;
+    e->m.head.targets = e->targets; e->m.optim = e->optim;
     if (o->fuse_step) s = memopt_optim_begin(e->optim, &run);            /* memopt 11: each layer's backward steps it, */
-    if (said(e, "The step", s)) return 1;                                /* and its gradients are gone: gradients_done() */
+    if (said(e, "The step", s)) return 1;                                /* and its gradients are gone: step_tensor() */
     for (i = 0; i < o->accumulate; ++i) {
-        e->m.accumulate = i > 0;
+        e->m.shape.accumulate = i > 0;
         if (load_batch(e, o, d, ((uint64_t)number * o->accumulate + i) * o->batch) || pass(e)) return 1;
     }
     if (!o->fuse_step) return apply(e, o, &run);
@@ -197,7 +196,7 @@ static int init_scale(engine *e) { return said(e, "The loss scale", memopt_scale
 static int train(engine *e, const options *o, data *d, outcome *out) {
     size_t i; double since;
     for (i = 0; i < e->m.tensor_count; ++i)
-        if (e->m.tensors[i]->count && said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
+        if (said(e, "The weights", init_tensor(&e->m, i, o->seed))) return 1;
     if (init_scale(e)) return 1;
     since = now();
     for (i = 0; i < o->steps; ++i) {

@@ -7,7 +7,7 @@
 typedef struct engine {
     memopt_source source; memopt_arena *arena;
     model m; conventional plain;
-    part *parts; memopt_tape_layer *layers; memopt_segment *segments; size_t *segment_gradients, segment_count;
+    memopt_tape_layer *layers; memopt_segment *segments; size_t segment_count;
     memopt_tape *tape;                 /* NULL: conventional */
     memopt_optim_desc optim_desc; memopt_optim *optim;
     memopt_gradient *listed; memopt_gradients list; memopt_scaler scaler; /* of all gradients, where there are such */
@@ -20,7 +20,6 @@ typedef struct engine {
     char   message[400];
 } engine;
 enum { TAG_PROCESS, TAG_PARAMETERS, TAG_GRADIENTS, TAG_OPTIMIZER, TAG_KEPT, TAG_WORKING, TAG_DATA };
-enum { PATCH_SIDE = 8 };
 
 static int said(engine *e, const char *what, memopt_status s) { /* a status as a sentence; returns whether it is one */
     char why[256];
@@ -34,42 +33,36 @@ static int said(engine *e, const char *what, memopt_status s) { /* a status as a
 static memopt_type activation_type(const options *o) { return o->weights == WEIGHTS_BF16
     ? MEMOPT_TYPE_BF16 : MEMOPT_TYPE_F32; }
 static void describe_model(engine *e, const options *o, const memopt_ops *ops) {
-    model *m = &e->m;
-    m->layers = o->layers; m->width = o->width; m->heads = o->heads; m->vit = o->vit;
-    m->length = o->context + (o->vit ? 1 : 0); m->batch = o->batch; m->rows = m->batch * m->length;
-    m->patch = PATCH_SIDE * PATCH_SIDE * 3;
-    m->vocab = o->vit ? IMAGE_CLASSES : o->vocab; m->padded = (m->vocab + 127) / 128 * 128;
-    m->target_count = o->vit ? m->batch : m->rows; m->loss_count = m->target_count * o->accumulate; m->loss_scale = 1;
-    m->lean_attention = o->lean_attention; m->dropout = (float)o->dropout; m->fuse = o->fuse_step;
-    m->mlp_rows = o->mlp_chunk ? o->mlp_chunk : m->rows; m->head_rows = o->head_chunk ? o->head_chunk : m->target_count;
-    m->type = activation_type(o); m->weight_type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
-    m->gradient_type = o->gradients; m->accumulates = o->accumulate > 1;
-    m->split = o->weights == WEIGHTS_SPLIT;
-    m->ops = *ops;
-    m->ops.error = &e->error;
+    model *m = &e->m; transformer *t = &m->shape;
+    m->layers = o->layers; m->vit = o->vit; m->split = o->weights == WEIGHTS_SPLIT; m->fuse = o->fuse_step;
+    t->batch = o->batch; t->length = o->context + (o->vit ? 1 : 0); t->width = o->width; t->heads = o->heads;
+    t->vocabulary = o->vit ? IMAGE_CLASSES : o->vocab; t->padded = (t->vocabulary + 127) / 128 * 128;
+    t->not_causal = t->untied = o->vit; t->dropout = (float)o->dropout; t->mlp_chunk = o->mlp_chunk;
+    t->attention = o->lean_attention ? NULL : &whole_attention;
+    t->type = activation_type(o); t->weight_type = o->weights == WEIGHTS_F32 ? MEMOPT_TYPE_F32 : MEMOPT_TYPE_BF16;
+    t->gradient_type = o->gradients;
+    t->ops = *ops; t->ops.error = &e->error;
+    if (m->fuse) { t->done_fn = step_tensor; t->user = m; }
+    m->head.classes = o->vit; m->head.chunk = o->head_chunk ? o->head_chunk : target_count(m);
+    m->head.rule.count = target_count(m) * o->accumulate;
 }
 /* Tables of pointers and sizes: a few hundred bytes a layer, from malloc, and part of the process. */
 static int take_tables(engine *e) {
-    model *m = &e->m; const size_t tensors = OUTSIDE + m->layers * BLOCK, segments = segment_count(m);
-    m->tensor_count = tensors; e->segment_count = segments;
-    m->stepped = (memopt_optim_tensor *)calloc(tensors, sizeof *m->stepped);
-    m->tensors = (memopt_optim_tensor **)calloc(tensors, sizeof *m->tensors);
-    m->gradients = (void **)calloc(tensors, sizeof *m->gradients);
-    e->listed = (memopt_gradient *)calloc(tensors, sizeof *e->listed);
-    e->parts = (part *)calloc(segments, sizeof *e->parts);
-    e->layers = (memopt_tape_layer *)calloc(segments, sizeof *e->layers);
-    e->segments = (memopt_segment *)calloc(segments, sizeof *e->segments);
-    e->segment_gradients = (size_t *)calloc(segments, sizeof *e->segment_gradients);
-    if (m->stepped && m->tensors && m->gradients && e->listed && e->parts && e->layers && e->segments
-        && e->segment_gradients)
-        return 0;
+    model *m = &e->m;
+    e->segment_count = segment_count(m);
+    m->blocks = (transformer_block *)calloc(m->layers, sizeof *m->blocks);
+    if (m->blocks) describe_chain(m, NULL, NULL); /* counts */
+    m->tensors = (memopt_optim_tensor *)calloc(m->tensor_count, sizeof *m->tensors);
+    e->listed = (memopt_gradient *)calloc(m->tensor_count, sizeof *e->listed);
+    e->layers = (memopt_tape_layer *)calloc(e->segment_count, sizeof *e->layers);
+    e->segments = (memopt_segment *)calloc(e->segment_count, sizeof *e->segments);
+    if (m->blocks && m->tensors && e->listed && e->layers && e->segments) return 0;
     return said(e, "The tables of the model", MEMOPT_ERR_MEMORY);
 }
 static void engine_close(engine *e) {
     memopt_tape_destroy(e->tape);
     memopt_arena_destroy(e->arena);
-    free(e->m.stepped); free(e->m.tensors); free(e->m.gradients); free(e->listed); free(e->parts); free(e->layers);
-    free(e->segments); free(e->segment_gradients);
+    free(e->m.blocks); free(e->m.tensors); free(e->listed); free(e->layers); free(e->segments);
 }
 static void *push(engine *e, size_t bytes, int tag) { /* long-lived; NULL leaves a message */
     static const memopt_tag tags[TAGS] = { MEMOPT_TAG_OTHER, MEMOPT_TAG_PARAMETERS, MEMOPT_TAG_GRADIENTS,
@@ -97,24 +90,20 @@ static int touch_arena(engine *e) {
 }
 static size_t predicted_peak(const beside *b, size_t arena) { return most(b->process + arena, b->highest); }
 static int push_parameters(engine *e) {
-    model *m = &e->m; size_t i;
-    for (i = 0; i < m->tensor_count; ++i) {
-        memopt_optim_tensor *t = m->tensors[i]; const size_t bytes = t->count * memopt_type_bytes(m->weight_type);
-        /* the embedding's gradient begins in the head and ends in the embedding */
-        const int own = !m->fuse || i == TOKENS;
-        if (!t->count) continue;
-        if (!(t->weights = push(e, bytes, TAG_PARAMETERS))) return 1;
-        if (m->split && !(t->extra = push(e, bytes, TAG_PARAMETERS))) return 1;
-        if (own && !(t->gradients = m->gradients[i] = push(e, gradient_bytes(m, i), TAG_GRADIENTS))) return 1;
-    }
+    model *m = &e->m; const size_t bytes = m->elements * memopt_type_bytes(m->shape.weight_type);
+    const size_t gradients = gradient_elements(m) * memopt_type_bytes(m->shape.gradient_type);
+    if (!(m->weights = push(e, bytes, TAG_PARAMETERS))) return 1;
+    if (m->split && !(m->extra = push(e, bytes, TAG_PARAMETERS))) return 1;
+    if (gradients && !(m->gradients = push(e, gradients, TAG_GRADIENTS))) return 1;
+    describe_chain(m, e->layers, e->segments); /* places */
     return 0;
 }
 static int push_optimizer(engine *e, const options *o) { /* with its states; where bytes are only counted it stays NULL */
     memopt_optim_desc *d = &e->optim_desc; const size_t below = memopt_arena_get_stats(e->arena).used_low;
-    d->kind = o->optimizer; d->state = o->states; d->weights = e->m.weight_type; d->seed = o->seed;
+    d->kind = o->optimizer; d->state = o->states; d->weights = e->m.shape.weight_type; d->seed = o->seed;
     d->extra = e->m.split ? MEMOPT_OPTIM_EXTRA_SPLIT : MEMOPT_OPTIM_EXTRA_NONE; d->gradients = o->gradients;
-    if (e->m.ops.threads) d->threads = *e->m.ops.threads;
-    d->tensors = e->m.stepped; d->tensor_count = e->m.stepped_count;
+    if (e->m.shape.ops.threads) d->threads = *e->m.shape.ops.threads;
+    d->tensors = e->m.tensors; d->tensor_count = e->m.tensor_count;
     d->error = &e->error;
     if (said(e, "The optimizer", memopt_optim_open(d, e->arena, &e->optim))) return 1;
     e->by_tag[TAG_OPTIMIZER] += memopt_arena_get_stats(e->arena).used_low - below;
@@ -122,36 +111,40 @@ static int push_optimizer(engine *e, const options *o) { /* with its states; whe
 }
 static int push_list(engine *e, const options *o) { /* of all gradients, for clipping and loss scaling */
     size_t i, bytes = 0;
-    for (i = 0; i < e->m.stepped_count; ++i) {
-        e->listed[i].values = (void *)(uintptr_t)e->m.stepped[i].gradients; e->listed[i].count = e->m.stepped[i].count;
-        e->listed[i].type = e->m.gradient_type;
+    for (i = 0; i < e->m.tensor_count; ++i) {
+        e->listed[i].values = (void *)(uintptr_t)e->m.tensors[i].gradients; e->listed[i].count = e->m.tensors[i].count;
+        e->listed[i].type = e->m.shape.gradient_type;
     }
-    e->list.tensors = e->listed; e->list.count = e->m.stepped_count; e->list.error = &e->error;
+    e->list.tensors = e->listed; e->list.count = e->m.tensor_count; e->list.error = &e->error;
     if (!(o->clip > 0) && o->gradients != MEMOPT_TYPE_F16) return 0;
     if (said(e, "The gradients", memopt_gradients_scratch(&e->list, &bytes))) return 1;
     e->list.scratch_bytes = bytes;
     return !(e->list.scratch = push(e, bytes, TAG_WORKING));
 }
+static size_t pixel_count(const model *m) { return m->shape.batch * (m->shape.length - 1) * PATCH; }
 static size_t input_bytes(const model *m) {
-    return m->vit ? m->batch * (m->length - 1) * m->patch * memopt_type_bytes(m->type) : m->rows * sizeof(int32_t);
+    return m->vit ? pixel_count(m) * memopt_type_bytes(m->shape.type) : transformer_rows(&m->shape) * sizeof(int32_t);
 }
 static int push_batch(engine *e) {
-    const model *m = &e->m; const size_t pixels = m->batch * (m->length - 1) * m->patch;
-    if (m->vit && !(e->pixels = (float *)push(e, pixels * sizeof(float), TAG_DATA))) return 1;
+    const model *m = &e->m;
+    if (m->vit && !(e->pixels = (float *)push(e, pixel_count(m) * sizeof(float), TAG_DATA))) return 1;
     e->input = e->pixels;
-    if (m->vit && m->type != MEMOPT_TYPE_F32) e->input = push(e, pixels * memopt_type_bytes(m->type), TAG_DATA);
-    if (!m->vit) e->input = push(e, m->rows * sizeof(int32_t), TAG_DATA);
-    return !e->input || !(e->targets = (int32_t *)push(e, m->target_count * sizeof(int32_t), TAG_DATA));
+    if (!m->vit || m->shape.type != MEMOPT_TYPE_F32) e->input = push(e, input_bytes(m), TAG_DATA);
+    return !e->input || !(e->targets = (int32_t *)push(e, target_count(m) * sizeof(int32_t), TAG_DATA));
 }
 static int push_conventional(engine *e) {
-    conventional *x = &e->plain; int i;
+    conventional *x = &e->plain; size_t scratch = 0; int i;
+    conventional_count(&e->m, x);
     for (i = 0; i < ACTIVATIONS; ++i) {
         const size_t bytes = x->counts[i] * (of_each_layer(i) ? e->m.layers : 1) * sizeof(float);
         if (!(x->acts[i] = (float *)push(e, bytes, TAG_KEPT))
             || !(x->grads[i] = (float *)push(e, bytes, TAG_WORKING))) return 1;
     }
-    if (!(x->valid = (size_t *)push(e, e->m.length * sizeof(size_t), TAG_WORKING))) return 1;
-    return !(x->scratch = push(e, x->scratch_bytes, TAG_WORKING));
+    if (!(x->valid = (size_t *)push(e, e->m.shape.length * sizeof(size_t), TAG_WORKING))) return 1;
+    x->ops = e->m.shape.ops; x->ops.count_scratch = &scratch;
+    if (said(e, "The operators", conventional_pass(&e->m, x, e->input, 1))) return 1;
+    x->ops.count_scratch = NULL; x->ops.scratch_bytes = scratch;
+    return !(x->ops.scratch = push(e, scratch, TAG_WORKING));
 }
 static memopt_tape_desc describe_tape(engine *e, const options *o) {
     memopt_tape_desc d = { 0 };
@@ -183,8 +176,9 @@ static void moment_add(walk *w, size_t working, size_t gradients) {
     ++w->out->moment_count;
 }
 static void walk_action(walk *w, memopt_action a) {
-    const memopt_segment *s = &w->e->segments[a.index]; const size_t fused = w->e->segment_gradients[a.index];
-    const size_t grad_in = a.index ? w->e->segments[a.index - 1].grad_bytes : 0;
+    const memopt_segment *s = &w->e->segments[a.index];
+    const size_t fused = fused_bytes(&w->e->m, (const transformer_part *)w->e->layers[a.index].user);
+    const size_t grad_in = a.index && !s->grad_in_place ? w->e->segments[a.index - 1].grad_bytes : 0;
     switch ((memopt_action_kind)a.op) {
     case MEMOPT_ACTION_FORWARD: case MEMOPT_ACTION_FORWARD_SAVE:
         moment_add(w, (a.op == MEMOPT_ACTION_FORWARD ? s->plain_scratch : s->forward_scratch) + s->output_bytes, 0);

@@ -11,8 +11,9 @@ static double now(void) {
 static double gemm_peak(engine *e) {
     enum { TRIES = 60 }; /* the first ones wake the workers */
     const int wrong = memopt_arena_rewind(e->arena, e->empty) || memopt_arena_trim(e->arena);
-    const size_t scratch = gemm_bytes(&e->m), bytes = memopt_arena_get_stats(e->arena).capacity;
-    memopt_product p = { 0 }; memopt_ops ops = e->m.ops; double best = 0, since, begin; size_t n = 512; float *x; int i;
+    const size_t scratch = gemm_bytes(&e->m.shape.ops), bytes = memopt_arena_get_stats(e->arena).capacity;
+    memopt_product p = { 0 }; memopt_ops ops = e->m.shape.ops; double best = 0, since, begin; size_t n = 512; float *x;
+    int i;
 
     while (n > 16 && 3 * n * n * sizeof *x + scratch + 64 > bytes) n /= 2;
     x = (float *)memopt_arena_push_zero(e->arena, 3 * n * n * sizeof *x, MEMOPT_TAG_OTHER);
@@ -29,11 +30,11 @@ static double gemm_peak(engine *e) {
     return best;
 }
 static double step_flops(const engine *e, const options *o) { /* of forward and backward, without what is made again */
-    const model *m = &e->m; double products = 0; size_t i;
+    const model *m = &e->m; const transformer *t = &m->shape; double products = 0; size_t i;
     for (i = 0; i < m->tensor_count; ++i) /* matrices; of the embedding only its use as the head */
-        if (m->tensors[i]->columns && i != POSITIONS) products += (double)m->tensors[i]->count;
-    products += 2 * (double)(m->layers * m->width) * (double)m->length / (m->vit ? 1 : 2); /* of attention, a token */
-    return 6 * products * (double)(m->rows * o->accumulate);
+        if (m->tensors[i].columns && stream_of(m, i) != STREAM_POSITIONS) products += (double)m->tensors[i].count;
+    products += 2 * (double)(m->layers * t->width) * (double)t->length / (m->vit ? 1 : 2); /* of attention, a token */
+    return 6 * products * (double)(transformer_rows(t) * o->accumulate);
 }
 static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n) { /* FNV-1a */
     for (; n; --n) h = (h ^ *bytes++) * UINT64_C(0x100000001b3);
@@ -41,9 +42,9 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n) { /
 }
 static uint64_t weights_hash(const model *m) {
     uint64_t h = UINT64_C(0xcbf29ce484222325); size_t i;
-    for (i = 0; i < m->stepped_count; ++i) {
-        const memopt_optim_tensor *t = &m->stepped[i];
-        const size_t bytes = t->count * memopt_type_bytes(m->weight_type);
+    for (i = 0; i < m->tensor_count; ++i) {
+        const memopt_optim_tensor *t = &m->tensors[i];
+        const size_t bytes = t->count * memopt_type_bytes(m->shape.weight_type);
         h = hash_bytes(h, (const unsigned char *)t->weights, bytes);
         if (t->extra) h = hash_bytes(h, (const unsigned char *)t->extra, bytes);
     }
@@ -57,7 +58,7 @@ static void progress(const engine *e, const options *o, const outcome *out, size
     fprintf(stderr, "%sstep %zu/%zu  loss %.4f  %.0f tokens/s  memory %.0f MB, peak %.0f MB  %.0f s left%s",
         terminal ? "\r" : "",
             done, o->steps, (double)out->losses[out->loss_count - 1],
-                (double)done * (double)(e->m.rows * o->accumulate) / seconds,
+                (double)done * (double)(transformer_rows(&e->m.shape) * o->accumulate) / seconds,
             (double)process_bytes("/proc/self/status", "VmRSS:") / 1e6,
             (double)process_bytes("/proc/self/status", "VmHWM:") / 1e6,
             seconds / (double)done * (double)(o->steps - done),
@@ -72,9 +73,7 @@ static void tell_plan(const outcome *out) {
            (unsigned long long)out->parameters, (unsigned long long)out->tokens, (unsigned long long)out->batch);
 }
 static void describe_outcome(const engine *e, const options *o, outcome *out) {
-    size_t i;
-    for (out->parameters = 0, i = 0; i < e->m.stepped_count; ++i) out->parameters += e->m.stepped[i].count;
-    out->tokens = e->m.rows * o->accumulate; out->batch = o->batch;
+    out->parameters = e->m.elements; out->tokens = transformer_rows(&e->m.shape) * o->accumulate; out->batch = o->batch;
     tell_memory(e, out);
 }
 static char *strip_of(const engine *e) { /* the schedule as SVG; NULL when there is none, or no memory for it */

@@ -11,33 +11,33 @@ static int32_t draw(const float *logits, size_t n, float u) { /* u: 0 to 1 */
 }
 static int sample(engine *e, const options *o, data *d) {
     enum { PROMPT = 16 };
-    model *m = &e->m; const size_t t = m->length; memopt_chain chain = { 0 }; size_t i, have = least(PROMPT, t), n;
+    model *m = &e->m; const size_t t = m->shape.length, vocabulary = m->shape.vocabulary; memopt_chain chain = { 0 };
+    size_t i, have = least(PROMPT, t), n;
     float u;
     int32_t *ids = (int32_t *)e->input; int wrong = 0; float unused[16];
     if (said(e, "The activations", memopt_arena_trim(e->arena))) return 1; /* training is over: the system has them back */
-    m->logits = (float *)malloc(m->vocab * sizeof *m->logits);
-    if (!m->logits) return said(e, "The logits", MEMOPT_ERR_MEMORY);
-    m->batch = 1; m->rows = m->target_count = t; m->mlp_rows = least(m->mlp_rows, t);
-    m->head_rows = least(m->head_rows, t);
-    memset(e->segments, 0, e->segment_count * sizeof *e->segments);
-    describe_chain(m, e->segments, e->segment_gradients);
+    m->head.logits = (float *)malloc(vocabulary * sizeof(float));
+    if (!m->head.logits) return said(e, "The logits", MEMOPT_ERR_MEMORY);
+    m->shape.batch = 1; m->head.chunk = least(m->head.chunk, t); m->head.row_count = 1;
+    describe_chain(m, e->layers, e->segments);
+    wrong = said(e, "A batch of one", memopt_tape_describe(e->layers, e->segments, e->segment_count, &e->error));
     chain.segments = e->segments; chain.count = e->segment_count; chain.input_bytes = input_bytes(m);
-    wrong = said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0);
+    wrong = wrong || said(e, "A batch of one", memopt_tape_reshape(e->tape, &chain)) || load_batch(e, o, d, 0);
     for (i = 0; !wrong && i < have; ++i) if (o->vocab == 256) putchar(ids[i]); else printf("%d ", (int)ids[i]);
     for (n = 0; !wrong && n < o->sample; ++n) {
         for (i = have; i < t; ++i) ids[i] = 0; /* behind the last one: nobody looks there */
-        m->logits_row = have - 1;
+        m->head.first_row = have - 1;
         wrong = said(e, "A forward", memopt_tape_evaluate(e->tape, ids, unused))
              || said(e, "A draw", memopt_random_uniform(&u, 1, o->seed, UINT64_C(1) << 62, n, NULL));
         if (wrong) break;
         if (have == t) memmove(ids, ids + 1, --have * sizeof *ids);
-        ids[have] = draw(m->logits, m->vocab, u);
+        ids[have] = draw(m->head.logits, vocabulary, u);
         if (o->vocab == 256) putchar(ids[have]); else printf("%d ", (int)ids[have]);
         ++have;
     }
     putchar('\n');
-    free(m->logits);
-    m->logits = NULL;
+    free(m->head.logits);
+    m->head.logits = NULL;
     return wrong;
 }
 #endif

@@ -9827,11 +9827,11 @@ static uint64_t memopt_i_flush_begin(void) {
     _mm_setcsr(mode | 0x8040u);
     return mode;
 #elif defined(MEMOPT_I_NEON)
-    uint64_t mode;
+    uint64_t mode, flags; /* of 32 bits each */
 
-    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(mode), "=r"(flags));
     __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, xzr" : : "r"(mode | (uint64_t)1 << 24) : "memory");
-    return mode;
+    return flags << 32 | mode;
 #else
     return 0;
 #endif
@@ -9844,7 +9844,8 @@ static int memopt_i_flush_end(uint64_t mode) {
 #elif defined(MEMOPT_I_NEON)
     uint64_t seen;
 
-    __asm__ volatile("mrs %0, fpsr\n\tmsr fpcr, %1" : "=&r"(seen) : "r"(mode) : "memory");
+    __asm__ volatile("mrs %0, fpsr\n\tmsr fpcr, %1\n\tmsr fpsr, %2"
+                     : "=&r"(seen) : "r"(mode & 0xffffffffu), "r"(mode >> 32) : "memory");
     return (seen & 8) != 0; /* underflow */
 #else
     (void)mode;

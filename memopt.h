@@ -892,7 +892,11 @@ MEMOPT_API memopt_status memopt_heap_unplan(memopt_heap *heap);
 
 /* @section api_simd : api_host */
 
-/** The widest level this machine has: MEMOPT_SIMD_SCALAR and up. */
+/**
+ * The widest level this machine has: MEMOPT_SIMD_SCALAR and up. Where there are matrix units, this and what runs at no
+ * lower level asks Linux for them, for the whole process: from then on sigaltstack() refuses stacks too small for them
+ * (about 11 KiB); and where a thread has such a stack already, they are not granted, and the level below is the best.
+ */
 MEMOPT_API int memopt_simd_best(void);
 
 /** The name of a level, for people; static text, never NULL, also for numbers that are no level. */
@@ -9707,7 +9711,8 @@ MEMOPT_API memopt_status memopt_heap_check(const memopt_heap *heap) {
    Trap       A compiler may fuse a * b + c written with intrinsics into one rounding, where it is allowed to (gcc by
               default). So no product here is an operand of a plain sum: it is fmaf, and _mm256_fmadd_ps.
               -ffast-math replaces divisions and is outside the promise of equal bits.
-   Cost       A look at a word that the compiler's runtime filled in at start. */
+   Cost       A look at a word that the compiler's runtime filled in at start. Where there are matrix units, a system
+              call more, a tenth of a microsecond: what Linux granted is not kept, as there are no variables. */
 
 #if !defined(MEMOPT_NO_SIMD) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDACC__) \
     && (!defined(_WIN32) || defined(__clang__)) /* gcc does not align wide variables on the stack of Win64 (bug
@@ -9774,16 +9779,26 @@ MEMOPT_I_AVX2 static inline __m256i memopt_i_blend256(__m256i a, __m256i b, __m2
 #endif
 
 #if defined(MEMOPT_I_AMX) && !defined(MEMOPT_I_TILES_EMULATED)
-/* Matrix units keep so much in a thread that Linux wants to be asked before their first instruction. */
+/* Matrix units keep so much in a thread that Linux wants to be asked before their first instruction. Not
+   every clang knows their names: it is told by Linux, which grants only what the processor has; of Intel's, those that
+   have tiles multiply bf16. */
 static int memopt_i_tiles_granted(void) {
+#  if defined(__clang__)
+    const int are_there = __builtin_cpu_is("intel");
+#  else
+    const int are_there = __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16");
+#  endif
     long result = 158; /* arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) */
 
+    if (!are_there) return 0;
     __asm__ volatile("syscall" : "+a"(result) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
     return result == 0;
 }
 #endif
 
-MEMOPT_API int memopt_simd_best(void) {
+/* The widest level of this machine. Only who may use matrix units asks Linux for them. */
+static int memopt_i_simd_widest(int asked) {
+    (void)asked;
 #if defined(MEMOPT_I_X86)
     __builtin_cpu_init(); /* for callers that run before main */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MEMOPT_SIMD_SCALAR;
@@ -9794,7 +9809,7 @@ MEMOPT_API int memopt_simd_best(void) {
 #  if defined(MEMOPT_I_TILES_EMULATED)
     return MEMOPT_SIMD_AMX;
 #  elif defined(MEMOPT_I_AMX)
-    if (__builtin_cpu_is("intel") && memopt_i_tiles_granted()) return MEMOPT_SIMD_AMX;
+    if (asked >= MEMOPT_SIMD_AMX && memopt_i_tiles_granted()) return MEMOPT_SIMD_AMX;
 #  endif
     return MEMOPT_SIMD_AVX512_BF16;
 #elif defined(MEMOPT_I_NEON)
@@ -9803,6 +9818,8 @@ MEMOPT_API int memopt_simd_best(void) {
     return MEMOPT_SIMD_SCALAR;
 #endif
 }
+
+MEMOPT_API int memopt_simd_best(void) { return memopt_i_simd_widest(INT_MAX); }
 
 /* The end of wide work. gcc forgets to clear the upper halves of the registers at -O1, at -Os and before some tail
    calls, and then every float instruction that follows takes fifty times as long. */
@@ -9869,9 +9886,9 @@ static int memopt_i_flushes(void) {
 
 /* The level to run at: what was asked for (0 = best), never above what there is. threads may be NULL. */
 static int memopt_i_simd_level(const memopt_threads *threads) {
-    const int best = memopt_simd_best();
-    const int asked = threads ? threads->simd_level : 0;
-    return asked && asked < best ? asked : best;
+    const int asked = threads && threads->simd_level ? threads->simd_level : INT_MAX;
+    const int widest = memopt_i_simd_widest(asked);
+    return asked < widest ? asked : widest;
 }
 
 MEMOPT_API const char *memopt_simd_text(int level) {

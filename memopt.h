@@ -23208,7 +23208,7 @@ static void memopt_i_tiles_read(const memopt_i_tiles_chunk *c, float *to, size_t
                         p->result_type, n);
 }
 
-/* A whole tile, rounded. No sum is a denormal, which the instruction would make 0. */
+/* A whole tile, rounded. The instruction would make a denormal 0: no sum is one, but what a row begins with may be. */
 MEMOPT_I_AVX512_BF16 static void memopt_i_tiles_round(uint16_t *to, size_t stride, const float *from) {
     int r;
 
@@ -23221,9 +23221,12 @@ MEMOPT_I_AVX512_BF16 static void memopt_i_tiles_round(uint16_t *to, size_t strid
 static void memopt_i_tiles_write(const memopt_i_tiles_chunk *c, float *from, size_t i, size_t j, size_t m, size_t n) {
     const memopt_i_gemm_work *w = c->tiles->work;
     const memopt_product *p = w->product;
+    const int is_whole = m == MEMOPT_I_TILES && n == MEMOPT_I_TILES;
+    /* a row of a triangle that takes no depth ends as it begins */
+    const int are_sums = w->diagonal == PTRDIFF_MAX || (!p->accumulate && !p->bias);
     size_t r;
 
-    if (p->result_type == MEMOPT_TYPE_BF16 && m == MEMOPT_I_TILES && n == MEMOPT_I_TILES && !w->residual) {
+    if (p->result_type == MEMOPT_TYPE_BF16 && is_whole && are_sums && !w->residual) {
         memopt_i_tiles_round((uint16_t *)(void *)memopt_i_tiles_result(c, i, j), p->result_stride, from);
         return;
     }

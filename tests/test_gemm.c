@@ -2,6 +2,7 @@
    held to float64; at every level, for any workers, strides, types and sizes around those of tiles, chunks and blocks.
    With -DTEST_CBLAS -Iexamples also examples/adapters/cblas.h against float64; link with a CBLAS. */
 #include "test.h"
+#include <fenv.h>
 #include <float.h>
 #if defined(TEST_CBLAS)
 #  include <cblas.h>
@@ -452,6 +453,46 @@ static void gemm_residuals(void) {
         free(raw); free(sums); gemm_free(&g);
     }
 }
+/* Rows of a triangle that take no depth end as they begin: of two tiles of 32 rows the first takes none. */
+static void gemm_no_depth(void) {
+    static const uint16_t denormals[4] = { 0x0001, 0x8001, 0x007F, 0x8040 };
+    uint64_t seed = 19; int turned, begin, level; size_t i, wrong;
+    for (turned = 0; turned < 4; ++turned)
+        for (begin = 1; begin < 3; ++begin) {
+            gemm_case g = gemm_make(&seed, 64, 32, 70, 4 + 9 * MEMOPT_TYPE_BF16, turned, begin, 0, 0);
+            unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+            uint16_t *first = (uint16_t *)g.first, *result = (uint16_t *)gemm_alloc(g.result_bytes);
+            for (i = 0; i < 32; ++i) if (begin == 1) g.bias[i] = gemm_decode(MEMOPT_TYPE_BF16, denormals[i % 4]);
+            for (i = 0; i < 32 * 32; ++i) first[i] = denormals[i % 4];
+            for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+                memopt_threads t; memset(&t, 0, sizeof t);
+                t.simd_level = level; g.p.result = result;
+                memcpy(result, first, g.result_bytes);
+                memopt_i_gemm_run(&g.p, turned & 1 ? -70 : -33, NULL, &t, scratch);
+                for (wrong = 0, i = 0; i < 32 * 32; ++i) wrong += result[i] != denormals[i % 4];
+                CHECK_AT(wrong == 0, turned * 100 + begin * 10 + level);
+            }
+            free(raw); free(result); gemm_free(&g);
+        }
+}
+/* The engine's rounding and the exceptions that it has seen so far. */
+static void gemm_modes(void) {
+    uint64_t seed = 20; int level;
+    for (level = MEMOPT_SIMD_SCALAR; level <= memopt_simd_best(); level = test_wider(level)) {
+        gemm_case g = gemm_make(&seed, 40, 40, 70, 4, 0, 0, 0, 0); memopt_threads t; int seen, before;
+        unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
+        float *result = (float *)gemm_alloc(g.result_bytes);
+        memset(&t, 0, sizeof t);
+        t.simd_level = level; g.p.result = result;
+        CHECK_AT(feclearexcept(FE_ALL_EXCEPT) == 0 && feraiseexcept(FE_DIVBYZERO) == 0, level);
+        seen = fetestexcept(FE_DIVBYZERO); before = fegetround(); /* not there: a processor that does not tell, as valgrind's */
+        CHECK_AT(memopt_gemm_multiply(&g.p, &t, scratch, MEMOPT_GEMM_SCRATCH) == MEMOPT_OK, level);
+        CHECK_AT(fetestexcept(FE_DIVBYZERO) == seen, level);
+        CHECK_AT(fegetround() == before, level);
+        free(raw); free(result); gemm_free(&g);
+    }
+    feclearexcept(FE_ALL_EXCEPT);
+}
 static void gemm_nothing(void) { /* no rows, no columns, no depth; pointers to nothing may be NULL */
     uint64_t seed = 7; int begin, types; memopt_product p;
     unsigned char *raw = (unsigned char *)gemm_alloc(MEMOPT_GEMM_SCRATCH + 64), *scratch = raw + (0 - (uintptr_t)raw) % 64;
@@ -687,7 +728,7 @@ void test_gemm(void) {
     RUN(gemm_blocks); RUN(gemm_deep); RUN(gemm_much_to_carry);
     RUN(gemm_workers);
     RUN(gemm_wild);
-    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_triangles); RUN(gemm_residuals);
+    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_triangles); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
     RUN(gemm_refused);

@@ -22980,10 +22980,10 @@ static void memopt_i_gemm_wide(memopt_i_gemm_work *w, const memopt_threads *thre
    Problem    A matrix unit multiplies 16 x 32 by 32 x 16 numbers in 16 cycles, twenty times as fast as wide code; what
               feeds it has to be as fast.
    Idea       Operands are packed as the unit reads them: the left one as rows of 32 depths, the right one as pairs of
-              depths. A walk holds 2 x 2 tiles of sums in the unit and reads 2 + 2 tiles a step. The right operand of a
-              chunk is packed once for all rows and lies in the second-level cache; the left one comes by strips of 32
-              rows. A strip meets all columns for an inner depth, then for the next one: so that part of it stays in the
-              first-level cache.
+              depths. In a walk 2 x 2 tiles of sums stay in the unit while it reads 2 + 2 tiles a step. The right
+              operand of a chunk is packed once for all rows and lies in the second-level cache; the left one comes by
+              strips of 32 rows. Walks of a strip over all columns go as deep as `inner`, then further: so that part of the strip
+              stays in the first-level cache.
    Bits       Those of `gemm`: its definition is what the unit does.
    Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
               out and in. What will be rounded, or gets a residual, is carried in scratch.
@@ -23354,6 +23354,38 @@ static void memopt_i_tiles_ahead(const memopt_i_tiles_chunk *c, memopt_i_tiles_w
     walk->ahead_lines = s->transposed ? 1 : n;
 }
 
+/* The depths at..end of a tile that all its rows take. */
+static void memopt_i_tiles_whole(const memopt_i_tiles_chunk *c, memopt_i_tiles_walk *walk, size_t i, size_t j,
+                                 size_t at, size_t end, int is_direct) {
+    const memopt_i_gemm_side *left = &c->tiles->work->left;
+    const size_t block = (at - c->at) / 32, blocks = memopt_i_tiles_blocks(c->depth);
+
+    if (at >= end) return;
+    walk->left = c->strip + 64 * block;
+    walk->left_row = memopt_i_tiles_strip_row(c->depth);
+    if (is_direct) {
+        walk->left = (const unsigned char *)memopt_i_gemm_at(left, c->i + i, at);
+        walk->left_row = 2 * left->stride;
+    }
+    walk->left_step = 64;
+    walk->right = c->block + (j / MEMOPT_I_TILES * blocks + block) * 2 * MEMOPT_I_TILES_PAIR;
+    walk->blocks = memopt_i_tiles_blocks(end - at);
+    memopt_i_tiles_multiply(walk);
+    walk->from = walk->to;
+    walk->from_row = walk->to_row;
+}
+
+/* Sums that took no depth are what they begin with. */
+static void memopt_i_tiles_untouched(const memopt_i_tiles_walk *walk, size_t rows) {
+    const size_t bytes = MEMOPT_I_TILES * sizeof(float);
+    size_t r;
+
+    for (r = 0; r < rows && walk->from != walk->to; ++r) {
+        if (walk->from) memmove(walk->to + r * walk->to_row, walk->from + r * walk->from_row, bytes);
+        else memset(walk->to + r * walk->to_row, 0, bytes);
+    }
+}
+
 /* One tile of sums and the depths at..end, all of them packed. */
 static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_walk *walk, size_t i, size_t j, size_t at,
                                 size_t end, int is_direct) {
@@ -23362,10 +23394,7 @@ static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_wa
     const int is_whole = m == MEMOPT_I_TILES && n == MEMOPT_I_TILES;
     const int is_last = end == w->product->depth;
     const memopt_i_tiles_span s = memopt_i_tiles_span_of(w, c->i + i, m);
-    const size_t whole = memopt_i_max(at, s.whole), whole_end = memopt_i_min(end, s.whole_end);
-    const size_t blocks = memopt_i_tiles_blocks(c->depth);
     float *sums = memopt_i_tiles_sums(c, i, j, is_whole, &walk->to_row);
-    size_t r;
 
     walk->to = sums ? sums : c->edge;
     walk->from = walk->to;
@@ -23373,29 +23402,9 @@ static void memopt_i_tiles_tile(const memopt_i_tiles_chunk *c, memopt_i_tiles_wa
     if (!at) walk->from = memopt_i_tiles_first(c, i, j, m, n, &walk->from_row);
     else if (!sums) memopt_i_tiles_read(c, c->edge, c->i + i, c->j + j, m, n);
     memopt_i_tiles_cross(c, walk, i, j, m, n, memopt_i_max(at, s.first), memopt_i_min(end, s.whole));
-    if (whole < whole_end) {
-        const size_t b = (whole - c->at) / 32;
-
-        walk->left = c->strip + 64 * b;
-        walk->left_row = memopt_i_tiles_strip_row(c->depth);
-        if (is_direct) {
-            walk->left = (const unsigned char *)memopt_i_gemm_at(&w->left, c->i + i, whole);
-            walk->left_row = 2 * w->left.stride;
-        }
-        walk->left_step = 64;
-        walk->right = c->block + (j / MEMOPT_I_TILES * blocks + b) * 2 * MEMOPT_I_TILES_PAIR;
-        walk->blocks = memopt_i_tiles_blocks(whole_end - whole);
-        memopt_i_tiles_multiply(walk);
-        walk->from = walk->to;
-        walk->from_row = walk->to_row;
-    }
+    memopt_i_tiles_whole(c, walk, i, j, memopt_i_max(at, s.whole), memopt_i_min(end, s.whole_end), is_direct);
     memopt_i_tiles_cross(c, walk, i, j, m, n, memopt_i_max(at, s.whole_end), memopt_i_min(end, s.end));
-    for (r = 0; r < m && walk->from != walk->to; ++r) { /* no depth of these */
-        const size_t bytes = MEMOPT_I_TILES * sizeof(float);
-
-        if (walk->from) memmove(walk->to + r * walk->to_row, walk->from + r * walk->from_row, bytes);
-        else memset(walk->to + r * walk->to_row, 0, bytes);
-    }
+    memopt_i_tiles_untouched(walk, m);
     if (!sums || (is_last && c->tiles->carries)) memopt_i_tiles_write(c, walk->to, c->i + i, c->j + j, m, n);
 }
 

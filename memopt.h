@@ -22982,8 +22982,8 @@ static void memopt_i_gemm_wide(memopt_i_gemm_work *w, const memopt_threads *thre
    Idea       Operands are packed as the unit reads them: the left one as rows of 32 depths, the right one as pairs of
               depths. In a walk 2 x 2 tiles of sums stay in the unit while it reads 2 + 2 tiles a step. The right
               operand of a chunk is packed once for all rows and lies in the second-level cache; the left one comes by
-              strips of 32 rows. Walks of a strip over all columns go as deep as `inner`, then further: so that part of the strip
-              stays in the first-level cache.
+              strips of 32 rows. Walks of a strip over all columns go as deep as `inner`, then further: so that part of
+              the strip stays in the first-level cache.
    Bits       Those of `gemm`: its definition is what the unit does.
    Sums       Between two walks they lie where they belong, if that is a whole tile of floats; at edges they are copied
               out and in. What will be rounded, or gets a residual, is carried in scratch.

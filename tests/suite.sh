@@ -12,9 +12,7 @@ header_checks() {
     row "mutants: every fault has its place" "$check mutants"
     row "MEMOPT_STATIC too late is refused" "$check late_static"
     row "examples/upgrade.sed: programs for 0.1.0 compile" "$check upgrade"
-    row "three copies in one program" "$check two_copies"
     row "MEMOPT_STATIC: one part costs one part" "$check parts"
-    row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "memopt_cuda.cu: what an include gives" "$check cuda_includes"
     row "a CMake project that adds examples/cmake" "$check cmake_project"
     row "MSVC's rules, by clang's parser" "$check msvc"
@@ -28,8 +26,6 @@ tests() {
     row "train_gpt: same_bits" "$check gpt same_bits" # apart from the others, which then need not build it again
     row "test_gpt, address and undefined behaviour sanitizer" "$check sanitized test_gpt"
     for test in $TESTS; do row "$test" "$MAKE -s build/$test && build/$test"; done
-    for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
-    row "example cuda, simulated" "$check simulated plain example_cuda"
     row "test_combined has every test" "$check combined_is_complete"
     row "a row that passed is kept until its sources change" "$check keeps"
     row "a row's sources: all that the compiler reads" "$check knows"
@@ -76,6 +72,10 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
     tier=ci
     row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
+    for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
+    row "example cuda, simulated" "$check simulated plain example_cuda"
+    row "three copies in one program" "$check two_copies"
+    row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
     [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1" qemu-aarch64
     configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"

@@ -24902,7 +24902,7 @@ static memopt_status memopt_i_head_resolve(const memopt_ops *ops, const memopt_h
 
 MEMOPT_API memopt_status memopt_head_scratch(const memopt_ops *ops, const memopt_head *head, size_t *bytes) {
     memopt_i_head t;
-    size_t b;
+    size_t b = 0; /* gcc for 32 bits does not see that it is written */
 
     if (memopt_i_head_resolve(ops, head, &t, &b)) return t.o.c.status;
     return memopt_i_ops_return_bytes(&t.o, b, bytes);
@@ -28273,7 +28273,8 @@ static memopt_i_fused_value memopt_i_fused_factor(memopt_i_fused_parser *p) {
     length = memopt_i_fused_name_length(name);
     if (memopt_i_fused_takes(p, '-')) {
         v = memopt_i_fused_factor(p);
-        if (v.a >= MEMOPT_I_FUSED_NUMBER && v.a < MEMOPT_I_FUSED_NONE && v.kind == MEMOPT_I_FUSED_PLAIN)
+        if (v.kind == MEMOPT_I_FUSED_PLAIN && v.a >= MEMOPT_I_FUSED_NUMBER
+            && (size_t)v.a - MEMOPT_I_FUSED_NUMBER < p->program->number_count)
             p->program->numbers[v.a - MEMOPT_I_FUSED_NUMBER] *= -1;
         else if (!p->o->c.status)
             v = memopt_i_fused_value_of(memopt_i_fused_emit(p, MEMOPT_I_FUSED_NEGATE, memopt_i_fused_plain(p, v),
@@ -28608,6 +28609,11 @@ static void memopt_i_fused_sums(const memopt_i_fused *t, memopt_i_fused_room *m,
     }
 }
 
+static void memopt_i_fused_numbers(const memopt_i_fused *t, memopt_i_fused_room *m) {
+    size_t i;
+    for (i = 0; i < t->program.number_count; ++i) memopt_i_fused_repeat(m->numbers[i], t->program.numbers[i]);
+}
+
 static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
     const memopt_i_fused *t = (const memopt_i_fused *)task;
     const size_t across = memopt_i_max(1, memopt_i_ceil_div(t->columns, t->column_step));
@@ -28616,10 +28622,10 @@ static void memopt_i_fused_chunk(void *task, size_t chunk, int worker) {
     size_t row = chunk / across * t->row_step;
     const size_t last = row + memopt_i_min(t->row_step, t->rows - row);
     memopt_i_fused_room m;
-    size_t at, i;
+    size_t at;
 
     (void)worker;
-    for (i = 0; i < t->program.number_count; ++i) memopt_i_fused_repeat(m.numbers[i], t->program.numbers[i]);
+    memopt_i_fused_numbers(t, &m);
     memopt_i_fused_fill(t, &m, MEMOPT_FUSED_ONE, 0);
     for (; row < last; ++row) {
         memopt_i_fused_fill(t, &m, MEMOPT_FUSED_COLUMN, row);

@@ -132,7 +132,7 @@ static void hashes_tape(void) {
 }
 
 static void hashes_fused(void) { /* every function of a text, with every type */
-    static const float scale = 0.75f; static float sums[64], maxima[64]; int type; size_t i;
+    static const float scale = 0.75f; static float sums[64], maxima[64]; int type;
 
     CHECK(memopt_random_normal(hashes_x, HASHES_COUNT, 7, 8, 9, NULL) == MEMOPT_OK);
     CHECK(memopt_bf16_from_f32(hashes_u16, hashes_x, HASHES_COUNT, NULL) == MEMOPT_OK);

@@ -7192,7 +7192,7 @@ static int memopt_i_online_alloc(memopt_i_online *o, memopt_i_box *b, uint32_t k
     }
     if (memopt_i_plan_round(o->cells[f].offset, b->alignment, &gap)) return 1;
     gap -= o->cells[f].offset;
-    if (o->cells[f].size <= gap || o->cells[f].size - gap < size + (f == o->tail)) return 1;
+    if (o->cells[f].size <= gap || o->cells[f].size - gap - (f == o->tail) < size) return 1; /* the tail keeps a byte */
     if (gap) memopt_i_online_split(o, f, front, gap);
     memopt_i_online_split(o, f, k, size);
     if (gap) memopt_i_online_insert(o, front);

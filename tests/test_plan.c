@@ -101,6 +101,11 @@ static void plan_aligned(void) {
     plan_item[1] = plan_make(0, 1, 1); plan_item[1].alignment = SIZE_MAX - 1;
     r.peak = 7;
     CHECK(memopt_plan_solve(plan_item, 2, NULL, NULL, &r) == MEMOPT_OK && r.peak == SIZE_MAX); /* the second at SIZE_MAX - 1 */
+    plan_item[0] = plan_make(31, 99, SIZE_MAX); plan_item[1] = plan_make(8, 30, 8192000); plan_item[2] = plan_make(0, 9, 9);
+    plan_item[3] = plan_make(9, 12, 10); plan_item[3].alignment = 27;
+    plan_item[4] = plan_make(10, 99, 19); plan_item[4].alignment = 512000; plan_item[4].in_place_of = 1;
+    r = plan_run(5, 1); /* the largest has one place only: at 0, which an order that comes to it last would wrap around */
+    CHECK(r.peak == SIZE_MAX && plan_item[0].offset == 0 && plan_item[4].offset == 0 && r.lower_bound == SIZE_MAX);
 }
 static void plan_fixed(void) {
     memopt_plan_result r;

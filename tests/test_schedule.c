@@ -869,7 +869,11 @@ static memopt_schedule_point *schedule_frontier(const schedule_solved *s, size_t
 }
 /* Transfers beside the computing: the frontier tells what is sure, and copies that find room to overlap save more. */
 static int schedule_reached(const schedule_solved *s, double cost, double promised) {
+#if defined(__FAST_MATH__) /* a compiler may add in another order */
+    return cost <= promised * (1 + 1e-12) && (s->offload.overlap || cost >= promised * (1 - 1e-12));
+#else
     return s->offload.overlap ? cost <= promised * (1 + 1e-12) : cost == promised;
+#endif
 }
 /* The frontier is what the budgets give: each point exactly, one byte below it the point before, and by its time. */
 static void schedule_frontier_holds(const schedule_solved *s, size_t looks, uint64_t seed) {

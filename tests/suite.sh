@@ -70,6 +70,7 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     configuration "gcc, address and undefined" gcc "-std=c17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DMEMOPT_DEBUG=3"
     configuration "s390x, big-endian, under qemu" s390x-linux-gnu-gcc "-std=c99 -O2 -static" qemu-s390x
     configuration "aarch64 under qemu" aarch64-linux-gnu-gcc "-std=c99 -O2 -static" qemu-aarch64
+    configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     tier=ci
     row "all tests, address and undefined behaviour sanitizer" "$check sanitized test_combined"
     for test in $CUDA_TESTS; do row "$test, simulated" "$check simulated plain $test"; done
@@ -78,7 +79,6 @@ matrix() { # prints the rows of ci; of all, when that is wanted
     row "the header finds itself: renamed, linked, pasted" "$check finds_itself"
     row "s390x, big-endian: hashes, numbers, codes" "$check big_endian s390x-linux-gnu-gcc qemu-s390x"
     [ "$wanted" = all ] || configuration "aarch64 under qemu, what is wide" aarch64-linux-gnu-gcc "-std=c99 -O2 -static -DTEST_WIDE=1" qemu-aarch64
-    configuration "clang, memory" clang "-O1 -g -fsanitize=memory -fno-sanitize-recover=all"
     for test in $(grep -l memopt_thread_pool_create tests/test_*.c); do
         test=$(basename "$test" .c)
         row "clang, thread, $test" "CC=clang $check threads $test"

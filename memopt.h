@@ -22205,14 +22205,15 @@ static float memopt_i_chain_exact(float x, float y, float z) {
     return memopt_i_round(fmaf(x, y, z));
 }
 
-/* A product of two bf16 numbers has 16 bits: where it is not tiny it is a float, and the sum rounds once. */
+/* A product of two bf16 numbers has 16 bits: where it is not tiny it is a float, and the sum rounds once. A sum of two
+   that are no denormals is a multiple of 2^-149: what is as small as FLT_MIN has not been rounded. */
 static float memopt_i_chain(float x, float y, float z) {
     const float product = memopt_i_times(x, y);
     const float sum = memopt_i_sum(product, z);
     const uint32_t size = memopt_i_float_bits(product) & 0x7fffffffu;
     const uint32_t left = memopt_i_float_bits(sum) & 0x7fffffffu;
 
-    if (size - 0x00800000u < 0x7f000000u && left - 0x00800001u < 0x7effffffu) return sum;
+    if (size - 0x00800000u < 0x7f000000u && left - 0x00800000u < 0x7f000000u) return sum;
     return memopt_i_chain_exact(x, y, z);
 }
 

@@ -356,6 +356,25 @@ static void gemm_bits(void) {
         gemm_free(&g);
     }
 }
+/* Chains that end as -0, onto -0: only whole blocks keep the sign. And a sum that becomes a denormal. */
+static void gemm_zeros(void) {
+    uint64_t seed = 19; size_t depth, i;
+    for (depth = 29; depth <= 65; ++depth) {
+        gemm_case g = gemm_make(&seed, 5, 7, depth, 4, 2, 2, 0, 0);
+        for (i = 0; i < 5 * depth; ++i) ((uint16_t *)g.left)[i] = (uint16_t)(0x8000u | 57u << 7); /* -2^-70 */
+        for (i = 0; i < 7 * depth; ++i) ((uint16_t *)g.right)[i] = (uint16_t)(57u << 7);
+        for (i = 0; i < 35; ++i) ((float *)g.first)[i] = memopt_i_bits_float(i % 2 ? 0x80000000u : 0x00c00000u);
+        gemm_want(&g, 1);
+        CHECK_AT((memopt_i_float_bits(((float *)g.wanted)[1]) == 0x80000000u) == (depth == 32 || depth == 64), depth);
+        gemm_levels(&g, 0, depth);
+        for (i = 0; i < 5 * depth; ++i) ((uint16_t *)g.left)[i] = (uint16_t)(i % depth ? 0 : 0x8000u | 64u << 7); /* -2^-63 */
+        for (i = 0; i < 7 * depth; ++i) ((uint16_t *)g.right)[i] = (uint16_t)(64u << 7);
+        gemm_want(&g, 1);
+        CHECK_AT(memopt_i_float_bits(((float *)g.wanted)[0]) == 0, depth); /* 2^-127 */
+        gemm_levels(&g, 0, 100 + depth);
+        gemm_free(&g);
+    }
+}
 /* Sums between FLT_MIN (1 - 2^-24), which IEEE's rounding makes FLT_MIN, and FLT_MIN (1 - 2^-25), which all round to it:
    what lies below the latter is 0. Each row has +-2^-126, then something around 2^-150, then something of any size. */
 static void gemm_band(void) {
@@ -734,7 +753,7 @@ void test_gemm(void) {
     RUN(gemm_blocks); RUN(gemm_deep); RUN(gemm_much_to_carry);
     RUN(gemm_workers);
     RUN(gemm_wild);
-    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_triangles); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
+    RUN(gemm_parts); RUN(gemm_parts_of_32); RUN(gemm_bits); RUN(gemm_band); RUN(gemm_zeros); RUN(gemm_triangles); RUN(gemm_no_depth); RUN(gemm_residuals); RUN(gemm_modes);
     RUN(gemm_nothing);
     RUN(gemm_interleaved);
     RUN(gemm_refused);
